@@ -4,6 +4,7 @@ mod arena;
 mod lines;
 mod node;
 mod search;
+mod span;
 mod tables;
 mod trie;
 
@@ -12,7 +13,6 @@ use crate::entry::EntryIdx;
 use crate::key::{FieldMatch, KeyShape, MatchKind};
 use crate::packing::{self, Packing};
 use search::{BATCH, Shown};
-use std::marker::PhantomData;
 use std::sync::Arc;
 use trie::{Address, Forest, Prefix, TrieId};
 
@@ -116,7 +116,6 @@ impl<A: KeyAddress> MatchEngine for Lpm<A> {
         Arc::new(Index::<A> {
             layout: self.layout.clone(),
             shown: self.forest.snapshot(),
-            address: PhantomData,
         })
     }
 
@@ -189,8 +188,7 @@ impl KeyAddress for u128 {
 #[derive(Debug)]
 struct Index<A> {
     layout: Arc<Layout>,
-    shown: Shown,
-    address: PhantomData<A>,
+    shown: Shown<A>,
 }
 
 impl<A: KeyAddress> Index<A> {

@@ -33,6 +33,17 @@ pub(crate) struct Local {
     pub(crate) slot: u32,
 }
 
+impl Local {
+    /// The longest prefix that covers both.
+    fn shared(self, other: Self) -> Self {
+        let same = (self.slot ^ other.slot).leading_zeros() - (u32::BITS - STRIDE);
+        let len = same.min(self.len).min(other.len);
+        let spare = STRIDE - len;
+        let slot = self.slot >> spare << spare;
+        Self { len, slot }
+    }
+}
+
 impl Own {
     pub(crate) fn count(&self) -> usize {
         (self.short.count_ones() + self.long.count_ones()) as usize
@@ -72,14 +83,20 @@ impl Own {
             .find_map(|(is_there, rank)| is_there.then_some(rank))
     }
 
+    /// The prefixes of 1 to 5 bits, in the order of their values: the longer of two comes later.
+    fn short(&self) -> impl Iterator<Item = Local> {
+        ones(self.short).map(|name| {
+            let len = name.ilog2();
+            let slot = name << (STRIDE - len) & 63;
+            Local { len, slot }
+        })
+    }
+
     /// Sets the targets of the slots that prefixes cover, given the values of all.
     pub(crate) fn spread(&self, values: &[u32], targets: &mut [u32; 64]) {
         let mut values = values.iter();
-        // By ascending bit, so the longer of two comes later.
-        for (name, value) in ones(self.short).zip(&mut values) {
-            let spare = STRIDE - name.ilog2();
-            let first = ((name << spare) & 63) as usize;
-            targets[first..first + (1 << spare)].fill(*value);
+        for (Local { len, slot }, value) in self.short().zip(&mut values) {
+            targets[slot as usize..][..1 << (STRIDE - len)].fill(*value);
         }
         for (slot, value) in ones(self.long).zip(values) {
             targets[slot as usize] = *value;
@@ -124,6 +141,24 @@ impl Node {
     pub(crate) fn child(&self, slot: u32) -> Option<u32> {
         self.has_child(slot)
             .then(|| self.first_child + self.children_before(slot) as u32)
+    }
+
+    /// What all that is in the node lies in.
+    pub(crate) fn shared(&self) -> Local {
+        let slots = self.children | self.own.long;
+        let ends = slots
+            .checked_ilog2()
+            .map(|last| [slots.trailing_zeros(), last]);
+        let ends = ends.into_iter().flatten();
+        let all = ends.map(|slot| Local { len: STRIDE, slot });
+        let shared = all.chain(self.own.short()).reduce(Local::shared);
+        shared.unwrap_or(Local { len: 0, slot: 0 })
+    }
+
+    /// The place of a child that is all that there is in the node.
+    pub(crate) fn only_child(&self) -> Option<u32> {
+        let is_all = self.own.count() == 0 && self.child_count() == 1;
+        is_all.then_some(self.first_child)
     }
 
     pub(crate) fn child_count(&self) -> usize {

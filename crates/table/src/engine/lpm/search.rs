@@ -26,12 +26,12 @@ fn entry(value: u32) -> Option<EntryIdx> {
 
 /// The tries of one moment: they never change.
 #[derive(Debug)]
-pub(crate) struct Shown {
-    pub(crate) tables: Arc<Tables>,
+pub(crate) struct Shown<A> {
+    pub(crate) tables: Arc<Tables<A>>,
     pub(crate) lines: ShownLines,
 }
 
-impl Shown {
+impl<A: Address> Shown<A> {
     /// About how many bytes they take.
     pub(crate) fn memory(&self) -> usize {
         self.tables.memory() + self.lines.memory()
@@ -39,21 +39,36 @@ impl Shown {
 
     /// The entry of the longest prefix of a trie that an address begins with.
     #[inline]
-    pub(crate) fn find<A: Address>(&self, id: TrieId, address: A) -> Option<EntryIdx> {
+    pub(crate) fn find(&self, id: TrieId, address: A) -> Option<EntryIdx> {
         let table = self.tables.table(id);
+        let (target, _) = self.walk(table, address);
+        entry(or(target.value(), table.default))
+    }
+
+    /// Where an address leads to, and how many of its bits were asked for on the way.
+    #[inline(always)]
+    fn walk(&self, table: &Table<A>, address: A) -> (Target, u32) {
         let lines = self.lines.all();
-        let mut target = table.start(address, table.bits);
-        let mut depth = table.bits;
+        let mut target = table.start(address, table.end);
+        let mut depth = table.end;
         while target.is_node() {
             let slot = address.slot(depth);
             target = target.follow(slot, &lines[target.line(slot)]);
             depth += STRIDE;
         }
-        entry(or(target.value(), table.default))
+        (target, depth)
+    }
+
+    /// How many nodes an address goes through.
+    #[cfg(test)]
+    pub(crate) fn nodes_to(&self, id: TrieId, address: A) -> u32 {
+        let table = self.tables.table(id);
+        let (_, depth) = self.walk(table, address);
+        (depth - table.end) / STRIDE
     }
 
     /// [`find`](Self::find) for at most [`BATCH`] addresses in one trie.
-    pub(crate) fn find_some<A: Address>(
+    pub(crate) fn find_some(
         &self,
         id: TrieId,
         address_of: impl Fn(usize) -> A,
@@ -61,32 +76,33 @@ impl Shown {
     ) {
         let table = self.tables.table(id);
         let table_of = |_| table;
-        // With the number of bits known, shifts are short.
-        match table.bits {
-            12 => self.search::<A, 12>(table_of, address_of, out),
-            18 => self.search::<A, 18>(table_of, address_of, out),
-            _ => self.search::<A, ANY>(table_of, address_of, out),
+        // With the end of the bits known, shifts are short.
+        match table.end {
+            12 => self.search::<12>(table_of, address_of, out),
+            18 => self.search::<18>(table_of, address_of, out),
+            24 => self.search::<24>(table_of, address_of, out),
+            _ => self.search::<ANY>(table_of, address_of, out),
         }
     }
 
     /// [`find`](Self::find) for at most [`BATCH`] addresses, each in a trie of its own.
-    pub(crate) fn find_in<A: Address>(
+    pub(crate) fn find_in(
         &self,
         ids: &[u32; BATCH],
         address_of: impl Fn(usize) -> A,
         out: &mut [Option<EntryIdx>],
     ) {
         let table_of = |i: usize| self.tables.table(TrieId(ids[i % BATCH]));
-        self.search::<A, ANY>(table_of, address_of, out);
+        self.search::<ANY>(table_of, address_of, out);
     }
 
-    fn search<'s, A: Address, const BITS: u32>(
+    fn search<'s, const END: u32>(
         &'s self,
-        table_of: impl Fn(usize) -> &'s Table,
+        table_of: impl Fn(usize) -> &'s Table<A>,
         address_of: impl Fn(usize) -> A,
         out: &'s mut [Option<EntryIdx>],
     ) {
-        counting_bits(Search::<_, _, BITS> {
+        counting_bits(Search::<A, _, _, END> {
             shown: self,
             table_of,
             address_of,
@@ -95,56 +111,60 @@ impl Shown {
     }
 }
 
-/// The search for at most [`BATCH`] addresses, in tries whose tables are chosen by `BITS` bits.
-struct Search<'s, T, F, const BITS: u32> {
-    shown: &'s Shown,
+/// The search for at most [`BATCH`] addresses, in tries where the bits that choose a slot end at `END`.
+struct Search<'s, A, T, F, const END: u32> {
+    shown: &'s Shown<A>,
     table_of: T,
     address_of: F,
     out: &'s mut [Option<EntryIdx>],
 }
 
-/// As many bits as each trie says.
+/// Where each trie says.
 const ANY: u32 = u32::MAX;
 
-impl<'s, A, T, F, const BITS: u32> BitWork for Search<'s, T, F, BITS>
+impl<'s, A, T, F, const END: u32> BitWork for Search<'s, A, T, F, END>
 where
     A: Address,
-    T: Fn(usize) -> &'s Table,
+    T: Fn(usize) -> &'s Table<A>,
     F: Fn(usize) -> A,
 {
     #[inline(always)]
     fn run(self) {
         let table_of = self.table_of;
-        let bits_of = |i: usize| if BITS == ANY { table_of(i).bits } else { BITS };
+        let end_of = |i: usize| if END == ANY { table_of(i).end } else { END };
         let lines = self.shown.lines.all();
         let count = self.out.len().min(BATCH);
         let mut addresses = [A::default(); BATCH];
-        for (i, address) in addresses[..count].iter_mut().enumerate() {
-            *address = (self.address_of)(i);
-            prefetch(table_of(i).slots(), address.first(bits_of(i)));
-        }
-        // Where each search is, and the line that it reads next.
-        let mut targets = [0; BATCH];
+        // The slot that each search reads next, and then the line.
         let mut next = [0; BATCH];
         for i in 0..count {
-            let (address, bits) = (addresses[i], bits_of(i));
-            let target = table_of(i).start(address, bits);
+            let (address, table) = ((self.address_of)(i), table_of(i));
+            let slot = table.slot(address, end_of(i));
+            prefetch(table.slots(), slot);
+            addresses[i] = address;
+            next[i] = slot as u32;
+        }
+        // Where each search is.
+        let mut targets = [0; BATCH];
+        for i in 0..count {
+            let (address, end) = (addresses[i], end_of(i));
+            let target = Target(table_of(i).slots()[next[i] as usize]);
             targets[i] = target.0;
-            next[i] = target.line(address.slot(bits)) as u32;
+            next[i] = target.line(address.slot(end)) as u32;
             prefetch(lines, next[i] as usize);
         }
         // Most searches end after one node. Those that do not go on together.
         let mut deeper = [0u8; BATCH];
         let mut active = 0;
         for i in 0..count {
-            let (address, bits) = (addresses[i], bits_of(i));
+            let (address, end) = (addresses[i], end_of(i));
             let target = Target(targets[i]);
-            let followed = target.follow(address.slot(bits), &lines[next[i] as usize]);
+            let followed = target.follow(address.slot(end), &lines[next[i] as usize]);
             let to = select_unpredictable(target.is_node(), followed.0, target.0);
             let target = Target(to);
             targets[i] = target.0;
             if target.is_node() {
-                next[i] = target.line(address.slot(bits + STRIDE)) as u32;
+                next[i] = target.line(address.slot(end + STRIDE)) as u32;
                 prefetch(lines, next[i] as usize);
                 deeper[active % BATCH] = i as u8;
                 active += 1;
@@ -156,12 +176,12 @@ where
             active = 0;
             for search in 0..searches {
                 let i = deeper[search % BATCH] as usize % BATCH;
-                let (address, bits) = (addresses[i], bits_of(i) + depth);
+                let (address, end) = (addresses[i], end_of(i) + depth);
                 let target = Target(targets[i]);
-                let target = target.follow(address.slot(bits), &lines[next[i] as usize]);
+                let target = target.follow(address.slot(end), &lines[next[i] as usize]);
                 targets[i] = target.0;
                 if target.is_node() {
-                    next[i] = target.line(address.slot(bits + STRIDE)) as u32;
+                    next[i] = target.line(address.slot(end + STRIDE)) as u32;
                     prefetch(lines, next[i] as usize);
                     deeper[active % BATCH] = i as u8;
                     active += 1;

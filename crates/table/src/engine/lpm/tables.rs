@@ -1,26 +1,30 @@
 //! [`Tables`]: where searches in tries begin.
 
 use super::node::Target;
+use super::span::Span;
 use super::trie::{Address, TrieId};
 use crate::engine::Replay;
 use crate::flat_map::FlatMap;
 
 /// Where searches in a trie begin.
 #[derive(Debug, Clone)]
-pub(crate) struct Table {
-    /// How many bits of an address choose a slot.
-    pub(crate) bits: u32,
-    /// Where the slots lead to.
+pub(crate) struct Table<A> {
+    /// Where the bits of an address that choose a slot end.
+    pub(crate) end: u32,
+    /// What addresses share before these bits, with zeros behind.
+    shared: A,
+    /// Where the slots lead to; and one more, nowhere, which is of all addresses that share less.
     slots: Box<[u32]>,
     /// The value of the prefix of no bits; 0 is none.
     pub(crate) default: u32,
 }
 
-impl Table {
-    fn new(bits: u32) -> Self {
+impl<A: Address> Table<A> {
+    fn new(span: Span<A>) -> Self {
         Self {
-            bits,
-            slots: vec![0; 1 << bits].into(),
+            end: span.end(),
+            shared: span.shared(),
+            slots: vec![0; span.slots() + 1].into(),
             default: 0,
         }
     }
@@ -31,19 +35,26 @@ impl Table {
         &self.slots
     }
 
+    /// The slot of an address, given where the bits that choose it end.
+    #[inline(always)]
+    pub(crate) fn slot(&self, address: A, end: u32) -> usize {
+        let slot = (address ^ self.shared).first(end);
+        slot.min(self.slots.len() - 1)
+    }
+
     /// Where an address begins.
     #[inline(always)]
-    pub(crate) fn start<A: Address>(&self, address: A, bits: u32) -> Target {
-        Target(self.slots[address.first(bits)])
+    pub(crate) fn start(&self, address: A, end: u32) -> Target {
+        Target(self.slots[self.slot(address, end)])
     }
 }
 
 /// The tables of all tries.
 #[derive(Debug, Clone)]
-pub(crate) struct Tables {
+pub(crate) struct Tables<A> {
     /// The trie of each combination of the exact fields.
     pub(crate) names: FlatMap,
-    tables: Vec<Table>,
+    tables: Vec<Table<A>>,
     /// How many slots they have.
     slots: usize,
 }
@@ -53,7 +64,7 @@ pub(crate) const RUN: usize = 64;
 
 /// One change.
 #[derive(Debug)]
-pub(crate) enum TableChange {
+pub(crate) enum TableChange<A> {
     /// Exact fields, and the trie that they have from now on, if they have one.
     Name {
         exact: Box<[u64]>,
@@ -61,8 +72,8 @@ pub(crate) enum TableChange {
     },
     /// The prefix of no bits leads to this value, or to none.
     Default { trie: TrieId, value: u32 },
-    /// The trie has a table of another size, all slots of which lead nowhere.
-    Resize { trie: TrieId, bits: u32 },
+    /// The trie has a table for other bits, all slots of which lead nowhere.
+    Resize { trie: TrieId, span: Span<A> },
     /// A slot.
     Slot {
         trie: TrieId,
@@ -77,13 +88,14 @@ pub(crate) enum TableChange {
     },
 }
 
-impl Tables {
+impl<A: Address> Tables<A> {
     /// With the table of the empty trie only.
     pub(crate) fn new(exact_limbs: usize) -> Self {
+        let empty = Table::new(Span::default());
         Self {
             names: FlatMap::new(exact_limbs),
-            tables: vec![Table::new(0)],
-            slots: 1,
+            slots: empty.slots.len(),
+            tables: vec![empty],
         }
     }
 
@@ -95,11 +107,11 @@ impl Tables {
     }
 
     #[inline(always)]
-    pub(crate) fn table(&self, id: TrieId) -> &Table {
+    pub(crate) fn table(&self, id: TrieId) -> &Table<A> {
         &self.tables[id.0 as usize]
     }
 
-    fn table_mut(&mut self, id: TrieId) -> &mut Table {
+    fn table_mut(&mut self, id: TrieId) -> &mut Table<A> {
         &mut self.tables[id.0 as usize]
     }
 
@@ -108,26 +120,28 @@ impl Tables {
         self.names.memory() + size_of_val(&self.tables[..]) + self.slots * size_of::<u32>()
     }
 
-    fn resize(&mut self, id: TrieId, bits: u32) {
+    fn resize(&mut self, id: TrieId, span: Span<A>) {
         let at = id.0 as usize;
         while self.tables.len() <= at {
-            self.tables.push(Table::new(0));
-            self.slots += 1;
+            let empty = Table::new(Span::default());
+            self.slots += empty.slots.len();
+            self.tables.push(empty);
         }
         let default = self.tables[at].default;
         let table = Table {
             default,
-            ..Table::new(bits)
+            ..Table::new(span)
         };
+        self.slots += table.slots.len();
         let old = std::mem::replace(&mut self.tables[at], table);
-        self.slots = self.slots - old.slots.len() + (1 << bits);
+        self.slots -= old.slots.len();
     }
 }
 
-impl Replay for Tables {
-    type Op = TableChange;
+impl<A: Address> Replay for Tables<A> {
+    type Op = TableChange<A>;
 
-    fn apply(&mut self, change: &TableChange) {
+    fn apply(&mut self, change: &TableChange<A>) {
         match *change {
             TableChange::Name { ref exact, trie } => {
                 match trie {
@@ -136,7 +150,7 @@ impl Replay for Tables {
                 };
             }
             TableChange::Default { trie, value } => self.table_mut(trie).default = value,
-            TableChange::Resize { trie, bits } => self.resize(trie, bits),
+            TableChange::Resize { trie, span } => self.resize(trie, span),
             TableChange::Slot { trie, at, target } => {
                 self.table_mut(trie).slots[at as usize] = target.0;
             }

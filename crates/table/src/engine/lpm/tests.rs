@@ -1,6 +1,7 @@
 //! Tries against a table of all prefixes, as they grow to the largest tables and shrink to nothing.
 
-use super::search::BATCH;
+use super::search::{BATCH, Shown};
+use super::span::Span;
 use super::trie::{Address, Forest, Prefix, TrieId};
 use crate::entry::EntryIdx;
 use crate::test_size::usual_or_interpreted;
@@ -75,12 +76,25 @@ const OF_OTHER: u64 = usual_or_interpreted(100, 5) as u64;
 const CHANGES: usize = usual_or_interpreted(120, 8);
 
 fn check<A: Cut>(forest: &mut Forest<A>, id: TrieId, model: &Model, numbers: &mut Numbers) {
-    let shown = forest.snapshot();
+    check_shown(&forest.snapshot(), id, model, numbers);
+}
+
+fn check_shown<A: Cut>(shown: &Shown<A>, id: TrieId, model: &Model, numbers: &mut Numbers) {
     let lens = model.keys().map(|&(len, _)| len).collect();
-    let beside = model.keys().take(LOOKED_UP).flat_map(|&(len, address)| {
-        let behind = u128::MAX.checked_shr(len).unwrap_or(0);
-        [address, address | behind, address.wrapping_sub(1)]
-    });
+    let others = (0..LOOKED_UP).map(|_| 1 << 127 >> numbers.below(128));
+    let others: Vec<u128> = others.collect();
+    let beside = model
+        .keys()
+        .zip(others)
+        .flat_map(|(&(len, address), other)| {
+            let behind = u128::MAX.checked_shr(len).unwrap_or(0);
+            [
+                address,
+                address | behind,
+                address.wrapping_sub(1),
+                address ^ other,
+            ]
+        });
     let addresses: Vec<u128> = beside
         .chain((0..LOOKED_UP).map(|_| numbers.address()))
         .collect();
@@ -193,4 +207,169 @@ proptest! {
         }
         check(&mut forest, id, &model, &mut numbers);
     }
+}
+
+/// Lengths of a step's prefix, by what it has to do with what most prefixes share: not a bit, fewer, as many, or more; all there are.
+fn any_len(shared: u32, width: u32) -> impl Strategy<Value = u32> {
+    prop_oneof![
+        1 => Just(0),
+        2 => 0..=shared,
+        2 => Just(shared),
+        12 => shared..=width.min(shared + 14),
+        2 => shared..=width,
+        2 => Just(width),
+    ]
+}
+
+/// What a step does: whether a prefix comes, its length and its bits behind those that most share, one of these that is another, if any is, and whether
+/// packets see it at once.
+type Step = (bool, u32, u128, Option<u32>, bool);
+
+/// So many bits that most prefixes share, and steps.
+fn shared_and_steps(width: u32) -> impl Strategy<Value = (u32, Vec<Step>)> {
+    (0..=width).prop_flat_map(move |shared| {
+        let other = proptest::option::weighted(0.04, 0..shared.max(1));
+        let step = (
+            prop::bool::weighted(0.6),
+            any_len(shared, width),
+            any::<u128>(),
+            other,
+            prop::bool::weighted(0.15),
+        );
+        let steps = proptest::collection::vec(step, 0..CHANGES);
+        (Just(shared), steps)
+    })
+}
+
+/// A trie equals a table of all prefixes after each step that packets see, and what they saw before stays. At the end most prefixes go.
+fn share_and_part<A: Cut>(shared: u32, steps: Vec<Step>) {
+    let mut forest = Forest::<A>::new(0);
+    let id = forest.add();
+    let (mut model, mut numbers) = (Model::new(), Numbers(u64::from(shared)));
+    let common = cut(0xa5c3_0f96_5a3c_f069_1234_5678_9abc_def1, shared);
+    let mut held = Vec::new();
+    for (value, (comes, len, bits, other, is_seen)) in (1..).zip(steps) {
+        // Few different bits behind, so that prefixes lie in one another and tables are dense.
+        let bits = (bits & 0x9249 << 112) | (bits >> 64 & 0x11);
+        let other = other.map_or(0, |bit| 1 << 127 >> bit);
+        let key = (len, cut((common ^ other) | bits.unbounded_shr(shared), len));
+        if comes {
+            forest.insert(id, prefix::<A>(key), value);
+            model.insert(key, value);
+        } else {
+            // What is there, if anything is.
+            let key = model.keys().min_by_key(|known| known.1.abs_diff(key.1));
+            let key = key.copied().unwrap_or((len, 0));
+            forest.remove(id, prefix::<A>(key));
+            model.remove(&key);
+        }
+        if is_seen {
+            check(&mut forest, id, &model, &mut numbers);
+            held.push((forest.snapshot(), model.clone()));
+        }
+    }
+    for key in model.keys().copied().skip(3).collect::<Vec<_>>() {
+        forest.remove(id, prefix::<A>(key));
+        model.remove(&key);
+        if model.len() % 8 == 3 {
+            check(&mut forest, id, &model, &mut numbers);
+        }
+    }
+    for (shown, model) in held {
+        check_shown(&shown, id, &model, &mut numbers);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(usual_or_interpreted(64, 2) as u32))]
+
+    #[test]
+    fn tries_are_right_whatever_their_prefixes_share(
+        (shared, steps) in shared_and_steps(32),
+        (shared_by_long, steps_of_long) in shared_and_steps(128),
+    ) {
+        share_and_part::<u64>(shared, steps.clone());
+        share_and_part::<u128>(shared, steps);
+        share_and_part::<u128>(shared_by_long, steps_of_long.clone());
+        let in_64 = steps_of_long.into_iter().map(|(comes, len, bits, other, is_seen)| {
+            let other = other.map(|bit| bit.min(63));
+            (comes, len.min(64), bits, other, is_seen)
+        });
+        share_and_part::<u64>(shared_by_long.min(64), in_64.collect());
+    }
+
+    #[test]
+    fn a_span_is_right_for_the_prefixes_that_it_was_made_for(shared in 0u32..=60, bits: u64, count in 1usize..1_000_000) {
+        let prefix = prefix::<u64>((shared, cut(u128::from(bits) << 64, shared)));
+        let span = Span::of(prefix, count);
+        prop_assert!(span.has(prefix) && span.suits(count));
+        prop_assert!(span.slots() <= count * 16);
+        prop_assert_eq!(span.shared().cut(span.from()), span.shared());
+        for slot in [0, span.slots() - 1] {
+            prop_assert_eq!(span.slot(span.address(slot)), slot);
+        }
+        let other = 1u64 << 63 >> (bits % 64);
+        let is_in = span.slot(prefix.address ^ other) < span.slots();
+        prop_assert_eq!(is_in, bits % 64 >= u64::from(span.from()));
+    }
+}
+
+/// `count` prefixes of 24 bits side by side, in 10.8.0.0.
+fn side_by_side(count: u32) -> impl Iterator<Item = (u32, u128)> {
+    (0..count).map(|number| (24, u128::from(0x0a08_0000 + (number << 8)) << 96))
+}
+
+/// How many nodes packets go through to an address.
+fn nodes_to(forest: &mut Forest<u64>, id: TrieId, address: u128) -> u32 {
+    forest.snapshot().nodes_to(id, u64::of(address))
+}
+
+#[test]
+fn prefixes_side_by_side_are_found_without_a_node_between_also_after_another_came_and_went() {
+    for count in [1, 7, 64, 256, usual_or_interpreted(2048, 300) as u32] {
+        for is_seen_one_by_one in [false, true] {
+            let mut forest = Forest::<u64>::new(0);
+            let id = forest.add();
+            forest.insert(id, prefix((0, 0)), 1);
+            for (value, key) in (2..).zip(side_by_side(count)) {
+                forest.insert(id, prefix(key), value);
+                if is_seen_one_by_one {
+                    forest.snapshot();
+                }
+            }
+            let (_, address) = side_by_side(count).last().expect("there is one");
+            assert_eq!(nodes_to(&mut forest, id, address), 0);
+            let other = prefix((16, 0xc0a8 << 112));
+            forest.insert(id, other, 1);
+            assert!(nodes_to(&mut forest, id, address) > 0);
+            forest.remove(id, other);
+            assert_eq!(nodes_to(&mut forest, id, address), 0);
+        }
+    }
+}
+
+#[test]
+fn a_prefix_that_comes_and_goes_again_and_again_does_not_have_all_slots_written_each_time() {
+    const COUNT: u32 = usual_or_interpreted(2048, 300) as u32;
+    let mut forest = Forest::<u64>::new(0);
+    let id = forest.add();
+    for (value, key) in (1..).zip(side_by_side(COUNT)) {
+        forest.insert(id, prefix(key), value);
+    }
+    let (_, address) = side_by_side(COUNT).last().expect("there is one");
+    let other = prefix((16, 0xc0a8 << 112));
+    let mut changed = 0;
+    let mut nodes = nodes_to(&mut forest, id, address);
+    for _ in 0..COUNT {
+        for value in [Some(1), None] {
+            match value {
+                Some(value) => forest.insert(id, other, value),
+                None => forest.remove(id, other),
+            }
+            let now = nodes_to(&mut forest, id, address);
+            changed += u32::from(now != nodes);
+            nodes = now;
+        }
+    }
+    assert!((2..=20).contains(&changed), "{changed}");
 }

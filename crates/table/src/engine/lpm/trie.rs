@@ -1,6 +1,6 @@
 //! [`Forest`]: tries over prefixes that share their memory.
 //!
-//! The first 0, 12 or 18 bits of an address choose a slot of a trie's table, by how many prefixes the trie has;
+//! The bits of an address behind those that all prefixes of a trie share choose a slot of its table, so many of them as it has prefixes enough for ([`Span`]);
 //! the nodes below take six bits each. The nodes above the table stay, for the control side alone.
 //!
 //! A change is made in the node that the prefix ends in. [`Forest::snapshot`] pushes it down to the nodes and slots below
@@ -11,18 +11,34 @@ use super::arena::Arena;
 use super::lines::Lines;
 use super::node::{Line, Local, Node, STRIDE, Target, ones};
 use super::search::Shown;
+use super::span::Span;
 use super::tables::{RUN, TableChange, Tables};
 use crate::engine::Versions;
 use std::fmt;
-use std::marker::PhantomData;
+use std::ops::{BitOr, BitXor};
 
 /// An address, from its first bit on, with zeros behind.
-pub(crate) trait Address: Copy + Default + fmt::Debug + Send + Sync + 'static {
-    /// The first `count` bits, of at most 18.
+pub(crate) trait Address:
+    Copy
+    + Default
+    + Eq
+    + BitOr<Output = Self>
+    + BitXor<Output = Self>
+    + fmt::Debug
+    + Send
+    + Sync
+    + 'static
+{
+    /// How many bits are above the last nodes.
+    const DEEPEST: u32;
+
+    /// The first `count` bits, less than all, as a number; the greatest one, if that is too small for them.
     fn first(self, count: u32) -> usize;
     /// Without the first `count` bits, less than all.
     fn without(self, count: u32) -> Self;
-    /// The address that begins with these `count` bits.
+    /// With zeros behind the first `count` bits, less than all.
+    fn cut(self, count: u32) -> Self;
+    /// The address whose first `count` bits, less than all, are this number.
     fn from_first(bits: usize, count: u32) -> Self;
 
     /// The slot in the node behind the first `depth` bits.
@@ -35,14 +51,21 @@ pub(crate) trait Address: Copy + Default + fmt::Debug + Send + Sync + 'static {
 macro_rules! address {
     ($type:ty) => {
         impl Address for $type {
+            const DEEPEST: u32 = (<$type>::BITS - 1) / STRIDE * STRIDE;
+
             #[inline(always)]
             fn first(self, count: u32) -> usize {
-                ((self >> 1) >> (<$type>::BITS - 1 - count)) as usize
+                let bits = (self >> 1) >> (<$type>::BITS - 1 - count);
+                usize::try_from(bits).unwrap_or(usize::MAX)
             }
 
             #[inline(always)]
             fn without(self, count: u32) -> Self {
                 self << count
+            }
+
+            fn cut(self, count: u32) -> Self {
+                self ^ self << count >> count
             }
 
             fn from_first(bits: usize, count: u32) -> Self {
@@ -97,32 +120,23 @@ impl TrieId {
 
 /// What the control side knows of a trie.
 #[derive(Debug, Clone, Default)]
-struct Trie {
-    /// How many bits choose a slot of its table.
-    bits: u32,
+struct Trie<A> {
+    /// Which bits choose a slot of its table. All prefixes begin with those before.
+    span: Span<A>,
     /// Whether there is a prefix of no bits.
     has_default: bool,
     /// The node of the first bits; 0 is none.
     root: u32,
     /// How many prefixes there are, but for the default.
     count: usize,
+    /// How many came or went since its table was last written anew only because prefixes shared more.
+    changes: usize,
 }
 
-impl Trie {
-    /// How many bits should choose a slot: a table takes no more than some tens of bytes a prefix. One that is
-    /// there stays until it would be four times too large.
-    fn right_bits(&self) -> u32 {
-        let bits = |count| match count {
-            0..256 => 0,
-            256..16_384 => 12,
-            _ => 18,
-        };
-        self.bits.clamp(bits(self.count), bits(self.count * 4))
-    }
-
+impl<A: Address> Trie<A> {
     /// How many levels of nodes are above the table.
     fn top(&self) -> usize {
-        (self.bits / STRIDE) as usize
+        (self.span.end() / STRIDE) as usize
     }
 }
 
@@ -132,22 +146,21 @@ const SHARE: usize = 4;
 
 /// Tries that share their memory. Values are from 1 to [`Target::MOST`].
 #[derive(Debug)]
-pub(crate) struct Forest<A> {
+pub(crate) struct Forest<A: Address> {
     /// By number; the first is the empty one.
-    tries: Vec<Trie>,
+    tries: Vec<Trie<A>>,
     free: Vec<TrieId>,
     nodes: Arena<Node>,
     /// The values of the prefixes of each node.
     values: Arena<u32>,
     lines: Lines,
-    tables: Versions<Tables>,
+    tables: Versions<Tables<A>>,
     /// How many prefixes there are, but for defaults.
     count: usize,
     /// Prefixes that came or went since the last [`snapshot`](Self::snapshot).
     unsettled: Vec<(TrieId, Prefix<A>)>,
     /// Whether there were too many of them to name.
     is_unsettled: bool,
-    address: PhantomData<A>,
 }
 
 impl<A: Address> Forest<A> {
@@ -163,7 +176,6 @@ impl<A: Address> Forest<A> {
             count: 0,
             unsettled: Vec::new(),
             is_unsettled: false,
-            address: PhantomData,
         }
     }
 
@@ -183,7 +195,7 @@ impl<A: Address> Forest<A> {
             self.tries.push(Trie::default());
             TrieId((self.tries.len() - 1) as u32)
         });
-        self.resize_table(id, 0);
+        self.resize_table(id, Span::default());
         id
     }
 
@@ -222,11 +234,11 @@ impl<A: Address> Forest<A> {
         own + self.lines.memory() + self.tables.memory(Tables::memory)
     }
 
-    fn trie(&self, id: TrieId) -> &Trie {
+    fn trie(&self, id: TrieId) -> &Trie<A> {
         &self.tries[id.0 as usize]
     }
 
-    fn trie_mut(&mut self, id: TrieId) -> &mut Trie {
+    fn trie_mut(&mut self, id: TrieId) -> &mut Trie<A> {
         &mut self.tries[id.0 as usize]
     }
 
@@ -343,7 +355,7 @@ impl<A: Address> Forest<A> {
         let root = std::mem::take(&mut self.trie_mut(id).root);
         self.drop_below(root);
         self.nodes.give(root, 1);
-        self.resize_table(id, 0);
+        self.resize_table(id, Span::default());
     }
 
     fn drop_below(&mut self, node: u32) {
@@ -367,6 +379,7 @@ impl<A: Address> Forest<A> {
 
     /// Remembers that a prefix came or went.
     fn unsettle(&mut self, id: TrieId, prefix: Prefix<A>) {
+        self.trie_mut(id).changes += 1;
         if self.unsettled.len() >= FEW.max(self.count / SHARE) {
             self.unsettled = Vec::new();
             self.is_unsettled = true;
@@ -377,7 +390,7 @@ impl<A: Address> Forest<A> {
     }
 
     /// What packets search from now on.
-    pub(crate) fn snapshot(&mut self) -> Shown {
+    pub(crate) fn snapshot(&mut self) -> Shown<A> {
         self.settle();
         Shown {
             tables: self.tables.snapshot(),
@@ -405,7 +418,7 @@ impl<A: Address> Forest<A> {
         }
         for id in (0..self.tries.len() as u32).map(TrieId) {
             if self.trie(id).root != 0 {
-                self.change_table(id, self.trie(id).right_bits());
+                self.change_table(id, Span::of(self.shared(id), self.trie(id).count));
             }
         }
         self.lines.fit();
@@ -414,22 +427,65 @@ impl<A: Address> Forest<A> {
     /// Brings what packets read in line with one prefix that came or went. Others may be to be settled yet: what is read of
     /// their nodes is what will be written, or is written anew with them.
     fn settle_one(&mut self, id: TrieId, prefix: Prefix<A>) {
-        let trie = self.trie(id);
-        if trie.root == 0 {
+        if self.trie(id).root == 0 {
             // The last prefix went, and all lines with it.
             return;
         }
-        let right = trie.right_bits();
-        if right != trie.bits {
-            self.change_table(id, right);
+        let span = self.right_span(id);
+        if span != self.trie(id).span {
+            self.change_table(id, span);
+        }
+        if !span.has(prefix) {
+            // It went, and no slot led there since then.
+            return;
         }
         let (path, level) = self.deepest(id, prefix);
-        let trie = self.trie(id);
-        if level < trie.top() {
-            let spare = trie.bits.saturating_sub(prefix.len);
-            self.fill_slots(id, prefix.address.first(trie.bits), 1 << spare);
+        if level < self.trie(id).top() {
+            let spare = span.end().saturating_sub(prefix.len);
+            self.fill_slots(id, span.slot(prefix.address), 1 << spare);
         } else {
             self.settle_path(id, prefix.address, &path, level);
+        }
+    }
+
+    /// Which bits should choose a slot. Those that do stay until prefixes share less, or are too many or too few for them. If prefixes share more, since
+    /// one went, others choose as soon as enough came or went to be worth a table that is written anew: the next one may share as little again.
+    fn right_span(&mut self, id: TrieId) -> Span<A> {
+        let Trie {
+            span,
+            count,
+            changes,
+            ..
+        } = *self.trie(id);
+        let shared = self.shared(id);
+        let best = Span::of(shared, count);
+        if !(span.has(shared) && span.suits(count)) {
+            return best;
+        }
+        if best.from() > span.from() && changes >= count / SHARE {
+            self.trie_mut(id).changes = 0;
+            return best;
+        }
+        span
+    }
+
+    /// What all prefixes of a trie share, but for the default, as far as nodes may begin behind it.
+    fn shared(&self, id: TrieId) -> Prefix<A> {
+        let mut node = self.nodes.get(self.trie(id).root);
+        let (mut address, mut depth) = (A::default(), 0);
+        while depth < A::DEEPEST {
+            let Local { len, slot } = node.shared();
+            address = address | A::from_first(slot as usize, depth + STRIDE);
+            let Some(child) = node.only_child() else {
+                let len = depth + len;
+                return Prefix { address, len };
+            };
+            node = self.nodes.get(child);
+            depth += STRIDE;
+        }
+        Prefix {
+            address,
+            len: depth,
         }
     }
 
@@ -469,7 +525,7 @@ impl<A: Address> Forest<A> {
             }
             before = now;
         }
-        let first = address.first(self.trie(id).bits);
+        let first = self.trie(id).span.slot(address);
         let target = self.nodes.get(path[top]).target;
         self.set_slots(id, first, &[target.0]);
     }
@@ -488,15 +544,8 @@ impl<A: Address> Forest<A> {
 
     /// Writes a node to other lines, and those below that have none or another fallback. Gives its target.
     fn write(&mut self, place: u32, fallback: u32) -> Target {
-        let node = *self.nodes.get(place);
-        let mut targets = [fallback; 64];
-        let values = self.values.run(node.own.first, node.own.count());
-        node.own.spread(values, &mut targets);
-        for (slot, child) in ones(node.children).zip(node.first_child..) {
-            let target = &mut targets[slot as usize];
-            *target = self.written(child, *target).0;
-        }
-        self.lines.retire(node.target);
+        let targets = self.targets(place, fallback, u64::MAX);
+        self.lines.retire(self.nodes.get(place).target);
         let target = match Line::narrow(&targets, fallback) {
             Some(line) => self.lines.add(&[line]),
             None => self.lines.add(&Line::wide(&targets)),
@@ -504,6 +553,20 @@ impl<A: Address> Forest<A> {
         let node = self.nodes.get_mut(place);
         (node.target, node.fallback) = (target, fallback);
         target
+    }
+
+    /// Where these slots of a node lead to; children there are written if they are not. Of other slots it says nothing.
+    fn targets(&mut self, place: u32, fallback: u32, slots: u64) -> [u32; 64] {
+        let node = *self.nodes.get(place);
+        let mut targets = [fallback; 64];
+        let values = self.values.run(node.own.first, node.own.count());
+        node.own.spread(values, &mut targets);
+        for slot in ones(node.children & slots) {
+            let target = &mut targets[slot as usize];
+            let child = node.first_child + node.children_before(slot) as u32;
+            *target = self.written(child, *target).0;
+        }
+        targets
     }
 
     /// The target of a node with this fallback, which is written if it is not.
@@ -515,18 +578,18 @@ impl<A: Address> Forest<A> {
         }
     }
 
-    /// Gives a trie a table of another size.
-    fn change_table(&mut self, id: TrieId, bits: u32) {
-        self.resize_table(id, bits);
+    /// Has other bits choose a slot of a trie's table.
+    fn change_table(&mut self, id: TrieId, span: Span<A>) {
+        self.resize_table(id, span);
         let Trie { root, .. } = *self.trie(id);
         self.drop_lines_above(root, self.trie(id).top());
-        self.fill_slots(id, 0, 1 << bits);
+        self.fill_slots(id, 0, span.slots());
     }
 
-    /// Gives a trie a table of so many bits, all slots of which lead nowhere.
-    fn resize_table(&mut self, trie: TrieId, bits: u32) {
-        self.trie_mut(trie).bits = bits;
-        self.tables.change(TableChange::Resize { trie, bits });
+    /// Gives a trie a table for these bits, all slots of which lead nowhere.
+    fn resize_table(&mut self, trie: TrieId, span: Span<A>) {
+        self.trie_mut(trie).span = span;
+        self.tables.change(TableChange::Resize { trie, span });
     }
 
     /// Packets do not come to the nodes of the first `levels` levels from `node` on.
@@ -550,28 +613,33 @@ impl<A: Address> Forest<A> {
         let mut targets = [0; RUN];
         for run in (first..first + count).step_by(RUN) {
             let targets = &mut targets[..RUN.min(first + count - run)];
-            for (target, slot) in targets.iter_mut().zip(run..) {
-                *target = self.target_of_slot(id, slot).0;
-            }
+            self.find_targets(id, run, targets);
             self.set_slots(id, run, targets);
         }
     }
 
-    /// Where a slot leads to, by the nodes above and below the table; the latter are written if they are not.
-    fn target_of_slot(&mut self, id: TrieId, slot: usize) -> Target {
-        let Trie { bits, root, .. } = *self.trie(id);
-        let address = A::from_first(slot, bits);
+    /// Finds where slots lead to, from `first` on, by the nodes above and below the table; the latter are written if they are not. All are slots of one node,
+    /// the last above the table.
+    fn find_targets(&mut self, id: TrieId, first: usize, targets: &mut [u32]) {
+        let Trie { span, root, .. } = *self.trie(id);
+        let Some(last) = self.trie(id).top().checked_sub(1) else {
+            return targets.fill(self.written(root, 0).0);
+        };
+        let address = span.address(first);
         let (mut node, mut fallback) = (Some(root), 0);
-        for level in 0..self.trie(id).top() {
+        for level in 0..last {
             let Some(at) = node else { break };
             let slot = address.slot(depth(level));
             fallback = self.best_of_slot(at, slot, fallback);
             node = self.nodes.get(at).child(slot);
         }
-        match node {
-            None => Target(fallback),
-            Some(node) => self.written(node, fallback),
-        }
+        let Some(node) = node else {
+            return targets.fill(fallback);
+        };
+        let slot = address.slot(depth(last)) as usize;
+        let slots = (u64::MAX >> (RUN - targets.len())) << slot;
+        let all = self.targets(node, fallback, slots);
+        targets.copy_from_slice(&all[slot..][..targets.len()]);
     }
 
     /// Sets slots of a table, at most [`RUN`], from `first` on.
