@@ -473,7 +473,10 @@ impl V1model {
         pass.set(self.ingress_timestamp, PassInput::Micros);
         self.pass_between(&mut pass)?;
         self.pass_ingress(&mut pass);
-        pass.leave_if_set(self.priority);
+        // A port that is free sends whatever queue the packet is in; packets to others leave as they come to theirs.
+        if self.priority.largest() >= u64::from(PRIORITIES) {
+            pass.leave_if_set(self.priority);
+        }
         pass.enqueue(self.egress_spec);
         self.pass_egress(&mut pass, |pass, port| {
             pass.set(port, PassInput::EgressPort)
