@@ -123,11 +123,12 @@ impl Fused for StepwisePass {
         let mut done = 0;
         for lot in burst.lots {
             for number in (lot.first_packet..).take(lot.frames) {
-                std::mem::swap(&mut context.bytes, &mut burst.frames[done]);
-                context.random = RandomStream::new(lot.seed, number);
+                let frame = burst.order[done] as usize;
+                std::mem::swap(&mut context.bytes, &mut burst.frames[frame]);
+                context.random = RandomStream::new(lot.owner.seed, number);
                 context.now = burst.now;
-                context.lane = lot.lane;
-                context.work_left = lot.work.units();
+                context.lane = lot.owner.lane;
+                context.work_left = lot.owner.work.units();
                 context.requests = Requests::default();
                 context.begin_pass();
                 context.length = context.bytes.len() as u32;
@@ -138,7 +139,7 @@ impl Fused for StepwisePass {
                 if matches!(outcome, PassOutcome::Left { .. }) {
                     return done;
                 }
-                std::mem::swap(&mut context.bytes, &mut burst.frames[done - 1]);
+                std::mem::swap(&mut context.bytes, &mut burst.frames[frame]);
                 if has_told {
                     return done;
                 }
@@ -217,7 +218,7 @@ impl StepwisePass {
                             None => return PassOutcome::Dropped(DropReason::NoDestination),
                         },
                     };
-                    if lot.busy_ports.binary_search(&port.0).is_ok() {
+                    if lot.owner.busy_ports.binary_search(&port.0).is_ok() {
                         return left;
                     }
                     egress = port;

@@ -59,7 +59,9 @@ pub struct PacketContext {
 pub struct Derived {
     /// The state and the lane that it was made for.
     pub of: Option<(StateNumber, Lane)>,
-    /// The engine's own.
+    /// The engine's own: what bursts look at before anything else.
+    pub marks: [u64; 2],
+    /// All else.
     pub words: Vec<u64>,
 }
 

@@ -43,8 +43,8 @@ pub use externs::hash::{CrcParameters, HashParameters};
 pub use log::LogBuffer;
 pub use native::{NativeFunction, Natives};
 pub use pass::{
-    Ahead, BURST, Burst, Fused, Lot, PackedOutcome, Pass, PassInput, PassOutcome, PassPort,
-    PassStep, PassTest,
+    AS_THEY_LIE, Ahead, BURST, Burst, Fused, Lot, Owner, PackedOutcome, Pass, PassInput,
+    PassOutcome, PassPort, PassStep, PassTest,
 };
 pub use random::RandomStream;
 pub use registers::Registers;

@@ -50,7 +50,7 @@ pub enum PassStep {
     DropIf(PassTest, DropReason),
     /// The packet leaves the pass here.
     LeaveIf(PassTest),
-    /// The packet is to leave by this port. It leaves the pass here if that port's queues are not free ([`Lot::busy_ports`]).
+    /// The packet is to leave by this port. It leaves the pass here if that port's queues are not free ([`Owner::busy_ports`]).
     Enqueue(PassPort),
     /// The packet goes out by the port of the last [`PassStep::Enqueue`].
     Send,
@@ -103,15 +103,28 @@ pub enum PassTest {
 /// Frames that a pass takes at once, at most.
 pub const BURST: usize = 64;
 
+/// The order of frames that go as they lie.
+pub const AS_THEY_LIE: [u32; BURST] = {
+    let mut order = [0; BURST];
+    let mut at = 0;
+    while at < BURST {
+        order[at] = at as u32;
+        at += 1;
+    }
+    order
+};
+
 /// Frames to take through a pass: at most [`BURST`], of one device after the other.
 pub struct Burst<'b> {
-    /// The frames; each knows the port that it came in by.
+    /// The frames, and others; each knows the port that it came in by.
     pub frames: &'b mut [Frame],
-    /// What became of each, as far as the pass has come: as many as there are frames.
+    /// Which of these they are, in the order in which they go: each is there.
+    pub order: &'b [u32],
+    /// What became of each, as far as the pass has come: as many as go.
     pub outcomes: &'b mut [PackedOutcome],
     /// The devices' time.
     pub now: Nanos,
-    /// Whose frames they are, in their order: at most [`BURST`] lots.
+    /// Whose frames they are, in their order: at most as many lots as frames.
     pub lots: &'b [Lot<'b>],
 }
 
@@ -120,20 +133,27 @@ pub struct Burst<'b> {
 pub struct Lot<'b> {
     /// How many they are.
     pub frames: usize,
-    /// What they see.
-    pub state: &'b State,
-    /// What [`Fused::derive`] has made of it.
-    pub derived: &'b Derived,
-    /// Where they are counted.
-    pub lane: Lane,
-    /// Ports whose queues are shaped or not empty, ascending.
-    pub busy_ports: &'b [u32],
-    /// What random numbers depend on: the device's seed.
-    pub seed: u64,
     /// The number, for random numbers, of the first frame's packet; the next ones follow.
     pub first_packet: u64,
+    /// What they see.
+    pub state: &'b State,
+    /// Whose they are.
+    pub owner: &'b Owner,
+}
+
+/// A device as its packets find it on one worker, beside its state.
+#[derive(Debug)]
+pub struct Owner {
+    /// What [`Fused::derive`] has made of the state.
+    pub derived: Derived,
+    /// Where packets are counted.
+    pub lane: Lane,
     /// What each of them may do.
     pub work: WorkBudget,
+    /// What random numbers depend on: the device's seed.
+    pub seed: u64,
+    /// Ports whose queues are shaped or not empty, ascending.
+    pub busy_ports: Vec<u32>,
 }
 
 /// What became of a frame.

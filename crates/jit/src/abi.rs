@@ -74,6 +74,10 @@ pub(crate) struct Invocation<'i> {
     /// place, modulo 2^64.
     chance: (u64, u64),
     uses: PassUses,
+    /// The lots that follow, those that are meant, and whether there are several, 0 if not.
+    lots: Parts<'i>,
+    turn: Turn,
+    are_many: u64,
     /// The same for helpers.
     pub(crate) params: Params<'i>,
     pub(crate) limbs: &'i mut [u64],
@@ -82,19 +86,43 @@ pub(crate) struct Invocation<'i> {
     pub(crate) code: &'i Code,
 }
 
-/// The frames of a burst. Native code and helpers, which take turns, reach them by the same pointer.
+/// The frames of a burst, in the order in which they go. Native code and helpers, which take turns, reach them by the same pointers.
 #[repr(C)]
 struct Frames<'i> {
-    first: *mut Frame,
+    first: *const *mut Frame,
     count: usize,
     lent: PhantomData<&'i mut [Frame]>,
 }
 
+/// Where the frames of a burst are. Native code may load the place behind the last one, which it does not look at.
+type Places = [*mut Frame; BURST + 1];
+
 impl<'i> Frames<'i> {
-    fn of(frames: &'i mut [Frame]) -> Frames<'i> {
+    const NONE: Frames<'i> = Frames {
+        first: std::ptr::null(),
+        count: 0,
+        lent: PhantomData,
+    };
+
+    /// So many of these frames, in this order; where they are is written into `places`, and asked for.
+    #[inline]
+    fn of(
+        frames: &'i mut [Frame],
+        order: &[u32],
+        places: &'i mut Places,
+        count: usize,
+    ) -> Frames<'i> {
+        for &number in &order[..count] {
+            // Who has put frames in order leaves no pattern that the processor would foresee.
+            prefetch_at(frames[number as usize].address());
+        }
+        let first = frames.as_mut_ptr();
+        for (place, &number) in places.iter_mut().zip(&order[..count]) {
+            *place = first.wrapping_add(number as usize);
+        }
         Frames {
-            first: frames.as_mut_ptr(),
-            count: frames.len(),
+            first: places.as_ptr(),
+            count,
             lent: PhantomData,
         }
     }
@@ -103,8 +131,9 @@ impl<'i> Frames<'i> {
     #[inline]
     fn at(&mut self, place: u64) -> Option<&mut Frame> {
         let is_there = place < self.count as u64;
-        // SAFETY: the frames are lent for as long as this lives, there are more than `place`, and native code waits for the helper that has the reference.
-        is_there.then(|| unsafe { &mut *self.first.add(place as usize) })
+        // SAFETY: the frames and their places are lent for as long as this lives, there are more places than `place`, each is a frame's, and native code waits for the helper that has the
+        // reference.
+        is_there.then(|| unsafe { &mut **self.first.add(place as usize) })
     }
 }
 
@@ -119,8 +148,6 @@ pub(crate) mod flags {
     pub(crate) const HELD: u64 = 2;
     /// The program may have asked or told something.
     pub(crate) const ASKED: u64 = 4;
-    /// It has told something, and no other packet may follow.
-    pub(crate) const STOPS: u64 = 8;
     /// The packet begins elsewhere than its frame does: [`super::Invocation::frame`].
     pub(crate) const MOVED: u64 = 16;
     /// Packets note the use of entries of some table. It is so of all packets of a lot.
@@ -158,10 +185,14 @@ pub(crate) mod offset {
     pub(crate) const NOTES: i32 = offset_of!(Invocation<'_>, notes_at) as i32;
     pub(crate) const ROWS_WANTED: i32 = offset_of!(Invocation<'_>, rows_wanted) as i32;
     pub(crate) const VIEW: i32 = offset_of!(Invocation<'_>, view_at) as i32;
+    pub(crate) const ARE_MANY: i32 = offset_of!(Invocation<'_>, are_many) as i32;
     pub(crate) const PARAMS: i32 = offset_of!(Invocation<'_>, params_at) as i32;
+
+    /// What [`Invocation::take_up`] writes for each lot, of all that native code otherwise finds as it was.
+    pub(crate) const OF_LOT: [i32; 4] = [COUNT, VIEW, FIRST_FLAGS, BUDGET];
 }
 
-/// Where native code finds the parts of a [`Frame`], and how long one is.
+/// Where native code finds the parts of a [`Frame`].
 pub(crate) mod frame {
     use packet::Frame;
 
@@ -169,7 +200,6 @@ pub(crate) mod frame {
     pub(crate) const START: i32 = Frame::LAYOUT.start as i32;
     pub(crate) const LEN: i32 = Frame::LAYOUT.len as i32;
     pub(crate) const INGRESS: i32 = Frame::LAYOUT.ingress as i32;
-    pub(crate) const SIZE: i64 = size_of::<Frame>() as i64;
 
     // Of the two words of a pointer to a slice, as a `Box<[u8]>` is one, the first is where that is.
     const _: () = {
@@ -334,18 +364,16 @@ pub(crate) fn run_pass(
     packet: &mut PacketContext,
     code: &Code,
 ) -> usize {
-    let count = burst.frames.len().min(burst.outcomes.len()).min(BURST);
+    let count = burst.order.len().min(burst.outcomes.len()).min(BURST);
     let (lots, Some(first)) = (burst.lots, burst.lots.first()) else {
         return 0;
     };
-    for frame in &burst.frames[..count] {
-        // Who has put frames in order leaves no pattern that the processor would foresee.
-        prefetch_at(frame.address());
-    }
+    let mut places: Places = [std::ptr::null_mut(); BURST + 1];
+    let frames = Frames::of(burst.frames, burst.order, &mut places, count);
     let mut notes = std::mem::take(&mut packet.notes);
     let looked_at = lots
         .iter()
-        .fold(0, |sites, lot| sites | view::looked_at(lot.derived));
+        .fold(0, |sites, lot| sites | view::looked_at(&lot.owner.derived));
     notes::clear(code, &mut notes, count, looked_at);
     let mut limbs = std::mem::take(&mut packet.limbs);
     packet.now = burst.now;
@@ -355,8 +383,9 @@ pub(crate) fn run_pass(
         nanos: burst.now.0,
         micros: burst.now.as_micros(),
         outcomes_at: burst.outcomes.as_mut_ptr(),
-        frames: Frames::of(burst.frames),
+        frames,
         uses,
+        are_many: u64::from(lots.len() > 1),
         ..Invocation::new(&mut limbs, packet, first.state, code)
     };
     if count >= WORTH_SCOUTING {
@@ -402,47 +431,83 @@ impl<'l> Iterator for Parts<'l> {
     }
 }
 
+/// Whose lots native code goes through.
+#[derive(Clone, Copy)]
+enum Turn {
+    /// The pass: through all of them.
+    Pass,
+    /// A function of the scout of this level: through those that have something to ask there.
+    Scout(usize),
+}
+
 impl<'i> Invocation<'i> {
     /// Native code sees the packets of a lot.
     #[inline]
-    fn take_up(&mut self, lot: &'i Lot<'i>, packets: &Range<usize>, are_many: bool) {
+    fn take_up(&mut self, lot: &'i Lot<'i>, packets: &Range<usize>) {
         self.view_at = view::of_lot(lot);
+        let owner = lot.owner;
         let given = |truth: bool, flag: u64| if truth { flag } else { 0 };
-        self.first_flags = given(view::notes_use(lot.derived), flags::NOTES_USE)
-            | given(!lot.busy_ports.is_empty(), flags::ANY_BUSY)
+        self.first_flags = given(view::notes_use(&owner.derived), flags::NOTES_USE)
+            | given(!owner.busy_ports.is_empty(), flags::ANY_BUSY)
             | given(
-                view::are_several_scouted(lot.derived, are_many),
+                view::are_several_scouted(&owner.derived, self.are_many != 0),
                 flags::SEVERAL_SCOUTS,
             );
-        self.busy_ports = lot.busy_ports;
+        self.busy_ports = &owner.busy_ports;
         self.chance = (
-            lot.seed,
+            owner.seed,
             lot.first_packet.wrapping_sub(packets.start as u64),
         );
-        self.budget = lot.work.units().into();
+        self.budget = owner.work.units().into();
         self.state = lot.state;
-        self.packet.lane = lot.lane;
+        self.packet.lane = owner.lane;
         (self.at, self.count) = (packets.start as u64, packets.end as u64);
+    }
+
+    /// Native code sees the packets of the next lot that is meant; whether there is one.
+    #[inline]
+    pub(crate) fn take_up_next(&mut self) -> bool {
+        let (turn, are_many) = (self.turn, self.are_many != 0);
+        let is_meant = |lot: &Lot<'_>| match turn {
+            Turn::Pass => true,
+            Turn::Scout(level) => view::is_scouted(&lot.owner.derived, level, are_many),
+        };
+        let Some((lot, packets)) = self.lots.find(|(lot, _)| is_meant(lot)) else {
+            return false;
+        };
+        self.packet.atomic.leave_all(&self.state.atomic);
+        self.take_up(lot, &packets);
+        true
+    }
+
+    /// Has native code go through lots.
+    #[inline]
+    fn begin_turn(&mut self, turn: Turn, lots: &'i [Lot<'i>], count: usize) -> bool {
+        self.turn = turn;
+        self.lots = parts(lots, count);
+        self.take_up_next()
     }
 
     /// Runs the scout of a level on so many packets, and answers what it asks: for all lots together, so that they wait for memory together.
     fn scout(&mut self, scout: Scout, lots: &'i [Lot<'i>], count: usize, notes: &mut [u64]) {
         let Scout { level, .. } = scout;
         let are_many = lots.len() > 1;
-        let asks = |lot: &Lot<'_>| view::is_scouted(lot.derived, level, are_many);
+        let asks = |lot: &Lot<'_>| view::is_scouted(&lot.owner.derived, level, are_many);
         self.show_notes(notes);
-        self.enter_for_all(scout.asks, level, lots, count);
+        if self.begin_turn(Turn::Scout(level), lots, count) {
+            enter(scout.asks, self);
+        }
         let code = self.code;
         let sites = || code.scouts.iter().filter(|site| site.is_searched_on(level));
         if let Some([first, second]) = scout.answers {
             let mut parts = parts(lots, count);
-            let is_far = parts.any(|(lot, _)| view::asks_in_memory(lot.derived, level));
+            let is_far = parts.any(|(lot, _)| view::asks_in_memory(&lot.owner.derived, level));
             notes::end_questions(code, level, notes, is_far);
             self.show_notes(notes);
-            self.enter_for_all(first, level, lots, count);
+            self.answer_all(first, level, lots, count);
             if notes::end_first_lines(code, level, notes, is_far) {
                 self.show_notes(notes);
-                self.enter_for_all(second, level, lots, count);
+                self.answer_all(second, level, lots, count);
             }
             read_ahead(code.rows.take(notes));
         }
@@ -466,14 +531,12 @@ impl<'i> Invocation<'i> {
         self.show_notes(notes);
     }
 
-    /// Runs a function of a scout's for each lot that has something to ask on its level.
-    fn enter_for_all(&mut self, native: Native, level: usize, lots: &'i [Lot<'i>], count: usize) {
-        let are_many = lots.len() > 1;
-        for (lot, packets) in parts(lots, count) {
-            if view::is_scouted(lot.derived, level, are_many) {
-                self.take_up(lot, &packets, are_many);
-                enter(native, self);
-            }
+    /// Runs a function that answers for each lot that has something to ask on its level.
+    fn answer_all(&mut self, native: Native, level: usize, lots: &'i [Lot<'i>], count: usize) {
+        let mut goes_on = self.begin_turn(Turn::Scout(level), lots, count);
+        while goes_on {
+            enter(native, self);
+            goes_on = self.take_up_next();
         }
     }
 
@@ -491,23 +554,19 @@ impl<'i> Invocation<'i> {
         count: usize,
         outcomes: &[PackedOutcome],
     ) -> usize {
-        let mut done = 0;
-        for (lot, packets) in parts(lots, count) {
-            self.take_up(lot, &packets, lots.len() > 1);
-            done = enter(native, self) as usize;
-            assert!(
-                packets.start < done && done <= packets.end,
-                "not as many packets are done as there were"
-            );
-            let has_left = matches!(outcomes[done - 1].unpack(), PassOutcome::Left { .. });
-            if has_left {
-                self.leave();
-            }
-            self.packet.atomic.leave_all(&lot.state.atomic);
-            if has_left || self.flags & flags::STOPS != 0 || done < packets.end {
-                break;
-            }
+        if !self.begin_turn(Turn::Pass, lots, count) {
+            return 0;
         }
+        let done = enter(native, self) as usize;
+        assert!(
+            0 < done && done <= count,
+            "not as many packets are done as there were"
+        );
+        let has_left = matches!(outcomes[done - 1].unpack(), PassOutcome::Left { .. });
+        if has_left {
+            self.leave();
+        }
+        self.packet.atomic.leave_all(&self.state.atomic);
         done
     }
 }
@@ -520,7 +579,7 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
     );
     // What native code touches by pointers is behind those at the front of the invocation: slots below `code.limbs`, which are there as was asserted; bytes of the
     // packet below `bits` and `headroom` bytes in front of them, both compared before; emitted bits below `emitted_room` and eight bytes behind; parameters as many
-    // as the table's action has, as `TableSite::apply` made sure; of a burst `count` frames, the bytes of which no helper moves but by `show_bytes`, and of
+    // as the table's action has, as `TableSite::apply` made sure; of a burst `count` frames, where its places say, the bytes of which no helper moves but by `show_bytes`, and of
     // which it changes where they begin and how long they are, after it has compared both with `headroom` and with the longest frame; and as many outcomes. Of each table the slots of a direct index, which a key of bits that are not outside is below the last of, or as many as `view::make` has
     // found there to be where native code does not ask; the lines of a hash table, of which a hash names none behind the last one, and which no lot's scout, nor its answers, write
     // down but for its own state; the records and counts of what a lookup found there, which `view::make` has seen to have what the code's layouts say, the limbs in front of the first record among that. Of each
@@ -606,7 +665,7 @@ impl<'i> Invocation<'i> {
             rows_wanted: 0,
             nanos: 0,
             micros: 0,
-            frames: Frames::of(&mut []),
+            frames: Frames::NONE,
             count: 0,
             at: 0,
             outcomes_at: std::ptr::null_mut(),
@@ -615,6 +674,9 @@ impl<'i> Invocation<'i> {
             busy_ports: &[],
             chance: (0, 0),
             uses: PassUses::default(),
+            lots: parts(&[], 0),
+            turn: Turn::Pass,
+            are_many: 0,
             params: Params::Of(&[]),
             limbs,
             packet,
@@ -739,7 +801,7 @@ impl Invocation<'_> {
         }
         let has_told = !self.packet.log.is_empty() || !self.packet.digests.is_empty();
         let stops = self.may_have_asked() && has_told;
-        self.flags = if stops { flags::STOPS } else { 0 };
+        self.flags = 0;
         stops
     }
 

@@ -87,6 +87,8 @@ helpers! {
     FinishDeparse = finish_deparse();
     /// A packet that may have asked something, or whose frame the context holds, is through; whether no other may follow.
     EndPacket = end_packet();
+    /// All packets of a lot are through: whether there is another one, which is at hand then.
+    NextLot = next_lot();
     /// What was emitted is forgotten.
     ForgetEmitted = forget_emitted();
     /// Whether the packet has asked something of the device.
@@ -376,6 +378,10 @@ extern "C" fn finish_deparse(inv: &mut Invocation<'_>) -> u64 {
 
 extern "C" fn end_packet(inv: &mut Invocation<'_>) -> u64 {
     u64::from(inv.end_packet())
+}
+
+extern "C" fn next_lot(inv: &mut Invocation<'_>) -> u64 {
+    u64::from(inv.take_up_next())
 }
 
 extern "C" fn forget_emitted(inv: &mut Invocation<'_>) -> u64 {

@@ -1,8 +1,8 @@
 //! What native code sees of a state: where the records and counts of its tables are, how tables with simple indices are looked up, and its counters' cells.
 //!
-//! Twelve words a table, two words an extern instance (cells, how many), six words a part of a [`VectorIndex`], and two last ones: the sites of scouts at whose answers native code looks;
-//! the levels of scouts that have something to ask, and whether packets note the use of any entries. They are made once
-//! for a state and a lane, and kept by the device; everything that they point to lives as long as the state, and nothing of it moves.
+//! Twelve words a table, two words an extern instance (cells, how many), six words a part of a [`VectorIndex`]; and marks, at which a burst looks before: the sites of scouts at whose answers
+//! native code looks, the levels of scouts that have something to ask, and whether packets note the use of any entries. They are made once for a state and a lane, and kept by the device;
+//! everything that they point to lives as long as the state, and nothing of it moves.
 
 use exec::slots::table::TableSite;
 use exec::{Derived, ExternState, Lot, State, TableState};
@@ -240,7 +240,7 @@ pub(crate) fn extern_at(program: &Program, id: ExternId) -> i32 {
 pub(crate) fn derive(derived: &mut Derived, state: &State, lane: Lane, code: &Code) {
     let of = Some((state.number, lane));
     if derived.of != of {
-        make(&mut derived.words, state, lane, code);
+        make(derived, state, lane, code);
         derived.of = of;
     }
 }
@@ -253,9 +253,9 @@ pub(crate) fn of_lot(lot: &Lot<'_>) -> *const u64 {
 
 #[inline]
 fn words_of<'l>(lot: &Lot<'l>) -> &'l [u64] {
-    let of = Some((lot.state.number, lot.lane));
-    assert!(lot.derived.of == of, "what was made of another state");
-    &lot.derived.words
+    let of = Some((lot.state.number, lot.owner.lane));
+    assert!(lot.owner.derived.of == of, "what was made of another state");
+    &lot.owner.derived.words
 }
 
 /// Asks the processor for the totals of the first tables, so many: every packet that asks one is counted there.
@@ -282,7 +282,7 @@ pub(crate) fn are_several_scouted(derived: &Derived, are_many: bool) -> bool {
 
 #[inline]
 fn levels_of(derived: &Derived, are_many: bool) -> u64 {
-    let levels = derived.words.last().copied().unwrap_or(0);
+    let levels = derived.marks[LEVELS];
     let shift = if are_many { MANY } else { 0 };
     levels >> shift & ((1 << MANY) - 1)
 }
@@ -290,21 +290,23 @@ fn levels_of(derived: &Derived, are_many: bool) -> u64 {
 /// Whether the scout of a level asks hash tables whose lines are in no cache.
 #[inline]
 pub(crate) fn asks_in_memory(derived: &Derived, level: usize) -> bool {
-    let levels = derived.words.last().copied().unwrap_or(0);
+    let levels = derived.marks[LEVELS];
     levels >> (IN_MEMORY + level) & 1 != 0
 }
 
-/// Bits of the last word for levels that ask in bursts of one device; behind them there are as many for bursts of many, and then as many for levels that ask hash tables whose lines
+/// What is marked of a state: the levels of scouts that have something to ask and whether packets note the use of any entries; the sites at whose answers native code looks.
+const LEVELS: usize = 0;
+const LOOKED_AT: usize = 1;
+
+/// Bits of the first mark for levels that ask in bursts of one device; behind them there are as many for bursts of many, and then as many for levels that ask hash tables whose lines
 /// are in no cache.
 const MANY: usize = 8;
 const IN_MEMORY: usize = 2 * MANY;
 
-/// The sites at whose answers native code looks, by their numbers among the code's: the word before the last one.
+/// The sites at whose answers native code looks, by their numbers among the code's.
 #[inline]
 pub(crate) fn looked_at(derived: &Derived) -> u64 {
-    let words = derived.words.len();
-    let sites = words.checked_sub(2).and_then(|at| derived.words.get(at));
-    sites.copied().unwrap_or(u64::MAX)
+    derived.marks[LOOKED_AT]
 }
 
 /// Whether a site is among such sites, of which more than a word has bits for always are.
@@ -313,18 +315,18 @@ pub(crate) fn is_among(sites: u64, number: usize) -> bool {
     number >= u64::BITS as usize || sites >> number & 1 != 0
 }
 
-/// What the last word says beside the levels.
+/// What that mark says beside the levels.
 const NOTES_USE: u64 = 1 << 63;
 
 /// Whether packets note the use of entries of some table.
 #[inline]
 pub(crate) fn notes_use(derived: &Derived) -> bool {
-    let last = derived.words.last();
-    last.is_some_and(|word| word & NOTES_USE != 0)
+    derived.marks[LEVELS] & NOTES_USE != 0
 }
 
 #[cold]
-fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
+fn make(derived: &mut Derived, state: &State, lane: Lane, code: &Code) {
+    let words = &mut derived.words;
     words.clear();
     for (table, site) in state.tables.iter().zip(code.tables.values()) {
         let lookup = &table.lookup;
@@ -387,9 +389,10 @@ fn make(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
     }
     add_parts(words, state);
     let notes_use = state.tables.iter().any(|t| t.lookup.notes_usage());
-    words.push(looked_at_in(state, code));
     let notes_use = if notes_use { NOTES_USE } else { 0 };
-    words.push(levels(code, state) | levels_in_memory(code, state) << IN_MEMORY | notes_use);
+    derived.marks[LOOKED_AT] = looked_at_in(state, code);
+    derived.marks[LEVELS] =
+        levels(code, state) | levels_in_memory(code, state) << IN_MEMORY | notes_use;
 }
 
 /// The levels that ask hash tables whose lines are in no cache.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bits::Value;
 use exec::{
-    ControlVerdict, Derived, DropReason, Engine, Fused, Loaded, Natives, PacketContext,
+    ControlVerdict, Derived, DropReason, Engine, Fused, Loaded, Natives, Owner, PacketContext,
     ParserVerdict, RandomStream, State, TraceEvent, Tracer, Unsupported,
 };
 use exec::{DropDetail, WorkBudget};
@@ -288,7 +288,6 @@ pub(crate) struct Core {
     pub(crate) messages: Outbox<String>,
     pub(crate) lost_messages: u64,
     pub(crate) now: Nanos,
-    pub(crate) seed: u64,
     /// Packets that have been begun, copies among them: what random numbers depend on.
     pub(crate) packets: u64,
     /// Contexts that wait to be used again; all of the newest program.
@@ -298,8 +297,8 @@ pub(crate) struct Core {
     )]
     pool: Vec<Box<PacketContext>>,
     pool_version: u64,
-    /// What the engine has made of the state.
-    pub(crate) derived: Derived,
+    /// What packets find here beside the state.
+    pub(crate) owner: Owner,
     /// Those of programs before it: to free them takes time that packets do not have.
     #[expect(
         clippy::vec_box,
@@ -309,10 +308,6 @@ pub(crate) struct Core {
     /// Values on their way from one frame to another.
     pub(crate) scratch: Vec<u64>,
     pub(crate) replicas: Vec<Replica>,
-    /// Ports whose queues are shaped or hold packets; kept to be used again.
-    pub(crate) busy_ports: Vec<u32>,
-    /// Where this core's packets are counted.
-    pub(crate) lane: Lane,
     /// Where packets for shaped ports go, if there are workers.
     pub(crate) handover: Option<Handover>,
 }
@@ -331,16 +326,19 @@ impl Core {
             messages: Outbox::default(),
             lost_messages: 0,
             now: Nanos::ZERO,
-            seed,
             packets: 0,
             pool: Vec::new(),
             pool_version: 0,
-            derived: Derived::default(),
+            owner: Owner {
+                derived: Derived::default(),
+                lane: Lane::new(0),
+                work: WorkBudget::default(),
+                seed,
+                busy_ports: Vec::new(),
+            },
             old_contexts: Vec::new(),
             scratch: Vec::new(),
             replicas: Vec::new(),
-            busy_ports: Vec::new(),
-            lane: Lane::new(0),
             handover: None,
         }
     }
@@ -363,7 +361,7 @@ impl Core {
     /// The next random stream. Packets get theirs when they are processed, not when they come, so that the size of batches does not matter.
     fn random(&mut self) -> RandomStream {
         self.packets += 1;
-        RandomStream::new(self.seed, self.packets)
+        RandomStream::new(self.owner.seed, self.packets)
     }
 
     /// Begins to process a packet that came in.
@@ -422,7 +420,7 @@ impl Core {
             return ParserVerdict::Accept;
         };
         packet.begin_block();
-        packet.lane = self.lane;
+        packet.lane = self.owner.lane;
         trace.event(|| TraceEvent::Block { step: *step, role });
         let verdict = match &mut trace.0 {
             None => root.code.loaded.run_parser(parser, packet, &root.state),
@@ -481,7 +479,7 @@ impl Core {
             return Ok(());
         };
         packet.begin_block();
-        packet.lane = self.lane;
+        packet.lane = self.owner.lane;
         trace.event(|| TraceEvent::Block { step: *step, role });
         let verdict = match &mut trace.0 {
             None => root.code.loaded.run_control(control, packet, &root.state),

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use exec::{BURST, Burst, Fused, Lot, PackedOutcome, PacketContext, PassOutcome};
+use exec::{
+    AS_THEY_LIE, BURST, Burst, Fused, Lot, Owner, PackedOutcome, PacketContext, PassOutcome,
+};
 use packet::{Frame, Nanos, PortId};
 
 use crate::arch;
@@ -92,6 +94,7 @@ impl Core {
             self.make_ready(root, &**run);
             let mut burst = Burst {
                 frames: some,
+                order: &AS_THEY_LIE[..count],
                 outcomes,
                 now: self.now,
                 lots: &[self.lot(root, count)],
@@ -99,6 +102,7 @@ impl Core {
             let through = run.run(&mut burst, &mut context);
             // An engine that does nothing would never end.
             let through = through.clamp(1, count);
+            self.packets += through as u64;
             let left = self.account(&mut some[..through], outcomes, sent);
             self.take_on(root, left, &mut context, sent);
             done += through;
@@ -109,21 +113,25 @@ impl Core {
 
     /// A burst may begin: all that an engine must know of this device is there.
     pub(crate) fn make_ready(&mut self, root: &Root, run: &dyn Fused) {
-        self.queues.busy(self.now, &mut self.busy_ports);
-        run.derive(&root.state, self.lane, &mut self.derived);
+        let Owner {
+            derived,
+            lane,
+            work,
+            busy_ports,
+            ..
+        } = &mut self.owner;
+        self.queues.busy(self.now, busy_ports);
+        run.derive(&root.state, *lane, derived);
+        *work = root.work;
     }
 
-    /// So many frames that are this device's.
-    pub(crate) fn lot<'c>(&'c self, root: &'c Root, frames: usize) -> Lot<'c> {
+    /// So many frames that are this device's, with the next numbers.
+    fn lot<'c>(&'c self, root: &'c Root, frames: usize) -> Lot<'c> {
         Lot {
             frames,
-            state: &root.state,
-            derived: &self.derived,
-            lane: self.lane,
-            busy_ports: &self.busy_ports,
-            seed: self.seed,
             first_packet: self.packets + 1,
-            work: root.work,
+            state: &root.state,
+            owner: &self.owner,
         }
     }
 
@@ -162,7 +170,6 @@ impl Core {
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) -> Option<(u32, PortId)> {
         let (now, mut count, mut left) = (self.now, 0, None);
-        self.packets += frames.len() as u64;
         self.ledger.received += frames.len() as u64;
         for (frame, outcome) in frames.iter_mut().zip(outcomes) {
             if let Some(port) = outcome.sent() {
@@ -170,17 +177,23 @@ impl Core {
                 sent(port, frame, now);
                 continue;
             }
-            match outcome.unpack() {
-                PassOutcome::Dropped(reason) => self.ledger.drop(reason),
-                PassOutcome::Left { step, egress } => left = Some((step, egress)),
-                // Engines give every frame an outcome; one that has none is accounted for all the same.
-                PassOutcome::Sent(_) | PassOutcome::Waiting => {
-                    self.ledger.drop(exec::DropReason::Aborted);
-                }
-            }
+            left = self.account_unsent(*outcome);
         }
         self.ledger.sent += count;
         left
+    }
+
+    /// Drops a packet that was not sent; or else the step at which it left its pass, and its port.
+    pub(crate) fn account_unsent(&mut self, outcome: PackedOutcome) -> Option<(u32, PortId)> {
+        match outcome.unpack() {
+            PassOutcome::Dropped(reason) => self.ledger.drop(reason),
+            PassOutcome::Left { step, egress } => return Some((step, egress)),
+            // Engines give every frame an outcome; one that has none is accounted for all the same.
+            PassOutcome::Sent(_) | PassOutcome::Waiting => {
+                self.ledger.drop(exec::DropReason::Aborted);
+            }
+        }
+        None
     }
 
     /// Takes what packets of a burst have told, of which the last was this device's, and takes that one on if it has left its pass, with its context.

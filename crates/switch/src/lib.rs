@@ -15,6 +15,7 @@
 //! Tests: `tests/`, one file an architecture; `testkit` runs programs.
 
 mod arch;
+mod bell;
 mod contexts;
 mod control;
 mod core;
@@ -36,6 +37,7 @@ mod slot;
 mod together;
 mod worker;
 
+pub use bell::{Bell, Marks};
 pub use contexts::Contexts;
 pub use control::{Action, Change, ControlCode, ControlError, Record, TableEntry};
 pub use core::{Digest, MOST_WAITING};
@@ -50,5 +52,5 @@ pub use profiles::is_one_shot;
 pub use queue::{QueueConfig, QueueTimes, Queues};
 
 pub use table::{ColorCounts, CounterReading, EntryId, Improved, LearnedEntry, MeterConfig};
-pub use together::{Companion, MOST_TOGETHER, forward_together};
+pub use together::{Companions, Run, Through, forward_together};
 pub use worker::{Ahead, Stuck, Worker};

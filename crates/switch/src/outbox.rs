@@ -51,6 +51,11 @@ impl<T> Outbox<T> {
         }
     }
 
+    /// Whether nothing is in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
     /// The item that has waited for the longest.
     pub(crate) fn pop(&mut self) -> Option<T> {
         let (item, bytes) = self.items.pop_front()?;

@@ -1,132 +1,227 @@
-//! Packets of several devices that run the same code go through it together: what a burst costs beside its packets is paid once, and all of them wait for
-//! memory together. Each device sees and counts its own as if they had come alone.
+//! Packets of several devices that run the same code go through it together, in the order in which they came: what a burst costs beside its packets is paid
+//! once, and all of them wait for memory together. Each device sees and counts its own as if they had come alone.
 
-use exec::{BURST, Burst, Lot, PackedOutcome};
+use std::sync::Arc;
+
+use exec::{BURST, Burst, Fused, Lot, PackedOutcome, PacketContext};
 use packet::{Frame, Nanos, PortId};
 
 use crate::contexts::Contexts;
 use crate::worker::Worker;
 
-/// Workers whose packets go together, at most.
-pub const MOST_TOGETHER: usize = 16;
+/// The workers of a thread, by numbers.
+pub trait Companions {
+    /// What tells them apart.
+    type Number: Copy + PartialEq;
 
-/// One of several workers whose packets go together.
-pub trait Companion {
-    /// The worker.
-    fn worker(&self) -> &Worker;
+    /// The worker of this number, if there is one.
+    fn worker(&self, number: Self::Number) -> Option<&Worker>;
 
     /// The same.
-    fn worker_mut(&mut self) -> &mut Worker;
+    fn worker_mut(&mut self, number: Self::Number) -> Option<&mut Worker>;
 
-    /// How many of the frames are its own.
-    fn frames(&self) -> usize;
-
-    /// How many passes may begin beside the first ones of its frames.
-    fn passes(&self) -> u32;
+    /// How many passes one of its packets may begin that starts over.
+    fn passes(&self, number: Self::Number) -> u32;
 }
 
-/// [`Worker::forward_among`] for several workers of one thread, each with its own part of `frames`, in their order; `sent` is told whose packet it is, by
-/// its place in `companions`. They go together as far as they run the same ([`Worker::runs_as`]), nothing waits in them, and there are no more than
-/// [`MOST_TOGETHER`] of them with [`BURST`] frames.
-pub fn forward_together(
-    companions: &mut [impl Companion],
+/// How far packets went that go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Through {
+    /// How many are through.
+    pub frames: usize,
+    /// Whether the last of these left its pass: it is to be asked anew of its worker whether packets may go together with others'.
+    pub has_left: bool,
+}
+
+impl Through {
+    /// None is.
+    const NONE: Through = Through {
+        frames: 0,
+        has_left: false,
+    };
+}
+
+/// Frames of one worker, one behind the other in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run<N> {
+    /// The worker's number.
+    pub whose: N,
+    /// How many they are: one at least.
+    pub frames: usize,
+}
+
+/// [`Worker::forward_among`] for some of these frames, in this order, of several workers of one thread: whose they are, `runs` say. All of them run the same ([`Worker::runs`]) and may go
+/// together ([`Worker::may_join`]); at most [`BURST`] frames go. Those behind one that has left its pass, or told something, do not go any more. What leaves is given to `sent`, with what `way` says of its worker.
+pub fn forward_together<C: Companions, W: Copy>(
+    companions: &mut C,
+    runs: &[Run<C::Number>],
     contexts: &mut Contexts,
-    frames: &mut [Frame],
+    frames: (&mut [Frame], &[u32]),
     now: Nanos,
-    sent: &mut impl FnMut(usize, PortId, &mut Frame, Nanos),
-) {
-    Worker::take_in_hand_together(companions, now);
-    let mut done = match may_go_together(companions, frames.len()) {
-        true => run(companions, contexts, frames, sent),
-        false => 0,
-    };
-    let mut rest = frames;
-    for (number, companion) in companions.iter_mut().enumerate() {
-        let count = companion.frames().min(rest.len());
-        let (own, others) = rest.split_at_mut(count);
-        let through = done.min(count);
-        let worker = companion.worker_mut();
-        match &mut own[through..] {
-            // Nothing waits to be sent: the program is not looked at again.
-            [] if through > 0 => worker.rest(),
-            own => {
-                let sent = &mut |port, frame: &mut Frame, time| sent(number, port, frame, time);
-                worker.finish(own, now, Some(&mut *contexts), sent);
-            }
-        }
-        done -= through;
-        rest = others;
+    way: impl Fn(C::Number) -> W,
+    sent: impl FnMut(W, PortId, &mut Frame, Nanos),
+) -> Through {
+    let count = runs
+        .iter()
+        .map(|run| run.frames)
+        .sum::<usize>()
+        .max(runs.len());
+    match count.min(frames.1.len()) {
+        // Less is to be written for few.
+        ..=FEW => forward::<FEW, C, W>(companions, runs, contexts, frames, now, way, sent),
+        _ => forward::<BURST, C, W>(companions, runs, contexts, frames, now, way, sent),
     }
 }
 
-fn may_go_together(companions: &[impl Companion], frames: usize) -> bool {
-    let Some(first) = companions.first().map(Companion::worker) else {
-        return false;
-    };
-    let mut workers = companions.iter().map(Companion::worker);
-    frames <= BURST
-        && companions.len() <= MOST_TOGETHER
-        && workers.all(|worker| worker.runs_as(first) && worker.is_at_leisure(first.core.now))
-}
+/// Runs of most bursts.
+const FEW: usize = 8;
 
-/// Takes frames through the code of all companions, until one has left it or told something; how many are through.
-fn run(
-    companions: &mut [impl Companion],
+/// The same of so many runs, at most.
+fn forward<const MOST: usize, C: Companions, W: Copy>(
+    companions: &mut C,
+    runs: &[Run<C::Number>],
     contexts: &mut Contexts,
-    frames: &mut [Frame],
-    sent: &mut impl FnMut(usize, PortId, &mut Frame, Nanos),
-) -> usize {
-    let Some(first) = companions.first_mut() else {
-        return 0;
+    (frames, order): (&mut [Frame], &[u32]),
+    now: Nanos,
+    way: impl Fn(C::Number) -> W,
+    mut sent: impl FnMut(W, PortId, &mut Frame, Nanos),
+) -> Through {
+    let runs = &runs[..runs.len().min(MOST)];
+    let Some((function, mut context)) = borrow(companions, runs, contexts) else {
+        return Through::NONE;
     };
-    let Worker {
-        core, root, runs, ..
-    } = first.worker_mut();
-    let now = core.now;
-    // It is taken out while it runs: to count who has it would have workers on several cores wait for each other.
-    let Some(function) = runs.take() else {
-        return 0;
-    };
-    let mut context = core.borrow(Some(&mut *contexts), &function, &root.code);
-    for companion in &mut *companions {
-        let Worker { core, root, .. } = companion.worker_mut();
-        core.make_ready(root, &*function);
+    let outcomes = &mut [PackedOutcome::default(); BURST];
+    let burst = (&mut *frames, order, &mut *outcomes, now);
+    let done = run::<MOST, C>(companions, runs, &function, &mut context, burst);
+    let mut ways = [way(runs[0].whose); MOST];
+    let mut ends = [usize::MAX; MOST];
+    let mut end = 0;
+    for ((run, way_out), end_of_run) in runs.iter().zip(&mut ways).zip(&mut ends) {
+        *way_out = way(run.whose);
+        end += run.frames;
+        *end_of_run = end;
     }
-    let outcomes = &mut [PackedOutcome::default(); BURST][..frames.len()];
-    let mut lots = [lot(&companions[0]); MOST_TOGETHER];
-    for (at, companion) in lots.iter_mut().zip(&*companions).skip(1) {
-        *at = lot(companion);
+    let mut sent_of = [0u32; MOST];
+    let (mut number, mut left) = (0, None);
+    for (at, (outcome, frame)) in outcomes.iter().zip(&order[..done]).enumerate() {
+        // Where runs end cannot be foreseen.
+        number += usize::from(at == ends[number]);
+        if let Some(port) = outcome.sent() {
+            sent_of[number] += 1;
+            sent(ways[number], port, &mut frames[*frame as usize], now);
+        } else {
+            let worker = companions.worker_mut(runs[number].whose);
+            left = worker.and_then(|worker| worker.core.account_unsent(*outcome));
+        }
+    }
+    let mut begin = 0;
+    for (run, sent) in runs.iter().zip(sent_of) {
+        let through = done.saturating_sub(begin).min(run.frames) as u64;
+        begin += run.frames;
+        if let Some(Worker { core, .. }) = companions.worker_mut(run.whose) {
+            core.now = core.now.max(now);
+            core.packets -= run.frames as u64 - through;
+            core.ledger.received += through;
+            core.ledger.sent += u64::from(sent);
+        }
+    }
+    let passes = companions.passes(runs[number].whose);
+    if done > 0
+        && let Some(Worker { core, root, .. }) = companions.worker_mut(runs[number].whose)
+    {
+        core.passes_left = Some(passes);
+        let way = ways[number];
+        let sent = &mut |port, frame: &mut Frame, time| sent(way, port, frame, time);
+        core.take_on(root, left, &mut context, sent);
+    }
+    give_back(companions, runs, contexts, context, function);
+    Through {
+        frames: done,
+        has_left: left.is_some(),
+    }
+}
+
+/// Takes frames, of so many runs at most, through the function until one has left it or told something; how many are through.
+fn run<const MOST: usize, C: Companions>(
+    companions: &mut C,
+    runs: &[Run<C::Number>],
+    function: &Arc<dyn Fused>,
+    context: &mut PacketContext,
+    (frames, order, outcomes, now): (&mut [Frame], &[u32], &mut [PackedOutcome; BURST], Nanos),
+) -> usize {
+    let mut firsts = [0; MOST];
+    let mut count = 0;
+    for (run, first) in runs.iter().zip(&mut firsts) {
+        if let Some(Worker { core, .. }) = companions.worker_mut(run.whose) {
+            *first = core.packets + 1;
+            core.packets += run.frames as u64;
+        }
+        count += run.frames;
+    }
+    let count = count.min(BURST).min(order.len());
+    let Some(first) = companions.worker(runs[0].whose) else {
+        return 0;
+    };
+    let mut lots = [first.lot(0, 0); MOST];
+    for ((run, lot), first) in runs.iter().zip(&mut lots).zip(firsts) {
+        if let Some(worker) = companions.worker(run.whose) {
+            lot.frames = run.frames;
+            lot.first_packet = first;
+            lot.state = &worker.root.state;
+            lot.owner = &worker.core.owner;
+        }
     }
     let mut burst = Burst {
-        frames: &mut *frames,
-        outcomes,
+        frames,
+        order: &order[..count],
+        outcomes: &mut outcomes[..count],
         now,
-        lots: &lots[..companions.len()],
+        lots: &lots[..runs.len()],
     };
-    let done = function.run(&mut burst, &mut context).min(frames.len());
-    let mut end = 0;
-    for (number, companion) in companions.iter_mut().enumerate() {
-        let own = end..done.min(end + companion.frames());
-        end = own.end;
-        let sent = &mut |port, frame: &mut Frame, time| sent(number, port, frame, time);
-        let Worker { core, root, .. } = companion.worker_mut();
-        let left = core.account(&mut frames[own.clone()], &outcomes[own], sent);
-        if end == done {
-            core.take_on(root, left, &mut context, sent);
-            break;
-        }
-    }
-    if let Some(first) = companions.first_mut() {
-        let Worker {
-            core, root, runs, ..
-        } = first.worker_mut();
-        core.give_back(context, Some(contexts), &function, &root.code);
-        *runs = Some(function);
-    }
-    done
+    function.run(&mut burst, context).min(count)
 }
 
-fn lot(companion: &impl Companion) -> Lot<'_> {
-    let Worker { core, root, .. } = companion.worker();
-    core.lot(root, companion.frames())
+/// The function that all run, and a context of it.
+fn borrow<C: Companions>(
+    companions: &mut C,
+    runs: &[Run<C::Number>],
+    contexts: &mut Contexts,
+) -> Option<(Arc<dyn Fused>, Box<PacketContext>)> {
+    let first = companions.worker_mut(runs.first()?.whose)?;
+    let Worker {
+        core, root, runs, ..
+    } = first;
+    // It is taken out while it runs: to count who has it would have workers on several cores wait for each other.
+    let function = runs.take()?;
+    let context = core.borrow(Some(contexts), &function, &root.code);
+    Some((function, context))
+}
+
+fn give_back<C: Companions>(
+    companions: &mut C,
+    runs: &[Run<C::Number>],
+    contexts: &mut Contexts,
+    context: Box<PacketContext>,
+    function: Arc<dyn Fused>,
+) {
+    let Some(Worker {
+        core, root, runs, ..
+    }) = companions.worker_mut(runs[0].whose)
+    else {
+        return;
+    };
+    core.give_back(context, Some(contexts), &function, &root.code);
+    *runs = Some(function);
+}
+
+impl Worker {
+    #[inline(always)]
+    fn lot(&self, frames: usize, first_packet: u64) -> Lot<'_> {
+        Lot {
+            frames,
+            first_packet,
+            state: &self.root.state,
+            owner: &self.core.owner,
+        }
+    }
 }

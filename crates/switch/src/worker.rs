@@ -1,12 +1,12 @@
 //! Workers: each takes a share of a device's packets, on a thread of its own.
 //!
-//! A worker has its own queues, contexts and ledger, and sees the device's state through the root that it takes at the begin of a burst; cells
+//! A worker has its own queues, contexts and ledger, and sees the device's state through the root that it takes at the begin of a burst, or when its thread's bell rang; cells
 //! (counters, meters, registers, learned entries) are shared. A port that is shaped belongs to one worker, by its number: the others hand packets for
 //! it over, so that its rate and its order hold. Nothing here waits, but for cells that all packets must see changed at once
 //! ([`Device::between_bursts`]): what a worker has to tell is left on its desk when nobody reads there.
 //! What concerns the whole device (changes, time-outs, what packets have learned) stays with the device: [`Device::step`] does it.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,13 +17,13 @@ use packet::{Frame, FramePool, Nanos, PortId};
 use table::Lane;
 use table::prefetch::{prefetch, prefetch_value};
 
+use crate::bell::{Bell, Marks};
 use crate::contexts::Contexts;
 use crate::core::{Core, Digest, Job, Root, Trace};
 use crate::device::Device;
 use crate::ledger::Ledger;
 use crate::outbox::Outbox;
 use crate::queue::QueueConfig;
-use crate::together::Companion;
 
 /// Packets that wait to be taken over by the worker of their port; one more is dropped as from a full queue.
 const MOST_HANDED: usize = 4096;
@@ -43,20 +43,20 @@ pub(crate) struct Desk {
     papers: Mutex<Papers>,
     published: Mutex<Published>,
     signs: Signs,
+    /// Of the worker's thread. It rings behind all that is left here.
+    bell: Arc<Bell>,
     inbox: ArrayQueue<Handed>,
     /// What to do when a packet is left here.
     wake: OnceLock<Wake>,
 }
 
-/// What a worker looks at before each burst: in one cache line, for there may be many devices.
+/// What a worker looks at before each burst of its own: in one cache line, for there may be many devices.
 #[repr(align(64))]
 struct Signs {
     /// How often something was published.
     version: AtomicU64,
     /// The publication that a worker must have taken before it goes on: cells were changed together with it.
     required: AtomicU64,
-    /// Whether the worker has packets of this device in hand: its thread alone sets and clears it.
-    is_at_work: AtomicBool,
     /// Whether packets may be in the inbox: set behind each that is put there, cleared by the worker before it looks.
     has_mail: AtomicBool,
 }
@@ -92,34 +92,24 @@ impl Papers {
 }
 
 impl Desk {
-    fn new(published: Published) -> Desk {
+    fn new(published: Published, bell: Arc<Bell>) -> Desk {
         Desk {
             papers: Mutex::default(),
             published: Mutex::new(published),
             signs: Signs {
                 version: AtomicU64::new(1),
                 required: AtomicU64::new(0),
-                is_at_work: AtomicBool::new(false),
                 has_mail: AtomicBool::new(false),
             },
+            bell,
             inbox: ArrayQueue::new(MOST_HANDED),
             wake: OnceLock::new(),
         }
     }
 
-    /// The worker takes packets in hand.
-    fn begin(&self) {
-        self.signs.is_at_work.store(true, Ordering::SeqCst);
-    }
-
     /// Whether packets may wait to be taken over.
     fn has_mail(&self) -> bool {
         self.signs.has_mail.load(Ordering::Acquire)
-    }
-
-    /// It has none any more.
-    fn end(&self) {
-        self.signs.is_at_work.store(false, Ordering::Release);
     }
 
     /// The papers, for the device: it may wait, workers do not.
@@ -148,9 +138,12 @@ impl Desk {
     }
 
     fn publish(&self, change: impl FnOnce(&mut Published)) {
-        let mut published = self.published();
-        change(&mut published);
-        self.signs.version.fetch_add(1, Ordering::Release);
+        {
+            let mut published = self.published();
+            change(&mut published);
+            self.signs.version.fetch_add(1, Ordering::Release);
+        }
+        self.bell.ring();
     }
 }
 
@@ -159,6 +152,8 @@ pub(crate) struct Office {
     pub(crate) desks: Vec<Arc<Desk>>,
     /// Whether workers are to begin no burst.
     is_held: AtomicBool,
+    /// What the device is told by where it is one of many.
+    mark: Marks,
 }
 
 /// For how long workers are held until all of them rest: one that is in the middle of a burst then lets the others go on, and they are held again
@@ -198,17 +193,17 @@ impl Office {
 
     /// Lets no worker begin a burst until the guard is gone, and waits for those in the middle of one.
     ///
-    /// A worker and the device each write one flag and then read the other's, all in one order (`SeqCst`): either the worker sees that it is held, or
-    /// the device sees that it is at work.
+    /// Either a worker sees that it is held, or the device sees that it is at work ([`crate::bell`]).
     fn hold(&self) -> Result<Held<'_>, Stuck> {
         let begin = Instant::now();
         loop {
             self.is_held.store(true, Ordering::SeqCst);
             let held = Held(self);
+            let rings: Vec<u64> = self.desks.iter().map(|desk| desk.bell.ring()).collect();
             let since = Instant::now();
             loop {
-                let mut desks = self.desks.iter();
-                if desks.all(|desk| !desk.signs.is_at_work.load(Ordering::SeqCst)) {
+                let mut desks = self.desks.iter().zip(&rings);
+                if desks.all(|(desk, &ring)| desk.bell.has_let_go(self.mark, ring)) {
                     return Ok(held);
                 }
                 if since.elapsed() > LONGEST_HOLD {
@@ -266,7 +261,10 @@ impl Handover {
         let waiting = desk.inbox.len();
         let pushed = desk.inbox.push(handed);
         pushed.map_err(|handed| HandoverError::Full(handed.job))?;
-        desk.signs.has_mail.store(true, Ordering::Release);
+        if !desk.signs.has_mail.swap(true, Ordering::AcqRel) {
+            // Who has mail is asked before each visit until it was taken over.
+            desk.bell.ring();
+        }
         if let Some(wake) = desk.wake.get() {
             wake();
         }
@@ -297,6 +295,16 @@ pub enum Ahead {
     State(exec::Ahead),
 }
 
+/// What tells that packets came, went, were copied or started over.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct SoFar {
+    received: u64,
+    sent: u64,
+    replicated: u64,
+    passes: u64,
+    held: usize,
+}
+
 /// A share of a device's packets. It is moved to the thread that runs it.
 pub struct Worker {
     pub(crate) core: Core,
@@ -304,6 +312,8 @@ pub struct Worker {
     /// The function that packets go through, if there is one: the root's, which workers of many devices have in common.
     pub(crate) runs: Option<Arc<dyn Fused>>,
     version: u64,
+    /// What the device was last told.
+    told: SoFar,
     office: Arc<Office>,
     desk: Arc<Desk>,
 }
@@ -351,39 +361,29 @@ impl Worker {
 
     /// Takes packets in hand, which may start over for so many passes, and does what is due before any frame of a burst.
     fn take_in_hand(&mut self, now: Nanos, passes: Option<u32>) {
-        self.desk.begin();
+        self.desk.bell.begin(self.office.mark);
         self.go_on_to(now, passes);
     }
 
-    /// [`Worker::take_in_hand`] by several workers of one thread, each with its passes. They say that they are at work before one of them looks whether it
-    /// may, with one fence for all. While one is held the others rest too, so that their devices need not wait for it.
-    pub(crate) fn take_in_hand_together<C: Companion>(companions: &mut [C], now: Nanos) {
-        let is_held = |companion: &C| companion.worker().is_held();
-        loop {
-            for companion in &*companions {
-                let signs = &companion.worker().desk.signs;
-                signs.is_at_work.store(true, Ordering::Relaxed);
-            }
-            fence(Ordering::SeqCst);
-            if !companions.iter().any(is_held) {
-                break;
-            }
-            companions.iter().for_each(|one| one.worker().desk.end());
-            let mut looks = 0;
-            while companions.iter().any(is_held) {
-                let_device_go_on(&mut looks);
-            }
+    /// Whether packets may go through together with those of other workers of the thread ([`crate::forward_together`]), from now on until its bell rings or one of
+    /// them does not go straight through: nothing waits here, nothing new was left here, and all ports send at once.
+    pub fn may_join(&mut self, now: Nanos) -> bool {
+        if self.is_held() {
+            return false;
         }
-        for companion in companions {
-            let passes = companion.passes();
-            companion.worker_mut().go_on_to(now, Some(passes));
-        }
-    }
-
-    /// Ends what [`Worker::take_in_hand`] has begun, where all packets are through.
-    #[inline]
-    pub(crate) fn rest(&self) {
-        self.desk.end();
+        self.take_root();
+        let Worker {
+            core, root, runs, ..
+        } = self;
+        let waits = core.held() > 0 || !core.sent.is_empty() || self.desk.has_mail();
+        let may_wait = waits || !core.queues.is_usually_free();
+        let Some(runs) = runs.as_ref().filter(|_| !may_wait) else {
+            return false;
+        };
+        // Nothing is due.
+        core.now = core.now.max(now);
+        core.make_ready(root, &**runs);
+        core.owner.busy_ports.is_empty()
     }
 
     /// Takes frames that came at that time through the program, and ends what [`Worker::take_in_hand`] has begun.
@@ -400,24 +400,18 @@ impl Worker {
         } else {
             self.core.forward(&self.root, frames, lent, sent);
         }
-        self.rest();
+        self.desk.bell.end();
     }
 
-    /// Whether packets go through the same function as those of another worker, so that they may go together ([`crate::forward_together`]).
+    /// What its thread tells its device by.
+    pub fn mark(&self) -> Marks {
+        self.office.mark
+    }
+
+    /// Which function packets go through, if there is one: workers of devices that run the same one have the same number.
     #[inline]
-    pub fn runs_as(&self, other: &Worker) -> bool {
-        let address = |runs: &Arc<dyn Fused>| Arc::as_ptr(runs).addr();
-        let own = self.runs.as_ref().map(address);
-        own.is_some() && own == other.runs.as_ref().map(address)
-    }
-
-    /// Whether nothing waits here or is to be sent before what comes at this time.
-    pub(crate) fn is_at_leisure(&self, now: Nanos) -> bool {
-        let core = &self.core;
-        !core.is_behind()
-            && core.now == now
-            && core.sent.is_empty()
-            && core.queues.is_usually_free()
+    pub fn runs(&self) -> Option<usize> {
+        self.runs.as_ref().map(|runs| Arc::as_ptr(runs).addr())
     }
 
     /// Whether packets wait because those before them start over.
@@ -459,7 +453,7 @@ impl Worker {
         let frames = std::slice::from_mut(frame);
         self.core
             .forward_one_by_one(&self.root, frames, &mut Trace(Some(tracer)), &mut sent);
-        self.desk.end();
+        self.desk.bell.end();
         self.tell();
     }
 
@@ -477,21 +471,20 @@ impl Worker {
                 prefetch_value(&core.sent);
                 prefetch_value(&core.now);
                 prefetch_value(&core.packets);
-                prefetch_value(&core.derived);
-                prefetch_value(&core.busy_ports);
+                prefetch_value(&core.owner);
             }
             Ahead::Root => {
                 prefetch_value(&self.root.state);
                 prefetch_value(&self.desk.signs);
                 prefetch_value(&self.office.is_held);
-                let words = &self.core.derived.words;
+                let words = &self.core.owner.derived.words;
                 (0..words.len().min(MOST_WORDS))
                     .step_by(LINE)
                     .for_each(|at| prefetch(words, at));
             }
             Ahead::State(what) => {
                 if let Some(runs) = &self.runs {
-                    runs.ask_for(what, &self.root.state, &self.core.derived);
+                    runs.ask_for(what, &self.root.state, &self.core.owner.derived);
                 }
             }
         }
@@ -579,12 +572,12 @@ impl Worker {
     /// Waits while the device changes what all packets must see at once: no longer than [`LONGEST_HOLD`] and the change take. Meanwhile the worker rests.
     fn wait_while_held(&self) {
         while self.office.is_held.load(Ordering::SeqCst) {
-            self.desk.end();
+            self.desk.bell.end();
             let mut looks = 0;
             while self.is_held() {
                 let_device_go_on(&mut looks);
             }
-            self.desk.begin();
+            self.desk.bell.begin(self.office.mark);
         }
     }
 
@@ -635,10 +628,29 @@ impl Worker {
         }
     }
 
+    /// Whether packets came or went that the device has not been told of.
+    pub fn has_news(&self) -> bool {
+        let core = &self.core;
+        let is_full = !core.digests.is_empty() || !core.messages.is_empty();
+        self.told != self.so_far() || is_full || !core.old_contexts.is_empty()
+    }
+
+    fn so_far(&self) -> SoFar {
+        let ledger = &self.core.ledger;
+        SoFar {
+            received: ledger.received,
+            sent: ledger.sent,
+            replicated: ledger.replicated,
+            passes: ledger.resubmitted + ledger.recirculated,
+            held: self.core.held(),
+        }
+    }
+
     /// Leaves what it has to tell for the device, unless that reads right now.
     pub fn tell(&mut self) {
         if let Ok(mut papers) = self.desk.papers.try_lock() {
             papers.fill(&mut self.core);
+            self.told = self.so_far();
         }
     }
 }
@@ -663,6 +675,13 @@ impl Device {
     /// Workers for this device's packets, which from now on go through them. The device itself goes on to be the control side; packets that it takes in
     /// itself (traced ones, those of a controller) are processed as before. Workers are made once; later calls give none.
     pub fn workers(&mut self, count: usize) -> Vec<Worker> {
+        let bells = (0..count).map(|_| Arc::default());
+        self.workers_with(bells.collect(), Marks::of(0))
+    }
+
+    /// [`Device::workers`], one for each of these bells: of threads that run workers of several devices, which tell this one by its mark.
+    pub fn workers_with(&mut self, bells: Vec<Arc<Bell>>, mark: Marks) -> Vec<Worker> {
+        let count = bells.len();
         if self.office.is_some() || count == 0 {
             return Vec::new();
         }
@@ -674,10 +693,11 @@ impl Device {
             root: Arc::clone(&self.root),
             queues: self.core.queues.configured(),
         };
-        let desk = |_| Arc::new(Desk::new(published.clone()));
+        let desk = |bell| Arc::new(Desk::new(published.clone(), bell));
         let office = Arc::new(Office {
-            desks: (0..count).map(desk).collect(),
+            desks: bells.into_iter().map(desk).collect(),
             is_held: AtomicBool::new(false),
+            mark,
         });
         self.core.handover = Some(Handover {
             office: Arc::clone(&office),
@@ -719,10 +739,10 @@ impl Device {
 
     fn worker(&self, number: usize, office: &Arc<Office>) -> Worker {
         // Random numbers depend on the seed, the worker and the packet's number among those of the worker.
-        let seed = self.core.seed.wrapping_add((number as u64 + 1) << 48);
+        let seed = self.core.owner.seed.wrapping_add((number as u64 + 1) << 48);
         let mut core = Core::new(seed, self.core.queues.default_config());
         core.keep_contexts_of(&self.root.code);
-        core.lane = Lane::new(number as u32 + 1);
+        core.owner.lane = Lane::new(number as u32 + 1);
         core.handover = Some(Handover {
             office: Arc::clone(office),
             own: Some(number),
@@ -732,6 +752,7 @@ impl Device {
             root: Arc::clone(&self.root),
             runs: self.root.runs(),
             version: 0,
+            told: SoFar::default(),
             office: Arc::clone(office),
             desk: Arc::clone(&office.desks[number]),
         }

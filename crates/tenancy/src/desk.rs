@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use switch::{Ahead, Ledger};
+use switch::{Ahead, Bell, Ledger};
 use table::prefetch::prefetch_value;
 
 use crate::root::{Root, Slot};
 use crate::share::Fairness;
+use crate::worker::most_passes;
 
 /// A vPDP's worker on one thread.
 pub(crate) struct Seat {
@@ -19,8 +20,10 @@ pub(crate) struct Seat {
     pub(crate) is_untold: bool,
     /// Whether it is looked at when time goes on: packets wait in it.
     pub(crate) is_watched: bool,
-    /// The last burst in which its packets left, and how many of them may still go over links in it.
-    pub(crate) allowance: (u64, usize),
+    /// The last burst in which it was visited by itself.
+    pub(crate) visited: u64,
+    /// What its worker had taken of the device's publications when it was found out what its packets go through together with others'.
+    pub(crate) known: u64,
 }
 
 /// Seats on their way; they are large, and move from place to place.
@@ -32,7 +35,7 @@ impl Seat {
     pub(crate) fn ask_for(&self, what: Ahead) {
         if what == Ahead::Own {
             prefetch_value(&self.is_untold);
-            prefetch_value(&self.allowance);
+            prefetch_value(&self.visited);
         }
         self.worker.ask_for(what);
     }
@@ -44,7 +47,16 @@ impl Seat {
             worker,
             is_untold: false,
             is_watched: false,
-            allowance: (0, 0),
+            visited: 0,
+            known: 0,
+        }
+    }
+
+    /// Passes for which so many of its packets may start over in a burst: those that came first allow for some whatever comes.
+    pub(crate) fn most_passes(&self, burst: u64, packets: usize) -> u32 {
+        match self.visited == burst {
+            true => most_passes(packets) - most_passes(0),
+            false => most_passes(packets),
         }
     }
 
@@ -82,6 +94,8 @@ pub(crate) type Wake = Box<dyn Fn() + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct Desk {
     published: Mutex<Published>,
+    /// The bell of the worker's thread, which workers of all vPDPs have in common.
+    pub(crate) bell: Arc<Bell>,
     /// How often something was published.
     version: AtomicU64,
     told: Mutex<Told>,

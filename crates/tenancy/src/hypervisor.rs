@@ -14,7 +14,7 @@ use ir::Program;
 use packet::{Nanos, PortId};
 use passes::compose::Joint;
 use passes::slots::SlotPlan;
-use switch::{Device, DeviceConfig, Ledger, Unbalanced};
+use switch::{Bell, Device, DeviceConfig, Ledger, Unbalanced};
 
 use crate::classifier::Classifier;
 use crate::compiler::BoundedCompiler;
@@ -553,7 +553,9 @@ impl Hypervisor {
             let Some(loaded) = &mut vpdp.loaded else {
                 continue;
             };
-            let workers = loaded.device.workers(count);
+            let workers = loaded
+                .device
+                .workers_with(bells(&self.desks), vpdp.slot.mark());
             loaded.seats = workers.len();
             let workers = workers.into_iter().zip(&self.desks);
             for (seats, (worker, desk)) in seats.iter_mut().zip(workers) {
@@ -606,6 +608,11 @@ impl Hypervisor {
     }
 }
 
+/// The bells of the workers' threads.
+fn bells(desks: &[Arc<Desk>]) -> Vec<Arc<Bell>> {
+    desks.iter().map(|desk| Arc::clone(&desk.bell)).collect()
+}
+
 fn new_seat(slot: Slot, serial: u64, worker: switch::Worker, desk: &Arc<Desk>) -> Box<Seat> {
     // The desk holds seats that come back: they do not hold it.
     let desk = Arc::downgrade(desk);
@@ -614,5 +621,9 @@ fn new_seat(slot: Slot, serial: u64, worker: switch::Worker, desk: &Arc<Desk>) -
             desk.call();
         }
     });
+    debug_assert!(
+        worker.mark() == slot.mark(),
+        "threads tell a device by its slot"
+    );
     Box::new(Seat::new(slot, serial, worker))
 }

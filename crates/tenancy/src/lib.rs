@@ -19,7 +19,6 @@
 
 mod carriage;
 mod classifier;
-mod company;
 mod compiler;
 mod description;
 mod desk;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use exec::DropReason;
 use packet::{Frame, FrameError, PortId};
+use switch::Marks;
 use table::prefetch::prefetch_value;
 
 use crate::carriage::{Carriage, Outer, put_on};
@@ -24,6 +25,12 @@ impl Slot {
     #[inline]
     pub(crate) fn index(self) -> usize {
         self.0 as usize
+    }
+
+    /// What workers' threads tell its device by.
+    #[inline]
+    pub(crate) fn mark(self) -> Marks {
+        Marks::of(self.0)
     }
 }
 
@@ -148,7 +155,12 @@ pub(crate) struct Place {
     /// What is said of its packets.
     description: Draft,
     exits: Box<[Exit]>,
+    /// The same in little memory, as most packets ask: the port of the switch, or [`NOT_PLAIN`].
+    plain: Box<[u32]>,
 }
+
+/// Of a virtual port from which packets do not go to a port of the switch as they are.
+const NOT_PLAIN: u32 = u32::MAX;
 
 impl Place {
     /// Of a vPDP that had its seats for too short a time to be in any root that a worker saw: nothing leads out.
@@ -160,13 +172,21 @@ impl Place {
             is_unlimited: true,
             description: Draft::nobody(),
             exits: Box::default(),
+            plain: Box::default(),
         }
     }
 
     /// Asks the processor for the exits, those of few ports.
     #[inline]
     pub(crate) fn ask_for_exits(&self) {
-        prefetch_value(&self.exits[..self.exits.len().min(FEW_PORTS)]);
+        prefetch_value(&self.plain[..self.plain.len().min(FEW_PORTS)]);
+    }
+
+    /// The port of the switch to which packets go as they are.
+    #[inline]
+    pub(crate) fn plain_exit(&self, port: PortId) -> Option<PortId> {
+        let plain = self.plain.get(port.0 as usize).copied();
+        plain.filter(|plain| *plain != NOT_PLAIN).map(PortId)
     }
 
     /// Puts its description, and what is in front of that, in front of one of its packets.
@@ -238,13 +258,19 @@ impl Root {
                     port: PortId(other.port),
                 }),
             });
+            let exits: Box<[Exit]> = exits.collect();
+            let plain = exits.iter().map(|exit| match exit {
+                Exit::Port(port) => port.0,
+                _ => NOT_PLAIN,
+            });
             places[tenant.slot.index()] = Some(Place {
                 serial: tenant.serial,
                 admission: tenant.admission,
                 gate: Arc::clone(&tenant.gate),
                 is_unlimited: tenant.gate.is_open(),
                 description: Draft::of(tenant.vpdp),
-                exits: exits.collect(),
+                plain: plain.collect(),
+                exits,
             });
         }
         Root {

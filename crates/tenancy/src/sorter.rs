@@ -9,13 +9,17 @@ use crate::root::Slot;
 /// Sorts bursts; keeps its memory.
 #[derive(Debug, Default)]
 pub(crate) struct Sorter {
-    /// The slot of each frame of the burst.
+    /// The slot of each frame of the burst, as frames lie.
     pub(crate) slots: Vec<Slot>,
+    /// In which order frames go, by their numbers, and the slot of each in that order. Those of no slot are not among them.
+    pub(crate) order: Vec<u32>,
+    pub(crate) sorted: Vec<Slot>,
     /// Frames of each slot, and then where its next frame goes; 0 between bursts.
     counts: Vec<u32>,
-    /// Slots with frames, in the order of their first.
+    /// Slots with frames, in the order of their first: where these are, and before that is known, which group it is.
     groups: Vec<(Slot, Range<usize>)>,
-    /// Where each frame goes.
+    /// Whether frames lie in their order; otherwise, where each one's place is in that, those of no slot behind all others.
+    lie_in_order: bool,
     places: Vec<u32>,
 }
 
@@ -27,24 +31,58 @@ impl Sorter {
         }
     }
 
-    /// Brings frames together by [`Sorter::slots`]. Those of no slot come last, in no group.
-    pub(crate) fn sort(&mut self, frames: &mut [Frame]) {
+    /// The slot of all frames, if they have one in common.
+    pub(crate) fn only_slot(&self) -> Option<Slot> {
+        let first = self
+            .slots
+            .first()
+            .copied()
+            .filter(|slot| *slot != Slot::NONE)?;
+        self.slots
+            .iter()
+            .all(|slot| *slot == first)
+            .then_some(first)
+    }
+
+    /// Finds whose frames there are by [`Sorter::slots`]: the groups, in the order of their first ones. [`Sorter::arrange`] follows.
+    pub(crate) fn find_groups(&mut self) {
         self.groups.clear();
-        let first = self.slots.first().copied().unwrap_or(Slot::NONE);
-        if self.slots.iter().all(|slot| *slot == first) {
-            if first != Slot::NONE {
-                self.groups.push((first, 0..frames.len()));
-            }
-            return;
+        self.lie_in_order = !self.count();
+    }
+
+    /// Finds an order of the frames in which those of each slot come together, those of slots with the least rank first.
+    pub(crate) fn arrange(&mut self, rank: impl Fn(Slot) -> usize) {
+        let ranks = self.groups.iter().map(|(slot, _)| rank(*slot));
+        if !ranks.is_sorted() {
+            self.groups
+                .sort_unstable_by_key(|(slot, found)| (rank(*slot), found.start));
+            self.lie_in_order = false;
         }
-        let lie_apart = self.count();
-        let behind = self.lay_out();
-        if lie_apart {
-            self.find_places(behind);
-            self.exchange(frames);
+        self.lay_out();
+        match self.lie_in_order {
+            true => self.keep(),
+            false => self.put_in_order(),
         }
         for (slot, _) in &self.groups {
             self.counts[slot.index()] = 0;
+        }
+    }
+
+    /// Frames go as they lie, without groups: those of a slot may go apart from each other.
+    pub(crate) fn leave(&mut self) {
+        self.groups.clear();
+        self.lie_in_order = true;
+        self.keep();
+    }
+
+    fn keep(&mut self) {
+        self.order.clear();
+        self.sorted.clear();
+        for (at, &slot) in (0..).zip(&self.slots) {
+            if slot != Slot::NONE {
+                self.order.push(at);
+                self.sorted.push(slot);
+            }
         }
     }
 
@@ -57,7 +95,8 @@ impl Sorter {
                 continue;
             };
             if *count == 0 {
-                self.groups.push((slot, 0..0));
+                let number = self.groups.len();
+                self.groups.push((slot, number..number));
             } else {
                 lie_apart |= slot != last;
             }
@@ -67,8 +106,8 @@ impl Sorter {
         lie_apart
     }
 
-    /// Lays the groups out one behind the other, and finds where each slot's first frame goes; where the frames of no slot begin.
-    fn lay_out(&mut self) -> u32 {
+    /// Lays the groups out one behind the other, and finds where each slot's first frame goes.
+    fn lay_out(&mut self) {
         let mut begin = 0;
         for (slot, range) in &mut self.groups {
             let count = &mut self.counts[slot.index()];
@@ -76,23 +115,35 @@ impl Sorter {
             *count = begin as u32;
             begin = range.end;
         }
-        begin as u32
     }
 
-    /// Finds where each frame goes.
-    fn find_places(&mut self, mut behind: u32) {
+    fn put_in_order(&mut self) {
+        let frames = self.groups.last().map_or(0, |(_, range)| range.end);
+        self.order.resize(frames, 0);
+        self.sorted.resize(frames, Slot::NONE);
         self.places.resize(self.slots.len(), 0);
-        for (place, slot) in self.places.iter_mut().zip(&self.slots) {
+        let mut behind = frames as u32;
+        let own = self.slots.iter().zip(&mut self.places);
+        for (at, (&slot, place)) in (0..).zip(own) {
             let next = self.counts.get_mut(slot.index());
+            let is_there = next.is_some();
             let next = next.unwrap_or(&mut behind);
             *place = *next;
             *next += 1;
+            if is_there {
+                self.order[*place as usize] = at;
+                self.sorted[*place as usize] = slot;
+            }
         }
     }
 
-    /// Brings each frame to its place, along cycles of places: what is on its way stays in registers, and the next step of a cycle needs nothing that the
-    /// one before it writes.
-    fn exchange(&mut self, frames: &mut [Frame]) {
+    /// Brings frames to their places in the order, those of no slot behind all others. From now on they lie in their order.
+    ///
+    /// It goes along cycles of places: what is on its way stays in registers, and the next step of a cycle needs nothing that the one before it writes.
+    pub(crate) fn move_frames(&mut self, frames: &mut [Frame]) {
+        if std::mem::replace(&mut self.lie_in_order, true) {
+            return;
+        }
         for at in 0..frames.len().min(self.places.len()) {
             let mut place = std::mem::replace(&mut self.places[at], at as u32) as usize;
             if place == at {
@@ -107,6 +158,9 @@ impl Sorter {
             }
             frames[at] = on_its_way;
         }
+        for (at, frame) in (0..).zip(&mut self.order) {
+            *frame = at;
+        }
     }
 
     /// How many slots have frames.
@@ -114,7 +168,7 @@ impl Sorter {
         self.groups.len()
     }
 
-    /// A slot and where its frames are.
+    /// A slot and where its frames are in the order.
     pub(crate) fn group(&self, number: usize) -> (Slot, Range<usize>) {
         let (slot, range) = &self.groups[number];
         (*slot, range.clone())
@@ -134,9 +188,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_of_a_slot_come_together_and_keep_their_order(
+        fn frames_of_a_slot_come_together_and_keep_their_order_and_slots(
             bursts in prop::collection::vec(prop::collection::vec((0u32..7, 1usize..9), 0..20), 1..4),
             are_short in any::<bool>(),
+            ranks in 1u32..4,
         ) {
             let mut sorter = Sorter::default();
             sorter.make_room(6);
@@ -148,8 +203,15 @@ mod tests {
                 sorter.slots = numbers.iter().map(slot).collect();
                 let frame = |number: usize| Frame::from_bytes(&[number as u8]).unwrap();
                 let mut frames: Vec<Frame> = (0..numbers.len()).map(frame).collect();
-                sorter.sort(&mut frames);
-                let mut seen = 0;
+                let rank = |slot: Slot| (slot.0 % ranks) as usize;
+                sorter.find_groups();
+                sorter.arrange(rank);
+                let in_order: Vec<u8> = sorter.order.iter().map(|&at| frames[at as usize].bytes()[0]).collect();
+                sorter.move_frames(&mut frames);
+                let moved: Vec<u8> = frames[..in_order.len()].iter().map(|frame| frame.bytes()[0]).collect();
+                prop_assert_eq!(in_order, moved);
+                prop_assert!(sorter.order.iter().copied().eq(0..sorter.order.len() as u32));
+                let (mut seen, mut last) = (0, 0);
                 for number in 0..sorter.groups() {
                     let (slot, range) = sorter.group(number);
                     let got: Vec<u8> = frames[range].iter().map(|frame| frame.bytes()[0]).collect();
@@ -157,6 +219,11 @@ mod tests {
                     let wanted: Vec<u8> = of_slot.map(|(number, _)| number).collect();
                     seen += got.len();
                     prop_assert_eq!(got, wanted);
+                    prop_assert!(last <= rank(slot));
+                    last = rank(slot);
+                }
+                for (frame, own) in frames.iter().zip(&sorter.sorted) {
+                    prop_assert_eq!(slot(&numbers[frame.bytes()[0] as usize]), *own);
                 }
                 let mut others: Vec<u8> = frames[seen..].iter().map(|frame| frame.bytes()[0]).collect();
                 others.sort_unstable();

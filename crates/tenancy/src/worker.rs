@@ -1,34 +1,33 @@
-//! The way of packets: a burst is classified, brought together by virtual data plane, let in as far as quotas go, run, and handed out.
+//! The way of packets: a burst is classified, goes through what its vPDPs run, together as far as they run the same ([`joint`]) and else by vPDP, let in as far as quotas go, and is handed out.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use exec::{BURST, DropReason};
-use packet::{Frame, FramePool, Nanos, PortId};
-use switch::{Ahead, Contexts, Ledger, MOST_TOGETHER, forward_together};
+use packet::{Frame, Nanos, PortId};
+use switch::{Ahead, Contexts, Ledger, Run};
 use table::prefetch::prefetch;
 
-use crate::company::Company;
 use crate::desk::{Desk, Seat};
 use crate::gate::Used;
 use crate::gauge::{Gauge, Reception, Reckoned, Work};
-use crate::root::{Admission, Exit, Inlet, Place, Root, Slot};
+use crate::root::{Admission, Place, Root, Slot};
 use crate::share::{Fairness, Shares, Visit};
 use crate::sorter::Sorter;
 
+mod joint;
 mod ports;
 mod waiting;
+mod way;
 
+use joint::Functions;
 use waiting::Standing;
+pub(crate) use way::MOST_LINKED;
+use way::{Links, Way};
 
 /// Links between virtual ports that a packet goes over before it leaves or waits.
 pub const MAX_HOPS: usize = 8;
-
-/// Packets of one vPDP that go over links in a burst, whatever comes; and how many more for each frame of the burst. Hops bound how deep a loop of
-/// links goes; this bounds how wide copies make it.
-pub(crate) const MOST_LINKED: usize = 4096;
-const MOST_LINKED_A_FRAME: usize = 4;
 
 /// Passes of a vPDP's packets that start over in a burst, whatever comes, and how many more for each of its packets: those behind them go on in later
 /// bursts, when the others were visited.
@@ -38,8 +37,8 @@ const PASSES_A_PACKET: u32 = 8;
 /// Packets whose bytes are on their way while one is classified.
 const LOOK_AHEAD: usize = 8;
 
-/// Groups between two things that a group needs: so long what leads to the next one takes to come. Of a company, which sets off at once, what is asked for
-/// last comes while the one before goes through; much earlier, and it would have left the nearest cache again.
+/// Groups between two things that a group needs: so long what leads to the next one takes to come. What is asked for last comes while the groups before go through; much earlier, and it would have
+/// left the nearest cache again.
 const LEAD: usize = 4;
 
 /// What is asked for last of a vPDP's worker.
@@ -54,6 +53,9 @@ const AHEAD: [(usize, Ahead); 5] = [
     (LEAD, LAST),
 ];
 
+/// A vPDP with so many frames in a round is served by itself: what that costs is little for each, and the frames of one lie one behind the other then.
+const MANY_FRAMES: usize = 2 * BURST;
+
 /// Packets of a vPDP that is no more that finish in a burst, of those that were postponed.
 const LEAVING_A_BURST: usize = 8;
 
@@ -63,25 +65,50 @@ const BYTES_OF_PACKET: usize = 512;
 /// Seats that tell the control side at the end of a burst; the others come in later bursts: to tell takes as long as a packet or two.
 const TOLD_A_BURST: usize = 1;
 
+/// How many are looked at for that.
+const LOOKS_A_BURST: usize = 8;
+
+/// Seats that may have something to tell, those that have waited for the longest first.
+#[derive(Default)]
+struct Untold {
+    slots: VecDeque<Slot>,
+    /// Whether packets went since all were asked.
+    has_moved: bool,
+}
+
+impl Untold {
+    fn put(&mut self, seat: &mut Seat) {
+        if !seat.is_untold {
+            seat.is_untold = true;
+            self.slots.push_back(seat.slot);
+        }
+    }
+}
+
 /// A share of the packets of a switch with virtual data planes. It is moved to the thread that runs it.
 pub struct Worker {
     desk: Arc<Desk>,
     version: u64,
     root: Arc<Root>,
+    /// What stands in its place while packets go by it.
+    nothing: Option<Arc<Root>>,
     fairness: Option<Fairness>,
     seats: Vec<Option<Box<Seat>>>,
+    /// What is known of slots, and the last ring of the thread's bell that it is known since.
+    functions: Functions,
+    rings: u64,
+    /// Whose the frames are that go through a function next.
+    runs: Vec<Run<Slot>>,
     /// Seats that nobody sends packets to any more, and the root that their packets leave by.
     leaving: Vec<(Box<Seat>, Arc<Root>)>,
     /// The place of those whose own is in no root.
     nowhere: Place,
     sorter: Sorter,
-    company: Company,
     /// Of the groups of frames at hand, how many were asked for, by what of them.
     asked: [usize; AHEAD.len()],
     /// Seats in which packets wait.
     watched: Vec<Slot>,
-    /// Seats that have something to tell, those that have waited for the longest first.
-    untold: VecDeque<Slot>,
+    untold: Untold,
     /// Packets that were postponed and go through now.
     taken_up: Vec<Frame>,
     commons: Commons,
@@ -103,128 +130,6 @@ struct Commons {
     contexts: Contexts,
 }
 
-/// Packets on links between virtual ports.
-#[derive(Default)]
-struct Links {
-    slots: Vec<Slot>,
-    frames: Vec<Frame>,
-    /// Empty frames for those that come.
-    spare: FramePool,
-    /// Whether packets that went over links are on their way in.
-    is_followed: bool,
-    /// Packets that went over links.
-    count: u64,
-    /// The number of the burst, and how many packets of each vPDP may go over links in it.
-    allowance: (u64, usize),
-}
-
-impl Links {
-    fn begin(&mut self, frames: usize) {
-        let (burst, _) = self.allowance;
-        let more = frames.saturating_mul(MOST_LINKED_A_FRAME);
-        self.allowance = (burst + 1, MOST_LINKED.saturating_add(more));
-    }
-
-    /// Whether packets of a seat went through in this burst.
-    fn has_had(&self, seat: &Seat) -> bool {
-        seat.allowance.0 == self.allowance.0
-    }
-
-    /// Takes a packet that goes to another virtual port.
-    fn push(&mut self, inlet: Inlet, frame: &mut Frame) {
-        let mut taken = self.spare.get();
-        std::mem::swap(&mut taken, frame);
-        taken.ingress = inlet.port;
-        self.slots.push(inlet.slot);
-        self.frames.push(taken);
-        self.count += 1;
-    }
-}
-
-/// What a seat's packets go through on their way out, and how many had nowhere to go.
-#[derive(Clone, Copy)]
-struct Way<'w> {
-    place: &'w Place,
-    /// Packets that may still go over links.
-    allowance: usize,
-    open: u64,
-    too_long: u64,
-    too_many: u64,
-}
-
-impl<'w> Way<'w> {
-    fn new(place: &'w Place) -> Way<'w> {
-        Way {
-            place,
-            allowance: 0,
-            open: 0,
-            too_long: 0,
-            too_many: 0,
-        }
-    }
-
-    /// The way out of a seat in this burst.
-    fn of(seat: &mut Seat, place: &'w Place, links: &Links) -> Way<'w> {
-        if seat.allowance.0 != links.allowance.0 {
-            seat.allowance = links.allowance;
-        }
-        Way {
-            allowance: seat.allowance.1,
-            ..Way::new(place)
-        }
-    }
-
-    #[inline(always)]
-    fn leave(
-        &mut self,
-        links: &mut Links,
-        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
-        (port, frame, time): (PortId, &mut Frame, Nanos),
-    ) {
-        let port = match self.place.exit(port) {
-            Exit::Port(port) => *port,
-            Exit::Described(port) if self.place.describe(None, frame).is_ok() => *port,
-            exit => match self.other_way(links, exit, frame) {
-                Some(port) => port,
-                None => return,
-            },
-        };
-        sent(port, frame, time);
-    }
-
-    /// Of packets that not every switch has: kept apart so that the usual way is short.
-    #[inline(never)]
-    fn other_way(&mut self, links: &mut Links, exit: &Exit, frame: &mut Frame) -> Option<PortId> {
-        match exit {
-            Exit::Port(port) => return Some(*port),
-            Exit::Wrapped(port, outer) if self.place.describe(Some(outer), frame).is_ok() => {
-                return Some(*port);
-            }
-            Exit::Described(_) | Exit::Wrapped(..) => self.too_long += 1,
-            Exit::Link(_) if self.allowance == 0 => self.too_many += 1,
-            Exit::Link(inlet) => {
-                self.allowance -= 1;
-                links.push(*inlet, frame);
-            }
-            Exit::Open => self.open += 1,
-        }
-        None
-    }
-
-    /// The seat counts what had nowhere to go.
-    fn end(self, seat: &mut Seat) {
-        seat.allowance.1 = self.allowance;
-        let lost = [
-            (self.open, DropReason::NoSuchPort),
-            (self.too_long, DropReason::FrameTooLong),
-            (self.too_many, DropReason::LinkHops),
-        ];
-        for (packets, reason) in lost {
-            (0..packets).for_each(|_| seat.worker.count_drop(reason));
-        }
-    }
-}
-
 /// Passes that packets of a vPDP may start over for in a burst in which so many came.
 pub(crate) fn most_passes(packets: usize) -> u32 {
     let packets = u32::try_from(packets).unwrap_or(u32::MAX);
@@ -242,12 +147,14 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
     sent: &mut S,
 ) {
     let Commons { links, contexts } = commons;
-    let mut way = Way::of(seat, place, links);
+    let slot = seat.slot;
+    let way = Way { slot, place };
+    seat.visited = links.burst();
     seat.worker
         .forward_among(contexts, frames, now, passes, |port, frame, time| {
             way.leave(links, sent, (port, frame, time));
         });
-    way.end(seat);
+    links.settle(|_, reason| seat.worker.count_drop(reason));
 }
 
 /// Of what a visit took, the least part that a share pays for.
@@ -295,20 +202,20 @@ fn enter(root: &Root, frame: &mut Frame, refuse: &mut impl FnMut(DropReason)) ->
     }
 }
 
-/// Has a seat looked at when time goes on, if packets wait in it.
-fn watch(seat: &mut Seat, watched: &mut Vec<Slot>) {
+/// Has a seat looked at when time goes on, if packets wait in it. Whether they do, or it has taken another program or other tables: then it is to be asked anew whether packets may go
+/// together with others'.
+fn watch(seat: &mut Seat, watched: &mut Vec<Slot>) -> bool {
     if !seat.is_watched && seat.worker.next_time().is_some() {
         seat.is_watched = true;
         watched.push(seat.slot);
     }
+    seat.is_watched || seat.worker.publications() != seat.known
 }
 
 /// Has a seat tell the control side of its packets when all before it have.
-fn note(seat: &mut Seat, untold: &mut VecDeque<Slot>) {
-    if !seat.is_untold {
-        seat.is_untold = true;
-        untold.push_back(seat.slot);
-    }
+fn note(seat: &mut Seat, untold: &mut Untold) {
+    untold.has_moved = true;
+    untold.put(seat);
 }
 
 impl Worker {
@@ -318,15 +225,18 @@ impl Worker {
             desk,
             version: 0,
             root: Arc::default(),
+            nothing: None,
             fairness: None,
             seats: Vec::new(),
+            functions: Functions::default(),
+            rings: 0,
+            runs: Vec::with_capacity(BURST),
             leaving: Vec::new(),
             nowhere: Place::nowhere(),
             sorter: Sorter::default(),
-            company: Company::new(),
             asked: [0; AHEAD.len()],
             watched: Vec::new(),
-            untold: VecDeque::new(),
+            untold: Untold::default(),
             taken_up: Vec::new(),
             commons: Commons::default(),
             gauge: Box::new(Reckoned::default()),
@@ -406,7 +316,9 @@ impl Worker {
         let now = self.now;
         self.commons.links.begin(frames.len());
         self.take_root();
-        let root = Arc::clone(&self.root);
+        // Nobody else asks for it meanwhile; to count that it is used twice would take as long as a packet.
+        let nothing = self.nothing.take().unwrap_or_default();
+        let root = std::mem::replace(&mut self.root, nothing);
         if let Some(fairness) = &self.fairness {
             self.shares.miss(self.gauge.missed());
             self.shares.begin(fairness, root.slots(), now);
@@ -423,6 +335,8 @@ impl Worker {
         self.go_on(&root, Standing::Others, &mut sent);
         self.follow_links(&root, &mut sent);
         self.tell(frames.is_empty());
+        self.desk.bell.end();
+        self.nothing = Some(std::mem::replace(&mut self.root, root));
     }
 
     /// Takes what the control side has published.
@@ -440,6 +354,8 @@ impl Worker {
         let slots = root.slots().max(self.seats.len());
         self.seats.resize_with(slots, || None);
         self.sorter.make_room(slots);
+        self.commons.links.make_room(slots);
+        self.functions.forget(slots);
         let arrivals = published.arrivals.drain(..);
         for at in &mut self.seats {
             let goes = |seat: &mut Box<Seat>| seat.serial != root.serial(seat.slot);
@@ -465,6 +381,7 @@ impl Worker {
         self.watched
             .retain(|slot| seat(slot).is_some_and(|seat| seat.is_watched));
         self.untold
+            .slots
             .retain(|slot| seat(slot).is_some_and(|seat| seat.is_untold));
     }
 
@@ -500,7 +417,26 @@ impl Worker {
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        self.sorter.sort(frames);
+        if let (None, Some(slot)) = (&self.fairness, self.sorter.only_slot()) {
+            return self.serve(root, slot, 0..frames.len(), frames, sent);
+        }
+        if self.fairness.is_none() && frames.len() <= BURST && self.all_join(root) {
+            // All go at once, whoever's they are.
+            self.sorter.leave();
+            return self.go(root, 0..frames.len(), frames, sent);
+        }
+        self.sorter.find_groups();
+        let go_together = self.fairness.is_none() && self.find_functions(root);
+        let Worker {
+            sorter, functions, ..
+        } = self;
+        sorter.arrange(|slot| functions.rank(slot));
+        self.asked = [0; AHEAD.len()];
+        let are_few = frames.len() < MANY_FRAMES * sorter.groups();
+        if go_together && are_few {
+            return self.go(root, 0..frames.len(), frames, sent);
+        }
+        self.sorter.move_frames(frames);
         self.end_sorting();
         self.serve_groups(root, frames, sent);
     }
@@ -556,22 +492,39 @@ impl Worker {
             let shares = &self.shares;
             self.sorter.put_last(|slot| !shares.has_credit(slot));
         }
-        self.asked = [0; AHEAD.len()];
-        let are_many = self.sorter.groups() > 1;
-        for number in 0..self.sorter.groups() {
+        let mut number = 0;
+        while number < self.sorter.groups() {
             let (slot, range) = self.sorter.group(number);
-            if are_many {
-                self.look_ahead(root, number);
+            self.look_ahead(root, number);
+            number += 1;
+            if !self.goes_with_others(slot, &range) {
+                self.serve(root, slot, range, frames, sent);
+                continue;
             }
-            self.serve(root, slot, range, frames, sent);
+            let mut end = range.end;
+            while number < self.sorter.groups() {
+                let (slot, range) = self.sorter.group(number);
+                if !self.goes_with_others(slot, &range) {
+                    break;
+                }
+                (end, number) = (range.end, number + 1);
+            }
+            self.go(root, range.start..end, frames, sent);
         }
-        self.set_off(root, frames, sent);
+    }
+
+    /// Whether a group of frames goes together with others.
+    fn goes_with_others(&self, slot: Slot, range: &Range<usize>) -> bool {
+        range.len() < MANY_FRAMES && self.functions.of(slot).is_some()
     }
 
     /// Asks the processor for what the groups behind this one will need, each thing of them when what leads there has been asked for long ago. Of
     /// vPDPs that no packet is let into nothing is needed.
     fn look_ahead(&mut self, root: &Root, number: usize) {
         let groups = self.sorter.groups();
+        if groups == 1 {
+            return;
+        }
         for (at, &(lead, what)) in AHEAD.iter().enumerate() {
             while self.asked[at] < groups.min(number + 1 + lead) {
                 let (slot, _) = self.sorter.group(self.asked[at]);
@@ -636,7 +589,9 @@ impl Worker {
             };
             let spare = &mut self.commons.links.spare;
             seat.worker.postpone(later, spare, reason);
-            watch(seat, &mut self.watched);
+            if watch(seat, &mut self.watched) {
+                self.functions.forget_one(slot);
+            }
         }
         if !served.is_empty() {
             self.run_admitted(root, slot, served, frames, sent);
@@ -658,17 +613,14 @@ impl Worker {
             return;
         };
         let is_unlimited = place.is_unlimited && self.fairness.is_none();
-        if is_unlimited && range.len() <= BURST && self.sorter.groups() > 1 {
-            return self.board(root, slot, range, frames, sent);
-        }
         let frames = &mut frames[range];
         if is_unlimited {
-            let passes = most_passes(frames.len());
+            let passes = seat.most_passes(self.commons.links.burst(), frames.len());
             run(seat, place, &mut self.commons, frames, passes, now, sent);
         } else {
             let (mut admitted, reason) = place.gate.admit(frames.len(), now);
             seat.worker.refuse((frames.len() - admitted) as u64, reason);
-            let mut passes = most_passes(admitted);
+            let mut passes = seat.most_passes(self.commons.links.burst(), admitted);
             if self.fairness.is_some() {
                 let (served, most) = self.shares.admit(slot, place.gate.weight, admitted);
                 seat.worker
@@ -682,57 +634,8 @@ impl Worker {
                 run_charged(seat, place, commons, frames, passes, (now, sent), gauge);
             self.shares.book(slot, work, visit, seat.worker.is_behind());
         }
-        watch(seat, &mut self.watched);
-    }
-
-    /// Lets packets of a vPDP go with those of others.
-    fn board(
-        &mut self,
-        root: &Root,
-        slot: Slot,
-        range: Range<usize>,
-        frames: &mut [Frame],
-        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
-    ) {
-        let Some(seat) = self.seats[slot.index()].take() else {
-            return;
-        };
-        if !self.company.takes(&seat, &range) {
-            self.set_off(root, frames, sent);
-        }
-        self.company.push(seat, &range);
-    }
-
-    /// Runs the packets that go together, those that wait to.
-    fn set_off(
-        &mut self,
-        root: &Root,
-        frames: &mut [Frame],
-        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
-    ) {
-        let Company {
-            members,
-            frames: range,
-        } = &mut self.company;
-        if members.is_empty() {
-            return;
-        }
-        let Commons { links, contexts } = &mut self.commons;
-        let mut ways = [Way::new(&self.nowhere); MOST_TOGETHER];
-        for (way, member) in ways.iter_mut().zip(&mut *members) {
-            let place = root.place(member.seat.slot).unwrap_or(&self.nowhere);
-            *way = Way::of(&mut member.seat, place, links);
-        }
-        let frames = &mut frames[range.clone()];
-        let mut leave = |number: usize, port, frame: &mut Frame, time| {
-            ways[number].leave(links, sent, (port, frame, time));
-        };
-        forward_together(members, contexts, frames, self.now, &mut leave);
-        for (mut member, way) in members.drain(..).zip(ways) {
-            way.end(&mut member.seat);
-            watch(&mut member.seat, &mut self.watched);
-            let at = member.seat.slot.index();
-            self.seats[at] = Some(member.seat);
+        if watch(seat, &mut self.watched) {
+            self.functions.forget_one(slot);
         }
     }
 
@@ -816,17 +719,30 @@ impl Worker {
 
     /// Leaves what there is to tell for the control side: all of it, or what has waited for the longest.
     fn tell(&mut self, all: bool) {
-        let told = match all {
-            true => self.untold.len(),
-            false => self.untold.len().min(TOLD_A_BURST),
+        let (mut looks, mut tells) = match all {
+            // Nobody has more to tell than when all were asked last.
+            true if !std::mem::take(&mut self.untold.has_moved) => (0, 0),
+            true => (self.untold.slots.len(), usize::MAX),
+            false => (self.untold.slots.len().min(LOOKS_A_BURST), TOLD_A_BURST),
         };
-        for slot in self.untold.drain(..told) {
+        while looks > 0 && tells > 0 {
+            looks -= 1;
+            let Some(slot) = self.untold.slots.pop_front() else {
+                break;
+            };
             let seat = self.seats.get_mut(slot.index()).and_then(Option::as_mut);
-            if let Some(seat) = seat {
-                seat.is_untold = false;
+            let Some(seat) = seat else { continue };
+            seat.is_untold = false;
+            if seat.worker.has_news() {
+                tells -= 1;
                 self.gauge.begin();
                 seat.worker.tell();
                 self.shares.charge(slot, self.gauge.end(Work::default()));
+            }
+            // Who could not tell, as somebody reads there right now, does so later; who is not visited does not say that it has more to tell.
+            self.untold.has_moved |= all && seat.worker.has_news();
+            if self.functions.of(slot).is_some() || seat.worker.has_news() {
+                self.untold.put(seat);
             }
         }
         if self.is_untold

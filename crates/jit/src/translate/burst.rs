@@ -62,8 +62,9 @@ impl Translator<'_> {
     fn frame_at_hand(&mut self) -> Value {
         let at = self.at();
         let frames = self.load_constant(offset::FRAMES);
-        let behind = self.b.ins().imul_imm(at, frame::SIZE);
-        self.b.ins().iadd(frames, behind)
+        let behind = self.b.ins().ishl_imm(at, 3);
+        let place = self.b.ins().iadd(frames, behind);
+        self.b.ins().load(I64, in_constants(), place, 0)
     }
 
     /// The frame in which the packet came, or, while the context holds that, the context's own.
@@ -91,7 +92,7 @@ impl Translator<'_> {
         self.start(ended);
         let number = self.b.block_params(ended)[0];
         let at = self.write_outcome(number);
-        let (next, through) = (self.b.create_block(), self.b.create_block());
+        let [next, through, stopped] = [(); 3].map(|()| self.b.create_block());
         let flags = self.flags();
         let seen = flags::HELD | flags::ASKED;
         if self.code.may_move {
@@ -104,7 +105,7 @@ impl Translator<'_> {
         let must_see = self.b.ins().band_imm(flags, seen as i64);
         self.return_if(must_see, |this| {
             let stops = this.help(Helper::EndPacket, &[]);
-            this.branch(stops, through, next);
+            this.branch(stops, stopped, next);
         });
         if self.code.may_move {
             self.move_frame();
@@ -116,6 +117,8 @@ impl Translator<'_> {
         let goes_on = self.b.ins().icmp(IntCC::UnsignedLessThan, at, count);
         self.branch(goes_on, begin, through);
         self.start(through);
+        self.end_lot(at);
+        self.start(stopped);
         self.return_from_burst(at);
     }
 

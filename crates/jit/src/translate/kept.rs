@@ -1,7 +1,8 @@
 //! What a function over packets keeps on its stack while it runs: words of its invocation and of the state that it reads for each packet, and what it counts for each.
 //!
 //! One instruction reads a word there, which often does something with it too. Behind a pointer it takes two, since no register is left for a pointer all the way: the
-//! allocator keeps that on the stack in its turn. Which words these are is known when the loop over packets is translated; the blocks in front of it and behind it are filled last.
+//! allocator keeps that on the stack in its turn. Which words these are is known when the loop over a lot's packets is translated; the blocks in front of it and behind it are filled last. Words are
+//! read anew for each lot.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +11,7 @@ use exec::Unsupported;
 
 use super::{I64, Translator, in_constants, in_invocation, in_stack};
 use crate::abi::offset;
+use crate::helpers::Helper;
 
 /// Bytes of a word, and the bits of its address that are zero.
 const WORD: i32 = 8;
@@ -18,7 +20,7 @@ const ALIGNMENT: u8 = 3;
 /// A word on the stack, by where the function finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Word {
-    /// So many bytes behind the beginning of the invocation. It stays as it is while the function runs.
+    /// So many bytes behind the beginning of the invocation. It stays as it is while the function runs, or is about the lot at hand ([`offset::OF_LOT`]).
     Invocation(i32),
     /// The same of what native code sees of the state.
     View(i32),
@@ -30,9 +32,9 @@ enum Word {
 
 /// The words that are kept, and where.
 pub(super) struct Kept {
-    /// In front of the loop.
+    /// In front of the loop over a lot's packets.
     fill: Block,
-    /// Behind it, with the number that the function returns.
+    /// Behind it, with how many packets are through, and whether there are more in the lots that follow.
     leave: Block,
     slot: StackSlot,
     /// The places of the words, counted in words.
@@ -46,6 +48,7 @@ impl Translator<'_> {
         self.set_at(first);
         let [fill, begin, leave] = [(); 3].map(|()| self.b.create_block());
         self.b.append_block_param(leave, I64);
+        self.b.append_block_param(leave, I64);
         self.jump(fill);
         let data = StackSlotData::new(StackSlotKind::ExplicitSlot, 0, ALIGNMENT);
         self.kept = Some(Kept {
@@ -58,10 +61,21 @@ impl Translator<'_> {
         begin
     }
 
-    /// The function ends with this number.
-    pub(super) fn return_from_burst(&mut self, number: Value) {
+    /// The function ends, when so many packets are through.
+    pub(super) fn return_from_burst(&mut self, through: Value) {
+        let nothing = self.number(0);
+        self.leave_lot(through, nothing);
+    }
+
+    /// All packets of a lot are through, so many with those before: the loop goes on with the next lot, if there may be one.
+    pub(super) fn end_lot(&mut self, through: Value) {
+        let goes_on = self.load_stable(Word::Invocation(offset::ARE_MANY));
+        self.leave_lot(through, goes_on);
+    }
+
+    fn leave_lot(&mut self, through: Value, goes_on: Value) {
         if let Some(leave) = self.kept.as_ref().map(|kept| kept.leave) {
-            self.jump_with(leave, &[number]);
+            self.jump_with(leave, &[through, goes_on]);
         }
     }
 
@@ -80,7 +94,7 @@ impl Translator<'_> {
 
     fn fill(&mut self, kept: &Kept, begin: Block) {
         self.b.func.sized_stack_slots[kept.slot].size = WORD as u32 * kept.places.len() as u32;
-        self.start_sealed(kept.fill);
+        self.start(kept.fill);
         for (&word, &place) in &kept.places {
             let value = match word {
                 Word::Count(_) => self.number(0),
@@ -109,11 +123,23 @@ impl Translator<'_> {
                 Word::Invocation(_) | Word::View(_) => {}
             }
         }
-        let number = self.b.block_params(kept.leave)[0];
-        self.b.ins().return_(&[number]);
+        let &[through, goes_on] = self.b.block_params(kept.leave) else {
+            return;
+        };
+        let [ask, next, end] = [(); 3].map(|()| self.b.create_block());
+        self.branch(goes_on, ask, end);
+        self.start_sealed(ask);
+        let is_there = self.help(Helper::NextLot, &[]);
+        self.branch(is_there, next, end);
+        self.start_sealed(next);
+        let first = self.load_invocation(offset::AT);
+        self.set_at(first);
+        self.jump(kept.fill);
+        self.start_sealed(end);
+        self.b.ins().return_(&[through]);
     }
 
-    /// A word of the invocation that stays as it is while the function runs.
+    /// A word of the invocation that stays as it is while the function runs, or goes through a lot.
     pub(super) fn load_constant(&mut self, at: i32) -> Value {
         self.load_kept(Word::Invocation(at))
     }
@@ -179,7 +205,13 @@ impl Translator<'_> {
 
     fn load_stable(&mut self, word: Word) -> Value {
         match word {
-            Word::Invocation(at) => self.b.ins().load(I64, in_constants(), self.invocation, at),
+            Word::Invocation(at) => {
+                let flags = match offset::OF_LOT.contains(&at) {
+                    true => in_invocation().with_aligned(),
+                    false => in_constants(),
+                };
+                self.b.ins().load(I64, flags, self.invocation, at)
+            }
             Word::Question(at) => self.question_behind(at),
             Word::View(at) | Word::Count(at) => {
                 let view = self.load_stable(Word::Invocation(offset::VIEW));

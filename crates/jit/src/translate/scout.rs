@@ -481,7 +481,7 @@ impl Translator<'_> {
         let goes_on = self.b.ins().icmp(IntCC::UnsignedLessThan, at, count);
         self.branch(goes_on, begin, through);
         self.start(through);
-        self.return_from_burst(at);
+        self.end_lot(at);
         self.end_burst(begin, common_end);
         self.b.finalize();
         Ok(())

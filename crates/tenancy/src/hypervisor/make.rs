@@ -11,7 +11,7 @@ use switch::{
     Carry, ControlError, Device, DeviceConfig, LoadError, MayLose, Migration, Object, Place,
 };
 
-use super::{Hypervisor, Loaded, Spec, Vpdp, new_seat};
+use super::{Hypervisor, Loaded, Spec, Vpdp, bells, new_seat};
 use crate::function::{Composition, Function};
 use crate::refusal::Refusal;
 use crate::slots::{Pin, SlotBook};
@@ -235,7 +235,8 @@ impl Hypervisor {
             ..
         } = made;
         device.step(self.now);
-        let workers = device.workers(self.desks.len());
+        let mark = self.find_mut(id)?.slot.mark();
+        let workers = device.workers_with(bells(&self.desks), mark);
         let program = Arc::clone(device.program());
         self.slots.settle(id, &program);
         let vpdp = self.find_mut(id)?;

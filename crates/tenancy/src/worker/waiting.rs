@@ -31,6 +31,9 @@ impl Worker {
         standing: Standing,
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
+        if self.watched.is_empty() {
+            return;
+        }
         self.take_up(root, standing, sent);
         self.run_watched(root, standing, sent);
     }
@@ -58,7 +61,6 @@ impl Worker {
             seat.worker.take_up(most, &mut frames);
             let all = 0..frames.len();
             self.run_admitted(root, slot, all, &mut frames, sent);
-            self.set_off(root, &mut frames, sent);
             for frame in frames.drain(..) {
                 self.commons.links.spare.put(frame);
             }
@@ -78,6 +80,7 @@ impl Worker {
             seats,
             untold,
             commons,
+            functions,
             gauge,
             shares,
             fairness,
@@ -90,7 +93,7 @@ impl Worker {
                 return false;
             };
             let is_meant = shares.has_credit(*slot) == (standing == Standing::InCredit);
-            let is_next = is_meant && !commons.links.has_had(seat);
+            let is_next = is_meant && seat.visited != commons.links.burst();
             let is_due = |next: Option<Nanos>| next.is_some_and(|next| next <= *now);
             // What is due in a device that is being changed can wait for the next burst.
             if is_next && is_due(seat.worker.next_time()) && !seat.worker.is_held() {
@@ -109,6 +112,7 @@ impl Worker {
                     run_charged(seat, place, commons, &mut [], passes, way_out, gauge);
                 shares.book(*slot, work, visit, seat.worker.is_behind());
                 note(seat, untold);
+                functions.forget_one(*slot);
             }
             seat.is_watched = seat.worker.next_time().is_some();
             seat.is_watched

@@ -1,0 +1,275 @@
+//! Packets that go through a function together, whoever's they are: of all vPDPs that run the same, in which nothing waits and which nothing limits. That is the
+//! usual way, in which no vPDP is visited by itself.
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+use exec::BURST;
+use packet::{Frame, Nanos, PortId};
+use switch::{Companions, Marks, Run, Through, forward_together};
+
+use super::way::Way;
+use super::{Commons, Worker, note, watch};
+use crate::desk::Seat;
+use crate::root::{Admission, Place, Root, Slot};
+
+/// What is known of slots: it is asked anew when the thread's bell rang, another root was taken, or a packet of the slot did not go straight through.
+#[derive(Default)]
+pub(super) struct Functions {
+    /// By slot, the function through which its packets go together with others'.
+    of: Vec<Option<NonZeroUsize>>,
+}
+
+impl Functions {
+    /// Nothing is known of so many slots.
+    pub(super) fn forget(&mut self, slots: usize) {
+        self.of.clear();
+        self.of.resize(slots, None);
+    }
+
+    /// Nothing is known of a slot.
+    pub(super) fn forget_one(&mut self, slot: Slot) {
+        if let Some(of) = self.of.get_mut(slot.index()) {
+            *of = None;
+        }
+    }
+
+    #[inline]
+    pub(super) fn of(&self, slot: Slot) -> Option<NonZeroUsize> {
+        self.of.get(slot.index()).copied().flatten()
+    }
+
+    /// Which slots come first where frames are sorted: functions one behind the other, and then those that have none.
+    pub(super) fn rank(&self, slot: Slot) -> usize {
+        self.of(slot).map_or(usize::MAX, NonZeroUsize::get)
+    }
+
+    /// Packets of a slot go through this function with others'.
+    fn learn(&mut self, slot: Slot, function: NonZeroUsize) {
+        if let Some(of) = self.of.get_mut(slot.index()) {
+            *of = Some(function);
+        }
+    }
+}
+
+/// Groups that are so many that what their packets need is asked for ahead.
+const MANY_GROUPS: usize = 24;
+
+/// Seats by slot, as they go together in this burst.
+struct Crew<'s> {
+    seats: &'s mut [Option<Box<Seat>>],
+    burst: u64,
+}
+
+impl Companions for Crew<'_> {
+    type Number = Slot;
+
+    #[inline]
+    fn worker(&self, slot: Slot) -> Option<&switch::Worker> {
+        Some(&self.seats.get(slot.index())?.as_ref()?.worker)
+    }
+
+    #[inline]
+    fn worker_mut(&mut self, slot: Slot) -> Option<&mut switch::Worker> {
+        Some(&mut self.seats.get_mut(slot.index())?.as_mut()?.worker)
+    }
+
+    fn passes(&self, slot: Slot) -> u32 {
+        let seat = self.seats.get(slot.index()).and_then(Option::as_ref);
+        seat.map_or(0, |seat| seat.most_passes(self.burst, 1))
+    }
+}
+
+impl Worker {
+    /// The function that packets of a slot go through together with others'; none if they are served by themselves.
+    #[inline]
+    fn function(&mut self, root: &Root, slot: Slot) -> Option<NonZeroUsize> {
+        self.functions
+            .of(slot)
+            .or_else(|| self.find_function(root, slot))
+    }
+
+    fn find_function(&mut self, root: &Root, slot: Slot) -> Option<NonZeroUsize> {
+        let seat = self.seats.get_mut(slot.index())?.as_mut()?;
+        let is_free = |place: &Place| place.admission == Admission::Open && place.is_unlimited;
+        let is_free = self.fairness.is_none() && root.place(slot).is_some_and(is_free);
+        // Who was visited by itself is for the rest of the burst: what does not go straight through has others' packets begin anew.
+        let was_visited = seat.visited == self.commons.links.burst();
+        if !is_free || was_visited || !seat.worker.may_join(self.now) {
+            return None;
+        }
+        let function = NonZeroUsize::new(seat.worker.runs()?)?;
+        note(seat, &mut self.untold);
+        seat.known = seat.worker.publications();
+        self.functions.learn(slot, function);
+        self.functions.of(slot)
+    }
+
+    /// Finds out of all groups of frames what these go through; whether all go together with others.
+    pub(super) fn find_functions(&mut self, root: &Root) -> bool {
+        let mut all = true;
+        for number in 0..self.sorter.groups() {
+            let (slot, _) = self.sorter.group(number);
+            all &= self.function(root, slot).is_some();
+        }
+        all
+    }
+
+    /// Whether all frames go together with others.
+    pub(super) fn all_join(&mut self, root: &Root) -> bool {
+        let slots = std::mem::take(&mut self.sorter.slots);
+        let mut slots_left = slots.iter().filter(|slot| **slot != Slot::NONE);
+        let all = slots_left.all(|slot| self.function(root, *slot).is_some());
+        self.sorter.slots = slots;
+        all
+    }
+
+    /// Takes those frames that have these places in the order through what they go through, many of a function at once; frames of others are served by slot.
+    pub(super) fn go(
+        &mut self,
+        root: &Root,
+        range: Range<usize>,
+        frames: &mut [Frame],
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        let slots = std::mem::take(&mut self.sorter.sorted);
+        let order = std::mem::take(&mut self.sorter.order);
+        let (mut begin, mut number) = (range.start, 0);
+        let end = range.end.min(slots.len());
+        let mut has_rung = false;
+        while begin < end {
+            let rest = &slots[begin..end.min(begin + BURST)];
+            number = self.group_of(number, begin);
+            self.look_ahead_of(root, number, begin + rest.len() - 1);
+            let function = self.function(root, rest[0]);
+            let mut through = 0;
+            // Who rings over and over does not keep packets from going.
+            if let Some(function) = function.filter(|_| !has_rung) {
+                self.find_runs(root, function, rest, (number, begin));
+                match self.take_in_hand() {
+                    true => through = self.fly(root, rest, (frames, &order[begin..]), sent),
+                    false => {
+                        has_rung = true;
+                        continue;
+                    }
+                }
+            }
+            if through == 0 {
+                through = lie_together(rest, &order[begin..]);
+                let first = order[begin] as usize;
+                self.serve(root, rest[0], first..first + through, frames, sent);
+            }
+            has_rung = false;
+            begin += through;
+        }
+        (self.sorter.sorted, self.sorter.order) = (slots, order);
+    }
+
+    /// Finds whose the frames from this one on are, as far as they go through a function. Those of this group come first, if frames were sorted.
+    fn find_runs(
+        &mut self,
+        root: &Root,
+        function: NonZeroUsize,
+        slots: &[Slot],
+        (mut number, begin): (usize, usize),
+    ) {
+        self.runs.clear();
+        let mut rest = slots;
+        while let Some(&slot) = rest.first()
+            && self.function(root, slot) == Some(function)
+        {
+            let frames = match number < self.sorter.groups() {
+                true => self.sorter.group(number).1.end - (begin + slots.len() - rest.len()),
+                false => rest.iter().take_while(|other| **other == slot).count(),
+            };
+            let frames = frames.min(rest.len());
+            self.runs.push(Run {
+                whose: slot,
+                frames,
+            });
+            rest = &rest[frames..];
+            number += 1;
+        }
+    }
+
+    /// Takes packets of the runs in hand, unless the thread's bell rang: then all that is known of slots is asked anew.
+    fn take_in_hand(&mut self) -> bool {
+        let marks = self.runs.iter().map(|run| run.whose.mark());
+        let marks = marks.fold(Marks::default(), Marks::and);
+        let has_rung = self.desk.bell.listen(marks, &mut self.rings);
+        if has_rung {
+            self.functions.forget(self.seats.len());
+        }
+        !has_rung
+    }
+
+    /// The group in which the frame of this place in the order is: this one or one behind it.
+    fn group_of(&self, mut number: usize, frame: usize) -> usize {
+        while number + 1 < self.sorter.groups() && self.sorter.group(number).1.end <= frame {
+            number += 1;
+        }
+        number
+    }
+
+    /// Looks ahead from the group of this frame, which is this one or one behind it. Few seats stay near by themselves.
+    fn look_ahead_of(&mut self, root: &Root, number: usize, frame: usize) {
+        if self.sorter.groups() >= MANY_GROUPS {
+            self.look_ahead(root, self.group_of(number, frame));
+        }
+    }
+
+    /// Takes frames of these slots through the function of all of them; how many are through.
+    fn fly(
+        &mut self,
+        root: &Root,
+        slots: &[Slot],
+        frames: (&mut [Frame], &[u32]),
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) -> usize {
+        let Commons { links, contexts } = &mut self.commons;
+        let nowhere = &self.nowhere;
+        let way = |slot| Way {
+            slot,
+            place: root.place(slot).unwrap_or(nowhere),
+        };
+        let crew = &mut Crew {
+            seats: &mut self.seats,
+            burst: links.burst(),
+        };
+        let leave = |way: Way<'_>, port, frame: &mut Frame, time| {
+            way.leave(links, sent, (port, frame, time));
+        };
+        let (runs, now) = (&self.runs, self.now);
+        let through = forward_together(crew, runs, contexts, frames, now, way, leave);
+        let seats = &mut self.seats;
+        links.settle(|slot, reason| {
+            if let Some(Some(seat)) = seats.get_mut(slot.index()) {
+                seat.worker.count_drop(reason);
+            }
+        });
+        self.land(slots, through)
+    }
+
+    /// What follows when packets of these slots are through; how many are.
+    fn land(&mut self, slots: &[Slot], through: Through) -> usize {
+        let gone = self.runs.iter().map(|run| run.frames).sum::<usize>();
+        let is_cut = through.has_left || through.frames < gone;
+        let last = through.frames.checked_sub(1).filter(|_| is_cut);
+        if let Some(last) = last.map(|last| slots[last])
+            && let Some(Some(seat)) = self.seats.get_mut(last.index())
+        {
+            self.functions.forget_one(last);
+            seat.visited = self.commons.links.burst();
+            watch(seat, &mut self.watched);
+        }
+        self.untold.has_moved = true;
+        through.frames
+    }
+}
+
+/// How many of these frames, one at least, are the first one's slot's and lie one behind the other.
+fn lie_together(slots: &[Slot], order: &[u32]) -> usize {
+    let behind = slots.iter().zip(order).zip(order[0]..);
+    let own = behind.take_while(|((slot, at), place)| **slot == slots[0] && **at == *place);
+    own.count()
+}

@@ -1,0 +1,122 @@
+//! The way out: from a virtual port to a port of the switch, or over a link to another virtual port.
+
+use exec::DropReason;
+use packet::{Frame, FramePool, Nanos, PortId};
+
+use crate::root::{Exit, Inlet, Place, Slot};
+
+/// Packets of one vPDP that go over links in a burst, whatever comes; and how many more for each frame of the burst. Hops bound how deep a loop of
+/// links goes; this bounds how wide copies make it.
+pub(crate) const MOST_LINKED: usize = 4096;
+const MOST_LINKED_A_FRAME: usize = 4;
+
+/// Packets on links between virtual ports.
+#[derive(Default)]
+pub(super) struct Links {
+    pub(super) slots: Vec<Slot>,
+    pub(super) frames: Vec<Frame>,
+    /// Empty frames for those that come.
+    pub(super) spare: FramePool,
+    /// Whether packets that went over links are on their way in.
+    pub(super) is_followed: bool,
+    /// Packets that went over links.
+    pub(super) count: u64,
+    /// The number of the burst, and how many packets of each vPDP may go over links in it.
+    allowance: (u64, usize),
+    /// By slot, the last burst in which packets went over links, and how many may still do so in it.
+    allowances: Vec<(u64, usize)>,
+    /// Packets that left a vPDP and had nowhere to go, until that counts them.
+    lost: Vec<(Slot, DropReason)>,
+}
+
+impl Links {
+    pub(super) fn begin(&mut self, frames: usize) {
+        let (burst, _) = self.allowance;
+        let more = frames.saturating_mul(MOST_LINKED_A_FRAME);
+        self.allowance = (burst + 1, MOST_LINKED.saturating_add(more));
+    }
+
+    /// Makes room for so many slots.
+    pub(super) fn make_room(&mut self, slots: usize) {
+        if self.allowances.len() < slots {
+            self.allowances.resize(slots, (0, 0));
+        }
+    }
+
+    /// The number of the burst.
+    pub(super) fn burst(&self) -> u64 {
+        self.allowance.0
+    }
+
+    /// Takes a packet that goes to another virtual port; whether its vPDP may have one more there.
+    fn push(&mut self, from: Slot, inlet: Inlet, frame: &mut Frame) -> bool {
+        let Some(allowance) = self.allowances.get_mut(from.index()) else {
+            return false;
+        };
+        if allowance.0 != self.allowance.0 {
+            *allowance = self.allowance;
+        }
+        let Some(left) = allowance.1.checked_sub(1) else {
+            return false;
+        };
+        allowance.1 = left;
+        let mut taken = self.spare.get();
+        std::mem::swap(&mut taken, frame);
+        taken.ingress = inlet.port;
+        self.slots.push(inlet.slot);
+        self.frames.push(taken);
+        self.count += 1;
+        true
+    }
+
+    /// Has what had nowhere to go counted.
+    #[inline]
+    pub(super) fn settle(&mut self, mut count: impl FnMut(Slot, DropReason)) {
+        for (slot, reason) in self.lost.drain(..) {
+            count(slot, reason);
+        }
+    }
+}
+
+/// What packets of a seat go through on their way out.
+#[derive(Clone, Copy)]
+pub(super) struct Way<'w> {
+    pub(super) slot: Slot,
+    pub(super) place: &'w Place,
+}
+
+impl Way<'_> {
+    #[inline(always)]
+    pub(super) fn leave(
+        self,
+        links: &mut Links,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+        (port, frame, time): (PortId, &mut Frame, Nanos),
+    ) {
+        let plain = self.place.plain_exit(port);
+        let port = plain.or_else(|| match self.place.exit(port) {
+            Exit::Described(port) if self.place.describe(None, frame).is_ok() => Some(*port),
+            exit => self.other_way(links, exit, frame),
+        });
+        if let Some(port) = port {
+            sent(port, frame, time);
+        }
+    }
+
+    /// Of packets that not every switch has: kept apart so that the usual way is short.
+    #[inline(never)]
+    fn other_way(self, links: &mut Links, exit: &Exit, frame: &mut Frame) -> Option<PortId> {
+        let reason = match exit {
+            Exit::Port(port) => return Some(*port),
+            Exit::Wrapped(port, outer) if self.place.describe(Some(outer), frame).is_ok() => {
+                return Some(*port);
+            }
+            Exit::Described(_) | Exit::Wrapped(..) => DropReason::FrameTooLong,
+            Exit::Link(inlet) if links.push(self.slot, *inlet, frame) => return None,
+            Exit::Link(_) => DropReason::LinkHops,
+            Exit::Open => DropReason::NoSuchPort,
+        };
+        links.lost.push((self.slot, reason));
+        None
+    }
+}
