@@ -123,6 +123,10 @@ enum Ended {
     WithErrors,
 }
 
+/// Keeps things of one size side by side, and on huge pages: with 256 virtual data planes a packet takes a tenth fewer cycles than with the system's allocator (docs/TENANCY.md).
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let cli = match Cli::from_arg_matches(&Cli::command().get_matches()) {
         Ok(cli) => cli,
