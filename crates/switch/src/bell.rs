@@ -83,3 +83,26 @@ impl Bell {
             || self.thread.heard.load(Ordering::SeqCst) >= ring
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_waits_for_a_burst_with_its_own_packets_until_the_thread_has_heard_it() {
+        let (bell, mut last) = (Bell::default(), 0);
+        let (own, other) = (Marks::of(3), Marks::of(4));
+        assert!(!bell.listen(own.and(Marks::of(5)), &mut last));
+        let ring = bell.ring();
+        assert!(bell.has_let_go(other, ring));
+        assert!(!bell.has_let_go(own, ring));
+        // The next burst hears it, whoever's that is, and asks all anew.
+        assert!(bell.listen(own, &mut last));
+        assert!(bell.has_let_go(own, ring));
+        assert!(!bell.listen(own, &mut last));
+        let ring = bell.ring();
+        assert!(!bell.has_let_go(own, ring));
+        bell.end();
+        assert!(bell.has_let_go(own, ring));
+    }
+}

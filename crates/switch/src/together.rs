@@ -61,12 +61,7 @@ pub fn forward_together<C: Companions, W: Copy>(
     way: impl Fn(C::Number) -> W,
     sent: impl FnMut(W, PortId, &mut Frame, Nanos),
 ) -> Through {
-    let count = runs
-        .iter()
-        .map(|run| run.frames)
-        .sum::<usize>()
-        .max(runs.len());
-    match count.min(frames.1.len()) {
+    match runs.len() {
         // Less is to be written for few.
         ..=FEW => forward::<FEW, C, W>(companions, runs, contexts, frames, now, way, sent),
         _ => forward::<BURST, C, W>(companions, runs, contexts, frames, now, way, sent),
