@@ -10,6 +10,9 @@ use crate::root::{Exit, Inlet, Place, Slot};
 pub(crate) const MOST_LINKED: usize = 4096;
 const MOST_LINKED_A_FRAME: usize = 4;
 
+/// For how many reasons a packet may have nowhere to go.
+const REASONS: usize = 3;
+
 /// Packets on links between virtual ports.
 #[derive(Default)]
 pub(super) struct Links {
@@ -25,8 +28,8 @@ pub(super) struct Links {
     allowance: (u64, usize),
     /// By slot, the last burst in which packets went over links, and how many may still do so in it.
     allowances: Vec<(u64, usize)>,
-    /// Packets that left a vPDP and had nowhere to go, until that counts them.
-    lost: Vec<(Slot, DropReason)>,
+    /// How many packets left a vPDP and had nowhere to go, until that counts them: copies may be very many, of few vPDPs and reasons.
+    lost: Vec<(Slot, DropReason, u64)>,
 }
 
 impl Links {
@@ -69,11 +72,19 @@ impl Links {
         true
     }
 
-    /// Has what had nowhere to go counted.
+    fn lose(&mut self, from: Slot, why: DropReason) {
+        let mut last = self.lost.iter_mut().rev().take(REASONS);
+        match last.find(|(slot, reason, _)| (*slot, *reason) == (from, why)) {
+            Some((.., packets)) => *packets += 1,
+            None => self.lost.push((from, why, 1)),
+        }
+    }
+
+    /// Has what had nowhere to go counted, packet by packet.
     #[inline]
     pub(super) fn settle(&mut self, mut count: impl FnMut(Slot, DropReason)) {
-        for (slot, reason) in self.lost.drain(..) {
-            count(slot, reason);
+        for (slot, reason, packets) in self.lost.drain(..) {
+            (0..packets).for_each(|_| count(slot, reason));
         }
     }
 }
@@ -116,7 +127,7 @@ impl Way<'_> {
             Exit::Link(_) => DropReason::LinkHops,
             Exit::Open => DropReason::NoSuchPort,
         };
-        links.lost.push((self.slot, reason));
+        links.lose(self.slot, reason);
         None
     }
 }
