@@ -309,6 +309,20 @@ impl Root {
         }
     }
 
+    /// Where all of these packets go in, if they come from one port that is one vPDP's.
+    #[inline(always)]
+    pub(crate) fn whole_inlet(&self, frames: &[Frame]) -> Option<Inlet> {
+        let port = frames.first()?.ingress;
+        let Some(Entrance::Whole(inlet)) = self.entrances.get(port.0 as usize) else {
+            return None;
+        };
+        // Without a branch for each.
+        let other = frames
+            .iter()
+            .fold(0, |other, frame| other | frame.ingress.0 ^ port.0);
+        (other == 0).then_some(*inlet)
+    }
+
     /// Where a packet goes in. A description in front of it is taken off.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! The way of packets: a burst is classified, goes through what its vPDPs run, together as far as they run the same ([`joint`]) and else by vPDP, let in as far as quotas go, and is handed out.
 
 use std::collections::VecDeque;
+use std::iter::repeat_n;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::gate::Used;
 use crate::gauge::{Gauge, Reception, Reckoned, Work};
 use crate::root::{Admission, Place, Root, Slot};
 use crate::share::{Fairness, Shares, Visit};
-use crate::sorter::Sorter;
+use crate::sorter::{Sorter, TOGETHER};
 
 mod joint;
 mod ports;
@@ -398,16 +399,21 @@ impl Worker {
             *is_untold = true;
         };
         sorter.slots.clear();
-        if root.looks_inside() {
-            sorter.slots.extend((0..frames.len()).map(|at| {
-                if let Some(later) = frames.get(at + LOOK_AHEAD) {
+        let looks_inside = root.looks_inside();
+        for begin in (0..frames.len()).step_by(TOGETHER) {
+            let some = begin..frames.len().min(begin + TOGETHER);
+            if let Some(inlet) = root.whole_inlet(&frames[some.clone()]) {
+                let some = &mut frames[some];
+                some.iter_mut().for_each(|frame| frame.ingress = inlet.port);
+                sorter.slots.extend(repeat_n(inlet.slot, some.len()));
+                continue;
+            }
+            sorter.slots.extend(some.map(|at| {
+                if looks_inside && let Some(later) = frames.get(at + LOOK_AHEAD) {
                     prefetch(later.bytes(), 0);
                 }
                 enter(root, &mut frames[at], &mut refuse)
             }));
-        } else {
-            let enter = |frame| enter(root, frame, &mut refuse);
-            sorter.slots.extend(frames.iter_mut().map(enter));
         }
     }
 
@@ -420,10 +426,13 @@ impl Worker {
         if let (None, Some(slot)) = (&self.fairness, self.sorter.only_slot()) {
             return self.serve(root, slot, 0..frames.len(), frames, sent);
         }
-        if self.fairness.is_none() && frames.len() <= BURST && self.all_join(root) {
+        self.asked = [0; AHEAD.len()];
+        if self.fairness.is_none() && frames.len() <= BURST {
             // All go at once, whoever's they are.
             self.sorter.leave();
-            return self.go(root, 0..frames.len(), frames, sent);
+            if self.find_functions(root) {
+                return self.go(root, 0..self.sorter.groups(), frames, sent);
+            }
         }
         self.sorter.find_groups();
         let go_together = self.fairness.is_none() && self.find_functions(root);
@@ -431,10 +440,9 @@ impl Worker {
             sorter, functions, ..
         } = self;
         sorter.arrange(|slot| functions.rank(slot));
-        self.asked = [0; AHEAD.len()];
         let are_few = frames.len() < MANY_FRAMES * sorter.groups();
         if go_together && are_few {
-            return self.go(root, 0..frames.len(), frames, sent);
+            return self.go(root, 0..self.sorter.groups(), frames, sent);
         }
         self.sorter.move_frames(frames);
         self.end_sorting();
@@ -501,15 +509,15 @@ impl Worker {
                 self.serve(root, slot, range, frames, sent);
                 continue;
             }
-            let mut end = range.end;
+            let first = number - 1;
             while number < self.sorter.groups() {
                 let (slot, range) = self.sorter.group(number);
                 if !self.goes_with_others(slot, &range) {
                     break;
                 }
-                (end, number) = (range.end, number + 1);
+                number += 1;
             }
-            self.go(root, range.start..end, frames, sent);
+            self.go(root, first..number, frames, sent);
         }
     }
 

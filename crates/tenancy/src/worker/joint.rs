@@ -12,6 +12,7 @@ use super::way::Way;
 use super::{Commons, Worker, note, watch};
 use crate::desk::Seat;
 use crate::root::{Admission, Place, Root, Slot};
+use crate::sorter::Sorter;
 
 /// What is known of slots: it is asked anew when the thread's bell rang, another root was taken, or a packet of the slot did not go straight through.
 #[derive(Default)]
@@ -115,39 +116,26 @@ impl Worker {
         all
     }
 
-    /// Whether all frames go together with others.
-    pub(super) fn all_join(&mut self, root: &Root) -> bool {
-        let slots = std::mem::take(&mut self.sorter.slots);
-        let mut slots_left = slots.iter().filter(|slot| **slot != Slot::NONE);
-        let all = slots_left.all(|slot| self.function(root, *slot).is_some());
-        self.sorter.slots = slots;
-        all
-    }
-
-    /// Takes those frames that have these places in the order through what they go through, many of a function at once; frames of others are served by slot.
+    /// Takes the frames of these groups through what they go through, many of a function at once; frames of others are served by slot.
     pub(super) fn go(
         &mut self,
         root: &Root,
-        range: Range<usize>,
+        groups: Range<usize>,
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        let slots = std::mem::take(&mut self.sorter.sorted);
         let order = std::mem::take(&mut self.sorter.order);
-        let (mut begin, mut number) = (range.start, 0);
-        let end = range.end.min(slots.len());
+        let mut at = At::begin_of(&self.sorter, groups.start);
         let mut has_rung = false;
-        while begin < end {
-            let rest = &slots[begin..end.min(begin + BURST)];
-            number = self.group_of(number, begin);
-            self.look_ahead_of(root, number, begin + rest.len() - 1);
-            let function = self.function(root, rest[0]);
+        while at.group < groups.end {
+            let (slot, range) = self.sorter.group(at.group);
+            let function = self.function(root, slot);
             let mut through = 0;
             // Who rings over and over does not keep packets from going.
             if let Some(function) = function.filter(|_| !has_rung) {
-                self.find_runs(root, function, rest, (number, begin));
+                self.find_runs(root, function, at.place, at.group..groups.end);
                 match self.take_in_hand() {
-                    true => through = self.fly(root, rest, (frames, &order[begin..]), sent),
+                    true => through = self.fly(root, (frames, &order[at.place..]), sent),
                     false => {
                         has_rung = true;
                         continue;
@@ -155,40 +143,41 @@ impl Worker {
                 }
             }
             if through == 0 {
-                through = lie_together(rest, &order[begin..]);
-                let first = order[begin] as usize;
-                self.serve(root, rest[0], first..first + through, frames, sent);
+                let own = &order[at.place..range.end];
+                through = lie_together(own);
+                let first = own[0] as usize;
+                self.serve(root, slot, first..first + through, frames, sent);
             }
             has_rung = false;
-            begin += through;
+            at.go_on(&self.sorter, through);
         }
-        (self.sorter.sorted, self.sorter.order) = (slots, order);
+        self.sorter.order = order;
     }
 
-    /// Finds whose the frames from this one on are, as far as they go through a function. Those of this group come first, if frames were sorted.
+    /// Finds whose the frames from this place in the order on are, as far as they go through a function; the first of these groups has the place.
     fn find_runs(
         &mut self,
         root: &Root,
         function: NonZeroUsize,
-        slots: &[Slot],
-        (mut number, begin): (usize, usize),
+        mut begin: usize,
+        groups: Range<usize>,
     ) {
         self.runs.clear();
-        let mut rest = slots;
-        while let Some(&slot) = rest.first()
-            && self.function(root, slot) == Some(function)
-        {
-            let frames = match number < self.sorter.groups() {
-                true => self.sorter.group(number).1.end - (begin + slots.len() - rest.len()),
-                false => rest.iter().take_while(|other| **other == slot).count(),
-            };
-            let frames = frames.min(rest.len());
-            self.runs.push(Run {
-                whose: slot,
-                frames,
-            });
-            rest = &rest[frames..];
-            number += 1;
+        let end = begin + BURST;
+        let mut last = groups.start;
+        for number in groups {
+            let (whose, range) = self.sorter.group(number);
+            if begin == end || self.function(root, whose) != Some(function) {
+                break;
+            }
+            let frames = range.end.min(end) - begin;
+            self.runs.push(Run { whose, frames });
+            begin += frames;
+            last = number;
+        }
+        // Few seats stay near by themselves.
+        if self.sorter.groups() >= MANY_GROUPS {
+            self.look_ahead(root, last);
         }
     }
 
@@ -203,26 +192,10 @@ impl Worker {
         !has_rung
     }
 
-    /// The group in which the frame of this place in the order is: this one or one behind it.
-    fn group_of(&self, mut number: usize, frame: usize) -> usize {
-        while number + 1 < self.sorter.groups() && self.sorter.group(number).1.end <= frame {
-            number += 1;
-        }
-        number
-    }
-
-    /// Looks ahead from the group of this frame, which is this one or one behind it. Few seats stay near by themselves.
-    fn look_ahead_of(&mut self, root: &Root, number: usize, frame: usize) {
-        if self.sorter.groups() >= MANY_GROUPS {
-            self.look_ahead(root, self.group_of(number, frame));
-        }
-    }
-
-    /// Takes frames of these slots through the function of all of them; how many are through.
+    /// Takes frames of the runs through the function of all of them; how many are through.
     fn fly(
         &mut self,
         root: &Root,
-        slots: &[Slot],
         frames: (&mut [Frame], &[u32]),
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) -> usize {
@@ -247,15 +220,15 @@ impl Worker {
                 seat.worker.count_drop(reason);
             }
         });
-        self.land(slots, through)
+        self.land(through)
     }
 
-    /// What follows when packets of these slots are through; how many are.
-    fn land(&mut self, slots: &[Slot], through: Through) -> usize {
+    /// What follows when packets of the runs are through; how many are.
+    fn land(&mut self, through: Through) -> usize {
         let gone = self.runs.iter().map(|run| run.frames).sum::<usize>();
         let is_cut = through.has_left || through.frames < gone;
         let last = through.frames.checked_sub(1).filter(|_| is_cut);
-        if let Some(last) = last.map(|last| slots[last])
+        if let Some(last) = last.and_then(|last| self.whose(last))
             && let Some(Some(seat)) = self.seats.get_mut(last.index())
         {
             self.functions.forget_one(last);
@@ -265,11 +238,47 @@ impl Worker {
         self.untold.has_moved = true;
         through.frames
     }
+
+    /// Whose this frame of the runs is.
+    fn whose(&self, mut frame: usize) -> Option<Slot> {
+        let is_behind = |run: &&Run<Slot>| match frame.checked_sub(run.frames) {
+            Some(rest) => {
+                frame = rest;
+                false
+            }
+            None => true,
+        };
+        self.runs.iter().find(is_behind).map(|run| run.whose)
+    }
 }
 
-/// How many of these frames, one at least, are the first one's slot's and lie one behind the other.
-fn lie_together(slots: &[Slot], order: &[u32]) -> usize {
-    let behind = slots.iter().zip(order).zip(order[0]..);
-    let own = behind.take_while(|((slot, at), place)| **slot == slots[0] && **at == *place);
-    own.count()
+/// How far frames went in their order.
+#[derive(Clone, Copy)]
+struct At {
+    place: usize,
+    /// In which the place is; behind the last one if none is.
+    group: usize,
+}
+
+impl At {
+    fn begin_of(sorter: &Sorter, group: usize) -> At {
+        let place = match group < sorter.groups() {
+            true => sorter.group(group).1.start,
+            false => 0,
+        };
+        At { place, group }
+    }
+
+    fn go_on(&mut self, sorter: &Sorter, frames: usize) {
+        self.place += frames;
+        while self.group < sorter.groups() && sorter.group(self.group).1.end <= self.place {
+            self.group += 1;
+        }
+    }
+}
+
+/// How many of these frames, one at least, lie one behind the other.
+fn lie_together(order: &[u32]) -> usize {
+    let behind = order.iter().zip(order[0]..);
+    behind.take_while(|(at, place)| **at == *place).count()
 }

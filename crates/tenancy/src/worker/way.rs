@@ -104,13 +104,21 @@ impl Way<'_> {
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
         (port, frame, time): (PortId, &mut Frame, Nanos),
     ) {
-        let plain = self.place.plain_exit(port);
-        let port = plain.or_else(|| match self.place.exit(port) {
-            Exit::Described(port) if self.place.describe(None, frame).is_ok() => Some(*port),
+        let out = match self.place.plain_exit(port) {
+            Some(out) => Some(out),
+            None => self.way_around(links, port, frame),
+        };
+        if let Some(out) = out {
+            sent(out, frame, time);
+        }
+    }
+
+    /// The way of a packet that does not go to a port of the switch as it is.
+    #[inline]
+    fn way_around(self, links: &mut Links, port: PortId, frame: &mut Frame) -> Option<PortId> {
+        match self.place.exit(port) {
+            Exit::Described(out) if self.place.describe(None, frame).is_ok() => Some(*out),
             exit => self.other_way(links, exit, frame),
-        });
-        if let Some(port) = port {
-            sent(port, frame, time);
         }
     }
 
