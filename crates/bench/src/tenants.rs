@@ -119,6 +119,8 @@ struct Hosted {
     ports: u32,
     /// What stands in front of each part's packets, if descriptions lead in.
     envelopes: Vec<Envelope>,
+    /// A packet with it.
+    described: Frame,
 }
 
 impl Forward for Hosted {
@@ -126,8 +128,13 @@ impl Forward for Hosted {
         for frame in frames {
             let part = take_part(frame);
             match self.envelopes.get(part) {
-                // The longest packets of workloads are far below a frame's limit.
-                Some(envelope) => drop(envelope.put_on(frame)),
+                Some(envelope) => {
+                    self.described.copy_from(frame);
+                    // The longest packets of workloads are far below a frame's limit.
+                    let _ = envelope.put_on(&mut self.described);
+                    // It begins where frames of ports begin.
+                    let _ = frame.assign(self.described.bytes());
+                }
                 None => frame.ingress.0 += part as u32 * self.ports,
             }
         }
@@ -342,6 +349,7 @@ impl Tenants<'_> {
             worker,
             ports,
             envelopes,
+            described: Frame::new(),
         };
         Ok((hypervisor, hosted))
     }

@@ -248,6 +248,7 @@ struct Headers<'b> {
     network: &'b [u8],
 }
 
+#[inline]
 fn word(bytes: &[u8], at: usize) -> u16 {
     match bytes.get(at..).and_then(|rest| rest.first_chunk()) {
         Some(two) => u16::from_be_bytes(*two),
@@ -258,8 +259,11 @@ fn word(bytes: &[u8], at: usize) -> u16 {
 /// The VLAN of the outermost tag, as [`Field::Vlan`]; 0 without one, or with VLAN 0.
 #[inline]
 pub(crate) fn outer_vlan(bytes: &[u8]) -> u64 {
-    let is_tagged = TAGS.contains(&word(bytes, TYPE_AT)) && bytes.len() >= TYPE_AT + 6;
-    match word(bytes, TYPE_AT + 2) & 0xfff {
+    let Some(head) = bytes.first_chunk::<{ TYPE_AT + 6 }>() else {
+        return 0;
+    };
+    let is_tagged = TAGS.contains(&word(head, TYPE_AT));
+    match word(head, TYPE_AT + 2) & 0xfff {
         id @ 1.. if is_tagged => HAS_VLAN | u64::from(id),
         _ => 0,
     }

@@ -1,5 +1,6 @@
 //! What workers see of the hypervisor: immutable, made by the control side, taken as a whole at the begin of a burst.
 
+use std::iter::repeat_n;
 use std::sync::Arc;
 
 use exec::DropReason;
@@ -221,6 +222,8 @@ pub(crate) struct Tenant {
 #[derive(Debug, Default)]
 pub(crate) struct Root {
     entrances: Box<[Entrance]>,
+    /// Where packets go in by ports that are one vPDP's, in little memory: they may come by very many ports. Of others [`Inlet::NONE`].
+    whole: Box<[Inlet]>,
     classifier: Option<Arc<Classifier>>,
     /// Whether there are ports whose packets must be looked into.
     looks_inside: bool,
@@ -273,8 +276,14 @@ impl Root {
                 exits,
             });
         }
+        let entrances = entrances(wiring, classifier.as_deref(), slot_of);
+        let whole = entrances.iter().map(|entrance| match entrance {
+            Entrance::Whole(inlet) => *inlet,
+            _ => Inlet::NONE,
+        });
         Root {
-            entrances: entrances(wiring, classifier.as_deref(), slot_of),
+            whole: whole.collect(),
+            entrances,
             looks_inside: !wiring.shared.is_empty(),
             classifier,
             places: places.into(),
@@ -309,18 +318,41 @@ impl Root {
         }
     }
 
-    /// Where all of these packets go in, if they come from one port that is one vPDP's.
-    #[inline(always)]
-    pub(crate) fn whole_inlet(&self, frames: &[Frame]) -> Option<Inlet> {
-        let port = frames.first()?.ingress;
-        let Some(Entrance::Whole(inlet)) = self.entrances.get(port.0 as usize) else {
-            return None;
-        };
-        // Without a branch for each.
-        let other = frames
-            .iter()
-            .fold(0, |other, frame| other | frame.ingress.0 ^ port.0);
-        (other == 0).then_some(*inlet)
+    /// Gives each of these packets the virtual port that it comes in by, and its slot to `slots`; [`Slot::NONE`] if it is no vPDP's, with the reason to `refuse`. Packets of one port, as
+    /// they come where many wait, are looked at together.
+    #[inline]
+    pub(crate) fn enter(
+        &self,
+        frames: &mut [Frame],
+        slots: &mut Vec<Slot>,
+        refuse: &mut impl FnMut(DropReason),
+    ) {
+        let port = common_port(frames);
+        match port.and_then(|port| self.entrances.get(port.0 as usize)) {
+            Some(Entrance::Whole(inlet)) => {
+                frames
+                    .iter_mut()
+                    .for_each(|frame| frame.ingress = inlet.port);
+                slots.extend(repeat_n(inlet.slot, frames.len()));
+            }
+            Some(Entrance::Vlans(owners)) => {
+                let mut last = (NO_VLAN, Err(DropReason::Unclassified));
+                slots.extend(frames.iter_mut().map(|frame| {
+                    let vlan = outer_vlan(frame.bytes());
+                    if vlan != last.0 {
+                        last = (vlan, by_vlan(owners, vlan));
+                    }
+                    go_in(frame, last.1, refuse)
+                }));
+            }
+            _ => slots.extend(frames.iter_mut().map(|frame| {
+                let inlet = match self.whole.get(frame.ingress.0 as usize) {
+                    Some(inlet) if inlet.slot != Slot::NONE => Ok(*inlet),
+                    _ => self.inlet(frame),
+                };
+                go_in(frame, inlet, refuse)
+            })),
+        }
     }
 
     /// Where a packet goes in. A description in front of it is taken off.
@@ -328,13 +360,10 @@ impl Root {
     /// # Errors
     /// It is no vPDP's: why.
     #[inline(always)]
-    pub(crate) fn inlet(&self, frame: &mut Frame) -> Result<Inlet, DropReason> {
+    fn inlet(&self, frame: &mut Frame) -> Result<Inlet, DropReason> {
         match self.entrances.get(frame.ingress.0 as usize) {
             Some(Entrance::Whole(inlet)) => Ok(*inlet),
-            Some(Entrance::Vlans(owners)) => {
-                let inlet = of_vlan(owners, outer_vlan(frame.bytes()));
-                inlet.ok_or(DropReason::Unclassified)
-            }
+            Some(Entrance::Vlans(owners)) => by_vlan(owners, outer_vlan(frame.bytes())),
             Some(Entrance::Described(inlets)) => {
                 let description = Carriage::Plain.take_off(frame);
                 let description = description.ok_or(DropReason::BadDescription)?;
@@ -362,6 +391,47 @@ impl Root {
         let inlet = vpdp.and_then(|vpdp| shared.inlets.of(vpdp));
         inlet.ok_or(DropReason::Unclassified)
     }
+}
+
+/// The port that all of these frames come from, if they do.
+#[inline(always)]
+fn common_port(frames: &[Frame]) -> Option<PortId> {
+    let port = frames.first()?.ingress;
+    if frames.last()?.ingress != port {
+        return None;
+    }
+    // Without a branch for each.
+    let ports = frames.iter().map(|frame| frame.ingress.0);
+    let other = ports.fold(0, |other, own| other | own ^ port.0);
+    (other == 0).then_some(port)
+}
+
+/// Gives a frame the virtual port that it comes in by; its slot.
+#[inline(always)]
+fn go_in(
+    frame: &mut Frame,
+    inlet: Result<Inlet, DropReason>,
+    refuse: &mut impl FnMut(DropReason),
+) -> Slot {
+    match inlet {
+        Ok(inlet) => {
+            frame.ingress = inlet.port;
+            inlet.slot
+        }
+        Err(reason) => {
+            refuse(reason);
+            Slot::NONE
+        }
+    }
+}
+
+/// What no frame has.
+const NO_VLAN: u64 = u64::MAX;
+
+/// Where packets of a VLAN go in.
+#[inline(always)]
+fn by_vlan(owners: &[(u64, Inlet)], vlan: u64) -> Result<Inlet, DropReason> {
+    of_vlan(owners, vlan).ok_or(DropReason::Unclassified)
 }
 
 /// What a VLAN leads to.

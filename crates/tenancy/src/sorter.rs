@@ -75,24 +75,6 @@ impl Sorter {
         }
     }
 
-    /// Frames go as they lie: those of a slot may be in many groups.
-    pub(crate) fn leave(&mut self) {
-        self.groups.clear();
-        self.order.clear();
-        self.lie_in_order = true;
-        for (at, &slot) in (0..).zip(&self.slots) {
-            if slot == Slot::NONE {
-                continue;
-            }
-            let place = self.order.len();
-            self.order.push(at);
-            match self.groups.last_mut() {
-                Some((last, range)) if *last == slot => range.end += 1,
-                _ => self.groups.push((slot, place..place + 1)),
-            }
-        }
-    }
-
     /// Finds the groups, counts their frames and what comes before each; whether those of one may lie apart from each other, or some are in none.
     fn count(&mut self) -> bool {
         let (mut lie_apart, mut last) = (false, Slot::NONE);

@@ -1,14 +1,13 @@
 //! The way of packets: a burst is classified, goes through what its vPDPs run, together as far as they run the same ([`joint`]) and else by vPDP, let in as far as quotas go, and is handed out.
 
 use std::collections::VecDeque;
-use std::iter::repeat_n;
 use std::ops::Range;
 use std::sync::Arc;
 
 use exec::{BURST, DropReason};
 use packet::{Frame, Nanos, PortId};
 use switch::{Ahead, Contexts, Ledger, Run};
-use table::prefetch::prefetch;
+use table::prefetch::prefetch_at;
 
 use crate::desk::{Desk, Seat};
 use crate::gate::Used;
@@ -35,9 +34,6 @@ pub const MAX_HOPS: usize = 8;
 const PASSES_A_BURST: u32 = 64;
 const PASSES_A_PACKET: u32 = 8;
 
-/// Packets whose bytes are on their way while one is classified.
-const LOOK_AHEAD: usize = 8;
-
 /// Groups between two things that a group needs: so long what leads to the next one takes to come. What is asked for last comes while the groups before go through; much earlier, and it would have
 /// left the nearest cache again.
 const LEAD: usize = 4;
@@ -54,8 +50,10 @@ const AHEAD: [(usize, Ahead); 5] = [
     (LEAD, LAST),
 ];
 
-/// A vPDP with so many frames in a round is served by itself: what that costs is little for each, and the frames of one lie one behind the other then.
-const MANY_FRAMES: usize = 2 * BURST;
+/// The first of these for a group that is served by itself, and for one whose packets go together with others': what leads to the last one is read on the way there, in less time than it
+/// takes to ask for each.
+const ALONE: usize = 0;
+const TOGETHER_WITH_OTHERS: usize = AHEAD.len() - 1;
 
 /// Packets of a vPDP that is no more that finish in a burst, of those that were postponed.
 const LEAVING_A_BURST: usize = 8;
@@ -186,21 +184,6 @@ fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
             .max(cycles / LEAST_PART),
     };
     (work, Visit { cycles, of_packets })
-}
-
-/// Gives a frame the virtual port that it comes in by; its slot.
-#[inline(always)]
-fn enter(root: &Root, frame: &mut Frame, refuse: &mut impl FnMut(DropReason)) -> Slot {
-    match root.inlet(frame) {
-        Ok(inlet) => {
-            frame.ingress = inlet.port;
-            inlet.slot
-        }
-        Err(reason) => {
-            refuse(reason);
-            Slot::NONE
-        }
-    }
 }
 
 /// Has a seat looked at when time goes on, if packets wait in it. Whether they do, or it has taken another program or other tables: then it is to be asked anew whether packets may go
@@ -399,21 +382,15 @@ impl Worker {
             *is_untold = true;
         };
         sorter.slots.clear();
-        let looks_inside = root.looks_inside();
         for begin in (0..frames.len()).step_by(TOGETHER) {
-            let some = begin..frames.len().min(begin + TOGETHER);
-            if let Some(inlet) = root.whole_inlet(&frames[some.clone()]) {
-                let some = &mut frames[some];
-                some.iter_mut().for_each(|frame| frame.ingress = inlet.port);
-                sorter.slots.extend(repeat_n(inlet.slot, some.len()));
-                continue;
+            let rest = &mut frames[begin..];
+            let count = rest.len().min(TOGETHER);
+            let (some, later) = rest.split_at_mut(count);
+            if root.looks_inside() {
+                let next = later.iter().take(TOGETHER);
+                next.for_each(|frame| prefetch_at(frame.address()));
             }
-            sorter.slots.extend(some.map(|at| {
-                if looks_inside && let Some(later) = frames.get(at + LOOK_AHEAD) {
-                    prefetch(later.bytes(), 0);
-                }
-                enter(root, &mut frames[at], &mut refuse)
-            }));
+            root.enter(some, &mut sorter.slots, &mut refuse);
         }
     }
 
@@ -427,21 +404,13 @@ impl Worker {
             return self.serve(root, slot, 0..frames.len(), frames, sent);
         }
         self.asked = [0; AHEAD.len()];
-        if self.fairness.is_none() && frames.len() <= BURST {
-            // All go at once, whoever's they are.
-            self.sorter.leave();
-            if self.find_functions(root) {
-                return self.go(root, 0..self.sorter.groups(), frames, sent);
-            }
-        }
         self.sorter.find_groups();
         let go_together = self.fairness.is_none() && self.find_functions(root);
         let Worker {
             sorter, functions, ..
         } = self;
         sorter.arrange(|slot| functions.rank(slot));
-        let are_few = frames.len() < MANY_FRAMES * sorter.groups();
-        if go_together && are_few {
+        if go_together {
             return self.go(root, 0..self.sorter.groups(), frames, sent);
         }
         self.sorter.move_frames(frames);
@@ -502,41 +471,34 @@ impl Worker {
         }
         let mut number = 0;
         while number < self.sorter.groups() {
-            let (slot, range) = self.sorter.group(number);
-            self.look_ahead(root, number);
-            number += 1;
-            if !self.goes_with_others(slot, &range) {
-                self.serve(root, slot, range, frames, sent);
-                continue;
-            }
-            let first = number - 1;
-            while number < self.sorter.groups() {
-                let (slot, range) = self.sorter.group(number);
-                if !self.goes_with_others(slot, &range) {
-                    break;
-                }
+            let first = number;
+            while number < self.sorter.groups() && self.goes_with_others(number) {
                 number += 1;
             }
-            self.go(root, first..number, frames, sent);
+            if first < number {
+                self.go(root, first..number, frames, sent);
+                continue;
+            }
+            self.look_ahead(root, number, ALONE);
+            let (slot, range) = self.sorter.group(number);
+            number += 1;
+            self.serve(root, slot, range, frames, sent);
         }
     }
 
-    /// Whether a group of frames goes together with others.
-    fn goes_with_others(&self, slot: Slot, range: &Range<usize>) -> bool {
-        range.len() < MANY_FRAMES && self.functions.of(slot).is_some()
+    fn goes_with_others(&self, group: usize) -> bool {
+        let (slot, _) = self.sorter.group(group);
+        self.functions.of(slot).is_some()
     }
 
-    /// Asks the processor for what the groups behind this one will need, each thing of them when what leads there has been asked for long ago. Of
-    /// vPDPs that no packet is let into nothing is needed.
-    fn look_ahead(&mut self, root: &Root, number: usize) {
+    /// Asks the processor for what the groups behind this one will need, from this thing of [`AHEAD`] on, each when what leads there has been asked for long ago. Of vPDPs that no packet is
+    /// let into nothing is needed.
+    fn look_ahead(&mut self, root: &Root, number: usize, first: usize) {
         let groups = self.sorter.groups();
-        if groups == 1 {
-            return;
-        }
-        for (at, &(lead, what)) in AHEAD.iter().enumerate() {
-            while self.asked[at] < groups.min(number + 1 + lead) {
-                let (slot, _) = self.sorter.group(self.asked[at]);
-                self.asked[at] += 1;
+        for (at, &(lead, what)) in AHEAD.iter().enumerate().skip(first) {
+            let next = self.asked[at].max(number + 1)..groups.min(number + 1 + lead);
+            for group in next.clone() {
+                let (slot, _) = self.sorter.group(group);
                 let place = root.place(slot);
                 let place = place.filter(|place| place.admission == Admission::Open);
                 if let Some((place, seat)) = place.zip(self.seat(slot)) {
@@ -546,6 +508,7 @@ impl Worker {
                     }
                 }
             }
+            self.asked[at] = self.asked[at].max(next.end);
         }
     }
 

@@ -9,7 +9,7 @@ use packet::{Frame, Nanos, PortId};
 use switch::{Companions, Marks, Run, Through, forward_together};
 
 use super::way::Way;
-use super::{Commons, Worker, note, watch};
+use super::{Commons, TOGETHER_WITH_OTHERS, Worker, note, watch};
 use crate::desk::Seat;
 use crate::root::{Admission, Place, Root, Slot};
 use crate::sorter::Sorter;
@@ -52,9 +52,6 @@ impl Functions {
         }
     }
 }
-
-/// Groups that are so many that what their packets need is asked for ahead.
-const MANY_GROUPS: usize = 24;
 
 /// Seats by slot, as they go together in this burst.
 struct Crew<'s> {
@@ -175,10 +172,7 @@ impl Worker {
             begin += frames;
             last = number;
         }
-        // Few seats stay near by themselves.
-        if self.sorter.groups() >= MANY_GROUPS {
-            self.look_ahead(root, last);
-        }
+        self.look_ahead(root, last, TOGETHER_WITH_OTHERS);
     }
 
     /// Takes packets of the runs in hand, unless the thread's bell rang: then all that is known of slots is asked anew.
