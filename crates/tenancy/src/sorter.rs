@@ -54,6 +54,15 @@ impl Sorter {
         (first != Slot::NONE && !are_others).then_some(first)
     }
 
+    /// All frames are of this slot, and go as they lie.
+    pub(crate) fn take_all(&mut self, slot: Slot) {
+        self.groups.clear();
+        self.groups.push((slot, 0..self.slots.len()));
+        self.order.clear();
+        self.order.extend(0..self.slots.len() as u32);
+        self.lie_in_order = true;
+    }
+
     /// Finds whose frames there are by [`Sorter::slots`]: the groups, in the order of their first ones. [`Sorter::arrange`] follows.
     pub(crate) fn find_groups(&mut self) {
         self.groups.clear();

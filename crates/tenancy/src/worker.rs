@@ -61,6 +61,9 @@ const LEAVING_A_BURST: usize = 8;
 /// To receive a packet takes as long as to copy so many bytes, beside its own.
 const BYTES_OF_PACKET: usize = 512;
 
+/// Frames that go before a seat tells the control side something, unless none come: small bursts would wait for the memory of a vPDP more than their own.
+const FRAMES_UNTOLD: usize = 16;
+
 /// Seats that tell the control side at the end of a burst; the others come in later bursts: to tell takes as long as a packet or two.
 const TOLD_A_BURST: usize = 1;
 
@@ -71,6 +74,8 @@ const LOOKS_A_BURST: usize = 8;
 #[derive(Default)]
 struct Untold {
     slots: VecDeque<Slot>,
+    /// Frames that came since some were asked.
+    frames: usize,
     /// Whether packets went since all were asked.
     has_moved: bool,
 }
@@ -318,7 +323,7 @@ impl Worker {
         self.serve_all(&root, frames, &mut sent);
         self.go_on(&root, Standing::Others, &mut sent);
         self.follow_links(&root, &mut sent);
-        self.tell(frames.is_empty());
+        self.tell(frames.len());
         self.desk.bell.end();
         self.nothing = Some(std::mem::replace(&mut self.root, root));
     }
@@ -382,8 +387,8 @@ impl Worker {
             *is_untold = true;
         };
         sorter.slots.clear();
-        for begin in (0..frames.len()).step_by(TOGETHER) {
-            let rest = &mut frames[begin..];
+        let mut rest = frames;
+        while !rest.is_empty() {
             let count = rest.len().min(TOGETHER);
             let (some, later) = rest.split_at_mut(count);
             if root.looks_inside() {
@@ -391,6 +396,7 @@ impl Worker {
                 next.for_each(|frame| prefetch_at(frame.address()));
             }
             root.enter(some, &mut sorter.slots, &mut refuse);
+            rest = later;
         }
     }
 
@@ -400,10 +406,15 @@ impl Worker {
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        if let (None, Some(slot)) = (&self.fairness, self.sorter.only_slot()) {
-            return self.serve(root, slot, 0..frames.len(), frames, sent);
-        }
         self.asked = [0; AHEAD.len()];
+        if let (None, Some(slot)) = (&self.fairness, self.sorter.only_slot()) {
+            // To visit it pays for more than a burst.
+            if frames.len() > BURST || self.function(root, slot).is_none() {
+                return self.serve(root, slot, 0..frames.len(), frames, sent);
+            }
+            self.sorter.take_all(slot);
+            return self.go(root, 0..1, frames, sent);
+        }
         self.sorter.find_groups();
         let go_together = self.fairness.is_none() && self.find_functions(root);
         let Worker {
@@ -688,14 +699,20 @@ impl Worker {
         }
     }
 
-    /// Leaves what there is to tell for the control side: all of it, or what has waited for the longest.
-    fn tell(&mut self, all: bool) {
+    /// Leaves what there is to tell for the control side, behind so many frames: all of it if there were none, or now and then what has waited for the longest.
+    fn tell(&mut self, frames: usize) {
+        let all = frames == 0;
+        self.untold.frames += frames;
         let (mut looks, mut tells) = match all {
             // Nobody has more to tell than when all were asked last.
             true if !std::mem::take(&mut self.untold.has_moved) => (0, 0),
             true => (self.untold.slots.len(), usize::MAX),
+            false if self.untold.frames < FRAMES_UNTOLD => (0, 0),
             false => (self.untold.slots.len().min(LOOKS_A_BURST), TOLD_A_BURST),
         };
+        if looks > 0 {
+            self.untold.frames = 0;
+        }
         while looks > 0 && tells > 0 {
             looks -= 1;
             let Some(slot) = self.untold.slots.pop_front() else {

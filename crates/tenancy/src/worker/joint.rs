@@ -81,7 +81,7 @@ impl Companions for Crew<'_> {
 impl Worker {
     /// The function that packets of a slot go through together with others'; none if they are served by themselves.
     #[inline]
-    fn function(&mut self, root: &Root, slot: Slot) -> Option<NonZeroUsize> {
+    pub(super) fn function(&mut self, root: &Root, slot: Slot) -> Option<NonZeroUsize> {
         self.functions
             .of(slot)
             .or_else(|| self.find_function(root, slot))
