@@ -312,10 +312,7 @@ impl Root {
 
     /// Whose a port of the switch is, if it is one vPDP's.
     pub(crate) fn owner(&self, port: PortId) -> Option<Slot> {
-        match self.entrances.get(port.0 as usize)? {
-            Entrance::Whole(inlet) => Some(inlet.slot),
-            _ => None,
-        }
+        self.whole(port).map(|inlet| inlet.slot)
     }
 
     /// Gives each of these packets the virtual port that it comes in by, and its slot to `slots`; [`Slot::NONE`] if it is no vPDP's, with the reason to `refuse`. Packets of one port, as
@@ -345,14 +342,22 @@ impl Root {
                     go_in(frame, last.1, refuse)
                 }));
             }
+            Some(Entrance::Described(inlets)) => slots.extend(frames.iter_mut().map(|frame| {
+                let inlet = by_description(inlets, frame);
+                go_in(frame, inlet, refuse)
+            })),
             _ => slots.extend(frames.iter_mut().map(|frame| {
-                let inlet = match self.whole.get(frame.ingress.0 as usize) {
-                    Some(inlet) if inlet.slot != Slot::NONE => Ok(*inlet),
-                    _ => self.inlet(frame),
-                };
+                let inlet = self.inlet(frame);
                 go_in(frame, inlet, refuse)
             })),
         }
+    }
+
+    /// Where packets of a port go in, if it is one vPDP's.
+    #[inline(always)]
+    fn whole(&self, port: PortId) -> Option<Inlet> {
+        let inlet = self.whole.get(port.0 as usize).copied();
+        inlet.filter(|inlet| inlet.slot != Slot::NONE)
     }
 
     /// Where a packet goes in. A description in front of it is taken off.
@@ -361,16 +366,14 @@ impl Root {
     /// It is no vPDP's: why.
     #[inline(always)]
     fn inlet(&self, frame: &mut Frame) -> Result<Inlet, DropReason> {
+        if let Some(inlet) = self.whole(frame.ingress) {
+            return Ok(inlet);
+        }
         match self.entrances.get(frame.ingress.0 as usize) {
-            Some(Entrance::Whole(inlet)) => Ok(*inlet),
             Some(Entrance::Vlans(owners)) => by_vlan(owners, outer_vlan(frame.bytes())),
-            Some(Entrance::Described(inlets)) => {
-                let description = Carriage::Plain.take_off(frame);
-                let description = description.ok_or(DropReason::BadDescription)?;
-                inlets.of(description.vpdp).ok_or(DropReason::Unclassified)
-            }
+            Some(Entrance::Described(inlets)) => by_description(inlets, frame),
             Some(Entrance::Shared(shared)) => self.shared_inlet(shared, frame),
-            Some(Entrance::Closed) | None => Err(DropReason::Unclassified),
+            Some(Entrance::Whole(_) | Entrance::Closed) | None => Err(DropReason::Unclassified),
         }
     }
 
@@ -432,6 +435,14 @@ const NO_VLAN: u64 = u64::MAX;
 #[inline(always)]
 fn by_vlan(owners: &[(u64, Inlet)], vlan: u64) -> Result<Inlet, DropReason> {
     of_vlan(owners, vlan).ok_or(DropReason::Unclassified)
+}
+
+/// Where a packet goes in that begins with its description, which is taken off.
+#[inline(always)]
+fn by_description(inlets: &Inlets, frame: &mut Frame) -> Result<Inlet, DropReason> {
+    let description = Carriage::Plain.take_off(frame);
+    let description = description.ok_or(DropReason::BadDescription)?;
+    inlets.of(description.vpdp).ok_or(DropReason::Unclassified)
 }
 
 /// What a VLAN leads to.
