@@ -190,6 +190,11 @@ impl Sorter {
             .for_each(|((_, own), place)| *own = place);
     }
 
+    /// Whether frames lie in their order.
+    pub(crate) fn lie_in_order(&self) -> bool {
+        self.lie_in_order
+    }
+
     /// How many slots have frames.
     pub(crate) fn groups(&self) -> usize {
         self.groups.len()

@@ -53,6 +53,9 @@ impl Functions {
     }
 }
 
+/// A vPDP with so many frames, one behind the other, is served by itself: what that costs is little for each, and each takes a little less.
+const MANY_FRAMES: usize = 2 * BURST;
+
 /// Seats by slot, as they go together in this burst.
 struct Crew<'s> {
     seats: &'s mut [Option<Box<Seat>>],
@@ -126,7 +129,11 @@ impl Worker {
         let mut has_rung = false;
         while at.group < groups.end {
             let (slot, range) = self.sorter.group(at.group);
-            let function = self.function(root, slot);
+            let is_visited = self.sorter.lie_in_order() && range.end - at.place >= MANY_FRAMES;
+            let function = match is_visited {
+                true => None,
+                false => self.function(root, slot),
+            };
             let mut through = 0;
             // Who rings over and over does not keep packets from going.
             if let Some(function) = function.filter(|_| !has_rung) {
