@@ -129,8 +129,8 @@ impl Forward for Hosted {
             let part = take_part(frame);
             match self.envelopes.get(part) {
                 Some(envelope) => {
-                    self.described.copy_from(frame);
                     // The longest packets of workloads are far below a frame's limit.
+                    let _ = self.described.assign(frame.bytes());
                     let _ = envelope.put_on(&mut self.described);
                     // It begins where frames of ports begin.
                     let _ = frame.assign(self.described.bytes());

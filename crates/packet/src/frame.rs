@@ -12,7 +12,7 @@ pub const HEADROOM: usize = 128;
 /// Bytes that a new buffer holds behind its headroom: an Ethernet frame with several VLAN tags.
 pub const USUAL_FRAME: usize = 2048;
 
-/// Frames begin in so many places of their buffers. Allocators lay buffers out at multiples of a power of two, where all frames that begin alike would share an eighth of
+/// New frames begin in so many places of their buffers. Allocators lay buffers out at multiples of a power of two, where all frames that begin alike would share an eighth of
 /// a cache, or less.
 const COLOURS: usize = 7;
 
@@ -243,13 +243,13 @@ impl Frame {
         self.start as usize
     }
 
-    /// How often the buffer had to grow, or its bytes to move, since [`Frame::take_growths`].
+    /// How often the buffer had to grow, or its bytes to move, since [`Frame::take_growths`]; 65,535 and more are as many.
     #[inline]
     pub fn growths(&self) -> u32 {
         self.growths.into()
     }
 
-    /// [`Frame::growths`], counted from zero again. It counts to 65,535.
+    /// [`Frame::growths`], counted from zero again.
     pub fn take_growths(&mut self) -> u32 {
         std::mem::take(&mut self.growths).into()
     }

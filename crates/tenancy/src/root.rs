@@ -325,13 +325,13 @@ impl Root {
         refuse: &mut impl FnMut(DropReason),
     ) {
         let port = common_port(frames);
+        if let Some(inlet) = port.and_then(|port| self.whole(port)) {
+            frames
+                .iter_mut()
+                .for_each(|frame| frame.ingress = inlet.port);
+            return slots.extend(repeat_n(inlet.slot, frames.len()));
+        }
         match port.and_then(|port| self.entrances.get(port.0 as usize)) {
-            Some(Entrance::Whole(inlet)) => {
-                frames
-                    .iter_mut()
-                    .for_each(|frame| frame.ingress = inlet.port);
-                slots.extend(repeat_n(inlet.slot, frames.len()));
-            }
             Some(Entrance::Vlans(owners)) => {
                 let mut last = (NO_VLAN, Err(DropReason::Unclassified));
                 slots.extend(frames.iter_mut().map(|frame| {

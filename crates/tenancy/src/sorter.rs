@@ -24,7 +24,7 @@ pub(crate) struct Sorter {
     ranks: Vec<u32>,
     /// Whether frames lie in their order.
     lie_in_order: bool,
-    /// Where frames go that do not.
+    /// Where each frame goes, if they do not.
     places: Vec<u32>,
 }
 
@@ -184,7 +184,8 @@ impl Sorter {
             self.places[at as usize] = place;
         }
         let own = self.slots.iter().zip(&mut self.places);
-        let of_none = own.filter(|(slot, _)| **slot == Slot::NONE);
+        let slots = self.counts.len();
+        let of_none = own.filter(|(slot, _)| slot.index() >= slots);
         of_none
             .zip(behind)
             .for_each(|((_, own), place)| *own = place);

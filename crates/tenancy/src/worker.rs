@@ -21,7 +21,7 @@ mod ports;
 mod waiting;
 mod way;
 
-use joint::Functions;
+use joint::{Functions, MANY_FRAMES};
 use waiting::Standing;
 pub(crate) use way::MOST_LINKED;
 use way::{Links, Way};
@@ -61,7 +61,7 @@ const LEAVING_A_BURST: usize = 8;
 /// To receive a packet takes as long as to copy so many bytes, beside its own.
 const BYTES_OF_PACKET: usize = 512;
 
-/// Frames that go before a seat tells the control side something, unless none come: small bursts would wait for the memory of a vPDP more than their own.
+/// Frames that go in small bursts before a seat tells the control side something, unless none come: each burst would wait for the memory of one more vPDP than its own.
 const FRAMES_UNTOLD: usize = 16;
 
 /// Seats that tell the control side at the end of a burst; the others come in later bursts: to tell takes as long as a packet or two.
@@ -108,7 +108,7 @@ pub struct Worker {
     /// The place of those whose own is in no root.
     nowhere: Place,
     sorter: Sorter,
-    /// Of the groups of frames at hand, how many were asked for, by what of them.
+    /// Of the groups of frames at hand, the first one that was not asked for, by what of it.
     asked: [usize; AHEAD.len()],
     /// Seats in which packets wait.
     watched: Vec<Slot>,
@@ -294,7 +294,7 @@ impl Worker {
 
     /// Takes frames in, each from its own port of the switch, and gives each packet that leaves to `sent`: the port of the switch, its frame, which may
     /// be swapped for another, when it left. What stays in `frames` counts no more. Without frames it does what is due by `now`, and tells the control
-    /// side all that it has to tell.
+    /// side all that it has to tell, which otherwise waits for more frames.
     pub fn forward(
         &mut self,
         frames: &mut [Frame],
@@ -408,8 +408,7 @@ impl Worker {
     ) {
         self.asked = [0; AHEAD.len()];
         if let (None, Some(slot)) = (&self.fairness, self.sorter.only_slot()) {
-            // To visit it pays for more than a burst.
-            if frames.len() > BURST || self.function(root, slot).is_none() {
+            if frames.len() >= MANY_FRAMES || self.function(root, slot).is_none() {
                 return self.serve(root, slot, 0..frames.len(), frames, sent);
             }
             self.sorter.take_all(slot);
@@ -507,8 +506,9 @@ impl Worker {
     fn look_ahead(&mut self, root: &Root, number: usize, first: usize) {
         let groups = self.sorter.groups();
         for (at, &(lead, what)) in AHEAD.iter().enumerate().skip(first) {
-            let next = self.asked[at].max(number + 1)..groups.min(number + 1 + lead);
-            for group in next.clone() {
+            let begin = self.asked[at].max(number + 1);
+            let end = groups.min(number + 1 + lead);
+            for group in begin..end {
                 let (slot, _) = self.sorter.group(group);
                 let place = root.place(slot);
                 let place = place.filter(|place| place.admission == Admission::Open);
@@ -519,7 +519,7 @@ impl Worker {
                     }
                 }
             }
-            self.asked[at] = self.asked[at].max(next.end);
+            self.asked[at] = begin.max(end);
         }
     }
 
@@ -703,14 +703,15 @@ impl Worker {
     fn tell(&mut self, frames: usize) {
         let all = frames == 0;
         self.untold.frames += frames;
+        let is_time = all || self.untold.frames >= FRAMES_UNTOLD;
         let (mut looks, mut tells) = match all {
             // Nobody has more to tell than when all were asked last.
             true if !std::mem::take(&mut self.untold.has_moved) => (0, 0),
             true => (self.untold.slots.len(), usize::MAX),
-            false if self.untold.frames < FRAMES_UNTOLD => (0, 0),
+            false if !is_time => (0, 0),
             false => (self.untold.slots.len().min(LOOKS_A_BURST), TOLD_A_BURST),
         };
-        if looks > 0 {
+        if is_time {
             self.untold.frames = 0;
         }
         while looks > 0 && tells > 0 {
@@ -733,7 +734,9 @@ impl Worker {
                 self.untold.put(seat);
             }
         }
-        if self.is_untold
+        // Packets on links are told when seats are: they came once, and are in the ledgers of all seats that they went through.
+        if is_time
+            && self.is_untold
             && let Some(mut told) = self.desk.tell()
         {
             told.ledger.clone_from(&self.ledger);

@@ -9,7 +9,7 @@ use packet::{Frame, Nanos, PortId};
 use switch::{Companions, Marks, Run, Through, forward_together};
 
 use super::way::Way;
-use super::{Commons, TOGETHER_WITH_OTHERS, Worker, note, watch};
+use super::{ALONE, Commons, TOGETHER_WITH_OTHERS, Worker, note, watch};
 use crate::desk::Seat;
 use crate::root::{Admission, Place, Root, Slot};
 use crate::sorter::Sorter;
@@ -53,8 +53,8 @@ impl Functions {
     }
 }
 
-/// A vPDP with so many frames, one behind the other, is served by itself: what that costs is little for each, and each takes a little less.
-const MANY_FRAMES: usize = 2 * BURST;
+/// A vPDP with so many frames, where all frames lie in their order, is served by itself: what that costs is little for each, and each takes a little less.
+pub(super) const MANY_FRAMES: usize = 2 * BURST;
 
 /// Seats by slot, as they go together in this burst.
 struct Crew<'s> {
@@ -131,7 +131,10 @@ impl Worker {
             let (slot, range) = self.sorter.group(at.group);
             let is_visited = self.sorter.lie_in_order() && range.end - at.place >= MANY_FRAMES;
             let function = match is_visited {
-                true => None,
+                true => {
+                    self.look_ahead(root, at.group, ALONE);
+                    None
+                }
                 false => self.function(root, slot),
             };
             let mut through = 0;
@@ -254,7 +257,6 @@ impl Worker {
 }
 
 /// How far frames went in their order.
-#[derive(Clone, Copy)]
 struct At {
     place: usize,
     /// In which the place is; behind the last one if none is.
