@@ -50,13 +50,11 @@ impl Inlet {
     };
 }
 
-/// A port of the switch, as packets come in. Small: of many ports each packet may come in by another one.
+/// A port of the switch that several vPDPs share, as packets come in. Small: of many ports each packet may come in by another one.
 #[derive(Debug)]
 enum Entrance {
-    /// Nobody's.
+    /// Nobody's, or one vPDP's: that is told apart before.
     Closed,
-    /// One vPDP's.
-    Whole(Inlet),
     /// Several vPDPs', whose packets their VLANs tell apart, ascending.
     Vlans(Box<[(u64, Inlet)]>),
     /// Several vPDPs', whose packets begin with their descriptions: where they go in.
@@ -83,7 +81,8 @@ impl Entrance {
             return;
         };
         if let Sharing::Rules = shared.sharing {
-            let inlet = |&(vlan, vpdp): &(u64, VpdpId)| Some((vlan, shared.inlets.of(vpdp)?));
+            let inlet =
+                |&(vlan, vpdp): &(u64, VpdpId)| Some((vlan, shared.inlets.at(vpdp.index())?));
             *self = Entrance::Vlans(owners.iter().filter_map(inlet).collect());
         }
     }
@@ -95,14 +94,14 @@ struct Shared {
     inlets: Inlets,
 }
 
-/// Where packets of each vPDP go in, by its number; [`Inlet::NONE`] for those that do not have the port.
+/// Where packets go in, by numbers: of vPDPs that have a port, or of ports that are one vPDP's. [`Inlet::NONE`] for others.
 #[derive(Debug, Default)]
 struct Inlets(Box<[Inlet]>);
 
 impl Inlets {
     #[inline]
-    fn of(&self, vpdp: VpdpId) -> Option<Inlet> {
-        let inlet = self.0.get(vpdp.index()).copied();
+    fn at(&self, number: usize) -> Option<Inlet> {
+        let inlet = self.0.get(number).copied();
         inlet.filter(|inlet| inlet.slot != Slot::NONE)
     }
 }
@@ -222,8 +221,8 @@ pub(crate) struct Tenant {
 #[derive(Debug, Default)]
 pub(crate) struct Root {
     entrances: Box<[Entrance]>,
-    /// Where packets go in by ports that are one vPDP's, in little memory: they may come by very many ports. Of others [`Inlet::NONE`].
-    whole: Box<[Inlet]>,
+    /// Where packets go in by ports that are one vPDP's, in little memory: they may come by very many ports.
+    whole: Inlets,
     classifier: Option<Arc<Classifier>>,
     /// Whether there are ports whose packets must be looked into.
     looks_inside: bool,
@@ -276,13 +275,9 @@ impl Root {
                 exits,
             });
         }
-        let entrances = entrances(wiring, classifier.as_deref(), slot_of);
-        let whole = entrances.iter().map(|entrance| match entrance {
-            Entrance::Whole(inlet) => *inlet,
-            _ => Inlet::NONE,
-        });
+        let (whole, entrances) = entrances(wiring, classifier.as_deref(), slot_of);
         Root {
-            whole: whole.collect(),
+            whole,
             entrances,
             looks_inside: !wiring.shared.is_empty(),
             classifier,
@@ -356,8 +351,7 @@ impl Root {
     /// Where packets of a port go in, if it is one vPDP's.
     #[inline(always)]
     fn whole(&self, port: PortId) -> Option<Inlet> {
-        let inlet = self.whole.get(port.0 as usize).copied();
-        inlet.filter(|inlet| inlet.slot != Slot::NONE)
+        self.whole.at(port.0 as usize)
     }
 
     /// Where a packet goes in. A description in front of it is taken off.
@@ -373,7 +367,7 @@ impl Root {
             Some(Entrance::Vlans(owners)) => by_vlan(owners, outer_vlan(frame.bytes())),
             Some(Entrance::Described(inlets)) => by_description(inlets, frame),
             Some(Entrance::Shared(shared)) => self.shared_inlet(shared, frame),
-            Some(Entrance::Whole(_) | Entrance::Closed) | None => Err(DropReason::Unclassified),
+            Some(Entrance::Closed) | None => Err(DropReason::Unclassified),
         }
     }
 
@@ -391,7 +385,7 @@ impl Root {
             Sharing::Destination(prefix) => prefix.vpdp(frame.bytes()).or_else(|| by_rules(frame)),
             Sharing::Rules => by_rules(frame),
         };
-        let inlet = vpdp.and_then(|vpdp| shared.inlets.of(vpdp));
+        let inlet = vpdp.and_then(|vpdp| shared.inlets.at(vpdp.index()));
         inlet.ok_or(DropReason::Unclassified)
     }
 }
@@ -403,10 +397,14 @@ fn common_port(frames: &[Frame]) -> Option<PortId> {
     if frames.last()?.ingress != port {
         return None;
     }
-    // Without a branch for each.
     let ports = frames.iter().map(|frame| frame.ingress.0);
-    let other = ports.fold(0, |other, own| other | own ^ port.0);
-    (other == 0).then_some(port)
+    are_all(ports, port.0).then_some(port)
+}
+
+/// Whether all of these numbers are this one, without a branch for each.
+#[inline(always)]
+pub(crate) fn are_all(numbers: impl Iterator<Item = u32>, one: u32) -> bool {
+    numbers.fold(0, |other, number| other | number ^ one) == 0
 }
 
 /// Gives a frame the virtual port that it comes in by; its slot.
@@ -442,7 +440,9 @@ fn by_vlan(owners: &[(u64, Inlet)], vlan: u64) -> Result<Inlet, DropReason> {
 fn by_description(inlets: &Inlets, frame: &mut Frame) -> Result<Inlet, DropReason> {
     let description = Carriage::Plain.take_off(frame);
     let description = description.ok_or(DropReason::BadDescription)?;
-    inlets.of(description.vpdp).ok_or(DropReason::Unclassified)
+    inlets
+        .at(description.vpdp.index())
+        .ok_or(DropReason::Unclassified)
 }
 
 /// What a VLAN leads to.
@@ -479,19 +479,21 @@ fn entrances(
     wiring: &Wiring,
     classifier: Option<&Classifier>,
     slot_of: impl Fn(VpdpId) -> Slot,
-) -> Box<[Entrance]> {
+) -> (Inlets, Box<[Entrance]>) {
+    let mut whole: Vec<Inlet> = Vec::new();
     let mut entrances: Vec<Entrance> = Vec::new();
     for (virtual_port, physical) in wiring.physical() {
         let at = physical.0 as usize;
         if entrances.len() <= at {
             entrances.resize_with(at + 1, || Entrance::Closed);
+            whole.resize(at + 1, Inlet::NONE);
         }
         let inlet = Inlet {
             slot: slot_of(virtual_port.vpdp),
             port: PortId(virtual_port.port),
         };
         let Some(&sharing) = wiring.shared.get(&physical) else {
-            entrances[at] = Entrance::Whole(inlet);
+            whole[at] = inlet;
             continue;
         };
         if let Entrance::Closed = entrances[at] {
@@ -520,5 +522,5 @@ fn entrances(
             entrance.tell_apart_by(vlans.of_port(port));
         }
     }
-    entrances.into()
+    (Inlets(whole.into()), entrances.into())
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use packet::Frame;
 
-use crate::root::Slot;
+use crate::root::{Slot, are_all};
 
 /// Slots that are looked at at once: frames of a port come one behind the other where packets wait in it, and all of them are one vPDP's then.
 pub(crate) const TOGETHER: usize = 16;
@@ -32,9 +32,8 @@ pub(crate) struct Sorter {
 #[inline(always)]
 fn common(slots: &[Slot]) -> Option<Slot> {
     let all = <&[Slot; TOGETHER]>::try_from(slots).ok()?;
-    // Without a branch for each.
-    let other = all.iter().fold(0, |other, slot| other | slot.0 ^ all[0].0);
-    (other == 0 && all[0] != Slot::NONE).then_some(all[0])
+    let are_one = are_all(all.iter().map(|slot| slot.0), all[0].0);
+    (are_one && all[0] != Slot::NONE).then_some(all[0])
 }
 
 impl Sorter {
@@ -48,10 +47,9 @@ impl Sorter {
     /// The slot of all frames, if they have one in common.
     pub(crate) fn only_slot(&self) -> Option<Slot> {
         let first = *self.slots.first()?;
-        let is_other =
-            |slots: &[Slot]| slots.iter().fold(0, |other, slot| other | slot.0 ^ first.0) != 0;
-        let are_others = self.slots.chunks(TOGETHER).any(is_other);
-        (first != Slot::NONE && !are_others).then_some(first)
+        let are_first = |slots: &[Slot]| are_all(slots.iter().map(|slot| slot.0), first.0);
+        let are_one = self.slots.chunks(TOGETHER).all(are_first);
+        (first != Slot::NONE && are_one).then_some(first)
     }
 
     /// All frames are of this slot, and go as they lie.
