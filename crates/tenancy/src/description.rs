@@ -2,8 +2,6 @@
 //!
 //! From the most significant bit on: 2 bits version, 12 bits vPDP, 12 bits length of this header and the packet's own headers in bytes, 6 bits check.
 
-use packet::MAX_FRAME;
-
 use crate::vpdp::VpdpId;
 
 /// The version of this layout.
@@ -17,13 +15,11 @@ const TWELVE_BITS: u32 = 0xfff;
 /// The check's generator, x^6 + x + 1, without its first term: it is primitive, so that of 32 bits any two wrong ones, and any six neighbours, show.
 const GENERATOR: u8 = 0b00_0011;
 
-/// What each byte of a header adds to its remainder: a header whose bytes' remainders cancel out is right.
-const REMAINDERS: [[u8; 256]; Description::BYTES] = remainders();
+/// What each length adds to the check of its header.
+static CHECKS_OF_LENGTHS: [u8; 1 << 12] = checks_from(LENGTH_SHIFT);
 
-/// What the lower and the upper half of a length add to it: two lines of memory, where all bytes' remainders are sixteen.
-const LENGTHS: [[u8; 64]; 2] = [remainders_of_length(0), remainders_of_length(6)];
-
-const SIX_BITS: usize = 0x3f;
+/// What each vPDP's number adds to it.
+static CHECKS_OF_VPDPS: [u8; 1 << 12] = checks_from(VPDP_SHIFT);
 
 /// What is said of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,17 +54,27 @@ impl Description {
     /// shorter than it says.
     #[inline]
     pub fn decode(bytes: &[u8]) -> Option<Description> {
-        let word = u32::from_be_bytes(*bytes.first_chunk()?);
-        let length = word >> LENGTH_SHIFT & TWELVE_BITS;
-        let is_right = word >> VERSION_SHIFT == VERSION
-            && remainder(word) == 0
-            && (Description::BYTES..=bytes.len()).contains(&(length as usize));
-        let vpdp = VpdpId::new((word >> VPDP_SHIFT & TWELVE_BITS) as u16)?;
-        is_right.then_some(Description {
-            vpdp,
-            length: length as u16,
-        })
+        let vpdp = VpdpId::new(vpdp_of(word(bytes)?))?;
+        let length = Draft::of(vpdp).length(bytes)?;
+        Some(Description { vpdp, length })
     }
+}
+
+/// The header at the front of these bytes, if there may be one.
+#[inline(always)]
+fn word(bytes: &[u8]) -> Option<u32> {
+    bytes.first_chunk().copied().map(u32::from_be_bytes)
+}
+
+#[inline(always)]
+fn vpdp_of(word: u32) -> u16 {
+    (word >> VPDP_SHIFT & TWELVE_BITS) as u16
+}
+
+/// The vPDP that these bytes begin with the number of, if what they begin with is a header.
+#[inline(always)]
+pub(crate) fn whose(bytes: &[u8]) -> Option<usize> {
+    Some(vpdp_of(word(bytes)?).into())
 }
 
 /// The header of a vPDP's packets but for the length. The checks of parts of a header together are the whole one's.
@@ -78,14 +84,14 @@ pub(crate) struct Draft(u32);
 impl Draft {
     /// Of this vPDP.
     pub(crate) fn of(vpdp: VpdpId) -> Draft {
-        Draft(checked(
-            VERSION << VERSION_SHIFT | u32::from(vpdp.get()) << VPDP_SHIFT,
-        ))
+        let number = u32::from(vpdp.get());
+        let check = divide(VERSION << VERSION_SHIFT) ^ CHECKS_OF_VPDPS[vpdp.index()];
+        Draft(VERSION << VERSION_SHIFT | number << VPDP_SHIFT | u32::from(check))
     }
 
-    /// Of no vPDP: nobody takes it.
+    /// Of no vPDP: nobody takes it, and no header is one of it, whose length would have to differ from itself.
     pub(crate) fn nobody() -> Draft {
-        Draft(0)
+        Draft(1 << LENGTH_SHIFT)
     }
 
     /// The header of a whole packet of so many bytes, as far as it can be said.
@@ -96,62 +102,48 @@ impl Draft {
 
     #[inline]
     fn of_length(self, length: u16) -> [u8; Description::BYTES] {
-        let length = usize::from(length);
-        let check = LENGTHS[0][length & SIX_BITS] ^ LENGTHS[1][length >> 6 & SIX_BITS];
-        let length = (length as u32 & TWELVE_BITS) << LENGTH_SHIFT;
-        (self.0 ^ length ^ u32::from(check)).to_be_bytes()
+        self.word(length.into()).to_be_bytes()
+    }
+
+    #[inline(always)]
+    fn word(self, length: u32) -> u32 {
+        let length = length & TWELVE_BITS;
+        self.0 ^ length << LENGTH_SHIFT ^ u32::from(CHECKS_OF_LENGTHS[length as usize])
+    }
+
+    /// The length that the header of this vPDP at the front of these bytes says; nothing if it is another one's, or wrong.
+    #[inline(always)]
+    pub(crate) fn length(self, bytes: &[u8]) -> Option<u16> {
+        let word = word(bytes)?;
+        let length = word >> LENGTH_SHIFT & TWELVE_BITS;
+        let fits = (Description::BYTES..=bytes.len()).contains(&(length as usize));
+        (fits && word == self.word(length)).then_some(length as u16)
     }
 }
 
 /// The length that a description says of a whole packet of so many bytes.
 #[inline]
 fn whole_length(bytes: usize) -> u16 {
-    let length = bytes.min(MAX_FRAME) + Description::BYTES;
+    let length = bytes.saturating_add(Description::BYTES);
     length.min(Description::MAX_LENGTH.into()) as u16
 }
 
-/// A header, or a part of it, with its check.
-#[inline]
-fn checked(word: u32) -> u32 {
-    word | u32::from(remainder(word))
-}
-
-/// The remainder of a header divided by the generator: 0 if its check is right; the check itself if it is still to be put in.
-#[inline]
-fn remainder(word: u32) -> u8 {
-    let [a, b, c, d] = word.to_be_bytes();
-    REMAINDERS[0][a as usize]
-        ^ REMAINDERS[1][b as usize]
-        ^ REMAINDERS[2][c as usize]
-        ^ REMAINDERS[3][d as usize]
-}
-
-const fn remainders() -> [[u8; 256]; Description::BYTES] {
-    let mut table = [[0; 256]; Description::BYTES];
-    let mut place = 0;
-    while place < Description::BYTES {
-        let mut byte = 0;
-        while byte < 256 {
-            table[place][byte] = divide((byte as u32) << (8 * (Description::BYTES - 1 - place)));
-            byte += 1;
-        }
-        place += 1;
+/// What each number of twelve bits, from this bit of a header on, adds to its check. Of the parts of a number together it is the whole one's.
+const fn checks_from(shift: u32) -> [u8; 1 << 12] {
+    let mut checks = [0; 1 << 12];
+    let mut number = 1;
+    while number < checks.len() {
+        let rest = number & (number - 1);
+        checks[number] = match rest {
+            0 => divide((number as u32) << shift),
+            _ => checks[rest] ^ checks[number ^ rest],
+        };
+        number += 1;
     }
-    table
+    checks
 }
 
-/// Of six bits of a length, from this one on.
-const fn remainders_of_length(from: u32) -> [u8; 64] {
-    let mut table = [0; 64];
-    let mut bits = 0;
-    while bits < 64 {
-        table[bits] = divide((bits as u32) << (LENGTH_SHIFT + from));
-        bits += 1;
-    }
-    table
-}
-
-/// Division bit by bit, the most significant first.
+/// The remainder of a header, or of a part of it, divided by the generator: bit by bit, the most significant first.
 const fn divide(word: u32) -> u8 {
     let mut rest = 0u8;
     let mut bit = 32;
@@ -193,6 +185,16 @@ mod tests {
             packet[..4].copy_from_slice(&header(0xa5a, length));
             let read = Description::decode(&packet).unwrap();
             assert_eq!((read.vpdp.get(), read.length), (0xa5a, length));
+        }
+    }
+
+    #[test]
+    fn the_generator_divides_every_header() {
+        for vpdp in VpdpId::all() {
+            for length in [4, 5, 60, 1518, 4094, Description::MAX_LENGTH] {
+                let word = u32::from_be_bytes(header(vpdp.get(), length));
+                assert_eq!(divide(word), 0, "vPDP {vpdp}, length {length}");
+            }
         }
     }
 

@@ -1,6 +1,5 @@
 //! What workers see of the hypervisor: immutable, made by the control side, taken as a whole at the begin of a burst.
 
-use std::iter::repeat_n;
 use std::sync::Arc;
 
 use exec::DropReason;
@@ -10,7 +9,7 @@ use table::prefetch::prefetch_value;
 
 use crate::carriage::{Carriage, Outer, put_on};
 use crate::classifier::{Classifier, outer_vlan};
-use crate::description::Draft;
+use crate::description::{Description, Draft, whose};
 use crate::gate::Gate;
 use crate::vpdp::{Connection, VpdpId};
 use crate::wiring::{Sharing, Wiring};
@@ -57,8 +56,8 @@ enum Entrance {
     Closed,
     /// Several vPDPs', whose packets their VLANs tell apart, ascending.
     Vlans(Box<[(u64, Inlet)]>),
-    /// Several vPDPs', whose packets begin with their descriptions: where they go in.
-    Described(Inlets),
+    /// Several vPDPs', whose packets begin with their descriptions: where they go in, by the vPDPs' numbers.
+    Described(Box<[Described]>),
     /// Several vPDPs'.
     Shared(Box<Shared>),
 }
@@ -71,7 +70,16 @@ impl Entrance {
         if let Entrance::Shared(shared) = self
             && let Sharing::Described(Carriage::Plain) = shared.sharing
         {
-            *self = Entrance::Described(std::mem::take(&mut shared.inlets));
+            let inlets = (0..)
+                .zip(&shared.inlets.0)
+                .map(|(number, &inlet)| Described {
+                    draft: match VpdpId::new(number) {
+                        Some(vpdp) if inlet.slot != Slot::NONE => Draft::of(vpdp),
+                        _ => Draft::nobody(),
+                    },
+                    inlet,
+                });
+            *self = Entrance::Described(inlets.collect());
         }
     }
 
@@ -86,6 +94,13 @@ impl Entrance {
             *self = Entrance::Vlans(owners.iter().filter_map(inlet).collect());
         }
     }
+}
+
+/// Where packets of a vPDP go in, and what they begin with.
+#[derive(Debug)]
+struct Described {
+    draft: Draft,
+    inlet: Inlet,
 }
 
 #[derive(Debug)]
@@ -155,12 +170,29 @@ pub(crate) struct Place {
     /// What is said of its packets.
     description: Draft,
     exits: Box<[Exit]>,
-    /// The same in little memory, as most packets ask: the port of the switch, or [`NOT_PLAIN`].
-    plain: Box<[u32]>,
+    /// The same in little memory, as most packets ask.
+    usual: Box<[Usual]>,
 }
 
-/// Of a virtual port from which packets do not go to a port of the switch as they are.
-const NOT_PLAIN: u32 = u32::MAX;
+/// An exit of a usual kind: a port of the switch, and in the highest bit whether it carries descriptions with nothing in front of them.
+#[derive(Clone, Copy, Debug)]
+struct Usual(u32);
+
+impl Usual {
+    const DESCRIBED: u32 = 1 << 31;
+    /// Of any other kind.
+    const NONE: Usual = Usual(u32::MAX);
+
+    fn of(exit: &Exit) -> Usual {
+        match *exit {
+            Exit::Port(PortId(port)) if port < Usual::DESCRIBED => Usual(port),
+            Exit::Described(PortId(port)) if port < !Usual::DESCRIBED => {
+                Usual(port | Usual::DESCRIBED)
+            }
+            _ => Usual::NONE,
+        }
+    }
+}
 
 impl Place {
     /// Of a vPDP that had its seats for too short a time to be in any root that a worker saw: nothing leads out.
@@ -172,21 +204,28 @@ impl Place {
             is_unlimited: true,
             description: Draft::nobody(),
             exits: Box::default(),
-            plain: Box::default(),
+            usual: Box::default(),
         }
     }
 
     /// Asks the processor for the exits, those of few ports.
     #[inline]
     pub(crate) fn ask_for_exits(&self) {
-        prefetch_value(&self.plain[..self.plain.len().min(FEW_PORTS)]);
+        prefetch_value(&self.usual[..self.usual.len().min(FEW_PORTS)]);
     }
 
     /// The port of the switch to which packets go as they are.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn plain_exit(&self, port: PortId) -> Option<PortId> {
-        let plain = self.plain.get(port.0 as usize).copied();
-        plain.filter(|plain| *plain != NOT_PLAIN).map(PortId)
+        let Usual(usual) = *self.usual.get(port.0 as usize)?;
+        (usual < Usual::DESCRIBED).then_some(PortId(usual))
+    }
+
+    /// The port of the switch to which packets go with their descriptions and nothing in front of them, if it is not one to which they go as they are.
+    #[inline(always)]
+    pub(crate) fn described_exit(&self, port: PortId) -> Option<PortId> {
+        let Usual(usual) = *self.usual.get(port.0 as usize)?;
+        (usual != Usual::NONE.0).then_some(PortId(usual & !Usual::DESCRIBED))
     }
 
     /// Puts its description, and what is in front of that, in front of one of its packets.
@@ -261,17 +300,13 @@ impl Root {
                 }),
             });
             let exits: Box<[Exit]> = exits.collect();
-            let plain = exits.iter().map(|exit| match exit {
-                Exit::Port(port) => port.0,
-                _ => NOT_PLAIN,
-            });
             places[tenant.slot.index()] = Some(Place {
                 serial: tenant.serial,
                 admission: tenant.admission,
                 gate: Arc::clone(&tenant.gate),
                 is_unlimited: tenant.gate.is_open(),
                 description: Draft::of(tenant.vpdp),
-                plain: plain.collect(),
+                usual: exits.iter().map(Usual::of).collect(),
                 exits,
             });
         }
@@ -316,35 +351,63 @@ impl Root {
     pub(crate) fn enter(
         &self,
         frames: &mut [Frame],
-        slots: &mut Vec<Slot>,
+        slots: &mut [Slot],
         refuse: &mut impl FnMut(DropReason),
     ) {
-        let port = common_port(frames);
-        if let Some(inlet) = port.and_then(|port| self.whole(port)) {
+        let common = common_port(frames);
+        if let Some(inlet) = common.and_then(|port| self.whole(port)) {
             frames
                 .iter_mut()
                 .for_each(|frame| frame.ingress = inlet.port);
-            return slots.extend(repeat_n(inlet.slot, frames.len()));
+            return slots.fill(inlet.slot);
         }
-        match port.and_then(|port| self.entrances.get(port.0 as usize)) {
-            Some(Entrance::Vlans(owners)) => {
-                let mut last = (NO_VLAN, Err(DropReason::Unclassified));
-                slots.extend(frames.iter_mut().map(|frame| {
-                    let vlan = outer_vlan(frame.bytes());
-                    if vlan != last.0 {
-                        last = (vlan, by_vlan(owners, vlan));
-                    }
-                    go_in(frame, last.1, refuse)
-                }));
-            }
-            Some(Entrance::Described(inlets)) => slots.extend(frames.iter_mut().map(|frame| {
-                let inlet = by_description(inlets, frame);
-                go_in(frame, inlet, refuse)
-            })),
-            _ => slots.extend(frames.iter_mut().map(|frame| {
-                let inlet = self.inlet(frame);
-                go_in(frame, inlet, refuse)
-            })),
+        let mut done = 0;
+        while let Some(port) = frames.get(done).map(|frame| frame.ingress) {
+            let packets = frames[done..].iter_mut().zip(&mut slots[done..]);
+            done += match self.entrances.get(port.0 as usize) {
+                Some(Entrance::Vlans(owners)) if common.is_some() => {
+                    let mut last = (NO_VLAN, Err(DropReason::Unclassified));
+                    let inlet = |frame: &mut Frame| {
+                        let vlan = outer_vlan(frame.bytes());
+                        if vlan != last.0 {
+                            last = (vlan, by_vlan(owners, vlan));
+                        }
+                        Some(last.1)
+                    };
+                    enter_while(packets, inlet, refuse)
+                }
+                Some(Entrance::Vlans(_)) => {
+                    enter_while(packets, |frame| self.inlet_by_vlan(frame), refuse)
+                }
+                Some(Entrance::Described(_)) => {
+                    enter_while(packets, |frame| self.inlet_by_description(frame), refuse)
+                }
+                _ if self.whole(port).is_some() => {
+                    enter_while(packets, |frame| self.whole(frame.ingress).map(Ok), refuse)
+                }
+                other => {
+                    let inlet = |frame: &mut Frame| Some(self.other_inlet(other, frame));
+                    enter_while(packets.take(1), inlet, refuse)
+                }
+            };
+        }
+    }
+
+    /// Where a packet goes in that comes by a port of which VLANs tell; nothing if it comes by another one.
+    #[inline(always)]
+    fn inlet_by_vlan(&self, frame: &Frame) -> Option<Result<Inlet, DropReason>> {
+        match self.entrances.get(frame.ingress.0 as usize) {
+            Some(Entrance::Vlans(owners)) => Some(by_vlan(owners, outer_vlan(frame.bytes()))),
+            _ => None,
+        }
+    }
+
+    /// Where a packet goes in that comes by a port of which descriptions tell; nothing if it comes by another one. The description is taken off.
+    #[inline(always)]
+    fn inlet_by_description(&self, frame: &mut Frame) -> Option<Result<Inlet, DropReason>> {
+        match self.entrances.get(frame.ingress.0 as usize) {
+            Some(Entrance::Described(inlets)) => Some(by_description(inlets, frame)),
+            _ => None,
         }
     }
 
@@ -354,25 +417,19 @@ impl Root {
         self.whole.at(port.0 as usize)
     }
 
-    /// Where a packet goes in. A description in front of it is taken off.
+    /// Where a packet goes in that comes by a port of no usual kind. A description in front of it is taken off.
     ///
     /// # Errors
     /// It is no vPDP's: why.
-    #[inline(always)]
-    fn inlet(&self, frame: &mut Frame) -> Result<Inlet, DropReason> {
-        if let Some(inlet) = self.whole(frame.ingress) {
-            return Ok(inlet);
-        }
-        match self.entrances.get(frame.ingress.0 as usize) {
-            Some(Entrance::Vlans(owners)) => by_vlan(owners, outer_vlan(frame.bytes())),
-            Some(Entrance::Described(inlets)) => by_description(inlets, frame),
-            Some(Entrance::Shared(shared)) => self.shared_inlet(shared, frame),
-            Some(Entrance::Closed) | None => Err(DropReason::Unclassified),
-        }
-    }
-
     #[inline(never)]
-    fn shared_inlet(&self, shared: &Shared, frame: &mut Frame) -> Result<Inlet, DropReason> {
+    fn other_inlet(
+        &self,
+        entrance: Option<&Entrance>,
+        frame: &mut Frame,
+    ) -> Result<Inlet, DropReason> {
+        let Some(Entrance::Shared(shared)) = entrance else {
+            return Err(DropReason::Unclassified);
+        };
         let by_rules = |frame: &Frame| {
             let classifier = self.classifier.as_ref()?;
             classifier.find(frame.ingress, frame.bytes())
@@ -407,23 +464,26 @@ pub(crate) fn are_all(numbers: impl Iterator<Item = u32>, one: u32) -> bool {
     numbers.fold(0, |other, number| other | number ^ one) == 0
 }
 
-/// Gives a frame the virtual port that it comes in by; its slot.
+/// Gives packets the virtual ports that they come in by, and their slots, as long as `inlet` says where they go in or why nowhere; how many.
 #[inline(always)]
-fn go_in(
-    frame: &mut Frame,
-    inlet: Result<Inlet, DropReason>,
+fn enter_while<'f>(
+    packets: impl Iterator<Item = (&'f mut Frame, &'f mut Slot)>,
+    mut inlet: impl FnMut(&mut Frame) -> Option<Result<Inlet, DropReason>>,
     refuse: &mut impl FnMut(DropReason),
-) -> Slot {
-    match inlet {
-        Ok(inlet) => {
-            frame.ingress = inlet.port;
-            inlet.slot
+) -> usize {
+    let mut entered = 0;
+    for (frame, slot) in packets {
+        match inlet(frame) {
+            Some(Ok(inlet)) => (frame.ingress, *slot) = (inlet.port, inlet.slot),
+            Some(Err(reason)) => {
+                refuse(reason);
+                *slot = Slot::NONE;
+            }
+            None => break,
         }
-        Err(reason) => {
-            refuse(reason);
-            Slot::NONE
-        }
+        entered += 1;
     }
+    entered
 }
 
 /// What no frame has.
@@ -437,12 +497,23 @@ fn by_vlan(owners: &[(u64, Inlet)], vlan: u64) -> Result<Inlet, DropReason> {
 
 /// Where a packet goes in that begins with its description, which is taken off.
 #[inline(always)]
-fn by_description(inlets: &Inlets, frame: &mut Frame) -> Result<Inlet, DropReason> {
-    let description = Carriage::Plain.take_off(frame);
-    let description = description.ok_or(DropReason::BadDescription)?;
-    inlets
-        .at(description.vpdp.index())
-        .ok_or(DropReason::Unclassified)
+fn by_description(inlets: &[Described], frame: &mut Frame) -> Result<Inlet, DropReason> {
+    let bytes = frame.bytes();
+    let described = whose(bytes).and_then(|number| inlets.get(number));
+    let is_right = |described: &&Described| described.draft.length(bytes).is_some();
+    match described.filter(is_right) {
+        Some(described) if frame.pull_front(Description::BYTES).is_ok() => Ok(described.inlet),
+        _ => Err(why_undescribed(frame.bytes())),
+    }
+}
+
+/// Why no vPDP of a port is described by what these bytes begin with.
+#[cold]
+fn why_undescribed(bytes: &[u8]) -> DropReason {
+    match Description::decode(bytes) {
+        Some(_) => DropReason::Unclassified,
+        None => DropReason::BadDescription,
+    }
 }
 
 /// What a VLAN leads to.
@@ -523,4 +594,93 @@ fn entrances(
         }
     }
     (Inlets(whole.into()), entrances.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Ports 0 and 1 are whole, VLANs tell of 2 and 3, descriptions of 4 and 5, a destination address of 6; 7 and 8 are nobody's.
+    fn root() -> Root {
+        let inlet = |slot, port| Inlet {
+            slot: Slot(slot),
+            port: PortId(port),
+        };
+        let vlans = |slot| Entrance::Vlans([(3, inlet(slot, 1)), (9, inlet(slot + 1, 2))].into());
+        let described = |slot| {
+            let draft = VpdpId::new(1).map_or(Draft::nobody(), Draft::of);
+            let [nobody, first] = [Draft::nobody(), draft].map(|draft| Described {
+                draft,
+                inlet: inlet(slot, 4),
+            });
+            Entrance::Described([nobody, first].into())
+        };
+        let shared = Shared {
+            sharing: Sharing::Rules,
+            inlets: Inlets::default(),
+        };
+        Root {
+            whole: Inlets([inlet(0, 0), inlet(1, 3)].into()),
+            entrances: Box::new([
+                Entrance::Closed,
+                Entrance::Closed,
+                vlans(2),
+                vlans(4),
+                described(6),
+                described(7),
+                Entrance::Shared(Box::new(shared)),
+                Entrance::Closed,
+            ]),
+            looks_inside: true,
+            ..Root::default()
+        }
+    }
+
+    fn frame(port: u32, kind: u8) -> Frame {
+        let (vpdp, vlan) = (u16::from(kind % 3) + 1, [3, 9, 4][usize::from(kind % 3)]);
+        let described = VpdpId::new(vpdp).map(|vpdp| Description::of_packet(vpdp, 28).encode());
+        let tagged = [
+            [1; 12].as_slice(),
+            &[0x81, 0, 0, vlan],
+            &[8, 0],
+            &[kind; 10],
+        ]
+        .concat();
+        let front = described
+            .filter(|_| kind.is_multiple_of(2))
+            .unwrap_or_default();
+        let bytes = if port < 4 {
+            tagged
+        } else {
+            [front.as_slice(), &tagged].concat()
+        };
+        let mut frame = Frame::from_bytes(&bytes).unwrap_or_default();
+        frame.ingress = PortId(port);
+        frame
+    }
+
+    proptest! {
+        #[test]
+        fn packets_go_in_together_where_they_go_in_one_by_one(
+            packets in prop::collection::vec((0u32..9, any::<u8>()), 1..17),
+            are_of_one_port in any::<bool>(),
+        ) {
+            let root = root();
+            let port = |port| if are_of_one_port { packets[0].0 } else { port };
+            let frames = || packets.iter().map(|(other, kind)| frame(port(*other), *kind));
+            let (mut together, mut alone): (Vec<Frame>, Vec<Frame>) = (frames().collect(), frames().collect());
+            let (mut refused, mut refused_alone) = (Vec::new(), Vec::new());
+            let mut slots = vec![Slot(77); packets.len()];
+            root.enter(&mut together, &mut slots, &mut |reason| refused.push(reason));
+            for (at, frame) in alone.iter_mut().enumerate() {
+                let mut slot = Slot(78);
+                root.enter(std::slice::from_mut(frame), std::slice::from_mut(&mut slot), &mut |reason| refused_alone.push(reason));
+                prop_assert_eq!(slots[at], slot);
+                prop_assert_eq!(together[at].ingress, frame.ingress);
+                prop_assert_eq!(together[at].bytes(), frame.bytes());
+            }
+            prop_assert_eq!(refused, refused_alone);
+        }
+    }
 }

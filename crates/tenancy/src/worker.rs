@@ -386,17 +386,18 @@ impl Worker {
             ledger.refuse(1, reason);
             *is_untold = true;
         };
-        sorter.slots.clear();
-        let mut rest = frames;
+        sorter.slots.resize(frames.len(), Slot::NONE);
+        let (mut rest, mut slots) = (frames, &mut sorter.slots[..]);
         while !rest.is_empty() {
             let count = rest.len().min(TOGETHER);
             let (some, later) = rest.split_at_mut(count);
+            let (own, others) = slots.split_at_mut(count);
             if root.looks_inside() {
                 let next = later.iter().take(TOGETHER);
                 next.for_each(|frame| prefetch_at(frame.address()));
             }
-            root.enter(some, &mut sorter.slots, &mut refuse);
-            rest = later;
+            root.enter(some, own, &mut refuse);
+            (rest, slots) = (later, others);
         }
     }
 
