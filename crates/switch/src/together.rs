@@ -62,8 +62,9 @@ pub fn forward_together<C: Companions, W: Copy>(
     sent: impl FnMut(W, PortId, &mut Frame, Nanos),
 ) -> Through {
     match runs.len() {
-        // Less is to be written for few.
-        ..=FEW => forward::<FEW, C, W>(companions, runs, contexts, frames, now, way, sent),
+        // Less is to be written for few, and for one least of all: most packets that nobody lets wait come alone.
+        0 | 1 => forward::<1, C, W>(companions, runs, contexts, frames, now, way, sent),
+        2..=FEW => forward::<FEW, C, W>(companions, runs, contexts, frames, now, way, sent),
         _ => forward::<BURST, C, W>(companions, runs, contexts, frames, now, way, sent),
     }
 }
@@ -71,7 +72,8 @@ pub fn forward_together<C: Companions, W: Copy>(
 /// Runs of most bursts.
 const FEW: usize = 8;
 
-/// The same of so many runs, at most.
+/// The same of so many runs, at most. Not part of [`forward_together`]: what is kept of many would be room that few take, too.
+#[inline(never)]
 fn forward<const MOST: usize, C: Companions, W: Copy>(
     companions: &mut C,
     runs: &[Run<C::Number>],
@@ -192,6 +194,8 @@ fn borrow<C: Companions>(
     Some((function, context))
 }
 
+/// Gives back what [`borrow`] took. Part of its only caller, so that the function stays where it is until it goes back in one piece.
+#[inline(always)]
 fn give_back<C: Companions>(
     companions: &mut C,
     runs: &[Run<C::Number>],

@@ -506,6 +506,9 @@ impl Worker {
     /// let into nothing is needed.
     fn look_ahead(&mut self, root: &Root, number: usize, first: usize) {
         let groups = self.sorter.groups();
+        if number + 1 >= groups {
+            return;
+        }
         for (at, &(lead, what)) in AHEAD.iter().enumerate().skip(first) {
             let begin = self.asked[at].max(number + 1);
             let end = groups.min(number + 1 + lead);
