@@ -91,30 +91,31 @@ fn forward<const MOST: usize, C: Companions, W: Copy>(
     let burst = (&mut *frames, order, &mut *outcomes, now);
     let done = run::<MOST, C>(companions, runs, &function, &mut context, burst);
     let mut ways = [way(runs[0].whose); MOST];
-    let mut ends = [usize::MAX; MOST];
-    let mut end = 0;
-    for ((run, way_out), end_of_run) in runs.iter().zip(&mut ways).zip(&mut ends) {
+    for (run, way_out) in runs.iter().zip(&mut ways) {
         *way_out = way(run.whose);
-        end += run.frames;
-        *end_of_run = end;
     }
-    let mut sent_of = [0u32; MOST];
-    let (mut number, mut left) = (0, None);
-    for (at, (outcome, frame)) in outcomes.iter().zip(&order[..done]).enumerate() {
-        // Where runs end cannot be foreseen.
-        number += usize::from(at == ends[number]);
+    let numbers = numbers(runs);
+    let mut sent_until = [0u32; MOST];
+    let (mut number, mut all, mut left) = (0, 0, None);
+    for ((outcome, frame), whose) in outcomes.iter().zip(&order[..done]).zip(&numbers) {
+        number = usize::from(*whose);
         if let Some(port) = outcome.sent() {
-            sent_of[number] += 1;
+            all += 1;
             sent(ways[number], port, &mut frames[*frame as usize], now);
         } else {
             let worker = companions.worker_mut(runs[number].whose);
             left = worker.and_then(|worker| worker.core.account_unsent(*outcome));
         }
+        // To count here would have each frame wait for what the one before it has written.
+        sent_until[number] = all;
     }
-    let mut begin = 0;
-    for (run, sent) in runs.iter().zip(sent_of) {
+    let (mut begin, mut before) = (0, 0);
+    for (run, until) in runs.iter().zip(sent_until) {
         let through = done.saturating_sub(begin).min(run.frames) as u64;
         begin += run.frames;
+        // Of runs that no frame of went there is nothing.
+        let sent = until.saturating_sub(before);
+        before += sent;
         if let Some(Worker { core, .. }) = companions.worker_mut(run.whose) {
             core.now = core.now.max(now);
             core.packets -= run.frames as u64 - through;
@@ -137,6 +138,20 @@ fn forward<const MOST: usize, C: Companions, W: Copy>(
         has_left: left.is_some(),
     }
 }
+
+/// The number of each frame's run. Each run is written down for all frames from its first one on, and the next one over it: how long runs are cannot be foreseen.
+fn numbers<N>(runs: &[Run<N>]) -> [u8; 2 * BURST] {
+    let mut numbers = [0; 2 * BURST];
+    let mut begin = 0;
+    for (run, number) in runs.iter().zip(0..) {
+        numbers[begin..begin + BURST].fill(number);
+        begin = (begin + run.frames).min(BURST);
+    }
+    numbers
+}
+
+// A run's number fits.
+const _: () = assert!(BURST <= 1 << u8::BITS);
 
 /// Takes frames, of so many runs at most, through the function until one has left it or told something; how many are through.
 fn run<const MOST: usize, C: Companions>(

@@ -15,6 +15,9 @@ const TWELVE_BITS: u32 = 0xfff;
 /// The check's generator, x^6 + x + 1, without its first term: it is primitive, so that of 32 bits any two wrong ones, and any six neighbours, show.
 const GENERATOR: u8 = 0b00_0011;
 
+/// The version, and what it adds to the check.
+const FRONT: u32 = VERSION << VERSION_SHIFT | divide(VERSION << VERSION_SHIFT) as u32;
+
 /// What each length adds to the check of its header.
 static CHECKS_OF_LENGTHS: [u8; 1 << 12] = checks_from(LENGTH_SHIFT);
 
@@ -71,9 +74,9 @@ fn vpdp_of(word: u32) -> u16 {
     (word >> VPDP_SHIFT & TWELVE_BITS) as u16
 }
 
-/// The vPDP that these bytes begin with the number of, if what they begin with is a header.
+/// The number of the vPDP that these bytes are for, if what they begin with is a header.
 #[inline(always)]
-pub(crate) fn whose(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn number_of(bytes: &[u8]) -> Option<usize> {
     Some(vpdp_of(word(bytes)?).into())
 }
 
@@ -83,10 +86,10 @@ pub(crate) struct Draft(u32);
 
 impl Draft {
     /// Of this vPDP.
+    #[inline]
     pub(crate) fn of(vpdp: VpdpId) -> Draft {
-        let number = u32::from(vpdp.get());
-        let check = divide(VERSION << VERSION_SHIFT) ^ CHECKS_OF_VPDPS[vpdp.index()];
-        Draft(VERSION << VERSION_SHIFT | number << VPDP_SHIFT | u32::from(check))
+        let number = u32::from(vpdp.get()) << VPDP_SHIFT;
+        Draft(FRONT ^ number ^ u32::from(CHECKS_OF_VPDPS[vpdp.index()]))
     }
 
     /// Of no vPDP: nobody takes it, and no header is one of it, whose length would have to differ from itself.
@@ -229,6 +232,16 @@ mod tests {
         assert_eq!(Description::decode(&packet(21)), None);
         assert_eq!(Description::decode(&packet(3)), None);
         assert_eq!(Description::decode(&packet(4)[..3]), None);
+    }
+
+    #[test]
+    fn a_header_for_no_vpdp_is_refused_and_none_is_nobodys() {
+        let mut packet = Draft(FRONT).of_length(20).to_vec();
+        packet.resize(20, 0);
+        assert_eq!(divide(u32::from_be_bytes(header(9, 20))), 0);
+        assert_eq!(divide(word(&packet).unwrap()), 0);
+        assert_eq!(Description::decode(&packet), None);
+        assert_eq!(Draft::nobody().length(&packet), None);
     }
 
     #[test]

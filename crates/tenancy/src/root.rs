@@ -9,7 +9,7 @@ use table::prefetch::prefetch_value;
 
 use crate::carriage::{Carriage, Outer, put_on};
 use crate::classifier::{Classifier, outer_vlan};
-use crate::description::{Description, Draft, whose};
+use crate::description::{Description, Draft, number_of};
 use crate::gate::Gate;
 use crate::vpdp::{Connection, VpdpId};
 use crate::wiring::{Sharing, Wiring};
@@ -174,7 +174,7 @@ pub(crate) struct Place {
     usual: Box<[Usual]>,
 }
 
-/// An exit of a usual kind: a port of the switch, and in the highest bit whether it carries descriptions with nothing in front of them.
+/// An exit of a usual kind: a port of the switch, whose number is far below the highest bit, and in that bit whether it carries descriptions with nothing in front of them.
 #[derive(Clone, Copy, Debug)]
 struct Usual(u32);
 
@@ -221,11 +221,12 @@ impl Place {
         (usual < Usual::DESCRIBED).then_some(PortId(usual))
     }
 
-    /// The port of the switch to which packets go with their descriptions and nothing in front of them, if it is not one to which they go as they are.
+    /// The port of the switch to which packets go with their descriptions and nothing in front of them.
     #[inline(always)]
     pub(crate) fn described_exit(&self, port: PortId) -> Option<PortId> {
         let Usual(usual) = *self.usual.get(port.0 as usize)?;
-        (usual != Usual::NONE.0).then_some(PortId(usual & !Usual::DESCRIBED))
+        let is_described = usual >= Usual::DESCRIBED && usual != Usual::NONE.0;
+        is_described.then_some(PortId(usual & !Usual::DESCRIBED))
     }
 
     /// Puts its description, and what is in front of that, in front of one of its packets.
@@ -345,8 +346,8 @@ impl Root {
         self.whole(port).map(|inlet| inlet.slot)
     }
 
-    /// Gives each of these packets the virtual port that it comes in by, and its slot to `slots`; [`Slot::NONE`] if it is no vPDP's, with the reason to `refuse`. Packets of one port, as
-    /// they come where many wait, are looked at together.
+    /// Gives each of these packets the virtual port that it comes in by, and its slot to `slots`; [`Slot::NONE`] if it is no vPDP's, with the reason to `refuse`. There are as many
+    /// slots as packets. Packets of one port, as they come where many wait, and neighbours by ports of one kind are looked at together.
     #[inline]
     pub(crate) fn enter(
         &self,
@@ -354,6 +355,7 @@ impl Root {
         slots: &mut [Slot],
         refuse: &mut impl FnMut(DropReason),
     ) {
+        debug_assert_eq!(frames.len(), slots.len());
         let common = common_port(frames);
         if let Some(inlet) = common.and_then(|port| self.whole(port)) {
             frames
@@ -499,7 +501,7 @@ fn by_vlan(owners: &[(u64, Inlet)], vlan: u64) -> Result<Inlet, DropReason> {
 #[inline(always)]
 fn by_description(inlets: &[Described], frame: &mut Frame) -> Result<Inlet, DropReason> {
     let bytes = frame.bytes();
-    let described = whose(bytes).and_then(|number| inlets.get(number));
+    let described = number_of(bytes).and_then(|number| inlets.get(number));
     let is_right = |described: &&Described| described.draft.length(bytes).is_some();
     match described.filter(is_right) {
         Some(described) if frame.pull_front(Description::BYTES).is_ok() => Ok(described.inlet),
@@ -601,7 +603,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Ports 0 and 1 are whole, VLANs tell of 2 and 3, descriptions of 4 and 5, a destination address of 6; 7 and 8 are nobody's.
+    /// Ports 0 and 1 are whole, VLANs tell of 2 and 3, descriptions of 4 and 5, rules, of which there are none, of 6; 7 and 8 are nobody's.
     fn root() -> Root {
         let inlet = |slot, port| Inlet {
             slot: Slot(slot),
@@ -610,11 +612,9 @@ mod tests {
         let vlans = |slot| Entrance::Vlans([(3, inlet(slot, 1)), (9, inlet(slot + 1, 2))].into());
         let described = |slot| {
             let draft = VpdpId::new(1).map_or(Draft::nobody(), Draft::of);
-            let [nobody, first] = [Draft::nobody(), draft].map(|draft| Described {
-                draft,
-                inlet: inlet(slot, 4),
-            });
-            Entrance::Described([nobody, first].into())
+            let numbers = [Draft::nobody(), draft, Draft::nobody()];
+            let inlet = inlet(slot, 4);
+            Entrance::Described(numbers.map(|draft| Described { draft, inlet }).into())
         };
         let shared = Shared {
             sharing: Sharing::Rules,
@@ -634,6 +634,26 @@ mod tests {
             ]),
             looks_inside: true,
             ..Root::default()
+        }
+    }
+
+    #[test]
+    fn who_is_described_and_does_not_have_the_port_is_unclassified() {
+        for (vpdp, expected) in [
+            (1, None),
+            (2, Some(DropReason::Unclassified)),
+            (3, Some(DropReason::Unclassified)),
+        ] {
+            let header = VpdpId::new(vpdp).map(|vpdp| Description::of_packet(vpdp, 10).encode());
+            let bytes = [&header.unwrap_or_default()[..], &[7; 10]].concat();
+            let mut frames = [Frame::from_bytes(&bytes).unwrap_or_default()];
+            frames[0].ingress = PortId(4);
+            let (mut slots, mut refused) = ([Slot(77)], None);
+            root().enter(&mut frames, &mut slots, &mut |reason| {
+                refused = Some(reason)
+            });
+            assert_eq!(refused, expected, "vPDP {vpdp}");
+            assert_eq!(slots[0] == Slot::NONE, expected.is_some());
         }
     }
 

@@ -20,6 +20,8 @@ pub(crate) struct Sorter {
     groups: Vec<(Slot, Range<usize>)>,
     /// Frames of each slot, and then where its first one goes; 0 between bursts.
     counts: Vec<u32>,
+    /// The slots that have frames, in the order of their first ones, while frames are counted.
+    firsts: Vec<Slot>,
     /// How many frames of its slot come before each frame, as frames lie; of [`TOGETHER`] of one slot, what the first one has.
     ranks: Vec<u32>,
     /// Whether frames lie in their order.
@@ -84,13 +86,12 @@ impl Sorter {
 
     /// Finds the groups, counts their frames and what comes before each; whether those of one may lie apart from each other, or some are in none.
     fn count(&mut self) -> bool {
-        let (mut lie_apart, mut last) = (false, Slot::NONE);
+        let (mut lie_apart, mut last, mut groups) = (false, Slot::NONE, 0);
         self.ranks.resize(self.slots.len(), 0);
-        let groups = &mut self.groups;
+        self.firsts.resize(self.slots.len() + 1, Slot::NONE);
         let together = self.slots.chunks(TOGETHER);
         for (slots, ranks) in together.zip(self.ranks.chunks_mut(TOGETHER)) {
-            let common = common(slots);
-            let (each, frames) = match common {
+            let (each, frames) = match common(slots) {
                 Some(_) => (1, slots.len() as u32),
                 None => (slots.len(), 1),
             };
@@ -99,17 +100,19 @@ impl Sorter {
                     lie_apart = true;
                     continue;
                 };
-                if *count == 0 {
-                    let number = groups.len();
-                    groups.push((slot, number..number));
-                } else {
-                    lie_apart |= slot != last;
-                }
+                // Which frames are first ones cannot be foreseen: each slot is written down, and the next one over it unless it was.
+                let is_first = *count == 0;
+                self.firsts[groups] = slot;
+                groups += usize::from(is_first);
+                lie_apart |= !is_first & (slot != last);
                 *rank = *count;
                 *count += frames;
                 last = slot;
             }
         }
+        let firsts = self.firsts[..groups].iter().zip(0..);
+        let found = firsts.map(|(slot, number)| (*slot, number..number));
+        self.groups.extend(found);
         lie_apart
     }
 

@@ -376,6 +376,21 @@ fn descriptions_lead_in_and_are_put_back_on_the_way_out() {
 }
 
 #[test]
+fn a_packet_that_is_too_long_with_its_description_is_dropped() {
+    for carriage in carriages() {
+        let (hypervisor, mut workers) = sharing(Sharing::Described(carriage));
+        let most = packet::MAX_FRAME - carriage.bytes();
+        let frames = [most, most + 1].map(|len| frame(20, &vec![0; len]));
+        let sent = forward(&mut workers[0], &mut { frames }, 1);
+        let lengths: Vec<usize> = sent.iter().map(|(_, bytes)| bytes.len()).collect();
+        assert_eq!(lengths, [packet::MAX_FRAME], "{carriage:?}");
+        let ledger = hypervisor.ledger();
+        assert_eq!(ledger.dropped(DropReason::FrameTooLong), 1);
+        hypervisor.check_conservation().unwrap();
+    }
+}
+
+#[test]
 fn destination_addresses_lead_in_and_others_go_by_rules() {
     let prefix = MacPrefix::new([0x02, 0xaa, 0xbb]).unwrap();
     assert_eq!(MacPrefix::new([0x00, 0xaa, 0xbb]), None);

@@ -21,6 +21,7 @@ use serde::Serialize;
 
 use crate::early::Early;
 use crate::engine::Choice;
+use crate::host::ROUND;
 use crate::live::{LiveLine, bar};
 use crate::{Ended, out, report};
 
@@ -98,14 +99,11 @@ impl Hypervdp {
         let time = time.ok_or_else(|| format!("--seconds {}: how long is that?", self.seconds))?;
         Ok(Plan {
             time,
-            burst: BURST,
+            burst: ROUND,
             seed: 1,
         })
     }
 }
-
-/// Packets that a side gets at once.
-const BURST: usize = 64;
 
 /// The figures that there are.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]

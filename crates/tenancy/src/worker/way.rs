@@ -122,7 +122,7 @@ impl Way<'_> {
         }
     }
 
-    /// The port of the switch to which a packet goes that leaves by none of the usual exits.
+    /// The port of the switch to which a packet goes that leaves by none of the usual exits, or is too long for its description.
     #[inline(never)]
     fn other_exit(self, links: &mut Links, port: PortId, frame: &mut Frame) -> Option<PortId> {
         let exit = self.place.exit(port);
