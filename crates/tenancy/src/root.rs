@@ -170,29 +170,12 @@ pub(crate) struct Place {
     /// What is said of its packets.
     description: Draft,
     exits: Box<[Exit]>,
-    /// The same in little memory, as most packets ask.
-    usual: Box<[Usual]>,
+    /// The same in little memory, as most packets ask: the port of the switch, or [`NOT_PLAIN`].
+    plain: Box<[u32]>,
 }
 
-/// An exit of a usual kind: a port of the switch, whose number is far below the highest bit, and in that bit whether it carries descriptions with nothing in front of them.
-#[derive(Clone, Copy, Debug)]
-struct Usual(u32);
-
-impl Usual {
-    const DESCRIBED: u32 = 1 << 31;
-    /// Of any other kind.
-    const NONE: Usual = Usual(u32::MAX);
-
-    fn of(exit: &Exit) -> Usual {
-        match *exit {
-            Exit::Port(PortId(port)) if port < Usual::DESCRIBED => Usual(port),
-            Exit::Described(PortId(port)) if port < !Usual::DESCRIBED => {
-                Usual(port | Usual::DESCRIBED)
-            }
-            _ => Usual::NONE,
-        }
-    }
-}
+/// Of a virtual port from which packets do not go to a port of the switch as they are.
+const NOT_PLAIN: u32 = u32::MAX;
 
 impl Place {
     /// Of a vPDP that had its seats for too short a time to be in any root that a worker saw: nothing leads out.
@@ -204,29 +187,21 @@ impl Place {
             is_unlimited: true,
             description: Draft::nobody(),
             exits: Box::default(),
-            usual: Box::default(),
+            plain: Box::default(),
         }
     }
 
     /// Asks the processor for the exits, those of few ports.
     #[inline]
     pub(crate) fn ask_for_exits(&self) {
-        prefetch_value(&self.usual[..self.usual.len().min(FEW_PORTS)]);
+        prefetch_value(&self.plain[..self.plain.len().min(FEW_PORTS)]);
     }
 
     /// The port of the switch to which packets go as they are.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn plain_exit(&self, port: PortId) -> Option<PortId> {
-        let Usual(usual) = *self.usual.get(port.0 as usize)?;
-        (usual < Usual::DESCRIBED).then_some(PortId(usual))
-    }
-
-    /// The port of the switch to which packets go with their descriptions and nothing in front of them.
-    #[inline(always)]
-    pub(crate) fn described_exit(&self, port: PortId) -> Option<PortId> {
-        let Usual(usual) = *self.usual.get(port.0 as usize)?;
-        let is_described = usual >= Usual::DESCRIBED && usual != Usual::NONE.0;
-        is_described.then_some(PortId(usual & !Usual::DESCRIBED))
+        let plain = self.plain.get(port.0 as usize).copied();
+        plain.filter(|plain| *plain != NOT_PLAIN).map(PortId)
     }
 
     /// Puts its description, and what is in front of that, in front of one of its packets.
@@ -301,13 +276,17 @@ impl Root {
                 }),
             });
             let exits: Box<[Exit]> = exits.collect();
+            let plain = exits.iter().map(|exit| match exit {
+                Exit::Port(port) => port.0,
+                _ => NOT_PLAIN,
+            });
             places[tenant.slot.index()] = Some(Place {
                 serial: tenant.serial,
                 admission: tenant.admission,
                 gate: Arc::clone(&tenant.gate),
                 is_unlimited: tenant.gate.is_open(),
                 description: Draft::of(tenant.vpdp),
-                usual: exits.iter().map(Usual::of).collect(),
+                plain: plain.collect(),
                 exits,
             });
         }

@@ -6,6 +6,7 @@ use bench::OnWorker;
 use bench::clock::Clock;
 use bench::measure::{Plan, Side};
 use bench::tenants::{Divisible, Entry};
+use packet::Batch;
 use serde::Serialize;
 use switch::Device;
 
@@ -43,7 +44,7 @@ pub(super) struct Policy {
 }
 
 /// Packets that the interpreter gets at once: many would take it long.
-const BURST: usize = 64;
+const SHORT: usize = Batch::USUAL;
 
 /// Measures.
 ///
@@ -52,7 +53,7 @@ const BURST: usize = 64;
 pub(super) fn measure(options: &Hypervdp) -> Result<Figure, String> {
     let plan = options.plan()?;
     let short = Plan {
-        burst: BURST,
+        burst: SHORT,
         ..plan
     };
     let hypervisor = Emitted::new()?;
@@ -108,8 +109,10 @@ fn note() -> String {
     let (least, most) = PAPER_THROUGHPUT;
     let (short, long) = PAPER_DELAY;
     format!(
-        "Here: one core, packets of 64 bytes in memory, rounds of {ROUND}, as many as a worker of `polyplane host` takes at once, whole ports; p50 and p99 are times of a packet, alone / in vPDPs, that come at half \
-         of the rate that the program alone carries, and the delay ratio is the median over pairs of runs. \"interp\" and \"emitted\" are the chain and the same as entries of the emitted hypervisor, both on the interpreter, in bursts of {BURST}.\n\
+        "Here: one core, packets of 64 bytes in memory, rounds of {ROUND}, as many as a worker of `polyplane host` takes at once, \
+         whole ports; p50 and p99 are times of a packet, alone / in vPDPs, that come at half \
+         of the rate that the program alone carries, and the delay ratio is the median over pairs of runs. \"interp\" and \"emitted\" are the \
+         chain and the same as entries of the emitted hypervisor, both on the interpreter, in bursts of {SHORT}.\n\
          The paper (on BMv2): ratios of throughput {least:.3} to {most:.3}, of delay {short:.3} (Pol. 1) to {long:.3} (Pol. 7); it gives no numbers for \
          each policy in words."
     )

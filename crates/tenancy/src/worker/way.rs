@@ -116,24 +116,21 @@ impl Way<'_> {
     /// The way of a packet that does not go to a port of the switch as it is: kept apart so that the way of those that do is short enough to stand where packets leave.
     #[inline(never)]
     fn way_around(self, links: &mut Links, port: PortId, frame: &mut Frame) -> Option<PortId> {
-        match self.place.described_exit(port) {
-            Some(out) if self.place.describe(None, frame).is_ok() => Some(out),
-            _ => self.other_exit(links, port, frame),
+        match self.place.exit(port) {
+            Exit::Described(out) if self.place.describe(None, frame).is_ok() => Some(*out),
+            exit => self.other_way(links, exit, frame),
         }
     }
 
-    /// The port of the switch to which a packet goes that leaves by none of the usual exits, or is too long for its description.
+    /// Of packets that not every switch has: kept apart so that the usual way is short.
     #[inline(never)]
-    fn other_exit(self, links: &mut Links, port: PortId, frame: &mut Frame) -> Option<PortId> {
-        let exit = self.place.exit(port);
+    fn other_way(self, links: &mut Links, exit: &Exit, frame: &mut Frame) -> Option<PortId> {
         let reason = match exit {
             Exit::Port(port) => return Some(*port),
-            Exit::Described(port) | Exit::Wrapped(port, _) => {
-                match self.place.describe(exit.outer(), frame) {
-                    Ok(()) => return Some(*port),
-                    Err(_) => DropReason::FrameTooLong,
-                }
+            Exit::Wrapped(port, outer) if self.place.describe(Some(outer), frame).is_ok() => {
+                return Some(*port);
             }
+            Exit::Described(_) | Exit::Wrapped(..) => DropReason::FrameTooLong,
             Exit::Link(inlet) if links.push(self.slot, *inlet, frame) => return None,
             Exit::Link(_) => DropReason::LinkHops,
             Exit::Open => DropReason::NoSuchPort,
