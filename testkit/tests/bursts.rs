@@ -329,6 +329,125 @@ fn answers_that_scouts_find_by_themselves_are_those_of_one_packet_after_the_othe
     check_bursts(SCATTERED, || (0..320).map(frame).collect());
 }
 
+/// Headers that a helper extracts, which scouts go past: one with a varbit, whose size may be none of whole bytes, beyond the varbit's or the packet's, a wide one, by whose
+/// field the parser goes on, and one that comes again and again. Tables ask by what stands before them and behind them.
+const PASSED_BY: &str = r#"
+#include <core.p4>
+#include <v1model.p4>
+
+header front_t { bit<8> kind; bit<8> size; bit<8> a; }
+header options_t { varbit<64> data; }
+header wide_t { bit<8> next; bit<640> rest; }
+header again_t { bit<8> next; varbit<32> data; }
+header behind_t { bit<8> b; bit<8> c; bit<16> trail; bit<16> sum; }
+struct headers_t { front_t front; options_t options; wide_t wide; again_t again; behind_t behind; }
+struct metadata_t { bit<8> early; bit<8> late; }
+
+parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    state start {
+        packet.extract(hdr.front);
+        meta.early = hdr.front.a;
+        transition select(hdr.front.kind) { 0: behind; 1: wide; 2: options; 3: again; default: accept; }
+    }
+    state options {
+        packet.extract(hdr.options, (bit<32>)hdr.front.size * 4);
+        meta.late = hdr.front.a + 1;
+        transition select(hdr.front.a) { 5: accept; default: behind; }
+    }
+    state wide {
+        packet.extract(hdr.wide);
+        transition select(hdr.wide.next) { 0: accept; default: behind; }
+    }
+    state again {
+        packet.extract(hdr.again, 8 + (bit<32>)(hdr.again.next) * 8);
+        meta.early = meta.early + 1;
+        transition select(hdr.again.next) { 2: again; 3: again; 4: accept; default: behind; }
+    }
+    state behind {
+        packet.extract(hdr.behind);
+        transition accept;
+    }
+}
+control V(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    bit<8> way = 0;
+
+    action leave(bit<16> number) { hdr.behind.trail = hdr.behind.trail ^ number; }
+    action lead(bit<8> value, bit<16> number) {
+        way = value;
+        hdr.behind.trail = hdr.behind.trail ^ number;
+    }
+    action without_options(bit<16> number) {
+        hdr.options.setInvalid();
+        leave(number);
+    }
+    table before {
+        key = { hdr.front.a : exact; }
+        actions = { leave; without_options; }
+        default_action = leave(1);
+        const entries = { 0 : leave(2); 1 : leave(4); 2 : without_options(8); }
+    }
+    table early {
+        key = { meta.early : exact; hdr.front.kind : ternary; }
+        actions = { leave; NoAction; }
+        default_action = NoAction();
+        const entries = { (1, 2) : leave(0x10); (3, 0 &&& 1) : leave(0x20); (4, _) : leave(0x30); }
+    }
+    table behind {
+        key = { hdr.behind.b : lpm; }
+        actions = { lead; leave; }
+        default_action = leave(0x40);
+        const entries = { 0 &&& 0xfe : lead(1, 0x80); 2 &&& 0xff : lead(2, 0x100); 4 &&& 0xfc : lead(3, 0x180); }
+    }
+    table late {
+        key = { meta.late : exact; }
+        actions = { leave; NoAction; }
+        default_action = leave(0x200);
+        const entries = { 0 : leave(0x400); 1 : leave(0x600); 3 : leave(0x800); }
+    }
+    table last {
+        key = { way : exact; hdr.behind.c : exact; hdr.front.a : exact; }
+        actions = { leave; NoAction; }
+        default_action = NoAction();
+        const entries = { (1, 1, 1) : leave(0x1000); (2, 2, 2) : leave(0x2000); (0, 0, 0) : leave(0x4000); (3, 0, 3) : leave(0x8000); }
+    }
+    apply {
+        standard_metadata.egress_spec = 1;
+        before.apply();
+        early.apply();
+        if (behind.apply().hit) { last.apply(); }
+        late.apply();
+        if (standard_metadata.parser_error != error.NoError) { standard_metadata.egress_spec = 2; }
+        if (hdr.front.a == 6) { hdr.front.setInvalid(); }
+    }
+}
+control E(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) { apply {} }
+control U(inout headers_t hdr, inout metadata_t meta) {
+    apply {
+        update_checksum(hdr.behind.isValid() && !hdr.options.isValid(), { hdr.behind.b, hdr.behind.c, hdr.behind.trail }, hdr.behind.sum, HashAlgorithm.csum16);
+        update_checksum(hdr.behind.isValid() && hdr.options.isValid(), { hdr.behind.b, hdr.behind.c, hdr.behind.trail, hdr.options.data }, hdr.behind.sum, HashAlgorithm.csum16);
+    }
+}
+control D(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr); } }
+
+V1Switch(P(), V(), I(), E(), U(), D()) main;
+"#;
+
+#[test]
+fn headers_that_scouts_go_past_change_nothing_for_what_stands_behind_them() {
+    let frame = |number: u32| {
+        let [kind, size, a, b] =
+            [(1, 5), (5, 19), (95, 7), (7, 6)].map(|(per, of)| (number / per % of) as u8);
+        // Some sizes are those of four bits, and what no packet has.
+        let size = if size == 18 { 255 } else { size };
+        let length = 12 + number as usize % 97;
+        let mut bytes: Vec<u8> = (0..length).map(|at| (at as u8 ^ b) % 5).collect();
+        bytes[..3].copy_from_slice(&[kind, size, a]);
+        Frame::from_bytes(&bytes).unwrap()
+    };
+    check_bursts(PASSED_BY, || (0..2660).map(frame).collect());
+}
+
 /// An action with a parameter that has more limbs than native code holds in values.
 const WIDE: &str = r#"
 #include <core.p4>

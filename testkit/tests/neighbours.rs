@@ -13,7 +13,6 @@ use tenancy::{Connection, Hypervisor, Spec, VpdpId, Worker};
 const VPDPS: usize = 20;
 /// Ports of each vPDP: those of the switch from its number times this on.
 const PORTS: u32 = 10;
-const BURST: usize = 256;
 const BURSTS: u32 = 24;
 /// The bursts before which entries of the second vPDP change, and before which the program of the third does.
 const CHANGED: u32 = 8;
@@ -256,9 +255,27 @@ fn reconfigure(device: &mut Device) {
     );
 }
 
-/// The frames of a burst, and which vPDP each is for: in no order.
-fn burst(number: u32) -> Vec<(usize, Frame)> {
-    let first = number * BURST as u32;
+/// What bursts are.
+#[derive(Clone, Copy)]
+struct Bursts {
+    frames: u32,
+    /// So many of the first come by vPDP, the others in no order.
+    by_vpdp: usize,
+}
+
+const MIXED: Bursts = Bursts {
+    frames: 256,
+    by_vpdp: 0,
+};
+/// Longer than what a worker looks at before any of it goes.
+const BY_VPDP: Bursts = Bursts {
+    frames: 1280,
+    by_vpdp: 900,
+};
+
+/// The frames of a burst, and which vPDP each is for.
+fn burst(number: u32, bursts: Bursts) -> Vec<(usize, Frame)> {
+    let first = number * bursts.frames;
     let frame = |at: u32| {
         let mixed = at.wrapping_mul(0x9e37_79b9).rotate_left(11) ^ at;
         let [vpdp, kind, key, port] = mixed.to_le_bytes();
@@ -278,11 +295,13 @@ fn burst(number: u32) -> Vec<(usize, Frame)> {
         frame.ingress = PortId((station.port + moved) % PORTS);
         (usize::from(vpdp) % VPDPS, frame)
     };
-    (first..first + BURST as u32).map(frame).collect()
+    let mut frames: Vec<(usize, Frame)> = (first..first + bursts.frames).map(frame).collect();
+    frames[..bursts.by_vpdp].sort_by_key(|(vpdp, _)| *vpdp);
+    frames
 }
 
 /// What the first engine, which defines the meaning, does with the packets of one vPDP on a device of its own.
-fn alone(engine: &dyn Engine, vpdp: usize) -> Vec<Seen> {
+fn alone(engine: &dyn Engine, vpdp: usize, bursts: Bursts) -> Vec<Seen> {
     let made = |program| Device::new(program, engine, &DeviceConfig::default());
     let mut device = made(program(1)).expect("the engine runs it");
     configure(&mut device, vpdp);
@@ -296,7 +315,9 @@ fn alone(engine: &dyn Engine, vpdp: usize) -> Vec<Seen> {
             let adopted = device.adopt(new, Carry::State(MayLose::Nothing));
             adopted.expect("all has a place");
         }
-        let own = burst(number).into_iter().filter(|(of, _)| *of == vpdp);
+        let own = burst(number, bursts)
+            .into_iter()
+            .filter(|(of, _)| *of == vpdp);
         let mut frames: Vec<Frame> = own.map(|(_, frame)| frame).collect();
         let mut sent = Sent::new();
         let mut take = |port: PortId, frame: &mut Frame, _: Nanos| {
@@ -357,8 +378,8 @@ impl Hosted {
     }
 
     /// Forwards a burst; what is seen of each vPDP.
-    fn forward(&mut self, number: u32) -> Vec<Seen> {
-        let frames = burst(number).into_iter().map(|(vpdp, mut frame)| {
+    fn forward(&mut self, number: u32, bursts: Bursts) -> Vec<Seen> {
+        let frames = burst(number, bursts).into_iter().map(|(vpdp, mut frame)| {
             frame.ingress = PortId(vpdp as u32 * PORTS + frame.ingress.0);
             frame
         });
@@ -381,18 +402,17 @@ impl Hosted {
     }
 }
 
-#[test]
-fn vpdps_of_one_program_do_in_mixed_bursts_what_each_does_alone() {
+fn check(bursts: Bursts) {
     let engines = testkit::engines();
     let alone: Vec<Vec<Seen>> = (0..VPDPS)
-        .map(|vpdp| alone(engines[0].as_ref(), vpdp))
+        .map(|vpdp| alone(engines[0].as_ref(), vpdp, bursts))
         .collect();
     for engine in engines {
         let name = engine.name();
         let mut hosted = Hosted::new(engine);
         for number in 0..BURSTS {
             hosted.change_before(number);
-            let seen = hosted.forward(number);
+            let seen = hosted.forward(number, bursts);
             for (vpdp, (seen, alone)) in seen.iter().zip(&alone).enumerate() {
                 let expected = &alone[number as usize];
                 assert_eq!(seen, expected, "{name}: vPDP {vpdp}, burst {number}");
@@ -401,6 +421,16 @@ fn vpdps_of_one_program_do_in_mixed_bursts_what_each_does_alone() {
         let checked = hosted.hypervisor.check_conservation();
         checked.expect("none is lost");
     }
+}
+
+#[test]
+fn vpdps_of_one_program_do_in_mixed_bursts_what_each_does_alone() {
+    check(MIXED);
+}
+
+#[test]
+fn vpdps_of_one_program_do_in_bursts_that_come_by_vpdp_what_each_does_alone() {
+    check(BY_VPDP);
 }
 
 /// Whether a packet's station was found, and its flow.
@@ -414,7 +444,7 @@ fn found_in(bytes: &[u8]) -> [bool; 2] {
 fn the_packets_of_the_bursts_take_all_ways() {
     let engines = testkit::engines();
     for vpdp in 0..VPDPS {
-        let seen = alone(engines[0].as_ref(), vpdp);
+        let seen = alone(engines[0].as_ref(), vpdp, MIXED);
         let sent: Sent = seen.iter().flat_map(|seen| seen.sent.clone()).collect();
         let session = 7 + vpdp as u32 % 2;
         assert!(sent.iter().any(|(port, _)| *port == session), "no clone");
@@ -426,5 +456,68 @@ fn the_packets_of_the_bursts_take_all_ways() {
         }
         assert!(seen.iter().any(|seen| !seen.digests.is_empty()));
         assert!(seen.last().is_some_and(|seen| seen.dropped > 0));
+    }
+}
+
+/// Packets start over as often as they say.
+const AGAIN: &str = r#"
+#include <core.p4>
+#include <v1model.p4>
+
+header h_t { bit<8> again; bit<16> number; }
+struct headers_t { h_t h; }
+struct metadata_t { @field_list(0) bit<8> passes; }
+
+parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    state start { packet.extract(hdr.h); transition accept; }
+}
+control Verify(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control In(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply {
+        standard.egress_spec = 1;
+        if (meta.passes < hdr.h.again) {
+            meta.passes = meta.passes + 1;
+            resubmit_preserving_field_list(0);
+        }
+    }
+}
+control Out(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) { apply {} }
+control Compute(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control Deparse(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr.h); } }
+
+V1Switch(P(), Verify(), In(), Out(), Compute(), Deparse()) main;
+"#;
+
+#[test]
+fn packets_that_start_over_have_the_passes_of_their_whole_burst_wherever_they_are_in_it() {
+    const FRAMES: u16 = 2000;
+    for engine in testkit::engines() {
+        let name = engine.name();
+        for busy in [0..300, 1700..2000, 200..500] {
+            let mut hypervisor = Hypervisor::new(Arc::clone(&engine));
+            let ports = [0, 1].map(|port| Connection::Physical(PortId(port)));
+            let spec = Spec {
+                name: "tenant".into(),
+                ports: ports.into(),
+                ..Spec::default()
+            };
+            let id = hypervisor.create(spec).expect("there is room");
+            let program = testkit::compile_text(AGAIN).expect("it is a program");
+            hypervisor.load(id, program).expect("it is taken");
+            let mut worker = hypervisor.workers(1).remove(0);
+            let frame = |number: u16| {
+                let [high, low] = number.to_be_bytes();
+                let again = if busy.contains(&number) { 20 } else { 0 };
+                Frame::from_bytes(&[again, high, low]).expect("a frame")
+            };
+            let mut frames: Vec<Frame> = (0..FRAMES).map(frame).collect();
+            let mut sent = Vec::new();
+            worker.forward(&mut frames, Nanos(1), |_, frame, _| {
+                let bytes = frame.bytes();
+                sent.push(u16::from_be_bytes([bytes[1], bytes[2]]));
+            });
+            let all: Vec<u16> = (0..FRAMES).collect();
+            assert_eq!(sent, all, "{name}: {busy:?}");
+        }
     }
 }

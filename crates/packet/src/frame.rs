@@ -333,9 +333,11 @@ impl Frame {
         if n > self.headroom() {
             self.grow_front(n);
         }
-        let Range { start, end } = self.place();
-        self.set_place(start - n..end);
-        Ok(&mut self.buf[start - n..start])
+        // There is room, and no frame is so long that its length would not fit.
+        self.start -= n as u32;
+        self.len += n as u32;
+        let start = self.headroom();
+        Ok(&mut self.buf[start..start + n])
     }
 
     /// Takes `n` bytes away from the front.

@@ -22,6 +22,8 @@ pub(crate) struct Seat {
     pub(crate) is_watched: bool,
     /// The last burst in which it was visited by itself.
     pub(crate) visited: u64,
+    /// Passes that its packets could have started over for in that visit, and did not.
+    pub(crate) passes_left: u32,
     /// What its worker had taken of the device's publications when it was found out what its packets go through together with others'.
     pub(crate) known: u64,
 }
@@ -48,15 +50,17 @@ impl Seat {
             is_untold: false,
             is_watched: false,
             visited: 0,
+            passes_left: 0,
             known: 0,
         }
     }
 
-    /// Passes for which so many of its packets may start over in a burst: those that came first allow for some whatever comes.
+    /// Passes for which so many of its packets may start over in a burst: those that came first allow for some whatever comes, and what a visit before has left is there still.
     pub(crate) fn most_passes(&self, burst: u64, packets: usize) -> u32 {
+        let all = most_passes(packets);
         match self.visited == burst {
-            true => most_passes(packets) - most_passes(0),
-            false => most_passes(packets),
+            true => (all - most_passes(0)).saturating_add(self.passes_left),
+            false => all,
         }
     }
 

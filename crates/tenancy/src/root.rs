@@ -5,7 +5,7 @@ use std::sync::Arc;
 use exec::DropReason;
 use packet::{Frame, FrameError, PortId};
 use switch::Marks;
-use table::prefetch::prefetch_value;
+use table::prefetch::{prefetch_at, prefetch_value};
 
 use crate::carriage::{Carriage, Outer, put_on};
 use crate::classifier::{Classifier, outer_vlan};
@@ -170,12 +170,15 @@ pub(crate) struct Place {
     /// What is said of its packets.
     description: Draft,
     exits: Box<[Exit]>,
-    /// The same in little memory, as most packets ask: the port of the switch, or [`NOT_PLAIN`].
-    plain: Box<[u32]>,
+    /// The same in little memory, as most packets ask: the port of the switch, or [`NO_EXIT`].
+    plain: Box<[PortId]>,
+    /// The same of ports that carry descriptions, where there are no others; else nothing.
+    described: Box<[PortId]>,
 }
 
-/// Of a virtual port from which packets do not go to a port of the switch as they are.
-const NOT_PLAIN: u32 = u32::MAX;
+/// Of a virtual port from which packets go another way. One number says both where packets go and whether: that is one
+/// comparison where each packet leaves.
+pub(crate) const NO_EXIT: PortId = PortId(u32::MAX);
 
 impl Place {
     /// Of a vPDP that had its seats for too short a time to be in any root that a worker saw: nothing leads out.
@@ -188,20 +191,35 @@ impl Place {
             description: Draft::nobody(),
             exits: Box::default(),
             plain: Box::default(),
+            described: Box::default(),
         }
     }
 
     /// Asks the processor for the exits, those of few ports.
     #[inline]
     pub(crate) fn ask_for_exits(&self) {
-        prefetch_value(&self.plain[..self.plain.len().min(FEW_PORTS)]);
+        let exits = match self.describes_all() {
+            true => &self.described,
+            false => &self.plain,
+        };
+        prefetch_value(&exits[..exits.len().min(FEW_PORTS)]);
     }
 
-    /// The port of the switch to which packets go as they are.
-    #[inline]
-    pub(crate) fn plain_exit(&self, port: PortId) -> Option<PortId> {
-        let plain = self.plain.get(port.0 as usize).copied();
-        plain.filter(|plain| *plain != NOT_PLAIN).map(PortId)
+    /// The port of the switch to which packets go as they are, or [`NO_EXIT`].
+    #[inline(always)]
+    pub(crate) fn plain_exit(&self, port: PortId) -> PortId {
+        exit_in(&self.plain, port)
+    }
+
+    /// The port of the switch to which packets go with their descriptions, and nothing else, in front of them, or [`NO_EXIT`].
+    #[inline(always)]
+    pub(crate) fn described_exit(&self, port: PortId) -> PortId {
+        exit_in(&self.described, port)
+    }
+
+    /// Whether packets go to such ports of the switch, and to no others.
+    pub(crate) fn describes_all(&self) -> bool {
+        !self.described.is_empty()
     }
 
     /// Puts its description, and what is in front of that, in front of one of its packets.
@@ -223,6 +241,11 @@ impl Place {
     }
 }
 
+#[inline(always)]
+fn exit_in(exits: &[PortId], port: PortId) -> PortId {
+    exits.get(port.0 as usize).copied().unwrap_or(NO_EXIT)
+}
+
 /// What the control side says of a vPDP.
 pub(crate) struct Tenant {
     pub(crate) vpdp: VpdpId,
@@ -239,8 +262,6 @@ pub(crate) struct Root {
     /// Where packets go in by ports that are one vPDP's, in little memory: they may come by very many ports.
     whole: Inlets,
     classifier: Option<Arc<Classifier>>,
-    /// Whether there are ports whose packets must be looked into.
-    looks_inside: bool,
     places: Box<[Option<Place>]>,
 }
 
@@ -277,9 +298,18 @@ impl Root {
             });
             let exits: Box<[Exit]> = exits.collect();
             let plain = exits.iter().map(|exit| match exit {
-                Exit::Port(port) => port.0,
-                _ => NOT_PLAIN,
+                Exit::Port(port) => *port,
+                _ => NO_EXIT,
             });
+            let described = exits.iter().map(|exit| match exit {
+                Exit::Described(port) => *port,
+                _ => NO_EXIT,
+            });
+            let are_described = |exit: &Exit| matches!(exit, Exit::Described(_) | Exit::Open);
+            let described: Box<[PortId]> = match exits.iter().all(are_described) {
+                true => described.collect(),
+                false => Box::default(),
+            };
             places[tenant.slot.index()] = Some(Place {
                 serial: tenant.serial,
                 admission: tenant.admission,
@@ -287,6 +317,7 @@ impl Root {
                 is_unlimited: tenant.gate.is_open(),
                 description: Draft::of(tenant.vpdp),
                 plain: plain.collect(),
+                described,
                 exits,
             });
         }
@@ -294,15 +325,9 @@ impl Root {
         Root {
             whole,
             entrances,
-            looks_inside: !wiring.shared.is_empty(),
             classifier,
             places: places.into(),
         }
-    }
-
-    /// Whether it may take bytes to find out where a packet goes in.
-    pub(crate) fn looks_inside(&self) -> bool {
-        self.looks_inside
     }
 
     /// Slots that there may be.
@@ -326,15 +351,23 @@ impl Root {
     }
 
     /// Gives each of these packets the virtual port that it comes in by, and its slot to `slots`; [`Slot::NONE`] if it is no vPDP's, with the reason to `refuse`. There are as many
-    /// slots as packets. Packets of one port, as they come where many wait, and neighbours by ports of one kind are looked at together.
+    /// slots as packets. Packets of one port, as they come where many wait, and neighbours by ports of one kind are looked at together; while they are looked into, those that come `later` are
+    /// asked for one by one: the processor waits where many are at once.
     #[inline]
     pub(crate) fn enter(
         &self,
         frames: &mut [Frame],
+        later: &[Frame],
         slots: &mut [Slot],
         refuse: &mut impl FnMut(DropReason),
     ) {
         debug_assert_eq!(frames.len(), slots.len());
+        let mut later = later.iter();
+        let mut ask = || {
+            if let Some(frame) = later.next() {
+                prefetch_at(frame.address());
+            }
+        };
         let common = common_port(frames);
         if let Some(inlet) = common.and_then(|port| self.whole(port)) {
             frames
@@ -349,6 +382,7 @@ impl Root {
                 Some(Entrance::Vlans(owners)) if common.is_some() => {
                     let mut last = (NO_VLAN, Err(DropReason::Unclassified));
                     let inlet = |frame: &mut Frame| {
+                        ask();
                         let vlan = outer_vlan(frame.bytes());
                         if vlan != last.0 {
                             last = (vlan, by_vlan(owners, vlan));
@@ -358,16 +392,27 @@ impl Root {
                     enter_while(packets, inlet, refuse)
                 }
                 Some(Entrance::Vlans(_)) => {
-                    enter_while(packets, |frame| self.inlet_by_vlan(frame), refuse)
+                    let inlet = |frame: &mut Frame| {
+                        ask();
+                        self.inlet_by_vlan(frame)
+                    };
+                    enter_while(packets, inlet, refuse)
                 }
                 Some(Entrance::Described(_)) => {
-                    enter_while(packets, |frame| self.inlet_by_description(frame), refuse)
+                    let inlet = |frame: &mut Frame| {
+                        ask();
+                        self.inlet_by_description(frame)
+                    };
+                    enter_while(packets, inlet, refuse)
                 }
                 _ if self.whole(port).is_some() => {
                     enter_while(packets, |frame| self.whole(frame.ingress).map(Ok), refuse)
                 }
                 other => {
-                    let inlet = |frame: &mut Frame| Some(self.other_inlet(other, frame));
+                    let inlet = |frame: &mut Frame| {
+                        ask();
+                        Some(self.other_inlet(other, frame))
+                    };
                     enter_while(packets.take(1), inlet, refuse)
                 }
             };
@@ -611,7 +656,6 @@ mod tests {
                 Entrance::Shared(Box::new(shared)),
                 Entrance::Closed,
             ]),
-            looks_inside: true,
             ..Root::default()
         }
     }
@@ -628,7 +672,7 @@ mod tests {
             let mut frames = [Frame::from_bytes(&bytes).unwrap_or_default()];
             frames[0].ingress = PortId(4);
             let (mut slots, mut refused) = ([Slot(77)], None);
-            root().enter(&mut frames, &mut slots, &mut |reason| {
+            root().enter(&mut frames, &[], &mut slots, &mut |reason| {
                 refused = Some(reason)
             });
             assert_eq!(refused, expected, "vPDP {vpdp}");
@@ -671,10 +715,10 @@ mod tests {
             let (mut together, mut alone): (Vec<Frame>, Vec<Frame>) = (frames().collect(), frames().collect());
             let (mut refused, mut refused_alone) = (Vec::new(), Vec::new());
             let mut slots = vec![Slot(77); packets.len()];
-            root.enter(&mut together, &mut slots, &mut |reason| refused.push(reason));
+            root.enter(&mut together, &[], &mut slots, &mut |reason| refused.push(reason));
             for (at, frame) in alone.iter_mut().enumerate() {
                 let mut slot = Slot(78);
-                root.enter(std::slice::from_mut(frame), std::slice::from_mut(&mut slot), &mut |reason| refused_alone.push(reason));
+                root.enter(std::slice::from_mut(frame), &[], std::slice::from_mut(&mut slot), &mut |reason| refused_alone.push(reason));
                 prop_assert_eq!(slots[at], slot);
                 prop_assert_eq!(together[at].ingress, frame.ingress);
                 prop_assert_eq!(together[at].bytes(), frame.bytes());

@@ -9,6 +9,9 @@ use crate::root::{Slot, are_all};
 /// Slots that are looked at at once: frames of a port come one behind the other where packets wait in it, and all of them are one vPDP's then.
 pub(crate) const TOGETHER: usize = 16;
 
+/// Slots of frames that come by slot, at most.
+const FEW_SLOTS: usize = 8;
+
 /// Sorts bursts; keeps its memory.
 #[derive(Debug, Default)]
 pub(crate) struct Sorter {
@@ -38,6 +41,25 @@ fn common(slots: &[Slot]) -> Option<Slot> {
     (are_one && all[0] != Slot::NONE).then_some(all[0])
 }
 
+/// Adds the next frames, of one slot, to groups; whether they are few still, and of each slot one.
+#[inline(always)]
+fn add_by_slot(groups: &mut Vec<(Slot, Range<usize>)>, slot: Slot, frames: usize) -> bool {
+    let end = match groups.last_mut() {
+        Some((last, range)) if *last == slot => {
+            range.end += frames;
+            return true;
+        }
+        Some((_, range)) => range.end,
+        None => 0,
+    };
+    let is_known = groups.iter().any(|(other, _)| *other == slot);
+    if is_known || slot == Slot::NONE || groups.len() == FEW_SLOTS {
+        return false;
+    }
+    groups.push((slot, end..end + frames));
+    true
+}
+
 impl Sorter {
     /// Makes room for so many slots.
     pub(crate) fn make_room(&mut self, slots: usize) {
@@ -46,21 +68,28 @@ impl Sorter {
         }
     }
 
-    /// The slot of all frames, if they have one in common.
-    pub(crate) fn only_slot(&self) -> Option<Slot> {
-        let first = *self.slots.first()?;
-        let are_first = |slots: &[Slot]| are_all(slots.iter().map(|slot| slot.0), first.0);
-        let are_one = self.slots.chunks(TOGETHER).all(are_first);
-        (first != Slot::NONE && are_one).then_some(first)
+    /// Has frames go as they lie, if they are those of few slots, those of each one behind the other; whether they are. Then the groups are known.
+    pub(crate) fn take_by_slot(&mut self) -> bool {
+        self.groups.clear();
+        for slots in self.slots.chunks(TOGETHER) {
+            let (each, frames) = match common(slots) {
+                Some(_) => (1, slots.len()),
+                None => (slots.len(), 1),
+            };
+            let mut each = slots[..each].iter();
+            if !each.all(|&slot| add_by_slot(&mut self.groups, slot, frames)) {
+                return false;
+            }
+        }
+        self.leave_in_order();
+        self.lie_in_order = true;
+        true
     }
 
-    /// All frames are of this slot, and go as they lie.
-    pub(crate) fn take_all(&mut self, slot: Slot) {
-        self.groups.clear();
-        self.groups.push((slot, 0..self.slots.len()));
+    /// Frames go as they lie.
+    fn leave_in_order(&mut self) {
         self.order.clear();
         self.order.extend(0..self.slots.len() as u32);
-        self.lie_in_order = true;
     }
 
     /// Finds whose frames there are by [`Sorter::slots`]: the groups, in the order of their first ones. [`Sorter::arrange`] follows.
@@ -78,7 +107,10 @@ impl Sorter {
             self.lie_in_order = false;
         }
         self.lay_out();
-        self.put_in_order();
+        match self.lie_in_order {
+            true => self.leave_in_order(),
+            false => self.put_in_order(),
+        }
         for (slot, _) in &self.groups {
             self.counts[slot.index()] = 0;
         }
@@ -221,6 +253,31 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn frames_go_as_they_lie_where_few_slots_come_one_behind_the_other(
+            runs in prop::collection::vec((0u32..12, 1usize..40), 0..10),
+        ) {
+            let slot = |number: u32| if number == 11 { Slot::NONE } else { Slot(number) };
+            let mut sorter = Sorter::default();
+            sorter.slots = runs.iter().flat_map(|&(number, frames)| vec![slot(number); frames]).collect();
+            let mut expected: Vec<(Slot, Range<usize>)> = Vec::new();
+            for (at, &slot) in sorter.slots.iter().enumerate() {
+                match expected.last_mut() {
+                    Some((last, range)) if *last == slot => range.end = at + 1,
+                    _ => expected.push((slot, at..at + 1)),
+                }
+            }
+            let slots: std::collections::HashSet<u32> = expected.iter().map(|(slot, _)| slot.0).collect();
+            let comes = slots.len() == expected.len() && slots.len() <= FEW_SLOTS && !slots.contains(&Slot::NONE.0);
+            prop_assert_eq!(sorter.take_by_slot(), comes);
+            if comes {
+                let groups: Vec<_> = (0..sorter.groups()).map(|number| sorter.group(number)).collect();
+                prop_assert_eq!(groups, expected);
+                prop_assert!(sorter.lie_in_order());
+                prop_assert!(sorter.order.iter().copied().eq(0..sorter.slots.len() as u32));
+            }
+        }
+
         #[test]
         fn frames_of_a_slot_come_together_and_keep_their_order_and_slots(
             bursts in prop::collection::vec(prop::collection::vec((0u32..7, 1usize..50), 0..5), 1..4),

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use exec::{BURST, DropReason};
 use packet::{Frame, Nanos, PortId};
 use switch::{Ahead, Contexts, Ledger, Run};
-use table::prefetch::prefetch_at;
 
 use crate::desk::{Desk, Seat};
 use crate::gate::Used;
@@ -21,7 +20,7 @@ mod ports;
 mod waiting;
 mod way;
 
-use joint::{Functions, MANY_FRAMES};
+use joint::Functions;
 use waiting::Standing;
 pub(crate) use way::MOST_LINKED;
 use way::{Links, Way};
@@ -33,6 +32,9 @@ pub const MAX_HOPS: usize = 8;
 /// bursts, when the others were visited.
 const PASSES_A_BURST: u32 = 64;
 const PASSES_A_PACKET: u32 = 8;
+
+/// Frames that are classified before any of them go, where they come by vPDP: what is read of them stays in the nearest cache until they go.
+const PART: usize = 256;
 
 /// Groups between two things that a group needs: so long what leads to the next one takes to come. What is asked for last comes while the groups before go through; much earlier, and it would have
 /// left the nearest cache again.
@@ -153,12 +155,23 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
     let Commons { links, contexts } = commons;
     let slot = seat.slot;
     let way = Way { slot, place };
+    let before = seat.passes();
     seat.visited = links.burst();
-    seat.worker
-        .forward_among(contexts, frames, now, passes, |port, frame, time| {
-            way.leave(links, sent, (port, frame, time));
-        });
+    // Two loops: what the one of descriptions has beside the other would cost those that need none.
+    match place.describes_all() {
+        true => seat
+            .worker
+            .forward_among(contexts, frames, now, passes, |port, frame, time| {
+                way.leave_described(links, sent, (port, frame, time));
+            }),
+        false => seat
+            .worker
+            .forward_among(contexts, frames, now, passes, |port, frame, time| {
+                way.leave(links, sent, (port, frame, time));
+            }),
+    }
     links.settle(|_, reason| seat.worker.count_drop(reason));
+    seat.passes_left = u64::from(passes).saturating_sub(seat.passes() - before) as u32;
 }
 
 /// Of what a visit took, the least part that a share pays for.
@@ -319,8 +332,7 @@ impl Worker {
             self.shares.receive(self.reception);
         }
         self.begin_sorting();
-        self.classify(&root, frames);
-        self.serve_all(&root, frames, &mut sent);
+        self.take_in(&root, frames, &mut sent);
         self.go_on(&root, Standing::Others, &mut sent);
         self.follow_links(&root, &mut sent);
         self.tell(frames.len());
@@ -374,8 +386,46 @@ impl Worker {
             .retain(|slot| seat(slot).is_some_and(|seat| seat.is_untold));
     }
 
-    /// Finds each frame's slot, and gives it the virtual port that it comes in by.
-    fn classify(&mut self, root: &Root, frames: &mut [Frame]) {
+    /// Takes frames in, in parts as long as they come by vPDP, as from ports that are full, and go together with others': nothing waits and nothing limits, so that it makes no difference in
+    /// how many parts they come.
+    fn take_in(
+        &mut self,
+        root: &Root,
+        frames: &mut [Frame],
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        self.sorter.slots.clear();
+        let mut rest = frames;
+        while self.fairness.is_none() && rest.len() > PART {
+            let (part, later) = rest.split_at_mut(PART);
+            self.classify(root, part, later);
+            if !self.go_by_slot(root, part, sent) {
+                break;
+            }
+            self.sorter.slots.clear();
+            rest = &mut rest[PART..];
+        }
+        self.classify(root, rest, &[]);
+        self.serve_all(root, rest, sent);
+    }
+
+    /// Takes frames that come by vPDP as they lie through what they go through with others'; whether that is so.
+    fn go_by_slot(
+        &mut self,
+        root: &Root,
+        frames: &mut [Frame],
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) -> bool {
+        let goes = self.sorter.take_by_slot() && self.find_functions(root);
+        if goes {
+            self.asked = [0; AHEAD.len()];
+            self.go(root, 0..self.sorter.groups(), frames, sent);
+        }
+        goes
+    }
+
+    /// Finds the slot of each frame of which none is known yet, and gives it the virtual port that it comes in by. What is behind them is looked at next.
+    fn classify(&mut self, root: &Root, frames: &mut [Frame], behind: &[Frame]) {
         let Worker {
             sorter,
             ledger,
@@ -386,17 +436,15 @@ impl Worker {
             ledger.refuse(1, reason);
             *is_untold = true;
         };
+        let known = sorter.slots.len();
         sorter.slots.resize(frames.len(), Slot::NONE);
-        let (mut rest, mut slots) = (frames, &mut sorter.slots[..]);
+        let (mut rest, mut slots) = (&mut frames[known..], &mut sorter.slots[known..]);
         while !rest.is_empty() {
             let count = rest.len().min(TOGETHER);
             let (some, later) = rest.split_at_mut(count);
             let (own, others) = slots.split_at_mut(count);
-            if root.looks_inside() {
-                let next = later.iter().take(TOGETHER);
-                next.for_each(|frame| prefetch_at(frame.address()));
-            }
-            root.enter(some, own, &mut refuse);
+            let next = if later.is_empty() { behind } else { &*later };
+            root.enter(some, next, own, &mut refuse);
             (rest, slots) = (later, others);
         }
     }
@@ -407,14 +455,10 @@ impl Worker {
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        self.asked = [0; AHEAD.len()];
-        if let (None, Some(slot)) = (&self.fairness, self.sorter.only_slot()) {
-            if frames.len() >= MANY_FRAMES || self.function(root, slot).is_none() {
-                return self.serve(root, slot, 0..frames.len(), frames, sent);
-            }
-            self.sorter.take_all(slot);
-            return self.go(root, 0..1, frames, sent);
+        if self.fairness.is_none() && self.go_by_slot(root, frames, sent) {
+            return;
         }
+        self.asked = [0; AHEAD.len()];
         self.sorter.find_groups();
         let go_together = self.fairness.is_none() && self.find_functions(root);
         let Worker {

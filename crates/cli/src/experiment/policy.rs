@@ -86,7 +86,11 @@ impl Policy {
             engine,
             vpdps,
             entry,
-            arrival: Arrival::Mixed,
+            // As a worker of `polyplane host` gets them: from ports that are one vPDP's port by port, from those that are shared mixed.
+            arrival: match entry {
+                Entry::Whole => Arrival::Queues,
+                Entry::Described | Entry::Rules => Arrival::Mixed,
+            },
         };
         let report = tenants.measure(plan, None, tell);
         let report = report.map_err(|error| error.to_string())?;

@@ -58,6 +58,17 @@ pub fn may_keep_result(op: Op) -> bool {
     matches!(op, Op::UpdateChecksum | Op::UpdateChecksumWithPayload)
 }
 
+/// Whether the operation does nothing at all unless its first value holds.
+pub fn is_conditional(op: Op) -> bool {
+    matches!(
+        op,
+        Op::VerifyChecksum
+            | Op::VerifyChecksumWithPayload
+            | Op::UpdateChecksum
+            | Op::UpdateChecksumWithPayload
+    )
+}
+
 /// Whether the operation may say that the packet must be dropped, or take work.
 pub fn may_drop(op: Op) -> bool {
     matches!(

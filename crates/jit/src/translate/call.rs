@@ -2,7 +2,7 @@
 
 use exec::Unsupported;
 use exec::slots::call::{
-    CallValues, ExternCall, marks, may_drop, may_keep_result, takes_data_in_a_row,
+    CallValues, ExternCall, is_conditional, marks, may_drop, may_keep_result, takes_data_in_a_row,
 };
 use exec::slots::{Slot, SlotValue};
 use ir::{Arch, Call, Expr, Op, Operand, ScalarTy, limbs_of};
@@ -26,6 +26,13 @@ impl Translator<'_> {
         if self.checksum_call(call)? || self.count(call)? {
             return Ok(());
         }
+        match condition_of(call) {
+            Some(cond) => self.if_holds(cond, |this| this.call_helper(call)),
+            None => self.call_helper(call),
+        }
+    }
+
+    fn call_helper(&mut self, call: &Call) -> Result<(), Unsupported> {
         let mut values = CallValues::default();
         let mut places: Vec<Located> = Vec::new();
         for operand in &call.operands {
@@ -132,4 +139,13 @@ impl Translator<'_> {
         }
         made
     }
+}
+
+/// What must hold for a call to do anything at all: without it not even the data is looked at.
+fn condition_of(call: &Call) -> Option<&Expr> {
+    let first = call.operands.iter().find_map(|operand| match operand {
+        Operand::In(value) => Some(value),
+        _ => None,
+    });
+    first.filter(|_| is_conditional(call.op))
 }

@@ -201,15 +201,13 @@ impl Translator<'_> {
                     Operand::Out(to),
                 ],
             ) if self.is_summed(*algorithm, data)? => {
-                let (yes, after) = (self.b.create_block(), self.b.create_block());
-                self.decide(cond, yes, after)?;
-                self.start_sealed(yes);
-                let to = self.locate(to)?;
-                let sum = self.sum(data)?;
-                let sum = self.ones_complement(sum);
-                self.store_number(to, sum);
-                self.jump(after);
-                self.start_sealed(after);
+                self.if_holds(cond, |this| {
+                    let to = this.locate(to)?;
+                    let sum = this.sum(data)?;
+                    let sum = this.ones_complement(sum);
+                    this.store_number(to, sum);
+                    Ok(())
+                })?;
             }
             (Op::VerifyChecksum | Op::VerifyChecksumWithPayload, _) => {
                 if let Some(fusing) = self.fused.as_mut() {

@@ -302,6 +302,21 @@ impl Translator<'_> {
         Ok(result[0])
     }
 
+    /// Does something where a condition holds.
+    pub(super) fn if_holds(
+        &mut self,
+        cond: &Expr,
+        work: impl FnOnce(&mut Self) -> Result<(), Unsupported>,
+    ) -> Result<(), Unsupported> {
+        let (holds, after) = (self.b.create_block(), self.b.create_block());
+        self.decide(cond, holds, after)?;
+        self.start_sealed(holds);
+        work(self)?;
+        self.jump(after);
+        self.start_sealed(after);
+        Ok(())
+    }
+
     /// Goes to one block or the other, as the condition says. Both can be sealed afterwards if nothing else goes there.
     pub(super) fn decide(
         &mut self,

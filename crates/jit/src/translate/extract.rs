@@ -7,7 +7,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I16, I32, I64};
 use cranelift_codegen::ir::{InstBuilder, Value};
 use exec::Unsupported;
-use exec::slots::header::{HeaderSite, Lookahead};
+use exec::slots::header::{HeaderFieldSite, HeaderSite, Lookahead};
 use ir::{Expr, HeaderPlace, Place, limbs_of};
 
 use super::arith::limbs_of_width;
@@ -94,6 +94,10 @@ impl Translator<'_> {
             self.extract_inline(which, &site, at);
             return Ok(());
         }
+        if self.is_ahead() {
+            // A helper that extracts takes the frame into the packet's context, which a scout leaves alone.
+            return self.pass_by(&site, size);
+        }
         let size = match size {
             Some(size) => {
                 let size = self.small(size)?;
@@ -105,6 +109,60 @@ impl Translator<'_> {
         };
         self.extract_by_helper(which, at, size);
         Ok(())
+    }
+
+    /// Does what a helper does with a header, but that a varbit, what stands behind it and wide fields are left out.
+    fn pass_by(&mut self, site: &HeaderSite, size: Option<&Expr>) -> Result<(), Unsupported> {
+        let fixed = self.number(site.fixed_bits.into());
+        let length = match size {
+            Some(size) => {
+                let size = self.small(size)?;
+                self.refuse_size(site, size);
+                self.b.ins().iadd(size, fixed)
+            }
+            None => fixed,
+        };
+        let end = self.end_of(length);
+        if site.fixed_bits <= INLINE_BITS && site.fields.len() <= INLINE_FIELDS {
+            let is_inline = |width: u32| limbs_of_width(width) <= INLINE_LIMBS as usize;
+            self.load_some_fields(site, |field| is_inline(field.width));
+        }
+        let one = self.number(1);
+        self.store_slots(site.valid, &[one]);
+        self.b.def_var(self.cursor, end);
+        Ok(())
+    }
+
+    /// Ends the parser where a header's varbit would have more bits than it may, or no whole bytes, as all fixed fields together have.
+    fn refuse_size(&mut self, site: &HeaderSite, size: Value) {
+        let varbit = site.fields.iter().find(|field| field.is_varbit);
+        let most = i64::from(varbit.map_or(0, |field| field.width));
+        let is_long = self
+            .b
+            .ins()
+            .icmp_imm(IntCC::UnsignedGreaterThan, size, most);
+        let inside_byte = self.b.ins().band_imm(size, 7);
+        let is_odd = self.is_set(inside_byte);
+        let is_refused = self.b.ins().bor(is_long, is_odd);
+        let error = self.code.errors.header_too_short;
+        self.end_if(is_refused, Outcome::Reject(error));
+    }
+
+    /// Loads those of the fields of a header at the cursor that stand in front of a varbit and are wanted.
+    fn load_some_fields(
+        &mut self,
+        site: &HeaderSite,
+        is_wanted: impl Fn(&HeaderFieldSite) -> bool,
+    ) {
+        let mut bits = Bits::new(self.bytes_at_cursor(), site.fixed_bits);
+        let mut bit = 0;
+        for field in site.fields.iter().take_while(|field| !field.is_varbit) {
+            if is_wanted(field) {
+                let value = self.load_from_bits(&mut bits, bit, field.width);
+                self.store_slots(field.slot, &value);
+            }
+            bit += field.width;
+        }
     }
 
     fn extract_by_helper(&mut self, which: usize, at: Option<Distance>, size: Value) {

@@ -173,12 +173,16 @@ pub(super) fn written_in_parser(program: &Program, parser: ParserId) -> HashSet<
     Walk::of_parser(program, parser).with_actions()
 }
 
-/// The fields that are extracted or written in a parser behind a `verify`: a packet for which that does not hold comes to no such code.
-pub(super) fn written_behind_verify(program: &Program, parser: &Parser) -> HashSet<FieldId> {
+/// The fields that are extracted or written in a parser behind code in which a scout may go on otherwise than the pass ([`may_part`]).
+pub(super) fn written_behind_parting(
+    program: &Program,
+    parser: &Parser,
+    sites: &[HeaderSite],
+) -> HashSet<FieldId> {
     let mut walk = Walk::new(program);
     let mut waiting: Vec<StateId> = Vec::new();
     for state in parser.states.values() {
-        let mut behind = state.body.iter().skip_while(|stmt| !verifies(stmt));
+        let mut behind = state.body.iter().skip_while(|stmt| !may_part(stmt, sites));
         let Some(first) = behind.next() else { continue };
         if !matches!(first.kind, StmtKind::Verify(..)) {
             walk.stmt(first);
@@ -200,14 +204,17 @@ pub(super) fn written_behind_verify(program: &Program, parser: &Parser) -> HashS
     written
 }
 
-/// Whether a packet may end its parser in a statement because something does not hold.
-pub(super) fn verifies(stmt: &Stmt) -> bool {
+/// Whether a scout may go on otherwise than the pass in a statement: scouts do not verify, and of a header that a helper extracts they have only some fields.
+pub(super) fn may_part(stmt: &Stmt, sites: &[HeaderSite]) -> bool {
+    let part = |body: &[Stmt]| body.iter().any(|stmt| may_part(stmt, sites));
     match &stmt.kind {
         StmtKind::Verify(..) => true,
-        StmtKind::If(_, then, otherwise) => then.iter().chain(otherwise).any(verifies),
-        StmtKind::Block(_, body) | StmtKind::Loop(_, body) | StmtKind::Atomic(body) => {
-            body.iter().any(verifies)
+        StmtKind::Extract(header, size) => {
+            let site = sites.get(header.base.get() as usize);
+            size.is_some() || !site.is_some_and(is_inline)
         }
+        StmtKind::If(_, then, otherwise) => part(then) || part(otherwise),
+        StmtKind::Block(_, body) | StmtKind::Loop(_, body) | StmtKind::Atomic(body) => part(body),
         _ => false,
     }
 }
@@ -429,11 +436,12 @@ impl<'p> Walk<'p> {
                 self.header_place(header);
                 self.extracted.insert(header.base);
                 size.iter().for_each(|size| self.expr(size));
-                let bits: u32 = fields_of(self.program, header.base)[1..]
-                    .iter()
-                    .map(|&field| self.program.fields[field].ty.width())
-                    .sum();
-                self.is_aligned &= size.is_none() && bits.is_multiple_of(8);
+                // What a varbit has is whole bytes then, or the header is refused (`HeaderSite::extract`).
+                let fixed = fields_of(self.program, header.base).into_iter().skip(1);
+                let fixed = fixed.map(|field| self.program.fields[field].ty);
+                let fixed = fixed.filter(|ty| !matches!(ty, ScalarTy::Varbit(_)));
+                let bits: u32 = fixed.map(|ty| ty.width()).sum();
+                self.is_aligned &= bits.is_multiple_of(8);
             }
             StmtKind::Advance(bits) => {
                 self.expr(bits);

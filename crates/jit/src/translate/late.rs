@@ -17,7 +17,7 @@ use super::{I64, Translator};
 /// Where there is less to carry, fields are carried through a parser: ways that are parted know more of them from the begin. What counts is the limbs of the fields
 /// and the validities of the headers that may be loaded late, times the parser's states.
 ///
-/// Only headers of [`Homes::tracked`] may be. So a program that extracts a header of no whole bytes, or one with a varbit, or that advances by anything but a
+/// Only headers of [`Homes::tracked`] may be. So a program that extracts a header of no whole bytes (a varbit apart), or that advances by anything but a
 /// constant multiple of eight bits, anywhere, loads none late: headers may begin inside of a byte there.
 const MOST_CARRIED: usize = 2000;
 

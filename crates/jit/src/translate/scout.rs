@@ -4,7 +4,7 @@
 //! The first scout runs the parser, and of the conditions those that ask which headers there are, or that spare long lookups. A scout of a later level ([`super::levels`]) takes what the first one
 //! has parsed ([`super::parsed`]), has the answers to the questions of those before, and follows what their actions assign ([`super::sketch`]). Whether the pass comes to a table is another matter: a scout goes
 //! all ways where it does not know, and a packet that it did not ask for is looked up by the pass itself. If no code between the parser and a table writes
-//! a field of its key, nor the parser behind a `verify` (scouts do not verify), the pass takes the answer without looking at it; otherwise it compares its key with the one that was asked for. So scouts change
+//! a field of its key, nor the parser behind what scouts do not do as it does (a `verify`, a header that a helper extracts), the pass takes the answer without looking at it; otherwise it compares its key with the one that was asked for. So scouts change
 //! speed, never the result.
 
 use std::collections::{HashMap, HashSet};
@@ -22,9 +22,8 @@ use ir::{
 use table::{Directness, Lookup};
 
 use super::answers::{AnswerNotes, WORD_SHIFT};
-use super::extract::is_inline;
 use super::hashed::HashedNotes;
-use super::homes::{Homes, verifies, written_behind_verify, written_in_control};
+use super::homes::{Homes, may_part, written_behind_parting, written_in_control};
 use super::levels::{Follows, Level, Levels, assigns};
 use super::parsed::Noted;
 use super::pass::stays;
@@ -223,12 +222,8 @@ impl Scouting {
         headers: &[HeaderSite],
         homes: &Homes,
     ) -> Scouting {
-        // A helper that extracts takes the frame into the packet's context, which a scout leaves alone.
         let is_native = |kind: &StmtKind| match kind {
-            StmtKind::Extract(header, size) => {
-                let site = headers.get(header.base.get() as usize);
-                header.dims.is_empty() && size.is_none() && site.is_some_and(is_inline)
-            }
+            StmtKind::Extract(header, _) => header.dims.is_empty(),
             StmtKind::Call(call) => call.instance.is_some_and(|instance| {
                 let declared = program.externs.get(instance);
                 let is_sum = declared.is_some_and(|e| e.kind == ExternKind::InternetChecksum);
@@ -251,15 +246,12 @@ impl Scouting {
                         break;
                     }
                     is_parsed = true;
-                    // Scouts do not verify: who is rejected has other values of what comes behind.
                     let mut states = parser.into_iter().flat_map(|p| p.states.values());
-                    if states.any(|state| state.body.iter().any(verifies)) {
+                    let parts = |stmt: &Stmt| may_part(stmt, headers);
+                    if states.any(|state| state.body.iter().any(parts)) {
                         written.extend(errors);
-                        written.extend(
-                            parser
-                                .iter()
-                                .flat_map(|p| written_behind_verify(program, p)),
-                        );
+                        let behind = |p| written_behind_parting(program, p, headers);
+                        written.extend(parser.into_iter().flat_map(behind));
                     }
                 }
                 PassStep::Control(control) if is_parsed => {

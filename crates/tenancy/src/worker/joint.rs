@@ -54,7 +54,7 @@ impl Functions {
 }
 
 /// A vPDP with so many frames, where all frames lie in their order, is served by itself: what that costs is little for each, and each takes a little less.
-pub(super) const MANY_FRAMES: usize = 2 * BURST;
+const MANY_FRAMES: usize = 2 * BURST;
 
 /// Seats by slot, as they go together in this burst.
 struct Crew<'s> {
@@ -94,7 +94,8 @@ impl Worker {
         let seat = self.seats.get_mut(slot.index())?.as_mut()?;
         let is_free = |place: &Place| place.admission == Admission::Open && place.is_unlimited;
         let is_free = self.fairness.is_none() && root.place(slot).is_some_and(is_free);
-        // Who was visited by itself is for the rest of the burst: what does not go straight through has others' packets begin anew.
+        // Whose packet did not go straight through, or of whom nothing was known before a visit by itself, is visited by itself for the rest of the burst: each that does not has others'
+        // packets begin anew.
         let was_visited = seat.visited == self.commons.links.burst();
         if !is_free || was_visited || !seat.worker.may_join(self.now) {
             return None;
@@ -151,7 +152,10 @@ impl Worker {
             }
             if through == 0 {
                 let own = &order[at.place..range.end];
-                through = lie_together(own);
+                through = match self.sorter.lie_in_order() {
+                    true => own.len(),
+                    false => lie_together(own),
+                };
                 let first = own[0] as usize;
                 self.serve(root, slot, first..first + through, frames, sent);
             }
@@ -237,6 +241,7 @@ impl Worker {
         {
             self.functions.forget_one(last);
             seat.visited = self.commons.links.burst();
+            seat.passes_left = 0;
             watch(seat, &mut self.watched);
         }
         self.untold.has_moved = true;

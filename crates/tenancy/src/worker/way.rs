@@ -3,7 +3,7 @@
 use exec::DropReason;
 use packet::{Frame, FramePool, Nanos, PortId};
 
-use crate::root::{Exit, Inlet, Place, Slot};
+use crate::root::{Exit, Inlet, NO_EXIT, Place, Slot};
 
 /// Packets of one vPDP that go over links in a burst, whatever comes; and how many more for each frame of the burst. Hops bound how deep a loop of
 /// links goes; this bounds how wide copies make it.
@@ -104,13 +104,44 @@ impl Way<'_> {
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
         (port, frame, time): (PortId, &mut Frame, Nanos),
     ) {
-        let out = match self.place.plain_exit(port) {
-            Some(out) => Some(out),
-            None => self.way_around(links, port, frame),
-        };
-        if let Some(out) = out {
-            sent(out, frame, time);
+        self.leave_by(
+            self.place.plain_exit(port),
+            links,
+            sent,
+            (port, frame, time),
+        );
+    }
+
+    /// The same for a place whose packets go to ports of the switch that carry descriptions.
+    #[inline(always)]
+    pub(super) fn leave_described(
+        self,
+        links: &mut Links,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+        (port, frame, time): (PortId, &mut Frame, Nanos),
+    ) {
+        let mut out = self.place.described_exit(port);
+        if out != NO_EXIT && self.place.describe(None, frame).is_err() {
+            out = NO_EXIT;
         }
+        self.leave_by(out, links, sent, (port, frame, time));
+    }
+
+    #[inline(always)]
+    fn leave_by(
+        self,
+        mut out: PortId,
+        links: &mut Links,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+        (port, frame, time): (PortId, &mut Frame, Nanos),
+    ) {
+        if out == NO_EXIT {
+            match self.way_around(links, port, frame) {
+                Some(around) => out = around,
+                None => return,
+            }
+        }
+        sent(out, frame, time);
     }
 
     /// The way of a packet that does not go to a port of the switch as it is: kept apart so that the way of those that do is short enough to stand where packets leave.

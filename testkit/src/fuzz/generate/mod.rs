@@ -45,9 +45,13 @@ struct Variable {
     is_writable: bool,
 }
 
-/// A header type: its fields fill whole bytes.
+/// Bits that varbits have at most.
+const VARBITS: &[u32] = &[8, 16, 32, 64, 72, 320];
+
+/// A header type: its fields fill whole bytes, but for a varbit `v` behind them.
 struct HeaderType {
     fields: Vec<(String, Ty)>,
+    has_varbit: bool,
 }
 
 /// A table: its name, how it is applied, and its actions.
@@ -190,8 +194,13 @@ impl Generator<'_> {
             let line = format!("    {} {name};", ty.text());
             self.line(line);
         }
+        let has_varbit = self.choices.one_in(5);
+        if has_varbit {
+            let most = VARBITS[self.choices.below(VARBITS.len())];
+            self.line(format!("    varbit<{most}> v;"));
+        }
         self.line("}\n");
-        self.header_types.push(HeaderType { fields });
+        self.header_types.push(HeaderType { fields, has_varbit });
     }
 
     fn structs(&mut self) {
@@ -261,14 +270,14 @@ impl Generator<'_> {
         };
         self.line(format!("    state {name} {{"));
         match self.choices.below(5) {
-            0 if self.stack.is_some() => self.line("        packet.extract(hdr.s.next);"),
+            0 if let Some((ty, _)) = self.stack => self.extract("hdr.s.next", ty),
             1 => {
                 let bits = 8 * self.choices.below(4);
                 self.line(format!("        packet.advance({bits});"));
             }
             _ => {
-                let (header, _) = self.headers[number % self.headers.len()].clone();
-                self.line(format!("        packet.extract({header});"));
+                let (header, ty) = self.headers[number % self.headers.len()].clone();
+                self.extract(&header, ty);
             }
         }
         if self.choices.one_in(3) {
@@ -281,6 +290,19 @@ impl Generator<'_> {
         }
         self.transition(number, states);
         self.line("    }");
+    }
+
+    /// Sizes of varbits are mostly those of some whole bytes.
+    fn extract(&mut self, header: &str, ty: usize) {
+        if !self.header_types[ty].has_varbit {
+            return self.line(format!("        packet.extract({header});"));
+        }
+        let size = match self.choices.below(4) {
+            0 => (8 * self.choices.below(6)).to_string(),
+            1 => self.expr(Ty::Bit(32), 1),
+            _ => format!("((bit<32>)({})) * 8", self.expr(Ty::Bit(3), 1)),
+        };
+        self.line(format!("        packet.extract({header}, {size});"));
     }
 
     /// Mostly forward; a stack may be filled in a circle.
@@ -346,7 +368,12 @@ impl Generator<'_> {
             if self.choices.one_in(2)
                 && let Some(target) = self.header_field(16)
             {
-                let data = self.whole_bytes();
+                let mut data = self.whole_bytes();
+                let varbits = self.headers.iter();
+                let mut varbits = varbits.filter(|(_, ty)| self.header_types[*ty].has_varbit);
+                if let Some((header, _)) = varbits.next() {
+                    data = format!("{data}, {header}.v");
+                }
                 let algorithm = ["csum16", "crc16"][self.choices.below(2)];
                 let condition = self.header_valid();
                 self.line(format!(
