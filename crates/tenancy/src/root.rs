@@ -351,8 +351,8 @@ impl Root {
     }
 
     /// Gives each of these packets the virtual port that it comes in by, and its slot to `slots`; [`Slot::NONE`] if it is no vPDP's, with the reason to `refuse`. There are as many
-    /// slots as packets. Packets of one port, as they come where many wait, and neighbours by ports of one kind are looked at together; while they are looked into, those that come `later` are
-    /// asked for one by one: the processor waits where many are at once.
+    /// slots as packets. Packets of one port, as they come where many wait, and neighbours by ports of one kind are looked at together. While they are looked into, those that come `later` are
+    /// asked for one by one: where many are at once the processor waits.
     #[inline]
     pub(crate) fn enter(
         &self,

@@ -258,8 +258,8 @@ mod tests {
             runs in prop::collection::vec((0u32..12, 1usize..40), 0..10),
         ) {
             let slot = |number: u32| if number == 11 { Slot::NONE } else { Slot(number) };
-            let mut sorter = Sorter::default();
-            sorter.slots = runs.iter().flat_map(|&(number, frames)| vec![slot(number); frames]).collect();
+            let slots = runs.iter().flat_map(|&(number, frames)| vec![slot(number); frames]);
+            let mut sorter = Sorter { slots: slots.collect(), ..Sorter::default() };
             let mut expected: Vec<(Slot, Range<usize>)> = Vec::new();
             for (at, &slot) in sorter.slots.iter().enumerate() {
                 match expected.last_mut() {

@@ -4,8 +4,8 @@
 //! The first scout runs the parser, and of the conditions those that ask which headers there are, or that spare long lookups. A scout of a later level ([`super::levels`]) takes what the first one
 //! has parsed ([`super::parsed`]), has the answers to the questions of those before, and follows what their actions assign ([`super::sketch`]). Whether the pass comes to a table is another matter: a scout goes
 //! all ways where it does not know, and a packet that it did not ask for is looked up by the pass itself. If no code between the parser and a table writes
-//! a field of its key, nor the parser behind what scouts do not do as it does (a `verify`, a header that a helper extracts), the pass takes the answer without looking at it; otherwise it compares its key with the one that was asked for. So scouts change
-//! speed, never the result.
+//! a field of its key, nor the parser behind what scouts do not do as it does (a `verify`, a header that a helper extracts), the pass takes the answer without looking at it; otherwise it
+//! compares its key with the one that was asked for. So scouts change speed, never the result.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
