@@ -72,7 +72,7 @@ pub(super) fn measure(options: &Hypervdp) -> Result<Figure, String> {
         table,
         note: format!(
             "Here: one core, packets in memory, rounds of {ROUND}, as many as a worker of `polyplane host` takes at once, \
-             whole ports. The paper: four cores, four 10G ports, so large packets are at the line rate of \
+             whole ports that are full. The paper: four cores, four 10G ports, so large packets are at the line rate of \
                40 Gbit/s; of 64 bytes Open vSwitch forwards 45.71 and PISCES 45.95 Mpps, which makes HyperVDP's ratio to Open vSwitch 0.92."
         ),
         pictures: pictures(&rows)?,

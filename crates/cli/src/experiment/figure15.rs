@@ -110,7 +110,7 @@ fn note() -> String {
     let (short, long) = PAPER_DELAY;
     format!(
         "Here: one core, packets of 64 bytes in memory, rounds of {ROUND}, as many as a worker of `polyplane host` takes at once, \
-         whole ports; p50 and p99 are times of a packet, alone / in vPDPs, that come at half \
+         whole ports that are full; p50 and p99 are times of a packet, alone / in vPDPs, that come at half \
          of the rate that the program alone carries, and the delay ratio is the median over pairs of runs. \"interp\" and \"emitted\" are the \
          chain and the same as entries of the emitted hypervisor, both on the interpreter, in bursts of {SHORT}.\n\
          The paper (on BMv2): ratios of throughput {least:.3} to {most:.3}, of delay {short:.3} (Pol. 1) to {long:.3} (Pol. 7); it gives no numbers for \
