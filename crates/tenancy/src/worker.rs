@@ -142,7 +142,7 @@ pub(crate) fn most_passes(packets: usize) -> u32 {
     PASSES_A_BURST.saturating_add(packets.saturating_mul(PASSES_A_PACKET))
 }
 
-/// Runs packets of a seat, and what is due in it, with so many passes of those that start over.
+/// Runs packets of a seat, and what is due in it, with so many passes of those that start over; how many began.
 fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
     seat: &mut Seat,
     place: &Place,
@@ -151,7 +151,7 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
     passes: u32,
     now: Nanos,
     sent: &mut S,
-) {
+) -> u64 {
     let Commons { links, contexts } = commons;
     let slot = seat.slot;
     let way = Way { slot, place };
@@ -171,7 +171,9 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
             }),
     }
     links.settle(|_, reason| seat.worker.count_drop(reason));
-    seat.passes_left = u64::from(passes).saturating_sub(seat.passes() - before) as u32;
+    let begun = seat.passes() - before;
+    seat.passes_left = u64::from(passes).saturating_sub(begun) as u32;
+    begun
 }
 
 /// Of what a visit took, the least part that a share pays for.
@@ -187,11 +189,9 @@ fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
     (now, sent): (Nanos, &mut S),
     gauge: &mut dyn Gauge,
 ) -> (Work, Visit) {
-    let before = seat.passes();
     let packets = frames.len() as u64;
     gauge.begin();
-    run(seat, place, commons, frames, passes, now, sent);
-    let passes = seat.passes() - before;
+    let passes = run(seat, place, commons, frames, passes, now, sent);
     let work = Work { packets, passes };
     let cycles = gauge.end(work);
     place.gate.charge(Used { passes, cycles }, now);
@@ -399,29 +399,16 @@ impl Worker {
         while self.fairness.is_none() && rest.len() > PART {
             let (part, later) = rest.split_at_mut(PART);
             self.classify(root, part, later);
-            if !self.go_by_slot(root, part, sent) {
+            if !(self.sorter.take_by_slot() && self.find_functions(root)) {
                 break;
             }
+            self.asked = [0; AHEAD.len()];
+            self.go(root, 0..self.sorter.groups(), part, sent);
             self.sorter.slots.clear();
             rest = &mut rest[PART..];
         }
         self.classify(root, rest, &[]);
         self.serve_all(root, rest, sent);
-    }
-
-    /// Takes frames that come by vPDP as they lie through what they go through with others'; whether that is so.
-    fn go_by_slot(
-        &mut self,
-        root: &Root,
-        frames: &mut [Frame],
-        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
-    ) -> bool {
-        let goes = self.sorter.take_by_slot() && self.find_functions(root);
-        if goes {
-            self.asked = [0; AHEAD.len()];
-            self.go(root, 0..self.sorter.groups(), frames, sent);
-        }
-        goes
     }
 
     /// Finds the slot of each frame of which none is known yet, and gives it the virtual port that it comes in by. What is behind them is looked at next.
@@ -455,10 +442,13 @@ impl Worker {
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        if self.fairness.is_none() && self.go_by_slot(root, frames, sent) {
-            return;
-        }
         self.asked = [0; AHEAD.len()];
+        if self.fairness.is_none() && self.sorter.take_by_slot() {
+            return match self.find_functions(root) {
+                true => self.go(root, 0..self.sorter.groups(), frames, sent),
+                false => self.serve_groups(root, frames, sent),
+            };
+        }
         self.sorter.find_groups();
         let go_together = self.fairness.is_none() && self.find_functions(root);
         let Worker {

@@ -7,7 +7,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I16, I32, I64};
 use cranelift_codegen::ir::{InstBuilder, Value};
 use exec::Unsupported;
-use exec::slots::header::{HeaderFieldSite, HeaderSite, Lookahead};
+use exec::slots::header::{HeaderSite, Lookahead};
 use ir::{Expr, HeaderPlace, Place, limbs_of};
 
 use super::arith::limbs_of_width;
@@ -22,10 +22,14 @@ const INLINE_FIELDS: usize = 64;
 
 /// Whether a header's fields are handled inline.
 pub(super) fn is_inline(header: &HeaderSite) -> bool {
-    let fits = |width: u32| limbs_of_width(width) <= INLINE_LIMBS as usize;
     header.fixed_bits <= INLINE_BITS
         && header.fields.len() <= INLINE_FIELDS
         && header.fields.iter().all(|f| !f.is_varbit && fits(f.width))
+}
+
+/// Whether a field of so many bits is.
+fn fits(width: u32) -> bool {
+    limbs_of_width(width) <= INLINE_LIMBS as usize
 }
 
 /// Bits of the packet of which several numbers are loaded.
@@ -124,8 +128,7 @@ impl Translator<'_> {
         };
         let end = self.end_of(length);
         if site.fixed_bits <= INLINE_BITS && site.fields.len() <= INLINE_FIELDS {
-            let is_inline = |width: u32| limbs_of_width(width) <= INLINE_LIMBS as usize;
-            self.load_some_fields(site, |field| is_inline(field.width));
+            self.load_fields(site, None);
         }
         let one = self.number(1);
         self.store_slots(site.valid, &[one]);
@@ -146,23 +149,6 @@ impl Translator<'_> {
         let is_refused = self.b.ins().bor(is_long, is_odd);
         let error = self.code.errors.header_too_short;
         self.end_if(is_refused, Outcome::Reject(error));
-    }
-
-    /// Loads those of the fields of a header at the cursor that stand in front of a varbit and are wanted.
-    fn load_some_fields(
-        &mut self,
-        site: &HeaderSite,
-        is_wanted: impl Fn(&HeaderFieldSite) -> bool,
-    ) {
-        let mut bits = Bits::new(self.bytes_at_cursor(), site.fixed_bits);
-        let mut bit = 0;
-        for field in site.fields.iter().take_while(|field| !field.is_varbit) {
-            if is_wanted(field) {
-                let value = self.load_from_bits(&mut bits, bit, field.width);
-                self.store_slots(field.slot, &value);
-            }
-            bit += field.width;
-        }
     }
 
     fn extract_by_helper(&mut self, which: usize, at: Option<Distance>, size: Value) {
@@ -204,13 +190,15 @@ impl Translator<'_> {
         self.start_sealed(after);
     }
 
-    /// Loads the fields of a header at the cursor.
+    /// Loads the fields of a header at the cursor, as far as they are handled inline and no varbit stands before them: of headers that are, all.
     fn load_fields(&mut self, site: &HeaderSite, at: Option<Distance>) {
         let mut bits = Bits::new(self.bytes_at_cursor(), site.fixed_bits);
         let mut bit = 0;
-        for field in &site.fields {
-            let value = self.load_from_bits(&mut bits, bit, field.width);
-            self.put_behind(at, field.slot, &value);
+        for field in site.fields.iter().take_while(|field| !field.is_varbit) {
+            if fits(field.width) {
+                let value = self.load_from_bits(&mut bits, bit, field.width);
+                self.put_behind(at, field.slot, &value);
+            }
             bit += field.width;
         }
     }
