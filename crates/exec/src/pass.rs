@@ -194,8 +194,9 @@ impl PackedOutcome {
     /// The port that the packet is to be sent by, if it is, as most are.
     #[inline]
     pub fn sent(self) -> Option<PortId> {
-        let kind = self.0 & !u64::from(u32::MAX);
-        (kind == PackedOutcome::SENT).then_some(PortId(self.0 as u32))
+        // Halves are compared: masks of 64 bits would be made anew where each packet leaves.
+        let is_sent = self.0 >> 32 == PackedOutcome::SENT >> 32;
+        is_sent.then_some(PortId(self.0 as u32))
     }
 
     /// What it says; what no engine should have written is [`PassOutcome::Waiting`].

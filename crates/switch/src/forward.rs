@@ -11,6 +11,7 @@ use crate::arch;
 use crate::contexts::Contexts;
 use crate::core::{Code, Core, FusedPass, Job, Root, Trace};
 use crate::device::Device;
+use crate::leave::Leave;
 
 impl Device {
     /// Takes frames in, each from its own port, processes them and all else that is due by `now`, and gives each packet that left to `sent`: its port,
@@ -40,7 +41,7 @@ impl Core {
         root: &Arc<Root>,
         frames: &mut [Frame],
         lent: Option<&mut Contexts>,
-        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+        sent: &mut impl Leave,
     ) {
         self.take_sent(sent);
         match &root.code.fused {
@@ -57,7 +58,7 @@ impl Core {
         root: &Arc<Root>,
         frames: &mut [Frame],
         trace: &mut Trace<'_>,
-        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+        sent: &mut impl Leave,
     ) {
         let mut done = 0;
         while done < frames.len() && !self.is_behind() {
@@ -78,7 +79,7 @@ impl Core {
         fused: &FusedPass,
         frames: &mut [Frame],
         mut lent: Option<&mut Contexts>,
-        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+        sent: &mut impl Leave,
     ) {
         if frames.is_empty() {
             return;
@@ -167,14 +168,14 @@ impl Core {
         &mut self,
         frames: &mut [Frame],
         outcomes: &[PackedOutcome],
-        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+        sent: &mut impl Leave,
     ) -> Option<(u32, PortId)> {
         let (now, mut count, mut left) = (self.now, 0, None);
         self.ledger.received += frames.len() as u64;
         for (frame, outcome) in frames.iter_mut().zip(outcomes) {
             if let Some(port) = outcome.sent() {
                 count += 1;
-                sent(port, frame, now);
+                sent.leave(port, frame, now);
                 continue;
             }
             left = self.account_unsent(*outcome);
@@ -183,7 +184,8 @@ impl Core {
         left
     }
 
-    /// Drops a packet that was not sent; or else the step at which it left its pass, and its port.
+    /// Drops a packet that was not sent; or else the step at which it left its pass, and its port. Kept apart from the way of those that are sent, whose loop has no room to keep what this needs.
+    #[inline(never)]
     pub(crate) fn account_unsent(&mut self, outcome: PackedOutcome) -> Option<(u32, PortId)> {
         match outcome.unpack() {
             PassOutcome::Dropped(reason) => self.ledger.drop(reason),
@@ -202,7 +204,7 @@ impl Core {
         root: &Arc<Root>,
         left: Option<(u32, PortId)>,
         context: &mut Box<PacketContext>,
-        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+        sent: &mut impl Leave,
     ) {
         self.collect(&root.code.program, context, &mut Trace(None));
         // Who has left is rare, and what is known of the code is far where many devices take turns: it is not looked at before.
@@ -223,9 +225,9 @@ impl Core {
     }
 
     /// Gives what has left to `sent`.
-    pub(crate) fn take_sent(&mut self, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
+    pub(crate) fn take_sent(&mut self, sent: &mut impl Leave) {
         while let Some(mut gone) = self.sent.pop_front() {
-            sent(gone.port, &mut gone.packet.bytes, gone.time);
+            sent.leave(gone.port, &mut gone.packet.bytes, gone.time);
             self.put_back(gone.packet, &gone.root.code);
         }
     }

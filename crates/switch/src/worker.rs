@@ -21,6 +21,7 @@ use crate::bell::{Bell, Marks};
 use crate::contexts::Contexts;
 use crate::core::{Core, Digest, Job, Root, Trace};
 use crate::device::Device;
+use crate::leave::Leave;
 use crate::ledger::Ledger;
 use crate::outbox::Outbox;
 use crate::queue::QueueConfig;
@@ -342,7 +343,7 @@ impl Worker {
         frames: &mut [Frame],
         now: Nanos,
         passes: u32,
-        mut sent: impl FnMut(PortId, &mut Frame, Nanos),
+        mut sent: impl Leave,
     ) {
         self.run(frames, now, Some(contexts), Some(passes), &mut sent);
     }
@@ -353,7 +354,7 @@ impl Worker {
         now: Nanos,
         lent: Option<&mut Contexts>,
         passes: Option<u32>,
-        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+        sent: &mut impl Leave,
     ) {
         self.take_in_hand(now, passes);
         self.finish(frames, now, lent, sent);
@@ -392,7 +393,7 @@ impl Worker {
         frames: &mut [Frame],
         now: Nanos,
         lent: Option<&mut Contexts>,
-        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+        sent: &mut impl Leave,
     ) {
         if self.core.is_behind() {
             self.core.take_sent(sent);

@@ -287,7 +287,7 @@ fn run_by_turns(calls_of: usize, passes: u32) -> (Vec<(u32, Vec<u8>, u64)>, u64)
             frames,
             Nanos(now),
             passes,
-            |port, frame, time| {
+            |port: PortId, frame: &mut Frame, time: Nanos| {
                 left.push((port.0, frame.bytes().to_vec(), time.0));
             },
         );
@@ -338,7 +338,8 @@ fn packets_behind_one_that_starts_over_wait_and_are_dropped_when_there_are_too_m
     let mut frames = vec![Frame::from_bytes(&packet(100, &[])).unwrap()];
     let mut left = 0;
     let mut call = |frames: &mut [Frame], passes| {
-        worker.forward_among(&mut contexts, frames, Nanos(1), passes, |_, _, _| left += 1);
+        let count = |_: PortId, _: &mut Frame, _: Nanos| left += 1;
+        worker.forward_among(&mut contexts, frames, Nanos(1), passes, count);
         worker.tell();
         device.check_conservation().unwrap();
         worker.is_behind()

@@ -161,6 +161,7 @@ const FEW_PORTS: usize = 16;
 /// A vPDP.
 #[derive(Debug)]
 pub(crate) struct Place {
+    pub(crate) slot: Slot,
     /// The workers' seats that serve it; 0 is none.
     pub(crate) serial: u64,
     pub(crate) admission: Admission,
@@ -184,6 +185,7 @@ impl Place {
     /// Of a vPDP that had its seats for too short a time to be in any root that a worker saw: nothing leads out.
     pub(crate) fn nowhere() -> Place {
         Place {
+            slot: Slot::NONE,
             serial: 0,
             admission: Admission::Closed(DropReason::NoProgram),
             gate: Arc::default(),
@@ -311,6 +313,7 @@ impl Root {
                 false => Box::default(),
             };
             places[tenant.slot.index()] = Some(Place {
+                slot: tenant.slot,
                 serial: tenant.serial,
                 admission: tenant.admission,
                 gate: Arc::clone(&tenant.gate),
@@ -348,6 +351,30 @@ impl Root {
     /// Whose a port of the switch is, if it is one vPDP's.
     pub(crate) fn owner(&self, port: PortId) -> Option<Slot> {
         self.whole(port).map(|inlet| inlet.slot)
+    }
+
+    /// Gives packets the virtual ports that they come in by, as long as their ports are one vPDP's each and `take` takes the slot, which is told of the first packet of each port, by its number;
+    /// how many. Of packets that come one behind the other by one port nothing is looked up but for the first.
+    #[inline]
+    pub(crate) fn enter_by_port(
+        &self,
+        frames: &mut [Frame],
+        mut take: impl FnMut(Slot, usize) -> bool,
+    ) -> usize {
+        let mut done = 0;
+        while let Some(port) = frames.get(done).map(|frame| frame.ingress) {
+            let inlet = self.whole(port);
+            let Some(inlet) = inlet.filter(|inlet| take(inlet.slot, done)) else {
+                break;
+            };
+            while let Some(frame) = frames.get_mut(done)
+                && frame.ingress == port
+            {
+                frame.ingress = inlet.port;
+                done += 1;
+            }
+        }
+        done
     }
 
     /// Gives each of these packets the virtual port that it comes in by, and its slot to `slots`; [`Slot::NONE`] if it is no vPDP's, with the reason to `refuse`. There are as many
@@ -724,6 +751,31 @@ mod tests {
                 prop_assert_eq!(together[at].bytes(), frame.bytes());
             }
             prop_assert_eq!(refused, refused_alone);
+        }
+
+        #[test]
+        fn packets_go_in_by_their_ports_as_long_as_these_are_one_vpdps_and_are_taken(
+            ports in prop::collection::vec(0u32..3, 0..17),
+            refused_from in 0usize..20,
+        ) {
+            let root = root();
+            let come = || ports.iter().map(|port| frame(*port, 0));
+            let (mut frames, mut expected): (Vec<Frame>, Vec<Frame>) = (come().collect(), come().collect());
+            let (mut taken, mut slots) = (Vec::new(), vec![Slot(77); ports.len()]);
+            let entered = root.enter_by_port(&mut frames, |slot, at| {
+                taken.push((slot, at));
+                at < refused_from
+            });
+            // A port gives one packet behind the other until another one does: each change is asked about.
+            let changes = (0..ports.len()).filter(|&at| at == 0 || ports[at] != ports[at - 1]);
+            let end = changes.clone().find(|&at| at >= refused_from || ports[at] == 2).unwrap_or(ports.len());
+            prop_assert_eq!(entered, end);
+            root.enter(&mut expected[..end], &[], &mut slots[..end], &mut |_| {});
+            let asked: Vec<_> = changes.clone().filter(|&at| at < end).map(|at| (slots[at], at)).collect();
+            prop_assert_eq!(&taken[..asked.len()], &asked[..]);
+            for (entered, expected) in frames.iter().zip(&expected) {
+                prop_assert_eq!(entered.ingress, expected.ingress);
+            }
         }
     }
 }

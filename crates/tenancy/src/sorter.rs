@@ -27,6 +27,8 @@ pub(crate) struct Sorter {
     firsts: Vec<Slot>,
     /// How many frames of its slot come before each frame, as frames lie; of [`TOGETHER`] of one slot, what the first one has.
     ranks: Vec<u32>,
+    /// Whether the order is that of the numbers.
+    is_as_it_lies: bool,
     /// Whether frames lie in their order.
     lie_in_order: bool,
     /// Where each frame goes, if they do not.
@@ -41,23 +43,20 @@ fn common(slots: &[Slot]) -> Option<Slot> {
     (are_one && all[0] != Slot::NONE).then_some(all[0])
 }
 
-/// Adds the next frames, of one slot, to groups; whether they are few still, and of each slot one.
+/// Frames from this one on are of one slot, behind those of the groups; whether they are few still, and of each slot one.
 #[inline(always)]
-fn add_by_slot(groups: &mut Vec<(Slot, Range<usize>)>, slot: Slot, frames: usize) -> bool {
-    let end = match groups.last_mut() {
-        Some((last, range)) if *last == slot => {
-            range.end += frames;
-            return true;
-        }
-        Some((_, range)) => range.end,
-        None => 0,
-    };
-    let is_known = groups.iter().any(|(other, _)| *other == slot);
-    if is_known || slot == Slot::NONE || groups.len() == FEW_SLOTS {
-        return false;
+fn add_by_slot(groups: &mut Vec<(Slot, Range<usize>)>, slot: Slot, at: usize) -> bool {
+    match groups.last_mut() {
+        Some((last, _)) if *last == slot => return true,
+        Some((_, range)) => range.end = at,
+        None => {}
     }
-    groups.push((slot, end..end + frames));
-    true
+    let is_known = groups.iter().any(|(other, _)| *other == slot);
+    let is_taken = !is_known && slot != Slot::NONE && groups.len() < FEW_SLOTS;
+    if is_taken {
+        groups.push((slot, at..at));
+    }
+    is_taken
 }
 
 impl Sorter {
@@ -71,25 +70,57 @@ impl Sorter {
     /// Has frames go as they lie, if they are those of few slots, those of each one behind the other; whether they are. Then the groups are known.
     pub(crate) fn take_by_slot(&mut self) -> bool {
         self.groups.clear();
-        for slots in self.slots.chunks(TOGETHER) {
-            let (each, frames) = match common(slots) {
-                Some(_) => (1, slots.len()),
-                None => (slots.len(), 1),
+        let together = self.slots.chunks(TOGETHER);
+        for (slots, at) in together.zip((0..).step_by(TOGETHER)) {
+            let each = match common(slots) {
+                Some(_) => &slots[..1],
+                None => slots,
             };
-            let mut each = slots[..each].iter();
-            if !each.all(|&slot| add_by_slot(&mut self.groups, slot, frames)) {
+            let mut each = each.iter().zip(at..);
+            if !each.all(|(&slot, at)| add_by_slot(&mut self.groups, slot, at)) {
                 return false;
             }
         }
-        self.leave_in_order();
-        self.lie_in_order = true;
+        self.end_by_slot(self.slots.len());
         true
     }
 
-    /// Frames go as they lie.
-    fn leave_in_order(&mut self) {
-        self.order.clear();
-        self.order.extend(0..self.slots.len() as u32);
+    /// Begins to take frames in that go as they lie.
+    pub(crate) fn begin_by_slot(&mut self) {
+        self.groups.clear();
+        self.slots.clear();
+    }
+
+    /// The frames from this one on are of this slot; whether frames still are those of few slots, those of each one behind the other. Otherwise they end here.
+    #[inline(always)]
+    pub(crate) fn add_by_slot(&mut self, slot: Slot, at: usize) -> bool {
+        add_by_slot(&mut self.groups, slot, at)
+    }
+
+    /// So many frames were taken in: the groups are known.
+    pub(crate) fn end_by_slot(&mut self, frames: usize) {
+        if let Some((_, range)) = self.groups.last_mut() {
+            range.end = frames;
+        }
+        self.leave_in_order(frames);
+        self.lie_in_order = true;
+    }
+
+    /// Writes down the slot of each frame of the groups, which go as they lie.
+    pub(crate) fn write_slots(&mut self) {
+        self.slots.clear();
+        let each = self.groups.iter();
+        let each = each.flat_map(|(slot, range)| std::iter::repeat_n(*slot, range.len()));
+        self.slots.extend(each);
+    }
+
+    /// So many frames go as they lie.
+    fn leave_in_order(&mut self, frames: usize) {
+        if !std::mem::replace(&mut self.is_as_it_lies, true) {
+            self.order.clear();
+        }
+        self.order.truncate(frames);
+        self.order.extend(self.order.len() as u32..frames as u32);
     }
 
     /// Finds whose frames there are by [`Sorter::slots`]: the groups, in the order of their first ones. [`Sorter::arrange`] follows.
@@ -108,7 +139,7 @@ impl Sorter {
         }
         self.lay_out();
         match self.lie_in_order {
-            true => self.leave_in_order(),
+            true => self.leave_in_order(self.slots.len()),
             false => self.put_in_order(),
         }
         for (slot, _) in &self.groups {
@@ -160,6 +191,7 @@ impl Sorter {
     }
 
     fn put_in_order(&mut self) {
+        self.is_as_it_lies = false;
         let frames = self.groups.last().map_or(0, |(_, range)| range.end);
         self.order.resize(frames, 0);
         let first = |slot: Slot, rank: u32| Some((self.counts.get(slot.index())? + rank) as usize);
@@ -204,9 +236,7 @@ impl Sorter {
             }
             frames[at] = on_its_way;
         }
-        for (at, frame) in (0..).zip(&mut self.order) {
-            *frame = at;
-        }
+        self.leave_in_order(self.order.len());
     }
 
     /// Finds where each frame goes: those of no slot behind all others.

@@ -153,22 +153,19 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
     sent: &mut S,
 ) -> u64 {
     let Commons { links, contexts } = commons;
-    let slot = seat.slot;
-    let way = Way { slot, place };
     let before = seat.passes();
     seat.visited = links.burst();
+    let worker = &mut seat.worker;
     // Two loops: what the one of descriptions has beside the other would cost those that need none.
     match place.describes_all() {
-        true => seat
-            .worker
-            .forward_among(contexts, frames, now, passes, |port, frame, time| {
-                way.leave_described(links, sent, (port, frame, time));
-            }),
-        false => seat
-            .worker
-            .forward_among(contexts, frames, now, passes, |port, frame, time| {
-                way.leave(links, sent, (port, frame, time));
-            }),
+        true => {
+            let way = Way::<S, true> { place, links, sent };
+            worker.forward_among(contexts, frames, now, passes, way);
+        }
+        false => {
+            let way = Way::<S, false> { place, links, sent };
+            worker.forward_among(contexts, frames, now, passes, way);
+        }
     }
     links.settle(|_, reason| seat.worker.count_drop(reason));
     let begun = seat.passes() - before;
@@ -394,21 +391,40 @@ impl Worker {
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        self.sorter.slots.clear();
         let mut rest = frames;
-        while self.fairness.is_none() && rest.len() > PART {
-            let (part, later) = rest.split_at_mut(PART);
-            self.classify(root, part, later);
-            if !(self.sorter.take_by_slot() && self.find_functions(root)) {
+        while self.come_by_slot(root, rest) {
+            if !self.find_functions(root) {
+                self.sorter.write_slots();
                 break;
             }
+            let (part, later) = rest.split_at_mut(PART.min(rest.len()));
             self.asked = [0; AHEAD.len()];
             self.go(root, 0..self.sorter.groups(), part, sent);
-            self.sorter.slots.clear();
-            rest = &mut rest[PART..];
+            rest = later;
+            if rest.is_empty() {
+                return;
+            }
         }
         self.classify(root, rest, &[]);
         self.serve_all(root, rest, sent);
+    }
+
+    /// Whether the next part of these frames goes as it lies, and the groups in it are known. Otherwise the slots of some of it may be.
+    fn come_by_slot(&mut self, root: &Root, frames: &mut [Frame]) -> bool {
+        self.sorter.begin_by_slot();
+        if self.fairness.is_some() {
+            return false;
+        }
+        let (part, later) = frames.split_at_mut(PART.min(frames.len()));
+        let sorter = &mut self.sorter;
+        let entered = root.enter_by_port(part, |slot, at| sorter.add_by_slot(slot, at));
+        sorter.end_by_slot(entered);
+        if entered == part.len() {
+            return true;
+        }
+        sorter.write_slots();
+        self.classify(root, part, later);
+        self.sorter.take_by_slot()
     }
 
     /// Finds the slot of each frame of which none is known yet, and gives it the virtual port that it comes in by. What is behind them is looked at next.

@@ -8,7 +8,7 @@ use exec::BURST;
 use packet::{Frame, Nanos, PortId};
 use switch::{Companions, Marks, Run, Through, forward_together};
 
-use super::way::Way;
+use super::way::leave;
 use super::{ALONE, Commons, TOGETHER_WITH_OTHERS, Worker, note, watch};
 use crate::desk::Seat;
 use crate::root::{Admission, Place, Root, Slot};
@@ -209,19 +209,16 @@ impl Worker {
     ) -> usize {
         let Commons { links, contexts } = &mut self.commons;
         let nowhere = &self.nowhere;
-        let way = |slot| Way {
-            slot,
-            place: root.place(slot).unwrap_or(nowhere),
-        };
+        let place = |slot| root.place(slot).unwrap_or(nowhere);
         let crew = &mut Crew {
             seats: &mut self.seats,
             burst: links.burst(),
         };
-        let leave = |way: Way<'_>, port, frame: &mut Frame, time| {
-            way.leave(links, sent, (port, frame, time));
+        let leave = |place: &Place, port, frame: &mut Frame, time| {
+            leave(place, links, sent, (port, frame, time));
         };
         let (runs, now) = (&self.runs, self.now);
-        let through = forward_together(crew, runs, contexts, frames, now, way, leave);
+        let through = forward_together(crew, runs, contexts, frames, now, place, leave);
         let seats = &mut self.seats;
         links.settle(|slot, reason| {
             if let Some(Some(seat)) = seats.get_mut(slot.index()) {

@@ -2,6 +2,7 @@
 
 use exec::DropReason;
 use packet::{Frame, FramePool, Nanos, PortId};
+use switch::Leave;
 
 use crate::root::{Exit, Inlet, NO_EXIT, Place, Slot};
 
@@ -89,84 +90,93 @@ impl Links {
     }
 }
 
-/// What packets of a seat go through on their way out.
-#[derive(Clone, Copy)]
-pub(super) struct Way<'w> {
-    pub(super) slot: Slot,
+/// The way out of packets that are visited by themselves: all of a place that only has ports which carry descriptions, or of one that has others.
+pub(super) struct Way<'w, S, const DESCRIBES_ALL: bool> {
     pub(super) place: &'w Place,
+    pub(super) links: &'w mut Links,
+    pub(super) sent: &'w mut S,
 }
 
-impl Way<'_> {
+impl<S, const DESCRIBES_ALL: bool> Leave for Way<'_, S, DESCRIBES_ALL>
+where
+    S: FnMut(PortId, &mut Frame, Nanos),
+{
     #[inline(always)]
-    pub(super) fn leave(
-        self,
-        links: &mut Links,
-        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
-        (port, frame, time): (PortId, &mut Frame, Nanos),
-    ) {
-        self.leave_by(
-            self.place.plain_exit(port),
-            links,
-            sent,
-            (port, frame, time),
-        );
-    }
-
-    /// The same for a place whose packets go to ports of the switch that carry descriptions.
-    #[inline(always)]
-    pub(super) fn leave_described(
-        self,
-        links: &mut Links,
-        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
-        (port, frame, time): (PortId, &mut Frame, Nanos),
-    ) {
-        let mut out = self.place.described_exit(port);
-        if out != NO_EXIT && self.place.describe(None, frame).is_err() {
-            out = NO_EXIT;
-        }
-        self.leave_by(out, links, sent, (port, frame, time));
-    }
-
-    #[inline(always)]
-    fn leave_by(
-        self,
-        mut out: PortId,
-        links: &mut Links,
-        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
-        (port, frame, time): (PortId, &mut Frame, Nanos),
-    ) {
-        if out == NO_EXIT {
-            match self.way_around(links, port, frame) {
-                Some(around) => out = around,
-                None => return,
-            }
-        }
-        sent(out, frame, time);
-    }
-
-    /// The way of a packet that does not go to a port of the switch as it is: kept apart so that the way of those that do is short enough to stand where packets leave.
-    #[inline(never)]
-    fn way_around(self, links: &mut Links, port: PortId, frame: &mut Frame) -> Option<PortId> {
-        match self.place.exit(port) {
-            Exit::Described(out) if self.place.describe(None, frame).is_ok() => Some(*out),
-            exit => self.other_way(links, exit, frame),
+    fn leave(&mut self, port: PortId, frame: &mut Frame, time: Nanos) {
+        let packet = (port, frame, time);
+        match DESCRIBES_ALL {
+            true => leave_described(self.place, self.links, self.sent, packet),
+            false => leave(self.place, self.links, self.sent, packet),
         }
     }
+}
 
-    /// Of packets that not every switch has: kept apart so that the usual way is short.
-    #[inline(never)]
-    fn other_way(self, links: &mut Links, exit: &Exit, frame: &mut Frame) -> Option<PortId> {
-        let reason = match exit {
-            Exit::Port(port) => return Some(*port),
-            Exit::Wrapped(port, outer) if self.place.describe(Some(outer), frame).is_ok() => {
-                return Some(*port);
-            }
-            Exit::Described(_) | Exit::Wrapped(..) => DropReason::FrameTooLong,
-            Exit::Link(inlet) if links.push(self.slot, *inlet, frame) => return None,
-            Exit::Link(_) => DropReason::LinkHops,
-            Exit::Open => DropReason::NoSuchPort,
-        };
-        links.lose(self.slot, reason);
-        None
+/// A packet of a place leaves by a virtual port.
+#[inline(always)]
+pub(super) fn leave(
+    place: &Place,
+    links: &mut Links,
+    sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    (port, frame, time): (PortId, &mut Frame, Nanos),
+) {
+    let out = place.plain_exit(port);
+    leave_by(out, place, links, sent, (port, frame, time));
+}
+
+/// The same of a place whose packets go to ports of the switch that carry descriptions.
+#[inline(always)]
+fn leave_described(
+    place: &Place,
+    links: &mut Links,
+    sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    (port, frame, time): (PortId, &mut Frame, Nanos),
+) {
+    let mut out = place.described_exit(port);
+    if out != NO_EXIT && place.describe(None, frame).is_err() {
+        out = NO_EXIT;
     }
+    leave_by(out, place, links, sent, (port, frame, time));
+}
+
+#[inline(always)]
+fn leave_by(
+    mut out: PortId,
+    place: &Place,
+    links: &mut Links,
+    sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    (port, frame, time): (PortId, &mut Frame, Nanos),
+) {
+    if out == NO_EXIT {
+        match way_around(place, links, port, frame) {
+            Some(around) => out = around,
+            None => return,
+        }
+    }
+    sent(out, frame, time);
+}
+
+/// The way of a packet that does not go to a port of the switch as it is: kept apart so that the way of those that do is short enough to stand where packets leave.
+#[inline(never)]
+fn way_around(place: &Place, links: &mut Links, port: PortId, frame: &mut Frame) -> Option<PortId> {
+    match place.exit(port) {
+        Exit::Described(out) if place.describe(None, frame).is_ok() => Some(*out),
+        exit => other_way(place, links, exit, frame),
+    }
+}
+
+/// Of packets that not every switch has: kept apart so that the usual way is short.
+#[inline(never)]
+fn other_way(place: &Place, links: &mut Links, exit: &Exit, frame: &mut Frame) -> Option<PortId> {
+    let reason = match exit {
+        Exit::Port(port) => return Some(*port),
+        Exit::Wrapped(port, outer) if place.describe(Some(outer), frame).is_ok() => {
+            return Some(*port);
+        }
+        Exit::Described(_) | Exit::Wrapped(..) => DropReason::FrameTooLong,
+        Exit::Link(inlet) if links.push(place.slot, *inlet, frame) => return None,
+        Exit::Link(_) => DropReason::LinkHops,
+        Exit::Open => DropReason::NoSuchPort,
+    };
+    links.lose(place.slot, reason);
+    None
 }
