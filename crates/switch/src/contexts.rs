@@ -29,7 +29,8 @@ impl Contexts {
 
     /// The context of this function.
     pub(crate) fn take(&mut self, function: &Arc<dyn Fused>) -> Option<Box<PacketContext>> {
-        self.place(function)?.context.take()
+        let at = self.find(function)?;
+        self.places[at].context.take()
     }
 
     /// Keeps a context of this function for the next worker; gives it back if there is no room.
@@ -38,20 +39,25 @@ impl Contexts {
         context: Box<PacketContext>,
         function: &Arc<dyn Fused>,
     ) -> Result<(), Box<PacketContext>> {
-        if self.place(function).is_none() {
-            self.make_place(function);
+        if context.is_oversized() {
+            return Err(context);
         }
-        match self.place(function) {
-            Some(place) if !context.is_oversized() => {
+        let place = match self.find(function) {
+            Some(at) => self.places.get_mut(at),
+            None => self.make_place(function),
+        };
+        match place {
+            Some(place) => {
                 place.context = Some(context);
                 Ok(())
             }
-            _ => Err(context),
+            None => Err(context),
         }
     }
 
     /// Makes a place for this function if there is room, or one that is no more has one.
-    fn make_place(&mut self, function: &Arc<dyn Fused>) {
+    #[cold]
+    fn make_place(&mut self, function: &Arc<dyn Fused>) -> Option<&mut Place> {
         let place = Place {
             function: Arc::downgrade(function),
             context: None,
@@ -60,14 +66,17 @@ impl Contexts {
         match self.places.iter().position(gone) {
             Some(at) => self.places[at] = place,
             None if self.places.len() < MOST_FUNCTIONS => self.places.push(place),
-            None => {}
+            None => return None,
         }
+        self.find(function).and_then(|at| self.places.get_mut(at))
     }
 
-    fn place(&mut self, function: &Arc<dyn Fused>) -> Option<&mut Place> {
+    /// Where the context of a function is.
+    #[inline]
+    fn find(&self, function: &Arc<dyn Fused>) -> Option<usize> {
         let own = Arc::as_ptr(function).cast::<()>();
         // As long as there is a weak reference, no other function has its address.
-        let mut places = self.places.iter_mut();
-        places.find(|place| place.function.as_ptr().cast::<()>() == own)
+        let mut places = self.places.iter();
+        places.position(|place| place.function.as_ptr().cast::<()>() == own)
     }
 }

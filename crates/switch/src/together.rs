@@ -62,19 +62,22 @@ pub fn forward_together<C: Companions, W: Copy>(
     sent: impl FnMut(W, PortId, &mut Frame, Nanos),
 ) -> Through {
     match runs.len() {
-        // Less is to be written for few, and for one least of all: most packets that nobody lets wait come alone.
-        0 | 1 => forward::<1, C, W>(companions, runs, contexts, frames, now, way, sent),
-        2..=FEW => forward::<FEW, C, W>(companions, runs, contexts, frames, now, way, sent),
-        _ => forward::<BURST, C, W>(companions, runs, contexts, frames, now, way, sent),
+        // Less is to be written for few, and for one packet least of all: most that nobody lets wait come alone.
+        1 if runs[0].frames == 1 => {
+            forward::<1, 1, C, W>(companions, runs, contexts, frames, now, way, sent)
+        }
+        0 | 1 => forward::<1, BURST, C, W>(companions, runs, contexts, frames, now, way, sent),
+        2..=FEW => forward::<FEW, BURST, C, W>(companions, runs, contexts, frames, now, way, sent),
+        _ => forward::<BURST, BURST, C, W>(companions, runs, contexts, frames, now, way, sent),
     }
 }
 
 /// Runs of most bursts.
 const FEW: usize = 8;
 
-/// The same of so many runs, at most. Not part of [`forward_together`]: what is kept of many would be room that few take, too.
+/// The same of so many runs and frames, at most. Not part of [`forward_together`]: what is kept of many would be room that few take, too.
 #[inline(never)]
-fn forward<const MOST: usize, C: Companions, W: Copy>(
+fn forward<const MOST: usize, const FRAMES: usize, C: Companions, W: Copy>(
     companions: &mut C,
     runs: &[Run<C::Number>],
     contexts: &mut Contexts,
@@ -87,14 +90,17 @@ fn forward<const MOST: usize, C: Companions, W: Copy>(
     let Some((function, mut context)) = borrow(companions, runs, contexts) else {
         return Through::NONE;
     };
-    let outcomes = &mut [PackedOutcome::default(); BURST];
-    let burst = (&mut *frames, order, &mut *outcomes, now);
+    let outcomes = &mut [PackedOutcome::default(); FRAMES];
+    let burst = (&mut *frames, order, &mut outcomes[..], now);
     let done = run::<MOST, C>(companions, runs, &function, &mut context, burst);
     let mut ways = [way(runs[0].whose); MOST];
     for (run, way_out) in runs.iter().zip(&mut ways) {
         *way_out = way(run.whose);
     }
-    let numbers = numbers(runs);
+    let numbers = match MOST {
+        1 => [0; 2 * BURST],
+        _ => numbers(runs),
+    };
     let mut sent_until = [0u32; MOST];
     let (mut number, mut all, mut left) = (0, 0, None);
     for ((outcome, frame), whose) in outcomes.iter().zip(&order[..done]).zip(&numbers) {
@@ -159,7 +165,7 @@ fn run<const MOST: usize, C: Companions>(
     runs: &[Run<C::Number>],
     function: &Arc<dyn Fused>,
     context: &mut PacketContext,
-    (frames, order, outcomes, now): (&mut [Frame], &[u32], &mut [PackedOutcome; BURST], Nanos),
+    (frames, order, outcomes, now): (&mut [Frame], &[u32], &mut [PackedOutcome], Nanos),
 ) -> usize {
     let mut firsts = [0; MOST];
     let mut count = 0;
@@ -170,7 +176,7 @@ fn run<const MOST: usize, C: Companions>(
         }
         count += run.frames;
     }
-    let count = count.min(BURST).min(order.len());
+    let count = count.min(outcomes.len()).min(order.len());
     let Some(first) = companions.worker(runs[0].whose) else {
         return 0;
     };

@@ -353,28 +353,27 @@ impl Root {
         self.whole(port).map(|inlet| inlet.slot)
     }
 
-    /// Gives packets the virtual ports that they come in by, as long as their ports are one vPDP's each and `take` takes the slot, which is told of the first packet of each port, by its number;
-    /// how many. Of packets that come one behind the other by one port nothing is looked up but for the first.
+    /// Gives packets the virtual ports that they come in by, as long as their ports are one vPDP's each and `take` takes its slot, which is told of the first packet of each, by its number; how
+    /// many. Of packets that come one behind the other by one port nothing is looked up but for the first.
     #[inline]
     pub(crate) fn enter_by_port(
         &self,
         frames: &mut [Frame],
         mut take: impl FnMut(Slot, usize) -> bool,
     ) -> usize {
-        let mut done = 0;
-        while let Some(port) = frames.get(done).map(|frame| frame.ingress) {
-            let inlet = self.whole(port);
-            let Some(inlet) = inlet.filter(|inlet| take(inlet.slot, done)) else {
-                break;
-            };
-            while let Some(frame) = frames.get_mut(done)
-                && frame.ingress == port
-            {
-                frame.ingress = inlet.port;
-                done += 1;
+        let (mut port, mut last) = (None, Inlet::NONE);
+        for (at, frame) in frames.iter_mut().enumerate() {
+            if port != Some(frame.ingress) {
+                let inlet = self.whole(frame.ingress);
+                let inlet = inlet.filter(|inlet| inlet.slot == last.slot || take(inlet.slot, at));
+                let Some(inlet) = inlet else {
+                    return at;
+                };
+                (port, last) = (Some(frame.ingress), inlet);
             }
+            frame.ingress = last.port;
         }
-        done
+        frames.len()
     }
 
     /// Gives each of these packets the virtual port that it comes in by, and its slot to `slots`; [`Slot::NONE`] if it is no vPDP's, with the reason to `refuse`. There are as many
@@ -766,7 +765,7 @@ mod tests {
                 taken.push((slot, at));
                 at < refused_from
             });
-            // A port gives one packet behind the other until another one does: each change is asked about.
+            // Each of these ports is another vPDP's: each change is asked about.
             let changes = (0..ports.len()).filter(|&at| at == 0 || ports[at] != ports[at - 1]);
             let end = changes.clone().find(|&at| at >= refused_from || ports[at] == 2).unwrap_or(ports.len());
             prop_assert_eq!(entered, end);

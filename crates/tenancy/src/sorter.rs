@@ -270,6 +270,13 @@ impl Sorter {
         (*slot, range.clone())
     }
 
+    /// So many frames of the first group do not go any more.
+    pub(crate) fn leave_out(&mut self, frames: usize) {
+        if let Some((_, range)) = self.groups.first_mut() {
+            range.start = range.end.min(range.start + frames);
+        }
+    }
+
     /// Has the groups of these slots come behind all others.
     pub(crate) fn put_last(&mut self, goes_last: impl Fn(Slot) -> bool) {
         self.groups

@@ -64,7 +64,7 @@ const LEAVING_A_BURST: usize = 8;
 const BYTES_OF_PACKET: usize = 512;
 
 /// Frames that go in small bursts before a seat tells the control side something, unless none come: each burst would wait for the memory of one more vPDP than its own.
-const FRAMES_UNTOLD: usize = 16;
+const FRAMES_UNTOLD: usize = 64;
 
 /// Seats that tell the control side at the end of a burst; the others come in later bursts: to tell takes as long as a packet or two.
 const TOLD_A_BURST: usize = 1;
@@ -323,14 +323,18 @@ impl Worker {
             self.shares.begin(fairness, root.slots(), now);
         }
         self.watch_all_if_called();
-        self.go_on(&root, Standing::InCredit, &mut sent);
+        if !self.watched.is_empty() {
+            self.go_on(&root, Standing::InCredit, &mut sent);
+        }
         self.run_leaving(&mut sent);
-        if !frames.is_empty() {
+        if self.fairness.is_some() && !frames.is_empty() {
             self.shares.receive(self.reception);
         }
         self.begin_sorting();
         self.take_in(&root, frames, &mut sent);
-        self.go_on(&root, Standing::Others, &mut sent);
+        if !self.watched.is_empty() {
+            self.go_on(&root, Standing::Others, &mut sent);
+        }
         self.follow_links(&root, &mut sent);
         self.tell(frames.len());
         self.desk.bell.end();
@@ -398,8 +402,14 @@ impl Worker {
                 break;
             }
             let (part, later) = rest.split_at_mut(PART.min(rest.len()));
-            self.asked = [0; AHEAD.len()];
-            self.go(root, 0..self.sorter.groups(), part, sent);
+            match self.sorter.groups() {
+                // As most come where the worker keeps up.
+                1 if part.len() <= BURST => self.go_straight(root, part, sent),
+                groups => {
+                    self.asked = [0; AHEAD.len()];
+                    self.go(root, 0..groups, part, sent);
+                }
+            }
             rest = later;
             if rest.is_empty() {
                 return;

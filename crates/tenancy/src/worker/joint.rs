@@ -9,7 +9,7 @@ use packet::{Frame, Nanos, PortId};
 use switch::{Companions, Marks, Run, Through, forward_together};
 
 use super::way::leave;
-use super::{ALONE, Commons, TOGETHER_WITH_OTHERS, Worker, note, watch};
+use super::{AHEAD, ALONE, Commons, TOGETHER_WITH_OTHERS, Worker, note, watch};
 use crate::desk::Seat;
 use crate::root::{Admission, Place, Root, Slot};
 use crate::sorter::Sorter;
@@ -163,6 +163,33 @@ impl Worker {
             at.go_on(&self.sorter, through);
         }
         self.sorter.order = order;
+    }
+
+    /// [`Worker::go`] for few frames of one slot, all that there are: nothing is to be found out of others.
+    pub(super) fn go_straight(
+        &mut self,
+        root: &Root,
+        frames: &mut [Frame],
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        let (whose, range) = self.sorter.group(0);
+        let run = Run {
+            whose,
+            frames: range.len(),
+        };
+        self.runs.clear();
+        self.runs.push(run);
+        let order = std::mem::take(&mut self.sorter.order);
+        let through = match self.take_in_hand() {
+            true => self.fly(root, (frames, &order), sent),
+            false => 0,
+        };
+        self.sorter.order = order;
+        if through < frames.len() {
+            self.sorter.leave_out(through);
+            self.asked = [0; AHEAD.len()];
+            self.go(root, 0..1, frames, sent);
+        }
     }
 
     /// Finds whose the frames from this place in the order on are, as far as they go through a function; the first of these groups has the place.

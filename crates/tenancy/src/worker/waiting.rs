@@ -31,9 +31,6 @@ impl Worker {
         standing: Standing,
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        if self.watched.is_empty() {
-            return;
-        }
         self.take_up(root, standing, sent);
         self.run_watched(root, standing, sent);
     }
