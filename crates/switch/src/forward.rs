@@ -170,22 +170,23 @@ impl Core {
         outcomes: &[PackedOutcome],
         sent: &mut impl Leave,
     ) -> Option<(u32, PortId)> {
-        let (now, mut count, mut left) = (self.now, 0, None);
-        self.ledger.received += frames.len() as u64;
+        let (now, mut unsent, mut left) = (self.now, 0, None);
         for (frame, outcome) in frames.iter_mut().zip(outcomes) {
             if let Some(port) = outcome.sent() {
-                count += 1;
                 sent.leave(port, frame, now);
                 continue;
             }
             left = self.account_unsent(*outcome);
+            unsent += 1;
         }
-        self.ledger.sent += count;
+        let received = frames.len() as u64;
+        self.ledger.received += received;
+        self.ledger.sent += received - unsent;
         left
     }
 
     /// Drops a packet that was not sent; or else the step at which it left its pass, and its port. Kept apart from the way of those that are sent, whose loop has no room to keep what this needs.
-    #[inline(never)]
+    #[cold]
     pub(crate) fn account_unsent(&mut self, outcome: PackedOutcome) -> Option<(u32, PortId)> {
         match outcome.unpack() {
             PassOutcome::Dropped(reason) => self.ledger.drop(reason),

@@ -150,7 +150,9 @@ fn numbers<N>(runs: &[Run<N>]) -> [u8; 2 * BURST] {
     let mut numbers = [0; 2 * BURST];
     let mut begin = 0;
     for (run, number) in runs.iter().zip(0..) {
-        numbers[begin..begin + BURST].fill(number);
+        if let Some(frames) = numbers[begin..].first_chunk_mut() {
+            *frames = [number; BURST];
+        }
         begin = (begin + run.frames).min(BURST);
     }
     numbers

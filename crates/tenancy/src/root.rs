@@ -361,19 +361,22 @@ impl Root {
         frames: &mut [Frame],
         mut take: impl FnMut(Slot, usize) -> bool,
     ) -> usize {
-        let (mut port, mut last) = (None, Inlet::NONE);
-        for (at, frame) in frames.iter_mut().enumerate() {
-            if port != Some(frame.ingress) {
-                let inlet = self.whole(frame.ingress);
-                let inlet = inlet.filter(|inlet| inlet.slot == last.slot || take(inlet.slot, at));
-                let Some(inlet) = inlet else {
-                    return at;
-                };
-                (port, last) = (Some(frame.ingress), inlet);
+        let (mut done, mut last) = (0, Slot::NONE);
+        while let Some(port) = frames.get(done).map(|frame| frame.ingress) {
+            let inlet = self.whole(port);
+            let inlet = inlet.filter(|inlet| inlet.slot == last || take(inlet.slot, done));
+            let Some(inlet) = inlet else {
+                break;
+            };
+            last = inlet.slot;
+            while let Some(frame) = frames.get_mut(done)
+                && frame.ingress == port
+            {
+                frame.ingress = inlet.port;
+                done += 1;
             }
-            frame.ingress = last.port;
         }
-        frames.len()
+        done
     }
 
     /// Gives each of these packets the virtual port that it comes in by, and its slot to `slots`; [`Slot::NONE`] if it is no vPDP's, with the reason to `refuse`. There are as many

@@ -399,7 +399,8 @@ impl Worker {
         while self.come_by_slot(root, rest) {
             if !self.find_functions(root) {
                 self.sorter.write_slots();
-                break;
+                self.classify(root, rest, &[]);
+                return self.serve_all(root, rest, sent);
             }
             let (part, later) = rest.split_at_mut(PART.min(rest.len()));
             match self.sorter.groups() {
@@ -416,7 +417,7 @@ impl Worker {
             }
         }
         self.classify(root, rest, &[]);
-        self.serve_all(root, rest, sent);
+        self.serve_sorted(root, rest, sent);
     }
 
     /// Whether the next part of these frames goes as it lies, and the groups in it are known. Otherwise the slots of some of it may be.
@@ -433,6 +434,10 @@ impl Worker {
             return true;
         }
         sorter.write_slots();
+        if root.owner(part[entered].ingress).is_some() {
+            // It is of no further slot that would come behind the others.
+            return false;
+        }
         self.classify(root, part, later);
         self.sorter.take_by_slot()
     }
@@ -462,19 +467,31 @@ impl Worker {
         }
     }
 
+    /// Serves frames whose slots are known.
     fn serve_all(
         &mut self,
         root: &Root,
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        self.asked = [0; AHEAD.len()];
         if self.fairness.is_none() && self.sorter.take_by_slot() {
+            self.asked = [0; AHEAD.len()];
             return match self.find_functions(root) {
                 true => self.go(root, 0..self.sorter.groups(), frames, sent),
                 false => self.serve_groups(root, frames, sent),
             };
         }
+        self.serve_sorted(root, frames, sent);
+    }
+
+    /// The same where those of a slot may lie apart.
+    fn serve_sorted(
+        &mut self,
+        root: &Root,
+        frames: &mut [Frame],
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        self.asked = [0; AHEAD.len()];
         self.sorter.find_groups();
         let go_together = self.fairness.is_none() && self.find_functions(root);
         let Worker {
