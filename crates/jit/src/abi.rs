@@ -28,7 +28,9 @@ use crate::translate::{ParsedNotes, PassUses, ScoutSite};
 use crate::{notes, view};
 
 /// A packet's run through one block, or a burst's through a pass. Native code knows the offsets of the fields that [`offset`] names.
-#[repr(C)]
+///
+/// It begins where a cache line does: on a stack it would begin anywhere, and where one of its words lay across two pages, a packet alone took 60 cycles more.
+#[repr(C, align(64))]
 pub(crate) struct Invocation<'i> {
     /// The first of the packet's limbs.
     limbs_at: *mut u64,
