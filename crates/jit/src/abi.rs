@@ -29,8 +29,8 @@ use crate::{notes, view};
 
 /// A packet's run through one block, or a burst's through a pass. Native code knows the offsets of the fields that [`offset`] names.
 ///
-/// It begins where a cache line does: on a stack it would begin anywhere, and where one of its words lay across two pages, a packet alone took 60 cycles more.
-#[repr(C, align(64))]
+/// It lies within a page: on a stack it would begin anywhere, and what writes two of its words across two pages has a burst take 60 cycles more. Whether any does would depend on who calls.
+#[repr(C, align(512))]
 pub(crate) struct Invocation<'i> {
     /// The first of the packet's limbs.
     limbs_at: *mut u64,
@@ -87,6 +87,9 @@ pub(crate) struct Invocation<'i> {
     pub(crate) state: &'i State,
     pub(crate) code: &'i Code,
 }
+
+// Its size is a multiple of its alignment, and a page one of that.
+const _: () = assert!(size_of::<Invocation<'_>>() == 512);
 
 /// The frames of a burst, in the order in which they go. Native code and helpers, which take turns, reach them by the same pointers.
 #[repr(C)]
