@@ -551,9 +551,10 @@ fn forward_all(
             let (at, which) = (order[begin] as usize, whose[begin]);
             let one = &mut frames[at..at + 1];
             let worker = &mut pairs[which].worker;
-            worker.forward_among(contexts, one, now, PASSES, |port, frame, _| {
+            let leave = |port: PortId, frame: &mut Frame, _: Nanos| {
                 left[which].push((port, frame.bytes().to_vec()));
-            });
+            };
+            worker.forward_among(contexts, one, now, PASSES, leave);
             begin += 1;
             all_together = false;
         }
