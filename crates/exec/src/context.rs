@@ -124,8 +124,8 @@ impl PacketContext {
         self.clear_checksums();
     }
 
-    /// Whether the program has asked something of the device, or told it something, that the usual way of a packet does not answer
-    /// ([`crate::PassTest::Asked`]).
+    /// Whether the program has asked something of the device that the usual way of a packet does not answer ([`crate::PassTest::Asked`]). What it only tells, digests and messages, is taken from
+    /// the context when the packet has gone its way.
     pub fn has_asked(&self) -> bool {
         let usual = Requests {
             checksum_error: self.requests.checksum_error,
@@ -133,7 +133,7 @@ impl PacketContext {
             mark: self.requests.mark,
             ..Requests::default()
         };
-        self.requests != usual || !self.log.is_empty() || !self.digests.is_empty()
+        self.requests != usual
     }
 
     /// Running checksums begin anew.

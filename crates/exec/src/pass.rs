@@ -96,7 +96,7 @@ pub enum PassTest {
     /// The field, of at most 64 bits, has another value.
     Differs(FieldId, u64),
     /// The program has asked something of the device: any of [`crate::Requests`] but `checksum_error`, `destination` and
-    /// `mark`, a digest, a message ([`PacketContext::has_asked`]).
+    /// `mark` ([`PacketContext::has_asked`]).
     Asked,
 }
 
@@ -256,8 +256,8 @@ pub trait Fused: Send + Sync {
     ///
     /// `context` is one of this program's; what is in it counts only after a packet has left. Then its `bytes` are the packet's frame (the burst's has
     /// the context's former buffer) and all else is as after the same steps by [`crate::Loaded`]: fields, cursor, requests, work, random stream,
-    /// messages and digests that nobody has taken. A packet that a block itself drops after it has told something (digest, message) ends the run too, so
-    /// that the device can take what it told.
+    /// messages and digests that nobody has taken. A packet that has told something (digest, message) and goes on in its pass ends the run too, when it
+    /// has an outcome, so that the device can take what it told.
     fn run(&self, burst: &mut Burst<'_>, context: &mut PacketContext) -> usize;
 }
 

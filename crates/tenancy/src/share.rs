@@ -274,7 +274,16 @@ impl Account {
     }
 
     /// Gives it what has come by now, where visits take so much at most.
+    #[inline]
     fn fill(&mut self, now: Nanos, interval: Nanos, longest: f64) {
+        if now != self.filled {
+            self.fill_until(now, interval, longest);
+        }
+    }
+
+    /// [`Account::fill`], once: what a visit runs is to stay in the processor's nearest cache of code.
+    #[inline(never)]
+    fn fill_until(&mut self, now: Nanos, interval: Nanos, longest: f64) {
         let past = intervals(now.since(self.filled), interval);
         if self.is_limited() {
             self.left = (self.left + self.share * past).min(self.most_left(longest));
@@ -603,7 +612,8 @@ impl Shares {
         }
     }
 
-    /// How often something that costs so much is done in a visit, which comes when what it takes has come of the share.
+    /// How often something that costs so much is done in a visit, which comes when what it takes has come of the share. Its code is there once, as that of [`Account::fill_until`].
+    #[inline(never)]
     fn affords(&mut self, slot: Slot, cost: fn(&Account) -> f64) -> usize {
         let Some(account) = self.accounts.get(slot.index()) else {
             return usize::MAX;

@@ -387,8 +387,8 @@ impl Worker {
             .retain(|slot| seat(slot).is_some_and(|seat| seat.is_untold));
     }
 
-    /// Takes frames in, in parts as long as they come by vPDP, as from ports that are full, and go together with others': nothing waits and nothing limits, so that it makes no difference in
-    /// how many parts they come.
+    /// Takes frames in. With fair shares all of them are shared out at once, and else in parts, as long as they come by vPDP, as from ports that are full, and go together with others': nothing
+    /// waits and nothing limits, so that it makes no difference in how many parts they come.
     fn take_in(
         &mut self,
         root: &Root,
@@ -397,6 +397,9 @@ impl Worker {
     ) {
         let mut rest = frames;
         while self.come_by_slot(root, rest) {
+            if self.fairness.is_some() {
+                return self.serve_fairly(root, rest, sent);
+            }
             if !self.find_functions(root) {
                 self.sorter.write_slots();
                 self.classify(root, rest, &[]);
@@ -423,7 +426,7 @@ impl Worker {
     /// Whether the next part of these frames goes as it lies, and the groups in it are known. Otherwise the slots of some of it may be.
     fn come_by_slot(&mut self, root: &Root, frames: &mut [Frame]) -> bool {
         self.sorter.begin_by_slot();
-        if self.fairness.is_some() {
+        if self.fairness.is_some() && frames.len() > PART {
             return false;
         }
         let (part, later) = frames.split_at_mut(PART.min(frames.len()));
@@ -502,7 +505,24 @@ impl Worker {
             return self.go(root, 0..self.sorter.groups(), frames, sent);
         }
         self.sorter.move_frames(frames);
+        match self.fairness {
+            Some(_) => self.serve_fairly(root, frames, sent),
+            None => self.serve_groups(root, frames, sent),
+        }
+    }
+
+    /// The same of groups that lie in their order, where each pays for its own: those who have used what they could have at least come behind the others.
+    fn serve_fairly(
+        &mut self,
+        root: &Root,
+        frames: &mut [Frame],
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
         self.end_sorting();
+        self.share_reception(frames);
+        let shares = &self.shares;
+        self.sorter.put_last(|slot| !shares.has_credit(slot));
+        self.asked = [0; AHEAD.len()];
         self.serve_groups(root, frames, sent);
     }
 
@@ -514,16 +534,14 @@ impl Worker {
     }
 
     fn end_sorting(&mut self) {
-        if self.fairness.is_some() {
-            let cycles = self.gauge.end(Work::default());
-            self.shares.receive(Reception {
-                cycles,
-                missed: self.gauge.missed(),
-                is_behind: false,
-            });
-            if !self.commons.links.is_followed {
-                self.reception.cycles += cycles;
-            }
+        let cycles = self.gauge.end(Work::default());
+        self.shares.receive(Reception {
+            cycles,
+            missed: self.gauge.missed(),
+            is_behind: false,
+        });
+        if !self.commons.links.is_followed {
+            self.reception.cycles += cycles;
         }
     }
 
@@ -533,16 +551,17 @@ impl Worker {
             return;
         }
         let cycles = std::mem::take(&mut self.reception).cycles as f64;
+        let groups = self.sorter.groups();
+        self.shares.meet(groups);
         let bytes = |frames: &[Frame]| {
             let lengths = frames.iter().map(|frame| BYTES_OF_PACKET + frame.len());
             lengths.sum::<usize>() as f64
         };
-        let (all, groups) = (bytes(frames), self.sorter.groups());
-        self.shares.meet(groups);
+        let cycles_of_byte = cycles / bytes(frames).max(1.0);
         for (slot, range) in (0..groups).map(|number| self.sorter.group(number)) {
             let packets = range.len();
-            let part = bytes(&frames[range]) / all;
-            self.shares.receive_for(slot, packets, cycles * part);
+            let part = cycles_of_byte * bytes(&frames[range]);
+            self.shares.receive_for(slot, packets, part);
         }
     }
 
@@ -552,11 +571,6 @@ impl Worker {
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        if self.fairness.is_some() {
-            self.share_reception(frames);
-            let shares = &self.shares;
-            self.sorter.put_last(|slot| !shares.has_credit(slot));
-        }
         let mut number = 0;
         while number < self.sorter.groups() {
             let first = number;

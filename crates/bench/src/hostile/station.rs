@@ -27,6 +27,8 @@ pub(super) struct Source<'f> {
     /// Packets a second.
     rate: f64,
     came: u64,
+    /// The next template.
+    at: usize,
     /// How many may still be taken in this round.
     allowance: usize,
 }
@@ -37,6 +39,7 @@ impl Source<'_> {
             templates,
             rate,
             came: 0,
+            at: 0,
             allowance: 0,
         }
     }
@@ -56,7 +59,11 @@ impl Source<'_> {
 
     /// Writes the next packet.
     fn next(&mut self, frame: &mut Frame) {
-        let template = &self.templates[self.came as usize % self.templates.len()];
+        let template = &self.templates[self.at];
+        self.at = match self.at + 1 {
+            behind if behind == self.templates.len() => 0,
+            next => next,
+        };
         frame.copy_from(template);
         frame.ingress = template.ingress;
         if let Some(at) = frame.len().checked_sub(NUMBER) {
@@ -117,8 +124,8 @@ pub(super) struct Station {
     frames: Vec<Frame>,
     /// The victim's ports are below it.
     ports: u32,
-    /// Nanoseconds of each of the victim's packets.
-    took: Vec<f64>,
+    /// Of each of the victim's packets that left, its number and when that was, in ticks.
+    left: Vec<(u64, u64)>,
     clock: Clock,
     start: Instant,
 }
@@ -129,7 +136,7 @@ impl Station {
             worker,
             frames: (0..burst).map(|_| Frame::new()).collect(),
             ports,
-            took: Vec::new(),
+            left: Vec::new(),
             clock: Clock::new(),
             start,
         }
@@ -141,11 +148,11 @@ impl Station {
             worker,
             frames,
             ports,
-            took,
+            left,
             clock,
             start,
         } = self;
-        took.clear();
+        left.clear();
         let Some(rate) = sources.first().map(|victim| victim.rate) else {
             return Run::default();
         };
@@ -182,15 +189,18 @@ impl Station {
             worker.forward(&mut frames[..count], now, |port, frame, _| {
                 let number = number_of(frame);
                 if port.0 < *ports && (first..last).contains(&number) {
-                    took.push(seconds() - number as f64 / rate);
+                    left.push((number, clock.ticks()));
                 }
             });
         }
+        let seconds = |ticks: u64| ticks.saturating_sub(begin) as f64 * per_tick;
+        let took = |&(number, at): &(u64, u64)| seconds(at) - number as f64 / rate;
+        let mut took: Vec<f64> = left.iter().map(took).collect();
         let counted = (last - first).max(1) as f64;
         Run {
-            share: took.len() as f64 / counted,
-            p50: quantile(took, 0.5) * 1e6,
-            rate: took.len() as f64 / (until - from),
+            share: left.len() as f64 / counted,
+            p50: quantile(&mut took, 0.5) * 1e6,
+            rate: left.len() as f64 / (until - from),
             neighbour: milestones.rates(1.0 / per_tick),
         }
     }

@@ -46,6 +46,9 @@ struct Look {
 pub(crate) struct Cycles {
     clock: Clock,
     ticks_per_ns: f64,
+    /// [`LONG`] and [`LOOKS`], in ticks.
+    long: u64,
+    looks: u64,
     begin: u64,
     last: Look,
     /// Ticks that its thread missed in visits, and nobody was told of yet.
@@ -57,9 +60,12 @@ pub(crate) struct Cycles {
 impl Default for Cycles {
     fn default() -> Cycles {
         let clock = Clock::new();
+        let ticks_per_ns = clock.rate().ticks_per_ns;
         Cycles {
             clock,
-            ticks_per_ns: clock.rate().ticks_per_ns,
+            ticks_per_ns,
+            long: ticks(LONG, ticks_per_ns),
+            looks: ticks(LOOKS, ticks_per_ns),
             begin: 0,
             last: Look::default(),
             missed: 0,
@@ -68,17 +74,17 @@ impl Default for Cycles {
     }
 }
 
-impl Cycles {
-    fn ticks(&self, time: Duration) -> u64 {
-        (time.as_nanos() as f64 * self.ticks_per_ns) as u64
-    }
+fn ticks(time: Duration, ticks_per_ns: f64) -> u64 {
+    (time.as_nanos() as f64 * ticks_per_ns) as u64
+}
 
+impl Cycles {
     /// Sees how much of the processor the thread has had by now; how much it has missed since the last look, as far as the system tells.
     fn look(&mut self, now: u64) -> u64 {
         let Some(had) = time_of_thread() else {
             return 0;
         };
-        let had = self.ticks(had);
+        let had = ticks(had, self.ticks_per_ns);
         let last = std::mem::replace(&mut self.last, Look { at: now, had });
         let past = now.saturating_sub(last.at);
         past.saturating_sub(had.saturating_sub(last.had))
@@ -88,7 +94,7 @@ impl Cycles {
 impl Gauge for Cycles {
     fn begin(&mut self) {
         self.begin = self.clock.ticks();
-        if self.begin.saturating_sub(self.last.at) > self.ticks(LOOKS) {
+        if self.begin.saturating_sub(self.last.at) > self.looks {
             self.look(self.begin);
         }
     }
@@ -96,10 +102,9 @@ impl Gauge for Cycles {
     fn end(&mut self, work: Work) -> u64 {
         let now = self.clock.ticks();
         let mut cycles = now.saturating_sub(self.begin);
-        let long = self.ticks(LONG);
-        if cycles > long {
+        if cycles > self.long {
             // What was missed between the last look and this visit is little, and may have been missed in it.
-            let ran = cycles.saturating_sub(self.look(now)).max(long);
+            let ran = cycles.saturating_sub(self.look(now)).max(self.long);
             self.missed += cycles - ran;
             cycles = ran;
         }
@@ -114,8 +119,10 @@ impl Gauge for Cycles {
     }
 
     fn missed(&mut self) -> Nanos {
-        let ticks = std::mem::take(&mut self.missed);
-        Nanos((ticks as f64 / self.ticks_per_ns) as u64)
+        match std::mem::take(&mut self.missed) {
+            0 => Nanos::ZERO,
+            ticks => Nanos((ticks as f64 / self.ticks_per_ns) as u64),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use exec::slots::{Slot, SlotValue};
 use ir::{Arch, Call, Expr, Op, Operand, ScalarTy, limbs_of};
 
 use super::Translator;
-use super::pass::asks;
+use super::pass::asks_or_tells;
 use super::place::Located;
 use crate::helpers::Helper;
 
@@ -71,7 +71,7 @@ impl Translator<'_> {
         let which = self.code.calls.len() as u64 - 1;
         self.show_progress();
         let helper = match call.op {
-            op if asks(op) => Helper::CallToAsk,
+            op if asks_or_tells(op) => Helper::CallToAsk,
             Op::VerifyChecksumWithPayload | Op::UpdateChecksumWithPayload => Helper::CallWithBytes,
             _ => Helper::Call,
         };

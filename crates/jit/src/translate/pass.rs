@@ -85,18 +85,22 @@ pub(super) struct Fusing {
 
 /// Operations by which a program asks something of the device ([`PassTest::Asked`]).
 const ASKING: &[Op] = &[
-    Op::DigestSend,
     Op::Clone,
     Op::Resubmit,
     Op::Recirculate,
     Op::Truncate,
-    Op::Assert,
-    Op::Assume,
-    Op::LogMessage,
     Op::MirrorPacket,
     Op::RecirculatePacket,
     Op::PerfEventOutput,
     Op::Native,
+];
+
+/// Operations by which it tells the device something, which is taken when the packet has gone its way.
+const TELLING: &[Op] = &[
+    Op::DigestSend,
+    Op::LogMessage,
+    Op::Assert,
+    Op::Assume,
 ];
 
 /// Operations by which a program draws random numbers, or may: hashes can be random.
@@ -124,9 +128,9 @@ const REQUESTING: &[Op] = &[
     Op::SendToPort,
 ];
 
-/// Whether a program asks something of the device by this operation.
-pub(super) fn asks(op: Op) -> bool {
-    ASKING.contains(&op)
+/// Whether a program asks something of the device by this operation, or tells it something.
+pub(super) fn asks_or_tells(op: Op) -> bool {
+    ASKING.contains(&op) || TELLING.contains(&op)
 }
 
 /// What a packet's context must be ready for.
