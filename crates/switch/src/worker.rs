@@ -153,6 +153,8 @@ pub(crate) struct Office {
     pub(crate) desks: Vec<Arc<Desk>>,
     /// Whether workers are to begin no burst.
     is_held: AtomicBool,
+    /// When they were let go last.
+    let_go: Mutex<Option<Instant>>,
     /// What the device is told by where it is one of many.
     mark: Marks,
 }
@@ -163,6 +165,10 @@ const LONGEST_HOLD: Duration = Duration::from_micros(200);
 
 /// For how long it is tried to hold all workers.
 const LONGEST_TRY: Duration = Duration::from_secs(2);
+
+/// For how long packets go on at least before a device's workers are held again. To be held costs its thread something for all devices' packets, which somebody who changes one device
+/// over and over is not to take from the others: beside one a neighbour's packets took half as much longer without it.
+const BREATHER: Duration = Duration::from_micros(50);
 
 /// A worker did not come to the end of its burst: its thread does not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,10 +198,20 @@ impl Office {
         }
     }
 
+    /// Waits until packets have gone on for long enough since workers were held last.
+    fn let_breathe(&self) {
+        let let_go = *self.let_go.lock().unwrap_or_else(PoisonError::into_inner);
+        let rest = let_go.and_then(|let_go| BREATHER.checked_sub(let_go.elapsed()));
+        if let Some(rest) = rest {
+            std::thread::sleep(rest);
+        }
+    }
+
     /// Lets no worker begin a burst until the guard is gone, and waits for those in the middle of one.
     ///
     /// Either a worker sees that it is held, or the device sees that it is at work ([`crate::bell`]).
     fn hold(&self) -> Result<Held<'_>, Stuck> {
+        self.let_breathe();
         let begin = Instant::now();
         loop {
             self.is_held.store(true, Ordering::SeqCst);
@@ -227,7 +243,11 @@ struct Held<'o>(&'o Office);
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.0.is_held.store(false, Ordering::SeqCst);
+        let Office {
+            is_held, let_go, ..
+        } = self.0;
+        is_held.store(false, Ordering::SeqCst);
+        *let_go.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 }
 
@@ -698,6 +718,7 @@ impl Device {
         let office = Arc::new(Office {
             desks: bells.into_iter().map(desk).collect(),
             is_held: AtomicBool::new(false),
+            let_go: Mutex::default(),
             mark,
         });
         self.core.handover = Some(Handover {

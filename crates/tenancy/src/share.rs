@@ -8,8 +8,7 @@
 //!
 //! **Visits.** Where several ask, they are visited in turns (deficit round robin, by cycles). What each could have at least, if all asked for more, comes as
 //! credit. Who has half of an interval's credit or more is visited before the others, for as long as it has credit, up to [`LONG_VISIT`] quanta. The others are
-//! visited for a quantum, or for what has come of their shares, where rounds are so long that this is more; for [`SHORT_VISIT`] quanta where they are not
-//! limited. Who is limited saves for that: it has no packets received and no visit before what they take has come of its share. So most rounds are without it,
+//! visited for a quantum, or for what has come of their shares, where rounds are so long that this is more. Who is limited saves for that: it has no packets received and no visit before what they take has come of its share. So most rounds are without it,
 //! and as short as if it were not there, and what a visit takes beside its packets is little of it. What is dearer than a quantum is saved for in the same way;
 //! what is dearer than the longest visit comes out of the credit. Where nobody asks for less than its share, nobody waits for rounds to be short, and all visits
 //! are the longest.
@@ -80,10 +79,8 @@ const FIRST_COST: f64 = 200.0;
 /// What one asks for whose packets wait, for each cycle that there is.
 const MORE_THAN_ALL: f64 = 2.0;
 
-/// For how many quanta one is visited at most, and at least where it is not limited: who has what others leave may ask for most of the time, and would not be
-/// through with it if more of that went into visits.
-const LONG_VISIT: f64 = 8.0;
-const SHORT_VISIT: f64 = 2.0;
+/// For how many quanta one is visited at most.
+const LONG_VISIT: f64 = 4.0;
 
 /// What one may owe at most, in intervals of its share and in packets of its own: however much more they took than was known before, it is never without
 /// any for long.
@@ -633,16 +630,15 @@ impl Shares {
         match is_dear && (self.is_lone(account) || account.credit >= cost.min(account.own / 2.0)) {
             true => f64::MIN_POSITIVE,
             false if is_dear => f64::INFINITY,
-            false => cost.max(self.shortest(account)),
+            false => cost.max(self.shortest()),
         }
     }
 
     /// What a visit to one takes that has used what it could have at least.
-    fn shortest(&self, account: &Account) -> f64 {
+    fn shortest(&self) -> f64 {
         match self.modest {
             0 => self.quantum * LONG_VISIT,
-            _ if account.is_limited() => self.quantum,
-            _ => self.quantum * SHORT_VISIT,
+            _ => self.quantum,
         }
     }
 
@@ -658,7 +654,7 @@ impl Shares {
             (0 | 1, true) => f64::INFINITY,
             // Somebody has just begun.
             (0 | 1, false) => longest,
-            _ => account.saved().clamp(self.shortest(account), longest),
+            _ => account.saved().clamp(self.shortest(), longest),
         }
     }
 

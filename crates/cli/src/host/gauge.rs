@@ -9,8 +9,9 @@ use tenancy::{Fairness, Gauge, Work};
 /// How long what a virtual data plane asked for counts when a processor is shared.
 const INTERVAL: Nanos = Nanos::from_millis(2);
 
-/// For how long one that asks for more than its share keeps the others waiting each time: five times as long as a visit takes beside its packets.
-const QUANTUM: Nanos = Nanos::from_micros(1);
+/// For how long one that asks for more than its share keeps the others waiting each time: ten times as long as a visit takes beside its packets. Beside one that is visited for half as long, and
+/// twice as often, the others' own visits take longer: the processor's nearest caches do not have what they run and touch any more.
+const QUANTUM: Nanos = Nanos::from_micros(2);
 
 /// Of a worker's time, what packets may take while it is shared: the rest is for receiving and sending them, and rounds are the longer the less it is.
 const PACKETS_SHARE: f64 = 0.8;

@@ -96,12 +96,7 @@ const ASKING: &[Op] = &[
 ];
 
 /// Operations by which it tells the device something, which is taken when the packet has gone its way.
-const TELLING: &[Op] = &[
-    Op::DigestSend,
-    Op::LogMessage,
-    Op::Assert,
-    Op::Assume,
-];
+const TELLING: &[Op] = &[Op::DigestSend, Op::LogMessage, Op::Assert, Op::Assume];
 
 /// Operations by which a program draws random numbers, or may: hashes can be random.
 const DRAWING: &[Op] = &[

@@ -109,7 +109,7 @@ fn simulate(senders: &[Sender], time: f64, stops: Stops) -> (Vec<Fate>, f64) {
         fairness: Fairness {
             interval: Nanos::from_millis(2),
             cycles_per_second: (SHARED * 1e9) as u64,
-            quantum: Nanos::from_micros(1),
+            quantum: Nanos::from_micros(2),
         },
         now: 0.0,
         is_behind: false,

@@ -40,7 +40,7 @@ fn serve(shares: &mut Shares, (slot, weight): (Slot, u32), packets: usize, cost:
 
 /// As `polyplane host --fair` shares, but for what it keeps.
 fn usual() -> Fairness {
-    fairness(Nanos::from_millis(2), Nanos::from_micros(1))
+    fairness(Nanos::from_millis(2), Nanos::from_micros(2))
 }
 
 /// Cycles of what each of two asks for (packets, their cycles, its weight) every microsecond, that were served in the last ninety of a hundred intervals
@@ -163,7 +163,7 @@ fn who_used_less_than_it_could_have_is_visited_first_and_for_long() {
     // Of 500 cycles a microsecond, 300 were left for ten of them.
     let [modest, greedy] = [Slot(0), Slot(1)];
     assert!(shares.has_credit(modest) && !shares.has_credit(greedy));
-    assert_eq!(shares.visit(modest), 40);
+    assert_eq!(shares.visit(modest), 20);
     assert!((5..=10).contains(&shares.visit(greedy)), "{shares:?}");
 }
 
@@ -182,7 +182,7 @@ fn one_alone_is_visited_for_as_long_as_it_has_packets() {
     assert_eq!(shares.visit(Slot(1)), usize::MAX);
     // The first packets of another one have come.
     shares.meet(2);
-    assert_eq!(shares.visit(Slot(1)), 40);
+    assert_eq!(shares.visit(Slot(1)), 20);
 }
 
 #[test]
@@ -891,7 +891,7 @@ fn whose_port_was_told_to_wait_asks_for_as_much_as_before_for_that_interval_alon
 }
 
 #[test]
-fn who_is_not_limited_is_visited_for_two_quanta_when_it_has_used_what_it_could_have() {
+fn who_is_not_limited_is_visited_for_a_quantum_when_it_has_used_what_it_could_have() {
     let mut shares = unlimited_where(has_none_left);
-    assert_eq!(shares.visit(Slot(0)), 10);
+    assert_eq!(shares.visit(Slot(0)), 5);
 }
