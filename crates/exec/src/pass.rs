@@ -251,13 +251,13 @@ pub trait Fused: Send + Sync {
     /// Asks the processor for memory that a burst reads of a state and of what was made of it, whatever its packets are.
     fn ask_for(&self, what: Ahead, state: &State, derived: &Derived);
 
-    /// Takes the frames through the pass, in order, until all are through or one has left, and says how many of them have an outcome now: the last of
+    /// Takes the frames through the pass, in order, until all are through, or one has left or told something, and says how many of them have an outcome now: the last of
     /// them is the one that has left, if one has.
     ///
     /// `context` is one of this program's; what is in it counts only after a packet has left. Then its `bytes` are the packet's frame (the burst's has
     /// the context's former buffer) and all else is as after the same steps by [`crate::Loaded`]: fields, cursor, requests, work, random stream,
-    /// messages and digests that nobody has taken. A packet that has told something (digest, message) and goes on in its pass ends the run too, when it
-    /// has an outcome, so that the device can take what it told.
+    /// messages and digests that nobody has taken. A packet that has told something (digest, message) ends the run too when it is sent or dropped in its
+    /// pass: messages and digests count then, for the device to take them.
     fn run(&self, burst: &mut Burst<'_>, context: &mut PacketContext) -> usize;
 }
 

@@ -6,6 +6,8 @@
 //! thread is at work.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 /// Devices as bits. Several may have the same one: who wants one of them to have no packets in hand waits for those of the others too, for as long as a visit takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub struct Bell {
     rings: Line,
     /// What the thread alone writes.
     thread: Thread,
+    /// Since when no device holds its workers; devices write it.
+    free: Mutex<Option<Instant>>,
 }
 
 /// A counter in cache lines of its own.
@@ -51,6 +55,17 @@ impl Bell {
     /// Something was left for a worker of the thread. The number of this ring.
     pub(crate) fn ring(&self) -> u64 {
         self.rings.0.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// A device does not hold its worker any more.
+    pub(crate) fn set_free(&self) {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        *free = Some(Instant::now());
+    }
+
+    /// Since when no device holds its workers, if any has held one.
+    pub(crate) fn free_since(&self) -> Option<Instant> {
+        *self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The thread takes packets in hand, and has no others.

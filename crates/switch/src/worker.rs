@@ -153,8 +153,6 @@ pub(crate) struct Office {
     pub(crate) desks: Vec<Arc<Desk>>,
     /// Whether workers are to begin no burst.
     is_held: AtomicBool,
-    /// When they were let go last.
-    let_go: Mutex<Option<Instant>>,
     /// What the device is told by where it is one of many.
     mark: Marks,
 }
@@ -166,8 +164,8 @@ const LONGEST_HOLD: Duration = Duration::from_micros(200);
 /// For how long it is tried to hold all workers.
 const LONGEST_TRY: Duration = Duration::from_secs(2);
 
-/// For how long packets go on at least before a device's workers are held again. To be held costs its thread something for all devices' packets, which somebody who changes one device
-/// over and over is not to take from the others: beside one a neighbour's packets took half as much longer without it.
+/// For how long packets go on at least before workers of a thread are held again, whichever device's. That costs the thread something for all devices' packets, which somebody who changes
+/// his own over and over is not to take from the others: without it a neighbour's packets took half as long again.
 const BREATHER: Duration = Duration::from_micros(50);
 
 /// A worker did not come to the end of its burst: its thread does not run.
@@ -198,10 +196,12 @@ impl Office {
         }
     }
 
-    /// Waits until packets have gone on for long enough since workers were held last.
+    /// Waits until packets have gone on for long enough since workers of the same threads were held last.
     fn let_breathe(&self) {
-        let let_go = *self.let_go.lock().unwrap_or_else(PoisonError::into_inner);
-        let rest = let_go.and_then(|let_go| BREATHER.checked_sub(let_go.elapsed()));
+        let free = self.desks.iter().filter_map(|desk| desk.bell.free_since());
+        let rest = free
+            .max()
+            .and_then(|free| BREATHER.checked_sub(free.elapsed()));
         if let Some(rest) = rest {
             std::thread::sleep(rest);
         }
@@ -243,11 +243,8 @@ struct Held<'o>(&'o Office);
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        let Office {
-            is_held, let_go, ..
-        } = self.0;
-        is_held.store(false, Ordering::SeqCst);
-        *let_go.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        self.0.is_held.store(false, Ordering::SeqCst);
+        self.0.desks.iter().for_each(|desk| desk.bell.set_free());
     }
 }
 
@@ -718,7 +715,6 @@ impl Device {
         let office = Arc::new(Office {
             desks: bells.into_iter().map(desk).collect(),
             is_held: AtomicBool::new(false),
-            let_go: Mutex::default(),
             mark,
         });
         self.core.handover = Some(Handover {
@@ -736,6 +732,8 @@ impl Device {
     /// that a worker takes sees the whole or nothing of it. Packets wait for no longer than the bursts that are under way and `change` take, so `change`
     /// should do no more than it must; if it fails it has to leave cells as they were, and nothing is published. Packets that wait in queues then, or
     /// that start over, go on with the tables that they began with, and see the cells as they are.
+    ///
+    /// If workers of the same threads were held less than 50 us ago, this device's or another's, it waits until that is past: packets go on meanwhile.
     ///
     /// # Errors
     /// A worker's thread does not run. Nothing was done.

@@ -8,10 +8,10 @@
 //!
 //! **Visits.** Where several ask, they are visited in turns (deficit round robin, by cycles). What each could have at least, if all asked for more, comes as
 //! credit. Who has half of an interval's credit or more is visited before the others, for as long as it has credit, up to [`LONG_VISIT`] quanta. The others are
-//! visited for a quantum, or for what has come of their shares, where rounds are so long that this is more. Who is limited saves for that: it has no packets received and no visit before what they take has come of its share. So most rounds are without it,
-//! and as short as if it were not there, and what a visit takes beside its packets is little of it. What is dearer than a quantum is saved for in the same way;
-//! what is dearer than the longest visit comes out of the credit. Where nobody asks for less than its share, nobody waits for rounds to be short, and all visits
-//! are the longest.
+//! visited for a quantum, or for what has come of their shares, where rounds are so long that this is more. Who is limited saves for that: it has no packets
+//! received and no visit before what they take has come of its share. So most rounds are without it, and as short as if it were not there, and what a visit
+//! takes beside its packets is little of it. What is dearer than a quantum is saved for in the same way; what is dearer than the longest visit comes out of the
+//! credit. Where nobody asks for less than its share, nobody waits for rounds to be short, and all visits are the longest.
 //!
 //! **Who pays.** A port of one's own gives no more than the visit that follows has time to receive and to serve, and what it gave is served. To receive
 //! and to sort that is part of what a vPDP uses. Who is limited pays for its visits whole too. The others pay for what their packets do alone: how many visits
@@ -283,10 +283,19 @@ impl Account {
     fn fill_until(&mut self, now: Nanos, interval: Nanos, longest: f64) {
         let past = intervals(now.since(self.filled), interval);
         if self.is_limited() {
-            self.left = (self.left + self.share * past).min(self.most_left(longest));
+            self.left += self.share * past;
         }
-        self.credit = (self.credit + self.own * past).min(self.own);
+        self.credit += self.own * past;
         self.filled = now;
+        self.cap(longest);
+    }
+
+    /// Keeps no more than there may be at most.
+    fn cap(&mut self, longest: f64) {
+        if self.is_limited() {
+            self.left = self.left.min(self.most_left(longest));
+        }
+        self.credit = self.credit.min(self.own);
     }
 
     /// Whether it asks for more than its share.
@@ -433,7 +442,7 @@ impl Shares {
         self.askers = active.clone().count();
         let weights: f64 = active.map(|(_, weight)| weight).sum();
         // Who can take no more than what it could have at least leaves the others what it asks for beyond that.
-        let longest = self.quantum * LONG_VISIT;
+        let longest = self.longest();
         let is_bound = |account: &Account| account.undivided(account.cost) > longest;
         let takes = self.accounts.iter().map(|account| {
             let asked = account.asked(long, bursts, capacity);
@@ -470,6 +479,7 @@ impl Shares {
             let share = (level * account.weight).max(account.own * (1.0 - MOST_RECEPTION));
             let is_limited = asked > share * LENIENCE;
             account.limit(if is_limited { share } else { f64::INFINITY }, past);
+            account.cap(longest);
             self.modest += usize::from(asked > 0.0 && !account.is_limited());
             (account.has_more, account.is_full, account.cut) = (false, false, 0);
             account.asked_before = asked;
@@ -552,9 +562,9 @@ impl Shares {
 
     /// Gives one what has come by now.
     fn fill(&mut self, slot: Slot) {
-        let time = self.time();
+        let (time, longest) = (self.time(), self.longest());
         if let Some(account) = self.accounts.get_mut(slot.index()) {
-            account.fill(time, self.interval, self.quantum * LONG_VISIT);
+            account.fill(time, self.interval, longest);
         }
     }
 
@@ -626,7 +636,7 @@ impl Shares {
     /// What is to have come of a share before a visit, for something that costs so much: all that the visit takes, so that there are few. What is dearer than
     /// the longest visit comes out of what there is at least, and then out of what is to come: beside more of it others would not come to theirs.
     fn needed(&self, account: &Account, cost: f64) -> f64 {
-        let is_dear = cost > self.quantum * LONG_VISIT;
+        let is_dear = cost > self.longest();
         match is_dear && (self.is_lone(account) || account.credit >= cost.min(account.own / 2.0)) {
             true => f64::MIN_POSITIVE,
             false if is_dear => f64::INFINITY,
@@ -637,9 +647,14 @@ impl Shares {
     /// What a visit to one takes that has used what it could have at least.
     fn shortest(&self) -> f64 {
         match self.modest {
-            0 => self.quantum * LONG_VISIT,
+            0 => self.longest(),
             _ => self.quantum,
         }
+    }
+
+    /// What a visit takes at most.
+    fn longest(&self) -> f64 {
+        self.quantum * LONG_VISIT
     }
 
     /// Whether nobody else's packets came in the last burst.
@@ -649,7 +664,7 @@ impl Shares {
 
     /// How many cycles a visit takes.
     fn cycles(&self, account: &Account) -> f64 {
-        let longest = self.quantum * LONG_VISIT;
+        let longest = self.longest();
         match (self.askers, self.is_lone(account)) {
             (0 | 1, true) => f64::INFINITY,
             // Somebody has just begun.

@@ -426,10 +426,12 @@ impl Worker {
     /// Whether the next part of these frames goes as it lies, and the groups in it are known. Otherwise the slots of some of it may be.
     fn come_by_slot(&mut self, root: &Root, frames: &mut [Frame]) -> bool {
         self.sorter.begin_by_slot();
-        if self.fairness.is_some() && frames.len() > PART {
-            return false;
-        }
-        let (part, later) = frames.split_at_mut(PART.min(frames.len()));
+        let most = match self.fairness {
+            // All are shared out at once.
+            Some(_) => frames.len(),
+            None => PART.min(frames.len()),
+        };
+        let (part, later) = frames.split_at_mut(most);
         let sorter = &mut self.sorter;
         let entered = root.enter_by_port(part, |slot, at| sorter.add_by_slot(slot, at));
         sorter.end_by_slot(entered);
@@ -478,11 +480,11 @@ impl Worker {
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         if self.fairness.is_none() && self.sorter.take_by_slot() {
+            if !self.find_functions(root) {
+                return self.serve_groups(root, frames, sent);
+            }
             self.asked = [0; AHEAD.len()];
-            return match self.find_functions(root) {
-                true => self.go(root, 0..self.sorter.groups(), frames, sent),
-                false => self.serve_groups(root, frames, sent),
-            };
+            return self.go(root, 0..self.sorter.groups(), frames, sent);
         }
         self.serve_sorted(root, frames, sent);
     }
@@ -494,7 +496,6 @@ impl Worker {
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        self.asked = [0; AHEAD.len()];
         self.sorter.find_groups();
         let go_together = self.fairness.is_none() && self.find_functions(root);
         let Worker {
@@ -502,6 +503,7 @@ impl Worker {
         } = self;
         sorter.arrange(|slot| functions.rank(slot));
         if go_together {
+            self.asked = [0; AHEAD.len()];
             return self.go(root, 0..self.sorter.groups(), frames, sent);
         }
         self.sorter.move_frames(frames);
@@ -522,7 +524,6 @@ impl Worker {
         self.share_reception(frames);
         let shares = &self.shares;
         self.sorter.put_last(|slot| !shares.has_credit(slot));
-        self.asked = [0; AHEAD.len()];
         self.serve_groups(root, frames, sent);
     }
 
@@ -571,6 +572,7 @@ impl Worker {
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
+        self.asked = [0; AHEAD.len()];
         let mut number = 0;
         while number < self.sorter.groups() {
             let first = number;

@@ -312,7 +312,7 @@ fn what_ports_might_give_is_served_in_whichever_burst_it_comes() {
 #[test]
 fn what_is_dearer_than_the_longest_visit_waits_for_its_credit_while_nobody_is_limited() {
     let mut shares = settled([(2, 100), (2, 100)]);
-    let longest = shares.quantum * LONG_VISIT;
+    let longest = shares.longest();
     let account = &mut shares.accounts[1];
     account.limit(f64::INFINITY, 1.0);
     (account.cost, account.pass_cost) = (longest * 3.0, longest * 3.0);
@@ -824,7 +824,7 @@ fn nothing_is_kept_of_what_is_guaranteed() {
 /// Shares of two that are not limited, where this came of the first one's account, which had not used what it could have: it is told of the longest visit.
 fn unlimited_where(it_came: impl Fn(&mut Account, f64)) -> Shares {
     let mut shares = settled([(2, 100), (2, 100)]);
-    let longest = shares.quantum * LONG_VISIT;
+    let longest = shares.longest();
     let account = &mut shares.accounts[0];
     account.credit = account.own;
     it_came(account, longest);
@@ -894,4 +894,20 @@ fn whose_port_was_told_to_wait_asks_for_as_much_as_before_for_that_interval_alon
 fn who_is_not_limited_is_visited_for_a_quantum_when_it_has_used_what_it_could_have() {
     let mut shares = unlimited_where(has_none_left);
     assert_eq!(shares.visit(Slot(0)), 5);
+}
+
+#[test]
+fn what_is_left_of_a_larger_share_is_no_more_than_comes_of_the_next_one() {
+    let mut shares = settled([(100, 100), (100, 100)]);
+    let account = &mut shares.accounts[1];
+    (account.share, account.left, account.own) = (50_000.0, 50_000.0, 50_000.0);
+    account.credit = account.own;
+    let now = shares.ends;
+    shares.begin(&short(), 2, now);
+    let account = &shares.accounts[1];
+    assert!(
+        account.share < 10_000.0 && account.left <= account.share,
+        "{account:?}"
+    );
+    assert!(account.credit <= account.own, "{account:?}");
 }

@@ -264,8 +264,13 @@ impl Worker {
             && let Some(Some(seat)) = self.seats.get_mut(last.index())
         {
             self.functions.forget_one(last);
-            seat.visited = self.commons.links.burst();
-            seat.passes_left = 0;
+            let burst = self.commons.links.burst();
+            seat.passes_left = match through.has_left {
+                true => 0,
+                // It has only told something.
+                false => seat.most_passes(burst, 0),
+            };
+            seat.visited = burst;
             watch(seat, &mut self.watched);
         }
         self.untold.has_moved = true;
