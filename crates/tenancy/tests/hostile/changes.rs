@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use packet::{Frame, Nanos, PortId};
 use switch::{Action, Change, TableEntry};
@@ -153,6 +153,20 @@ fn a_change_between_bursts_waits_for_no_packets_of_another_vpdp() {
         changed += 1;
     });
     assert_eq!(changed, 2);
+}
+
+#[test]
+fn packets_go_on_between_two_changes_whichever_vpdps() {
+    let Scene { mut hypervisor, .. } = Scene::new(marker(2));
+    let changed = (0..6).map(|round| {
+        let device = hypervisor.device_mut(id(1 + round % 2)).unwrap();
+        let changed = device.between_bursts(|_| Ok::<_, ()>(Instant::now()));
+        changed.unwrap().unwrap()
+    });
+    let changed: Vec<Instant> = changed.collect();
+    let breather = Duration::from_micros(50);
+    let mut pairs = changed.windows(2);
+    assert!(pairs.all(|pair| pair[1].duration_since(pair[0]) >= breather));
 }
 
 #[test]
