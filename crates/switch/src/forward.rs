@@ -86,10 +86,10 @@ impl Core {
         }
         let run = &fused.run;
         let mut context = self.borrow(lent.as_deref_mut(), run, &root.code);
-        let mut done = 0;
+        let (mut done, mut most) = (0, BURST);
         while done < frames.len() && !self.is_behind() {
             let rest = &mut frames[done..];
-            let count = rest.len().min(BURST);
+            let count = rest.len().min(most);
             let some = &mut rest[..count];
             let outcomes = &mut [PackedOutcome::default(); BURST][..count];
             self.make_ready(root, &**run);
@@ -107,6 +107,11 @@ impl Core {
             let left = self.account(&mut some[..through], outcomes, sent);
             self.take_on(root, left, &mut context, sent);
             done += through;
+            // Those behind one that has left or told something were looked at for nothing: where many do, few are taken at once.
+            most = match through < count {
+                true => BURST.min(2 * through),
+                false => BURST.min(2 * most),
+            };
         }
         self.keep_waiting(root, &mut frames[done..], self.now);
         self.give_back(context, lent, run, &root.code);
