@@ -111,6 +111,11 @@ fn chained(name: &str, text: &Text, preprocess: &Preprocess) -> Chained {
     let mut programs = Vec::new();
     for step in policy.steps() {
         let source = text.step(&step.source, preprocess);
+        if let Some(why) = no_program(&source.program) {
+            let message = format!("the step `{}`: {why}", step.name);
+            chained.told.push(text.wrong(Some(step.at), message));
+            continue;
+        }
         let Lowered { program, told } = compile::lowered(&source);
         chained.told.push(told);
         programs.extend(program.map(|program| (step.name.clone(), program)));
@@ -131,6 +136,18 @@ fn chained(name: &str, text: &Text, preprocess: &Preprocess) -> Chained {
     }
     chained.parts = Some(Parts { policy, programs });
     chained
+}
+
+/// Why a step cannot be what this file has.
+fn no_program(file: &Path) -> Option<String> {
+    let file_name = file.display();
+    if is_policy(file) {
+        return Some(format!(
+            "{file_name} is a policy, and steps are programs; write its steps here instead"
+        ));
+    }
+    let is_missing = !file.exists();
+    is_missing.then(|| format!("cannot read {file_name}: there is no such file"))
 }
 
 /// How a step follows those before it, as a line.

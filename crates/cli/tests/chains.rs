@@ -81,7 +81,14 @@ fn a_wrong_policy_is_marked_where_it_is_wrong() {
         ),
         (
             "nowhere -> l3".to_owned(),
-            vec!["cannot read", "nowhere.p4"],
+            vec![":1:1: error[E1201]", "cannot read", "nowhere.p4"],
+        ),
+        (
+            format!("{l3} -> wrong.policy"),
+            vec![
+                "error[E1201]",
+                "wrong.policy is a policy, and steps are programs",
+            ],
         ),
         (
             format!("{l3} -> {l3}"),

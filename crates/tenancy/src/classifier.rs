@@ -174,6 +174,10 @@ impl RuleTable {
             .collect();
         fields.sort_unstable();
         fields.dedup();
+        if fields.is_empty() {
+            // No rule asks for anything: each is met by all packets. A table has a key all the same.
+            fields.push(Field::Port);
+        }
         let keys = fields.iter().map(|field| key_field(*field, asked));
         let shape = KeyShape::new(keys);
         let needs_priority = shape.needs_priority();
@@ -390,6 +394,20 @@ mod tests {
                     prop_assert_eq!(vlans.find(port, &bytes), table.find(port, &bytes));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_rule_without_conditions_is_met_by_all_packets() {
+        let rule = Rule {
+            name: String::new(),
+            vpdp: VpdpId::new(1).unwrap(),
+            priority: 0,
+            conditions: Vec::new(),
+        };
+        let made = Classifier::new(vec![(&rule, rule.asked().unwrap())]).unwrap();
+        for port in [0, 7, u32::MAX].map(PortId) {
+            assert_eq!(made.find(port, &tagged(3)), Some(rule.vpdp));
         }
     }
 

@@ -81,6 +81,8 @@ pub enum WiringError {
     NoSuchPort(VirtualPort),
     /// A link was asked for at a virtual port that is connected already.
     Connected(VirtualPort),
+    /// A virtual port that is linked.
+    Linked(VirtualPort),
     /// There is no link at this virtual port.
     NotLinked(VirtualPort),
     /// There is a rule of this name.
@@ -110,7 +112,7 @@ impl fmt::Display for WiringError {
                 wanted_by,
             } => write!(
                 f,
-                "{wanted_by} cannot have the switch's port {port}, which is {by}; take another one, or share the port"
+                "{wanted_by} cannot have the switch's port {port}, which is {by}; take another one, share the port, or disconnect it there first"
             ),
             WiringError::PortNumber(port) => {
                 write!(
@@ -128,6 +130,7 @@ impl fmt::Display for WiringError {
             WiringError::Connected(port) => {
                 write!(f, "{port} is connected already; disconnect it first")
             }
+            WiringError::Linked(port) => write!(f, "{port} is linked; unlink it first"),
             WiringError::NotLinked(port) => write!(f, "{port} has no link"),
             WiringError::RuleExists(name) => write!(f, "there is a rule `{name}` already"),
             WiringError::NoSuchRule(name) => write!(f, "there is no rule `{name}`"),
@@ -139,7 +142,7 @@ impl fmt::Display for WiringError {
             }
             WiringError::RulePort(name, port) => write!(
                 f,
-                "the rule `{name}` is about the switch's port {port}, whose packets do not go by rules; share the port by rules first"
+                "the rule `{name}` is about the switch's port {port}, whose packets do not go by rules; share the port by rules, or delete the rule, first"
             ),
             WiringError::Rule(name, error) => write!(f, "the rule `{name}`: {error}"),
             WiringError::Overlap(one, other) => write!(
@@ -184,8 +187,10 @@ impl Wiring {
     /// Connects two open virtual ports to each other; or one, to itself.
     pub(crate) fn link(&mut self, one: VirtualPort, other: VirtualPort) -> Result<(), WiringError> {
         for port in [one, other] {
-            if self.connection(port)? != Connection::Open {
-                return Err(WiringError::Connected(port));
+            match self.connection(port)? {
+                Connection::Open => {}
+                Connection::Link(_) => return Err(WiringError::Linked(port)),
+                Connection::Physical(_) => return Err(WiringError::Connected(port)),
             }
         }
         self.connect(one, Connection::Link(other))?;

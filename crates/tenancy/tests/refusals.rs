@@ -103,10 +103,13 @@ const CASES: &[(&str, Wrong)] = &[
     ("there is no port 4 of vPDP 1", |h| {
         h.link(port(1, 4), port(2, 0))
     }),
-    ("port 3 of vPDP 1 is connected already", |h| {
+    ("port 0 of vPDP 1 is connected already", |h| {
+        h.link(port(1, 0), port(2, 0))
+    }),
+    ("port 3 of vPDP 1 is linked; unlink it first", |h| {
         h.link(port(1, 3), port(2, 0))
     }),
-    ("port 3 of vPDP 1 is connected already", |h| {
+    ("port 3 of vPDP 1 is linked; unlink it first", |h| {
         h.connect(port(1, 3), None)
     }),
     ("port 0 of vPDP 1 has no link", |h| h.unlink(port(1, 0))),
@@ -255,6 +258,23 @@ fn rules_that_overlap_are_told_apart_by_priority() {
     let refused = hypervisor.add_rule(rule("half", 1, 1, vec![net(8, 6)]));
     assert!(refused.is_err());
     assert_eq!(hypervisor.rules().len(), 4);
+}
+
+#[test]
+fn a_rule_without_conditions_stands_alone_and_beside_others() {
+    let mut hypervisor = scene();
+    hypervisor.remove_rule("seven").unwrap();
+    hypervisor.add_rule(rule("rest", 1, 0, Vec::new())).unwrap();
+    hypervisor
+        .add_rule(rule("net", 2, 1, vec![net(10, 8)]))
+        .unwrap();
+    hypervisor.remove_rule("net").unwrap();
+    let names: Vec<String> = hypervisor
+        .rules()
+        .iter()
+        .map(|rule| rule.name.clone())
+        .collect();
+    assert_eq!(names, ["rest"]);
 }
 
 #[test]

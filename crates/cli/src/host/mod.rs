@@ -65,8 +65,6 @@ pub(crate) struct Options {
     io: Io,
     #[command(flatten)]
     workers: Workers,
-    #[command(flatten)]
-    slots: SlotOptions,
     /// Share each worker's processor by the weights of virtual data planes while they ask for more than it has; without it, by who comes first.
     #[arg(long)]
     fair: bool,
@@ -82,6 +80,9 @@ pub(crate) struct Options {
     log: Verbosity,
     #[command(flatten)]
     choice: Choice,
+    // Behind all others, since these would stand under its heading.
+    #[command(flatten)]
+    slots: SlotOptions,
 }
 
 /// The stage slots of the switch.

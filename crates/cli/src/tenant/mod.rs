@@ -48,7 +48,7 @@ pub(crate) struct Options {
 enum Command {
     /// Make a vPDP.
     Create(CreateOptions),
-    /// Delete a vPDP with its program and state; links and rules that lead to it go first.
+    /// Delete a vPDP with its program and state. Links and rules that lead to it must be gone before.
     Delete(Name),
     /// Drop a vPDP's packets from now on; its state stays.
     Suspend(Name),
@@ -60,7 +60,7 @@ enum Command {
                       step\n  polyplane tenant load blue chain.policy --may-lose fw.Firewall.rules"
     )]
     Load(LoadOptions),
-    /// Go back to the program before the last one.
+    /// Go back to what ran before the last load, unload or rollback: behind the first load that is no program. Twice is where it was.
     Rollback(Name),
     /// Remove the program and its state; packets are dropped until another one is loaded.
     Unload(Name),

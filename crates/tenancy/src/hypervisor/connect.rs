@@ -17,7 +17,7 @@ impl Hypervisor {
         self.find(port.vpdp)?;
         let (wiring, classifier) = self.rewired(|wiring| {
             if let Connection::Link(_) = wiring.connection(port)? {
-                return Err(WiringError::Connected(port));
+                return Err(WiringError::Linked(port));
             }
             wiring.connect(port, to.map_or(Connection::Open, Connection::Physical))
         })?;
