@@ -27,7 +27,7 @@ pub(super) struct Source<'f> {
     /// Packets a second.
     rate: f64,
     came: u64,
-    /// The next template.
+    /// The next template: to divide `came` for each packet would be a fifth of what one costs.
     at: usize,
     /// How many may still be taken in this round.
     allowance: usize,

@@ -1,0 +1,78 @@
+//! What shows that more of a vPDP's packets wait than were seen.
+
+use super::*;
+
+/// Shares of two that are not limited, where this came of the first one's account, which had not used what it could have: it is told of the longest visit.
+fn unlimited_where(it_came: impl Fn(&mut Account, f64)) -> Shares {
+    let mut shares = settled([(2, 100), (2, 100)]);
+    let longest = shares.longest();
+    let account = &mut shares.accounts[0];
+    account.credit = account.own;
+    it_came(account, longest);
+    shares
+}
+
+fn has_none_left(account: &mut Account, _: f64) {
+    account.credit = 0.0;
+}
+
+fn is_dear(account: &mut Account, longest: f64) {
+    account.cost = longest * 2.0;
+}
+
+#[test]
+fn a_full_port_shows_short_visits_where_credit_is_left_and_packets_are_not_dearer() {
+    let cut = |it_came: fn(&mut Account, f64)| {
+        let mut shares = unlimited_where(it_came);
+        shares.grant(Slot(0), usize::MAX);
+        shares.fill_up(Slot(0));
+        shares.accounts[0].cut
+    };
+    assert_eq!(cut(|_, _| {}), 1);
+    assert_eq!(cut(has_none_left), 0);
+    assert_eq!(cut(is_dear), 0);
+}
+
+#[test]
+fn what_comes_beside_what_ports_were_allowed_shows_that_more_waits_or_visits_are_short() {
+    let shown = |granted: usize, it_came: fn(&mut Account, f64)| {
+        let mut shares = unlimited_where(it_came);
+        let carry = shares.carry;
+        shares.accounts[0].allow(carry, granted);
+        shares.has_more(Slot(0), 5);
+        (shares.accounts[0].has_more, shares.accounts[0].cut)
+    };
+    assert_eq!(shown(0, has_none_left), (true, 0));
+    assert_eq!(shown(4, has_none_left), (true, 0));
+    assert_eq!(shown(0, |_, _| {}), (false, 1));
+    assert_eq!(shown(0, is_dear), (false, 0));
+    // Of what was allowed ports tell.
+    assert_eq!(shown(5, has_none_left), (false, 0));
+    assert_eq!(shown(5, |_, _| {}), (false, 0));
+}
+
+#[test]
+fn whose_port_was_told_to_wait_asks_for_as_much_as_before_for_that_interval_alone() {
+    let mut shares = settled([(2, 100), (2, 100)]);
+    let mut asked_at = |micros: u64, it_comes: fn(&mut Account)| {
+        shares.begin(&short(), 2, Nanos::from_micros(micros));
+        let asked = shares.accounts[0].asked_before;
+        it_comes(&mut shares.accounts[0]);
+        asked
+    };
+    assert_eq!(asked_at(100, |account| account.is_put_off = true), 2000.0);
+    assert_eq!(asked_at(110, |_| {}), 2000.0);
+    // That its port was seen to be empty is of one interval alone too.
+    assert_eq!(asked_at(120, |account| account.is_emptied = true), 0.0);
+    let is_put_off = |account: &mut Account| {
+        (account.is_put_off, account.asked_before) = (true, 2000.0);
+    };
+    assert_eq!(asked_at(130, is_put_off), 0.0);
+    assert_eq!(asked_at(140, |_| {}), 2000.0);
+}
+
+#[test]
+fn who_is_not_limited_is_visited_for_a_quantum_when_it_has_used_what_it_could_have() {
+    let mut shares = unlimited_where(has_none_left);
+    assert_eq!(shares.visit(Slot(0)), 5);
+}
