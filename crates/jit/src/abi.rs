@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,7 +25,8 @@ use packet::{Frame, FrameError};
 use table::prefetch::prefetch_at;
 
 use crate::notes::RowList;
-use crate::translate::{ParsedNotes, PassUses, ScoutSite};
+use crate::translate::{Arrival, ParsedNotes, PassUses, ScoutSite};
+use crate::view::Marked;
 use crate::{notes, view};
 
 /// A packet's run through one block, or a burst's through a pass. Native code knows the offsets of the fields that [`offset`] names.
@@ -70,8 +72,10 @@ pub(crate) struct Invocation<'i> {
     /// What has become of the context since the packet at hand began, and what it was then: [`flags`].
     flags: u64,
     first_flags: u64,
+    /// Of [`Arrival::Mixed`], what native code sees of the device of each packet.
+    sights_at: *const Sight,
     /// For a pass, what helpers need: ports that are busy.
-    pub(crate) busy_ports: &'i [u32],
+    busy_ports: &'i [u32],
     /// What a packet's random numbers depend on, beside its place in the burst: the device's seed and the number that its packet would have at the first
     /// place, modulo 2^64.
     chance: (u64, u64),
@@ -80,12 +84,42 @@ pub(crate) struct Invocation<'i> {
     lots: Parts<'i>,
     turn: Turn,
     are_many: u64,
+    /// What is marked of any lot's state.
+    marked: Marked,
+    /// Of [`Arrival::Mixed`], whose packets they are, and which lot helpers see; none else.
+    sights: &'i [Sight],
+    seen: &'i [Lot<'i>],
+    lot: u32,
     /// The same for helpers.
     pub(crate) params: Params<'i>,
     pub(crate) limbs: &'i mut [u64],
     pub(crate) packet: &'i mut PacketContext,
-    pub(crate) state: &'i State,
+    state: &'i State,
     pub(crate) code: &'i Code,
+}
+
+/// What native code sees of a packet's device, where each packet may be another one's.
+#[repr(C)]
+pub(crate) struct Sight {
+    /// As [`Invocation::take_up`] has it for a lot.
+    view_at: *const u64,
+    first_flags: u64,
+    budget: u64,
+    /// The lot, and the first of its packets.
+    lot: u32,
+    begin: u32,
+}
+
+/// Where native code finds the parts of a [`Sight`], and how far the next one is shifted.
+pub(crate) mod sight {
+    use super::Sight;
+    use std::mem::offset_of;
+
+    pub(crate) const VIEW: i32 = offset_of!(Sight, view_at) as i32;
+    pub(crate) const FIRST_FLAGS: i32 = offset_of!(Sight, first_flags) as i32;
+    pub(crate) const BUDGET: i32 = offset_of!(Sight, budget) as i32;
+    pub(crate) const SHIFT: i64 = size_of::<Sight>().ilog2() as i64;
+    const _: () = assert!(size_of::<Sight>() == 1 << SHIFT);
 }
 
 // Its size is a multiple of its alignment, and a page one of that.
@@ -100,7 +134,7 @@ struct Frames<'i> {
 }
 
 /// Where the frames of a burst are. Native code may load the place behind the last one, which it does not look at.
-type Places = [*mut Frame; BURST + 1];
+type Places = [MaybeUninit<*mut Frame>; BURST + 1];
 
 impl<'i> Frames<'i> {
     const NONE: Frames<'i> = Frames {
@@ -122,11 +156,12 @@ impl<'i> Frames<'i> {
             prefetch_at(frames[number as usize].address());
         }
         let first = frames.as_mut_ptr();
+        places[count].write(std::ptr::null_mut());
         for (place, &number) in places.iter_mut().zip(&order[..count]) {
-            *place = first.wrapping_add(number as usize);
+            place.write(first.wrapping_add(number as usize));
         }
         Frames {
-            first: places.as_ptr(),
+            first: places.as_ptr().cast(),
             count,
             lent: PhantomData,
         }
@@ -187,6 +222,7 @@ pub(crate) mod offset {
     pub(crate) const OUTCOMES: i32 = offset_of!(Invocation<'_>, outcomes_at) as i32;
     pub(crate) const FLAGS: i32 = offset_of!(Invocation<'_>, flags) as i32;
     pub(crate) const FIRST_FLAGS: i32 = offset_of!(Invocation<'_>, first_flags) as i32;
+    pub(crate) const SIGHTS: i32 = offset_of!(Invocation<'_>, sights_at) as i32;
     pub(crate) const NOTES: i32 = offset_of!(Invocation<'_>, notes_at) as i32;
     pub(crate) const ROWS_WANTED: i32 = offset_of!(Invocation<'_>, rows_wanted) as i32;
     pub(crate) const VIEW: i32 = offset_of!(Invocation<'_>, view_at) as i32;
@@ -266,6 +302,18 @@ impl Code {
     pub(crate) fn scout_levels(&self) -> BTreeSet<usize> {
         let asked = self.scouts.iter().filter(|site| !site.is_direct());
         asked.map(|site| site.level).collect()
+    }
+
+    /// Whether what is derived of a state for this ([`view`]) does for the other one, too.
+    pub(crate) fn sees_as(&self, other: &Code) -> bool {
+        self.scouts == other.scouts
+            && self.parsed.as_ref().map(|parsed| parsed.level)
+                == other.parsed.as_ref().map(|parsed| parsed.level)
+            && self.hashed_tables == other.hashed_tables
+            && self.direct_tables == other.direct_tables
+            && self.full_counters == other.full_counters
+            && self.recorded_tables == other.recorded_tables
+            && self.tables_read == other.tables_read
     }
 
     /// The word behind the notes of all sites.
@@ -359,12 +407,18 @@ pub(crate) struct Scout {
     pub(crate) answers: Option<[Native; 2]>,
 }
 
-/// A compiled pass: its function, its scouts in their order, and what it needs of a packet's context.
-pub(crate) type NativePass<'p> = (Native, &'p [Scout], PassUses);
+/// A compiled pass: its function, its scouts in their order, what it needs of a packet's context, and which packets its functions take.
+#[derive(Clone, Copy)]
+pub(crate) struct NativePass<'p> {
+    pub(crate) run: Native,
+    pub(crate) scouts: &'p [Scout],
+    pub(crate) uses: PassUses,
+    pub(crate) arrival: Arrival,
+}
 
 /// Runs a compiled pass of `code` on a burst; how many packets have an outcome.
 pub(crate) fn run_pass(
-    (native, scouts, uses): NativePass<'_>,
+    pass: NativePass<'_>,
     burst: &mut Burst<'_>,
     packet: &mut PacketContext,
     code: &Code,
@@ -373,35 +427,79 @@ pub(crate) fn run_pass(
     let (lots, Some(first)) = (burst.lots, burst.lots.first()) else {
         return 0;
     };
-    let mut places: Places = [std::ptr::null_mut(); BURST + 1];
+    let are_many = lots.len() > 1;
+    let marked = Marked::of_any(lots);
+    let mut room = [const { MaybeUninit::uninit() }; BURST];
+    let sights = match pass.arrival {
+        Arrival::InRuns => &[],
+        Arrival::Mixed => sights_of(lots, count, marked, &mut room),
+    };
+    let mut places: Places = [const { MaybeUninit::uninit() }; BURST + 1];
     let frames = Frames::of(burst.frames, burst.order, &mut places, count);
     let mut notes = std::mem::take(&mut packet.notes);
-    let looked_at = lots
-        .iter()
-        .fold(0, |sites, lot| sites | view::looked_at(&lot.owner.derived));
-    notes::clear(code, &mut notes, count, looked_at);
+    notes::clear(code, &mut notes, count, marked.looked_at());
     let mut limbs = std::mem::take(&mut packet.limbs);
     packet.now = burst.now;
     let mut invocation = Invocation {
         notes_at: notes.as_mut_ptr(),
-        rows_wanted: view::marks::wanted(lots.len() > 1),
+        rows_wanted: view::marks::wanted(are_many),
         nanos: burst.now.0,
         micros: burst.now.as_micros(),
         outcomes_at: burst.outcomes.as_mut_ptr(),
         frames,
-        uses,
-        are_many: u64::from(lots.len() > 1),
+        uses: pass.uses,
+        are_many: are_many.into(),
+        marked,
+        sights_at: sights.as_ptr(),
+        sights,
+        seen: lots,
         ..Invocation::new(&mut limbs, packet, first.state, code)
     };
     if count >= WORTH_SCOUTING {
-        for &scout in scouts {
+        for &scout in pass.scouts {
             invocation.scout(scout, lots, count, &mut notes);
         }
     }
-    let done = invocation.go_through(native, lots, count, burst.outcomes);
+    let done = invocation.go_through(pass.run, lots, count, burst.outcomes);
     packet.notes = notes;
     packet.limbs = limbs;
     done
+}
+
+/// What native code sees of the device of each packet, of so many, as far as lots have them, of any of which that is marked.
+fn sights_of<'s>(
+    lots: &[Lot<'_>],
+    count: usize,
+    marked: Marked,
+    room: &'s mut [MaybeUninit<Sight>; BURST],
+) -> &'s [Sight] {
+    let are_several = marked.are_several_scouted(lots.len() > 1);
+    let mut end = 0;
+    for (lot, number) in lots.iter().zip(0..) {
+        let begin = end;
+        end = count.min(begin + lot.frames);
+        for place in &mut room[begin..end] {
+            place.write(Sight {
+                view_at: view::of_lot(lot),
+                first_flags: first_flags(lot, are_several),
+                budget: lot.owner.work.units().into(),
+                lot: number,
+                begin: begin as u32,
+            });
+        }
+    }
+    // SAFETY: each of the first ones, so many, was written.
+    unsafe { room[..end].assume_init_ref() }
+}
+
+/// What has become of the context of a lot's packets when they begin, where several scouts go before or one at most: [`flags`].
+#[inline(always)]
+fn first_flags(lot: &Lot<'_>, are_several: bool) -> u64 {
+    let given = |truth: bool, flag: u64| if truth { flag } else { 0 };
+    let marked = Marked::of(&lot.owner.derived);
+    given(marked.notes_use(), flags::NOTES_USE)
+        | given(!lot.owner.busy_ports.is_empty(), flags::ANY_BUSY)
+        | given(are_several, flags::SEVERAL_SCOUTS)
 }
 
 /// The packets of each lot, of so many packets.
@@ -450,23 +548,53 @@ impl<'i> Invocation<'i> {
     #[inline]
     fn take_up(&mut self, lot: &'i Lot<'i>, packets: &Range<usize>) {
         self.view_at = view::of_lot(lot);
+        let marked = Marked::of(&lot.owner.derived);
+        self.first_flags = first_flags(lot, marked.are_several_scouted(self.are_many != 0));
+        self.budget = lot.owner.work.units().into();
+        self.see(lot, packets.start);
+        (self.at, self.count) = (packets.start as u64, packets.end as u64);
+    }
+
+    /// Helpers see the device of a lot whose first packet is this one.
+    #[inline]
+    fn see(&mut self, lot: &'i Lot<'i>, begin: usize) {
         let owner = lot.owner;
-        let given = |truth: bool, flag: u64| if truth { flag } else { 0 };
-        self.first_flags = given(view::notes_use(&owner.derived), flags::NOTES_USE)
-            | given(!owner.busy_ports.is_empty(), flags::ANY_BUSY)
-            | given(
-                view::are_several_scouted(&owner.derived, self.are_many != 0),
-                flags::SEVERAL_SCOUTS,
-            );
         self.busy_ports = &owner.busy_ports;
-        self.chance = (
-            owner.seed,
-            lot.first_packet.wrapping_sub(packets.start as u64),
-        );
-        self.budget = owner.work.units().into();
+        self.chance = (owner.seed, lot.first_packet.wrapping_sub(begin as u64));
         self.state = lot.state;
         self.packet.lane = owner.lane;
-        (self.at, self.count) = (packets.start as u64, packets.end as u64);
+    }
+
+    /// Helpers see the device of the packet at hand.
+    #[inline]
+    fn look(&mut self) {
+        let sight = self.sights.get(self.at as usize);
+        if let Some(&Sight { lot, begin, .. }) = sight
+            && lot != self.lot
+        {
+            self.look_at(lot, begin);
+        }
+    }
+
+    fn look_at(&mut self, number: u32, begin: u32) {
+        if let Some(lot) = self.seen.get(number as usize) {
+            self.packet.atomic.leave_all(&self.state.atomic);
+            self.see(lot, begin as usize);
+            self.lot = number;
+        }
+    }
+
+    /// The state that the packet at hand sees.
+    #[inline]
+    pub(crate) fn state(&mut self) -> &'i State {
+        self.look();
+        self.state
+    }
+
+    /// The ports of the packet's device that are busy.
+    pub(crate) fn busy_ports(&mut self) -> &'i [u32] {
+        self.look();
+        self.busy_ports
     }
 
     /// Native code sees the packets of the next lot that is meant; whether there is one.
@@ -475,7 +603,7 @@ impl<'i> Invocation<'i> {
         let (turn, are_many) = (self.turn, self.are_many != 0);
         let is_meant = |lot: &Lot<'_>| match turn {
             Turn::Pass => true,
-            Turn::Scout(level) => view::is_scouted(&lot.owner.derived, level, are_many),
+            Turn::Scout(level) => Marked::of(&lot.owner.derived).is_scouted(level, are_many),
         };
         let Some((lot, packets)) = self.lots.find(|(lot, _)| is_meant(lot)) else {
             return false;
@@ -485,9 +613,16 @@ impl<'i> Invocation<'i> {
         true
     }
 
-    /// Has native code go through lots.
+    /// Has native code go through lots, or through all packets where each may be another lot's; whether any are meant.
     #[inline]
     fn begin_turn(&mut self, turn: Turn, lots: &'i [Lot<'i>], count: usize) -> bool {
+        if !self.sights.is_empty() {
+            (self.at, self.count) = (0, self.sights.len() as u64);
+            return match turn {
+                Turn::Pass => true,
+                Turn::Scout(level) => self.marked.is_scouted(level, self.are_many != 0),
+            };
+        }
         self.turn = turn;
         self.lots = parts(lots, count);
         self.take_up_next()
@@ -497,7 +632,7 @@ impl<'i> Invocation<'i> {
     fn scout(&mut self, scout: Scout, lots: &'i [Lot<'i>], count: usize, notes: &mut [u64]) {
         let Scout { level, .. } = scout;
         let are_many = lots.len() > 1;
-        let asks = |lot: &Lot<'_>| view::is_scouted(&lot.owner.derived, level, are_many);
+        let asks = |lot: &Lot<'_>| Marked::of(&lot.owner.derived).is_scouted(level, are_many);
         self.show_notes(notes);
         if self.begin_turn(Turn::Scout(level), lots, count) {
             enter(scout.asks, self);
@@ -505,8 +640,7 @@ impl<'i> Invocation<'i> {
         let code = self.code;
         let sites = || code.scouts.iter().filter(|site| site.is_searched_on(level));
         if let Some([first, second]) = scout.answers {
-            let mut parts = parts(lots, count);
-            let is_far = parts.any(|(lot, _)| view::asks_in_memory(&lot.owner.derived, level));
+            let is_far = self.marked.asks_in_memory(level);
             notes::end_questions(code, level, notes, is_far);
             self.show_notes(notes);
             self.answer_all(first, level, lots, count);
@@ -567,6 +701,8 @@ impl<'i> Invocation<'i> {
             0 < done && done <= count,
             "not as many packets are done as there were"
         );
+        self.at = done as u64 - 1;
+        self.look();
         let has_left = matches!(outcomes[done - 1].unpack(), PassOutcome::Left { .. });
         if has_left {
             self.leave();
@@ -589,7 +725,7 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
     // found there to be where native code does not ask; the lines of a hash table, of which a hash names none behind the last one, and which no lot's scout, nor its answers, write
     // down but for its own state; the records and counts of what a lookup found there, which `view::make` has seen to have what the code's layouts say, the limbs in front of the first record among that. Of each
     // counter cells below their number; and the notes of `code`'s scouts, which `notes::clear` has made long enough, and which stay where they are from the first scout on, since who asks is noted as a place there: answers are read
-    // there where it clears them (`view::looked_at`), and what was parsed where the first scout has gone before, as it does for each lot that any scout asks for (`view::levels`).
+    // there where it clears them (`view::Marked::looked_at`), and what was parsed where the first scout has gone before, as it does for each lot that any scout asks for (`view::levels`).
     //
     // What it prefetches may be anywhere: that touches nothing.
     //
@@ -676,12 +812,18 @@ impl<'i> Invocation<'i> {
             outcomes_at: std::ptr::null_mut(),
             flags: 0,
             first_flags: 0,
+            sights_at: std::ptr::null(),
             busy_ports: &[],
             chance: (0, 0),
             uses: PassUses::default(),
             lots: parts(&[], 0),
             turn: Turn::Pass,
             are_many: 0,
+            marked: Marked::default(),
+            sights: &[],
+            seen: &[],
+            // Helpers have seen none.
+            lot: u32::MAX,
             params: Params::Of(&[]),
             limbs,
             packet,
@@ -718,6 +860,7 @@ impl Invocation<'_> {
     }
 
     fn begin_random(&mut self) {
+        self.look();
         let (seed, first) = self.chance;
         self.packet.random = RandomStream::new(seed, first.wrapping_add(self.at));
     }

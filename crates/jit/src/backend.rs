@@ -13,9 +13,9 @@ use cranelift_module::{FuncId, Linkage, Module, ModuleReloc, default_libcall_nam
 use exec::{Natives, Pass, Unsupported};
 use ir::{ControlId, Layout, ParserId, Program};
 
-use crate::abi::{Code, Native, Scout};
+use crate::abi::{Code, Native, NativePass, Scout};
 use crate::simplify::{PASS_GROWTH, SCOUT_GROWTH, simplify};
-use crate::translate::{Body, Lines, PassUses, ScoutedStages, Shared, translate};
+use crate::translate::{Arrival, Body, Lines, PassUses, ScoutedStages, Shared, translate};
 use crate::{notes, prefetch};
 
 /// A program, compiled.
@@ -55,7 +55,8 @@ pub(crate) fn compile(
     natives: &Natives,
 ) -> Result<Compiled, Unsupported> {
     let mut compiler = Compiler::new()?;
-    let mut shared = Shared::new(program, layout, natives, compiler.call_conv())?;
+    let call_conv = compiler.call_conv();
+    let mut shared = Shared::new(program, layout, natives, Arrival::InRuns, call_conv)?;
     let parsers = program.parsers.ids().map(Body::Parser);
     let controls = program.controls.ids().map(Body::Control);
     let parsers = compiler.all(&mut shared, parsers)?;
@@ -78,17 +79,31 @@ pub(crate) struct CompiledPass {
     /// What goes before, in the order of levels, if it is worth it.
     pub(crate) scouts: Vec<Scout>,
     pub(crate) uses: PassUses,
+    pub(crate) arrival: Arrival,
     _memory: Memory,
 }
 
-/// Compiles a pass of a verified program.
+impl CompiledPass {
+    /// What runs.
+    pub(crate) fn native(&self) -> NativePass<'_> {
+        NativePass {
+            run: self.run,
+            scouts: &self.scouts,
+            uses: self.uses,
+            arrival: self.arrival,
+        }
+    }
+}
+
+/// Compiles a pass of a verified program, for packets that come so.
 pub(crate) fn compile_pass(
     program: &Program,
     layout: &Layout,
     natives: &Natives,
     pass: &Pass,
+    arrival: Arrival,
 ) -> Result<CompiledPass, Unsupported> {
-    let mut begun = BegunPass::begin(program, layout, natives, pass)?;
+    let mut begun = BegunPass::begin(program, layout, natives, pass, arrival)?;
     let isa = OwnedTargetIsa::clone(&begun.compiler.isa);
     begun.function.make(&*isa)?;
     begun.compiler.define(&mut begun.function)?;
@@ -103,7 +118,7 @@ pub(crate) fn compile_both(
     natives: &Natives,
     pass: &Pass,
 ) -> Result<(Compiled, Result<CompiledPass, Unsupported>), Unsupported> {
-    let mut begun = match BegunPass::begin(program, layout, natives, pass) {
+    let mut begun = match BegunPass::begin(program, layout, natives, pass, Arrival::InRuns) {
         Ok(begun) => begun,
         Err(unsupported) => {
             return Ok((compile(program, layout, natives)?, Err(unsupported)));
@@ -141,6 +156,7 @@ struct BegunPass<'p> {
     compiler: Compiler,
     shared: Shared<'p>,
     pass: &'p Pass,
+    arrival: Arrival,
     function: Translated,
     stages: ScoutedStages,
 }
@@ -151,15 +167,18 @@ impl<'p> BegunPass<'p> {
         layout: &'p Layout,
         natives: &'p Natives,
         pass: &'p Pass,
+        arrival: Arrival,
     ) -> Result<BegunPass<'p>, Unsupported> {
         let mut compiler = Compiler::new()?;
-        let mut shared = Shared::new(program, layout, natives, compiler.call_conv())?;
+        let call_conv = compiler.call_conv();
+        let mut shared = Shared::new(program, layout, natives, arrival, call_conv)?;
         let mut function = Translated::default();
         let stages = compiler.translate(&mut shared, Body::Pass(pass), &mut function)?;
         Ok(BegunPass {
             compiler,
             shared,
             pass,
+            arrival,
             function,
             stages,
         })
@@ -200,6 +219,7 @@ impl<'p> BegunPass<'p> {
         Ok(CompiledPass {
             scouts: scouts.collect(),
             uses: PassUses::of(self.shared.program),
+            arrival: self.arrival,
             code: self.shared.finish(),
             run: native(self.function.id),
             _memory: Memory(Mutex::new(Some(module))),
@@ -440,7 +460,7 @@ mod tests {
     fn size_of(program: &Program, pass: &Pass) -> Size {
         let (layout, natives) = (Layout::of(program), Natives::default());
         let call_conv = target().expect("the target is known").default_call_conv();
-        let shared = Shared::new(program, &layout, &natives, call_conv);
+        let shared = Shared::new(program, &layout, &natives, Arrival::InRuns, call_conv);
         let mut shared = shared.expect("the program has all that it names");
         let (mut func, mut context) = (Function::new(), FunctionBuilderContext::new());
         func.signature = shared.signature(0);
@@ -458,7 +478,7 @@ mod tests {
             control c {\n stage hosts: match hosts next end;\n}\n",
         );
         let (layout, natives) = (Layout::of(&program), Natives::default());
-        let begun = BegunPass::begin(&program, &layout, &natives, &pass);
+        let begun = BegunPass::begin(&program, &layout, &natives, &pass, Arrival::InRuns);
         let BegunPass {
             mut compiler,
             mut shared,

@@ -1,5 +1,7 @@
 //! Bursts through a pass that is one native function.
 
+use std::sync::OnceLock;
+
 use exec::{Ahead, Burst, Derived, Fused, PacketContext, State};
 use ir::TableId;
 use table::Lane;
@@ -11,9 +13,14 @@ use crate::{abi, view};
 /// The most tables that are asked for ahead: nobody is charged for it, however many tables a program has.
 const MOST_ASKED: usize = 8;
 
+/// Packets of a lot, on average, from which on those of each lot go by themselves.
+const FEW_OF_A_LOT: usize = 4;
+
 /// A pass as native code.
 pub(crate) struct FusedPass {
     compiled: CompiledPass,
+    /// The same for packets of which each may be another device's, once several devices have it.
+    mixed: OnceLock<CompiledPass>,
     /// Of the first tables, those that may be searched: in the others native code finds what packets ask by itself.
     searched: Box<[TableId]>,
 }
@@ -25,7 +32,20 @@ impl FusedPass {
         FusedPass {
             searched: searched.collect(),
             compiled,
+            mixed: OnceLock::new(),
         }
+    }
+
+    /// From now on it has this for mixed packets, unless what was derived for the one would not do for the other.
+    pub(crate) fn keep_mixed(&self, compiled: CompiledPass) {
+        if self.compiled.code.sees_as(&compiled.code) {
+            let _ = self.mixed.set(compiled);
+        }
+    }
+
+    /// Whether it has none for mixed packets.
+    pub(crate) fn has_no_mixed(&self) -> bool {
+        self.mixed.get().is_none()
     }
 }
 
@@ -48,14 +68,10 @@ impl Fused for FusedPass {
     }
 
     fn run(&self, burst: &mut Burst<'_>, context: &mut PacketContext) -> usize {
-        let CompiledPass {
-            run,
-            scouts,
-            code,
-            uses,
-            ..
-        } = &self.compiled;
-        abi::run_pass((*run, scouts, *uses), burst, context, code)
+        let few = burst.order.len() < FEW_OF_A_LOT * burst.lots.len();
+        let mixed = self.mixed.get().filter(|_| few && burst.lots.len() > 1);
+        let compiled = mixed.unwrap_or(&self.compiled);
+        abi::run_pass(compiled.native(), burst, context, &compiled.code)
     }
 }
 
@@ -63,6 +79,7 @@ impl Fused for FusedPass {
 mod tests {
     use super::*;
     use crate::backend::compile_pass;
+    use crate::translate::Arrival;
     use exec::{Natives, Pass, PassInput, PassStep};
     use ir::{ControlId, FieldId, Layout, ParserId};
 
@@ -100,7 +117,7 @@ mod tests {
             ],
         };
         let (layout, natives) = (Layout::of(&program), Natives::default());
-        let compiled = compile_pass(&program, &layout, &natives, &pass).expect("it is compiled");
+        let compiled = compile_pass(&program, &layout, &natives, &pass, Arrival::InRuns).expect("it is compiled");
         let fused = FusedPass::new(compiled);
         assert_eq!(*fused.searched, [TableId::new(1)]);
     }

@@ -201,7 +201,7 @@ extern "C" fn wide(inv: &mut Invocation<'_>, which: u64) -> u64 {
 }
 
 extern "C" fn in_value_set(inv: &mut Invocation<'_>, set: u64, a: u64) -> u64 {
-    let Some(set) = inv.state.value_sets.get(set as usize) else {
+    let Some(set) = inv.state().value_sets.get(set as usize) else {
         return 0;
     };
     let key = &inv.limbs[a as usize..][..set.shape().limbs()];
@@ -277,26 +277,30 @@ extern "C" fn pop_front(inv: &mut Invocation<'_>, stack: u64, n: u64) -> u64 {
 }
 
 extern "C" fn enter_atomic(inv: &mut Invocation<'_>) -> u64 {
-    inv.packet.atomic.enter(&inv.state.atomic);
+    let state = inv.state();
+    inv.packet.atomic.enter(&state.atomic);
     0
 }
 
 extern "C" fn leave_atomic(inv: &mut Invocation<'_>) -> u64 {
-    inv.packet.atomic.leave(&inv.state.atomic);
+    let state = inv.state();
+    inv.packet.atomic.leave(&state.atomic);
     0
 }
 
 extern "C" fn apply(inv: &mut Invocation<'_>, table: u64) -> u64 {
     inv.begin();
     let table = &inv.code.tables.as_slice()[table as usize];
-    let applied = table.apply(inv.limbs, inv.packet, inv.state);
+    let state = inv.state();
+    let applied = table.apply(inv.limbs, inv.packet, state);
     inv.show_params(applied.params);
     applied_number(applied.position, applied.hit)
 }
 
 extern "C" fn find(inv: &mut Invocation<'_>, table: u64) -> u64 {
     let table = &inv.code.tables.as_slice()[table as usize];
-    let found = table.find(inv.limbs, inv.state);
+    let state = inv.state();
+    let found = table.find(inv.limbs, state);
     EntryIdx::record_of(found).into()
 }
 
@@ -308,7 +312,8 @@ extern "C" fn settle(inv: &mut Invocation<'_>, table: u64, record: u64) -> u64 {
         None => Found::Miss,
         Some(idx) => Found::Entry(EntryIdx::new(idx as u32)),
     };
-    let applied = table.settle(found, inv.limbs, inv.packet, inv.state);
+    let state = inv.state();
+    let applied = table.settle(found, inv.limbs, inv.packet, state);
     if let Some(position) = applied.position {
         let params = applied.params.limbs(&inv.packet.learned_params);
         let room = &mut inv.limbs[code.settled as usize - table.records.front()..];
@@ -322,7 +327,8 @@ extern "C" fn call(inv: &mut Invocation<'_>, which: u64) -> u64 {
     inv.take_back();
     let code = inv.code;
     let call = &code.calls[which as usize];
-    let called = call.run(inv.limbs, inv.packet, inv.state, &code.tables);
+    let state = inv.state();
+    let called = call.run(inv.limbs, inv.packet, state, &code.tables);
     inv.show_work();
     match called {
         Ok(_) => Outcome::Done.number(),
@@ -341,7 +347,8 @@ extern "C" fn call_with_bytes(inv: &mut Invocation<'_>, which: u64) -> u64 {
 }
 
 extern "C" fn end_atomic(inv: &mut Invocation<'_>) -> u64 {
-    inv.packet.atomic.leave_all(&inv.state.atomic);
+    let state = inv.state();
+    inv.packet.atomic.leave_all(&state.atomic);
     0
 }
 
@@ -426,7 +433,7 @@ extern "C" fn destination(inv: &mut Invocation<'_>) -> u64 {
 
 extern "C" fn is_host_port(inv: &mut Invocation<'_>) -> u64 {
     let ingress = inv.frame().ingress;
-    u64::from(inv.state.is_host_port(ingress.0.into()))
+    u64::from(inv.state().is_host_port(ingress.0.into()))
 }
 
 extern "C" fn frame_length(inv: &mut Invocation<'_>) -> u64 {
@@ -435,7 +442,7 @@ extern "C" fn frame_length(inv: &mut Invocation<'_>) -> u64 {
 
 extern "C" fn is_busy(inv: &mut Invocation<'_>, port: u64) -> u64 {
     let port = u32::try_from(port);
-    u64::from(port.is_ok_and(|port| inv.busy_ports.binary_search(&port).is_ok()))
+    u64::from(port.is_ok_and(|port| inv.busy_ports().binary_search(&port).is_ok()))
 }
 
 #[cfg(test)]

@@ -45,6 +45,7 @@ use ir::{ControlId, Layout, ParserId, Program};
 use abi::Outcome;
 use backend::{Compiled, CompiledPass};
 use fuse::FusedPass;
+use translate::Arrival;
 
 /// The engine that makes native code. A program that is equal to one that is loaded, but for its name, runs as the same code: many devices that do
 /// the same keep one copy in the processor's caches.
@@ -233,11 +234,20 @@ impl Loaded for NativeProgram {
 
     fn fuse(&self, pass: &Pass) -> Option<Arc<dyn Fused>> {
         let mut passes = self.passes();
+        let compile = |arrival| {
+            let (program, layout, natives) = (&self.program, &self.layout, &self.natives);
+            backend::compile_pass(program, layout, natives, pass, arrival)
+        };
         if let Some((_, fused)) = passes.iter().find(|(known, _)| known == pass) {
+            // Several devices have it: their packets may go together.
+            if fused.has_no_mixed()
+                && let Ok(mixed) = compile(Arrival::Mixed)
+            {
+                fused.keep_mixed(mixed);
+            }
             return Some(Arc::clone(fused) as Arc<dyn Fused>);
         }
-        let compiled = backend::compile_pass(&self.program, &self.layout, &self.natives, pass);
-        let fused = self.fused(compiled.ok()?);
+        let fused = self.fused(compile(Arrival::InRuns).ok()?);
         passes.push((pass.clone(), Arc::clone(&fused)));
         Some(fused)
     }

@@ -42,7 +42,7 @@ pub(crate) fn list_of_rows(code: &Code) -> RowList {
     }
 }
 
-/// None of so many packets asks, and no row is listed; the notes are as long as this code wants them. Of which sites anybody looks at the answers, [`view::looked_at`] says of all lots.
+/// None of so many packets asks, and no row is listed; the notes are as long as this code wants them. Of which sites anybody looks at the answers, [`view::Marked::looked_at`] says of all lots.
 pub(crate) fn clear(code: &Code, notes: &mut Vec<u64>, packets: usize, looked_at: u64) {
     let words = code.rows.first + code.rows.words;
     if notes.len() < words {
@@ -144,6 +144,7 @@ fn ask_for(rows: &Rows, numbers: &[u64]) {
 pub(crate) mod tests {
     use super::*;
     use crate::backend::{CompiledPass, compile_pass};
+    use crate::translate::Arrival;
     use exec::{Natives, Pass, PassStep};
     use ir::{ControlId, Layout, ParserId, Program};
 
@@ -164,7 +165,7 @@ pub(crate) mod tests {
     pub(crate) fn compiled(text: &str) -> (Program, CompiledPass) {
         let (program, pass) = read(text);
         let (layout, natives) = (Layout::of(&program), Natives::default());
-        let compiled = compile_pass(&program, &layout, &natives, &pass);
+        let compiled = compile_pass(&program, &layout, &natives, &pass, Arrival::InRuns);
         (program, compiled.expect("it is compiled"))
     }
 

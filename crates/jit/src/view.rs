@@ -267,31 +267,62 @@ pub(crate) fn ask_for_totals(derived: &Derived, tables: usize) {
     }
 }
 
-/// Whether the scout of a level has something to ask, in a burst of one device or of many.
-#[inline]
-pub(crate) fn is_scouted(derived: &Derived, level: usize, are_many: bool) -> bool {
-    levels_of(derived, are_many) >> level & 1 != 0
-}
+/// What is marked of a state, or of any of several.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Marked([u64; 2]);
 
-/// Whether the scouts of several levels have something to ask.
-#[inline]
-pub(crate) fn are_several_scouted(derived: &Derived, are_many: bool) -> bool {
-    let levels = levels_of(derived, are_many);
-    levels & levels.wrapping_sub(1) != 0
-}
+impl Marked {
+    #[inline]
+    pub(crate) fn of(derived: &Derived) -> Marked {
+        Marked(derived.marks)
+    }
 
-#[inline]
-fn levels_of(derived: &Derived, are_many: bool) -> u64 {
-    let levels = derived.marks[LEVELS];
-    let shift = if are_many { MANY } else { 0 };
-    levels >> shift & ((1 << MANY) - 1)
-}
+    /// What is marked of any lot's.
+    #[inline]
+    pub(crate) fn of_any(lots: &[Lot<'_>]) -> Marked {
+        lots.iter().fold(Marked::default(), |Marked(all), lot| {
+            let [levels, looked_at] = lot.owner.derived.marks;
+            Marked([all[LEVELS] | levels, all[LOOKED_AT] | looked_at])
+        })
+    }
 
-/// Whether the scout of a level asks hash tables whose lines are in no cache.
-#[inline]
-pub(crate) fn asks_in_memory(derived: &Derived, level: usize) -> bool {
-    let levels = derived.marks[LEVELS];
-    levels >> (IN_MEMORY + level) & 1 != 0
+    /// The levels whose scouts have something to ask, in a burst of one device or of many: a bit for each.
+    #[inline]
+    pub(crate) fn levels(self, are_many: bool) -> u64 {
+        let shift = if are_many { MANY } else { 0 };
+        self.0[LEVELS] >> shift & ((1 << MANY) - 1)
+    }
+
+    /// Whether the scout of a level has something to ask.
+    #[inline]
+    pub(crate) fn is_scouted(self, level: usize, are_many: bool) -> bool {
+        self.levels(are_many) >> level & 1 != 0
+    }
+
+    /// Whether the scouts of several levels have.
+    #[inline]
+    pub(crate) fn are_several_scouted(self, are_many: bool) -> bool {
+        let levels = self.levels(are_many);
+        levels & levels.wrapping_sub(1) != 0
+    }
+
+    /// Whether the scout of a level asks hash tables whose lines are in no cache.
+    #[inline]
+    pub(crate) fn asks_in_memory(self, level: usize) -> bool {
+        self.0[LEVELS] >> (IN_MEMORY + level) & 1 != 0
+    }
+
+    /// The sites at whose answers native code looks, by their numbers among the code's.
+    #[inline]
+    pub(crate) fn looked_at(self) -> u64 {
+        self.0[LOOKED_AT]
+    }
+
+    /// Whether packets note the use of entries of some table.
+    #[inline]
+    pub(crate) fn notes_use(self) -> bool {
+        self.0[LEVELS] & NOTES_USE != 0
+    }
 }
 
 /// What is marked of a state: the levels of scouts that have something to ask and whether packets note the use of any entries; the sites at whose answers native code looks.
@@ -303,12 +334,6 @@ const LOOKED_AT: usize = 1;
 const MANY: usize = 8;
 const IN_MEMORY: usize = 2 * MANY;
 
-/// The sites at whose answers native code looks, by their numbers among the code's.
-#[inline]
-pub(crate) fn looked_at(derived: &Derived) -> u64 {
-    derived.marks[LOOKED_AT]
-}
-
 /// Whether a site is among such sites, of which more than a word has bits for always are.
 #[inline]
 pub(crate) fn is_among(sites: u64, number: usize) -> bool {
@@ -317,12 +342,6 @@ pub(crate) fn is_among(sites: u64, number: usize) -> bool {
 
 /// What that mark says beside the levels.
 const NOTES_USE: u64 = 1 << 63;
-
-/// Whether packets note the use of entries of some table.
-#[inline]
-pub(crate) fn notes_use(derived: &Derived) -> bool {
-    derived.marks[LEVELS] & NOTES_USE != 0
-}
 
 #[cold]
 fn make(derived: &mut Derived, state: &State, lane: Lane, code: &Code) {
@@ -549,12 +568,13 @@ mod tests {
         let mut derived = Derived::default();
         derive(&mut derived, &state, Lane::new(0), &compiled.code);
         // Of few rules: native code finds them.
-        assert!(!is_among(looked_at(&derived), 0));
-        assert!(is_among(looked_at(&derived), 1));
-        assert!(is_scouted(&derived, 1, false));
-        assert!(is_scouted(&derived, 0, false));
-        assert!(is_scouted(&derived, 0, true));
-        assert!(are_several_scouted(&derived, false));
+        let marked = Marked::of(&derived);
+        assert!(!is_among(marked.looked_at(), 0));
+        assert!(is_among(marked.looked_at(), 1));
+        assert!(marked.is_scouted(1, false));
+        assert!(marked.is_scouted(0, false));
+        assert!(marked.is_scouted(0, true));
+        assert!(marked.are_several_scouted(false));
     }
 
     #[test]

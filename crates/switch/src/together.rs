@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use exec::{BURST, Burst, Fused, Lot, PackedOutcome, PacketContext};
 use packet::{Frame, Nanos, PortId};
+use smallvec::SmallVec;
 
 use crate::contexts::Contexts;
 use crate::worker::Worker;
@@ -56,85 +57,45 @@ pub fn forward_together<C: Companions, W: Copy>(
     companions: &mut C,
     runs: &[Run<C::Number>],
     contexts: &mut Contexts,
-    frames: (&mut [Frame], &[u32]),
-    now: Nanos,
-    way: impl Fn(C::Number) -> W,
-    sent: impl FnMut(W, PortId, &mut Frame, Nanos),
-) -> Through {
-    match runs.len() {
-        // Less is to be written for few, and for one packet least of all: most that nobody lets wait come alone.
-        1 if runs[0].frames == 1 => {
-            forward::<1, 1, C, W>(companions, runs, contexts, frames, now, way, sent)
-        }
-        0 | 1 => forward::<1, BURST, C, W>(companions, runs, contexts, frames, now, way, sent),
-        2..=FEW => forward::<FEW, BURST, C, W>(companions, runs, contexts, frames, now, way, sent),
-        _ => forward::<BURST, BURST, C, W>(companions, runs, contexts, frames, now, way, sent),
-    }
-}
-
-/// Runs of most bursts.
-const FEW: usize = 8;
-
-/// The same of so many runs and frames, at most. Not part of [`forward_together`]: what is kept of many would be room that few take, too.
-#[inline(never)]
-fn forward<const MOST: usize, const FRAMES: usize, C: Companions, W: Copy>(
-    companions: &mut C,
-    runs: &[Run<C::Number>],
-    contexts: &mut Contexts,
     (frames, order): (&mut [Frame], &[u32]),
     now: Nanos,
     way: impl Fn(C::Number) -> W,
     mut sent: impl FnMut(W, PortId, &mut Frame, Nanos),
 ) -> Through {
-    let runs = &runs[..runs.len().min(MOST)];
+    let runs = &runs[..runs.len().min(BURST)];
     let Some((function, mut context)) = borrow(companions, runs, contexts) else {
         return Through::NONE;
     };
-    let outcomes = &mut [PackedOutcome::default(); FRAMES];
+    // Less is to be written for few, and for one packet least of all: most that nobody lets wait come alone.
+    let mut firsts: SmallVec<[u64; BURST]> = SmallVec::new();
+    let all = count_in(companions, runs, now, &mut firsts);
+    let mut outcomes: SmallVec<[PackedOutcome; BURST]> = SmallVec::new();
+    outcomes.resize(all.min(order.len()).min(BURST), PackedOutcome::default());
     let burst = (&mut *frames, order, &mut outcomes[..], now);
-    let done = run::<MOST, C>(companions, runs, &function, &mut context, burst);
-    let mut ways = [way(runs[0].whose); MOST];
-    for (run, way_out) in runs.iter().zip(&mut ways) {
-        *way_out = way(run.whose);
+    let done = run(companions, runs, &firsts, &function, &mut context, burst);
+    if done < all {
+        count_out(companions, runs, done);
     }
-    let numbers = match MOST {
-        1 => [0; 2 * BURST],
-        _ => numbers(runs),
-    };
-    let mut sent_until = [0u32; MOST];
-    let (mut number, mut all, mut left) = (0, 0, None);
-    for ((outcome, frame), whose) in outcomes.iter().zip(&order[..done]).zip(&numbers) {
-        number = usize::from(*whose);
-        if let Some(port) = outcome.sent() {
-            all += 1;
-            sent(ways[number], port, &mut frames[*frame as usize], now);
-        } else {
-            let worker = companions.worker_mut(runs[number].whose);
-            left = worker.and_then(|worker| worker.core.account_unsent(*outcome));
-        }
-        // To count here would have each frame wait for what the one before it has written.
-        sent_until[number] = all;
-    }
-    let (mut begin, mut before) = (0, 0);
-    for (run, until) in runs.iter().zip(sent_until) {
-        let through = done.saturating_sub(begin).min(run.frames) as u64;
-        begin += run.frames;
-        // Of runs that no frame of went there is nothing.
-        let sent = until.saturating_sub(before);
-        before += sent;
-        if let Some(Worker { core, .. }) = companions.worker_mut(run.whose) {
-            core.now = core.now.max(now);
-            core.packets -= run.frames as u64 - through;
-            core.ledger.received += through;
-            core.ledger.sent += u64::from(sent);
+    let (mut last, mut left) = (runs[0].whose, None);
+    let mut gone = outcomes[..done].iter().zip(order);
+    for run in runs {
+        let way = way(run.whose);
+        for (outcome, frame) in gone.by_ref().take(run.frames) {
+            last = run.whose;
+            if let Some(port) = outcome.sent() {
+                sent(way, port, &mut frames[*frame as usize], now);
+            } else if let Some(Worker { core, .. }) = companions.worker_mut(last) {
+                core.ledger.sent -= 1;
+                left = core.account_unsent(*outcome);
+            }
         }
     }
-    let passes = companions.passes(runs[number].whose);
+    let passes = companions.passes(last);
     if done > 0
-        && let Some(Worker { core, root, .. }) = companions.worker_mut(runs[number].whose)
+        && let Some(Worker { core, root, .. }) = companions.worker_mut(last)
     {
         core.passes_left = Some(passes);
-        let way = ways[number];
+        let way = way(last);
         let sent = &mut |port, frame: &mut Frame, time| sent(way, port, frame, time);
         core.take_on(root, left, &mut context, sent);
     }
@@ -145,58 +106,67 @@ fn forward<const MOST: usize, const FRAMES: usize, C: Companions, W: Copy>(
     }
 }
 
-/// The number of each frame's run. Each run is written down for all frames from its first one on, and the next one over it: how long runs are cannot be foreseen.
-fn numbers<N>(runs: &[Run<N>]) -> [u8; 2 * BURST] {
-    let mut numbers = [0; 2 * BURST];
-    let mut begin = 0;
-    for (run, number) in runs.iter().zip(0..) {
-        if let Some(frames) = numbers[begin..].first_chunk_mut() {
-            *frames = [number; BURST];
-        }
-        begin = (begin + run.frames).min(BURST);
-    }
-    numbers
-}
-
-// A run's number fits.
-const _: () = assert!(BURST <= 1 << u8::BITS);
-
-/// Takes frames, of so many runs at most, through the function until one has left it or told something; how many are through.
-fn run<const MOST: usize, C: Companions>(
+/// Counts the packets of all runs as received and sent, as most are, so that nothing is to be counted for each; how many they are. Of each run, the number of its first packet.
+fn count_in<C: Companions>(
     companions: &mut C,
     runs: &[Run<C::Number>],
+    now: Nanos,
+    firsts: &mut SmallVec<[u64; BURST]>,
+) -> usize {
+    let mut all = 0;
+    for run in runs {
+        let mut first = 0;
+        if let Some(Worker { core, .. }) = companions.worker_mut(run.whose) {
+            let packets = run.frames as u64;
+            first = core.packets + 1;
+            core.packets += packets;
+            core.ledger.received += packets;
+            core.ledger.sent += packets;
+            core.now = core.now.max(now);
+        }
+        firsts.push(first);
+        all += run.frames;
+    }
+    all
+}
+
+/// Only so many packets of the runs went.
+fn count_out<C: Companions>(companions: &mut C, runs: &[Run<C::Number>], mut went: usize) {
+    for run in runs {
+        let stayed = run.frames.saturating_sub(went) as u64;
+        went = went.saturating_sub(run.frames);
+        if let Some(Worker { core, .. }) = companions.worker_mut(run.whose) {
+            core.packets -= stayed;
+            core.ledger.received -= stayed;
+            core.ledger.sent -= stayed;
+        }
+    }
+}
+
+/// Takes frames through the function until one has left it or told something; how many are through.
+fn run<C: Companions>(
+    companions: &C,
+    runs: &[Run<C::Number>],
+    firsts: &[u64],
     function: &Arc<dyn Fused>,
     context: &mut PacketContext,
     (frames, order, outcomes, now): (&mut [Frame], &[u32], &mut [PackedOutcome], Nanos),
 ) -> usize {
-    let mut firsts = [0; MOST];
-    let mut count = 0;
-    for (run, first) in runs.iter().zip(&mut firsts) {
-        if let Some(Worker { core, .. }) = companions.worker_mut(run.whose) {
-            *first = core.packets + 1;
-            core.packets += run.frames as u64;
-        }
-        count += run.frames;
-    }
-    let count = count.min(outcomes.len()).min(order.len());
-    let Some(first) = companions.worker(runs[0].whose) else {
-        return 0;
-    };
-    let mut lots = [first.lot(0, 0); MOST];
-    for ((run, lot), first) in runs.iter().zip(&mut lots).zip(firsts) {
-        if let Some(worker) = companions.worker(run.whose) {
-            lot.frames = run.frames;
-            lot.first_packet = first;
-            lot.state = &worker.root.state;
-            lot.owner = &worker.core.owner;
-        }
+    let count = outcomes.len();
+    // What is made elsewhere would be moved here with all the room that it has.
+    let mut lots: SmallVec<[Lot<'_>; BURST]> = SmallVec::new();
+    for (run, &first) in runs.iter().zip(firsts) {
+        let Some(worker) = companions.worker(run.whose) else {
+            return 0;
+        };
+        lots.push(worker.lot(run.frames, first));
     }
     let mut burst = Burst {
         frames,
         order: &order[..count],
-        outcomes: &mut outcomes[..count],
+        outcomes,
         now,
-        lots: &lots[..runs.len()],
+        lots: &lots,
     };
     function.run(&mut burst, context).min(count)
 }

@@ -123,10 +123,17 @@ impl Sorter {
         self.order.extend(self.order.len() as u32..frames as u32);
     }
 
-    /// Finds whose frames there are by [`Sorter::slots`]: the groups, in the order of their first ones. [`Sorter::arrange`] follows.
+    /// Finds whose frames there are by [`Sorter::slots`]: the groups, in the order of their first ones. [`Sorter::arrange`] or [`Sorter::forget_groups`] follows.
     pub(crate) fn find_groups(&mut self) {
         self.groups.clear();
         self.lie_in_order = !self.count();
+    }
+
+    /// What was found is not to be arranged.
+    pub(crate) fn forget_groups(&mut self) {
+        for (slot, _) in &self.groups {
+            self.counts[slot.index()] = 0;
+        }
     }
 
     /// Finds an order of the frames in which those of each slot come together, those of slots with the least rank first.
@@ -142,9 +149,7 @@ impl Sorter {
             true => self.leave_in_order(self.slots.len()),
             false => self.put_in_order(),
         }
-        for (slot, _) in &self.groups {
-            self.counts[slot.index()] = 0;
-        }
+        self.forget_groups();
     }
 
     /// Finds the groups, counts their frames and what comes before each; whether those of one may lie apart from each other, or some are in none.
@@ -268,13 +273,6 @@ impl Sorter {
     pub(crate) fn group(&self, number: usize) -> (Slot, Range<usize>) {
         let (slot, range) = &self.groups[number];
         (*slot, range.clone())
-    }
-
-    /// So many frames of the first group do not go any more.
-    pub(crate) fn leave_out(&mut self, frames: usize) {
-        if let Some((_, range)) = self.groups.first_mut() {
-            range.start = range.end.min(range.start + frames);
-        }
     }
 
     /// Has the groups of these slots come behind all others.

@@ -36,6 +36,9 @@ const PASSES_A_PACKET: u32 = 8;
 /// Frames that are classified before any of them go, where they come by vPDP: what is read of them stays in the nearest cache until they go.
 const PART: usize = 256;
 
+/// Frames of a vPDP, on average, from which on those of each are brought together.
+const FEW_EACH: usize = 6;
+
 /// Groups between two things that a group needs: so long what leads to the next one takes to come. What is asked for last comes while the groups before go through; much earlier, and it would have
 /// left the nearest cache again.
 const LEAD: usize = 4;
@@ -396,7 +399,13 @@ impl Worker {
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         let mut rest = frames;
-        while self.come_by_slot(root, rest) {
+        loop {
+            if self.fairness.is_none() && rest.len() <= BURST {
+                return self.go_as_they_come(root, rest, sent);
+            }
+            if !self.come_by_slot(root, rest) {
+                break;
+            }
             if self.fairness.is_some() {
                 return self.serve_fairly(root, rest, sent);
             }
@@ -406,18 +415,9 @@ impl Worker {
                 return self.serve_all(root, rest, sent);
             }
             let (part, later) = rest.split_at_mut(PART.min(rest.len()));
-            match self.sorter.groups() {
-                // As most come where the worker keeps up.
-                1 if part.len() <= BURST => self.go_straight(root, part, sent),
-                groups => {
-                    self.asked = [0; AHEAD.len()];
-                    self.go(root, 0..groups, part, sent);
-                }
-            }
+            self.asked = [0; AHEAD.len()];
+            self.go(root, 0..self.sorter.groups(), part, sent);
             rest = later;
-            if rest.is_empty() {
-                return;
-            }
         }
         self.classify(root, rest, &[]);
         self.serve_sorted(root, rest, sent);
@@ -498,6 +498,10 @@ impl Worker {
     ) {
         self.sorter.find_groups();
         let go_together = self.fairness.is_none() && self.find_functions(root);
+        if go_together && (BURST..FEW_EACH * self.sorter.groups()).contains(&frames.len()) {
+            self.sorter.forget_groups();
+            return self.go_in_small_bursts(root, frames, sent);
+        }
         let Worker {
             sorter, functions, ..
         } = self;

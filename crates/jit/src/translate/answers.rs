@@ -12,7 +12,7 @@ pub(super) const WORD_SHIFT: i64 = 3;
 
 /// The notes of what packets are answered, in words. By packet: the number of the record that was found, [`AnswerNotes::MISSED`] for none, 0 if nobody asked or it is not certain;
 /// then, if they are compared, the first limb of the key that was asked for; the second, and so on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AnswerNotes {
     /// The first word.
     first: usize,

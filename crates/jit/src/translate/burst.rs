@@ -32,6 +32,8 @@ impl Translator<'_> {
         let bits = self.b.ins().ishl_imm(len, 3);
         self.b.def_var(self.bits, bits);
         self.b.def_var(self.headroom, start);
+        let at = self.at();
+        self.look_at_device(at);
         self.begin_work();
         let flags = self.load_constant(offset::FIRST_FLAGS);
         self.set_flags(flags);

@@ -16,7 +16,7 @@ use table::{COUNTER_WORDS, Directness, HashIndex, PackedKey, USAGE_WORDS};
 
 use super::answers::{AnswerNotes, WORD_SHIFT};
 use super::levels::Level;
-use super::{I64, Translator, in_limbs, memory};
+use super::{Arrival, I64, Translator, in_limbs, memory};
 use crate::abi::{LINE, offset};
 use crate::notes::RowList;
 use crate::{prefetch, view};
@@ -43,7 +43,7 @@ pub(crate) enum Lines {
 
 /// The notes about a hash table, in words. By question: its first line, and the packet that asks, as where the notes of it are ([`Translator::notes_of_packet`]); when those were looked at, in the same places and counted
 /// anew, a packet whose question its first line has not answered, and its second line. Behind them [`AnswerNotes`], with packed keys.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HashedNotes {
     first: usize,
     answers: AnswerNotes,
@@ -389,6 +389,14 @@ impl Translator<'_> {
         self.b.finalize();
     }
 
+    /// The device of the packet that asks is at hand.
+    fn look_at_asker(&mut self, asker: Value) {
+        let notes = self.load_constant(offset::NOTES);
+        let behind = self.b.ins().isub(asker, notes);
+        let packet = self.b.ins().ushr_imm(behind, WORD_SHIFT);
+        self.look_at_device(packet);
+    }
+
     /// Where the first packet behind the lot has its notes, as askers are told.
     fn end_of_lot(&mut self) -> Value {
         let [notes, end] = [offset::NOTES, offset::COUNT].map(|at| self.load_constant(at));
@@ -415,7 +423,6 @@ impl Translator<'_> {
     /// Answers questions about a table, from the first that is not answered to the last of the lot's packets, that their first lines answer. Which these are cannot be foreseen, so the
     /// others are written down without a branch, as [`table`] does it in batches, and then their second lines, for the processor to wait for those of all lots together.
     fn answer_from_first_lines(&mut self, table: TableId, site: HashedNotes, next: Variable) {
-        let wanted = self.wanted_rows(table);
         let end = self.end_of_lot();
         let question = self.question_behind(site.at(HashedNotes::ANSWERED));
         let first_late = self.question_behind(site.at(HashedNotes::LATE));
@@ -426,30 +433,47 @@ impl Translator<'_> {
             let is_of_lot = this.b.ins().icmp(IntCC::UnsignedLessThan, asker, end);
             (is_of_lot, asker)
         };
-        // What is to be asked for, and whether that is to be listed, is not asked for each question.
-        let [lists, other, asks, plain] = [(); 4].map(|()| self.b.create_block());
-        let through = self.b.create_block();
-        let listed = self.b.ins().band_imm(wanted, view::marks::LOADED as i64);
-        self.branch(listed, lists, other);
-        self.start_sealed(other);
-        self.branch(wanted, asks, plain);
-        for way in [lists, asks, plain] {
-            self.start_sealed(way);
-            self.each_word(question, is_of_lot, |this, here, asker| {
-                let line = this.load_note(here, site.at(HashedNotes::LINES));
-                let found = this.answer_at_once(site, (line, asker), late);
-                if way == lists {
-                    let step = this.step_if(true, found);
-                    this.each_row(table, (found, wanted), |this, row| {
-                        this.list_row(row, (next, step));
-                    });
-                } else if way == asks {
-                    this.each_row(table, (found, wanted), Self::prefetch);
-                }
+        let answer = |this: &mut Self, here, asker| {
+            let line = this.load_note(here, site.at(HashedNotes::LINES));
+            this.answer_at_once(site, (line, asker), late)
+        };
+        let list = |this: &mut Self, found, wanted| {
+            let step = this.step_if(true, found);
+            this.each_row(table, (found, wanted), |this, row| {
+                this.list_row(row, (next, step));
             });
-            self.jump(through);
+        };
+        match self.arrival() {
+            Arrival::Mixed => self.each_word(question, is_of_lot, |this, here, asker| {
+                this.look_at_asker(asker);
+                let found = answer(this, here, asker);
+                let wanted = this.wanted_rows(table);
+                list(this, found, wanted);
+            }),
+            Arrival::InRuns => {
+                // What is to be asked for, and whether that is to be listed, is not asked for each question.
+                let [lists, other, asks, plain] = [(); 4].map(|()| self.b.create_block());
+                let through = self.b.create_block();
+                let wanted = self.wanted_rows(table);
+                let listed = self.b.ins().band_imm(wanted, view::marks::LOADED as i64);
+                self.branch(listed, lists, other);
+                self.start_sealed(other);
+                self.branch(wanted, asks, plain);
+                for way in [lists, asks, plain] {
+                    self.start_sealed(way);
+                    self.each_word(question, is_of_lot, |this, here, asker| {
+                        let found = answer(this, here, asker);
+                        if way == lists {
+                            list(this, found, wanted);
+                        } else if way == asks {
+                            this.each_row(table, (found, wanted), Self::prefetch);
+                        }
+                    });
+                    self.jump(through);
+                }
+                self.start_sealed(through);
+            }
         }
-        self.start_sealed(through);
         let question = self.b.use_var(question);
         self.number_question(site.at(HashedNotes::ANSWERED), question);
         let last_late = self.b.use_var(late);
@@ -459,6 +483,7 @@ impl Translator<'_> {
         };
         self.each_word(asked, is_late, |this, here, _| {
             let asker = this.load_note(here, site.at(HashedNotes::LINES));
+            this.look_at_asker(asker);
             let packed = this.packed_key_of(site, asker);
             let hash = this.hash(table, &packed);
             let line = this.second_line(table, hash);
@@ -472,7 +497,6 @@ impl Translator<'_> {
 
     /// Answers the questions of the lot's packets that were late, when their second lines have been loaded.
     fn answer_from_second_lines(&mut self, table: TableId, site: HashedNotes, next: Variable) {
-        let wanted = self.wanted_rows(table);
         let end = self.end_of_lot();
         let question = self.question_behind(site.at(HashedNotes::SETTLED));
         let last_late = self.question_behind(site.at(HashedNotes::LATE));
@@ -484,6 +508,8 @@ impl Translator<'_> {
             (this.b.ins().band(is_late, is_of_lot), asker)
         };
         self.each_word(question, is_of_lot, |this, _, asker| {
+            this.look_at_asker(asker);
+            let wanted = this.wanted_rows(table);
             this.answer_late((table, site), asker, (wanted, next));
         });
         let question = self.b.use_var(question);

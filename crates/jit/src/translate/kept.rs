@@ -10,7 +10,7 @@ use cranelift_codegen::ir::{Block, InstBuilder, StackSlot, StackSlotData, StackS
 use exec::Unsupported;
 
 use super::{I64, Translator, in_constants, in_invocation, in_stack};
-use crate::abi::offset;
+use crate::abi::{offset, sight};
 use crate::helpers::Helper;
 
 /// Bytes of a word, and the bits of its address that are zero.
@@ -69,7 +69,10 @@ impl Translator<'_> {
 
     /// All packets of a lot are through, so many with those before: the loop goes on with the next lot, if there may be one.
     pub(super) fn end_lot(&mut self, through: Value) {
-        let goes_on = self.load_stable(Word::Invocation(offset::ARE_MANY));
+        let goes_on = match self.view {
+            Some(_) => self.number(0),
+            None => self.load_stable(Word::Invocation(offset::ARE_MANY)),
+        };
         self.leave_lot(through, goes_on);
     }
 
@@ -126,6 +129,11 @@ impl Translator<'_> {
         let &[through, goes_on] = self.b.block_params(kept.leave) else {
             return;
         };
+        if self.view.is_some() {
+            // All packets were the one lot that there is for native code.
+            self.b.ins().return_(&[through]);
+            return;
+        }
         let [ask, next, end] = [(); 3].map(|()| self.b.create_block());
         self.branch(goes_on, ask, end);
         self.start_sealed(ask);
@@ -188,12 +196,49 @@ impl Translator<'_> {
         here.is_some_and(|here| self.b.func.layout.is_cold(here))
     }
 
-    /// The address where a word is kept: not what few packets need.
+    /// The address where a word is kept: neither what few packets need, nor what each packet may find changed.
     fn place(&mut self, word: Word) -> Option<Value> {
-        match self.is_in_cold() {
+        match self.is_in_cold() || self.is_of_packet(word) {
             true => None,
             false => self.place_of(word),
         }
+    }
+
+    /// Whether a word is about the device of the packet at hand.
+    fn is_of_packet(&self, word: Word) -> bool {
+        self.view.is_some()
+            && match word {
+                Word::Invocation(at) => sight_of(at).is_some(),
+                Word::View(_) | Word::Count(_) => true,
+                Word::Question(_) => false,
+            }
+    }
+
+    /// The device of this packet is at hand.
+    pub(super) fn look_at_device(&mut self, at: Value) {
+        if let Some(view) = self.view {
+            let value = self.load_sight(at, sight::VIEW);
+            self.b.def_var(view, value);
+        }
+    }
+
+    /// A word of the invocation that is about the device of the packet at hand.
+    fn load_of_device(&mut self, at: i32) -> Value {
+        match (self.view, sight_of(at)) {
+            (Some(view), Some(sight::VIEW)) => self.b.use_var(view),
+            (_, part) => {
+                let at = self.at();
+                self.load_sight(at, part.unwrap_or(sight::VIEW))
+            }
+        }
+    }
+
+    fn load_sight(&mut self, at: Value, part: i32) -> Value {
+        let sights = self.load_constant(offset::SIGHTS);
+        let behind = self.b.ins().ishl_imm(at, sight::SHIFT);
+        let sight = self.b.ins().iadd(sights, behind);
+        let flags = in_invocation().with_aligned();
+        self.b.ins().load(I64, flags, sight, part)
     }
 
     fn place_of(&mut self, word: Word) -> Option<Value> {
@@ -205,6 +250,7 @@ impl Translator<'_> {
 
     fn load_stable(&mut self, word: Word) -> Value {
         match word {
+            Word::Invocation(at) if self.is_of_packet(word) => self.load_of_device(at),
             Word::Invocation(at) => {
                 let flags = match offset::OF_LOT.contains(&at) {
                     true => in_invocation().with_aligned(),
@@ -219,5 +265,15 @@ impl Translator<'_> {
                 self.b.ins().load(I64, flags, view, at)
             }
         }
+    }
+}
+
+/// Which part of a [`crate::abi::Sight`] says of a packet what that word of the invocation says of a lot.
+fn sight_of(at: i32) -> Option<i32> {
+    match at {
+        offset::VIEW => Some(sight::VIEW),
+        offset::FIRST_FLAGS => Some(sight::FIRST_FLAGS),
+        offset::BUDGET => Some(sight::BUDGET),
+        _ => None,
     }
 }

@@ -80,6 +80,7 @@ pub(crate) struct Shared<'p> {
     pub(crate) program: &'p Program,
     layout: &'p Layout,
     natives: &'p Natives,
+    arrival: Arrival,
     pub(crate) code: Code,
     /// Slots for parameters of actions that are too wide for SSA values.
     wide_params: IdVec<ActionId, Vec<Option<Slot>>>,
@@ -100,6 +101,7 @@ impl<'p> Shared<'p> {
         program: &'p Program,
         layout: &'p Layout,
         natives: &'p Natives,
+        arrival: Arrival,
         call_conv: CallConv,
     ) -> Result<Shared<'p>, Unsupported> {
         let mut next = layout.limbs();
@@ -140,6 +142,7 @@ impl<'p> Shared<'p> {
             program,
             layout,
             natives,
+            arrival,
             code: Code {
                 tables,
                 settled,
@@ -175,6 +178,15 @@ impl<'p> Shared<'p> {
         signature.returns.push(AbiParam::new(I64));
         signature
     }
+}
+
+/// Which packets the functions over them take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// Those of a lot, and then those of the next one: what is read of its device stays on the stack meanwhile ([`kept`]).
+    InRuns,
+    /// Those of all lots, each of which may have another device than the one before: it is found by the packet ([`crate::abi::Sight`]).
+    Mixed,
 }
 
 /// The code of a function.
@@ -249,6 +261,8 @@ struct Translator<'t> {
     fused: Option<Fusing>,
     /// What is kept on the stack, in a loop over packets.
     kept: Option<Kept>,
+    /// Of [`Arrival::Mixed`], what native code sees of the device of the packet at hand.
+    view: Option<Variable>,
     /// Where keys stand on the stack that are looked up among few rules.
     key_slot: Option<StackSlot>,
     /// Temporaries in use by the current statement.
@@ -331,6 +345,10 @@ impl<'t> Translator<'t> {
         let cursor = variable(offset::CURSOR);
         let work = variable(offset::WORK);
         let emitted = variable(offset::EMITTED);
+        let view = match shared.arrival {
+            Arrival::InRuns => None,
+            Arrival::Mixed => Some(b.declare_var(I64)),
+        };
         let end = b.create_block();
         b.append_block_param(end, I64);
         Translator {
@@ -361,6 +379,7 @@ impl<'t> Translator<'t> {
             done: None,
             fused: None,
             kept: None,
+            view,
             key_slot: None,
             temporaries: 0,
             is_live: true,
@@ -370,6 +389,14 @@ impl<'t> Translator<'t> {
             shared_actions: HashMap::new(),
             uses: action::Uses::default(),
             loc: None,
+        }
+    }
+
+    /// Which packets the function takes.
+    fn arrival(&self) -> Arrival {
+        match self.view {
+            Some(_) => Arrival::Mixed,
+            None => Arrival::InRuns,
         }
     }
 

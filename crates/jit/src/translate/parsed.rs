@@ -187,7 +187,7 @@ impl Translator<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Body, Shared, in_bytes, translate};
+    use super::super::{Arrival, Body, Shared, in_bytes, translate};
     use super::*;
     use cranelift_codegen::Context;
     use cranelift_codegen::ir::{Function, Opcode};
@@ -246,7 +246,7 @@ mod tests {
             ],
         };
         let (layout, natives) = (Layout::of(&program), Natives::default());
-        let shared = Shared::new(&program, &layout, &natives, CallConv::SystemV);
+        let shared = Shared::new(&program, &layout, &natives, Arrival::InRuns, CallConv::SystemV);
         let mut shared = shared.expect("the program has all that it names");
         let mut made = |body: Body<'_>| {
             let (mut context, mut builder) = (Context::new(), FunctionBuilderContext::new());

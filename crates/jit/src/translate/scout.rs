@@ -32,7 +32,7 @@ use super::{Block, I64, INLINE_LIMBS, Translator, in_limbs};
 use crate::abi::offset;
 
 /// Where a scout's notes for one table begin, and what they are about.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScoutSite {
     pub(crate) table: TableId,
     /// The first word of its notes.

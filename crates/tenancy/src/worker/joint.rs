@@ -9,7 +9,7 @@ use packet::{Frame, Nanos, PortId};
 use switch::{Companions, Marks, Run, Through, forward_together};
 
 use super::way::leave;
-use super::{AHEAD, ALONE, Commons, TOGETHER_WITH_OTHERS, Worker, note, watch};
+use super::{ALONE, Commons, TOGETHER_WITH_OTHERS, Worker, note, watch};
 use crate::desk::Seat;
 use crate::root::{Admission, Place, Root, Slot};
 use crate::sorter::Sorter;
@@ -55,6 +55,17 @@ impl Functions {
 
 /// A vPDP with so many frames, where all frames lie in their order, is served by itself: what that costs is little for each, and each takes a little less.
 const MANY_FRAMES: usize = 2 * BURST;
+
+/// The order of few frames that go as they lie.
+const AS_THEY_LIE: [u32; BURST] = {
+    let mut order = [0; BURST];
+    let mut at = 0;
+    while at < BURST {
+        order[at] = at as u32;
+        at += 1;
+    }
+    order
+};
 
 /// Seats by slot, as they go together in this burst.
 struct Crew<'s> {
@@ -165,31 +176,80 @@ impl Worker {
         self.sorter.order = order;
     }
 
-    /// [`Worker::go`] for few frames of one slot, all that there are: nothing is to be found out of others.
-    pub(super) fn go_straight(
+    /// Takes few frames in: as they come, if they go together with others'. To bring those of each vPDP together would take longer than it spares.
+    pub(super) fn go_as_they_come(
         &mut self,
         root: &Root,
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        let (whose, range) = self.sorter.group(0);
-        let run = Run {
-            whose,
-            frames: range.len(),
-        };
-        self.runs.clear();
-        self.runs.push(run);
-        let order = std::mem::take(&mut self.sorter.order);
-        let through = match self.take_in_hand() {
-            true => self.fly(root, (frames, &order), sent),
+        self.enter_few(root, frames);
+        self.go_as_they_lie(root, frames, sent);
+    }
+
+    /// The same for frames whose slots are known, of very many vPDPs: few at once.
+    pub(super) fn go_in_small_bursts(
+        &mut self,
+        root: &Root,
+        frames: &mut [Frame],
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        let slots = std::mem::take(&mut self.sorter.slots);
+        for (frames, slots) in frames.chunks_mut(BURST).zip(slots.chunks(BURST)) {
+            self.runs.clear();
+            add_runs(&mut self.runs, slots, 0);
+            end_runs(&mut self.runs, frames.len());
+            self.go_as_they_lie(root, frames, sent);
+        }
+        self.sorter.slots = slots;
+    }
+
+    /// Takes the frames of the runs through what they go through, if that is one function for all of them; otherwise they are served by slot.
+    fn go_as_they_lie(
+        &mut self,
+        root: &Root,
+        frames: &mut [Frame],
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        let order = &AS_THEY_LIE[..frames.len()];
+        let through = match self.have_one_function(root) && self.take_in_hand() {
+            true => self.fly(root, (frames, order), sent),
             false => 0,
         };
-        self.sorter.order = order;
-        if through < frames.len() {
-            self.sorter.leave_out(through);
-            self.asked = [0; AHEAD.len()];
-            self.go(root, 0..1, frames, sent);
+        let rest = &mut frames[through..];
+        if !rest.is_empty() {
+            let slots = self.runs.iter();
+            let slots = slots.flat_map(|run| std::iter::repeat_n(run.whose, run.frames));
+            self.sorter.slots.clear();
+            self.sorter.slots.extend(slots.skip(through));
+            self.serve_sorted(root, rest, sent);
         }
+    }
+
+    /// Finds whose frames these are, as they lie, and gives each the virtual port that it comes in by.
+    fn enter_few(&mut self, root: &Root, frames: &mut [Frame]) {
+        let runs = &mut self.runs;
+        runs.clear();
+        let entered = root.enter_by_port(frames, |slot, at| {
+            runs.push(run_from(slot, at));
+            true
+        });
+        if entered < frames.len() {
+            self.sorter.slots.clear();
+            self.sorter.slots.resize(entered, Slot::NONE);
+            self.classify(root, frames, &[]);
+            add_runs(&mut self.runs, &self.sorter.slots[entered..], entered);
+        }
+        end_runs(&mut self.runs, frames.len());
+    }
+
+    /// Whether the packets of all runs go through one function together.
+    fn have_one_function(&mut self, root: &Root) -> bool {
+        let mut function = None;
+        (0..self.runs.len()).all(|number| {
+            let found = self.function(root, self.runs[number].whose);
+            found.is_some() && *function.get_or_insert(found) == found
+        })
     }
 
     /// Finds whose the frames from this place in the order on are, as far as they go through a function; the first of these groups has the place.
@@ -287,6 +347,33 @@ impl Worker {
             None => true,
         };
         self.runs.iter().find(is_behind).map(|run| run.whose)
+    }
+}
+
+/// A run that begins with this frame: it has that in place of how many they are until all runs are known.
+fn run_from(whose: Slot, begin: usize) -> Run<Slot> {
+    Run {
+        whose,
+        frames: begin,
+    }
+}
+
+/// Finds where runs begin in frames of these slots, from this one on.
+fn add_runs(runs: &mut Vec<Run<Slot>>, slots: &[Slot], begin: usize) {
+    let mut last = runs.last().map(|run| run.whose);
+    for (&slot, at) in slots.iter().zip(begin..) {
+        if last.replace(slot) != Some(slot) {
+            runs.push(run_from(slot, at));
+        }
+    }
+}
+
+/// All runs are known: the last one ends here.
+fn end_runs(runs: &mut [Run<Slot>], mut end: usize) {
+    for run in runs.iter_mut().rev() {
+        let begin = run.frames;
+        run.frames = end - begin;
+        end = begin;
     }
 }
 
