@@ -267,6 +267,15 @@ const MIXED: Bursts = Bursts {
     frames: 256,
     by_vpdp: 0,
 };
+/// Few, which go as they come, and so few of each vPDP that they go so, too, though they are more than go at once.
+const FEW: Bursts = Bursts {
+    frames: 48,
+    by_vpdp: 0,
+};
+const FEW_OF_EACH: Bursts = Bursts {
+    frames: 5 * VPDPS as u32,
+    by_vpdp: 0,
+};
 /// Longer than what a worker looks at before any of it goes.
 const BY_VPDP: Bursts = Bursts {
     frames: 1280,
@@ -426,6 +435,16 @@ fn check(bursts: Bursts) {
 #[test]
 fn vpdps_of_one_program_do_in_mixed_bursts_what_each_does_alone() {
     check(MIXED);
+}
+
+#[test]
+fn vpdps_of_one_program_do_in_bursts_of_few_packets_what_each_does_alone() {
+    check(FEW);
+}
+
+#[test]
+fn vpdps_of_one_program_do_in_bursts_of_few_packets_of_each_what_each_does_alone() {
+    check(FEW_OF_EACH);
 }
 
 #[test]

@@ -20,6 +20,7 @@ const UNSAFE_PLACES: &[&str] = &[
     "crates/table/src/prefetch.rs",
     "crates/bench/src/clock.rs",
     "crates/jit/src/abi.rs",
+    "crates/jit/src/abi/",
     "crates/jit/src/backend.rs",
 ];
 

@@ -4,8 +4,10 @@
 //! the memory of what is emitted, and the parameters of the action that runs. It calls functions of [`crate::helpers`] for all else; those see the
 //! invocation as Rust does.
 
+mod frames;
+pub(crate) mod sight;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,12 +24,13 @@ use exec::{
 };
 use ir::{ExternId, TableId};
 use packet::{Frame, FrameError};
-use table::prefetch::prefetch_at;
 
 use crate::notes::RowList;
 use crate::translate::{Arrival, ParsedNotes, PassUses, ScoutSite};
 use crate::view::Marked;
 use crate::{notes, view};
+use frames::{Frames, Places};
+use sight::Sight;
 
 /// A packet's run through one block, or a burst's through a pass. Native code knows the offsets of the fields that [`offset`] names.
 ///
@@ -98,84 +101,8 @@ pub(crate) struct Invocation<'i> {
     pub(crate) code: &'i Code,
 }
 
-/// What native code sees of a packet's device, where each packet may be another one's.
-#[repr(C)]
-pub(crate) struct Sight {
-    /// As [`Invocation::take_up`] has it for a lot.
-    view_at: *const u64,
-    first_flags: u64,
-    budget: u64,
-    /// The lot, and the first of its packets.
-    lot: u32,
-    begin: u32,
-}
-
-/// Where native code finds the parts of a [`Sight`], and how far the next one is shifted.
-pub(crate) mod sight {
-    use super::Sight;
-    use std::mem::offset_of;
-
-    pub(crate) const VIEW: i32 = offset_of!(Sight, view_at) as i32;
-    pub(crate) const FIRST_FLAGS: i32 = offset_of!(Sight, first_flags) as i32;
-    pub(crate) const BUDGET: i32 = offset_of!(Sight, budget) as i32;
-    pub(crate) const SHIFT: i64 = size_of::<Sight>().ilog2() as i64;
-    const _: () = assert!(size_of::<Sight>() == 1 << SHIFT);
-}
-
 // Its size is a multiple of its alignment, and a page one of that.
 const _: () = assert!(size_of::<Invocation<'_>>() == 512);
-
-/// The frames of a burst, in the order in which they go. Native code and helpers, which take turns, reach them by the same pointers.
-#[repr(C)]
-struct Frames<'i> {
-    first: *const *mut Frame,
-    count: usize,
-    lent: PhantomData<&'i mut [Frame]>,
-}
-
-/// Where the frames of a burst are. Native code may load the place behind the last one, which it does not look at.
-type Places = [MaybeUninit<*mut Frame>; BURST + 1];
-
-impl<'i> Frames<'i> {
-    const NONE: Frames<'i> = Frames {
-        first: std::ptr::null(),
-        count: 0,
-        lent: PhantomData,
-    };
-
-    /// So many of these frames, in this order; where they are is written into `places`, and asked for.
-    #[inline]
-    fn of(
-        frames: &'i mut [Frame],
-        order: &[u32],
-        places: &'i mut Places,
-        count: usize,
-    ) -> Frames<'i> {
-        for &number in &order[..count] {
-            // Who has put frames in order leaves no pattern that the processor would foresee.
-            prefetch_at(frames[number as usize].address());
-        }
-        let first = frames.as_mut_ptr();
-        places[count].write(std::ptr::null_mut());
-        for (place, &number) in places.iter_mut().zip(&order[..count]) {
-            place.write(first.wrapping_add(number as usize));
-        }
-        Frames {
-            first: places.as_ptr().cast(),
-            count,
-            lent: PhantomData,
-        }
-    }
-
-    /// The frame at a place, if there is one.
-    #[inline]
-    fn at(&mut self, place: u64) -> Option<&mut Frame> {
-        let is_there = place < self.count as u64;
-        // SAFETY: the frames and their places are lent for as long as this lives, there are more places than `place`, each is a frame's, and native code waits for the helper that has the
-        // reference.
-        is_there.then(|| unsafe { &mut **self.first.add(place as usize) })
-    }
-}
 
 /// Packets from which on a scout goes before.
 const WORTH_SCOUTING: usize = 4;
@@ -432,7 +359,7 @@ pub(crate) fn run_pass(
     let mut room = [const { MaybeUninit::uninit() }; BURST];
     let sights = match pass.arrival {
         Arrival::InRuns => &[],
-        Arrival::Mixed => sights_of(lots, count, marked, &mut room),
+        Arrival::Mixed => sight::of_packets(lots, count, marked, &mut room),
     };
     let mut places: Places = [const { MaybeUninit::uninit() }; BURST + 1];
     let frames = Frames::of(burst.frames, burst.order, &mut places, count);
@@ -464,42 +391,6 @@ pub(crate) fn run_pass(
     packet.notes = notes;
     packet.limbs = limbs;
     done
-}
-
-/// What native code sees of the device of each packet, of so many, as far as lots have them, of any of which that is marked.
-fn sights_of<'s>(
-    lots: &[Lot<'_>],
-    count: usize,
-    marked: Marked,
-    room: &'s mut [MaybeUninit<Sight>; BURST],
-) -> &'s [Sight] {
-    let are_several = marked.are_several_scouted(lots.len() > 1);
-    let mut end = 0;
-    for (lot, number) in lots.iter().zip(0..) {
-        let begin = end;
-        end = count.min(begin + lot.frames);
-        for place in &mut room[begin..end] {
-            place.write(Sight {
-                view_at: view::of_lot(lot),
-                first_flags: first_flags(lot, are_several),
-                budget: lot.owner.work.units().into(),
-                lot: number,
-                begin: begin as u32,
-            });
-        }
-    }
-    // SAFETY: each of the first ones, so many, was written.
-    unsafe { room[..end].assume_init_ref() }
-}
-
-/// What has become of the context of a lot's packets when they begin, where several scouts go before or one at most: [`flags`].
-#[inline(always)]
-fn first_flags(lot: &Lot<'_>, are_several: bool) -> u64 {
-    let given = |truth: bool, flag: u64| if truth { flag } else { 0 };
-    let marked = Marked::of(&lot.owner.derived);
-    given(marked.notes_use(), flags::NOTES_USE)
-        | given(!lot.owner.busy_ports.is_empty(), flags::ANY_BUSY)
-        | given(are_several, flags::SEVERAL_SCOUTS)
 }
 
 /// The packets of each lot, of so many packets.
@@ -549,7 +440,7 @@ impl<'i> Invocation<'i> {
     fn take_up(&mut self, lot: &'i Lot<'i>, packets: &Range<usize>) {
         self.view_at = view::of_lot(lot);
         let marked = Marked::of(&lot.owner.derived);
-        self.first_flags = first_flags(lot, marked.are_several_scouted(self.are_many != 0));
+        self.first_flags = sight::first_flags(lot, marked.are_several_scouted(self.are_many != 0));
         self.budget = lot.owner.work.units().into();
         self.see(lot, packets.start);
         (self.at, self.count) = (packets.start as u64, packets.end as u64);
@@ -654,6 +545,12 @@ impl<'i> Invocation<'i> {
         if sites().next().is_none() {
             return self.show_notes(notes);
         }
+        if !self.sights.is_empty() {
+            let sights = self.sights;
+            let lot_of = |packet: usize| lots.get(sights.get(packet)?.lot as usize);
+            sites().for_each(|site| notes::answer_mixed(site, notes, count, lot_of));
+            return self.show_notes(notes);
+        }
         if are_many {
             for (lot, packets) in parts(lots, count) {
                 if asks(lot) {
@@ -721,7 +618,7 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
     // What native code touches by pointers is behind those at the front of the invocation: slots below `code.limbs`, which are there as was asserted; bytes of the
     // packet below `bits` and `headroom` bytes in front of them, both compared before; emitted bits below `emitted_room` and eight bytes behind; parameters as many
     // as the table's action has, as `TableSite::apply` made sure; of a burst `count` frames, where its places say, the bytes of which no helper moves but by `show_bytes`, and of
-    // which it changes where they begin and how long they are, after it has compared both with `headroom` and with the longest frame; and as many outcomes. Of each table the slots of a direct index, which a key of bits that are not outside is below the last of, or as many as `view::make` has
+    // which it changes where they begin and how long they are, after it has compared both with `headroom` and with the longest frame; and as many outcomes, and of mixed packets as many sights, whose lots' words these are. Of each table the slots of a direct index, which a key of bits that are not outside is below the last of, or as many as `view::make` has
     // found there to be where native code does not ask; the lines of a hash table, of which a hash names none behind the last one, and which no lot's scout, nor its answers, write
     // down but for its own state; the records and counts of what a lookup found there, which `view::make` has seen to have what the code's layouts say, the limbs in front of the first record among that. Of each
     // counter cells below their number; and the notes of `code`'s scouts, which `notes::clear` has made long enough, and which stay where they are from the first scout on, since who asks is noted as a place there: answers are read

@@ -117,7 +117,8 @@ mod tests {
             ],
         };
         let (layout, natives) = (Layout::of(&program), Natives::default());
-        let compiled = compile_pass(&program, &layout, &natives, &pass, Arrival::InRuns).expect("it is compiled");
+        let compiled = compile_pass(&program, &layout, &natives, &pass, Arrival::InRuns)
+            .expect("it is compiled");
         let fused = FusedPass::new(compiled);
         assert_eq!(*fused.searched, [TableId::new(1)]);
     }

@@ -131,6 +131,39 @@ pub(crate) fn answer(
     }
 }
 
+/// [`announce`] and [`answer`] for packets each of which may be of another lot than the one before.
+pub(crate) fn answer_mixed<'l>(
+    site: &ScoutSite,
+    notes: &mut [u64],
+    packets: usize,
+    lot_of: impl Fn(usize) -> Option<&'l Lot<'l>>,
+) {
+    let mut asked = site.questions(notes, 0..packets);
+    if asked.keys.is_empty() {
+        return;
+    }
+    let table_of = |asker| lot_of(asker)?.state.table(site.table);
+    asked.each(|asker, key, noted| {
+        if let Some(table) = table_of(asker) {
+            table.lookup.announce(key, std::slice::from_mut(noted));
+        }
+    });
+    asked.each(|asker, key, noted| {
+        let Some(table) = table_of(asker) else {
+            return *noted = 0;
+        };
+        let noted = std::slice::from_mut(noted);
+        table.lookup.find_announced(key, noted);
+        let entries = lot_of(asker).and_then(|lot| view::entries(lot, site.table, true));
+        if let Some(entries) = entries {
+            for rows in [&entries.records, &entries.counts, &entries.usage] {
+                ask_for(rows, noted);
+            }
+        }
+    });
+    asked.answer(|_, found| found);
+}
+
 /// Asks the processor for the rows of these numbers.
 fn ask_for(rows: &Rows, numbers: &[u64]) {
     for behind in (0..rows.stride()).step_by(abi::LINE) {

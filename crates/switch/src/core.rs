@@ -1,5 +1,6 @@
 //! What all architectures' pipelines share: running blocks, copying, queueing, sending and dropping packets, collecting what programs tell.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -270,6 +271,24 @@ impl Trace<'_> {
     }
 }
 
+/// The numbers that a device's packets have. Who only looks at the device may give the next ones: packets of many devices go through their pass while all of these are looked at.
+#[derive(Debug, Default)]
+pub(crate) struct PacketNumbers(Cell<u64>);
+
+impl PacketNumbers {
+    /// The first of the next numbers, so many.
+    pub(crate) fn give(&self, packets: u64) -> u64 {
+        let before = self.0.get();
+        self.0.set(before + packets);
+        before + 1
+    }
+
+    /// The last ones, so many, may be given anew.
+    pub(crate) fn take_back(&self, packets: u64) {
+        self.0.set(self.0.get() - packets);
+    }
+}
+
 /// The device's insides that packets pass through.
 pub(crate) struct Core {
     pub(crate) queues: Queues<Job>,
@@ -288,8 +307,8 @@ pub(crate) struct Core {
     pub(crate) messages: Outbox<String>,
     pub(crate) lost_messages: u64,
     pub(crate) now: Nanos,
-    /// Packets that have been begun, copies among them: what random numbers depend on.
-    pub(crate) packets: u64,
+    /// Those of packets that have been begun, copies among them: what random numbers depend on.
+    pub(crate) packets: PacketNumbers,
     /// Contexts that wait to be used again; all of the newest program.
     #[expect(
         clippy::vec_box,
@@ -326,7 +345,7 @@ impl Core {
             messages: Outbox::default(),
             lost_messages: 0,
             now: Nanos::ZERO,
-            packets: 0,
+            packets: PacketNumbers::default(),
             pool: Vec::new(),
             pool_version: 0,
             owner: Owner {
@@ -360,8 +379,7 @@ impl Core {
 
     /// The next random stream. Packets get theirs when they are processed, not when they come, so that the size of batches does not matter.
     fn random(&mut self) -> RandomStream {
-        self.packets += 1;
-        RandomStream::new(self.owner.seed, self.packets)
+        RandomStream::new(self.owner.seed, self.packets.give(1))
     }
 
     /// Begins to process a packet that came in.

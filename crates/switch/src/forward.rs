@@ -103,7 +103,7 @@ impl Core {
             let through = run.run(&mut burst, &mut context);
             // An engine that does nothing would never end.
             let through = through.clamp(1, count);
-            self.packets += through as u64;
+            self.packets.take_back((count - through) as u64);
             let left = self.account(&mut some[..through], outcomes, sent);
             self.take_on(root, left, &mut context, sent);
             done += through;
@@ -131,11 +131,11 @@ impl Core {
         *work = root.work;
     }
 
-    /// So many frames that are this device's, with the next numbers.
+    /// So many frames that are this device's: they have the next numbers.
     fn lot<'c>(&'c self, root: &'c Root, frames: usize) -> Lot<'c> {
         Lot {
             frames,
-            first_packet: self.packets + 1,
+            first_packet: self.packets.give(frames as u64),
             state: &root.state,
             owner: &self.owner,
         }

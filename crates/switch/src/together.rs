@@ -67,15 +67,13 @@ pub fn forward_together<C: Companions, W: Copy>(
         return Through::NONE;
     };
     // Less is to be written for few, and for one packet least of all: most that nobody lets wait come alone.
-    let mut firsts: SmallVec<[u64; BURST]> = SmallVec::new();
-    let all = count_in(companions, runs, now, &mut firsts);
     let mut outcomes: SmallVec<[PackedOutcome; BURST]> = SmallVec::new();
-    outcomes.resize(all.min(order.len()).min(BURST), PackedOutcome::default());
+    let count = runs.iter().map(|run| run.frames).sum::<usize>();
+    let count = count.min(order.len()).min(BURST);
+    outcomes.resize(count, PackedOutcome::default());
     let burst = (&mut *frames, order, &mut outcomes[..], now);
-    let done = run(companions, runs, &firsts, &function, &mut context, burst);
-    if done < all {
-        count_out(companions, runs, done);
-    }
+    let done = run(companions, runs, &function, &mut context, burst);
+    count_all(companions, runs, now, done);
     let (mut last, mut left) = (runs[0].whose, None);
     let mut gone = outcomes[..done].iter().zip(order);
     for run in runs {
@@ -106,48 +104,30 @@ pub fn forward_together<C: Companions, W: Copy>(
     }
 }
 
-/// Counts the packets of all runs as received and sent, as most are, so that nothing is to be counted for each; how many they are. Of each run, the number of its first packet.
-fn count_in<C: Companions>(
+/// Counts the packets of runs of which so many went: as sent, as most are, so that nothing is to be counted for each.
+fn count_all<C: Companions>(
     companions: &mut C,
     runs: &[Run<C::Number>],
     now: Nanos,
-    firsts: &mut SmallVec<[u64; BURST]>,
-) -> usize {
-    let mut all = 0;
+    mut went: usize,
+) {
     for run in runs {
-        let mut first = 0;
+        let through = went.min(run.frames);
+        went -= through;
         if let Some(Worker { core, .. }) = companions.worker_mut(run.whose) {
-            let packets = run.frames as u64;
-            first = core.packets + 1;
-            core.packets += packets;
-            core.ledger.received += packets;
-            core.ledger.sent += packets;
             core.now = core.now.max(now);
-        }
-        firsts.push(first);
-        all += run.frames;
-    }
-    all
-}
-
-/// Only so many packets of the runs went.
-fn count_out<C: Companions>(companions: &mut C, runs: &[Run<C::Number>], mut went: usize) {
-    for run in runs {
-        let stayed = run.frames.saturating_sub(went) as u64;
-        went = went.saturating_sub(run.frames);
-        if let Some(Worker { core, .. }) = companions.worker_mut(run.whose) {
-            core.packets -= stayed;
-            core.ledger.received -= stayed;
-            core.ledger.sent -= stayed;
+            core.ledger.received += through as u64;
+            core.ledger.sent += through as u64;
+            core.packets.take_back((run.frames - through) as u64);
         }
     }
 }
 
-/// Takes frames through the function until one has left it or told something; how many are through.
+/// Takes frames through the function until one has left it or told something; how many are through. Their packets have numbers then, and those behind them have, too.
+#[inline(always)]
 fn run<C: Companions>(
     companions: &C,
     runs: &[Run<C::Number>],
-    firsts: &[u64],
     function: &Arc<dyn Fused>,
     context: &mut PacketContext,
     (frames, order, outcomes, now): (&mut [Frame], &[u32], &mut [PackedOutcome], Nanos),
@@ -155,10 +135,11 @@ fn run<C: Companions>(
     let count = outcomes.len();
     // What is made elsewhere would be moved here with all the room that it has.
     let mut lots: SmallVec<[Lot<'_>; BURST]> = SmallVec::new();
-    for (run, &first) in runs.iter().zip(firsts) {
+    for run in runs {
         let Some(worker) = companions.worker(run.whose) else {
             return 0;
         };
+        let first = worker.core.packets.give(run.frames as u64);
         lots.push(worker.lot(run.frames, first));
     }
     let mut burst = Burst {

@@ -498,7 +498,7 @@ impl Worker {
     ) {
         self.sorter.find_groups();
         let go_together = self.fairness.is_none() && self.find_functions(root);
-        if go_together && (BURST..FEW_EACH * self.sorter.groups()).contains(&frames.len()) {
+        if go_together && (BURST + 1..FEW_EACH * self.sorter.groups()).contains(&frames.len()) {
             self.sorter.forget_groups();
             return self.go_in_small_bursts(root, frames, sent);
         }

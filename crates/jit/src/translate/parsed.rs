@@ -246,7 +246,13 @@ mod tests {
             ],
         };
         let (layout, natives) = (Layout::of(&program), Natives::default());
-        let shared = Shared::new(&program, &layout, &natives, Arrival::InRuns, CallConv::SystemV);
+        let shared = Shared::new(
+            &program,
+            &layout,
+            &natives,
+            Arrival::InRuns,
+            CallConv::SystemV,
+        );
         let mut shared = shared.expect("the program has all that it names");
         let mut made = |body: Body<'_>| {
             let (mut context, mut builder) = (Context::new(), FunctionBuilderContext::new());

@@ -183,6 +183,19 @@ pub(crate) struct Questions<'n> {
 }
 
 impl Questions<'_> {
+    /// Does something for each question: with who asks, the key, and what is noted, or the number that was found when the questions are answered.
+    pub(crate) fn each(&mut self, mut work: impl FnMut(usize, &[u64], &mut u64)) {
+        let limbs = self.keys.len().checked_div(self.askers.len()).unwrap_or(0);
+        let questions = self.askers.iter().zip(&mut *self.found).enumerate();
+        for (question, (&asker, noted)) in questions {
+            work(
+                asker as usize,
+                &self.keys[question * limbs..][..limbs],
+                noted,
+            );
+        }
+    }
+
     /// Tells all that ask what was found for each question, by its place.
     pub(crate) fn answer(&mut self, mut found: impl FnMut(usize, u64) -> u64) {
         let questions = self.askers.iter().zip(&mut *self.found).enumerate();

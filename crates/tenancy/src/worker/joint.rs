@@ -4,7 +4,7 @@
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-use exec::BURST;
+use exec::{AS_THEY_LIE, BURST};
 use packet::{Frame, Nanos, PortId};
 use switch::{Companions, Marks, Run, Through, forward_together};
 
@@ -55,17 +55,6 @@ impl Functions {
 
 /// A vPDP with so many frames, where all frames lie in their order, is served by itself: what that costs is little for each, and each takes a little less.
 const MANY_FRAMES: usize = 2 * BURST;
-
-/// The order of few frames that go as they lie.
-const AS_THEY_LIE: [u32; BURST] = {
-    let mut order = [0; BURST];
-    let mut at = 0;
-    while at < BURST {
-        order[at] = at as u32;
-        at += 1;
-    }
-    order
-};
 
 /// Seats by slot, as they go together in this burst.
 struct Crew<'s> {
