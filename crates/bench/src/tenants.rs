@@ -90,8 +90,9 @@ impl Entry {
     }
 }
 
-/// The share of the program's own rate that packets come at while their latency is measured.
-const OFFERED: f64 = 0.5;
+/// The shares of the program's own rate that packets come at while their latency is measured: where hardly any waits for another, and where some do.
+const LIGHT: f64 = 0.1;
+const HALF: f64 = 0.5;
 
 /// The program alone.
 struct Native(switch::Worker);
@@ -210,8 +211,10 @@ pub struct TenantsReport {
     pub native: Measured,
     /// vPDPs.
     pub hosted: Measured,
-    /// Packets in memory, at a share of the rate that the program alone carries: of the program alone, and of vPDPs.
+    /// Packets in memory, at a tenth of the rate that the program alone carries: of the program alone, and of vPDPs.
     pub latencies: Latencies,
+    /// The same at half of that rate.
+    pub at_half: Latencies,
     /// Packets from wire to wire, of the same, where there are wires.
     pub over_wires: Option<Latencies>,
 }
@@ -269,15 +272,19 @@ impl Tenants<'_> {
         let ([one, other], Some((native, hosted))) = (&mut sides[..], both) else {
             return Err(TenantsError::Count(self.vpdps));
         };
-        let sides = [&mut *one.forward, &mut *other.forward] as [&mut dyn Forward; 2];
         // Where all is carried nothing waits in queues.
-        let latencies = latency::pairs(sides, &mixed, native.mpps * OFFERED, plan);
+        let mut latencies_at = |share: f64| {
+            let sides = [&mut *one.forward, &mut *other.forward] as [&mut dyn Forward; 2];
+            latency::pairs(sides, &mixed, native.mpps * share, plan)
+        };
+        let (latencies, at_half) = (latencies_at(LIGHT), latencies_at(HALF));
         let sides = [&mut *one.forward, &mut *other.forward] as [&mut dyn Forward; 2];
         let over_wires = wires.map(|wires| latency::over_wires(sides, &mixed, wires));
         Ok(TenantsReport {
             native,
             hosted,
             latencies,
+            at_half,
             over_wires,
         })
     }

@@ -18,7 +18,7 @@ use crate::host::ROUND;
 use crate::live::{LiveLine, bar};
 use crate::{Ended, chain, out};
 
-/// A row of figures; times in microseconds, of packets in memory at half of the rate that the program alone carries, and of packets from wire to wire.
+/// A row of figures; times in microseconds, of packets in memory at a tenth and at half of the rate that the program alone carries, and of packets from wire to wire.
 #[derive(Serialize)]
 struct Row {
     policy: String,
@@ -35,12 +35,14 @@ struct Row {
     p50_us: f64,
     p99_us: f64,
     p50_ratio: f64,
-    over_wires: Option<OverWires>,
+    at_half: Times,
+    /// None where this machine has no wires: they need root, or the right to make a user namespace.
+    over_wires: Option<Times>,
 }
 
-/// None where this machine has no wires: they need root, or the right to make a user namespace.
+/// What packets take alone and in vPDPs.
 #[derive(Serialize)]
-struct OverWires {
+struct Times {
     native_p50_us: f64,
     native_p99_us: f64,
     p50_us: f64,
@@ -48,10 +50,10 @@ struct OverWires {
     p50_ratio: f64,
 }
 
-impl OverWires {
-    fn new(latencies: &Latencies) -> OverWires {
+impl Times {
+    fn new(latencies: &Latencies) -> Times {
         let (native, hosted) = (latencies.first, latencies.second);
-        OverWires {
+        Times {
             native_p50_us: native.p50,
             native_p99_us: native.p99,
             p50_us: hosted.p50,
@@ -84,15 +86,17 @@ impl Row {
             p50_us: hosted.p50,
             p99_us: hosted.p99,
             p50_ratio: report.latencies.ratio,
-            over_wires: report.over_wires.as_ref().map(OverWires::new),
+            at_half: Times::new(&report.at_half),
+            over_wires: report.over_wires.as_ref().map(Times::new),
         }
     }
 
     fn cells(&self) -> Vec<String> {
-        let wires = |cell: &dyn Fn(&OverWires) -> String| {
+        let wires = |cell: &dyn Fn(&Times) -> String| {
             let wires = self.over_wires.as_ref();
             wires.map_or_else(String::new, cell)
         };
+        let half = &self.at_half;
         vec![
             self.policy.clone(),
             self.entry.to_owned(),
@@ -102,9 +106,12 @@ impl Row {
             format!("{:.2}", self.vpdp_mpps),
             format!("{:.3}", self.ratio),
             format!("{:.1}", self.vpdp_cycles - self.native_cycles),
-            format!("{:.1} / {:.1}", self.native_p50_us, self.p50_us),
+            format!("{:.2} / {:.2}", self.native_p50_us, self.p50_us),
             format!("{:.3}", self.p50_ratio),
             format!("{:.1} / {:.1}", self.native_p99_us, self.p99_us),
+            format!("{:.1} / {:.1}", half.native_p50_us, half.p50_us),
+            format!("{:.3}", half.p50_ratio),
+            format!("{:.1} / {:.1}", half.native_p99_us, half.p99_us),
             wires(&|wires| format!("{:.1} / {:.1}", wires.native_p50_us, wires.p50_us)),
             wires(&|wires| format!("{:.3}", wires.p50_ratio)),
             wires(&|wires| format!("{:.1} / {:.1}", wires.native_p99_us, wires.p99_us)),
@@ -112,7 +119,7 @@ impl Row {
     }
 }
 
-const HEAD: [&str; 14] = [
+const HEAD: [&str; 17] = [
     "program",
     "entry",
     "arrival",
@@ -122,6 +129,9 @@ const HEAD: [&str; 14] = [
     "ratio",
     "cycles more",
     "p50 us",
+    "p50 ratio",
+    "p99 us",
+    "half p50 us",
     "p50 ratio",
     "p99 us",
     "wires p50 us",
