@@ -231,9 +231,10 @@ impl Code {
         asked.map(|site| site.level).collect()
     }
 
-    /// Whether what is derived of a state for this ([`view`]) does for the other one, too.
+    /// Whether what is derived of a state for this ([`view`]), and a context that has room for it, do for the other one, too.
     pub(crate) fn sees_as(&self, other: &Code) -> bool {
-        self.scouts == other.scouts
+        self.limbs == other.limbs
+            && self.scouts == other.scouts
             && self.parsed.as_ref().map(|parsed| parsed.level)
                 == other.parsed.as_ref().map(|parsed| parsed.level)
             && self.hashed_tables == other.hashed_tables

@@ -135,12 +135,18 @@ fn run<C: Companions>(
     let count = outcomes.len();
     // What is made elsewhere would be moved here with all the room that it has.
     let mut lots: SmallVec<[Lot<'_>; BURST]> = SmallVec::new();
+    let mut are_there = true;
     for run in runs {
-        let Some(worker) = companions.worker(run.whose) else {
-            return 0;
-        };
-        let first = worker.core.packets.give(run.frames as u64);
-        lots.push(worker.lot(run.frames, first));
+        match companions.worker(run.whose) {
+            Some(worker) => {
+                let first = worker.core.packets.give(run.frames as u64);
+                lots.push(worker.lot(run.frames, first));
+            }
+            None => are_there = false,
+        }
+    }
+    if !are_there {
+        return 0;
     }
     let mut burst = Burst {
         frames,

@@ -125,10 +125,10 @@ impl Levels {
                         false => NEVER,
                     };
                     self.known.insert(at, level);
-                    if is_parsed(program, cond) {
+                    let nexts = [*then, *otherwise];
+                    if is_parsed(program, cond) || parts_assignments(program, control, nexts) {
                         self.gates.insert(at);
                     }
-                    let nexts = [*then, *otherwise];
                     self.gate(program, at, control, &nexts, level, &mut least);
                 }
                 StageKind::Action { body, .. } => {
@@ -507,8 +507,47 @@ fn goes_back(control: &Control) -> bool {
     })
 }
 
+/// Whether code that only one of two ways leads to assigns what is asked for behind: who went both ways would take what the last one has assigned.
+fn parts_assignments(program: &Program, control: &Control, ways: [Next; 2]) -> bool {
+    let asked_for = asked_for(program, control);
+    let [one, other] = ways.map(|way| stages_behind(control, way));
+    let mut alone = one.symmetric_difference(&other);
+    alone.any(|stage| match control.stages.get(*stage).map(|s| &s.kind) {
+        Some(StageKind::Action { body, .. }) => assigns(program, body, &asked_for),
+        _ => false,
+    })
+}
+
+/// The fields that conditions and keys of a control read.
+fn asked_for(program: &Program, control: &Control) -> HashSet<FieldId> {
+    let mut read = HashSet::new();
+    for stage in control.stages.values() {
+        match &stage.kind {
+            StageKind::Condition { cond, .. } => reads(cond, &mut read),
+            StageKind::Match { table, .. } => {
+                let declared = program.tables.get(*table);
+                let keys = declared.map_or(&[][..], |table| &table.keys);
+                keys.iter().for_each(|key| reads(&key.expr, &mut read));
+            }
+            StageKind::Action { .. } => {}
+        }
+    }
+    read
+}
+
 /// The match stages that come behind a link.
 fn tables_behind(control: &Control, next: Next) -> HashSet<StageId> {
+    let mut stages = stages_behind(control, next);
+    let is_match = |id: &StageId| {
+        let stage = control.stages.get(*id);
+        stage.is_some_and(|stage| matches!(stage.kind, StageKind::Match { .. }))
+    };
+    stages.retain(is_match);
+    stages
+}
+
+/// The stages that come behind a link.
+fn stages_behind(control: &Control, next: Next) -> HashSet<StageId> {
     let mut seen = HashSet::new();
     let mut waiting = vec![next];
     while let Some(next) = waiting.pop() {
@@ -519,11 +558,6 @@ fn tables_behind(control: &Control, next: Next) -> HashSet<StageId> {
             waiting.extend(nexts(&stage.kind));
         }
     }
-    let is_match = |id: &StageId| {
-        let stage = control.stages.get(*id);
-        stage.is_some_and(|stage| matches!(stage.kind, StageKind::Match { .. }))
-    };
-    seen.retain(is_match);
     seen
 }
 
@@ -594,5 +628,25 @@ mod tests {
             let asked = levels.asked(control, StageId::new(stage as u32));
             assert_eq!(asked, Some(*level), "{name}");
         }
+    }
+
+    #[test]
+    fn a_condition_is_looked_at_where_code_of_one_side_assigns_what_is_asked_for_behind() {
+        let looked_at = |assigned: &str| {
+            let text = format!(
+                "program p v1model\nfield ttl: bit<16>\nfield port: bit<16>\nfield other: bit<16>\naction to_port(to: bit<16>) {{\n port = %to;\n}}\n{}{}\
+                 control c {{\n stage may: condition ttl == 16w0x1 then way else drop;\n stage way: match way next gone;\n\
+                 stage drop: action next gone {{\n {assigned} = 16w0x1ff;\n}}\n\
+                 stage gone: condition port == 16w0x1ff then end else last;\n stage last: match last next end;\n}}\n",
+                table("way", &["ttl"], "port"),
+                table("last", &["ttl"], "port"),
+            );
+            let program = ir::read(&text).expect("the text is IR");
+            let mut levels = Levels::default();
+            levels.control(&program, ControlId::new(0), &All(&program));
+            levels.decides(ControlId::new(0), StageId::new(0), 0)
+        };
+        assert!(looked_at("port"));
+        assert!(!looked_at("other"));
     }
 }
