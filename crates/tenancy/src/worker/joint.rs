@@ -172,6 +172,9 @@ impl Worker {
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
+        if frames.is_empty() {
+            return;
+        }
         self.enter_few(root, frames);
         self.go_as_they_lie(root, frames, sent);
     }
