@@ -73,9 +73,11 @@ control In(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t
         flows.apply();
         bit<32> cell = (bit<32>) hdr.h.key[1:0];
         bit<32> count;
-        seen.read(count, cell);
-        count = count + 1;
-        seen.write(cell, count);
+        @atomic {
+            seen.read(count, cell);
+            count = count + 1;
+            seen.write(cell, count);
+        }
         hdr.h.count = count;
         counted.count(cell);
         hdr.h.trail = meta.again + STEP;

@@ -89,7 +89,7 @@ pub(crate) struct Invocation<'i> {
     are_many: u64,
     /// What is marked of any lot's state.
     marked: Marked,
-    /// Of [`Arrival::Mixed`], whose packets they are, and which lot helpers see; none else.
+    /// What native code sees of the devices of [`Arrival::Mixed`], none of others; all lots, and which of them helpers see if there are sights.
     sights: &'i [Sight],
     seen: &'i [Lot<'i>],
     lot: u32,

@@ -1,6 +1,7 @@
 //! Bursts through a pass that is one native function.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use exec::{Ahead, Burst, Derived, Fused, PacketContext, State};
 use ir::TableId;
@@ -19,8 +20,10 @@ const FEW_OF_A_LOT: usize = 4;
 /// A pass as native code.
 pub(crate) struct FusedPass {
     compiled: CompiledPass,
-    /// The same for packets of which each may be another device's, once several devices have it.
-    mixed: OnceLock<CompiledPass>,
+    /// Whether a device has it.
+    is_taken: AtomicBool,
+    /// The same for packets of which each may be another device's, once several devices have it; none if it cannot be had.
+    mixed: OnceLock<Option<CompiledPass>>,
     /// Of the first tables, those that may be searched: in the others native code finds what packets ask by itself.
     searched: Box<[TableId]>,
 }
@@ -32,20 +35,22 @@ impl FusedPass {
         FusedPass {
             searched: searched.collect(),
             compiled,
+            is_taken: AtomicBool::new(false),
             mixed: OnceLock::new(),
         }
     }
 
-    /// From now on it has this for mixed packets, unless what was derived for the one would not do for the other.
-    pub(crate) fn keep_mixed(&self, compiled: CompiledPass) {
-        if self.compiled.code.sees_as(&compiled.code) {
-            let _ = self.mixed.set(compiled);
+    /// A device takes it. If others have it, packets may be mixed: what takes those is compiled, unless it was, and kept if what is derived for the one does for the other.
+    pub(crate) fn take(&self, compile: impl FnOnce() -> Option<CompiledPass>) {
+        if self.is_taken.swap(true, Ordering::Relaxed) && !self.compiled.code.calls_natives() {
+            let does = |mixed: &CompiledPass| self.compiled.code.sees_as(&mixed.code);
+            self.mixed.get_or_init(|| compile().filter(does));
         }
     }
 
-    /// Whether it has none for mixed packets.
-    pub(crate) fn has_no_mixed(&self) -> bool {
-        self.mixed.get().is_none()
+    /// What mixed packets go through, if there is something of their own.
+    pub(crate) fn mixed(&self) -> Option<&CompiledPass> {
+        self.mixed.get()?.as_ref()
     }
 }
 
@@ -69,7 +74,7 @@ impl Fused for FusedPass {
 
     fn run(&self, burst: &mut Burst<'_>, context: &mut PacketContext) -> usize {
         let few = burst.order.len() < FEW_OF_A_LOT * burst.lots.len();
-        let mixed = self.mixed.get().filter(|_| few && burst.lots.len() > 1);
+        let mixed = self.mixed().filter(|_| few && burst.lots.len() > 1);
         let compiled = mixed.unwrap_or(&self.compiled);
         abi::run_pass(compiled.native(), burst, context, &compiled.code)
     }

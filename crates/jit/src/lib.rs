@@ -238,17 +238,16 @@ impl Loaded for NativeProgram {
             let (program, layout, natives) = (&self.program, &self.layout, &self.natives);
             backend::compile_pass(program, layout, natives, pass, arrival)
         };
-        if let Some((_, fused)) = passes.iter().find(|(known, _)| known == pass) {
-            // Several devices have it: their packets may go together.
-            if fused.has_no_mixed()
-                && let Ok(mixed) = compile(Arrival::Mixed)
-            {
-                fused.keep_mixed(mixed);
+        let known = passes.iter().find(|(known, _)| known == pass);
+        let fused = match known {
+            Some((_, fused)) => Arc::clone(fused),
+            None => {
+                let fused = self.fused(compile(Arrival::InRuns).ok()?);
+                passes.push((pass.clone(), Arc::clone(&fused)));
+                fused
             }
-            return Some(Arc::clone(fused) as Arc<dyn Fused>);
-        }
-        let fused = self.fused(compile(Arrival::InRuns).ok()?);
-        passes.push((pass.clone(), Arc::clone(&fused)));
+        };
+        fused.take(|| compile(Arrival::Mixed).ok());
         Some(fused)
     }
 
@@ -376,6 +375,25 @@ mod tests {
             assert_eq!(passes(), Some(made));
             assert!(loaded.fuse(&pass).is_some());
             assert_eq!(passes(), Some(1), "it is made once");
+        }
+    }
+
+    #[test]
+    fn code_for_mixed_packets_is_made_when_a_second_device_has_the_program() {
+        let pass = Pass {
+            steps: vec![PassStep::Control(ControlId::new(0))],
+        };
+        let program = program("one", "a = 8w0x1;");
+        for engine in [engine(), engine().with_two_threads()] {
+            let (layout, natives) = (Layout::of(&program), Natives::default());
+            let loaded = engine.load_with(&program, &layout, &natives, &pass);
+            let loaded = loaded.expect("the engine runs it");
+            for devices in 1..4 {
+                assert!(loaded.fuse(&pass).is_some());
+                let known = engine.find(&program).expect("it is loaded");
+                let is_there = known.passes().iter().any(|(_, one)| one.mixed().is_some());
+                assert_eq!(is_there, devices > 1);
+            }
         }
     }
 

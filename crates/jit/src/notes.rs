@@ -143,17 +143,19 @@ pub(crate) fn answer_mixed<'l>(
         return;
     }
     let table_of = |asker| lot_of(asker)?.state.table(site.table);
-    asked.each(|asker, key, noted| {
-        if let Some(table) = table_of(asker) {
-            table.lookup.announce(key, std::slice::from_mut(noted));
-        }
+    let mut are_there = true;
+    asked.each(|asker, key, noted| match table_of(asker) {
+        Some(table) => table.lookup.announce(key, std::slice::from_mut(noted)),
+        None => are_there = false,
     });
+    if !are_there {
+        return;
+    }
     asked.each(|asker, key, noted| {
-        let Some(table) = table_of(asker) else {
-            return *noted = 0;
-        };
         let noted = std::slice::from_mut(noted);
-        table.lookup.find_announced(key, noted);
+        if let Some(table) = table_of(asker) {
+            table.lookup.find_announced(key, noted);
+        }
         let entries = lot_of(asker).and_then(|lot| view::entries(lot, site.table, true));
         if let Some(entries) = entries {
             for rows in [&entries.records, &entries.counts, &entries.usage] {

@@ -17,6 +17,8 @@ const FEW_SLOTS: usize = 8;
 pub(crate) struct Sorter {
     /// The slot of each frame of the burst, as frames lie.
     pub(crate) slots: Vec<Slot>,
+    /// Memory for those of parts of them.
+    spare: Vec<Slot>,
     /// In which order frames go, by their numbers. Those of no slot are not among them.
     pub(crate) order: Vec<u32>,
     /// Whose frames go, and where in the order they are.
@@ -127,6 +129,16 @@ impl Sorter {
     pub(crate) fn find_groups(&mut self) {
         self.groups.clear();
         self.lie_in_order = !self.count();
+    }
+
+    /// The slots, while those of parts of the frames stand in their place.
+    pub(crate) fn lend_slots(&mut self) -> Vec<Slot> {
+        std::mem::replace(&mut self.slots, std::mem::take(&mut self.spare))
+    }
+
+    /// The slots are back.
+    pub(crate) fn take_back_slots(&mut self, slots: Vec<Slot>) {
+        self.spare = std::mem::replace(&mut self.slots, slots);
     }
 
     /// What was found is not to be arranged.

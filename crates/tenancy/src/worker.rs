@@ -498,7 +498,8 @@ impl Worker {
     ) {
         self.sorter.find_groups();
         let go_together = self.fairness.is_none() && self.find_functions(root);
-        if go_together && (BURST + 1..FEW_EACH * self.sorter.groups()).contains(&frames.len()) {
+        let are_few = (BURST + 1..FEW_EACH * self.sorter.groups()).contains(&frames.len());
+        if go_together && are_few && self.are_of_one_function() {
             self.sorter.forget_groups();
             return self.go_in_small_bursts(root, frames, sent);
         }

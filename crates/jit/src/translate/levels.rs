@@ -112,6 +112,7 @@ impl Levels {
             return self.forget(program, id);
         }
         let mut least: HashMap<StageId, Level> = HashMap::new();
+        let asked_for = asked_for(program, control);
         for (stage_id, stage) in control.stages.iter() {
             let at = (id, stage_id);
             match &stage.kind {
@@ -126,7 +127,9 @@ impl Levels {
                     };
                     self.known.insert(at, level);
                     let nexts = [*then, *otherwise];
-                    if is_parsed(program, cond) || parts_assignments(program, control, nexts) {
+                    if is_parsed(program, cond)
+                        || parts_assignments(program, control, nexts, &asked_for)
+                    {
                         self.gates.insert(at);
                     }
                     self.gate(program, at, control, &nexts, level, &mut least);
@@ -507,13 +510,17 @@ fn goes_back(control: &Control) -> bool {
     })
 }
 
-/// Whether code that only one of two ways leads to assigns what is asked for behind: who went both ways would take what the last one has assigned.
-fn parts_assignments(program: &Program, control: &Control, ways: [Next; 2]) -> bool {
-    let asked_for = asked_for(program, control);
+/// Whether code that only one of two ways leads to assigns what is asked for: who went both ways would take what the last one has assigned.
+fn parts_assignments(
+    program: &Program,
+    control: &Control,
+    ways: [Next; 2],
+    asked_for: &HashSet<FieldId>,
+) -> bool {
     let [one, other] = ways.map(|way| stages_behind(control, way));
     let mut alone = one.symmetric_difference(&other);
     alone.any(|stage| match control.stages.get(*stage).map(|s| &s.kind) {
-        Some(StageKind::Action { body, .. }) => assigns(program, body, &asked_for),
+        Some(StageKind::Action { body, .. }) => assigns(program, body, asked_for),
         _ => false,
     })
 }

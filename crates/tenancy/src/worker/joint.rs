@@ -179,21 +179,21 @@ impl Worker {
         self.go_as_they_lie(root, frames, sent);
     }
 
-    /// The same for frames whose slots are known, of very many vPDPs: few at once.
+    /// The same for frames whose slots are known, few of each vPDP: few at once.
     pub(super) fn go_in_small_bursts(
         &mut self,
         root: &Root,
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        let slots = std::mem::take(&mut self.sorter.slots);
+        let slots = self.sorter.lend_slots();
         for (frames, slots) in frames.chunks_mut(BURST).zip(slots.chunks(BURST)) {
             self.runs.clear();
             add_runs(&mut self.runs, slots, 0);
             end_runs(&mut self.runs, frames.len());
             self.go_as_they_lie(root, frames, sent);
         }
-        self.sorter.slots = slots;
+        self.sorter.take_back_slots(slots);
     }
 
     /// Takes the frames of the runs through what they go through, if that is one function for all of them; otherwise they are served by slot.
@@ -242,6 +242,16 @@ impl Worker {
             let found = self.function(root, self.runs[number].whose);
             found.is_some() && *function.get_or_insert(found) == found
         })
+    }
+
+    /// Whether that is so of all groups, and no frame is in none.
+    pub(super) fn are_of_one_function(&self) -> bool {
+        let first = self.functions.of(self.sorter.group(0).0);
+        let groups = 0..self.sorter.groups();
+        let mut functions = groups.map(|number| self.functions.of(self.sorter.group(number).0));
+        first.is_some()
+            && functions.all(|of| of == first)
+            && !self.sorter.slots.contains(&Slot::NONE)
     }
 
     /// Finds whose the frames from this place in the order on are, as far as they go through a function; the first of these groups has the place.
