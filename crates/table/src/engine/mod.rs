@@ -132,20 +132,26 @@ pub trait Matcher: fmt::Debug + Send + Sync {
 /// The places of the entries that keys hit, plus 1, or 0: where nothing was noted of them, or it is of no use.
 fn find_numbers(matcher: &(impl Matcher + ?Sized), keys: &[u64], notes: &mut [u64]) {
     let limbs = keys.len().checked_div(notes.len()).unwrap_or(0);
-    if notes.len() <= FEW_NOTES {
+    for (i, notes) in notes.chunks_mut(BATCH).enumerate() {
+        let keys = &keys[i * BATCH * limbs..][..notes.len() * limbs];
+        if notes.len() > FEW_NOTES {
+            find_many_numbers(matcher, keys, notes);
+            continue;
+        }
         for (i, note) in notes.iter_mut().enumerate() {
             *note = number(matcher.find(&keys[i * limbs..(i + 1) * limbs]));
         }
-        return;
     }
+}
+
+/// The same for a batch of many. Not part of it: few need no room for many.
+#[inline(never)]
+fn find_many_numbers(matcher: &(impl Matcher + ?Sized), keys: &[u64], notes: &mut [u64]) {
     let mut found = [None; BATCH];
-    for (i, notes) in notes.chunks_mut(BATCH).enumerate() {
-        let keys = &keys[i * BATCH * limbs..][..notes.len() * limbs];
-        let found = &mut found[..notes.len()];
-        matcher.find_batch(keys, found);
-        for (note, found) in notes.iter_mut().zip(found) {
-            *note = number(*found);
-        }
+    let found = &mut found[..notes.len()];
+    matcher.find_batch(keys, found);
+    for (note, found) in notes.iter_mut().zip(found) {
+        *note = number(*found);
     }
 }
 
