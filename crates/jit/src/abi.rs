@@ -4,7 +4,8 @@
 //! the memory of what is emitted, and the parameters of the action that runs. It calls functions of [`crate::helpers`] for all else; those see the
 //! invocation as Rust does.
 
-mod frames;
+pub(crate) mod frames;
+mod outcome;
 pub(crate) mod sight;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,8 +20,8 @@ use exec::slots::header::{HeaderCopy, HeaderSite, Lookahead, StackSite};
 use exec::slots::table::{Params, TableSite};
 use exec::slots::wide::WideStep;
 use exec::{
-    BURST, Burst, DropReason, Lot, PackedOutcome, PacketContext, ParserErrors, PassOutcome,
-    RandomStream, Requests, State,
+    BURST, Burst, Lot, PackedOutcome, PacketContext, ParserErrors, PassOutcome, RandomStream,
+    Requests, State,
 };
 use ir::{ExternId, TableId};
 use packet::{Frame, FrameError};
@@ -30,6 +31,7 @@ use crate::translate::{Arrival, ParsedNotes, PassUses, ScoutSite};
 use crate::view::Marked;
 use crate::{notes, view};
 use frames::{Frames, Places};
+pub(crate) use outcome::Outcome;
 use sight::Sight;
 
 /// A packet's run through one block, or a burst's through a pass. Native code knows the offsets of the fields that [`offset`] names.
@@ -160,28 +162,6 @@ pub(crate) mod offset {
     pub(crate) const OF_LOT: [i32; 4] = [COUNT, VIEW, FIRST_FLAGS, BUDGET];
 }
 
-/// Where native code finds the parts of a [`Frame`].
-pub(crate) mod frame {
-    use packet::Frame;
-
-    pub(crate) const BUFFER: i32 = Frame::LAYOUT.buffer as i32;
-    pub(crate) const START: i32 = Frame::LAYOUT.start as i32;
-    pub(crate) const LEN: i32 = Frame::LAYOUT.len as i32;
-    pub(crate) const INGRESS: i32 = Frame::LAYOUT.ingress as i32;
-
-    // Of the two words of a pointer to a slice, as a `Box<[u8]>` is one, the first is where that is.
-    const _: () = {
-        #[repr(C)]
-        struct Words {
-            _pointer: *const u8,
-            len: usize,
-        }
-        // SAFETY: both are a pointer and a length, which may be any numbers.
-        let words = unsafe { std::mem::transmute::<&[u8], Words>(&[0; 3]) };
-        assert!(words.len == 3);
-    };
-}
-
 /// What helpers need to know of the program; native code names its elements by their positions.
 #[derive(Debug, Default)]
 pub(crate) struct Code {
@@ -256,48 +236,6 @@ impl Code {
     }
 }
 
-/// How native code ended, in the number that it returns: one of these in the upper half, what belongs to it in the lower one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// At its end.
-    Done,
-    /// A parser rejected with this error.
-    Reject(u32),
-    /// The packet must be dropped.
-    Drop(DropReason),
-}
-
-const REJECT: u64 = 1;
-const DROP: u64 = PackedOutcome::DROPPED >> 32;
-
-impl Outcome {
-    /// The number that means this.
-    pub(crate) fn number(self) -> u64 {
-        match self {
-            Outcome::Done => 0,
-            Outcome::Reject(error) => Outcome::REJECT_FLAG | u64::from(error),
-            Outcome::Drop(reason) => Outcome::DROP_FLAG | reason.index() as u64,
-        }
-    }
-
-    /// What to put around the index of a reason to drop the packet.
-    pub(crate) const DROP_FLAG: u64 = DROP << 32;
-
-    /// What to put around an error's number.
-    pub(crate) const REJECT_FLAG: u64 = REJECT << 32;
-
-    fn of(number: u64) -> Outcome {
-        match number >> 32 {
-            0 => Outcome::Done,
-            REJECT => Outcome::Reject(number as u32),
-            _ => {
-                let reason = DropReason::ALL.get(number as u32 as usize);
-                Outcome::Drop(reason.copied().unwrap_or(DropReason::Aborted))
-            }
-        }
-    }
-}
-
 /// A function that was compiled.
 pub(crate) type Native = unsafe extern "C" fn(&mut Invocation<'_>) -> u64;
 
@@ -335,18 +273,19 @@ pub(crate) struct Scout {
     pub(crate) answers: Option<[Native; 2]>,
 }
 
-/// A compiled pass: its function, its scouts in their order, what it needs of a packet's context, and which packets its functions take.
-#[derive(Clone, Copy)]
-pub(crate) struct NativePass<'p> {
+/// A compiled pass.
+pub(crate) struct NativePass {
     pub(crate) run: Native,
-    pub(crate) scouts: &'p [Scout],
+    /// What goes before, in the order of levels, if it is worth it.
+    pub(crate) scouts: Vec<Scout>,
     pub(crate) uses: PassUses,
+    /// Which packets its functions take.
     pub(crate) arrival: Arrival,
 }
 
 /// Runs a compiled pass of `code` on a burst; how many packets have an outcome.
 pub(crate) fn run_pass(
-    pass: NativePass<'_>,
+    pass: &NativePass,
     burst: &mut Burst<'_>,
     packet: &mut PacketContext,
     code: &Code,
@@ -384,7 +323,7 @@ pub(crate) fn run_pass(
         ..Invocation::new(&mut limbs, packet, first.state, code)
     };
     if count >= WORTH_SCOUTING {
-        for &scout in pass.scouts {
+        for &scout in &pass.scouts {
             invocation.scout(scout, lots, count, &mut notes);
         }
     }

@@ -75,24 +75,8 @@ pub(crate) fn compile(
 /// A pass, compiled.
 pub(crate) struct CompiledPass {
     pub(crate) code: Code,
-    pub(crate) run: Native,
-    /// What goes before, in the order of levels, if it is worth it.
-    pub(crate) scouts: Vec<Scout>,
-    pub(crate) uses: PassUses,
-    pub(crate) arrival: Arrival,
+    pub(crate) native: NativePass,
     _memory: Memory,
-}
-
-impl CompiledPass {
-    /// What runs.
-    pub(crate) fn native(&self) -> NativePass<'_> {
-        NativePass {
-            run: self.run,
-            scouts: &self.scouts,
-            uses: self.uses,
-            arrival: self.arrival,
-        }
-    }
 }
 
 /// Compiles a pass of a verified program, for packets that come so.
@@ -217,11 +201,13 @@ impl<'p> BegunPass<'p> {
             answers: answers.map(|ids| ids.map(native)),
         });
         Ok(CompiledPass {
-            scouts: scouts.collect(),
-            uses: PassUses::of(self.shared.program),
-            arrival: self.arrival,
+            native: NativePass {
+                run: native(self.function.id),
+                scouts: scouts.collect(),
+                uses: PassUses::of(self.shared.program),
+                arrival: self.arrival,
+            },
             code: self.shared.finish(),
-            run: native(self.function.id),
             _memory: Memory(Mutex::new(Some(module))),
         })
     }

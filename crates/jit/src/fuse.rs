@@ -76,7 +76,7 @@ impl Fused for FusedPass {
         let few = burst.order.len() < FEW_OF_A_LOT * burst.lots.len();
         let mixed = self.mixed().filter(|_| few && burst.lots.len() > 1);
         let compiled = mixed.unwrap_or(&self.compiled);
-        abi::run_pass(compiled.native(), burst, context, &compiled.code)
+        abi::run_pass(&compiled.native, burst, context, &compiled.code)
     }
 }
 

@@ -132,7 +132,8 @@ impl Core {
     }
 
     /// So many frames that are this device's: they have the next numbers.
-    fn lot<'c>(&'c self, root: &'c Root, frames: usize) -> Lot<'c> {
+    #[inline(always)]
+    pub(crate) fn lot<'c>(&'c self, root: &'c Root, frames: usize) -> Lot<'c> {
         Lot {
             frames,
             first_packet: self.packets.give(frames as u64),

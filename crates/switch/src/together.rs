@@ -138,10 +138,7 @@ fn run<C: Companions>(
     let mut are_there = true;
     for run in runs {
         match companions.worker(run.whose) {
-            Some(worker) => {
-                let first = worker.core.packets.give(run.frames as u64);
-                lots.push(worker.lot(run.frames, first));
-            }
+            Some(Worker { core, root, .. }) => lots.push(core.lot(root, run.frames)),
             None => are_there = false,
         }
     }
@@ -191,16 +188,4 @@ fn give_back<C: Companions>(
     };
     core.give_back(context, Some(contexts), &function, &root.code);
     *runs = Some(function);
-}
-
-impl Worker {
-    #[inline(always)]
-    fn lot(&self, frames: usize, first_packet: u64) -> Lot<'_> {
-        Lot {
-            frames,
-            first_packet,
-            state: &self.root.state,
-            owner: &self.core.owner,
-        }
-    }
 }

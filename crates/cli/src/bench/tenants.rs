@@ -30,11 +30,8 @@ struct Row {
     ratio: f64,
     native_cycles: f64,
     vpdp_cycles: f64,
-    native_p50_us: f64,
-    native_p99_us: f64,
-    p50_us: f64,
-    p99_us: f64,
-    p50_ratio: f64,
+    #[serde(flatten)]
+    times: Times,
     at_half: Times,
     /// None where this machine has no wires: they need root, or the right to make a user namespace.
     over_wires: Option<Times>,
@@ -70,7 +67,6 @@ impl Row {
         vpdps: usize,
         report: &TenantsReport,
     ) -> Row {
-        let (native, hosted) = (report.latencies.first, report.latencies.second);
         Row {
             policy: policy.to_owned(),
             entry: entry.name(),
@@ -81,11 +77,7 @@ impl Row {
             ratio: report.ratio(),
             native_cycles: report.native.ticks_per_packet,
             vpdp_cycles: report.hosted.ticks_per_packet,
-            native_p50_us: native.p50,
-            native_p99_us: native.p99,
-            p50_us: hosted.p50,
-            p99_us: hosted.p99,
-            p50_ratio: report.latencies.ratio,
+            times: Times::new(&report.latencies),
             at_half: Times::new(&report.at_half),
             over_wires: report.over_wires.as_ref().map(Times::new),
         }
@@ -96,7 +88,7 @@ impl Row {
             let wires = self.over_wires.as_ref();
             wires.map_or_else(String::new, cell)
         };
-        let half = &self.at_half;
+        let (times, half) = (&self.times, &self.at_half);
         vec![
             self.policy.clone(),
             self.entry.to_owned(),
@@ -106,9 +98,9 @@ impl Row {
             format!("{:.2}", self.vpdp_mpps),
             format!("{:.3}", self.ratio),
             format!("{:.1}", self.vpdp_cycles - self.native_cycles),
-            format!("{:.2} / {:.2}", self.native_p50_us, self.p50_us),
-            format!("{:.3}", self.p50_ratio),
-            format!("{:.1} / {:.1}", self.native_p99_us, self.p99_us),
+            format!("{:.2} / {:.2}", times.native_p50_us, times.p50_us),
+            format!("{:.3}", times.p50_ratio),
+            format!("{:.1} / {:.1}", times.native_p99_us, times.p99_us),
             format!("{:.1} / {:.1}", half.native_p50_us, half.p50_us),
             format!("{:.3}", half.p50_ratio),
             format!("{:.1} / {:.1}", half.native_p99_us, half.p99_us),

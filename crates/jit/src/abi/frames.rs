@@ -7,6 +7,24 @@ use exec::BURST;
 use packet::Frame;
 use table::prefetch::prefetch_at;
 
+/// Where native code finds the parts of a [`Frame`].
+pub(crate) const BUFFER: i32 = Frame::LAYOUT.buffer as i32;
+pub(crate) const START: i32 = Frame::LAYOUT.start as i32;
+pub(crate) const LEN: i32 = Frame::LAYOUT.len as i32;
+pub(crate) const INGRESS: i32 = Frame::LAYOUT.ingress as i32;
+
+// Of the two words of a pointer to a slice, as a `Box<[u8]>` is one, the first is where that is.
+const _: () = {
+    #[repr(C)]
+    struct Words {
+        _pointer: *const u8,
+        len: usize,
+    }
+    // SAFETY: both are a pointer and a length, which may be any numbers.
+    let words = unsafe { std::mem::transmute::<&[u8], Words>(&[0; 3]) };
+    assert!(words.len == 3);
+};
+
 /// The frames of a burst, in the order in which they go. Native code and helpers, which take turns, reach them by the same pointers.
 #[repr(C)]
 pub(super) struct Frames<'i> {

@@ -7,7 +7,7 @@ use ir::{FieldId, HeaderId, limbs_of};
 
 use super::homes::fields_of;
 use super::{Block, I64, Translator, in_constants, in_invocation};
-use crate::abi::{flags, frame, offset};
+use crate::abi::{flags, frames, offset};
 use crate::helpers::Helper;
 
 /// Where packets leave the pass, and whether their bytes are still those that were parsed.
@@ -23,8 +23,8 @@ impl Translator<'_> {
         let buffer = self
             .b
             .ins()
-            .load(I64, in_invocation(), frame, frame::BUFFER);
-        let [start, len] = [frame::START, frame::LEN].map(|at| self.load_half(frame, at));
+            .load(I64, in_invocation(), frame, frames::BUFFER);
+        let [start, len] = [frames::START, frames::LEN].map(|at| self.load_half(frame, at));
         // A choice between equal numbers where `start` is 0: of a mere sum both parts would be kept, to be added in each instruction that reads the packet.
         let sum = self.b.ins().iadd(buffer, start);
         let bytes = self.b.ins().select(start, sum, buffer);
@@ -81,7 +81,7 @@ impl Translator<'_> {
     /// The port that the packet came in by. It stays in the burst's frame, whoever holds the packet's.
     pub(super) fn ingress(&mut self) -> Value {
         let frame = self.frame();
-        self.b.ins().uload32(in_constants(), frame, frame::INGRESS)
+        self.b.ins().uload32(in_constants(), frame, frames::INGRESS)
     }
 
     /// 32 bits of a frame.
@@ -128,10 +128,10 @@ impl Translator<'_> {
     fn move_frame(&mut self) {
         let frame = self.frame_at_hand();
         let shift = self.load_invocation(offset::SHIFT);
-        let [start, len] = [frame::START, frame::LEN].map(|at| self.load_half(frame, at));
+        let [start, len] = [frames::START, frames::LEN].map(|at| self.load_half(frame, at));
         let start = self.b.ins().iadd(start, shift);
         let len = self.b.ins().isub(len, shift);
-        for (number, at) in [(start, frame::START), (len, frame::LEN)] {
+        for (number, at) in [(start, frames::START), (len, frames::LEN)] {
             self.b.ins().istore32(in_invocation(), number, frame, at);
         }
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use cranelift_codegen::ir::{Block, InstBuilder, StackSlot, StackSlotData, StackSlotKind, Value};
 use exec::Unsupported;
 
-use super::{I64, Translator, in_constants, in_invocation, in_stack};
+use super::{Arrival, I64, Translator, in_constants, in_invocation, in_stack};
 use crate::abi::{offset, sight};
 use crate::helpers::Helper;
 
@@ -69,11 +69,13 @@ impl Translator<'_> {
 
     /// All packets of a lot are through, so many with those before: the loop goes on with the next lot, if there may be one.
     pub(super) fn end_lot(&mut self, through: Value) {
-        let goes_on = match self.view {
-            Some(_) => self.number(0),
-            None => self.load_stable(Word::Invocation(offset::ARE_MANY)),
-        };
-        self.leave_lot(through, goes_on);
+        match self.arrival() {
+            Arrival::Mixed => self.return_from_burst(through),
+            Arrival::InRuns => {
+                let goes_on = self.load_stable(Word::Invocation(offset::ARE_MANY));
+                self.leave_lot(through, goes_on);
+            }
+        }
     }
 
     fn leave_lot(&mut self, through: Value, goes_on: Value) {
@@ -129,7 +131,7 @@ impl Translator<'_> {
         let &[through, goes_on] = self.b.block_params(kept.leave) else {
             return;
         };
-        if self.view.is_some() {
+        if self.arrival() == Arrival::Mixed {
             // All packets were the one lot that there is for native code.
             self.b.ins().return_(&[through]);
             return;
