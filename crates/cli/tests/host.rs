@@ -701,6 +701,10 @@ fn what_is_wrong_is_told_and_changes_nothing() {
         (&["connect", "blue:510", "1"], "controllers"),
         (&["share", "0", "described gre"], "gre"),
         (&["add-rule", "r: port 1 -> nobody"], "nobody"),
+        (
+            &["add-rule", "r: vlan 5000 -> blue"],
+            "VLAN 5000: 1 to 4094",
+        ),
         (&["delete-rule", "r"], "no rule `r`"),
         (&["rollback", "nobody"], "nobody"),
         (&["import", &broken], "export"),

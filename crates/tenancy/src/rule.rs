@@ -94,6 +94,10 @@ pub(crate) const HAS_VLAN: u64 = 1 << 12;
 pub(crate) const HAS_PROTOCOL: u64 = 1 << 8;
 pub(crate) const HAS_PORTS: u64 = 1 << 16;
 
+/// VLANs that there can be: 0 is a tag of a priority alone, 4095 is reserved (IEEE 802.1Q).
+const LEAST_VLAN: u16 = 1;
+const GREATEST_VLAN: u16 = 4094;
+
 pub(crate) const ETHERTYPE_IPV4: u16 = 0x0800;
 pub(crate) const ETHERTYPE_IPV6: u16 = 0x86dd;
 
@@ -174,8 +178,12 @@ impl Values {
 pub enum RuleError {
     /// Two conditions are about the same field.
     Twice(Field),
-    /// A value that the field cannot have.
-    OutOfRange(Field),
+    /// There is no such VLAN.
+    Vlan(u16),
+    /// A prefix is longer than the field.
+    Prefix(Field, u8),
+    /// A range has its greater number first.
+    EmptyRange(Field, u16, u16),
     /// Conditions that no packet meets together.
     Contradiction(Field),
 }
@@ -189,12 +197,19 @@ impl fmt::Display for RuleError {
                     "two conditions are about the {field}; make two rules of it"
                 )
             }
-            RuleError::OutOfRange(field) => {
-                write!(
-                    f,
-                    "the {field} cannot have this value, or its range is empty"
-                )
-            }
+            RuleError::Vlan(id) => write!(
+                f,
+                "VLAN {id}: {LEAST_VLAN} to {GREATEST_VLAN}, or `none` for packets without one"
+            ),
+            RuleError::Prefix(field, length) => write!(
+                f,
+                "the {field} has a prefix of {length} bits: 0 to {}",
+                field.width()
+            ),
+            RuleError::EmptyRange(field, first, last) => write!(
+                f,
+                "the {field} is in no range {first}..{last}: give the smaller number first"
+            ),
             RuleError::Contradiction(field) => {
                 write!(
                     f,
@@ -249,12 +264,16 @@ fn mac(address: &MacAddress) -> u128 {
 }
 
 /// Ports, with the bit that says that there are some.
-fn ports(range: &RangeInclusive<u16>) -> Values {
-    let with_bit = |port: &u16| u128::from(HAS_PORTS | u64::from(*port));
-    Values {
-        least: with_bit(range.start()),
-        greatest: with_bit(range.end()),
+fn ports(field: Field, range: &RangeInclusive<u16>) -> Result<Values, RuleError> {
+    let (first, last) = (*range.start(), *range.end());
+    if first > last {
+        return Err(RuleError::EmptyRange(field, first, last));
     }
+    let with_bit = |port: u16| u128::from(HAS_PORTS | u64::from(port));
+    Ok(Values {
+        least: with_bit(first),
+        greatest: with_bit(last),
+    })
 }
 
 impl Condition {
@@ -263,15 +282,15 @@ impl Condition {
             length_bits if length_bits <= field.width() => {
                 Ok((field, Values::prefix(value, length, field.width())))
             }
-            _ => Err(RuleError::OutOfRange(field)),
+            _ => Err(RuleError::Prefix(field, length)),
         };
-        let (field, values) = match self {
+        Ok(match self {
             Condition::Port(port) => (Field::Port, Values::one(port.0)),
             Condition::Vlan(Vlan::Untagged) => (Field::Vlan, Values::one(0u8)),
-            Condition::Vlan(Vlan::Id(id @ 1..4095)) => {
+            Condition::Vlan(Vlan::Id(id @ LEAST_VLAN..=GREATEST_VLAN)) => {
                 (Field::Vlan, Values::one(HAS_VLAN | u64::from(*id)))
             }
-            Condition::Vlan(Vlan::Id(_)) => return Err(RuleError::OutOfRange(Field::Vlan)),
+            Condition::Vlan(Vlan::Id(id)) => return Err(RuleError::Vlan(*id)),
             Condition::Destination(address) => (Field::Destination, Values::one(mac(address))),
             Condition::Source(address) => (Field::Source, Values::one(mac(address))),
             Condition::EtherType(ethertype) => (Field::EtherType, Values::one(*ethertype)),
@@ -291,13 +310,11 @@ impl Condition {
                 let value = HAS_PROTOCOL | u64::from(*protocol);
                 (Field::Protocol, Values::one(value))
             }
-            Condition::L4Source(range) => (Field::L4Source, ports(range)),
-            Condition::L4Destination(range) => (Field::L4Destination, ports(range)),
-        };
-        match values.least <= values.greatest {
-            true => Ok((field, values)),
-            false => Err(RuleError::OutOfRange(field)),
-        }
+            Condition::L4Source(range) => (Field::L4Source, ports(Field::L4Source, range)?),
+            Condition::L4Destination(range) => {
+                (Field::L4Destination, ports(Field::L4Destination, range)?)
+            }
+        })
     }
 
     /// The EtherType that it takes.

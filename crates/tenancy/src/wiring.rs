@@ -152,7 +152,7 @@ impl fmt::Display for WiringError {
             WiringError::Table(error) => write!(f, "the table of rules: {error}"),
             WiringError::Vni(port, vni) => write!(
                 f,
-                "the VXLAN network {vni} of the switch's port {port} has more than 24 bits"
+                "the VXLAN network {vni} of the switch's port {port} has more than 24 bits: 0 to 16777215"
             ),
         }
     }

@@ -141,14 +141,20 @@ const CASES: &[(&str, Wrong)] = &[
     ("two conditions are about the IPv4 source", |h| {
         h.add_rule(rule("x", 1, 1, vec![net(10, 8), net(10, 9)]))
     }),
-    ("the IPv4 source cannot have this value", |h| {
+    ("the IPv4 source has a prefix of 33 bits: 0 to 32", |h| {
         h.add_rule(rule("x", 1, 1, vec![net(10, 33)]))
     }),
-    ("the VLAN cannot have this value", |h| {
+    ("the rule `x`: VLAN 5000: 1 to 4094", |h| {
+        h.add_rule(rule("x", 1, 1, vec![Condition::Vlan(Vlan::Id(5000))]))
+    }),
+    ("VLAN 0: 1 to 4094, or `none`", |h| {
+        h.add_rule(rule("x", 1, 1, vec![Condition::Vlan(Vlan::Id(0))]))
+    }),
+    ("VLAN 4095: 1 to 4094", |h| {
         h.add_rule(rule("x", 1, 1, vec![Condition::Vlan(Vlan::Id(4095))]))
     }),
     (
-        "the L4 source port cannot have this value, or its range is empty",
+        "the L4 source port is in no range 5..4: give the smaller number first",
         |h| {
             #[expect(clippy::reversed_empty_ranges)]
             h.add_rule(rule("x", 1, 1, vec![Condition::L4Source(5..=4)]))
@@ -158,7 +164,7 @@ const CASES: &[(&str, Wrong)] = &[
         let arp = Condition::EtherType(0x806);
         h.add_rule(rule("x", 1, 1, vec![net(10, 8), arp]))
     }),
-    ("has more than 24 bits", |h| {
+    ("has more than 24 bits: 0 to 16777215", |h| {
         let mac = tenancy::MacAddress([2, 0, 0, 0, 0, 1]);
         let tunnel = tenancy::Tunnel {
             backbone: tenancy::Backbone {

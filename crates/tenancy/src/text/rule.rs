@@ -10,6 +10,14 @@ use crate::rule::{Condition, Rule, Vlan};
 use crate::text::{TextError, Words};
 use crate::vpdp::VpdpId;
 
+const ETHERTYPE: &str = "an EtherType, 0 to 0xffff";
+
+const IPV4: &str = "an IPv4 prefix, of 0 to 32 bits";
+
+const IPV6: &str = "an IPv6 prefix, of 0 to 128 bits";
+
+const VLAN: &str = "a VLAN, 1 to 4094, or `none`";
+
 const CONDITION: &str = "a field: port, vlan, eth.src, eth.dst, eth.type, ipv4.src, ipv4.dst, ipv6.src, ipv6.dst, protocol, l4.src or l4.dst";
 
 impl Rule {
@@ -67,22 +75,22 @@ fn conditions(mut words: Words<'_>) -> Result<Vec<Condition>, TextError> {
 fn condition(field: &str, words: &mut Words<'_>) -> Result<Condition, TextError> {
     Ok(match field {
         "port" => Condition::Port(PortId(words.value("a port's number")?)),
-        "vlan" => Condition::Vlan(match words.next("a VLAN, or `none`")? {
+        "vlan" => Condition::Vlan(match words.next(VLAN)? {
             "none" => Vlan::Untagged,
-            word => Vlan::Id(number(word, "a VLAN, or `none`")?),
+            word => Vlan::Id(number(word, VLAN)?),
         }),
         "eth.src" => Condition::Source(words.value("a MAC address")?),
         "eth.dst" => Condition::Destination(words.value("a MAC address")?),
-        "eth.type" => Condition::EtherType(number(words.next("an EtherType")?, "an EtherType")?),
-        "ipv4.src" => prefix(words, "an IPv4 prefix", Condition::Ipv4Source, 32)?,
-        "ipv4.dst" => prefix(words, "an IPv4 prefix", Condition::Ipv4Destination, 32)?,
-        "ipv6.src" => prefix(words, "an IPv6 prefix", Condition::Ipv6Source, 128)?,
-        "ipv6.dst" => prefix(words, "an IPv6 prefix", Condition::Ipv6Destination, 128)?,
+        "eth.type" => Condition::EtherType(number(words.next(ETHERTYPE)?, ETHERTYPE)?),
+        "ipv4.src" => prefix(words, IPV4, Condition::Ipv4Source, 32)?,
+        "ipv4.dst" => prefix(words, IPV4, Condition::Ipv4Destination, 32)?,
+        "ipv6.src" => prefix(words, IPV6, Condition::Ipv6Source, 128)?,
+        "ipv6.dst" => prefix(words, IPV6, Condition::Ipv6Destination, 128)?,
         "protocol" => Condition::Protocol(match words.next("a protocol")? {
             "icmp" => 1,
             "tcp" => 6,
             "udp" => 17,
-            word => number(word, "a protocol's number, icmp, tcp or udp")?,
+            word => number(word, "a protocol's number, 0 to 255, icmp, tcp or udp")?,
         }),
         "l4.src" => Condition::L4Source(range(words)?),
         "l4.dst" => Condition::L4Destination(range(words)?),
@@ -121,7 +129,7 @@ fn prefix<A: FromStr>(
 
 /// `PORT` or `FIRST..LAST`, both among them.
 fn range(words: &mut Words<'_>) -> Result<RangeInclusive<u16>, TextError> {
-    const WANTED: &str = "a port of layer 4, or FIRST..LAST";
+    const WANTED: &str = "a port of layer 4, 0 to 65535, or FIRST..LAST";
     let word = words.next(WANTED)?;
     let (first, last) = word.split_once("..").unwrap_or((word, word));
     Ok(number(first, WANTED)?..=number(last, WANTED)?)
@@ -197,6 +205,21 @@ mod tests {
         let rule = read("dns: protocol udp and l4.dst 53 and eth.type 2048 -> voice");
         let shown = "dns: protocol 17 and l4.dst 53..53 and eth.type 0x0800 -> 9";
         assert_eq!(rule.map(|rule| rule.to_string()), Ok(shown.to_owned()));
+    }
+
+    #[test]
+    fn a_number_that_is_none_is_told_with_those_that_there_are() {
+        let cases = [
+            ("vlan 70000", "`70000` is not a VLAN, 1 to 4094, or `none`"),
+            ("vlan ten", "`ten` is not a VLAN, 1 to 4094, or `none`"),
+            ("ipv6.dst ::/129", "of 0 to 128 bits"),
+            ("protocol 256", "0 to 255"),
+            ("l4.dst 70000", "0 to 65535"),
+        ];
+        for (condition, part) in cases {
+            let error = read(&format!("a: {condition} -> 1")).unwrap_err();
+            assert!(error.to_string().contains(part), "{error}");
+        }
     }
 
     #[test]

@@ -67,7 +67,7 @@ fn carriage(words: &mut Words<'_>) -> Result<Carriage, TextError> {
             backbone: backbone(words)?,
             local: words.value("this end's IPv4 address")?,
             remote: words.value("the other end's IPv4 address")?,
-            vni: words.value("a VXLAN network's number")?,
+            vni: words.value("a VXLAN network's number, 0 to 16777215")?,
         })),
         Some(word) => Err(TextError::at(word, "`mac-in-mac` or `vxlan`")),
     }
