@@ -409,12 +409,26 @@ fn what_a_controller_loads_is_held_to_the_quotas_of_now() {
     host.tenant(&["quota", "blue", "text-bytes=100"]).unwrap();
     // What the command sends is IR.
     let too_long = load().unwrap_err();
-    assert!(too_long.contains("quota is 100"), "{too_long}");
+    assert!(too_long.contains("quota is 100 bytes"), "{too_long}");
     let too_long = host.tenant(&["load", "blue", &program]).unwrap_err();
     assert!(too_long.contains("quota is 100"), "{too_long}");
     host.tenant(&["quota", "blue", "stages=50"]).unwrap();
     load().unwrap();
-    host.tenant(&["quota", "blue"]).unwrap();
+    // Who asks for nothing is told, and changes nothing.
+    let shown = host.tenant(&["quota", "blue"]).unwrap();
+    assert!(shown.contains("stages=50: 50 stages"), "{shown}");
+    assert!(shown.contains("4096 units of work a packet"), "{shown}");
+    assert_eq!(host.listing()["vpdps"][0]["quotas"][0], "stages=50");
+    let json = host.tenant(&["quota", "blue", "--json"]).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["quotas"][0], "stages=50");
+    let text = host.tenant(&["show", "blue"]).unwrap();
+    assert!(text.contains("  quota stages=50: 50 stages"), "{text}");
+    let both = host.tenant(&["quota", "blue", "--none", "stages=9"]);
+    assert!(both.unwrap_err().contains("cannot be used with"));
+    host.tenant(&["quota", "blue", "--none"]).unwrap();
+    let shown = host.tenant(&["quota", "blue"]).unwrap();
+    assert!(shown.contains("has no quotas"), "{shown}");
     load().unwrap();
     host.stop();
 }
@@ -674,6 +688,7 @@ fn what_is_wrong_is_told_and_changes_nothing() {
         (&["create", "red", "--port", "9"], "no port 9"),
         (&["create", "red", "--id", "5000"], "4095"),
         (&["create", "red", "--quota", "speed=9"], "speed=9"),
+        (&["quota", "blue", "packets=0"], "each at least 1"),
         (
             &[
                 "create",

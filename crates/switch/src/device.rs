@@ -165,7 +165,9 @@ impl Device {
         configuration.host_ports = host_ports.into();
         let replication = ReplicationEngine::default();
         let entries = limits::entries(&configuration, &replication);
-        limits.check_entries(entries).map_err(LoadError::Exceeded)?;
+        limits
+            .check_entries(0, entries)
+            .map_err(LoadError::Exceeded)?;
         let root = Root {
             code: Arc::clone(&code),
             state: configuration.snapshot(),
@@ -573,7 +575,7 @@ impl Device {
         self.limits.check_program(new.program())?;
         let entries = limits::entries(&new.configuration, replication);
         let moving = carried.moving(&self.configuration, &new.configuration);
-        self.limits.check_entries(entries + moving)
+        self.limits.check_entries(self.entries(), entries + moving)
     }
 
     /// Makes a device ready to run on this one's workers.

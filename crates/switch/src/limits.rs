@@ -43,6 +43,8 @@ pub enum Limited {
 pub struct Exceeded {
     /// Which limit.
     pub what: Limited,
+    /// Entries that there are already. A program's bytes and stages take the place of another's: of them there are none.
+    pub used: u64,
     /// What there would be.
     pub asked: u64,
     /// What there may be.
@@ -53,17 +55,22 @@ impl fmt::Display for Exceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Exceeded {
             what,
+            used,
             asked,
             allowed,
         } = self;
         match what {
+            Limited::Entries if used == asked => write!(
+                f,
+                "{used} entries are used, but the quota is {allowed}; delete some first, or ask for a larger quota"
+            ),
             Limited::Entries => write!(
                 f,
-                "there would be {asked} entries, but the quota is {allowed}; delete some first, or ask for a larger quota"
+                "{used} entries are used and there would be {asked}, but the quota is {allowed}; delete some first, or ask for a larger quota"
             ),
             Limited::StateBytes => write!(
                 f,
-                "counters, meters, registers and tables that packets write take {asked} bytes, but the quota is {allowed}; declare fewer cells, or ask for a larger quota"
+                "counters, meters, registers and tables that packets write take {asked} bytes, but the quota is {allowed} bytes; declare fewer cells, or ask for a larger quota"
             ),
             Limited::Stages => write!(
                 f,
@@ -76,11 +83,12 @@ impl fmt::Display for Exceeded {
 impl std::error::Error for Exceeded {}
 
 impl Limits {
-    fn check(what: Limited, asked: u64, allowed: Option<u64>) -> Result<(), Exceeded> {
+    fn check(what: Limited, [used, asked]: [u64; 2], allowed: Option<u64>) -> Result<(), Exceeded> {
         match allowed.filter(|allowed| asked > *allowed) {
             None => Ok(()),
             Some(allowed) => Err(Exceeded {
                 what,
+                used,
                 asked,
                 allowed,
             }),
@@ -89,16 +97,18 @@ impl Limits {
 
     /// Checks what a program itself takes.
     pub(crate) fn check_program(&self, program: &Program) -> Result<(), Exceeded> {
-        Limits::check(Limited::Stages, stages(program), self.stages)?;
-        Limits::check(Limited::StateBytes, state_bytes(program), self.state_bytes)
+        Limits::check(Limited::Stages, [0, stages(program)], self.stages)?;
+        let bytes = state_bytes(program);
+        Limits::check(Limited::StateBytes, [0, bytes], self.state_bytes)
     }
 
     pub(crate) fn work(&self) -> WorkBudget {
         self.work.unwrap_or_default()
     }
 
-    pub(crate) fn check_entries(&self, entries: u64) -> Result<(), Exceeded> {
-        Limits::check(Limited::Entries, entries, self.entries)
+    /// Checks that there may be so many entries, where some are used.
+    pub(crate) fn check_entries(&self, used: u64, entries: u64) -> Result<(), Exceeded> {
+        Limits::check(Limited::Entries, [used, entries], self.entries)
     }
 }
 
@@ -148,7 +158,8 @@ impl Device {
     /// It holds more already; the limits stay.
     pub fn set_limits(&mut self, limits: Limits) -> Result<(), Exceeded> {
         limits.check_program(self.program())?;
-        limits.check_entries(self.entries())?;
+        let used = self.entries();
+        limits.check_entries(used, used)?;
         self.is_stale |= self.limits.work() != limits.work();
         self.limits = limits;
         Ok(())
@@ -165,7 +176,10 @@ impl Device {
         let more = self.growth(change);
         let checked = match more {
             0 => Ok(()),
-            more => self.limits.check_entries(self.entries() + more as u64),
+            more => {
+                let used = self.entries();
+                self.limits.check_entries(used, used + more as u64)
+            }
         };
         checked.or_else(|error| refused(ControlCode::ResourceExhausted, error.to_string()))
     }

@@ -72,7 +72,7 @@ impl fmt::Display for CompileError {
         match self {
             CompileError::TooLong { asked, allowed } => write!(
                 f,
-                "the program's text has {asked} bytes, but the quota is {allowed}; make it shorter, or ask for a larger quota"
+                "the program's text has {asked} bytes as it was sent (P4, or the IR that `polyplane` makes of it), but the quota is {allowed} bytes; make it shorter, or ask for a larger quota"
             ),
             CompileError::TooSlow(time) => write!(
                 f,

@@ -191,7 +191,7 @@ const CASES: &[(&str, Wrong)] = &[
         },
     ),
     (
-        "take 8 bytes, but the quota is 7; declare fewer cells",
+        "take 8 bytes, but the quota is 7 bytes; declare fewer cells",
         |h| {
             h.load(
                 id(2),
@@ -200,7 +200,7 @@ const CASES: &[(&str, Wrong)] = &[
         },
     ),
     (
-        "there would be 2 entries, but the quota is 1; delete some first",
+        "0 entries are used and there would be 2, but the quota is 1; delete some first",
         |h| {
             h.load(
                 id(2),
@@ -297,7 +297,7 @@ fn an_import_that_is_refused_leaves_nothing_behind() {
     exported.spec.quotas.limits = SMALL;
     exported.spec.ports = vec![Connection::Link(port(1, 0))];
     let refusal = hypervisor.import(exported.clone()).unwrap_err();
-    let message = "vPDP 2 cannot run the program: there would be 2 entries";
+    let message = "vPDP 2 cannot run the program: 0 entries are used and there would be 2";
     assert!(refusal.to_string().starts_with(message), "{refusal}");
     assert_eq!(hypervisor.vpdps().count(), 1);
     assert_eq!(hypervisor.ports(id(1))[0], Connection::Open);
@@ -349,16 +349,24 @@ fn no_write_and_no_program_goes_beyond_the_quota_of_entries() {
         let changes = device.changes();
         let refusal = device.apply(change).unwrap_err();
         assert_eq!(refusal.code, switch::ControlCode::ResourceExhausted);
-        assert!(refusal.message.contains("the quota is 4"), "{refusal}");
+        let told = refusal.message.contains("4 entries are used")
+            && refusal.message.contains("the quota is 4");
+        assert!(told, "{refusal}");
         assert_eq!((device.entries(), device.changes()), (4, changes));
     }
     // A table with two entries of its own beside the one that moves.
     let more = tables("two.apply(); none.apply();");
     let nothing = Carry::State(MayLose::Nothing);
     let refusal = hypervisor.update(id(1), more, nothing).unwrap_err();
-    let message = "vPDP 1 keeps its program: there would be 6 entries, but the quota is 4";
+    let message =
+        "vPDP 1 keeps its program: 4 entries are used and there would be 6, but the quota is 4";
     assert!(refusal.to_string().starts_with(message), "{refusal}");
     assert_eq!(hypervisor.device_mut(id(1)).unwrap().entries(), 4);
+    let mut quotas = Quotas::default();
+    quotas.limits.entries = Some(3);
+    let refusal = hypervisor.set_quotas(id(1), quotas).unwrap_err();
+    let message = "vPDP 1 keeps its quotas: 4 entries are used, but the quota is 3; delete some";
+    assert!(refusal.to_string().starts_with(message), "{refusal}");
 }
 
 #[test]

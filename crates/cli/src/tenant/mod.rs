@@ -116,18 +116,17 @@ enum Command {
         /// Its name.
         name: String,
     },
-    /// Say what a vPDP may use: all of it, in place of what was said before.
+    /// Say what a vPDP may use: all of it, in place of what was said before. Without settings, show what it may use.
     #[command(
-        after_help = "SETTINGs are entries=N, state-bytes=N, stages=N; work=N, units that a packet may do (256 to 65536; 4096 unless it is said); of P4 text text-bytes=N and compile-ms=N; by second packets=N, passes=N (packets that start over), cycles=N, each with /BURST \
-                      for how many may come at once; and weight=N, its share of a processor with too much to do."
+        after_help = "SETTINGs are entries=N and state-bytes=N (0 is for none), stages=N; work=N, units that a packet may do (256 to 65536; 4096 unless it is \
+                      said); text-bytes=N, of a program's text as it is sent (P4, or the IR that `polyplane tenant load` makes of it), and compile-ms=N; by second \
+                      packets=N, passes=N (packets that start over), cycles=N, each with /BURST for how many may come at once (a hundredth of a second's unless it is \
+                      said); and weight=N, its share of a processor with too much to do. But for entries and state-bytes, N and BURST are at least 1.\n\nExamples:\n  \
+                      polyplane tenant quota blue                                 what it may use\n  \
+                      polyplane tenant quota blue entries=10000 packets=1000/64   this, and nothing else is limited\n  \
+                      polyplane tenant quota blue --none                          nothing is limited"
     )]
-    Quota {
-        /// The vPDP.
-        vpdp: String,
-        /// What it may use; what is not said is not limited, but for work.
-        #[arg(value_name = "SETTING")]
-        settings: Vec<String>,
-    },
+    Quota(QuotaOptions),
     /// List all vPDPs, shared ports and rules.
     List,
     /// Show one vPDP.
@@ -196,6 +195,18 @@ struct LoadOptions {
 }
 
 #[derive(Args)]
+struct QuotaOptions {
+    /// The vPDP.
+    vpdp: String,
+    /// What it may use; what is not said is not limited, but for work.
+    #[arg(value_name = "SETTING")]
+    settings: Vec<String>,
+    /// Remove all of its quotas.
+    #[arg(long, conflicts_with = "settings")]
+    none: bool,
+}
+
+#[derive(Args)]
 struct ConnectOptions {
     /// The virtual port, as in blue:2.
     #[arg(value_name = "VPDP:PORT")]
@@ -259,6 +270,9 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
         Command::List => desk.list()?,
         Command::Show(name) => desk.show(&name.vpdp)?,
         Command::Export(export) => desk.export(export)?,
+        Command::Quota(quota) if quota.settings.is_empty() && !quota.none => {
+            desk.show_quotas(&quota.vpdp)?;
+        }
         Command::Slots => desk.slots()?,
         Command::Stage { command } => {
             let Some(asked) = command.asked()? else {
@@ -306,9 +320,10 @@ fn simple(command: &Command) -> Result<Option<Change>, String> {
         }),
         Command::AddRule { rule } => Change::AddRule(rule.clone()),
         Command::DeleteRule { name } => Change::RemoveRule(name.clone()),
-        Command::Quota { vpdp, settings } => Change::SetQuotas(wire::SetQuotas {
-            vpdp: vpdp.clone(),
-            quotas: settings.clone(),
+        // Those that are not changed were shown.
+        Command::Quota(quota) => Change::SetQuotas(wire::SetQuotas {
+            vpdp: quota.vpdp.clone(),
+            quotas: quota.settings.clone(),
         }),
         Command::Import(import) => Change::Import(exported(import)?),
         Command::Create(_)
@@ -447,15 +462,29 @@ impl<'o> Desk<'o> {
         Ok(())
     }
 
-    fn show(&mut self, vpdp: &str) -> Result<(), String> {
+    fn ask_of(&mut self, vpdp: &str) -> Result<Vec<wire::Vpdp>, String> {
         let told = self.ask(wire::ShowRequest {
             vpdp: vpdp.to_owned(),
             ..wire::ShowRequest::default()
-        })?;
-        for vpdp in &told.vpdps {
+        });
+        told.map(|told| told.vpdps)
+    }
+
+    fn show(&mut self, vpdp: &str) -> Result<(), String> {
+        for vpdp in &self.ask_of(vpdp)? {
             match self.address.json {
                 true => out::json(&show::Described::of(vpdp)),
                 false => out::text(&show::describe(vpdp)),
+            }
+        }
+        Ok(())
+    }
+
+    fn show_quotas(&mut self, vpdp: &str) -> Result<(), String> {
+        for vpdp in &self.ask_of(vpdp)? {
+            match self.address.json {
+                true => out::json(&show::Quotas::of(vpdp)),
+                false => out::text(&show::quotas(vpdp)),
             }
         }
         Ok(())

@@ -28,6 +28,24 @@ pub(super) struct Described<'w> {
     packets: Counts<'w>,
 }
 
+/// What one may use.
+#[derive(Serialize)]
+pub(super) struct Quotas<'w> {
+    id: u32,
+    name: &'w str,
+    quotas: &'w [String],
+}
+
+impl<'w> Quotas<'w> {
+    pub(super) fn of(vpdp: &'w wire::Vpdp) -> Quotas<'w> {
+        Quotas {
+            id: vpdp.id,
+            name: &vpdp.name,
+            quotas: &vpdp.quotas,
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct Program<'w> {
     name: &'w str,
@@ -138,6 +156,34 @@ fn ports(ports: &[String]) -> String {
     }
 }
 
+/// What a vPDP may use, with units.
+fn quota_lines(vpdp: &wire::Vpdp) -> impl Iterator<Item = String> {
+    vpdp.quotas
+        .iter()
+        .map(|setting| tenancy::Quotas::told(setting))
+}
+
+/// What a vPDP may use, a line a quota.
+pub(super) fn quotas(vpdp: &wire::Vpdp) -> String {
+    let (id, name) = (vpdp.id, &vpdp.name);
+    let mut text = match vpdp.quotas.is_empty() {
+        true => format!("vPDP {id} ({name}) has no quotas\n"),
+        false => format!("vPDP {id} ({name})\n"),
+    };
+    for line in quota_lines(vpdp) {
+        // Writing to a string never fails.
+        let _ = writeln!(text, "  quota {line}");
+    }
+    if !vpdp.quotas.iter().any(|quota| quota.starts_with("work=")) {
+        let work = tenancy::WORK_OF_A_PACKET.units();
+        let _ = writeln!(
+            text,
+            "  {work} units of work a packet, as no quota says otherwise"
+        );
+    }
+    text
+}
+
 /// One vPDP, with all that is known of it.
 pub(super) fn describe(vpdp: &wire::Vpdp) -> String {
     let mut lines = vec![format!("vPDP {} ({})", vpdp.id, vpdp.name)];
@@ -149,9 +195,7 @@ pub(super) fn describe(vpdp: &wire::Vpdp) -> String {
     }
     let connected = (0..).zip(&vpdp.ports);
     lines.extend(connected.map(|(port, to)| format!("  port {port}: {to}")));
-    if !vpdp.quotas.is_empty() {
-        lines.push(format!("  quotas: {}", vpdp.quotas.join(" ")));
-    }
+    lines.extend(quota_lines(vpdp).map(|line| format!("  quota {line}")));
     match &vpdp.program {
         None => lines.push("  no program".to_owned()),
         Some(program) => {

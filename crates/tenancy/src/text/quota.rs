@@ -1,5 +1,6 @@
 //! Quotas: `entries=10000`, `packets=2000000/256`.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use exec::WorkBudget;
@@ -7,7 +8,69 @@ use exec::WorkBudget;
 use crate::quota::{Quotas, Rate};
 use crate::text::TextError;
 
-const SETTING: &str = "a quota: entries=N, state-bytes=N, stages=N, work=N (units of a packet, 256 to 65536), text-bytes=N, compile-ms=N, packets=N[/BURST], passes=N[/BURST], cycles=N[/BURST] or weight=N";
+const SETTING: &str = "a quota: entries=N, state-bytes=N, stages=N, work=N, text-bytes=N, compile-ms=N, packets=N[/BURST], passes=N[/BURST], cycles=N[/BURST] or weight=N";
+
+/// A quota as operators know it.
+struct Setting {
+    name: &'static str,
+    /// What may be set.
+    wanted: &'static str,
+    /// What it is so many of.
+    unit: &'static str,
+}
+
+const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "entries",
+        wanted: "entries=N, a number of entries; 0 is for none",
+        unit: "entries of tables, profiles, value sets, groups and sessions",
+    },
+    Setting {
+        name: "state-bytes",
+        wanted: "state-bytes=N, bytes of state; 0 is for none",
+        unit: "bytes of counters, meters, registers and tables that packets write",
+    },
+    Setting {
+        name: "stages",
+        wanted: "stages=N, the program's stages, at least 1",
+        unit: "stages of the program",
+    },
+    Setting {
+        name: "work",
+        wanted: "work=N, units that a packet may do, 256 to 65536",
+        unit: "units of work a packet",
+    },
+    Setting {
+        name: "text-bytes",
+        wanted: "text-bytes=N, bytes of a program's text, at least 1",
+        unit: "bytes of a program's text as it is sent: P4, or the IR that `polyplane` makes of it",
+    },
+    Setting {
+        name: "compile-ms",
+        wanted: "compile-ms=N, milliseconds to compile P4 text, at least 1",
+        unit: "milliseconds to compile P4 text",
+    },
+    Setting {
+        name: "packets",
+        wanted: "packets=N or packets=N/BURST, packets a second and how many at once, each at least 1; to let none in, suspend the vPDP",
+        unit: "packets",
+    },
+    Setting {
+        name: "passes",
+        wanted: "passes=N or passes=N/BURST, passes of packets that start over, a second and how many at once, each at least 1",
+        unit: "passes of packets that start over,",
+    },
+    Setting {
+        name: "cycles",
+        wanted: "cycles=N or cycles=N/BURST, processor cycles a second and how many at once, each at least 1",
+        unit: "processor cycles",
+    },
+    Setting {
+        name: "weight",
+        wanted: "weight=N, a share of a processor beside others' weights, at least 1; 1 unless it is said",
+        unit: "parts of a processor that has too much to do, beside others' weights",
+    },
+];
 
 impl Quotas {
     /// Reads settings, each of another quota; what is not set is not limited. A rate is so many a second, a hundredth of which may come at once unless it
@@ -19,33 +82,47 @@ impl Quotas {
         let mut quotas = Quotas::default();
         let mut seen = Vec::new();
         for setting in settings {
-            let wrong = || TextError::at(setting, SETTING);
-            let (name, value) = setting.split_once('=').ok_or_else(wrong)?;
+            let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+            let known = Setting::find(name).ok_or_else(|| TextError::at(setting, SETTING))?;
             if seen.contains(&name) {
                 return Err(TextError::at(setting, "a quota that is not set before"));
             }
             seen.push(name);
-            quotas.set(name, value).ok_or_else(wrong)?;
+            let set = quotas.set(name, value);
+            set.ok_or_else(|| TextError::at(setting, known.wanted))?;
         }
         Ok(quotas)
     }
 
     fn set(&mut self, name: &str, value: &str) -> Option<()> {
-        let number = || value.parse::<u64>().ok();
         match name {
-            "entries" => self.limits.entries = Some(number()?),
-            "state-bytes" => self.limits.state_bytes = Some(number()?),
-            "stages" => self.limits.stages = Some(number()?),
+            "entries" => self.limits.entries = Some(value.parse().ok()?),
+            "state-bytes" => self.limits.state_bytes = Some(value.parse().ok()?),
+            "stages" => self.limits.stages = Some(some(value)?),
             "work" => self.limits.work = Some(WorkBudget::new(value.parse().ok()?)?),
-            "text-bytes" => self.compile.text_bytes = Some(value.parse().ok()?),
-            "compile-ms" => self.compile.time = Some(Duration::from_millis(number()?)),
+            "text-bytes" => self.compile.text_bytes = Some(some(value)?.try_into().ok()?),
+            "compile-ms" => self.compile.time = Some(Duration::from_millis(some(value)?)),
             "packets" => self.packets = Some(rate(value)?),
             "passes" => self.passes = Some(rate(value)?),
             "cycles" => self.cycles = Some(rate(value)?),
-            "weight" => self.weight = value.parse().ok()?,
+            "weight" => self.weight = some(value)?.try_into().ok()?,
             _ => return None,
         }
         Some(())
+    }
+
+    /// A setting with what it is so many of, for people. What is none stays as it is: another release may know it.
+    pub fn told(setting: &str) -> String {
+        let known = setting.split_once('=').and_then(|(name, value)| {
+            let Setting { unit, .. } = Setting::find(name)?;
+            Some(match value.split_once('/') {
+                None => format!("{setting}: {value} {unit}"),
+                Some((rate, burst)) => {
+                    format!("{setting}: {rate} {unit} a second, {burst} at once")
+                }
+            })
+        });
+        known.unwrap_or_else(|| setting.to_owned())
     }
 
     /// The settings, as [`Quotas::read`] reads them.
@@ -84,10 +161,22 @@ impl Quotas {
     }
 }
 
+impl Setting {
+    fn find(name: &str) -> Option<&'static Setting> {
+        SETTINGS.iter().find(|setting| setting.name == name)
+    }
+}
+
+/// A number that is not 0.
+fn some(text: &str) -> Option<u64> {
+    text.parse::<NonZeroU64>().ok().map(NonZeroU64::get)
+}
+
+/// A rate, and how many at once: a gate would take 0 of either for 1.
 fn rate(text: &str) -> Option<Rate> {
-    let (per_second, burst): (u64, Option<u64>) = match text.split_once('/') {
-        None => (text.parse().ok()?, None),
-        Some((per_second, burst)) => (per_second.parse().ok()?, Some(burst.parse().ok()?)),
+    let (per_second, burst) = match text.split_once('/') {
+        None => (some(text)?, None),
+        Some((per_second, burst)) => (some(per_second)?, Some(some(burst)?)),
     };
     let hundredth = (per_second / 100).max(1);
     Some(Rate {
@@ -119,6 +208,53 @@ mod tests {
         assert_eq!(Quotas::read([]).map(|none| none.settings()), Ok(Vec::new()));
         let rates = Quotas::read(["packets=5000", "passes=1"]).expect("they are fine");
         assert_eq!(rates.settings(), ["packets=5000/50", "passes=1/1"]);
+    }
+
+    #[test]
+    fn each_setting_is_told_with_its_unit() {
+        let cases = [
+            ("entries=10", "entries=10: 10 entries of tables"),
+            ("text-bytes=9", "text-bytes=9: 9 bytes of a program's text"),
+            ("compile-ms=5", "compile-ms=5: 5 milliseconds"),
+            ("packets=7/2", "7 packets a second, 2 at once"),
+            ("speed=9", "speed=9"),
+        ];
+        for (setting, part) in cases {
+            let told = Quotas::told(setting);
+            assert!(told.contains(part), "{told}");
+        }
+        // Whatever is shown can be told.
+        for Setting { name, .. } in SETTINGS {
+            let set = Quotas::read([format!("{name}=300").as_str()]).expect(name);
+            assert_ne!(Quotas::told(&set.settings()[0]), set.settings()[0]);
+        }
+    }
+
+    #[test]
+    fn a_quota_of_nothing_is_refused_but_where_none_makes_sense() {
+        let none = Quotas::read(["entries=0", "state-bytes=0"]).expect("they are fine");
+        assert_eq!(none.settings(), ["entries=0", "state-bytes=0"]);
+        let refused = [
+            "stages=0",
+            "work=0",
+            "text-bytes=0",
+            "compile-ms=0",
+            "packets=0",
+            "packets=9/0",
+            "packets=0/9",
+            "passes=0",
+            "cycles=0",
+            "weight=0",
+        ];
+        for setting in refused {
+            let error = Quotas::read([setting]).expect_err(setting).to_string();
+            let (name, _) = setting.split_once('=').unwrap();
+            assert!(
+                error.starts_with(&format!("`{setting}` is not {name}=N"))
+                    && (error.contains("at least 1") || error.contains("256 to 65536")),
+                "{error}"
+            );
+        }
     }
 
     #[test]
