@@ -455,17 +455,22 @@ pub(crate) fn open(spec: &PortSpec, io: Io, workers: usize) -> Result<OpenedPort
     opened.map_err(|e| format!("port {}: {e}", spec.id))
 }
 
-fn announce(carried: &Carried, options: &Carrying, opened: &[OpenedPort], says_which: bool) {
-    let which = match says_which {
-        true => format!("device {}: ", carried.id),
-        false => String::new(),
-    };
+/// Says how each port carries frames.
+pub(crate) fn tell_ports(which: &str, opened: &[OpenedPort]) {
     for OpenedPort { shares, how } in opened {
         if let Some(port) = shares.first() {
             let (id, name) = (port.id(), port.name());
             out::note(&format!("{which}port {id}: {name} by {how}"));
         }
     }
+}
+
+fn announce(carried: &Carried, options: &Carrying, opened: &[OpenedPort], says_which: bool) {
+    let which = match says_which {
+        true => format!("device {}: ", carried.id),
+        false => String::new(),
+    };
+    tell_ports(&which, opened);
     let ports: Vec<String> = carried.ports.iter().map(PortSpec::to_string).collect();
     let ports = match ports.is_empty() {
         true => "no port but the controllers'".to_owned(),

@@ -254,6 +254,18 @@ fn a_switch_that_hosts_does_not_take_everybody_for_an_operator() {
 }
 
 #[test]
+fn a_number_that_cannot_be_is_refused_with_those_that_can() {
+    for slots in ["0", "65536", "all"] {
+        let said = said(&["host", "--port", "0=lo", "--slots", slots]);
+        assert_eq!(said.status, Some(2), "{}", said.err);
+        let value = format!("'{slots}' for '--slots <N>'");
+        for part in [&value, "has 1 to 65535 slots; without --slots"] {
+            assert!(said.err.contains(part), "\"{part}\" in:\n{}", said.err);
+        }
+    }
+}
+
+#[test]
 fn options_without_those_that_they_are_for_are_refused() {
     let wrong = |arguments: &[&str], parts: &[&str]| {
         let said = said(arguments);

@@ -4,6 +4,7 @@ mod lab;
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lab::authority::Authority;
@@ -17,6 +18,8 @@ struct Host {
     running: Running,
     address: String,
     directory: Directory,
+    /// What the switch has written to standard error.
+    written: Arc<Mutex<Vec<String>>>,
     /// Frames that were tried: each is different, so that one that comes late is not taken for another.
     tried: u8,
 }
@@ -40,13 +43,17 @@ impl Host {
         cables.switch.rtnl().unwrap().set_up("lo").unwrap();
         let mut running = cables.switch.run(|| Running::start(&mut command)).unwrap();
         let stderr = running.0.stderr.take().unwrap();
-        let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
+        let written = Arc::<Mutex<Vec<String>>>::default();
+        let lines = BufReader::new(stderr).lines().map_while(Result::ok);
+        let write = Arc::clone(&written);
+        let mut lines = lines.inspect(move |line| write.lock().unwrap().push(line.clone()));
         let line = lines.find(|line| line.contains("are served at ")).unwrap();
         let (_, rest) = line.split_once("are served at ").unwrap();
         let address = rest.split(';').next().unwrap().to_owned();
         // A closed pipe would end it.
         std::thread::spawn(move || lines.for_each(drop));
         Some(Host {
+            written,
             cables,
             running,
             address,
@@ -72,6 +79,20 @@ impl Host {
     /// A command of a controller of this device.
     fn controller(&self, device: &str, words: &[&str]) -> Answer {
         self.command(&[&["ctl", "--device-id", device], words].concat())
+    }
+
+    /// The line with all these parts that the switch has written to standard error, or does soon.
+    fn line(&self, parts: &[&str]) -> String {
+        for _ in 0..50 {
+            let lines = self.written.lock().unwrap();
+            let has_all = |line: &&String| parts.iter().all(|part| line.contains(part));
+            if let Some(line) = lines.iter().find(has_all) {
+                return line.clone();
+            }
+            drop(lines);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("{parts:?} in none of {:?}", self.written.lock().unwrap());
     }
 
     fn listing(&self) -> serde_json::Value {
@@ -170,6 +191,7 @@ fn each_vpdp_has_its_own_ports_entries_and_controllers() {
     let Some(mut host) = Host::new("host-own", 4, &[]) else {
         return;
     };
+    host.line(&["port 3: port3 by AF_"]);
     let program = example(L2);
     for (name, ports) in [("blue", ["0", "1"]), ("red", ["2", "3"])] {
         let [first, second] = ports;
@@ -200,6 +222,8 @@ fn each_vpdp_has_its_own_ports_entries_and_controllers() {
     host.controller("2", &["add", &statement]).unwrap();
     assert!(host.drops(2, 7));
     let report = host.stop();
+    let io = report["ports"][3]["io"].as_str().unwrap();
+    assert!(io.starts_with("AF_"), "{report}");
     let controllers = &report["controllers"];
     assert!(controllers["sent"].as_u64() > Some(0), "{report}");
     assert_eq!(controllers["lost"], 0, "{report}");

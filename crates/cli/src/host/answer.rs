@@ -187,7 +187,7 @@ impl Office {
         match self.has_port(connection) {
             true => Ok(()),
             false => {
-                let ports: Vec<String> = self.ports.iter().map(ToString::to_string).collect();
+                let ports: Vec<String> = self.ports.keys().map(ToString::to_string).collect();
                 Err(invalid(format!(
                     "the switch has no port {connection}; it has {}",
                     ports.join(", ")

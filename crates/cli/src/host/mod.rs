@@ -9,7 +9,7 @@ mod program;
 mod stages;
 mod tenant;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use clap::Args;
 use p4rt::{Listen, Reach, Server};
 use packet::PortId;
 use passes::slots::{Capacity, SlotPlan};
-use port::PortSpec;
+use port::{OpenedPort, PortSpec};
 use tenancy::Hypervisor;
 
 use crate::args::Io;
@@ -91,7 +91,7 @@ pub(crate) struct Options {
 struct SlotOptions {
     /// How many stage slots there are, for all programs; a program longer than they are goes on in further turns through them. Without it, as many as
     /// programs take.
-    #[arg(long = "slots", value_name = "N")]
+    #[arg(long = "slots", value_name = "N", value_parser = read_slots)]
     count: Option<NonZeroU16>,
     /// How many tables a slot holds.
     #[arg(long = "slot-tables", value_name = "N")]
@@ -102,6 +102,16 @@ struct SlotOptions {
     /// How many bytes the entries of a slot take: keys, masks and arguments.
     #[arg(long = "slot-memory", value_name = "BYTES")]
     memory: Option<u64>,
+}
+
+fn read_slots(word: &str) -> Result<NonZeroU16, String> {
+    let read = word.parse();
+    read.map_err(|_| {
+        format!(
+            "a switch has 1 to {} slots; without --slots, as many as programs take",
+            u16::MAX
+        )
+    })
 }
 
 impl SlotOptions {
@@ -120,7 +130,7 @@ impl SlotOptions {
 pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     log::begin(options.log);
     let (mut habits, urgency) = options.workers.begin(1);
-    let ports = ports(&options.ports)?;
+    check_ports(&options.ports)?;
     let listen = options.guard.listen(options.address)?;
     check_reach(&listen)?;
     let made = p4rt::petitions();
@@ -131,25 +141,24 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     let workers = options.workers.number();
     let open = |spec| run::open(spec, options.io, workers);
     let opened: Result<Vec<_>, String> = options.ports.iter().map(open).collect();
+    let opened = opened?;
+    run::tell_ports("", &opened);
+    let ports = carrying(&opened);
     let mut hypervisor =
         Hypervisor::with_slots(Arc::from(options.choice.engine()), options.slots.plan());
     if options.fair {
         hypervisor.set_fairness(Some(gauge::fairness()));
     }
     let mut board = None;
-    let crew = Crew::new(
-        opened?,
-        habits.pop().unwrap_or_default(),
-        |workers, _, _| {
-            let mut workers = hypervisor.workers(workers);
-            for worker in &mut workers {
-                worker.measure_by(gauge::Cycles::default());
-            }
-            let (tenants, made) = carrier::stations(workers, options.fair);
-            board = Some(made);
-            tenants
-        },
-    )?;
+    let crew = Crew::new(opened, habits.pop().unwrap_or_default(), |workers, _, _| {
+        let mut workers = hypervisor.workers(workers);
+        for worker in &mut workers {
+            worker.measure_by(gauge::Cycles::default());
+        }
+        let (tenants, made) = carrier::stations(workers, options.fair);
+        board = Some(made);
+        tenants
+    })?;
     let Some(board) = board else {
         return Err("a switch needs a port".to_owned());
     };
@@ -183,8 +192,16 @@ fn check_reach(listen: &Listen) -> Result<(), String> {
     }
 }
 
-/// The numbers of the switch's ports.
-fn ports(specs: &[PortSpec]) -> Result<BTreeSet<PortId>, String> {
+/// How each port carries frames.
+fn carrying(opened: &[OpenedPort]) -> BTreeMap<PortId, String> {
+    let ports = opened.iter().filter_map(|OpenedPort { shares, how }| {
+        let port = shares.first()?;
+        Some((port.id(), how.clone()))
+    });
+    ports.collect()
+}
+
+fn check_ports(specs: &[PortSpec]) -> Result<(), String> {
     PortSpec::check_distinct(specs).map_err(|error| error.to_string())?;
     PortSpec::check_interfaces(specs).map_err(|error| error.to_string())?;
     if let Some(spec) = specs.iter().find(|spec| spec.id.0 >= carrier::CONTROLLERS) {
@@ -193,5 +210,5 @@ fn ports(specs: &[PortSpec]) -> Result<BTreeSet<PortId>, String> {
             carrier::CONTROLLERS
         ));
     }
-    Ok(specs.iter().map(|spec| spec.id).collect())
+    Ok(())
 }

@@ -34,8 +34,8 @@ pub(super) struct Office {
     first_station: Option<Arc<Bell>>,
     pub(super) server: Server,
     petitions: Petitions,
-    /// The switch's ports.
-    pub(super) ports: BTreeSet<PortId>,
+    /// The switch's ports, and how each carries frames.
+    pub(super) ports: BTreeMap<PortId, String>,
     /// Those of them that are down.
     down: BTreeSet<PortId>,
     pub(super) tenants: BTreeMap<VpdpId, Tenant>,
@@ -54,7 +54,7 @@ impl Office {
         board: Switchboard,
         server: Server,
         petitions: Petitions,
-        ports: BTreeSet<PortId>,
+        ports: BTreeMap<PortId, String>,
         asked: Receiver<Ask>,
     ) -> Result<Office, String> {
         let (ready_in, ready) = channel();
@@ -296,7 +296,7 @@ impl Office {
     /// Whether the switch has what a virtual port is to be connected to; links are looked at by the hypervisor.
     pub(super) fn has_port(&self, connection: Connection) -> bool {
         match connection {
-            Connection::Physical(port) => self.ports.contains(&port),
+            Connection::Physical(port) => self.ports.contains_key(&port),
             Connection::Open | Connection::Link(VirtualPort { .. }) => true,
         }
     }
@@ -311,11 +311,20 @@ impl Office {
         checked.map_err(|unbalanced| unbalanced.to_string())
     }
 
+    fn port_reports(&self) -> Vec<HostedPort> {
+        let reports = self.crew.port_reports().into_iter();
+        let hosted = reports.map(|report| HostedPort {
+            io: self.ports.get(&PortId(report.port)).cloned(),
+            report,
+        });
+        hosted.collect()
+    }
+
     /// What there was, to standard output.
     pub(super) fn report(&self, is_json: bool) {
         let (sent, lost) = self.board.given_and_lost();
         let report = Report {
-            ports: self.crew.port_reports(),
+            ports: self.port_reports(),
             controllers: ControllersReport { sent, lost },
             vpdps: self
                 .hypervisor
@@ -345,9 +354,18 @@ impl Office {
 /// The final report.
 #[derive(Serialize)]
 struct Report {
-    ports: Vec<PortReport>,
+    ports: Vec<HostedPort>,
     controllers: ControllersReport,
     vpdps: Vec<VpdpReport>,
+}
+
+/// Of a port of the switch.
+#[derive(Serialize)]
+struct HostedPort {
+    #[serde(flatten)]
+    report: PortReport,
+    /// How it carries frames.
+    io: Option<String>,
 }
 
 /// What virtual data planes have sent to their controllers.
@@ -371,7 +389,7 @@ struct VpdpReport {
 impl Report {
     fn text(&self) -> String {
         let mut text = String::new();
-        for port in &self.ports {
+        for HostedPort { report: port, .. } in &self.ports {
             let (number, name) = (port.port, &port.name);
             let (received, sent) = (port.received.packets, port.sent.packets);
             text.push_str(&format!(
