@@ -411,8 +411,10 @@ fn an_owner_controls_its_own_vpdp_and_operators_all_of_them() {
             "{refused}"
         );
     }
+    host.line(&["no operator", "not among those that are allowed"]);
     load(&root, "2").unwrap();
     asked(&root, &["tenant", "delete", "of-bob"]).unwrap();
+    host.line(&["done", "operator=\"root\"", "delete of-bob"]);
     // What is bob's no more tells him nothing.
     let refused = load(&bob, "2").unwrap_err();
     assert!(refused.contains("bob"), "{refused}");
@@ -454,6 +456,11 @@ fn what_a_controller_loads_is_held_to_the_quotas_of_now() {
     let shown = host.tenant(&["quota", "blue"]).unwrap();
     assert!(shown.contains("has no quotas"), "{shown}");
     load().unwrap();
+    // What operators have changed is written down, and what was refused.
+    let line = host.line(&["done", "create blue --quota stages=1"]);
+    assert!(line.contains("peer=127.0.0.1:"), "{line}");
+    host.line(&["done", "quota blue --none"]);
+    host.line(&["refused", "load blue l2_sw", "quota is 100 bytes"]);
     host.stop();
 }
 

@@ -62,6 +62,13 @@ pub(crate) fn denied(limit: &Limit, device: u64, peer: SocketAddr, why: &str) {
     }
 }
 
+/// A client asked for what operators alone may.
+pub(crate) fn denied_operator(limit: &Limit, peer: SocketAddr, why: &str) {
+    if let Some(unsaid) = limit.may_say() {
+        tracing::warn!(%peer, why, unsaid, "no operator");
+    }
+}
+
 /// Lines about a device that clients cause; each kind has a limit of its own.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {

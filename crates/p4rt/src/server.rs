@@ -202,6 +202,11 @@ impl Sites {
         Err(nothing)
     }
 
+    /// A client that is no operator asked for something of operators.
+    pub(crate) fn denied_operator(&self, peer: SocketAddr, why: &str) {
+        logged::denied_operator(&self.denials, peer, why);
+    }
+
     /// Whether a client may do what it asks of a device; what it may not is logged and counted.
     pub(crate) fn permit(
         &self,

@@ -1,6 +1,7 @@
 //! The service by which a switch's operator has virtual data planes made and changed. The room knows nothing of them: what is asked goes, as a
 //! [`Petition`], to the loop that has them, and its answer comes back.
 
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::mpsc as plain;
@@ -11,6 +12,7 @@ use tonic::{Code, Request, Response, Status};
 
 use crate::access::Who;
 use crate::bell::{Ear, Rope, bell};
+use crate::fault::{Checked, refuse};
 use crate::incoming::Peer;
 use crate::server::Sites;
 use crate::service::tenancy::tenancy_server::Tenancy;
@@ -18,21 +20,51 @@ use crate::service::tenancy::tenancy_server::Tenancy;
 /// Petitions that may wait; the next one is refused.
 const MOST_PETITIONS: usize = 64;
 
+/// The operator who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// What its certificate calls it; nothing, where clients need no certificates.
+    pub names: Vec<String>,
+}
+
 /// Something that is asked of the loop that has the virtual data planes, and where its answer goes.
 pub enum Petition {
     /// To change one thing.
-    Change(wire::ChangeRequest, Answer<wire::ChangeResponse>),
+    Change(
+        Asker,
+        Box<wire::ChangeRequest>,
+        Answer<wire::ChangeResponse>,
+    ),
     /// To tell.
     Show(wire::ShowRequest, Answer<wire::ShowResponse>),
 }
 
 /// Where an answer goes.
-pub struct Answer<T>(oneshot::Sender<Result<T, Denial>>);
+pub struct Answer<T> {
+    to: oneshot::Sender<Result<T, Denial>>,
+    hear: Option<Hear<T>>,
+}
+
+/// Who hears an answer, too.
+type Hear<T> = Box<dyn FnOnce(&Result<T, Denial>) + Send>;
 
 impl<T> Answer<T> {
+    /// The same answer, which this hears before it is given, whether who has asked is still there or not.
+    pub fn heard_by(self, hear: impl FnOnce(&Result<T, Denial>) + Send + 'static) -> Answer<T> {
+        Answer {
+            hear: Some(Box::new(hear)),
+            ..self
+        }
+    }
+
     /// Gives the answer to who has asked, if it is still there.
     pub fn give(self, answer: Result<T, Denial>) {
-        let _ = self.0.send(answer);
+        if let Some(hear) = self.hear {
+            hear(&answer);
+        }
+        let _ = self.to.send(answer);
     }
 }
 
@@ -83,8 +115,8 @@ pub struct Petitioner {
 
 impl Petitioner {
     async fn ask<T>(&self, petition: impl FnOnce(Answer<T>) -> Petition) -> Result<T, Status> {
-        let (answer, answered) = oneshot::channel();
-        let sent = self.sender.try_send(petition(Answer(answer)));
+        let (to, answered) = oneshot::channel();
+        let sent = self.sender.try_send(petition(Answer { to, hear: None }));
         self.rope.ring();
         let busy = |error: plain::TrySendError<_>| match error {
             plain::TrySendError::Full(_) => Status::resource_exhausted(format!(
@@ -109,16 +141,31 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Whether a client is an operator: one with the default role at every device.
-    fn permit<T>(&self, request: &Request<T>) -> Result<(), Status> {
-        let who = Peer::of(request)?.who()?;
+    /// Whether a client is an operator: one with the default role at every device. Who it is; what it may not is logged.
+    fn permit<T>(&self, request: &Request<T>) -> Result<Asker, Status> {
+        let peer = Peer::of(request)?;
+        let permitted = self.check(peer);
+        permitted.inspect_err(|fault| self.sites.denied_operator(peer.address, &fault.message))?;
+        let names = match peer.who()? {
+            Who::Named(names) => names.clone(),
+            Who::Anyone => Vec::new(),
+        };
+        Ok(Asker {
+            address: peer.address,
+            names,
+        })
+    }
+
+    fn check(&self, peer: &Peer) -> Checked {
+        let who = peer.who()?;
         let general = self.sites.allowed();
         if matches!(who, Who::Named(_)) && general.is_empty() {
-            return Err(Status::permission_denied(
+            return refuse(
+                Code::PermissionDenied,
                 "nobody may change virtual data planes here: serve with --allow NAME=* for those who may",
-            ));
+            );
         }
-        Ok(who.rights(general, &[])?.check_role("")?)
+        who.rights(general, &[])?.check_role("")
     }
 }
 
@@ -128,11 +175,11 @@ impl Tenancy for Service {
         &self,
         request: Request<wire::ChangeRequest>,
     ) -> Result<Response<wire::ChangeResponse>, Status> {
-        self.permit(&request)?;
-        let request = request.into_inner();
+        let asker = self.permit(&request)?;
+        let request = Box::new(request.into_inner());
         let asked = self
             .petitioner
-            .ask(|answer| Petition::Change(request, answer));
+            .ask(|answer| Petition::Change(asker, request, answer));
         Ok(Response::new(asked.await?))
     }
 

@@ -2,6 +2,7 @@
 
 mod answer;
 mod carrier;
+mod diary;
 mod figures;
 pub(crate) mod gauge;
 mod office;
@@ -75,7 +76,8 @@ pub(crate) struct Options {
     /// number, its name and its owner (docs/METRICS.md).
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
-    /// What is logged to standard error about controllers, and how: off, error, warn, info or debug; with `json,` before it, as lines of JSON.
+    /// What is logged to standard error about controllers, and how: off, error, warn, info or debug; with `json,` before it, as lines of JSON. What operators
+    /// change is always logged.
     #[arg(long, value_name = "[json,]LEVEL", default_value_t)]
     log: Verbosity,
     #[command(flatten)]

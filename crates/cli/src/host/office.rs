@@ -16,6 +16,7 @@ use crate::crew::Crew;
 use crate::early::Early;
 use crate::forward::Ending;
 use crate::host::carrier::{Switchboard, Tenants};
+use crate::host::diary;
 use crate::host::figures::Ask;
 use crate::host::program::Ready;
 use crate::host::tenant::{self, Tenant, Terms};
@@ -104,7 +105,10 @@ impl Office {
         loop {
             while let Some(petition) = self.petitions.take() {
                 match petition {
-                    Petition::Change(asked, answer) => self.change(asked, answer),
+                    Petition::Change(asker, asked, answer) => {
+                        let answer = diary::noted(asker, &asked, answer);
+                        self.change(*asked, answer);
+                    }
                     Petition::Show(asked, answer) => answer.give(self.show(&asked)),
                 }
             }
