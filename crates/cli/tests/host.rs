@@ -221,6 +221,19 @@ fn each_vpdp_has_its_own_ports_entries_and_controllers() {
     let statement = forward("L2Switch.forward", 7, CONTROLLERS);
     host.controller("2", &["add", &statement]).unwrap();
     assert!(host.drops(2, 7));
+    // Deparsers have stages, too, which take no slots.
+    let told = host.tenant(&["slots", "--json"]).unwrap();
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let stages = &host.listing()["vpdps"][0]["program"]["stages"];
+    assert_eq!(told["programs"][0]["all_stages"], *stages, "{told}");
+    let held = told["held"].as_array().unwrap().iter();
+    let held = held.flat_map(|slot| slot["stages"].as_array().unwrap());
+    let of_blue = held.filter(|stage| stage["vpdp"] == 1).count() as u64;
+    let slotless = told["programs"][0]["slotless"].as_u64().unwrap();
+    assert_eq!(Some(of_blue + slotless), stages.as_u64(), "{told}");
+    let text = host.tenant(&["slots"]).unwrap();
+    let line = format!("blue has {stages} stages, {slotless} of which take no slots");
+    assert!(text.contains(&line), "{text}");
     let report = host.stop();
     let io = report["ports"][3]["io"].as_str().unwrap();
     assert!(io.starts_with("AF_"), "{report}");

@@ -105,8 +105,10 @@ impl Placement {
 pub struct SlotMap {
     /// How many slots there are.
     pub slots: Option<NonZeroU16>,
-    /// Every stage, in the order of its control's line.
+    /// Every stage that takes a slot, in the order of its control's line.
     pub placements: Vec<Placement>,
+    /// How many stages take none: those of deparsers, checksums and what leads from step to step of a chain.
+    pub slotless: u64,
 }
 
 impl SlotMap {
@@ -401,10 +403,14 @@ impl Slots {
         let mut map = SlotMap {
             slots: self.plan.slots,
             placements: Vec::new(),
+            slotless: 0,
         };
         for block in &program.pipeline.blocks {
             self.control(program, *block, pins, &mut map)?;
         }
+        let stages = program.controls.values().map(|c| c.stages.len());
+        let slotless = stages.sum::<usize>().saturating_sub(map.placements.len());
+        map.slotless = slotless as u64;
         Ok(map)
     }
 

@@ -220,6 +220,14 @@ fn a_condition_its_match_and_the_code_behind_share_a_slot() {
 }
 
 #[test]
+fn stages_of_other_controls_are_counted_and_take_no_slots() {
+    let mut one = program(&[(2, 0, 0, 9), (1, 0, 0, 0)], &[(1, 0, 0, 0)]);
+    one.pipeline.blocks[1].role = BlockRole::Deparser;
+    let map = mapped(&SlotPlan::default(), &one).expect("there is no bound");
+    assert_eq!((map.placements.len(), map.slotless), (2, 1));
+}
+
+#[test]
 fn exclusive_branches_share_a_slot() {
     // A match on either side of a condition.
     let one = program(&[(0, 0, 1, 0), (2, 9, 9, 5), (2, 9, 9, 6)], &[]);

@@ -50,6 +50,7 @@ impl Office {
                 turns: map.turns(),
                 stages: map.placements.iter().map(stage).collect(),
                 is_coming,
+                slotless: map.slotless,
             })
         };
         // What runs where there is no program is nobody's.

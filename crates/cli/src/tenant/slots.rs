@@ -62,6 +62,10 @@ struct Turns<'w> {
     turns: u32,
     /// It does not run yet.
     is_coming: bool,
+    /// All of its stages, as `show` and the quota count them.
+    all_stages: u64,
+    /// Those of them that take no slots.
+    slotless: u64,
 }
 
 impl Amounts {
@@ -106,6 +110,8 @@ impl<'w> Map<'w> {
             name: &program.name,
             turns: program.turns,
             is_coming: program.is_coming,
+            all_stages: program.stages.len() as u64 + program.slotless,
+            slotless: program.slotless,
         });
         Map {
             slots: slots.count,
@@ -115,7 +121,7 @@ impl<'w> Map<'w> {
         }
     }
 
-    /// A line a slot with what is in it, then the turns of programs that take more than one.
+    /// A line a slot with what is in it, then what is to be known of programs.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a string never fails.
@@ -152,15 +158,33 @@ impl<'w> Map<'w> {
                 };
             }
         }
-        for program in self
-            .programs
-            .iter()
-            .filter(|program| program.turns > 1 && !program.is_coming)
-        {
-            let (name, turns) = (program.name, program.turns);
-            let _ = writeln!(text, "{name} takes {turns} turns through the slots");
+        for program in self.programs.iter().filter(|program| !program.is_coming) {
+            program.tell(&mut text);
         }
         text
+    }
+}
+
+impl Turns<'_> {
+    /// How often it goes through the slots, if more than once, and why there are fewer of its stages than elsewhere.
+    fn tell(&self, text: &mut String) {
+        let Turns {
+            name,
+            turns,
+            all_stages,
+            slotless,
+            ..
+        } = self;
+        // Writing to a string never fails.
+        if *turns > 1 {
+            let _ = writeln!(text, "{name} takes {turns} turns through the slots");
+        }
+        if *slotless > 0 {
+            let _ = writeln!(
+                text,
+                "{name} has {all_stages} stages, {slotless} of which take no slots: those of deparsers, checksums and what leads from step to step of a chain"
+            );
+        }
     }
 }
 
