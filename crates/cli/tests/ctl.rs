@@ -615,11 +615,6 @@ fn what_a_program_has_no_place_for_goes_only_by_the_word() {
     refused(&["load", &second], &words);
     let one = ["load", &second, "--may-lose", "In.metered"];
     refused(&one, &["In.by_name", "--may-lose"]);
-    let typo = server.ctl(&[&one[..], &["--may-lose", "In.by_nam"]].concat());
-    assert_eq!(typo.status, Some(1));
-    let told = "nothing called `In.by_nam`; state may be lost of In.";
-    assert!(typo.err.contains(told), "{}", typo.err);
-    assert!(typo.err.contains("In.by_name"), "{}", typo.err);
     let loaded = server.well(&[&one[..], &["--may-lose", "In.by_name"]].concat());
     assert!(loaded.contains("In.metered, In.by_name"), "{loaded}");
     let dump = server.well(&["dump"]);

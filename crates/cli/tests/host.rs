@@ -734,10 +734,6 @@ fn what_is_wrong_is_told_and_changes_nothing() {
         (&["create", "red", "--quota", "speed=9"], "speed=9"),
         (&["quota", "blue", "packets=0"], "each at least 1"),
         (
-            &["load", "blue", &program, "--may-lose", "L2Switch.forwrad"],
-            "nothing called `L2Switch.forwrad`; state may be lost of L2Switch.forward",
-        ),
-        (
             &[
                 "create",
                 "red",

@@ -15,7 +15,7 @@ use crate::core::{Code, Core, Digest, Root, Trace};
 use crate::journal::Journal;
 use crate::ledger::{Ledger, Unbalanced};
 use crate::limits::{self, Exceeded, Limits};
-use crate::migration::{MayLose, Migration, NoSuchObject, WouldLose};
+use crate::migration::{MayLose, Migration, WouldLose};
 use crate::pre::ReplicationEngine;
 use crate::queue::QueueConfig;
 use crate::replace::{self, Carried, Moved};
@@ -77,8 +77,6 @@ impl std::error::Error for LoadError {}
 pub enum AdoptError {
     /// There is state for which the new program has no place, and which may not be lost.
     WouldLose(WouldLose),
-    /// The user's word is about state that is not there.
-    NoSuchObject(NoSuchObject),
     /// The device may not hold so much.
     Exceeded(Exceeded),
 }
@@ -86,7 +84,6 @@ pub enum AdoptError {
 impl fmt::Display for AdoptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AdoptError::NoSuchObject(error) => error.fmt(f),
             AdoptError::WouldLose(error) => error.fmt(f),
             AdoptError::Exceeded(error) => error.fmt(f),
         }
@@ -503,8 +500,8 @@ impl Device {
     /// of a burst, once it is published. The new device's own state counts where nothing stays.
     ///
     /// # Errors
-    /// There is state for which the new program has no place, and which may not be lost; what may be lost is not there; or the new program and its state
-    /// are more than this device may hold. The running program and all state stay.
+    /// There is state for which the new program has no place, and which may not be lost, or the new program and its state are more than this device may
+    /// hold. The running program and all state stay.
     pub fn adopt(&mut self, mut new: Device, carry: Carry) -> Result<Migration, AdoptError> {
         let exchange = self.exchange(&mut new, carry)?;
         self.is_provisional = false;
@@ -520,8 +517,6 @@ impl Device {
         let has_replication = carry == Carry::Nothing;
         let carried = match carry {
             Carry::State(may_lose) => {
-                let checked = may_lose.check(self.program());
-                checked.map_err(AdoptError::NoSuchObject)?;
                 let carried = self.carry_to(new);
                 let lines = carried.migration.refused_by(&may_lose);
                 if !lines.is_empty() {

@@ -47,7 +47,7 @@ pub use journal::{Batch, Done, KeptCells, Storage, StorageError};
 pub use leave::Leave;
 pub use ledger::{Ledger, Unbalanced};
 pub use limits::{Exceeded, Limited, Limits, MOST_METADATA, stages};
-pub use migration::{Fate, Line, MayLose, Migration, NoSuchObject, StateKind, WouldLose};
+pub use migration::{Fate, Line, MayLose, Migration, StateKind, WouldLose};
 pub use object::{CELLS, Object, Place, arguments, key_match};
 pub use pre::{CloneSession, Replica, ReplicationEngine};
 pub use profiles::is_one_shot;

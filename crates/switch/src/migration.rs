@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use ir::{ExternKind, Program};
-
 /// What a change of program may cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MayLose {
@@ -24,48 +22,6 @@ impl MayLose {
             MayLose::Anything => true,
         }
     }
-
-    /// Checks that the program which runs has all objects of these names: a name that it does not have is a mistake.
-    ///
-    /// # Errors
-    /// The first name that is none.
-    pub fn check(&self, program: &Program) -> Result<(), NoSuchObject> {
-        let MayLose::These(names) = self else {
-            return Ok(());
-        };
-        let there = objects(program);
-        let unknown = names.iter().find(|name| !there.contains(&name.as_str()));
-        unknown.map_or(Ok(()), |name| {
-            Err(NoSuchObject {
-                name: name.clone(),
-                there: there.iter().map(|name| (*name).to_owned()).collect(),
-            })
-        })
-    }
-}
-
-/// The names of all that a program can have state in.
-fn objects(program: &Program) -> Vec<&str> {
-    let tables = program.tables.values().map(|table| &table.name);
-    let has_state = |kind: &ExternKind| {
-        matches!(
-            kind,
-            ExternKind::Counter { .. }
-                | ExternKind::Meter { .. }
-                | ExternKind::Register { .. }
-                | ExternKind::ActionProfile { .. }
-                | ExternKind::ActionSelector { .. }
-        )
-    };
-    let externs = program.externs.values();
-    let externs = externs.filter(|instance| has_state(&instance.kind));
-    let externs = externs.map(|instance| &instance.name);
-    let sets = program.value_sets.values().map(|set| &set.name);
-    tables
-        .chain(externs)
-        .chain(sets)
-        .map(String::as_str)
-        .collect()
 }
 
 /// Kinds of state that belong to an object of a program.
@@ -204,25 +160,3 @@ impl fmt::Display for WouldLose {
 }
 
 impl std::error::Error for WouldLose {}
-
-/// State of an object may be lost that the running program does not have. Nothing was changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoSuchObject {
-    /// The name.
-    pub name: String,
-    /// The names that there are.
-    pub there: Vec<String>,
-}
-
-impl fmt::Display for NoSuchObject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = &self.name;
-        write!(f, "the running program has nothing called `{name}`")?;
-        match self.there.is_empty() {
-            true => write!(f, ", nor any other state that could be lost"),
-            false => write!(f, "; state may be lost of {}", self.there.join(", ")),
-        }
-    }
-}
-
-impl std::error::Error for NoSuchObject {}

@@ -314,24 +314,18 @@ table forward {
     let beside = |table| common::device(&with_table(table));
     let keep = |may_lose| Carry::State(may_lose);
     let these = |name: &str| keep(MayLose::These(vec![name.to_owned()]));
-    let mut refused = |word| {
-        let refused = device.adopt(beside("other"), word).unwrap_err();
+    for word in [keep(MayLose::Nothing), these("other")] {
+        let AdoptError::WouldLose(refused) = device.adopt(beside("other"), word).unwrap_err()
+        else {
+            panic!("no limit is set");
+        };
+        assert_eq!(refused.lines.len(), 1);
+        assert_eq!(
+            (refused.lines[0].name.as_str(), refused.lines[0].lost),
+            ("forward", 1)
+        );
         assert_eq!(through(&mut device), [5]);
-        refused
-    };
-    let AdoptError::WouldLose(losses) = refused(keep(MayLose::Nothing)) else {
-        panic!("no limit is set");
-    };
-    assert_eq!(losses.lines.len(), 1);
-    assert_eq!(
-        (losses.lines[0].name.as_str(), losses.lines[0].lost),
-        ("forward", 1)
-    );
-    // It is the new program that has such a table.
-    assert_eq!(
-        refused(these("other")).to_string(),
-        "the running program has nothing called `other`; state may be lost of forward"
-    );
+    }
     let kept = device
         .adopt(beside("forward"), keep(MayLose::Nothing))
         .unwrap();

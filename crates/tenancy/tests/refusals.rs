@@ -230,13 +230,6 @@ const CASES: &[(&str, Wrong)] = &[
         let other = program("apply { standard.egress_spec = 1; }");
         h.update(id(1), other, carry).map(drop)
     }),
-    (
-        "vPDP 1 keeps its program: the running program has nothing called `In.sean`; state may be lost of In.seen",
-        |h| {
-            let carry = Carry::State(MayLose::These(vec!["In.sean".into()]));
-            h.update(id(1), marker(2), carry).map(drop)
-        },
-    ),
 ];
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use p4info::polyplane::tenancy::v1 as wire;
 use p4info::polyplane::tenancy::v1::change_request::Change;
 use p4rt::{Answer, Code, Denial};
-use switch::{AdoptError, Device, Ledger};
+use switch::{Device, Ledger};
 use tenancy::{
     Connection, Exported, ExportedState, Function, Quotas, Refusal, Rule, Sharing, Spec,
     VirtualPort, Vpdp, VpdpId,
@@ -42,18 +42,17 @@ pub(super) fn refused(refusal: Refusal) -> Denial {
         Refusal::NoNumberLeft | Refusal::Exceeded(..) | Refusal::Slots(..) => {
             Code::ResourceExhausted
         }
-        Refusal::Update(_, AdoptError::NoSuchObject(_))
-        | Refusal::Wiring(_)
-        | Refusal::Compose(..)
-        | Refusal::Edit(..)
-        | Refusal::Load(..)
-        | Refusal::Import(_) => Code::InvalidArgument,
         Refusal::InUse(..)
         | Refusal::HasProgram(_)
         | Refusal::NoProgram(_)
         | Refusal::NothingBefore(_)
         | Refusal::Changed(_)
         | Refusal::Update(..) => Code::FailedPrecondition,
+        Refusal::Wiring(_)
+        | Refusal::Compose(..)
+        | Refusal::Edit(..)
+        | Refusal::Load(..)
+        | Refusal::Import(_) => Code::InvalidArgument,
     };
     Denial {
         code,

@@ -189,7 +189,7 @@ struct LoadOptions {
     vpdp: String,
     #[command(flatten)]
     source: Source,
-    /// Let state of this table, counter or other object of the running program go if the new program has no place for it; * is for all. Give one for each.
+    /// Let state of this table, counter or other object go if the new program has no place for it; * is for all. Give one for each.
     #[arg(long = "may-lose", value_name = "NAME")]
     may_lose: Vec<String>,
 }
