@@ -37,6 +37,8 @@ pub struct LoadTimes {
     pub whole: f64,
     /// The longest round.
     pub longest: f64,
+    /// All together in a second vPDP of the switch, whose engine has the code, and makes what mixed packets of both go through.
+    pub second: f64,
 }
 
 /// Why there are no times.
@@ -68,7 +70,8 @@ impl From<Refusal> for LoadTimesError {
     }
 }
 
-/// Loads a text so many times, each time into a new vPDP of a new switch, whose engine is new, too: one that had the program already would have its code.
+/// Loads a text so many times, each time into a new vPDP of a new switch, whose engine is new, too, since one that had the program already would have its code; and then into a second vPDP
+/// of that switch.
 ///
 /// # Errors
 /// It does not compile, or does not run.
@@ -79,18 +82,32 @@ pub fn load_times(
     rounds: usize,
 ) -> Result<LoadTimes, LoadTimesError> {
     let rounds = (0..rounds.max(1)).map(|_| round(text, compile, engine()));
-    let rounds: Vec<[Duration; 3]> = rounds.collect::<Result<_, _>>()?;
-    let part = |part: usize| rounds.iter().map(move |times| millis(times[part]));
-    let median = |times: Vec<f64>| quantile(&mut { times }, 0.5);
-    let whole = rounds.iter().map(|times| millis(times.iter().sum()));
-    let mut whole: Vec<f64> = whole.collect();
+    let rounds: Vec<[LoadTime; 2]> = rounds.collect::<Result<_, _>>()?;
+    let quantile_of = |share: f64, time: &dyn Fn(&[LoadTime; 2]) -> Duration| {
+        let mut times: Vec<f64> = rounds.iter().map(|round| millis(time(round))).collect();
+        quantile(&mut times, share)
+    };
     Ok(LoadTimes {
-        compile: median(part(0).collect()),
-        make: median(part(1).collect()),
-        first_packet: median(part(2).collect()),
-        whole: quantile(&mut whole, 0.5),
-        longest: quantile(&mut whole, 1.0),
+        compile: quantile_of(0.5, &|[first, _]| first.compile),
+        make: quantile_of(0.5, &|[first, _]| first.make),
+        first_packet: quantile_of(0.5, &|[first, _]| first.first_packet),
+        whole: quantile_of(0.5, &|[first, _]| first.whole()),
+        longest: quantile_of(1.0, &|[first, _]| first.whole()),
+        second: quantile_of(0.5, &|[_, second]| second.whole()),
     })
+}
+
+/// How long it took to load a program once, part by part as in [`LoadTimes`].
+struct LoadTime {
+    compile: Duration,
+    make: Duration,
+    first_packet: Duration,
+}
+
+impl LoadTime {
+    fn whole(&self) -> Duration {
+        self.compile + self.make + self.first_packet
+    }
 }
 
 fn millis(time: Duration) -> f64 {
@@ -104,36 +121,54 @@ fn has_met(device: &Device) -> bool {
     ledger.received > refused.into_iter().sum()
 }
 
-/// The times of one round, part by part.
+/// The times of one round: of the first vPDP, and of the second.
 fn round(
     text: &str,
     compile: &Compile<'_>,
     engine: Arc<dyn Engine>,
-) -> Result<[Duration; 3], LoadTimesError> {
+) -> Result<[LoadTime; 2], LoadTimesError> {
     let mut hypervisor = Hypervisor::new(engine);
+    let mut workers = hypervisor.workers(1);
+    let mut load = |port| load_at(PortId(port), text, compile, &mut hypervisor, &mut workers);
+    Ok([load(0)?, load(1)?])
+}
+
+/// Makes a vPDP with this port of the switch and loads the text into it.
+fn load_at(
+    port: PortId,
+    text: &str,
+    compile: &Compile<'_>,
+    hypervisor: &mut Hypervisor,
+    workers: &mut [tenancy::Worker],
+) -> Result<LoadTime, LoadTimesError> {
     let vpdp = hypervisor.create(Spec {
-        ports: vec![Connection::Physical(PortId(0))],
+        name: port.0.to_string(),
+        ports: vec![Connection::Physical(port)],
         ..Spec::default()
     })?;
-    let mut worker = hypervisor.workers(1);
     let mut frame = [Frame::from_bytes(&[0; 60]).map_err(|_| LoadTimesError::NoPacket)?];
+    frame[0].ingress = port;
     let begin = Instant::now();
     let program = compile(text).map_err(LoadTimesError::Compile)?;
     let compiled = begin.elapsed();
     let made = hypervisor.maker(vpdp)?.make(Arc::new(program))?;
     let was_made = begin.elapsed();
     hypervisor.begin(made)?;
-    for worker in &mut worker {
+    for worker in &mut *workers {
         worker.forward(&mut frame, Nanos::ZERO, |_, _, _| {});
     }
     let whole = begin.elapsed();
-    for worker in &mut worker {
+    for worker in workers {
         worker.forward(&mut [], Nanos::ZERO, |_, _, _| {});
     }
     let device = hypervisor.vpdp(vpdp).and_then(tenancy::Vpdp::device);
     match device.is_some_and(has_met) {
         false => Err(LoadTimesError::NoPacket),
-        true => Ok([compiled, was_made - compiled, whole - was_made]),
+        true => Ok(LoadTime {
+            compile: compiled,
+            make: was_made - compiled,
+            first_packet: whole - was_made,
+        }),
     }
 }
 
