@@ -510,7 +510,7 @@ impl Device {
         }
         self.is_stale = true;
         let entries = self.entries();
-        let checked = self.limits().check_entries(entries, entries);
+        let checked = self.limits().check_entries(0, entries);
         checked.or_else(|error| refused(ControlCode::ResourceExhausted, error.to_string()))
     }
 

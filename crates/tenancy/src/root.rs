@@ -387,25 +387,28 @@ impl Root {
         done
     }
 
-    /// Gives a packet the virtual port that it comes in by, whatever tells of it, and says its slot. A description in front of it is taken off.
+    /// Gives the packet at a place the virtual port that it comes in by, whatever tells of it, and says its slot. A description in front of it is taken off.
     ///
     /// # Errors
     /// It is no vPDP's: why.
     #[inline(never)]
-    pub(crate) fn enter_one(&self, frame: &mut Frame) -> Result<Slot, DropReason> {
-        let mut entered = None;
-        let take = |slot, _| {
-            entered = Some(slot);
-            true
-        };
-        self.enter(std::slice::from_mut(frame), 0..1, take);
-        if let Some(slot) = entered {
-            return Ok(slot);
-        }
+    pub(crate) fn enter_one(&self, frames: &mut [Frame], place: usize) -> Result<Slot, DropReason> {
+        ask_for_later(frames, place);
+        let frame = &mut frames[place];
         let inlet = match self.entrances.get(frame.ingress.0 as usize) {
+            _ if let Some(inlet) = self.whole(frame.ingress) => inlet,
+            Some(Entrance::Vlans(_)) => {
+                self.inlet_by_vlan(frame).ok_or(DropReason::Unclassified)?
+            }
+            Some(Entrance::Described(_)) => {
+                let inlet = self.inlet_by_description(frame);
+                let inlet = inlet.ok_or_else(|| why_undescribed(frame.bytes()))?;
+                let taken_off = frame.pull_front(Description::BYTES);
+                taken_off.map_err(|_| DropReason::BadDescription)?;
+                inlet
+            }
             Some(Entrance::Shared(shared)) => self.shared_inlet(shared, frame)?,
-            Some(Entrance::Described(_)) => return Err(why_undescribed(frame.bytes())),
-            _ => return Err(DropReason::Unclassified),
+            Some(Entrance::Closed) | None => return Err(DropReason::Unclassified),
         };
         frame.ingress = inlet.port;
         Ok(inlet.slot)
@@ -476,6 +479,14 @@ fn are_likely_of_one_port(frames: &[Frame]) -> bool {
 /// So many frames before it is looked into, one is asked for, one by one: where many are at once the processor waits.
 const LEAD: usize = 16;
 
+/// Asks for the frame that is looked into so much later than this one.
+#[inline(always)]
+fn ask_for_later(frames: &[Frame], place: usize) {
+    if let Some(later) = frames.get(place + LEAD) {
+        prefetch_at(later.address());
+    }
+}
+
 /// Frames that go in one behind the other by ports of one kind.
 struct Entering<'f, T> {
     frames: &'f mut [Frame],
@@ -529,9 +540,7 @@ impl<T: FnMut(Slot, Range<usize>) -> bool> Entering<'_, T> {
     #[inline(always)]
     fn by_bytes(self, front: usize, inlet: impl Fn(&Frame) -> Option<Inlet>) -> usize {
         for place in self.places.clone() {
-            if let Some(later) = self.frames.get(place + LEAD) {
-                prefetch_at(later.address());
-            }
+            ask_for_later(self.frames, place);
             let frame = &mut self.frames[place];
             let inlet = inlet(frame).filter(|inlet| (self.take)(inlet.slot, place..place + 1));
             match inlet {
@@ -683,7 +692,7 @@ mod tests {
             let bytes = [&header.unwrap_or_default()[..], &[7; 10]].concat();
             let mut frames = [Frame::from_bytes(&bytes).unwrap_or_default()];
             frames[0].ingress = PortId(4);
-            let entered = root().enter_one(&mut frames[0]);
+            let entered = root().enter_one(&mut frames, 0);
             assert_eq!(entered.err(), expected, "vPDP {vpdp}");
         }
     }
@@ -716,7 +725,7 @@ mod tests {
         fn packets_go_in_together_where_they_go_in_one_by_one_as_long_as_they_are_taken(
             packets in prop::collection::vec((0u32..9, any::<u8>()), 1..40),
             are_of_one_port in any::<bool>(),
-            first in 0usize..4,
+            ends in (0usize..4, 0usize..80),
             refused_from in 0usize..80,
         ) {
             let root = root();
@@ -724,15 +733,16 @@ mod tests {
             let frames = || packets.iter().map(|(other, kind)| frame(port(*other), *kind));
             let (mut together, mut alone): (Vec<Frame>, Vec<Frame>) = (frames().collect(), frames().collect());
             let mut taken = Vec::new();
-            let places = first.min(packets.len())..packets.len();
+            let places = ends.0.min(packets.len())..ends.1.clamp(ends.0.min(packets.len()), packets.len());
             let end = root.enter(&mut together, places.clone(), |slot, at| {
                 let is_taken = at.end <= refused_from;
                 taken.extend(at.filter(|_| is_taken).map(|at| (slot, at)));
                 is_taken
             });
             let mut expected = Vec::new();
-            for (frame, at) in alone[..end].iter_mut().zip(0..).skip(places.start) {
-                expected.push((root.enter_one(frame).unwrap_or(Slot::NONE), at));
+            prop_assert!(end <= places.end);
+            for at in places.start..end {
+                expected.push((root.enter_one(&mut alone, at).unwrap_or(Slot::NONE), at));
             }
             prop_assert_eq!(taken, expected);
             for (together, alone) in together.iter().zip(&alone) {
@@ -740,11 +750,12 @@ mod tests {
                 prop_assert_eq!(together.bytes(), alone.bytes());
             }
             // What ended there is not taken, with those behind it that come by its port, or nobody's, or at a port of rules.
-            let alike = alone[end..].iter().take_while(|frame| frame.ingress == alone[end].ingress);
+            let rest = &alone[end..places.end];
+            let alike = rest.iter().take_while(|frame| frame.ingress == rest[0].ingress);
             let is_refused = end + alike.count() > refused_from;
-            if let Some(frame) = alone.get_mut(end) {
-                let is_of_rules = frame.ingress == PortId(6);
-                prop_assert!(is_refused || is_of_rules || root.enter_one(frame).is_err());
+            if end < places.end {
+                let is_of_rules = alone[end].ingress == PortId(6);
+                prop_assert!(is_refused || is_of_rules || root.enter_one(&mut alone, end).is_err());
             }
         }
     }

@@ -461,7 +461,7 @@ impl Worker {
                 true
             });
             if done < end {
-                match root.enter_one(&mut frames[done]) {
+                match root.enter_one(frames, done) {
                     Ok(slot) => slots[done] = slot,
                     Err(reason) => {
                         self.ledger.refuse(1, reason);
