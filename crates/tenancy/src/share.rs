@@ -27,7 +27,8 @@
 //!
 //! A packet that starts over is served pass by pass, as the share comes. Who has packets that wait for it asks for more than there is, and no others of
 //! its packets come in meanwhile. For whom visits do not suffice for what it could have at least asks for that much, for the part of an interval in which they do
-//! not: the others leave it that, however dear their packets are. One alone is visited without bound.
+//! not: the others leave it that, however dear their packets are. What one may ask for beyond its share without being limited is the less then, the more it has had
+//! beyond what it could have at least. One alone is visited without bound.
 
 mod level;
 
@@ -194,7 +195,7 @@ impl Account {
     fn asked(&self, intervals: f64, bursts: u64, capacity: f64) -> f64 {
         let used = self.used + self.paid_reception;
         let asked = (used + self.refused as f64 * self.cost) / intervals;
-        let asked = asked.max(self.own * self.cut as f64 / bursts.max(1) as f64);
+        let asked = asked.max(self.own * self.short(bursts));
         let asked = match self.waits_outside() {
             true => asked.max(self.asked_before),
             false => asked,
@@ -204,6 +205,18 @@ impl Account {
             true => asked.max(capacity * MORE_THAN_ALL),
             false => asked,
         }
+    }
+
+    /// In what part of so many bursts a visit did not suffice for what came, while it had not used what it could have at least.
+    fn short(&self, bursts: u64) -> f64 {
+        (self.cut as f64 / bursts.max(1) as f64).min(1.0)
+    }
+
+    /// How much more than its share it may ask for without being limited to it, where visits did not suffice for somebody in this part of the time: the more it
+    /// has used beyond what it could have at least, the less, since that one lacks it.
+    fn lenience(&self, short: f64) -> f64 {
+        let beyond = (-self.credit).max(0.0) / self.own.max(f64::MIN_POSITIVE);
+        LENIENCE - (LENIENCE - 1.0) * short * beyond.min(1.0)
     }
 
     /// Where no port of its own gave all that it might the last time, none of its packets wait outside. To be asked before ports may give in the carry of this number.
@@ -460,6 +473,8 @@ impl Shares {
             }
             false => [f64::INFINITY; 2],
         };
+        let short = self.accounts.iter().map(|account| account.short(bursts));
+        let short = short.fold(0.0, f64::max);
         self.is_contended = all.is_finite();
         self.modest = 0;
         (self.used, self.reception, self.is_behind) = (0.0, 0.0, false);
@@ -477,7 +492,7 @@ impl Shares {
             let level = if is_bound(account) { all } else { rest };
             // What is kept is of what others leave: what is guaranteed is guaranteed whatever rounds take.
             let share = (level * account.weight).max(account.own * (1.0 - MOST_RECEPTION));
-            let is_limited = asked > share * LENIENCE;
+            let is_limited = asked > share * account.lenience(short);
             account.limit(if is_limited { share } else { f64::INFINITY }, past);
             account.cap(longest);
             self.modest += usize::from(asked > 0.0 && !account.is_limited());

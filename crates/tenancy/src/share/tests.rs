@@ -1,8 +1,8 @@
 //! What comes of shares over many intervals, reckoned.
 
 use super::*;
-use proptest::prelude::*;
 
+mod bursts;
 mod signs;
 
 /// A thousand cycles a microsecond, in intervals and quanta of so long.
@@ -441,141 +441,6 @@ fn who_sends_a_tenth_in_bursts_leaves_another_what_it_does_not_use() {
     let sent = [now / 1_000_000 * 400, now / 10_000 * 28];
     for (sent, served) in sent.into_iter().zip(served) {
         assert!(served as f64 >= sent as f64 * 0.98, "{served} of {sent}");
-    }
-}
-
-/// One with a port of its own: its weight, the cycles of its packets, and this part of the time's worth of them, all at once every so many nanoseconds.
-#[derive(Clone, Copy, Debug)]
-struct Sending {
-    weight: u32,
-    cost: u64,
-    part: f64,
-    every: u64,
-}
-
-impl Sending {
-    /// How many packets have come by now.
-    fn sent(&self, now: u64) -> u64 {
-        ((now / self.every + 1) as f64 * self.every as f64 * self.part / self.cost as f64) as u64
-    }
-}
-
-/// What part of the time that packets take was sent by each of several, and served, in the last nine tenths of it.
-fn send_all(senders: &[Sending], until: u64) -> Vec<(f64, f64)> {
-    let fairness = usual();
-    let mut shares = Shares::default();
-    let (mut now, mut began, mut rounds) = (0, 0, 0);
-    let mut served = vec![0; senders.len()];
-    let mut before = served.clone();
-    while now < until {
-        if now < until / 10 {
-            (began, before, rounds) = (now, served.clone(), 0);
-        }
-        let asking: Vec<Asking> = senders
-            .iter()
-            .zip(&served)
-            .map(|(one, served)| Asking {
-                weight: one.weight,
-                cost: one.cost,
-                waiting: (one.sent(now) - served) as usize,
-            })
-            .collect();
-        let packets = round(&mut shares, &fairness, now, &asking);
-        let has_served = packets.iter().any(|packets| *packets > 0);
-        for ((packets, served), one) in packets.into_iter().zip(&mut served).zip(senders) {
-            *served += packets;
-            now += packets * one.cost;
-        }
-        // What a round takes beside its packets: one without any is time that nobody used.
-        now += 100;
-        rounds += u64::from(has_served);
-    }
-    let time = (now - began - rounds * 100) as f64;
-    let each = senders.iter().zip(before).zip(served);
-    each.map(|((one, before), served)| {
-        let part = |packets: u64| (packets * one.cost) as f64 / time;
-        (part(one.sent(now) - one.sent(began)), part(served - before))
-    })
-    .collect()
-}
-
-#[test]
-fn who_sends_in_bursts_leaves_another_what_it_does_not_use_whatever_it_could_have() {
-    for weight in [1, 3, 100] {
-        for part in [0.02, 0.3] {
-            let one = Sending {
-                weight,
-                cost: 250,
-                part,
-                every: 2_000_000,
-            };
-            let greedy = Sending {
-                weight: 1,
-                part: 2.0,
-                ..one
-            };
-            let parts = send_all(&[one, greedy], 400_000_000);
-            let [(sent, served), (_, rest)] = parts[..] else {
-                unreachable!()
-            };
-            assert!(served >= sent * 0.99, "{parts:?} with weight {weight}");
-            assert!(rest >= 0.95 - sent, "{parts:?} with weight {weight}");
-        }
-    }
-}
-
-#[test]
-fn what_one_cannot_take_whose_packets_are_dearer_than_the_longest_visit_goes_to_the_others() {
-    let modest = |weight: u32| Sending {
-        weight,
-        cost: 150,
-        part: 0.1,
-        every: 2_000_000,
-    };
-    let greedy = |cost: u64| Sending {
-        weight: 1,
-        cost,
-        part: 2.0,
-        every: 1000,
-    };
-    let senders = [
-        modest(5),
-        modest(3),
-        modest(6),
-        greedy(20_000),
-        greedy(7000),
-    ];
-    let parts = send_all(&senders, 100_000_000);
-    let served: f64 = parts.iter().map(|(_, served)| served).sum();
-    assert!(served >= 0.97, "{parts:?}");
-}
-
-fn sending() -> impl Strategy<Value = Sending> {
-    let costs = prop::sample::select(vec![150, 700, 4000, 7000, 20_000]);
-    let parts = prop::sample::select(vec![0.02, 0.1, 0.4, 2.0]);
-    let every = prop::sample::select(vec![1000, 20_000, 300_000, 2_000_000]);
-    let all = (1..7u32, costs, parts, every);
-    all.prop_map(|(weight, cost, part, every)| Sending {
-        weight,
-        cost,
-        part,
-        every,
-    })
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(8))]
-
-    #[test]
-    fn everybody_gets_what_it_sends_or_what_its_weight_gives_it(
-        senders in prop::collection::vec(sending(), 2..7),
-    ) {
-        let weights: u32 = senders.iter().map(|one| one.weight).sum();
-        let parts = send_all(&senders, 100_000_000);
-        for (one, (sent, served)) in senders.iter().zip(&parts) {
-            let due = sent.min(f64::from(one.weight) / f64::from(weights));
-            prop_assert!(*served >= due * 0.9 - 0.005, "{parts:?}");
-        }
     }
 }
 

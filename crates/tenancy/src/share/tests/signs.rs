@@ -76,3 +76,34 @@ fn who_is_not_limited_is_visited_for_a_quantum_when_it_has_used_what_it_could_ha
     let mut shares = unlimited_where(has_none_left);
     assert_eq!(shares.visit(Slot(0)), 5);
 }
+
+#[test]
+fn whose_visits_were_too_short_in_more_bursts_than_there_were_lacked_time_in_all_of_them() {
+    let short = |cut, bursts| {
+        let account = Account {
+            cut,
+            ..Account::default()
+        };
+        account.short(bursts)
+    };
+    assert_eq!([short(0, 0), short(4, 10), short(20, 10)], [0.0, 0.4, 1.0]);
+}
+
+#[test]
+fn who_has_had_more_than_it_could_may_ask_for_the_less_the_more_another_lacks() {
+    let lenience = |credit, own, short| {
+        let account = Account {
+            credit,
+            own,
+            ..Account::default()
+        };
+        account.lenience(short)
+    };
+    assert_eq!(lenience(100.0, 100.0, 1.0), 1.5);
+    assert_eq!(lenience(-100.0, 100.0, 0.0), 1.5);
+    assert_eq!(lenience(-50.0, 100.0, 1.0), 1.25);
+    assert_eq!(lenience(-100.0, 100.0, 0.5), 1.25);
+    // It could have less now than when it had that.
+    assert_eq!(lenience(-200.0, 100.0, 1.0), 1.0);
+    assert_eq!(lenience(0.0, 0.0, 1.0), 1.5);
+}

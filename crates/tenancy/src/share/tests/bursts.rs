@@ -1,0 +1,199 @@
+//! What comes of shares where packets come in bursts, of any size.
+
+use std::ops::Range;
+
+use super::*;
+use proptest::prelude::*;
+
+/// How many send at most, the heaviest of them, and the dearest packets.
+const MOST: usize = 6;
+const HEAVIEST: u32 = 6;
+const DEAREST: u64 = 20_000;
+
+/// By when everybody has paid for what it had before contention showed and its packets' cost was known: two rounds in which all ports may give as many packets
+/// of the dearest as in a turn (what they might give in the second was said before the first showed what they cost), an interval for each, and as many as it owes
+/// at most of its share. 32 packets are less: of the smallest share, one of 31, those are 1.03 million cycles, and these 0.64.
+const SETTLED: u64 = 2 * MOST as u64 * TURN as u64 * DEAREST + (2 + MOST_OWED as u64) * 2_000_000;
+
+const UNTIL: u64 = SETTLED + 100_000_000;
+
+/// One with a port of its own: its weight, the cycles of its packets, and this part of the time's worth of them, all at once every so many nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Sending {
+    weight: u32,
+    cost: u64,
+    part: f64,
+    every: u64,
+}
+
+impl Sending {
+    /// How many packets have come by now.
+    fn sent(&self, now: u64) -> u64 {
+        ((now / self.every + 1) as f64 * self.every as f64 * self.part / self.cost as f64) as u64
+    }
+}
+
+/// What part of the time that packets take was sent by each of several, and served, between these times of all that they send.
+fn send_all(senders: &[Sending], times: Range<u64>) -> Vec<(f64, f64)> {
+    let fairness = usual();
+    let mut shares = Shares::default();
+    let (mut now, mut began, mut rounds) = (0, 0, 0);
+    let mut served = vec![0; senders.len()];
+    let mut before = served.clone();
+    while now < times.end {
+        if now <= times.start {
+            (began, before, rounds) = (now, served.clone(), 0);
+        }
+        let asking: Vec<Asking> = senders
+            .iter()
+            .zip(&served)
+            .map(|(one, served)| Asking {
+                weight: one.weight,
+                cost: one.cost,
+                waiting: (one.sent(now) - served) as usize,
+            })
+            .collect();
+        let packets = round(&mut shares, &fairness, now, &asking);
+        let has_served = packets.iter().any(|packets| *packets > 0);
+        for ((packets, served), one) in packets.into_iter().zip(&mut served).zip(senders) {
+            *served += packets;
+            now += packets * one.cost;
+        }
+        // What a round takes beside its packets: one without any is time that nobody used.
+        now += 100;
+        rounds += u64::from(has_served);
+    }
+    let time = (now - began - rounds * 100) as f64;
+    let each = senders.iter().zip(before).zip(served);
+    each.map(|((one, before), served)| {
+        let part = |packets: u64| (packets * one.cost) as f64 / time;
+        (part(one.sent(now) - one.sent(began)), part(served - before))
+    })
+    .collect()
+}
+
+/// Each has nine tenths of what it sends, or of what its weight gives it. That is so from the start, with what it had before contention showed and costs were
+/// known, and behind [`SETTLED`] without that.
+fn check(senders: &[Sending]) {
+    let weights: u32 = senders.iter().map(|one| one.weight).sum();
+    for begin in [0, SETTLED] {
+        let parts = send_all(senders, begin..UNTIL);
+        for (one, (sent, served)) in senders.iter().zip(&parts) {
+            let due = sent.min(f64::from(one.weight) / f64::from(weights));
+            let what = format!("{parts:?} from {begin} of {senders:?}");
+            assert!(*served >= due * 0.9 - 0.005, "{what}");
+        }
+    }
+}
+
+/// Whose packets are dear, beside others: 136 of them, 13.6 intervals' share of it, are served in the first 5 ms, as long as nobody knows what they cost, and the
+/// next one when its share has come for those, at 26 ms.
+#[test]
+fn who_had_more_before_its_cost_was_known_pays_for_that_and_has_its_share() {
+    let sends = |weight, cost, part, every| Sending {
+        weight,
+        cost,
+        part,
+        every,
+    };
+    let senders = [
+        sends(1, DEAREST, 2.0, 1000),
+        sends(3, 150, 0.4, 1000),
+        sends(3, 150, 0.4, 1000),
+        sends(3, 4000, 2.0, 300_000),
+    ];
+    check(&senders);
+    let begin = send_all(&senders, 0..SETTLED);
+    assert!(begin[0].1 <= 0.1 * 1.15, "{begin:?}");
+    let paying = send_all(&senders, 6_000_000..24_000_000);
+    assert_eq!(paying[0].1, 0.0);
+}
+
+/// Without being limited the last one could have all that it asks for: four tenths more than its share, or two tenths.
+#[test]
+fn for_whom_the_longest_visits_do_not_suffice_has_what_others_ask_for_beyond_their_shares() {
+    let sends = |weight, cost, part| Sending {
+        weight,
+        cost,
+        part,
+        every: 20_000,
+    };
+    let greedy = sends(5, 150, 2.0);
+    check(&[greedy, sends(2, 7000, 0.4)]);
+    check(&[greedy, sends(1, 7000, 0.4), sends(3, 7000, 0.4)]);
+}
+
+#[test]
+fn who_sends_in_bursts_leaves_another_what_it_does_not_use_whatever_it_could_have() {
+    for weight in [1, 3, 100] {
+        for part in [0.02, 0.3] {
+            let one = Sending {
+                weight,
+                cost: 250,
+                part,
+                every: 2_000_000,
+            };
+            let greedy = Sending {
+                weight: 1,
+                part: 2.0,
+                ..one
+            };
+            let parts = send_all(&[one, greedy], SETTLED..400_000_000);
+            let [(sent, served), (_, rest)] = parts[..] else {
+                unreachable!()
+            };
+            assert!(served >= sent * 0.99, "{parts:?} with weight {weight}");
+            assert!(rest >= 0.95 - sent, "{parts:?} with weight {weight}");
+        }
+    }
+}
+
+#[test]
+fn what_one_cannot_take_whose_packets_are_dearer_than_the_longest_visit_goes_to_the_others() {
+    let modest = |weight: u32| Sending {
+        weight,
+        cost: 150,
+        part: 0.1,
+        every: 2_000_000,
+    };
+    let greedy = |cost: u64| Sending {
+        weight: 1,
+        cost,
+        part: 2.0,
+        every: 1000,
+    };
+    let senders = [
+        modest(5),
+        modest(3),
+        modest(6),
+        greedy(20_000),
+        greedy(7000),
+    ];
+    let parts = send_all(&senders, SETTLED..UNTIL);
+    let served: f64 = parts.iter().map(|(_, served)| served).sum();
+    assert!(served >= 0.97, "{parts:?}");
+}
+
+fn sending() -> impl Strategy<Value = Sending> {
+    let costs = prop::sample::select(vec![150, 700, 4000, 7000, DEAREST]);
+    let parts = prop::sample::select(vec![0.02, 0.1, 0.4, 2.0]);
+    let every = prop::sample::select(vec![1000, 20_000, 300_000, 2_000_000]);
+    let all = (1..=HEAVIEST, costs, parts, every);
+    all.prop_map(|(weight, cost, part, every)| Sending {
+        weight,
+        cost,
+        part,
+        every,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    #[test]
+    fn everybody_gets_what_it_sends_or_what_its_weight_gives_it(
+        senders in prop::collection::vec(sending(), 2..=MOST),
+    ) {
+        check(&senders);
+    }
+}
