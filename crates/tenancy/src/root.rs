@@ -1,6 +1,5 @@
 //! What workers see of the hypervisor: immutable, made by the control side, taken as a whole at the begin of a burst.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use exec::DropReason;
@@ -354,85 +353,117 @@ impl Root {
         self.whole(port).map(|inlet| inlet.slot)
     }
 
-    /// Gives packets, from the first of these on, the virtual ports that they come in by, as long as ports, VLANs or descriptions at the front tell whose they are and `take` takes those of this
-    /// slot, at these places; where that ends. Descriptions are taken off. What is not taken, `take` may be asked again.
-    #[inline(always)]
-    pub(crate) fn enter(
+    /// Gives packets the virtual ports that they come in by, as long as their ports are one vPDP's each and `take` takes its slot, which is told of the first packet of each, by its number; how
+    /// many. Of packets that come one behind the other by one port nothing is looked up but for the first.
+    #[inline]
+    pub(crate) fn enter_by_port(
         &self,
         frames: &mut [Frame],
-        places: Range<usize>,
-        mut take: impl FnMut(Slot, Range<usize>) -> bool,
+        mut take: impl FnMut(Slot, usize) -> bool,
     ) -> usize {
-        let (mut done, end) = (places.start, places.end.min(frames.len()));
-        while done < end {
-            let port = frames[done].ingress;
-            let entering = Entering {
-                frames: &mut *frames,
-                places: done..end,
-                take: &mut take,
-            };
-            let ended = match self.entrances.get(port.0 as usize) {
-                _ if self.whole(port).is_some() => entering.by_port(|port| self.whole(port)),
-                Some(Entrance::Vlans(_)) => entering.by_bytes(0, |frame| self.inlet_by_vlan(frame)),
-                Some(Entrance::Described(_)) => {
-                    entering.by_bytes(Description::BYTES, |frame| self.inlet_by_description(frame))
-                }
-                _ => done,
-            };
-            if ended == done {
+        let (mut done, mut last) = (0, Slot::NONE);
+        while let Some(port) = frames.get(done).map(|frame| frame.ingress) {
+            let inlet = self.whole(port);
+            let inlet = inlet.filter(|inlet| inlet.slot == last || take(inlet.slot, done));
+            let Some(inlet) = inlet else {
                 break;
+            };
+            last = inlet.slot;
+            while let Some(frame) = frames.get_mut(done)
+                && frame.ingress == port
+            {
+                frame.ingress = inlet.port;
+                done += 1;
             }
-            done = ended;
         }
         done
     }
 
-    /// Gives the packet at a place the virtual port that it comes in by, whatever tells of it, and says its slot. A description in front of it is taken off.
-    ///
-    /// # Errors
-    /// It is no vPDP's: why.
-    #[inline(never)]
-    pub(crate) fn enter_one(&self, frames: &mut [Frame], place: usize) -> Result<Slot, DropReason> {
-        ask_for_later(frames, place);
-        let frame = &mut frames[place];
-        let inlet = match self.entrances.get(frame.ingress.0 as usize) {
-            _ if let Some(inlet) = self.whole(frame.ingress) => inlet,
-            Some(Entrance::Vlans(_)) => {
-                self.inlet_by_vlan(frame).ok_or(DropReason::Unclassified)?
+    /// Gives each of these packets the virtual port that it comes in by, and its slot to `slots`; [`Slot::NONE`] if it is no vPDP's, with the reason to `refuse`. There are as many
+    /// slots as packets. Packets of one port, as they come where many wait, and neighbours by ports of one kind are looked at together. While they are looked into, those that come `later` are
+    /// asked for one by one: where many are at once the processor waits.
+    #[inline]
+    pub(crate) fn enter(
+        &self,
+        frames: &mut [Frame],
+        later: &[Frame],
+        slots: &mut [Slot],
+        refuse: &mut impl FnMut(DropReason),
+    ) {
+        debug_assert_eq!(frames.len(), slots.len());
+        let mut later = later.iter();
+        let mut ask = || {
+            if let Some(frame) = later.next() {
+                prefetch_at(frame.address());
             }
-            Some(Entrance::Described(_)) => {
-                let inlet = self.inlet_by_description(frame);
-                let inlet = inlet.ok_or_else(|| why_undescribed(frame.bytes()))?;
-                let taken_off = frame.pull_front(Description::BYTES);
-                taken_off.map_err(|_| DropReason::BadDescription)?;
-                inlet
-            }
-            Some(Entrance::Shared(shared)) => self.shared_inlet(shared, frame)?,
-            Some(Entrance::Closed) | None => return Err(DropReason::Unclassified),
         };
-        frame.ingress = inlet.port;
-        Ok(inlet.slot)
+        let common = common_port(frames);
+        if let Some(inlet) = common.and_then(|port| self.whole(port)) {
+            frames
+                .iter_mut()
+                .for_each(|frame| frame.ingress = inlet.port);
+            return slots.fill(inlet.slot);
+        }
+        let mut done = 0;
+        while let Some(port) = frames.get(done).map(|frame| frame.ingress) {
+            let packets = frames[done..].iter_mut().zip(&mut slots[done..]);
+            done += match self.entrances.get(port.0 as usize) {
+                Some(Entrance::Vlans(owners)) if common.is_some() => {
+                    let mut last = (NO_VLAN, Err(DropReason::Unclassified));
+                    let inlet = |frame: &mut Frame| {
+                        ask();
+                        let vlan = outer_vlan(frame.bytes());
+                        if vlan != last.0 {
+                            last = (vlan, by_vlan(owners, vlan));
+                        }
+                        Some(last.1)
+                    };
+                    enter_while(packets, inlet, refuse)
+                }
+                Some(Entrance::Vlans(_)) => {
+                    let inlet = |frame: &mut Frame| {
+                        ask();
+                        self.inlet_by_vlan(frame)
+                    };
+                    enter_while(packets, inlet, refuse)
+                }
+                Some(Entrance::Described(_)) => {
+                    let inlet = |frame: &mut Frame| {
+                        ask();
+                        self.inlet_by_description(frame)
+                    };
+                    enter_while(packets, inlet, refuse)
+                }
+                _ if self.whole(port).is_some() => {
+                    enter_while(packets, |frame| self.whole(frame.ingress).map(Ok), refuse)
+                }
+                other => {
+                    let inlet = |frame: &mut Frame| {
+                        ask();
+                        Some(self.other_inlet(other, frame))
+                    };
+                    enter_while(packets.take(1), inlet, refuse)
+                }
+            };
+        }
     }
 
-    /// Where a packet goes in that comes by a port of which VLANs tell, if its VLAN does.
+    /// Where a packet goes in that comes by a port of which VLANs tell; nothing if it comes by another one.
     #[inline(always)]
-    fn inlet_by_vlan(&self, frame: &Frame) -> Option<Inlet> {
+    fn inlet_by_vlan(&self, frame: &Frame) -> Option<Result<Inlet, DropReason>> {
         match self.entrances.get(frame.ingress.0 as usize) {
-            Some(Entrance::Vlans(owners)) => of_vlan(owners, outer_vlan(frame.bytes())),
+            Some(Entrance::Vlans(owners)) => Some(by_vlan(owners, outer_vlan(frame.bytes()))),
             _ => None,
         }
     }
 
-    /// Where a packet goes in that comes by a port of which descriptions tell, if it begins with one that is right.
+    /// Where a packet goes in that comes by a port of which descriptions tell; nothing if it comes by another one. The description is taken off.
     #[inline(always)]
-    fn inlet_by_description(&self, frame: &Frame) -> Option<Inlet> {
-        let Some(Entrance::Described(inlets)) = self.entrances.get(frame.ingress.0 as usize) else {
-            return None;
-        };
-        let bytes = frame.bytes();
-        let described = inlets.get(number_of(bytes)?)?;
-        described.draft.length(bytes)?;
-        Some(described.inlet)
+    fn inlet_by_description(&self, frame: &mut Frame) -> Option<Result<Inlet, DropReason>> {
+        match self.entrances.get(frame.ingress.0 as usize) {
+            Some(Entrance::Described(inlets)) => Some(by_description(inlets, frame)),
+            _ => None,
+        }
     }
 
     /// Where packets of a port go in, if it is one vPDP's.
@@ -445,7 +476,15 @@ impl Root {
     ///
     /// # Errors
     /// It is no vPDP's: why.
-    fn shared_inlet(&self, shared: &Shared, frame: &mut Frame) -> Result<Inlet, DropReason> {
+    #[inline(never)]
+    fn other_inlet(
+        &self,
+        entrance: Option<&Entrance>,
+        frame: &mut Frame,
+    ) -> Result<Inlet, DropReason> {
+        let Some(Entrance::Shared(shared)) = entrance else {
+            return Err(DropReason::Unclassified);
+        };
         let by_rules = |frame: &Frame| {
             let classifier = self.classifier.as_ref()?;
             classifier.find(frame.ingress, frame.bytes())
@@ -463,94 +502,63 @@ impl Root {
     }
 }
 
+/// The port that all of these frames come from, if they do.
+#[inline(always)]
+fn common_port(frames: &[Frame]) -> Option<PortId> {
+    let port = frames.first()?.ingress;
+    if frames.last()?.ingress != port {
+        return None;
+    }
+    let ports = frames.iter().map(|frame| frame.ingress.0);
+    are_all(ports, port.0).then_some(port)
+}
+
 /// Whether all of these numbers are this one, without a branch for each.
 #[inline(always)]
 pub(crate) fn are_all(numbers: impl Iterator<Item = u32>, one: u32) -> bool {
     numbers.fold(0, |other, number| other | number ^ one) == 0
 }
 
-/// Whether several frames come one behind the other by the port of the first of these: three that do by accident are rare, so that the processor foresees it.
+/// Gives packets the virtual ports that they come in by, and their slots, as long as `inlet` says where they go in or why nowhere; how many.
 #[inline(always)]
-fn are_likely_of_one_port(frames: &[Frame]) -> bool {
-    let port = |at: usize| frames[at.min(frames.len() - 1)].ingress;
-    port(LEAD / 2) == port(0) && port(LEAD - 1) == port(0)
+fn enter_while<'f>(
+    packets: impl Iterator<Item = (&'f mut Frame, &'f mut Slot)>,
+    mut inlet: impl FnMut(&mut Frame) -> Option<Result<Inlet, DropReason>>,
+    refuse: &mut impl FnMut(DropReason),
+) -> usize {
+    let mut entered = 0;
+    for (frame, slot) in packets {
+        match inlet(frame) {
+            Some(Ok(inlet)) => (frame.ingress, *slot) = (inlet.port, inlet.slot),
+            Some(Err(reason)) => {
+                refuse(reason);
+                *slot = Slot::NONE;
+            }
+            None => break,
+        }
+        entered += 1;
+    }
+    entered
 }
 
-/// So many frames before it is looked into, one is asked for, one by one: where many are at once the processor waits.
-const LEAD: usize = 16;
+/// What no frame has.
+const NO_VLAN: u64 = u64::MAX;
 
-/// Asks for the frame that is looked into so much later than this one.
+/// Where packets of a VLAN go in.
 #[inline(always)]
-fn ask_for_later(frames: &[Frame], place: usize) {
-    if let Some(later) = frames.get(place + LEAD) {
-        prefetch_at(later.address());
-    }
+fn by_vlan(owners: &[(u64, Inlet)], vlan: u64) -> Result<Inlet, DropReason> {
+    of_vlan(owners, vlan).ok_or(DropReason::Unclassified)
 }
 
-/// Frames that go in one behind the other by ports of one kind.
-struct Entering<'f, T> {
-    frames: &'f mut [Frame],
-    places: Range<usize>,
-    /// Whether packets of a slot, at these places, are taken.
-    take: &'f mut T,
-}
-
-impl<T: FnMut(Slot, Range<usize>) -> bool> Entering<'_, T> {
-    /// As long as `inlet` says of a port where its packets go in; where that ends. Of packets that come one behind the other by one port, as they do where many wait, little is looked up.
-    #[inline(always)]
-    fn by_port(self, inlet: impl Fn(PortId) -> Option<Inlet>) -> usize {
-        let Entering {
-            frames,
-            places,
-            take,
-        } = self;
-        let mut enter = |frames: &mut [Frame], place: usize| {
-            let inlet = inlet(frames[0].ingress);
-            let inlet = inlet.filter(|inlet| take(inlet.slot, place..place + frames.len()));
-            let port = inlet.map(|inlet| inlet.port);
-            port.map(|port| frames.iter_mut().for_each(|frame| frame.ingress = port))
-        };
-        let mut done = places.start;
-        while done < places.end {
-            let rest = &mut frames[done..places.end];
-            if are_likely_of_one_port(rest) {
-                let port = rest[0].ingress;
-                let alike = rest
-                    .iter()
-                    .take_while(|frame| frame.ingress == port)
-                    .count();
-                if enter(&mut rest[..alike], done).is_none() {
-                    break;
-                }
-                done += alike;
-                continue;
-            }
-            let some = rest.len().min(LEAD);
-            for frame in &mut rest[..some] {
-                if enter(std::slice::from_mut(frame), done).is_none() {
-                    return done;
-                }
-                done += 1;
-            }
-        }
-        done
-    }
-
-    /// As long as `inlet` says of a packet where it goes in; where that ends. So much of its front is taken off.
-    #[inline(always)]
-    fn by_bytes(self, front: usize, inlet: impl Fn(&Frame) -> Option<Inlet>) -> usize {
-        for place in self.places.clone() {
-            ask_for_later(self.frames, place);
-            let frame = &mut self.frames[place];
-            let inlet = inlet(frame).filter(|inlet| (self.take)(inlet.slot, place..place + 1));
-            match inlet {
-                Some(inlet) if front == 0 || frame.pull_front(front).is_ok() => {
-                    frame.ingress = inlet.port;
-                }
-                _ => return place,
-            }
-        }
-        self.places.end
+/// Where a packet goes in that begins with its description, which is taken off.
+#[inline(always)]
+fn by_description(inlets: &[Described], frame: &mut Frame) -> Result<Inlet, DropReason> {
+    let bytes = frame.bytes();
+    let described = number_of(bytes).and_then(|number| inlets.get(number));
+    let is_right = |described: &&Described| described.draft.length(bytes).is_some();
+    match described.filter(is_right) {
+        Some(described) if frame.pull_front(Description::BYTES).is_ok() => Ok(described.inlet),
+        _ => Err(why_undescribed(frame.bytes())),
     }
 }
 
@@ -692,8 +700,12 @@ mod tests {
             let bytes = [&header.unwrap_or_default()[..], &[7; 10]].concat();
             let mut frames = [Frame::from_bytes(&bytes).unwrap_or_default()];
             frames[0].ingress = PortId(4);
-            let entered = root().enter_one(&mut frames, 0);
-            assert_eq!(entered.err(), expected, "vPDP {vpdp}");
+            let (mut slots, mut refused) = ([Slot(77)], None);
+            root().enter(&mut frames, &[], &mut slots, &mut |reason| {
+                refused = Some(reason)
+            });
+            assert_eq!(refused, expected, "vPDP {vpdp}");
+            assert_eq!(slots[0] == Slot::NONE, expected.is_some());
         }
     }
 
@@ -722,40 +734,49 @@ mod tests {
 
     proptest! {
         #[test]
-        fn packets_go_in_together_where_they_go_in_one_by_one_as_long_as_they_are_taken(
-            packets in prop::collection::vec((0u32..9, any::<u8>()), 1..40),
+        fn packets_go_in_together_where_they_go_in_one_by_one(
+            packets in prop::collection::vec((0u32..9, any::<u8>()), 1..17),
             are_of_one_port in any::<bool>(),
-            ends in (0usize..4, 0usize..80),
-            refused_from in 0usize..80,
         ) {
             let root = root();
             let port = |port| if are_of_one_port { packets[0].0 } else { port };
             let frames = || packets.iter().map(|(other, kind)| frame(port(*other), *kind));
             let (mut together, mut alone): (Vec<Frame>, Vec<Frame>) = (frames().collect(), frames().collect());
-            let mut taken = Vec::new();
-            let places = ends.0.min(packets.len())..ends.1.clamp(ends.0.min(packets.len()), packets.len());
-            let end = root.enter(&mut together, places.clone(), |slot, at| {
-                let is_taken = at.end <= refused_from;
-                taken.extend(at.filter(|_| is_taken).map(|at| (slot, at)));
-                is_taken
+            let (mut refused, mut refused_alone) = (Vec::new(), Vec::new());
+            let mut slots = vec![Slot(77); packets.len()];
+            root.enter(&mut together, &[], &mut slots, &mut |reason| refused.push(reason));
+            for (at, frame) in alone.iter_mut().enumerate() {
+                let mut slot = Slot(78);
+                root.enter(std::slice::from_mut(frame), &[], std::slice::from_mut(&mut slot), &mut |reason| refused_alone.push(reason));
+                prop_assert_eq!(slots[at], slot);
+                prop_assert_eq!(together[at].ingress, frame.ingress);
+                prop_assert_eq!(together[at].bytes(), frame.bytes());
+            }
+            prop_assert_eq!(refused, refused_alone);
+        }
+
+        #[test]
+        fn packets_go_in_by_their_ports_as_long_as_these_are_one_vpdps_and_are_taken(
+            ports in prop::collection::vec(0u32..3, 0..17),
+            refused_from in 0usize..20,
+        ) {
+            let root = root();
+            let come = || ports.iter().map(|port| frame(*port, 0));
+            let (mut frames, mut expected): (Vec<Frame>, Vec<Frame>) = (come().collect(), come().collect());
+            let (mut taken, mut slots) = (Vec::new(), vec![Slot(77); ports.len()]);
+            let entered = root.enter_by_port(&mut frames, |slot, at| {
+                taken.push((slot, at));
+                at < refused_from
             });
-            let mut expected = Vec::new();
-            prop_assert!(end <= places.end);
-            for at in places.start..end {
-                expected.push((root.enter_one(&mut alone, at).unwrap_or(Slot::NONE), at));
-            }
-            prop_assert_eq!(taken, expected);
-            for (together, alone) in together.iter().zip(&alone) {
-                prop_assert_eq!(together.ingress, alone.ingress);
-                prop_assert_eq!(together.bytes(), alone.bytes());
-            }
-            // What ended there is not taken, with those behind it that come by its port, or nobody's, or at a port of rules.
-            let rest = &alone[end..places.end];
-            let alike = rest.iter().take_while(|frame| frame.ingress == rest[0].ingress);
-            let is_refused = end + alike.count() > refused_from;
-            if end < places.end {
-                let is_of_rules = alone[end].ingress == PortId(6);
-                prop_assert!(is_refused || is_of_rules || root.enter_one(&mut alone, end).is_err());
+            // Each of these ports is another vPDP's: each change is asked about.
+            let changes = (0..ports.len()).filter(|&at| at == 0 || ports[at] != ports[at - 1]);
+            let end = changes.clone().find(|&at| at >= refused_from || ports[at] == 2).unwrap_or(ports.len());
+            prop_assert_eq!(entered, end);
+            root.enter(&mut expected[..end], &[], &mut slots[..end], &mut |_| {});
+            let asked: Vec<_> = changes.clone().filter(|&at| at < end).map(|at| (slots[at], at)).collect();
+            prop_assert_eq!(&taken[..asked.len()], &asked[..]);
+            for (entered, expected) in frames.iter().zip(&expected) {
+                prop_assert_eq!(entered.ingress, expected.ingress);
             }
         }
     }

@@ -7,7 +7,7 @@ use packet::Frame;
 use crate::root::{Slot, are_all};
 
 /// Slots that are looked at at once: frames of a port come one behind the other where packets wait in it, and all of them are one vPDP's then.
-const TOGETHER: usize = 16;
+pub(crate) const TOGETHER: usize = 16;
 
 /// Slots of frames that come by slot, at most.
 const FEW_SLOTS: usize = 8;

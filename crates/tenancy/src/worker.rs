@@ -13,7 +13,7 @@ use crate::gate::Used;
 use crate::gauge::{Gauge, Reception, Reckoned, Work};
 use crate::root::{Admission, Place, Root, Slot};
 use crate::share::{Fairness, Shares, Visit};
-use crate::sorter::Sorter;
+use crate::sorter::{Sorter, TOGETHER};
 
 mod joint;
 mod ports;
@@ -411,7 +411,7 @@ impl Worker {
             }
             if !self.find_functions(root) {
                 self.sorter.write_slots();
-                self.classify(root, rest, rest.len());
+                self.classify(root, rest, &[]);
                 return self.serve_all(root, rest, sent);
             }
             let (part, later) = rest.split_at_mut(PART.min(rest.len()));
@@ -419,57 +419,56 @@ impl Worker {
             self.go(root, 0..self.sorter.groups(), part, sent);
             rest = later;
         }
-        self.classify(root, rest, rest.len());
+        self.classify(root, rest, &[]);
         self.serve_sorted(root, rest, sent);
     }
 
     /// Whether the next part of these frames goes as it lies, and the groups in it are known. Otherwise the slots of some of it may be.
     fn come_by_slot(&mut self, root: &Root, frames: &mut [Frame]) -> bool {
         self.sorter.begin_by_slot();
-        let part = match self.fairness {
+        let most = match self.fairness {
             // All are shared out at once.
             Some(_) => frames.len(),
             None => PART.min(frames.len()),
         };
+        let (part, later) = frames.split_at_mut(most);
         let sorter = &mut self.sorter;
-        let (mut last, mut lie_apart) = (Slot::NONE, false);
-        let entered = root.enter(frames, 0..part, |slot, at| {
-            let is_taken = slot == last || sorter.add_by_slot(slot, at.start);
-            (last, lie_apart) = (if is_taken { slot } else { last }, !is_taken);
-            is_taken
-        });
+        let entered = root.enter_by_port(part, |slot, at| sorter.add_by_slot(slot, at));
         sorter.end_by_slot(entered);
-        if entered == part {
+        if entered == part.len() {
             return true;
         }
         sorter.write_slots();
-        if lie_apart {
+        if root.owner(part[entered].ingress).is_some() {
+            // It is of no further slot that would come behind the others.
             return false;
         }
-        self.classify(root, frames, part);
+        self.classify(root, part, later);
         self.sorter.take_by_slot()
     }
 
-    /// Finds the slot of each of the first so many frames of which none is known yet, and gives it the virtual port that it comes in by.
-    fn classify(&mut self, root: &Root, frames: &mut [Frame], end: usize) {
-        let slots = &mut self.sorter.slots;
-        let mut done = slots.len();
-        slots.resize(end, Slot::NONE);
-        while done < end {
-            done = root.enter(frames, done..end, |slot, at| {
-                slots[at].fill(slot);
-                true
-            });
-            if done < end {
-                match root.enter_one(frames, done) {
-                    Ok(slot) => slots[done] = slot,
-                    Err(reason) => {
-                        self.ledger.refuse(1, reason);
-                        self.is_untold = true;
-                    }
-                }
-                done += 1;
-            }
+    /// Finds the slot of each frame of which none is known yet, and gives it the virtual port that it comes in by. What is behind them is looked at next.
+    fn classify(&mut self, root: &Root, frames: &mut [Frame], behind: &[Frame]) {
+        let Worker {
+            sorter,
+            ledger,
+            is_untold,
+            ..
+        } = self;
+        let mut refuse = |reason| {
+            ledger.refuse(1, reason);
+            *is_untold = true;
+        };
+        let known = sorter.slots.len();
+        sorter.slots.resize(frames.len(), Slot::NONE);
+        let (mut rest, mut slots) = (&mut frames[known..], &mut sorter.slots[known..]);
+        while !rest.is_empty() {
+            let count = rest.len().min(TOGETHER);
+            let (some, later) = rest.split_at_mut(count);
+            let (own, others) = slots.split_at_mut(count);
+            let next = if later.is_empty() { behind } else { &*later };
+            root.enter(some, next, own, &mut refuse);
+            (rest, slots) = (later, others);
         }
     }
 

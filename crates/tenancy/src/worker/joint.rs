@@ -222,18 +222,14 @@ impl Worker {
     fn enter_few(&mut self, root: &Root, frames: &mut [Frame]) {
         let runs = &mut self.runs;
         runs.clear();
-        let mut last = Slot::NONE;
-        let entered = root.enter(frames, 0..frames.len(), |slot, at| {
-            if slot != last {
-                runs.push(run_from(slot, at.start));
-                last = slot;
-            }
+        let entered = root.enter_by_port(frames, |slot, at| {
+            runs.push(run_from(slot, at));
             true
         });
         if entered < frames.len() {
             self.sorter.slots.clear();
             self.sorter.slots.resize(entered, Slot::NONE);
-            self.classify(root, frames, frames.len());
+            self.classify(root, frames, &[]);
             add_runs(&mut self.runs, &self.sorter.slots[entered..], entered);
         }
         end_runs(&mut self.runs, frames.len());
