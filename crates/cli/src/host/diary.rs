@@ -46,7 +46,7 @@ fn beginning(text: &str) -> &str {
     &text[..end.map_or(text.len(), |(at, _)| at)]
 }
 
-/// A change in the words of `polyplane tenant`.
+/// A change, much as `polyplane tenant` has it.
 fn told(change: &Change) -> String {
     match change {
         Change::Create(create) => told_create(create),
