@@ -289,8 +289,18 @@ impl PacketNumbers {
     }
 }
 
-/// The device's insides that packets pass through.
+/// The device's insides that packets pass through. What each burst reads stands first, in few cache lines: where very many devices take turns, all of it is far.
+#[repr(C)]
 pub(crate) struct Core {
+    /// What packets find here beside the state.
+    pub(crate) owner: Owner,
+    /// Those of packets that have been begun, copies among them: what random numbers depend on.
+    pub(crate) packets: PacketNumbers,
+    pub(crate) now: Nanos,
+    /// Passes that may begin before other devices' packets have their turn: of packets that start over, and first ones of those that had to wait. No
+    /// bound where nobody else waits.
+    pub(crate) passes_left: Option<u32>,
+    pub(crate) ledger: Ledger,
     pub(crate) queues: Queues<Job>,
     /// Packets that came in and that no step has taken on yet. A worker's are those that came while it was behind, each with its time.
     pub(crate) arriving: VecDeque<Job>,
@@ -298,17 +308,10 @@ pub(crate) struct Core {
     pub(crate) again: VecDeque<Job>,
     /// Frames that are to go through later.
     pub(crate) postponed: VecDeque<Frame>,
-    /// Passes that may begin before other devices' packets have their turn: of packets that start over, and first ones of those that had to wait. No
-    /// bound where nobody else waits.
-    pub(crate) passes_left: Option<u32>,
     pub(crate) sent: VecDeque<Sent>,
-    pub(crate) ledger: Ledger,
     pub(crate) digests: Outbox<Digest>,
     pub(crate) messages: Outbox<String>,
     pub(crate) lost_messages: u64,
-    pub(crate) now: Nanos,
-    /// Those of packets that have been begun, copies among them: what random numbers depend on.
-    pub(crate) packets: PacketNumbers,
     /// Contexts that wait to be used again; all of the newest program.
     #[expect(
         clippy::vec_box,
@@ -316,8 +319,6 @@ pub(crate) struct Core {
     )]
     pool: Vec<Box<PacketContext>>,
     pool_version: u64,
-    /// What packets find here beside the state.
-    pub(crate) owner: Owner,
     /// Those of programs before it: to free them takes time that packets do not have.
     #[expect(
         clippy::vec_box,

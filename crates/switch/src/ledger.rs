@@ -4,17 +4,18 @@
 
 use exec::DropReason;
 
-/// Packets by what became of them.
+/// Packets by what became of them. What changes with each packet stands first.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Ledger {
     /// Came in at a port.
     pub received: u64,
+    /// Left at a port.
+    pub sent: u64,
     /// Made by the device or its control plane.
     pub generated: u64,
     /// Copies made, beyond the packet they were made of.
     pub replicated: u64,
-    /// Left at a port.
-    pub sent: u64,
     /// Ended otherwise, by [`DropReason::index`].
     dropped: [u64; DropReason::ALL.len()],
     /// Copies that were asked for and not made, because the packet and its copies had made all that they may; this changes no sum.

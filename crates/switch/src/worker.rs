@@ -323,12 +323,13 @@ struct SoFar {
     held: usize,
 }
 
-/// A share of a device's packets. It is moved to the thread that runs it.
+/// A share of a device's packets. It is moved to the thread that runs it. What each burst reads stands first.
+#[repr(C)]
 pub struct Worker {
-    pub(crate) core: Core,
-    pub(crate) root: Arc<Root>,
     /// The function that packets go through, if there is one: the root's, which workers of many devices have in common.
     pub(crate) runs: Option<Arc<dyn Fused>>,
+    pub(crate) root: Arc<Root>,
+    pub(crate) core: Core,
     version: u64,
     /// What the device was last told.
     told: SoFar,

@@ -36,6 +36,9 @@ const PASSES_A_PACKET: u32 = 8;
 /// Frames that are classified before any of them go, where they come by vPDP: what is read of them stays in the nearest cache until they go.
 const PART: usize = 256;
 
+/// The same of frames that come by ports which are one vPDP's each: nothing is read of them but where they came in, and the more of a vPDP go at once, the less each visit costs.
+const PART_BY_PORT: usize = 512;
+
 /// Frames of a vPDP, on average, from which on those of each are brought together.
 const FEW_EACH: usize = 6;
 
@@ -403,9 +406,9 @@ impl Worker {
             if self.fairness.is_none() && rest.len() <= BURST {
                 return self.go_as_they_come(root, rest, sent);
             }
-            if !self.come_by_slot(root, rest) {
+            let Some(count) = self.come_by_slot(root, rest) else {
                 break;
-            }
+            };
             if self.fairness.is_some() {
                 return self.serve_fairly(root, rest, sent);
             }
@@ -414,7 +417,7 @@ impl Worker {
                 self.classify(root, rest, &[]);
                 return self.serve_all(root, rest, sent);
             }
-            let (part, later) = rest.split_at_mut(PART.min(rest.len()));
+            let (part, later) = rest.split_at_mut(count);
             self.asked = [0; AHEAD.len()];
             self.go(root, 0..self.sorter.groups(), part, sent);
             rest = later;
@@ -423,28 +426,29 @@ impl Worker {
         self.serve_sorted(root, rest, sent);
     }
 
-    /// Whether the next part of these frames goes as it lies, and the groups in it are known. Otherwise the slots of some of it may be.
-    fn come_by_slot(&mut self, root: &Root, frames: &mut [Frame]) -> bool {
+    /// How many of these frames are the next part, which goes as it lies, and whose groups are known; or none, and the slots of some of it may be.
+    fn come_by_slot(&mut self, root: &Root, frames: &mut [Frame]) -> Option<usize> {
         self.sorter.begin_by_slot();
-        let most = match self.fairness {
+        let (part, by_port) = match self.fairness {
             // All are shared out at once.
-            Some(_) => frames.len(),
-            None => PART.min(frames.len()),
+            Some(_) => (frames.len(), frames.len()),
+            None => (PART.min(frames.len()), PART_BY_PORT.min(frames.len())),
         };
-        let (part, later) = frames.split_at_mut(most);
         let sorter = &mut self.sorter;
-        let entered = root.enter_by_port(part, |slot, at| sorter.add_by_slot(slot, at));
+        let take = |slot, at| sorter.add_by_slot(slot, at);
+        let entered = root.enter_by_port(&mut frames[..by_port], take);
         sorter.end_by_slot(entered);
-        if entered == part.len() {
-            return true;
+        if entered >= part {
+            return Some(entered);
         }
         sorter.write_slots();
-        if root.owner(part[entered].ingress).is_some() {
+        if root.owner(frames[entered].ingress).is_some() {
             // It is of no further slot that would come behind the others.
-            return false;
+            return None;
         }
-        self.classify(root, part, later);
-        self.sorter.take_by_slot()
+        let (frames, later) = frames.split_at_mut(part);
+        self.classify(root, frames, later);
+        self.sorter.take_by_slot().then_some(part)
     }
 
     /// Finds the slot of each frame of which none is known yet, and gives it the virtual port that it comes in by. What is behind them is looked at next.

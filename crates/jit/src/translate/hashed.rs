@@ -2,7 +2,7 @@
 //! another function compares the keys there, and writes down in which second line those must be that are not there; then a third one compares them. Both ask for
 //! what the pass will read of the entries, or list it to be loaded. How tables are laid out, [`table::HashIndex`] says.
 //!
-//! What is not certain (a place that says that it is outdated) counts as not asked: the pass looks it up by a helper.
+//! What is not certain (a place that says that it is outdated) counts as not asked: the pass looks in the lines by itself, as it does where no scout goes before (few packets, lines that are near), and asks a helper at last.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{F32X4, I8X16, I32, I64X2, I128};
@@ -296,7 +296,8 @@ impl Translator<'_> {
         self.b.ins().ishl_imm(counts, WORD_SHIFT)
     }
 
-    /// The number of the record that a table's key hits, where lines are near enough to be looked at by the pass.
+    /// The number of the record that a table's key hits, where nobody has asked before. A helper would go to the same lines by way of the table, what packets see of it, and its index: three steps to memory that is far where very many
+    /// devices take turns.
     pub(super) fn search_hashed(
         &mut self,
         table: TableId,

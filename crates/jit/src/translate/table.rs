@@ -356,7 +356,7 @@ impl Translator<'_> {
     /// The same where no scout has asked.
     fn find_alone(&mut self, site: ScoutSite) -> Result<Value, Unsupported> {
         match self.packed_key(site.table) {
-            Some(packing) if site.may_be_unasked() => self.search_hashed(site.table, &packing),
+            Some(packing) if site.is_noted_first => self.search_hashed(site.table, &packing),
             _ => self.find(site.table),
         }
     }
