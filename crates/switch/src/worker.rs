@@ -482,15 +482,13 @@ impl Worker {
         match what {
             Ahead::Own => {
                 let core = &self.core;
-                prefetch_value(&self.root);
-                prefetch_value(&core.queues);
+                // What stands between, before and behind these two comes with them.
+                prefetch_value(&core.owner);
                 prefetch_value(&core.ledger.received);
+                prefetch_value(&core.queues);
                 prefetch_value(&core.again);
                 prefetch_value(&core.postponed);
                 prefetch_value(&core.sent);
-                prefetch_value(&core.now);
-                prefetch_value(&core.packets);
-                prefetch_value(&core.owner);
             }
             Ahead::Root => {
                 prefetch_value(&self.root.state);

@@ -34,6 +34,8 @@ pub(crate) struct Seat {
     _apart: [u8; LINE],
 }
 
+const _: () = assert!(!size_of::<Seat>().is_power_of_two());
+
 /// Seats on their way; they are large, and move from place to place.
 pub(crate) type Seats = Vec<Box<Seat>>;
 
@@ -43,7 +45,6 @@ impl Seat {
     pub(crate) fn ask_for(&self, what: Ahead) {
         if what == Ahead::Own {
             prefetch_value(&self.is_untold);
-            prefetch_value(&self.visited);
         }
         self.worker.ask_for(what);
     }

@@ -119,8 +119,8 @@ impl ScoutSite {
         self.hashed.map_or(searched, HashedNotes::answers)
     }
 
-    /// Whether the pass looks keys up in a hash table by itself if nobody has asked: a level that asks nothing but hash tables that are near is left out, since its scout would follow all tables
-    /// before. On level 0 there is less to save; and code for keys that most likely have slots would be in the way of packets that find them there.
+    /// Whether nobody need ask where the table's lines are near, since the pass looks there by itself: a level that asks nothing but such tables is left out, for its scout would follow all tables
+    /// before. On level 0 there is less to save. Keys that most likely have slots are not among these: code for lines would be in the way of packets that find them there.
     pub(crate) fn may_be_unasked(&self) -> bool {
         self.is_noted_first && self.level > 0
     }
