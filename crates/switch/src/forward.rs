@@ -176,14 +176,15 @@ impl Core {
         outcomes: &[PackedOutcome],
         sent: &mut impl Leave,
     ) -> Option<(u32, PortId)> {
-        let (now, mut unsent, mut left) = (self.now, 0, None);
-        for (frame, outcome) in frames.iter_mut().zip(outcomes) {
-            if let Some(port) = outcome.sent() {
-                sent.leave(port, frame, now);
-                continue;
-            }
+        let outcomes = &outcomes[..frames.len()];
+        let (mut done, mut unsent, mut left) = (0, 0, None);
+        loop {
+            done += sent.leave_sent(&mut frames[done..], &outcomes[done..], self.now);
+            let Some(outcome) = outcomes.get(done) else {
+                break;
+            };
             left = self.account_unsent(*outcome);
-            unsent += 1;
+            (done, unsent) = (done + 1, unsent + 1);
         }
         let received = frames.len() as u64;
         self.ledger.received += received;

@@ -10,7 +10,7 @@ use table::{
     TableError, TableSpec,
 };
 
-use crate::root::of_vlan;
+use crate::entrance::of_vlan;
 use crate::rule::{
     Asked, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Field, HAS_PORTS, HAS_PROTOCOL, HAS_VLAN, Rule, Values,
 };

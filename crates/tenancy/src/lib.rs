@@ -22,6 +22,7 @@ mod classifier;
 mod compiler;
 mod description;
 mod desk;
+mod entrance;
 mod function;
 mod gate;
 mod gauge;

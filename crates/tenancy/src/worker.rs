@@ -429,21 +429,25 @@ impl Worker {
     /// How many of these frames are the next part, which goes as it lies, and whose groups are known; or none, and the slots of some of it may be.
     fn come_by_slot(&mut self, root: &Root, frames: &mut [Frame]) -> Option<usize> {
         self.sorter.begin_by_slot();
-        let (part, by_port) = match self.fairness {
+        let (part, most) = match (&self.fairness, frames.first()) {
+            (None, Some(frame)) if root.entrances.owner(frame.ingress).is_some() => {
+                (PART, PART_BY_PORT)
+            }
+            (None, _) => (PART, PART),
             // All are shared out at once.
-            Some(_) => (frames.len(), frames.len()),
-            None => (PART.min(frames.len()), PART_BY_PORT.min(frames.len())),
+            (Some(_), _) => (frames.len(), frames.len()),
         };
+        let part = part.min(frames.len());
         let sorter = &mut self.sorter;
         let take = |slot, at| sorter.add_by_slot(slot, at);
-        let entered = root.enter_by_port(&mut frames[..by_port], take);
+        let entered = root.entrances.enter_in_runs(frames, most, take);
         sorter.end_by_slot(entered);
         if entered >= part {
             return Some(entered);
         }
         sorter.write_slots();
-        if root.owner(frames[entered].ingress).is_some() {
-            // It is of no further slot that would come behind the others.
+        if root.entrances.has_signs(frames[entered].ingress) {
+            // It is nobody's, or of no further slot that would come behind the others.
             return None;
         }
         let (frames, later) = frames.split_at_mut(part);
@@ -471,7 +475,7 @@ impl Worker {
             let (some, later) = rest.split_at_mut(count);
             let (own, others) = slots.split_at_mut(count);
             let next = if later.is_empty() { behind } else { &*later };
-            root.enter(some, next, own, &mut refuse);
+            root.entrances.enter(some, next, own, &mut refuse);
             (rest, slots) = (later, others);
         }
     }

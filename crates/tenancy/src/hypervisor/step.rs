@@ -4,7 +4,8 @@ use exec::DropReason;
 use packet::{Frame, Nanos, PortId};
 
 use super::Hypervisor;
-use crate::root::{Admission, Exit, Inlet};
+use crate::entrance::Inlet;
+use crate::root::{Admission, Exit};
 use crate::worker::{MAX_HOPS, MOST_LINKED};
 
 impl Hypervisor {

@@ -222,7 +222,7 @@ impl Worker {
     fn enter_few(&mut self, root: &Root, frames: &mut [Frame]) {
         let runs = &mut self.runs;
         runs.clear();
-        let entered = root.enter_by_port(frames, |slot, at| {
+        let entered = root.entrances.enter_in_runs(frames, BURST, |slot, at| {
             runs.push(run_from(slot, at));
             true
         });

@@ -14,7 +14,7 @@ impl Worker {
         if self.fairness.is_none() && self.watched.is_empty() {
             return usize::MAX;
         }
-        let Some(slot) = self.root.owner(port) else {
+        let Some(slot) = self.root.entrances.owner(port) else {
             return usize::MAX;
         };
         let Some(seat) = self.seat(slot) else {
@@ -36,13 +36,13 @@ impl Worker {
     /// Tells that this port gave all that it was allowed to, so that more may wait there; whether that is more than its vPDP could have at least: what is its
     /// own is served in later visits.
     pub fn fills_up(&mut self, port: PortId) -> bool {
-        let owner = self.root.owner(port);
+        let owner = self.root.entrances.owner(port);
         owner.is_none_or(|slot| self.shares.fill_up(slot))
     }
 
     /// What was done on this worker for the vPDP whose own this port is, while processors were shared fairly.
     pub fn carried(&self, port: PortId) -> Carried {
-        let owner = self.root.owner(port);
+        let owner = self.root.entrances.owner(port);
         owner.map_or(Carried::default(), |slot| self.shares.carried(slot))
     }
 }

@@ -1,10 +1,11 @@
 //! The way out: from a virtual port to a port of the switch, or over a link to another virtual port.
 
-use exec::DropReason;
+use exec::{DropReason, PackedOutcome};
 use packet::{Frame, FramePool, Nanos, PortId};
 use switch::Leave;
 
-use crate::root::{Exit, Inlet, NO_EXIT, Place, Slot};
+use crate::entrance::Inlet;
+use crate::root::{Exit, NO_EXIT, Place, Slot};
 
 /// Packets of one vPDP that go over links in a burst, whatever comes; and how many more for each frame of the burst. Hops bound how deep a loop of
 /// links goes; this bounds how wide copies make it.
@@ -109,6 +110,42 @@ where
             false => leave(self.place, self.links, self.sent, packet),
         }
     }
+
+    #[inline(always)]
+    fn leave_sent(
+        &mut self,
+        frames: &mut [Frame],
+        outcomes: &[PackedOutcome],
+        time: Nanos,
+    ) -> usize {
+        let Way { place, links, sent } = self;
+        leave_sent::<S, DESCRIBES_ALL>(place, links, sent, frames, outcomes, time)
+    }
+}
+
+/// [`Leave::leave_sent`]. A function of its own: what its arguments lead to it may keep at hand, since nothing else leads there.
+#[inline(never)]
+fn leave_sent<S, const DESCRIBES_ALL: bool>(
+    place: &Place,
+    links: &mut Links,
+    sent: &mut S,
+    frames: &mut [Frame],
+    outcomes: &[PackedOutcome],
+    time: Nanos,
+) -> usize
+where
+    S: FnMut(PortId, &mut Frame, Nanos),
+{
+    for (at, (frame, outcome)) in frames.iter_mut().zip(outcomes).enumerate() {
+        let Some(port) = outcome.sent() else {
+            return at;
+        };
+        match DESCRIBES_ALL {
+            true => leave_described(place, links, sent, (port, frame, time)),
+            false => leave(place, links, sent, (port, frame, time)),
+        }
+    }
+    outcomes.len()
 }
 
 /// A packet of a place leaves by a virtual port.

@@ -1,0 +1,663 @@
+//! The way in: whose a packet is that comes by a port of the switch, told by the port alone, by the description or the VLAN that it begins with, or by rules; and the virtual port that it comes in by.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use exec::DropReason;
+use packet::{Frame, PortId};
+use table::prefetch::prefetch_at;
+
+use crate::carriage::Carriage;
+use crate::classifier::{Classifier, outer_vlan};
+use crate::description::{Description, Draft, number_of};
+use crate::root::Slot;
+use crate::sorter::{TOGETHER, are_all};
+use crate::vpdp::VpdpId;
+use crate::wiring::{Sharing, Wiring};
+
+/// Where a packet goes in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inlet {
+    pub(crate) slot: Slot,
+    pub(crate) port: PortId,
+}
+
+impl Inlet {
+    /// Nowhere: of no slot.
+    const NONE: Inlet = Inlet {
+        slot: Slot::NONE,
+        port: PortId(0),
+    };
+}
+
+/// A port of the switch that several vPDPs share, as packets come in. Small: of many ports each packet may come in by another one.
+#[derive(Debug)]
+enum Entrance {
+    /// Nobody's, or one vPDP's: that is told apart before.
+    Closed,
+    /// Several vPDPs', whose packets their VLANs tell apart, ascending.
+    Vlans(Box<[(u64, Inlet)]>),
+    /// Several vPDPs', whose packets begin with their descriptions: where they go in, by the vPDPs' numbers.
+    Described(Box<[Described]>),
+    /// Several vPDPs'.
+    Shared(Box<Shared>),
+}
+
+const _: () = assert!(size_of::<Entrance>() <= 24);
+
+impl Entrance {
+    /// Descriptions that are the first bytes lead where they lead, whatever else there is.
+    fn tell_apart_by_description(&mut self) {
+        if let Entrance::Shared(shared) = self
+            && let Sharing::Described(Carriage::Plain) = shared.sharing
+        {
+            let inlets = (0..)
+                .zip(&shared.inlets.0)
+                .map(|(number, &inlet)| Described {
+                    draft: match VpdpId::new(number) {
+                        Some(vpdp) if inlet.slot != Slot::NONE => Draft::of(vpdp),
+                        _ => Draft::nobody(),
+                    },
+                    inlet,
+                });
+            *self = Entrance::Described(inlets.collect());
+        }
+    }
+
+    /// Rules that ask for nothing but this port's VLANs lead where they lead without being asked.
+    fn tell_apart_by(&mut self, owners: &[(u64, VpdpId)]) {
+        let Entrance::Shared(shared) = self else {
+            return;
+        };
+        if let Sharing::Rules = shared.sharing {
+            let inlet =
+                |&(vlan, vpdp): &(u64, VpdpId)| Some((vlan, shared.inlets.at(vpdp.index())?));
+            *self = Entrance::Vlans(owners.iter().filter_map(inlet).collect());
+        }
+    }
+}
+
+/// Where packets of a vPDP go in, and what they begin with.
+#[derive(Debug)]
+struct Described {
+    draft: Draft,
+    inlet: Inlet,
+}
+
+#[derive(Debug)]
+struct Shared {
+    sharing: Sharing,
+    inlets: Inlets,
+}
+
+/// Where packets go in, by numbers: of vPDPs that have a port, or of ports that are one vPDP's. [`Inlet::NONE`] for others.
+#[derive(Debug, Default)]
+struct Inlets(Box<[Inlet]>);
+
+impl Inlets {
+    #[inline]
+    fn at(&self, number: usize) -> Option<Inlet> {
+        let inlet = self.0.get(number).copied();
+        inlet.filter(|inlet| inlet.slot != Slot::NONE)
+    }
+}
+
+/// Where packets come in: of all ports of the switch, whose its packets are.
+#[derive(Debug, Default)]
+pub(crate) struct Entrances {
+    /// By port.
+    shared: Box<[Entrance]>,
+    /// Where packets go in by ports that are one vPDP's, in little memory: they may come by very many ports.
+    whole: Inlets,
+    classifier: Option<Arc<Classifier>>,
+}
+
+impl Entrances {
+    /// Those of a wiring that was checked.
+    pub(crate) fn new(
+        wiring: &Wiring,
+        classifier: Option<Arc<Classifier>>,
+        slot_of: impl Fn(VpdpId) -> Slot,
+    ) -> Entrances {
+        let mut whole: Vec<Inlet> = Vec::new();
+        let mut entrances: Vec<Entrance> = Vec::new();
+        for (virtual_port, physical) in wiring.physical() {
+            let at = physical.0 as usize;
+            if entrances.len() <= at {
+                entrances.resize_with(at + 1, || Entrance::Closed);
+                whole.resize(at + 1, Inlet::NONE);
+            }
+            let inlet = Inlet {
+                slot: slot_of(virtual_port.vpdp),
+                port: PortId(virtual_port.port),
+            };
+            let Some(&sharing) = wiring.shared.get(&physical) else {
+                whole[at] = inlet;
+                continue;
+            };
+            if let Entrance::Closed = entrances[at] {
+                let inlets = vec![
+                    Inlet::NONE;
+                    wiring
+                        .ports
+                        .keys()
+                        .last()
+                        .map_or(0, |last| last.index() + 1)
+                ];
+                entrances[at] = Entrance::Shared(Box::new(Shared {
+                    sharing,
+                    inlets: Inlets(inlets.into()),
+                }));
+            }
+            if let Entrance::Shared(shared) = &mut entrances[at] {
+                shared.inlets.0[virtual_port.vpdp.index()] = inlet;
+            }
+        }
+        entrances
+            .iter_mut()
+            .for_each(Entrance::tell_apart_by_description);
+        if let Some(Classifier::Vlans(vlans)) = classifier.as_deref() {
+            for (port, entrance) in (0..).map(PortId).zip(&mut entrances) {
+                entrance.tell_apart_by(vlans.of_port(port));
+            }
+        }
+        Entrances {
+            shared: entrances.into(),
+            whole: Inlets(whole.into()),
+            classifier,
+        }
+    }
+
+    /// Whose a port of the switch is, if it is one vPDP's.
+    pub(crate) fn owner(&self, port: PortId) -> Option<Slot> {
+        self.whole(port).map(|inlet| inlet.slot)
+    }
+
+    /// Gives packets, so many at most, the virtual ports that they come in by, as long as their ports, descriptions or VLANs by themselves say whose they are and `take` takes that slot, which is
+    /// told of the first packet of each, by its number; how many. Descriptions are taken off.
+    #[inline]
+    pub(crate) fn enter_in_runs(
+        &self,
+        frames: &mut [Frame],
+        most: usize,
+        take: impl FnMut(Slot, usize) -> bool,
+    ) -> usize {
+        let mut takes = Takes {
+            last: Slot::NONE,
+            take,
+        };
+        let (mut done, end) = (0, most.min(frames.len()));
+        loop {
+            let before = done;
+            done = self.enter_by_port(&mut frames[..end], done, &mut takes);
+            let next = frames[..end].get(done);
+            done = match next.and_then(|frame| self.of_port(frame.ingress)) {
+                Some(Entrance::Described(_)) => self.enter_described(frames, done..end, &mut takes),
+                Some(Entrance::Vlans(_)) => self.enter_by_vlan(frames, done..end, &mut takes),
+                _ => return done,
+            };
+            if done == before {
+                return done;
+            }
+        }
+    }
+
+    /// Whether packets that come by a port say by one of these signs whose they are.
+    pub(crate) fn has_signs(&self, port: PortId) -> bool {
+        let entrance = self.of_port(port);
+        self.owner(port).is_some()
+            || matches!(entrance, Some(Entrance::Described(_) | Entrance::Vlans(_)))
+    }
+
+    #[inline(always)]
+    fn of_port(&self, port: PortId) -> Option<&Entrance> {
+        self.shared.get(port.0 as usize)
+    }
+
+    /// By ports that are one vPDP's each. Of packets that come one behind the other by one port nothing is looked up but for the first.
+    #[inline(always)]
+    fn enter_by_port(
+        &self,
+        frames: &mut [Frame],
+        mut done: usize,
+        takes: &mut Takes<impl FnMut(Slot, usize) -> bool>,
+    ) -> usize {
+        while let Some(port) = frames.get(done).map(|frame| frame.ingress) {
+            let inlet = self.whole(port);
+            let Some(inlet) = inlet.filter(|inlet| takes.has(inlet.slot, done)) else {
+                break;
+            };
+            while let Some(frame) = frames.get_mut(done)
+                && frame.ingress == port
+            {
+                frame.ingress = inlet.port;
+                done += 1;
+            }
+        }
+        done
+    }
+
+    /// By ports whose packets begin with their descriptions.
+    #[inline(never)]
+    fn enter_described(
+        &self,
+        frames: &mut [Frame],
+        packets: Range<usize>,
+        takes: &mut Takes<impl FnMut(Slot, usize) -> bool>,
+    ) -> usize {
+        let sign_of = |frame: &Frame| match self.of_port(frame.ingress)? {
+            Entrance::Described(inlets) => {
+                let described = described(inlets, frame.bytes())?;
+                Some((described.inlet, described.draft))
+            }
+            _ => None,
+        };
+        let has = |frame: &Frame, draft: &Draft| draft.length(frame.bytes()).is_some();
+        enter_by_sign(frames, packets, takes, sign_of, has, |frame| {
+            let taken_off = frame.pull_front(Description::BYTES);
+            debug_assert!(taken_off.is_ok());
+        })
+    }
+
+    /// By ports whose packets' VLANs tell.
+    #[inline(never)]
+    fn enter_by_vlan(
+        &self,
+        frames: &mut [Frame],
+        packets: Range<usize>,
+        takes: &mut Takes<impl FnMut(Slot, usize) -> bool>,
+    ) -> usize {
+        let sign_of = |frame: &Frame| match self.of_port(frame.ingress)? {
+            Entrance::Vlans(owners) => {
+                let vlan = outer_vlan(frame.bytes());
+                Some((of_vlan(owners, vlan)?, vlan))
+            }
+            _ => None,
+        };
+        let has = |frame: &Frame, vlan: &u64| outer_vlan(frame.bytes()) == *vlan;
+        enter_by_sign(frames, packets, takes, sign_of, has, |_| {})
+    }
+
+    /// Gives each of these packets the virtual port that it comes in by, and its slot to `slots`; [`Slot::NONE`] if it is no vPDP's, with the reason to `refuse`. There are as many
+    /// slots as packets. Neighbours by ports of one kind are looked at together. While they are looked into, those that come `later` are asked for one by one: where many are at once the
+    /// processor waits.
+    #[inline]
+    pub(crate) fn enter(
+        &self,
+        frames: &mut [Frame],
+        later: &[Frame],
+        slots: &mut [Slot],
+        refuse: &mut impl FnMut(DropReason),
+    ) {
+        debug_assert_eq!(frames.len(), slots.len());
+        let mut later = later.iter();
+        let mut ask = || ask_for(later.next());
+        let mut done = 0;
+        while let Some(port) = frames.get(done).map(|frame| frame.ingress) {
+            let packets = frames[done..].iter_mut().zip(&mut slots[done..]);
+            done += match self.of_port(port) {
+                Some(Entrance::Vlans(_)) => {
+                    let inlet = |frame: &mut Frame| {
+                        ask();
+                        self.inlet_by_vlan(frame)
+                    };
+                    enter_while(packets, inlet, refuse)
+                }
+                Some(Entrance::Described(_)) => {
+                    let inlet = |frame: &mut Frame| {
+                        ask();
+                        self.inlet_by_description(frame)
+                    };
+                    enter_while(packets, inlet, refuse)
+                }
+                _ if self.whole(port).is_some() => {
+                    enter_while(packets, |frame| self.whole(frame.ingress).map(Ok), refuse)
+                }
+                other => {
+                    let inlet = |frame: &mut Frame| {
+                        ask();
+                        Some(self.other_inlet(other, frame))
+                    };
+                    enter_while(packets.take(1), inlet, refuse)
+                }
+            };
+        }
+    }
+
+    /// Where a packet goes in that comes by a port of which VLANs tell; nothing if it comes by another one.
+    #[inline(always)]
+    fn inlet_by_vlan(&self, frame: &Frame) -> Option<Result<Inlet, DropReason>> {
+        match self.of_port(frame.ingress) {
+            Some(Entrance::Vlans(owners)) => Some(by_vlan(owners, outer_vlan(frame.bytes()))),
+            _ => None,
+        }
+    }
+
+    /// Where a packet goes in that comes by a port of which descriptions tell; nothing if it comes by another one. The description is taken off.
+    #[inline(always)]
+    fn inlet_by_description(&self, frame: &mut Frame) -> Option<Result<Inlet, DropReason>> {
+        match self.of_port(frame.ingress) {
+            Some(Entrance::Described(inlets)) => Some(by_description(inlets, frame)),
+            _ => None,
+        }
+    }
+
+    /// Where packets of a port go in, if it is one vPDP's.
+    #[inline(always)]
+    fn whole(&self, port: PortId) -> Option<Inlet> {
+        self.whole.at(port.0 as usize)
+    }
+
+    /// Where a packet goes in that comes by a port of no usual kind. A description in front of it is taken off.
+    ///
+    /// # Errors
+    /// It is no vPDP's: why.
+    #[inline(never)]
+    fn other_inlet(
+        &self,
+        entrance: Option<&Entrance>,
+        frame: &mut Frame,
+    ) -> Result<Inlet, DropReason> {
+        let Some(Entrance::Shared(shared)) = entrance else {
+            return Err(DropReason::Unclassified);
+        };
+        let by_rules = |frame: &Frame| {
+            let classifier = self.classifier.as_ref()?;
+            classifier.find(frame.ingress, frame.bytes())
+        };
+        let vpdp = match &shared.sharing {
+            Sharing::Described(carriage) => {
+                let description = carriage.take_off(frame);
+                Some(description.ok_or(DropReason::BadDescription)?.vpdp)
+            }
+            Sharing::Destination(prefix) => prefix.vpdp(frame.bytes()).or_else(|| by_rules(frame)),
+            Sharing::Rules => by_rules(frame),
+        };
+        let inlet = vpdp.and_then(|vpdp| shared.inlets.at(vpdp.index()));
+        inlet.ok_or(DropReason::Unclassified)
+    }
+}
+
+/// Who takes packets slot by slot.
+struct Takes<T> {
+    last: Slot,
+    take: T,
+}
+
+impl<T: FnMut(Slot, usize) -> bool> Takes<T> {
+    /// Whether the packet of this number, which is this slot's, is taken.
+    #[inline(always)]
+    fn has(&mut self, slot: Slot, packet: usize) -> bool {
+        let has = slot == self.last || (self.take)(slot, packet);
+        if has {
+            self.last = slot;
+        }
+        has
+    }
+}
+
+/// Gives packets of these numbers the virtual ports that they come in by, as long as they have a sign of where, and are taken; the number of the first one that is not. Packets that come one behind the
+/// other by one port and have one sign are not looked up but for the first.
+#[inline(always)]
+fn enter_by_sign<S>(
+    frames: &mut [Frame],
+    Range { start, end }: Range<usize>,
+    takes: &mut Takes<impl FnMut(Slot, usize) -> bool>,
+    sign_of: impl Fn(&Frame) -> Option<(Inlet, S)>,
+    has: impl Fn(&Frame, &S) -> bool,
+    take_off: impl Fn(&mut Frame),
+) -> usize {
+    let enter = |frames: &mut [Frame], at: usize, to: PortId| {
+        ask_for(frames.get(at + TOGETHER));
+        take_off(&mut frames[at]);
+        frames[at].ingress = to;
+    };
+    let mut done = start;
+    while done < end {
+        // Whether the next one's port is the same cannot be foreseen where ports take turns: many are looked at at once.
+        let looked_at = end.min(done + TOGETHER);
+        let common = common_port(&frames[done..looked_at]);
+        while done < looked_at {
+            let Some((inlet, sign)) = sign_of(&frames[done]) else {
+                return done;
+            };
+            if !takes.has(inlet.slot, done) {
+                return done;
+            }
+            enter(frames, done, inlet.port);
+            done += 1;
+            while common.is_some()
+                && done < end
+                && Some(frames[done].ingress) == common
+                && has(&frames[done], &sign)
+            {
+                enter(frames, done, inlet.port);
+                done += 1;
+            }
+        }
+    }
+    done
+}
+
+/// Asks the processor for what is at the front of a frame.
+#[inline(always)]
+fn ask_for(frame: Option<&Frame>) {
+    if let Some(frame) = frame {
+        prefetch_at(frame.address());
+    }
+}
+
+/// The port that all of these frames come from, if they do.
+#[inline(always)]
+fn common_port(frames: &[Frame]) -> Option<PortId> {
+    let port = frames.first()?.ingress;
+    if frames.last()?.ingress != port {
+        return None;
+    }
+    let ports = frames.iter().map(|frame| frame.ingress.0);
+    are_all(ports, port.0).then_some(port)
+}
+
+/// Gives packets the virtual ports that they come in by, and their slots, as long as `inlet` says where they go in or why nowhere; how many.
+#[inline(always)]
+fn enter_while<'f>(
+    packets: impl Iterator<Item = (&'f mut Frame, &'f mut Slot)>,
+    mut inlet: impl FnMut(&mut Frame) -> Option<Result<Inlet, DropReason>>,
+    refuse: &mut impl FnMut(DropReason),
+) -> usize {
+    let mut entered = 0;
+    for (frame, slot) in packets {
+        match inlet(frame) {
+            Some(Ok(inlet)) => (frame.ingress, *slot) = (inlet.port, inlet.slot),
+            Some(Err(reason)) => {
+                refuse(reason);
+                *slot = Slot::NONE;
+            }
+            None => break,
+        }
+        entered += 1;
+    }
+    entered
+}
+
+/// Where packets of a VLAN go in.
+#[inline(always)]
+fn by_vlan(owners: &[(u64, Inlet)], vlan: u64) -> Result<Inlet, DropReason> {
+    of_vlan(owners, vlan).ok_or(DropReason::Unclassified)
+}
+
+/// What these bytes begin with, if it is the description of one of these.
+#[inline(always)]
+fn described<'i>(inlets: &'i [Described], bytes: &[u8]) -> Option<&'i Described> {
+    let described = inlets.get(number_of(bytes)?)?;
+    described.draft.length(bytes).map(|_| described)
+}
+
+/// Where a packet goes in that begins with its description, which is taken off.
+#[inline(always)]
+fn by_description(inlets: &[Described], frame: &mut Frame) -> Result<Inlet, DropReason> {
+    match described(inlets, frame.bytes()) {
+        Some(described) if frame.pull_front(Description::BYTES).is_ok() => Ok(described.inlet),
+        _ => Err(why_undescribed(frame.bytes())),
+    }
+}
+
+/// Why no vPDP of a port is described by what these bytes begin with.
+#[cold]
+fn why_undescribed(bytes: &[u8]) -> DropReason {
+    match Description::decode(bytes) {
+        Some(_) => DropReason::Unclassified,
+        None => DropReason::BadDescription,
+    }
+}
+
+/// What a VLAN leads to.
+#[inline]
+pub(crate) fn of_vlan<T: Copy>(owners: &[(u64, T)], vlan: u64) -> Option<T> {
+    let at = owners.binary_search_by_key(&vlan, |(vlan, _)| *vlan).ok()?;
+    Some(owners[at].1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Ports 0 and 1 are whole, VLANs tell of 2 and 3, descriptions of 4 and 5, rules, of which there are none, of 6; 7 and 8 are nobody's.
+    fn entrances() -> Entrances {
+        let inlet = |slot, port| Inlet {
+            slot: Slot(slot),
+            port: PortId(port),
+        };
+        let vlans = |slot| Entrance::Vlans([(3, inlet(slot, 1)), (9, inlet(slot + 1, 2))].into());
+        let described = |slot| {
+            let draft = VpdpId::new(1).map_or(Draft::nobody(), Draft::of);
+            let numbers = [Draft::nobody(), draft, Draft::nobody()];
+            let inlet = inlet(slot, 4);
+            Entrance::Described(numbers.map(|draft| Described { draft, inlet }).into())
+        };
+        let shared = Shared {
+            sharing: Sharing::Rules,
+            inlets: Inlets::default(),
+        };
+        Entrances {
+            whole: Inlets([inlet(0, 0), inlet(1, 3)].into()),
+            shared: Box::new([
+                Entrance::Closed,
+                Entrance::Closed,
+                vlans(2),
+                vlans(4),
+                described(6),
+                described(7),
+                Entrance::Shared(Box::new(shared)),
+                Entrance::Closed,
+            ]),
+            classifier: None,
+        }
+    }
+
+    #[test]
+    fn who_is_described_and_does_not_have_the_port_is_unclassified() {
+        for (vpdp, expected) in [
+            (1, None),
+            (2, Some(DropReason::Unclassified)),
+            (3, Some(DropReason::Unclassified)),
+        ] {
+            let header = VpdpId::new(vpdp).map(|vpdp| Description::of_packet(vpdp, 10).encode());
+            let bytes = [&header.unwrap_or_default()[..], &[7; 10]].concat();
+            let mut frames = [Frame::from_bytes(&bytes).unwrap_or_default()];
+            frames[0].ingress = PortId(4);
+            let (mut slots, mut refused) = ([Slot(77)], None);
+            entrances().enter(&mut frames, &[], &mut slots, &mut |reason| {
+                refused = Some(reason)
+            });
+            assert_eq!(refused, expected, "vPDP {vpdp}");
+            assert_eq!(slots[0] == Slot::NONE, expected.is_some());
+        }
+    }
+
+    fn frame(port: u32, kind: u8) -> Frame {
+        let (vpdp, vlan) = (u16::from(kind % 3) + 1, [3, 9, 4][usize::from(kind % 3)]);
+        let described = VpdpId::new(vpdp).map(|vpdp| Description::of_packet(vpdp, 28).encode());
+        let tagged = [
+            [1; 12].as_slice(),
+            &[0x81, 0, 0, vlan],
+            &[8, 0],
+            &[kind; 10],
+        ]
+        .concat();
+        let front = described
+            .filter(|_| kind.is_multiple_of(2))
+            .unwrap_or_default();
+        let bytes = if port < 4 {
+            tagged
+        } else {
+            [front.as_slice(), &tagged].concat()
+        };
+        let mut frame = Frame::from_bytes(&bytes).unwrap_or_default();
+        frame.ingress = PortId(port);
+        frame
+    }
+
+    proptest! {
+        #[test]
+        fn packets_go_in_together_where_they_go_in_one_by_one(
+            packets in prop::collection::vec((0u32..9, any::<u8>()), 1..17),
+            are_of_one_port in any::<bool>(),
+        ) {
+            let entrances = entrances();
+            let port = |port| if are_of_one_port { packets[0].0 } else { port };
+            let frames = || packets.iter().map(|(other, kind)| frame(port(*other), *kind));
+            let (mut together, mut alone): (Vec<Frame>, Vec<Frame>) = (frames().collect(), frames().collect());
+            let (mut refused, mut refused_alone) = (Vec::new(), Vec::new());
+            let mut slots = vec![Slot(77); packets.len()];
+            entrances.enter(&mut together, &[], &mut slots, &mut |reason| refused.push(reason));
+            for (at, frame) in alone.iter_mut().enumerate() {
+                let mut slot = Slot(78);
+                entrances.enter(std::slice::from_mut(frame), &[], std::slice::from_mut(&mut slot), &mut |reason| refused_alone.push(reason));
+                prop_assert_eq!(slots[at], slot);
+                prop_assert_eq!(together[at].ingress, frame.ingress);
+                prop_assert_eq!(together[at].bytes(), frame.bytes());
+            }
+            prop_assert_eq!(refused, refused_alone);
+        }
+
+        #[test]
+        fn packets_go_in_by_runs_as_one_by_one_as_long_as_they_say_whose_they_are_and_are_taken(
+            runs in prop::collection::vec((0u32..9, any::<u8>(), 1usize..40), 0..8),
+            most in 0usize..200,
+            refused_from in 0usize..200,
+        ) {
+            let entrances = entrances();
+            let packets = || runs.iter().flat_map(|&(port, kind, count)| (0..count).map(move |_| frame(port, kind)));
+            let (mut frames, mut expected): (Vec<Frame>, Vec<Frame>) = (packets().collect(), packets().collect());
+            let (mut asked, mut to_ask, mut end) = (Vec::new(), Vec::new(), 0);
+            let entered = entrances.enter_in_runs(&mut frames, most, |slot, at| {
+                asked.push((slot, at));
+                at < refused_from
+            });
+            for (at, frame) in expected.iter_mut().enumerate().take(most) {
+                let (mut slot, mut copy) = (Slot::NONE, Frame::new());
+                copy.copy_from(frame);
+                entrances.enter(std::slice::from_mut(&mut copy), &[], std::slice::from_mut(&mut slot), &mut |_| {});
+                if slot == Slot::NONE {
+                    break;
+                }
+                if to_ask.last().is_none_or(|(last, _)| *last != slot) {
+                    to_ask.push((slot, at));
+                    if at >= refused_from {
+                        break;
+                    }
+                }
+                *frame = copy;
+                end = at + 1;
+            }
+            prop_assert_eq!(entered, end);
+            prop_assert_eq!(asked, to_ask);
+            for (entered, expected) in frames.iter().zip(&expected) {
+                prop_assert_eq!(entered.ingress, expected.ingress);
+                prop_assert_eq!(entered.bytes(), expected.bytes());
+            }
+        }
+    }
+}
