@@ -18,8 +18,19 @@ const GENERATOR: u8 = 0b00_0011;
 /// The version, and what it adds to the check.
 const FRONT: u32 = VERSION << VERSION_SHIFT | divide(VERSION << VERSION_SHIFT) as u32;
 
-/// What each length adds to the check of its header.
-static CHECKS_OF_LENGTHS: [u8; 1 << 12] = checks_from(LENGTH_SHIFT);
+/// What each length adds to the check of its header; of those that no header has, [`NO_CHECK`].
+static CHECKS_OF_LENGTHS: [u8; 1 << 12] = {
+    let mut checks = checks_from(LENGTH_SHIFT);
+    let mut length = 0;
+    while length < Description::BYTES {
+        checks[length] = NO_CHECK;
+        length += 1;
+    }
+    checks
+};
+
+/// More bits than a check has: with it no header is right.
+const NO_CHECK: u8 = u8::MAX;
 
 /// What each vPDP's number adds to it.
 static CHECKS_OF_VPDPS: [u8; 1 << 12] = checks_from(VPDP_SHIFT);
@@ -29,7 +40,7 @@ static CHECKS_OF_VPDPS: [u8; 1 << 12] = checks_from(VPDP_SHIFT);
 pub struct Description {
     /// Whose it is.
     pub vpdp: VpdpId,
-    /// Bytes of this header and the headers behind it: as far as programs may look.
+    /// Bytes of this header and the headers behind it: as far as programs may look. At least those of this header.
     pub length: u16,
 }
 
@@ -119,7 +130,7 @@ impl Draft {
     pub(crate) fn length(self, bytes: &[u8]) -> Option<u16> {
         let word = word(bytes)?;
         let length = word >> LENGTH_SHIFT & TWELVE_BITS;
-        let fits = (Description::BYTES..=bytes.len()).contains(&(length as usize));
+        let fits = length as usize <= bytes.len();
         (fits && word == self.word(length)).then_some(length as u16)
     }
 }
@@ -230,7 +241,13 @@ mod tests {
         let packet = |length| [header(9, length).as_slice(), &[0; 16]].concat();
         assert!(Description::decode(&packet(20)).is_some());
         assert_eq!(Description::decode(&packet(21)), None);
-        assert_eq!(Description::decode(&packet(3)), None);
+        for length in 0..4 {
+            let front =
+                u32::from_be_bytes(header(9, 4)) & !(TWELVE_BITS << LENGTH_SHIFT | 0b11_1111);
+            let fields = front | length << LENGTH_SHIFT;
+            let short = (fields | u32::from(divide(fields))).to_be_bytes();
+            assert_eq!(Description::decode(&[&short[..], &[0; 16]].concat()), None);
+        }
         assert_eq!(Description::decode(&packet(4)[..3]), None);
     }
 

@@ -388,7 +388,12 @@ impl<T: FnMut(Slot, usize) -> bool> Takes<T> {
     /// Whether the packet of this number, which is this slot's, is taken.
     #[inline(always)]
     fn has(&mut self, slot: Slot, packet: usize) -> bool {
-        let has = slot == self.last || (self.take)(slot, packet);
+        slot == self.last || self.has_next(slot, packet)
+    }
+
+    #[inline]
+    fn has_next(&mut self, slot: Slot, packet: usize) -> bool {
+        let has = (self.take)(slot, packet);
         if has {
             self.last = slot;
         }
@@ -407,32 +412,40 @@ fn enter_by_sign<S>(
     has: impl Fn(&Frame, &S) -> bool,
     take_off: impl Fn(&mut Frame),
 ) -> usize {
-    let enter = |frames: &mut [Frame], at: usize, to: PortId| {
-        ask_for(frames.get(at + TOGETHER));
-        take_off(&mut frames[at]);
-        frames[at].ingress = to;
+    let enter = |frame: &mut Frame, to: PortId, later: Option<&Frame>| {
+        ask_for(later);
+        take_off(frame);
+        frame.ingress = to;
     };
     let mut done = start;
     while done < end {
         // Whether the next one's port is the same cannot be foreseen where ports take turns: many are looked at at once.
         let looked_at = end.min(done + TOGETHER);
-        let common = common_port(&frames[done..looked_at]);
-        while done < looked_at {
-            let Some((inlet, sign)) = sign_of(&frames[done]) else {
-                return done;
-            };
-            if !takes.has(inlet.slot, done) {
-                return done;
+        let (looked_at_first, later) = frames.split_at_mut(looked_at);
+        let some = &mut looked_at_first[done..];
+        let Some(port) = common_port(some) else {
+            for (at, frame) in some.iter_mut().enumerate() {
+                match sign_of(frame) {
+                    Some((inlet, _)) if takes.has(inlet.slot, done + at) => {
+                        enter(frame, inlet.port, later.get(at));
+                    }
+                    _ => return done + at,
+                }
             }
-            enter(frames, done, inlet.port);
+            done = looked_at;
+            continue;
+        };
+        let (inlet, sign) = match sign_of(&some[0]) {
+            Some((inlet, sign)) if takes.has(inlet.slot, done) => (inlet, sign),
+            _ => return done,
+        };
+        loop {
+            let (own, later) = frames.split_at_mut(done + 1);
+            enter(&mut own[done], inlet.port, later.get(TOGETHER - 1));
             done += 1;
-            while common.is_some()
-                && done < end
-                && Some(frames[done].ingress) == common
-                && has(&frames[done], &sign)
-            {
-                enter(frames, done, inlet.port);
-                done += 1;
+            let is_of_run = |frame: &Frame| frame.ingress == port && has(frame, &sign);
+            if done == end || !is_of_run(&frames[done]) {
+                break;
             }
         }
     }
