@@ -245,15 +245,32 @@ pub(crate) fn put_on(
     outer: Option<&Outer>,
     frame: &mut Frame,
 ) -> Result<(), FrameError> {
-    let header = description.of_packet(frame.len());
-    match outer {
-        None => {
+    match (outer, frame.len()) {
+        // Their length can be said, and they are not too long: no more is asked of most.
+        (None, len @ 0..=LONGEST_SAID) => {
             // A copy of a length that is known here is one write.
-            if let Some(front) = frame.extend_front(header.len())?.first_chunk_mut() {
-                *front = header;
+            if let Some(front) = frame.extend_front(Description::BYTES)?.first_chunk_mut() {
+                *front = description.of_packet(len);
             }
             Ok(())
         }
+        _ => put_on_any(description, outer, frame),
+    }
+}
+
+/// Bytes of the longest packet whose length a description can say.
+const LONGEST_SAID: usize = Description::MAX_LENGTH as usize - Description::BYTES;
+
+/// [`put_on`], of packets that few ports or few senders have.
+#[inline(never)]
+fn put_on_any(
+    description: Draft,
+    outer: Option<&Outer>,
+    frame: &mut Frame,
+) -> Result<(), FrameError> {
+    let header = description.of_packet(frame.len());
+    match outer {
+        None => frame.push_front(&header),
         Some(outer) => outer.put_on(header, frame),
     }
 }

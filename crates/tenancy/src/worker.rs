@@ -33,11 +33,10 @@ pub const MAX_HOPS: usize = 8;
 const PASSES_A_BURST: u32 = 64;
 const PASSES_A_PACKET: u32 = 8;
 
-/// Frames that are classified before any of them go, where they come by vPDP: what is read of them stays in the nearest cache until they go.
-const PART: usize = 256;
-
-/// The same of frames that come by ports which are one vPDP's each: nothing is read of them but where they came in, and the more of a vPDP go at once, the less each visit costs.
-const PART_BY_PORT: usize = 512;
+/// Frames that are taken in before any of them go, where they come by vPDP: the more of a vPDP go at once, the less each visit costs; the first ones wait for the last ones. And so many at least, unless
+/// there are fewer: of whom fewer come one behind the other, they are brought together first.
+const PART: usize = 1024;
+const LEAST_PART: usize = 256;
 
 /// Frames of a vPDP, on average, from which on those of each are brought together.
 const FEW_EACH: usize = 6;
@@ -180,7 +179,7 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
 }
 
 /// Of what a visit took, the least part that a share pays for.
-const LEAST_PART: u64 = 4;
+const LEAST_SHARE: u64 = 4;
 
 /// [`run`], with what it costs measured and charged to the place; what was done, and what it took.
 fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
@@ -202,7 +201,7 @@ fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
         0 => cycles,
         _ => cycles
             .saturating_sub(gauge.visit())
-            .max(cycles / LEAST_PART),
+            .max(cycles / LEAST_SHARE),
     };
     (work, Visit { cycles, of_packets })
 }
@@ -429,20 +428,16 @@ impl Worker {
     /// How many of these frames are the next part, which goes as it lies, and whose groups are known; or none, and the slots of some of it may be.
     fn come_by_slot(&mut self, root: &Root, frames: &mut [Frame]) -> Option<usize> {
         self.sorter.begin_by_slot();
-        let (part, most) = match (&self.fairness, frames.first()) {
-            (None, Some(frame)) if root.entrances.owner(frame.ingress).is_some() => {
-                (PART, PART_BY_PORT)
-            }
-            (None, _) => (PART, PART),
+        let (least, most) = match self.fairness {
             // All are shared out at once.
-            (Some(_), _) => (frames.len(), frames.len()),
+            Some(_) => (frames.len(), frames.len()),
+            None => (LEAST_PART.min(frames.len()), PART),
         };
-        let part = part.min(frames.len());
         let sorter = &mut self.sorter;
         let take = |slot, at| sorter.add_by_slot(slot, at);
         let entered = root.entrances.enter_in_runs(frames, most, take);
         sorter.end_by_slot(entered);
-        if entered >= part {
+        if entered >= least {
             return Some(entered);
         }
         sorter.write_slots();
@@ -450,9 +445,9 @@ impl Worker {
             // It is nobody's, or of no further slot that would come behind the others.
             return None;
         }
-        let (frames, later) = frames.split_at_mut(part);
+        let (frames, later) = frames.split_at_mut(least);
         self.classify(root, frames, later);
-        self.sorter.take_by_slot().then_some(part)
+        self.sorter.take_by_slot().then_some(least)
     }
 
     /// Finds the slot of each frame of which none is known yet, and gives it the virtual port that it comes in by. What is behind them is looked at next.
