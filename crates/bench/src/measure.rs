@@ -69,8 +69,17 @@ pub struct Measured {
     pub middle_half: (f64, f64),
     /// Packets that left for each that came.
     pub sent: f64,
-    /// Rounds.
-    pub rounds: usize,
+    /// What was measured in each round; all sides have the same rounds.
+    pub rounds: Vec<Round>,
+}
+
+/// What a side did in a round, on all workers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Round {
+    /// See [`Measured::mpps`].
+    pub mpps: f64,
+    /// See [`Measured::ticks_per_packet`].
+    pub ticks_per_packet: f64,
 }
 
 /// Measures sides on as many threads as there are sets of them, each set on a core of its own. All sets have sides of the same names in the same
@@ -245,19 +254,23 @@ impl<'s> Station<'s> {
 }
 
 fn summary(name: String, side: usize, all: &[Passes], rate: Rate) -> Measured {
-    let rounds = all.iter().map(Vec::len).min().unwrap_or(0);
-    let mut mpps = Vec::with_capacity(rounds);
-    let mut ticks = Vec::with_capacity(rounds);
-    let (mut sent, mut packets) = (0, 0);
-    for round in 0..rounds {
-        let passes = || all.iter().map(|rounds| rounds[round][side]);
-        let rates = passes().map(|pass| rate.ticks_per_ns * 1e3 / pass.ticks_per_packet());
-        mpps.push(rates.sum());
-        let sum: f64 = passes().map(|pass| pass.ticks_per_packet()).sum();
-        ticks.push(sum / all.len() as f64);
-        sent += passes().map(|pass| pass.sent).sum::<u64>();
-        packets += passes().map(|pass| pass.packets).sum::<u64>();
-    }
+    let count = all.iter().map(Vec::len).min().unwrap_or(0);
+    let passes = |round: usize| all.iter().map(move |rounds| rounds[round][side]);
+    let every = (0..count).flat_map(passes);
+    let (sent, packets) = every.fold((0, 0), |(sent, packets), pass| {
+        (sent + pass.sent, packets + pass.packets)
+    });
+    let rounds = (0..count).map(|round| {
+        let ticks = passes(round).map(|pass| pass.ticks_per_packet());
+        let rates = ticks.clone().map(|ticks| rate.ticks_per_ns * 1e3 / ticks);
+        Round {
+            mpps: rates.sum(),
+            ticks_per_packet: ticks.sum::<f64>() / all.len() as f64,
+        }
+    });
+    let rounds: Vec<Round> = rounds.collect();
+    let mut mpps: Vec<f64> = rounds.iter().map(|round| round.mpps).collect();
+    let mut ticks: Vec<f64> = rounds.iter().map(|round| round.ticks_per_packet).collect();
     Measured {
         name,
         mpps: quantile(&mut mpps, 0.5),
@@ -343,7 +356,7 @@ mod tests {
             };
             assert_eq!((bare.name.as_str(), slow.name.as_str()), ("bare", "slow"));
             assert!(bare.mpps > 2.0 * slow.mpps, "{measured:?}");
-            assert!(bare.rounds >= LEAST_ROUNDS && told == 1.0);
+            assert!(bare.rounds.len() >= LEAST_ROUNDS && told == 1.0);
             assert_eq!(bare.sent, 1.0);
             assert!((slow.sent - 0.5).abs() < 0.01, "{measured:?}");
         }

@@ -16,7 +16,7 @@ use crate::arrival::{Arrival, Mixed, Queues, take_part};
 use crate::clock::Clock;
 use crate::device::change;
 use crate::latency::{self, Latencies, Wires};
-use crate::measure::{Measured, Plan, Side, Traffic, measure};
+use crate::measure::{Measured, Plan, Round, Side, Traffic, measure};
 use crate::setup::{Setup, SetupError};
 use crate::{Choices, Forward, Outbox, Reading};
 
@@ -211,6 +211,8 @@ pub struct TenantsReport {
     pub native: Measured,
     /// vPDPs.
     pub hosted: Measured,
+    /// Both in the round in which they are to each other as they are in the middle of all rounds: the machine was in the same condition for both.
+    pub middle: (Round, Round),
     /// Packets in memory, at a tenth of the rate that the program alone carries: of the program alone, and of vPDPs.
     pub latencies: Latencies,
     /// The same at half of that rate.
@@ -220,10 +222,22 @@ pub struct TenantsReport {
 }
 
 impl TenantsReport {
-    /// Packets through vPDPs for each through the program alone.
+    /// Packets through vPDPs for each through the program alone: the median over rounds.
     pub fn ratio(&self) -> f64 {
-        self.hosted.mpps / self.native.mpps
+        ratio(&self.middle)
     }
+}
+
+fn ratio((native, hosted): &(Round, Round)) -> f64 {
+    hosted.mpps / native.mpps
+}
+
+/// The round in which the second side is to the first as it is in the middle of all rounds.
+fn middle_round(first: &Measured, second: &Measured) -> Option<(Round, Round)> {
+    let rounds = first.rounds.iter().copied();
+    let mut rounds: Vec<_> = rounds.zip(second.rounds.iter().copied()).collect();
+    rounds.sort_by(|one, other| ratio(one).total_cmp(&ratio(other)));
+    rounds.get(rounds.len() / 2).copied()
 }
 
 impl Tenants<'_> {
@@ -269,7 +283,11 @@ impl Tenants<'_> {
         let mut measured = measure(&mut workers, traffic, plan, &clock, tell).into_iter();
         let [sides] = &mut workers;
         let both = measured.next().zip(measured.next());
-        let ([one, other], Some((native, hosted))) = (&mut sides[..], both) else {
+        let both = both.and_then(|(native, hosted)| {
+            let middle = middle_round(&native, &hosted)?;
+            Some((native, hosted, middle))
+        });
+        let ([one, other], Some((native, hosted, middle))) = (&mut sides[..], both) else {
             return Err(TenantsError::Count(self.vpdps));
         };
         // Where all is carried nothing waits in queues.
@@ -283,6 +301,7 @@ impl Tenants<'_> {
         Ok(TenantsReport {
             native,
             hosted,
+            middle,
             latencies,
             at_half,
             over_wires,
@@ -374,5 +393,42 @@ fn rule(vpdp: VpdpId, port: PortId) -> Rule {
         vpdp,
         priority: 0,
         conditions: vec![Condition::Port(port), Condition::Vlan(Vlan::Untagged)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_round_is_that_of_the_median_ratio_whatever_rates_are() {
+        let side = |rates: [f64; 3]| {
+            let round = |mpps| Round {
+                mpps,
+                ticks_per_packet: 1.0 / mpps,
+            };
+            Measured {
+                name: String::new(),
+                mpps: rates[1],
+                ticks_per_packet: 1.0,
+                middle_half: (0.0, 0.0),
+                sent: 1.0,
+                rounds: rates.map(round).into(),
+            }
+        };
+        // The machine is half as fast in the last round.
+        let (first, second) = (side([10.0, 10.0, 5.0]), side([9.0, 7.0, 4.0]));
+        let (native, hosted) = middle_round(&first, &second).unwrap();
+        assert_eq!((native.mpps, hosted.mpps), (5.0, 4.0));
+        assert!(
+            middle_round(
+                &side([1.0; 3]),
+                &Measured {
+                    rounds: Vec::new(),
+                    ..side([1.0; 3])
+                }
+            )
+            .is_none()
+        );
     }
 }

@@ -248,7 +248,7 @@ impl Run<'_> {
             of_hand: hand.map(|hand| side.mpps / hand),
             mpps_middle_half: side.middle_half,
             sent: side.sent,
-            rounds: side.rounds,
+            rounds: side.rounds.len(),
         };
         measured.iter().map(row).collect()
     }

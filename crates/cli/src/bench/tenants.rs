@@ -67,16 +67,17 @@ impl Row {
         vpdps: usize,
         report: &TenantsReport,
     ) -> Row {
+        let (native, hosted) = report.middle;
         Row {
             policy: policy.to_owned(),
             entry: entry.name(),
             arrival: arrival.name(),
             vpdps,
-            native_mpps: report.native.mpps,
-            vpdp_mpps: report.hosted.mpps,
+            native_mpps: native.mpps,
+            vpdp_mpps: hosted.mpps,
             ratio: report.ratio(),
-            native_cycles: report.native.ticks_per_packet,
-            vpdp_cycles: report.hosted.ticks_per_packet,
+            native_cycles: native.ticks_per_packet,
+            vpdp_cycles: hosted.ticks_per_packet,
             times: Times::new(&report.latencies),
             at_half: Times::new(&report.at_half),
             over_wires: report.over_wires.as_ref().map(Times::new),

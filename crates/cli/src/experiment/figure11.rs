@@ -43,12 +43,13 @@ pub(super) fn measure(options: &Hypervdp) -> Result<Figure, String> {
         let mut tell = |share| progress.tell(&name, share);
         let report = policy.measure(engine, 1, Entry::Whole, &plan, &mut tell)?;
         let gbps = |mpps: f64| mpps * f64::from(bytes) * 8.0 / 1e3;
+        let (native, hosted) = report.middle;
         let paper = |mpps| (bytes == 64).then_some(mpps);
         let (hypervdp, open_vswitch, pisces) = PAPER_MPPS;
         let size = Size {
             bytes,
-            native_gbps: gbps(report.native.mpps),
-            vpdp_gbps: gbps(report.hosted.mpps),
+            native_gbps: gbps(native.mpps),
+            vpdp_gbps: gbps(hosted.mpps),
             paper_mpps: paper(hypervdp),
             paper_open_vswitch_mpps: paper(open_vswitch),
             paper_pisces_mpps: paper(pisces),

@@ -164,16 +164,17 @@ impl Row {
         report: &TenantsReport,
         more: More,
     ) -> Row {
-        let hosted = report.latencies.second;
+        let (native, hosted) = report.middle;
+        let latencies = report.latencies.second;
         Row {
             figure,
             policy: policy.to_owned(),
             vpdps: Some(vpdps),
-            native_mpps: Some(report.native.mpps),
-            vpdp_mpps: Some(report.hosted.mpps),
+            native_mpps: Some(native.mpps),
+            vpdp_mpps: Some(hosted.mpps),
             ratio: Some(report.ratio()),
-            p50_us: Some(hosted.p50),
-            p99_us: Some(hosted.p99),
+            p50_us: Some(latencies.p50),
+            p99_us: Some(latencies.p99),
             more,
         }
     }
