@@ -184,19 +184,20 @@ impl Entrances {
     ) -> usize {
         let mut takes = Takes {
             last: Slot::NONE,
+            has_refused: false,
             take,
         };
         let (mut done, end) = (0, most.min(frames.len()));
         loop {
-            let before = done;
             done = self.enter_by_port(&mut frames[..end], done, &mut takes);
+            let before = done;
             let next = frames[..end].get(done);
             done = match next.and_then(|frame| self.of_port(frame.ingress)) {
                 Some(Entrance::Described(_)) => self.enter_described(frames, done..end, &mut takes),
                 Some(Entrance::Vlans(_)) => self.enter_by_vlan(frames, done..end, &mut takes),
                 _ => return done,
             };
-            if done == before {
+            if done == before || takes.has_refused {
                 return done;
             }
         }
@@ -381,6 +382,7 @@ impl Entrances {
 /// Who takes packets slot by slot.
 struct Takes<T> {
     last: Slot,
+    has_refused: bool,
     take: T,
 }
 
@@ -393,11 +395,11 @@ impl<T: FnMut(Slot, usize) -> bool> Takes<T> {
 
     #[inline]
     fn has_next(&mut self, slot: Slot, packet: usize) -> bool {
-        let has = (self.take)(slot, packet);
-        if has {
+        self.has_refused = !(self.take)(slot, packet);
+        if !self.has_refused {
             self.last = slot;
         }
-        has
+        !self.has_refused
     }
 }
 
@@ -534,20 +536,32 @@ pub(crate) fn of_vlan<T: Copy>(owners: &[(u64, T)], vlan: u64) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rule::HAS_VLAN;
     use proptest::prelude::*;
 
-    /// Ports 0 and 1 are whole, VLANs tell of 2 and 3, descriptions of 4 and 5, rules, of which there are none, of 6; 7 and 8 are nobody's.
+    /// Ports 0 and 1 are whole, VLANs (none, 3 and 9) tell of 2 and 3, descriptions (of vPDPs 1 and 2) of 4 and 5, rules, of which there are none, of 6; 7 and 8 are nobody's.
     fn entrances() -> Entrances {
         let inlet = |slot, port| Inlet {
             slot: Slot(slot),
             port: PortId(port),
         };
-        let vlans = |slot| Entrance::Vlans([(3, inlet(slot, 1)), (9, inlet(slot + 1, 2))].into());
-        let described = |slot| {
-            let draft = VpdpId::new(1).map_or(Draft::nobody(), Draft::of);
-            let numbers = [Draft::nobody(), draft, Draft::nobody()];
-            let inlet = inlet(slot, 4);
-            Entrance::Described(numbers.map(|draft| Described { draft, inlet }).into())
+        let vlans = |slot| {
+            let owners = [(0, 5), (HAS_VLAN | 3, 1), (HAS_VLAN | 9, 2)];
+            let owners = (slot..).zip(owners);
+            Entrance::Vlans(
+                owners
+                    .map(|(slot, (vlan, port))| (vlan, inlet(slot, port)))
+                    .collect(),
+            )
+        };
+        let described = |slot: u32| {
+            let numbers = [None, VpdpId::new(1), VpdpId::new(2), None];
+            let numbers = numbers.iter().zip(slot..).zip(3..);
+            let described = numbers.map(|((vpdp, slot), port)| Described {
+                draft: vpdp.map_or(Draft::nobody(), Draft::of),
+                inlet: inlet(slot, port),
+            });
+            Entrance::Described(described.collect())
         };
         let shared = Shared {
             sharing: Sharing::Rules,
@@ -559,9 +573,9 @@ mod tests {
                 Entrance::Closed,
                 Entrance::Closed,
                 vlans(2),
-                vlans(4),
-                described(6),
-                described(7),
+                vlans(5),
+                described(8),
+                described(12),
                 Entrance::Shared(Box::new(shared)),
                 Entrance::Closed,
             ]),
@@ -573,8 +587,9 @@ mod tests {
     fn who_is_described_and_does_not_have_the_port_is_unclassified() {
         for (vpdp, expected) in [
             (1, None),
-            (2, Some(DropReason::Unclassified)),
+            (2, None),
             (3, Some(DropReason::Unclassified)),
+            (4, Some(DropReason::Unclassified)),
         ] {
             let header = VpdpId::new(vpdp).map(|vpdp| Description::of_packet(vpdp, 10).encode());
             let bytes = [&header.unwrap_or_default()[..], &[7; 10]].concat();
@@ -590,7 +605,10 @@ mod tests {
     }
 
     fn frame(port: u32, kind: u8) -> Frame {
-        let (vpdp, vlan) = (u16::from(kind % 3) + 1, [3, 9, 4][usize::from(kind % 3)]);
+        let (vpdp, vlan) = (
+            u16::from(kind % 3) + 1,
+            [3, 9, kind / 3 % 2][usize::from(kind % 3)],
+        );
         let described = VpdpId::new(vpdp).map(|vpdp| Description::of_packet(vpdp, 28).encode());
         let tagged = [
             [1; 12].as_slice(),
@@ -637,7 +655,7 @@ mod tests {
 
         #[test]
         fn packets_go_in_by_runs_as_one_by_one_as_long_as_they_say_whose_they_are_and_are_taken(
-            runs in prop::collection::vec((0u32..9, any::<u8>(), 1usize..40), 0..8),
+            runs in prop::collection::vec((0u32..9, 0u8..12, 1usize..40), 0..12),
             most in 0usize..200,
             refused_from in 0usize..200,
         ) {

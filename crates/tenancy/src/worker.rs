@@ -33,9 +33,10 @@ pub const MAX_HOPS: usize = 8;
 const PASSES_A_BURST: u32 = 64;
 const PASSES_A_PACKET: u32 = 8;
 
-/// Frames that are taken in before any of them go, where they come by vPDP: the more of a vPDP go at once, the less each visit costs; the first ones wait for the last ones. And so many at least, unless
-/// there are fewer: of whom fewer come one behind the other, they are brought together first.
+/// Frames that are taken in before any of them go, at most, where they come by vPDP: the more of a vPDP go at once, the less each visit costs; but the first ones wait for the last ones.
 const PART: usize = 1024;
+
+/// The same at least, unless there are fewer: of whom fewer come one behind the other, they are brought together first.
 const LEAST_PART: usize = 256;
 
 /// Frames of a vPDP, on average, from which on those of each are brought together.
