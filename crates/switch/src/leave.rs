@@ -17,14 +17,25 @@ pub trait Leave {
         outcomes: &[PackedOutcome],
         time: Nanos,
     ) -> usize {
-        for (at, (frame, outcome)) in frames.iter_mut().zip(outcomes).enumerate() {
-            let Some(port) = outcome.sent() else {
-                return at;
-            };
-            self.leave(port, frame, time);
-        }
-        outcomes.len()
+        leave_sent(self, frames, outcomes, time)
     }
+}
+
+/// [`Leave::leave_sent`], one packet after the other.
+#[inline(always)]
+pub fn leave_sent<L: Leave + ?Sized>(
+    leave: &mut L,
+    frames: &mut [Frame],
+    outcomes: &[PackedOutcome],
+    time: Nanos,
+) -> usize {
+    for (at, (frame, outcome)) in frames.iter_mut().zip(outcomes).enumerate() {
+        let Some(port) = outcome.sent() else {
+            return at;
+        };
+        leave.leave(port, frame, time);
+    }
+    outcomes.len()
 }
 
 impl<F: FnMut(PortId, &mut Frame, Nanos)> Leave for F {

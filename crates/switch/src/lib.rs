@@ -44,7 +44,7 @@ pub use control::{Action, Change, ControlCode, ControlError, Record, TableEntry}
 pub use core::{Digest, MOST_WAITING};
 pub use device::{AdoptError, Carry, Device, DeviceConfig, Exchange, LoadError, TableHits};
 pub use journal::{Batch, Done, KeptCells, Storage, StorageError};
-pub use leave::Leave;
+pub use leave::{Leave, leave_sent};
 pub use ledger::{Ledger, Unbalanced};
 pub use limits::{Exceeded, Limited, Limits, MOST_METADATA, stages};
 pub use migration::{Fate, Line, MayLose, Migration, StateKind, WouldLose};

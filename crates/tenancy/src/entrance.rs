@@ -437,17 +437,19 @@ fn enter_by_sign<S>(
             done = looked_at;
             continue;
         };
-        let (inlet, sign) = match sign_of(&some[0]) {
-            Some((inlet, sign)) if takes.has(inlet.slot, done) => (inlet, sign),
-            _ => return done,
-        };
-        loop {
-            let (own, later) = frames.split_at_mut(done + 1);
-            enter(&mut own[done], inlet.port, later.get(TOGETHER - 1));
-            done += 1;
-            let is_of_run = |frame: &Frame| frame.ingress == port && has(frame, &sign);
-            if done == end || !is_of_run(&frames[done]) {
-                break;
+        while done < looked_at {
+            let (inlet, sign) = match sign_of(&frames[done]) {
+                Some((inlet, sign)) if takes.has(inlet.slot, done) => (inlet, sign),
+                _ => return done,
+            };
+            loop {
+                let (own, later) = frames.split_at_mut(done + 1);
+                enter(&mut own[done], inlet.port, later.get(TOGETHER - 1));
+                done += 1;
+                let is_of_run = |frame: &Frame| frame.ingress == port && has(frame, &sign);
+                if done == end || !is_of_run(&frames[done]) {
+                    break;
+                }
             }
         }
     }

@@ -136,16 +136,8 @@ fn leave_sent<S, const DESCRIBES_ALL: bool>(
 where
     S: FnMut(PortId, &mut Frame, Nanos),
 {
-    for (at, (frame, outcome)) in frames.iter_mut().zip(outcomes).enumerate() {
-        let Some(port) = outcome.sent() else {
-            return at;
-        };
-        match DESCRIBES_ALL {
-            true => leave_described(place, links, sent, (port, frame, time)),
-            false => leave(place, links, sent, (port, frame, time)),
-        }
-    }
-    outcomes.len()
+    let mut way = Way::<S, DESCRIBES_ALL> { place, links, sent };
+    switch::leave_sent(&mut way, frames, outcomes, time)
 }
 
 /// A packet of a place leaves by a virtual port.
