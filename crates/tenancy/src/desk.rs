@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use switch::{Ahead, Bell, Ledger};
-use table::prefetch::prefetch_value;
+use switch::{Bell, Ledger};
 
 use crate::root::{Root, Slot};
 use crate::share::Fairness;
@@ -24,8 +23,6 @@ pub(crate) struct Seat {
     pub(crate) worker: switch::Worker,
     /// Different for each vPDP that ever had seats.
     pub(crate) serial: u64,
-    /// Whether it has something to tell, and waits to be asked.
-    pub(crate) is_untold: bool,
     /// Whether it is looked at when time goes on: packets wait in it.
     pub(crate) is_watched: bool,
     /// What its worker had taken of the device's publications when it was found out what its packets go through together with others'.
@@ -40,21 +37,11 @@ const _: () = assert!(!size_of::<Seat>().is_power_of_two());
 pub(crate) type Seats = Vec<Box<Seat>>;
 
 impl Seat {
-    /// Asks the processor for memory that a visit will need.
-    #[inline]
-    pub(crate) fn ask_for(&self, what: Ahead) {
-        if what == Ahead::Own {
-            prefetch_value(&self.is_untold);
-        }
-        self.worker.ask_for(what);
-    }
-
     pub(crate) fn new(slot: Slot, serial: u64, worker: switch::Worker) -> Seat {
         Seat {
             slot,
             serial,
             worker,
-            is_untold: false,
             is_watched: false,
             visited: 0,
             passes_left: 0,

@@ -1,12 +1,11 @@
 //! The way of packets: a burst is classified, goes through what its vPDPs run, together as far as they run the same ([`joint`]) and else by vPDP, let in as far as quotas go, and is handed out.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use exec::{BURST, DropReason};
 use packet::{Frame, Nanos, PortId};
-use switch::{Ahead, Contexts, Ledger, Run};
+use switch::{Contexts, Ledger, Run};
 
 use crate::desk::{Desk, Seat};
 use crate::gate::Used;
@@ -15,12 +14,16 @@ use crate::root::{Admission, Place, Root, Slot};
 use crate::share::{Fairness, Shares, Visit};
 use crate::sorter::{Sorter, TOGETHER};
 
+mod ahead;
 mod joint;
 mod ports;
+mod telling;
 mod waiting;
 mod way;
 
+use ahead::{AHEAD, ALONE};
 use joint::Functions;
+use telling::Untold;
 use waiting::Standing;
 pub(crate) use way::MOST_LINKED;
 use way::{Links, Way};
@@ -42,60 +45,11 @@ const LEAST_PART: usize = 256;
 /// Frames of a vPDP, on average, from which on those of each are brought together.
 const FEW_EACH: usize = 6;
 
-/// Groups between two things that a group needs: so long what leads to the next one takes to come. What is asked for last comes while the groups before go through; much earlier, and it would have
-/// left the nearest cache again.
-const LEAD: usize = 4;
-
-/// What is asked for last of a vPDP's worker.
-const LAST: Ahead = Ahead::State(exec::Ahead::Entries);
-
-/// How many groups before its own each thing that a group needs is asked for.
-const AHEAD: [(usize, Ahead); 5] = [
-    (5 * LEAD, Ahead::Own),
-    (4 * LEAD, Ahead::Root),
-    (3 * LEAD, Ahead::State(exec::Ahead::Tables)),
-    (2 * LEAD, Ahead::State(exec::Ahead::Lookups)),
-    (LEAD, LAST),
-];
-
-/// The first of these for a group that is served by itself, and for one whose packets go together with others': what leads to the last one is read on the way there, in less time than it
-/// takes to ask for each.
-const ALONE: usize = 0;
-const TOGETHER_WITH_OTHERS: usize = AHEAD.len() - 1;
-
 /// Packets of a vPDP that is no more that finish in a burst, of those that were postponed.
 const LEAVING_A_BURST: usize = 8;
 
 /// To receive a packet takes as long as to copy so many bytes, beside its own.
 const BYTES_OF_PACKET: usize = 512;
-
-/// Frames that go in small bursts before a seat tells the control side something, unless none come: each burst would wait for the memory of one more vPDP than its own.
-const FRAMES_UNTOLD: usize = 64;
-
-/// Seats that tell the control side at the end of a burst; the others come in later bursts: to tell takes as long as a packet or two.
-const TOLD_A_BURST: usize = 1;
-
-/// How many are looked at for that.
-const LOOKS_A_BURST: usize = 8;
-
-/// Seats that may have something to tell, those that have waited for the longest first.
-#[derive(Default)]
-struct Untold {
-    slots: VecDeque<Slot>,
-    /// Frames that came since some were asked.
-    frames: usize,
-    /// Whether packets went since all were asked.
-    has_moved: bool,
-}
-
-impl Untold {
-    fn put(&mut self, seat: &mut Seat) {
-        if !seat.is_untold {
-            seat.is_untold = true;
-            self.slots.push_back(seat.slot);
-        }
-    }
-}
 
 /// A share of the packets of a switch with virtual data planes. It is moved to the thread that runs it.
 pub struct Worker {
@@ -215,12 +169,6 @@ fn watch(seat: &mut Seat, watched: &mut Vec<Slot>) -> bool {
         watched.push(seat.slot);
     }
     seat.is_watched || seat.worker.publications() != seat.known
-}
-
-/// Has a seat tell the control side of its packets when all before it have.
-fn note(seat: &mut Seat, untold: &mut Untold) {
-    untold.has_moved = true;
-    untold.put(seat);
 }
 
 impl Worker {
@@ -364,6 +312,7 @@ impl Worker {
         self.sorter.make_room(slots);
         self.commons.links.make_room(slots);
         self.functions.forget(slots);
+        self.untold.make_room(slots);
         let arrivals = published.arrivals.drain(..);
         for at in &mut self.seats {
             let goes = |seat: &mut Box<Seat>| seat.serial != root.serial(seat.slot);
@@ -388,9 +337,6 @@ impl Worker {
         let seat = |slot: &Slot| seats.get(slot.index()).and_then(Option::as_deref);
         self.watched
             .retain(|slot| seat(slot).is_some_and(|seat| seat.is_watched));
-        self.untold
-            .slots
-            .retain(|slot| seat(slot).is_some_and(|seat| seat.is_untold));
     }
 
     /// Takes frames in. With fair shares all of them are shared out at once, and else in parts, as long as they come by vPDP, as from ports that are full, and go together with others': nothing
@@ -604,31 +550,6 @@ impl Worker {
         self.functions.of(slot).is_some()
     }
 
-    /// Asks the processor for what the groups behind this one will need, from this thing of [`AHEAD`] on, each when what leads there has been asked for long ago. Of vPDPs that no packet is
-    /// let into nothing is needed.
-    fn look_ahead(&mut self, root: &Root, number: usize, first: usize) {
-        let groups = self.sorter.groups();
-        if number + 1 >= groups {
-            return;
-        }
-        for (at, &(lead, what)) in AHEAD.iter().enumerate().skip(first) {
-            let begin = self.asked[at].max(number + 1);
-            let end = groups.min(number + 1 + lead);
-            for group in begin..end {
-                let (slot, _) = self.sorter.group(group);
-                let place = root.place(slot);
-                let place = place.filter(|place| place.admission == Admission::Open);
-                if let Some((place, seat)) = place.zip(self.seat(slot)) {
-                    seat.ask_for(what);
-                    if what == LAST {
-                        place.ask_for_exits();
-                    }
-                }
-            }
-            self.asked[at] = begin.max(end);
-        }
-    }
-
     /// Takes packets of one vPDP in, those of this visit and those that wait for the next.
     fn serve(
         &mut self,
@@ -655,7 +576,7 @@ impl Worker {
             self.is_untold = true;
             return;
         };
-        note(seat, &mut self.untold);
+        self.untold.put(slot);
         if let Admission::Closed(reason) = place.admission {
             return seat.worker.refuse(range.len() as u64, reason);
         }
@@ -799,55 +720,12 @@ impl Worker {
         for slot in &self.sorter.slots {
             let seat = self.seats.get_mut(slot.index()).and_then(Option::as_mut);
             match seat {
-                Some(seat) => seat.worker.refuse(1, DropReason::LinkHops),
+                Some(seat) => {
+                    seat.worker.refuse(1, DropReason::LinkHops);
+                    self.untold.put(*slot);
+                }
                 None => self.ledger.refuse(1, DropReason::LinkHops),
             }
-        }
-    }
-
-    /// Leaves what there is to tell for the control side, behind so many frames: all of it if there were none, or now and then what has waited for the longest.
-    fn tell(&mut self, frames: usize) {
-        let all = frames == 0;
-        self.untold.frames += frames;
-        let is_time = all || self.untold.frames >= FRAMES_UNTOLD;
-        let (mut looks, mut tells) = match all {
-            // Nobody has more to tell than when all were asked last.
-            true if !std::mem::take(&mut self.untold.has_moved) => (0, 0),
-            true => (self.untold.slots.len(), usize::MAX),
-            false if !is_time => (0, 0),
-            false => (self.untold.slots.len().min(LOOKS_A_BURST), TOLD_A_BURST),
-        };
-        if is_time {
-            self.untold.frames = 0;
-        }
-        while looks > 0 && tells > 0 {
-            looks -= 1;
-            let Some(slot) = self.untold.slots.pop_front() else {
-                break;
-            };
-            let seat = self.seats.get_mut(slot.index()).and_then(Option::as_mut);
-            let Some(seat) = seat else { continue };
-            seat.is_untold = false;
-            if seat.worker.has_news() {
-                tells -= 1;
-                self.gauge.begin();
-                seat.worker.tell();
-                self.shares.charge(slot, self.gauge.end(Work::default()));
-            }
-            // Who could not tell, as somebody reads there right now, does so later; who is not visited does not say that it has more to tell.
-            self.untold.has_moved |= all && seat.worker.has_news();
-            if self.functions.of(slot).is_some() || seat.worker.has_news() {
-                self.untold.put(seat);
-            }
-        }
-        // Packets on links are told when seats are: they came once, and are in the ledgers of all seats that they went through.
-        if is_time
-            && self.is_untold
-            && let Some(mut told) = self.desk.tell()
-        {
-            told.ledger.clone_from(&self.ledger);
-            told.linked = self.commons.links.count;
-            self.is_untold = false;
         }
     }
 }

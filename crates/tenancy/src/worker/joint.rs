@@ -8,8 +8,9 @@ use exec::{AS_THEY_LIE, BURST};
 use packet::{Frame, Nanos, PortId};
 use switch::{Companions, Marks, Run, Through, forward_together};
 
+use super::ahead::{ALONE, TOGETHER_WITH_OTHERS};
 use super::way::leave;
-use super::{ALONE, Commons, TOGETHER_WITH_OTHERS, Worker, note, watch};
+use super::{Commons, Worker, watch};
 use crate::desk::Seat;
 use crate::root::{Admission, Place, Root, Slot};
 use crate::sorter::Sorter;
@@ -101,7 +102,6 @@ impl Worker {
             return None;
         }
         let function = NonZeroUsize::new(seat.worker.runs()?)?;
-        note(seat, &mut self.untold);
         seat.known = seat.worker.publications();
         self.functions.learn(slot, function);
         self.functions.of(slot)
@@ -335,7 +335,8 @@ impl Worker {
             seat.visited = burst;
             watch(seat, &mut self.watched);
         }
-        self.untold.has_moved = true;
+        let untold = &mut self.untold;
+        self.runs.iter().for_each(|run| untold.put(run.whose));
         through.frames
     }
 

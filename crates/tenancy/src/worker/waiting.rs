@@ -2,7 +2,7 @@
 
 use packet::{Frame, Nanos, PortId};
 
-use super::{Worker, most_passes, note, run_charged};
+use super::{Worker, most_passes, run_charged};
 use crate::root::Root;
 
 /// Who goes on where packets wait: those who have not used what they could have at least, or the others.
@@ -54,7 +54,7 @@ impl Worker {
             let Some(seat) = seat else {
                 continue;
             };
-            note(seat, &mut self.untold);
+            self.untold.put(slot);
             seat.worker.take_up(most, &mut frames);
             let all = 0..frames.len();
             self.run_admitted(root, slot, all, &mut frames, sent);
@@ -108,7 +108,7 @@ impl Worker {
                 let (work, visit) =
                     run_charged(seat, place, commons, &mut [], passes, way_out, gauge);
                 shares.book(*slot, work, visit, seat.worker.is_behind());
-                note(seat, untold);
+                untold.put(*slot);
                 functions.forget_one(*slot);
             }
             seat.is_watched = seat.worker.next_time().is_some();

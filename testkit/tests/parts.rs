@@ -1,0 +1,157 @@
+//! Packets whose descriptions tell whose they are go in parts of large bursts; wherever those that are refused stand, and however many vPDPs there are in a part, each packet becomes what
+//! it becomes alone.
+
+use std::sync::Arc;
+
+use exec::{DropReason, Engine};
+use ir::Program;
+use packet::{Frame, Nanos, PortId};
+use tenancy::{Carriage, Connection, Envelope, Hypervisor, Sharing, Spec, VpdpId, Worker};
+
+/// More than come by vPDP in the least part.
+const VPDPS: usize = 12;
+/// More than two of the largest parts.
+const FRAMES: usize = 2600;
+/// The port by which all packets come, and those by which they leave, by vPDP.
+const SHARED: PortId = PortId(5);
+const FIRST_OUT: u32 = 100;
+
+/// Numbers packets as they come.
+const PROGRAM: &str = r#"
+#include <core.p4>
+#include <v1model.p4>
+
+header h_t { bit<32> number; bit<32> count; }
+struct headers_t { h_t h; }
+struct metadata_t {}
+
+parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    state start { packet.extract(hdr.h); transition accept; }
+}
+control Verify(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control In(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    register<bit<32>>(1) seen;
+    apply {
+        @atomic {
+            seen.read(hdr.h.count, 0);
+            hdr.h.count = hdr.h.count + 1;
+            seen.write(0, hdr.h.count);
+        }
+        standard.egress_spec = 1;
+    }
+}
+control Out(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) { apply {} }
+control Compute(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control Deparse(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr.h); } }
+
+V1Switch(P(), Verify(), In(), Out(), Compute(), Deparse()) main;
+"#;
+
+struct Switch {
+    hypervisor: Hypervisor,
+    worker: Worker,
+    vpdps: Vec<VpdpId>,
+}
+
+impl Switch {
+    fn new(engine: Arc<dyn Engine>, program: &Arc<Program>) -> Switch {
+        let mut hypervisor = Hypervisor::new(engine);
+        let sharing = Some(Sharing::Described(Carriage::Plain));
+        let shared = hypervisor.share_ports([SHARED], sharing);
+        shared.expect("nobody has the port");
+        let vpdps = (0..VPDPS as u32).map(|vpdp| {
+            let ports = [SHARED, PortId(FIRST_OUT + vpdp)];
+            let spec = Spec {
+                name: format!("tenant {vpdp}"),
+                ports: ports.map(Connection::Physical).into(),
+                ..Spec::default()
+            };
+            let id = hypervisor.create(spec).expect("there is room");
+            let loaded = hypervisor.load(id, Arc::clone(program));
+            loaded.expect("it is taken");
+            id
+        });
+        let vpdps = vpdps.collect();
+        Switch {
+            worker: hypervisor.workers(1).remove(0),
+            hypervisor,
+            vpdps,
+        }
+    }
+
+    fn frames(&self, burst: &Burst) -> Vec<Frame> {
+        let frame = |at: usize| {
+            let mut bytes = (at as u32).to_be_bytes().to_vec();
+            bytes.extend([0; 4]);
+            let mut frame = Frame::from_bytes(&bytes).expect("a frame");
+            let vpdp = self.vpdps[at / burst.run % VPDPS];
+            let put_on = Envelope::new(vpdp, Carriage::Plain).put_on(&mut frame);
+            put_on.expect("there is room");
+            if burst.damaged.contains(&at) {
+                frame.bytes_mut()[3] ^= 1;
+            }
+            frame.ingress = SHARED;
+            frame
+        };
+        (0..FRAMES).map(frame).collect()
+    }
+
+    /// What leaves by each port, and how many packets were refused.
+    fn forward(&mut self, frames: &mut [Frame], at_once: usize) -> (Vec<Vec<Vec<u8>>>, u64) {
+        let mut left = vec![Vec::new(); VPDPS];
+        let mut take = |port: PortId, frame: &mut Frame, _: Nanos| {
+            left[(port.0 - FIRST_OUT) as usize].push(frame.bytes().to_vec());
+        };
+        for frames in frames.chunks_mut(at_once) {
+            self.worker.forward(frames, Nanos(1), &mut take);
+        }
+        self.worker.forward(&mut [], Nanos(1), &mut take);
+        let checked = self.hypervisor.check_conservation();
+        checked.expect("none is lost");
+        let refused = self.hypervisor.ledger().dropped(DropReason::BadDescription);
+        (left, refused)
+    }
+}
+
+#[derive(Debug)]
+struct Burst {
+    /// So many packets of a vPDP come one behind the other.
+    run: usize,
+    /// The packets whose descriptions are wrong.
+    damaged: &'static [usize],
+}
+
+#[test]
+fn packets_of_large_bursts_become_what_they_become_one_by_one() {
+    let program = testkit::compile_text(PROGRAM).expect("it compiles");
+    // The ninth vPDP comes in the least part, behind it, and not before the end of the largest one.
+    let runs = [1, 7, 30, 33, 64, 150, 700];
+    let damaged: [&[usize]; 9] = [
+        &[],
+        &[0],
+        &[10],
+        &[255],
+        &[256],
+        &[1023],
+        &[1024],
+        &[FRAMES - 1],
+        &[10, 255, 256, 257, 1023, 1024, 1025, 2047, 2048],
+    ];
+    for engine in testkit::engines() {
+        for run in runs {
+            for damaged in damaged {
+                let burst = Burst { run, damaged };
+                let [mut together, mut alone] =
+                    [(); 2].map(|()| Switch::new(Arc::clone(&engine), &program));
+                let mut frames = together.frames(&burst);
+                let all = together.forward(&mut frames, FRAMES);
+                let mut frames = alone.frames(&burst);
+                let name = engine.name();
+                assert_eq!(all, alone.forward(&mut frames, 1), "{name}: {burst:?}");
+                let left: usize = all.0.iter().map(Vec::len).sum();
+                let expected = (FRAMES - damaged.len(), damaged.len() as u64);
+                assert_eq!((left, all.1), expected, "{name}: {burst:?}");
+            }
+        }
+    }
+}
