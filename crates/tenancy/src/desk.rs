@@ -116,12 +116,15 @@ impl Desk {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// What is published, for the worker, if it is another version than this one: it does not wait.
+    /// Whether another version than this one is published.
+    #[inline]
+    pub(crate) fn has_published(&self, version: u64) -> bool {
+        self.version.load(Ordering::Acquire) != version
+    }
+
+    /// What is published, and its version, for the worker: it does not wait.
     pub(crate) fn take(&self, version: &mut u64) -> Option<MutexGuard<'_, Published>> {
         let newest = self.version.load(Ordering::Acquire);
-        if newest == *version {
-            return None;
-        }
         let published = unless_held(&self.published)?;
         *version = newest;
         Some(published)

@@ -296,7 +296,15 @@ impl Worker {
     }
 
     /// Takes what the control side has published.
+    #[inline]
     fn take_root(&mut self) {
+        if self.desk.has_published(self.version) {
+            self.take_published();
+        }
+    }
+
+    #[cold]
+    fn take_published(&mut self) {
         let Some(mut published) = self.desk.take(&mut self.version) else {
             return;
         };

@@ -53,13 +53,18 @@ impl Untold {
 
 impl Worker {
     /// Leaves what there is to tell for the control side, behind so many frames: all of it if there were none, or now and then what has waited for the longest.
+    #[inline]
     pub(super) fn tell(&mut self, frames: usize) {
         self.untold.frames += frames;
-        let (looks, tells) = match frames {
-            0 => (self.untold.slots.len(), usize::MAX),
-            _ if self.untold.frames < FRAMES_UNTOLD => return,
-            _ => (LOOKS_A_BURST, TOLD_A_BURST),
-        };
+        match frames {
+            0 => self.tell_of(self.untold.slots.len(), usize::MAX),
+            _ if self.untold.frames < FRAMES_UNTOLD => {}
+            _ => self.tell_of(LOOKS_A_BURST, TOLD_A_BURST),
+        }
+    }
+
+    /// Looks at so many seats at most until so many of them have told something.
+    fn tell_of(&mut self, looks: usize, tells: usize) {
         self.untold.frames = 0;
         self.tell_of_seats(looks, tells);
         // Packets on links are told when seats are: they came once, and are in the ledgers of all seats that they went through.
