@@ -79,24 +79,28 @@ impl Switch {
         }
     }
 
+    fn frame(&self, vpdp: usize, number: usize) -> Frame {
+        let mut bytes = (number as u32).to_be_bytes().to_vec();
+        bytes.extend([0; 4]);
+        let mut frame = Frame::from_bytes(&bytes).expect("a frame");
+        let put_on = Envelope::new(self.vpdps[vpdp], Carriage::Plain).put_on(&mut frame);
+        put_on.expect("there is room");
+        frame.ingress = SHARED;
+        frame
+    }
+
     fn frames(&self, burst: &Burst) -> Vec<Frame> {
         let frame = |at: usize| {
-            let mut bytes = (at as u32).to_be_bytes().to_vec();
-            bytes.extend([0; 4]);
-            let mut frame = Frame::from_bytes(&bytes).expect("a frame");
-            let vpdp = self.vpdps[at / burst.run % VPDPS];
-            let put_on = Envelope::new(vpdp, Carriage::Plain).put_on(&mut frame);
-            put_on.expect("there is room");
+            let mut frame = self.frame(at / burst.run % VPDPS, at);
             if burst.damaged.contains(&at) {
                 frame.bytes_mut()[3] ^= 1;
             }
-            frame.ingress = SHARED;
             frame
         };
         (0..FRAMES).map(frame).collect()
     }
 
-    /// What leaves by each port, and how many packets were refused.
+    /// What leaves by each port, and how many packets were refused; so many go in at once.
     fn forward(&mut self, frames: &mut [Frame], at_once: usize) -> (Vec<Vec<Vec<u8>>>, u64) {
         let mut left = vec![Vec::new(); VPDPS];
         let mut take = |port: PortId, frame: &mut Frame, _: Nanos| {
@@ -108,8 +112,17 @@ impl Switch {
         self.worker.forward(&mut [], Nanos(1), &mut take);
         let checked = self.hypervisor.check_conservation();
         checked.expect("none is lost");
-        let refused = self.hypervisor.ledger().dropped(DropReason::BadDescription);
-        (left, refused)
+        let ledger = self.hypervisor.ledger();
+        (left, ledger.dropped(DropReason::BadDescription))
+    }
+
+    /// Packets that each vPDP has sent, as the control side knows.
+    fn told(&self) -> Vec<u64> {
+        let sent = |id: &VpdpId| {
+            let device = self.hypervisor.vpdp(*id).and_then(|vpdp| vpdp.device());
+            device.map_or(0, |device| device.ledger().sent)
+        };
+        self.vpdps.iter().map(sent).collect()
     }
 }
 
@@ -152,6 +165,32 @@ fn packets_of_large_bursts_become_what_they_become_one_by_one() {
                 let expected = (FRAMES - damaged.len(), damaged.len() as u64);
                 assert_eq!((left, all.1), expected, "{name}: {burst:?}");
             }
+        }
+    }
+}
+
+#[test]
+fn a_call_without_frames_tells_of_all_whose_packets_went_since_the_last_one() {
+    let program = testkit::compile_text(PROGRAM).expect("it compiles");
+    for engine in testkit::engines() {
+        let name = engine.name();
+        let mut switch = Switch::new(engine, &program);
+        let mut expected = vec![0; VPDPS];
+        // All at first, and then few at a time, some over and over.
+        let bursts = [
+            (0..VPDPS).collect(),
+            vec![3],
+            vec![3, 7, 3],
+            vec![],
+            vec![7; 100],
+            vec![0, 3],
+        ];
+        for burst in bursts {
+            let frames = burst.iter().map(|&vpdp| switch.frame(vpdp, 0));
+            let mut frames: Vec<Frame> = frames.collect();
+            burst.iter().for_each(|&vpdp| expected[vpdp] += 1);
+            switch.forward(&mut frames, FRAMES);
+            assert_eq!(switch.told(), expected, "{name}: {burst:?}");
         }
     }
 }

@@ -188,18 +188,13 @@ impl Cables {
         })
     }
 
-    /// Waits until frames have arrived where `look` looks for them; none if they do not. Meanwhile the side goes on without frames, as a worker does that nothing came for.
-    fn wait(
-        &mut self,
-        side: &mut dyn Forward,
-        look: impl Fn(&mut Self) -> Result<usize, PortError>,
-    ) -> Option<()> {
+    /// Waits until frames have arrived where `look` looks for them; none if they do not.
+    fn wait(&mut self, look: impl Fn(&mut Self) -> Result<usize, PortError>) -> Option<()> {
         let begin = Instant::now();
         while look(self).ok()? == 0 {
             if begin.elapsed() > PATIENCE {
                 return None;
             }
-            side.forward(&mut [], LATER + self.bed.now(), &mut self.out);
         }
         Some(())
     }
@@ -226,14 +221,14 @@ impl Wires for Cables {
         self.batch.clear();
         let begin = Instant::now();
         self.bed.send(std::slice::from_ref(frame));
-        self.wait(side, Self::receive)?;
+        self.wait(Self::receive)?;
         let came = self.batch.frames_mut();
         for came in &mut *came {
             came.ingress = frame.ingress;
         }
         side.forward(came, LATER + self.bed.now(), &mut self.out);
         self.send_all();
-        self.wait(side, |cables| cables.bed.take())?;
+        self.wait(|cables| cables.bed.take())?;
         Some(begin.elapsed())
     }
 }

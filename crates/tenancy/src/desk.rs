@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use switch::{Bell, Ledger};
+use switch::{Ahead, Bell, Ledger};
+use table::prefetch::prefetch_value;
 
 use crate::root::{Root, Slot};
 use crate::share::Fairness;
@@ -37,6 +38,15 @@ const _: () = assert!(!size_of::<Seat>().is_power_of_two());
 pub(crate) type Seats = Vec<Box<Seat>>;
 
 impl Seat {
+    /// Asks the processor for memory that a visit will need.
+    #[inline]
+    pub(crate) fn ask_for(&self, what: Ahead) {
+        if what == Ahead::Own {
+            prefetch_value(&self.is_watched);
+        }
+        self.worker.ask_for(what);
+    }
+
     pub(crate) fn new(slot: Slot, serial: u64, worker: switch::Worker) -> Seat {
         Seat {
             slot,

@@ -310,6 +310,36 @@ fn a_loop_of_links_ends() {
     hypervisor.check_conservation().unwrap();
 }
 
+#[test]
+fn what_the_last_of_too_many_vpdps_refuses_is_told() {
+    let mut hypervisor = hypervisor();
+    let mut workers = hypervisor.workers(1);
+    let last = MAX_HOPS as u16 + 2;
+    for number in 1..=last {
+        let mut spec = spec(number, &[]);
+        spec.ports = vec![tenancy::Connection::Open; 2];
+        if number == 1 {
+            spec.ports[0] = tenancy::Connection::Physical(PortId(1));
+        }
+        hypervisor.create(spec).unwrap();
+        hypervisor.load(id(number), marker(number as u8)).unwrap();
+        if number > 1 {
+            hypervisor
+                .link(port(number - 1, 1), port(number, 0))
+                .unwrap();
+        }
+    }
+    for sent in 1..=2 {
+        assert!(forward(&mut workers[0], &mut [frame(1, &[0, 0])], sent).is_empty());
+        let refused = |number| {
+            let device = hypervisor.vpdp(id(number)).unwrap().device().unwrap();
+            device.ledger().dropped(DropReason::LinkHops)
+        };
+        assert_eq!((refused(last - 1), refused(last)), (0, sent));
+        hypervisor.check_conservation().unwrap();
+    }
+}
+
 /// vPDPs 1 and 2, whose port 0 is the shared port 5 of the switch and whose port 1 is a port of their own.
 fn sharing(sharing: Sharing) -> (Hypervisor, Vec<Worker>) {
     let mut hypervisor = hypervisor();

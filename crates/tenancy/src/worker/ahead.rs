@@ -42,7 +42,7 @@ impl Worker {
                 let place = root.place(slot);
                 let place = place.filter(|place| place.admission == Admission::Open);
                 if let Some((place, seat)) = place.zip(self.seat(slot)) {
-                    seat.worker.ask_for(what);
+                    seat.ask_for(what);
                     if what == LAST {
                         place.ask_for_exits();
                     }

@@ -29,6 +29,7 @@ pub(super) struct Untold {
 impl Untold {
     pub(super) fn make_room(&mut self, slots: usize) {
         self.wait.resize(slots, false);
+        self.slots.reserve(slots.saturating_sub(self.slots.len()));
     }
 
     /// Something was done in a seat.
