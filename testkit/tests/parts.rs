@@ -1,5 +1,5 @@
 //! Packets whose descriptions tell whose they are go in parts of large bursts; wherever those that are refused stand, and however many vPDPs there are in a part, each packet becomes what
-//! it becomes alone.
+//! it becomes alone. And whatever came, a call without frames tells the control side of all of it.
 
 use std::sync::Arc;
 
