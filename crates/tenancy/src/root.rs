@@ -85,18 +85,76 @@ pub(crate) struct Place {
     /// What is said of its packets.
     description: Draft,
     exits: Box<[Exit]>,
-    /// The same in little memory, as most packets ask: the port of the switch, or [`NO_EXIT`].
-    plain: Box<[PortId]>,
-    /// The same of ports that carry descriptions, where there are no others; else nothing.
-    described: Box<[PortId]>,
+    /// Whether there are ports of the switch that carry descriptions, and packets go to no others.
+    describes_all: bool,
 }
 
-/// Of a virtual port from which packets go another way. One number says both where packets go and whether: that is one
-/// comparison where each packet leaves.
-pub(crate) const NO_EXIT: PortId = PortId(u32::MAX);
+/// An [`Exit`] in little memory, as most packets ask: a port of the switch, one that carries descriptions, or another way. One number says both where packets go and how: that is one comparison
+/// where each packet leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outlet(u32);
+
+impl Outlet {
+    /// Of ports that carry descriptions. Ports of greater numbers go the other way.
+    const DESCRIBED: u32 = 1 << 31;
+    /// [`Exit`] tells where packets go.
+    const OTHER: Outlet = Outlet(u32::MAX);
+
+    fn of(exit: &Exit) -> Outlet {
+        match *exit {
+            Exit::Port(PortId(port)) if port < Outlet::DESCRIBED => Outlet(port),
+            Exit::Described(PortId(port)) if port < Outlet::OTHER.0 - Outlet::DESCRIBED => {
+                Outlet(port | Outlet::DESCRIBED)
+            }
+            _ => Outlet::OTHER,
+        }
+    }
+
+    /// The port of the switch to which packets go as they are.
+    #[inline(always)]
+    pub(crate) fn plain(self) -> Option<PortId> {
+        (self.0 < Outlet::DESCRIBED).then_some(PortId(self.0))
+    }
+
+    /// The port of the switch to which packets go with their descriptions, and nothing else, in front of them.
+    #[inline(always)]
+    pub(crate) fn described(self) -> Option<PortId> {
+        let is_described = self.0 >= Outlet::DESCRIBED && self != Outlet::OTHER;
+        is_described.then_some(PortId(self.0 & !Outlet::DESCRIBED))
+    }
+}
+
+/// The ways out of a place.
+#[derive(Clone, Copy)]
+pub(crate) struct Ways<'r> {
+    pub(crate) place: &'r Place,
+    outlets: &'r [Outlet],
+}
+
+impl<'r> Ways<'r> {
+    /// None lead out.
+    pub(crate) fn none(place: &'r Place) -> Ways<'r> {
+        Ways {
+            place,
+            outlets: &[],
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn outlet(self, port: PortId) -> Outlet {
+        let outlet = self.outlets.get(port.0 as usize);
+        outlet.copied().unwrap_or(Outlet::OTHER)
+    }
+
+    /// Asks the processor for the outlets, those of few ports.
+    #[inline]
+    pub(crate) fn ask_for_outlets(self) {
+        prefetch_value(&self.outlets[..self.outlets.len().min(FEW_PORTS)]);
+    }
+}
 
 impl Place {
-    /// Of a vPDP that had its seats for too short a time to be in any root that a worker saw: nothing leads out.
+    /// Of no vPDP, or of one that had its seats for too short a time to be in any root that a worker saw: nothing leads out.
     pub(crate) fn nowhere() -> Place {
         Place {
             slot: Slot::NONE,
@@ -106,36 +164,13 @@ impl Place {
             is_unlimited: true,
             description: Draft::nobody(),
             exits: Box::default(),
-            plain: Box::default(),
-            described: Box::default(),
+            describes_all: false,
         }
     }
 
-    /// Asks the processor for the exits, those of few ports.
-    #[inline]
-    pub(crate) fn ask_for_exits(&self) {
-        let exits = match self.describes_all() {
-            true => &self.described,
-            false => &self.plain,
-        };
-        prefetch_value(&exits[..exits.len().min(FEW_PORTS)]);
-    }
-
-    /// The port of the switch to which packets go as they are, or [`NO_EXIT`].
-    #[inline(always)]
-    pub(crate) fn plain_exit(&self, port: PortId) -> PortId {
-        exit_in(&self.plain, port)
-    }
-
-    /// The port of the switch to which packets go with their descriptions, and nothing else, in front of them, or [`NO_EXIT`].
-    #[inline(always)]
-    pub(crate) fn described_exit(&self, port: PortId) -> PortId {
-        exit_in(&self.described, port)
-    }
-
-    /// Whether packets go to such ports of the switch, and to no others.
+    /// Whether packets go to ports of the switch that carry descriptions, and to no others.
     pub(crate) fn describes_all(&self) -> bool {
-        !self.described.is_empty()
+        self.describes_all
     }
 
     /// Puts its description, and what is in front of that, in front of one of its packets.
@@ -157,11 +192,6 @@ impl Place {
     }
 }
 
-#[inline(always)]
-fn exit_in(exits: &[PortId], port: PortId) -> PortId {
-    exits.get(port.0 as usize).copied().unwrap_or(NO_EXIT)
-}
-
 /// What the control side says of a vPDP.
 pub(crate) struct Tenant {
     pub(crate) vpdp: VpdpId,
@@ -175,7 +205,11 @@ pub(crate) struct Tenant {
 #[derive(Debug, Default)]
 pub(crate) struct Root {
     pub(crate) entrances: Entrances,
-    places: Box<[Option<Place>]>,
+    /// By slot; [`Place::nowhere`] where there is no vPDP.
+    places: Box<[Place]>,
+    /// The outlets of all places, one place's behind the other's; and by slot where they begin, and where the last ones end. Where many vPDPs take turns those of several are in one cache line.
+    outlets: Box<[Outlet]>,
+    begins: Box<[u32]>,
 }
 
 impl Root {
@@ -190,8 +224,8 @@ impl Root {
             found.map_or(Slot::NONE, |at| tenants[at].slot)
         };
         let most = tenants.iter().map(|tenant| tenant.slot.index() + 1).max();
-        let mut places: Vec<Option<Place>> = Vec::new();
-        places.resize_with(most.unwrap_or(0), || None);
+        let mut places: Vec<Place> = Vec::new();
+        places.resize_with(most.unwrap_or(0), Place::nowhere);
         for tenant in tenants {
             let connections = wiring.ports.get(&tenant.vpdp).into_iter().flatten();
             let mut outers = Outers::of(tenant.vpdp);
@@ -210,34 +244,29 @@ impl Root {
                 }),
             });
             let exits: Box<[Exit]> = exits.collect();
-            let plain = exits.iter().map(|exit| match exit {
-                Exit::Port(port) => *port,
-                _ => NO_EXIT,
-            });
-            let described = exits.iter().map(|exit| match exit {
-                Exit::Described(port) => *port,
-                _ => NO_EXIT,
-            });
-            let are_described = |exit: &Exit| matches!(exit, Exit::Described(_) | Exit::Open);
-            let described: Box<[PortId]> = match exits.iter().all(are_described) {
-                true => described.collect(),
-                false => Box::default(),
-            };
-            places[tenant.slot.index()] = Some(Place {
+            let is_described = |exit: &Exit| matches!(exit, Exit::Described(_) | Exit::Open);
+            places[tenant.slot.index()] = Place {
                 slot: tenant.slot,
                 serial: tenant.serial,
                 admission: tenant.admission,
                 gate: Arc::clone(&tenant.gate),
                 is_unlimited: tenant.gate.is_open(),
                 description: Draft::of(tenant.vpdp),
-                plain: plain.collect(),
-                described,
+                describes_all: !exits.is_empty() && exits.iter().all(is_described),
                 exits,
-            });
+            };
+        }
+        let mut outlets = Vec::new();
+        let mut begins = vec![0];
+        for place in &places {
+            outlets.extend(place.exits.iter().map(Outlet::of));
+            begins.push(outlets.len() as u32);
         }
         Root {
             entrances: Entrances::new(wiring, classifier, slot_of),
             places: places.into(),
+            outlets: outlets.into(),
+            begins: begins.into(),
         }
     }
 
@@ -248,7 +277,18 @@ impl Root {
 
     #[inline]
     pub(crate) fn place(&self, slot: Slot) -> Option<&Place> {
-        self.places.get(slot.index())?.as_ref()
+        let place = self.places.get(slot.index())?;
+        (place.slot == slot).then_some(place)
+    }
+
+    /// The ways out of a slot, if there is one. Nothing is read of its place.
+    #[inline]
+    pub(crate) fn ways(&self, slot: Slot) -> Option<Ways<'_>> {
+        let place = self.places.get(slot.index())?;
+        let begin = *self.begins.get(slot.index())?;
+        let end = *self.begins.get(slot.index() + 1)?;
+        let outlets = self.outlets.get(begin as usize..end as usize)?;
+        Some(Ways { place, outlets })
     }
 
     /// The seats that serve a slot; 0 is none.
@@ -277,5 +317,46 @@ impl Outers {
         let outer = Outer::of(self.vpdp, carriage).map(Arc::new);
         self.made.push((carriage, outer.clone()));
         outer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outlet_leads_where_its_exit_does_or_leaves_it_to_that() {
+        let most = Outlet::DESCRIBED - 1;
+        for port in [0, 1, 77, most - 1] {
+            let port = PortId(port);
+            let plain = Outlet::of(&Exit::Port(port));
+            assert_eq!((plain.plain(), plain.described()), (Some(port), None));
+            let described = Outlet::of(&Exit::Described(port));
+            assert_eq!(
+                (described.plain(), described.described()),
+                (None, Some(port))
+            );
+        }
+        let inlet = Inlet {
+            slot: Slot(0),
+            port: PortId(0),
+        };
+        let others = [
+            Exit::Open,
+            Exit::Link(inlet),
+            Exit::Port(PortId(Outlet::DESCRIBED)),
+            Exit::Port(PortId(u32::MAX)),
+            Exit::Described(PortId(most)),
+            Exit::Described(PortId(u32::MAX)),
+        ];
+        for exit in others {
+            assert_eq!(Outlet::of(&exit), Outlet::OTHER, "{exit:?}");
+        }
+        assert_eq!(
+            (Outlet::OTHER.plain(), Outlet::OTHER.described()),
+            (None, None)
+        );
+        let last = Outlet::of(&Exit::Port(PortId(most)));
+        assert_eq!(last.plain(), Some(PortId(most)));
     }
 }

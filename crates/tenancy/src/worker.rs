@@ -10,7 +10,7 @@ use switch::{Contexts, Ledger, Run};
 use crate::desk::{Desk, Seat};
 use crate::gate::Used;
 use crate::gauge::{Gauge, Reception, Reckoned, Work};
-use crate::root::{Admission, Place, Root, Slot};
+use crate::root::{Admission, Place, Root, Slot, Ways};
 use crate::share::{Fairness, Shares, Visit};
 use crate::sorter::{Sorter, TOGETHER};
 
@@ -105,7 +105,7 @@ pub(crate) fn most_passes(packets: usize) -> u32 {
 /// Runs packets of a seat, and what is due in it, with so many passes of those that start over; how many began.
 fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
     seat: &mut Seat,
-    place: &Place,
+    ways: Ways<'_>,
     commons: &mut Commons,
     frames: &mut [Frame],
     passes: u32,
@@ -117,13 +117,13 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
     seat.visited = links.burst();
     let worker = &mut seat.worker;
     // Two loops: what the one of descriptions has beside the other would cost those that need none.
-    match place.describes_all() {
+    match ways.place.describes_all() {
         true => {
-            let way = Way::<S, true> { place, links, sent };
+            let way = Way::<S, true> { ways, links, sent };
             worker.forward_among(contexts, frames, now, passes, way);
         }
         false => {
-            let way = Way::<S, false> { place, links, sent };
+            let way = Way::<S, false> { ways, links, sent };
             worker.forward_among(contexts, frames, now, passes, way);
         }
     }
@@ -139,7 +139,7 @@ const LEAST_SHARE: u64 = 4;
 /// [`run`], with what it costs measured and charged to the place; what was done, and what it took.
 fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
     seat: &mut Seat,
-    place: &Place,
+    ways: Ways<'_>,
     commons: &mut Commons,
     frames: &mut [Frame],
     passes: u32,
@@ -148,10 +148,10 @@ fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
 ) -> (Work, Visit) {
     let packets = frames.len() as u64;
     gauge.begin();
-    let passes = run(seat, place, commons, frames, passes, now, sent);
+    let passes = run(seat, ways, commons, frames, passes, now, sent);
     let work = Work { packets, passes };
     let cycles = gauge.end(work);
-    place.gate.charge(Used { passes, cycles }, now);
+    ways.place.gate.charge(Used { passes, cycles }, now);
     let of_packets = match packets {
         0 => cycles,
         _ => cycles
@@ -626,14 +626,15 @@ impl Worker {
     ) {
         let now = self.now;
         let seat = self.seats.get_mut(slot.index());
-        let (Some(place), Some(seat)) = (root.place(slot), seat.and_then(Option::as_mut)) else {
+        let (Some(ways), Some(seat)) = (root.ways(slot), seat.and_then(Option::as_mut)) else {
             return;
         };
+        let place = ways.place;
         let is_unlimited = place.is_unlimited && self.fairness.is_none();
         let frames = &mut frames[range];
         if is_unlimited {
             let passes = seat.most_passes(self.commons.links.burst(), frames.len());
-            run(seat, place, &mut self.commons, frames, passes, now, sent);
+            run(seat, ways, &mut self.commons, frames, passes, now, sent);
         } else {
             let (mut admitted, reason) = place.gate.admit(frames.len(), now);
             seat.worker.refuse((frames.len() - admitted) as u64, reason);
@@ -648,7 +649,7 @@ impl Worker {
             let gauge = &mut *self.gauge;
             let commons = &mut self.commons;
             let (work, visit) =
-                run_charged(seat, place, commons, frames, passes, (now, sent), gauge);
+                run_charged(seat, ways, commons, frames, passes, (now, sent), gauge);
             self.shares.book(slot, work, visit, seat.worker.is_behind());
         }
         if watch(seat, &mut self.watched) {
@@ -663,9 +664,9 @@ impl Worker {
         }
         for (seat, root) in &mut self.leaving {
             // The slot may be another vPDP's by now.
-            let own = root.place(seat.slot);
-            let own = own.filter(|place| place.serial == seat.serial);
-            let place = own.unwrap_or(&self.nowhere);
+            let own = root.ways(seat.slot);
+            let own = own.filter(|ways| ways.place.serial == seat.serial);
+            let ways = own.unwrap_or(Ways::none(&self.nowhere));
             let gauge = &mut *self.gauge;
             let frames = &mut self.taken_up;
             if !seat.worker.is_held() {
@@ -673,15 +674,7 @@ impl Worker {
             }
             let passes = most_passes(frames.len());
             let commons = &mut self.commons;
-            run_charged(
-                seat,
-                place,
-                commons,
-                frames,
-                passes,
-                (self.now, sent),
-                gauge,
-            );
+            run_charged(seat, ways, commons, frames, passes, (self.now, sent), gauge);
             frames
                 .drain(..)
                 .for_each(|frame| self.commons.links.spare.put(frame));

@@ -39,12 +39,12 @@ impl Worker {
             let end = groups.min(number + 1 + lead);
             for group in begin..end {
                 let (slot, _) = self.sorter.group(group);
-                let place = root.place(slot);
-                let place = place.filter(|place| place.admission == Admission::Open);
-                if let Some((place, seat)) = place.zip(self.seat(slot)) {
+                let ways = root.ways(slot);
+                let ways = ways.filter(|ways| ways.place.admission == Admission::Open);
+                if let Some((ways, seat)) = ways.zip(self.seat(slot)) {
                     seat.ask_for(what);
                     if what == LAST {
-                        place.ask_for_exits();
+                        ways.ask_for_outlets();
                     }
                 }
             }

@@ -12,7 +12,7 @@ use super::ahead::{ALONE, TOGETHER_WITH_OTHERS};
 use super::way::leave;
 use super::{Commons, Worker, watch};
 use crate::desk::Seat;
-use crate::root::{Admission, Place, Root, Slot};
+use crate::root::{Admission, Place, Root, Slot, Ways};
 use crate::sorter::Sorter;
 
 /// What is known of slots: it is asked anew when the thread's bell rang, another root was taken, or a packet of the slot did not go straight through.
@@ -301,16 +301,16 @@ impl Worker {
     ) -> usize {
         let Commons { links, contexts } = &mut self.commons;
         let nowhere = &self.nowhere;
-        let place = |slot| root.place(slot).unwrap_or(nowhere);
+        let ways = |slot| root.ways(slot).unwrap_or(Ways::none(nowhere));
         let crew = &mut Crew {
             seats: &mut self.seats,
             burst: links.burst(),
         };
-        let leave = |place: &Place, port, frame: &mut Frame, time| {
-            leave(place, links, sent, (port, frame, time));
+        let leave = |ways: Ways<'_>, port, frame: &mut Frame, time| {
+            leave(ways, links, sent, (port, frame, time));
         };
         let (runs, now) = (&self.runs, self.now);
-        let through = forward_together(crew, runs, contexts, frames, now, place, leave);
+        let through = forward_together(crew, runs, contexts, frames, now, ways, leave);
         let seats = &mut self.seats;
         links.settle(|slot, reason| {
             if let Some(Some(seat)) = seats.get_mut(slot.index()) {

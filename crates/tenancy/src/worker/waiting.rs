@@ -86,7 +86,7 @@ impl Worker {
         } = self;
         watched.retain(|slot| {
             let seat = seats.get_mut(slot.index()).and_then(Option::as_mut);
-            let (Some(seat), Some(place)) = (seat, root.place(*slot)) else {
+            let (Some(seat), Some(ways)) = (seat, root.ways(*slot)) else {
                 return false;
             };
             let is_meant = shares.has_credit(*slot) == (standing == Standing::InCredit);
@@ -106,7 +106,7 @@ impl Worker {
                 let way_out = (*now, &mut *sent);
                 let gauge = &mut **gauge;
                 let (work, visit) =
-                    run_charged(seat, place, commons, &mut [], passes, way_out, gauge);
+                    run_charged(seat, ways, commons, &mut [], passes, way_out, gauge);
                 shares.book(*slot, work, visit, seat.worker.is_behind());
                 untold.put(*slot);
                 functions.forget_one(*slot);

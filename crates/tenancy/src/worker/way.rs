@@ -5,7 +5,7 @@ use packet::{Frame, FramePool, Nanos, PortId};
 use switch::Leave;
 
 use crate::entrance::Inlet;
-use crate::root::{Exit, NO_EXIT, Place, Slot};
+use crate::root::{Exit, Place, Slot, Ways};
 
 /// Packets of one vPDP that go over links in a burst, whatever comes; and how many more for each frame of the burst. Hops bound how deep a loop of
 /// links goes; this bounds how wide copies make it.
@@ -93,7 +93,7 @@ impl Links {
 
 /// The way out of packets that are visited by themselves: all of a place that only has ports which carry descriptions, or of one that has others.
 pub(super) struct Way<'w, S, const DESCRIBES_ALL: bool> {
-    pub(super) place: &'w Place,
+    pub(super) ways: Ways<'w>,
     pub(super) links: &'w mut Links,
     pub(super) sent: &'w mut S,
 }
@@ -106,8 +106,8 @@ where
     fn leave(&mut self, port: PortId, frame: &mut Frame, time: Nanos) {
         let packet = (port, frame, time);
         match DESCRIBES_ALL {
-            true => leave_described(self.place, self.links, self.sent, packet),
-            false => leave(self.place, self.links, self.sent, packet),
+            true => leave_described(self.ways, self.links, self.sent, packet),
+            false => leave(self.ways, self.links, self.sent, packet),
         }
     }
 
@@ -118,15 +118,15 @@ where
         outcomes: &[PackedOutcome],
         time: Nanos,
     ) -> usize {
-        let Way { place, links, sent } = self;
-        leave_sent::<S, DESCRIBES_ALL>(place, links, sent, frames, outcomes, time)
+        let Way { ways, links, sent } = self;
+        leave_sent::<S, DESCRIBES_ALL>(*ways, links, sent, frames, outcomes, time)
     }
 }
 
 /// [`Leave::leave_sent`]. A function of its own: what its arguments lead to it may keep at hand, since nothing else leads there.
 #[inline(never)]
 fn leave_sent<S, const DESCRIBES_ALL: bool>(
-    place: &Place,
+    ways: Ways<'_>,
     links: &mut Links,
     sent: &mut S,
     frames: &mut [Frame],
@@ -136,60 +136,58 @@ fn leave_sent<S, const DESCRIBES_ALL: bool>(
 where
     S: FnMut(PortId, &mut Frame, Nanos),
 {
-    let mut way = Way::<S, DESCRIBES_ALL> { place, links, sent };
+    let mut way = Way::<S, DESCRIBES_ALL> { ways, links, sent };
     switch::leave_sent(&mut way, frames, outcomes, time)
 }
 
 /// A packet of a place leaves by a virtual port.
 #[inline(always)]
 pub(super) fn leave(
-    place: &Place,
+    ways: Ways<'_>,
     links: &mut Links,
     sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     (port, frame, time): (PortId, &mut Frame, Nanos),
 ) {
-    let out = place.plain_exit(port);
-    leave_by(out, place, links, sent, (port, frame, time));
+    let outlet = ways.outlet(port);
+    let out = match outlet.plain() {
+        Some(out) => Some(out),
+        None => way_around(ways.place, links, outlet.described(), (port, frame)),
+    };
+    if let Some(out) = out {
+        sent(out, frame, time);
+    }
 }
 
 /// The same of a place whose packets go to ports of the switch that carry descriptions.
 #[inline(always)]
 fn leave_described(
-    place: &Place,
+    ways: Ways<'_>,
     links: &mut Links,
     sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     (port, frame, time): (PortId, &mut Frame, Nanos),
 ) {
-    let mut out = place.described_exit(port);
-    if out != NO_EXIT && place.describe(None, frame).is_err() {
-        out = NO_EXIT;
+    let described = ways.outlet(port).described();
+    let described = described.filter(|_| ways.place.describe(None, frame).is_ok());
+    let out = match described {
+        Some(out) => Some(out),
+        None => way_around(ways.place, links, None, (port, frame)),
+    };
+    if let Some(out) = out {
+        sent(out, frame, time);
     }
-    leave_by(out, place, links, sent, (port, frame, time));
-}
-
-#[inline(always)]
-fn leave_by(
-    mut out: PortId,
-    place: &Place,
-    links: &mut Links,
-    sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
-    (port, frame, time): (PortId, &mut Frame, Nanos),
-) {
-    if out == NO_EXIT {
-        match way_around(place, links, port, frame) {
-            Some(around) => out = around,
-            None => return,
-        }
-    }
-    sent(out, frame, time);
 }
 
 /// The way of a packet that does not go to a port of the switch as it is: kept apart so that the way of those that do is short enough to stand where packets leave.
 #[inline(never)]
-fn way_around(place: &Place, links: &mut Links, port: PortId, frame: &mut Frame) -> Option<PortId> {
-    match place.exit(port) {
-        Exit::Described(out) if place.describe(None, frame).is_ok() => Some(*out),
-        exit => other_way(place, links, exit, frame),
+fn way_around(
+    place: &Place,
+    links: &mut Links,
+    described: Option<PortId>,
+    (port, frame): (PortId, &mut Frame),
+) -> Option<PortId> {
+    match described {
+        Some(out) if place.describe(None, frame).is_ok() => Some(out),
+        _ => other_way(place, links, place.exit(port), frame),
     }
 }
 
@@ -198,7 +196,9 @@ fn way_around(place: &Place, links: &mut Links, port: PortId, frame: &mut Frame)
 fn other_way(place: &Place, links: &mut Links, exit: &Exit, frame: &mut Frame) -> Option<PortId> {
     let reason = match exit {
         Exit::Port(port) => return Some(*port),
-        Exit::Wrapped(port, outer) if place.describe(Some(outer), frame).is_ok() => {
+        Exit::Described(port) | Exit::Wrapped(port, _)
+            if place.describe(exit.outer(), frame).is_ok() =>
+        {
             return Some(*port);
         }
         Exit::Described(_) | Exit::Wrapped(..) => DropReason::FrameTooLong,
