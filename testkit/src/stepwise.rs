@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use exec::{
     Ahead, Burst, ControlVerdict, Derived, Destination, DropReason, Engine, Fused, Loaded, Lot,
-    Natives, PacketContext, ParserVerdict, Pass, PassInput, PassOutcome, PassPort, PassStep,
+    Natives, Owner, PacketContext, ParserVerdict, Pass, PassInput, PassOutcome, PassPort, PassStep,
     PassTest, RandomStream, Requests, State, Tracer, Unsupported,
 };
 use ir::{ControlId, FieldId, Layout, ParserId, Program};
@@ -115,9 +115,11 @@ struct StepwisePass {
 }
 
 impl Fused for StepwisePass {
-    fn derive(&self, _: &State, _: Lane, _: &mut Derived) {}
+    fn derive(&self, state: &Arc<State>, lane: Lane, derived: &mut Derived) {
+        derived.is_made_of(state, lane);
+    }
 
-    fn ask_for(&self, _: Ahead, _: &State, _: &Derived) {}
+    fn ask_for(&self, _: Ahead, _: &Owner) {}
 
     fn run(&self, burst: &mut Burst<'_>, context: &mut PacketContext) -> usize {
         let mut done = 0;
@@ -135,7 +137,7 @@ impl Fused for StepwisePass {
                 let outcome = self.packet(lot, context);
                 burst.outcomes[done] = outcome.into();
                 done += 1;
-                let has_told = !context.log.is_empty() || !context.digests.is_empty();
+                let has_told = context.has_told();
                 if matches!(outcome, PassOutcome::Left { .. }) {
                     return done;
                 }
@@ -151,7 +153,7 @@ impl Fused for StepwisePass {
 
 impl StepwisePass {
     fn packet(&self, lot: &Lot<'_>, context: &mut PacketContext) -> PassOutcome {
-        let state = lot.state;
+        let state = lot.state();
         let mut egress = PortId(0);
         for (step, what) in self.pass.steps.iter().enumerate() {
             let left = PassOutcome::Left {

@@ -162,3 +162,40 @@ fn a_warm_worker_allocates_nothing_to_see_entries_that_have_changed() {
         }
     }
 }
+
+/// How many things more than it allocates a worker frees that carries a burst, once its device has freed what nobody needs any more behind a change that it took before packets came.
+fn freed_behind_changes(engine: &dyn Engine) -> i64 {
+    let program = program_with("ternary");
+    let config = switch::DeviceConfig::default();
+    let mut device = Device::new(Arc::clone(&program), engine, &config).unwrap();
+    let mut worker = device.workers(1).remove(0);
+    let frames = (0..64).map(|n| Frame::from_bytes(&[0, 0, 0, n, n, 1, 2]).unwrap());
+    let mut frames: Vec<Frame> = frames.collect();
+    let freed = (0..16u64).map(|round| {
+        let now = Nanos::from_micros(round);
+        let entry = format!(
+            "In.t {{ hdr.h.a: {round}; hdr.h.b: {round}; }} -> In.to(port: 2) priority 1\n"
+        );
+        let entry = entries::read(&program, "entry", &entry).expect("an entry");
+        stf::apply_file(&mut device, &entry).expect("it is taken");
+        device.publish();
+        worker.forward(&mut [], now, |_, _, _| {});
+        device.step(now);
+        let measured = allocation_counter::measure(|| {
+            worker.forward(&mut frames, now, |_, _, _| {});
+        });
+        -measured.count_current
+    });
+    freed.max().unwrap_or(0)
+}
+
+#[test]
+fn what_a_worker_needs_no_more_is_freed_by_its_device() {
+    for engine in testkit::engines() {
+        assert!(
+            freed_behind_changes(engine.as_ref()) <= 0,
+            "{}",
+            engine.name()
+        );
+    }
+}

@@ -13,7 +13,7 @@ use table::{
 };
 
 use crate::convert::{action_params, counter_kind, field_match, key_shape, meter_unit, table_spec};
-use crate::state::{ProfileState, StateNumber};
+use crate::state::ProfileState;
 use crate::{ExpireProfiles, ExternState, HashParameters, Registers, State, TableState};
 
 /// Tables, profiles and cells of a program. Changes are visible to packets in the next [`Configuration::snapshot`], but for cells, which
@@ -174,7 +174,6 @@ impl Configuration {
             None => cells.clone(),
         });
         State {
-            number: StateNumber::next(),
             tables,
             externs: externs.collect(),
             value_sets: self.value_sets.values().cloned().collect(),

@@ -1,13 +1,13 @@
 //! The memory that a packet lives in while its program runs.
 
+use std::sync::Arc;
+
 use ir::{ExternId, ExternKind, HashAlgorithm, Layout, Program, TableId, work};
 use packet::{Frame, FrameError, Nanos};
 use table::Lane;
 
 use crate::externs::checksum::ChecksumUnit;
-use crate::{
-    BitBuffer, DropReason, Found, LogBuffer, RandomStream, Requests, StateNumber, WorkBudget,
-};
+use crate::{BitBuffer, DropReason, Found, LogBuffer, RandomStream, Requests, State, WorkBudget};
 
 /// Memory of a context's buffers that is kept: lists, headers and checksums of a jumbo frame have room in it.
 const KEPT_BYTES: usize = 256 << 10;
@@ -57,12 +57,39 @@ pub struct PacketContext {
 /// What an engine has made of a state, kept from burst to burst.
 #[derive(Debug, Default)]
 pub struct Derived {
-    /// The state and the lane that it was made for.
-    pub of: Option<(StateNumber, Lane)>,
+    /// The state and the lane that it was made for. It keeps the state: packets find it here, and nowhere else.
+    of: Option<(Arc<State>, Lane)>,
     /// The engine's own: what bursts look at before anything else.
     pub marks: [u64; 2],
     /// All else.
     pub words: Vec<u64>,
+}
+
+impl Derived {
+    /// Whether it was made of this state and for this lane.
+    #[inline]
+    pub fn is_of(&self, state: &Arc<State>, lane: Lane) -> bool {
+        let is_same =
+            |(of, for_lane): &(Arc<State>, Lane)| Arc::ptr_eq(of, state) && *for_lane == lane;
+        self.of.as_ref().is_some_and(is_same)
+    }
+
+    /// Says what it was made of.
+    pub fn is_made_of(&mut self, state: &Arc<State>, lane: Lane) {
+        self.of = Some((Arc::clone(state), lane));
+    }
+
+    /// What it was made of, for packets that are counted on this lane; none if it was not made, or for another lane.
+    #[inline]
+    pub fn state(&self, lane: Lane) -> Option<&State> {
+        let (state, for_lane) = self.of.as_ref()?;
+        (*for_lane == lane).then_some(state)
+    }
+
+    /// Lets go of the state. What was made stays until it is made anew, and is of none.
+    pub fn let_go(&mut self) {
+        self.of = None;
+    }
 }
 
 /// The entry, or default action, whose action is running.
@@ -134,6 +161,12 @@ impl PacketContext {
             ..Requests::default()
         };
         self.requests != usual
+    }
+
+    /// Whether the program has told something that nobody has taken: messages, digests.
+    #[inline]
+    pub fn has_told(&self) -> bool {
+        !self.log.is_empty() || !self.digests.is_empty()
     }
 
     /// Running checksums begin anew.

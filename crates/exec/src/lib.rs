@@ -49,6 +49,6 @@ pub use pass::{
 pub use random::RandomStream;
 pub use registers::Registers;
 pub use requests::{CloneRequest, Destination, MIRROR_SLOTS, Mark, Requests};
-pub use state::{ExpireProfiles, ExternState, Found, State, StateNumber, TableState};
+pub use state::{ExpireProfiles, ExternState, Found, State, TableState};
 pub use trace::{DropDetail, TraceEvent, Tracer};
 pub use work::WorkBudget;

@@ -5,6 +5,8 @@
 //! that it has done so far in a [`PacketContext`], and the architecture's own code takes it on from there. So a pass changes speed, never the
 //! result.
 
+use std::sync::Arc;
+
 use ir::{ControlId, FieldId, ParserId};
 use packet::{Frame, Nanos, PortId};
 use table::Lane;
@@ -135,9 +137,7 @@ pub struct Lot<'b> {
     pub frames: usize,
     /// The number, for random numbers, of the first frame's packet; the next ones follow.
     pub first_packet: u64,
-    /// What they see.
-    pub state: &'b State,
-    /// Whose they are.
+    /// Whose they are. What they see is what [`Owner::derived`] was made of.
     pub owner: &'b Owner,
 }
 
@@ -154,6 +154,26 @@ pub struct Owner {
     pub seed: u64,
     /// Ports whose queues are shaped or not empty, ascending.
     pub busy_ports: Vec<u32>,
+}
+
+impl Owner {
+    /// What its packets see, unless nothing was derived yet.
+    #[inline]
+    pub fn state(&self) -> Option<&State> {
+        self.derived.state(self.lane)
+    }
+}
+
+impl<'b> Lot<'b> {
+    /// What they see.
+    ///
+    /// # Panics
+    /// Nothing was derived of it for the owner's lane.
+    #[inline]
+    pub fn state(&self) -> &'b State {
+        let state = self.owner.state();
+        state.expect("what packets see is derived before they come")
+    }
 }
 
 /// What became of a frame.
@@ -246,10 +266,10 @@ pub enum Ahead {
 /// A pass as an engine made it one function.
 pub trait Fused: Send + Sync {
     /// Makes what the engine needs of a state for packets that are counted on this lane, unless it is there.
-    fn derive(&self, state: &State, lane: Lane, derived: &mut Derived);
+    fn derive(&self, state: &Arc<State>, lane: Lane, derived: &mut Derived);
 
     /// Asks the processor for memory that a burst reads of a state and of what was made of it, whatever its packets are.
-    fn ask_for(&self, what: Ahead, state: &State, derived: &Derived);
+    fn ask_for(&self, what: Ahead, owner: &Owner);
 
     /// Takes the frames through the pass, in order, until all are through, or one has left or told something, and says how many of them have an outcome now: the last of
     /// them is the one that has left, if one has.

@@ -1,7 +1,7 @@
 //! A device's state as packets of one program see it: an immutable root of tables and shared cells.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use ir::{ExternId, HashAlgorithm, TableId};
 use packet::Nanos;
@@ -15,8 +15,6 @@ use crate::{AtomicGate, HashParameters, Registers};
 /// The root that packets read. Cells behind it are shared with other roots of the device.
 #[derive(Debug)]
 pub struct State {
-    /// Which state this is; never used twice.
-    pub number: StateNumber,
     /// Tables, by [`TableId`].
     pub tables: Box<[TableState]>,
     /// Extern instances, by [`ExternId`].
@@ -33,18 +31,6 @@ pub struct State {
     pub next_flow_id: Arc<AtomicU32>,
     /// What `@atomic` code goes through.
     pub atomic: Arc<AtomicGate>,
-}
-
-/// Tells states apart, for what is derived from them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StateNumber(u64);
-
-impl StateNumber {
-    /// A number that no other state has.
-    pub(crate) fn next() -> StateNumber {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        StateNumber(NEXT.fetch_add(1, Relaxed))
-    }
 }
 
 impl State {

@@ -107,7 +107,7 @@ pub(crate) struct Invocation<'i> {
 const _: () = assert!(size_of::<Invocation<'_>>() == 512);
 
 /// Packets from which on a scout goes before.
-const WORTH_SCOUTING: usize = 4;
+pub(crate) const WORTH_SCOUTING: usize = 4;
 
 /// What has become of the context since the packet at hand began. A pass begins its packets without it, since few need it whole.
 pub(crate) mod flags {
@@ -320,7 +320,7 @@ pub(crate) fn run_pass(
         sights_at: sights.as_ptr(),
         sights,
         seen: lots,
-        ..Invocation::new(&mut limbs, packet, first.state, code)
+        ..Invocation::new(&mut limbs, packet, first.state(), code)
     };
     if count >= WORTH_SCOUTING {
         for &scout in &pass.scouts {
@@ -392,7 +392,7 @@ impl<'i> Invocation<'i> {
         let owner = lot.owner;
         self.busy_ports = &owner.busy_ports;
         self.chance = (owner.seed, lot.first_packet.wrapping_sub(begin as u64));
-        self.state = lot.state;
+        self.state = lot.state();
         self.packet.lane = owner.lane;
     }
 
@@ -494,8 +494,9 @@ impl<'i> Invocation<'i> {
         if are_many {
             for (lot, packets) in parts(lots, count) {
                 if asks(lot) {
-                    sites()
-                        .for_each(|site| notes::announce(site, notes, packets.clone(), lot.state));
+                    sites().for_each(|site| {
+                        notes::announce(site, notes, packets.clone(), lot.state())
+                    });
                 }
             }
         }
@@ -784,8 +785,7 @@ impl Invocation<'_> {
         if self.flags & flags::HELD != 0 {
             self.swap_frame();
         }
-        let has_told = !self.packet.log.is_empty() || !self.packet.digests.is_empty();
-        let stops = self.may_have_asked() && has_told;
+        let stops = self.may_have_asked() && self.packet.has_told();
         self.flags = 0;
         stops
     }

@@ -1,15 +1,16 @@
 //! Bursts through a pass that is one native function.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use exec::{Ahead, Burst, Derived, Fused, PacketContext, State};
+use exec::{Ahead, Burst, Derived, Fused, Owner, PacketContext, State};
 use ir::TableId;
 use table::Lane;
 use table::prefetch::prefetch_value;
 
+use crate::abi::{self, WORTH_SCOUTING};
 use crate::backend::CompiledPass;
-use crate::{abi, view};
+use crate::{common, view};
 
 /// The most tables that are asked for ahead: nobody is charged for it, however many tables a program has.
 const MOST_ASKED: usize = 8;
@@ -55,13 +56,19 @@ impl FusedPass {
 }
 
 impl Fused for FusedPass {
-    fn derive(&self, state: &State, lane: Lane, derived: &mut Derived) {
+    fn derive(&self, state: &Arc<State>, lane: Lane, derived: &mut Derived) {
         view::derive(derived, state, lane, &self.compiled.code);
     }
 
-    fn ask_for(&self, what: Ahead, state: &State, derived: &Derived) {
+    fn ask_for(&self, what: Ahead, owner: &Owner) {
+        let Some(state) = owner.state() else {
+            return;
+        };
         if what == Ahead::Tables {
-            view::ask_for_totals(derived, self.compiled.code.tables.len().min(MOST_ASKED));
+            view::ask_for_totals(
+                &owner.derived,
+                self.compiled.code.tables.len().min(MOST_ASKED),
+            );
         }
         for table in self.searched.iter().filter_map(|table| state.table(*table)) {
             match what {
@@ -76,6 +83,11 @@ impl Fused for FusedPass {
         let few = burst.order.len() < FEW_OF_A_LOT * burst.lots.len();
         let mixed = self.mixed().filter(|_| few && burst.lots.len() > 1);
         let compiled = mixed.unwrap_or(&self.compiled);
+        if let [lot] = burst.lots
+            && burst.order.len() < WORTH_SCOUTING
+        {
+            common::ask_for(&lot.owner.derived.words);
+        }
         abi::run_pass(&compiled.native, burst, context, &compiled.code)
     }
 }

@@ -25,6 +25,7 @@
 mod abi;
 #[allow(unsafe_code)]
 mod backend;
+mod common;
 mod fuse;
 mod helpers;
 mod notes;

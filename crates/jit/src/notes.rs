@@ -105,7 +105,7 @@ pub(crate) fn answer(
 ) {
     let mut asked = site.questions(notes, packets);
     let is_asked = !asked.keys.is_empty();
-    let Some(table) = lot.state.table(site.table).filter(|_| is_asked) else {
+    let Some(table) = lot.state().table(site.table).filter(|_| is_asked) else {
         return;
     };
     let Some(entries) = view::entries(lot, site.table, are_many) else {
@@ -142,7 +142,7 @@ pub(crate) fn answer_mixed<'l>(
     if asked.keys.is_empty() {
         return;
     }
-    let table_of = |asker| lot_of(asker)?.state.table(site.table);
+    let table_of = |asker| lot_of(asker)?.state().table(site.table);
     let mut are_there = true;
     asked.each(|asker, key, noted| match table_of(asker) {
         Some(table) => table.lookup.announce(key, std::slice::from_mut(noted)),

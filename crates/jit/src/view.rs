@@ -1,8 +1,10 @@
 //! What native code sees of a state: where the records and counts of its tables are, how tables with simple indices are looked up, and its counters' cells.
 //!
-//! Twelve words a table, two words an extern instance (cells, how many), six words a part of a [`VectorIndex`]; and marks, at which a burst looks before: the sites of scouts at whose answers
+//! Twelve words a table, two words an extern instance (cells, how many), six words a part of a [`VectorIndex`], and what is read in any case ([`common`]); and marks, at which a burst looks before: the sites of scouts at whose answers
 //! native code looks, the levels of scouts that have something to ask, and whether packets note the use of any entries. They are made once for a state and a lane, and kept by the device;
 //! everything that they point to lives as long as the state, and nothing of it moves.
+
+use std::sync::Arc;
 
 use exec::slots::table::TableSite;
 use exec::{Derived, ExternState, Lot, State, TableState};
@@ -14,6 +16,7 @@ use table::{
 };
 
 use crate::abi::Code;
+use crate::common;
 use crate::prefetch;
 use crate::translate::ScoutSite;
 
@@ -237,11 +240,12 @@ pub(crate) fn extern_at(program: &Program, id: ExternId) -> i32 {
 
 /// Makes the words for this state and lane, unless they are there.
 #[inline]
-pub(crate) fn derive(derived: &mut Derived, state: &State, lane: Lane, code: &Code) {
-    let of = Some((state.number, lane));
-    if derived.of != of {
+pub(crate) fn derive(derived: &mut Derived, state: &Arc<State>, lane: Lane, code: &Code) {
+    if !derived.is_of(state, lane) {
+        // Should that panic, it is of none.
+        derived.let_go();
         make(derived, state, lane, code);
-        derived.of = of;
+        derived.is_made_of(state, lane);
     }
 }
 
@@ -253,8 +257,8 @@ pub(crate) fn of_lot(lot: &Lot<'_>) -> *const u64 {
 
 #[inline]
 fn words_of<'l>(lot: &Lot<'l>) -> &'l [u64] {
-    let of = Some((lot.state.number, lot.owner.lane));
-    assert!(lot.owner.derived.of == of, "what was made of another state");
+    // They are of what packets see, if that is there.
+    lot.state();
     &lot.owner.derived.words
 }
 
@@ -407,6 +411,7 @@ fn make(derived: &mut Derived, state: &State, lane: Lane, code: &Code) {
         assert!(are_there, "a counter without the cells it must have");
     }
     add_parts(words, state);
+    common::list(words, state, lane, code);
     let notes_use = state.tables.iter().any(|t| t.lookup.notes_usage());
     let notes_use = if notes_use { NOTES_USE } else { 0 };
     derived.marks[LOOKED_AT] = looked_at_in(state, code);
@@ -564,7 +569,7 @@ mod tests {
         let (program, compiled) = compiled(text);
         assert_eq!(compiled.code.scout_levels().len(), 2);
         let configuration = Configuration::new(Arc::new(program));
-        let state = configuration.expect("it has no entries").snapshot();
+        let state = Arc::new(configuration.expect("it has no entries").snapshot());
         let mut derived = Derived::default();
         derive(&mut derived, &state, Lane::new(0), &compiled.code);
         // Of few rules: native code finds them.

@@ -117,7 +117,7 @@ impl Code {
 /// began with.
 pub(crate) struct Root {
     pub(crate) code: Arc<Code>,
-    pub(crate) state: State,
+    pub(crate) state: Arc<State>,
     pub(crate) replication: ReplicationEngine,
     pub(crate) work: WorkBudget,
 }

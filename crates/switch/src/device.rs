@@ -170,7 +170,7 @@ impl Device {
             .map_err(LoadError::Exceeded)?;
         let root = Root {
             code: Arc::clone(&code),
-            state: configuration.snapshot(),
+            state: Arc::new(configuration.snapshot()),
             replication: replication.clone(),
             work: limits.work(),
         };
@@ -260,7 +260,7 @@ impl Device {
         if self.is_provisional || !std::mem::take(&mut self.is_stale) {
             return;
         }
-        let state = self.configuration.snapshot();
+        let state = Arc::new(self.configuration.snapshot());
         let (code, replication) = (Arc::clone(&self.code), self.replication.clone());
         let root = Arc::new(Root {
             code,

@@ -9,7 +9,7 @@ use packet::{Frame, Nanos, PortId};
 
 use crate::arch;
 use crate::contexts::Contexts;
-use crate::core::{Code, Core, FusedPass, Job, Root, Trace};
+use crate::core::{Core, FusedPass, Job, Root, Trace};
 use crate::device::Device;
 use crate::leave::Leave;
 
@@ -85,7 +85,7 @@ impl Core {
             return;
         }
         let run = &fused.run;
-        let mut context = self.borrow(lent.as_deref_mut(), run, &root.code);
+        let mut context = self.borrow(lent.as_deref_mut(), run, root);
         let (mut done, mut most) = (0, BURST);
         while done < frames.len() && !self.is_behind() {
             let rest = &mut frames[done..];
@@ -98,7 +98,7 @@ impl Core {
                 order: &AS_THEY_LIE[..count],
                 outcomes,
                 now: self.now,
-                lots: &[self.lot(root, count)],
+                lots: &[self.lot(count)],
             };
             let through = run.run(&mut burst, &mut context);
             // An engine that does nothing would never end.
@@ -114,7 +114,7 @@ impl Core {
             };
         }
         self.keep_waiting(root, &mut frames[done..], self.now);
-        self.give_back(context, lent, run, &root.code);
+        self.give_back(context, lent, run, root);
     }
 
     /// A burst may begin: all that an engine must know of this device is there.
@@ -131,26 +131,25 @@ impl Core {
         *work = root.work;
     }
 
-    /// So many frames that are this device's: they have the next numbers.
+    /// So many frames that are this device's, which was [made ready](Self::make_ready): they have the next numbers.
     #[inline(always)]
-    pub(crate) fn lot<'c>(&'c self, root: &'c Root, frames: usize) -> Lot<'c> {
+    pub(crate) fn lot(&self, frames: usize) -> Lot<'_> {
         Lot {
             frames,
             first_packet: self.packets.give(frames as u64),
-            state: &root.state,
             owner: &self.owner,
         }
     }
 
-    /// A context that is lent, or one of its own.
+    /// A context that is lent, or one of its own. Of the root nothing is read where one is lent: it is far where many devices take turns.
     pub(crate) fn borrow(
         &mut self,
         lent: Option<&mut Contexts>,
         run: &Arc<dyn Fused>,
-        code: &Code,
+        root: &Root,
     ) -> Box<PacketContext> {
         let lent = lent.and_then(|lent| lent.take(run));
-        lent.unwrap_or_else(|| self.context(code))
+        lent.unwrap_or_else(|| self.context(&root.code))
     }
 
     pub(crate) fn give_back(
@@ -158,14 +157,14 @@ impl Core {
         context: Box<PacketContext>,
         lent: Option<&mut Contexts>,
         run: &Arc<dyn Fused>,
-        code: &Code,
+        root: &Root,
     ) {
         let kept = match lent {
             Some(lent) => lent.put_back(context, run),
             None => Err(context),
         };
         if let Err(context) = kept {
-            self.put_back(context, code);
+            self.put_back(context, &root.code);
         }
     }
 
@@ -214,8 +213,10 @@ impl Core {
         context: &mut Box<PacketContext>,
         sent: &mut impl Leave,
     ) {
-        self.collect(&root.code.program, context, &mut Trace(None));
-        // Who has left is rare, and what is known of the code is far where many devices take turns: it is not looked at before.
+        // Who has told something or left is rare, and what is known of the code is far where many devices take turns: it is not looked at before.
+        if context.has_told() {
+            self.collect(&root.code.program, context, &mut Trace(None));
+        }
         let Some((step, egress)) = left else {
             return;
         };

@@ -138,7 +138,7 @@ fn run<C: Companions>(
     let mut are_there = true;
     for run in runs {
         match companions.worker(run.whose) {
-            Some(Worker { core, root, .. }) => lots.push(core.lot(root, run.frames)),
+            Some(Worker { core, .. }) => lots.push(core.lot(run.frames)),
             None => are_there = false,
         }
     }
@@ -167,7 +167,7 @@ fn borrow<C: Companions>(
     } = first;
     // It is taken out while it runs: to count who has it would have workers on several cores wait for each other.
     let function = runs.take()?;
-    let context = core.borrow(Some(contexts), &function, &root.code);
+    let context = core.borrow(Some(contexts), &function, root);
     Some((function, context))
 }
 
@@ -186,6 +186,6 @@ fn give_back<C: Companions>(
     else {
         return;
     };
-    core.give_back(context, Some(contexts), &function, &root.code);
+    core.give_back(context, Some(contexts), &function, root);
     *runs = Some(function);
 }

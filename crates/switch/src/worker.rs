@@ -491,17 +491,20 @@ impl Worker {
                 prefetch_value(&core.sent);
             }
             Ahead::Root => {
-                prefetch_value(&self.root.state);
                 prefetch_value(&self.desk.signs);
                 prefetch_value(&self.office.is_held);
-                let words = &self.core.owner.derived.words;
+                let owner = &self.core.owner;
+                if let Some(state) = owner.state() {
+                    prefetch_value(state);
+                }
+                let words = &owner.derived.words;
                 (0..words.len().min(MOST_WORDS))
                     .step_by(LINE)
                     .for_each(|at| prefetch(words, at));
             }
             Ahead::State(what) => {
                 if let Some(runs) = &self.runs {
-                    runs.ask_for(what, &self.root.state, &self.core.owner.derived);
+                    runs.ask_for(what, &self.core.owner);
                 }
             }
         }
@@ -619,7 +622,8 @@ impl Worker {
         if self.root.code.version != published.root.code.version {
             self.core.keep_contexts_of(&published.root.code);
         }
-        // The device keeps roots until nobody else does ([`Device::publish`]): nothing is freed here. As long as a root is kept so is what it runs.
+        // The device keeps roots until nobody else does ([`Device::publish`]): nothing is freed here. As long as a root is kept so is what it runs, and what packets see.
+        self.core.owner.derived.let_go();
         self.runs = published.root.runs();
         self.root = Arc::clone(&published.root);
         for (port, config) in &published.queues {

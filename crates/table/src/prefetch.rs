@@ -31,7 +31,6 @@ pub fn prefetch_value<T: ?Sized>(value: &T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        const LINE: usize = 64;
         let first = std::ptr::from_ref(value).cast::<i8>();
         for at in (0..size_of_val(value)).step_by(LINE) {
             // SAFETY: as in [`prefetch`].
@@ -40,6 +39,26 @@ pub fn prefetch_value<T: ?Sized>(value: &T) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = value;
+}
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Cache lines of which something in them is likely to be read whatever is looked for, at most.
+const FEW_LINES: usize = 2;
+
+/// Tells of an address in each cache line of a value itself.
+pub fn tell_lines_of<T: ?Sized>(value: &T, tell: &mut dyn FnMut(usize)) {
+    let begin = std::ptr::from_ref(value).cast::<u8>().addr();
+    let end = begin + size_of_val(value);
+    (begin - begin % LINE..end).step_by(LINE).for_each(tell);
+}
+
+/// The same of items that are in few lines; nothing of others.
+pub fn tell_few_lines_of<T>(items: &[T], tell: &mut dyn FnMut(usize)) {
+    if size_of_val(items) <= FEW_LINES * LINE {
+        tell_lines_of(items, tell);
+    }
 }
 
 /// Work that gains by certain instructions. A type and not a closure: [`run`](Self::run) has to be `#[inline(always)]`.

@@ -11,7 +11,7 @@ use crate::identity::IdentityHash;
 use crate::key::{FieldMatch, KeyError, KeyShape};
 use crate::meter::{MeterCell, MeterUnit};
 use crate::places::Places;
-use crate::prefetch::prefetch_value;
+use crate::prefetch::{prefetch_value, tell_lines_of};
 use crate::records::{RecordLayout, RecordStore, Records};
 use crate::slots::{SlotStore, Slots};
 use crate::tally::{Cells, Lane, TIME, Tally, add};
@@ -726,6 +726,12 @@ impl Lookup {
     #[inline]
     pub fn ask_for(&self) {
         prefetch_value(&*self.matcher);
+    }
+
+    /// Tells of memory that every lookup reads, or nearly so, whatever its key: an address in each line of it.
+    pub fn tell_common(&self, tell: &mut dyn FnMut(usize)) {
+        tell_lines_of(self, tell);
+        self.matcher.tell_common(tell);
     }
 
     /// Asks the processor for what lookups of `notes.len()` keys, which lie in `keys` one after the other, read first, and notes what

@@ -110,6 +110,9 @@ pub trait Matcher: fmt::Debug + Send + Sync {
         find_numbers(self, keys, notes);
     }
 
+    /// Tells of memory that every lookup reads, or nearly so, whatever its key: an address in each line of it.
+    fn tell_common(&self, _tell: &mut dyn FnMut(usize)) {}
+
     /// The index, where it is so simple that code had better look keys up by itself.
     fn direct(&self) -> Option<DirectIndex<'_>> {
         None

@@ -12,6 +12,7 @@ use super::{MatchEngine, Matcher, Rule};
 use crate::entry::EntryIdx;
 use crate::key::{FieldMatch, KeyShape, MatchKind};
 use crate::packing::{self, Packing};
+use crate::prefetch::tell_lines_of;
 use search::{BATCH, Shown};
 use std::sync::Arc;
 use trie::{Address, Forest, Prefix, TrieId};
@@ -257,6 +258,12 @@ impl<A: KeyAddress> Matcher for Index<A> {
 
     fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
         self.find_all(keys, out);
+    }
+
+    fn tell_common(&self, tell: &mut dyn FnMut(usize)) {
+        tell_lines_of(self, tell);
+        tell_lines_of(&*self.layout, tell);
+        self.shown.tell_common(ONLY, tell);
     }
 
     fn memory(&self) -> usize {

@@ -5,7 +5,7 @@ use super::node::{STRIDE, Target};
 use super::tables::{Table, Tables};
 use super::trie::{Address, TrieId};
 use crate::entry::EntryIdx;
-use crate::prefetch::{BitWork, counting_bits, prefetch};
+use crate::prefetch::{BitWork, counting_bits, prefetch, tell_few_lines_of, tell_lines_of};
 use std::hint::select_unpredictable;
 use std::sync::Arc;
 
@@ -35,6 +35,14 @@ impl<A: Address> Shown<A> {
     /// About how many bytes they take.
     pub(crate) fn memory(&self) -> usize {
         self.tables.memory() + self.lines.memory()
+    }
+
+    /// Tells of memory that lookups in a trie read, whatever the address, where it is little.
+    pub(crate) fn tell_common(&self, id: TrieId, tell: &mut dyn FnMut(usize)) {
+        tell_lines_of(&*self.tables, tell);
+        let table = self.tables.table(id);
+        tell_lines_of(table, tell);
+        tell_few_lines_of(table.slots(), tell);
     }
 
     /// The entry of the longest prefix of a trie that an address begins with.
