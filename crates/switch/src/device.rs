@@ -261,6 +261,7 @@ impl Device {
             return;
         }
         let state = Arc::new(self.configuration.snapshot());
+        self.core.owner.derived.let_go();
         let (code, replication) = (Arc::clone(&self.code), self.replication.clone());
         let root = Arc::new(Root {
             code,
