@@ -265,7 +265,8 @@ pub enum Ahead {
 
 /// A pass as an engine made it one function.
 pub trait Fused: Send + Sync {
-    /// Makes what the engine needs of a state for packets that are counted on this lane, unless it is there.
+    /// Makes what the engine needs of a state for packets that are counted on this lane, unless it is there; and says so ([`Derived::is_made_of`]), whether it needs anything or not: packets see
+    /// that state.
     fn derive(&self, state: &Arc<State>, lane: Lane, derived: &mut Derived);
 
     /// Asks the processor for memory that a burst reads of a state and of what was made of it, whatever its packets are.

@@ -21,6 +21,8 @@ const WORDS: usize = LINE / size_of::<u64>();
 /// Adds the lines to the words of a state, and behind them how many they are.
 pub(crate) fn list(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
     let begin = words.len();
+    // Other states have other lists: of none of them room is made where packets go.
+    words.reserve(MOST + 1);
     let mut tell = |address: usize| {
         let line = (address - address % LINE) as u64;
         let listed = &words[begin..];
@@ -82,14 +84,14 @@ mod tests {
     use exec::Configuration;
 
     /// The lines of a program with so many tables that are searched, without entries, and what its lookups read in any case.
-    fn listed(tables: usize) -> (Vec<u64>, Vec<usize>) {
+    fn listed(tables: usize, kind: &str) -> (Vec<u64>, Vec<usize>) {
         let name = |number: usize| match number {
             number if number < tables => format!("t{number}"),
             _ => "end".to_owned(),
         };
         let declared = (0..tables).map(|number| {
             format!(
-                "table {} {{\n key a: lpm as bit<32> = h.a;\n action none table_and_default;\n default none();\n size 4096 declared;\n}}\n",
+                "table {} {{\n key a: {kind} as bit<32> = h.a;\n action none table_and_default;\n default none();\n size 4096 declared;\n}}\n",
                 name(number)
             )
         });
@@ -120,7 +122,7 @@ mod tests {
 
     #[test]
     fn lines_that_every_lookup_reads_are_listed_once_each() {
-        let (words, read) = listed(1);
+        let (words, read) = listed(1, "lpm");
         let (count, lines) = words[5..].split_last().expect("how many they are");
         assert_eq!(*count as usize, lines.len());
         assert!(lines.iter().all(|line| line % LINE as u64 == 0));
@@ -139,8 +141,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_empty_has_no_lines() {
+        // Of few rules, none of whose parts has classes.
+        let (words, _) = listed(1, "ternary");
+        let (_, lines) = words[5..].split_last().expect("how many they are");
+        assert!(!lines.is_empty() && !lines.contains(&0), "{lines:?}");
+    }
+
+    #[test]
     fn no_more_lines_are_listed_than_are_asked_for_together() {
-        let (words, _) = listed(20);
+        let (words, _) = listed(20, "lpm");
         assert_eq!(words.len(), 5 + MOST + 1);
         assert_eq!(words.last(), Some(&(MOST as u64)));
     }

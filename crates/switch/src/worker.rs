@@ -491,6 +491,7 @@ impl Worker {
                 prefetch_value(&core.sent);
             }
             Ahead::Root => {
+                prefetch_value(&*self.root);
                 prefetch_value(&self.desk.signs);
                 prefetch_value(&self.office.is_held);
                 let owner = &self.core.owner;

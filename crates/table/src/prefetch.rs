@@ -47,11 +47,14 @@ const LINE: usize = 64;
 /// Cache lines of which something in them is likely to be read whatever is looked for, at most.
 const FEW_LINES: usize = 2;
 
-/// Tells of an address in each cache line of a value itself.
+/// Tells of an address in each cache line of a value itself; nothing of one that has no bytes, and may be nowhere.
 pub fn tell_lines_of<T: ?Sized>(value: &T, tell: &mut dyn FnMut(usize)) {
-    let begin = std::ptr::from_ref(value).cast::<u8>().addr();
-    let end = begin + size_of_val(value);
-    (begin - begin % LINE..end).step_by(LINE).for_each(tell);
+    let bytes = size_of_val(value);
+    if bytes > 0 {
+        let begin = std::ptr::from_ref(value).cast::<u8>().addr();
+        let lines = begin - begin % LINE..begin + bytes;
+        lines.step_by(LINE).for_each(tell);
+    }
 }
 
 /// The same of items that are in few lines; nothing of others.

@@ -85,7 +85,7 @@ pub(crate) struct Place {
     /// What is said of its packets.
     description: Draft,
     exits: Box<[Exit]>,
-    /// Whether there are ports of the switch that carry descriptions, and packets go to no others.
+    /// Whether there are ports, and packets go to none but ports of the switch that carry descriptions.
     describes_all: bool,
 }
 
@@ -168,7 +168,7 @@ impl Place {
         }
     }
 
-    /// Whether packets go to ports of the switch that carry descriptions, and to no others.
+    /// Whether packets go to no ports but those of the switch that carry descriptions.
     pub(crate) fn describes_all(&self) -> bool {
         self.describes_all
     }
@@ -224,8 +224,8 @@ impl Root {
             found.map_or(Slot::NONE, |at| tenants[at].slot)
         };
         let most = tenants.iter().map(|tenant| tenant.slot.index() + 1).max();
-        let mut places: Vec<Place> = Vec::new();
-        places.resize_with(most.unwrap_or(0), Place::nowhere);
+        let mut places: Vec<Option<Place>> = Vec::new();
+        places.resize_with(most.unwrap_or(0), || None);
         for tenant in tenants {
             let connections = wiring.ports.get(&tenant.vpdp).into_iter().flatten();
             let mut outers = Outers::of(tenant.vpdp);
@@ -245,7 +245,7 @@ impl Root {
             });
             let exits: Box<[Exit]> = exits.collect();
             let is_described = |exit: &Exit| matches!(exit, Exit::Described(_) | Exit::Open);
-            places[tenant.slot.index()] = Place {
+            places[tenant.slot.index()] = Some(Place {
                 slot: tenant.slot,
                 serial: tenant.serial,
                 admission: tenant.admission,
@@ -254,17 +254,21 @@ impl Root {
                 description: Draft::of(tenant.vpdp),
                 describes_all: !exits.is_empty() && exits.iter().all(is_described),
                 exits,
-            };
+            });
         }
+        let places = places.into_iter();
+        let places: Box<[Place]> = places
+            .map(|place| place.unwrap_or_else(Place::nowhere))
+            .collect();
         let mut outlets = Vec::new();
         let mut begins = vec![0];
-        for place in &places {
+        for place in &*places {
             outlets.extend(place.exits.iter().map(Outlet::of));
             begins.push(outlets.len() as u32);
         }
         Root {
             entrances: Entrances::new(wiring, classifier, slot_of),
-            places: places.into(),
+            places,
             outlets: outlets.into(),
             begins: begins.into(),
         }

@@ -3,7 +3,7 @@
 use switch::Ahead;
 
 use super::Worker;
-use crate::root::{Admission, Root};
+use crate::root::{Admission, Root, Ways};
 
 /// Groups between two things that a group needs: so long what leads to the next one takes to come. What is asked for last comes while the groups before go through; much earlier, and it would have
 /// left the nearest cache again.
@@ -39,8 +39,10 @@ impl Worker {
             let end = groups.min(number + 1 + lead);
             for group in begin..end {
                 let (slot, _) = self.sorter.group(group);
-                let ways = root.ways(slot);
-                let ways = ways.filter(|ways| ways.place.admission == Admission::Open);
+                // Those whose packets go together with others' are let in: nothing is read of their places.
+                let goes = self.functions.of(slot).is_some();
+                let is_let_in = |ways: &Ways<'_>| goes || ways.place.admission == Admission::Open;
+                let ways = root.ways(slot).filter(is_let_in);
                 if let Some((ways, seat)) = ways.zip(self.seat(slot)) {
                     seat.ask_for(what);
                     if what == LAST {

@@ -263,7 +263,11 @@ impl<A: KeyAddress> Matcher for Index<A> {
     fn tell_common(&self, tell: &mut dyn FnMut(usize)) {
         tell_lines_of(self, tell);
         tell_lines_of(&*self.layout, tell);
-        self.shown.tell_common(ONLY, tell);
+        tell_lines_of(&*self.shown.tables, tell);
+        // Which trie a key with exact fields is searched in depends on the key, and there may be none.
+        if !self.layout.has_exact() {
+            self.shown.tell_common(ONLY, tell);
+        }
     }
 
     fn memory(&self) -> usize {

@@ -39,7 +39,6 @@ impl<A: Address> Shown<A> {
 
     /// Tells of memory that lookups in a trie read, whatever the address, where it is little.
     pub(crate) fn tell_common(&self, id: TrieId, tell: &mut dyn FnMut(usize)) {
-        tell_lines_of(&*self.tables, tell);
         let table = self.tables.table(id);
         tell_lines_of(table, tell);
         tell_few_lines_of(table.slots(), tell);
