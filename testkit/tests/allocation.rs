@@ -128,21 +128,30 @@ V1Switch(P(), Verify(), In(), Out(), Compute(), Deparse()) main;
     testkit::compile_text(&text).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// A device of such a program with its only worker, and packets for it.
+fn with_a_worker(engine: &dyn Engine, kind: &str) -> (Device, switch::Worker, Vec<Frame>) {
+    let config = switch::DeviceConfig::default();
+    let mut device = Device::new(program_with(kind), engine, &config).unwrap();
+    let worker = device.workers(1).remove(0);
+    let frames = (0..64).map(|n| Frame::from_bytes(&[0, 0, 0, n, n, 1, 2]).unwrap());
+    (device, worker, frames.collect())
+}
+
+/// Adds one more entry, which workers take before their next burst.
+fn add_entry(device: &mut Device, kind: &str, number: u64) {
+    let priority = if kind == "exact" { "" } else { " priority 1" };
+    let entry =
+        format!("In.t {{ hdr.h.a: {number}; hdr.h.b: {number}; }} -> In.to(port: 2){priority}\n");
+    let entry = entries::read(device.program(), "entry", &entry).expect("an entry");
+    stf::apply_file(device, &entry).expect("it is taken");
+    device.publish();
+}
+
 /// How often a worker allocates that carries a burst behind each of some changes of entries.
 fn allocations_behind_changes(engine: &dyn Engine, kind: &str) -> Vec<u64> {
-    let program = program_with(kind);
-    let config = switch::DeviceConfig::default();
-    let mut device = Device::new(Arc::clone(&program), engine, &config).unwrap();
-    let mut worker = device.workers(1).remove(0);
-    let frames = (0..64).map(|n| Frame::from_bytes(&[0, 0, 0, n, n, 1, 2]).unwrap());
-    let mut frames: Vec<Frame> = frames.collect();
+    let (mut device, mut worker, mut frames) = with_a_worker(engine, kind);
     let allocations = (0..24u64).map(|round| {
-        let priority = if kind == "exact" { "" } else { " priority 1" };
-        let entry =
-            format!("In.t {{ hdr.h.a: {round}; hdr.h.b: {round}; }} -> In.to(port: 2){priority}\n");
-        let entry = entries::read(&program, "entry", &entry).expect("an entry");
-        stf::apply_file(&mut device, &entry).expect("it is taken");
-        device.publish();
+        add_entry(&mut device, kind, round);
         let measured = allocation_counter::measure(|| {
             worker.forward(&mut frames, Nanos::from_micros(round), |_, _, _| {});
         });
@@ -165,20 +174,11 @@ fn a_warm_worker_allocates_nothing_to_see_entries_that_have_changed() {
 
 /// How many things more than it allocates a worker frees that carries a burst, once its device has freed what nobody needs any more behind a change that it took before packets came.
 fn freed_behind_changes(engine: &dyn Engine) -> i64 {
-    let program = program_with("ternary");
-    let config = switch::DeviceConfig::default();
-    let mut device = Device::new(Arc::clone(&program), engine, &config).unwrap();
-    let mut worker = device.workers(1).remove(0);
-    let frames = (0..64).map(|n| Frame::from_bytes(&[0, 0, 0, n, n, 1, 2]).unwrap());
-    let mut frames: Vec<Frame> = frames.collect();
+    let kind = "ternary";
+    let (mut device, mut worker, mut frames) = with_a_worker(engine, kind);
     let freed = (0..16u64).map(|round| {
         let now = Nanos::from_micros(round);
-        let entry = format!(
-            "In.t {{ hdr.h.a: {round}; hdr.h.b: {round}; }} -> In.to(port: 2) priority 1\n"
-        );
-        let entry = entries::read(&program, "entry", &entry).expect("an entry");
-        stf::apply_file(&mut device, &entry).expect("it is taken");
-        device.publish();
+        add_entry(&mut device, kind, round);
         worker.forward(&mut [], now, |_, _, _| {});
         device.step(now);
         let measured = allocation_counter::measure(|| {

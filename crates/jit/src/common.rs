@@ -3,9 +3,9 @@
 //! A packet that comes alone, of a device whose last one came long ago, finds nothing of it in the near caches. What it reads there is many small things, each found by the one before: to wait
 //! for one after the other is most of what such a packet takes, and to ask for all of them at once takes a few cycles where they are near. Larger bursts ask ahead ([`exec::Fused::ask_for`]).
 
-use exec::{State, TableState};
-use table::Lane;
+use exec::State;
 use table::prefetch::{prefetch, prefetch_at, tell_few_lines_of, tell_lines_of};
+use table::{Lane, Lookup};
 
 use crate::abi::{Code, LINE};
 
@@ -31,11 +31,9 @@ pub(crate) fn list(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code)
         }
     };
     for (table, site) in state.tables.iter().zip(code.tables.values()) {
-        tell_lines_of_table(table, lane, &mut tell);
-        let is_found = table.lookup.direct().is_some()
-            || table.lookup.hashed().is_some()
-            || table.lookup.vectors().is_some();
-        if code.is_searched(site.id) && !is_found {
+        tell_few_lines_of(table.lookup.totals().lane(lane), &mut tell);
+        tell_few_lines_of(table.lookup.records().limbs(), &mut tell);
+        if !tell_native_index(&table.lookup, &mut tell) && code.is_searched(site.id) {
             tell_lines_of(&state.tables, &mut tell);
             tell_lines_of(table, &mut tell);
             table.lookup.tell_common(&mut tell);
@@ -44,11 +42,8 @@ pub(crate) fn list(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code)
     words.push((words.len() - begin) as u64);
 }
 
-/// Tells of what native code reads by itself.
-fn tell_lines_of_table(table: &TableState, lane: Lane, tell: &mut dyn FnMut(usize)) {
-    let lookup = &table.lookup;
-    tell_few_lines_of(lookup.totals().lane(lane), tell);
-    tell_few_lines_of(lookup.records().limbs(), tell);
+/// Tells of the index in which native code looks keys up by itself; whether there is one.
+fn tell_native_index(lookup: &Lookup, tell: &mut dyn FnMut(usize)) -> bool {
     if let Some(direct) = lookup.direct() {
         tell_few_lines_of(direct.slots, tell);
     } else if let Some(vectors) = lookup.vectors() {
@@ -56,10 +51,15 @@ fn tell_lines_of_table(table: &TableState, lane: Lane, tell: &mut dyn FnMut(usiz
             tell_few_lines_of(part.starts, tell);
             tell(part.rows.addr());
         }
-    } else if let Some(hashed) = lookup.hashed().filter(|hashed| hashed.count <= FEW) {
-        let lines = 0..hashed.count as usize;
-        lines.for_each(|line| tell(hashed.lines + line * LINE));
+    } else if let Some(hashed) = lookup.hashed() {
+        if hashed.count <= FEW {
+            let lines = 0..hashed.count as usize;
+            lines.for_each(|line| tell(hashed.lines + line * LINE));
+        }
+    } else {
+        return false;
     }
+    true
 }
 
 /// Asks the processor for these words, and for the lines that [`list`] added to them.

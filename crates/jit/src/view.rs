@@ -557,7 +557,6 @@ mod tests {
     use super::*;
     use crate::notes::tests::compiled;
     use exec::Configuration;
-    use std::sync::Arc;
 
     #[test]
     fn the_first_scout_goes_before_others_though_it_asks_nothing_itself() {

@@ -149,11 +149,8 @@ pub(super) fn leave(
     (port, frame, time): (PortId, &mut Frame, Nanos),
 ) {
     let outlet = ways.outlet(port);
-    let out = match outlet.plain() {
-        Some(out) => Some(out),
-        None => way_around(ways.place, links, outlet.described(), (port, frame)),
-    };
-    if let Some(out) = out {
+    let around = || way_around(ways.place, links, outlet.described(), (port, frame));
+    if let Some(out) = outlet.plain().or_else(around) {
         sent(out, frame, time);
     }
 }
@@ -168,11 +165,8 @@ fn leave_described(
 ) {
     let described = ways.outlet(port).described();
     let described = described.filter(|_| ways.place.describe(None, frame).is_ok());
-    let out = match described {
-        Some(out) => Some(out),
-        None => way_around(ways.place, links, None, (port, frame)),
-    };
-    if let Some(out) = out {
+    let around = || way_around(ways.place, links, None, (port, frame));
+    if let Some(out) = described.or_else(around) {
         sent(out, frame, time);
     }
 }
