@@ -180,6 +180,8 @@ pub(crate) struct Code {
     pub(crate) rows: RowList,
     /// Tables whose keys native code looks up in hash tables, if they have no direct index, and limbs of their packed keys.
     pub(crate) hashed_tables: BTreeMap<TableId, usize>,
+    /// Tables whose keys native code looks up in tries, where no scout has asked.
+    pub(crate) trie_tables: BTreeSet<TableId>,
     /// Tables in whose direct index native code looks without asking whether there is one, and the number of the last slot that it may look at by itself.
     pub(crate) direct_tables: BTreeMap<TableId, u64>,
     /// Counters of which native code writes cells without asking whether they are there, and how many there must be.
@@ -218,6 +220,7 @@ impl Code {
             && self.parsed.as_ref().map(|parsed| parsed.level)
                 == other.parsed.as_ref().map(|parsed| parsed.level)
             && self.hashed_tables == other.hashed_tables
+            && self.trie_tables == other.trie_tables
             && self.direct_tables == other.direct_tables
             && self.full_counters == other.full_counters
             && self.recorded_tables == other.recorded_tables

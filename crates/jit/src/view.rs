@@ -11,8 +11,8 @@ use exec::{Derived, ExternState, Lot, State, TableState};
 use ir::{ExternId, Program, TableId};
 use table::prefetch::prefetch_at;
 use table::{
-    COUNTER_WORDS, Cells, DirectIndex, HashIndex, Lane, Lookup, USAGE_WORDS, VectorIndex,
-    VectorPart,
+    COUNTER_WORDS, Cells, DirectIndex, HashIndex, Lane, Lookup, TrieIndex, USAGE_WORDS,
+    VectorIndex, VectorPart,
 };
 
 use crate::abi::Code;
@@ -58,6 +58,8 @@ pub(crate) struct TableView {
     pub(crate) live: i32,
     pub(crate) entries: i32,
     pub(crate) parts: [i32; 2],
+    /// Of a [`TrieIndex`], in all of the index's words, what [`trie`] says.
+    pub(crate) trie: i32,
     /// What there is beside the table's index, and what of that is not near: [`marks`].
     pub(crate) marks: i32,
 }
@@ -80,8 +82,19 @@ pub(crate) fn of_table(table: TableId) -> TableView {
         live: first + 48,
         entries: first + 56,
         parts: [first + 64, first + 72],
+        trie: first + 32,
         marks: first + 80,
     }
+}
+
+/// Where the words of a [`TrieIndex`] are, in bytes from the first.
+pub(crate) mod trie {
+    pub(crate) const SLOTS: i32 = 0;
+    pub(crate) const LINES: i32 = 8;
+    pub(crate) const LAST_SLOT: i32 = 16;
+    pub(crate) const SHARED: i32 = 24;
+    pub(crate) const END: i32 = 32;
+    pub(crate) const DEFAULT: i32 = 40;
 }
 
 /// Where the words of a part of a [`VectorIndex`] are, in bytes from the first.
@@ -393,6 +406,10 @@ fn make(derived: &mut Derived, state: &State, lane: Lane, code: &Code) {
             "a table of exact keys without an index of them"
         );
     }
+    for &table in &code.trie_tables {
+        let trie = state.table(table).and_then(|table| table.lookup.trie());
+        assert!(trie.is_some(), "a table of prefixes without a trie");
+    }
     for instance in &state.externs {
         let (cells, count) = match instance {
             ExternState::Counter(counters) => {
@@ -526,6 +543,9 @@ fn index_words(lookup: &Lookup) -> [u64; 6] {
         let entries = entries.as_ptr().expose_provenance();
         return [0, 0, live, entries as u64, 0, 0];
     }
+    if let Some(trie) = lookup.trie() {
+        return trie_words(&trie);
+    }
     match lookup.hashed() {
         Some(HashIndex {
             lines,
@@ -535,6 +555,17 @@ fn index_words(lookup: &Lookup) -> [u64; 6] {
         }) => [0, lines as u64, count, a, b, b.rotate_left(32) | 1],
         None => [0; 6],
     }
+}
+
+fn trie_words(trie: &TrieIndex<'_>) -> [u64; 6] {
+    [
+        trie.slots.as_ptr().expose_provenance() as u64,
+        trie.lines as u64,
+        trie.slots.len() as u64 - 1,
+        trie.shared,
+        trie.end.into(),
+        trie.default.into(),
+    ]
 }
 
 fn direct_words(direct: &DirectIndex<'_>) -> [u64; 6] {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use exec::{Fused, PacketContext};
+use exec::{BURST, Fused, PackedOutcome, PacketContext};
 
 /// Functions that have a context here; workers of others use their own.
 const MOST_FUNCTIONS: usize = 8;
@@ -11,11 +11,15 @@ const MOST_FUNCTIONS: usize = 8;
 #[derive(Default)]
 pub struct Contexts {
     places: Vec<Place>,
+    /// What became of packets, with room for a burst: it need not be made anew for each.
+    outcomes: Vec<PackedOutcome>,
 }
 
 /// Where the context of one function is.
 struct Place {
     function: Weak<dyn Fused>,
+    /// Where the function is. As long as there is a weak reference, no other one is there.
+    address: usize,
     /// Here, unless a worker has it.
     context: Option<Box<PacketContext>>,
 }
@@ -25,6 +29,22 @@ impl Contexts {
     pub fn forget_gone(&mut self) {
         self.places
             .retain(|place| place.function.strong_count() > 0);
+    }
+
+    /// The outcomes of a burst, whatever they are.
+    #[inline]
+    pub(crate) fn take_outcomes(&mut self) -> Vec<PackedOutcome> {
+        let mut outcomes = std::mem::take(&mut self.outcomes);
+        if outcomes.len() < BURST {
+            outcomes.resize(BURST, PackedOutcome::default());
+        }
+        outcomes
+    }
+
+    /// They are not needed any more.
+    #[inline]
+    pub(crate) fn put_outcomes_back(&mut self, outcomes: Vec<PackedOutcome>) {
+        self.outcomes = outcomes;
     }
 
     /// The context of this function.
@@ -60,6 +80,7 @@ impl Contexts {
     fn make_place(&mut self, function: &Arc<dyn Fused>) -> Option<&mut Place> {
         let place = Place {
             function: Arc::downgrade(function),
+            address: address(function),
             context: None,
         };
         let gone = |place: &Place| place.function.strong_count() == 0;
@@ -74,9 +95,11 @@ impl Contexts {
     /// Where the context of a function is.
     #[inline]
     fn find(&self, function: &Arc<dyn Fused>) -> Option<usize> {
-        let own = Arc::as_ptr(function).cast::<()>();
-        // As long as there is a weak reference, no other function has its address.
-        let mut places = self.places.iter();
-        places.position(|place| place.function.as_ptr().cast::<()>() == own)
+        let own = address(function);
+        self.places.iter().position(|place| place.address == own)
     }
+}
+
+fn address(function: &Arc<dyn Fused>) -> usize {
+    Arc::as_ptr(function).cast::<()>().addr()
 }

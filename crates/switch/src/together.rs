@@ -8,6 +8,7 @@ use packet::{Frame, Nanos, PortId};
 use smallvec::SmallVec;
 
 use crate::contexts::Contexts;
+use crate::leave::Leave;
 use crate::worker::Worker;
 
 /// The workers of a thread, by numbers.
@@ -66,12 +67,10 @@ pub fn forward_together<C: Companions, W: Copy>(
     let Some((function, mut context)) = borrow(companions, runs, contexts) else {
         return Through::NONE;
     };
-    // Less is to be written for few, and for one packet least of all: most that nobody lets wait come alone.
-    let mut outcomes: SmallVec<[PackedOutcome; BURST]> = SmallVec::new();
+    let mut outcomes = contexts.take_outcomes();
     let count = runs.iter().map(|run| run.frames).sum::<usize>();
-    let count = count.min(order.len()).min(BURST);
-    outcomes.resize(count, PackedOutcome::default());
-    let burst = (&mut *frames, order, &mut outcomes[..], now);
+    let count = count.min(order.len()).min(outcomes.len());
+    let burst = (&mut *frames, order, &mut outcomes[..count], now);
     let done = run(companions, runs, &function, &mut context, burst);
     count_all(companions, runs, now, done);
     let (mut last, mut left) = (runs[0].whose, None);
@@ -88,19 +87,33 @@ pub fn forward_together<C: Companions, W: Copy>(
             }
         }
     }
-    let passes = companions.passes(last);
-    if done > 0
-        && let Some(Worker { core, root, .. }) = companions.worker_mut(last)
-    {
-        core.passes_left = Some(passes);
+    // Most that nobody lets wait come alone: what few of them need is a function of its own.
+    if left.is_some() || context.has_told() {
         let way = way(last);
         let sent = &mut |port, frame: &mut Frame, time| sent(way, port, frame, time);
-        core.take_on(root, left, &mut context, sent);
+        take_on(companions, last, left, &mut context, sent);
     }
+    contexts.put_outcomes_back(outcomes);
     give_back(companions, runs, contexts, context, function);
     Through {
         frames: done,
         has_left: left.is_some(),
+    }
+}
+
+/// Goes on with the last packet that went, of this worker, which has left its pass or told something.
+#[cold]
+fn take_on<C: Companions>(
+    companions: &mut C,
+    whose: C::Number,
+    left: Option<(u32, PortId)>,
+    context: &mut Box<PacketContext>,
+    sent: &mut impl Leave,
+) {
+    let passes = companions.passes(whose);
+    if let Some(Worker { core, root, .. }) = companions.worker_mut(whose) {
+        core.passes_left = Some(passes);
+        core.take_on(root, left, context, sent);
     }
 }
 

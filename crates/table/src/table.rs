@@ -1,7 +1,9 @@
 //! [`Table`]: the control side of a match-action table, and [`Lookup`], the snapshot that packets read.
 
 use crate::counter::{CounterKind, CounterReading};
-use crate::engine::{self, DirectIndex, Improved, MatchEngine, Matcher, Rule, VectorIndex};
+use crate::engine::{
+    self, DirectIndex, Improved, MatchEngine, Matcher, Rule, TrieIndex, VectorIndex,
+};
 use crate::entry::{
     Entry, EntryAction, EntryId, EntryIdx, GroupId, Identity, MemberId, NewEntry, Rank,
     UsageReading,
@@ -775,6 +777,11 @@ impl Lookup {
     /// The index of this snapshot, where it is of so few rules that code had better look keys up by itself.
     pub fn vectors(&self) -> Option<VectorIndex<'_>> {
         self.matcher.vectors()
+    }
+
+    /// The index of this snapshot, where it is a trie that code had better look keys up in by itself.
+    pub fn trie(&self) -> Option<TrieIndex<'_>> {
+        self.matcher.trie()
     }
 
     /// The entry at `idx`, which [`find`](Self::find) of this same snapshot gave. Panics for others.

@@ -36,6 +36,7 @@ mod scout;
 mod sketch;
 mod stmt;
 mod table;
+mod trie;
 mod wide;
 
 use std::collections::HashMap;

@@ -310,7 +310,7 @@ impl Translator<'_> {
             Some(site) => self.near_or(table, |this| {
                 this.scouted_or(site, |this| this.find_alone(site))
             }),
-            None => self.near_or(table, |this| this.find(table)),
+            None => self.near_or(table, |this| this.search_alone(table)),
         }
     }
 
@@ -357,7 +357,7 @@ impl Translator<'_> {
     fn find_alone(&mut self, site: ScoutSite) -> Result<Value, Unsupported> {
         match self.packed_key(site.table) {
             Some(packing) if site.is_noted_first => self.search_hashed(site.table, &packing),
-            _ => self.find(site.table),
+            _ => self.search_alone(site.table),
         }
     }
 
@@ -523,10 +523,10 @@ impl Translator<'_> {
         self.at_slot(slots, slot)
     }
 
-    fn at_slot(&mut self, slots: Value, slot: Value) -> Value {
+    pub(super) fn at_slot(&mut self, slots: Value, slot: Value) -> Value {
         let behind = self.b.ins().ishl_imm(slot, 2);
         let place = self.b.ins().iadd(slots, behind);
-        // Not to be loaded anywhere else: there are no slots where the table has no direct index.
+        // Not to be loaded anywhere else: there are no slots where the table has no such index.
         self.b.ins().uload32(in_limbs(), place, 0)
     }
 

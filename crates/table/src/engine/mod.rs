@@ -19,6 +19,7 @@ pub use dense::{Digit, DirectIndex, Directness};
 pub use exact::Exact;
 pub use levels::Levels;
 pub use linear::Linear;
+pub use lpm::TrieIndex;
 pub use signed::Signed;
 pub use ternary::{Ternary, VectorIndex, VectorPart};
 pub use versions::{Replay, RuleChange, Versions};
@@ -125,6 +126,11 @@ pub trait Matcher: fmt::Debug + Send + Sync {
 
     /// The index, where it is of so few rules that code had better look keys up by itself.
     fn vectors(&self) -> Option<VectorIndex<'_>> {
+        None
+    }
+
+    /// The index, where it is a trie that code had better look keys up in by itself.
+    fn trie(&self) -> Option<TrieIndex<'_>> {
         None
     }
 

@@ -4,6 +4,7 @@ mod arena;
 mod lines;
 mod node;
 mod search;
+mod seen;
 mod span;
 mod tables;
 mod trie;
@@ -14,6 +15,7 @@ use crate::key::{FieldMatch, KeyShape, MatchKind};
 use crate::packing::{self, Packing};
 use crate::prefetch::tell_lines_of;
 use search::{BATCH, Shown};
+pub use seen::TrieIndex;
 use std::sync::Arc;
 use trie::{Address, Forest, Prefix, TrieId};
 
@@ -169,6 +171,9 @@ impl Layout {
 trait KeyAddress: Address {
     /// The address in the low `width` bits of these limbs.
     fn from_limbs(limbs: &[u64], width: u32) -> Self;
+
+    /// The trie of all prefixes, as code sees it that searches it by itself, if addresses of this size are searched so.
+    fn seen<'s>(shown: &'s Shown<Self>) -> Option<TrieIndex<'s>>;
 }
 
 impl KeyAddress for u64 {
@@ -176,12 +181,20 @@ impl KeyAddress for u64 {
     fn from_limbs(limbs: &[u64], width: u32) -> Self {
         limbs[0] << (64 - width)
     }
+
+    fn seen<'s>(shown: &'s Shown<u64>) -> Option<TrieIndex<'s>> {
+        Some(TrieIndex::of(shown, ONLY))
+    }
 }
 
 impl KeyAddress for u128 {
     #[inline(always)]
     fn from_limbs(limbs: &[u64], width: u32) -> Self {
         (u128::from(limbs[1]) << 64 | u128::from(limbs[0])) << (128 - width)
+    }
+
+    fn seen<'s>(_: &'s Shown<u128>) -> Option<TrieIndex<'s>> {
+        None
     }
 }
 
@@ -268,6 +281,11 @@ impl<A: KeyAddress> Matcher for Index<A> {
         if !self.layout.has_exact() {
             self.shown.tell_common(ONLY, tell);
         }
+    }
+
+    fn trie(&self) -> Option<TrieIndex<'_>> {
+        let is_alone = !self.layout.has_exact();
+        is_alone.then(|| A::seen(&self.shown))?
     }
 
     fn memory(&self) -> usize {

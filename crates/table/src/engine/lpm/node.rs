@@ -177,9 +177,9 @@ pub(crate) struct Target(pub(crate) u32);
 
 impl Target {
     /// A node: the rest is the place of its first line.
-    const NODE: u32 = 1 << 31;
+    pub(crate) const NODE: u32 = 1 << 31;
     /// A node of four lines.
-    const WIDE: u32 = 1 << 30;
+    pub(crate) const WIDE: u32 = 1 << 30;
     /// The greatest value, or place of a line.
     pub(crate) const MOST: u32 = Self::WIDE - 1;
 
@@ -253,7 +253,7 @@ pub(crate) struct Line([AtomicU32; 16]);
 /// The words of a line.
 pub(crate) type Image = [u32; 16];
 
-const FALLBACK: usize = 4;
+pub(crate) const FALLBACK: usize = 4;
 /// The most targets in one line.
 const MOST: usize = 15 - FALLBACK;
 

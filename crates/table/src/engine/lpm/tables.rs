@@ -29,6 +29,11 @@ impl<A: Address> Table<A> {
         }
     }
 
+    /// What addresses share before the bits that choose a slot.
+    pub(crate) fn shared(&self) -> A {
+        self.shared
+    }
+
     /// Where slots lead to, as [`Target`]s.
     #[inline(always)]
     pub(crate) fn slots(&self) -> &[u32] {

@@ -1,0 +1,122 @@
+//! Lookups in tries by native code, where no scout goes before: of few packets, most of which come alone.
+//! A helper would go to the same slot by way of the table, what packets see of it, and its index: three steps and ten cache lines, which are far where very many devices take turns.
+//! How tries are laid out, [`table::TrieIndex`] says.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, Value};
+use exec::Unsupported;
+use ir::{MatchKind, TableId};
+use table::TrieIndex;
+
+use super::expr::is_wide;
+use super::levels::Follows;
+use super::{Translator, in_constants, in_limbs};
+use crate::abi::offset;
+use crate::view::{self, trie};
+
+/// Bits of an address.
+const BITS: u32 = u64::BITS;
+
+impl Translator<'_> {
+    /// The bits of a table's key, if it has one part, a prefix, that native code looks up by itself.
+    fn prefix_width(&self, table: TableId) -> Option<u32> {
+        let [key] = self.program.tables.get(table)?.keys.as_slice() else {
+            return None;
+        };
+        let ty = self.ty(&key.expr).ok().filter(|ty| !is_wide(*ty))?;
+        let width = ty.width();
+        let is_prefix = key.match_kind == MatchKind::Lpm && (1..=BITS).contains(&width);
+        (self.fused.is_some() && is_prefix && self.follows(&key.expr)).then_some(width)
+    }
+
+    /// The number of the record that a table's key hits, where no scout has asked.
+    pub(super) fn search_alone(&mut self, table: TableId) -> Result<Value, Unsupported> {
+        match self.prefix_width(table) {
+            Some(width) => self.search_trie(table, width),
+            None => self.find(table),
+        }
+    }
+
+    fn search_trie(&mut self, table: TableId, width: u32) -> Result<Value, Unsupported> {
+        self.code.trie_tables.insert(table);
+        let key = self.key_of(table)?[0];
+        let address = self.b.ins().ishl_imm(key, i64::from(BITS - width));
+        // Few packets come here: words that are kept would be loaded for all.
+        let view = self.load_constant(offset::VIEW);
+        let words = self
+            .b
+            .ins()
+            .iadd_imm(view, i64::from(view::of_table(table).trie));
+        let target = self.first_target(words, address);
+        let [lines, end] = [trie::LINES, trie::END].map(|at| self.load_trie(words, at));
+        let rest = self.b.ins().ishl(address, end);
+        let (ask, asked) = self.block_with(2);
+        self.b.set_cold_block(ask);
+        let [enter, entered] = [(); 2].map(|()| self.cold_block());
+        self.jump_with(ask, &[target, rest]);
+        self.start(ask);
+        let (target, rest) = (asked[0], asked[1]);
+        let node = self.b.ins().band_imm(target, i64::from(TrieIndex::NODE));
+        self.branch(node, enter, entered);
+        self.start_sealed(enter);
+        let next = self.target_behind(lines, target, rest);
+        let rest = self.b.ins().ishl_imm(rest, i64::from(TrieIndex::STRIDE));
+        self.jump_with(ask, &[next, rest]);
+        self.b.seal_block(ask);
+        self.start_sealed(entered);
+        let default = self.load_trie(words, trie::DEFAULT);
+        Ok(self.b.ins().select(target, target, default))
+    }
+
+    /// Where an address begins.
+    fn first_target(&mut self, words: Value, address: Value) -> Value {
+        let [shared, end, last, slots] = [trie::SHARED, trie::END, trie::LAST_SLOT, trie::SLOTS]
+            .map(|at| self.load_trie(words, at));
+        let differs = self.b.ins().bxor(address, shared);
+        // As far as the end, which may be 0: in two steps, each of less than all bits.
+        let half = self.b.ins().ushr_imm(differs, 1);
+        let most = self.number((BITS - 1).into());
+        let behind = self.b.ins().isub(most, end);
+        let slot = self.b.ins().ushr(half, behind);
+        let slot = self.b.ins().umin(slot, last);
+        self.at_slot(slots, slot)
+    }
+
+    /// Where a node leads to, given the rest of the address.
+    fn target_behind(&mut self, lines: Value, target: Value, rest: Value) -> Value {
+        let zero = self.number(0);
+        let shift = i64::from(BITS - TrieIndex::STRIDE);
+        let bits = self.b.ins().ushr_imm(rest, shift);
+        let wide = self.b.ins().band_imm(target, i64::from(TrieIndex::WIDE));
+        let part = self.b.ins().ushr_imm(bits, 4);
+        let part = self.b.ins().select(wide, part, zero);
+        let place = self.b.ins().band_imm(target, i64::from(TrieIndex::PLACE));
+        let place = self.b.ins().iadd(place, part);
+        let behind = self.b.ins().imul_imm(place, TrieIndex::LINE as i64);
+        let line = self.b.ins().iadd(lines, behind);
+        // Which form the node has cannot be foreseen: a wide one's words are read as the other's, and not used.
+        let [covered, starts] = [0, 2].map(|at| self.up_to(line, at, bits));
+        let behind = self.b.ins().popcnt(starts);
+        let is_covered = self.b.ins().icmp_imm(IntCC::SignedLessThan, covered, 0);
+        let behind = self.b.ins().select(is_covered, behind, zero);
+        let narrow = self.b.ins().iadd_imm(behind, TrieIndex::FALLBACK as i64);
+        let own = self.b.ins().band_imm(bits, 15);
+        let word = self.b.ins().select(wide, own, narrow);
+        self.at_slot(line, word)
+    }
+
+    /// The slots up to this one, of a set in two words of a line; this one on top.
+    fn up_to(&mut self, line: Value, word: i32, slot: Value) -> Value {
+        let [low, high] =
+            [word, word + 1].map(|word| self.b.ins().uload32(in_limbs(), line, 4 * word));
+        let high = self.b.ins().ishl_imm(high, 32);
+        let set = self.b.ins().bor(low, high);
+        let last = self.number((BITS - 1).into());
+        let above = self.b.ins().isub(last, slot);
+        self.b.ins().ishl(set, above)
+    }
+
+    fn load_trie(&mut self, words: Value, at: i32) -> Value {
+        self.b.ins().load(super::I64, in_constants(), words, at)
+    }
+}
