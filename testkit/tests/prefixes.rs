@@ -1,12 +1,15 @@
-//! Tables of prefixes, from none to some thousands that lie within one another: what packets hit does not depend on the engine, nor on whether they come alone. Native code looks prefixes up by itself where
-//! packets come alone, and asks the table where many do.
+//! Tables of prefixes, from none to some thousands that lie within one another: what packets hit does not depend on the engine, nor on whether they come alone or with those of other devices. Native code looks
+//! prefixes up by itself where packets come alone, and asks the table where many do.
 
 use std::sync::Arc;
 
 use bits::Value;
 use ir::{ActionCall, KeyMatch, TableId};
 use packet::{Frame, Nanos, PortId};
-use switch::{Action, Change, Device, DeviceConfig, TableEntry};
+use switch::{
+    Action, Change, Companions, Contexts, Device, DeviceConfig, Run, TableEntry, Worker,
+    forward_together,
+};
 use table::EntryId;
 
 /// Bits of keys: less and more than a limb, and what fills one.
@@ -121,7 +124,6 @@ fn change(devices: &mut [Device], change: &Change) -> Option<EntryId> {
 
 fn check(width: u32) {
     let program = testkit::compile_text(&program(width)).expect("the program is right");
-    let program = Arc::clone(&program);
     let devices = testkit::engines().into_iter().map(|engine| {
         Device::new(Arc::clone(&program), &*engine, &DeviceConfig::default())
             .expect("each engine runs it")
@@ -161,4 +163,96 @@ fn check(width: u32) {
 #[test]
 fn prefixes_are_found_alike_by_all_engines_and_however_many_packets_come_at_once() {
     WIDTHS.into_iter().for_each(check);
+}
+
+/// The workers of devices, by their places.
+struct Crew(Vec<Worker>);
+
+impl Companions for Crew {
+    type Number = usize;
+
+    fn worker(&self, at: usize) -> Option<&Worker> {
+        self.0.get(at)
+    }
+
+    fn worker_mut(&mut self, at: usize) -> Option<&mut Worker> {
+        self.0.get_mut(at)
+    }
+
+    fn passes(&self, _: usize) -> u32 {
+        1
+    }
+}
+
+/// Devices that run one program together, and have prefixes of their own.
+const DEVICES: usize = 3;
+
+/// Packets that come together: so few that nobody asks ahead for them, and more.
+const TOGETHER: [usize; 4] = [2, 3, 5, 60];
+
+fn check_together(width: u32) {
+    let program = testkit::compile_text(&program(width)).expect("the program is right");
+    let engines = testkit::engines();
+    let jit = engines.iter().find(|engine| engine.name() == "jit");
+    let engine = &**jit.expect("it is one of the engines");
+    let random = &mut Random(u64::from(width));
+    let mut meant = Vec::new();
+    let mut devices = Vec::new();
+    let mut keys = Vec::new();
+    for number in 0..DEVICES {
+        let [interpreted, compiled] = [&*engines[0], engine].map(|engine| {
+            Device::new(Arc::clone(&program), engine, &DeviceConfig::default())
+                .expect("each engine runs it")
+        });
+        let mut both = [interpreted, compiled];
+        for at in 0..200 {
+            let (key, len) = (random.key(width), random.below(width as usize + 1) as u32);
+            change(&mut both, &prefix(key, len, width, number << 16 | at));
+            keys.push(key);
+        }
+        both.iter_mut().for_each(Device::publish);
+        let [interpreted, compiled] = both;
+        meant.push(interpreted);
+        devices.push(compiled);
+    }
+    let workers = devices
+        .iter_mut()
+        .filter_map(|device| device.workers(1).pop());
+    let mut crew = Crew(workers.collect());
+    let mut contexts = Contexts::default();
+    for count in TOGETHER.into_iter().cycle().take(PACKETS) {
+        let asked = (0..count).map(|_| keys[random.below(keys.len())]);
+        let asked: Vec<u128> = asked.collect();
+        let runs = (0..count).map(|at| Run {
+            whose: at % DEVICES,
+            frames: 1,
+        });
+        let runs: Vec<Run<usize>> = runs.collect();
+        assert!(crew.0.iter_mut().all(|worker| worker.may_join(Nanos(1))));
+        let mut frames: Vec<Frame> = asked.iter().map(|&key| packet(key, width)).collect();
+        let order: Vec<u32> = (0..count as u32).collect();
+        let mut left = Vec::new();
+        let through = forward_together(
+            &mut crew,
+            &runs,
+            &mut contexts,
+            (&mut frames, &order),
+            Nanos(1),
+            |whose| whose,
+            |whose, port, frame, _| left.push((whose, port, frame.bytes().to_vec())),
+        );
+        assert_eq!(through.frames, count);
+        let expected = asked.iter().zip(&runs).flat_map(|(&key, run)| {
+            let left = leaving(&mut meant[run.whose], &[key], width, 1);
+            left.into_iter()
+                .map(|(port, bytes)| (run.whose, port, bytes))
+        });
+        let expected: Vec<_> = expected.collect();
+        assert_eq!(left, expected, "{width} bits, {count} together");
+    }
+}
+
+#[test]
+fn each_device_has_its_own_prefixes_where_packets_of_several_come_together() {
+    [6, 32, 64].into_iter().for_each(check_together);
 }

@@ -147,11 +147,11 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_listed_of_the_table_where_native_code_looks_up_prefixes() {
+    fn nothing_but_slots_is_listed_where_native_code_looks_up_prefixes() {
         let (words, read) = listed(1, "lpm");
         let (_, lines) = words[5..].split_last().expect("how many they are");
         let is_listed = |address: &usize| lines.contains(&((address - address % LINE) as u64));
-        // The slots are: they are few.
+        // The slots are few.
         assert!(!lines.is_empty());
         assert!(read.iter().filter(|address| is_listed(address)).count() <= 1);
     }

@@ -7,7 +7,7 @@
 //! the pointers of an [`abi::Invocation`] and calls [`helpers`] for tables, externs and whatever is rare; these are `exec`'s, which all engines share.
 //! A whole pass becomes one function that takes a burst, and, once several devices have it, a second one that finds each packet's device by the packet ([`abi::sight`]); a packet of it has a context only from the first helper on that needs one. Scouts may go
 //! before (`translate/scout.rs`): they write down the keys of tables, which are then looked up together, level by level where keys depend on answers; in hash tables
-//! native code does that itself (`translate/hashed.rs`), and asks the processor ahead for what it will read ([`prefetch`]). Where no scout goes, since packets are few, native code looks in hash tables and tries by itself (`translate/trie.rs`). What a table's entries do, what small keys hit, and what is counted, native code finds without a helper ([`view`]). What no effect needs is swept out before
+//! native code does that itself (`translate/hashed.rs`), and asks the processor ahead for what it will read ([`prefetch`]). Where no scout has asked, as of few packets, native code looks in hash tables and tries by itself (`translate/trie.rs`). What a table's entries do, what small keys hit, and what is counted, native code finds without a helper ([`view`]). What no effect needs is swept out before
 //! code is made ([`simplify`]).
 //!
 //! Invariants:

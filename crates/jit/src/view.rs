@@ -42,11 +42,11 @@ pub(crate) struct TableView {
     pub(crate) counts: i32,
     /// Its totals.
     pub(crate) totals: i32,
-    /// The slots of its [`DirectIndex`], if it has one; else 0.
+    /// The slots of its [`DirectIndex`], if it has one, or of its [`TrieIndex`]; else 0.
     pub(crate) slots: i32,
-    /// The lines of its [`HashIndex`], if it has one; else 0.
+    /// The lines of its [`HashIndex`], if it has one, or of its [`TrieIndex`]; else 0.
     pub(crate) lines: i32,
-    /// Of a direct index, the number of the last slot.
+    /// Of a direct index or a trie, the number of the last slot.
     pub(crate) last_slot: i32,
     /// Of a direct index, by limb of the key: how far it is shifted, and which of its bits are outside.
     pub(crate) digits: [(i32, i32); MOST_DIGITS],
@@ -58,8 +58,10 @@ pub(crate) struct TableView {
     pub(crate) live: i32,
     pub(crate) entries: i32,
     pub(crate) parts: [i32; 2],
-    /// Of a [`TrieIndex`], in all of the index's words, what [`trie`] says.
-    pub(crate) trie: i32,
+    /// Of a [`TrieIndex`], in the same words, beside its slots, the number of the last one, and its lines: what addresses share, where the bits that choose a slot end, and what is found where nothing is.
+    pub(crate) shared: i32,
+    pub(crate) end: i32,
+    pub(crate) default: i32,
     /// What there is beside the table's index, and what of that is not near: [`marks`].
     pub(crate) marks: i32,
 }
@@ -82,19 +84,11 @@ pub(crate) fn of_table(table: TableId) -> TableView {
         live: first + 48,
         entries: first + 56,
         parts: [first + 64, first + 72],
-        trie: first + 32,
+        shared: first + 56,
+        end: first + 64,
+        default: first + 72,
         marks: first + 80,
     }
-}
-
-/// Where the words of a [`TrieIndex`] are, in bytes from the first.
-pub(crate) mod trie {
-    pub(crate) const SLOTS: i32 = 0;
-    pub(crate) const LINES: i32 = 8;
-    pub(crate) const LAST_SLOT: i32 = 16;
-    pub(crate) const SHARED: i32 = 24;
-    pub(crate) const END: i32 = 32;
-    pub(crate) const DEFAULT: i32 = 40;
 }
 
 /// Where the words of a part of a [`VectorIndex`] are, in bytes from the first.

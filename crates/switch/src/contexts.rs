@@ -1,4 +1,4 @@
-//! Contexts that workers of one thread lend each other: those of devices that run the same function use one, which stays in the processor's caches.
+//! What workers of one thread lend each other: those of devices that run the same function use one context, which stays in the processor's caches, and all of them have the same room for outcomes.
 
 use std::sync::{Arc, Weak};
 
@@ -31,7 +31,7 @@ impl Contexts {
             .retain(|place| place.function.strong_count() > 0);
     }
 
-    /// The outcomes of a burst, whatever they are.
+    /// Room for the outcomes of a burst; those of one before are in it.
     #[inline]
     pub(crate) fn take_outcomes(&mut self) -> Vec<PackedOutcome> {
         let mut outcomes = std::mem::take(&mut self.outcomes);

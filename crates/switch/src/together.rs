@@ -70,6 +70,8 @@ pub fn forward_together<C: Companions, W: Copy>(
     let mut outcomes = contexts.take_outcomes();
     let count = runs.iter().map(|run| run.frames).sum::<usize>();
     let count = count.min(order.len()).min(outcomes.len());
+    // Of packets before: what became of those is not to be taken for what becomes of these.
+    outcomes[..count].fill(PackedOutcome::default());
     let burst = (&mut *frames, order, &mut outcomes[..count], now);
     let done = run(companions, runs, &function, &mut context, burst);
     count_all(companions, runs, now, done);

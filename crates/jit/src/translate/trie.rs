@@ -1,4 +1,4 @@
-//! Lookups in tries by native code, where no scout goes before: of few packets, most of which come alone.
+//! Lookups in tries by native code, where no scout has asked: of few packets, most of which come alone, and in tables of whose keys no scout knows.
 //! A helper would go to the same slot by way of the table, what packets see of it, and its index: three steps and ten cache lines, which are far where very many devices take turns.
 //! How tries are laid out, [`table::TrieIndex`] says.
 
@@ -10,9 +10,8 @@ use table::TrieIndex;
 
 use super::expr::is_wide;
 use super::levels::Follows;
-use super::{Translator, in_constants, in_limbs};
-use crate::abi::offset;
-use crate::view::{self, trie};
+use super::{Translator, in_limbs};
+use crate::view::{self, TableView};
 
 /// Bits of an address.
 const BITS: u32 = u64::BITS;
@@ -41,18 +40,17 @@ impl Translator<'_> {
         self.code.trie_tables.insert(table);
         let key = self.key_of(table)?[0];
         let address = self.b.ins().ishl_imm(key, i64::from(BITS - width));
-        // Few packets come here: words that are kept would be loaded for all.
-        let view = self.load_constant(offset::VIEW);
-        let words = self
-            .b
-            .ins()
-            .iadd_imm(view, i64::from(view::of_table(table).trie));
-        let target = self.first_target(words, address);
-        let [lines, end] = [trie::LINES, trie::END].map(|at| self.load_trie(words, at));
+        let words = view::of_table(table);
+        let target = self.first_target(&words, address);
+        let [lines, end] = [words.lines, words.end].map(|at| self.load_view(at));
         let rest = self.b.ins().ishl(address, end);
         let (ask, asked) = self.block_with(2);
-        self.b.set_cold_block(ask);
-        let [enter, entered] = [(); 2].map(|()| self.cold_block());
+        let [enter, entered] = [(); 2].map(|()| self.b.create_block());
+        if self.is_in_cold() {
+            for block in [ask, enter, entered] {
+                self.b.set_cold_block(block);
+            }
+        }
         self.jump_with(ask, &[target, rest]);
         self.start(ask);
         let (target, rest) = (asked[0], asked[1]);
@@ -64,14 +62,14 @@ impl Translator<'_> {
         self.jump_with(ask, &[next, rest]);
         self.b.seal_block(ask);
         self.start_sealed(entered);
-        let default = self.load_trie(words, trie::DEFAULT);
+        let default = self.load_view(words.default);
         Ok(self.b.ins().select(target, target, default))
     }
 
     /// Where an address begins.
-    fn first_target(&mut self, words: Value, address: Value) -> Value {
-        let [shared, end, last, slots] = [trie::SHARED, trie::END, trie::LAST_SLOT, trie::SLOTS]
-            .map(|at| self.load_trie(words, at));
+    fn first_target(&mut self, words: &TableView, address: Value) -> Value {
+        let [shared, end, last, slots] =
+            [words.shared, words.end, words.last_slot, words.slots].map(|at| self.load_view(at));
         let differs = self.b.ins().bxor(address, shared);
         // As far as the end, which may be 0: in two steps, each of less than all bits.
         let half = self.b.ins().ushr_imm(differs, 1);
@@ -114,9 +112,5 @@ impl Translator<'_> {
         let last = self.number((BITS - 1).into());
         let above = self.b.ins().isub(last, slot);
         self.b.ins().ishl(set, above)
-    }
-
-    fn load_trie(&mut self, words: Value, at: i32) -> Value {
-        self.b.ins().load(super::I64, in_constants(), words, at)
     }
 }

@@ -173,7 +173,7 @@ trait KeyAddress: Address {
     fn from_limbs(limbs: &[u64], width: u32) -> Self;
 
     /// The trie of all prefixes, as code sees it that searches it by itself, if addresses of this size are searched so.
-    fn seen<'s>(shown: &'s Shown<Self>) -> Option<TrieIndex<'s>>;
+    fn seen(shown: &Shown<Self>) -> Option<TrieIndex<'_>>;
 }
 
 impl KeyAddress for u64 {
@@ -182,7 +182,7 @@ impl KeyAddress for u64 {
         limbs[0] << (64 - width)
     }
 
-    fn seen<'s>(shown: &'s Shown<u64>) -> Option<TrieIndex<'s>> {
+    fn seen(shown: &Shown<u64>) -> Option<TrieIndex<'_>> {
         Some(TrieIndex::of(shown, ONLY))
     }
 }
@@ -193,7 +193,7 @@ impl KeyAddress for u128 {
         (u128::from(limbs[1]) << 64 | u128::from(limbs[0])) << (128 - width)
     }
 
-    fn seen<'s>(_: &'s Shown<u128>) -> Option<TrieIndex<'s>> {
+    fn seen(_: &Shown<u128>) -> Option<TrieIndex<'_>> {
         None
     }
 }
@@ -214,7 +214,7 @@ impl<A: KeyAddress> Index<A> {
 
     /// The trie for the exact fields of a key.
     #[inline(always)]
-    fn trie(&self, key: &[u64]) -> TrieId {
+    fn trie_of(&self, key: &[u64]) -> TrieId {
         let mut packed = [0; packing::MOST];
         let packed = &mut packed[..self.layout.exact.limbs()];
         self.layout.exact.pack(key, packed);
@@ -262,7 +262,7 @@ impl<A: KeyAddress> Index<A> {
 impl<A: KeyAddress> Matcher for Index<A> {
     fn find(&self, key: &[u64]) -> Option<EntryIdx> {
         let trie = if self.layout.has_exact() {
-            self.trie(key)
+            self.trie_of(key)
         } else {
             ONLY
         };

@@ -3,11 +3,10 @@
 use super::node;
 use super::search::Shown;
 use super::trie::TrieId;
-use std::marker::PhantomData;
 
 /// A trie of prefixes of at most 64 bits, of keys that have nothing else.
 ///
-/// An address is the key's bits from bit 63 downwards, with zeros behind. It begins in the slot whose number is `(address ^ shared) >> (64 - end)`, or in the last slot if that is beyond. A slot is a
+/// An address is the key's bits from bit 63 downwards, with zeros behind. It begins in the slot whose number the first `end` bits of `address ^ shared` are, or in the last slot if that is beyond. A slot is a
 /// target: without [`NODE`](Self::NODE), it is the entry's place plus 1, or 0 if [`default`](Self::default) is what was found. With it, the bits in [`PLACE`](Self::PLACE) are the number of a line of
 /// 64 bytes, of sixteen words of 32 bits, and the next six bits of the address, from bit `63 - end` downwards, say which word of which line is the next target. Of a target with
 /// [`WIDE`](Self::WIDE) that is word `bits & 15` of the line `bits >> 4` further on. Of others it is a word of this very line: that behind [`FALLBACK`](Self::FALLBACK) by as many words as there are
@@ -24,7 +23,6 @@ pub struct TrieIndex<'m> {
     pub lines: usize,
     /// The place plus 1 of the entry of no bits; 0 if there is none.
     pub default: u32,
-    of: PhantomData<&'m ()>,
 }
 
 impl<'m> TrieIndex<'m> {
@@ -49,7 +47,6 @@ impl<'m> TrieIndex<'m> {
             slots: table.slots(),
             lines: shown.lines.all().as_ptr().expose_provenance(),
             default: table.default,
-            of: PhantomData,
         }
     }
 }
