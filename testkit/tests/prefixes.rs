@@ -18,6 +18,7 @@ const WIDTHS: [u32; 8] = [1, 6, 31, 32, 48, 63, 64, 65];
 /// How many prefixes are added, before packets come; in the last step half of all go again.
 const ADDED: [usize; 6] = [0, 1, 3, 60, 400, 2500];
 
+/// Packets that come behind each step.
 const PACKETS: usize = 300;
 
 /// Numbers without an order.
@@ -190,6 +191,9 @@ const DEVICES: usize = 3;
 /// Packets that come together: so few that nobody asks ahead for them, and more.
 const TOGETHER: [usize; 4] = [2, 3, 5, 60];
 
+/// Bursts of packets that come together.
+const BURSTS: usize = 300;
+
 fn check_together(width: u32) {
     let program = testkit::compile_text(&program(width)).expect("the program is right");
     let engines = testkit::engines();
@@ -220,7 +224,7 @@ fn check_together(width: u32) {
         .filter_map(|device| device.workers(1).pop());
     let mut crew = Crew(workers.collect());
     let mut contexts = Contexts::default();
-    for count in TOGETHER.into_iter().cycle().take(PACKETS) {
+    for count in TOGETHER.into_iter().cycle().take(BURSTS) {
         let asked = (0..count).map(|_| keys[random.below(keys.len())]);
         let asked: Vec<u128> = asked.collect();
         let runs = (0..count).map(|at| Run {
