@@ -247,6 +247,15 @@ impl<T: Copy> Producer<T> {
         self.written.wrapping_sub(self.taken)
     }
 
+    /// The entry that the kernel takes next; none if it has taken all.
+    #[inline]
+    pub(super) fn next_taken(&mut self) -> Option<T> {
+        let pending = self.pending();
+        let place = self.ring.entry(self.taken);
+        // SAFETY: the place is inside the ring, and we have written the entry, which the kernel only reads.
+        (pending > 0).then(|| unsafe { place.read() })
+    }
+
     /// Whether the kernel takes entries only when it is called.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
