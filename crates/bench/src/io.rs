@@ -8,7 +8,6 @@ use port::{
     Template, Testbed, TestbedError, XdpMode,
 };
 use std::fmt;
-use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use crate::latency::Wires;
@@ -220,8 +219,6 @@ impl Wires for Cables {
         // One that was too late counts no more.
         while self.bed.take().ok()? > 0 {}
         self.batch.clear();
-        // Who sends a frame has it at hand.
-        frame.bytes().iter().for_each(|byte| _ = black_box(byte));
         let begin = Instant::now();
         self.bed.send(std::slice::from_ref(frame));
         self.wait(Self::receive)?;

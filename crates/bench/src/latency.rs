@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use packet::{Frame, Nanos};
+use packet::{Frame, Nanos, PortId};
 
 use crate::forward::{Forward, Outbox};
 use crate::measure::{Plan, Traffic, quantile};
@@ -81,16 +81,45 @@ pub fn over_wires(
     traffic: &dyn Traffic,
     wires: &mut dyn Wires,
 ) -> Latencies {
-    let mut frames: Vec<Frame> = (0..WIRE_PACKETS).map(|_| Frame::new()).collect();
+    let (mut frame, mut packets) = (Frame::new(), Vec::with_capacity(WIRE_PACKETS));
     let mut took = Vec::with_capacity(WIRE_PACKETS);
     paired(sides, &mut |side, seed| {
-        frames.iter_mut().for_each(traffic.packets(seed));
-        side.make_ready(&mut frames);
-        let carried = frames.iter().filter_map(|frame| wires.carry(frame, side));
+        let mut next = traffic.packets(seed);
+        packets.clear();
+        packets.extend((0..WIRE_PACKETS).map(|_| {
+            next(&mut frame);
+            side.make_ready(std::slice::from_mut(&mut frame));
+            Packet::of(&frame)
+        }));
+        let carried = packets.iter().filter_map(|packet| {
+            packet.write_to(&mut frame);
+            wires.carry(&frame, side)
+        });
         took.clear();
         took.extend(carried.map(|took| took.as_secs_f64() * 1e6));
         Latency::of(&mut took)
     })
+}
+
+/// A packet to be sent, in little memory: frames would take more of the caches, and of the pages that the processor knows, than who is measured.
+struct Packet {
+    ingress: PortId,
+    bytes: Box<[u8]>,
+}
+
+impl Packet {
+    fn of(frame: &Frame) -> Packet {
+        Packet {
+            ingress: frame.ingress,
+            bytes: frame.bytes().into(),
+        }
+    }
+
+    fn write_to(&self, frame: &mut Frame) {
+        // It was a frame's.
+        let _ = frame.assign(&self.bytes);
+        frame.ingress = self.ingress;
+    }
 }
 
 /// Pairs of runs, each side the first one in turns.
