@@ -101,7 +101,7 @@ pub fn over_wires(
     })
 }
 
-/// A packet to be sent, in little memory: frames would take more of the caches, and of the pages that the processor knows, than who is measured.
+/// A packet to be sent, in little memory: frames would take much of the caches, and of the pages that the processor knows, from who is measured.
 struct Packet {
     ingress: PortId,
     bytes: Box<[u8]>,
@@ -240,5 +240,50 @@ mod tests {
         assert!(measured.second.p50 >= 20.0, "{measured:?}");
         assert!(measured.ratio > 1.0, "{measured:?}");
         assert!(measured.first.p50 <= measured.first.p99);
+    }
+
+    /// Packets that all differ, by several ports.
+    struct Numbered;
+
+    impl Traffic for Numbered {
+        fn packets(&self, seed: u64) -> Packets<'_> {
+            let mut number = seed * 10_000;
+            Box::new(move |frame| {
+                number += 1;
+                let _ = frame.assign(&number.to_be_bytes()[8 - number as usize % 4 - 4..]);
+                frame.ingress = PortId(number as u32 % 3);
+            })
+        }
+    }
+
+    /// Wires that note what is sent, and bring every second packet nowhere.
+    #[derive(Default)]
+    struct Noting(Vec<(PortId, Vec<u8>)>);
+
+    impl Wires for Noting {
+        fn carry(&mut self, frame: &Frame, _: &mut dyn Forward) -> Option<Duration> {
+            self.0.push((frame.ingress, frame.bytes().to_vec()));
+            self.0
+                .len()
+                .is_multiple_of(2)
+                .then_some(Duration::from_micros(3))
+        }
+    }
+
+    #[test]
+    fn both_sides_are_sent_the_same_packets_over_wires_as_they_were_made_ready() {
+        let (mut first, mut second, mut wires) = (Slow, Bare, Noting::default());
+        let taken = over_wires([&mut first, &mut second], &Numbered, &mut wires);
+        assert_eq!((taken.first.p50, taken.ratio), (3.0, 1.0));
+        let mut frame = Frame::new();
+        let runs = wires.0.chunks(WIRE_PACKETS);
+        assert_eq!(runs.len(), 2 * PAIRS);
+        for (number, run) in runs.enumerate() {
+            let mut next = Numbered.packets(number as u64 / 2);
+            for (ingress, bytes) in run {
+                next(&mut frame);
+                assert_eq!((*ingress, bytes.as_slice()), (frame.ingress, frame.bytes()));
+            }
+        }
     }
 }

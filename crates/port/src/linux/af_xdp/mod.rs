@@ -45,6 +45,9 @@ const TX_FRAMES: u32 = 2048;
 /// Drivers of interfaces whose other end is a kernel that leaves checksums to "the wire".
 const VIRTUAL_DRIVERS: [&str; 3] = ["veth", "tun", "virtio_net"];
 
+/// The driver of devices that read frames where they are, though the kernel copies for others, and which may give them back before (`IFF_TX_SKB_NO_LINEAR`; `napi_tx=0`).
+const READS_LATE: &str = "virtio_net";
+
 /// How a driver gives frames to AF_XDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XdpMode {
@@ -128,7 +131,8 @@ impl AfXdpPort {
         let by_driver = mode == XdpMode::Driver;
         let open = || {
             let mut sockets = Sockets::new(queues.max(1))?;
-            let queues = open_queues(&interface, queues.max(1), mode)?;
+            let is_read_late = driver == READS_LATE;
+            let queues = open_queues(&interface, queues.max(1), mode, is_read_late)?;
             for (number, queue) in (0..).zip(&queues) {
                 sockets.set(number, queue.fd())?;
             }
@@ -369,7 +373,12 @@ fn patiently<T>(mut open: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 
 /// Opens a socket for each queue, in the best way that kernel and driver have: without copying, with
 /// frames in several chunks.
-fn open_queues(interface: &Interface, queues: u32, mode: XdpMode) -> io::Result<Vec<Xsk>> {
+fn open_queues(
+    interface: &Interface,
+    queues: u32,
+    mode: XdpMode,
+    is_read_late: bool,
+) -> io::Result<Vec<Xsk>> {
     let fits = |chunk: usize| interface.mtu as usize + LINK_HEADER + KERNEL_HEADROOM <= chunk;
     let small = if fits(SMALL_CHUNK) {
         SMALL_CHUNK
@@ -398,6 +407,7 @@ fn open_queues(interface: &Interface, queues: u32, mode: XdpMode) -> io::Result<
                 tx: TX_FRAMES,
                 zero_copy,
                 scattered,
+                is_read_late,
             })
         };
         match patiently(|| (0..queues).map(open).collect()) {

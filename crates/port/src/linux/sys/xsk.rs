@@ -49,6 +49,8 @@ pub(in crate::linux) struct XskConfig {
     pub(in crate::linux) zero_copy: bool,
     /// Whether a frame may be in several chunks.
     pub(in crate::linux) scattered: bool,
+    /// Whether the device may still read a chunk that the kernel has given back.
+    pub(in crate::linux) is_read_late: bool,
 }
 
 /// Frames that did not come in, since the socket was made.
@@ -72,6 +74,7 @@ pub(in crate::linux) struct Xsk {
     chunk: usize,
     scattered: bool,
     zero_copy: bool,
+    is_read_late: bool,
     /// Chunks to send frames in.
     free: Vec<u64>,
 }
@@ -100,6 +103,7 @@ impl Xsk {
             chunk: config.chunk,
             scattered: config.scattered,
             zero_copy: false,
+            is_read_late: config.is_read_late,
             free: Vec::with_capacity(config.tx as usize),
         };
         let address = |i: u32| u64::from(i) * config.chunk as u64;
@@ -353,8 +357,10 @@ impl Xsk {
             if self.zero_copy {
                 return called;
             }
-            // It has copied them: the next frame goes where this one was, which is near.
-            self.reclaim();
+            // Over a veth pair these frames are gone already: the next one goes where the last one was, which is near.
+            if !self.is_read_late {
+                self.reclaim();
+            }
             match called.map_err(|e| (e.raw_os_error(), e)) {
                 // There are more than the kernel sends in a call.
                 Ok(()) | Err((Some(libc::EAGAIN), _)) if self.tx.pending() < before => {}
