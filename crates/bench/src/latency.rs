@@ -250,7 +250,7 @@ mod tests {
             let mut number = seed * 10_000;
             Box::new(move |frame| {
                 number += 1;
-                let _ = frame.assign(&number.to_be_bytes()[8 - number as usize % 4 - 4..]);
+                let _ = frame.assign(&number.to_be_bytes()[number as usize % 4 + 1..]);
                 frame.ingress = PortId(number as u32 % 3);
             })
         }

@@ -45,8 +45,9 @@ const TX_FRAMES: u32 = 2048;
 /// Drivers of interfaces whose other end is a kernel that leaves checksums to "the wire".
 const VIRTUAL_DRIVERS: [&str; 3] = ["veth", "tun", "virtio_net"];
 
-/// The driver of devices that read frames where they are, though the kernel copies for others, and which may give them back before (`IFF_TX_SKB_NO_LINEAR`; `napi_tx=0`).
-const READS_LATE: &str = "virtio_net";
+/// The driver whose interfaces have what the kernel copies on its way, and its memory back, when a call to send returns. Others may give memory back that their devices still read
+/// (virtio_net: `IFF_TX_SKB_NO_LINEAR` with `napi_tx=0`).
+const RETURNS_AT_ONCE: &str = "veth";
 
 /// How a driver gives frames to AF_XDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,8 +132,8 @@ impl AfXdpPort {
         let by_driver = mode == XdpMode::Driver;
         let open = || {
             let mut sockets = Sockets::new(queues.max(1))?;
-            let is_read_late = driver == READS_LATE;
-            let queues = open_queues(&interface, queues.max(1), mode, is_read_late)?;
+            let returns_at_once = driver == RETURNS_AT_ONCE;
+            let queues = open_queues(&interface, queues.max(1), mode, returns_at_once)?;
             for (number, queue) in (0..).zip(&queues) {
                 sockets.set(number, queue.fd())?;
             }
@@ -377,7 +378,7 @@ fn open_queues(
     interface: &Interface,
     queues: u32,
     mode: XdpMode,
-    is_read_late: bool,
+    returns_at_once: bool,
 ) -> io::Result<Vec<Xsk>> {
     let fits = |chunk: usize| interface.mtu as usize + LINK_HEADER + KERNEL_HEADROOM <= chunk;
     let small = if fits(SMALL_CHUNK) {
@@ -407,7 +408,7 @@ fn open_queues(
                 tx: TX_FRAMES,
                 zero_copy,
                 scattered,
-                is_read_late,
+                returns_at_once,
             })
         };
         match patiently(|| (0..queues).map(open).collect()) {

@@ -49,8 +49,8 @@ pub(in crate::linux) struct XskConfig {
     pub(in crate::linux) zero_copy: bool,
     /// Whether a frame may be in several chunks.
     pub(in crate::linux) scattered: bool,
-    /// Whether the device may still read a chunk that the kernel has given back.
-    pub(in crate::linux) is_read_late: bool,
+    /// Whether chunks that the kernel has copied come back with the call that sends them, and nobody reads them any more.
+    pub(in crate::linux) returns_at_once: bool,
 }
 
 /// Frames that did not come in, since the socket was made.
@@ -74,7 +74,7 @@ pub(in crate::linux) struct Xsk {
     chunk: usize,
     scattered: bool,
     zero_copy: bool,
-    is_read_late: bool,
+    returns_at_once: bool,
     /// Chunks to send frames in.
     free: Vec<u64>,
 }
@@ -103,7 +103,7 @@ impl Xsk {
             chunk: config.chunk,
             scattered: config.scattered,
             zero_copy: false,
-            is_read_late: config.is_read_late,
+            returns_at_once: config.returns_at_once,
             free: Vec::with_capacity(config.tx as usize),
         };
         let address = |i: u32| u64::from(i) * config.chunk as u64;
@@ -357,8 +357,8 @@ impl Xsk {
             if self.zero_copy {
                 return called;
             }
-            // Over a veth pair these frames are gone already: the next one goes where the last one was, which is near.
-            if !self.is_read_late {
+            // The next frame goes where the last one was, which is near.
+            if self.returns_at_once {
                 self.reclaim();
             }
             match called.map_err(|e| (e.raw_os_error(), e)) {
