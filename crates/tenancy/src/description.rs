@@ -18,15 +18,20 @@ const GENERATOR: u8 = 0b00_0011;
 /// The version, and what it adds to the check.
 const FRONT: u32 = VERSION << VERSION_SHIFT | divide(VERSION << VERSION_SHIFT) as u32;
 
-/// What each length adds to the check of its header; of those that no header has, [`NO_CHECK`].
-static CHECKS_OF_LENGTHS: [u8; 1 << 12] = {
-    let mut checks = checks_from(LENGTH_SHIFT);
+/// What each length adds to its header, as it lies in front of a packet; those that no header has come with [`NO_CHECK`].
+static LENGTHS: [u32; 1 << 12] = {
+    let checks = checks_from(LENGTH_SHIFT);
+    let mut lengths = [0; 1 << 12];
     let mut length = 0;
-    while length < Description::BYTES {
-        checks[length] = NO_CHECK;
+    while length < lengths.len() {
+        let check = match length < Description::BYTES {
+            true => NO_CHECK,
+            false => checks[length],
+        };
+        lengths[length] = ((length as u32) << LENGTH_SHIFT ^ check as u32).to_be();
         length += 1;
     }
-    checks
+    lengths
 };
 
 /// More bits than a check has: with it no header is right.
@@ -91,7 +96,7 @@ pub(crate) fn number_of(bytes: &[u8]) -> Option<usize> {
     Some(vpdp_of(word(bytes)?).into())
 }
 
-/// The header of a vPDP's packets but for the length. The checks of parts of a header together are the whole one's.
+/// The header of a vPDP's packets but for the length, as it lies in front of a packet. The checks of parts of a header together are the whole one's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draft(u32);
 
@@ -100,12 +105,13 @@ impl Draft {
     #[inline]
     pub(crate) fn of(vpdp: VpdpId) -> Draft {
         let number = u32::from(vpdp.get()) << VPDP_SHIFT;
-        Draft(FRONT ^ number ^ u32::from(CHECKS_OF_VPDPS[vpdp.index()]))
+        let check = u32::from(CHECKS_OF_VPDPS[vpdp.index()]);
+        Draft((FRONT ^ number ^ check).to_be())
     }
 
     /// Of no vPDP: nobody takes it, and no header is one of it, whose length would have to differ from itself.
     pub(crate) fn nobody() -> Draft {
-        Draft(1 << LENGTH_SHIFT)
+        Draft((1u32 << LENGTH_SHIFT).to_be())
     }
 
     /// The header of a whole packet of so many bytes, as far as it can be said.
@@ -116,22 +122,29 @@ impl Draft {
 
     #[inline]
     fn of_length(self, length: u16) -> [u8; Description::BYTES] {
-        self.word(length.into()).to_be_bytes()
+        (self.0 ^ LENGTHS[usize::from(length) & TWELVE_BITS as usize]).to_ne_bytes()
     }
 
+    /// Whether what these bytes begin with is a header of this vPDP.
     #[inline(always)]
-    fn word(self, length: u32) -> u32 {
-        let length = length & TWELVE_BITS;
-        self.0 ^ length << LENGTH_SHIFT ^ u32::from(CHECKS_OF_LENGTHS[length as usize])
+    pub(crate) fn describes(self, bytes: &[u8]) -> bool {
+        self.describes_whole(bytes) || self.length(bytes).is_some()
+    }
+
+    /// Whether it is, and says all of them to be headers, as those that say nothing less do: to see that takes less.
+    #[inline(always)]
+    fn describes_whole(self, bytes: &[u8]) -> bool {
+        let header = bytes.first_chunk().copied().map(u32::from_ne_bytes);
+        let whole = LENGTHS.get(bytes.len()).map(|length| self.0 ^ length);
+        header.is_some() && header == whole
     }
 
     /// The length that the header of this vPDP at the front of these bytes says; nothing if it is another one's, or wrong.
     #[inline(always)]
-    pub(crate) fn length(self, bytes: &[u8]) -> Option<u16> {
-        let word = word(bytes)?;
-        let length = word >> LENGTH_SHIFT & TWELVE_BITS;
-        let fits = length as usize <= bytes.len();
-        (fits && word == self.word(length)).then_some(length as u16)
+    fn length(self, bytes: &[u8]) -> Option<u16> {
+        let length = (word(bytes)? >> LENGTH_SHIFT & TWELVE_BITS) as u16;
+        let fits = usize::from(length) <= bytes.len();
+        (fits && bytes.starts_with(&self.of_length(length))).then_some(length)
     }
 }
 
@@ -253,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_header_for_no_vpdp_is_refused_and_none_is_nobodys() {
-        let mut packet = Draft(FRONT).of_length(20).to_vec();
+        let mut packet = Draft(FRONT.to_be()).of_length(20).to_vec();
         packet.resize(20, 0);
         assert_eq!(divide(u32::from_be_bytes(header(9, 20))), 0);
         assert_eq!(divide(word(&packet).unwrap()), 0);

@@ -9,11 +9,15 @@ use table::prefetch::prefetch_at;
 
 use crate::carriage::Carriage;
 use crate::classifier::{Classifier, outer_vlan};
-use crate::description::{Description, Draft, number_of};
+use crate::description::Description;
 use crate::root::Slot;
 use crate::sorter::{TOGETHER, are_all};
 use crate::vpdp::VpdpId;
 use crate::wiring::{Sharing, Wiring};
+
+mod described;
+
+use described::Descriptions;
 
 /// Where a packet goes in.
 #[derive(Clone, Copy, Debug)]
@@ -37,8 +41,8 @@ enum Entrance {
     Closed,
     /// Several vPDPs', whose packets their VLANs tell apart, ascending.
     Vlans(Box<[(u64, Inlet)]>),
-    /// Several vPDPs', whose packets begin with their descriptions: where they go in, by the vPDPs' numbers.
-    Described(Box<[Described]>),
+    /// Several vPDPs', whose packets begin with their descriptions: the number that [`Descriptions`] knows the port by.
+    Described(usize),
     /// Several vPDPs'.
     Shared(Box<Shared>),
 }
@@ -47,20 +51,13 @@ const _: () = assert!(size_of::<Entrance>() <= 24);
 
 impl Entrance {
     /// Descriptions that are the first bytes lead where they lead, whatever else there is.
-    fn tell_apart_by_description(&mut self) {
+    fn tell_apart_by_description(&mut self, descriptions: &mut Vec<Inlets>) {
         if let Entrance::Shared(shared) = self
             && let Sharing::Described(Carriage::Plain) = shared.sharing
         {
-            let inlets = (0..)
-                .zip(&shared.inlets.0)
-                .map(|(number, &inlet)| Described {
-                    draft: match VpdpId::new(number) {
-                        Some(vpdp) if inlet.slot != Slot::NONE => Draft::of(vpdp),
-                        _ => Draft::nobody(),
-                    },
-                    inlet,
-                });
-            *self = Entrance::Described(inlets.collect());
+            let inlets = std::mem::take(&mut shared.inlets);
+            *self = Entrance::Described(descriptions.len());
+            descriptions.push(inlets);
         }
     }
 
@@ -75,13 +72,6 @@ impl Entrance {
             *self = Entrance::Vlans(owners.iter().filter_map(inlet).collect());
         }
     }
-}
-
-/// Where packets of a vPDP go in, and what they begin with.
-#[derive(Debug)]
-struct Described {
-    draft: Draft,
-    inlet: Inlet,
 }
 
 #[derive(Debug)]
@@ -109,6 +99,7 @@ pub(crate) struct Entrances {
     shared: Box<[Entrance]>,
     /// Where packets go in by ports that are one vPDP's, in little memory: they may come by very many ports.
     whole: Inlets,
+    descriptions: Descriptions,
     classifier: Option<Arc<Classifier>>,
 }
 
@@ -153,9 +144,10 @@ impl Entrances {
                 shared.inlets.0[virtual_port.vpdp.index()] = inlet;
             }
         }
-        entrances
-            .iter_mut()
-            .for_each(Entrance::tell_apart_by_description);
+        let mut described = Vec::new();
+        for entrance in &mut entrances {
+            entrance.tell_apart_by_description(&mut described);
+        }
         if let Some(Classifier::Vlans(vlans)) = classifier.as_deref() {
             for (port, entrance) in (0..).map(PortId).zip(&mut entrances) {
                 entrance.tell_apart_by(vlans.of_port(port));
@@ -164,6 +156,7 @@ impl Entrances {
         Entrances {
             shared: entrances.into(),
             whole: Inlets(whole.into()),
+            descriptions: Descriptions::new(&described),
             classifier,
         }
     }
@@ -215,7 +208,7 @@ impl Entrances {
         self.shared.get(port.0 as usize)
     }
 
-    /// By ports that are one vPDP's each. Of packets that come one behind the other by one port nothing is looked up but for the first.
+    /// By ports that are one vPDP's each.
     #[inline(always)]
     fn enter_by_port(
         &self,
@@ -223,22 +216,33 @@ impl Entrances {
         mut done: usize,
         takes: &mut Takes<impl FnMut(Slot, usize) -> bool>,
     ) -> usize {
-        while let Some(port) = frames.get(done).map(|frame| frame.ingress) {
-            let inlet = self.whole(port);
-            let Some(inlet) = inlet.filter(|inlet| takes.has(inlet.slot, done)) else {
-                break;
-            };
-            while let Some(frame) = frames.get_mut(done)
-                && frame.ingress == port
+        loop {
+            // Nothing is looked up but for the first one of packets that come one behind the other by one port.
+            while let Some(some) = frames[done..].first_chunk_mut::<TOGETHER>()
+                && let Some(port) = common_port(some)
             {
+                let inlet = self.whole(port);
+                let Some(inlet) = inlet.filter(|inlet| takes.has(inlet.slot, done)) else {
+                    return done;
+                };
+                some.iter_mut().for_each(|frame| frame.ingress = inlet.port);
+                done += TOGETHER;
+            }
+            if done == frames.len() {
+                return done;
+            }
+            for frame in frames[done..].iter_mut().take(TOGETHER) {
+                let inlet = self.whole(frame.ingress);
+                let Some(inlet) = inlet.filter(|inlet| takes.has(inlet.slot, done)) else {
+                    return done;
+                };
                 frame.ingress = inlet.port;
                 done += 1;
             }
         }
-        done
     }
 
-    /// By ports whose packets begin with their descriptions.
+    /// By ports whose packets begin with their descriptions. Of packets of one vPDP that come one behind the other, by any ports, whose they are is not looked up but for the first.
     #[inline(never)]
     fn enter_described(
         &self,
@@ -246,18 +250,28 @@ impl Entrances {
         packets: Range<usize>,
         takes: &mut Takes<impl FnMut(Slot, usize) -> bool>,
     ) -> usize {
-        let sign_of = |frame: &Frame| match self.of_port(frame.ingress)? {
-            Entrance::Described(inlets) => {
-                let described = described(inlets, frame.bytes())?;
-                Some((described.inlet, described.draft))
+        let mut done = packets.start;
+        while done < packets.end {
+            let frame = &frames[done];
+            let found = self.described_port(frame);
+            let found = found.and_then(|port| self.descriptions.find(port, frame));
+            let Some((own, mut port)) = found.filter(|(own, _)| takes.has(own.slot, done)) else {
+                return done;
+            };
+            loop {
+                ask_for(frames.get(done + TOGETHER));
+                let frame = &mut frames[done];
+                described::take_off(frame);
+                frame.ingress = port;
+                done += 1;
+                let next = frames[..packets.end].get(done);
+                match next.and_then(|frame| own.port(self.described_port(frame)?, frame)) {
+                    Some(next) => port = next,
+                    None => break,
+                }
             }
-            _ => None,
-        };
-        let has = |frame: &Frame, draft: &Draft| draft.length(frame.bytes()).is_some();
-        enter_by_sign(frames, packets, takes, sign_of, has, |frame| {
-            let taken_off = frame.pull_front(Description::BYTES);
-            debug_assert!(taken_off.is_ok());
-        })
+        }
+        done
     }
 
     /// By ports whose packets' VLANs tell.
@@ -276,7 +290,7 @@ impl Entrances {
             _ => None,
         };
         let has = |frame: &Frame, vlan: &u64| outer_vlan(frame.bytes()) == *vlan;
-        enter_by_sign(frames, packets, takes, sign_of, has, |_| {})
+        enter_by_sign(frames, packets, takes, sign_of, has)
     }
 
     /// Gives each of these packets the virtual port that it comes in by, and its slot to `slots`; [`Slot::NONE`] if it is no vPDP's, with the reason to `refuse`. There are as many
@@ -337,8 +351,23 @@ impl Entrances {
     /// Where a packet goes in that comes by a port of which descriptions tell; nothing if it comes by another one. The description is taken off.
     #[inline(always)]
     fn inlet_by_description(&self, frame: &mut Frame) -> Option<Result<Inlet, DropReason>> {
+        let port = self.described_port(frame)?;
+        let found = self.descriptions.find(port, frame);
+        let found = found.map(|(own, port)| (own.slot, port));
+        Some(match found {
+            Some((slot, port)) => {
+                described::take_off(frame);
+                Ok(Inlet { slot, port })
+            }
+            None => Err(why_undescribed(frame.bytes())),
+        })
+    }
+
+    /// The number of the port that this frame came by, if its packets begin with their descriptions.
+    #[inline(always)]
+    fn described_port(&self, frame: &Frame) -> Option<usize> {
         match self.of_port(frame.ingress) {
-            Some(Entrance::Described(inlets)) => Some(by_description(inlets, frame)),
+            Some(Entrance::Described(port)) => Some(*port),
             _ => None,
         }
     }
@@ -412,11 +441,9 @@ fn enter_by_sign<S>(
     takes: &mut Takes<impl FnMut(Slot, usize) -> bool>,
     sign_of: impl Fn(&Frame) -> Option<(Inlet, S)>,
     has: impl Fn(&Frame, &S) -> bool,
-    take_off: impl Fn(&mut Frame),
 ) -> usize {
     let enter = |frame: &mut Frame, to: PortId, later: Option<&Frame>| {
         ask_for(later);
-        take_off(frame);
         frame.ingress = to;
     };
     let mut done = start;
@@ -503,22 +530,6 @@ fn by_vlan(owners: &[(u64, Inlet)], vlan: u64) -> Result<Inlet, DropReason> {
     of_vlan(owners, vlan).ok_or(DropReason::Unclassified)
 }
 
-/// What these bytes begin with, if it is the description of one of these.
-#[inline(always)]
-fn described<'i>(inlets: &'i [Described], bytes: &[u8]) -> Option<&'i Described> {
-    let described = inlets.get(number_of(bytes)?)?;
-    described.draft.length(bytes).map(|_| described)
-}
-
-/// Where a packet goes in that begins with its description, which is taken off.
-#[inline(always)]
-fn by_description(inlets: &[Described], frame: &mut Frame) -> Result<Inlet, DropReason> {
-    match described(inlets, frame.bytes()) {
-        Some(described) if frame.pull_front(Description::BYTES).is_ok() => Ok(described.inlet),
-        _ => Err(why_undescribed(frame.bytes())),
-    }
-}
-
 /// Why no vPDP of a port is described by what these bytes begin with.
 #[cold]
 fn why_undescribed(bytes: &[u8]) -> DropReason {
@@ -541,7 +552,7 @@ mod tests {
     use crate::rule::HAS_VLAN;
     use proptest::prelude::*;
 
-    /// Ports 0 and 1 are whole, VLANs (none, 3 and 9) tell of 2 and 3, descriptions (of vPDPs 1 and 2) of 4 and 5, rules, of which there are none, of 6; 7 and 8 are nobody's.
+    /// Ports 0 and 1 are whole, VLANs (none, 3 and 9) tell of 2 and 3, descriptions of 4 (of vPDPs 1 and 2) and 5 (of 2 and 3), rules, of which there are none, of 6; 7 and 8 are nobody's.
     fn entrances() -> Entrances {
         let inlet = |slot, port| Inlet {
             slot: Slot(slot),
@@ -556,15 +567,12 @@ mod tests {
                     .collect(),
             )
         };
-        let described = |slot: u32| {
-            let numbers = [None, VpdpId::new(1), VpdpId::new(2), None];
-            let numbers = numbers.iter().zip(slot..).zip(3..);
-            let described = numbers.map(|((vpdp, slot), port)| Described {
-                draft: vpdp.map_or(Draft::nobody(), Draft::of),
-                inlet: inlet(slot, port),
-            });
-            Entrance::Described(described.collect())
-        };
+        let described = |inlets: [Inlet; 4]| Inlets(inlets.into());
+        let none = Inlet::NONE;
+        let described = [
+            described([none, inlet(9, 4), inlet(10, 5), none]),
+            described([none, none, inlet(10, 7), inlet(11, 8)]),
+        ];
         let shared = Shared {
             sharing: Sharing::Rules,
             inlets: Inlets::default(),
@@ -576,32 +584,36 @@ mod tests {
                 Entrance::Closed,
                 vlans(2),
                 vlans(5),
-                described(8),
-                described(12),
+                Entrance::Described(0),
+                Entrance::Described(1),
                 Entrance::Shared(Box::new(shared)),
                 Entrance::Closed,
             ]),
+            descriptions: Descriptions::new(&described),
             classifier: None,
         }
     }
 
     #[test]
     fn who_is_described_and_does_not_have_the_port_is_unclassified() {
-        for (vpdp, expected) in [
-            (1, None),
-            (2, None),
-            (3, Some(DropReason::Unclassified)),
-            (4, Some(DropReason::Unclassified)),
+        let unclassified = Some(DropReason::Unclassified);
+        for (port, vpdp, expected) in [
+            (4, 1, None),
+            (4, 2, None),
+            (4, 3, unclassified),
+            (4, 4, unclassified),
+            (5, 1, unclassified),
+            (5, 2, None),
         ] {
             let header = VpdpId::new(vpdp).map(|vpdp| Description::of_packet(vpdp, 10).encode());
             let bytes = [&header.unwrap_or_default()[..], &[7; 10]].concat();
             let mut frames = [Frame::from_bytes(&bytes).unwrap_or_default()];
-            frames[0].ingress = PortId(4);
+            frames[0].ingress = PortId(port);
             let (mut slots, mut refused) = ([Slot(77)], None);
             entrances().enter(&mut frames, &[], &mut slots, &mut |reason| {
                 refused = Some(reason)
             });
-            assert_eq!(refused, expected, "vPDP {vpdp}");
+            assert_eq!(refused, expected, "vPDP {vpdp} by port {port}");
             assert_eq!(slots[0] == Slot::NONE, expected.is_some());
         }
     }
@@ -611,7 +623,9 @@ mod tests {
             u16::from(kind % 3) + 1,
             [3, 9, kind / 3 % 2][usize::from(kind % 3)],
         );
-        let described = VpdpId::new(vpdp).map(|vpdp| Description::of_packet(vpdp, 28).encode());
+        // Some say less than the whole packet to be headers.
+        let length = if kind.is_multiple_of(5) { 18 } else { 32 };
+        let described = VpdpId::new(vpdp).map(|vpdp| Description { vpdp, length }.encode());
         let tagged = [
             [1; 12].as_slice(),
             &[0x81, 0, 0, vlan],
