@@ -39,15 +39,17 @@ impl Inlet {
 enum Entrance {
     /// Nobody's, or one vPDP's: that is told apart before.
     Closed,
-    /// Several vPDPs', whose packets their VLANs tell apart, ascending.
-    Vlans(Box<[(u64, Inlet)]>),
+    /// One VLAN's packets are a vPDP's, and no others are anybody's.
+    Vlan(u32, Inlet),
+    /// Several vPDPs', whose packets their VLANs tell apart.
+    Vlans(Box<Vlans>),
     /// Several vPDPs', whose packets begin with their descriptions: the number that [`Descriptions`] knows the port by.
-    Described(usize),
+    Described(u32),
     /// Several vPDPs'.
     Shared(Box<Shared>),
 }
 
-const _: () = assert!(size_of::<Entrance>() <= 24);
+const _: () = assert!(size_of::<Entrance>() <= 16);
 
 impl Entrance {
     /// Descriptions that are the first bytes lead where they lead, whatever else there is.
@@ -56,7 +58,7 @@ impl Entrance {
             && let Sharing::Described(Carriage::Plain) = shared.sharing
         {
             let inlets = std::mem::take(&mut shared.inlets);
-            *self = Entrance::Described(descriptions.len());
+            *self = Entrance::Described(descriptions.len() as u32);
             descriptions.push(inlets);
         }
     }
@@ -69,10 +71,34 @@ impl Entrance {
         if let Sharing::Rules = shared.sharing {
             let inlet =
                 |&(vlan, vpdp): &(u64, VpdpId)| Some((vlan, shared.inlets.at(vpdp.index())?));
-            *self = Entrance::Vlans(owners.iter().filter_map(inlet).collect());
+            let owners: Box<[_]> = owners.iter().filter_map(inlet).collect();
+            *self = match *owners {
+                [(vlan, inlet)] => Entrance::Vlan(vlan as u32, inlet),
+                _ => Entrance::Vlans(Box::new(Vlans(owners))),
+            };
+        }
+    }
+
+    /// The VLAN of a frame and where its packets go in, if VLANs tell of this port's.
+    #[inline(always)]
+    fn by_vlan(&self, frame: &Frame) -> Option<(u64, Option<Inlet>)> {
+        match self {
+            &Entrance::Vlan(own, inlet) => {
+                let vlan = outer_vlan(frame.bytes());
+                Some((vlan, (vlan == own.into()).then_some(inlet)))
+            }
+            Entrance::Vlans(owners) => {
+                let vlan = outer_vlan(frame.bytes());
+                Some((vlan, of_vlan(&owners.0, vlan)))
+            }
+            _ => None,
         }
     }
 }
+
+/// Where packets of VLANs go in, ascending.
+#[derive(Debug)]
+struct Vlans(Box<[(u64, Inlet)]>);
 
 #[derive(Debug)]
 struct Shared {
@@ -187,7 +213,9 @@ impl Entrances {
             let next = frames[..end].get(done);
             done = match next.and_then(|frame| self.of_port(frame.ingress)) {
                 Some(Entrance::Described(_)) => self.enter_described(frames, done..end, &mut takes),
-                Some(Entrance::Vlans(_)) => self.enter_by_vlan(frames, done..end, &mut takes),
+                Some(Entrance::Vlan(..) | Entrance::Vlans(_)) => {
+                    self.enter_by_vlan(frames, done..end, &mut takes)
+                }
                 _ => return done,
             };
             if done == before || takes.has_refused {
@@ -200,7 +228,10 @@ impl Entrances {
     pub(crate) fn has_signs(&self, port: PortId) -> bool {
         let entrance = self.of_port(port);
         self.owner(port).is_some()
-            || matches!(entrance, Some(Entrance::Described(_) | Entrance::Vlans(_)))
+            || matches!(
+                entrance,
+                Some(Entrance::Described(_) | Entrance::Vlan(..) | Entrance::Vlans(_))
+            )
     }
 
     #[inline(always)]
@@ -282,12 +313,9 @@ impl Entrances {
         packets: Range<usize>,
         takes: &mut Takes<impl FnMut(Slot, usize) -> bool>,
     ) -> usize {
-        let sign_of = |frame: &Frame| match self.of_port(frame.ingress)? {
-            Entrance::Vlans(owners) => {
-                let vlan = outer_vlan(frame.bytes());
-                Some((of_vlan(owners, vlan)?, vlan))
-            }
-            _ => None,
+        let sign_of = |frame: &Frame| {
+            let (vlan, inlet) = self.of_port(frame.ingress)?.by_vlan(frame)?;
+            Some((inlet?, vlan))
         };
         let has = |frame: &Frame, vlan: &u64| outer_vlan(frame.bytes()) == *vlan;
         enter_by_sign(frames, packets, takes, sign_of, has)
@@ -311,7 +339,7 @@ impl Entrances {
         while let Some(port) = frames.get(done).map(|frame| frame.ingress) {
             let packets = frames[done..].iter_mut().zip(&mut slots[done..]);
             done += match self.of_port(port) {
-                Some(Entrance::Vlans(_)) => {
+                Some(Entrance::Vlan(..) | Entrance::Vlans(_)) => {
                     let inlet = |frame: &mut Frame| {
                         ask();
                         self.inlet_by_vlan(frame)
@@ -342,10 +370,8 @@ impl Entrances {
     /// Where a packet goes in that comes by a port of which VLANs tell; nothing if it comes by another one.
     #[inline(always)]
     fn inlet_by_vlan(&self, frame: &Frame) -> Option<Result<Inlet, DropReason>> {
-        match self.of_port(frame.ingress) {
-            Some(Entrance::Vlans(owners)) => Some(by_vlan(owners, outer_vlan(frame.bytes()))),
-            _ => None,
-        }
+        let (_, inlet) = self.of_port(frame.ingress)?.by_vlan(frame)?;
+        Some(inlet.ok_or(DropReason::Unclassified))
     }
 
     /// Where a packet goes in that comes by a port of which descriptions tell; nothing if it comes by another one. The description is taken off.
@@ -367,7 +393,7 @@ impl Entrances {
     #[inline(always)]
     fn described_port(&self, frame: &Frame) -> Option<usize> {
         match self.of_port(frame.ingress) {
-            Some(Entrance::Described(port)) => Some(*port),
+            Some(Entrance::Described(port)) => Some(*port as usize),
             _ => None,
         }
     }
@@ -524,12 +550,6 @@ fn enter_while<'f>(
     entered
 }
 
-/// Where packets of a VLAN go in.
-#[inline(always)]
-fn by_vlan(owners: &[(u64, Inlet)], vlan: u64) -> Result<Inlet, DropReason> {
-    of_vlan(owners, vlan).ok_or(DropReason::Unclassified)
-}
-
 /// Why no vPDP of a port is described by what these bytes begin with.
 #[cold]
 fn why_undescribed(bytes: &[u8]) -> DropReason {
@@ -552,21 +572,16 @@ mod tests {
     use crate::rule::HAS_VLAN;
     use proptest::prelude::*;
 
-    /// Ports 0 and 1 are whole, VLANs (none, 3 and 9) tell of 2 and 3, descriptions of 4 (of vPDPs 1 and 2) and 5 (of 2 and 3), rules, of which there are none, of 6; 7 and 8 are nobody's.
+    /// Ports 0 and 1 are whole, VLANs tell of 2 (none, 3 and 9) and 3 (3), descriptions of 4 (of vPDPs 1 and 2) and 5 (of 2 and 3), rules, of which there are none, of 6; 7 and 8 are nobody's.
     fn entrances() -> Entrances {
         let inlet = |slot, port| Inlet {
             slot: Slot(slot),
             port: PortId(port),
         };
-        let vlans = |slot| {
-            let owners = [(0, 5), (HAS_VLAN | 3, 1), (HAS_VLAN | 9, 2)];
-            let owners = (slot..).zip(owners);
-            Entrance::Vlans(
-                owners
-                    .map(|(slot, (vlan, port))| (vlan, inlet(slot, port)))
-                    .collect(),
-            )
-        };
+        let owners = [(0, 5), (HAS_VLAN | 3, 1), (HAS_VLAN | 9, 2)];
+        let owners = (2..).zip(owners);
+        let vlans = owners.map(|(slot, (vlan, port))| (vlan, inlet(slot, port)));
+        let vlans = Vlans(vlans.collect());
         let described = |inlets: [Inlet; 4]| Inlets(inlets.into());
         let none = Inlet::NONE;
         let described = [
@@ -582,8 +597,8 @@ mod tests {
             shared: Box::new([
                 Entrance::Closed,
                 Entrance::Closed,
-                vlans(2),
-                vlans(5),
+                Entrance::Vlans(Box::new(vlans)),
+                Entrance::Vlan(HAS_VLAN as u32 | 3, inlet(5, 1)),
                 Entrance::Described(0),
                 Entrance::Described(1),
                 Entrance::Shared(Box::new(shared)),
