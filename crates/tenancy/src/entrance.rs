@@ -34,11 +34,13 @@ impl Inlet {
     };
 }
 
-/// A port of the switch that several vPDPs share, as packets come in. Small: of many ports each packet may come in by another one.
+/// A port of the switch, as packets come in. Small: of many ports each packet may come in by another one.
 #[derive(Debug)]
 enum Entrance {
-    /// Nobody's, or one vPDP's: that is told apart before.
+    /// Nobody's.
     Closed,
+    /// One vPDP's.
+    Whole(Inlet),
     /// One VLAN's packets are a vPDP's, and no others are anybody's.
     Vlan(u32, Inlet),
     /// Several vPDPs', whose packets their VLANs tell apart.
@@ -106,7 +108,7 @@ struct Shared {
     inlets: Inlets,
 }
 
-/// Where packets go in, by numbers: of vPDPs that have a port, or of ports that are one vPDP's. [`Inlet::NONE`] for others.
+/// Where packets go in by a port, by the numbers of the vPDPs that have it; [`Inlet::NONE`] for others.
 #[derive(Debug, Default)]
 struct Inlets(Box<[Inlet]>);
 
@@ -121,10 +123,7 @@ impl Inlets {
 /// Where packets come in: of all ports of the switch, whose its packets are.
 #[derive(Debug, Default)]
 pub(crate) struct Entrances {
-    /// By port.
-    shared: Box<[Entrance]>,
-    /// Where packets go in by ports that are one vPDP's, in little memory: they may come by very many ports.
-    whole: Inlets,
+    ports: Box<[Entrance]>,
     descriptions: Descriptions,
     classifier: Option<Arc<Classifier>>,
 }
@@ -136,20 +135,18 @@ impl Entrances {
         classifier: Option<Arc<Classifier>>,
         slot_of: impl Fn(VpdpId) -> Slot,
     ) -> Entrances {
-        let mut whole: Vec<Inlet> = Vec::new();
         let mut entrances: Vec<Entrance> = Vec::new();
         for (virtual_port, physical) in wiring.physical() {
             let at = physical.0 as usize;
             if entrances.len() <= at {
                 entrances.resize_with(at + 1, || Entrance::Closed);
-                whole.resize(at + 1, Inlet::NONE);
             }
             let inlet = Inlet {
                 slot: slot_of(virtual_port.vpdp),
                 port: PortId(virtual_port.port),
             };
             let Some(&sharing) = wiring.shared.get(&physical) else {
-                whole[at] = inlet;
+                entrances[at] = Entrance::Whole(inlet);
                 continue;
             };
             if let Entrance::Closed = entrances[at] {
@@ -180,8 +177,7 @@ impl Entrances {
             }
         }
         Entrances {
-            shared: entrances.into(),
-            whole: Inlets(whole.into()),
+            ports: entrances.into(),
             descriptions: Descriptions::new(&described),
             classifier,
         }
@@ -227,16 +223,15 @@ impl Entrances {
     /// Whether packets that come by a port say by one of these signs whose they are.
     pub(crate) fn has_signs(&self, port: PortId) -> bool {
         let entrance = self.of_port(port);
-        self.owner(port).is_some()
-            || matches!(
-                entrance,
-                Some(Entrance::Described(_) | Entrance::Vlan(..) | Entrance::Vlans(_))
-            )
+        !matches!(
+            entrance,
+            None | Some(Entrance::Closed | Entrance::Shared(_))
+        )
     }
 
     #[inline(always)]
     fn of_port(&self, port: PortId) -> Option<&Entrance> {
-        self.shared.get(port.0 as usize)
+        self.ports.get(port.0 as usize)
     }
 
     /// By ports that are one vPDP's each.
@@ -353,7 +348,7 @@ impl Entrances {
                     };
                     enter_while(packets, inlet, refuse)
                 }
-                _ if self.whole(port).is_some() => {
+                Some(Entrance::Whole(_)) => {
                     enter_while(packets, |frame| self.whole(frame.ingress).map(Ok), refuse)
                 }
                 other => {
@@ -401,7 +396,10 @@ impl Entrances {
     /// Where packets of a port go in, if it is one vPDP's.
     #[inline(always)]
     fn whole(&self, port: PortId) -> Option<Inlet> {
-        self.whole.at(port.0 as usize)
+        match self.of_port(port) {
+            Some(Entrance::Whole(inlet)) => Some(*inlet),
+            _ => None,
+        }
     }
 
     /// Where a packet goes in that comes by a port of no usual kind. A description in front of it is taken off.
@@ -593,10 +591,9 @@ mod tests {
             inlets: Inlets::default(),
         };
         Entrances {
-            whole: Inlets([inlet(0, 0), inlet(1, 3)].into()),
-            shared: Box::new([
-                Entrance::Closed,
-                Entrance::Closed,
+            ports: Box::new([
+                Entrance::Whole(inlet(0, 0)),
+                Entrance::Whole(inlet(1, 3)),
                 Entrance::Vlans(Box::new(vlans)),
                 Entrance::Vlan(HAS_VLAN as u32 | 3, inlet(5, 1)),
                 Entrance::Described(0),
