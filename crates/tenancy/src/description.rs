@@ -109,7 +109,7 @@ impl Draft {
         Draft((FRONT ^ number ^ check).to_be())
     }
 
-    /// Of no vPDP: nobody takes it, and no header is one of it, whose length would have to differ from itself.
+    /// Of no vPDP, where it is known that nothing begins with it.
     pub(crate) fn nobody() -> Draft {
         Draft((1u32 << LENGTH_SHIFT).to_be())
     }
@@ -125,18 +125,11 @@ impl Draft {
         (self.0 ^ LENGTHS[usize::from(length) & TWELVE_BITS as usize]).to_ne_bytes()
     }
 
-    /// Whether what these bytes begin with is a header of this vPDP.
+    /// Whether what these bytes begin with is a header of this vPDP. That of the whole packet, which most are, is known by its length.
     #[inline(always)]
     pub(crate) fn describes(self, bytes: &[u8]) -> bool {
-        self.describes_whole(bytes) || self.length(bytes).is_some()
-    }
-
-    /// Whether it is, and says all of them to be headers, as those that say nothing less do: to see that takes less.
-    #[inline(always)]
-    fn describes_whole(self, bytes: &[u8]) -> bool {
-        let header = bytes.first_chunk().copied().map(u32::from_ne_bytes);
-        let whole = LENGTHS.get(bytes.len()).map(|length| self.0 ^ length);
-        header.is_some() && header == whole
+        let whole = bytes.len().min(Description::MAX_LENGTH.into()) as u16;
+        bytes.starts_with(&self.of_length(whole)) || self.length(bytes).is_some()
     }
 
     /// The length that the header of this vPDP at the front of these bytes says; nothing if it is another one's, or wrong.
@@ -271,7 +264,28 @@ mod tests {
         assert_eq!(divide(u32::from_be_bytes(header(9, 20))), 0);
         assert_eq!(divide(word(&packet).unwrap()), 0);
         assert_eq!(Description::decode(&packet), None);
-        assert_eq!(Draft::nobody().length(&packet), None);
+    }
+
+    #[test]
+    fn a_draft_describes_what_is_decoded_as_its_vpdps_and_nothing_else() {
+        for bytes in [0, 3, 4, 20, 4095, 4096, 9000] {
+            for length in [3, 4, 18, 20, 4094, Description::MAX_LENGTH] {
+                for wrong in [0, 1 << 6, 1 << 18, 1] {
+                    let front = u32::from_be_bytes(header(9, length)) ^ wrong;
+                    let mut packet = front.to_be_bytes().to_vec();
+                    packet.resize(bytes, 0);
+                    let decoded = Description::decode(&packet).map(|found| found.vpdp.get());
+                    for vpdp in [8, 9] {
+                        let draft = Draft::of(VpdpId::new(vpdp).unwrap());
+                        assert_eq!(
+                            draft.describes(&packet),
+                            decoded == Some(vpdp),
+                            "{bytes} bytes of {length} for vPDP {vpdp}, bits {wrong:x} wrong"
+                        );
+                    }
+                }
+            }
+        }
     }
 
     #[test]

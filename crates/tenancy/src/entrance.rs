@@ -41,10 +41,10 @@ enum Entrance {
     Closed,
     /// One vPDP's.
     Whole(Inlet),
-    /// One VLAN's packets are a vPDP's, and no others are anybody's.
-    Vlan(u32, Inlet),
-    /// Several vPDPs', whose packets their VLANs tell apart.
-    Vlans(Box<Vlans>),
+    /// One VLAN's packets are a vPDP's, and no others are anybody's: most ports are small so.
+    Vlan { vlan: u16, inlet: Inlet },
+    /// Several vPDPs', whose packets their VLANs tell apart: these are in [`Entrances::owners`].
+    Vlans(Range<u32>),
     /// Several vPDPs', whose packets begin with their descriptions: the number that [`Descriptions`] knows the port by.
     Described(u32),
     /// Several vPDPs'.
@@ -55,52 +55,37 @@ const _: () = assert!(size_of::<Entrance>() <= 16);
 
 impl Entrance {
     /// Descriptions that are the first bytes lead where they lead, whatever else there is.
-    fn tell_apart_by_description(&mut self, descriptions: &mut Vec<Inlets>) {
+    fn tell_apart_by_description(&mut self, described: &mut Vec<Inlets>) {
         if let Entrance::Shared(shared) = self
             && let Sharing::Described(Carriage::Plain) = shared.sharing
         {
             let inlets = std::mem::take(&mut shared.inlets);
-            *self = Entrance::Described(descriptions.len() as u32);
-            descriptions.push(inlets);
+            *self = Entrance::Described(described.len() as u32);
+            described.push(inlets);
         }
     }
 
     /// Rules that ask for nothing but this port's VLANs lead where they lead without being asked.
-    fn tell_apart_by(&mut self, owners: &[(u64, VpdpId)]) {
+    fn tell_apart_by(&mut self, vlans: &[(u64, VpdpId)], owners: &mut Vec<(u64, Inlet)>) {
         let Entrance::Shared(shared) = self else {
             return;
         };
         if let Sharing::Rules = shared.sharing {
+            let begin = owners.len();
             let inlet =
                 |&(vlan, vpdp): &(u64, VpdpId)| Some((vlan, shared.inlets.at(vpdp.index())?));
-            let owners: Box<[_]> = owners.iter().filter_map(inlet).collect();
-            *self = match *owners {
-                [(vlan, inlet)] => Entrance::Vlan(vlan as u32, inlet),
-                _ => Entrance::Vlans(Box::new(Vlans(owners))),
+            owners.extend(vlans.iter().filter_map(inlet));
+            *self = match owners[begin..] {
+                // It has 13 bits.
+                [(vlan, inlet)] => Entrance::Vlan {
+                    vlan: vlan as u16,
+                    inlet,
+                },
+                _ => Entrance::Vlans(begin as u32..owners.len() as u32),
             };
         }
     }
-
-    /// The VLAN of a frame and where its packets go in, if VLANs tell of this port's.
-    #[inline(always)]
-    fn by_vlan(&self, frame: &Frame) -> Option<(u64, Option<Inlet>)> {
-        match self {
-            &Entrance::Vlan(own, inlet) => {
-                let vlan = outer_vlan(frame.bytes());
-                Some((vlan, (vlan == own.into()).then_some(inlet)))
-            }
-            Entrance::Vlans(owners) => {
-                let vlan = outer_vlan(frame.bytes());
-                Some((vlan, of_vlan(&owners.0, vlan)))
-            }
-            _ => None,
-        }
-    }
 }
-
-/// Where packets of VLANs go in, ascending.
-#[derive(Debug)]
-struct Vlans(Box<[(u64, Inlet)]>);
 
 #[derive(Debug)]
 struct Shared {
@@ -123,7 +108,10 @@ impl Inlets {
 /// Where packets come in: of all ports of the switch, whose its packets are.
 #[derive(Debug, Default)]
 pub(crate) struct Entrances {
+    /// By port.
     ports: Box<[Entrance]>,
+    /// Where packets of VLANs go in, ascending by port and VLAN.
+    owners: Box<[(u64, Inlet)]>,
     descriptions: Descriptions,
     classifier: Option<Arc<Classifier>>,
 }
@@ -146,7 +134,9 @@ impl Entrances {
                 port: PortId(virtual_port.port),
             };
             let Some(&sharing) = wiring.shared.get(&physical) else {
-                entrances[at] = Entrance::Whole(inlet);
+                if inlet.slot != Slot::NONE {
+                    entrances[at] = Entrance::Whole(inlet);
+                }
                 continue;
             };
             if let Entrance::Closed = entrances[at] {
@@ -171,13 +161,15 @@ impl Entrances {
         for entrance in &mut entrances {
             entrance.tell_apart_by_description(&mut described);
         }
+        let mut owners = Vec::new();
         if let Some(Classifier::Vlans(vlans)) = classifier.as_deref() {
             for (port, entrance) in (0..).map(PortId).zip(&mut entrances) {
-                entrance.tell_apart_by(vlans.of_port(port));
+                entrance.tell_apart_by(vlans.of_port(port), &mut owners);
             }
         }
         Entrances {
             ports: entrances.into(),
+            owners: owners.into(),
             descriptions: Descriptions::new(&described),
             classifier,
         }
@@ -209,7 +201,7 @@ impl Entrances {
             let next = frames[..end].get(done);
             done = match next.and_then(|frame| self.of_port(frame.ingress)) {
                 Some(Entrance::Described(_)) => self.enter_described(frames, done..end, &mut takes),
-                Some(Entrance::Vlan(..) | Entrance::Vlans(_)) => {
+                Some(Entrance::Vlan { .. } | Entrance::Vlans(_)) => {
                     self.enter_by_vlan(frames, done..end, &mut takes)
                 }
                 _ => return done,
@@ -222,11 +214,11 @@ impl Entrances {
 
     /// Whether packets that come by a port say by one of these signs whose they are.
     pub(crate) fn has_signs(&self, port: PortId) -> bool {
-        let entrance = self.of_port(port);
-        !matches!(
-            entrance,
-            None | Some(Entrance::Closed | Entrance::Shared(_))
-        )
+        match self.of_port(port) {
+            Some(Entrance::Whole(_) | Entrance::Described(_)) => true,
+            Some(Entrance::Vlan { .. } | Entrance::Vlans(_)) => true,
+            Some(Entrance::Closed | Entrance::Shared(_)) | None => false,
+        }
     }
 
     #[inline(always)]
@@ -243,7 +235,7 @@ impl Entrances {
         takes: &mut Takes<impl FnMut(Slot, usize) -> bool>,
     ) -> usize {
         loop {
-            // Nothing is looked up but for the first one of packets that come one behind the other by one port.
+            // Nothing is looked up but for the first one where all of so many come by one port.
             while let Some(some) = frames[done..].first_chunk_mut::<TOGETHER>()
                 && let Some(port) = common_port(some)
             {
@@ -280,19 +272,20 @@ impl Entrances {
         while done < packets.end {
             let frame = &frames[done];
             let found = self.described_port(frame);
-            let found = found.and_then(|port| self.descriptions.find(port, frame));
-            let Some((own, mut port)) = found.filter(|(own, _)| takes.has(own.slot, done)) else {
+            let found = found.and_then(|number| self.descriptions.find(number, frame.bytes()));
+            let Some((own, mut to)) = found.filter(|(own, _)| takes.has(own.slot, done)) else {
                 return done;
             };
             loop {
                 ask_for(frames.get(done + TOGETHER));
                 let frame = &mut frames[done];
                 described::take_off(frame);
-                frame.ingress = port;
+                frame.ingress = to;
                 done += 1;
                 let next = frames[..packets.end].get(done);
-                match next.and_then(|frame| own.port(self.described_port(frame)?, frame)) {
-                    Some(next) => port = next,
+                let port = |frame| own.port(self.described_port(frame)?, frame.bytes());
+                match next.and_then(port) {
+                    Some(next) => to = next,
                     None => break,
                 }
             }
@@ -300,20 +293,69 @@ impl Entrances {
         done
     }
 
-    /// By ports whose packets' VLANs tell.
+    /// By ports whose packets' VLANs tell. Packets that come one behind the other by one port and have one VLAN are not looked up but for the first.
     #[inline(never)]
     fn enter_by_vlan(
         &self,
         frames: &mut [Frame],
-        packets: Range<usize>,
+        Range { start, end }: Range<usize>,
         takes: &mut Takes<impl FnMut(Slot, usize) -> bool>,
     ) -> usize {
-        let sign_of = |frame: &Frame| {
-            let (vlan, inlet) = self.of_port(frame.ingress)?.by_vlan(frame)?;
-            Some((inlet?, vlan))
-        };
-        let has = |frame: &Frame, vlan: &u64| outer_vlan(frame.bytes()) == *vlan;
-        enter_by_sign(frames, packets, takes, sign_of, has)
+        let mut done = start;
+        while done < end {
+            // Whether the next one's port is the same cannot be foreseen where ports take turns: many are looked at at once.
+            let looked_at = end.min(done + TOGETHER);
+            let (looked_at_first, later) = frames.split_at_mut(looked_at);
+            let some = &mut looked_at_first[done..];
+            let Some(port) = common_port(some) else {
+                for (at, frame) in some.iter_mut().enumerate() {
+                    let inlet = self.by_vlan(frame).and_then(|(_, inlet)| inlet);
+                    let Some(inlet) = inlet.filter(|inlet| takes.has(inlet.slot, done + at)) else {
+                        return done + at;
+                    };
+                    ask_for(later.get(at));
+                    frame.ingress = inlet.port;
+                }
+                done = looked_at;
+                continue;
+            };
+            while done < looked_at {
+                let Some((vlan, Some(inlet))) = self.by_vlan(&frames[done]) else {
+                    return done;
+                };
+                if !takes.has(inlet.slot, done) {
+                    return done;
+                }
+                loop {
+                    ask_for(frames.get(done + TOGETHER));
+                    frames[done].ingress = inlet.port;
+                    done += 1;
+                    let is_of_run =
+                        |frame: &Frame| frame.ingress == port && outer_vlan(frame.bytes()) == vlan;
+                    if done == end || !is_of_run(&frames[done]) {
+                        break;
+                    }
+                }
+            }
+        }
+        done
+    }
+
+    /// The VLAN of a frame and where its packets go in, if VLANs tell of the port that it comes by.
+    #[inline(always)]
+    fn by_vlan(&self, frame: &Frame) -> Option<(u64, Option<Inlet>)> {
+        match *self.of_port(frame.ingress)? {
+            Entrance::Vlan { vlan: own, inlet } => {
+                let vlan = outer_vlan(frame.bytes());
+                Some((vlan, (vlan == own.into()).then_some(inlet)))
+            }
+            Entrance::Vlans(Range { start, end }) => {
+                let vlan = outer_vlan(frame.bytes());
+                let owners = self.owners.get(start as usize..end as usize)?;
+                Some((vlan, of_vlan(owners, vlan)))
+            }
+            _ => None,
+        }
     }
 
     /// Gives each of these packets the virtual port that it comes in by, and its slot to `slots`; [`Slot::NONE`] if it is no vPDP's, with the reason to `refuse`. There are as many
@@ -334,7 +376,7 @@ impl Entrances {
         while let Some(port) = frames.get(done).map(|frame| frame.ingress) {
             let packets = frames[done..].iter_mut().zip(&mut slots[done..]);
             done += match self.of_port(port) {
-                Some(Entrance::Vlan(..) | Entrance::Vlans(_)) => {
+                Some(Entrance::Vlan { .. } | Entrance::Vlans(_)) => {
                     let inlet = |frame: &mut Frame| {
                         ask();
                         self.inlet_by_vlan(frame)
@@ -365,20 +407,21 @@ impl Entrances {
     /// Where a packet goes in that comes by a port of which VLANs tell; nothing if it comes by another one.
     #[inline(always)]
     fn inlet_by_vlan(&self, frame: &Frame) -> Option<Result<Inlet, DropReason>> {
-        let (_, inlet) = self.of_port(frame.ingress)?.by_vlan(frame)?;
+        let (_, inlet) = self.by_vlan(frame)?;
         Some(inlet.ok_or(DropReason::Unclassified))
     }
 
     /// Where a packet goes in that comes by a port of which descriptions tell; nothing if it comes by another one. The description is taken off.
     #[inline(always)]
     fn inlet_by_description(&self, frame: &mut Frame) -> Option<Result<Inlet, DropReason>> {
-        let port = self.described_port(frame)?;
-        let found = self.descriptions.find(port, frame);
-        let found = found.map(|(own, port)| (own.slot, port));
-        Some(match found {
-            Some((slot, port)) => {
+        let number = self.described_port(frame)?;
+        Some(match self.descriptions.find(number, frame.bytes()) {
+            Some((own, port)) => {
                 described::take_off(frame);
-                Ok(Inlet { slot, port })
+                Ok(Inlet {
+                    slot: own.slot,
+                    port,
+                })
             }
             None => Err(why_undescribed(frame.bytes())),
         })
@@ -388,7 +431,7 @@ impl Entrances {
     #[inline(always)]
     fn described_port(&self, frame: &Frame) -> Option<usize> {
         match self.of_port(frame.ingress) {
-            Some(Entrance::Described(port)) => Some(*port as usize),
+            Some(Entrance::Described(number)) => Some(*number as usize),
             _ => None,
         }
     }
@@ -456,57 +499,6 @@ impl<T: FnMut(Slot, usize) -> bool> Takes<T> {
     }
 }
 
-/// Gives packets of these numbers the virtual ports that they come in by, as long as they have a sign of where, and are taken; the number of the first one that is not. Packets that come one behind the
-/// other by one port and have one sign are not looked up but for the first.
-#[inline(always)]
-fn enter_by_sign<S>(
-    frames: &mut [Frame],
-    Range { start, end }: Range<usize>,
-    takes: &mut Takes<impl FnMut(Slot, usize) -> bool>,
-    sign_of: impl Fn(&Frame) -> Option<(Inlet, S)>,
-    has: impl Fn(&Frame, &S) -> bool,
-) -> usize {
-    let enter = |frame: &mut Frame, to: PortId, later: Option<&Frame>| {
-        ask_for(later);
-        frame.ingress = to;
-    };
-    let mut done = start;
-    while done < end {
-        // Whether the next one's port is the same cannot be foreseen where ports take turns: many are looked at at once.
-        let looked_at = end.min(done + TOGETHER);
-        let (looked_at_first, later) = frames.split_at_mut(looked_at);
-        let some = &mut looked_at_first[done..];
-        let Some(port) = common_port(some) else {
-            for (at, frame) in some.iter_mut().enumerate() {
-                match sign_of(frame) {
-                    Some((inlet, _)) if takes.has(inlet.slot, done + at) => {
-                        enter(frame, inlet.port, later.get(at));
-                    }
-                    _ => return done + at,
-                }
-            }
-            done = looked_at;
-            continue;
-        };
-        while done < looked_at {
-            let (inlet, sign) = match sign_of(&frames[done]) {
-                Some((inlet, sign)) if takes.has(inlet.slot, done) => (inlet, sign),
-                _ => return done,
-            };
-            loop {
-                let (own, later) = frames.split_at_mut(done + 1);
-                enter(&mut own[done], inlet.port, later.get(TOGETHER - 1));
-                done += 1;
-                let is_of_run = |frame: &Frame| frame.ingress == port && has(frame, &sign);
-                if done == end || !is_of_run(&frames[done]) {
-                    break;
-                }
-            }
-        }
-    }
-    done
-}
-
 /// Asks the processor for what is at the front of a frame.
 #[inline(always)]
 fn ask_for(frame: Option<&Frame>) {
@@ -567,6 +559,7 @@ pub(crate) fn of_vlan<T: Copy>(owners: &[(u64, T)], vlan: u64) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Connection;
     use crate::rule::HAS_VLAN;
     use proptest::prelude::*;
 
@@ -579,7 +572,7 @@ mod tests {
         let owners = [(0, 5), (HAS_VLAN | 3, 1), (HAS_VLAN | 9, 2)];
         let owners = (2..).zip(owners);
         let vlans = owners.map(|(slot, (vlan, port))| (vlan, inlet(slot, port)));
-        let vlans = Vlans(vlans.collect());
+        let vlans: Vec<_> = vlans.collect();
         let described = |inlets: [Inlet; 4]| Inlets(inlets.into());
         let none = Inlet::NONE;
         let described = [
@@ -594,40 +587,82 @@ mod tests {
             ports: Box::new([
                 Entrance::Whole(inlet(0, 0)),
                 Entrance::Whole(inlet(1, 3)),
-                Entrance::Vlans(Box::new(vlans)),
-                Entrance::Vlan(HAS_VLAN as u32 | 3, inlet(5, 1)),
+                Entrance::Vlans(0..3),
+                Entrance::Vlan {
+                    vlan: HAS_VLAN as u16 | 3,
+                    inlet: inlet(5, 1),
+                },
                 Entrance::Described(0),
                 Entrance::Described(1),
                 Entrance::Shared(Box::new(shared)),
                 Entrance::Closed,
             ]),
+            owners: vlans.into(),
             descriptions: Descriptions::new(&described),
             classifier: None,
         }
     }
 
+    /// 10 bytes behind the description of a vPDP that says so many to be headers.
+    fn described(port: u32, vpdp: u16, length: u16) -> Frame {
+        let header = VpdpId::new(vpdp).map(|vpdp| Description { vpdp, length }.encode());
+        let bytes = [&header.unwrap_or_default()[..], &[7; 10]].concat();
+        let mut frame = Frame::from_bytes(&bytes).unwrap_or_default();
+        frame.ingress = PortId(port);
+        frame
+    }
+
     #[test]
     fn who_is_described_and_does_not_have_the_port_is_unclassified() {
-        let unclassified = Some(DropReason::Unclassified);
-        for (port, vpdp, expected) in [
-            (4, 1, None),
-            (4, 2, None),
-            (4, 3, unclassified),
-            (4, 4, unclassified),
-            (5, 1, unclassified),
-            (5, 2, None),
+        let unclassified = Err(DropReason::Unclassified);
+        let bad = Err(DropReason::BadDescription);
+        for (port, vpdp, length, expected) in [
+            (4, 1, 14, Ok((9, 4))),
+            (4, 2, 14, Ok((10, 5))),
+            (4, 3, 14, unclassified),
+            (4, 4, 14, unclassified),
+            (5, 1, 14, unclassified),
+            (5, 2, 14, Ok((10, 7))),
+            (5, 3, 4, Ok((11, 8))),
+            (5, 3, 3, bad),
+            (5, 3, 15, bad),
         ] {
-            let header = VpdpId::new(vpdp).map(|vpdp| Description::of_packet(vpdp, 10).encode());
-            let bytes = [&header.unwrap_or_default()[..], &[7; 10]].concat();
-            let mut frames = [Frame::from_bytes(&bytes).unwrap_or_default()];
-            frames[0].ingress = PortId(port);
+            let mut frames = [described(port, vpdp, length)];
             let (mut slots, mut refused) = ([Slot(77)], None);
             entrances().enter(&mut frames, &[], &mut slots, &mut |reason| {
                 refused = Some(reason)
             });
-            assert_eq!(refused, expected, "vPDP {vpdp} by port {port}");
-            assert_eq!(slots[0] == Slot::NONE, expected.is_some());
+            let found = match refused {
+                Some(reason) => Err(reason),
+                None => Ok((slots[0].0, frames[0].ingress.0)),
+            };
+            assert_eq!(found, expected, "vPDP {vpdp} by port {port}, {length}");
+            assert_eq!(slots[0] == Slot::NONE, expected.is_err());
         }
+    }
+
+    #[test]
+    fn packets_of_one_vpdp_by_several_described_ports_go_in_by_its_own_of_each() {
+        let mut frames = [4, 5, 4, 4, 5].map(|port| described(port, 2, 14));
+        let mut asked = Vec::new();
+        let entered = entrances().enter_in_runs(&mut frames, 5, |slot, at| {
+            asked.push((slot.0, at));
+            true
+        });
+        assert_eq!((entered, asked), (5, vec![(10, 0)]));
+        assert_eq!(frames.map(|frame| frame.ingress.0), [5, 7, 5, 5, 7]);
+    }
+
+    #[test]
+    fn a_port_of_a_vpdp_that_has_no_slot_is_nobodys() {
+        let mut wiring = Wiring::default();
+        let vpdp = VpdpId::new(1).expect("it is one");
+        wiring
+            .ports
+            .insert(vpdp, vec![Connection::Physical(PortId(3))]);
+        let entrances = Entrances::new(&wiring, None, |_| Slot::NONE);
+        assert_eq!(entrances.owner(PortId(3)), None);
+        assert!(!entrances.has_signs(PortId(3)));
     }
 
     fn frame(port: u32, kind: u8) -> Frame {

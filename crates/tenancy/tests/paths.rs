@@ -564,6 +564,28 @@ fn rules_lead_by_what_they_name() {
 }
 
 #[test]
+fn rules_of_ports_and_their_vlans_lead_as_they_say() {
+    let vlan = |id| vec![Condition::Port(PortId(5)), Condition::Vlan(id)];
+    let (mut hypervisor, mut workers) = sharing(Sharing::Rules);
+    let ip = ipv4(17, [192, 0, 2, 1], [10, 1, 2, 3]);
+    let mut sent_by = |hypervisor: &Hypervisor| {
+        let mut frames = [Some(7), Some(8), None, Some(7)].map(|vlan| ip_frame(vlan, &ip, None));
+        let sent = forward(&mut workers[0], &mut frames, 1);
+        hypervisor.check_conservation().unwrap();
+        sent.iter().map(|(port, _)| *port).collect::<Vec<u32>>()
+    };
+    let seven = rule("seven", 2, 0, vlan(Vlan::Id(7)));
+    hypervisor.add_rule(seven).unwrap();
+    assert_eq!(sent_by(&hypervisor), [20, 20]);
+    let rest = rule("rest", 1, 0, vlan(Vlan::Untagged));
+    hypervisor.add_rule(rest).unwrap();
+    assert_eq!(sent_by(&hypervisor), [20, 20, 10]);
+    // Whose the port is no more has none of its packets.
+    hypervisor.connect(port(2, 0), None).unwrap();
+    assert_eq!(sent_by(&hypervisor), [10]);
+}
+
+#[test]
 fn packets_above_their_rate_are_counted_drops_of_their_vpdp() {
     let (mut hypervisor, mut workers) = two();
     let quotas = Quotas {

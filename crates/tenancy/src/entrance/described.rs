@@ -7,18 +7,18 @@ use crate::description::{Description, Draft, number_of};
 use crate::root::Slot;
 use crate::vpdp::VpdpId;
 
-/// All of these ports, by numbers of their own. What packets of a vPDP need lies side by side: those of one come one behind the other, by any of its ports.
+/// All of these ports, by numbers of their own. The virtual ports of a vPDP lie side by side: packets of one come one behind the other, by any of its ports.
 #[derive(Debug, Default)]
 pub(super) struct Descriptions {
     /// By the vPDPs' numbers.
     vpdps: Box<[Described]>,
-    /// Where their packets go in, by vPDP and then by port; [`NOWHERE`] by ports that it does not have.
-    ports: Box<[PortId]>,
-    /// Ports of each vPDP there.
+    /// The virtual ports by which their packets go in, by vPDP and then by port; [`NOWHERE`] by ports that the vPDP does not have.
+    inlets: Box<[PortId]>,
+    /// How many ports there are.
     width: usize,
 }
 
-/// Of no port.
+/// No virtual port: those are far fewer.
 const NOWHERE: PortId = PortId(u32::MAX);
 
 /// What packets of a vPDP begin with.
@@ -28,55 +28,61 @@ struct Described {
     slot: Slot,
 }
 
-/// A vPDP's.
+/// What is known of the packets of one vPDP.
 #[derive(Clone, Copy)]
 pub(super) struct Own<'d> {
     draft: Draft,
     pub(super) slot: Slot,
-    ports: &'d [PortId],
+    inlets: &'d [PortId],
 }
 
 impl Descriptions {
     /// Of ports that lead there, by the vPDPs' numbers.
-    pub(super) fn new(inlets: &[Inlets]) -> Descriptions {
-        let numbers = inlets.iter().map(|inlets| inlets.0.len()).max();
-        let (mut vpdps, mut ports) = (Vec::new(), Vec::new());
-        for number in 0..numbers.unwrap_or(0) {
-            let own = || inlets.iter().map(|inlets| inlets.at(number));
-            let slot = own().flatten().map(|inlet| inlet.slot).next();
-            let vpdp = u16::try_from(number).ok().and_then(VpdpId::new);
-            vpdps.push(Described {
-                draft: vpdp
-                    .filter(|_| slot.is_some())
-                    .map_or(Draft::nobody(), Draft::of),
-                slot: slot.unwrap_or(Slot::NONE),
-            });
-            ports.extend(own().map(|inlet| inlet.map_or(NOWHERE, |inlet| inlet.port)));
+    pub(super) fn new(ports: &[Inlets]) -> Descriptions {
+        let (vpdps, width) = (ports.iter().map(|own| own.0.len()).max(), ports.len());
+        let nobody = |number| Described {
+            // Number 0 is no vPDP's, which goes in nowhere.
+            draft: VpdpId::new(number).map_or(Draft::nobody(), Draft::of),
+            slot: Slot::NONE,
+        };
+        let mut vpdps: Box<[_]> = (0..).take(vpdps.unwrap_or(0)).map(nobody).collect();
+        let mut inlets = vec![NOWHERE; vpdps.len() * width];
+        for (port, own) in ports.iter().enumerate() {
+            for (number, inlet) in own.0.iter().enumerate() {
+                if inlet.slot != Slot::NONE {
+                    vpdps[number].slot = inlet.slot;
+                    inlets[number * width + port] = inlet.port;
+                }
+            }
         }
         Descriptions {
-            vpdps: vpdps.into(),
-            ports: ports.into(),
-            width: inlets.len(),
+            vpdps,
+            inlets: inlets.into(),
+            width,
         }
     }
 
-    /// The vPDP whose description this frame begins with, and where it goes in that came by this port, if it does.
+    /// The vPDP whose description these bytes begin with, and the virtual port by which they go in that came by this port, if they do.
     #[inline(always)]
-    pub(super) fn find(&self, port: usize, frame: &Frame) -> Option<(Own<'_>, PortId)> {
-        let number = number_of(frame.bytes())?;
+    pub(super) fn find(&self, port: usize, bytes: &[u8]) -> Option<(Own<'_>, PortId)> {
+        let number = number_of(bytes)?;
         let &Described { draft, slot } = self.vpdps.get(number)?;
-        let ports = self.ports.get(number * self.width..)?.get(..self.width)?;
-        let own = Own { draft, slot, ports };
-        Some((own, own.port(port, frame)?))
+        let inlets = self.inlets.get(number * self.width..)?.get(..self.width)?;
+        let own = Own {
+            draft,
+            slot,
+            inlets,
+        };
+        Some((own, own.port(port, bytes)?))
     }
 }
 
 impl Own<'_> {
-    /// Where this frame goes in that came by this port, if its description is this one's.
+    /// The virtual port by which these bytes go in that came by this port, if they begin with this vPDP's description.
     #[inline(always)]
-    pub(super) fn port(&self, port: usize, frame: &Frame) -> Option<PortId> {
-        let port = *self.ports.get(port)?;
-        (port != NOWHERE && self.draft.describes(frame.bytes())).then_some(port)
+    pub(super) fn port(&self, port: usize, bytes: &[u8]) -> Option<PortId> {
+        let inlet = *self.inlets.get(port)?;
+        (inlet != NOWHERE && self.draft.describes(bytes)).then_some(inlet)
     }
 }
 
