@@ -142,7 +142,7 @@ impl fmt::Display for WiringError {
             }
             WiringError::RulePort(name, port) => write!(
                 f,
-                "the rule `{name}` is about the switch's port {port}, whose packets do not go by rules; share the port by rules, or delete the rule, first"
+                "the rule `{name}` is about the switch's port {port}, which is to be shared by rules as long as there is such a rule; share it so, or delete the rule, first"
             ),
             WiringError::Rule(name, error) => write!(f, "the rule `{name}`: {error}"),
             WiringError::Overlap(one, other) => write!(

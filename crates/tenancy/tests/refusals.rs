@@ -135,7 +135,7 @@ const CASES: &[(&str, Wrong)] = &[
         h.add_rule(rule("x", 9, 1, Vec::new()))
     }),
     (
-        "about the switch's port 10, whose packets do not go by rules",
+        "about the switch's port 10, which is to be shared by rules",
         |h| h.add_rule(rule("x", 1, 1, vec![Condition::Port(PortId(10))])),
     ),
     ("two conditions are about the IPv4 source", |h| {

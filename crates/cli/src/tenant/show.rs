@@ -115,7 +115,7 @@ impl<'w> Listing<'w> {
     }
 }
 
-/// All vPDPs, one a line, then shared ports and rules.
+/// All vPDPs, one a line, then shared ports, rules, and what became of all packets: those that are nobody's are counted nowhere else.
 pub(super) fn list(told: &wire::ShowResponse) -> String {
     let mut text = String::new();
     if told.vpdps.is_empty() {
@@ -146,7 +146,27 @@ pub(super) fn list(told: &wire::ShowResponse) -> String {
     for rule in &told.rules {
         let _ = writeln!(text, "rule {rule}");
     }
+    let all = Counts::of(told.packets.as_ref());
+    let _ = writeln!(
+        text,
+        "all packets: {} received, {} sent{}",
+        all.received,
+        all.sent,
+        reasons(&all.dropped)
+    );
     text
+}
+
+/// How many packets were dropped, by reason; nothing if none were.
+fn reasons(dropped: &BTreeMap<&str, u64>) -> String {
+    let each: Vec<String> = dropped
+        .iter()
+        .map(|(reason, packets)| format!("{packets} as {reason}"))
+        .collect();
+    match each.is_empty() {
+        true => String::new(),
+        false => format!(", dropped {}", each.join(", ")),
+    }
 }
 
 fn ports(ports: &[String]) -> String {
