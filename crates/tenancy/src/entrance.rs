@@ -41,7 +41,7 @@ enum Entrance {
     Closed,
     /// One vPDP's.
     Whole(Inlet),
-    /// One VLAN's packets are a vPDP's, and no others are anybody's: most ports are small so.
+    /// One VLAN's packets are a vPDP's, and no others are anybody's: all of it is here, in one line of memory.
     Vlan { vlan: u16, inlet: Inlet },
     /// Several vPDPs', whose packets their VLANs tell apart: these are in [`Entrances::owners`].
     Vlans(Range<u32>),

@@ -80,6 +80,12 @@ impl<'w> Counts<'w> {
             dropped: dropped.map(|(reason, n)| (reason.as_str(), *n)).collect(),
         }
     }
+
+    /// How many packets were dropped, a reason a line.
+    fn drop_lines(&self) -> impl Iterator<Item = String> {
+        let dropped = self.dropped.iter();
+        dropped.map(|(reason, packets)| format!("  dropped: {packets} {reason}"))
+    }
 }
 
 impl<'w> Described<'w> {
@@ -149,24 +155,13 @@ pub(super) fn list(told: &wire::ShowResponse) -> String {
     let all = Counts::of(told.packets.as_ref());
     let _ = writeln!(
         text,
-        "all packets: {} received, {} sent{}",
-        all.received,
-        all.sent,
-        reasons(&all.dropped)
+        "all packets: {} received, {} sent",
+        all.received, all.sent
     );
-    text
-}
-
-/// How many packets were dropped, by reason; nothing if none were.
-fn reasons(dropped: &BTreeMap<&str, u64>) -> String {
-    let each: Vec<String> = dropped
-        .iter()
-        .map(|(reason, packets)| format!("{packets} as {reason}"))
-        .collect();
-    match each.is_empty() {
-        true => String::new(),
-        false => format!(", dropped {}", each.join(", ")),
+    for line in all.drop_lines() {
+        let _ = writeln!(text, "{line}");
     }
+    text
 }
 
 fn ports(ports: &[String]) -> String {
@@ -234,7 +229,6 @@ pub(super) fn describe(vpdp: &wire::Vpdp) -> String {
         "  packets: {} received, {} replicated, {} sent, {} held",
         counts.received, counts.replicated, counts.sent, counts.held
     ));
-    let drops = counts.dropped.iter();
-    lines.extend(drops.map(|(reason, packets)| format!("  dropped: {packets} {reason}")));
+    lines.extend(counts.drop_lines());
     lines.join("\n") + "\n"
 }
