@@ -1,0 +1,12 @@
+//! The room of small services that every room may use and that know nothing of packets or P4.
+//!
+//! **In and out:** plain values. **May import:** nothing.
+//!
+//! [`work`] bounds the time and the memory of a computation and cancels it.
+//!
+//! Invariants: no input and no output; a thread that is not inside [`work::Work::run`] pays one
+//! thread-local read for a [`work::checkpoint`].
+//!
+//! Tests: beside the code.
+
+pub mod work;
