@@ -38,7 +38,8 @@ pub fn compile(path: &Path) -> Result<Arc<Program>, String> {
         return Ok(Arc::new(composed.program));
     }
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    compiled(syntax::parse_file(path, &options()), &name)
+    let files = syntax::files::FileSystem::default();
+    compiled(syntax::parse_file(path, &files, &options()), &name)
 }
 
 /// Compiles the programs of the policy in this file and makes them one.

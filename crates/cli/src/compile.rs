@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use syntax::diag::{Diagnostic, Diagnostics};
+use syntax::files::FileSystem;
 use syntax::source::SourceMap;
 
 use crate::args::{Format, Preprocess, Source};
@@ -18,7 +19,11 @@ pub(crate) struct Checked {
 
 /// Parses and checks a program; all that is wrong with it is in the diagnostics.
 pub(crate) fn check(source: &Source) -> Checked {
-    let parsed = syntax::parse_file(&source.program, &parse_options(&source.preprocess));
+    let files = FileSystem {
+        include_dirs: source.preprocess.include.clone(),
+    };
+    let options = parse_options(&source.preprocess);
+    let parsed = syntax::parse_file(&source.program, &files, &options);
     let mut diagnostics = parsed.diagnostics;
     let mut program = sema::hir::Program::default();
     if !diagnostics.has_errors() {
@@ -39,7 +44,6 @@ fn parse_options(preprocess: &Preprocess) -> syntax::ParseOptions {
         None => (text.clone(), "1".to_string()),
     };
     syntax::ParseOptions {
-        include_dirs: preprocess.include.clone(),
         defines: preprocess.define.iter().map(define).collect(),
         undefs: preprocess.undefine.clone(),
         builtin: Some(sema::arch::builtin_include),
@@ -123,7 +127,9 @@ fn composed(chained: Chained) -> Option<ir::Program> {
     chained.composed.map(|composed| composed.program)
 }
 
-/// Compiles a program that is given as text; its first error as text, if it has one.
+/// Compiles a program that is given as text, for instance by a controller; its first errors as
+/// text, if it has some. The text has no way to files of this machine: it can include the built-in
+/// ones alone.
 pub(crate) fn compile_text(name: &str, text: &str) -> Result<ir::Program, String> {
     let options = syntax::ParseOptions {
         builtin: Some(sema::arch::builtin_include),
@@ -131,6 +137,9 @@ pub(crate) fn compile_text(name: &str, text: &str) -> Result<ir::Program, String
     };
     let parsed = syntax::parse_str(name, text, &options);
     let mut diagnostics = parsed.diagnostics;
+    if diagnostics.has_errors() {
+        return Err(diagnostics.render(&parsed.sources, false));
+    }
     let checked = sema::check(&parsed.program, &sema::CheckOptions::default());
     diagnostics.extend(checked.diagnostics);
     if diagnostics.has_errors() {

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use syntax::ParseOptions;
+use syntax::files::FileSystem;
 use syntax::source::SourceMap;
 
 type Found = BTreeSet<(u32, String)>;
@@ -15,7 +16,7 @@ fn check(path: &Path) -> (Found, String) {
         builtin: Some(sema::arch::builtin_include),
         ..ParseOptions::default()
     };
-    let parsed = syntax::parse_file(path, &options);
+    let parsed = syntax::parse_file(path, &FileSystem::default(), &options);
     let mut diagnostics = parsed.diagnostics;
     if !diagnostics.has_errors() {
         let checked = sema::check(&parsed.program, &sema::CheckOptions::default());

@@ -2,11 +2,13 @@
 //!
 //! **In and out:** plain values. **May import:** nothing.
 //!
-//! [`work`] bounds the time and the memory of a computation and cancels it.
+//! [`work`] bounds the time and the memory of a computation and cancels it; [`read`] reads files
+//! up to a limit.
 //!
-//! Invariants: no input and no output; a thread that is not inside [`work::Work::run`] pays one
-//! thread-local read for a [`work::checkpoint`].
+//! Invariants: no input but the files that a caller names, and no output; a thread that is not
+//! inside [`work::Work::run`] pays one thread-local read for a [`work::checkpoint`].
 //!
 //! Tests: beside the code.
 
+pub mod read;
 pub mod work;

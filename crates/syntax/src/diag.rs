@@ -74,6 +74,18 @@ impl Diagnostic {
         }
     }
 
+    /// Cuts texts to [`TEXT_BYTES`].
+    fn cut(&mut self) {
+        let labels = self.labels.iter_mut().map(|label| &mut label.message);
+        let texts = labels.chain(&mut self.notes).chain(&mut self.hint);
+        for text in texts.chain([&mut self.message]) {
+            if text.len() > TEXT_BYTES {
+                text.truncate(text.floor_char_boundary(TEXT_BYTES));
+                text.push_str(ELLIPSIS);
+            }
+        }
+    }
+
     /// Adds a second place.
     pub fn label(mut self, span: Span, message: impl Into<String>) -> Diagnostic {
         self.labels.push(Label {
@@ -117,12 +129,21 @@ pub const ELLIPSIS: &str = "...";
 /// How many errors a run prints before "... and N more".
 pub const SHOWN: usize = 50;
 
+/// How many diagnostics of each severity are kept; further ones are counted.
+pub const KEPT: usize = 1000;
+
+/// Bytes of a message, note or hint; a longer one is cut. Messages repeat names of programs.
+const TEXT_BYTES: usize = 2000;
+
 /// The diagnostics of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
     list: Vec<Diagnostic>,
     seen: HashSet<(Span, &'static str, String)>,
     errors: usize,
+    warnings: usize,
+    /// How many of each severity were not kept.
+    dropped: [usize; 2],
 }
 
 impl Diagnostics {
@@ -131,11 +152,17 @@ impl Diagnostics {
         Diagnostics::default()
     }
 
-    /// Adds one, unless the same was said about the same place before.
-    pub fn push(&mut self, diagnostic: Diagnostic) {
+    /// Adds one, unless the same was said about the same place before. After [`KEPT`] of its
+    /// severity it is only counted.
+    pub fn push(&mut self, mut diagnostic: Diagnostic) {
+        let severity = diagnostic.severity;
+        if self.count(severity) - self.dropped[severity as usize] >= KEPT {
+            return self.add_dropped(severity, 1);
+        }
+        diagnostic.cut();
         let key = (diagnostic.span, diagnostic.code, diagnostic.message.clone());
         if self.seen.insert(key) {
-            self.errors += usize::from(diagnostic.severity == Severity::Error);
+            *self.count_mut(severity) += 1;
             self.list.push(diagnostic);
         }
     }
@@ -145,6 +172,28 @@ impl Diagnostics {
         for diagnostic in other.list {
             self.push(diagnostic);
         }
+        for severity in [Severity::Error, Severity::Warning] {
+            self.add_dropped(severity, other.dropped[severity as usize]);
+        }
+    }
+
+    fn count(&self, severity: Severity) -> usize {
+        match severity {
+            Severity::Error => self.errors,
+            Severity::Warning => self.warnings,
+        }
+    }
+
+    fn count_mut(&mut self, severity: Severity) -> &mut usize {
+        match severity {
+            Severity::Error => &mut self.errors,
+            Severity::Warning => &mut self.warnings,
+        }
+    }
+
+    fn add_dropped(&mut self, severity: Severity, number: usize) {
+        *self.count_mut(severity) += number;
+        self.dropped[severity as usize] += number;
     }
 
     /// Whether the program is refused.
@@ -159,7 +208,7 @@ impl Diagnostics {
 
     /// How many there are of all severities.
     pub fn len(&self) -> usize {
-        self.list.len()
+        self.errors + self.warnings
     }
 
     /// Whether nothing was said.
@@ -167,7 +216,7 @@ impl Diagnostics {
         self.list.is_empty()
     }
 
-    /// All of them, by position.
+    /// Those that are kept, by position.
     pub fn sorted(&self) -> Vec<&Diagnostic> {
         let mut sorted: Vec<_> = self.list.iter().collect();
         sorted.sort_by_key(|d| (d.span.lo, d.severity));
@@ -178,10 +227,9 @@ impl Diagnostics {
     pub fn render(&self, sources: &SourceMap, colour: bool) -> String {
         let mut out = String::new();
         let mut shown = [0usize; 2];
-        let mut total = [0usize; 2];
+        let total = [self.errors, self.warnings];
         for diagnostic in self.sorted() {
             let kind = diagnostic.severity as usize;
-            total[kind] += 1;
             if shown[kind] == SHOWN {
                 continue;
             }
@@ -210,7 +258,7 @@ impl Diagnostics {
     }
 
     /// As a JSON array of objects with `file`, `line`, `column`, `end_line`, `end_column`, `severity`, `code`, `message`,
-    /// `hint` (or null), `notes` (strings) and `labels` (objects with a place and a message), by position, all of them.
+    /// `hint` (or null), `notes` (strings) and `labels` (objects with a place and a message), by position, up to [`KEPT`] of each severity.
     pub fn to_json(&self, sources: &SourceMap) -> String {
         let objects: Vec<String> = self
             .sorted()

@@ -5,9 +5,15 @@
 
 use std::sync::Arc;
 
-use crate::diag::Diagnostic;
+use crate::diag::{Diagnostic, Diagnostics};
 use crate::source::Span;
 use crate::token::{AFTER_NEWLINE, AFTER_SPACE, Interner, LINE_START, Symbol, Token, TokenKind};
+
+/// Bytes of a name, a number, a string or a run of strange characters. Messages repeat them.
+pub(crate) const MAX_TOKEN_BYTES: usize = 64 << 10;
+
+/// Characters that are kept of what is longer.
+const TOKEN_KEPT: usize = 64;
 
 /// Reads one file.
 #[derive(Debug)]
@@ -19,13 +25,15 @@ pub(crate) struct Lexer {
     in_directive: bool,
     /// The flags of the next token.
     pending: u8,
+    /// No quote before this byte of the line opens a string that ends on the line.
+    lone_quotes: usize,
 }
 
 /// What the lexer writes to.
 #[derive(Debug)]
 pub(crate) struct LexContext<'a> {
     pub(crate) interner: &'a mut Interner,
-    pub(crate) found: &'a mut Vec<Diagnostic>,
+    pub(crate) found: &'a mut Diagnostics,
 }
 
 impl Lexer {
@@ -37,6 +45,7 @@ impl Lexer {
             pos,
             in_directive: false,
             pending: LINE_START | AFTER_NEWLINE,
+            lone_quotes: 0,
         }
     }
 
@@ -83,7 +92,7 @@ impl Lexer {
             pending: 0,
             ..*self
         };
-        ahead.skip_blank(&mut Vec::new());
+        ahead.skip_blank(&mut Diagnostics::new());
         ahead.byte(0) == byte
     }
 
@@ -106,6 +115,7 @@ impl Lexer {
             b'"' => self.string(cx),
             _ => self.punctuation(cx),
         };
+        let symbol = self.checked_length(start, symbol, cx);
         Token {
             kind,
             flags,
@@ -115,7 +125,7 @@ impl Lexer {
     }
 
     /// Skips white space, comments and line continuations, and notes what they were.
-    fn skip_blank(&mut self, found: &mut Vec<Diagnostic>) {
+    fn skip_blank(&mut self, found: &mut Diagnostics) {
         loop {
             match self.byte(0) {
                 b' ' | b'\t' | b'\r' | 0x0b | 0x0c => self.blank(1, AFTER_SPACE),
@@ -150,7 +160,7 @@ impl Lexer {
         }
     }
 
-    fn block_comment(&mut self, found: &mut Vec<Diagnostic>) {
+    fn block_comment(&mut self, found: &mut Diagnostics) {
         self.pending |= AFTER_SPACE;
         let start = self.pos;
         let comment = &self.text[start + 2..];
@@ -284,10 +294,7 @@ impl Lexer {
     }
 
     /// The name of an `#include`, when it is written out: `(name, in angle brackets, place)`.
-    pub(crate) fn header_name(
-        &mut self,
-        found: &mut Vec<Diagnostic>,
-    ) -> Option<(String, bool, Span)> {
+    pub(crate) fn header_name(&mut self, found: &mut Diagnostics) -> Option<(String, bool, Span)> {
         self.skip_blank(found);
         let (angle, close) = match self.byte(0) {
             b'<' => (true, '>'),
@@ -306,7 +313,7 @@ impl Lexer {
     pub(crate) fn skip_to_directive(&mut self) -> Option<Span> {
         while !self.at_end() {
             self.pending = 0;
-            self.skip_blank(&mut Vec::new());
+            self.skip_blank(&mut Diagnostics::new());
             let start = self.pos;
             match self.byte(0) {
                 b'#' if self.pending & LINE_START != 0 => {
@@ -328,11 +335,14 @@ impl Lexer {
     /// Skips a string that ends on its line; a lone quote is a character like any other.
     fn skip_string(&mut self) {
         self.pos += 1;
+        if self.pos <= self.lone_quotes {
+            return;
+        }
         let rest = &self.text.as_bytes()[self.pos..];
         let mut i = 0;
         while let Some(&b) = rest.get(i) {
             match b {
-                b'\n' => return,
+                b'\n' => break,
                 b'"' => {
                     self.pos += i + 1;
                     return;
@@ -341,6 +351,27 @@ impl Lexer {
                 _ => i += 1,
             }
         }
+        // Every quote up to here is escaped, so that none of them finds an end either.
+        self.lone_quotes = self.pos + i;
+    }
+
+    /// The symbol of what was read; of what is longer than [`MAX_TOKEN_BYTES`], its first bytes.
+    fn checked_length(&self, start: usize, symbol: Symbol, cx: &mut LexContext<'_>) -> Symbol {
+        if self.pos - start <= MAX_TOKEN_BYTES {
+            return symbol;
+        }
+        let lo = self.base + start as u32;
+        let message = format!("this is longer than {MAX_TOKEN_BYTES} bytes");
+        let diagnostic = Diagnostic::error("E0102", Span::new(lo, lo + 1), message);
+        cx.found
+            .push(diagnostic.hint("names, numbers and strings are shorter"));
+        let text = cx.interner.text(symbol);
+        let kept = text
+            .char_indices()
+            .nth(TOKEN_KEPT)
+            .map_or("", |(end, _)| &text[..end]);
+        let kept = kept.to_owned();
+        cx.interner.intern(&kept)
     }
 }
 

@@ -1,12 +1,13 @@
 //! The room of P4 text: preprocessing, lexing and parsing into a syntax tree, with places and diagnostics.
 //!
-//! **In:** a file or a text, and where to look for included ones. **Out:** a [`Parsed`]: a syntax tree ([`ast`]), the
+//! **In:** a file with leave to read files ([`files::FileSystem`]), or a text without. **Out:** a [`Parsed`]: a syntax tree ([`ast`]), the
 //! [`source::SourceMap`] that its spans point into, and [`diag::Diagnostics`]. Parsing never fails: what cannot be read is
-//! reported and left out. **May import:** nothing of the house.
+//! reported and left out. **May import:** `support`.
 //!
 //! Invariants:
-//! - no text makes it panic, run on or overflow a stack of 2 MiB: nesting, chains of operators, includes and macro expansion are
-//!   bounded, and passing a bound is a located error; whoever walks a tree may rely on its height;
+//! - no text makes it panic, run on or overflow a stack of 2 MiB: nesting, chains of operators, includes, macro expansion, tokens
+//!   and diagnostics are bounded, and passing a bound is a located error; whoever walks a tree may rely on its height;
+//! - a text reads, lists and names no file of the machine: [`parse_str`] has no [`files::FileSystem`];
 //! - every span lies in the source map; a token out of a macro has the place of the macro's use, one out of an argument its own;
 //! - a program that p4c's grammar refuses is refused on the line where the first wrong token stands.
 //!
@@ -15,23 +16,23 @@
 
 pub mod ast;
 pub mod diag;
+pub mod files;
 mod lex;
 mod parse;
 mod preprocess;
 pub mod source;
 mod token;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use diag::Diagnostics;
+use files::FileSystem;
 use preprocess::{Root, preprocess};
 use source::SourceMap;
 
 /// How to preprocess.
 #[derive(Clone, Default)]
 pub struct ParseOptions {
-    /// Directories searched for included files, in order, before the built-in files (`-I`).
-    pub include_dirs: Vec<PathBuf>,
     /// Macros and their bodies (`-D`).
     pub defines: Vec<(String, String)>,
     /// Macros to forget (`-U`).
@@ -51,12 +52,13 @@ pub struct Parsed {
     pub diagnostics: Diagnostics,
 }
 
-/// Reads and parses a program.
-pub fn parse_file(path: &Path, options: &ParseOptions) -> Parsed {
-    parse(Root::File(path), options)
+/// Reads and parses a program; included files are looked for beside it and in `files`.
+pub fn parse_file(path: &Path, files: &FileSystem, options: &ParseOptions) -> Parsed {
+    parse(Root::File(path, files), options)
 }
 
-/// Parses a program given as text; `name` stands for its file in diagnostics, and included files are looked for beside it.
+/// Parses a program given as text. `name` stands for its file in diagnostics and is never opened;
+/// the text can include the built-in files alone.
 pub fn parse_str(name: &str, text: &str, options: &ParseOptions) -> Parsed {
     parse(Root::Text(name, text), options)
 }
@@ -71,7 +73,7 @@ fn parse(root: Root<'_>, options: &ParseOptions) -> Parsed {
     if diagnostics
         .sorted()
         .iter()
-        .any(|d| matches!(d.code, "E0011" | "E0100" | "E0101"))
+        .any(|d| matches!(d.code, "E0011" | "E0019" | "E0100" | "E0101"))
     {
         return Parsed {
             program: ast::Program { decls },

@@ -78,6 +78,11 @@ impl SourceFile {
         &self.text
     }
 
+    /// The whole text, not copied.
+    pub(crate) fn shared_text(&self) -> Arc<str> {
+        Arc::clone(&self.text)
+    }
+
     /// The position of the first byte.
     pub fn base(&self) -> u32 {
         self.base
@@ -243,24 +248,30 @@ pub struct Excerpt<'t> {
 /// Characters that are shown before the place that is meant, where a line is cut.
 const SHOWN_BEFORE: usize = 16;
 
-/// At most `most` characters of a line around byte `at`.
+/// At most `most` characters of a line around byte `at`. It takes as long as those characters,
+/// however long the line is.
 pub fn excerpt(line: &str, at: usize, most: usize) -> Excerpt<'_> {
-    let length = line.chars().count();
-    let before = line
+    let at = line.floor_char_boundary(at);
+    let near = most.saturating_sub(SHOWN_BEFORE);
+    let is_far = near.checked_sub(1).is_none_or(|last| {
+        let mut characters = line.char_indices();
+        characters.nth(last).is_some_and(|(byte, _)| byte < at)
+    });
+    let start = match is_far {
+        true => {
+            // A line that ends soon after the place is shown up to its end.
+            let after = line[at..].chars().take(near).count();
+            let back = (most - after.min(most)).max(SHOWN_BEFORE);
+            let mut starts = line[..at].char_indices().rev();
+            starts.nth(back - 1).map_or(0, |(byte, _)| byte)
+        }
+        // All up to the place fits from the line's start on.
+        false => 0,
+    };
+    let end = line[start..]
         .char_indices()
-        .take_while(|(byte, _)| *byte < at)
-        .count();
-    let first = match before.saturating_sub(SHOWN_BEFORE) {
-        // What fits from the line's start on needs no cut there.
-        _ if before < most.saturating_sub(SHOWN_BEFORE) => 0,
-        first => first.min(length.saturating_sub(most)),
-    };
-    let byte_of = |character: usize| {
-        line.char_indices()
-            .nth(character)
-            .map_or(line.len(), |(byte, _)| byte)
-    };
-    let (start, end) = (byte_of(first), byte_of(first.saturating_add(most)));
+        .nth(most)
+        .map_or(line.len(), |(byte, _)| start + byte);
     Excerpt {
         start,
         text: &line[start..end],

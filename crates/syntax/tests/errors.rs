@@ -2,6 +2,8 @@
 
 mod common;
 
+use syntax::files::FileSystem;
+
 /// Every `//~` must be answered on its line, and nothing else may be said.
 fn check(snippet: &str) {
     let parsed = common::parse(snippet);
@@ -330,7 +332,12 @@ fn files_that_are_no_text_are_refused() {
     let said = |name: &str, bytes: &[u8]| {
         let path = directory.join(name);
         std::fs::write(&path, bytes).unwrap();
-        common::said(&syntax::parse_file(&path, &common::options())).join("\n")
+        common::said(&syntax::parse_file(
+            &path,
+            &FileSystem::default(),
+            &common::options(),
+        ))
+        .join("\n")
     };
     assert!(said("binary", b"\x7fELF\0\0\x01\xff").contains(":1:1: error[E0002]: "));
     assert!(
@@ -345,7 +352,11 @@ fn files_that_are_no_text_are_refused() {
         said("latin3.p4", b"@n(\"\xe9\") const bit x = 1;\n")
             .contains(":1:4: error[E0002]: this file is not UTF-8")
     );
-    let missing = syntax::parse_file(&directory.join("missing.p4"), &common::options());
+    let missing = syntax::parse_file(
+        &directory.join("missing.p4"),
+        &FileSystem::default(),
+        &common::options(),
+    );
     assert!(
         missing
             .diagnostics

@@ -3,6 +3,7 @@
 mod common;
 
 use syntax::ast::{AnnotationBody, Decl};
+use syntax::files::FileSystem;
 
 /// The tokens in `@t(..)` of the last declaration, spelt with blanks between.
 fn expand(text: &str) -> String {
@@ -366,9 +367,10 @@ fn includes_are_found_beside_the_file_then_in_the_directories_then_built_in() {
     write("dir/guarded.p4", "#pragma once\nconst bit guarded = 1;\n");
     let run = |text: &str| {
         let path = write("own/main.p4", text);
-        let mut options = common::options();
-        options.include_dirs.push(root.join("dir"));
-        let parsed = syntax::parse_file(&path, &options);
+        let files = FileSystem {
+            include_dirs: vec![root.join("dir")],
+        };
+        let parsed = syntax::parse_file(&path, &files, &common::options());
         let names = parsed.program.decls.iter().filter_map(|decl| match decl {
             Decl::Const(decl) => Some(decl.name.as_str()),
             _ => None,

@@ -78,7 +78,7 @@ pub fn compile(path: &Path) -> Result<ir::Program, String> {
         builtin: Some(sema::arch::builtin_include),
         ..Default::default()
     };
-    let parsed = syntax::parse_file(path, &options);
+    let parsed = syntax::parse_file(path, &syntax::files::FileSystem::default(), &options);
     let checked = sema::check(&parsed.program, &sema::CheckOptions::default());
     let mut diagnostics = parsed.diagnostics;
     diagnostics.extend(checked.diagnostics);

@@ -214,6 +214,7 @@ impl<'t> Parser<'t> {
     }
 
     pub(super) fn bump(&mut self) {
+        support::work::checkpoint();
         self.last = self.span();
         self.split = false;
         if !self.at_end() {

@@ -6,8 +6,8 @@
 
 use std::rc::Rc;
 
-use crate::diag::Diagnostic;
-use crate::lex::{LexContext, Lexer};
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::lex::{LexContext, Lexer, MAX_TOKEN_BYTES};
 use crate::source::Span;
 use crate::token::{
     AFTER_NEWLINE, AFTER_SPACE, Interner, LINE_START, NO_EXPAND, Symbol, Token, TokenKind,
@@ -221,6 +221,7 @@ impl Preprocessor<'_> {
     /// The next token of the program, macros expanded.
     pub(super) fn next_expanded(&mut self) -> Token {
         loop {
+            support::work::checkpoint();
             let mut token = self.next_token();
             if !token.is_word() || token.has(NO_EXPAND) {
                 return token;
@@ -413,6 +414,7 @@ impl Preprocessor<'_> {
         let mut arguments = vec![Vec::new()];
         let mut depth = 0usize;
         loop {
+            support::work::checkpoint();
             let mut token = self.next_token();
             let is_rest = parameters.is_variadic && arguments.len() == parameters.names.len();
             match token.kind {
@@ -557,6 +559,11 @@ impl Preprocessor<'_> {
         if !self.take_budget(text.len() / BYTES_PER_TOKEN, used) {
             return Vec::new();
         }
+        if text.len() > MAX_TOKEN_BYTES {
+            let message = format!("`#` makes a string of more than {MAX_TOKEN_BYTES} bytes here");
+            self.error(Diagnostic::error("E0018", used.span, message));
+            return Vec::new();
+        }
         vec![Token {
             kind: TokenKind::String,
             symbol: self.interner.intern(&text),
@@ -626,7 +633,7 @@ impl Preprocessor<'_> {
         let mut lexer = Lexer::new(text.as_str().into(), 1);
         // As in a directive, a number takes the letters that follow.
         lexer.enter_directive();
-        let mut found = Vec::new();
+        let mut found = Diagnostics::new();
         let mut context = LexContext {
             interner: &mut self.interner,
             found: &mut found,

@@ -1,12 +1,16 @@
-//! `#include`: finding and reading files.
+//! `#include`: finding and reading files, those of the machine by the caller's
+//! [`crate::files::FileSystem`] alone.
 
 use std::path::{Path, PathBuf};
 
+use support::read::ReadError;
+
 use crate::diag::{Diagnostic, suggest};
+use crate::files::FileSystem;
 use crate::source::Span;
 use crate::token::{Token, TokenKind};
 
-use super::{After, INCLUDE_DEPTH, Preprocessor, Root};
+use super::{After, INCLUDE_DEPTH, MAX_INCLUDES, Preprocessor, Root};
 
 /// The standard includes that a misspelt name is compared with.
 const STANDARD: [&str; 8] = [
@@ -28,22 +32,22 @@ struct IncludeName {
 }
 
 /// Where an include was found.
-enum Found {
-    File(PathBuf),
+enum Found<'a> {
+    File(&'a FileSystem, PathBuf),
     Builtin(&'static str),
 }
 
-impl Preprocessor<'_> {
+impl<'a> Preprocessor<'a> {
     pub(super) fn open_root(&mut self, root: Root<'_>) {
         match root {
             Root::Text(name, text) => {
                 if let Some(index) = self.sources.add(name, text) {
-                    self.open(index, Some(directory_of(Path::new(name))));
+                    self.open(index, None, Span::NONE);
                 }
             }
-            Root::File(path) => {
-                if let Some(index) = self.read_file(path, Span::NONE) {
-                    self.open(index, Some(directory_of(path)));
+            Root::File(path, system) => {
+                if let Some(index) = self.read_file(system, path, Span::NONE) {
+                    self.open(index, Some(directory_of(path)), Span::NONE);
                 }
             }
         }
@@ -59,26 +63,28 @@ impl Preprocessor<'_> {
             self.error(Diagnostic::error("E0011", include.span, message).hint(hint));
             return After::Stop;
         }
-        match self.find(&include) {
-            Some(Found::File(path)) => {
-                let index = self
-                    .read_file(&path, include.span)
-                    .filter(|index| !self.once.contains(index));
-                index.map_or(After::Go, |index| {
-                    After::Open(index, Some(directory_of(&path)))
-                })
-            }
-            Some(Found::Builtin(text)) => {
-                let index = self
-                    .read_builtin(&include.name, text)
-                    .filter(|index| !self.once.contains(index));
-                index.map_or(After::Go, |index| After::Open(index, None))
-            }
+        let Some(left) = self.includes_left.checked_sub(1) else {
+            let message = format!("the program includes more than {MAX_INCLUDES} files");
+            let hint = "each time counts; put `#pragma once` or an `#ifndef` around files";
+            self.stop(include.span, message, hint);
+            return After::Stop;
+        };
+        self.includes_left = left;
+        let (index, directory) = match self.find(&include) {
+            Some(Found::File(system, path)) => (
+                self.read_file(system, &path, include.span),
+                Some(directory_of(&path)),
+            ),
+            Some(Found::Builtin(text)) => (self.read_builtin(&include.name, text), None),
             None => {
                 let diagnostic = self.not_found(&include);
                 self.error(diagnostic);
-                After::Go
+                return After::Go;
             }
+        };
+        match index.filter(|index| !self.once.contains(index)) {
+            Some(index) => After::Open(index, directory, include.span),
+            None => After::Go,
         }
     }
 
@@ -124,14 +130,12 @@ impl Preprocessor<'_> {
         }
     }
 
-    fn find(&self, include: &IncludeName) -> Option<Found> {
-        let mut candidates = self
-            .searched(include)
-            .into_iter()
-            .map(|directory| directory.join(&include.name));
-        let file = candidates.find(|path| path.is_file());
-        file.map(Found::File)
-            .or_else(|| self.builtin(&include.name).map(Found::Builtin))
+    fn find(&self, include: &IncludeName) -> Option<Found<'a>> {
+        let file = self.system.and_then(|system| {
+            let path = system.find(&self.searched(system, include), &include.name)?;
+            Some(Found::File(system, path))
+        });
+        file.or_else(|| self.builtin(&include.name).map(Found::Builtin))
     }
 
     fn builtin(&self, name: &str) -> Option<&'static str> {
@@ -139,46 +143,48 @@ impl Preprocessor<'_> {
     }
 
     /// The directories where an include is looked for, in order.
-    fn searched(&self, include: &IncludeName) -> Vec<PathBuf> {
+    fn searched(&self, system: &FileSystem, include: &IncludeName) -> Vec<PathBuf> {
         let own = self
             .files
             .last()
             .and_then(|file| file.directory.clone())
             .filter(|_| !include.angle);
         own.into_iter()
-            .chain(self.options.include_dirs.iter().cloned())
+            .chain(system.include_dirs.iter().cloned())
             .collect()
     }
 
     fn not_found(&self, include: &IncludeName) -> Diagnostic {
-        let directories = self.searched(include);
-        let mut diagnostic = Diagnostic::error(
-            "E0010",
-            include.span,
-            format!("cannot find the file `{}`", include.name),
-        );
-        let shown: Vec<String> = directories
-            .iter()
-            .map(|d| format!("`{}`", shown_directory(d)))
-            .collect();
-        let last = "the standard includes";
-        let searched = if shown.is_empty() {
-            last.to_string()
-        } else {
-            format!("{}, {last}", shown.join(", "))
+        let message = format!("cannot find the file `{}`", include.name);
+        let diagnostic = Diagnostic::error("E0010", include.span, message);
+        let standard = STANDARD.iter().filter(|name| self.builtin(name).is_some());
+        let mut near: Vec<String> = standard.map(|name| (*name).to_string()).collect();
+        let (searched, hint) = match self.system {
+            None => (
+                "the standard includes".to_string(),
+                "a program that is given as text includes standard files alone; put the text of \
+                 other files in the place of their includes",
+            ),
+            Some(system) => {
+                let directories = self.searched(system, include);
+                let mut searched: Vec<String> = directories
+                    .iter()
+                    .map(|directory| format!("`{}`", shown_directory(directory)))
+                    .collect();
+                searched.push("the standard includes".to_string());
+                for directory in &directories {
+                    near.extend(system.names_near(directory, &include.name));
+                }
+                (
+                    searched.join(", "),
+                    "add the directory that has the file with `-I DIRECTORY`",
+                )
+            }
         };
-        diagnostic = diagnostic.note(format!("searched: {searched}"));
-        let mut near: Vec<String> = STANDARD
-            .iter()
-            .filter(|n| self.builtin(n).is_some())
-            .map(|n| n.to_string())
-            .collect();
-        for directory in directories {
-            near.extend(files_beside(&directory, &include.name));
-        }
+        let diagnostic = diagnostic.note(format!("searched: {searched}"));
         match suggest(&include.name, near.iter().map(String::as_str)) {
             Some(close) => diagnostic.hint(format!("did you mean `{close}`?")),
-            None => diagnostic.hint("add the directory that has the file with `-I DIRECTORY`"),
+            None => diagnostic.hint(hint),
         }
     }
 
@@ -192,20 +198,21 @@ impl Preprocessor<'_> {
         Some(index)
     }
 
-    fn read_file(&mut self, path: &Path, at: Span) -> Option<usize> {
-        let key = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    fn read_file(&mut self, system: &FileSystem, path: &Path, at: Span) -> Option<usize> {
+        let key = system.identity(path);
         if let Some(&index) = self.read.get(&key) {
             return Some(index);
         }
         let shown = path.display().to_string();
-        let bytes = match std::fs::read(path) {
+        let bytes = match system.read(path) {
             Ok(bytes) => bytes,
             Err(problem) => {
-                self.error(Diagnostic::error(
-                    "E0001",
-                    at,
-                    format!("cannot read `{shown}`: {}", reason(&problem)),
-                ));
+                let code = match problem {
+                    ReadError::TooLarge(_) => "E0003",
+                    ReadError::System(_) | ReadError::NotText => "E0001",
+                };
+                let message = format!("cannot read `{shown}`: {problem}");
+                self.error(Diagnostic::error(code, at, message));
                 return None;
             }
         };
@@ -237,16 +244,6 @@ impl Preprocessor<'_> {
     }
 }
 
-/// The system's reason, without its number.
-fn reason(problem: &std::io::Error) -> String {
-    match problem.kind() {
-        std::io::ErrorKind::NotFound => "there is no such file".to_string(),
-        std::io::ErrorKind::PermissionDenied => "permission denied".to_string(),
-        std::io::ErrorKind::IsADirectory => "it is a directory".to_string(),
-        _ => problem.to_string(),
-    }
-}
-
 fn directory_of(path: &Path) -> PathBuf {
     path.parent().map(Path::to_path_buf).unwrap_or_default()
 }
@@ -257,28 +254,4 @@ fn shown_directory(directory: &Path) -> String {
     } else {
         directory.display().to_string()
     }
-}
-
-/// The names, as an include would write them, of the files in the directory that `name` looked into.
-fn files_beside(directory: &Path, name: &str) -> Vec<String> {
-    /// A directory may be large; near names are worth no more than this.
-    const LOOKED_AT: usize = 1000;
-    let prefix = Path::new(name)
-        .parent()
-        .map(Path::to_path_buf)
-        .unwrap_or_default();
-    let mut place = directory.join(&prefix);
-    if place.as_os_str().is_empty() {
-        place.push(".");
-    }
-    let Ok(entries) = std::fs::read_dir(place) else {
-        return Vec::new();
-    };
-    let names = entries
-        .take(LOOKED_AT)
-        .flatten()
-        .map(|entry| prefix.join(entry.file_name()).display().to_string());
-    let mut names: Vec<String> = names.collect();
-    names.sort();
-    names
 }

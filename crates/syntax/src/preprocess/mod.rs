@@ -9,10 +9,10 @@ mod include;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use crate::ParseOptions;
 use crate::diag::{Diagnostic, Diagnostics};
+use crate::files::FileSystem;
 use crate::lex::{LexContext, Lexer};
 use crate::source::{SourceMap, Span};
 use crate::token::{AFTER_SPACE, Interner, LINE_START, Symbol, Token, TokenKind};
@@ -20,6 +20,21 @@ use expand::{Context, Macro};
 
 /// How deep includes may nest.
 const INCLUDE_DEPTH: usize = 64;
+
+/// How many files may be included, each time counted.
+const MAX_INCLUDES: usize = 10_000;
+
+/// Bytes of all files that are read, each time that one is included counted.
+const MAX_BYTES: usize = 32 << 20;
+
+/// Tokens that a program may have after preprocessing.
+const MAX_TOKENS: usize = 4_000_000;
+
+/// Conditionals that may be open in one file.
+const MAX_CONDITIONALS: usize = 1000;
+
+/// Errors after which the rest of a program is not read.
+const MAX_ERRORS: usize = 200;
 
 /// What comes out.
 pub(crate) struct Preprocessed {
@@ -32,9 +47,9 @@ pub(crate) struct Preprocessed {
 
 /// Where the program is.
 pub(crate) enum Root<'a> {
-    /// A file to read.
-    File(&'a std::path::Path),
-    /// A text and the name to report it by.
+    /// A file to read, with leave to read files.
+    File(&'a std::path::Path, &'a FileSystem),
+    /// A text and the name to report it by. It can include the built-in files alone.
     Text(&'a str, &'a str),
 }
 
@@ -54,8 +69,8 @@ enum After {
     Skip,
     /// The end of the program.
     Stop,
-    /// A file: its index, and where its own includes look first.
-    Open(usize, Option<PathBuf>),
+    /// A file: its index, where its own includes look first, and the place of its include.
+    Open(usize, Option<PathBuf>, Span),
 }
 
 const DIRECTIVES: [&str; 13] = [
@@ -68,7 +83,7 @@ struct OpenFile {
     lexer: Lexer,
     /// Its index in the source map.
     index: usize,
-    /// Where `#include "..."` looks first.
+    /// Where `#include "..."` looks first, if it is a file.
     directory: Option<PathBuf>,
     conditionals: Vec<Conditional>,
 }
@@ -83,11 +98,13 @@ struct Words {
 
 pub(crate) struct Preprocessor<'a> {
     options: &'a ParseOptions,
+    /// Files of the machine, if the program may read any.
+    system: Option<&'a FileSystem>,
     sources: SourceMap,
     interner: Interner,
     words: Words,
     /// What the lexer and the directives found, in order.
-    found: Vec<Diagnostic>,
+    found: Diagnostics,
     files: Vec<OpenFile>,
     /// Indices of files by where they were found, so that a file's text is kept once.
     read: HashMap<PathBuf, usize>,
@@ -101,17 +118,29 @@ pub(crate) struct Preprocessor<'a> {
     collecting: usize,
     /// How many more tokens expansions may make.
     budget: usize,
+    /// How many more files may be opened, and how many bytes they may have.
+    includes_left: usize,
+    bytes_left: usize,
 }
 
 /// Reads a program.
 pub(crate) fn preprocess(root: Root<'_>, options: &ParseOptions) -> Preprocessed {
-    let mut preprocessor = Preprocessor::new(options);
+    let system = match root {
+        Root::File(_, system) => Some(system),
+        Root::Text(..) => None,
+    };
+    let mut preprocessor = Preprocessor::new(options, system);
     preprocessor.open_root(root);
     preprocessor.open_command_line();
     let mut tokens = Vec::new();
     loop {
         let token = preprocessor.next_expanded();
         if token.kind == TokenKind::End {
+            break;
+        }
+        if tokens.len() == MAX_TOKENS {
+            let message = format!("the program has more than {MAX_TOKENS} tokens");
+            preprocessor.stop(token.span, message, "split the program");
             break;
         }
         tokens.push(token);
@@ -128,20 +157,16 @@ pub(crate) fn preprocess(root: Root<'_>, options: &ParseOptions) -> Preprocessed
         symbol: Interner::EMPTY,
         span: end,
     });
-    let mut diagnostics = Diagnostics::new();
-    for diagnostic in preprocessor.found {
-        diagnostics.push(diagnostic);
-    }
     Preprocessed {
         tokens,
         interner: preprocessor.interner,
         sources: preprocessor.sources,
-        diagnostics,
+        diagnostics: preprocessor.found,
     }
 }
 
 impl<'a> Preprocessor<'a> {
-    fn new(options: &'a ParseOptions) -> Preprocessor<'a> {
+    fn new(options: &'a ParseOptions, system: Option<&'a FileSystem>) -> Preprocessor<'a> {
         let mut interner = Interner::new();
         let words = Words {
             defined: interner.intern("defined"),
@@ -151,10 +176,11 @@ impl<'a> Preprocessor<'a> {
         };
         Preprocessor {
             options,
+            system,
             sources: SourceMap::new(),
             interner,
             words,
-            found: Vec::new(),
+            found: Diagnostics::new(),
             files: Vec::new(),
             read: HashMap::new(),
             once: HashSet::new(),
@@ -163,6 +189,8 @@ impl<'a> Preprocessor<'a> {
             active: HashSet::new(),
             collecting: 0,
             budget: expand::BUDGET,
+            includes_left: MAX_INCLUDES,
+            bytes_left: MAX_BYTES,
         }
     }
 
@@ -181,14 +209,19 @@ impl<'a> Preprocessor<'a> {
             && !self.files.is_empty()
             && let Some(index) = self.sources.add("<command line>", text)
         {
-            self.open(index, None);
+            self.open(index, None, Span::NONE);
         }
     }
 
-    fn open(&mut self, index: usize, directory: Option<PathBuf>) {
+    fn open(&mut self, index: usize, directory: Option<PathBuf>, at: Span) {
         let file = &self.sources.files()[index];
-        let text: Arc<str> = file.text().into();
-        let lexer = Lexer::new(text, file.base());
+        let Some(left) = self.bytes_left.checked_sub(file.text().len()) else {
+            let message = format!("the program's files have more than {MAX_BYTES} bytes");
+            let hint = "a file counts each time that it is included";
+            return self.stop(at, message, hint);
+        };
+        self.bytes_left = left;
+        let lexer = Lexer::new(file.shared_text(), file.base());
         self.files.push(OpenFile {
             lexer,
             index,
@@ -199,6 +232,12 @@ impl<'a> Preprocessor<'a> {
 
     fn error(&mut self, diagnostic: Diagnostic) {
         self.found.push(diagnostic);
+    }
+
+    /// Reports that a limit on the whole program is passed; the rest is not read.
+    fn stop(&mut self, span: Span, message: impl Into<String>, hint: &str) {
+        self.error(Diagnostic::error("E0019", span, message).hint(hint));
+        self.files.clear();
     }
 
     /// The next token of the innermost file; `End` when no file is open.
@@ -220,6 +259,11 @@ impl<'a> Preprocessor<'a> {
     /// The next token of the program before macros are expanded; directives are carried out.
     fn file_token(&mut self) -> Token {
         loop {
+            support::work::checkpoint();
+            // Each kind of mistake may stand on each line of a large file.
+            if self.found.error_count() >= MAX_ERRORS {
+                self.files.clear();
+            }
             let token = self.lex();
             match token.kind {
                 TokenKind::Hash if token.has(LINE_START) => self.directive(token),
@@ -252,7 +296,7 @@ impl<'a> Preprocessor<'a> {
             After::Go => {}
             After::Skip => self.skip_groups(),
             After::Stop => self.files.clear(),
-            After::Open(index, directory) => self.open(index, directory),
+            After::Open(index, directory, at) => self.open(index, directory, at),
         }
     }
 
@@ -338,13 +382,18 @@ impl<'a> Preprocessor<'a> {
     }
 
     fn open_conditional(&mut self, span: Span, taken: bool) {
-        if let Some(file) = self.files.last_mut() {
-            file.conditionals.push(Conditional {
-                span,
-                taken,
-                after_else: false,
-            });
+        let Some(file) = self.files.last_mut() else {
+            return;
+        };
+        if file.conditionals.len() == MAX_CONDITIONALS {
+            let message = format!("conditionals are nested more than {MAX_CONDITIONALS} deep");
+            return self.stop(span, message, "end conditionals with `#endif`");
         }
+        file.conditionals.push(Conditional {
+            span,
+            taken,
+            after_else: false,
+        });
     }
 
     fn end_of_kept_group(&mut self, span: Span, word: &str) -> After {
@@ -396,6 +445,7 @@ impl<'a> Preprocessor<'a> {
     fn skip_groups(&mut self) {
         let mut inner = 0usize;
         loop {
+            support::work::checkpoint();
             let Some(file) = self.files.last_mut() else {
                 return;
             };

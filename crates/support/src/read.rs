@@ -1,0 +1,133 @@
+//! Reading of files up to a limit.
+//!
+//! A device such as `/dev/zero`, a pipe or a wrong file has no end, or one that lies too far. A
+//! reader asks for at most one byte more than its limit and ends with a [`ReadError`] that names
+//! the limit.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// The reason why a file was not read.
+#[derive(Debug)]
+pub enum ReadError {
+    /// The operating system's.
+    System(io::Error),
+    /// It has more bytes than this.
+    TooLarge(u64),
+    /// It is no UTF-8 text.
+    NotText,
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadError::System(error) => match error.kind() {
+                io::ErrorKind::NotFound => f.write_str("there is no such file"),
+                io::ErrorKind::PermissionDenied => f.write_str("permission denied"),
+                io::ErrorKind::IsADirectory => f.write_str("it is a directory"),
+                _ => error.fmt(f),
+            },
+            ReadError::TooLarge(limit) => {
+                write!(f, "it is larger than the limit of {}", Bytes(*limit))
+            }
+            ReadError::NotText => f.write_str("it is not a text file"),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> ReadError {
+        ReadError::System(error)
+    }
+}
+
+/// A number of bytes, shown in the largest unit that divides it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+        let unit = units
+            .into_iter()
+            .find(|(bits, _)| self.0 > 0 && self.0 % (1 << bits) == 0);
+        match unit {
+            Some((bits, name)) => write!(f, "{} {name}", self.0 >> bits),
+            None => write!(f, "{} bytes", self.0),
+        }
+    }
+}
+
+/// The bytes of a file.
+///
+/// # Errors
+/// It cannot be opened or read, or has more bytes than the limit.
+pub fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
+    read_from(File::open(path)?, limit)
+}
+
+/// The text of a file.
+///
+/// # Errors
+/// As [`read_file`], and if it is not UTF-8.
+pub fn read_text(path: &Path, limit: u64) -> Result<String, ReadError> {
+    String::from_utf8(read_file(path, limit)?).map_err(|_| ReadError::NotText)
+}
+
+/// The bytes of a stream up to its end.
+///
+/// # Errors
+/// It cannot be read, or has more bytes than the limit.
+pub fn read_from(stream: impl Read, limit: u64) -> Result<Vec<u8>, ReadError> {
+    let mut bytes = Vec::new();
+    let mut bounded = stream.take(limit.saturating_add(1));
+    bounded.read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > limit {
+        true => Err(ReadError::TooLarge(limit)),
+        false => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts the bytes that are taken from an endless stream.
+    struct Endless(u64);
+
+    impl Read for &mut Endless {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            into.fill(b'x');
+            self.0 += into.len() as u64;
+            Ok(into.len())
+        }
+    }
+
+    #[test]
+    fn an_endless_stream_is_read_up_to_one_byte_more_than_the_limit() {
+        let mut endless = Endless(0);
+        let error = read_from(&mut endless, 4096).unwrap_err();
+        let expected = "it is larger than the limit of 4 KiB";
+        assert_eq!((error.to_string().as_str(), endless.0), (expected, 4097));
+        let error = read_file(Path::new("/dev/zero"), 1 << 20).unwrap_err();
+        assert_eq!(error.to_string(), "it is larger than the limit of 1 MiB");
+    }
+
+    #[test]
+    fn a_file_of_exactly_the_limit_is_read() {
+        assert_eq!(read_from(&b"abc"[..], 3).unwrap(), b"abc");
+        let error = read_from(&b"abcd"[..], 3).unwrap_err();
+        assert_eq!(error.to_string(), "it is larger than the limit of 3 bytes");
+    }
+
+    #[test]
+    fn reasons_are_in_words() {
+        let said = |path: &str| read_file(Path::new(path), 9).unwrap_err().to_string();
+        assert_eq!(said("/no/such/file"), "there is no such file");
+        assert_eq!(said("/"), "it is a directory");
+    }
+}

@@ -1,0 +1,63 @@
+//! Files of the machine as a capability: the only part of this room that reads any.
+//!
+//! The preprocessor reaches a file only by a [`FileSystem`] that its caller hands over
+//! ([`crate::parse_file`]). A text that came over a network is parsed without one
+//! ([`crate::parse_str`]), so that neither an `#include` nor a message about one depends on the
+//! files of this machine.
+
+use std::path::{Path, PathBuf};
+
+use support::read::{ReadError, read_file};
+
+/// Bytes that one file of a program may have.
+pub const MAX_FILE_BYTES: u64 = 16 << 20;
+
+/// Entries of a directory that are compared with a misspelt name.
+const MAX_NAMES: usize = 1000;
+
+/// Leave to read program files of this machine, and where to look for included ones.
+#[derive(Clone, Debug, Default)]
+pub struct FileSystem {
+    /// Directories searched for included files, in order, before the built-in files (`-I`).
+    pub include_dirs: Vec<PathBuf>,
+}
+
+impl FileSystem {
+    /// The first of these directories that has the file.
+    pub(crate) fn find(&self, directories: &[PathBuf], name: &str) -> Option<PathBuf> {
+        let mut candidates = directories.iter().map(|directory| directory.join(name));
+        candidates.find(|path| path.is_file())
+    }
+
+    /// A path that is the same for all names of a file.
+    pub(crate) fn identity(&self, path: &Path) -> PathBuf {
+        path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
+    }
+
+    pub(crate) fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError> {
+        read_file(path, MAX_FILE_BYTES)
+    }
+
+    /// The names, as an include would write them, of the files in the directory that `name` lies
+    /// in, seen from `directory`.
+    pub(crate) fn names_near(&self, directory: &Path, name: &str) -> Vec<String> {
+        let prefix = Path::new(name)
+            .parent()
+            .map(Path::to_path_buf)
+            .unwrap_or_default();
+        let mut place = directory.join(&prefix);
+        if place.as_os_str().is_empty() {
+            place.push(".");
+        }
+        let Ok(entries) = std::fs::read_dir(place) else {
+            return Vec::new();
+        };
+        let names = entries
+            .take(MAX_NAMES)
+            .flatten()
+            .map(|entry| prefix.join(entry.file_name()).display().to_string());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    }
+}
