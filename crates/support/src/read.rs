@@ -9,6 +9,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+/// Bytes of a text that are read before they are looked at.
+const CHUNK: u64 = 1 << 20;
+
 /// The reason why a file was not read.
 #[derive(Debug)]
 pub enum ReadError {
@@ -73,9 +76,32 @@ pub fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
 /// The text of a file.
 ///
 /// # Errors
-/// As [`read_file`], and if it is not UTF-8.
+/// As [`read_file`], and if it is not UTF-8 or has a NUL character.
 pub fn read_text(path: &Path, limit: u64) -> Result<String, ReadError> {
-    String::from_utf8(read_file(path, limit)?).map_err(|_| ReadError::NotText)
+    read_text_from(File::open(path)?, limit)
+}
+
+/// The text of a stream up to its end. A stream of NUL characters is left at the first one.
+///
+/// # Errors
+/// As [`read_from`], and if it is not UTF-8 or has a NUL character.
+pub fn read_text_from(stream: impl Read, limit: u64) -> Result<String, ReadError> {
+    let mut bytes = Vec::new();
+    let mut bounded = stream.take(limit.saturating_add(1));
+    loop {
+        let before = bytes.len();
+        let got = (&mut bounded).take(CHUNK).read_to_end(&mut bytes)?;
+        if bytes[before..].contains(&0) {
+            return Err(ReadError::NotText);
+        }
+        if got == 0 {
+            break;
+        }
+    }
+    match bytes.len() as u64 > limit {
+        true => Err(ReadError::TooLarge(limit)),
+        false => String::from_utf8(bytes).map_err(|_| ReadError::NotText),
+    }
 }
 
 /// The bytes of a stream up to its end.
@@ -122,6 +148,24 @@ mod tests {
         assert_eq!(read_from(&b"abc"[..], 3).unwrap(), b"abc");
         let error = read_from(&b"abcd"[..], 3).unwrap_err();
         assert_eq!(error.to_string(), "it is larger than the limit of 3 bytes");
+    }
+
+    #[test]
+    fn a_text_ends_at_its_first_nul_character() {
+        let error = read_text(Path::new("/dev/zero"), 1 << 40).unwrap_err();
+        assert_eq!(error.to_string(), "it is not a text file");
+        assert_eq!(read_text_from(&b"text"[..], 4).unwrap(), "text");
+        let mut endless = Endless(0);
+        let error = read_text_from(&mut endless, 3 << 20).unwrap_err();
+        let expected = "it is larger than the limit of 3 MiB";
+        assert_eq!(
+            (error.to_string().as_str(), endless.0),
+            (expected, (3 << 20) + 1)
+        );
+        assert!(matches!(
+            read_text_from(&b"\xff"[..], 4),
+            Err(ReadError::NotText)
+        ));
     }
 
     #[test]
