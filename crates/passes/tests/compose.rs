@@ -186,6 +186,31 @@ fn what_is_no_policy_is_refused_with_its_place() {
 }
 
 #[test]
+fn a_policy_has_limits_by_name_and_is_read_in_linear_time() {
+    let refused = |text: &str| {
+        let error = Policy::read(text).expect_err("it is too large").to_string();
+        assert!(error.len() < 300, "{} bytes are said", error.len());
+        error
+    };
+    let steps = |count: usize| vec!["a"; count].join(" -> ");
+    assert!(Policy::read(&steps(256)).is_ok());
+    let error = refused(&steps(257));
+    assert_eq!(error, "1:1281: a policy has at most 256 steps");
+    assert_eq!(refused(&steps(20_000)), error);
+    let arms = |count: usize| format!("[{}else:]", "x == 1: | ".repeat(count));
+    assert!(Policy::read(&arms(1300)).is_ok());
+    let what = "a policy has at most 4096 arms, fields and numbers in choices";
+    assert!(refused(&arms(60_000)).ends_with(what));
+    assert!(refused(&format!("[{}: a]", "x == 1 || ".repeat(90_000))).ends_with(what));
+    assert!(refused(&"a".repeat((1 << 20) + 1)).ends_with("a policy has at most 1048576 bytes"));
+    // Messages repeat the beginning of long words, and long blanks are passed once.
+    refused(&format!("1{}", "x".repeat(1_000_000)));
+    refused(&format!("a ] {}", "x".repeat(1_000_000)));
+    refused(&format!("a {}]", " ".repeat(1_000_000)));
+    refused(&format!("a {}]", "// x\n".repeat(200_000)));
+}
+
+#[test]
 fn many_choices_one_behind_the_other_are_soon_read() {
     let choices = " -> [ingress_port == 1: | ingress_port == 2:]".repeat(60);
     composed(&format!("a{choices} -> b"));

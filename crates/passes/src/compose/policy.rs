@@ -19,7 +19,7 @@
 
 use std::fmt;
 
-use super::scan::Scanner;
+use super::scan::{Scanner, shown};
 
 /// A place in a policy's text: 1-based line and column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -196,6 +196,15 @@ const MOST_BITS: u32 = 2048;
 /// Operands that are joined by `&`, each nested in the next one.
 const MOST_TERMS: u32 = 64;
 
+/// Steps that a policy may have.
+const MAX_STEPS: usize = 256;
+
+/// Arms of choices that a policy may have, and fields and numbers in their conditions.
+const MAX_OPERANDS: usize = 4096;
+
+/// Bytes that a policy's text may have.
+const MAX_POLICY_BYTES: usize = 1 << 20;
+
 /// Branches inside of branches.
 const MAX_DEPTH: u32 = 32;
 
@@ -208,7 +217,13 @@ impl Policy {
         let mut reader = Reader {
             scan: Scanner::new(text),
             depth: 0,
+            steps: 0,
+            operands: 0,
         };
+        if text.len() > MAX_POLICY_BYTES {
+            let message = format!("a policy has at most {MAX_POLICY_BYTES} bytes");
+            return Err(reader.scan.error(message));
+        }
         if reader.scan.is_at_end() {
             return Err(reader
                 .scan
@@ -246,6 +261,8 @@ type Read<T> = Result<T, PolicyError>;
 struct Reader<'t> {
     scan: Scanner<'t>,
     depth: u32,
+    steps: usize,
+    operands: usize,
 }
 
 impl Reader<'_> {
@@ -282,6 +299,11 @@ impl Reader<'_> {
         let Some(first) = self.scan.source() else {
             return Err(self.scan.unexpected("the name of a step or `[`"));
         };
+        self.steps += 1;
+        if self.steps > MAX_STEPS {
+            let message = format!("a policy has at most {MAX_STEPS} steps");
+            return Err(PolicyError { at, message });
+        }
         let (name, source) = match self.scan.eat("=") {
             false => (called(first), first.to_owned()),
             true => match self.scan.source() {
@@ -291,7 +313,9 @@ impl Reader<'_> {
         };
         if !is_identifier(&name) {
             let message = format!(
-                "`{name}` is no name for a step: letters, digits and `_`, as in `fw = {source}`"
+                "`{}` is no name for a step: letters, digits and `_`, as in `fw = {}`",
+                shown(&name),
+                shown(&source)
             );
             return Err(PolicyError { at, message });
         }
@@ -312,6 +336,7 @@ impl Reader<'_> {
                 }
                 return Err(self.scan.unexpected("`]`: `else` is the last arm"));
             }
+            self.count_operand()?;
             let condition = self.condition()?;
             let line = self.arm()?;
             branch.arms.push(Arm { condition, line });
@@ -320,6 +345,18 @@ impl Reader<'_> {
             }
             if !self.scan.eat("|") {
                 return Err(self.scan.unexpected("`->`, `|` or `]`"));
+            }
+        }
+    }
+
+    fn count_operand(&mut self) -> Read<()> {
+        self.operands += 1;
+        match self.operands > MAX_OPERANDS {
+            false => Ok(()),
+            true => {
+                let what = "arms, fields and numbers in choices";
+                let message = format!("a policy has at most {MAX_OPERANDS} {what}");
+                Err(self.scan.error(message))
             }
         }
     }
@@ -404,6 +441,7 @@ impl Reader<'_> {
     }
 
     fn term(&mut self) -> Read<Operand> {
+        self.count_operand()?;
         let at = self.scan.position();
         if let Some(text) = self.scan.number() {
             let text = text.to_owned();

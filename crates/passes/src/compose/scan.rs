@@ -6,11 +6,52 @@ use super::policy::{PolicyError, Position};
 pub(super) struct Scanner<'t> {
     text: &'t str,
     at: usize,
+    /// The place of `at`.
+    place: Position,
+    /// Whether nothing but blanks stands before `at` on its line.
+    is_first: bool,
+}
+
+/// Characters of a policy's words that messages repeat.
+const SHOWN: usize = 60;
+
+/// A word of a policy for a message: of a long one its beginning.
+pub(super) fn shown(word: &str) -> String {
+    match word.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}...", &word[..end]),
+        None => word.to_owned(),
+    }
 }
 
 impl<'t> Scanner<'t> {
     pub(super) fn new(text: &'t str) -> Self {
-        Scanner { text, at: 0 }
+        Scanner {
+            text,
+            at: 0,
+            place: Position { line: 1, column: 1 },
+            is_first: true,
+        }
+    }
+
+    /// Goes on by so many bytes.
+    fn advance(&mut self, bytes: usize) {
+        let end = self.at + bytes;
+        for c in self.text[self.at..end].chars() {
+            match c {
+                '\n' => {
+                    self.place = Position {
+                        line: self.place.line + 1,
+                        column: 1,
+                    };
+                    self.is_first = true;
+                }
+                c => {
+                    self.place.column += 1;
+                    self.is_first &= c.is_whitespace();
+                }
+            }
+        }
+        self.at = end;
     }
 
     fn rest(&self) -> &'t str {
@@ -22,15 +63,13 @@ impl<'t> Scanner<'t> {
         loop {
             let rest = self.rest();
             let blank = rest.len() - rest.trim_start().len();
-            self.at += blank;
-            let line_begins = self.text[..self.at].rsplit('\n').next();
-            let is_first = line_begins.is_some_and(|line| line.trim().is_empty());
+            self.advance(blank);
             let rest = self.rest();
-            let is_comment = rest.starts_with("//") || is_first && rest.starts_with('#');
+            let is_comment = rest.starts_with("//") || self.is_first && rest.starts_with('#');
             if !is_comment {
                 return;
             }
-            self.at += rest.find('\n').unwrap_or(rest.len());
+            self.advance(rest.find('\n').unwrap_or(rest.len()));
         }
     }
 
@@ -42,12 +81,7 @@ impl<'t> Scanner<'t> {
     /// Where the next token begins.
     pub(super) fn position(&mut self) -> Position {
         self.skip();
-        let before = &self.text[..self.at];
-        let line = before.rsplit('\n').next().unwrap_or(before);
-        Position {
-            line: before.matches('\n').count() as u32 + 1,
-            column: line.chars().count() as u32 + 1,
-        }
+        self.place
     }
 
     pub(super) fn error(&mut self, message: impl Into<String>) -> PolicyError {
@@ -59,7 +93,7 @@ impl<'t> Scanner<'t> {
 
     pub(super) fn unexpected(&mut self, expected: &str) -> PolicyError {
         self.skip();
-        let found: String = self.rest().split_whitespace().next().unwrap_or("").into();
+        let found = shown(self.rest().split_whitespace().next().unwrap_or(""));
         match found.is_empty() {
             true => self.error(format!("the policy ends where {expected} is expected")),
             false => self.error(format!("`{found}` stands where {expected} is expected")),
@@ -73,7 +107,7 @@ impl<'t> Scanner<'t> {
 
     pub(super) fn eat(&mut self, what: &str) -> bool {
         let is_there = self.looks_at(what);
-        self.at += if is_there { what.len() } else { 0 };
+        self.advance(if is_there { what.len() } else { 0 });
         is_there
     }
 
@@ -82,7 +116,7 @@ impl<'t> Scanner<'t> {
         self.skip();
         let behind = self.rest().strip_prefix(word);
         let is_whole = behind.is_some_and(|behind| !behind.starts_with(is_name));
-        self.at += if is_whole { word.len() } else { 0 };
+        self.advance(if is_whole { word.len() } else { 0 });
         is_whole
     }
 
@@ -92,7 +126,7 @@ impl<'t> Scanner<'t> {
         let rest = self.rest();
         if let Some(quoted) = rest.strip_prefix('"') {
             let end = quoted.find('"')?;
-            self.at += end + 2;
+            self.advance(end + 2);
             return Some(&quoted[..end]);
         }
         let ends = |&(at, c): &(usize, char)| {
@@ -102,7 +136,7 @@ impl<'t> Scanner<'t> {
             .char_indices()
             .find(ends)
             .map_or(rest.len(), |(at, _)| at);
-        self.at += end;
+        self.advance(end);
         Some(&rest[..end]).filter(|source| !source.is_empty())
     }
 
@@ -114,7 +148,7 @@ impl<'t> Scanner<'t> {
             return None;
         }
         let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
-        self.at += end;
+        self.advance(end);
         Some(&rest[..end])
     }
 
@@ -136,7 +170,7 @@ impl<'t> Scanner<'t> {
             }
             end += 1;
         }
-        self.at += end;
+        self.advance(end);
         Some(&rest[..end])
     }
 }
