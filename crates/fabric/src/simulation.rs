@@ -18,6 +18,16 @@ pub type MakeSwitch<'a> = dyn FnMut(&SwitchSpec) -> Result<Box<dyn Node>, String
 /// How often [`Simulation::run`] looks whether all is done.
 const LOOK: Nanos = Nanos::from_millis(1);
 
+/// Events after which [`Simulation::run`] lets its observer look in any case.
+const EVENTS_PER_LOOK: usize = 10_000;
+
+/// Links that a packet may pass at one instant without reaching a host, beside four times as many
+/// as there are.
+const MAX_HOPS: usize = 1000;
+
+/// Packets that may be on their way at one instant.
+const MAX_AT_ONCE: usize = 50_000;
+
 /// Why a fabric cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FabricError {
@@ -33,6 +43,20 @@ pub enum FabricError {
         /// Its name.
         host: String,
     },
+    /// Packets pass the same links again and again while no time passes.
+    Circle {
+        /// When.
+        at: Nanos,
+        /// The ends of the links, as in `a:1 -> b:1`.
+        links: Vec<String>,
+    },
+    /// More packets are made at one instant than can be held.
+    TooManyAtOnce {
+        /// When.
+        at: Nanos,
+        /// The ends of the link that was offered the last one.
+        link: String,
+    },
 }
 
 impl fmt::Display for FabricError {
@@ -42,6 +66,17 @@ impl fmt::Display for FabricError {
             FabricError::TooManyFlows { host } => write!(
                 f,
                 "{host} has no port left to send another flow from; give it fewer flows"
+            ),
+            FabricError::Circle { at, links } => write!(
+                f,
+                "packets go in a circle for ever at {at} s of simulated time: {}; give one of these \
+                 links a delay or a rate, or have a switch drop the packets",
+                links.join(", ")
+            ),
+            FabricError::TooManyAtOnce { at, link } => write!(
+                f,
+                "more than {MAX_AT_ONCE} packets are on their way at {at} s of simulated time, the \
+                 last one by {link}; give links a delay or a rate, or have switches copy less"
             ),
         }
     }
@@ -88,14 +123,30 @@ pub struct Progress {
 }
 
 /// One direction of a link: where frames arrive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LineId(usize);
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    Arrival(LineId),
+    /// A frame arrives that passed so many lines at one instant.
+    Arrival(LineId, usize),
     /// A node wanted to do something at this time; void if it has changed its mind since.
     Wake(NodeId),
+}
+
+/// A line by which a packet came, and the lines that it passed at the same instant.
+type Cause = (LineId, usize);
+
+/// Packets that are sent on and on while no time passes.
+#[derive(Default)]
+struct Moment {
+    at: Nanos,
+    /// Arrivals of this instant that are still to come.
+    coming: usize,
+    /// The line before, of lines that packets pass after many others.
+    before: BTreeMap<LineId, LineId>,
+    /// What switches received that have yet to send it.
+    held: BTreeMap<NodeId, Cause>,
 }
 
 /// A flow, and the port that its sender sends it from.
@@ -142,6 +193,7 @@ pub struct Simulation {
     open: Vec<usize>,
     pings: Vec<Pings>,
     now: Nanos,
+    moment: Moment,
 }
 
 impl Simulation {
@@ -170,6 +222,7 @@ impl Simulation {
             open: Vec::new(),
             pings: Vec::new(),
             now: Nanos::ZERO,
+            moment: Moment::default(),
             topology,
         };
         simulation.lay(&mut seeds);
@@ -195,15 +248,14 @@ impl Simulation {
             self.add_flow(flow)?;
         }
         for ping in self.topology.pings.clone() {
-            self.add_ping(ping);
+            self.add_ping(ping)?;
         }
         if let Some(workload) = self.topology.workload {
             for flow in workload.flows(self.hosts.len(), self.topology.seed) {
                 self.add_flow(flow)?;
             }
         }
-        self.nodes().for_each(|node| self.settle(node));
-        Ok(())
+        self.nodes().try_for_each(|node| self.settle(node, None))
     }
 
     /// Has one more flow be sent, from its time on or from now.
@@ -222,17 +274,19 @@ impl Simulation {
             spec: FlowSpec { at, ..spec },
             port,
         });
-        self.settle(NodeId::Host(spec.from));
-        Ok(())
+        self.settle(NodeId::Host(spec.from), None)
     }
 
     /// Has one more series of pings be sent.
-    pub fn add_ping(&mut self, spec: PingSpec) {
+    ///
+    /// # Errors
+    /// As of [`Simulation::run_until`].
+    pub fn add_ping(&mut self, spec: PingSpec) -> Result<(), FabricError> {
         let to = self.topology.hosts[spec.to.0].address;
         let at = spec.at.max(self.now);
         let ident = self.hosts[spec.from.0].ping(to, spec.count, spec.interval, at);
         self.pings.push(Pings { spec, ident });
-        self.settle(NodeId::Host(spec.from));
+        self.settle(NodeId::Host(spec.from), None)
     }
 
     fn node(&mut self, node: NodeId) -> &mut dyn Node {
@@ -240,34 +294,74 @@ impl Simulation {
     }
 
     /// Lets all happen that happens by `end`.
-    pub fn run_until(&mut self, end: Nanos) {
-        while let Some((now, event)) = self.wires.events.pop_by(end) {
+    ///
+    /// # Errors
+    /// Packets go in a circle or multiply without end while no time passes.
+    pub fn run_until(&mut self, end: Nanos) -> Result<(), FabricError> {
+        while !self.advance(end, usize::MAX)? {}
+        Ok(())
+    }
+
+    /// Lets up to `most` events happen of those by `end`; whether there are no more of them.
+    fn advance(&mut self, end: Nanos, most: usize) -> Result<bool, FabricError> {
+        for _ in 0..most {
+            let Some((now, event)) = self.wires.events.pop_by(end) else {
+                self.now = self.now.max(end);
+                return Ok(true);
+            };
             self.now = now;
+            if self.moment.at != now {
+                self.moment = Moment {
+                    at: now,
+                    ..Moment::default()
+                };
+            }
             match event {
-                Event::Arrival(line) => self.arrive(line),
+                Event::Arrival(line, hops) => self.arrive(line, hops)?,
                 Event::Wake(node) if self.wakes.get(&node) == Some(&now) => {
                     self.wakes.remove(&node);
                     self.node(node).step(now);
-                    self.settle(node);
+                    let cause = self.moment.held.remove(&node);
+                    self.settle(node, cause)?;
                 }
                 Event::Wake(_) => {}
             }
         }
-        self.now = self.now.max(end);
+        Ok(false)
     }
 
     /// Runs until all flows and pings are over, or until `end`. `observe` may look at it often, and says whether to go on.
-    pub fn run(&mut self, end: Nanos, observe: &mut dyn FnMut(&mut Simulation) -> bool) {
-        while self.now < end && !self.is_done() && observe(self) {
-            self.run_until((self.now + LOOK).min(end));
+    ///
+    /// # Errors
+    /// As of [`Simulation::run_until`].
+    pub fn run(
+        &mut self,
+        end: Nanos,
+        observe: &mut dyn FnMut(&mut Simulation) -> bool,
+    ) -> Result<(), FabricError> {
+        while self.now < end && !self.is_done() {
+            let slice = (self.now + LOOK).min(end);
+            loop {
+                if !observe(self) {
+                    return Ok(());
+                }
+                if self.advance(slice, EVENTS_PER_LOOK)? {
+                    break;
+                }
+            }
         }
+        Ok(())
     }
 
-    fn arrive(&mut self, id: LineId) {
+    fn arrive(&mut self, id: LineId, hops: usize) -> Result<(), FabricError> {
+        self.moment.coming = self.moment.coming.saturating_sub(1);
+        if hops > self.max_hops() {
+            return Err(self.circle(id));
+        }
         let laid = &mut self.wires.lines[id.0];
         let to = laid.to;
         let Some(frame) = laid.line.take() else {
-            return;
+            return Ok(());
         };
         self.wires.frames += 1;
         let now = self.now;
@@ -275,19 +369,68 @@ impl Simulation {
         node.receive(to.port, frame.bytes(), now);
         node.step(now);
         self.wires.pool.put(frame);
-        self.settle(to.node);
+        // A host sends packets of its own.
+        let cause = matches!(to.node, NodeId::Switch(_)).then_some((id, hops));
+        self.settle(to.node, cause)
     }
 
-    /// Puts what a node has sent on its lines, and asks when it wants to be woken.
-    fn settle(&mut self, id: NodeId) {
+    fn max_hops(&self) -> usize {
+        MAX_HOPS + 4 * self.wires.lines.len()
+    }
+
+    /// The error that names the links which packets pass again and again, the last one `id`.
+    fn circle(&self, id: LineId) -> FabricError {
+        let mut path = vec![id];
+        let mut last = id;
+        while let Some(before) = self.moment.before.get(&last) {
+            if let Some(first) = path.iter().position(|passed| passed == before) {
+                path.drain(..first);
+                break;
+            }
+            path.push(*before);
+            last = *before;
+        }
+        path.reverse();
+        FabricError::Circle {
+            at: self.now,
+            links: path.iter().map(|id| self.line_text(*id)).collect(),
+        }
+    }
+
+    fn line_text(&self, id: LineId) -> String {
+        let Laid { from, to, .. } = &self.wires.lines[id.0];
+        let (from, to) = (self.topology.end_text(*from), self.topology.end_text(*to));
+        format!("{from} -> {to}")
+    }
+
+    /// Puts what a node has sent on its lines, and asks when it wants to be woken. `cause` is the
+    /// packet that a switch sends on.
+    fn settle(&mut self, id: NodeId, cause: Option<Cause>) -> Result<(), FabricError> {
         let now = self.now;
         let node = node_of(&mut self.hosts, &mut self.switches, id);
         let wires = &mut self.wires;
+        let hops = cause.map_or(1, |(_, hops)| hops + 1);
+        let mut sent = 0;
+        let mut last = None;
+        let many = MAX_HOPS / 2;
+        let moment = &mut self.moment;
         node.drain_sent(&mut |port, bytes, at| {
-            wires.send(End { node: id, port }, bytes, at.max(now))
+            let line = wires.send(End { node: id, port }, bytes, (at.max(now), now), hops);
+            let Some(line) = line else { return };
+            sent += 1;
+            last = Some(line);
+            if let Some((before, hops)) = cause
+                && hops > many
+            {
+                moment.before.insert(line, before);
+            }
         });
+        moment.coming += sent;
         // Each step has done all that was to be done by then.
         let wake = node.next_time().map(|at| at.max(now));
+        if let Some(cause) = cause.filter(|_| wake == Some(now)) {
+            moment.held.insert(id, cause);
+        }
         match wake {
             Some(at) if self.wakes.get(&id) != Some(&at) => {
                 self.wakes.insert(id, at);
@@ -297,6 +440,13 @@ impl Simulation {
             None => {
                 self.wakes.remove(&id);
             }
+        }
+        match last {
+            Some(line) if self.moment.coming > MAX_AT_ONCE => Err(FabricError::TooManyAtOnce {
+                at: now,
+                link: self.line_text(line),
+            }),
+            _ => Ok(()),
         }
     }
 
@@ -416,21 +566,31 @@ impl Simulation {
 }
 
 impl Wires {
-    fn send(&mut self, from: End, bytes: &[u8], at: Nanos) {
-        let Some(id) = self.by_end.get(&from) else {
+    /// Sends a frame at the first of these times; the line, if the frame arrives at the second one.
+    fn send(
+        &mut self,
+        from: End,
+        bytes: &[u8],
+        (at, now): (Nanos, Nanos),
+        hops: usize,
+    ) -> Option<LineId> {
+        let Some(&id) = self.by_end.get(&from) else {
             *self.nowhere.entry(from.node).or_default() += 1;
-            return;
+            return None;
         };
         let line = &mut self.lines[id.0].line;
         let Carried::Arrives(arrival) = line.offer(bytes.len(), at) else {
-            return;
+            return None;
         };
         let mut frame = self.pool.get();
         // A node's frames are no longer than a frame may be.
         let copied = frame.assign(bytes);
         debug_assert!(copied.is_ok());
         line.put(frame);
-        self.events.push(arrival, Event::Arrival(*id));
+        let is_now = arrival == now;
+        let hops = if is_now { hops } else { 0 };
+        self.events.push(arrival, Event::Arrival(id, hops));
+        is_now.then_some(id)
     }
 }
 

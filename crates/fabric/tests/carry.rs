@@ -201,7 +201,7 @@ interval = \"1 ms\"
 "
     );
     let mut simulation = simulation(topology(&text));
-    simulation.run_until(Nanos::from_secs(1));
+    simulation.run_until(Nanos::from_secs(1)).unwrap();
     simulation.check_conservation().unwrap();
     let report = simulation.report();
     let nowhere = report.dropped.iter().find(|drop| drop.reason == "no_link");
@@ -230,7 +230,7 @@ fn the_slices_in_which_time_passes_change_nothing() {
         let mut now = Nanos::ZERO;
         while now < Nanos::from_millis(300) {
             now = (now + slice).min(Nanos::from_millis(300));
-            simulation.run_until(now);
+            simulation.run_until(now).unwrap();
         }
         simulation.report()
     });
@@ -243,7 +243,9 @@ fn packets_are_accounted_for_at_every_moment() {
     let mut simulation = simulation(topology(&routed(BUSY, &busy_traffic())));
     let mut saw_some_in_flight = false;
     for millisecond in 0..2000 {
-        simulation.run_until(Nanos::from_millis(millisecond));
+        simulation
+            .run_until(Nanos::from_millis(millisecond))
+            .unwrap();
         simulation.check_conservation().unwrap();
         let report = simulation.report();
         let dropped: u64 = report.dropped.iter().map(|drop| drop.packets).sum();
@@ -259,9 +261,9 @@ fn a_flow_can_be_added_while_time_passes() {
     let mut simulation = simulation(topology(&text));
     let first = finish(&mut simulation).flows[0].completion_seconds.unwrap();
     let again = topology(&text).flows[0];
-    simulation.run_until(Nanos::from_secs(20));
+    simulation.run_until(Nanos::from_secs(20)).unwrap();
     simulation.add_flow(again).unwrap();
-    simulation.run(LONG, &mut |_| true);
+    simulation.run(LONG, &mut |_| true).unwrap();
     let second = simulation.report().flows[1].completion_seconds.unwrap();
     assert!((second - first).abs() < 1e-3, "{first} {second}");
 }

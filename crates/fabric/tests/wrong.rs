@@ -391,3 +391,30 @@ fn a_switch_that_cannot_be_made_is_named() {
     let error = made.err().map(|error| error.to_string());
     assert_eq!(error.as_deref(), Some("switch s: no such program"));
 }
+
+#[test]
+fn a_topology_has_limits_by_name_and_its_mistakes_are_counted() {
+    let refused = |text: &str| {
+        let error = Topology::read("t.toml", text, &common::examples()).unwrap_err();
+        let told = error.to_string();
+        assert!(told.len() < 40_000, "{} bytes are said", told.len());
+        told
+    };
+    let hosts = |count: usize, name: &dyn Fn(usize) -> String| -> String {
+        let host = |n| {
+            let name = name(n);
+            format!("[[host]]\nname = \"{name}\"\nmac = \"x\"\nip = \"x\"\n")
+        };
+        (0..count).map(host).collect()
+    };
+    let told = refused(&hosts(10_001, &|n| format!("h{n}")));
+    let expected = "there are 10001 switches and hosts; a topology has at most 10000";
+    assert!(told.contains(expected), "{told}");
+    let told = refused(&hosts(9_000, &|_| "same".to_owned()));
+    assert!(told.contains("there are more than 100 mistakes"), "{told}");
+    let links = "[[link]]\nends = [\"a\", \"b\"]\n".repeat(100_001);
+    assert!(refused(&links).contains("a topology has at most 100000"));
+    let workload = "[workload]\nelephants = 10000\n";
+    let told = refused(&(hosts(9_000, &|n| format!("h{n}")) + workload));
+    assert!(told.contains("100 mistakes"), "{told}");
+}

@@ -10,12 +10,13 @@ use toml::Spanned;
 
 use crate::host::PORTS;
 
-use super::error::{Mistake, line_of};
+use super::error::{Lines, Mistake};
 use super::file::{self, File, Text};
 use super::quantity::Quantity;
 use super::{
-    BitRate, CommandSpec, End, FlowKind, FlowSpec, HostId, HostSpec, Link, LinkSpec, NodeId,
-    PingSpec, ServiceSpec, SwitchId, SwitchSpec, Topology, WorkloadSpec,
+    BitRate, CommandSpec, End, FlowKind, FlowSpec, HostId, HostSpec, Link, LinkSpec, MAX_FLOWS,
+    MAX_LINKS, MAX_MISTAKES, MAX_NODES, NodeId, PingSpec, ServiceSpec, SwitchId, SwitchSpec,
+    Topology, WorkloadSpec,
 };
 
 /// Frames that wait for a link that does not say how many may.
@@ -34,7 +35,7 @@ const PAPER: WorkloadSpec = WorkloadSpec {
 
 /// Collects what is wrong while the rest is looked at.
 pub(super) struct Check<'a> {
-    text: &'a str,
+    lines: Lines,
     pub(super) directory: &'a Path,
     mistakes: Vec<Mistake>,
     /// All names, and the line of each.
@@ -44,11 +45,14 @@ pub(super) struct Check<'a> {
 /// Checks a file.
 pub(super) fn check(file: File, text: &str, directory: &Path) -> Result<Topology, Vec<Mistake>> {
     let mut check = Check {
-        text,
+        lines: Lines::of(text),
         directory,
         mistakes: Vec::new(),
         names: BTreeMap::new(),
     };
+    if !check.check_size(&file) {
+        return Err(check.mistakes);
+    }
     let topology = check.topology(file);
     match check.mistakes.is_empty() {
         true => Ok(topology),
@@ -95,16 +99,49 @@ impl Check<'_> {
     }
 
     pub(super) fn mistake<T>(&mut self, at: &Spanned<T>, message: String, mend: impl Into<String>) {
-        self.mistakes.push(Mistake {
+        self.add(Mistake {
             line: self.line(at),
             message,
             mend: mend.into(),
         });
     }
 
+    fn add(&mut self, mistake: Mistake) {
+        match self.mistakes.len() {
+            ..MAX_MISTAKES => self.mistakes.push(mistake),
+            MAX_MISTAKES => self.mistakes.push(Mistake {
+                line: mistake.line,
+                message: format!("there are more than {MAX_MISTAKES} mistakes"),
+                mend: "correct those above first".to_owned(),
+            }),
+            _ => {}
+        }
+    }
+
+    /// Refuses a topology that is larger than any that can be simulated.
+    fn check_size(&mut self, file: &File) -> bool {
+        let nodes = file.switches.len() + file.hosts.len();
+        let flows = file.flows.len() + file.pings.len();
+        let all = [
+            (nodes, MAX_NODES, "switches and hosts"),
+            (file.links.len(), MAX_LINKS, "links"),
+            (flows, MAX_FLOWS, "flows and pings"),
+        ];
+        for (count, most, name) in all {
+            if count > most {
+                self.add(Mistake {
+                    line: 1,
+                    message: format!("there are {count} {name}; a topology has at most {most}"),
+                    mend: "split the topology".to_owned(),
+                });
+            }
+        }
+        self.mistakes.is_empty()
+    }
+
     /// Where something stands.
     pub(super) fn line<T>(&self, at: &Spanned<T>) -> usize {
-        line_of(self.text, at.span().start)
+        self.lines.of_byte(at.span().start)
     }
 
     fn take_names(&mut self, file: &File) {
@@ -115,7 +152,7 @@ impl Check<'_> {
             self.take_name(&host.get_ref().name, NodeId::Host(HostId(number)));
         }
         if self.names.is_empty() {
-            self.mistakes.push(Mistake {
+            self.add(Mistake {
                 line: 1,
                 message: "there is no switch and no host".to_owned(),
                 mend: "add [[switch]], [[host]] and [[link]] sections".to_owned(),
@@ -132,7 +169,7 @@ impl Check<'_> {
             self.mistake(name, message, "take 1 to 15 letters, digits, _ and -");
             return;
         }
-        let line = line_of(self.text, name.span().start);
+        let line = self.line(name);
         match self.names.get(text) {
             Some((_, first)) => {
                 let mend = format!("line {first} has the name already; take another");
@@ -315,8 +352,9 @@ impl Check<'_> {
     fn node(&mut self, at: &Text, name: &str) -> Option<NodeId> {
         let found = self.names.get(name).map(|(node, _)| *node);
         if found.is_none() {
-            let names: Vec<&str> = self.names.keys().map(String::as_str).collect();
-            let mend = format!("there are {}", names.join(", "));
+            let names: Vec<&str> = self.names.keys().take(20).map(String::as_str).collect();
+            let more = if self.names.len() > 20 { ", ..." } else { "" };
+            let mend = format!("there are {}{more}", names.join(", "));
             self.mistake(at, format!("there is no switch and no host {name}"), mend);
         }
         found
@@ -343,7 +381,7 @@ impl Check<'_> {
         }
         for (link, written) in links.iter().zip(&file.links) {
             for (end, text) in link.ends.iter().zip(&written.get_ref().ends) {
-                let line = line_of(self.text, text.span().start);
+                let line = self.line(text);
                 if let Some(first) = taken.insert(*end, line) {
                     let message = format!("{} has two links", text.get_ref());
                     let mend = format!("line {first} has one there already; take another port");
@@ -431,8 +469,16 @@ impl Check<'_> {
             let mend = format!("let elephants and mice be {most} together at most");
             self.mistake(given, message, &mend);
         }
+        let all = u64::from(flows).saturating_mul(hosts as u64);
+        if all > MAX_FLOWS as u64 {
+            self.add(Mistake {
+                line: 1,
+                message: format!("the workload has {all} flows; it has at most {MAX_FLOWS}"),
+                mend: "let [workload] have fewer elephants and mice".to_owned(),
+            });
+        }
         if hosts < 2 {
-            self.mistakes.push(Mistake {
+            self.add(Mistake {
                 line: 1,
                 message: "a workload needs two hosts".to_owned(),
                 mend: "add [[host]] sections, or take [workload] away".to_owned(),

@@ -45,8 +45,17 @@ impl fmt::Display for TopologyError {
 
 impl std::error::Error for TopologyError {}
 
-/// The line of a place in a text.
-pub(super) fn line_of(text: &str, at: usize) -> usize {
-    let before = text.as_bytes().iter().take(at);
-    1 + before.filter(|byte| **byte == b'\n').count()
+/// Where the lines of a text begin.
+pub(super) struct Lines(Vec<usize>);
+
+impl Lines {
+    pub(super) fn of(text: &str) -> Lines {
+        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        Lines(ends.map(|(at, _)| at + 1).collect())
+    }
+
+    /// The line, from 1, of a byte.
+    pub(super) fn of_byte(&self, at: usize) -> usize {
+        1 + self.0.partition_point(|start| *start <= at)
+    }
 }

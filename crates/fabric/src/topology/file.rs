@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::error::{Mistake, line_of};
+use super::error::{Lines, Mistake};
 
 /// Text that may be wrong, with its place.
 pub(super) type Text = Spanned<String>;
@@ -156,7 +156,7 @@ pub(super) struct Command {
 /// Reads the text's form.
 pub(super) fn parse(text: &str) -> Result<File, Mistake> {
     toml::from_str(text).map_err(|error| Mistake {
-        line: line_of(text, error.span().map_or(0, |span| span.start)),
+        line: Lines::of(text).of_byte(error.span().map_or(0, |span| span.start)),
         message: error.message().trim_end().to_owned(),
         mend: "docs/FABRIC.md shows what a topology file may say".to_owned(),
     })

@@ -287,6 +287,21 @@ pub struct CommandSpec {
     pub is_server: bool,
 }
 
+/// Bytes that a topology file may have.
+pub const MAX_FILE_BYTES: u64 = 16 << 20;
+
+/// Switches and hosts that a topology may have together.
+pub const MAX_NODES: usize = 10_000;
+
+/// Links that a topology may have.
+pub const MAX_LINKS: usize = 100_000;
+
+/// Flows and series of pings that a topology may have, those of its workload among them.
+pub const MAX_FLOWS: usize = 1_000_000;
+
+/// Mistakes of a topology that are reported.
+const MAX_MISTAKES: usize = 100;
+
 impl Topology {
     /// Reads a topology. Files that it names are looked for beside it, in `directory`.
     ///

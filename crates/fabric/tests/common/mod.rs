@@ -38,7 +38,7 @@ pub fn run(text: &str) -> Report {
 
 /// Runs until all flows and pings are over; that they are, and that no packet was forgotten, is checked.
 pub fn finish(simulation: &mut Simulation) -> Report {
-    simulation.run(LONG, &mut |_| true);
+    simulation.run(LONG, &mut |_| true).unwrap();
     simulation.check_conservation().unwrap();
     let report = simulation.report();
     assert!(simulation.is_done(), "{report:#?}");
