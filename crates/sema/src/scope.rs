@@ -13,6 +13,9 @@ use crate::hir::{
 };
 use crate::{Checker, Place, code};
 
+/// Errors of a program after which no near names are looked for.
+const MAX_SUGGESTED: usize = 200;
+
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entity {
@@ -312,13 +315,13 @@ impl Checker<'_> {
             return;
         }
         let message = format!("unknown {what} `{}`", name.as_str());
-        let near = self
-            .scopes
-            .all_names()
-            .filter(|&(_, entity)| fits(entity))
-            .map(|(n, _)| n);
-        let diagnostic =
-            Diagnostic::error(code::UNKNOWN_NAME, name.span, message).suggest(name.as_str(), near);
+        let mut diagnostic = Diagnostic::error(code::UNKNOWN_NAME, name.span, message);
+        // It goes through all names, for which no program has time that has only wrong ones.
+        if self.diags.error_count() < MAX_SUGGESTED {
+            let names = self.scopes.all_names();
+            let near = names.filter(|&(_, entity)| fits(entity)).map(|(n, _)| n);
+            diagnostic = diagnostic.suggest(name.as_str(), near);
+        }
         self.report(diagnostic);
     }
 }

@@ -132,6 +132,9 @@ pub const SHOWN: usize = 50;
 /// How many diagnostics of each severity are kept; further ones are counted.
 pub const KEPT: usize = 1000;
 
+/// Names that are compared with an unknown one.
+const CANDIDATES: usize = 20_000;
+
 /// Bytes of a message, note or hint; a longer one is cut. Messages repeat names of programs.
 const TEXT_BYTES: usize = 2000;
 
@@ -473,6 +476,7 @@ pub fn suggest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     };
     candidates
         .into_iter()
+        .take(CANDIDATES)
         .filter_map(near)
         .min_by_key(|&(distance, _)| distance)
         .map(|(_, candidate)| candidate)

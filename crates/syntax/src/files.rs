@@ -7,7 +7,8 @@
 
 use std::path::{Path, PathBuf};
 
-use support::read::{ReadError, read_file};
+pub(crate) use support::read::ReadError;
+use support::read::read_file;
 
 /// Bytes that one file of a program may have.
 pub const MAX_FILE_BYTES: u64 = 16 << 20;

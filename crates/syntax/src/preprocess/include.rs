@@ -3,10 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use support::read::ReadError;
-
 use crate::diag::{Diagnostic, suggest};
-use crate::files::FileSystem;
+use crate::files::{FileSystem, ReadError};
 use crate::source::Span;
 use crate::token::{Token, TokenKind};
 
