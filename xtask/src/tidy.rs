@@ -24,6 +24,34 @@ const UNSAFE_PLACES: &[&str] = &[
     "crates/jit/src/backend.rs",
 ];
 
+/// Where files of the machine may be reached: rooms that are given a path by the command line, and
+/// the two files by which all others read. Text from a network reaches none of them.
+const FILE_PLACES: &[&str] = &[
+    "crates/cli/",
+    "crates/p4info/build.rs",
+    "crates/port/",
+    "crates/store/src/place.rs",
+    "crates/support/src/read.rs",
+    "crates/syntax/src/files.rs",
+    "testkit/",
+    "xtask/",
+];
+
+/// Parts of those places that serve messages from a network, and reach no file.
+const NETWORK_PLACES: &[&str] = &["crates/cli/src/control.rs", "crates/cli/src/host/"];
+
+/// Words of code that reaches files.
+const FILE_WORDS: &[&str] = &[
+    "std::fs",
+    "tokio::fs",
+    "support::read",
+    "args::read",
+    ".is_file()",
+    ".is_dir()",
+    ".read_dir()",
+    ".canonicalize()",
+];
+
 /// Licences that dependencies may have; an `OR` needs one of them, an `AND` all.
 const LICENCES: &[&str] = &[
     "0BSD",
@@ -187,8 +215,30 @@ fn check_files(root: &Path, findings: &mut Vec<String>) -> Outcome {
             ));
         }
         check_unsafe(&path, &text, findings);
+        if !is_test {
+            check_file_access(&path, &text, findings);
+        }
     }
     Ok(())
+}
+
+/// Files are reached where a path comes from the command line, and nowhere else.
+fn check_file_access(path: &str, text: &str, findings: &mut Vec<String>) {
+    let is_listed = |places: &[&str]| places.iter().any(|place| path.starts_with(place));
+    let may = is_listed(FILE_PLACES) && !is_listed(NETWORK_PLACES);
+    if may {
+        return;
+    }
+    let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+    for (number, line) in code.lines().enumerate() {
+        let line = line.split("//").next().unwrap_or_default();
+        if let Some(word) = FILE_WORDS.iter().find(|word| line.contains(**word)) {
+            let at = format!("{path}:{}", number + 1);
+            findings.push(format!(
+                "{at}: `{word}` reaches files, which this place may not"
+            ));
+        }
+    }
 }
 
 /// Whether a room's card says what comes in, what goes out and what it may import.
