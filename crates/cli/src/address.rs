@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use p4rt::client::{ClientError, Code, Endpoint, Tls};
 
-use crate::args::read;
+use crate::args::{limits, read};
 
 /// Which server, and how its answers are written.
 #[derive(Args, Clone)]
@@ -122,7 +122,7 @@ fn is_broken(message: &str) -> bool {
 
 /// The file of a key or certificate.
 fn pem(path: &Path, what: &str) -> Result<Vec<u8>, String> {
-    let bytes = read(path)?;
+    let bytes = read(path, limits::CERTIFICATE)?;
     let marked = String::from_utf8_lossy(&bytes).lines().any(|line| {
         line.starts_with("-----BEGIN ") && line.trim_end().ends_with(&format!("{what}-----"))
     });

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use port::PortIo;
+use support::read::{ReadError, read_file};
 
 use crate::chain;
 
@@ -65,12 +66,47 @@ pub(crate) struct Setup {
     pub(crate) seed: u64,
 }
 
+/// Limits on the bytes of files, so that an endless one does not fill the memory. Those of program
+/// files and topologies are [`syntax::files::MAX_FILE_BYTES`] and
+/// [`fabric::topology::MAX_FILE_BYTES`].
+pub(crate) mod limits {
+    /// An entries file.
+    pub(crate) const ENTRIES: u64 = 256 << 20;
+    /// An STF test.
+    pub(crate) const STF: u64 = 64 << 20;
+    /// A policy.
+    pub(crate) const POLICY: u64 = 1 << 20;
+    /// A P4Info or a device config.
+    pub(crate) const CONFIG: u64 = 64 << 20;
+    /// A certificate or a key.
+    pub(crate) const CERTIFICATE: u64 = 1 << 20;
+    /// A virtual data plane that was exported.
+    pub(crate) const EXPORTED: u64 = 1 << 30;
+}
+
 /// The bytes of a file that was given.
 ///
 /// # Errors
-/// It cannot be read.
-pub(crate) fn read(file: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))
+/// It cannot be read, or has more bytes than the limit.
+pub(crate) fn read(file: &Path, limit: u64) -> Result<Vec<u8>, String> {
+    read_file(file, limit).map_err(|error| unread(file, &error))
+}
+
+/// The text of a file that was given.
+///
+/// # Errors
+/// As [`read`], and if it is no text.
+pub(crate) fn read_text(file: &Path, limit: u64) -> Result<String, String> {
+    support::read::read_text(file, limit).map_err(|error| unread(file, &error))
+}
+
+/// The line that says why a file was not read.
+pub(crate) fn unread(file: &Path, error: &ReadError) -> String {
+    let file = file.display();
+    match error {
+        ReadError::NotText => format!("{file} is not a text file"),
+        ReadError::System(_) | ReadError::TooLarge(_) => format!("cannot read {file}: {error}"),
+    }
 }
 
 /// How diagnostics are written.

@@ -1,5 +1,6 @@
 //! A chain of programs in the stead of one: a policy file, or a policy as it is typed (docs/COMPOSITION.md).
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use bench::tenants::Step;
@@ -8,7 +9,7 @@ use passes::compose::{Composed, Form, Joint, Policy, Position, StepProgram, comp
 use syntax::diag::{Diagnostic, Diagnostics};
 use syntax::source::{SourceMap, Span};
 
-use crate::args::{Preprocess, Source};
+use crate::args::{Preprocess, Source, limits, read_text};
 use crate::compile::{self, Lowered};
 
 /// The ending of policy files.
@@ -101,24 +102,34 @@ fn chained(name: &str, text: &Text, preprocess: &Preprocess) -> Chained {
         composed: None,
         parts: None,
     };
+    let mut own = Own::new(text);
     let policy = match Policy::read(&text.text) {
         Ok(policy) => policy,
         Err(error) => {
-            chained.told.push(text.wrong(Some(error.at), error.message));
+            own.wrong(Some(error.at), error.message);
+            chained.told.push(own.told());
             return chained;
         }
     };
     let mut programs = Vec::new();
+    // A file may be the program of several steps.
+    let mut compiled: BTreeMap<&str, Option<Program>> = BTreeMap::new();
     for step in policy.steps() {
         let source = text.step(&step.source, preprocess);
         if let Some(why) = no_program(&source.program) {
-            let message = format!("the step `{}`: {why}", step.name);
-            chained.told.push(text.wrong(Some(step.at), message));
+            own.wrong(Some(step.at), format!("the step `{}`: {why}", step.name));
             continue;
         }
-        let Lowered { program, told } = compile::lowered(&source);
-        chained.told.push(told);
-        programs.extend(program.map(|program| (step.name.clone(), program)));
+        let program = compiled.entry(&step.source).or_insert_with(|| {
+            let Lowered { program, told } = compile::lowered(&source);
+            chained.told.push(told);
+            program
+        });
+        programs.extend(program.clone().map(|program| (step.name.clone(), program)));
+    }
+    if own.has_errors() {
+        chained.told.insert(0, own.told());
+        return chained;
     }
     if programs.len() < policy.steps().len() {
         return chained;
@@ -130,8 +141,8 @@ fn chained(name: &str, text: &Text, preprocess: &Preprocess) -> Chained {
     match compose(name, &policy, &given, Form::Merged) {
         Ok(composed) => chained.composed = Some(composed),
         Err(error) => {
-            let told = text.wrong(error.at, error.problem.to_string());
-            chained.told.insert(0, told);
+            own.wrong(error.at, error.problem.to_string());
+            chained.told.insert(0, own.told());
         }
     }
     chained.parts = Some(Parts { policy, programs });
@@ -181,9 +192,8 @@ impl Text {
         if let Some(text) = typed(program) {
             return Ok(Text::typed(text, Path::new("")));
         }
-        let bytes = crate::args::read(program)?;
+        let text = read_text(program, limits::POLICY)?;
         let file = program.display().to_string();
-        let text = String::from_utf8(bytes).map_err(|_| format!("{file} is not a text file"))?;
         let directory = program.parent().unwrap_or(Path::new("")).to_path_buf();
         Ok(Text {
             file,
@@ -203,27 +213,56 @@ impl Text {
             preprocess: preprocess.clone(),
         }
     }
+}
 
-    /// What is wrong with the policy, at its place.
-    fn wrong(&self, at: Option<Position>, message: String) -> (Diagnostics, SourceMap) {
+/// What is wrong with a policy's own text.
+struct Own<'t> {
+    text: &'t Text,
+    sources: SourceMap,
+    diagnostics: Diagnostics,
+    /// The bytes at which lines begin.
+    lines: Vec<usize>,
+}
+
+impl<'t> Own<'t> {
+    fn new(text: &'t Text) -> Own<'t> {
         let mut sources = SourceMap::new();
-        let added = sources.add(self.file.as_str(), self.text.as_str());
-        let base = added.map_or(0, |index| sources.files()[index].base());
+        sources.add(text.file.as_str(), text.text.as_str());
+        let ends = text.text.match_indices('\n').map(|(end, _)| end + 1);
+        Own {
+            text,
+            sources,
+            diagnostics: Diagnostics::new(),
+            lines: [0].into_iter().chain(ends).collect(),
+        }
+    }
+
+    fn has_errors(&self) -> bool {
+        self.diagnostics.has_errors()
+    }
+
+    fn told(self) -> (Diagnostics, SourceMap) {
+        (self.diagnostics, self.sources)
+    }
+
+    /// Adds an error at its place.
+    fn wrong(&mut self, at: Option<Position>, message: String) {
+        let base = self.sources.files().first().map_or(0, |file| file.base());
         let span = at.map_or(Span::NONE, |at| {
             let lo = base + self.offset(at) as u32;
             Span::new(lo, lo + 1)
         });
-        let mut diagnostics = Diagnostics::new();
-        diagnostics.push(Diagnostic::error("E1201", span, message));
-        (diagnostics, sources)
+        let diagnostic = Diagnostic::error("E1201", span, message);
+        self.diagnostics.push(diagnostic);
     }
 
     /// The byte that a place begins with.
     fn offset(&self, at: Position) -> usize {
-        let lines = self.text.split_inclusive('\n');
-        let before: usize = lines.clone().take(at.line as usize - 1).map(str::len).sum();
-        let line = lines.clone().nth(at.line as usize - 1).unwrap_or("");
-        let column = line.char_indices().nth(at.column as usize - 1);
-        before + column.map_or(line.len(), |(column, _)| column)
+        let text = self.text.text.as_str();
+        let line = self.lines.get(at.line as usize - 1);
+        let start = line.copied().unwrap_or(text.len());
+        let mut characters = text[start..].char_indices();
+        let column = characters.nth(at.column as usize - 1);
+        column.map_or(text.len(), |(column, _)| start + column)
     }
 }

@@ -8,7 +8,7 @@ use exec::Engine;
 use packet::{Nanos, PortId};
 use switch::{Device, DeviceConfig, Improved};
 
-use crate::args::{Setup, Source};
+use crate::args::{Setup, Source, limits, read_text};
 use crate::engine::Choice;
 use crate::report::{self, DeviceReport, TableReport};
 use crate::{compile, out};
@@ -51,10 +51,7 @@ pub(crate) fn load_on(
 /// The file cannot be read.
 pub(crate) fn add_file(device: &mut Device, path: &Path) -> Result<bool, String> {
     let file = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::InvalidData => format!("{file} is not a text file"),
-        _ => format!("cannot read {file}: {error}"),
-    })?;
+    let text = read_text(path, limits::ENTRIES)?;
     Ok(add_entries(device, &file, &text))
 }
 

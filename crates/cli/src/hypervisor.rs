@@ -9,7 +9,7 @@ use p4info::p4::v1 as rt;
 use p4info::p4::v1::update::Type;
 use serde_json::{Value, json};
 
-use crate::args::{Source, read};
+use crate::args::{Source, limits, read_text};
 use crate::{Ended, artefacts, compile, out};
 
 /// Slots of a hypervisor, as in the paper's figures, unless the user says how many.
@@ -197,8 +197,7 @@ fn write_request(statements: &str, shape: Shape) -> Result<String, String> {
 }
 
 fn updates(program: &ir::Program, file: &Path) -> Result<Vec<entries::Update>, String> {
-    let text = String::from_utf8(read(file)?)
-        .map_err(|_| format!("{} is not UTF-8 text", file.display()))?;
+    let text = read_text(file, limits::ENTRIES)?;
     let name = file.display().to_string();
     let read = entries::read(program, &name, &text).map_err(|errors| {
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();

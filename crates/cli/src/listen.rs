@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use p4rt::{Allow, Clients, Listen, Reach, Tls};
 
-use crate::args::read;
+use crate::args::{limits, read};
 
 /// Who may control the switch.
 #[derive(Args)]
@@ -61,13 +61,13 @@ impl Guard {
         };
         let clients = self.tls_client_ca.as_deref().map(|ca| {
             Ok::<_, String>(Clients {
-                ca: read(ca)?,
+                ca: read(ca, limits::CERTIFICATE)?,
                 allowed: self.allow.clone(),
             })
         });
         Ok(Some(Tls {
-            certificate: read(certificate)?,
-            key: read(key)?,
+            certificate: read(certificate, limits::CERTIFICATE)?,
+            key: read(key, limits::CERTIFICATE)?,
             clients: clients.transpose()?,
         }))
     }

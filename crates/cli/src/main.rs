@@ -139,6 +139,17 @@ fn main() -> ExitCode {
             return ExitCode::from(1);
         }
     };
+    if let Some(guard) = early.guard() {
+        // Without a thread to spare the command itself still takes signals.
+        let _ = std::thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || {
+                if let Ok(signal) = guard.wait() {
+                    out::error(&format!("interrupted by {signal}"));
+                    std::process::exit(1);
+                }
+            });
+    }
     let worker = std::thread::Builder::new()
         .stack_size(STACK_BYTES)
         .spawn(move || dispatch(cli.command, early));

@@ -388,7 +388,8 @@ impl Round {
     ) -> Result<Round, String> {
         let ports = &carried.ports[..];
         PortSpec::check_distinct(ports).map_err(|e| e.to_string())?;
-        let tracer = Tracer::new(options.trace.trace_file.as_deref())?;
+        let program = carried.device.program();
+        let tracer = Tracer::new(options.trace.trace_file.as_deref(), program)?;
         for spec in ports {
             configure::check_port(carried.device.program(), spec.id)?;
         }

@@ -7,7 +7,7 @@ use clap::Args;
 use stf::{Refused, Report, Setup};
 use switch::DeviceConfig;
 
-use crate::args::{self, Format, Source};
+use crate::args::{self, Format, Source, limits};
 use crate::engine::Choice;
 use crate::{Ended, check, compile, out};
 
@@ -34,7 +34,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<Ended, String> {
-    let text = read(&options.test)?;
+    let text = read(&options.test, limits::STF)?;
     if !has_commands(&text) {
         return check_only(&options.source);
     }
@@ -42,7 +42,7 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
         return Ok(Ended::WithErrors);
     };
     let directory = options.test.parent().unwrap_or(Path::new(""));
-    let read_file = |name: &str| read(&directory.join(name));
+    let read_file = |name: &str| read(&directory.join(name), limits::ENTRIES);
     let engine = options.choice.engine_before_packets();
     let setup = Setup {
         program: Arc::new(program),
@@ -77,8 +77,8 @@ fn check_only(source: &Source) -> Result<Ended, String> {
     check::told(source, Format::Text)
 }
 
-fn read(path: &Path) -> Result<String, String> {
-    let bytes = args::read(path)?;
+fn read(path: &Path, limit: u64) -> Result<String, String> {
+    let bytes = args::read(path, limit)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -124,7 +124,10 @@ fn wrong_entries_are_marked_where_they_are_wrong() {
         "--entries",
         "/nowhere/x.entries",
     ]);
-    check(&absent, &["cannot read /nowhere/x.entries: No such file"]);
+    check(
+        &absent,
+        &["cannot read /nowhere/x.entries: there is no such file"],
+    );
 }
 
 /// A table of two entries, and one with a selector.

@@ -53,14 +53,14 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with_all = ["lookups", "io", "programs"])]
     swap: bool,
     /// With --swap: how many changes.
-    #[arg(long, value_name = "N", requires = "swap", default_value_t = 1000)]
+    #[arg(long, value_name = "N", requires = "swap", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=MAX_CHANGES))]
     swaps: u32,
     /// Measure what it costs that programs run in virtual data planes: a program alone, beside 1 to 256 vPDPs that have a part of its entries each, which
     /// packets find by ports of their own, by a description header or by a table.
     #[arg(long, conflicts_with_all = ["lookups", "io", "swap", "programs", "trace", "svg"])]
     tenants: bool,
     /// With --tenants: how many vPDPs.
-    #[arg(long, value_name = "N", value_delimiter = ',', requires = "tenants", conflicts_with_all = ["life", "load", "hostile"], default_values = ["1", "8", "64", "256"])]
+    #[arg(long, value_name = "N", value_delimiter = ',', requires = "tenants", conflicts_with_all = ["life", "load", "hostile"], default_values = ["1", "8", "64", "256"], value_parser = vpdps)]
     vpdps: Vec<usize>,
     /// With --tenants: in which order packets come. Where it is not said, mixed, and for ports of one vPDP also from queues.
     #[arg(long, value_name = "ORDER", value_delimiter = ',', requires = "tenants", conflicts_with_all = ["life", "load", "hostile"])]
@@ -70,7 +70,7 @@ pub(crate) struct Options {
     #[arg(long, requires = "tenants", conflicts_with_all = ["load", "hostile"])]
     life: bool,
     /// With --life: how many operations.
-    #[arg(long, value_name = "N", requires = "life", default_value_t = 1000)]
+    #[arg(long, value_name = "N", requires = "life", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=MAX_CHANGES))]
     operations: u32,
     /// With --tenants: measure instead how long it takes from P4 text until the first packet meets it in a vPDP: HyperVDP's functions, and `sai`.
     #[arg(long, requires = "tenants")]
@@ -84,14 +84,14 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "tenants", conflicts_with_all = ["life", "load", "hostile"], default_values = ["l2"])]
     policy: Vec<String>,
     /// With --lookups: how many entries, in place of a small, a middle and a large number.
-    #[arg(long, value_name = "N", value_delimiter = ',', requires = "lookups")]
+    #[arg(long, value_name = "N", value_delimiter = ',', requires = "lookups", value_parser = entries)]
     sizes: Vec<usize>,
     /// With --lookups: after how many updates the table is published to packets.
-    #[arg(long, value_name = "N", value_delimiter = ',', requires = "lookups", default_values = ["1", "10", "100"])]
+    #[arg(long, value_name = "N", value_delimiter = ',', requires = "lookups", default_values = ["1", "10", "100"], value_parser = entries)]
     updates: Vec<usize>,
     /// With --lookups: how many updates a second, beside as many as can be made; without, as many as tables are to bear: 100,000 exact or LPM, 10,000
     /// ternary.
-    #[arg(long, value_name = "N", value_delimiter = ',', requires = "lookups", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_delimiter = ',', requires = "lookups", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pace: Vec<u32>,
     /// Measure only these sides: an engine, `hand` (a loop written by hand for this one function, over the same tables) or `bare` (a wire: frames that nobody looks at).
     #[arg(long = "engine", value_name = "NAME", value_delimiter = ',')]
@@ -103,13 +103,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILTER", conflicts_with_all = ["lookups", "io"])]
     trace: Option<Filter>,
     /// How long to measure a program under one kind of traffic; with --lookups a table as loaded, and again with updates.
-    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
     /// Which traffic: a few flows, or all that there are entries for.
     #[arg(long, value_name = "KIND", value_delimiter = ',', default_values = ["few", "many"])]
     flows: Vec<Flows>,
     /// Packets that a side gets at once: 64 if it is not said; with --tenants 4096, as many as a worker of `polyplane host` takes in one round.
-    #[arg(long, value_name = "N", conflicts_with_all = ["life", "load", "hostile"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["life", "load", "hostile"], value_parser = clap::value_parser!(u16).range(1..=4096))]
     burst: Option<u16>,
     /// For a program of your own: packets that come in by a port, from a capture. Without, UDP packets to 10.0.0.0/8 come in by port 0.
     #[arg(long = "in", value_name = "PORT=FILE")]
@@ -124,6 +124,38 @@ pub(crate) struct Options {
     /// Draw the programs' rates into a file, too, as SVG.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["lookups", "io"])]
     svg: Option<PathBuf>,
+}
+
+/// Changes of a program or of vPDPs that a measurement may make.
+const MAX_CHANGES: i64 = 1_000_000;
+
+/// Entries of a table, and updates between two publications, that a measurement may have.
+const MAX_ENTRIES: usize = 10_000_000;
+
+/// Seconds that one measurement may take.
+const MAX_SECONDS: f64 = 24.0 * 3600.0;
+
+/// A time to measure.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    match seconds > 0.0 && seconds <= MAX_SECONDS {
+        true => Ok(seconds),
+        false => Err(format!("it is not above 0 and at most {MAX_SECONDS}")),
+    }
+}
+
+fn entries(text: &str) -> Result<usize, String> {
+    number(text, MAX_ENTRIES)
+}
+
+fn vpdps(text: &str) -> Result<usize, String> {
+    number(text, tenancy::VpdpId::MAX as usize)
+}
+
+fn number(text: &str, most: usize) -> Result<usize, String> {
+    let number = text.parse().ok();
+    let number = number.filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| format!("it is no number from 1 to {most}"))
 }
 
 /// In which order packets come to vPDPs.
@@ -194,9 +226,6 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
         return Ok(Ended::Well);
     }
     sides::check_names(&options.engines)?;
-    if !(options.seconds > 0.0 && options.seconds < 1e6) {
-        return Err(format!("--seconds {}: how long is that?", options.seconds));
-    }
     let time = Duration::from_secs_f64(options.seconds);
     if let Some(kinds) = &options.lookups {
         return lookups::run(kinds, options, time);

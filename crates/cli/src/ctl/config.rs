@@ -11,7 +11,7 @@ use p4rt::client::{ClientError, Code};
 use serde_json::json;
 
 use super::link::{Link, LinkOptions};
-use crate::args::{Preprocess, Source, read};
+use crate::args::{Preprocess, Source, limits, read};
 use crate::{Ended, artefacts, compile, out};
 
 #[derive(Args)]
@@ -74,7 +74,7 @@ impl LoadOptions {
             }
             false => {
                 let info = self.p4info.as_deref().map(read_p4info).transpose()?;
-                (info, read(&self.program)?)
+                (info, read(&self.program, limits::CONFIG)?)
             }
         };
         Ok(Some(rt::ForwardingPipelineConfig {
@@ -88,7 +88,7 @@ impl LoadOptions {
 }
 
 fn read_p4info(path: &Path) -> Result<P4Info, String> {
-    let bytes = read(path)?;
+    let bytes = read(path, limits::CONFIG)?;
     let text = std::str::from_utf8(&bytes)
         .ok()
         .and_then(|text| p4info::from_text(text).ok());

@@ -14,10 +14,12 @@ use p4info::p4::v1::update::Type;
 use p4info::p4::v1::write_request::Atomicity;
 use p4rt::client::{ClientError, Code, Refused};
 use serde_json::json;
+use support::read::{read_text, read_text_from};
 
 use super::link::Link;
 use super::list;
 use super::state::{Part, Unsaid};
+use crate::args::{limits, unread};
 use crate::{Ended, out};
 
 /// Statements in a write.
@@ -179,10 +181,10 @@ pub(crate) fn apply(
     let catalog = link.catalog()?;
     let name = options.file.display().to_string();
     let text = match name.as_str() {
-        "-" => std::io::read_to_string(std::io::stdin()),
-        _ => std::fs::read_to_string(&options.file),
+        "-" => read_text_from(std::io::stdin(), limits::ENTRIES),
+        _ => read_text(&options.file, limits::ENTRIES),
     };
-    let text = text.map_err(|error| format!("cannot read {name}: {error}"))?;
+    let text = text.map_err(|error| unread(&options.file, &error))?;
     let file = match catalog.schema.read(&name, &text) {
         Ok(file) => file,
         Err(errors) => return Ok(show(&errors)),

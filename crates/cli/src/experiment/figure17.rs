@@ -165,7 +165,7 @@ fn simulate(
     let mut maker = Maker::new(options.choice, topology.seed);
     let simulation = Simulation::new(topology, &mut |spec| maker.make(spec));
     let mut simulation = simulation.map_err(|error| error.to_string())?;
-    if let (Some(signal), _) = watch(&mut simulation, LONGEST, early) {
+    if let (Some(signal), _) = watch(&mut simulation, LONGEST, early)? {
         return Err(format!("interrupted by {signal}"));
     }
     let unbalanced = simulation.check_conservation();

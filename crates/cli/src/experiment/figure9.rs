@@ -156,7 +156,7 @@ fn met(case: &Case, options: &Hypervdp, hypervisor: &Emitted) -> Result<Met, Str
         Entries::Text(text) => text.to_owned(),
         Entries::File(name) => {
             let path = options.examples.join(name);
-            let read = std::fs::read_to_string(&path);
+            let read = support::read::read_text(&path, crate::args::limits::ENTRIES);
             read.map_err(|error| format!("cannot read {}: {error}", path.display()))?
         }
     };

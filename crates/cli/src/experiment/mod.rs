@@ -76,10 +76,10 @@ struct Hypervdp {
     #[arg(long, value_name = "F", default_value_t = 0.01, value_parser = crate::fabric::share)]
     scale: f64,
     /// Figures 11 and 15, and what a packet costs for 17: how long to measure rates, and as long again to measure times.
-    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = crate::bench::seconds)]
     seconds: f64,
     /// Figure 15: numbers of virtual data planes.
-    #[arg(long, value_name = "N", value_delimiter = ',', default_values = ["1", "8"])]
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values = ["1", "8"], value_parser = clap::value_parser!(u32).range(1..=i64::from(tenancy::VpdpId::MAX)))]
     vpdps: Vec<u32>,
     #[command(flatten)]
     choice: Choice,

@@ -17,7 +17,7 @@ use clap::{Args, Subcommand};
 use fabric::{Progress, Simulation, Topology};
 use packet::Nanos;
 
-use crate::args::Io;
+use crate::args::{Io, read_text};
 use crate::early::Early;
 use crate::engine::Choice;
 use crate::live::{self, LiveLine};
@@ -108,8 +108,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
 /// Reads a topology; its errors are the command's.
 pub(crate) fn read(path: &Path) -> Result<Topology, String> {
     let file = path.display().to_string();
-    let text =
-        std::fs::read_to_string(path).map_err(|error| format!("cannot read {file}: {error}"))?;
+    let text = read_text(path, fabric::topology::MAX_FILE_BYTES)?;
     let directory = path.parent().unwrap_or(Path::new(""));
     Topology::read(&file, &text, directory).map_err(|error| error.to_string())
 }
@@ -123,7 +122,7 @@ fn simulate(options: &RunOptions, early: &Early) -> Result<Ended, String> {
     let mut maker = Maker::new(options.choice, topology.seed);
     let simulation = Simulation::new(topology, &mut |spec| maker.make(spec));
     let mut simulation = simulation.map_err(|error| error.to_string())?;
-    let (signal, took) = watch(&mut simulation, Nanos::from_secs(options.seconds), early);
+    let (signal, took) = watch(&mut simulation, Nanos::from_secs(options.seconds), early)?;
     simulation
         .check_conservation()
         .map_err(|unbalanced| unbalanced.to_string())?;
@@ -143,22 +142,27 @@ fn simulate(options: &RunOptions, early: &Early) -> Result<Ended, String> {
 }
 
 /// Runs a simulation to its end, telling how far it is; the signal that stopped it, if one did, and how long it took.
+///
+/// # Errors
+/// Packets go in a circle without end.
 pub(crate) fn watch(
     simulation: &mut Simulation,
     end: Nanos,
     early: &Early,
-) -> (Option<port::Signal>, Duration) {
+) -> Result<(Option<port::Signal>, Duration), String> {
     let start = Instant::now();
     let mut line = LiveLine::new();
     let mut signal = None;
-    simulation.run(end, &mut |simulation| {
+    let ran = simulation.run(end, &mut |simulation| {
         if line.is_due() {
             line.show(&progress_line(&simulation.progress()));
         }
         signal = early.take_signal();
         signal.is_none()
     });
-    (signal, start.elapsed())
+    line.clear();
+    ran.map_err(|error| error.to_string())?;
+    Ok((signal, start.elapsed()))
 }
 
 fn progress_line(progress: &Progress) -> String {

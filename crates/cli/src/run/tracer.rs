@@ -9,27 +9,31 @@ use switch::Device;
 
 use crate::amount;
 use crate::live::LiveLine;
-use crate::trace::{self, Live};
+use crate::trace::{self, Live, OwnFiles};
 use crate::watch::Traced;
 
 pub(super) struct Tracer {
     file: Option<(PathBuf, BufWriter<File>)>,
+    /// Files whose lines traces show.
+    sources: OwnFiles,
     /// What could not be written; the first of it.
     error: Option<String>,
 }
 
 impl Tracer {
-    /// Traces to this file, or to standard error.
+    /// Traces to this file, or to standard error, with source lines of the program that the command
+    /// line gave.
     ///
     /// # Errors
     /// The file cannot be made.
-    pub(super) fn new(path: Option<&Path>) -> Result<Tracer, String> {
+    pub(super) fn new(path: Option<&Path>, program: &ir::Program) -> Result<Tracer, String> {
         let made = path.map(|path| match File::create(path) {
             Ok(file) => Ok((path.to_owned(), BufWriter::new(file))),
             Err(error) => Err(format!("cannot make {}: {error}", path.display())),
         });
         Ok(Tracer {
             file: made.transpose()?,
+            sources: OwnFiles::of(program),
             error: None,
         })
     }
@@ -43,17 +47,19 @@ impl Tracer {
                 traced.worker
             ));
         }
+        let sources = &self.sources;
         let Some((path, file)) = &mut self.file else {
             let at = amount::time(traced.time.into());
             let head = format!("traced by worker {} at {at}:", traced.worker);
-            let text = trace::live_text(device, &traced.events);
+            let text = trace::live_text(device, &traced.events, sources);
             return line.note(&format!("{head}\n{}", text.trim_end()));
         };
         let live = Live {
             worker: traced.worker,
             time_ns: traced.time.0,
         };
-        let json = trace::live_json(device, traced.port, &traced.bytes, &traced.events, live);
+        let (port, bytes, events) = (traced.port, &traced.bytes, &traced.events);
+        let json = trace::live_json(device, port, bytes, events, live, sources);
         let written = json.and_then(|json| {
             let written = writeln!(file, "{json}").and_then(|()| file.flush());
             written.map_err(|error| format!("cannot write {}: {error}", path.display()))

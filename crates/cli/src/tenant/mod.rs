@@ -16,7 +16,7 @@ use p4rt::client::{ClientError, Operator};
 use prost::Message;
 
 use crate::address::Address;
-use crate::args::{Format, Source, read};
+use crate::args::{Format, Source, limits, read};
 use crate::chain::{self, Parts};
 use crate::{Ended, compile, out};
 
@@ -339,7 +339,7 @@ fn simple(command: &Command) -> Result<Option<Change>, String> {
 /// What was exported.
 fn exported(options: &ImportOptions) -> Result<wire::Exported, String> {
     let file = options.file.display();
-    let exported = wire::Exported::decode(&read(&options.file)?[..]);
+    let exported = wire::Exported::decode(&read(&options.file, limits::EXPORTED)?[..]);
     let exported =
         exported.map_err(|_| format!("{file} is not what `polyplane tenant export` wrote"))?;
     Ok(wire::Exported {

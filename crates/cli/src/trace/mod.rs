@@ -29,10 +29,12 @@ use switch::Device;
 use crate::args::{Setup, Source};
 use crate::engine::Choice;
 use crate::{Ended, configure, out};
+use source::ReadSource;
 use step::{Bytes, Step};
 use tell::Teller;
 
 pub(crate) use entry::{entry_line, learned_line};
+pub(crate) use source::OwnFiles;
 pub(crate) use tell::digest_line;
 
 #[derive(Args)]
@@ -80,7 +82,7 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     device
         .trace(port, frame.bytes(), frame.arrival, &mut events)
         .map_err(|error| error.to_string())?;
-    let mut steps = steps(&device, &events);
+    let mut steps = steps(&device, &events, &source::read_from_disk);
     if !options.all_rounds {
         steps = fold::fold(steps);
     }
@@ -93,8 +95,9 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
 }
 
 /// The steps of a packet that a running device has traced, as text for standard error.
-pub(crate) fn live_text(device: &Device, events: &[TraceEvent]) -> String {
-    text::text(&fold::fold(steps(device, events)), out::colours())
+pub(crate) fn live_text(device: &Device, events: &[TraceEvent], files: &OwnFiles) -> String {
+    let steps = steps(device, events, &|file| files.read(file));
+    text::text(&fold::fold(steps), out::colours())
 }
 
 /// The same as one line of JSON, an object with the keys of `trace --json` and what is known of the packet besides.
@@ -107,8 +110,9 @@ pub(crate) fn live_json(
     bytes: &[u8],
     events: &[TraceEvent],
     live: Live,
+    files: &OwnFiles,
 ) -> Result<String, String> {
-    let steps = fold::fold(steps(device, events));
+    let steps = fold::fold(steps(device, events, &|file| files.read(file)));
     let line = LiveTrace {
         live,
         trace: Trace::new(Bytes::new(Some(port.0), bytes), &steps),
@@ -148,8 +152,8 @@ fn packet(options: &Options) -> Result<Frame, String> {
 }
 
 /// What happened, with the program's names.
-fn steps(device: &Device, events: &[TraceEvent]) -> Vec<Step> {
-    Teller::new(device.configuration(), &source::read_from_disk).tell(events)
+fn steps(device: &Device, events: &[TraceEvent], read: ReadSource<'_>) -> Vec<Step> {
+    Teller::new(device.configuration(), read).tell(events)
 }
 
 /// Whether standard output takes colours.

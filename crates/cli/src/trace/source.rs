@@ -1,8 +1,10 @@
 //! The program's source lines.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
 
 use ir::Loc;
+use support::read::read_file;
 use syntax::diag::ELLIPSIS;
 use syntax::source;
 
@@ -75,13 +77,63 @@ pub(crate) fn read_from_disk(file: &str) -> Option<String> {
     if let Some(name) = built_in {
         return sema::arch::builtin_include(name).map(str::to_owned);
     }
-    let bytes = std::fs::read(file).ok()?;
+    let path = Path::new(file);
+    // A `#line` directive may name a device or a pipe.
+    let bytes = path
+        .is_file()
+        .then(|| read_file(path, syntax::files::MAX_FILE_BYTES));
+    let bytes = bytes?.ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Files that a running switch may read to show lines of them: those of the program that the
+/// command line gave. A program that a controller sets may name any file as its source.
+#[derive(Default)]
+pub(crate) struct OwnFiles(BTreeSet<String>);
+
+impl OwnFiles {
+    /// The files of this program.
+    pub(crate) fn of(program: &ir::Program) -> OwnFiles {
+        OwnFiles(program.files.iter().cloned().collect())
+    }
+
+    pub(super) fn read(&self, file: &str) -> Option<String> {
+        let is_built_in = file.starts_with('<');
+        match is_built_in || self.0.contains(file) {
+            true => read_from_disk(file),
+            false => None,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::excerpt;
+    use super::{OwnFiles, excerpt};
+
+    #[test]
+    fn a_running_switch_reads_the_files_of_its_own_program_alone() {
+        let place = std::env::temp_dir().join(format!("polyplane-own-{}", std::process::id()));
+        std::fs::write(&place, "a line\n").unwrap();
+        let file = place.display().to_string();
+        let program = ir::Program {
+            files: vec![file.clone()],
+            ..ir::Program::default()
+        };
+        let own = OwnFiles::of(&program);
+        assert_eq!(own.read(&file).as_deref(), Some("a line\n"));
+        assert_eq!(OwnFiles::default().read(&file), None);
+        assert!(OwnFiles::default().read("<core.p4>").is_some());
+        for path in [
+            "/dev/zero",
+            "/",
+            "/etc/passwd",
+            "</etc/passwd>",
+            "<../core.p4>",
+        ] {
+            assert_eq!(own.read(path), None, "{path}");
+        }
+        std::fs::remove_file(&place).unwrap();
+    }
 
     #[test]
     fn a_long_line_is_cut_around_the_place_that_is_meant() {
