@@ -151,7 +151,7 @@ fn try_controllers(served: &Served, names: &[&str], device: u64) {
                 answers.collect()
             });
         }
-        let l2 = std::fs::read_to_string(example("functions/l2_sw.p4")).unwrap();
+        let router = std::fs::read_to_string(example("router/router.p4")).unwrap();
         served.check(&who, "P4Info", &mut |target| {
             let name = || target.to_owned();
             let preamble = p4info::p4::config::v1::Preamble {
@@ -165,7 +165,7 @@ fn try_controllers(served: &Served, names: &[&str], device: u64) {
                 preamble: Some(preamble),
                 ..Default::default()
             };
-            let mut config = config(&l2);
+            let mut config = config(&router);
             config.p4info = Some(p4info::p4::config::v1::P4Info {
                 tables: vec![table],
                 ..Default::default()
@@ -367,10 +367,10 @@ fn host(test: &str, authority: Option<Authority>, cables: &Cables) -> Served {
         ..Default::default()
     };
     operator.change(Change::Create(create)).unwrap();
-    let l2 = std::fs::read_to_string(example("functions/l2_sw.p4")).unwrap();
+    let router = std::fs::read_to_string(example("router/router.p4")).unwrap();
     let asked = wire::SetProgram {
         vpdp: "one".to_owned(),
-        function: function(OneFunction::Program(l2)),
+        function: function(OneFunction::Program(router)),
         may_lose: Vec::new(),
     };
     operator.change(Change::SetProgram(asked)).unwrap();
