@@ -1,6 +1,6 @@
 //! The room of small services that every room may use and that know nothing of packets or P4.
 //!
-//! **In and out:** plain values. **May import:** nothing.
+//! **In:** plain values, and paths of files. **Out:** plain values. **May import:** nothing.
 //!
 //! [`work`] bounds the time and the memory of a computation and cancels it; [`read`] reads files
 //! up to a limit.

@@ -57,7 +57,7 @@ impl fmt::Display for Bytes {
         let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
         let unit = units
             .into_iter()
-            .find(|(bits, _)| self.0 > 0 && self.0 % (1 << bits) == 0);
+            .find(|(bits, _)| self.0 > 0 && self.0.is_multiple_of(1 << bits));
         match unit {
             Some((bits, name)) => write!(f, "{} {name}", self.0 >> bits),
             None => write!(f, "{} bytes", self.0),
