@@ -17,8 +17,10 @@ impl Expr {
             Expr::Binary(op, left, _) if op.is_predicate() => ty(left).map(|_| ScalarTy::Bool)?,
             Expr::Binary(_, left, _) => ty(left)?,
             Expr::Concat(left, right) => {
-                let width = ty(left)?.width() + ty(right)?.width();
-                if ty(left)?.is_signed() {
+                // Each side is asked for once: twice is 2^n for n operands.
+                let (left, right) = (ty(left)?, ty(right)?);
+                let width = left.width().saturating_add(right.width());
+                if left.is_signed() {
                     ScalarTy::Int(width)
                 } else {
                     ScalarTy::Bit(width)

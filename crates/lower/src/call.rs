@@ -50,7 +50,7 @@ impl Lower<'_> {
         match &call.callee {
             Callee::Function(id) => self.call_function(*id, call, Reach::Nothing),
             Callee::Action(id) => {
-                self.call_action(*id, &call.args);
+                self.deeper(call.span, (), |this| this.call_action(*id, &call.args));
                 Rv::Default
             }
             Callee::ExternFunction(id) => self.call_extern_function(*id, call, ty),
@@ -64,7 +64,7 @@ impl Lower<'_> {
                 Rv::Default
             }
             Callee::Apply(object) => {
-                self.apply_block(object, call);
+                self.deeper(call.span, (), |this| this.apply_block(object, call));
                 Rv::Default
             }
             Callee::Builtin(builtin, object) => self.call_builtin(*builtin, object, call),
@@ -80,13 +80,11 @@ impl Lower<'_> {
 
     /// Evaluates arguments from left to right.
     pub(crate) fn evaluate_args(&mut self, params: &[hir::Param], args: &[Arg]) -> Vec<ArgValue> {
-        let effects: Vec<bool> = args
-            .iter()
-            .map(|arg| matches!(arg, Arg::Expr(expr) if self.has_effects(expr)))
-            .collect();
+        let has_effects = |arg: &Arg| matches!(arg, Arg::Expr(expr) if self.has_effects(expr));
+        let last = args.iter().rposition(has_effects);
         let mut values = Vec::with_capacity(args.len());
         for (index, (param, arg)) in params.iter().zip(args).enumerate() {
-            let disturbed = effects[index + 1..].iter().any(|&effects| effects);
+            let disturbed = last.is_some_and(|last| last > index);
             values.push(self.evaluate_arg(param, arg, disturbed));
         }
         values
@@ -290,6 +288,12 @@ impl Lower<'_> {
         call: &hir::Call,
         reach: Reach,
     ) -> Rv {
+        self.deeper(call.span, Rv::Default, |this| {
+            this.inline_function(id, call, reach)
+        })
+    }
+
+    fn inline_function(&mut self, id: hir::FunctionId, call: &hir::Call, reach: Reach) -> Rv {
         let hir = self.hir;
         let function = &hir.functions[id];
         let args = self.evaluate_args(&function.proto.params, &call.args);

@@ -7,6 +7,7 @@ use bits::{IdVec, Value};
 use ir::{Expr, FieldId, LabelId, Loc, ScalarTy, Stmt, StmtKind};
 use passes::sequence::Node;
 use sema::hir::{self, TyId, TypeVarId, VarId};
+use support::work::checkpoint;
 use syntax::diag::Diagnostic;
 use syntax::source::{SourceMap, Span};
 
@@ -70,6 +71,9 @@ pub(crate) enum Mode {
     Control,
 }
 
+/// The deepest nesting of code that is made, below the verifier's limit for statements.
+const MAX_CODE_NESTING: u32 = ir::MAX_NESTING - 2;
+
 pub(crate) struct Lower<'p> {
     pub(crate) hir: &'p hir::Program,
     pub(crate) sources: &'p SourceMap,
@@ -129,6 +133,25 @@ pub(crate) struct Lower<'p> {
     pub(crate) open_state: ir::StateId,
     /// The path of the sub-parser that is being merged.
     pub(crate) state_prefix: String,
+    /// Names of the states of the block.
+    pub(crate) state_names: HashMap<String, u32>,
+    /// Names of the actions.
+    pub(crate) action_names: HashMap<String, u32>,
+    /// The action that does nothing.
+    pub(crate) no_action: Option<ir::ActionId>,
+    /// The error codes by name.
+    pub(crate) error_codes: HashMap<String, u32>,
+
+    /// The statement or call that is being lowered, for errors about the expansion.
+    pub(crate) span: Span,
+    /// What may still be made: statements, operands, states, instances.
+    left: u64,
+    /// How many calls, applications and instances are open.
+    calls: u32,
+    /// How many captures are open: statements are nested at most so deep.
+    nesting: u32,
+    /// Whether a limit is exceeded. Nothing is made from then on.
+    is_over: bool,
 }
 
 impl<'p> Lower<'p> {
@@ -141,13 +164,17 @@ impl<'p> Lower<'p> {
         let (main, binding) = arch::find(hir)?;
         let mut types = hir.types.clone();
         types.intern(hir::Ty::Void);
+        let errors = errors(hir);
+        let error_codes = errors.iter().zip(0..);
+        let error_codes = error_codes.map(|(name, code)| (name.clone(), code));
+        let error_codes = error_codes.collect();
         let mut nodes = IdVec::default();
         let root = nodes.push(Self::root_node());
         let out = ir::Program {
             name: name.to_owned(),
             arch: binding.arch,
             files: Vec::new(),
-            errors: errors(hir),
+            errors,
             enums: IdVec::default(),
             header_types: IdVec::default(),
             fields: IdVec::default(),
@@ -207,6 +234,15 @@ impl<'p> Lower<'p> {
             states: IdVec::default(),
             open_state: ir::StateId::new(0),
             state_prefix: String::new(),
+            state_names: HashMap::new(),
+            action_names: HashMap::new(),
+            no_action: None,
+            error_codes,
+            span: Span::NONE,
+            left: sema::expansion_limit(hir),
+            calls: 0,
+            nesting: 0,
+            is_over: false,
         })
     }
 
@@ -252,6 +288,75 @@ impl Lower<'_> {
         Rv::Default
     }
 
+    /// Takes what is about to be made from what may be made. A program for which that is not enough is
+    /// refused at the statement or call at hand; `false` from then on.
+    pub(crate) fn charge(&mut self, count: u64) -> bool {
+        checkpoint();
+        if self.is_over {
+            return false;
+        }
+        match self.left.checked_sub(count) {
+            Some(left) => self.left = left,
+            None => {
+                let limit = sema::expansion_limit(self.hir);
+                let message = format!(
+                    "here the program is expanded to more than {limit} statements and operands"
+                );
+                self.exceed(message, "apply or call it fewer times, or copy smaller structs");
+            }
+        }
+        !self.is_over
+    }
+
+    /// Refuses the program for the limit that the statement or call at hand exceeds.
+    pub(crate) fn exceed(&mut self, message: String, hint: &str) {
+        if !self.is_over {
+            let error = Diagnostic::error("E1101", self.span, message);
+            self.diagnostics.push(error.hint(hint));
+        }
+        self.is_over = true;
+    }
+
+    /// Whether a limit is exceeded.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Whether code may be nested deeper.
+    pub(crate) fn may_nest(&mut self) -> bool {
+        if self.nesting >= MAX_CODE_NESTING {
+            let message = format!(
+                "with the code of what is called, statements are nested more than \
+                 {MAX_CODE_NESTING} levels deep here"
+            );
+            self.exceed(message, "nest fewer statements and calls");
+        }
+        !self.is_over
+    }
+
+    /// Runs `f` one call, application or instance deeper, at `span`; gives `none` where a limit is
+    /// exceeded.
+    pub(crate) fn deeper<R>(&mut self, span: Span, none: R, f: impl FnOnce(&mut Self) -> R) -> R {
+        let outer = std::mem::replace(&mut self.span, span);
+        if self.calls >= sema::MAX_CALL_DEPTH {
+            let message = format!(
+                "calls and instances are nested more than {} levels deep here",
+                sema::MAX_CALL_DEPTH
+            );
+            self.exceed(message, "nest fewer calls");
+        }
+        let result = if self.charge(1) && self.may_nest() {
+            self.calls += 1;
+            let result = f(self);
+            self.calls -= 1;
+            result
+        } else {
+            none
+        };
+        self.span = outer;
+        result
+    }
+
     pub(crate) fn ty(&self, id: TyId) -> &hir::Ty {
         self.types.get(id)
     }
@@ -280,6 +385,9 @@ impl Lower<'_> {
 
     /// Appends a statement.
     pub(crate) fn emit(&mut self, kind: StmtKind) {
+        if !self.charge(1) {
+            return;
+        }
         let loc = self.loc;
         self.code.push(Node::Stmt(Stmt { kind, loc }));
     }
@@ -295,6 +403,9 @@ impl Lower<'_> {
         match (plain(then), plain(otherwise)) {
             (Ok(then), Ok(otherwise)) => self.emit(StmtKind::If(cond, then, otherwise)),
             (then, otherwise) => {
+                if !self.charge(1) {
+                    return;
+                }
                 self.code.push(Node::If {
                     cond,
                     then: nodes(then),
@@ -324,7 +435,9 @@ impl Lower<'_> {
     /// What `f` appends, on its own.
     pub(crate) fn capture<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> (Vec<Node>, R) {
         let outer = std::mem::take(&mut self.code);
+        self.nesting += 1;
         let result = f(self);
+        self.nesting -= 1;
         (std::mem::replace(&mut self.code, outer), result)
     }
 
@@ -335,23 +448,7 @@ impl Lower<'_> {
 
     /// Makes a name that no field has.
     pub(crate) fn unique(&mut self, name: &str) -> String {
-        match self.names.get_mut(name) {
-            None => {
-                self.names.insert(name.to_owned(), 1);
-                name.to_owned()
-            }
-            Some(_) => loop {
-                let count = self.names.get_mut(name).map_or(2, |count| {
-                    *count += 1;
-                    *count
-                });
-                let candidate = format!("{name}${count}");
-                if !self.names.contains_key(&candidate) {
-                    self.names.insert(candidate.clone(), 1);
-                    return candidate;
-                }
-            },
-        }
+        free_name(&mut self.names, name)
     }
 
     /// A name within the instance whose code is being lowered.
@@ -367,8 +464,7 @@ impl Lower<'_> {
     /// A scalar temporary.
     pub(crate) fn temp_field(&mut self, ty: ScalarTy) -> FieldId {
         let name = self.local_name("tmp");
-        let name = self.unique(&name);
-        self.out.fields.push(ir::Field { name, ty })
+        self.field_named(&name, ty)
     }
 
     /// The type of an expression.
@@ -403,13 +499,13 @@ impl Lower<'_> {
     }
 
     pub(crate) fn error_code(&mut self, name: &str) -> u32 {
-        match self.out.errors.iter().position(|error| error == name) {
-            Some(index) => index as u32,
-            None => {
-                self.out.errors.push(name.to_owned());
-                self.out.errors.len() as u32 - 1
-            }
+        if let Some(&code) = self.error_codes.get(name) {
+            return code;
         }
+        let code = self.out.errors.len() as u32;
+        self.out.errors.push(name.to_owned());
+        self.error_codes.insert(name.to_owned(), code);
+        code
     }
 
     /// The error with this name, as a constant.
@@ -417,6 +513,18 @@ impl Lower<'_> {
         let code = self.error_code(name);
         Expr::Const(ScalarTy::Error, Value::truncated(u128::from(code), 32))
     }
+}
+
+/// The name, or one with a number behind it that is not taken; it is taken then.
+pub(crate) fn free_name(taken: &mut HashMap<String, u32>, name: &str) -> String {
+    let mut free = name.to_owned();
+    while taken.contains_key(&free) {
+        let count = taken.entry(name.to_owned()).or_insert(1);
+        *count += 1;
+        free = format!("{name}${count}");
+    }
+    taken.insert(free.clone(), 1);
+    free
 }
 
 /// A constant of `bit<width>`.

@@ -16,6 +16,9 @@ const MAX_DEPTH: u32 = 48;
 impl Lower<'_> {
     /// Evaluates an expression. What it calls is appended to the code; the value reads storage when it is used.
     pub(crate) fn value(&mut self, expr: &hir::Expr) -> Rv {
+        if !self.may_nest() {
+            return Rv::Default;
+        }
         match self.value_of(expr) {
             Rv::Scalar(value) if fold::depth(&value) > MAX_DEPTH => {
                 let ty = self.expr_ty(&value);
@@ -119,12 +122,12 @@ impl Lower<'_> {
 
     /// Evaluates several expressions from left to right; each keeps the value that it has in its turn.
     pub(crate) fn values(&mut self, exprs: &[&hir::Expr]) -> Vec<Rv> {
+        // The last one that may disturb those before it.
+        let last = exprs.iter().rposition(|expr| self.has_effects(expr));
         let mut values = Vec::with_capacity(exprs.len());
         for (index, expr) in exprs.iter().enumerate() {
             let value = self.value(expr);
-            let disturbed = exprs[index + 1..]
-                .iter()
-                .any(|later| self.has_effects(later));
+            let disturbed = last.is_some_and(|last| last > index);
             values.push(if disturbed {
                 self.save_value(value, expr.ty)
             } else {

@@ -111,6 +111,14 @@ impl Lower<'_> {
         parent: NodeId,
         path: String,
     ) -> NodeId {
+        let span = self.hir.instances[instance].span;
+        // With a limit exceeded, the root stands for what is not made any more.
+        self.deeper(span, NodeId::new(0), |this| {
+            this.make_instance(instance, parent, path)
+        })
+    }
+
+    fn make_instance(&mut self, instance: InstanceId, parent: NodeId, path: String) -> NodeId {
         let decl = &self.hir.instances[instance];
         let outer = std::mem::replace(&mut self.node, parent);
         let ty = self.subst(decl.ty);

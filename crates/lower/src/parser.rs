@@ -5,7 +5,7 @@ use sema::hir::{self, Callee, KeySet, Keyset, LocalDecl, Ty};
 use syntax::source::Span;
 
 use crate::annotate;
-use crate::cx::{Lower, Mode, plain};
+use crate::cx::{Lower, Mode, free_name, plain};
 use crate::instance::NodeId;
 
 impl Lower<'_> {
@@ -15,6 +15,7 @@ impl Lower<'_> {
         self.loc = None;
         self.states = bits::IdVec::default();
         self.state_prefix.clear();
+        self.state_names.clear();
         let start = self.new_state("$begin", None);
         self.open_state = start;
         self.code.clear();
@@ -33,13 +34,7 @@ impl Lower<'_> {
 
     fn new_state(&mut self, name: &str, loc: Option<ir::Loc>) -> StateId {
         let name = format!("{}{name}", self.state_prefix);
-        let taken = |name: &str| self.states.values().any(|state| state.name == name);
-        let mut unique = name.clone();
-        let mut count = 1;
-        while taken(&unique) {
-            count += 1;
-            unique = format!("{name}${count}");
-        }
+        let unique = free_name(&mut self.state_names, &name);
         self.states.push(State {
             name: unique,
             body: Vec::new(),
@@ -91,6 +86,10 @@ impl Lower<'_> {
             };
             this.close_state(Transition::Direct(target(hir::Target::State(parser.start))));
             for (state, &made) in parser.states.values().zip(&states) {
+                if !this.charge(1) {
+                    break;
+                }
+                this.span = state.name.span;
                 this.open_state(made);
                 this.loc = this.loc_of(state.name.span);
                 this.parser_stmts(&state.body);
@@ -185,6 +184,9 @@ impl Lower<'_> {
         }
         let mut made = Vec::new();
         for case in cases {
+            if !self.charge(1) {
+                break;
+            }
             if let Some(keyset) = self.keyset(&case.keyset, args, &counts, case.span) {
                 made.push(ir::SelectCase {
                     keyset,

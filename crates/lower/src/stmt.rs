@@ -6,6 +6,7 @@ use ir::{BinOp, Call, Expr, MatchOutcome, Op, StmtKind};
 use passes::fold;
 use passes::sequence::{Dispatch, Node};
 use sema::hir::{self, ApplyMember, Arg, Callee, Collection, ExprKind, Ty, TyId, VarId};
+use support::work::checkpoint;
 use syntax::ast::{BinaryOp, UnaryOp};
 use syntax::source::Span;
 
@@ -22,10 +23,15 @@ impl Lower<'_> {
     }
 
     pub(crate) fn stmt(&mut self, stmt: &hir::Stmt) {
+        checkpoint();
         let outer = self.loc;
-        self.loc = self.loc_of(stmt.span).or(outer);
-        self.stmt_kind(stmt);
+        let outer_span = std::mem::replace(&mut self.span, stmt.span);
+        if self.may_nest() {
+            self.loc = self.loc_of(stmt.span).or(outer);
+            self.stmt_kind(stmt);
+        }
         self.loc = outer;
+        self.span = outer_span;
     }
 
     fn stmt_kind(&mut self, stmt: &hir::Stmt) {
@@ -429,6 +435,9 @@ impl Lower<'_> {
         let leave = self.label();
         let (code, ()) = self.capture(|this| {
             for part in saved {
+                if this.is_over() {
+                    break;
+                }
                 this.assign(&place, &part, element_ty);
                 this.round(leave, |this| this.stmts(body));
             }

@@ -208,7 +208,18 @@ impl Lower<'_> {
         self.allocate(&name, ty)
     }
 
-    fn field_named(&mut self, name: &str, ty: ScalarTy) -> FieldId {
+    /// Makes a field. One more than a frame can hold stands for all that would be too many.
+    pub(crate) fn field_named(&mut self, name: &str, ty: ScalarTy) -> FieldId {
+        let most = ir::MAX_FRAME_LIMBS as usize;
+        if self.out.fields.len() >= most && !self.is_over() {
+            let message = format!(
+                "here the program's headers, stacks and variables come to more than {most} fields"
+            );
+            self.exceed(message, "make header stacks smaller, or copy and save less");
+        }
+        if self.is_over() && !self.out.fields.is_empty() {
+            return FieldId::new(0);
+        }
         let name = self.unique(name);
         self.out.fields.push(ir::Field { name, ty })
     }
@@ -268,9 +279,13 @@ impl Lower<'_> {
         let is_stack = matches!(kind, Some(RecordKind::Header | RecordKind::HeaderUnion));
         let next = is_stack.then(|| self.field_named(&format!("{name}.$next$"), ScalarTy::Bit(32)));
         let first = HeaderId::from_index(self.out.headers.len());
-        let elements: Vec<_> = (0..len)
-            .map(|i| self.slot(&format!("{name}[{i}]"), element))
-            .collect();
+        let mut elements = Vec::new();
+        for i in 0..len {
+            if self.is_over() {
+                break;
+            }
+            elements.push(self.slot(&format!("{name}[{i}]"), element));
+        }
         match next {
             None => SlotKind::Array(elements),
             Some(next) => {
@@ -340,6 +355,9 @@ impl Lower<'_> {
         let place = self.settle(place);
         let choices: u64 = place.dims.iter().map(|dim| u64::from(dim.len)).product();
         for choice in 0..choices {
+            if !self.charge(1) {
+                return;
+            }
             let mut rest = choice;
             let mut cond = passes::fold::bool_const(true);
             let (mut fields, mut headers) = (0, 0);

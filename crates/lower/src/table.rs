@@ -13,7 +13,7 @@ use syntax::source::Span;
 
 use crate::annotate;
 use crate::call::ArgValue;
-use crate::cx::{ExitTo, Lower, plain};
+use crate::cx::{ExitTo, Lower, free_name, plain};
 use crate::instance::{NodeId, instance_in};
 use crate::lvalue::Lvalue;
 use crate::value::Rv;
@@ -108,7 +108,11 @@ impl Lower<'_> {
         let flag = pending.then(|| self.temp_field(ScalarTy::Bool));
         let mut exits = false;
         let mut actions = Vec::new();
+        let outer_span = std::mem::replace(&mut self.span, decl.span);
         for action in &decl.actions {
+            if !self.charge(1) {
+                break;
+            }
             let (id, exited) = self.table_action(table, &attached, action, flag);
             exits |= exited;
             let annotations = annotate::annotations(self.sources, &action.annotations);
@@ -156,12 +160,15 @@ impl Lower<'_> {
             annotations: annotate::annotations(self.sources, &decl.annotations),
             loc: self.loc,
         };
-        made.entries = decl
-            .entries
-            .iter()
-            .filter_map(|entry| self.entry(decl, &made, entry))
-            .collect();
+        for entry in &decl.entries {
+            if !self.charge(1 + decl.keys.len() as u64) {
+                break;
+            }
+            self.span = entry.span;
+            made.entries.extend(self.entry(decl, &made, entry));
+        }
         self.loc = outer_loc;
+        self.span = outer_span;
         let id = self.out.tables.push(made);
         let made = Made {
             id,
@@ -240,7 +247,7 @@ impl Lower<'_> {
         let (params, values) = self.data_params(decl);
         let loc = self.loc_of(decl.name.span);
         let made = ir::Action {
-            name: self.action_name(&control_plane_name),
+            name: free_name(&mut self.action_names, &control_plane_name),
             control_plane_name,
             params,
             body: Vec::new(),
@@ -277,25 +284,15 @@ impl Lower<'_> {
         let exits = self.exit_used && flag.is_some();
         let depends = self.in_table.as_ref().is_some_and(|at| at.used);
         let made = self.leave_action(outer, code);
+        let is_no_action = made.control_plane_name == "NoAction" && made.body.is_empty();
         let id = self.out.actions.push(made);
+        if is_no_action {
+            self.no_action.get_or_insert(id);
+        }
         if !is_special && !exits && !depends {
             self.actions.insert((node, entry.action), id);
         }
         (id, exits)
-    }
-
-    fn action_name(&mut self, control_plane_name: &str) -> String {
-        let taken = self
-            .out
-            .actions
-            .values()
-            .filter(|action| action.control_plane_name == control_plane_name)
-            .count();
-        if taken == 0 {
-            control_plane_name.to_owned()
-        } else {
-            format!("{control_plane_name}${}", taken + 1)
-        }
     }
 
     fn enter_action(
@@ -394,15 +391,14 @@ impl Lower<'_> {
 
     /// The action that does nothing, for tables whose list has no default.
     fn no_action(&mut self) -> ir::ActionId {
-        let known = self
-            .out
-            .actions
-            .iter()
-            .find(|(_, a)| a.control_plane_name == "NoAction" && a.body.is_empty());
-        match known.map(|(id, _)| id) {
-            Some(id) => id,
-            None => self.out.actions.push(no_action()),
+        if let Some(known) = self.no_action {
+            return known;
         }
+        let mut made = no_action();
+        made.name = free_name(&mut self.action_names, &made.name);
+        let made = self.out.actions.push(made);
+        self.no_action = Some(made);
+        made
     }
 
     fn action_call(

@@ -57,6 +57,9 @@ pub(crate) const NO_RETURN: &str = "E0510";
 /// A parser that never reaches `accept` or `reject`.
 pub(crate) const NEVER_ENDS: &str = "E0511";
 
+/// Code or instances that are expanded to more than the limit.
+pub(crate) const EXPANSION: &str = "E0514";
+
 /// A declaration that is wrong in itself.
 pub(crate) const BAD_DECL: &str = "E0601";
 /// An instance that may not be made, or not here.

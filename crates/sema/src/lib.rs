@@ -22,6 +22,7 @@ mod code;
 mod consteval;
 mod control_plane;
 mod decl;
+mod expansion;
 mod expr;
 mod flow;
 mod instance;
@@ -37,6 +38,8 @@ mod template;
 mod types;
 mod unify;
 mod walk;
+
+pub use expansion::{EXPANSION_OF_WRITTEN, MAX_CALL_DEPTH, MAX_EXPANSION, expansion_limit};
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -92,6 +95,10 @@ pub fn check(program: &ast::Program, options: &CheckOptions) -> Checked {
     if !diagnostics.has_errors() {
         calls::check(&program, &mut diagnostics);
         flow::check(&program, &mut diagnostics);
+    }
+    // What follows walks the tree of instances.
+    if !diagnostics.has_errors() {
+        expansion::check(&program, &mut diagnostics);
     }
     if let (Some(arch), false) = (arch, diagnostics.has_errors()) {
         arch::check(arch, &program, &mut diagnostics);
