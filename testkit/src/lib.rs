@@ -13,6 +13,7 @@ mod mutate;
 mod program;
 mod random;
 mod router;
+pub mod scale;
 mod stepwise;
 
 pub use engines::engines;

@@ -1,4 +1,4 @@
-//! Chores: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `figures`, `soak`, `sanitize`,
+//! Chores: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `scale`, `figures`, `soak`, `sanitize`,
 //! `p4runtime-clients`. Each does all of its own set-up.
 
 mod clients;
@@ -6,6 +6,7 @@ mod corpus;
 mod figures;
 mod fuzz;
 mod sanitize;
+mod scale;
 #[cfg(target_os = "linux")]
 mod soak;
 mod tidy;
@@ -39,6 +40,8 @@ enum Task {
     Fuzz(fuzz::Options),
     /// Run the tests that reach `unsafe` code under Miri or AddressSanitizer, with a nightly compiler.
     Sanitize(sanitize::Options),
+    /// Measure the time and memory of compilations as programs grow, construct by construct.
+    Scale(scale::Options),
     /// Fill the tables of docs/PERFORMANCE.md from what `polyplane bench --json` wrote.
     Figures(figures::Options),
     /// Run the switch under sustained overload: whether it drops by name, never stalls and never grows. Needs root for AF_XDP.
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Task::P4runtimeClients => clients::run(&root()),
         Task::Fuzz(options) => fuzz::run(&root(), &options),
         Task::Sanitize(options) => sanitize::run(&root(), &options),
+        Task::Scale(options) => scale::run(&options),
         Task::Figures(options) => figures::run(&root(), &options),
         #[cfg(target_os = "linux")]
         Task::Soak(options) => soak::run(&root(), &options),

@@ -4,6 +4,7 @@
 //! body has no other way to it. Otherwise it gets storage of its own.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::rc::Rc;
 
 use ir::{Expr, ScalarTy, StmtKind};
@@ -13,7 +14,7 @@ use syntax::ast::Direction;
 use crate::cx::{Bound, CopyOut, ExitTo, Frame, Lower, Mode, ReturnTo};
 use crate::instance::NodeId;
 use crate::lvalue::Lvalue;
-use crate::storage::{Place, overlap};
+use crate::storage::Place;
 use crate::value::Rv;
 
 /// An argument after its evaluation.
@@ -127,9 +128,13 @@ impl Lower<'_> {
         reach: &Reach,
         own: Option<NodeId>,
     ) -> BoundArgs {
-        let shared: Vec<bool> = (0..args.len())
-            .map(|i| own.is_none() && self.may_share(params, &args, i, reach))
-            .collect();
+        let shared: Vec<bool> = match own {
+            Some(_) => vec![false; args.len()],
+            None => {
+                let touched = self.touched(&args, reach);
+                args.iter().map(|arg| self.may_share(arg, &touched)).collect()
+            }
+        };
         let mut bound = BoundArgs {
             saved: Vec::new(),
             copy_outs: Vec::new(),
@@ -216,55 +221,61 @@ impl Lower<'_> {
         place
     }
 
-    /// Whether a parameter can use its argument's storage or value in place.
-    fn may_share(
-        &self,
-        params: &[hir::Param],
-        args: &[ArgValue],
-        index: usize,
-        reach: &Reach,
-    ) -> bool {
-        let own = match &args[index] {
-            ArgValue::In(Rv::Scalar(Expr::Const(..) | Expr::Param(_))) => return true,
-            // An operation would be computed anew at each use.
-            ArgValue::In(Rv::Scalar(expr)) if !matches!(expr, Expr::Read(_)) => return false,
-            ArgValue::In(value) => Access::Value(value),
-            ArgValue::Out(Lvalue::Place(place)) | ArgValue::InOut(Lvalue::Place(place), None) => {
-                Access::Place(place)
-            }
-            _ => return false,
-        };
-        let clashes = args.iter().zip(params).enumerate().any(|(i, (other, _))| {
-            i != index
-                && match other {
-                    ArgValue::In(value) => match own {
-                        Access::Value(_) => false,
-                        Access::Place(place) => self.value_reads(value, &place.extent()),
-                    },
-                    ArgValue::Out(Lvalue::Place(place) | Lvalue::Slice(place, ..))
-                    | ArgValue::InOut(Lvalue::Place(place) | Lvalue::Slice(place, ..), _) => {
-                        self.touches(own, place)
-                    }
-                    ArgValue::Out(Lvalue::Discard) | ArgValue::InOut(Lvalue::Discard, _) => false,
+    /// What the arguments of a call read and write, and what the body reaches besides.
+    fn touched(&self, args: &[ArgValue], reach: &Reach) -> Touched {
+        let (mut written, mut read) = (Vec::new(), Vec::new());
+        for arg in args {
+            match arg {
+                ArgValue::In(value) => self.value_ranges(value, &mut read),
+                ArgValue::Out(Lvalue::Place(place) | Lvalue::Slice(place, ..))
+                | ArgValue::InOut(Lvalue::Place(place) | Lvalue::Slice(place, ..), _) => {
+                    written.push(place.extent());
                 }
-        });
-        if clashes {
-            return false;
+                ArgValue::Out(Lvalue::Discard) | ArgValue::InOut(Lvalue::Discard, _) => {}
+            }
         }
-        match reach {
-            Reach::Nothing => true,
-            Reach::Anything => matches!(own, Access::Value(value) if is_constant(value)),
-            Reach::Vars(vars) => !vars.iter().any(|var| match self.vars.get(var) {
-                Some(Bound::Place(place)) => self.touches(own, place),
-                _ => false,
-            }),
+        let reached = match reach {
+            Reach::Vars(vars) => vars
+                .iter()
+                .filter_map(|var| match self.vars.get(var) {
+                    Some(Bound::Place(place)) => Some(place.extent()),
+                    _ => None,
+                })
+                .collect(),
+            Reach::Nothing | Reach::Anything => Vec::new(),
+        };
+        Touched {
+            written: Ranges::of(written),
+            read: Ranges::of(read),
+            reached: Ranges::of(reached),
+            is_anything: matches!(reach, Reach::Anything),
         }
     }
 
-    fn touches(&self, access: Access<'_>, place: &Place) -> bool {
-        match access {
-            Access::Value(value) => self.value_reads(value, &place.extent()),
-            Access::Place(own) => overlap(&own.extent(), &place.extent()),
+    /// Whether a parameter can use its argument's storage or value in place: no other argument that is
+    /// written overlaps it, none that is read lies in what it writes, and the body has no other way to it.
+    fn may_share(&self, arg: &ArgValue, touched: &Touched) -> bool {
+        match arg {
+            ArgValue::In(Rv::Scalar(Expr::Const(..) | Expr::Param(_))) => true,
+            // An operation would be computed anew at each use.
+            ArgValue::In(Rv::Scalar(expr)) if !matches!(expr, Expr::Read(_)) => false,
+            ArgValue::In(value) => {
+                if touched.is_anything {
+                    return is_constant(value);
+                }
+                let mut own = Vec::new();
+                self.value_ranges(value, &mut own);
+                own.iter()
+                    .all(|own| !touched.written.meet(own) && !touched.reached.meet(own))
+            }
+            ArgValue::Out(Lvalue::Place(place)) | ArgValue::InOut(Lvalue::Place(place), None) => {
+                let own = place.extent();
+                !touched.is_anything
+                    && touched.written.count(&own) <= 1
+                    && !touched.read.meet(&own)
+                    && !touched.reached.meet(&own)
+            }
+            _ => false,
         }
     }
 
@@ -618,11 +629,44 @@ impl Lower<'_> {
     }
 }
 
-/// What a parameter would use in place.
-#[derive(Clone, Copy)]
-enum Access<'a> {
-    Value(&'a Rv),
-    Place(&'a Place),
+/// What the arguments of a call, and its body, read and write.
+struct Touched {
+    written: Ranges,
+    read: Ranges,
+    reached: Ranges,
+    is_anything: bool,
+}
+
+/// Ranges of fields, to count those that meet another one.
+struct Ranges {
+    starts: Vec<u32>,
+    ends: Vec<u32>,
+}
+
+impl Ranges {
+    fn of(ranges: Vec<Range<u32>>) -> Ranges {
+        let ranges = ranges.into_iter().filter(|range| !range.is_empty());
+        let (mut starts, mut ends): (Vec<u32>, Vec<u32>) =
+            ranges.map(|range| (range.start, range.end)).unzip();
+        starts.sort_unstable();
+        ends.sort_unstable();
+        Ranges { starts, ends }
+    }
+
+    /// How many share a field with `range`: those that begin before its end, but for those that end
+    /// before its begin.
+    fn count(&self, range: &Range<u32>) -> usize {
+        if range.is_empty() {
+            return 0;
+        }
+        let begun = self.starts.partition_point(|&start| start < range.end);
+        let ended = self.ends.partition_point(|&end| end <= range.start);
+        begun - ended
+    }
+
+    fn meet(&self, range: &Range<u32>) -> bool {
+        self.count(range) > 0
+    }
 }
 
 fn is_constant(value: &Rv) -> bool {

@@ -137,6 +137,8 @@ pub(crate) struct Lower<'p> {
     pub(crate) state_names: HashMap<String, u32>,
     /// Names of the actions.
     pub(crate) action_names: HashMap<String, u32>,
+    /// Names of tables, value sets and externs, by kind.
+    pub(crate) thing_names: HashMap<&'static str, HashMap<String, u32>>,
     /// The action that does nothing.
     pub(crate) no_action: Option<ir::ActionId>,
     /// The error codes by name.
@@ -236,6 +238,7 @@ impl<'p> Lower<'p> {
             state_prefix: String::new(),
             state_names: HashMap::new(),
             action_names: HashMap::new(),
+            thing_names: HashMap::new(),
             no_action: None,
             error_codes,
             span: Span::NONE,
@@ -449,6 +452,19 @@ impl Lower<'_> {
     /// Makes a name that no field has.
     pub(crate) fn unique(&mut self, name: &str) -> String {
         free_name(&mut self.names, name)
+    }
+
+    /// The name of a table, value set or extern. One that is taken gets a number where the control
+    /// plane does not see it, and is an error where it does.
+    pub(crate) fn thing_name(&mut self, kind: &'static str, name: String, seen: bool) -> String {
+        let taken = self.thing_names.entry(kind).or_default();
+        if seen && taken.contains_key(&name) {
+            let message = format!("two {kind}s of the program are named `{name}`");
+            let error = Diagnostic::error("E1101", self.span, message);
+            let hint = "give one of them another name with `@name(\"..\")`";
+            self.diagnostics.push(error.hint(hint));
+        }
+        free_name(self.thing_names.entry(kind).or_default(), &name)
     }
 
     /// A name within the instance whose code is being lowered.

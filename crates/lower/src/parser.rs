@@ -272,8 +272,9 @@ impl Lower<'_> {
             None => self.value_set_fields(ty),
         };
         let size = self.constant_u32(&decl.size).unwrap_or(1);
+        let name = self.path_in(self.node, decl.name.as_str(), &decl.annotations);
         let made = ir::ValueSet {
-            name: self.path_in(self.node, decl.name.as_str(), &decl.annotations),
+            name: self.thing_name("value set", name, true),
             fields,
             size,
             data_ty: self.data_ty(ty),

@@ -174,18 +174,31 @@ pub(crate) fn ir_extent(place: &ir::Place) -> Range<u32> {
     start..start + reach + 1
 }
 
-/// Whether evaluating `expr` may read a field in `range`.
-pub(crate) fn reads(expr: &Expr, range: &Range<u32>) -> bool {
-    let of = |place: &ir::Place| {
-        overlap(&ir_extent(place), range) || place.dims.iter().any(|dim| reads(&dim.index, range))
+/// The fields that evaluating `expr` may read.
+pub(crate) fn read_ranges(expr: &Expr, ranges: &mut Vec<Range<u32>>) {
+    let of = |place: &ir::Place, ranges: &mut Vec<Range<u32>>| {
+        ranges.push(ir_extent(place));
+        for dim in &place.dims {
+            read_ranges(&dim.index, ranges);
+        }
     };
     match expr {
-        Expr::Const(..) | Expr::Param(_) => false,
-        Expr::Read(place) | Expr::VarbitLen(place) => of(place),
-        Expr::VarbitEq(a, b) => of(a) || of(b),
-        Expr::Unary(_, a) | Expr::Slice(a, ..) | Expr::Cast(_, a) => reads(a, range),
-        Expr::Binary(_, a, b) | Expr::Concat(a, b) => reads(a, range) || reads(b, range),
-        Expr::Ternary(a, b, c) => reads(a, range) || reads(b, range) || reads(c, range),
+        Expr::Const(..) | Expr::Param(_) => {}
+        Expr::Read(place) | Expr::VarbitLen(place) => of(place, ranges),
+        Expr::VarbitEq(a, b) => {
+            of(a, ranges);
+            of(b, ranges);
+        }
+        Expr::Unary(_, a) | Expr::Slice(a, ..) | Expr::Cast(_, a) => read_ranges(a, ranges),
+        Expr::Binary(_, a, b) | Expr::Concat(a, b) => {
+            read_ranges(a, ranges);
+            read_ranges(b, ranges);
+        }
+        Expr::Ternary(a, b, c) => {
+            read_ranges(a, ranges);
+            read_ranges(b, ranges);
+            read_ranges(c, ranges);
+        }
     }
 }
 

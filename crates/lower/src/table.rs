@@ -103,12 +103,14 @@ impl Lower<'_> {
         self.loc = self.loc_of(decl.span);
         let (keys, key_fields) = self.keys(decl);
         let name = self.path_in(node, decl.name.as_str(), &decl.annotations);
+        let outer_span = std::mem::replace(&mut self.span, decl.span);
+        let is_seen = !annotate::has(&decl.annotations, "hidden");
+        let name = self.thing_name("table", name, is_seen);
         let attached = self.attached(decl, &name);
         let pending = self.frames.iter().any(|frame| !frame.copy_outs.is_empty());
         let flag = pending.then(|| self.temp_field(ScalarTy::Bool));
         let mut exits = false;
         let mut actions = Vec::new();
-        let outer_span = std::mem::replace(&mut self.span, decl.span);
         for action in &decl.actions {
             if !self.charge(1) {
                 break;
@@ -614,9 +616,11 @@ impl Lower<'_> {
     fn name_in_place(&mut self, made: ir::ExternId, table: &str, property: &hir::Property) {
         let given = annotate::name(&property.annotations)
             .map(|name| name.strip_prefix('.').map_or(name.clone(), str::to_owned));
-        let is_free = |name: &String| !self.out.externs.values().any(|other| other.name == *name);
+        let taken = self.thing_names.entry("extern").or_default();
+        let is_free = |name: &String| !taken.contains_key(name);
         let own = || format!("{table}.{}", property.name.as_str());
         let name = given.filter(is_free).unwrap_or_else(own);
+        taken.insert(name.clone(), 1);
         let annotations = annotate::annotations(self.sources, &property.annotations);
         let made = &mut self.out.externs[made];
         made.name = name;

@@ -12,7 +12,7 @@ use syntax::ast::RecordKind;
 
 use crate::cx::{Lower, bits_const};
 use crate::instance::NodeId;
-use crate::storage::{Place, SlotKind, overlap, reads};
+use crate::storage::{Place, SlotKind, overlap, read_ranges};
 use crate::types::value_of;
 
 /// A value.
@@ -163,17 +163,27 @@ impl Lower<'_> {
     }
 
     /// Whether using a value may read a field in `range`.
-    pub(crate) fn value_reads(&self, value: &Rv, range: &Range<u32>) -> bool {
+    fn value_reads(&self, value: &Rv, range: &Range<u32>) -> bool {
+        let mut ranges = Vec::new();
+        self.value_ranges(value, &mut ranges);
+        ranges.iter().any(|read| overlap(read, range))
+    }
+
+    /// The fields that using a value may read.
+    pub(crate) fn value_ranges(&self, value: &Rv, ranges: &mut Vec<Range<u32>>) {
         match value {
-            Rv::Scalar(expr) => reads(expr, range),
+            Rv::Scalar(expr) => read_ranges(expr, ranges),
             Rv::Place(place) => {
-                overlap(&place.extent(), range)
-                    || place.dims.iter().any(|dim| reads(&dim.index, range))
+                ranges.push(place.extent());
+                place
+                    .dims
+                    .iter()
+                    .for_each(|dim| read_ranges(&dim.index, ranges));
             }
-            Rv::List(parts) | Rv::Header(parts) => {
-                parts.iter().any(|part| self.value_reads(part, range))
-            }
-            _ => false,
+            Rv::List(parts) | Rv::Header(parts) => parts
+                .iter()
+                .for_each(|part| self.value_ranges(part, ranges)),
+            _ => {}
         }
     }
 

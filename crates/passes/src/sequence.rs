@@ -10,6 +10,7 @@ use ir::{
     Expr, LabelId, Loc, MatchNext, MatchOutcome, Next, Stage, StageId, StageKind, Stmt, StmtKind,
     TableId, UnOp,
 };
+use support::work::checkpoint;
 
 /// Structured code. The variants other than [`Node::Stmt`] are for code that applies a table somewhere inside.
 #[derive(Clone, Debug, PartialEq)]
@@ -176,6 +177,7 @@ impl Sequencer<'_> {
         let mut here = entry;
         let mut run = Vec::new();
         for node in code {
+            checkpoint();
             match node {
                 Node::Stmt(stmt) if is_closed(&stmt) => run.push(stmt),
                 open => {

@@ -8,6 +8,8 @@ use ir::{
     StateId, Stmt, StmtKind, Target, Transition,
 };
 
+use support::work::checkpoint;
+
 use crate::fold;
 
 /// Simplifies a program in place.
@@ -34,6 +36,7 @@ fn falls_through(stmt: &Stmt) -> bool {
 fn body(stmts: &mut Vec<Stmt>) {
     let old = std::mem::take(stmts);
     for mut stmt in old {
+        checkpoint();
         if stmts.last().is_some_and(|last| !falls_through(last)) {
             break;
         }

@@ -7,6 +7,7 @@ use ir::{
     Keyset, Op, Operand, Parser, Place, Program, StackId, StageKind, Stmt, StmtKind, TableId,
     Transition,
 };
+use support::work::checkpoint;
 
 /// What code may touch, on any way through it.
 #[derive(Clone, Debug, Default)]
@@ -141,6 +142,7 @@ impl Walk<'_> {
 
     fn body(&mut self, body: &[Stmt]) {
         for stmt in body {
+            checkpoint();
             self.stmt(&stmt.kind);
         }
     }
@@ -313,6 +315,7 @@ impl Walk<'_> {
         let mut reached = vec![base];
         for dim in dims {
             self.expr(&dim.index);
+            checkpoint();
             let elements = |at: u32| (0..dim.len).map(move |index| at + index * dim.stride);
             reached = reached.into_iter().flat_map(elements).collect();
         }

@@ -314,6 +314,12 @@ impl Checker<'_> {
             Ty::Varbit(_) | Ty::Error | Ty::Var(_) => ExprKind::Default,
             // Too many to be written out one by one.
             Ty::Stack(..) | Ty::Tuple(_) if self.leaves(ty) > MAX_WRITTEN => ExprKind::Default,
+            Ty::Record(id, _)
+                if self.p.records[id].kind == syntax::ast::RecordKind::Struct
+                    && self.leaves(ty) > MAX_WRITTEN =>
+            {
+                ExprKind::Default
+            }
             Ty::Record(id, args) => {
                 if self.p.records[id].kind != syntax::ast::RecordKind::Struct {
                     ExprKind::InvalidHeader

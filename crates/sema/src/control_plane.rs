@@ -9,7 +9,7 @@ use syntax::source::Span;
 use crate::annotations::{has, string_of};
 use crate::code;
 use crate::hir::{
-    ActionId, Annotation, Arg, Expr, ExprKind, InstanceId, LocalDecl, Program, TableId, Ty,
+    ActionId, Annotation, Arg, Expr, ExprKind, InstanceId, LocalDecl, Program, TableId, Ty, TyId,
 };
 
 /// Checks the names of what `main` instantiates.
@@ -20,6 +20,7 @@ pub(crate) fn check(program: &Program, diagnostics: &mut Diagnostics) {
         diagnostics,
         tables: HashMap::new(),
         actions: HashMap::new(),
+        controllable: HashMap::new(),
     };
     let mut siblings = HashMap::new();
     for instance in argument_instances(program, main) {
@@ -62,11 +63,22 @@ fn fresh(siblings: &mut HashMap<String, usize>, name: &str) -> String {
     }
 }
 
+/// Externs that no message of the control plane names.
+const UNSEEN_EXTERNS: &[&str] = &[
+    "Checksum",
+    "Checksum16",
+    "Hash",
+    "InternetChecksum",
+    "Random",
+];
+
 struct Names<'p, 'd> {
     program: &'p Program,
     diagnostics: &'d mut Diagnostics,
     tables: HashMap<String, (TableId, Span)>,
     actions: HashMap<String, (ActionId, Span)>,
+    /// Whether instances of a type hold what the control plane sees by name.
+    controllable: HashMap<TyId, bool>,
 }
 
 impl Names<'_, '_> {
@@ -87,19 +99,65 @@ impl Names<'_, '_> {
             Ty::Control(id) => &self.program.controls[*id].locals,
             _ => return,
         };
-        let mut siblings = HashMap::new();
+        let mut siblings: HashMap<String, Span> = HashMap::new();
         for local in locals {
             match local {
                 LocalDecl::Table(table) => self.table(*table, prefix),
                 LocalDecl::Action(action) => self.action(*action, prefix),
                 LocalDecl::Instance(inner) => {
                     let decl = &self.program.instances[*inner];
-                    let name = fresh(&mut siblings, &full(prefix, &decl.annotations, &decl.name));
-                    self.walk(*inner, &name);
+                    let name = full(prefix, &decl.annotations, &decl.name);
+                    match siblings.get(&name) {
+                        // Two that hold nothing with a name may share theirs.
+                        Some(&before) => {
+                            if self.is_controllable(decl.ty) {
+                                self.same_instance(&name, decl.span, before);
+                            }
+                        }
+                        None => {
+                            siblings.insert(name.clone(), decl.span);
+                            self.walk(*inner, &name);
+                        }
+                    }
                 }
                 LocalDecl::Var(..) | LocalDecl::ValueSet(_) => {}
             }
         }
+    }
+
+    /// Whether instances of this type hold tables, value sets or externs.
+    fn is_controllable(&mut self, ty: TyId) -> bool {
+        if let Some(&known) = self.controllable.get(&ty) {
+            return known;
+        }
+        let program = self.program;
+        let locals: &[LocalDecl] = match program.types.get(ty) {
+            Ty::Parser(id) => &program.parsers[*id].locals,
+            Ty::Control(id) => &program.controls[*id].locals,
+            Ty::Extern(id, _) => {
+                let name = program.externs[*id].name.as_str();
+                return !UNSEEN_EXTERNS.contains(&name);
+            }
+            _ => return false,
+        };
+        let found = locals.iter().any(|local| match local {
+            LocalDecl::Table(_) | LocalDecl::ValueSet(_) => true,
+            LocalDecl::Instance(inner) => self.is_controllable(program.instances[*inner].ty),
+            LocalDecl::Action(_) | LocalDecl::Var(..) => false,
+        });
+        self.controllable.insert(ty, found);
+        found
+    }
+
+    /// Section "Direct type invocation": what is invoked twice in a scope has one name, and so have
+    /// its tables and externs.
+    fn same_instance(&mut self, name: &str, span: Span, before: Span) {
+        let message =
+            format!("two instances are named `{name}`, and so are the tables and externs in them");
+        let diagnostic = Diagnostic::error(code::CONTROL_PLANE_NAME, span, message);
+        let hint = "declare an instance for each with a name of its own, or apply one instance twice";
+        self.diagnostics
+            .push(diagnostic.label(before, "the other one").hint(hint));
     }
 
     fn table(&mut self, id: TableId, prefix: &str) {

@@ -5,7 +5,7 @@
 //! (section 8.26): a warning. The analysis is of whole variables and of the fields of structs (headers are skipped: their validity decides), forward, and errs on
 //! the quiet side: what may have been written on some path through a loop or call counts as written.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use syntax::ast::Direction;
 use syntax::diag::{Diagnostic, Diagnostics};
@@ -35,6 +35,7 @@ pub(crate) fn check(program: &Program, diagnostics: &mut Diagnostics) {
         program,
         diagnostics,
         reported: BTreeSet::new(),
+        holds_header: HashMap::new(),
     }
     .run();
 }
@@ -131,12 +132,48 @@ fn warn_unreachable(body: &[Stmt], diagnostics: &mut Diagnostics) {
 type Slot = (VarId, Vec<usize>);
 
 /// What has certainly or possibly been written: slots, each covering what lies below it.
-type Written = BTreeSet<Slot>;
+#[derive(Default)]
+struct Written {
+    slots: BTreeSet<Slot>,
+    /// Those that were new when they were written, in that order.
+    log: Vec<Slot>,
+}
+
+impl Written {
+    fn insert(&mut self, slot: Slot) {
+        if self.slots.insert(slot.clone()) {
+            self.log.push(slot);
+        }
+    }
+
+    /// Takes back what was written since the log was this long, and gives it.
+    fn take_back(&mut self, len: usize) -> Vec<Slot> {
+        let taken = self.log.split_off(len);
+        for slot in &taken {
+            self.slots.remove(slot);
+        }
+        taken
+    }
+
+    /// Whether a slot, something above it or something below it was written.
+    fn covers(&self, slot: &Slot) -> bool {
+        let (var, path) = slot;
+        let above = (0..=path.len()).map(|len| (*var, path[..len].to_vec()));
+        if above.into_iter().any(|above| self.slots.contains(&above)) {
+            return true;
+        }
+        // What lies below comes next in the order.
+        let next = self.slots.range(slot.clone()..).next();
+        next.is_some_and(|(other, below)| other == var && below.starts_with(path))
+    }
+}
 
 struct Initialisation<'p, 'd> {
     program: &'p Program,
     diagnostics: &'d mut Diagnostics,
     reported: BTreeSet<VarId>,
+    /// Whether values of a type hold headers.
+    holds_header: HashMap<TyId, bool>,
 }
 
 impl Initialisation<'_, '_> {
@@ -154,7 +191,7 @@ impl Initialisation<'_, '_> {
     }
 
     fn code(&mut self, params: &[Param], body: &[Stmt]) {
-        let mut written = Written::new();
+        let mut written = Written::default();
         let mut tracked: BTreeSet<VarId> = BTreeSet::new();
         for param in params {
             if self.program.vars[param.var].kind == crate::hir::VarKind::Param(Direction::Out) {
@@ -211,11 +248,14 @@ impl Initialisation<'_, '_> {
         for expr in walk::exprs_of(stmt) {
             self.read(expr, tracked, written);
         }
-        let before = written.clone();
+        let before = written.log.len();
+        let mut all = Vec::new();
         for body in walk::bodies_of(stmt) {
-            let mut branch = before.clone();
-            self.stmts(body, tracked, &mut branch);
-            written.extend(branch);
+            self.stmts(body, tracked, written);
+            all.append(&mut written.take_back(before));
+        }
+        for slot in all {
+            written.insert(slot);
         }
     }
 
@@ -302,17 +342,21 @@ impl Initialisation<'_, '_> {
         if tracked.contains(&slot.0)
             && !self.holds_header(expr.ty)
             && !touches_header(self.program, expr)
-            && !covered(&slot, written)
+            && !written.covers(&slot)
         {
             self.report(slot.0, expr.span);
         }
     }
 
     /// Whether a value of this type holds headers, whose validity decides what reading means.
-    fn holds_header(&self, ty: TyId) -> bool {
-        match self.program.types.get(ty) {
+    fn holds_header(&mut self, ty: TyId) -> bool {
+        if let Some(&known) = self.holds_header.get(&ty) {
+            return known;
+        }
+        let program = self.program;
+        let found = match program.types.get(ty) {
             Ty::Record(id, _) => {
-                let record = &self.program.records[*id];
+                let record = &program.records[*id];
                 record.kind != syntax::ast::RecordKind::Struct
                     || record.fields.is_empty()
                     || record
@@ -323,7 +367,9 @@ impl Initialisation<'_, '_> {
             Ty::Stack(..) | Ty::Extern(..) | Ty::Varbit(_) | Ty::Var(_) => true,
             Ty::Tuple(elements) => elements.iter().any(|&element| self.holds_header(element)),
             _ => false,
-        }
+        };
+        self.holds_header.insert(ty, found);
+        found
     }
 
     fn report(&mut self, var: VarId, span: Span) {
@@ -362,13 +408,4 @@ fn touches_header(program: &Program, expr: &Expr) -> bool {
     };
     is_header(expr.ty)
         || matches!(&expr.kind, ExprKind::Field(base, _) if touches_header(program, base))
-}
-
-/// Whether a slot, something above it or something below it was written.
-fn covered(slot: &Slot, written: &Written) -> bool {
-    let related = |other: &Slot| {
-        let shared = slot.1.len().min(other.1.len());
-        other.0 == slot.0 && other.1[..shared] == slot.1[..shared]
-    };
-    written.iter().any(related)
 }

@@ -41,6 +41,7 @@ mod walk;
 
 pub use expansion::{EXPANSION_OF_WRITTEN, MAX_CALL_DEPTH, MAX_EXPANSION, expansion_limit};
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -237,6 +238,15 @@ pub(crate) struct Checker<'a> {
     well_formed: HashMap<TyId, bool>,
     /// How many scalars values of a type have.
     leaves: HashMap<TyId, u64>,
+    /// Types by whether they mention a type variable, by whether they may stand in a header, and their
+    /// sizes in bits.
+    open_types: RefCell<HashMap<TyId, bool>>,
+    plain_structs: RefCell<HashMap<TyId, bool>>,
+    bit_sizes: HashMap<TyId, Option<(u64, u64)>>,
+    /// Positions of the members of large records and enums.
+    positions: HashMap<Members, HashMap<Arc<str>, usize>>,
+    /// How many scalars of constants may still be written out where constants are named.
+    constants_left: u64,
     /// Error codes by name.
     error_ids: HashMap<Arc<str>, ErrorId>,
     /// Record types whose declarations were refused.
@@ -249,6 +259,13 @@ pub(crate) struct Checker<'a> {
     direct: HashMap<InstanceId, Span>,
     /// Where variables are declared.
     var_spans: HashMap<VarId, Span>,
+}
+
+/// What has members that are found by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Members {
+    Record(RecordId),
+    Enum(hir::EnumId),
 }
 
 /// What carries `@deprecated`.
@@ -298,6 +315,11 @@ impl<'a> Checker<'a> {
             dont_care: HashSet::new(),
             well_formed: HashMap::new(),
             leaves: HashMap::new(),
+            open_types: RefCell::default(),
+            plain_structs: RefCell::default(),
+            bit_sizes: HashMap::new(),
+            positions: HashMap::new(),
+            constants_left: types::MAX_CONSTANTS,
             error_ids: HashMap::new(),
             bad_records: HashSet::new(),
             action_spans: HashMap::new(),

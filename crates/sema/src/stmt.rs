@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use support::work::checkpoint;
 use syntax::ast::{self, BinaryOp, Decl};
 use syntax::diag::Diagnostic;
 use syntax::source::Span;
@@ -27,6 +28,7 @@ impl Checker<'_> {
 
     fn stmt(&mut self, stmt: &ast::Stmt) -> Option<Stmt> {
         use ast::StmtKind::*;
+        checkpoint();
         let span = stmt.span;
         let kind = match &stmt.kind {
             Empty => return None,
@@ -138,9 +140,9 @@ impl Checker<'_> {
 
     /// Whether a variable may have the type; reports it when not.
     fn variable_type(&mut self, ty: TyId, name: &ast::Name) -> TyId {
-        let shown = self.show(ty);
         let problem = match self.ty(ty) {
             Ty::Extern(..) | Ty::Parser(_) | Ty::Control(_) | Ty::BlockType(..) => {
+                let shown = self.show(ty);
                 let message = format!("a variable cannot have type {shown}");
                 let diagnostic = Diagnostic::error(code::BAD_TYPE, name.span, message);
                 self.report(diagnostic.hint(format!("instantiate it: `T(..) {};`", name.as_str())));
@@ -153,7 +155,7 @@ impl Checker<'_> {
             Ty::Void => "`void` has no values",
             _ => return ty,
         };
-        let message = format!("a variable cannot have type {shown}");
+        let message = format!("a variable cannot have type {}", self.show(ty));
         self.report(Diagnostic::error(code::BAD_TYPE, name.span, message).hint(problem));
         self.t.error
     }

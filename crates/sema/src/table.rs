@@ -2,6 +2,9 @@
 
 mod entries;
 
+use std::collections::HashMap;
+
+use support::work::checkpoint;
 use syntax::ast::{self, ActionRef, Arg as AstArg, Direction, KeyElement, TablePropertyValue};
 use syntax::diag::Diagnostic;
 use syntax::source::Span;
@@ -23,6 +26,9 @@ struct Draft<'a> {
     /// The references in the list, for the comparison of arguments.
     refs: Vec<&'a ActionRef>,
     has_actions: bool,
+    /// Positions of the actions in the list, and names of them.
+    positions: HashMap<ActionId, usize>,
+    names: HashMap<std::sync::Arc<str>, usize>,
     /// `priority_delta`.
     priority_delta: num_bigint::BigInt,
 }
@@ -55,6 +61,8 @@ impl Checker<'_> {
             },
             refs: Vec::new(),
             has_actions: false,
+            positions: HashMap::new(),
+            names: HashMap::new(),
             priority_delta: 1.into(),
         };
         for property in &decl.properties {
@@ -350,12 +358,8 @@ impl Checker<'_> {
             return;
         };
         let name = self.p.actions[action].name.text.clone();
-        let twin = draft
-            .table
-            .actions
-            .iter()
-            .position(|a| self.p.actions[a.action].name.text == name);
-        if let Some(twin) = twin {
+        checkpoint();
+        if let Some(&twin) = draft.names.get(&name) {
             let message = format!("action `{name}` is in the list twice");
             let before = draft.refs[twin].span;
             self.report(
@@ -365,6 +369,8 @@ impl Checker<'_> {
             return;
         }
         let args = self.bound_args(action, reference);
+        draft.positions.insert(action, draft.table.actions.len());
+        draft.names.insert(name, draft.table.actions.len());
         draft.table.actions.push(TableAction {
             action,
             args: args.unwrap_or_default(),
@@ -473,12 +479,8 @@ impl Checker<'_> {
     ) -> Option<ActionCall> {
         let action = self.resolve_action(path)?;
         let name = self.p.actions[action].name.text.clone();
-        let Some(index) = draft.table.actions.iter().position(|a| a.action == action) else {
-            let twin = draft
-                .table
-                .actions
-                .iter()
-                .any(|a| self.p.actions[a.action].name.text == name);
+        let Some(&index) = draft.positions.get(&action) else {
+            let twin = draft.names.contains_key(&name);
             let mut message = format!(
                 "action `{name}` is not in the list of table `{}`",
                 draft.table.name.as_str()
@@ -584,6 +586,19 @@ impl Checker<'_> {
             .actions
             .iter()
             .position(|a| a.action == no_action);
+        if let Some(found) = found
+            && annotations::has(&draft.table.actions[found].annotations, "tableonly")
+        {
+            let message = format!(
+                "`NoAction` is the default action of table `{}`, which has no `default_action`: it \
+                 cannot be marked `@tableonly`",
+                draft.table.name.as_str()
+            );
+            let listed = draft.refs.get(found).map_or(span, |listed| listed.span);
+            let diagnostic = Diagnostic::error(code::BAD_ACTION, listed, message);
+            let hint = "remove the annotation, or add a `default_action` with another action";
+            self.report(diagnostic.label(span, "the table").hint(hint));
+        }
         let action = found.unwrap_or_else(|| {
             // What nobody wrote into the list is no action for entries.
             let default_only = Annotation {

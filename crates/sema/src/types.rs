@@ -8,14 +8,16 @@ use syntax::source::Span;
 
 use crate::hir::{EnumId, Ty, TyId, TypeVarId};
 use crate::scope::Entity;
-use crate::{Checker, code};
+use crate::{Checker, Members, code};
 
 /// The widest `bit`, `int` and `varbit`, in bits: a whole 9,216-byte frame and more.
 pub(crate) const MAX_WIDTH: u32 = 1 << 17;
 /// The largest header stack or array.
 const MAX_ELEMENTS: u32 = 1 << 16;
 /// The most scalars in one type.
-const MAX_LEAVES: u64 = 1 << 22;
+const MAX_LEAVES: u64 = 1 << 18;
+/// The most scalars of constants that are written out where constants are named, in all.
+pub(crate) const MAX_CONSTANTS: u64 = 1 << 22;
 /// The most scalars that a default value is written out for.
 pub(crate) const MAX_WRITTEN: u64 = 1 << 10;
 
@@ -494,7 +496,10 @@ impl Checker<'_> {
 
     /// Whether a struct may stand in a header: all its leaves have a fixed size.
     fn plain_struct(&self, ty: TyId) -> bool {
-        match self.ty(ty) {
+        if let Some(&known) = self.plain_structs.borrow().get(&ty) {
+            return known;
+        }
+        let plain = match self.ty(ty) {
             Ty::Record(id, args)
                 if self.p.records[*id].kind == RecordKind::Struct && args.is_empty() =>
             {
@@ -509,7 +514,9 @@ impl Checker<'_> {
             Ty::Bit(_) | Ty::Int(_) | Ty::Bool | Ty::Var(_) | Ty::Error => true,
             Ty::Stack(element, _) => self.plain_struct(*element),
             _ => false,
-        }
+        };
+        self.plain_structs.borrow_mut().insert(ty, plain);
+        plain
     }
 
     /// Whether it is a header or a header union (or may become one).
@@ -524,6 +531,30 @@ impl Checker<'_> {
     /// Whether it is a header.
     pub(crate) fn is_header(&self, ty: TyId) -> bool {
         matches!(self.ty(ty), Ty::Record(id, _) if self.p.records[*id].kind == RecordKind::Header)
+    }
+
+    /// The position of the member with this name.
+    pub(crate) fn position(&mut self, members: Members, name: &str) -> Option<usize> {
+        /// From here on a map is worth it.
+        const LARGE: usize = 16;
+        let names: Box<dyn Iterator<Item = &ast::Name>> = match members {
+            Members::Record(id) => Box::new(self.p.records[id].fields.iter().map(|f| &f.name)),
+            Members::Enum(id) => Box::new(self.p.enums[id].members.iter().map(|(name, _)| name)),
+        };
+        let len = match members {
+            Members::Record(id) => self.p.records[id].fields.len(),
+            Members::Enum(id) => self.p.enums[id].members.len(),
+        };
+        if len < LARGE {
+            return names.into_iter().position(|known| known.as_str() == name);
+        }
+        let known = self.positions.entry(members).or_default();
+        if known.is_empty() {
+            for (at, name) in names.enumerate() {
+                known.entry(name.text.clone()).or_insert(at);
+            }
+        }
+        known.get(name).copied()
     }
 
     /// The type of a record's field, its type parameters replaced.
@@ -549,7 +580,7 @@ impl Checker<'_> {
 
     /// A type with type arguments put in for type parameters.
     pub(crate) fn subst(&mut self, ty: TyId, subst: &Subst) -> TyId {
-        if subst.is_empty() {
+        if subst.is_empty() || !self.is_open(ty) {
             return ty;
         }
         let each = |this: &mut Self, list: &[TyId]| -> Vec<TyId> {
@@ -576,7 +607,10 @@ impl Checker<'_> {
 
     /// Whether a type mentions a type variable.
     pub(crate) fn is_open(&self, ty: TyId) -> bool {
-        match self.ty(ty) {
+        if let Some(&known) = self.open_types.borrow().get(&ty) {
+            return known;
+        }
+        let open = match self.ty(ty) {
             Ty::Var(_) => true,
             Ty::Record(_, args)
             | Ty::Extern(_, args)
@@ -584,7 +618,9 @@ impl Checker<'_> {
             | Ty::Tuple(args) => args.iter().any(|&arg| self.is_open(arg)),
             Ty::List(element) | Ty::Set(element) | Ty::Stack(element, _) => self.is_open(*element),
             _ => false,
-        }
+        };
+        self.open_types.borrow_mut().insert(ty, open);
+        open
     }
 
     /// What a `type` is made of in the end; any other type is itself.
@@ -650,6 +686,15 @@ impl Checker<'_> {
 
     /// The least and the greatest size in bits of what is serializable (section "Compile-time size determination").
     pub(crate) fn size_in_bits(&mut self, ty: TyId) -> Option<(u64, u64)> {
+        if let Some(&known) = self.bit_sizes.get(&ty) {
+            return known;
+        }
+        let size = self.computed_size(ty);
+        self.bit_sizes.insert(ty, size);
+        size
+    }
+
+    fn computed_size(&mut self, ty: TyId) -> Option<(u64, u64)> {
         match self.ty(ty).clone() {
             Ty::Bit(w) | Ty::Int(w) => Some((w.into(), w.into())),
             Ty::Bool => Some((1, 1)),

@@ -1,5 +1,7 @@
 //! Walking the typed program's statements and expressions.
 
+use support::work::checkpoint;
+
 use crate::hir::{Arg, Call, Callee, Collection, Expr, ExprKind, KeySet, Keyset, Stmt, StmtKind};
 
 /// Calls `visit` for every call in the expression, inner calls first.
@@ -94,6 +96,7 @@ pub(crate) fn bodies_of(stmt: &Stmt) -> Vec<&[Stmt]> {
 /// Calls `visit` for every statement, outer ones first.
 pub(crate) fn stmts<'a>(body: &'a [Stmt], visit: &mut dyn FnMut(&'a Stmt)) {
     for stmt in body {
+        checkpoint();
         visit(stmt);
         for inner in bodies_of(stmt) {
             stmts(inner, visit);

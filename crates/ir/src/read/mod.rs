@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use bits::{Id, Value};
+use support::work::checkpoint;
 
 use crate::program::*;
 use crate::types::*;
@@ -160,6 +161,7 @@ impl<'t> Reader<'t> {
     }
 
     fn item(&mut self) -> Read<()> {
+        checkpoint();
         let at = self.scan.here();
         match self.scan.ident()? {
             "file" => {
@@ -272,6 +274,7 @@ impl<'t> Reader<'t> {
             if !items.is_empty() {
                 self.scan.expect(",")?;
             }
+            checkpoint();
             items.push(each(self)?);
         }
         Ok(items)
@@ -281,6 +284,7 @@ impl<'t> Reader<'t> {
     fn braced(&mut self, mut each: impl FnMut(&mut Self) -> Read<()>) -> Read<()> {
         self.scan.expect("{")?;
         while !self.scan.eat("}") {
+            checkpoint();
             each(self)?;
         }
         Ok(())

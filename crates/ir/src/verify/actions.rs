@@ -1,6 +1,9 @@
 //! Checks actions: their code, who calls whom and at what cost, and what a table's actions do to the table.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use support::work::checkpoint;
 
 use super::stmt::Context;
 use super::{Check, MAX_CALL_COST, MAX_CALL_DEPTH, Verifier, same};
@@ -15,7 +18,23 @@ pub(super) struct Expanded {
     cost: u32,
 }
 
-impl Verifier<'_> {
+/// What an action calls.
+#[derive(Default)]
+pub(super) struct Calls<'a> {
+    actions: Vec<ActionId>,
+    /// Calls that concern the table that runs the action.
+    of_tables: Vec<&'a Call>,
+}
+
+fn concerns_table(call: &Call) -> bool {
+    let instance = call.op.instance();
+    matches!(
+        instance,
+        InstanceKind::DirectCounter | InstanceKind::DirectMeter
+    ) || call.op == Op::AddEntry
+}
+
+impl<'a> Verifier<'a> {
     pub(super) fn actions(&mut self) {
         for (id, action) in self.program.actions.iter() {
             self.enter(format!("action {}", action.name), action.loc);
@@ -114,21 +133,35 @@ impl Verifier<'_> {
         let mut todo: Vec<ActionId> = table.actions.iter().map(|a| a.action).collect();
         let mut seen: HashSet<ActionId> = HashSet::new();
         while let Some(id) = todo.pop() {
+            checkpoint();
             let Some(action) = self.program.actions.get(id).filter(|_| seen.insert(id)) else {
                 continue;
             };
-            let mut calls = Vec::new();
-            walk(&action.body, &mut |stmt| match &stmt.kind {
-                StmtKind::CallAction(callee, _) => todo.push(*callee),
-                StmtKind::Call(call) => calls.push(call),
-                _ => {}
-            });
-            for call in calls {
+            let calls = self.calls_of(id);
+            todo.extend(&calls.actions);
+            for call in &calls.of_tables {
                 self.table_call(table, action, call)
                     .map_err(|e| format!("action {}: {e}", action.name))?;
             }
         }
         Ok(())
+    }
+
+    /// What an action calls, worked out once: many tables may have it.
+    fn calls_of(&mut self, id: ActionId) -> Rc<Calls<'a>> {
+        if let Some(known) = self.calls.get(&id) {
+            return known.clone();
+        }
+        let mut calls = Calls::default();
+        let body = self.program.actions.get(id).map_or(&[][..], |a| &a.body);
+        walk(body, &mut |stmt| match &stmt.kind {
+            StmtKind::CallAction(callee, _) => calls.actions.push(*callee),
+            StmtKind::Call(call) if concerns_table(call) => calls.of_tables.push(call),
+            _ => {}
+        });
+        let calls = Rc::new(calls);
+        self.calls.insert(id, calls.clone());
+        calls
     }
 
     fn table_call(&mut self, table: &Table, action: &Action, call: &Call) -> Check {
@@ -218,6 +251,7 @@ impl Verifier<'_> {
 /// Shows `see` every statement, outer ones first.
 pub(super) fn walk<'s>(stmts: &'s [Stmt], see: &mut impl FnMut(&'s Stmt)) {
     for stmt in stmts {
+        checkpoint();
         see(stmt);
         match &stmt.kind {
             StmtKind::If(_, a, b) => {

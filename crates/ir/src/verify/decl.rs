@@ -1,6 +1,7 @@
 //! Checks storage, externs, value sets and tables.
 
 use bits::{Id, Value};
+use support::work::checkpoint;
 
 use super::{Check, MAX_FRAME_LIMBS, Verifier, same, there};
 use crate::layout::limbs_of;
@@ -59,6 +60,7 @@ impl Verifier<'_> {
         }
         let mut limbs = 0u64;
         for field in p.fields.values() {
+            checkpoint();
             self.enter(format!("field {}", field.name), None);
             let check = self.ty(field.ty);
             limbs += u64::from(limbs_of(field.ty));
@@ -71,6 +73,7 @@ impl Verifier<'_> {
             )));
         }
         for header in p.headers.values() {
+            checkpoint();
             self.enter(format!("header {}", header.name), None);
             let check = self.header(header);
             self.tell(check);
@@ -246,6 +249,7 @@ impl Verifier<'_> {
         self.action_call(table, &table.default, ActionScope::TableOnly)
             .map_err(|e| format!("default action: {e}"))?;
         for (at, entry) in table.entries.iter().enumerate() {
+            checkpoint();
             self.entry(table, &keys, entry)
                 .map_err(|e| format!("entry {at}: {e}"))?;
         }

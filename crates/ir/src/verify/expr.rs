@@ -1,5 +1,7 @@
 //! Types expressions and places, and checks what select cases match.
 
+use support::work::checkpoint;
+
 use super::{Check, MAX_NESTING, Verifier, same, there};
 use crate::code::*;
 use crate::program::*;
@@ -19,6 +21,7 @@ impl Verifier<'_> {
         if depth >= MAX_NESTING {
             return Err(format!("an expression is nested deeper than {MAX_NESTING}"));
         }
+        checkpoint();
         let depth = depth + 1;
         match e {
             Expr::Const(ty, value) => self.constant(*ty, value),

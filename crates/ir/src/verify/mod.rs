@@ -7,6 +7,7 @@
 //! - every id, source file and error code points into its table;
 //! - expressions are well typed; a `varbit` is read only as data; nesting is at most [`MAX_NESTING`];
 //! - a place with dims reaches only fields of one type (headers of one type, at constant strides);
+//! - the dims of all places together reach at most 2^24 elements, each shape of a place counted once;
 //! - statements stand where they may; `Leave` and `Continue` name an enclosing label, which is unique in its body;
 //! - calls fit [`OPS`](crate::OPS): operands, instance, and what the operation asks of their types;
 //! - actions do not call each other in a circle, nor deeper than [`MAX_CALL_DEPTH`], and neither they nor a control's
@@ -26,6 +27,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use bits::{Id, IdVec};
+use support::work::checkpoint;
 
 use crate::code::HeaderPlace;
 use crate::program::*;
@@ -40,6 +42,8 @@ pub const MAX_CALL_COST: u32 = 1 << 20;
 pub const MAX_FRAME_LIMBS: u32 = 1 << 17;
 /// How many errors are told at most.
 const MAX_ERRORS: usize = 100;
+/// The most fields and headers that the dims of all places reach, each shape of a place counted once.
+const MAX_REACHED: usize = 1 << 24;
 
 /// A rule that a program breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +76,9 @@ pub fn verify(program: &Program) -> Result<(), Vec<VerifyError>> {
         item: String::new(),
         loc: None,
         places: HashMap::new(),
+        reached: 0,
         expanded: HashMap::new(),
+        calls: HashMap::new(),
     };
     verifier.storage();
     // Code is typed by the storage: with that broken, nothing else would be told truly.
@@ -95,8 +101,12 @@ struct Verifier<'a> {
     loc: Option<Loc>,
     /// Outcomes for places with dims: base, whether a header, and length and stride of each dim.
     places: HashMap<PlaceShape, Result<(), String>>,
+    /// What those reach, all together.
+    reached: usize,
     /// What each action comes to.
     expanded: HashMap<ActionId, actions::Expanded>,
+    /// What each action calls.
+    calls: HashMap<ActionId, std::rc::Rc<actions::Calls<'a>>>,
 }
 
 type PlaceShape = (u32, bool, Vec<(u32, u32)>);
@@ -176,6 +186,7 @@ impl<'a> Verifier<'a> {
                     .map(|k| self.expr(k, None))
                     .collect::<Check<Vec<_>>>()?;
                 cases.iter().try_for_each(|case| {
+                    checkpoint();
                     goto(case.target)?;
                     self.keyset(&keys, &case.keyset)
                 })
@@ -422,7 +433,17 @@ impl Verifier<'_> {
         if let Some(known) = self.places.get(&shape) {
             return known.clone();
         }
-        let result = check(self);
+        checkpoint();
+        let (_, _, dims) = &shape;
+        let elements = dims
+            .iter()
+            .fold(1usize, |all, &(len, _)| all.saturating_mul(len as usize));
+        self.reached = self.reached.saturating_add(elements);
+        let result = if self.reached > MAX_REACHED {
+            Err(format!("all dims together reach more than {MAX_REACHED} elements"))
+        } else {
+            check(self)
+        };
         self.places.insert(shape, result.clone());
         result
     }

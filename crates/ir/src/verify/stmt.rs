@@ -1,5 +1,7 @@
 //! Checks statements: that they stand where they may, and the types of what they read and write.
 
+use support::work::checkpoint;
+
 use super::expr::{slice, unsigned};
 use super::{Check, MAX_NESTING, Verifier, same, there};
 use crate::code::*;
@@ -56,6 +58,7 @@ impl<'a> Verifier<'a> {
         }
         body.depth += 1;
         for stmt in stmts {
+            checkpoint();
             let item_loc = self.loc;
             let loc = self.check_loc(stmt.loc);
             self.tell(loc);

@@ -201,6 +201,7 @@ impl Lower<'_> {
             data_ty: self.data_ty(ty),
         };
         let loc = self.loc_of(call.span);
+        let name = self.thing_name("extern", name, true);
         let made = self.out.externs.push(ir::Extern {
             name,
             kind,

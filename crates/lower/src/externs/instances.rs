@@ -20,8 +20,16 @@ impl Lower<'_> {
             return;
         };
         let decl = &self.hir.instances[instance];
+        let is_seen = !matches!(
+            kind,
+            ExternKind::Hash { .. }
+                | ExternKind::Checksum { .. }
+                | ExternKind::InternetChecksum
+                | ExternKind::Random { .. }
+        );
+        let path = self.nodes[node].path.clone();
         let made = ir::Extern {
-            name: self.nodes[node].path.clone(),
+            name: self.thing_name("extern", path, is_seen),
             kind,
             annotations: annotate::annotations(self.sources, &decl.annotations),
             loc: self.loc_of(decl.span),

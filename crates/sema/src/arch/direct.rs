@@ -55,6 +55,7 @@ pub(super) fn check(arch: Arch, program: &Program, diagnostics: &mut Diagnostics
         program,
         diagnostics,
         owners: BTreeMap::new(),
+        listed: listed(program),
         shared_actions: arch == Arch::V1Model,
     };
     rules.properties(attachments);
@@ -64,11 +65,23 @@ pub(super) fn check(arch: Arch, program: &Program, diagnostics: &mut Diagnostics
     }
 }
 
+fn listed(program: &Program) -> BTreeMap<ActionId, Vec<TableId>> {
+    let mut listed: BTreeMap<ActionId, Vec<TableId>> = BTreeMap::new();
+    for (id, table) in program.tables.iter() {
+        for action in &table.actions {
+            listed.entry(action.action).or_default().push(id);
+        }
+    }
+    listed
+}
+
 struct Rules<'p, 'd> {
     program: &'p Program,
     diagnostics: &'d mut Diagnostics,
     /// Direct objects and the tables that they belong to.
     owners: BTreeMap<InstanceId, Vec<TableId>>,
+    /// The tables that list each action.
+    listed: BTreeMap<ActionId, Vec<TableId>>,
     /// Whether tables that do not own an object may have actions that use it.
     shared_actions: bool,
 }
@@ -193,11 +206,10 @@ impl<'p> Rules<'p, '_> {
         if self.shared_actions {
             return;
         }
-        for (id, table) in self.program.tables.iter() {
-            let runs = table.actions.iter().any(|listed| listed.action == action);
-            if runs && !owners.contains(&id) {
+        for id in self.listed.get(&action).cloned().unwrap_or_default() {
+            if !owners.contains(&id) {
                 let owner = self.program.tables[owners[0]].name.as_str();
-                let other = table.name.as_str();
+                let other = self.program.tables[id].name.as_str();
                 let message = format!(
                     "`{name}` belongs to table `{owner}`, but table `{other}` has this action, too"
                 );

@@ -8,14 +8,15 @@ pub(crate) use ops::symbol;
 
 use num_bigint::BigInt;
 use num_traits::ToPrimitive;
+use support::work::checkpoint;
 use syntax::ast::{self, IntLiteral, Name, Path, TypeRef};
 use syntax::diag::Diagnostic;
 use syntax::source::Span;
 
 use crate::hir::{ApplyMember, Callee, Expr, ExprKind, RecordId, Ty, TyId};
 use crate::scope::Entity;
-use crate::types::{MAX_WIDTH, Num};
-use crate::{Checker, code};
+use crate::types::{MAX_CONSTANTS, MAX_WIDTH, Num};
+use crate::{Checker, Members, code};
 
 /// The longest number that is read.
 const MAX_DIGITS: usize = MAX_WIDTH as usize;
@@ -44,6 +45,7 @@ impl Checker<'_> {
     /// The typed expression. `expected` is only a hint for `{ .. }`, `...`, `{#}` and generic calls: the type may differ.
     pub(crate) fn expr(&mut self, e: &ast::Expr, expected: Option<TyId>) -> Expr {
         use ast::ExprKind::*;
+        checkpoint();
         let span = e.span;
         match &e.kind {
             Int(literal) => self.int_literal(literal, span),
@@ -151,7 +153,7 @@ impl Checker<'_> {
         let (kind, ty) = match entity {
             Entity::Var(var) => (ExprKind::Var(var), self.p.vars[var].ty),
             Entity::Const(index) => {
-                let mut value = self.consts[index].clone();
+                let mut value = self.constant(index, span);
                 value.span = span;
                 return value;
             }
@@ -169,6 +171,24 @@ impl Checker<'_> {
             }
         };
         Expr { kind, ty, span }
+    }
+
+    /// The value of a constant. Structs are written out where they are named: as many as the limit allows.
+    fn constant(&mut self, index: usize, span: Span) -> Expr {
+        let ty = self.consts[index].ty;
+        if let ExprKind::Aggregate(elements) = &self.consts[index].kind {
+            let count = (elements.len() as u64).max(self.leaves(ty));
+            match self.constants_left.checked_sub(count) {
+                Some(left) => self.constants_left = left,
+                None => {
+                    let message = format!(
+                        "here the constants that are named come to more than {MAX_CONSTANTS} values"
+                    );
+                    return self.fail(code::BAD_SIZE, span, message);
+                }
+            }
+        }
+        self.consts[index].clone()
     }
 
     fn this_expr(&mut self, span: Span) -> Expr {
@@ -201,8 +221,36 @@ impl Checker<'_> {
         if let Some(ty) = self.as_type_name(base) {
             return self.type_member(&ty, name, span);
         }
+        if let Some(element) = self.member_of_constant(base, name, span) {
+            return element;
+        }
         let base = self.expr(base, None);
         self.member_of(base, name, span)
+    }
+
+    /// A member of a constant struct, without the others.
+    fn member_of_constant(&mut self, base: &ast::Expr, name: &Name, span: Span) -> Option<Expr> {
+        let ast::ExprKind::Name(path) = &base.kind else {
+            return None;
+        };
+        let Some(Entity::Const(index)) = self.peek(path) else {
+            return None;
+        };
+        let Ty::Record(id, _) = *self.ty(self.consts[index].ty) else {
+            return None;
+        };
+        self.resolve(path);
+        let position = self.position(Members::Record(id), name.as_str())?;
+        let ExprKind::Aggregate(elements) = &self.consts[index].kind else {
+            return None;
+        };
+        let element = elements.get(position)?;
+        if matches!(element.kind, ExprKind::Aggregate(_)) {
+            return None;
+        }
+        let mut element = element.clone();
+        element.span = span;
+        Some(element)
     }
 
     fn type_member(&mut self, ty: &TypeRef, name: &Name, span: Span) -> Expr {
@@ -221,11 +269,7 @@ impl Checker<'_> {
         match *self.ty(ty) {
             Ty::Error => self.poison(span),
             Ty::Enum(id) => {
-                let members = &self.p.enums[id].members;
-                match members
-                    .iter()
-                    .position(|(member, _)| member.text == name.text)
-                {
+                match self.position(Members::Enum(id), name.as_str()) {
                     Some(index) => Expr {
                         kind: ExprKind::EnumMember(id, index),
                         ty,
@@ -234,6 +278,7 @@ impl Checker<'_> {
                     None => {
                         let message =
                             format!("enum {} has no member `{}`", self.show(ty), name.as_str());
+                        let members = &self.p.enums[id].members;
                         let names = members.iter().map(|(member, _)| member.as_str());
                         let diagnostic = Diagnostic::error(code::NO_MEMBER, name.span, message)
                             .suggest(name.as_str(), names);
@@ -305,10 +350,7 @@ impl Checker<'_> {
         name: &Name,
         span: Span,
     ) -> Expr {
-        let position = self.p.records[record]
-            .fields
-            .iter()
-            .position(|field| field.name.text == name.text);
+        let position = self.position(Members::Record(record), name.as_str());
         let Some(index) = position else {
             let names: Vec<String> = self.p.records[record]
                 .fields

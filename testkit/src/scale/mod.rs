@@ -1,0 +1,113 @@
+//! Programs that grow by one construct, to measure the time and memory that each construct takes.
+//!
+//! [`CONSTRUCTS`] names each construct with the program of a size. [`load`] takes a program from
+//! text to an engine, and gives the time of each step. A program that is too large is refused by a
+//! diagnostic with a place.
+
+mod programs;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use exec::{Engine, Natives};
+use rustix::time::{ClockId, clock_gettime};
+
+pub use programs::CONSTRUCTS;
+
+/// A construct that programs are scaled by.
+#[derive(Clone, Copy)]
+pub struct Construct {
+    /// Its name.
+    pub name: &'static str,
+    /// The program with so many of it.
+    pub program: fn(usize) -> String,
+    /// The size from which it is measured: it takes some milliseconds.
+    pub size: usize,
+}
+
+/// The steps of [`load`], in order.
+pub const STEPS: [&str; 5] = ["parse", "check", "lower", "verify", "load"];
+
+/// The time of each step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times(pub [Duration; STEPS.len()]);
+
+impl Times {
+    /// The time of all steps.
+    pub fn total(&self) -> Duration {
+        self.0.iter().sum()
+    }
+}
+
+/// The processor time of this thread, which other processes do not lengthen much.
+fn now() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Takes a program from text to an engine.
+///
+/// # Errors
+/// The diagnostics, or what the verifier or the engine says.
+pub fn load(text: &str, engine: &dyn Engine) -> Result<Times, String> {
+    let mut times = Times::default();
+    let mut last = now();
+    let mut step = 0;
+    let mut ended = |times: &mut Times| {
+        let at = now();
+        times.0[step] = at.saturating_sub(last);
+        last = at;
+        step += 1;
+    };
+    let options = syntax::ParseOptions {
+        builtin: Some(sema::arch::builtin_include),
+        ..Default::default()
+    };
+    let parsed = syntax::parse_str("scaled.p4", text, &options);
+    if parsed.diagnostics.has_errors() {
+        return Err(parsed.diagnostics.render(&parsed.sources, false));
+    }
+    ended(&mut times);
+    let checked = sema::check(&parsed.program, &sema::CheckOptions::default());
+    if checked.diagnostics.has_errors() {
+        return Err(checked.diagnostics.render(&parsed.sources, false));
+    }
+    ended(&mut times);
+    let lowered = lower::lower(&checked.program, &parsed.sources, "scaled");
+    let program = lowered.map_err(|errors| {
+        let mut diagnostics = syntax::diag::Diagnostics::new();
+        errors.into_iter().for_each(|error| diagnostics.push(error));
+        diagnostics.render(&parsed.sources, false)
+    })?;
+    ended(&mut times);
+    ir::verify(&program).map_err(|errors| {
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        format!("the program's IR is not well formed: {}", errors.join("\n"))
+    })?;
+    ended(&mut times);
+    let program = Arc::new(program);
+    let layout = ir::Layout::of(&program);
+    let loaded = engine
+        .load(&program, &layout, &Natives::default())
+        .map_err(|refused| refused.to_string())?;
+    ended(&mut times);
+    drop(loaded);
+    Ok(times)
+}
+
+/// Runs `f` on a thread with the stack that compilations have.
+///
+/// # Panics
+/// As `f` does.
+pub fn on_large_stack<T: Send>(f: impl FnOnce() -> T + Send) -> T {
+    const STACK: usize = 256 << 20;
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK);
+        let thread = thread.spawn_scoped(scope, f).expect("a thread starts");
+        match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
