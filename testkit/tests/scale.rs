@@ -1,5 +1,5 @@
-//! The time and memory of a compilation grow with the program: twice as much of any construct costs at
-//! most 2.5 times as much, or is refused by a diagnostic with a place.
+//! The time and memory of a compilation grow with the program: twice as much of any construct costs
+//! at most 2.5 times as much, or is refused by a diagnostic with a place.
 //!
 //! `cargo xtask scale` runs the ignored test, which measures larger programs and prints a table.
 
@@ -39,7 +39,10 @@ fn too_slow(construct: &Construct, n: usize, engine: &dyn Engine) -> Vec<String>
             .filter(|&step| two.0[step] > one.0[step].max(NOISE).mul_f64(MOST))
             .map(|step| {
                 let (one, two) = (one.0[step], two.0[step]);
-                format!("{}: {} of size {n} take {one:?}, twice as many {two:?}", STEPS[step], construct.name)
+                format!(
+                    "{}: {} of size {n} take {one:?}, twice as many {two:?}",
+                    STEPS[step], construct.name
+                )
             })
             .collect();
         if slow.is_empty() {
@@ -53,16 +56,25 @@ fn too_slow(construct: &Construct, n: usize, engine: &dyn Engine) -> Vec<String>
 fn twice_as_much_of_a_construct_costs_at_most_two_and_a_half_times_as_much() {
     let found = on_large_stack(|| {
         let mut found = Vec::new();
-        for construct in CONSTRUCTS.iter().filter(|c| !c.name.starts_with("doubling")) {
+        for construct in CONSTRUCTS
+            .iter()
+            .filter(|c| !c.name.starts_with("doubling"))
+        {
             let n = construct.size;
-            let [one, two, four] = [n, 2 * n, 4 * n].map(|n| measure(construct, n, &interp::Interp));
+            let [one, two, four] =
+                [n, 2 * n, 4 * n].map(|n| measure(construct, n, &interp::Interp));
             match (&one, &two) {
                 (Ok((_, one)), Ok((_, two))) => {
                     if *two as f64 > (*one).max(1 << 16) as f64 * MOST {
-                        found.push(format!("{}: {one} bytes for {n}, {two} for twice as many", construct.name));
+                        found.push(format!(
+                            "{}: {one} bytes for {n}, {two} for twice as many",
+                            construct.name
+                        ));
                     }
                 }
-                (Err(error), _) | (_, Err(error)) => found.push(format!("{}: {error}", construct.name)),
+                (Err(error), _) | (_, Err(error)) => {
+                    found.push(format!("{}: {error}", construct.name))
+                }
             }
             if four.is_ok() {
                 found.extend(too_slow(construct, 2 * n, &interp::Interp));
@@ -94,7 +106,11 @@ fn what_grows_too_large_is_refused_with_its_place_and_at_once() {
                     "{} of {n}: {error}",
                     construct.name
                 );
-                assert!(time < Duration::from_secs(10), "{} of {n}: {time:?}", construct.name);
+                assert!(
+                    time < Duration::from_secs(10),
+                    "{} of {n}: {time:?}",
+                    construct.name
+                );
             }
         }
     });
@@ -105,35 +121,58 @@ fn what_grows_too_large_is_refused_with_its_place_and_at_once() {
 #[ignore = "takes minutes: cargo xtask scale"]
 fn table_of_all_constructs() {
     let given = |name: &str| std::env::var(name).ok();
-    let most: usize = given("SCALE_MOST").and_then(|n| n.parse().ok()).unwrap_or(100_000);
+    let most: usize = given("SCALE_MOST")
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(100_000);
     let only = given("SCALE_ONLY");
     let name = given("SCALE_ENGINE").unwrap_or_else(|| "interp".to_owned());
     let engines = testkit::engines();
-    let engine = engines.iter().find(|engine| engine.name() == name).expect("an engine's name");
-    println!("{:32} {:>7}  {:>9}  {:>9}  step that takes longest, or the limit", "construct", "size", "time", "memory");
+    let engine = engines
+        .iter()
+        .find(|engine| engine.name() == name)
+        .expect("an engine's name");
+    println!(
+        "{:32} {:>7}  {:>9}  {:>9}  step that takes longest, or the limit",
+        "construct", "size", "time", "memory"
+    );
     on_large_stack(|| {
-        for construct in CONSTRUCTS.iter().filter(|c| only.as_ref().is_none_or(|only| c.name.contains(only.as_str()))) {
+        for construct in CONSTRUCTS.iter().filter(|c| {
+            only.as_ref()
+                .is_none_or(|only| c.name.contains(only.as_str()))
+        }) {
             let mut n = construct.size;
             let mut before: Option<(Times, u64)> = None;
             while n <= most {
                 let started = Instant::now();
                 match measure(construct, n, engine.as_ref()) {
                     Ok((times, bytes)) => {
-                        let longest = (0..STEPS.len()).max_by_key(|&step| times.0[step]).unwrap_or(0);
-                        let ratio = before.map_or(String::new(), |(old, old_bytes)| format!(
-                            "{} x{:.1} time, x{:.1} memory",
-                            STEPS[longest],
-                            times.0[longest].as_secs_f64() / old.0[longest].as_secs_f64(),
-                            bytes as f64 / old_bytes as f64,
-                        ));
-                        println!("{:32} {n:>7}  {:>7.1}ms  {:>7.1}MB  {ratio}",
-                            construct.name, times.total().as_secs_f64() * 1e3, bytes as f64 / 1e6);
+                        let longest = (0..STEPS.len())
+                            .max_by_key(|&step| times.0[step])
+                            .unwrap_or(0);
+                        let ratio = before.map_or(String::new(), |(old, old_bytes)| {
+                            format!(
+                                "{} x{:.1} time, x{:.1} memory",
+                                STEPS[longest],
+                                times.0[longest].as_secs_f64() / old.0[longest].as_secs_f64(),
+                                bytes as f64 / old_bytes as f64,
+                            )
+                        });
+                        println!(
+                            "{:32} {n:>7}  {:>7.1}ms  {:>7.1}MB  {ratio}",
+                            construct.name,
+                            times.total().as_secs_f64() * 1e3,
+                            bytes as f64 / 1e6
+                        );
                         before = Some((times, bytes));
                     }
                     Err(error) => {
-                        println!("{:32} {n:>7}  {:>7.1}ms  {:>9}  {}",
-                            construct.name, started.elapsed().as_secs_f64() * 1e3, "refused",
-                            error.lines().take(2).collect::<Vec<_>>().join(" "));
+                        println!(
+                            "{:32} {n:>7}  {:>7.1}ms  {:>9}  {}",
+                            construct.name,
+                            started.elapsed().as_secs_f64() * 1e3,
+                            "refused",
+                            error.lines().take(2).collect::<Vec<_>>().join(" ")
+                        );
                         break;
                     }
                 }

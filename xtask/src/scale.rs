@@ -22,7 +22,16 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Outcome {
     let mut command = Command::new(env!("CARGO"));
     command
-        .args(["test", "--release", "--quiet", "-p", "testkit", "--test", "scale", "--"])
+        .args([
+            "test",
+            "--release",
+            "--quiet",
+            "-p",
+            "testkit",
+            "--test",
+            "scale",
+            "--",
+        ])
         .args(["--ignored", "--nocapture", "table_of_all_constructs"])
         .env("SCALE_MOST", options.most.to_string())
         .env("SCALE_ENGINE", &options.engine)

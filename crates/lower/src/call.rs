@@ -82,7 +82,8 @@ impl Lower<'_> {
     /// Evaluates arguments from left to right.
     pub(crate) fn evaluate_args(&mut self, params: &[hir::Param], args: &[Arg]) -> Vec<ArgValue> {
         let has_effects = |arg: &Arg| matches!(arg, Arg::Expr(expr) if self.has_effects(expr));
-        let last = args.iter().rposition(has_effects);
+        let last = args.iter().skip(1).rposition(has_effects);
+        let last = last.map(|last| last + 1);
         let mut values = Vec::with_capacity(args.len());
         for (index, (param, arg)) in params.iter().zip(args).enumerate() {
             let disturbed = last.is_some_and(|last| last > index);
@@ -132,7 +133,9 @@ impl Lower<'_> {
             Some(_) => vec![false; args.len()],
             None => {
                 let touched = self.touched(&args, reach);
-                args.iter().map(|arg| self.may_share(arg, &touched)).collect()
+                args.iter()
+                    .map(|arg| self.may_share(arg, &touched))
+                    .collect()
             }
         };
         let mut bound = BoundArgs {

@@ -305,7 +305,10 @@ impl Lower<'_> {
                 let message = format!(
                     "here the program is expanded to more than {limit} statements and operands"
                 );
-                self.exceed(message, "apply or call it fewer times, or copy smaller structs");
+                self.exceed(
+                    message,
+                    "apply or call it fewer times, or copy smaller structs",
+                );
             }
         }
         !self.is_over

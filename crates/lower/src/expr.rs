@@ -122,8 +122,10 @@ impl Lower<'_> {
 
     /// Evaluates several expressions from left to right; each keeps the value that it has in its turn.
     pub(crate) fn values(&mut self, exprs: &[&hir::Expr]) -> Vec<Rv> {
-        // The last one that may disturb those before it.
-        let last = exprs.iter().rposition(|expr| self.has_effects(expr));
+        // The last one that may disturb those before it; the first one has none before it.
+        let mut after = exprs.iter().skip(1);
+        let last = after.rposition(|expr| self.has_effects(expr));
+        let last = last.map(|last| last + 1);
         let mut values = Vec::with_capacity(exprs.len());
         for (index, expr) in exprs.iter().enumerate() {
             let value = self.value(expr);

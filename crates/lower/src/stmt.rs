@@ -216,9 +216,42 @@ impl Lower<'_> {
             Some(false) => return self.stmts(otherwise),
             None => {}
         }
+        if is_long_chain(otherwise) {
+            return self.if_chain(cond, then, otherwise);
+        }
         let (then, ()) = self.capture(|this| this.stmts(then));
         let (otherwise, ()) = self.capture(|this| this.stmts(otherwise));
         self.emit_if(cond, then, otherwise);
+    }
+
+    /// `if .. else if .. else ..` of many branches: one after the other and not one inside the other.
+    fn if_chain(&mut self, cond: Expr, then: &[hir::Stmt], otherwise: &[hir::Stmt]) {
+        let end = self.label();
+        let (code, ()) = self.capture(|this| {
+            let (mut cond, mut then, mut rest) = (cond, then, otherwise);
+            loop {
+                let (branch, ()) = this.capture(|this| {
+                    this.stmts(then);
+                    this.emit(StmtKind::Leave(end));
+                });
+                this.emit_if(cond, branch, Vec::new());
+                match rest {
+                    [
+                        hir::Stmt {
+                            kind: hir::StmtKind::If(next, yes, no),
+                            span,
+                        },
+                    ] if !this.is_over() => {
+                        this.span = *span;
+                        this.loc = this.loc_of(*span).or(this.loc);
+                        cond = this.scalar_of(next);
+                        (then, rest) = (yes, no);
+                    }
+                    rest => break this.stmts(rest),
+                }
+            }
+        });
+        self.emit_block(end, code);
     }
 
     fn switch_action(&mut self, table: hir::TableId, cases: &[hir::SwitchCase<usize>], span: Span) {
@@ -444,6 +477,24 @@ impl Lower<'_> {
         });
         self.emit_block(leave, code);
     }
+}
+
+/// Whether these are the branches of a long `else if` chain.
+fn is_long_chain(mut otherwise: &[hir::Stmt]) -> bool {
+    /// Branches of a chain that stay one inside the other.
+    const NESTED: usize = 48;
+    for _ in 0..NESTED {
+        match otherwise {
+            [
+                hir::Stmt {
+                    kind: hir::StmtKind::If(_, _, rest),
+                    ..
+                },
+            ] => otherwise = rest,
+            _ => return false,
+        }
+    }
+    true
 }
 
 /// `t.apply().hit` (true) or `t.apply().miss` (false), perhaps negated.

@@ -112,11 +112,9 @@ impl Lower<'_> {
     pub(crate) fn validity(&mut self, value: &Rv) -> Expr {
         match value {
             Rv::Place(place) if matches!(place.slot.kind, SlotKind::Union(_)) => {
-                let mut any = fold::bool_const(false);
-                for member in place.parts() {
-                    any = fold::or(any, Expr::Read(place.part(member, place.ty).valid()));
-                }
-                any
+                let members = place.parts().iter();
+                let valid = members.map(|member| place.part(member, place.ty).valid());
+                fold::any(valid.map(Expr::Read).collect())
             }
             Rv::Place(place) => Expr::Read(place.valid()),
             Rv::Header(_) => fold::bool_const(true),

@@ -155,7 +155,8 @@ impl Names<'_, '_> {
         let message =
             format!("two instances are named `{name}`, and so are the tables and externs in them");
         let diagnostic = Diagnostic::error(code::CONTROL_PLANE_NAME, span, message);
-        let hint = "declare an instance for each with a name of its own, or apply one instance twice";
+        let hint =
+            "declare an instance for each with a name of its own, or apply one instance twice";
         self.diagnostics
             .push(diagnostic.label(before, "the other one").hint(hint));
     }

@@ -3,8 +3,8 @@
 //! An engine runs code without calls: each application of a control or parser and each call of a
 //! function or action is replaced by the body, and each instance has tables and states of its own.
 //! Controls that apply others twice, level by level, double at each level. The sizes here are those
-//! after the expansion. They are worked out from the callees up, each body once, so that the check is
-//! linear in the program however large the expansion would be.
+//! after the expansion. They are worked out from the callees up, each body once, so that the check
+//! is linear in the program however large the expansion would be.
 
 use std::collections::HashMap;
 
@@ -118,8 +118,9 @@ impl<'p> Sizes<'p> {
             return 0;
         }
         if self.depth >= MAX_CALL_DEPTH {
-            let message =
-                format!("calls and instances are nested more than {MAX_CALL_DEPTH} levels deep here");
+            let message = format!(
+                "calls and instances are nested more than {MAX_CALL_DEPTH} levels deep here"
+            );
             self.error = Some(Diagnostic::error(code::EXPANSION, span, message));
             return 0;
         }
@@ -146,7 +147,9 @@ impl<'p> Sizes<'p> {
                     if let Transition::Select { args, cases, .. } = &state.transition {
                         let sets = cases.iter();
                         let sets = sets.flat_map(|case| walk::exprs_of_keyset(&case.keyset));
-                        args.iter().chain(sets).for_each(|e| self.calls(e, 1, total));
+                        args.iter()
+                            .chain(sets)
+                            .for_each(|e| self.calls(e, 1, total));
                     }
                 }
             }
@@ -261,8 +264,8 @@ impl<'p> Sizes<'p> {
         }
     }
 
-    /// How often the body of a statement stands in the expansion: a loop over parts of several types
-    /// has a copy for each.
+    /// How often the body of a statement stands in the expansion: a loop over parts of several
+    /// types has a copy for each.
     fn copies(&self, stmt: &Stmt) -> u64 {
         let StmtKind::ForIn {
             collection: Collection::Elements(elements),

@@ -243,6 +243,7 @@ pub(crate) struct Checker<'a> {
     open_types: RefCell<HashMap<TyId, bool>>,
     plain_structs: RefCell<HashMap<TyId, bool>>,
     bit_sizes: HashMap<TyId, Option<(u64, u64)>>,
+    type_depths: HashMap<TyId, u32>,
     /// Positions of the members of large records and enums.
     positions: HashMap<Members, HashMap<Arc<str>, usize>>,
     /// How many scalars of constants may still be written out where constants are named.
@@ -318,6 +319,7 @@ impl<'a> Checker<'a> {
             open_types: RefCell::default(),
             plain_structs: RefCell::default(),
             bit_sizes: HashMap::new(),
+            type_depths: HashMap::new(),
             positions: HashMap::new(),
             constants_left: types::MAX_CONSTANTS,
             error_ids: HashMap::new(),

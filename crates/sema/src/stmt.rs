@@ -314,8 +314,11 @@ impl Checker<'_> {
         self.cx.switch_subject = outer;
         if let ExprKind::ApplyResult(table, ApplyMember::ActionRun) = value.kind {
             let mut seen: HashMap<usize, Span> = HashMap::new();
+            let listed = self.p.tables[table].actions.iter().zip(0..);
+            let listed: HashMap<ActionId, usize> =
+                listed.map(|(listed, at)| (listed.action, at)).collect();
             let cases = self.switch_cases(cases, |this, label| {
-                this.action_label(table, label, &mut seen)
+                this.action_label(table, &listed, label, &mut seen)
             });
             return Some(StmtKind::SwitchAction { table, cases });
         }
@@ -385,6 +388,7 @@ impl Checker<'_> {
     fn action_label(
         &mut self,
         table: TableId,
+        listed: &HashMap<ActionId, usize>,
         label: &ast::Expr,
         seen: &mut HashMap<usize, Span>,
     ) -> Option<usize> {
@@ -409,10 +413,7 @@ impl Checker<'_> {
                 return None;
             }
         };
-        let found = self.p.tables[table]
-            .actions
-            .iter()
-            .position(|a| a.action == action);
+        let found = listed.get(&action).copied();
         if found.is_none() {
             let name = self.p.tables[table].name.clone();
             let message = format!(

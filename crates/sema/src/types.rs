@@ -14,6 +14,8 @@ use crate::{Checker, Members, code};
 pub(crate) const MAX_WIDTH: u32 = 1 << 17;
 /// The largest header stack or array.
 const MAX_ELEMENTS: u32 = 1 << 16;
+/// The deepest nesting of types within a type.
+const MAX_TYPE_DEPTH: u32 = 128;
 /// The most scalars in one type.
 const MAX_LEAVES: u64 = 1 << 18;
 /// The most scalars of constants that are written out where constants are named, in all.
@@ -382,12 +384,39 @@ impl Checker<'_> {
 
     /// Whether a type has a size that can be dealt with: types that double each other grow fast.
     pub(crate) fn check_leaves(&mut self, ty: TyId, span: Span) -> bool {
+        if self.type_depth(ty) > MAX_TYPE_DEPTH {
+            let message = format!(
+                "this type holds types that are nested more than {MAX_TYPE_DEPTH} levels deep"
+            );
+            self.error(code::BAD_SIZE, span, message);
+            return false;
+        }
         if self.leaves(ty) <= MAX_LEAVES {
             return true;
         }
         let message = format!("this type has more than {MAX_LEAVES} fields and elements");
         self.error(code::BAD_SIZE, span, message);
         false
+    }
+
+    /// How deep types stand within a type.
+    fn type_depth(&mut self, ty: TyId) -> u32 {
+        if let Some(&known) = self.type_depths.get(&ty) {
+            return known;
+        }
+        let inner: Vec<TyId> = match self.ty(ty).clone() {
+            Ty::Tuple(elements) => elements,
+            Ty::Stack(element, _) | Ty::List(element) => vec![element],
+            Ty::NewType(id) => vec![self.p.new_types[id].underlying],
+            Ty::Record(id, args) => (0..self.p.records[id].fields.len())
+                .map(|i| self.field_type(id, &args, i))
+                .collect(),
+            _ => Vec::new(),
+        };
+        let inner = inner.into_iter().map(|ty| self.type_depth(ty)).max();
+        let depth = 1 + inner.unwrap_or(0);
+        self.type_depths.insert(ty, depth);
+        depth
     }
 
     /// How many scalars a value of the type has.

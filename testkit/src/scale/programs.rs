@@ -181,16 +181,16 @@ constructs! {
     "unary operators" 30 |n| apply(format!("m.x = {} m.y;", "~ ".repeat(n)));
     "slices" 500 |n| apply(each(n, |i| format!("m.x[{}:{}] = 1;", i % 32, i % 32)));
     "calls of a function" 500 |n| top(
-        "bit<32> f(bit<32> v) { return v + 1; }", each(n, |_| "m.x = f(m.x);".to_owned()));
+        "bit<32> f(in bit<32> v) { return v + 1; }", each(n, |_| "m.x = f(m.x);".to_owned()));
     "functions" 500 |n| top(
-        each(n, |i| format!("bit<32> f{i}(bit<32> v) {{ return v + {i}; }}")),
+        each(n, |i| format!("bit<32> f{i}(in bit<32> v) {{ return v + {i}; }}")),
         each(n, |i| format!("m.x = f{i}(m.x);")));
     "nested calls" 30 |n| top(
-        "bit<32> f(bit<32> v) { return v + 1; }",
+        "bit<32> f(in bit<32> v) { return v + 1; }",
         format!("m.x = {} m.y {};", "f(".repeat(n), ")".repeat(n)));
     "calls that nest" 30 |n| top(
-        doubling(n, "bit<32> f0(bit<32> v) { return v + 1; }\n", |i, before| {
-            format!("bit<32> f{i}(bit<32> v) {{ return f{before}(v) + 1; }}")
+        doubling(n, "bit<32> f0(in bit<32> v) { return v + 1; }\n", |i, before| {
+            format!("bit<32> f{i}(in bit<32> v) {{ return f{before}(v) + 1; }}")
         }),
         format!("m.x = f{n}(m.x);"));
     "parameters of a function" 300 |n| top(
@@ -202,8 +202,8 @@ constructs! {
             joined(n, ", ", |i| format!("in bit<32> v{i}"))),
         format!("f(m.x, {});", joined(n, ", ", |i| format!("m.y + {i}"))));
     "doubling functions" 8 |n| top(
-        doubling(n, "bit<32> f0(bit<32> v) { return v + 1; }\n", |i, before| {
-            format!("bit<32> f{i}(bit<32> v) {{ return f{before}(v) + f{before}(v); }}")
+        doubling(n, "bit<32> f0(in bit<32> v) { return v + 1; }\n", |i, before| {
+            format!("bit<32> f{i}(in bit<32> v) {{ return f{before}(v) + f{before}(v); }}")
         }),
         format!("m.x = f{n}(m.x);"));
     "doubling actions" 8 |n| applied(
@@ -212,17 +212,17 @@ constructs! {
         }),
         format!("a{n}();"));
     "doubling controls" 8 |n| Parts {
-        top: doubling(n, "control c0(inout bit<32> x) { apply { x = x + 1; } }\n", |i, before| format!(
-            "control c{i}(inout bit<32> x) {{ c{before}() a; apply {{ a.apply(x); a.apply(x); }} }}"
-        )),
+        top: doubling(n, "control c0(inout bit<32> x) { apply { x = x + 1; } }\n", |i, was| {
+            format!("control c{i}(inout bit<32> x) {{ c{was}() a; apply {{ a.apply(x); a.apply(x); }} }}")
+        }),
         locals: format!("c{n}() c;"),
         apply: "c.apply(m.x);".to_owned(),
         ..Parts::default()
     }.program();
     "doubling instances" 8 |n| Parts {
         top: doubling(n, "control c0(inout bit<32> x) { table t { actions = { NoAction; } } \
-            apply { t.apply(); } }\n", |i, before| format!(
-            "control c{i}(inout bit<32> x) {{ c{before}() a; c{before}() b; apply {{ a.apply(x); }} }}"
+            apply { t.apply(); } }\n", |i, was| format!(
+            "control c{i}(inout bit<32> x) {{ c{was}() a; c{was}() b; apply {{ a.apply(x); }} }}"
         )),
         locals: format!("c{n}() c;"),
         apply: "c.apply(m.x);".to_owned(),
@@ -239,7 +239,8 @@ constructs! {
     }.program();
     "doubling loops over lists" 4 |n| apply(format!(
         "{} m.x = m.x + 1; {}",
-        each(n, |i| format!("for (bit<32> i{i} in (list<bit<32>>) {{ 1, 2 }}) {{")), "}".repeat(n)));
+        each(n, |i| format!("for (bit<32> i{i} in (list<bit<32>>) {{ 1, 2 }}) {{")),
+        "}".repeat(n)));
     "doubling structs" 6 |n| Parts {
         top: doubling(n, "struct s0 { bit<8> a; }\n", |i, before| {
             format!("struct s{i} {{ s{before} a; s{before} b; }}")
@@ -330,7 +331,8 @@ constructs! {
         "state start {{ p.extract(h.h); transition select(h.h.c) {{ {} default: reject; }} }}",
         each(n, |i| format!("{i}: accept;"))));
     "select keys" 100 |n| parser(format!(
-        "state start {{ p.extract(h.h); transition select({}) {{ ({}): accept; default: reject; }} }}",
+        "state start {{ p.extract(h.h); \
+         transition select({}) {{ ({}): accept; default: reject; }} }}",
         joined(n, ", ", |_| "h.h.c".to_owned()), joined(n, ", ", |i| i.to_string())));
     "sub-parsers" 100 |n| Parts {
         top: "parser q(packet_in p, inout bit<32> x) { state start { x = x + 1; \
@@ -341,7 +343,8 @@ constructs! {
     }.program();
     "value sets" 100 |n| parser(format!(
         "{} state start {{ p.extract(h.h); transition select(h.h.c) {{ {} default: reject; }} }}",
-        each(n, |i| format!("value_set<bit<16>>(4) v{i};")), each(n, |i| format!("v{i}: accept;"))));
+        each(n, |i| format!("value_set<bit<16>>(4) v{i};")),
+        each(n, |i| format!("v{i}: accept;"))));
     "actions" 300 |n| applied(
         format!("{} table t {{ key = {{ m.x: exact; }} actions = {{ {} }} }}",
             each(n, |i| format!("action a{i}(bit<32> v) {{ m.x = v + {i}; }}")),
@@ -362,7 +365,8 @@ constructs! {
             "table t{i} {{ key = {{ m.x: exact; }} actions = {{ a; }} size = 1; }}"))),
         each(n, |i| format!("if (t{i}.apply().hit) {{ m.x = 1; }} else {{ m.x = 2; }}")));
     "keys" 300 |n| table(&format!(
-        "key = {{ {} }} actions = {{ a; }}", each(n, |i| format!("m.x: ternary @name(\"k{i}\");"))));
+        "key = {{ {} }} actions = {{ a; }}",
+        each(n, |i| format!("m.x: ternary @name(\"k{i}\");"))));
     "entries" 500 |n| table(&format!(
         "key = {{ m.x: exact; }} actions = {{ a; }} const entries = {{ {} }}",
         each(n, |i| format!("{i}: a({i});"))));
@@ -427,5 +431,6 @@ constructs! {
             each(n, |i| format!("@a{i}(\"text\")"))),
         "t.apply();");
     "macros" 500 |n| format!(
-        "{}{}", each(n, |i| format!("#define K{i} {i}")), apply(each(n, |i| format!("m.x = K{i};"))));
+        "{}{}",
+        each(n, |i| format!("#define K{i} {i}")), apply(each(n, |i| format!("m.x = K{i};"))));
 }

@@ -440,7 +440,9 @@ impl Verifier<'_> {
             .fold(1usize, |all, &(len, _)| all.saturating_mul(len as usize));
         self.reached = self.reached.saturating_add(elements);
         let result = if self.reached > MAX_REACHED {
-            Err(format!("all dims together reach more than {MAX_REACHED} elements"))
+            Err(format!(
+                "all dims together reach more than {MAX_REACHED} elements"
+            ))
         } else {
             check(self)
         };

@@ -251,6 +251,9 @@ impl Checker<'_> {
         });
         let ty = self.intern(Ty::NewType(id));
         self.p.type_order.push(ty);
+        if !self.check_leaves(ty, decl.name.span) {
+            return self.close(&decl.name, Entity::Poison);
+        }
         self.close(&decl.name, Entity::NewType(id));
     }
 

@@ -268,25 +268,23 @@ impl Checker<'_> {
         let ty = self.resolve_type(ty);
         match *self.ty(ty) {
             Ty::Error => self.poison(span),
-            Ty::Enum(id) => {
-                match self.position(Members::Enum(id), name.as_str()) {
-                    Some(index) => Expr {
-                        kind: ExprKind::EnumMember(id, index),
-                        ty,
-                        span,
-                    },
-                    None => {
-                        let message =
-                            format!("enum {} has no member `{}`", self.show(ty), name.as_str());
-                        let members = &self.p.enums[id].members;
-                        let names = members.iter().map(|(member, _)| member.as_str());
-                        let diagnostic = Diagnostic::error(code::NO_MEMBER, name.span, message)
-                            .suggest(name.as_str(), names);
-                        self.report(diagnostic);
-                        self.poison(span)
-                    }
+            Ty::Enum(id) => match self.position(Members::Enum(id), name.as_str()) {
+                Some(index) => Expr {
+                    kind: ExprKind::EnumMember(id, index),
+                    ty,
+                    span,
+                },
+                None => {
+                    let message =
+                        format!("enum {} has no member `{}`", self.show(ty), name.as_str());
+                    let members = &self.p.enums[id].members;
+                    let names = members.iter().map(|(member, _)| member.as_str());
+                    let diagnostic = Diagnostic::error(code::NO_MEMBER, name.span, message)
+                        .suggest(name.as_str(), names);
+                    self.report(diagnostic);
+                    self.poison(span)
                 }
-            }
+            },
             _ => {
                 let message = format!(
                     "the type {} has no member `{}`",

@@ -120,7 +120,11 @@ impl Checker<'_> {
             }
             _ => return true,
         };
-        let article = if kind.starts_with(['e', 'o']) { "an" } else { "a" };
+        let article = if kind.starts_with(['e', 'o']) {
+            "an"
+        } else {
+            "a"
+        };
         let message = format!("{what} cannot match `{key}`, {article} `{kind}` key");
         let diagnostic = Diagnostic::error(code::BAD_ENTRY, span, message);
         self.report(diagnostic.hint(hint));
