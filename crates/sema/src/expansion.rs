@@ -19,7 +19,7 @@ use crate::hir::{
 use crate::{code, walk};
 
 /// The statements, operators and operands that any program may be expanded to.
-pub const MAX_EXPANSION: u64 = 1 << 20;
+pub const MAX_EXPANSION: u64 = 1 << 19;
 /// The same for each statement, operator and operand that is written: long programs may be
 /// expanded to more.
 pub const EXPANSION_OF_WRITTEN: u64 = 8;
