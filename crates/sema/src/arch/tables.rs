@@ -1,7 +1,9 @@
-//! What all architectures demand of tables: entries that their match kinds can express.
+//! Demands on tables: entries that their match kinds can express, and what v1model adds.
 
 use num_bigint::BigInt;
+use support::work::checkpoint;
 use syntax::diag::{Diagnostic, Diagnostics};
+use syntax::source::Span;
 
 use super::Arch;
 use crate::code;
@@ -12,9 +14,16 @@ pub(super) fn check(arch: Arch, program: &Program, diagnostics: &mut Diagnostics
         if arch == Arch::V1Model {
             one_prefix(program, table, diagnostics);
         }
+    }
+}
+
+/// Checks that entries give what the match kinds of their keys can hold, whatever the architecture.
+pub(super) fn check_entries(program: &Program, diagnostics: &mut Diagnostics) {
+    for table in program.tables.values() {
         for entry in &table.entries {
+            checkpoint();
             for (set, key) in entry.keys.iter().zip(&table.keys) {
-                key_set(program, set, key, diagnostics);
+                key_set(program, set, key, entry.span, diagnostics);
             }
         }
     }
@@ -37,11 +46,20 @@ fn one_prefix(program: &Program, table: &Table, diagnostics: &mut Diagnostics) {
     }
 }
 
-fn key_set(program: &Program, set: &KeySet, key: &Key, diagnostics: &mut Diagnostics) {
+fn key_set(program: &Program, set: &KeySet, key: &Key, entry: Span, diagnostics: &mut Diagnostics) {
     let kind = program.match_kinds[key.match_kind].as_str();
     let (at, word): (&Expr, &str) = match set {
         KeySet::Mask(value, _) => (value, "mask"),
         KeySet::Range(low, _) => (low, "range"),
+        KeySet::Any if kind == "exact" => {
+            let message = format!(
+                "`_` and `default` cannot be given for `{}`, a key of kind `exact`",
+                key.control_plane_name
+            );
+            let hint = "give a value, or make the key `ternary` or `optional`";
+            diagnostics.push(Diagnostic::error(code::BAD_ENTRY, entry, message).hint(hint));
+            return;
+        }
         _ => return,
     };
     let allowed = match word {

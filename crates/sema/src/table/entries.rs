@@ -66,7 +66,7 @@ impl Checker<'_> {
         shapes: &[Shape],
     ) -> Option<Entry> {
         let annotations = self.annotations(&entry.annotations);
-        let keys = self.entry_keys(draft, entry, shapes);
+        let keys = self.entry_keys(entry, shapes);
         let args = entry.action.args.as_deref().unwrap_or_default();
         let action = self.listed_call(draft, &entry.action.path, args, entry.action.span);
         let (keys, action) = (keys?, action?);
@@ -89,46 +89,12 @@ impl Checker<'_> {
         })
     }
 
-    fn entry_keys(
-        &mut self,
-        draft: &Draft<'_>,
-        entry: &ast::Entry,
-        shapes: &[Shape],
-    ) -> Option<Vec<KeySet>> {
+    fn entry_keys(&mut self, entry: &ast::Entry, shapes: &[Shape]) -> Option<Vec<KeySet>> {
         let sets = self.keyset(&entry.keyset, shapes)?;
-        let span = entry.keyset.span;
-        let good = sets.iter().zip(&draft.table.keys).all(|(set, key)| {
-            let kind = self.p.match_kinds[key.match_kind].text.clone();
-            self.check_known(set, span)
-                && self.check_match_kind(set, &kind, &key.control_plane_name, span)
-        });
+        let good = sets
+            .iter()
+            .all(|set| self.check_known(set, entry.keyset.span));
         good.then_some(sets)
-    }
-
-    /// A key is matched only by what its match kind knows.
-    fn check_match_kind(&mut self, set: &KeySet, kind: &str, key: &str, span: Span) -> bool {
-        let (what, hint) = match (kind, set) {
-            ("exact", KeySet::Any) => (
-                "`_` and `default`",
-                "write a value, or make the key `ternary` or `optional`",
-            ),
-            ("exact" | "optional" | "range", KeySet::Mask(..)) => {
-                ("a mask", "write a value, or make the key `ternary`")
-            }
-            ("exact" | "optional" | "ternary" | "lpm", KeySet::Range(..)) => {
-                ("a range", "write a value, or make the key `range`")
-            }
-            _ => return true,
-        };
-        let article = if kind.starts_with(['e', 'o']) {
-            "an"
-        } else {
-            "a"
-        };
-        let message = format!("{what} cannot match `{key}`, {article} `{kind}` key");
-        let diagnostic = Diagnostic::error(code::BAD_ENTRY, span, message);
-        self.report(diagnostic.hint(hint));
-        false
     }
 
     /// What an entry matches is known at compile time.

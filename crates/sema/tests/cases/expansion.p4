@@ -20,7 +20,7 @@ bit<8> f12(in bit<8> v) { return f11(v) + f11(v); }
 bit<8> f13(in bit<8> v) { return f12(v) + f12(v); }
 bit<8> f14(in bit<8> v) { return f13(v) + f13(v); }
 bit<8> f15(in bit<8> v) { return f14(v) + f14(v); }
-bit<8> f16(in bit<8> v) { return f15(v) + f15(v); }
+bit<8> f16(in bit<8> v) { return f15(v) + f15(v); } // error[E0514]
 bit<8> f17(in bit<8> v) { return f16(v) + f16(v); }
 bit<8> f18(in bit<8> v) { return f17(v) + f17(v); }
 bit<8> f19(in bit<8> v) { return f18(v) + f18(v); }
