@@ -659,3 +659,17 @@ pub enum KeyMatch {
     /// Bounds, both included.
     Range(Value, Value),
 }
+
+impl KeyMatch {
+    /// Whether a key of this kind can hold it.
+    pub fn fits(&self, kind: MatchKind) -> bool {
+        use MatchKind::{Lpm, Optional, Range, Ternary};
+        match self {
+            KeyMatch::Any => matches!(kind, Lpm | Ternary | Range | Optional),
+            KeyMatch::Exact(_) => true,
+            KeyMatch::Lpm(..) => kind == Lpm,
+            KeyMatch::Ternary(..) => kind == Ternary,
+            KeyMatch::Range(..) => kind == Range,
+        }
+    }
+}

@@ -450,7 +450,17 @@ impl Lower<'_> {
         let mut keys = Vec::new();
         for ((set, key), made) in entry.keys.iter().zip(&decl.keys).zip(&made.keys) {
             if made.match_kind != MatchKind::Selector {
-                keys.push(self.key_match(set, key.expr.ty, made.match_kind)?);
+                let matched = self.key_match(set, key.expr.ty, made.match_kind)?;
+                if !matched.fits(made.match_kind) {
+                    let message = format!(
+                        "this entry does not fit `{}`, a key of kind `{}`",
+                        made.name,
+                        self.hir.match_kinds[key.match_kind].as_str()
+                    );
+                    self.error("E1101", entry.span, message);
+                    return None;
+                }
+                keys.push(matched);
             }
         }
         Some(Entry {

@@ -101,11 +101,8 @@ pub fn check(program: &ast::Program, options: &CheckOptions) -> Checked {
     if !diagnostics.has_errors() {
         expansion::check(&program, &mut diagnostics);
     }
-    if !diagnostics.has_errors() {
-        arch::check_entries(&program, &mut diagnostics);
-        if let Some(arch) = arch {
-            arch::check(arch, &program, &mut diagnostics);
-        }
+    if let (Some(arch), false) = (arch, diagnostics.has_errors()) {
+        arch::check(arch, &program, &mut diagnostics);
     }
     if !diagnostics.has_errors() {
         control_plane::check(&program, &mut diagnostics);

@@ -63,11 +63,6 @@ pub(crate) fn recognise(p: &Program) -> Option<Arch> {
     })
 }
 
-/// Checks the entries of all tables of a program that has no errors so far.
-pub(crate) fn check_entries(program: &Program, diagnostics: &mut Diagnostics) {
-    tables::check_entries(program, diagnostics);
-}
-
 /// Checks the rules of an architecture on a program that has no errors so far.
 pub(crate) fn check(arch: Arch, program: &Program, diagnostics: &mut Diagnostics) {
     tables::check(arch, program, diagnostics);

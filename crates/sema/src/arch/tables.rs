@@ -1,4 +1,4 @@
-//! Demands on tables: entries that their match kinds can express, and what v1model adds.
+//! What all architectures demand of tables: entries that their match kinds can express.
 
 use num_bigint::BigInt;
 use support::work::checkpoint;
@@ -15,10 +15,11 @@ pub(super) fn check(arch: Arch, program: &Program, diagnostics: &mut Diagnostics
             one_prefix(program, table, diagnostics);
         }
     }
+    check_entries(program, diagnostics);
 }
 
-/// Checks that entries give what the match kinds of their keys can hold, whatever the architecture.
-pub(super) fn check_entries(program: &Program, diagnostics: &mut Diagnostics) {
+/// Checks that entries give what the match kinds of their keys can hold.
+fn check_entries(program: &Program, diagnostics: &mut Diagnostics) {
     for table in program.tables.values() {
         for entry in &table.entries {
             checkpoint();

@@ -1,11 +1,17 @@
-// An entry gives for each key what its match kind can hold, whatever the architecture.
+// An entry gives for each key what its match kind can hold.
 #include <core.p4>
-match_kind { range, optional }
-
-control c(in bit<8> x, in bit<8> y) {
+#include <v1model.p4>
+header h_t { bit<8> x; bit<8> y; }
+struct H { h_t h; }
+struct M {}
+parser P(packet_in p, out H h, inout M m, inout standard_metadata_t s) {
+    state start { p.extract(h.h); transition accept; }
+}
+control V(inout H h, inout M m) { apply {} }
+control I(inout H h, inout M m, inout standard_metadata_t s) {
     action a() {}
     table t {
-        key = { x : exact; y : optional; }
+        key = { h.h.x : exact; h.h.y : optional; }
         actions = { a; }
         default_action = a;
         entries = {
@@ -19,3 +25,6 @@ control c(in bit<8> x, in bit<8> y) {
     }
     apply { t.apply(); }
 }
+control E(inout H h, inout M m, inout standard_metadata_t s) { apply {} }
+control D(packet_out p, in H h) { apply { p.emit(h); } }
+V1Switch(P(), V(), I(), E(), V(), D()) main;
