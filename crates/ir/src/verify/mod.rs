@@ -438,7 +438,10 @@ impl Verifier<'_> {
         let elements = dims
             .iter()
             .fold(1usize, |all, &(len, _)| all.saturating_mul(len as usize));
-        self.reached = self.reached.saturating_add(elements);
+        // More than there are fields is refused at once.
+        if elements <= self.program.fields.len() {
+            self.reached = self.reached.saturating_add(elements);
+        }
         let result = if self.reached > MAX_REACHED {
             Err(format!(
                 "all dims together reach more than {MAX_REACHED} elements"
