@@ -415,6 +415,9 @@ fn native(module: &JITModule, id: FuncId) -> Native {
 }
 
 #[cfg(test)]
+mod growth;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use cranelift_codegen::ir::Function;
@@ -492,7 +495,8 @@ mod tests {
 
     fn size_of(program: &Program, pass: &Pass) -> Size {
         let (layout, natives) = (Layout::of(program), Natives::default());
-        let call_conv = target().expect("the target is known").default_call_conv();
+        let targets = Targets::new().expect("the target is known");
+        let call_conv = targets.best.default_call_conv();
         let shared = Shared::new(program, &layout, &natives, Arrival::InRuns, call_conv);
         let mut shared = shared.expect("the program has all that it names");
         let (mut func, mut context) = (Function::new(), FunctionBuilderContext::new());
@@ -521,7 +525,7 @@ mod tests {
         let (mut function, scout) = (Translated::default(), Body::Scout(&pass, &stages, 0));
         let translated = compiler.translate(&mut shared, scout, &mut function);
         translated.expect("it is translated");
-        function.make(&*compiler.isa).expect("it is compiled");
+        function.make(&compiler.targets).expect("it is compiled");
         let code = function.context.compiled_code().expect("it was compiled");
         let traps = code.buffer.traps().iter();
         let prefetches = traps.filter(|trap| trap.code == prefetch::MARK).count();
