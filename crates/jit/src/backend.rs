@@ -12,11 +12,16 @@ use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, ModuleReloc, default_libcall_names};
 use exec::{Natives, Pass, Unsupported};
 use ir::{ControlId, Layout, ParserId, Program};
+use support::work::{self, checkpoint};
 
 use crate::abi::{Code, Native, NativePass, Scout};
 use crate::simplify::{PASS_GROWTH, SCOUT_GROWTH, simplify};
 use crate::translate::{Arrival, Body, Lines, PassUses, ScoutedStages, Shared, translate};
 use crate::{notes, prefetch};
+
+/// Instructions from which on a function is compiled with the least effort: a large function would
+/// take too long in one step, and little of it is run for each packet.
+const LARGE_FUNCTION: usize = 20_000;
 
 /// A program, compiled.
 pub(crate) struct Compiled {
@@ -88,8 +93,8 @@ pub(crate) fn compile_pass(
     arrival: Arrival,
 ) -> Result<CompiledPass, Unsupported> {
     let mut begun = BegunPass::begin(program, layout, natives, pass, arrival)?;
-    let isa = OwnedTargetIsa::clone(&begun.compiler.isa);
-    begun.function.make(&*isa)?;
+    let targets = begun.compiler.targets.clone();
+    begun.function.make(&targets)?;
     begun.compiler.define(&mut begun.function)?;
     let scouts = begun.scouts()?;
     begun.finish(&scouts)
@@ -108,20 +113,27 @@ pub(crate) fn compile_both(
             return Ok((compile(program, layout, natives)?, Err(unsupported)));
         }
     };
-    let isa = OwnedTargetIsa::clone(&begun.compiler.isa);
+    let targets = begun.compiler.targets.clone();
+    let work = work::current();
     let mut function = std::mem::take(&mut begun.function);
     let (compiled, scouts, made) = thread::scope(|scope| {
-        let by_itself = thread::Builder::new().spawn_scoped(scope, || function.make(&*isa));
+        let make = || match &work {
+            // The work's interrupt is this thread's, too: the other one gets it at a checkpoint.
+            Some(work) => work.run(|| function.make(&targets)),
+            None => Ok(function.make(&targets)),
+        };
+        let by_itself = thread::Builder::new().spawn_scoped(scope, make);
         let compiled = compile(program, layout, natives);
         let scouts = begun.scouts();
         let made = by_itself.map(|thread| thread.join());
         (compiled, scouts, made)
     });
     let made = match made {
-        Ok(Ok(made)) => made,
+        Ok(Ok(Ok(made))) => made,
+        Ok(Ok(Err(interrupt))) => std::panic::resume_unwind(Box::new(interrupt)),
         Ok(Err(panic)) => std::panic::resume_unwind(panic),
         // There is no thread to be had.
-        Err(_) => function.make(&*isa),
+        Err(_) => function.make(&targets),
     };
     let finish = || {
         made?;
@@ -213,8 +225,34 @@ impl<'p> BegunPass<'p> {
     }
 }
 
+/// The processor that native code is made for, with the effort of making it.
+#[derive(Clone)]
+struct Targets {
+    /// For most functions.
+    best: OwnedTargetIsa,
+    /// For functions of [`LARGE_FUNCTION`] instructions and more.
+    quick: OwnedTargetIsa,
+}
+
+impl Targets {
+    fn new() -> Result<Targets, Unsupported> {
+        Ok(Targets {
+            best: target("speed", "backtracking")?,
+            quick: target("none", "single_pass")?,
+        })
+    }
+
+    /// The one for a function of so many instructions.
+    fn of(&self, insts: usize) -> &dyn TargetIsa {
+        match insts < LARGE_FUNCTION {
+            true => &*self.best,
+            false => &*self.quick,
+        }
+    }
+}
+
 /// What native code is made for.
-fn target() -> Result<OwnedTargetIsa, Unsupported> {
+fn target(opt_level: &str, regalloc_algorithm: &str) -> Result<OwnedTargetIsa, Unsupported> {
     let mut flags = settings::builder();
     let verifies = if cfg!(debug_assertions) {
         "true"
@@ -222,7 +260,8 @@ fn target() -> Result<OwnedTargetIsa, Unsupported> {
         "false"
     };
     let chosen = [
-        ("opt_level", "speed"),
+        ("opt_level", opt_level),
+        ("regalloc_algorithm", regalloc_algorithm),
         ("enable_verifier", verifies),
         ("is_pic", "false"),
         ("use_colocated_libcalls", "false"),
@@ -258,8 +297,10 @@ impl Default for Translated {
 
 impl Translated {
     /// Makes native code of it.
-    fn make(&mut self, isa: &dyn TargetIsa) -> Result<(), Unsupported> {
-        simplify(&mut self.context.func, self.growth);
+    fn make(&mut self, targets: &Targets) -> Result<(), Unsupported> {
+        let insts = simplify(&mut self.context.func, self.growth);
+        checkpoint();
+        let isa = targets.of(insts);
         let made = self.context.compile(isa, &mut ControlPlane::default());
         made.map_err(|error| failed(format!("{:?}", error.inner)))?;
         Ok(())
@@ -267,7 +308,7 @@ impl Translated {
 }
 
 struct Compiler {
-    isa: OwnedTargetIsa,
+    targets: Targets,
     module: JITModule,
     /// One for all functions that are made one after the other.
     function: Translated,
@@ -276,10 +317,11 @@ struct Compiler {
 
 impl Compiler {
     fn new() -> Result<Compiler, Unsupported> {
-        let isa = target()?;
-        let builder = JITBuilder::with_isa(OwnedTargetIsa::clone(&isa), default_libcall_names());
+        let targets = Targets::new()?;
+        let isa = OwnedTargetIsa::clone(&targets.best);
+        let builder = JITBuilder::with_isa(isa, default_libcall_names());
         Ok(Compiler {
-            isa,
+            targets,
             module: JITModule::new(builder),
             function: Translated::default(),
             builder: FunctionBuilderContext::new(),
@@ -287,7 +329,7 @@ impl Compiler {
     }
 
     fn call_conv(&self) -> CallConv {
-        self.isa.default_call_conv()
+        self.targets.best.default_call_conv()
     }
 
     fn all<'p>(
@@ -301,7 +343,8 @@ impl Compiler {
     fn one(&mut self, shared: &mut Shared<'_>, body: Body<'_>) -> Result<FuncId, Unsupported> {
         let mut function = std::mem::take(&mut self.function);
         self.translate(shared, body, &mut function)?;
-        function.make(&*self.isa)?;
+        function.make(&self.targets)?;
+        checkpoint();
         self.define(&mut function)?;
         self.function = function;
         Ok(self.function.id)
@@ -335,7 +378,11 @@ impl Compiler {
         };
         let func = &mut function.context.func;
         func.signature = signature;
-        translate(shared, FunctionBuilder::new(func, &mut self.builder), body)
+        let translated = translate(shared, FunctionBuilder::new(func, &mut self.builder), body)?;
+        let dfg = &function.context.func.dfg;
+        let insts = dfg.num_insts().max(dfg.num_values());
+        shared.insts_left = shared.insts_left.saturating_sub(insts);
+        Ok(translated)
     }
 
     /// Gives a function that was made its memory.
@@ -366,6 +413,9 @@ fn native(module: &JITModule, id: FuncId) -> Native {
     // SAFETY: the function was compiled with the signature of `Native`: a pointer in, a number out, by the platform's C convention.
     unsafe { std::mem::transmute::<*const u8, Native>(address) }
 }
+
+#[cfg(test)]
+mod growth;
 
 #[cfg(test)]
 mod tests {
@@ -445,7 +495,8 @@ mod tests {
 
     fn size_of(program: &Program, pass: &Pass) -> Size {
         let (layout, natives) = (Layout::of(program), Natives::default());
-        let call_conv = target().expect("the target is known").default_call_conv();
+        let targets = Targets::new().expect("the target is known");
+        let call_conv = targets.best.default_call_conv();
         let shared = Shared::new(program, &layout, &natives, Arrival::InRuns, call_conv);
         let mut shared = shared.expect("the program has all that it names");
         let (mut func, mut context) = (Function::new(), FunctionBuilderContext::new());
@@ -474,7 +525,7 @@ mod tests {
         let (mut function, scout) = (Translated::default(), Body::Scout(&pass, &stages, 0));
         let translated = compiler.translate(&mut shared, scout, &mut function);
         translated.expect("it is translated");
-        function.make(&*compiler.isa).expect("it is compiled");
+        function.make(&compiler.targets).expect("it is compiled");
         let code = function.context.compiled_code().expect("it was compiled");
         let traps = code.buffer.traps().iter();
         let prefetches = traps.filter(|trap| trap.code == prefetch::MARK).count();

@@ -19,6 +19,8 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::loop_analysis::LoopAnalysis;
 
+use support::work::checkpoint;
+
 use super::Flow;
 use super::sweep::{destinations, insts};
 
@@ -43,6 +45,7 @@ pub(super) fn carry(func: &mut Function, flow: &Flow) {
     let users = users(func, &carried);
     let mut room = MOST_PLACES;
     for (value, blocks) in carried {
+        checkpoint();
         let meetings = meetings(&blocks, &frontiers, living.begin(value));
         let Some(left) = room.checked_sub(blocks.len() + meetings.len()) else {
             return;
@@ -196,6 +199,7 @@ fn carried(
 ) -> BTreeMap<Value, Vec<Block>> {
     let mut carried: BTreeMap<Value, Vec<Block>> = BTreeMap::new();
     for (&block, calls) in calls {
+        checkpoint();
         let insts = func.layout.block_insts(block);
         let behind = insts.skip_while(|&inst| inst != calls.first).skip(1);
         let mut used = EntitySet::new();

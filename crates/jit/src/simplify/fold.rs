@@ -21,6 +21,8 @@ use cranelift_codegen::packed_option::PackedOption;
 
 pub(super) use self::evaluate::{cut, evaluate, mask, signed};
 
+use support::work::checkpoint;
+
 use self::evaluate::{needed, without_imm};
 use super::Flow;
 use super::sweep::{destinations, keep_params};
@@ -242,6 +244,7 @@ impl Fold<'_> {
             while let Some(inst) = next {
                 // It may be taken out, or get constants in front of it.
                 next = self.func.layout.next_inst(inst);
+                checkpoint();
                 self.inst(block, inst);
             }
         }

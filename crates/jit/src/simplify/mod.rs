@@ -62,8 +62,9 @@ impl Flow {
     }
 }
 
-/// Simplifies a function whose blocks are all filled. It may grow by so many instructions when ways get code of their own; by none, they do not.
-pub(crate) fn simplify(func: &mut Function, growth: usize) {
+/// Simplifies a function whose blocks are all filled, and counts the instructions that are left.
+/// It may grow by so many instructions when ways get code of their own; by none, they do not.
+pub(crate) fn simplify(func: &mut Function, growth: usize) -> usize {
     let (mut flow, mut notes) = (Flow::new(), fold::Notes::default());
     func.dfg.resolve_all_aliases();
     fold::fold(func, &mut flow, &mut notes);
@@ -79,6 +80,7 @@ pub(crate) fn simplify(func: &mut Function, growth: usize) {
     if is_parted {
         carry::carry(func, &flow);
     }
+    size(func)
 }
 
 /// Parts ways where that is worth it.

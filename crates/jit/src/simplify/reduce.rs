@@ -8,6 +8,8 @@ use cranelift_codegen::ir::{
     Function, Inst, InstBuilder, InstructionData, Opcode, Type, Value, ValueDef,
 };
 
+use support::work::checkpoint;
+
 use super::fold::{cut, mask, signed};
 use super::sweep;
 
@@ -18,6 +20,7 @@ const MOST_STEPS: usize = 8;
 pub(super) fn reduce(func: &mut Function) {
     let insts: Vec<Inst> = sweep::insts(func).collect();
     for inst in insts {
+        checkpoint();
         address_at_once(func, inst);
         match func.dfg.insts[inst] {
             InstructionData::Unary {

@@ -11,6 +11,8 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::loop_analysis::LoopAnalysis;
 
+use support::work::checkpoint;
+
 use super::Flow;
 use super::sweep::{has_effect, insts};
 use crate::helpers::Helper;
@@ -21,6 +23,11 @@ const MOST_PLACES: usize = 8;
 
 /// Blocks with uses of a value, at most, for it to go anywhere.
 const MOST_USING: usize = 32;
+
+/// Copies that are made in one function, at most, for each instruction that it has, and in any
+/// function: what is copied for one block may again be made of what is copied for each block.
+const MOST_COPIES: usize = 1;
+const FEWEST_COPIES: usize = 8192;
 
 /// Blocks between where a load stands and where it goes that are looked through, at most.
 const MOST_BETWEEN: usize = 256;
@@ -37,6 +44,7 @@ pub(super) fn sink(func: &mut Function, flow: &Flow) {
         written[block] = insts.fold(0, |all, inst| all | written_by(func, inst));
     }
     let mut sinking = Sinking {
+        room: (MOST_COPIES * insts(func).count()).max(FEWEST_COPIES),
         uses: uses(func),
         written,
         func,
@@ -48,6 +56,7 @@ pub(super) fn sink(func: &mut Function, flow: &Flow) {
     for block in blocks {
         let insts: Vec<Inst> = sinking.func.layout.block_insts(block).collect();
         for inst in insts.into_iter().rev() {
+            checkpoint();
             sinking.inst(block, inst);
         }
     }
@@ -123,6 +132,8 @@ struct Place {
 }
 
 struct Sinking<'f> {
+    /// Copies that may still be made.
+    room: usize,
     func: &'f mut Function,
     ways: &'f ControlFlowGraph,
     tree: &'f DominatorTree,
@@ -246,6 +257,10 @@ impl Sinking<'_> {
 
     /// Computes a value at each of these places, for what they dominate, and where it was if others use it.
     fn go(&mut self, inst: Inst, result: Value, places: &[Place]) {
+        let Some(left) = self.room.checked_sub(places.len()) else {
+            return;
+        };
+        self.room = left;
         let mut served: Vec<Vec<Inst>> = vec![Vec::new(); places.len()];
         let mut others = Vec::new();
         for user in std::mem::take(&mut self.uses[result]) {

@@ -15,6 +15,8 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::packed_option::PackedOption;
 
+use support::work::checkpoint;
+
 use super::Flow;
 use super::fold::{Given, Known, evaluate};
 use super::sweep::{insts, sources};
@@ -66,6 +68,7 @@ pub(super) fn split(func: &mut Function, flow: &Flow, mut room: Room) -> bool {
     let mut copies = Copies::default();
     let mut parted: EntitySet<Block> = EntitySet::new();
     for &block in &regions.order {
+        checkpoint();
         if parted.contains(block) || func.layout.is_cold(block) {
             continue;
         }

@@ -213,7 +213,14 @@ impl Translator<'_> {
         entry: Value,
         fields: &[RecordField],
     ) -> Result<(), Unsupported> {
-        let params = self.entry_params(action, entry, fields);
+        // Entries' actions do not nest, so one variable is enough for all.
+        let pointer = match self.entry_pointer {
+            Some(pointer) => pointer,
+            None => self.declare(),
+        };
+        self.entry_pointer = Some(pointer);
+        self.b.def_var(pointer, entry);
+        let params = self.entry_params(action, pointer, fields);
         self.run_action(action, params)
     }
 
@@ -239,9 +246,15 @@ impl Translator<'_> {
         self.run_action(action, params)
     }
 
+    /// A new variable.
+    pub(super) fn declare(&mut self) -> Variable {
+        self.variables += 1;
+        self.b.declare_var(I64)
+    }
+
     /// A new variable with this value.
     pub(super) fn variable(&mut self, value: Value) -> Variable {
-        let variable = self.b.declare_var(I64);
+        let variable = self.declare();
         self.b.def_var(variable, value);
         variable
     }
@@ -319,7 +332,7 @@ impl Translator<'_> {
             let limbs = limbs_of(param.ty).min(INLINE_LIMBS);
             match self.wide_param(action, i) {
                 Some(slot) => Param::Slots(slot),
-                None => Param::Variables((0..limbs).map(|_| self.b.declare_var(I64)).collect()),
+                None => Param::Variables((0..limbs).map(|_| self.declare()).collect()),
             }
         });
         let params = params.collect();
@@ -327,7 +340,7 @@ impl Translator<'_> {
             entry: self.b.create_block(),
             exit: self.b.create_block(),
             params,
-            back: self.b.declare_var(I64),
+            back: self.declare(),
             places: Vec::new(),
             is_translated: false,
         };
@@ -344,6 +357,7 @@ impl Translator<'_> {
         {
             shared.is_translated = true;
             let (entry, exit, params) = (shared.entry, shared.exit, shared.params.clone());
+            self.check_size()?;
             self.start(entry);
             self.action_body(action, params)?;
             self.jump(exit);

@@ -106,7 +106,8 @@ impl<'t> Translator<'t> {
             let is_it = self.is_run((table, record, is_hit), choice.position);
             let fields = self.fields_in_record(table, choice.position);
             // The record of another action is as long.
-            let params = self.entry_params(choice.action, record, &fields);
+            let pointer = self.variable(record);
+            let params = self.entry_params(choice.action, pointer, &fields);
             let around = self.action.replace((choice.action, params));
             for (to, value) in &choice.assigned {
                 let to = self.locate(to)?;

@@ -39,6 +39,7 @@ impl Translator<'_> {
         let again = linked_back(control);
         for (stage_id, stage) in control.stages.iter() {
             self.loc = stage.loc;
+            self.check_size()?;
             self.enclosing.clear();
             match again.contains(&stage_id) {
                 true => self.start(line.stages[stage_id]),

@@ -16,7 +16,7 @@ use packet::MAX_FRAME;
 
 use super::emit::pieces_of;
 use super::fields::Run;
-use super::{I64, Translator, in_bytes};
+use super::{Translator, in_bytes};
 use crate::abi::{flags, offset};
 use crate::helpers::Helper;
 
@@ -106,7 +106,7 @@ impl Translator<'_> {
         if fusing.emits.is_none() {
             return false;
         }
-        let reached = (!fusing.always_emits).then(|| self.b.declare_var(I64));
+        let reached = (!fusing.always_emits).then(|| self.declare());
         let header = header.clone();
         if let Some(emits) = self.fused.as_mut().and_then(|f| f.emits.as_mut()) {
             emits.push(Emit { header, reached });

@@ -48,6 +48,7 @@ impl Translator<'_> {
 
     /// The value of an expression of few limbs.
     pub(super) fn value(&mut self, expr: &Expr) -> Result<Vec<Value>, Unsupported> {
+        self.check_size()?;
         Ok(match expr {
             Expr::Const(ty, value) => self.constant_value(value, *ty),
             Expr::Read(place) => {

@@ -33,6 +33,7 @@ mod pass;
 mod place;
 mod record;
 mod scout;
+mod size;
 mod sketch;
 mod stmt;
 mod table;
@@ -72,6 +73,7 @@ pub(crate) use parsed::ParsedNotes;
 use pass::Fusing;
 pub(crate) use pass::PassUses;
 pub(crate) use scout::{ScoutSite, ScoutedStages};
+pub(crate) use size::MOST_INSTS_TOGETHER;
 
 /// Values of at most so many limbs are held in SSA values.
 pub(crate) const INLINE_LIMBS: u32 = 8;
@@ -95,6 +97,8 @@ pub(crate) struct Shared<'p> {
     most_temporaries: u32,
     wide_scratch_limbs: u32,
     call_conv: CallConv,
+    /// Instructions that functions may still have, those of all functions counted.
+    pub(crate) insts_left: usize,
 }
 
 impl<'p> Shared<'p> {
@@ -161,6 +165,7 @@ impl<'p> Shared<'p> {
             most_temporaries: 0,
             wide_scratch_limbs: 0,
             call_conv,
+            insts_left: MOST_INSTS_TOGETHER,
         })
     }
 
@@ -209,7 +214,7 @@ pub(crate) fn translate(
     builder: FunctionBuilder<'_>,
     body: Body<'_>,
 ) -> Result<ScoutedStages, Unsupported> {
-    let mut translator = Translator::new(shared, builder);
+    let mut translator = Translator::new(shared, builder, body);
     match body {
         Body::Parser(id) => {
             translator.parser(id)?;
@@ -281,7 +286,18 @@ struct Translator<'t> {
     /// How often each action is run in the function at hand.
     uses: action::Uses,
     loc: Option<Loc>,
+    /// The code that the function is made of.
+    body: Body<'t>,
+    /// Instructions that the function may have.
+    insts_left: usize,
+    /// Variables of the function so far.
+    variables: usize,
+    /// The pointer to the parameters of the entry at hand.
+    entry_pointer: Option<Variable>,
 }
+
+/// Variables that every function has, at most.
+const FIRST_VARIABLES: usize = 7;
 
 /// The memory that native code knows, so that a store to one does not make it forget what it has loaded from another.
 fn memory(region: AliasRegion) -> MemFlags {
@@ -325,7 +341,11 @@ fn in_constants() -> MemFlags {
 }
 
 impl<'t> Translator<'t> {
-    fn new(shared: &'t mut Shared<'_>, mut b: FunctionBuilder<'t>) -> Translator<'t> {
+    fn new(
+        shared: &'t mut Shared<'_>,
+        mut b: FunctionBuilder<'t>,
+        body: Body<'t>,
+    ) -> Translator<'t> {
         let start = b.create_block();
         b.append_block_params_for_function_params(start);
         b.switch_to_block(start);
@@ -390,6 +410,10 @@ impl<'t> Translator<'t> {
             shared_actions: HashMap::new(),
             uses: action::Uses::default(),
             loc: None,
+            body,
+            insts_left: shared.insts_left,
+            variables: FIRST_VARIABLES,
+            entry_pointer: None,
         }
     }
 

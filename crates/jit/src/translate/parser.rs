@@ -46,6 +46,7 @@ impl Translator<'_> {
         for &state_id in &order.states {
             let state = &parser.states[state_id];
             self.loc = state.loc;
+            self.check_size()?;
             self.enclosing.clear();
             match order.again.contains(&state_id) {
                 true => self.start(states[state_id]),
@@ -104,8 +105,10 @@ impl Translator<'_> {
     ) -> Result<(), Unsupported> {
         let mut cases = cases;
         while let Some((case, rest)) = cases.split_first() {
+            self.check_size()?;
             let searched = searchable(keys, cases);
             if searched >= SEARCHED_CASES {
+                self.check_room(searched)?;
                 self.search(keys, &cases[..searched], states);
                 cases = &cases[searched..];
                 continue;

@@ -215,7 +215,7 @@ impl Translator<'_> {
             let limbs = limbs_of(field.ty);
             if homes.in_variables.contains(&id) {
                 for slot in slot..slot + limbs {
-                    variables.insert(slot, self.b.declare_var(I64));
+                    variables.insert(slot, self.declare());
                 }
                 continue;
             }

@@ -1,6 +1,7 @@
 //! Records of entries: which one a lookup's number names, what its head tells, and where parameters are behind a pointer.
 
 use cranelift_codegen::ir::{InstBuilder, Value};
+use cranelift_frontend::Variable;
 use ir::{ActionId, ActionScope, MatchNext, MatchOutcome, TableId, limbs_of};
 use table::RecordField;
 
@@ -79,10 +80,9 @@ impl Translator<'_> {
     pub(super) fn entry_params(
         &mut self,
         action: ActionId,
-        entry: Value,
+        pointer: Variable,
         fields: &[RecordField],
     ) -> Vec<Param> {
-        let pointer = self.variable(entry);
         let mut params = Vec::with_capacity(fields.len());
         for (i, &field) in fields.iter().enumerate() {
             params.push(match self.wide_param(action, i) {

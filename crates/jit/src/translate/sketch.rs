@@ -341,7 +341,8 @@ impl Translator<'_> {
             let exit = self.b.create_block();
             self.done = Some(exit);
             let fields = self.fields_in_record(table, position);
-            let params = self.entry_params(action, record, &fields);
+            let pointer = self.variable(record);
+            let params = self.entry_params(action, pointer, &fields);
             self.sketch_action(action, params, plan)?;
             if self.is_live {
                 if let Some(&way) = way {

@@ -19,6 +19,7 @@ impl Translator<'_> {
             }
             let around = self.loc;
             self.loc = stmt.loc.or(around);
+            self.check_size()?;
             self.stmt(stmt)?;
             self.free_temporaries();
             self.loc = around;

@@ -586,6 +586,7 @@ impl Translator<'_> {
         ways: &[Block],
         none: Block,
     ) -> Result<(), Unsupported> {
+        self.check_room(actions.len())?;
         let mut bodies = Vec::new();
         let mut blocks = Vec::new();
         let missed = match applied.found {
@@ -626,6 +627,7 @@ impl Translator<'_> {
             self.end_with(Outcome::Drop(DropReason::Aborted));
         }
         for (block, position, action, way) in bodies {
+            self.check_size()?;
             self.start_sealed(block);
             let params = self.b.use_var(applied.params);
             let fields = match applied.found {
