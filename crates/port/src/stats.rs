@@ -25,8 +25,10 @@ pub enum RxDrop {
     QueueFull,
     /// The frame is longer than [`packet::MAX_FRAME`].
     TooLong,
-    /// Several segments arrived as one in a form that cannot be taken apart, such as inside a tunnel.
+    /// Several segments arrived as one in a form that cannot be taken apart.
     Unsegmentable,
+    /// The sender left a checksum to the interface that cannot be completed.
+    ChecksumUnfinished,
     /// A fault injector took the frame away.
     Fault,
     /// The worker whose flow it is did not keep up with those that another one received for it.
@@ -72,6 +74,7 @@ impl Reason for RxDrop {
         RxDrop::QueueFull,
         RxDrop::TooLong,
         RxDrop::Unsegmentable,
+        RxDrop::ChecksumUnfinished,
         RxDrop::Fault,
         RxDrop::WorkerFull,
     ];
@@ -81,6 +84,7 @@ impl Reason for RxDrop {
             RxDrop::QueueFull => "rx_queue_full",
             RxDrop::TooLong => "rx_too_long",
             RxDrop::Unsegmentable => "rx_unsegmentable",
+            RxDrop::ChecksumUnfinished => "rx_checksum_unfinished",
             RxDrop::Fault => "rx_fault",
             RxDrop::WorkerFull => "rx_worker_full",
         }
@@ -92,7 +96,7 @@ impl Reason for RxDrop {
 }
 
 /// The most reasons that a direction has.
-const REASONS: usize = 5;
+const REASONS: usize = 6;
 
 /// Frames dropped, by reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use super::offload::OffloadsOff;
 use super::segment::{Segments, VnetHeader, complete_checksum, insert_vlan};
 use super::sys::{self, Receiver, VNET_HEADER};
 use crate::{LinkState, Port, PortError, PortStats, RxDrop, TxDrop, TxOutcome};
-use packet::{Batch, Frame, FrameError, Nanos, PortId};
+use packet::{Batch, Frame, Nanos, PortId};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -120,11 +120,13 @@ impl AfPacketPort {
                 return Delivery::BatchFull;
             };
             let filled = match &self.segments {
-                Some((found, _)) => found.write(bytes, i, frame),
+                Some((found, _)) => found.write(bytes, i, frame).map_err(|_| RxDrop::TooLong),
                 None => fill(frame, bytes, &header),
             };
             let tagged = filled.and_then(|()| match received.vlan {
-                Some((protocol, control)) => insert_vlan(frame, protocol, control),
+                Some((protocol, control)) => {
+                    insert_vlan(frame, protocol, control).map_err(|_| RxDrop::TooLong)
+                }
                 None => Ok(()),
             });
             match tagged {
@@ -133,8 +135,8 @@ impl AfPacketPort {
                     frame.arrival = now;
                     self.stats.count_rx(frame.len());
                 }
-                Err(_) => {
-                    self.stats.rx_dropped.add(RxDrop::TooLong, 1);
+                Err(reason) => {
+                    self.stats.rx_dropped.add(reason, 1);
                     batch.pop();
                 }
             }
@@ -154,6 +156,12 @@ impl AfPacketPort {
             }
             Err(e) => match e.raw_os_error() {
                 Some(libc::EAGAIN | libc::EINTR) => Ok(false),
+                // The frame has been taken from the queue, and is lost: the kernel has no virtio header
+                // for its kind of merged segments.
+                Some(libc::EINVAL) => {
+                    self.stats.rx_dropped.add(RxDrop::Unsegmentable, 1);
+                    Ok(false)
+                }
                 // Told once; what was received before it is behind it.
                 Some(libc::ENETDOWN) => {
                     self.watch.refresh(self.incoming.as_fd());
@@ -183,13 +191,14 @@ impl AfPacketPort {
 }
 
 /// Makes `frame` what was on the wire: the bytes, with the checksum completed if it was not.
-fn fill(frame: &mut Frame, bytes: &[u8], header: &VnetHeader) -> Result<(), FrameError> {
-    frame.assign(bytes)?;
-    if let Some((start, offset)) = header.checksum {
-        // Offsets outside the frame would be the kernel's mistake; the frame is then as it came.
-        complete_checksum(frame.bytes_mut(), start, offset);
+fn fill(frame: &mut Frame, bytes: &[u8], header: &VnetHeader) -> Result<(), RxDrop> {
+    frame.assign(bytes).map_err(|_| RxDrop::TooLong)?;
+    match header.checksum {
+        Some((start, offset)) if !complete_checksum(frame.bytes_mut(), start, offset) => {
+            Err(RxDrop::ChecksumUnfinished)
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// A port that is being opened.
