@@ -178,7 +178,7 @@ pub struct PortStats {
     pub rx_bytes: u64,
     /// Frames that arrived and were not delivered.
     pub rx_dropped: DropCounts<RxDrop>,
-    /// Frames that the port took to send.
+    /// Frames that the port took to send, but those that the kernel has said it did not send.
     pub tx_frames: u64,
     /// Their bytes.
     pub tx_bytes: u64,
@@ -210,6 +210,18 @@ impl PortStats {
         self.tx_frames += 1;
         self.tx_bytes += len as u64;
         outcome.sent += 1;
+    }
+
+    /// Counts one frame of `len` bytes, which was counted as sent, as not sent after all; also in
+    /// `outcome`, if that counted it.
+    pub fn count_tx_lost(&mut self, len: usize, reason: TxDrop, outcome: &mut TxOutcome) {
+        self.tx_frames = self.tx_frames.saturating_sub(1);
+        self.tx_bytes = self.tx_bytes.saturating_sub(len as u64);
+        self.tx_dropped.add(reason, 1);
+        if outcome.sent > 0 {
+            outcome.sent -= 1;
+            outcome.dropped.add(reason, 1);
+        }
     }
 
     /// Counts `n` frames as not sent, here and in `outcome`.
