@@ -44,19 +44,39 @@ impl Transport {
     }
 }
 
+/// The 16-bit number at `at`, most significant byte first.
+#[inline]
+pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u16> {
+    let word = bytes.get(at..at + 2)?;
+    Some(u16::from_be_bytes([word[0], word[1]]))
+}
+
 /// The sum of 16-bit words that Internet checksums are made of, before it is inverted. `bytes` of odd
 /// length count as if a zero byte came behind.
+#[inline]
 pub(crate) fn sum(bytes: &[u8], start: u32) -> u32 {
-    let mut words = bytes.chunks_exact(2);
-    // 65535 bytes are 32768 words: a 64-bit sum cannot overflow.
-    let mut total = u64::from(start);
-    total += words
-        .by_ref()
-        .map(|w| u64::from(u16::from_be_bytes([w[0], w[1]])))
-        .sum::<u64>();
-    if let [last] = words.remainder() {
-        total += u64::from(*last) << 8;
+    // The sum does not depend on the order of bytes in a word, but for the order of its own (RFC 1071).
+    let mut total = 0u64;
+    let mut steps = bytes.chunks_exact(8);
+    for step in steps.by_ref() {
+        let [a, b, c, d, e, f, g, h] = *step else {
+            continue;
+        };
+        total += u64::from(u32::from_le_bytes([a, b, c, d]));
+        total += u64::from(u32::from_le_bytes([e, f, g, h]));
     }
+    let mut last = [0; 8];
+    let rest = steps.remainder();
+    last[..rest.len()].copy_from_slice(rest);
+    let last = u64::from_le_bytes(last);
+    total += (last & 0xffff_ffff) + (last >> 32);
+    let swapped = (fold(total) as u16).swap_bytes();
+    fold(u64::from(swapped) + u64::from(start))
+}
+
+/// A sum with its carries added in.
+#[inline]
+fn fold(mut total: u64) -> u32 {
     while total > 0xffff {
         total = (total & 0xffff) + (total >> 16);
     }

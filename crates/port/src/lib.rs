@@ -13,15 +13,19 @@
 #![deny(unsafe_code)]
 
 mod chance;
+mod crc32c;
 mod error;
 mod fault;
 mod flow;
 mod generate;
 mod inet;
+mod layers;
 #[cfg(target_os = "linux")]
 mod linux;
 mod memory;
 mod nearest;
+#[cfg(test)]
+mod nest;
 mod pcap;
 mod spec;
 mod stats;

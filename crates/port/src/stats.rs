@@ -25,8 +25,10 @@ pub enum RxDrop {
     QueueFull,
     /// The frame is longer than [`packet::MAX_FRAME`].
     TooLong,
-    /// Several segments arrived as one in a form that cannot be taken apart, such as inside a tunnel.
+    /// Several segments arrived as one in a form that cannot be taken apart.
     Unsegmentable,
+    /// The sender left a checksum to the interface that cannot be completed.
+    ChecksumUnfinished,
     /// A fault injector took the frame away.
     Fault,
     /// The worker whose flow it is did not keep up with those that another one received for it.
@@ -72,6 +74,7 @@ impl Reason for RxDrop {
         RxDrop::QueueFull,
         RxDrop::TooLong,
         RxDrop::Unsegmentable,
+        RxDrop::ChecksumUnfinished,
         RxDrop::Fault,
         RxDrop::WorkerFull,
     ];
@@ -81,6 +84,7 @@ impl Reason for RxDrop {
             RxDrop::QueueFull => "rx_queue_full",
             RxDrop::TooLong => "rx_too_long",
             RxDrop::Unsegmentable => "rx_unsegmentable",
+            RxDrop::ChecksumUnfinished => "rx_checksum_unfinished",
             RxDrop::Fault => "rx_fault",
             RxDrop::WorkerFull => "rx_worker_full",
         }
@@ -92,7 +96,7 @@ impl Reason for RxDrop {
 }
 
 /// The most reasons that a direction has.
-const REASONS: usize = 5;
+const REASONS: usize = 6;
 
 /// Frames dropped, by reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,7 +178,7 @@ pub struct PortStats {
     pub rx_bytes: u64,
     /// Frames that arrived and were not delivered.
     pub rx_dropped: DropCounts<RxDrop>,
-    /// Frames that the port took to send.
+    /// Frames that the port took to send, but those that the kernel has said it did not send.
     pub tx_frames: u64,
     /// Their bytes.
     pub tx_bytes: u64,
@@ -206,6 +210,18 @@ impl PortStats {
         self.tx_frames += 1;
         self.tx_bytes += len as u64;
         outcome.sent += 1;
+    }
+
+    /// Counts one frame of `len` bytes, which was counted as sent, as not sent after all; also in
+    /// `outcome`, if that counted it.
+    pub fn count_tx_lost(&mut self, len: usize, reason: TxDrop, outcome: &mut TxOutcome) {
+        self.tx_frames = self.tx_frames.saturating_sub(1);
+        self.tx_bytes = self.tx_bytes.saturating_sub(len as u64);
+        self.tx_dropped.add(reason, 1);
+        if outcome.sent > 0 {
+            outcome.sent -= 1;
+            outcome.dropped.add(reason, 1);
+        }
     }
 
     /// Counts `n` frames as not sent, here and in `outcome`.

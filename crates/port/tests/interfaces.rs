@@ -2,7 +2,7 @@
 
 mod lab;
 
-use lab::{Kind, Lab, clock, frame, next_error, receive, wait_up};
+use lab::{KernelCounts, Kind, Lab, clock, frame, kernel_counts, next_error, receive, wait_up};
 use packet::{Batch, Frame, PortId};
 use port::{EchoSocket, LinkState, Netns, Port, PortError, RxDrop, TapPort, TxDrop};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -43,6 +43,11 @@ on_each_kind! {
     a_link_without_carrier_is_down_and_swallows_nothing,
     an_interface_that_is_down_when_opened_works_when_it_is_up,
     a_removed_interface_is_gone,
+    frames_that_are_too_long_for_the_far_end_are_dropped_by_name,
+    what_is_sent_and_dropped_is_what_the_kernel_counts,
+    frames_for_a_far_end_that_has_just_gone_down_are_not_counted_as_sent,
+    frames_for_a_link_that_has_just_gone_down_do_not_leave_when_it_is_up_again,
+    frames_for_an_interface_that_has_just_been_removed_are_dropped,
     an_interface_that_does_not_exist_is_answered_with_those_that_do,
 }
 
@@ -228,6 +233,119 @@ fn a_removed_interface_is_gone(lab: &Lab, kind: Kind) {
             .get(TxDrop::LinkDown),
         1
     );
+}
+
+/// Opens the switch's port, and one to receive what it sends, where kernels send nothing themselves.
+fn both_ends(lab: &Lab, kind: Kind) -> [Box<dyn Port>; 2] {
+    lab::be_silent(&lab.switch);
+    lab::be_silent(&lab.host);
+    let mut ends = [kind.open(&lab.switch, "s0"), packet_port(&lab.host, "h0")];
+    ends.iter_mut().for_each(|port| wait_up(&mut **port));
+    ends
+}
+
+fn frames_that_are_too_long_for_the_far_end_are_dropped_by_name(lab: &Lab, kind: Kind) {
+    lab.at_switch().set_mtu("s0", 3000).unwrap();
+    let [mut switch, mut host] = both_ends(lab, kind);
+    let before = kernel_counts(&lab.switch, "s0");
+    let frames: Vec<Frame> = (0..20)
+        .flat_map(|n| [frame(&[], 2500, n), frame(&[], 60, n)])
+        .collect();
+    let outcome = switch.tx(&frames);
+    assert_eq!(outcome.sent, 20);
+    assert_eq!(outcome.dropped.get(TxDrop::TooLong), 20);
+    let stats = switch.stats();
+    assert_eq!((stats.tx_frames, stats.tx_bytes), (20, 20 * 60));
+    assert_eq!(stats.tx_dropped, outcome.dropped);
+    let short: Vec<Vec<u8>> = (0..20)
+        .map(|n| frame(&[], 60, n).bytes().to_vec())
+        .collect();
+    assert_eq!(receive(&mut *host, 20).unwrap(), short);
+    let after = kernel_counts(&lab.switch, "s0");
+    let more = (after.sent - before.sent, after.dropped - before.dropped);
+    assert_eq!(more, (20, 20), "each was tried once");
+}
+
+fn what_is_sent_and_dropped_is_what_the_kernel_counts(lab: &Lab, kind: Kind) {
+    lab.at_switch().set_mtu("s0", 3000).unwrap();
+    let [mut switch, _host] = both_ends(lab, kind);
+    let before = kernel_counts(&lab.switch, "s0");
+    let mut seed = 7u32;
+    let mut asked = 0;
+    for _ in 0..200 {
+        let mut random = |below: u32| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 16) % below
+        };
+        let burst: Vec<Frame> = (0..random(150) + 1)
+            .map(|n| {
+                frame(
+                    &[],
+                    [60, 900, 1514, 1519, 2500][random(5) as usize % 5],
+                    n as u8,
+                )
+            })
+            .collect();
+        asked += burst.len() as u64;
+        switch.tx(&burst);
+    }
+    let stats = switch.stats();
+    let after = kernel_counts(&lab.switch, "s0");
+    let ours = KernelCounts {
+        sent: stats.tx_frames,
+        dropped: stats.tx_dropped.total(),
+    };
+    let kernels = KernelCounts {
+        sent: after.sent - before.sent,
+        dropped: after.dropped - before.dropped,
+    };
+    assert_eq!(ours, kernels, "{:?}", stats.tx_dropped);
+    assert_eq!(ours.sent + ours.dropped, asked);
+    assert!(ours.sent > 0 && ours.dropped > 0, "{ours:?}");
+}
+
+fn frames_for_a_far_end_that_has_just_gone_down_are_not_counted_as_sent(lab: &Lab, kind: Kind) {
+    let [mut switch, host] = both_ends(lab, kind);
+    drop(host);
+    lab.at_host().set_down("h0").unwrap();
+    // The port has not asked about its link since.
+    let frames: Vec<Frame> = (0..70).map(|n| frame(&[], 60, n)).collect();
+    let outcome = switch.tx(&frames);
+    assert_eq!(outcome.sent, 0);
+    assert_eq!(outcome.dropped.get(TxDrop::LinkDown), 70);
+    assert_eq!(switch.stats().tx_dropped, outcome.dropped);
+}
+
+fn frames_for_a_link_that_has_just_gone_down_do_not_leave_when_it_is_up_again(
+    lab: &Lab,
+    kind: Kind,
+) {
+    let [mut switch, mut host] = both_ends(lab, kind);
+    let frames: Vec<Frame> = (0..70).map(|n| frame(&[], 60, n)).collect();
+    for _ in 0..3 {
+        lab.at_switch().set_down("s0").unwrap();
+        let outcome = switch.tx(&frames);
+        assert_eq!(outcome.sent, 0);
+        assert_eq!(outcome.dropped.get(TxDrop::LinkDown), 70);
+        lab.at_switch().set_up("s0").unwrap();
+        wait_up(&mut *switch);
+        wait_up(&mut *host);
+        assert_eq!(switch.tx(&frames[..5]).sent, 5);
+        let got = receive(&mut *host, 5).unwrap();
+        assert_eq!(got, bytes(&frames[..5]));
+    }
+    assert_eq!(switch.stats().tx_frames, 15);
+}
+
+fn frames_for_an_interface_that_has_just_been_removed_are_dropped(lab: &Lab, kind: Kind) {
+    let [mut switch, host] = both_ends(lab, kind);
+    drop(host);
+    lab.at_switch().delete_link("s0").unwrap();
+    let frames: Vec<Frame> = (0..70).map(|n| frame(&[], 60, n)).collect();
+    let outcome = switch.tx(&frames);
+    assert_eq!(outcome.sent, 0);
+    assert_eq!(outcome.dropped.get(TxDrop::LinkDown), 70);
+    assert_eq!(switch.stats().tx_dropped, outcome.dropped);
 }
 
 fn an_interface_that_does_not_exist_is_answered_with_those_that_do(lab: &Lab, kind: Kind) {

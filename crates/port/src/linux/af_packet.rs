@@ -2,10 +2,11 @@
 
 use super::link::{self, Interface, LinkWatch};
 use super::offload::OffloadsOff;
+use super::refusal::Refusals;
 use super::segment::{Segments, VnetHeader, complete_checksum, insert_vlan};
 use super::sys::{self, Receiver, VNET_HEADER};
 use crate::{LinkState, Port, PortError, PortStats, RxDrop, TxDrop, TxOutcome};
-use packet::{Batch, Frame, FrameError, Nanos, PortId};
+use packet::{Batch, Frame, Nanos, PortId};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -35,6 +36,7 @@ pub struct AfPacketPort {
     /// If the next one is merged segments: how to take it apart, and the next segment.
     segments: Option<(Segments, usize)>,
     stats: PortStats,
+    refusals: Refusals,
     /// Of all shares of the port.
     _offloads: Arc<OffloadsOff>,
 }
@@ -120,11 +122,13 @@ impl AfPacketPort {
                 return Delivery::BatchFull;
             };
             let filled = match &self.segments {
-                Some((found, _)) => found.write(bytes, i, frame),
+                Some((found, _)) => found.write(bytes, i, frame).map_err(|_| RxDrop::TooLong),
                 None => fill(frame, bytes, &header),
             };
             let tagged = filled.and_then(|()| match received.vlan {
-                Some((protocol, control)) => insert_vlan(frame, protocol, control),
+                Some((protocol, control)) => {
+                    insert_vlan(frame, protocol, control).map_err(|_| RxDrop::TooLong)
+                }
                 None => Ok(()),
             });
             match tagged {
@@ -133,8 +137,8 @@ impl AfPacketPort {
                     frame.arrival = now;
                     self.stats.count_rx(frame.len());
                 }
-                Err(_) => {
-                    self.stats.rx_dropped.add(RxDrop::TooLong, 1);
+                Err(reason) => {
+                    self.stats.rx_dropped.add(reason, 1);
                     batch.pop();
                 }
             }
@@ -154,6 +158,12 @@ impl AfPacketPort {
             }
             Err(e) => match e.raw_os_error() {
                 Some(libc::EAGAIN | libc::EINTR) => Ok(false),
+                // The frame has been taken from the queue, and is lost: the kernel has no virtio header
+                // for its kind of merged segments.
+                Some(libc::EINVAL) => {
+                    self.stats.rx_dropped.add(RxDrop::Unsegmentable, 1);
+                    Ok(false)
+                }
                 // Told once; what was received before it is behind it.
                 Some(libc::ENETDOWN) => {
                     self.watch.refresh(self.incoming.as_fd());
@@ -167,15 +177,21 @@ impl AfPacketPort {
         }
     }
 
-    /// What to do about frames that the kernel did not take: how many of `left`, and why.
-    fn refused(&mut self, error: &io::Error, left: usize) -> (TxDrop, usize) {
-        match error.raw_os_error() {
+    /// What to do about frames of which the kernel has refused the first: how many of `left` are lost,
+    /// and why. Without an error the kernel has not said why.
+    #[cold]
+    fn refused(&mut self, error: Option<&io::Error>, first: usize, left: usize) -> (TxDrop, usize) {
+        match error.and_then(io::Error::raw_os_error) {
             Some(libc::EAGAIN) => (TxDrop::QueueFull, left),
-            Some(libc::ENOBUFS) => (TxDrop::QueueFull, 1),
             Some(libc::EMSGSIZE) => (TxDrop::TooLong, 1),
             Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
                 self.watch.refresh(self.incoming.as_fd());
                 (TxDrop::LinkDown, left)
+            }
+            // The kernel has taken the frame, and its queue or the driver has dropped it.
+            None | Some(libc::ENOBUFS) => {
+                let socket = self.incoming.as_fd();
+                (self.refusals.why(first, &mut self.watch, socket), 1)
             }
             _ => (TxDrop::Refused, 1),
         }
@@ -183,13 +199,14 @@ impl AfPacketPort {
 }
 
 /// Makes `frame` what was on the wire: the bytes, with the checksum completed if it was not.
-fn fill(frame: &mut Frame, bytes: &[u8], header: &VnetHeader) -> Result<(), FrameError> {
-    frame.assign(bytes)?;
-    if let Some((start, offset)) = header.checksum {
-        // Offsets outside the frame would be the kernel's mistake; the frame is then as it came.
-        complete_checksum(frame.bytes_mut(), start, offset);
+fn fill(frame: &mut Frame, bytes: &[u8], header: &VnetHeader) -> Result<(), RxDrop> {
+    frame.assign(bytes).map_err(|_| RxDrop::TooLong)?;
+    match header.checksum {
+        Some((start, offset)) if !complete_checksum(frame.bytes_mut(), start, offset) => {
+            Err(RxDrop::ChecksumUnfinished)
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// A port that is being opened.
@@ -225,7 +242,13 @@ impl Opening {
             }
             Ok((incoming, open_outgoing(self.interface.index)?))
         };
+        let mut refusals = Refusals::new();
         let (incoming, outgoing) = open().map_err(|e| self.error(e))?;
+        if refusals.is_direct(self.interface.index) {
+            // The driver's answer comes back, also when a carrier has just been lost: the kernel's way
+            // of dropping is then no error. Where this is not known, some of those count as sent.
+            let _ = sys::set_option(&outgoing, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1);
+        }
         let control = link::control_socket().map_err(|e| self.error(e))?;
         Ok(AfPacketPort {
             id: self.id,
@@ -237,6 +260,7 @@ impl Opening {
             next: 0,
             segments: None,
             stats: PortStats::default(),
+            refusals,
             _offloads: Arc::clone(&self.offloads),
         })
     }
@@ -329,10 +353,15 @@ impl Port for AfPacketPort {
                             self.stats.count_tx(frame.len(), &mut outcome);
                         }
                         rest = &rest[n..];
-                        continue;
+                        // The next one was tried, and the kernel keeps its error to itself. It is not
+                        // tried again: the kernel may have taken it, and counted it as dropped.
+                        if n == whole.min(sys::MESSAGES) {
+                            continue;
+                        }
+                        self.refused(None, rest[0].len(), rest.len())
                     }
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(e) => self.refused(&e, rest.len()),
+                    Err(e) => self.refused(Some(&e), first.len(), rest.len()),
                 }
             };
             self.stats.count_tx_drop(dropped, n as u64, &mut outcome);

@@ -99,6 +99,8 @@ pub(super) struct LinkWatch {
     /// Whether the caller has been told of the present state.
     is_told: bool,
     next_check: Nanos,
+    /// How often it was time to ask.
+    looks: u64,
 }
 
 impl LinkWatch {
@@ -111,6 +113,7 @@ impl LinkWatch {
             mtu: interface.mtu,
             is_told: true,
             next_check: Nanos::ZERO,
+            looks: 0,
         };
         watch.refresh(socket);
         watch
@@ -122,6 +125,21 @@ impl LinkWatch {
 
     pub(super) fn state(&self) -> LinkState {
         self.state
+    }
+
+    /// The interface's number.
+    pub(super) fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// A number that changes each time it is due to ask about the link.
+    pub(super) fn looks(&self) -> u64 {
+        self.looks
+    }
+
+    /// Whether the link carries a frame of this length, if it has a VLAN tag.
+    pub(super) fn has_room_for(&self, frame_len: usize) -> bool {
+        frame_len <= self.mtu as usize + 18
     }
 
     /// Whether the link carries a frame of these bytes: a VLAN tag does not count.
@@ -142,6 +160,7 @@ impl LinkWatch {
             return;
         }
         self.next_check = now + INTERVAL;
+        self.looks += 1;
         self.refresh(socket);
     }
 

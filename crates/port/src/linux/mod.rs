@@ -10,6 +10,7 @@ mod link;
 mod netns;
 mod offload;
 mod poll;
+mod refusal;
 mod rtnl;
 mod segment;
 mod signal;

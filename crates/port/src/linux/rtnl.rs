@@ -42,6 +42,59 @@ impl std::error::Error for RtnlError {
     }
 }
 
+/// What ports need to know of an interface when it does not take a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LinkFacts {
+    /// The most bytes behind an Ethernet header.
+    pub(super) mtu: u32,
+    /// Whether it is up, and has a carrier.
+    pub(super) is_up: bool,
+    /// Whether it is an end of a veth pair.
+    pub(super) is_veth: bool,
+    /// Whether frames to be sent may wait for it in the kernel.
+    pub(super) has_queue: bool,
+    /// Whether they never do.
+    has_none: bool,
+    /// The other end of a veth pair, and the namespace it is in, as numbers of the namespace asked.
+    peer: Option<u32>,
+    peer_netns: Option<i32>,
+    /// Frames to be sent that the driver has dropped since the interface was made.
+    pub(super) tx_dropped: u64,
+}
+
+impl LinkFacts {
+    /// Whether the driver may be given frames at once: there is no queue to go around.
+    pub(super) fn is_direct(&self) -> bool {
+        self.has_none || self.is_veth && !self.has_queue
+    }
+
+    fn of(link: &LinkMessage) -> LinkFacts {
+        let mut facts = LinkFacts {
+            is_up: link.header.flags.contains(LinkFlags::Up),
+            ..LinkFacts::default()
+        };
+        for attribute in &link.attributes {
+            match attribute {
+                LinkAttribute::Mtu(mtu) => facts.mtu = *mtu,
+                LinkAttribute::Carrier(carrier) => facts.is_up &= *carrier != 0,
+                LinkAttribute::Qdisc(name) => {
+                    facts.has_none = name == "noqueue";
+                    // An interface that is down has one that drops all, whatever it has when it is up.
+                    facts.has_queue = !facts.has_none && name != "noop";
+                }
+                LinkAttribute::Link(index) => facts.peer = Some(*index),
+                LinkAttribute::LinkNetNsId(id) => facts.peer_netns = Some(*id),
+                LinkAttribute::Stats64(stats) => facts.tx_dropped = stats.tx_dropped,
+                LinkAttribute::LinkInfo(information) => {
+                    facts.is_veth = information.contains(&LinkInfo::Kind(InfoKind::Veth));
+                }
+                _ => {}
+            }
+        }
+        facts
+    }
+}
+
 /// A connection to the kernel's configuration of one network namespace: the one in which it was
 /// opened, wherever it is used.
 #[derive(Debug)]
@@ -375,6 +428,46 @@ impl Rtnl {
             }
         }
         Ok(None)
+    }
+
+    /// What the kernel says of the interface.
+    pub(super) fn facts(&mut self, index: u32) -> io::Result<LinkFacts> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        self.ask(message)
+    }
+
+    /// What the kernel says of the interface at the other end of a veth pair, which may be in another
+    /// namespace: asking there needs CAP_NET_ADMIN in it.
+    pub(super) fn facts_of_peer(&mut self, facts: &LinkFacts) -> io::Result<LinkFacts> {
+        let other = facts.peer.filter(|_| facts.is_veth);
+        let mut message = LinkMessage::default();
+        message.header.index = other.ok_or(io::ErrorKind::NotFound)?;
+        let elsewhere = facts.peer_netns.map(LinkAttribute::IfNetnsId);
+        message.attributes.extend(elsewhere);
+        self.ask(message)
+    }
+
+    fn ask(&mut self, message: LinkMessage) -> io::Result<LinkFacts> {
+        self.send(RouteNetlinkMessage::GetLink(message), 0)?;
+        let mut buf = vec![0; 32 << 10];
+        loop {
+            let len = sys::receive(&self.netlink, &mut buf)?;
+            let answer = parse(&buf[..len])?;
+            if answer.header.sequence_number != self.sequence {
+                continue;
+            }
+            return match answer.payload {
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => {
+                    Ok(LinkFacts::of(&link))
+                }
+                NetlinkPayload::Error(error) => {
+                    let code = error.code.map_or(0, |code| code.get().saturating_neg());
+                    Err(io::Error::from_raw_os_error(code))
+                }
+                _ => Err(io::ErrorKind::InvalidData.into()),
+            };
+        }
     }
 
     /// Makes a request and waits for its answer.

@@ -1,7 +1,11 @@
 //! Frames as the kernel has them, made frames as they are on a wire: checksums completed, merged
 //! segments taken apart, VLAN tags put back.
 
-use crate::inet::{Transport, Version, find_network, find_transport, network_end, pseudo_sum, sum};
+use crate::crc32c;
+use crate::inet::{
+    Transport, Version, find_network, find_transport, network_end, pseudo_sum, sum, word,
+};
+use crate::layers::{Kind, Layer, Layers, is_tunnel};
 use packet::{Frame, FrameError};
 
 const TCP_FIN: u8 = 0x01;
@@ -37,7 +41,9 @@ impl VnetHeader {
         let half = |i: usize| usize::from(u16::from_ne_bytes([header[i], header[i + 1]]));
         const NEEDS_CHECKSUM: u8 = 1;
         const WITH_ECN: u8 = 0x80;
-        let kind = match header[1] & !WITH_ECN {
+        // In a UDP tunnel over IPv4 or IPv6 (virtio 1.4): the offsets say where.
+        const IN_TUNNEL: u8 = 0x60;
+        let kind = match header[1] & !(WITH_ECN | IN_TUNNEL) {
             0 => None,
             1 => Some(SegmentKind::Tcp4),
             4 => Some(SegmentKind::Tcp6),
@@ -56,9 +62,16 @@ pub(super) fn internet_checksum(bytes: &[u8]) -> u16 {
     !(sum(bytes, 0) as u16)
 }
 
-/// Completes a checksum of which the kernel has put the pseudo header's part into its field. Whether
-/// the offsets are inside the frame; where not, it is unchanged.
+/// Completes the checksum that starts at `start` and goes to `offset` from there. Whether it could be;
+/// where not, the frame is unchanged.
+///
+/// The field holds the pseudo header's part of an Internet checksum, and nothing of SCTP's, which the
+/// kernel tells by its offset only.
 pub(super) fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) -> bool {
+    const SCTP_OFFSET: usize = 8;
+    if offset == SCTP_OFFSET && Layers::up_to(frame, start, Kind::Sctp).is_some() {
+        return complete_sctp(frame, start);
+    }
     let Some(covered) = frame.get_mut(start..) else {
         return false;
     };
@@ -67,25 +80,48 @@ pub(super) fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) -
     }
     let value = !(sum(covered, 0) as u16);
     // Zero would mean "no checksum" in UDP; all ones is the same number.
-    let value = if value == 0 { 0xffff } else { value };
+    let is_udp = offset == Transport::Udp.checksum_at();
+    let value = if value == 0 && is_udp { 0xffff } else { value };
     covered[offset..offset + 2].copy_from_slice(&value.to_be_bytes());
     true
 }
 
-/// Completes the checksum of a frame that does not say whether its sender has left it to the interface:
-/// it has if the field holds the pseudo header's sum. A right checksum that happens to be this number
-/// stays as it is: completing it gives it again.
+fn complete_sctp(frame: &mut [u8], start: usize) -> bool {
+    let Some(packet) = frame.get_mut(start..).filter(|p| p.len() >= 12) else {
+        return false;
+    };
+    let value = crc32c::sctp_checksum(packet, 8);
+    packet[8..12].copy_from_slice(&value);
+    true
+}
+
+/// Completes the checksum of a frame that does not say whether its sender has left one to the interface:
+/// it has if the field holds the pseudo header's sum, or SCTP's nothing. A right checksum that happens to
+/// be this number stays as it is: completing it gives it again.
 #[inline]
 pub(super) fn complete_unfinished(frame: &mut [u8]) {
     let Some((version, network_at)) = find_network(frame) else {
+        if is_layered(frame) {
+            complete_inside(frame);
+        }
         return;
     };
     let Some(end) = network_end(frame, version, network_at) else {
         return;
     };
     let Some((transport, at)) = find_transport(&frame[..end], version, network_at) else {
+        if may_be_tunnel(&frame[..end], version, network_at) {
+            complete_inside(frame);
+        }
         return;
     };
+    let port = word(frame, at + 2).unwrap_or(0);
+    let has_extensions = version == Version::V6 && at != network_at + 40;
+    let is_tunnel = || transport == Transport::Udp && is_tunnel(frame, at + 8, end, port);
+    if has_extensions || is_tunnel() {
+        complete_inside(frame);
+        return;
+    }
     let checksum_at = at + transport.checksum_at();
     let Some(&[high, low]) = frame[..end].get(checksum_at..checksum_at + 2) else {
         return;
@@ -94,6 +130,74 @@ pub(super) fn complete_unfinished(frame: &mut [u8]) {
     if pseudo == u32::from(u16::from_be_bytes([high, low])) {
         complete_checksum(&mut frame[..end], at, transport.checksum_at());
     }
+}
+
+/// Whether other headers than VLAN tags stand between Ethernet's and IP's.
+#[cold]
+fn is_layered(frame: &[u8]) -> bool {
+    !Layers::of(frame).as_slice().is_empty()
+}
+
+/// Whether an IP packet without TCP or UDP right behind its header has other headers there.
+#[cold]
+fn may_be_tunnel(frame: &[u8], version: Version, network_at: usize) -> bool {
+    const ICMP: u8 = 1;
+    const ICMP6: u8 = 58;
+    let protocol = match version {
+        Version::V4 => network_at + 9,
+        Version::V6 => network_at + 6,
+    };
+    frame
+        .get(protocol)
+        .is_some_and(|protocol| ![ICMP, ICMP6].contains(protocol))
+}
+
+/// Completes the one checksum that the sender has left to the interface, at any depth.
+///
+/// Checksums outside of it are as they are to be when it is complete (the kernel computes them so), which
+/// tells it from one inside a payload that was so when somebody captured it.
+#[inline(never)]
+fn complete_inside(frame: &mut [u8]) {
+    let layers = Layers::of(frame);
+    for (n, layer) in layers.as_slice().iter().enumerate().rev() {
+        let Some(checksum_at) = layer.checksum_at() else {
+            continue;
+        };
+        let field = checksum_at..checksum_at + if layer.kind == Kind::Sctp { 4 } else { 2 };
+        let mut before = [0; 4];
+        let before = &mut before[..field.len()];
+        before.copy_from_slice(&frame[field.clone()]);
+        let packet = layer.at()..layer.end();
+        let pseudo = layers.pseudo_sum(frame, n, packet.len());
+        let holds_pseudo = || pseudo == word(before, 0).map(u32::from);
+        let is_complete = match layer.kind {
+            Kind::Sctp if before == [0; 4] => complete_sctp(&mut frame[packet], 0),
+            Kind::Tcp | Kind::Udp if holds_pseudo() => {
+                complete_checksum(&mut frame[packet], 0, checksum_at - layer.at())
+            }
+            _ => false,
+        };
+        if is_complete {
+            if are_right_outside(frame, &layers, n) {
+                return;
+            }
+            frame[field].copy_from_slice(before);
+        }
+    }
+}
+
+/// Whether all checksums outside of the `n`-th header's are right, where there are some.
+fn are_right_outside(frame: &[u8], layers: &Layers, n: usize) -> bool {
+    let mut outside = layers.as_slice()[..n].iter().enumerate();
+    outside.all(|(n, layer)| {
+        let packet = &frame[layer.at()..layer.end()];
+        let pseudo = layers.pseudo_sum(frame, n, packet.len());
+        match (layer.kind, pseudo) {
+            (Kind::Udp, _) if packet[6..8] == [0, 0] => true,
+            (Kind::Udp | Kind::Gre, Some(pseudo)) => sum(packet, pseudo) == 0xffff,
+            _ => true,
+        }
+    })
 }
 
 /// Puts a VLAN tag behind the two addresses.
@@ -123,10 +227,9 @@ pub(super) fn insert_vlan(
 /// How a frame of merged segments is taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segments {
-    version: Version,
-    transport: Transport,
-    /// Where the IP header starts.
-    network_at: usize,
+    /// All headers with lengths or checksums; the last is the TCP or UDP header of the segments.
+    layers: Layers,
+    transport: Kind,
     /// Where the TCP or UDP header starts.
     transport_at: usize,
     /// Where the payload starts.
@@ -138,31 +241,38 @@ pub(super) struct Segments {
 
 impl Segments {
     /// Finds the headers of a frame of merged segments; `None` if it is not of a kind that can be
-    /// taken apart: inside a tunnel, fragments, another protocol.
+    /// taken apart: fragments, another protocol, headers that are not whole.
     pub(super) fn find(frame: &[u8], header: &VnetHeader) -> Option<Segments> {
         let (kind, size) = header.segments?;
-        let (version, network_at) = find_network(frame)?;
-        let wanted = match (kind, version) {
-            (SegmentKind::Tcp4, Version::V4) | (SegmentKind::Tcp6, Version::V6) => Transport::Tcp,
-            (SegmentKind::Udp, _) => Transport::Udp,
-            _ => return None,
+        let transport = match kind {
+            SegmentKind::Tcp4 | SegmentKind::Tcp6 => Kind::Tcp,
+            SegmentKind::Udp => Kind::Udp,
+            SegmentKind::Other => return None,
         };
-        let (transport, transport_at) = find_transport(frame, version, network_at)?;
-        let is_outermost = header
-            .checksum
-            .is_none_or(|(start, _)| start == transport_at);
+        // The checksum that is still to be computed is that of the segments.
+        let layers = match header.checksum {
+            Some((start, _)) => Layers::up_to(frame, start, transport)?,
+            None => innermost(frame, transport)?,
+        };
+        let (last, outside) = layers.as_slice().split_last()?;
+        let is_four = layers.is_in_ipv4(outside.len());
+        let is_wanted = match kind {
+            SegmentKind::Tcp4 => is_four,
+            SegmentKind::Tcp6 => !is_four,
+            _ => true,
+        };
+        let transport_at = last.at();
         let header_len = match transport {
-            Transport::Tcp => usize::from(frame.get(transport_at + 12)? >> 4) * 4,
-            Transport::Udp => 8,
+            Kind::Tcp => usize::from(frame.get(transport_at + 12)? >> 4) * 4,
+            _ => 8,
         };
         let payload_at = transport_at + header_len;
-        let payload_len = network_end(frame, version, network_at)?.checked_sub(payload_at)?;
-        let is_sound = transport == wanted && is_outermost && size > 0 && payload_len > 0;
-        let is_tcp_header = transport == Transport::Udp || header_len >= 20;
+        let payload_len = last.end().checked_sub(payload_at)?;
+        let is_sound = is_wanted && size > 0 && payload_len > 0;
+        let is_tcp_header = transport == Kind::Udp || header_len >= 20;
         (is_sound && is_tcp_header).then_some(Segments {
-            version,
+            layers,
             transport,
-            network_at,
             transport_at,
             payload_at,
             payload_len,
@@ -185,58 +295,102 @@ impl Segments {
         let payload = &merged[self.payload_at + start..self.payload_at + end];
         out.assign_parts(&[&merged[..self.payload_at], payload])?;
         let bytes = out.bytes_mut();
-        self.write_network(bytes, i);
+        self.write_lengths(bytes, i);
         self.write_transport(bytes, i);
+        self.write_checksums(bytes);
         Ok(())
     }
 
-    /// Corrects the IP header: lengths, the identification, which counts up, the checksum.
-    fn write_network(&self, bytes: &mut [u8], i: usize) {
-        let len = bytes.len() - self.network_at;
-        let header = &mut bytes[self.network_at..self.transport_at];
-        match self.version {
-            Version::V4 => {
-                let id = u16::from_be_bytes([header[4], header[5]]).wrapping_add(i as u16);
-                header[2..4].copy_from_slice(&(len as u16).to_be_bytes());
-                header[4..6].copy_from_slice(&id.to_be_bytes());
+    /// Corrects the lengths of all packets, and the identification of IPv4's, which counts up.
+    fn write_lengths(&self, bytes: &mut [u8], i: usize) {
+        for layer in self.layers.as_slice() {
+            let at = layer.at();
+            let len = bytes.len() - at;
+            let mut put = |at: usize, value: usize| {
+                bytes[at..at + 2].copy_from_slice(&(value as u16).to_be_bytes());
+            };
+            match layer.kind {
+                Kind::V4 => {
+                    put(at + 2, len);
+                    let id = u16::from_be_bytes([bytes[at + 4], bytes[at + 5]]);
+                    let id = id.wrapping_add(i as u16);
+                    bytes[at + 4..at + 6].copy_from_slice(&id.to_be_bytes());
+                }
+                Kind::V6(_) => put(at + 4, len - 40),
+                Kind::Pppoe => put(at + 4, len - 6),
+                Kind::Udp => put(at + 4, len),
+                Kind::Tcp | Kind::Sctp | Kind::Gre => {}
+            }
+        }
+    }
+
+    /// Corrects the TCP header: sequence number and flags.
+    fn write_transport(&self, bytes: &mut [u8], i: usize) {
+        if self.transport != Kind::Tcp {
+            return;
+        }
+        let is_last = i + 1 == self.count();
+        let segment = &mut bytes[self.transport_at..];
+        let first = u32::from_be_bytes([segment[4], segment[5], segment[6], segment[7]]);
+        let sequence = first.wrapping_add((i * self.size) as u32);
+        segment[4..8].copy_from_slice(&sequence.to_be_bytes());
+        if i > 0 {
+            segment[13] &= !TCP_CWR;
+        }
+        if !is_last {
+            segment[13] &= !(TCP_FIN | TCP_PSH);
+        }
+    }
+
+    /// Computes all checksums, from the innermost on: those outside cover those inside.
+    fn write_checksums(&self, bytes: &mut [u8]) {
+        let layers = self.layers.as_slice();
+        // The sum of all bytes from a place on, as a complete checksum there makes it.
+        let mut known: Option<(usize, u32)> = None;
+        for (n, layer) in layers.iter().enumerate().rev() {
+            let at = layer.at();
+            if layer.kind == Kind::V4 {
+                let len = usize::from(bytes[at] & 0xf) * 4;
+                let header = &mut bytes[at..at + len];
                 header[10..12].fill(0);
                 let checksum = !(sum(header, 0) as u16);
                 header[10..12].copy_from_slice(&checksum.to_be_bytes());
             }
-            Version::V6 => header[4..6].copy_from_slice(&((len - 40) as u16).to_be_bytes()),
+            let Some(field) = layer.checksum_at() else {
+                continue;
+            };
+            let is_last = n + 1 == layers.len();
+            // A tunnel's UDP header may go without.
+            if layer.kind == Kind::Udp && !is_last && bytes[field..field + 2] == [0, 0] {
+                continue;
+            }
+            let len = bytes.len() - at;
+            let Some(pseudo) = self.layers.pseudo_sum(bytes, n, len) else {
+                continue;
+            };
+            bytes[field..field + 2].fill(0);
+            let total = match known {
+                // Words of both sums start at even distances.
+                Some((from, inside)) if (from - at) % 2 == 0 => {
+                    sum(&bytes[at..from], pseudo + inside)
+                }
+                _ => sum(&bytes[at..], pseudo),
+            };
+            let value = !(total as u16);
+            let is_zero = value == 0 && layer.kind == Kind::Udp;
+            let value = if is_zero { 0xffff } else { value };
+            bytes[field..field + 2].copy_from_slice(&value.to_be_bytes());
+            known = Some((at, u32::from(!(pseudo as u16))));
         }
     }
+}
 
-    /// Corrects the TCP or UDP header: sequence number and flags or length, and the checksum.
-    fn write_transport(&self, bytes: &mut [u8], i: usize) {
-        let is_last = i + 1 == self.count();
-        let len = bytes.len() - self.transport_at;
-        let pseudo = pseudo_sum(bytes, self.version, self.network_at, self.transport, len);
-        let segment = &mut bytes[self.transport_at..];
-        match self.transport {
-            Transport::Tcp => {
-                let first = u32::from_be_bytes([segment[4], segment[5], segment[6], segment[7]]);
-                let sequence = first.wrapping_add((i * self.size) as u32);
-                segment[4..8].copy_from_slice(&sequence.to_be_bytes());
-                if i > 0 {
-                    segment[13] &= !TCP_CWR;
-                }
-                if !is_last {
-                    segment[13] &= !(TCP_FIN | TCP_PSH);
-                }
-            }
-            Transport::Udp => {
-                let len = segment.len() as u16;
-                segment[4..6].copy_from_slice(&len.to_be_bytes());
-            }
-        }
-        let checksum_at = self.transport.checksum_at();
-        segment[checksum_at..checksum_at + 2].fill(0);
-        let value = !(sum(segment, pseudo) as u16);
-        let is_udp = self.transport == Transport::Udp;
-        let value = if value == 0 && is_udp { 0xffff } else { value };
-        segment[checksum_at..checksum_at + 2].copy_from_slice(&value.to_be_bytes());
-    }
+/// The headers up to the innermost of this kind.
+fn innermost(frame: &[u8], transport: Kind) -> Option<Layers> {
+    let layers = Layers::of(frame);
+    let is_it = |layer: &Layer| layer.kind == transport;
+    let place = layers.as_slice().iter().rposition(is_it)?;
+    Some(layers.cut(place + 1))
 }
 
 #[cfg(test)]

@@ -51,6 +51,40 @@ impl Lab {
     }
 }
 
+/// Has no kernel send anything by itself.
+pub(crate) fn be_silent(netns: &Netns) {
+    for which in ["all", "default"] {
+        let file = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
+        let _ = netns.run(|| std::fs::write(file, "1"));
+    }
+}
+
+/// What the kernel counts of an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KernelCounts {
+    pub(crate) sent: u64,
+    pub(crate) dropped: u64,
+}
+
+/// The kernel's own counts of frames that an interface was to send.
+pub(crate) fn kernel_counts(netns: &Netns, name: &str) -> KernelCounts {
+    let read = || std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+    let text = netns.run(read).unwrap();
+    let line = text.lines().find_map(|line| {
+        let (found, counts) = line.split_once(':')?;
+        (found.trim() == name).then(|| counts.to_owned())
+    });
+    let counts: Vec<u64> = line
+        .unwrap()
+        .split_whitespace()
+        .map(|count| count.parse().unwrap())
+        .collect();
+    KernelCounts {
+        sent: counts[9],
+        dropped: counts[11],
+    }
+}
+
 /// A kind of port on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {

@@ -10,6 +10,7 @@ mod program;
 
 use super::link::{self, Interface, LinkWatch};
 use super::offload::OffloadsOff;
+use super::refusal::Refusals;
 use super::segment::complete_unfinished;
 use super::sys::{
     self,
@@ -72,6 +73,7 @@ pub struct AfXdpPort {
     /// Whether the device is polled when nothing has come.
     polls: bool,
     stats: PortStats,
+    refusals: Refusals,
     common: Arc<Common>,
 }
 
@@ -180,6 +182,7 @@ impl AfXdpPort {
             joined,
             polls: false,
             stats: PortStats::default(),
+            refusals: Refusals::new(),
             common: Arc::clone(common),
         })
     }
@@ -221,11 +224,13 @@ impl AfXdpPort {
             return 0;
         };
         let (mut passed, mut full) = (0, 0);
+        let mut lost = 0;
+        let mut send = |out: &mut Xsk| out.transmit(|_| lost += 1).is_ok();
         for queue in &mut self.queues {
             queue.receive(|packet| {
                 let bytes = packet.bytes().unwrap_or_default();
                 // What the kernel does not take now it takes with the next frames.
-                let mut queue = || out.queue(bytes) || out.transmit().is_ok() && out.queue(bytes);
+                let mut queue = || out.queue(bytes) || send(out) && out.queue(bytes);
                 if bytes.len() >= MIN_FRAME && queue() {
                     to.stats.tx_frames += 1;
                     to.stats.tx_bytes += bytes.len() as u64;
@@ -238,9 +243,10 @@ impl AfXdpPort {
             });
             queue.wake_rx();
         }
-        to.stats.tx_dropped.add(TxDrop::QueueFull, full);
-        let _ = out.transmit();
-        passed
+        send(out);
+        to.stats.tx_frames -= lost;
+        to.stats.tx_dropped.add(TxDrop::QueueFull, full + lost);
+        passed - lost
     }
 
     /// Takes what one queue has, as far as the batch has room.
@@ -293,14 +299,32 @@ impl AfXdpPort {
         }
     }
 
-    /// Has the kernel send what is queued.
-    fn transmit(&mut self) {
-        let Some(out) = self.queues.first_mut() else {
+    /// Has the kernel send what is queued. Frames that it takes and does not send are counted as dropped
+    /// instead of sent.
+    fn transmit(&mut self, outcome: &mut TxOutcome) {
+        let AfXdpPort {
+            queues,
+            watch,
+            stats,
+            refusals,
+            common,
+            ..
+        } = self;
+        let Some(out) = queues.first_mut() else {
             return;
         };
-        if out.transmit().is_err() {
-            // The link is down or gone. What is queued leaves when it is up again.
-            self.watch.refresh(self.common.control.as_fd());
+        let control = common.control.as_fd();
+        let mut lost = |len| {
+            let reason = refusals.why(len, watch, control);
+            stats.count_tx_lost(len, reason, outcome);
+        };
+        if out.transmit(&mut lost).is_err() {
+            // The link is down or gone.
+            watch.refresh(control);
+        }
+        if watch.state() == LinkState::Gone {
+            let lost = |len| stats.count_tx_lost(len, TxDrop::LinkDown, outcome);
+            out.give_up(lost);
         }
     }
 }
@@ -481,7 +505,7 @@ impl Port for AfXdpPort {
         }
         self.first = (self.first + 1) % queues;
         if self.queues.first_mut().is_some_and(Xsk::has_pending) {
-            self.transmit();
+            self.transmit(&mut TxOutcome::default());
         }
         self.watch.check(self.common.control.as_fd(), now);
         if batch.len() == before {
@@ -495,7 +519,7 @@ impl Port for AfXdpPort {
         for frame in frames {
             let dropped = match self.unsendable(frame) {
                 Some(reason) => reason,
-                None if self.enqueue(frame.bytes()) => {
+                None if self.enqueue(frame.bytes(), &mut outcome) => {
                     self.stats.count_tx(frame.len(), &mut outcome);
                     continue;
                 }
@@ -503,7 +527,7 @@ impl Port for AfXdpPort {
             };
             self.stats.count_tx_drop(dropped, 1, &mut outcome);
         }
-        self.transmit();
+        self.transmit(&mut outcome);
         outcome
     }
 
@@ -535,12 +559,12 @@ impl Port for AfXdpPort {
 impl AfXdpPort {
     /// Queues a frame to be sent, after having the kernel send what waits if there is no room.
     #[inline]
-    fn enqueue(&mut self, bytes: &[u8]) -> bool {
+    fn enqueue(&mut self, bytes: &[u8], outcome: &mut TxOutcome) -> bool {
         let queue = |this: &mut AfXdpPort| this.queues.first_mut().is_some_and(|q| q.queue(bytes));
         if queue(self) {
             return true;
         }
-        self.transmit();
+        self.transmit(outcome);
         queue(self)
     }
 }

@@ -241,10 +241,31 @@ impl<T: Copy> Producer<T> {
         self.ring.producer().store(self.written, Ordering::Release);
     }
 
-    /// Entries that the kernel has not taken.
+    /// Entries that the kernel has not said it has taken.
     pub(super) fn pending(&mut self) -> u32 {
         self.taken = self.ring.consumer().load(Ordering::Acquire);
         self.written.wrapping_sub(self.taken)
+    }
+
+    /// How many entries were written from the beginning on; wraps.
+    #[inline]
+    pub(super) fn written(&self) -> u32 {
+        self.written
+    }
+
+    /// The entry of this count, which was written and is not overwritten yet.
+    #[inline]
+    pub(super) fn get(&self, count: u32) -> T {
+        let place = self.ring.entry(count);
+        // SAFETY: the place is inside the ring, and we have written the entry, which the kernel only
+        // reads. Before the first round it holds zeros, and any bytes are a valid `T`.
+        unsafe { place.read() }
+    }
+
+    /// Takes entries from this count on back, which the kernel has not looked at.
+    pub(super) fn take_back(&mut self, from: u32) {
+        self.written = from;
+        self.submit();
     }
 
     /// The entry that the kernel takes next; none if it has taken all.

@@ -23,10 +23,6 @@ pub(in crate::linux) const KERNEL_HEADROOM: usize = 256;
 /// all its fragments but one (MAX_SKB_FRAGS is 17).
 const MAX_PARTS: usize = 17;
 
-/// How often the kernel is called for one batch at most: it sends 32 frames a call if it does not know
-/// [`MAX_TX_SKB_BUDGET`].
-const MAX_CALLS: usize = 64;
-
 /// Option of Linux 6.17: frames that the kernel sends in one call, in copy mode.
 const MAX_TX_SKB_BUDGET: i32 = 9;
 
@@ -77,6 +73,13 @@ pub(in crate::linux) struct Xsk {
     returns_at_once: bool,
     /// Chunks to send frames in.
     free: Vec<u64>,
+    /// Descriptors to send up to here, by the count of the tx ring, have been taken by the kernel: its
+    /// own count of them may be behind, and is shown now and then only.
+    taken: u32,
+    /// Up to here the kernel may have looked at descriptors, taken or not.
+    seen: u32,
+    /// By chunk, for a moment: whether it has just come back.
+    came_back: Vec<bool>,
 }
 
 impl Xsk {
@@ -105,6 +108,9 @@ impl Xsk {
             zero_copy: false,
             returns_at_once: config.returns_at_once,
             free: Vec::with_capacity(config.tx as usize),
+            taken: 0,
+            seen: 0,
+            came_back: vec![false; chunks],
         };
         let address = |i: u32| u64::from(i) * config.chunk as u64;
         for i in 0..config.rx {
@@ -341,37 +347,164 @@ impl Xsk {
         }
     }
 
-    /// Has the kernel send what is queued. What it does not take now waits for the next call.
-    pub(in crate::linux) fn transmit(&mut self) -> io::Result<()> {
+    /// Has the kernel send what is queued; `lost` is given the length of each frame that it took and did
+    /// not send. What it does not take now waits for the next call.
+    ///
+    /// # Errors
+    /// The link is down or gone. What the kernel has not looked at is taken back, and lost.
+    pub(in crate::linux) fn transmit(&mut self, mut lost: impl FnMut(usize)) -> io::Result<()> {
         self.tx.submit();
-        for _ in 0..MAX_CALLS {
+        // Each turn ends this, or gets further in the ring.
+        loop {
             if !self.tx.needs_wakeup() {
                 return Ok(());
             }
-            let before = self.tx.pending();
+            let before = self.pending();
             if before == 0 {
                 return Ok(());
             }
             let called = self.call_to_send();
-            // The device takes frames when it has time to.
+            let error = called.as_ref().err().and_then(io::Error::raw_os_error);
+            // The device takes frames when it has time to, and tells nobody of those that it drops.
             if self.zero_copy {
-                return called;
+                return match error {
+                    Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => Ok(()),
+                    _ => called,
+                };
+            }
+            if error == Some(libc::EBUSY) {
+                lost(self.take_refused());
             }
             // The next frame goes where the last one was, which is near.
             if self.returns_at_once {
                 self.reclaim();
             }
-            match called.map_err(|e| (e.raw_os_error(), e)) {
-                // There are more than the kernel sends in a call.
-                Ok(()) | Err((Some(libc::EAGAIN), _)) if self.tx.pending() < before => {}
-                Ok(())
-                | Err((Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR), _)) => {
-                    return Ok(());
+            match error {
+                None | Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => {
+                    self.seen = self.tx.written();
+                    // There are more than the kernel sends in a call, or than it tried.
+                    if self.pending() == before {
+                        return Ok(());
+                    }
                 }
-                Err((_, error)) => return Err(error),
+                Some(libc::ENETDOWN | libc::ENXIO) => {
+                    self.take_back(self.seen, &mut lost);
+                    return called;
+                }
+                Some(_) => {
+                    self.seen = self.tx.written();
+                    return called;
+                }
             }
         }
-        Ok(())
+    }
+
+    /// The kernel has taken so many descriptors more.
+    fn took(&mut self, more: u32) {
+        let pending = self.tx.written().wrapping_sub(self.taken);
+        self.taken = self.taken.wrapping_add(more.min(pending));
+    }
+
+    /// Descriptors to send that the kernel has not taken.
+    fn pending(&mut self) -> u32 {
+        let unshown = self.tx.pending();
+        let written = self.tx.written();
+        if written.wrapping_sub(self.taken) > unshown {
+            self.taken = written.wrapping_sub(unshown);
+        }
+        written.wrapping_sub(self.taken)
+    }
+
+    /// Finds the frame that the kernel has taken and not sent, when it has just said so: the last that it
+    /// took. Its chunks have come back, while those behind it in the ring have not. Its length.
+    #[cold]
+    fn take_refused(&mut self) -> usize {
+        // As it was before the call: the kernel may have shown its count since.
+        let pending = self.tx.written().wrapping_sub(self.taken);
+        let chunk = |address: u64, size: usize| address as usize / size;
+        let first = self.free.len();
+        self.reclaim();
+        for address in &self.free[first..] {
+            if let Some(place) = self.came_back.get_mut(chunk(*address, self.chunk)) {
+                *place = true;
+            }
+        }
+        let (start, size) = (self.taken, self.chunk);
+        let is_back = |n: &u32| {
+            let address = self.tx.get(start.wrapping_add(*n)).addr;
+            self.came_back.get(chunk(address, size)) == Some(&true)
+        };
+        let last = (0..pending).rev().find(is_back);
+        for address in &self.free[first..] {
+            if let Some(place) = self.came_back.get_mut(chunk(*address, self.chunk)) {
+                *place = false;
+            }
+        }
+        // A kernel that gives the chunks back later has shown that it took the frame, or it was the first.
+        match last {
+            Some(last) => self.took(last + 1),
+            None if self.pending() < pending => {}
+            None => self.took(self.frame_at(start, pending).0),
+        }
+        self.frame_before(self.taken)
+    }
+
+    /// Descriptors and bytes of the frame that starts at this count, of so many that there are.
+    fn frame_at(&self, count: u32, pending: u32) -> (u32, usize) {
+        let mut len = 0;
+        for n in 0..pending {
+            let desc = self.tx.get(count.wrapping_add(n));
+            len += desc.len as usize;
+            if desc.options & libc::XDP_PKT_CONTD == 0 {
+                return (n + 1, len);
+            }
+        }
+        (pending, len)
+    }
+
+    /// Bytes of the frame that ends before this count.
+    fn frame_before(&self, count: u32) -> usize {
+        let mut count = count.wrapping_sub(1);
+        let mut len = self.tx.get(count).len as usize;
+        for _ in 1..MAX_PARTS {
+            count = count.wrapping_sub(1);
+            let desc = self.tx.get(count);
+            if desc.options & libc::XDP_PKT_CONTD == 0 {
+                break;
+            }
+            len += desc.len as usize;
+        }
+        len
+    }
+
+    /// Takes frames from this count on, which the kernel has not looked at, back from the tx ring.
+    #[cold]
+    fn take_back(&mut self, from: u32, lost: &mut impl FnMut(usize)) {
+        let mut at = from;
+        while at != self.tx.written() {
+            let left = self.tx.written().wrapping_sub(at);
+            let (parts, len) = self.frame_at(at, left);
+            for n in 0..parts {
+                self.free.push(self.tx.get(at.wrapping_add(n)).addr);
+            }
+            lost(len);
+            at = at.wrapping_add(parts);
+        }
+        self.tx.take_back(from);
+    }
+
+    /// Gives up what is queued, as the interface does not exist any more; `lost` is given the length of
+    /// each frame.
+    #[cold]
+    pub(in crate::linux) fn give_up(&mut self, mut lost: impl FnMut(usize)) {
+        let pending = self.pending();
+        let mut left = pending;
+        while left > 0 {
+            let (parts, len) = self.frame_at(self.tx.written().wrapping_sub(left), left);
+            lost(len);
+            left -= parts;
+        }
+        self.taken = self.tx.written();
     }
 
     fn call_to_send(&self) -> io::Result<()> {
@@ -395,7 +528,7 @@ impl Xsk {
 
     /// Whether frames wait for the kernel to be called again.
     pub(in crate::linux) fn has_pending(&mut self) -> bool {
-        self.tx.pending() > 0
+        self.pending() > 0
     }
 
     /// Frames that the kernel could not hand over.
