@@ -857,7 +857,9 @@ fn does_the_same(before: &Function, behind: &Function, memory: &Memory) -> bool 
 
 #[test]
 fn random_functions_store_and_return_the_same_when_they_are_simplified() {
-    all_do_the_same(|func| simplify(func, PASS_GROWTH));
+    all_do_the_same(|func| {
+        simplify(func, PASS_GROWTH);
+    });
 }
 
 /// Before anything else has changed what is written in fewer instructions.
