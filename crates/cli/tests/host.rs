@@ -3,7 +3,8 @@
 mod lab;
 
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use lab::authority::Authority;
 use lab::cables::Cables;
 use lab::scrape::Scraped;
 use lab::{Directory, Running, example, polyplane, said};
+use port::Netns;
 
 /// A switch that hosts, with cables to its ports, as its operator and the tenants' controllers see it.
 struct Host {
@@ -354,6 +356,155 @@ fn shared_ports_and_links_lead_packets_through_vpdps() {
         "to-blue: port 0 and eth.dst 02:00:00:00:00:09 -> 1"
     );
     assert_eq!(listing["shared_ports"]["0"], "rules");
+    host.stop();
+}
+
+/// Sends all that comes by port 0 to port 1, and back.
+const WIRE: &str = r#"
+#include <core.p4>
+#include <v1model.p4>
+struct headers_t {}
+struct metadata_t {}
+parser P(packet_in packet, out headers_t hdr, inout metadata_t meta,
+         inout standard_metadata_t standard) {
+    state start { transition accept; }
+}
+control Verify(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control In(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply { standard.egress_spec = standard.ingress_port ^ 1; }
+}
+control Out(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply {}
+}
+control Compute(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control Deparse(packet_out packet, in headers_t hdr) { apply {} }
+V1Switch(P(), Verify(), In(), Out(), Compute(), Deparse()) main;
+"#;
+
+/// A host of a tenant: a namespace with one interface.
+struct Station {
+    netns: Netns,
+    socket: UdpSocket,
+}
+
+impl Station {
+    /// Takes an interface of another namespace.
+    fn with(interface: &str, from: &Netns, last: u8) -> Station {
+        let netns = Netns::create().unwrap();
+        from.rtnl().unwrap().move_link(interface, &netns).unwrap();
+        let mut rtnl = netns.rtnl().unwrap();
+        rtnl.set_up(interface).unwrap();
+        let address = Ipv4Addr::new(192, 0, 2, last);
+        rtnl.add_address(interface, address.into(), 24).unwrap();
+        let socket = netns.run(|| UdpSocket::bind((address, 7000))).unwrap();
+        let socket = socket.unwrap();
+        let patience = Some(Duration::from_millis(100));
+        socket.set_read_timeout(patience).unwrap();
+        Station { netns, socket }
+    }
+
+    /// Whether this text comes; what else comes must not be.
+    fn hears(&self, text: &str) -> bool {
+        let mut buffer = [0; 64];
+        match self.socket.recv(&mut buffer) {
+            Ok(length) => {
+                assert_eq!(&buffer[..length], text.as_bytes());
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Sends a text to another station until it comes there.
+    fn reaches(&self, other: &Station, text: &str) -> bool {
+        let to = other.socket.local_addr().unwrap();
+        (0..50).any(|_| {
+            let _ = self.socket.send_to(text.as_bytes(), to);
+            other.hears(text)
+        })
+    }
+
+    /// Takes no more of what was sent again.
+    fn forget(&self) {
+        let mut buffer = [0; 64];
+        while self.socket.recv(&mut buffer).is_ok() {}
+    }
+}
+
+#[test]
+fn two_tenants_on_one_uplink_have_a_vlan_each_and_the_same_addresses() {
+    let Some(host) = Host::new("host-access", 3, &[]) else {
+        return;
+    };
+    let program = host.directory.with("wire.p4", WIRE);
+    host.tenant(&["share", "2", "rules"]).unwrap();
+    for (name, own) in [("red", "0"), ("blue", "1")] {
+        let ports = ["--port", own, "--port", "2"];
+        let create = [&["create", name, "--program", &program], &ports[..]];
+        host.tenant(&create.concat()).unwrap();
+    }
+    let far = &host.cables.far;
+    for vlan in ["10", "20"] {
+        let name = format!("vlan{vlan}");
+        let mut ip = Command::new("ip");
+        ip.args(["link", "add", "link", "end2", "name", &name]);
+        ip.args(["type", "vlan", "id", vlan]);
+        match far.run(|| ip.status()).unwrap() {
+            Ok(status) if status.success() => {}
+            other => return println!("skipped: no VLAN interface: {other:?}"),
+        }
+    }
+    let red = [("end0", 1), ("vlan10", 2)];
+    let red = red.map(|(interface, last)| Station::with(interface, far, last));
+    let blue = [("end1", 1), ("vlan20", 2)];
+    let blue = blue.map(|(interface, last)| Station::with(interface, far, last));
+    // There are no rules yet: nothing comes in by the uplink, and nothing leaves.
+    assert!(!red[1].hears("") && !blue[1].hears(""));
+    for rule in [
+        "red: port 2 and vlan 10 untag -> red",
+        "blue: port 2 and vlan 20 untag -> blue",
+    ] {
+        host.tenant(&["add-rule", rule]).unwrap();
+    }
+    for (stations, text) in [(&red, "red"), (&blue, "blue")] {
+        let [near, far] = stations;
+        assert!(near.reaches(far, text), "{text}: {}", host.listing());
+        assert!(far.reaches(near, text), "{text}: {}", host.listing());
+        stations.each_ref().map(Station::forget);
+    }
+    let listing = host.listing();
+    assert_eq!(listing["rules"][0], "red: port 2 and vlan 10 untag -> 1");
+    // A tag of its own does not bring red into blue's VLAN.
+    let mut ip = Command::new("ip");
+    ip.args(["link", "add", "link", "end0", "name", "hop", "type", "vlan"]);
+    ip.args(["id", "20"]);
+    let status = red[0].netns.run(|| ip.status()).unwrap().unwrap();
+    assert!(status.success());
+    let mut rtnl = red[0].netns.rtnl().unwrap();
+    rtnl.set_up("hop").unwrap();
+    let own = Ipv4Addr::new(198, 51, 100, 1);
+    rtnl.add_address("hop", own.into(), 24).unwrap();
+    let hop = red[0].netns.run(|| UdpSocket::bind((own, 7000))).unwrap();
+    let hop = hop.unwrap();
+    let foreign = || {
+        let listing = host.listing();
+        listing["vpdps"][0]["packets"]["dropped"]["foreign_egress"].as_u64()
+    };
+    let before = foreign();
+    let mut tries = 0;
+    while foreign() == before {
+        // It asks for the address, at least.
+        let _ = hop.send_to(b"hop", (Ipv4Addr::new(198, 51, 100, 2), 7000));
+        std::thread::sleep(Duration::from_millis(50));
+        tries += 1;
+        assert!(tries < 100, "{}", host.listing());
+    }
+    assert!(!blue[1].hears(""));
+    let shared = host.tenant(&["share", "2", "rules", "egress", "any"]);
+    shared.unwrap();
+    assert_eq!(host.listing()["shared_ports"]["2"], "rules egress any");
+    let refused = host.tenant(&["share", "2", "described", "egress", "any"]);
+    assert!(refused.unwrap_err().contains("egress any"));
     host.stop();
 }
 

@@ -25,7 +25,7 @@ const MOST_LIMBS: usize = 14;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) vpdp: VpdpId,
-    /// Whether packets come in without the tag of the rule's VLAN.
+    /// True if packets come in without the tag of the rule's VLAN.
     pub(crate) untags: bool,
 }
 
@@ -70,7 +70,8 @@ impl Classifier {
         }
     }
 
-    /// The vPDP that a packet of the other direction would be for: one that comes in by this port with the sources of these bytes as its destinations, and their destinations as its sources.
+    /// The vPDP of the packets that answer this one: they come in by this port, with its sources as
+    /// their destinations and its destinations as their sources.
     #[inline]
     pub(crate) fn find_mirrored(&self, port: PortId, bytes: &[u8]) -> Option<VpdpId> {
         let owner = match self {
@@ -297,7 +298,9 @@ fn word(bytes: &[u8], at: usize) -> u16 {
     }
 }
 
-/// The VLAN of the outermost tag, as [`Field::Vlan`]; 0 without one, or with VLAN 0. Receivers do not agree about a tag of VLAN 0 in front of another one, nor about one that is cut off: it is [`UNCLEAR_VLAN`].
+/// The VLAN of the outermost tag, as [`Field::Vlan`]; 0 without one, or with VLAN 0. Receivers do
+/// not agree about a tag of VLAN 0 in front of another one, nor about one that is cut off: these
+/// have [`UNCLEAR_VLAN`].
 #[inline]
 pub(crate) fn outer_vlan(bytes: &[u8]) -> u64 {
     let Some(head) = bytes.first_chunk::<{ TYPE_AT + 6 }>() else {

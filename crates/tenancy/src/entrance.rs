@@ -36,11 +36,11 @@ impl Inlet {
     };
 }
 
-/// Where packets of a VLAN go in.
+/// The inlet of a VLAN's packets.
 #[derive(Clone, Copy, Debug)]
 struct Access {
     inlet: Inlet,
-    /// Whether they lose their tags.
+    /// True if they lose their tags.
     untags: bool,
 }
 
@@ -425,7 +425,8 @@ impl Entrances {
         }
     }
 
-    /// Where a packet goes in that comes by a port of which VLANs tell; nothing if it comes by another one. A tag that is not to come in is taken off.
+    /// The inlet of a packet that comes by a port of VLANs; nothing if it comes by another one. The
+    /// tag of an access rule is removed.
     #[inline(always)]
     fn inlet_by_vlan(&self, frame: &mut Frame) -> Option<Result<Inlet, DropReason>> {
         let (_, access) = self.by_vlan(frame)?;
@@ -606,7 +607,9 @@ mod tests {
     use crate::rule::HAS_VLAN;
     use proptest::prelude::*;
 
-    /// Ports 0 and 1 are whole, VLANs tell of 2 (none, 3, without its tag, and 9) and 3 (3, without its tag), descriptions of 4 (of vPDPs 1 and 2) and 5 (of 2 and 3), rules, of which there are none, of 6; 7 and 8 are nobody's.
+    /// At ports 2 and 3, VLAN 3 has an access rule.
+    ///
+    /// Ports 0 and 1 are whole, VLANs tell of 2 (none, 3 and 9) and 3 (3), descriptions of 4 (of vPDPs 1 and 2) and 5 (of 2 and 3), rules, of which there are none, of 6; 7 and 8 are nobody's.
     fn entrances() -> Entrances {
         let inlet = |slot, port| Inlet {
             slot: Slot(slot),

@@ -1,7 +1,10 @@
-//! Egress of ports that several virtual data planes share by rules or by MAC addresses: a frame leaves only if the packets that answer it would be for the vPDP that sends it.
+//! Egress of ports that several virtual data planes share by rules or by MAC addresses: a frame
+//! leaves only if the packets that answer it would be for the vPDP that sends it.
 //!
-//! The condition is the classification of the other direction. In a frame that leaves, sources stand where a frame that comes in has its destinations: a rule on a destination asks for the
-//! source of what leaves, and one on a source for its destination. VLAN, EtherType and protocol are the same in both. docs/TENANCY.md has it in full.
+//! The condition is the classification of the other direction. Sources of a frame that leaves are
+//! destinations of the frames that answer it: a rule on a destination is a condition on the source
+//! of frames that leave, and one on a source a condition on their destination. VLAN, EtherType and
+//! protocol are the same in both directions. docs/TENANCY.md has it in full.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +19,8 @@ use crate::tag::{self, TagError};
 use crate::vpdp::VpdpId;
 use crate::wiring::{Egress, MacPrefix, Sharing, Wiring};
 
-/// The least bytes of a frame of Ethernet, without its check: network cards fill shorter ones up with zeros.
+/// The least bytes of an Ethernet frame, without its check sequence: network cards fill shorter
+/// ones up with zeros.
 const LEAST_FRAME: usize = 60;
 
 /// The condition on what leaves a vPDP by one shared port.
@@ -24,7 +28,7 @@ const LEAST_FRAME: usize = 60;
 pub(crate) struct Guard {
     vpdp: VpdpId,
     port: PortId,
-    /// The VLAN whose tag untagged frames get.
+    /// The VLAN of the tag that untagged frames get.
     access: Option<u16>,
     owned: Owned,
 }
@@ -36,14 +40,16 @@ enum Owned {
     All,
     /// Those of these VLANs, ascending.
     Vlans(Box<[(u16, ())]>),
-    /// Those whose source address has this prefix and the vPDP's number, and of other addresses those that rules say.
+    /// Those of a source address with this prefix and the vPDP's number; rules decide about other
+    /// addresses.
     Sources(MacPrefix, Option<Arc<Classifier>>),
     /// Those that rules say.
     Ruled(Arc<Classifier>),
 }
 
 impl Guard {
-    /// The VLAN of all frames that may leave, and the port, where nothing else is asked of them and none gets a tag.
+    /// The VLAN of all frames that may leave, and the port, if there is no other condition and no
+    /// frame gets a tag.
     pub(crate) fn one_vlan(&self) -> Option<(u16, PortId)> {
         match (&self.owned, self.access) {
             (Owned::Vlans(vlans), None) => match **vlans {
@@ -64,10 +70,10 @@ impl Guard {
         }
     }
 
-    /// Makes a frame ready to leave; the port of the switch.
+    /// Makes a frame ready to leave; returns the port of the switch.
     ///
     /// # Errors
-    /// It may not leave: why. It may have a tag then.
+    /// It may not leave, for this reason. It may have a tag then.
     pub(crate) fn pass(&self, frame: &mut Frame) -> Result<PortId, DropReason> {
         if let Some(vlan) = self.access
             && outer_vlan(frame.bytes()) == 0
@@ -92,7 +98,7 @@ impl Guard {
         }
     }
 
-    /// Whether a short frame is the vPDP's as it is and as a network card sends it.
+    /// True if a short frame is the vPDP's both as it is and as a network card sends it.
     #[cold]
     fn owns_short(&self, bytes: &[u8]) -> bool {
         let mut padded = [0; LEAST_FRAME];
@@ -100,7 +106,7 @@ impl Guard {
         self.is_answered(bytes) && self.is_answered(&padded)
     }
 
-    /// Whether the packets that answer a frame are the vPDP's.
+    /// True if the packets that answer a frame are the vPDP's.
     fn is_answered(&self, bytes: &[u8]) -> bool {
         let by_rules = |classifier: &Classifier| classifier.find_mirrored(self.port, bytes);
         let owner = match &self.owned {
@@ -118,9 +124,9 @@ impl Guard {
 pub(crate) struct Guards<'w> {
     wiring: &'w Wiring,
     classifier: Option<Arc<Classifier>>,
-    /// Ports all of whose packets are one vPDP's, whatever they are.
+    /// Ports that have all packets of one vPDP.
     sole: BTreeMap<PortId, VpdpId>,
-    /// By vPDP and port, the VLAN whose tag is taken off and put on.
+    /// By vPDP and port, the VLAN of an access rule.
     access: BTreeMap<(VpdpId, PortId), u16>,
 }
 

@@ -79,8 +79,8 @@ const FEW_PORTS: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) slot: Slot,
-    /// The vPDP's number, and its own among all that there ever were; of no vPDP there are none.
-    whose: Option<(VpdpId, u64)>,
+    /// The vPDP's number, and its birth, which is different for each vPDP that there ever was.
+    identity: Option<(VpdpId, u64)>,
     /// The workers' seats that serve it; 0 is none.
     pub(crate) serial: u64,
     pub(crate) admission: Admission,
@@ -94,13 +94,16 @@ pub(crate) struct Place {
     describes_all: bool,
 }
 
-/// An [`Exit`] in little memory, as most packets ask: a port of the switch, one that carries descriptions, one where frames of one VLAN may leave, or another way. One number says both where packets go and how: that is one comparison
+/// An [`Exit`] in little memory, as most packets ask: a port of the switch, one that carries
+/// descriptions, one where frames of one VLAN may leave, or another way. One number says both
+/// where packets go and how: that is one comparison
 /// where each packet leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outlet(u32);
 
 impl Outlet {
-    /// Of ports where frames of one VLAN may leave, which stands in front of the port. Ports of greater numbers go the other way.
+    /// Of ports where frames of one VLAN may leave, which stands in front of the port. Ports of
+    /// greater numbers go the other way.
     const OF_VLAN: u32 = 1 << 30;
     const VLAN_SHIFT: u32 = 16;
     const VLAN_PORTS: u32 = (1 << Outlet::VLAN_SHIFT) - 1;
@@ -131,7 +134,8 @@ impl Outlet {
         (self.0 < Outlet::OF_VLAN).then_some(PortId(self.0))
     }
 
-    /// The VLAN, as [`crate::rule::Field::Vlan`], and the port of the switch to which packets go as they are that have it.
+    /// The VLAN, as [`crate::rule::Field::Vlan`], and the port of the switch to which packets of
+    /// this VLAN go as they are.
     #[inline(always)]
     pub(crate) fn of_vlan(self) -> Option<(u64, PortId)> {
         let is_of_vlan = (Outlet::OF_VLAN..Outlet::DESCRIBED).contains(&self.0);
@@ -181,7 +185,7 @@ impl Place {
     pub(crate) fn nowhere() -> Place {
         Place {
             slot: Slot::NONE,
-            whose: None,
+            identity: None,
             serial: 0,
             admission: Admission::Closed(DropReason::NoProgram),
             gate: Arc::default(),
@@ -280,7 +284,7 @@ impl Root {
             let is_described = |exit: &Exit| matches!(exit, Exit::Described(_) | Exit::Open);
             places[tenant.slot.index()] = Some(Place {
                 slot: tenant.slot,
-                whose: Some((tenant.vpdp, tenant.birth)),
+                identity: Some((tenant.vpdp, tenant.birth)),
                 serial: tenant.serial,
                 admission: tenant.admission,
                 gate: Arc::clone(&tenant.gate),
@@ -332,13 +336,15 @@ impl Root {
     /// The ways out of the vPDP of this place, if it is still there.
     pub(crate) fn ways_of(&self, place: &Place) -> Option<Ways<'_>> {
         let ways = self.ways(place.slot)?;
-        (place.whose.is_some() && ways.place.whose == place.whose).then_some(ways)
+        let is_same = place.identity.is_some() && ways.place.identity == place.identity;
+        is_same.then_some(ways)
     }
 
-    /// Whether packets of a vPDP that had this place in a root before, and is no more, may still leave by a port of the switch.
+    /// True if packets of a deleted vPDP that had this place in a root before may still leave by a
+    /// port of the switch.
     pub(crate) fn lets_leave(&self, before: &Root, place: &Place, port: PortId) -> bool {
         let lets = |number| self.entrances.lets_leave(&before.entrances, port, number);
-        place.whose.is_some_and(|(number, _)| lets(number))
+        place.identity.is_some_and(|(number, _)| lets(number))
     }
 
     /// The seats that serve a slot; 0 is none.

@@ -29,7 +29,8 @@ pub enum Vlan {
     Untagged,
     /// This VLAN.
     Id(u16),
-    /// This VLAN, as an access port has it: the tag is taken off on the way in and put back on the way out.
+    /// This VLAN, as an access port has it: the tag is removed on the way in and added on the way
+    /// out.
     Access(u16),
 }
 
@@ -91,7 +92,8 @@ pub enum Field {
     L4Destination,
 }
 
-/// The value of [`Field::Vlan`] in a packet of which it cannot be said: no rule can ask for it, since VLAN 4095 is reserved.
+/// The value of [`Field::Vlan`] in a packet of which receivers do not agree about the VLAN: no rule
+/// can ask for it, since VLAN 4095 is reserved.
 pub(crate) const UNCLEAR_VLAN: u64 = HAS_VLAN | 0xfff;
 
 /// In [`Field::Vlan`], [`Field::Protocol`] and the ports: that the packet has it.
@@ -120,7 +122,7 @@ impl Field {
         }
     }
 
-    /// The field that has its place in a packet of the other direction: sources are destinations there.
+    /// The field in its place in a packet of the other direction: sources are destinations there.
     pub(crate) fn mirrored(self) -> Field {
         match self {
             Field::Destination => Field::Source,
@@ -264,7 +266,7 @@ impl Rule {
             })
     }
 
-    /// The VLAN that packets lose their tags of.
+    /// The VLAN of which packets lose the tag.
     pub(crate) fn access(&self) -> Option<u16> {
         match self.vlan() {
             Some(Vlan::Access(id)) => Some(id),

@@ -13,7 +13,7 @@ const TPID: [u8; 2] = TAGS[0].to_be_bytes();
 /// The bits of a tag's last two bytes that are no VLAN: priority and drop eligibility.
 const PRIORITY: u8 = 0xf0;
 
-/// Why a frame gets no tag.
+/// The reason for which a frame gets no tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TagError {
     /// It ends before its EtherType does.
@@ -33,7 +33,8 @@ pub(crate) fn take_off(frame: &mut Frame) {
     }
 }
 
-/// Gives an untagged frame the tag of this VLAN. A tag of a priority alone (VLAN 0) becomes one of the VLAN with that priority.
+/// Gives an untagged frame the tag of this VLAN. A tag of a priority alone (VLAN 0) becomes one of
+/// the VLAN with that priority.
 ///
 /// # Errors
 /// It cannot have one; it stays as it is.

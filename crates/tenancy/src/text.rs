@@ -52,7 +52,7 @@ impl<'t> Words<'t> {
         word.parse().map_err(|_| TextError::at(word, wanted))
     }
 
-    /// Takes the next word if it is this one; whether it is.
+    /// Takes the next word if it is this one; returns true then.
     fn takes(&mut self, word: &str) -> bool {
         let mut rest = self.0.clone();
         let is_next = rest.next() == Some(word);

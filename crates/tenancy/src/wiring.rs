@@ -30,7 +30,8 @@ pub enum Sharing {
 /// What may leave by a port that several vPDPs share by rules or by MAC addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Egress {
-    /// Each vPDP's own: a frame leaves if the packets that answer it would be for the vPDP that sends it.
+    /// Each vPDP's own: a frame leaves if the packets that answer it would be for the vPDP that
+    /// sends it.
     #[default]
     Own,
     /// All, for vPDPs that trust each other.
@@ -79,7 +80,7 @@ impl MacPrefix {
         ([a, b, c] == self.0).then(|| VpdpId::new(number))?
     }
 
-    /// Whose frame this is, by its source.
+    /// The vPDP of a frame, by its source.
     #[inline]
     pub(crate) fn vpdp_of_source(self, bytes: &[u8]) -> Option<VpdpId> {
         self.vpdp(bytes.get(6..)?)
@@ -133,11 +134,12 @@ pub enum WiringError {
     Table(String),
     /// A VXLAN network's number has more than 24 bits.
     Vni(PortId, u32),
-    /// Anything is to leave by a port where the switch itself describes what leaves.
+    /// `egress any` at a port where the switch itself describes all that leaves.
     AnyDescribed(PortId),
     /// A rule takes tags off, and names no port that is shared by rules.
     AccessPort(String),
-    /// A vPDP has the packets of two rules without tags, or tagged and untagged: what it sends untagged could be in either VLAN.
+    /// Two rules of a vPDP, of which one takes tags off, leave it open in which VLAN its untagged
+    /// packets are.
     Untagged(String, String),
 }
 
@@ -194,15 +196,20 @@ impl fmt::Display for WiringError {
             ),
             WiringError::AnyDescribed(port) => write!(
                 f,
-                "`egress any` makes no sense at the switch's port {port}: the switch puts the description in front of all that leaves there"
+                "`egress any` makes no sense at the switch's port {port}: the switch describes all \
+                 packets that leave there"
             ),
             WiringError::AccessPort(name) => write!(
                 f,
-                "the rule `{name}` takes the VLAN's tag off; it must name a port of the switch that is shared by `rules`, since tags are put back there"
+                "the rule `{name}` takes the VLAN's tag off; it must name a port of the switch that \
+                 is shared by `rules`, where the tag is put on again"
             ),
             WiringError::Untagged(one, other) => write!(
                 f,
-                "the rules `{one}` and `{other}` are for one vPDP and one port, and packets that it sends there without a tag could be in either VLAN: at most one VLAN of a vPDP is `untag` at a port, in all its rules, and none beside it is `none`; give the other one another virtual data plane or leave its tag on"
+                "the rules `{one}` and `{other}` are for one vPDP and one port, and packets that it \
+                 sends there without a tag could be in either VLAN; at a port, a vPDP has at most \
+                 one VLAN with `untag`, all its rules for this VLAN have `untag`, and none has \
+                 `vlan none`"
             ),
         }
     }
@@ -396,7 +403,7 @@ impl Wiring {
     }
 }
 
-/// Whether it is clear in which VLAN a vPDP's untagged packets are, as far as two rules say.
+/// True if two rules do not leave it open in which VLAN a vPDP's untagged packets are.
 fn are_untagged_apart(one: &Rule, other: &Rule) -> bool {
     if one.vpdp != other.vpdp || (one.access(), other.access()) == (None, None) {
         return true;

@@ -7,8 +7,8 @@ use p4info::polyplane::tenancy::v1::change_request::Change;
 use p4rt::{Answer, Code, Denial};
 use switch::{Device, Ledger};
 use tenancy::{
-    Connection, Exported, ExportedState, Function, Quotas, Refusal, Rule, Share, Spec,
-    VirtualPort, Vpdp, VpdpId,
+    Connection, Exported, ExportedState, Function, Quotas, Refusal, Rule, Share, Spec, VirtualPort,
+    Vpdp, VpdpId,
 };
 
 use crate::chain;

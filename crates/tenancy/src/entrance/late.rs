@@ -1,4 +1,4 @@
-//! Packets of virtual data planes that are no more, which leave late: by then their ports may be others'.
+//! Packets of deleted virtual data planes, which leave late: their ports may be others' by then.
 
 use packet::PortId;
 
@@ -8,7 +8,8 @@ use crate::vpdp::VpdpId;
 use crate::wiring::Sharing;
 
 impl Entrances {
-    /// Whether packets of a vPDP that had this number before, and is no more, may still leave by a port: nobody has it now, or descriptions tell its packets from those of all who do.
+    /// True if packets of a deleted vPDP that had this number may still leave by a port: no vPDP
+    /// has the port now, or all packets there have descriptions, and none has this number.
     pub(crate) fn lets_leave(&self, before: &Entrances, port: PortId, number: VpdpId) -> bool {
         match self.of_port(port) {
             None | Some(Entrance::Closed) => true,
@@ -20,7 +21,7 @@ impl Entrances {
         }
     }
 
-    /// Whether there is a vPDP of this number among those whose descriptions are told apart here.
+    /// True if a vPDP of this number has a port that carries descriptions.
     fn is_described(&self, entrance: &Entrance, number: VpdpId) -> bool {
         match entrance {
             Entrance::Described(port) => self.descriptions.has(*port as usize, number),
@@ -31,7 +32,7 @@ impl Entrances {
 }
 
 impl Entrance {
-    /// How it carries descriptions, if it does.
+    /// The way in which it carries descriptions, if it does.
     fn carriage(&self) -> Option<Carriage> {
         match self {
             Entrance::Described(_) => Some(Carriage::Plain),

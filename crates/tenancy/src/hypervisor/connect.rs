@@ -41,7 +41,8 @@ impl Hypervisor {
         self.change_wiring(|wiring| wiring.unlink(port))
     }
 
-    /// Says how several vPDPs share a port of the switch, by which each sends what is its own ([`crate::Egress::Own`]); or that one has it for itself.
+    /// Says how several vPDPs share a port of the switch, by which each sends what is its own
+    /// ([`crate::Egress::Own`]); or that one has it for itself.
     ///
     /// # Errors
     /// Several have it; a rule is about it.

@@ -50,7 +50,7 @@ impl FromStr for Sharing {
 impl FromStr for Share {
     type Err = TextError;
 
-    /// A sharing, and `egress any` or `egress own` behind it.
+    /// A sharing, and `egress any` or `egress own` after it.
     fn from_str(text: &str) -> Result<Share, TextError> {
         const EGRESS: &str = "`own` or `any`";
         let mut words = Words::of(text);

@@ -1,4 +1,5 @@
-//! Random numbers, rules and frames, of few values each, so that frames meet rules, and others' rules, often.
+//! Random numbers, rules and frames, of few values each, so that frames often meet rules, and other
+//! vPDPs' rules.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -111,7 +112,8 @@ pub(crate) fn condition(ask: &Ask) -> Condition {
     }
 }
 
-/// Rules over ports and VLANs alone, as access ports and trunks have them. One vPDP has one VLAN without its tag, another one all untagged packets, or both have a VLAN without its tag.
+/// Rules over ports and VLANs alone, as access ports and trunks have them. One vPDP has one VLAN
+/// without its tag, another one all untagged packets, or both have a VLAN without its tag.
 pub(crate) fn vlan_rules(random: &mut Random) -> Vec<model::Rule> {
     let asks = [
         (1, Ask::Vlan(Some(10), true)),
@@ -154,7 +156,7 @@ pub(crate) fn any_rules(random: &mut Random) -> Vec<model::Rule> {
             }
         })
         .collect();
-    // Access by one VLAN and more, of one vPDP at most: others' rules may hide it.
+    // An access rule of one vPDP: it may have more conditions.
     if random.is_one_in(2) {
         let vpdp = 1 + random.below(3) as u16;
         let mut asks = vec![Ask::Vlan(Some(10), true), Ask::Port(SHARED)];
@@ -174,7 +176,7 @@ pub(crate) fn any_rules(random: &mut Random) -> Vec<model::Rule> {
     rules
 }
 
-/// Whether no packet meets all that this rule asks: such a rule is refused.
+/// True if no packet meets all that this rule asks: such a rule is refused.
 pub(crate) fn contradicts_itself(rule: &model::Rule) -> bool {
     let needs = |ask: &Ask| match ask {
         Ask::V4Source(..) | Ask::V4Destination(..) => Some(0x0800),
@@ -231,7 +233,8 @@ pub(crate) fn frame(random: &mut Random) -> Vec<u8> {
 const OUTER_OF_VXLAN: usize = 50;
 pub(crate) const DESCRIBED: usize = 64;
 
-/// A frame as it comes in by the port of a model: with headers and a description, right or damaged, where that is how the port is shared.
+/// A frame as it comes in by the port of a model: with headers and a description, right or damaged,
+/// if the port is shared so.
 pub(crate) fn incoming(random: &mut Random, model: &Model, outer: &[u8]) -> Vec<u8> {
     let mut inner = frame(random);
     let Sharing::Described(_) = model.sharing else {

@@ -1,4 +1,5 @@
-//! Packets that wait in queues while their vPDP, its rules or its ports change: they leave as what they are then.
+//! Packets that wait in queues while their vPDP, its rules or its ports change: they leave by the
+//! rules of that moment.
 
 use exec::DropReason;
 use packet::PortId;
@@ -18,7 +19,7 @@ fn vlan_rule(number: u16, vlan: Vlan) -> Rule {
     }
 }
 
-/// vPDP 1, whose port 0 is the shared one, with four packets in its queue.
+/// vPDP 1 with the shared port as its port 0, and four packets in its queue.
 fn waiting(sharing: Sharing, rules: &[Rule]) -> (Hypervisor, Worker) {
     let mut hypervisor = hypervisor();
     hypervisor.share(PortId(SHARED), Some(sharing)).unwrap();
@@ -39,7 +40,7 @@ fn waiting(sharing: Sharing, rules: &[Rule]) -> (Hypervisor, Worker) {
     (hypervisor, worker)
 }
 
-/// What leaves until no packets wait.
+/// The packets that leave until none waits.
 fn rest(hypervisor: &mut Hypervisor, worker: &mut Worker) -> Sent {
     let mut sent = forward(worker, &mut [], 2);
     while let Some(next) = worker.next_time() {
@@ -141,7 +142,7 @@ fn a_port_of_vpdps_that_trust_each_other_lets_all_leave_and_still_tags() {
         sent(&hypervisor, &untagged, 30_000_000_000),
         Some(tagged(10))
     );
-    // Shared once more, without that word, all is as it was.
+    // Shared once more, without `egress any`, all is as it was.
     hypervisor
         .share(PortId(SHARED), Some(Sharing::Rules))
         .unwrap();

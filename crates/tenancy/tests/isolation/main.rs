@@ -1,6 +1,8 @@
-//! Isolation: whatever programs send by a port that several vPDPs share, no receiver takes it for another one's. A model of the receiver says what leaves and what comes in.
+//! Isolation: whatever programs send by a port that several vPDPs share, no receiver takes it for
+//! another one's. A model of the receiver says what leaves and what comes in.
 //!
-//! Each way of sharing has a number of frames in each direction: `POLYPLANE_ISOLATION_FRAMES`, or a few thousand.
+//! Each way of sharing has a number of frames in each direction: `POLYPLANE_ISOLATION_FRAMES`, or a
+//! few thousand.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -39,7 +41,7 @@ fn wire() -> Arc<Program> {
     program("apply { standard.egress_spec = standard.ingress_port ^ 1; }")
 }
 
-/// A switch with the shared port of a model, whose vPDPs run this.
+/// A switch with the shared port of a model, and vPDPs that run this.
 fn switch(model: &Model, how: tenancy::Sharing, runs: &Arc<Program>) -> (Hypervisor, Worker) {
     let mut hypervisor = hypervisor();
     hypervisor.share(PortId(SHARED), Some(how)).unwrap();
@@ -60,7 +62,7 @@ fn switch(model: &Model, how: tenancy::Sharing, runs: &Arc<Program>) -> (Hypervi
     (hypervisor, worker)
 }
 
-/// A way of sharing, and what stands in front of descriptions.
+/// A way of sharing, and the bytes in front of descriptions.
 struct Way {
     model: Model,
     how: tenancy::Sharing,
@@ -131,7 +133,8 @@ fn described(carriage: Carriage) -> Way {
     Way::new(Sharing::Described(outer), how, Vec::new())
 }
 
-/// Frames that vPDPs send by the shared port leave if a receiver takes them for theirs, as they are or with their tag, and are dropped otherwise.
+/// Frames that vPDPs send by the shared port leave if a receiver takes them for theirs, as they are
+/// or with their tag, and are dropped otherwise.
 fn check_egress(random: &mut Random, way: &Way, runs: &Arc<Program>) -> [u64; 2] {
     let (hypervisor, mut worker) = switch(&way.model, way.how, runs);
     let mut counts = [0, 0];
@@ -197,7 +200,8 @@ fn check_ingress(random: &mut Random, way: &Way, runs: &Arc<Program>) -> [u64; 2
     counts
 }
 
-/// Checks as many frames as are asked for; some must leave, and some must not unless it is the switch that says whose they are.
+/// Checks as many frames as are asked for; some must leave, and some must not, unless the switch
+/// describes them.
 fn check(seed: u64, mut way: impl FnMut(&mut Random) -> Way) {
     let mut random = Random(seed);
     let (wire, forger) = (wire(), programs::forger());
@@ -248,7 +252,7 @@ fn no_frame_leaves_as_anothers_where_descriptions_tell_vpdps_apart() {
     }
 }
 
-/// What stands in front of a description: taken from a frame that leaves.
+/// The bytes in front of a description, taken from a frame that leaves.
 fn outer_of(carriage: Carriage) -> Vec<u8> {
     let way = described(carriage);
     let (_hypervisor, mut worker) = switch(&way.model, way.how, &wire());

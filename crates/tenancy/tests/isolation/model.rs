@@ -1,4 +1,5 @@
-//! A receiver's view of frames, written from docs/TENANCY.md alone: the vPDP that a frame is for, and the vPDP that a frame is from. It is as simple as it can be, and shares no code with the switch.
+//! A receiver's view of frames, written from docs/TENANCY.md alone: the vPDP that a frame is for, and
+//! the vPDP that a frame is from. It is as simple as it can be, and shares no code with the switch.
 
 /// A condition of a rule.
 #[derive(Clone, Debug)]
@@ -61,7 +62,8 @@ fn is_tag(ethertype: u16) -> bool {
     ethertype == 0x8100 || ethertype == 0x88a8
 }
 
-/// The VLAN of the first tag; untagged is also a tag with VLAN 0 that no other tag follows. A tag is there if its four bytes and the next EtherType are.
+/// The VLAN of the first tag; untagged is also a tag with VLAN 0 that no other tag follows. A tag is
+/// there if its four bytes and the next EtherType are.
 pub(crate) fn vlan(bytes: &[u8]) -> Option<Option<u16>> {
     if !word(bytes, 12).is_some_and(is_tag) {
         return Some(None);
@@ -271,7 +273,7 @@ fn tagged(id: u16, bytes: &[u8]) -> Option<Vec<u8>> {
     Some([&bytes[..12], &tag, behind].concat())
 }
 
-/// The vPDP that a description header says, and what is behind it.
+/// The vPDP that a description header names, and the bytes after it.
 fn described(bytes: &[u8]) -> Option<(u16, &[u8])> {
     let header = part(bytes, 0).map(u32::from_be_bytes)?;
     let (version, vpdp) = (header >> 30, header >> 18 & 0xfff);

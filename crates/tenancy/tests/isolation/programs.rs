@@ -11,7 +11,8 @@ use crate::common::{forward, frame, id, port, program, spec};
 use crate::frames::{Random, SHARED};
 use crate::{VPDPS, Way, by_any_rules, by_vlans, frames, switch};
 
-/// A program that does with packets from its own port what their first bytes say: it writes addresses, puts tags and bytes like a description in front, cuts, copies and starts over.
+/// A program that does with packets from its own port what their first bytes ask for: it writes
+/// addresses, adds tags and bytes like a description, truncates, copies and resubmits.
 pub(crate) fn forger() -> Arc<Program> {
     let text = r#"
 #include <core.p4>
@@ -24,7 +25,8 @@ header tag_t { bit<16> tpid; bit<16> tci; }
 struct headers_t { op_t op; front_t front; macs_t macs; tag_t outer; tag_t inner; }
 struct metadata_t { @field_list(1) bit<8> passes; }
 
-parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+parser P(packet_in packet, out headers_t hdr, inout metadata_t meta,
+         inout standard_metadata_t standard) {
     state start {
         transition select(standard.ingress_port, meta.passes) {
             (1, _): own;
@@ -55,7 +57,9 @@ control In(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t
         }
     }
 }
-control Out(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) { apply {} }
+control Out(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply {}
+}
 control Compute(inout headers_t hdr, inout metadata_t meta) { apply {} }
 control Deparse(packet_out packet, in headers_t hdr) {
     apply {
@@ -74,8 +78,8 @@ V1Switch(P(), Verify(), In(), Out(), Compute(), Deparse()) main;
 /// Frames of one vPDP after the other for the forger.
 const FORGED: usize = 60;
 
-/// What a forger is told to do.
-fn told(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
+/// A packet that asks a forger for something.
+fn asking(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
     let what = random.next() as u8;
     let length = 2 + random.below(100) as u8;
     let vlan = random.of(&[0u16, 10, 20, 30, 4094]) | random.of(&[0, 0x2000]);
@@ -105,7 +109,7 @@ fn copy_to_shared_port(hypervisor: &mut Hypervisor, number: u16) {
     device.publish();
 }
 
-/// Has a vPDP's frames sent; none leaves by the shared port that a receiver takes for anybody else's.
+/// Sends a vPDP's frames; none leaves by the shared port that a receiver takes for another one's.
 fn check_from(
     worker: &mut Worker,
     way: &Way,
@@ -124,7 +128,8 @@ fn check_from(
     left
 }
 
-/// No frame of forgers leaves by the shared port that a receiver takes for anybody else's; how many leave.
+/// Checks that no frame of forgers leaves by the shared port that a receiver takes for another
+/// one's; returns the number of those that leave.
 pub(crate) fn check_forger(random: &mut Random, way: &Way, forger: &Arc<Program>) -> [u64; 2] {
     let (mut hypervisor, mut worker) = switch(&way.model, way.how, forger);
     let mut left = 0;
@@ -133,7 +138,7 @@ pub(crate) fn check_forger(random: &mut Random, way: &Way, forger: &Arc<Program>
         let all: Vec<Vec<u8>> = (0..FORGED)
             .map(|_| {
                 let bytes = frames::frame(random);
-                told(random, &bytes)
+                asking(random, &bytes)
             })
             .collect();
         left += check_from(&mut worker, way, (number, u32::from(number) * 10), all);
@@ -142,7 +147,7 @@ pub(crate) fn check_forger(random: &mut Random, way: &Way, forger: &Arc<Program>
     [left, 0]
 }
 
-/// Rules under which vPDPs are told apart, of both kinds.
+/// Ways of sharing by rules, of both kinds.
 fn ways(random: &mut Random) -> [Way; 2] {
     [by_vlans(random), by_any_rules(random)]
 }
@@ -152,7 +157,10 @@ fn what_comes_over_a_link_leaves_as_the_vpdps_whose_port_it_leaves_by() {
     let mut random = Random(11);
     let wire = crate::wire();
     let onward = program(
-        "apply { standard.egress_spec = 0; if (standard.ingress_port == 1) { standard.egress_spec = 2; } }",
+        "apply {
+             standard.egress_spec = 0;
+             if (standard.ingress_port == 1) { standard.egress_spec = 2; }
+         }",
     );
     let mut left = 0;
     for _ in 0..crate::count().div_ceil(crate::BURST) {
