@@ -37,8 +37,8 @@ enum Task {
     P4runtimeClients,
     /// Run a fuzz target for some time.
     Fuzz(fuzz::Options),
-    /// Send a million frames of hostile programs through each way in which virtual data planes share
-    /// a port, and compare what leaves with a model of the receiver.
+    /// Send a million frames of hostile programs through each way in which virtual data planes
+    /// share a port, and compare what leaves with a model of the receiver.
     Isolation,
     /// Run the tests that reach `unsafe` code under Miri or AddressSanitizer, with a nightly compiler.
     Sanitize(sanitize::Options),

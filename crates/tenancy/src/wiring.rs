@@ -201,13 +201,13 @@ impl fmt::Display for WiringError {
             ),
             WiringError::AccessPort(name) => write!(
                 f,
-                "the rule `{name}` takes the VLAN's tag off; it must name a port of the switch that \
-                 is shared by `rules`, where the tag is put on again"
+                "the rule `{name}` takes the VLAN's tag off; it must name a port of the switch \
+                 that is shared by `rules`, where the tag is put on again"
             ),
             WiringError::Untagged(one, other) => write!(
                 f,
-                "the rules `{one}` and `{other}` are for one vPDP and one port, and packets that it \
-                 sends there without a tag could be in either VLAN; at a port, a vPDP has at most \
+                "the rules `{one}` and `{other}` are for one vPDP and one port, and packets that \
+                 it sends there without a tag could be in either VLAN; at a port, a vPDP has at most \
                  one VLAN with `untag`, all its rules for this VLAN have `untag`, and none has \
                  `vlan none`"
             ),

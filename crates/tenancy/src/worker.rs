@@ -667,8 +667,8 @@ impl Worker {
             let own = before.ways(seat.slot);
             let own = own.filter(|ways| ways.place.serial == seat.serial);
             let had = own.unwrap_or(Ways::none(&self.nowhere));
-            // Its packets leave by the rules that the vPDP has now. A deleted one has the ports that
-            // it had, as long as no other vPDP has them.
+            // Its packets leave by the rules that the vPDP has now. A deleted one has the ports
+            // that it had, as long as no other vPDP has them.
             let has = root.ways_of(had.place);
             let ways = has.unwrap_or(had);
             let mut foreign = 0;

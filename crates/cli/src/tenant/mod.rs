@@ -113,8 +113,8 @@ enum Command {
                       With `untag` the vPDP has the VLAN as by an access port: the tag is removed \
                       from what comes in, and added to what leaves untagged. Such a rule names the \
                       port, too.\n\n\
-                      Rules hold in both directions: what the vPDP sends by a shared port must have \
-                      as its source what rules ask of the destination, and the other way round.\n\n\
+                      Rules hold in both directions: what the vPDP sends by a shared port must \
+                      have as its source what rules ask of the destination, and the other way round.\n\n\
                       Examples:\n  polyplane tenant add-rule 'voice: port 2 and vlan 10 -> red'\n  \
                       polyplane tenant add-rule 'office: port 2 and vlan 20 untag -> blue'"
     )]

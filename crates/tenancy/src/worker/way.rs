@@ -180,13 +180,9 @@ fn way_around(
     outlet: Outlet,
     (port, frame): (PortId, &mut Frame),
 ) -> Option<PortId> {
-    if let Some((vlan, out)) = outlet.of_vlan()
-        && outer_vlan(frame.bytes()) == vlan
-    {
-        return Some(out);
-    }
-    match outlet.described() {
-        Some(out) if place.describe(None, frame).is_ok() => Some(out),
+    match (outlet.described(), outlet.of_vlan()) {
+        (Some(out), _) if place.describe(None, frame).is_ok() => Some(out),
+        (None, Some((vlan, out))) if outer_vlan(frame.bytes()) == vlan => Some(out),
         _ => other_way(place, links, place.exit(port), frame),
     }
 }

@@ -1,5 +1,5 @@
-//! A receiver's view of frames, written from docs/TENANCY.md alone: the vPDP that a frame is for, and
-//! the vPDP that a frame is from. It is as simple as it can be, and shares no code with the switch.
+//! A receiver's view of frames, written from docs/TENANCY.md alone: the vPDP that a frame is for,
+//! and the vPDP that a frame is from. It is as simple as it can be, and shares no code with the switch.
 
 /// A condition of a rule.
 #[derive(Clone, Debug)]
@@ -62,8 +62,8 @@ fn is_tag(ethertype: u16) -> bool {
     ethertype == 0x8100 || ethertype == 0x88a8
 }
 
-/// The VLAN of the first tag; untagged is also a tag with VLAN 0 that no other tag follows. A tag is
-/// there if its four bytes and the next EtherType are.
+/// The VLAN of the first tag; untagged is also a tag with VLAN 0 that no other tag follows. A tag
+/// is there if its four bytes and the next EtherType are.
 pub(crate) fn vlan(bytes: &[u8]) -> Option<Option<u16>> {
     if !word(bytes, 12).is_some_and(is_tag) {
         return Some(None);
