@@ -470,7 +470,7 @@ fn two_tenants_on_one_uplink_have_a_vlan_each_and_the_same_addresses() {
         let [near, far] = stations;
         assert!(near.reaches(far, text), "{text}: {}", host.listing());
         assert!(far.reaches(near, text), "{text}: {}", host.listing());
-        stations.each_ref().map(Station::forget);
+        stations.iter().for_each(Station::forget);
     }
     let listing = host.listing();
     assert_eq!(listing["rules"][0], "red: port 2 and vlan 10 untag -> 1");
