@@ -4,15 +4,18 @@ mod lab;
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, UdpSocket};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use lab::authority::Authority;
 use lab::cables::Cables;
 use lab::scrape::Scraped;
 use lab::{Directory, Running, example, polyplane, said};
-use port::Netns;
+use packet::{Batch, Frame, Nanos, PortId};
+use port::{AfPacketPort, Netns, Port};
 
 /// A switch that hosts, with cables to its ports, as its operator and the tenants' controllers see it.
 struct Host {
@@ -431,9 +434,75 @@ impl Station {
     }
 }
 
+/// The other end of an uplink: frames of VLANs 10 and 20 go without their tags to the interfaces
+/// `host10` and `host20`, and come back with them.
+struct Trunk {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Trunk {
+    /// Takes the last cable's end.
+    fn new(cables: &mut Cables) -> Trunk {
+        let far = &cables.far;
+        let vlans = [10u8, 20];
+        let mut ports: Vec<(u8, AfPacketPort)> = Vec::new();
+        for vlan in vlans {
+            let (near, host) = (format!("trunk{vlan}"), format!("host{vlan}"));
+            let mut rtnl = far.rtnl().unwrap();
+            rtnl.add_veth(&near, &host, None).unwrap();
+            rtnl.set_up(&near).unwrap();
+            let open = || AfPacketPort::open(PortId(vlan.into()), &near);
+            ports.push((vlan, far.run(open).unwrap().unwrap()));
+        }
+        let mut uplink = cables.ends.pop().unwrap();
+        let is_over = Arc::<AtomicBool>::default();
+        let ends = Arc::clone(&is_over);
+        let carry = move || {
+            let mut batch = Batch::default();
+            while !ends.load(Ordering::Relaxed) {
+                batch.clear();
+                let _ = uplink.rx(&mut batch, Nanos::ZERO);
+                for frame in batch.frames() {
+                    let bytes = frame.bytes();
+                    for (vlan, port) in &mut ports {
+                        if bytes.get(12..16) == Some(&[0x81, 0, 0, *vlan]) {
+                            let untagged = [&bytes[..12], &bytes[16..]].concat();
+                            port.tx(&[Frame::from_bytes(&untagged).unwrap()]);
+                        }
+                    }
+                }
+                for (vlan, port) in &mut ports {
+                    batch.clear();
+                    let _ = port.rx(&mut batch, Nanos::ZERO);
+                    for frame in batch.frames() {
+                        let (macs, rest) = frame.bytes().split_at(12);
+                        let tagged = [macs, &[0x81, 0, 0, *vlan], rest].concat();
+                        uplink.tx(&[Frame::from_bytes(&tagged).unwrap()]);
+                    }
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        Trunk {
+            is_over,
+            thread: Some(std::thread::spawn(carry)),
+        }
+    }
+}
+
+impl Drop for Trunk {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
 #[test]
 fn two_tenants_on_one_uplink_have_a_vlan_each_and_the_same_addresses() {
-    let Some(host) = Host::new("host-access", 3, &[]) else {
+    let Some(mut host) = Host::new("host-access", 3, &[]) else {
         return;
     };
     let program = host.directory.with("wire.p4", WIRE);
@@ -443,20 +512,11 @@ fn two_tenants_on_one_uplink_have_a_vlan_each_and_the_same_addresses() {
         let create = [&["create", name, "--program", &program], &ports[..]];
         host.tenant(&create.concat()).unwrap();
     }
+    let trunk = Trunk::new(&mut host.cables);
     let far = &host.cables.far;
-    for vlan in ["10", "20"] {
-        let name = format!("vlan{vlan}");
-        let mut ip = Command::new("ip");
-        ip.args(["link", "add", "link", "end2", "name", &name]);
-        ip.args(["type", "vlan", "id", vlan]);
-        match far.run(|| ip.status()).unwrap() {
-            Ok(status) if status.success() => {}
-            other => return println!("skipped: no VLAN interface: {other:?}"),
-        }
-    }
-    let red = [("end0", 1), ("vlan10", 2)];
+    let red = [("end0", 1), ("host10", 2)];
     let red = red.map(|(interface, last)| Station::with(interface, far, last));
-    let blue = [("end1", 1), ("vlan20", 2)];
+    let blue = [("end1", 1), ("host20", 2)];
     let blue = blue.map(|(interface, last)| Station::with(interface, far, last));
     // There are no rules yet: nothing comes in by the uplink, and nothing leaves.
     assert!(!red[1].hears("") && !blue[1].hears(""));
@@ -475,31 +535,25 @@ fn two_tenants_on_one_uplink_have_a_vlan_each_and_the_same_addresses() {
     let listing = host.listing();
     assert_eq!(listing["rules"][0], "red: port 2 and vlan 10 untag -> 1");
     // A tag of its own does not bring red into blue's VLAN.
-    let mut ip = Command::new("ip");
-    ip.args(["link", "add", "link", "end0", "name", "hop", "type", "vlan"]);
-    ip.args(["id", "20"]);
-    let status = red[0].netns.run(|| ip.status()).unwrap().unwrap();
-    assert!(status.success());
-    let mut rtnl = red[0].netns.rtnl().unwrap();
-    rtnl.set_up("hop").unwrap();
-    let own = Ipv4Addr::new(198, 51, 100, 1);
-    rtnl.add_address("hop", own.into(), 24).unwrap();
-    let hop = red[0].netns.run(|| UdpSocket::bind((own, 7000))).unwrap();
-    let hop = hop.unwrap();
     let foreign = || {
         let listing = host.listing();
         listing["vpdps"][0]["packets"]["dropped"]["foreign_egress"].as_u64()
     };
     let before = foreign();
+    let mut tagged = vec![0xff; 12];
+    tagged.extend([0x81, 0, 0, 20, 0x88, 0xb5]);
+    tagged.resize(60, 0);
+    let tagged = [Frame::from_bytes(&tagged).unwrap()];
+    let send = || AfPacketPort::open(PortId(0), "end0").map(|mut end| end.tx(&tagged).sent);
     let mut tries = 0;
     while foreign() == before {
-        // It asks for the address, at least.
-        let _ = hop.send_to(b"hop", (Ipv4Addr::new(198, 51, 100, 2), 7000));
+        red[0].netns.run(send).unwrap().unwrap();
         std::thread::sleep(Duration::from_millis(50));
         tries += 1;
         assert!(tries < 100, "{}", host.listing());
     }
     assert!(!blue[1].hears(""));
+    drop(trunk);
     let shared = host.tenant(&["share", "2", "rules", "egress", "any"]);
     shared.unwrap();
     assert_eq!(host.listing()["shared_ports"]["2"], "rules egress any");
