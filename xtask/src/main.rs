@@ -1,5 +1,5 @@
-//! Chores: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `scale`, `figures`, `soak`, `sanitize`,
-//! `p4runtime-clients`. Each does all of its own set-up.
+//! Chores: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`, `figures`, `soak`,
+//! `sanitize`, `p4runtime-clients`. Each does all of its own set-up.
 
 mod clients;
 mod corpus;
@@ -38,6 +38,9 @@ enum Task {
     P4runtimeClients,
     /// Run a fuzz target for some time.
     Fuzz(fuzz::Options),
+    /// Send a million frames of hostile programs through each way in which virtual data planes
+    /// share a port, and compare what leaves with a model of the receiver.
+    Isolation,
     /// Run the tests that reach `unsafe` code under Miri or AddressSanitizer, with a nightly compiler.
     Sanitize(sanitize::Options),
     /// Measure the time and memory of compilations as programs grow, construct by construct.
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Task::Corpus(options) => corpus::run(&options),
         Task::P4runtimeClients => clients::run(&root()),
         Task::Fuzz(options) => fuzz::run(&root(), &options),
+        Task::Isolation => isolation(),
         Task::Sanitize(options) => sanitize::run(&root(), &options),
         Task::Scale(options) => scale::run(&options),
         Task::Figures(options) => figures::run(&root(), &options),
@@ -94,6 +98,23 @@ fn cargo(words: &[&str]) -> Outcome {
         Ok(())
     } else {
         Err(format!("cargo {} failed", words.join(" ")))
+    }
+}
+
+/// Frames of each way of sharing in each direction.
+const ISOLATION_FRAMES: &str = "1000000";
+
+fn isolation() -> Outcome {
+    let words = ["test", "--release", "-p", "tenancy", "--test", "isolation"];
+    let status = Command::new(env!("CARGO"))
+        .args(words)
+        .env("POLYPLANE_ISOLATION_FRAMES", ISOLATION_FRAMES)
+        .current_dir(root())
+        .status()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err("a frame is another vPDP's, or is not what the model says".to_owned()),
     }
 }
 

@@ -3,14 +3,19 @@
 mod lab;
 
 use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use lab::authority::Authority;
 use lab::cables::Cables;
 use lab::scrape::Scraped;
 use lab::{Directory, Running, example, polyplane, said};
+use packet::{Batch, Frame, Nanos, PortId};
+use port::{AfPacketPort, Netns, Port};
 
 /// A switch that hosts, with cables to its ports, as its operator and the tenants' controllers see it.
 struct Host {
@@ -354,6 +359,206 @@ fn shared_ports_and_links_lead_packets_through_vpdps() {
         "to-blue: port 0 and eth.dst 02:00:00:00:00:09 -> 1"
     );
     assert_eq!(listing["shared_ports"]["0"], "rules");
+    host.stop();
+}
+
+/// Sends all that comes by port 0 to port 1, and back.
+const WIRE: &str = r#"
+#include <core.p4>
+#include <v1model.p4>
+struct headers_t {}
+struct metadata_t {}
+parser P(packet_in packet, out headers_t hdr, inout metadata_t meta,
+         inout standard_metadata_t standard) {
+    state start { transition accept; }
+}
+control Verify(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control In(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply { standard.egress_spec = standard.ingress_port ^ 1; }
+}
+control Out(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply {}
+}
+control Compute(inout headers_t hdr, inout metadata_t meta) { apply {} }
+control Deparse(packet_out packet, in headers_t hdr) { apply {} }
+V1Switch(P(), Verify(), In(), Out(), Compute(), Deparse()) main;
+"#;
+
+/// A host of a tenant: a namespace with one interface.
+struct Station {
+    netns: Netns,
+    socket: UdpSocket,
+}
+
+impl Station {
+    /// Takes an interface of another namespace.
+    fn with(interface: &str, from: &Netns, last: u8) -> Station {
+        let netns = Netns::create().unwrap();
+        from.rtnl().unwrap().move_link(interface, &netns).unwrap();
+        let mut rtnl = netns.rtnl().unwrap();
+        rtnl.set_up(interface).unwrap();
+        let address = Ipv4Addr::new(192, 0, 2, last);
+        rtnl.add_address(interface, address.into(), 24).unwrap();
+        let socket = netns.run(|| UdpSocket::bind((address, 7000))).unwrap();
+        let socket = socket.unwrap();
+        let patience = Some(Duration::from_millis(100));
+        socket.set_read_timeout(patience).unwrap();
+        Station { netns, socket }
+    }
+
+    /// Whether this text comes; what else comes must not be.
+    fn hears(&self, text: &str) -> bool {
+        let mut buffer = [0; 64];
+        match self.socket.recv(&mut buffer) {
+            Ok(length) => {
+                assert_eq!(&buffer[..length], text.as_bytes());
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Sends a text to another station until it comes there.
+    fn reaches(&self, other: &Station, text: &str) -> bool {
+        let to = other.socket.local_addr().unwrap();
+        (0..50).any(|_| {
+            let _ = self.socket.send_to(text.as_bytes(), to);
+            other.hears(text)
+        })
+    }
+
+    /// Takes no more of what was sent again.
+    fn forget(&self) {
+        let mut buffer = [0; 64];
+        while self.socket.recv(&mut buffer).is_ok() {}
+    }
+}
+
+/// The other end of an uplink: frames of VLANs 10 and 20 go without their tags to the interfaces
+/// `host10` and `host20`, and come back with them.
+struct Trunk {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Trunk {
+    /// Takes the last cable's end.
+    fn new(cables: &mut Cables) -> Trunk {
+        let far = &cables.far;
+        let vlans = [10u8, 20];
+        let mut ports: Vec<(u8, AfPacketPort)> = Vec::new();
+        for vlan in vlans {
+            let (near, host) = (format!("trunk{vlan}"), format!("host{vlan}"));
+            let mut rtnl = far.rtnl().unwrap();
+            rtnl.add_veth(&near, &host, None).unwrap();
+            rtnl.set_up(&near).unwrap();
+            let open = || AfPacketPort::open(PortId(vlan.into()), &near);
+            ports.push((vlan, far.run(open).unwrap().unwrap()));
+        }
+        let mut uplink = cables.ends.pop().unwrap();
+        let is_over = Arc::<AtomicBool>::default();
+        let ends = Arc::clone(&is_over);
+        let carry = move || {
+            let mut batch = Batch::default();
+            while !ends.load(Ordering::Relaxed) {
+                batch.clear();
+                let _ = uplink.rx(&mut batch, Nanos::ZERO);
+                for frame in batch.frames() {
+                    let bytes = frame.bytes();
+                    for (vlan, port) in &mut ports {
+                        if bytes.get(12..16) == Some(&[0x81, 0, 0, *vlan]) {
+                            let untagged = [&bytes[..12], &bytes[16..]].concat();
+                            port.tx(&[Frame::from_bytes(&untagged).unwrap()]);
+                        }
+                    }
+                }
+                for (vlan, port) in &mut ports {
+                    batch.clear();
+                    let _ = port.rx(&mut batch, Nanos::ZERO);
+                    for frame in batch.frames() {
+                        let (macs, rest) = frame.bytes().split_at(12);
+                        let tagged = [macs, &[0x81, 0, 0, *vlan], rest].concat();
+                        uplink.tx(&[Frame::from_bytes(&tagged).unwrap()]);
+                    }
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        Trunk {
+            is_over,
+            thread: Some(std::thread::spawn(carry)),
+        }
+    }
+}
+
+impl Drop for Trunk {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[test]
+fn two_tenants_on_one_uplink_have_a_vlan_each_and_the_same_addresses() {
+    let Some(mut host) = Host::new("host-access", 3, &[]) else {
+        return;
+    };
+    let program = host.directory.with("wire.p4", WIRE);
+    host.tenant(&["share", "2", "rules"]).unwrap();
+    for (name, own) in [("red", "0"), ("blue", "1")] {
+        let ports = ["--port", own, "--port", "2"];
+        let create = [&["create", name, "--program", &program], &ports[..]];
+        host.tenant(&create.concat()).unwrap();
+    }
+    let trunk = Trunk::new(&mut host.cables);
+    let far = &host.cables.far;
+    let red = [("end0", 1), ("host10", 2)];
+    let red = red.map(|(interface, last)| Station::with(interface, far, last));
+    let blue = [("end1", 1), ("host20", 2)];
+    let blue = blue.map(|(interface, last)| Station::with(interface, far, last));
+    // There are no rules yet: nothing comes in by the uplink, and nothing leaves.
+    assert!(!red[1].hears("") && !blue[1].hears(""));
+    for rule in [
+        "red: port 2 and vlan 10 untag -> red",
+        "blue: port 2 and vlan 20 untag -> blue",
+    ] {
+        host.tenant(&["add-rule", rule]).unwrap();
+    }
+    for (stations, text) in [(&red, "red"), (&blue, "blue")] {
+        let [near, far] = stations;
+        assert!(near.reaches(far, text), "{text}: {}", host.listing());
+        assert!(far.reaches(near, text), "{text}: {}", host.listing());
+        stations.iter().for_each(Station::forget);
+    }
+    let listing = host.listing();
+    assert_eq!(listing["rules"][0], "red: port 2 and vlan 10 untag -> 1");
+    // A tag of its own does not bring red into blue's VLAN.
+    let foreign = || {
+        let listing = host.listing();
+        listing["vpdps"][0]["packets"]["dropped"]["foreign_egress"].as_u64()
+    };
+    let before = foreign();
+    let mut tagged = vec![0xff; 12];
+    tagged.extend([0x81, 0, 0, 20, 0x88, 0xb5]);
+    tagged.resize(60, 0);
+    let tagged = [Frame::from_bytes(&tagged).unwrap()];
+    let send = || AfPacketPort::open(PortId(0), "end0").map(|mut end| end.tx(&tagged).sent);
+    let mut tries = 0;
+    while foreign() == before {
+        red[0].netns.run(send).unwrap().unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        tries += 1;
+        assert!(tries < 100, "{}", host.listing());
+    }
+    assert!(!blue[1].hears(""));
+    drop(trunk);
+    let shared = host.tenant(&["share", "2", "rules", "egress", "any"]);
+    shared.unwrap();
+    assert_eq!(host.listing()["shared_ports"]["2"], "rules egress any");
+    let refused = host.tenant(&["share", "2", "described", "egress", "any"]);
+    assert!(refused.unwrap_err().contains("egress any"));
     host.stop();
 }
 

@@ -69,6 +69,9 @@ drop_reasons! {
     FairShare = "fair_share";
     /// The packet went over too many links between virtual data planes.
     LinkHops = "link_hops";
+    /// The packet was to leave by a port that virtual data planes share, where a receiver would
+    /// take it for another one's, or for that of none.
+    ForeignEgress = "foreign_egress";
 }
 
 impl DropReason {

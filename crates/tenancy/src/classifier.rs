@@ -12,13 +12,31 @@ use table::{
 
 use crate::entrance::of_vlan;
 use crate::rule::{
-    Asked, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Field, HAS_PORTS, HAS_PROTOCOL, HAS_VLAN, Rule, Values,
+    Asked, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Field, HAS_PORTS, HAS_PROTOCOL, HAS_VLAN, Rule,
+    UNCLEAR_VLAN, Values,
 };
 use crate::vpdp::VpdpId;
 use crate::wiring::MAX_PORT;
 
 /// Limbs of the longest key: one for each of twelve fields, and one more for each IPv6 address.
 const MOST_LIMBS: usize = 14;
+
+/// An owner of packets, as a rule names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) vpdp: VpdpId,
+    /// True if packets come in without the tag of the rule's VLAN.
+    pub(crate) untags: bool,
+}
+
+impl Owner {
+    fn of(rule: &Rule) -> Owner {
+        Owner {
+            vpdp: rule.vpdp,
+            untags: rule.access().is_some(),
+        }
+    }
+}
 
 /// Finds out whose a packet is.
 #[derive(Debug)]
@@ -45,11 +63,22 @@ impl Classifier {
 
     /// Whose a packet is that came in by this port of the switch.
     #[inline]
-    pub(crate) fn find(&self, port: PortId, bytes: &[u8]) -> Option<VpdpId> {
+    pub(crate) fn find(&self, port: PortId, bytes: &[u8]) -> Option<Owner> {
         match self {
             Classifier::Vlans(vlans) => vlans.find(port, bytes),
             Classifier::Rules(rules) => rules.find(port, bytes),
         }
+    }
+
+    /// The vPDP of the packets that answer this one: they come in by this port, with its sources as
+    /// their destinations and its destinations as their sources.
+    #[inline]
+    pub(crate) fn find_mirrored(&self, port: PortId, bytes: &[u8]) -> Option<VpdpId> {
+        let owner = match self {
+            Classifier::Vlans(vlans) => vlans.find(port, bytes),
+            Classifier::Rules(rules) => rules.find_by(&rules.mirrored, port, bytes),
+        };
+        owner.map(|owner| owner.vpdp)
     }
 }
 
@@ -61,12 +90,12 @@ pub(crate) struct Vlans {
 }
 
 /// VLANs of a port, ascending, and whose packets these are.
-type Owners = Box<[(u64, VpdpId)]>;
+type Owners = Box<[(u16, Owner)]>;
 
 impl Vlans {
     /// Of rules, those that count first before others; nothing if one asks for something else.
     fn new(asked: &[(&Rule, Asked)]) -> Option<Vlans> {
-        let mut ports: Vec<Vec<(u64, VpdpId)>> = Vec::new();
+        let mut ports: Vec<Vec<(u16, Owner)>> = Vec::new();
         for (rule, asked) in asked {
             let [(Field::Port, port), (Field::Vlan, vlan)] = by_field(asked)[..] else {
                 return None;
@@ -74,11 +103,11 @@ impl Vlans {
             if !port.is_one() || !vlan.is_one() || port.least > u128::from(MAX_PORT) {
                 return None;
             }
-            let (at, vlan) = (port.least as usize, vlan.least as u64);
+            let (at, vlan) = (port.least as usize, vlan.least as u16);
             ports.resize_with(ports.len().max(at + 1), Vec::new);
             let vlans = &mut ports[at];
             if let Err(at) = vlans.binary_search_by_key(&vlan, |(vlan, _)| *vlan) {
-                vlans.insert(at, (vlan, rule.vpdp));
+                vlans.insert(at, (vlan, Owner::of(rule)));
             }
         }
         Some(Vlans {
@@ -87,13 +116,13 @@ impl Vlans {
     }
 
     /// The VLANs of a port, ascending, and whose packets these are.
-    pub(crate) fn of_port(&self, port: PortId) -> &[(u64, VpdpId)] {
+    pub(crate) fn of_port(&self, port: PortId) -> &[(u16, Owner)] {
         let owners = self.ports.get(port.0 as usize);
         owners.map_or(&[], |owners| owners)
     }
 
     #[inline]
-    fn find(&self, port: PortId, bytes: &[u8]) -> Option<VpdpId> {
+    fn find(&self, port: PortId, bytes: &[u8]) -> Option<Owner> {
         of_vlan(self.of_port(port), outer_vlan(bytes))
     }
 }
@@ -109,9 +138,11 @@ fn by_field(asked: &Asked) -> Vec<(Field, Values)> {
 #[derive(Debug)]
 pub(crate) struct RuleTable {
     fields: Box<[Field]>,
+    /// The fields of a packet of the other direction that have these places in the key.
+    mirrored: Box<[Field]>,
     lookup: Arc<Lookup>,
     /// Whose packets an entry's are, by its place.
-    vpdps: Box<[VpdpId]>,
+    owners: Box<[Owner]>,
 }
 
 /// Shapes the key field of a rule table by what all rules ask of it.
@@ -195,31 +226,38 @@ impl RuleTable {
             let mut entry = NewEntry::new(matches.collect(), no_action());
             entry.priority = needs_priority.then_some(rule.priority);
             match table.insert(entry, 0) {
-                Ok(id) => owners.push((id, rule.vpdp)),
+                Ok(id) => owners.push((id, Owner::of(rule))),
                 Err(TableError::Duplicate(_)) => {}
                 Err(error) => return Err(error),
             }
         }
         let lookup = table.snapshot();
-        let mut vpdps = Vec::new();
+        let mut by_place = Vec::new();
         for (place, entry) in lookup.iter() {
             let owner = owners.iter().find(|(id, _)| *id == entry.id);
-            let Some((_, vpdp)) = owner else { continue };
-            vpdps.resize(vpdps.len().max(place.index() + 1), *vpdp);
-            vpdps[place.index()] = *vpdp;
+            let Some((_, owner)) = owner else { continue };
+            by_place.resize(by_place.len().max(place.index() + 1), *owner);
+            by_place[place.index()] = *owner;
         }
         Ok(RuleTable {
+            mirrored: fields.iter().map(|field| field.mirrored()).collect(),
             fields: fields.into(),
             lookup,
-            vpdps: vpdps.into(),
+            owners: by_place.into(),
         })
     }
 
-    fn find(&self, port: PortId, bytes: &[u8]) -> Option<VpdpId> {
+    fn find(&self, port: PortId, bytes: &[u8]) -> Option<Owner> {
+        self.find_by(&self.fields, port, bytes)
+    }
+
+    /// Finds the entry whose key these fields of a packet make.
+    #[inline]
+    fn find_by(&self, fields: &[Field], port: PortId, bytes: &[u8]) -> Option<Owner> {
         let headers = Headers::of(port, bytes);
         let mut key = [0; MOST_LIMBS];
         let mut limbs = 0;
-        for field in &self.fields {
+        for field in fields {
             let value = headers.field(*field);
             key[limbs] = value as u64;
             limbs += 1;
@@ -229,13 +267,13 @@ impl RuleTable {
             }
         }
         let found = self.lookup.find(&key[..limbs])?;
-        self.vpdps.get(found.index()).copied()
+        self.owners.get(found.index()).copied()
     }
 }
 
-const TAGS: [u16; 2] = [0x8100, 0x88a8];
+pub(crate) const TAGS: [u16; 2] = [0x8100, 0x88a8];
 /// Where a frame's first EtherType is.
-const TYPE_AT: usize = 12;
+pub(crate) const TYPE_AT: usize = 12;
 const IPV4_LEAST: usize = 20;
 const IPV6: usize = 40;
 const TCP: u8 = 6;
@@ -260,16 +298,37 @@ fn word(bytes: &[u8], at: usize) -> u16 {
     }
 }
 
-/// The VLAN of the outermost tag, as [`Field::Vlan`]; 0 without one, or with VLAN 0.
+/// The VLAN of the outermost tag, as [`Field::Vlan`]; 0 without one, or with VLAN 0. Receivers do
+/// not agree about a tag of VLAN 0 in front of another one, nor about one that is cut off: these
+/// have [`UNCLEAR_VLAN`].
 #[inline]
 pub(crate) fn outer_vlan(bytes: &[u8]) -> u64 {
     let Some(head) = bytes.first_chunk::<{ TYPE_AT + 6 }>() else {
-        return 0;
+        return vlan_of_short(bytes);
     };
     let is_tagged = TAGS.contains(&word(head, TYPE_AT));
     match word(head, TYPE_AT + 2) & 0xfff {
         id @ 1.. if is_tagged => HAS_VLAN | u64::from(id),
+        0 if is_tagged => vlan_of_priority(head),
         _ => 0,
+    }
+}
+
+/// [`outer_vlan`] of bytes that end before a tag does.
+#[cold]
+fn vlan_of_short(bytes: &[u8]) -> u64 {
+    match TAGS.contains(&word(bytes, TYPE_AT)) {
+        true => UNCLEAR_VLAN,
+        false => 0,
+    }
+}
+
+/// [`outer_vlan`] where the first tag has VLAN 0.
+#[cold]
+fn vlan_of_priority(head: &[u8; TYPE_AT + 6]) -> u64 {
+    match TAGS.contains(&word(head, TYPE_AT + 4)) {
+        true => UNCLEAR_VLAN,
+        false => 0,
     }
 }
 
@@ -407,7 +466,7 @@ mod tests {
         };
         let made = Classifier::new(vec![(&rule, rule.asked().unwrap())]).unwrap();
         for port in [0, 7, u32::MAX].map(PortId) {
-            assert_eq!(made.find(port, &tagged(3)), Some(rule.vpdp));
+            assert_eq!(made.find(port, &tagged(3)), Some(Owner::of(&rule)));
         }
     }
 

@@ -8,14 +8,16 @@ use packet::{Frame, PortId};
 use table::prefetch::prefetch_at;
 
 use crate::carriage::Carriage;
-use crate::classifier::{Classifier, outer_vlan};
+use crate::classifier::{Classifier, Owner, outer_vlan};
 use crate::description::Description;
 use crate::root::Slot;
 use crate::sorter::{TOGETHER, are_all};
+use crate::tag;
 use crate::vpdp::VpdpId;
-use crate::wiring::{Sharing, Wiring};
+use crate::wiring::{Share, Sharing, Wiring};
 
 mod described;
+mod late;
 
 use described::Descriptions;
 
@@ -34,6 +36,25 @@ impl Inlet {
     };
 }
 
+/// The inlet of a VLAN's packets.
+#[derive(Clone, Copy, Debug)]
+struct Access {
+    inlet: Inlet,
+    /// True if they lose their tags.
+    untags: bool,
+}
+
+impl Access {
+    /// Has a packet of the VLAN go in there.
+    #[inline(always)]
+    fn take(self, frame: &mut Frame) {
+        if self.untags {
+            tag::take_off(frame);
+        }
+        frame.ingress = self.inlet.port;
+    }
+}
+
 /// A port of the switch, as packets come in. Small: of many ports each packet may come in by another one.
 #[derive(Debug)]
 enum Entrance {
@@ -42,7 +63,7 @@ enum Entrance {
     /// One vPDP's.
     Whole(Inlet),
     /// One VLAN's packets are a vPDP's, and no others are anybody's: all of it is here, in one line of memory.
-    Vlan { vlan: u16, inlet: Inlet },
+    Vlan { vlan: u16, access: Access },
     /// Several vPDPs', whose packets their VLANs tell apart: these are in [`Entrances::owners`].
     Vlans(Range<u32>),
     /// Several vPDPs', whose packets begin with their descriptions: the number that [`Descriptions`] knows the port by.
@@ -66,21 +87,20 @@ impl Entrance {
     }
 
     /// Rules that ask for nothing but this port's VLANs lead where they lead without being asked.
-    fn tell_apart_by(&mut self, vlans: &[(u64, VpdpId)], owners: &mut Vec<(u64, Inlet)>) {
+    fn tell_apart_by(&mut self, vlans: &[(u16, Owner)], owners: &mut Vec<(u16, Access)>) {
         let Entrance::Shared(shared) = self else {
             return;
         };
         if let Sharing::Rules = shared.sharing {
             let begin = owners.len();
-            let inlet =
-                |&(vlan, vpdp): &(u64, VpdpId)| Some((vlan, shared.inlets.at(vpdp.index())?));
-            owners.extend(vlans.iter().filter_map(inlet));
+            let access = |&(vlan, owner): &(u16, Owner)| {
+                let inlet = shared.inlets.at(owner.vpdp.index())?;
+                let untags = owner.untags;
+                Some((vlan, Access { inlet, untags }))
+            };
+            owners.extend(vlans.iter().filter_map(access));
             *self = match owners[begin..] {
-                // It has 13 bits.
-                [(vlan, inlet)] => Entrance::Vlan {
-                    vlan: vlan as u16,
-                    inlet,
-                },
+                [(vlan, access)] => Entrance::Vlan { vlan, access },
                 _ => Entrance::Vlans(begin as u32..owners.len() as u32),
             };
         }
@@ -111,7 +131,7 @@ pub(crate) struct Entrances {
     /// By port.
     ports: Box<[Entrance]>,
     /// Where packets of VLANs go in, ascending by port and VLAN.
-    owners: Box<[(u64, Inlet)]>,
+    owners: Box<[(u16, Access)]>,
     descriptions: Descriptions,
     classifier: Option<Arc<Classifier>>,
 }
@@ -133,7 +153,7 @@ impl Entrances {
                 slot: slot_of(virtual_port.vpdp),
                 port: PortId(virtual_port.port),
             };
-            let Some(&sharing) = wiring.shared.get(&physical) else {
+            let Some(&Share { sharing, .. }) = wiring.shared.get(&physical) else {
                 if inlet.slot != Slot::NONE {
                     entrances[at] = Entrance::Whole(inlet);
                 }
@@ -309,26 +329,27 @@ impl Entrances {
             let some = &mut looked_at_first[done..];
             let Some(port) = common_port(some) else {
                 for (at, frame) in some.iter_mut().enumerate() {
-                    let inlet = self.by_vlan(frame).and_then(|(_, inlet)| inlet);
-                    let Some(inlet) = inlet.filter(|inlet| takes.has(inlet.slot, done + at)) else {
+                    let access = self.by_vlan(frame).and_then(|(_, access)| access);
+                    let access = access.filter(|one| takes.has(one.inlet.slot, done + at));
+                    let Some(access) = access else {
                         return done + at;
                     };
                     ask_for(later.get(at));
-                    frame.ingress = inlet.port;
+                    access.take(frame);
                 }
                 done = looked_at;
                 continue;
             };
             while done < looked_at {
-                let Some((vlan, Some(inlet))) = self.by_vlan(&frames[done]) else {
+                let Some((vlan, Some(access))) = self.by_vlan(&frames[done]) else {
                     return done;
                 };
-                if !takes.has(inlet.slot, done) {
+                if !takes.has(access.inlet.slot, done) {
                     return done;
                 }
                 loop {
                     ask_for(frames.get(done + TOGETHER));
-                    frames[done].ingress = inlet.port;
+                    access.take(&mut frames[done]);
                     done += 1;
                     let is_of_run =
                         |frame: &Frame| frame.ingress == port && outer_vlan(frame.bytes()) == vlan;
@@ -343,11 +364,11 @@ impl Entrances {
 
     /// The VLAN of a frame and where its packets go in, if VLANs tell of the port that it comes by.
     #[inline(always)]
-    fn by_vlan(&self, frame: &Frame) -> Option<(u64, Option<Inlet>)> {
+    fn by_vlan(&self, frame: &Frame) -> Option<(u64, Option<Access>)> {
         match *self.of_port(frame.ingress)? {
-            Entrance::Vlan { vlan: own, inlet } => {
+            Entrance::Vlan { vlan: own, access } => {
                 let vlan = outer_vlan(frame.bytes());
-                Some((vlan, (vlan == own.into()).then_some(inlet)))
+                Some((vlan, (vlan == own.into()).then_some(access)))
             }
             Entrance::Vlans(Range { start, end }) => {
                 let vlan = outer_vlan(frame.bytes());
@@ -404,11 +425,18 @@ impl Entrances {
         }
     }
 
-    /// Where a packet goes in that comes by a port of which VLANs tell; nothing if it comes by another one.
+    /// The inlet of a packet that comes by a port of VLANs; nothing if it comes by another one. The
+    /// tag of an access rule is removed.
     #[inline(always)]
-    fn inlet_by_vlan(&self, frame: &Frame) -> Option<Result<Inlet, DropReason>> {
-        let (_, inlet) = self.by_vlan(frame)?;
-        Some(inlet.ok_or(DropReason::Unclassified))
+    fn inlet_by_vlan(&self, frame: &mut Frame) -> Option<Result<Inlet, DropReason>> {
+        let (_, access) = self.by_vlan(frame)?;
+        Some(match access {
+            Some(access) => {
+                access.take(frame);
+                Ok(access.inlet)
+            }
+            None => Err(DropReason::Unclassified),
+        })
     }
 
     /// Where a packet goes in that comes by a port of which descriptions tell; nothing if it comes by another one. The description is taken off.
@@ -462,16 +490,30 @@ impl Entrances {
             let classifier = self.classifier.as_ref()?;
             classifier.find(frame.ingress, frame.bytes())
         };
-        let vpdp = match &shared.sharing {
+        let as_it_is = |vpdp| Owner {
+            vpdp,
+            untags: false,
+        };
+        let owner = match &shared.sharing {
             Sharing::Described(carriage) => {
                 let description = carriage.take_off(frame);
-                Some(description.ok_or(DropReason::BadDescription)?.vpdp)
+                Some(as_it_is(
+                    description.ok_or(DropReason::BadDescription)?.vpdp,
+                ))
             }
-            Sharing::Destination(prefix) => prefix.vpdp(frame.bytes()).or_else(|| by_rules(frame)),
+            Sharing::Destination(prefix) => {
+                let own = prefix.vpdp(frame.bytes()).map(as_it_is);
+                own.or_else(|| by_rules(frame))
+            }
             Sharing::Rules => by_rules(frame),
         };
-        let inlet = vpdp.and_then(|vpdp| shared.inlets.at(vpdp.index()));
-        inlet.ok_or(DropReason::Unclassified)
+        let owner = owner.ok_or(DropReason::Unclassified)?;
+        let inlet = shared.inlets.at(owner.vpdp.index());
+        let inlet = inlet.ok_or(DropReason::Unclassified)?;
+        if owner.untags {
+            tag::take_off(frame);
+        }
+        Ok(inlet)
     }
 }
 
@@ -551,7 +593,9 @@ fn why_undescribed(bytes: &[u8]) -> DropReason {
 
 /// What a VLAN leads to.
 #[inline]
-pub(crate) fn of_vlan<T: Copy>(owners: &[(u64, T)], vlan: u64) -> Option<T> {
+pub(crate) fn of_vlan<T: Copy>(owners: &[(u16, T)], vlan: u64) -> Option<T> {
+    // It has 13 bits.
+    let vlan = vlan as u16;
     let at = owners.binary_search_by_key(&vlan, |(vlan, _)| *vlan).ok()?;
     Some(owners[at].1)
 }
@@ -563,15 +607,24 @@ mod tests {
     use crate::rule::HAS_VLAN;
     use proptest::prelude::*;
 
+    /// At ports 2 and 3, VLAN 3 has an access rule.
+    ///
     /// Ports 0 and 1 are whole, VLANs tell of 2 (none, 3 and 9) and 3 (3), descriptions of 4 (of vPDPs 1 and 2) and 5 (of 2 and 3), rules, of which there are none, of 6; 7 and 8 are nobody's.
     fn entrances() -> Entrances {
         let inlet = |slot, port| Inlet {
             slot: Slot(slot),
             port: PortId(port),
         };
-        let owners = [(0, 5), (HAS_VLAN | 3, 1), (HAS_VLAN | 9, 2)];
+        let access = |inlet, untags| Access { inlet, untags };
+        let has_vlan = HAS_VLAN as u16;
+        let owners = [
+            (0, 5, false),
+            (has_vlan | 3, 1, true),
+            (has_vlan | 9, 2, false),
+        ];
         let owners = (2..).zip(owners);
-        let vlans = owners.map(|(slot, (vlan, port))| (vlan, inlet(slot, port)));
+        let vlans =
+            owners.map(|(slot, (vlan, port, untags))| (vlan, access(inlet(slot, port), untags)));
         let vlans: Vec<_> = vlans.collect();
         let described = |inlets: [Inlet; 4]| Inlets(inlets.into());
         let none = Inlet::NONE;
@@ -589,8 +642,8 @@ mod tests {
                 Entrance::Whole(inlet(1, 3)),
                 Entrance::Vlans(0..3),
                 Entrance::Vlan {
-                    vlan: HAS_VLAN as u16 | 3,
-                    inlet: inlet(5, 1),
+                    vlan: has_vlan | 3,
+                    access: access(inlet(5, 1), true),
                 },
                 Entrance::Described(0),
                 Entrance::Described(1),

@@ -28,7 +28,7 @@ use crate::rule::Rule;
 use crate::share::Fairness;
 use crate::slots::SlotBook;
 use crate::vpdp::{Connection, VirtualPort, VpdpId};
-use crate::wiring::{Sharing, Wiring, WiringError};
+use crate::wiring::{Share, Wiring, WiringError};
 use crate::worker::Worker;
 
 pub use make::{Made, Maker, Moved};
@@ -293,11 +293,11 @@ impl Hypervisor {
     }
 
     /// Ports of the switch that several vPDPs share, and how.
-    pub fn shared(&self) -> impl Iterator<Item = (PortId, Sharing)> {
+    pub fn shared(&self) -> impl Iterator<Item = (PortId, Share)> {
         self.wiring
             .shared
             .iter()
-            .map(|(port, sharing)| (*port, *sharing))
+            .map(|(port, share)| (*port, *share))
     }
 
     /// All rules, in the order in which they came.
@@ -514,6 +514,7 @@ impl Hypervisor {
             .values()
             .map(|vpdp| Tenant {
                 vpdp: vpdp.id,
+                birth: vpdp.birth,
                 slot: vpdp.slot,
                 serial: vpdp.loaded.as_ref().map_or(0, |loaded| loaded.serial),
                 admission: vpdp.admission(),

@@ -12,6 +12,7 @@ use crate::classifier::Classifier;
 use crate::description::Draft;
 use crate::entrance::{Entrances, Inlet};
 use crate::gate::Gate;
+use crate::guard::{Guard, Guards};
 use crate::vpdp::{Connection, VpdpId};
 use crate::wiring::{Sharing, Wiring};
 
@@ -46,6 +47,8 @@ pub(crate) enum Exit {
     Described(PortId),
     /// To one that carries them with this in front of them. Ports of a vPDP that carry them alike have one.
     Wrapped(PortId, Arc<Outer>),
+    /// To a port of the switch, if they are the vPDP's own.
+    Guarded(Box<Guard>),
     /// To another virtual port.
     Link(Inlet),
 }
@@ -76,6 +79,8 @@ const FEW_PORTS: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) slot: Slot,
+    /// The vPDP's number, and its birth, which is different for each vPDP that there ever was.
+    identity: Option<(VpdpId, u64)>,
     /// The workers' seats that serve it; 0 is none.
     pub(crate) serial: u64,
     pub(crate) admission: Admission,
@@ -89,23 +94,36 @@ pub(crate) struct Place {
     describes_all: bool,
 }
 
-/// An [`Exit`] in little memory, as most packets ask: a port of the switch, one that carries descriptions, or another way. One number says both where packets go and how: that is one comparison
+/// An [`Exit`] in little memory, as most packets ask: a port of the switch, one that carries
+/// descriptions, one where frames of one VLAN may leave, or another way. One number says both
+/// where packets go and how: that is one comparison
 /// where each packet leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outlet(u32);
 
 impl Outlet {
+    /// Of ports where frames of one VLAN may leave, which stands in front of the port. Ports of
+    /// greater numbers go the other way.
+    const OF_VLAN: u32 = 1 << 30;
+    const VLAN_SHIFT: u32 = 16;
+    const VLAN_PORTS: u32 = (1 << Outlet::VLAN_SHIFT) - 1;
     /// Of ports that carry descriptions. Ports of greater numbers go the other way.
     const DESCRIBED: u32 = 1 << 31;
     /// [`Exit`] tells where packets go.
-    const OTHER: Outlet = Outlet(u32::MAX);
+    pub(crate) const OTHER: Outlet = Outlet(u32::MAX);
 
     fn of(exit: &Exit) -> Outlet {
-        match *exit {
-            Exit::Port(PortId(port)) if port < Outlet::DESCRIBED => Outlet(port),
-            Exit::Described(PortId(port)) if port < Outlet::OTHER.0 - Outlet::DESCRIBED => {
+        match exit {
+            Exit::Port(PortId(port)) if *port < Outlet::OF_VLAN => Outlet(*port),
+            Exit::Described(PortId(port)) if *port < Outlet::OTHER.0 - Outlet::DESCRIBED => {
                 Outlet(port | Outlet::DESCRIBED)
             }
+            Exit::Guarded(guard) => match guard.one_vlan() {
+                Some((vlan, PortId(port))) if port <= Outlet::VLAN_PORTS => {
+                    Outlet(Outlet::OF_VLAN | u32::from(vlan) << Outlet::VLAN_SHIFT | port)
+                }
+                _ => Outlet::OTHER,
+            },
             _ => Outlet::OTHER,
         }
     }
@@ -113,7 +131,16 @@ impl Outlet {
     /// The port of the switch to which packets go as they are.
     #[inline(always)]
     pub(crate) fn plain(self) -> Option<PortId> {
-        (self.0 < Outlet::DESCRIBED).then_some(PortId(self.0))
+        (self.0 < Outlet::OF_VLAN).then_some(PortId(self.0))
+    }
+
+    /// The VLAN, as [`crate::rule::Field::Vlan`], and the port of the switch to which packets of
+    /// this VLAN go as they are.
+    #[inline(always)]
+    pub(crate) fn of_vlan(self) -> Option<(u64, PortId)> {
+        let is_of_vlan = (Outlet::OF_VLAN..Outlet::DESCRIBED).contains(&self.0);
+        let vlan = (self.0 & !Outlet::OF_VLAN) >> Outlet::VLAN_SHIFT;
+        is_of_vlan.then_some((vlan.into(), PortId(self.0 & Outlet::VLAN_PORTS)))
     }
 
     /// The port of the switch to which packets go with their descriptions, and nothing else, in front of them.
@@ -158,6 +185,7 @@ impl Place {
     pub(crate) fn nowhere() -> Place {
         Place {
             slot: Slot::NONE,
+            identity: None,
             serial: 0,
             admission: Admission::Closed(DropReason::NoProgram),
             gate: Arc::default(),
@@ -195,6 +223,8 @@ impl Place {
 /// What the control side says of a vPDP.
 pub(crate) struct Tenant {
     pub(crate) vpdp: VpdpId,
+    /// Different for each vPDP that there ever was.
+    pub(crate) birth: u64,
     pub(crate) slot: Slot,
     pub(crate) serial: u64,
     pub(crate) admission: Admission,
@@ -223,6 +253,7 @@ impl Root {
             let found = tenants.binary_search_by_key(&vpdp, |tenant| tenant.vpdp);
             found.map_or(Slot::NONE, |at| tenants[at].slot)
         };
+        let guards = Guards::new(wiring, classifier.clone());
         let most = tenants.iter().map(|tenant| tenant.slot.index() + 1).max();
         let mut places: Vec<Option<Place>> = Vec::new();
         places.resize_with(most.unwrap_or(0), || None);
@@ -231,13 +262,19 @@ impl Root {
             let mut outers = Outers::of(tenant.vpdp);
             let exits = connections.map(|connection| match *connection {
                 Connection::Open => Exit::Open,
-                Connection::Physical(port) => match wiring.shared.get(&port) {
-                    Some(Sharing::Described(carriage)) => match outers.of_carriage(*carriage) {
-                        Some(outer) => Exit::Wrapped(port, outer),
-                        None => Exit::Described(port),
-                    },
-                    _ => Exit::Port(port),
-                },
+                Connection::Physical(port) => {
+                    match wiring.shared.get(&port).map(|share| share.sharing) {
+                        Some(Sharing::Described(carriage)) => match outers.of_carriage(carriage) {
+                            Some(outer) => Exit::Wrapped(port, outer),
+                            None => Exit::Described(port),
+                        },
+                        Some(Sharing::Destination(_) | Sharing::Rules) => {
+                            let guard = guards.of(tenant.vpdp, port);
+                            guard.map_or(Exit::Port(port), |guard| Exit::Guarded(Box::new(guard)))
+                        }
+                        None => Exit::Port(port),
+                    }
+                }
                 Connection::Link(other) => Exit::Link(Inlet {
                     slot: slot_of(other.vpdp),
                     port: PortId(other.port),
@@ -247,6 +284,7 @@ impl Root {
             let is_described = |exit: &Exit| matches!(exit, Exit::Described(_) | Exit::Open);
             places[tenant.slot.index()] = Some(Place {
                 slot: tenant.slot,
+                identity: Some((tenant.vpdp, tenant.birth)),
                 serial: tenant.serial,
                 admission: tenant.admission,
                 gate: Arc::clone(&tenant.gate),
@@ -295,6 +333,20 @@ impl Root {
         Some(Ways { place, outlets })
     }
 
+    /// The ways out of the vPDP of this place, if it is still there.
+    pub(crate) fn ways_of(&self, place: &Place) -> Option<Ways<'_>> {
+        let ways = self.ways(place.slot)?;
+        let is_same = place.identity.is_some() && ways.place.identity == place.identity;
+        is_same.then_some(ways)
+    }
+
+    /// True if packets of a deleted vPDP that had this place in a root before may still leave by a
+    /// port of the switch.
+    pub(crate) fn lets_leave(&self, before: &Root, place: &Place, port: PortId) -> bool {
+        let lets = |number| self.entrances.lets_leave(&before.entrances, port, number);
+        place.identity.is_some_and(|(number, _)| lets(number))
+    }
+
     /// The seats that serve a slot; 0 is none.
     pub(crate) fn serial(&self, slot: Slot) -> u64 {
         self.place(slot).map_or(0, |place| place.serial)
@@ -330,16 +382,25 @@ mod tests {
 
     #[test]
     fn an_outlet_leads_where_its_exit_does_or_leaves_it_to_that() {
+        let ways = |outlet: Outlet| (outlet.plain(), outlet.of_vlan(), outlet.described());
         let most = Outlet::DESCRIBED - 1;
-        for port in [0, 1, 77, most - 1] {
+        for port in [0, 1, 77, Outlet::OF_VLAN - 1] {
             let port = PortId(port);
             let plain = Outlet::of(&Exit::Port(port));
-            assert_eq!((plain.plain(), plain.described()), (Some(port), None));
+            assert_eq!(ways(plain), (Some(port), None, None));
+        }
+        for port in [0, 1, 77, most - 1] {
+            let port = PortId(port);
             let described = Outlet::of(&Exit::Described(port));
-            assert_eq!(
-                (described.plain(), described.described()),
-                (None, Some(port))
-            );
+            assert_eq!(ways(described), (None, None, Some(port)));
+        }
+        for port in [0, 1, 77, 65_535] {
+            for vlan in [0, 0x1001, 0x1ffe] {
+                let guard = Guard::of_one_vlan(PortId(port), vlan);
+                let guarded = Outlet::of(&Exit::Guarded(Box::new(guard)));
+                let found = (u64::from(vlan), PortId(port));
+                assert_eq!(ways(guarded), (None, Some(found), None));
+            }
         }
         let inlet = Inlet {
             slot: Slot(0),
@@ -348,19 +409,16 @@ mod tests {
         let others = [
             Exit::Open,
             Exit::Link(inlet),
+            Exit::Port(PortId(Outlet::OF_VLAN)),
             Exit::Port(PortId(Outlet::DESCRIBED)),
             Exit::Port(PortId(u32::MAX)),
+            Exit::Guarded(Box::new(Guard::of_one_vlan(PortId(65_536), 0))),
             Exit::Described(PortId(most)),
             Exit::Described(PortId(u32::MAX)),
         ];
         for exit in others {
             assert_eq!(Outlet::of(&exit), Outlet::OTHER, "{exit:?}");
         }
-        assert_eq!(
-            (Outlet::OTHER.plain(), Outlet::OTHER.described()),
-            (None, None)
-        );
-        let last = Outlet::of(&Exit::Port(PortId(most)));
-        assert_eq!(last.plain(), Some(PortId(most)));
+        assert_eq!(ways(Outlet::OTHER), (None, None, None));
     }
 }

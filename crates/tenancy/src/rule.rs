@@ -29,6 +29,9 @@ pub enum Vlan {
     Untagged,
     /// This VLAN.
     Id(u16),
+    /// This VLAN, as an access port has it: the tag is removed on the way in and added on the way
+    /// out.
+    Access(u16),
 }
 
 /// A condition on a field. One on a field of IPv4, IPv6 or of a transport protocol holds only for packets that have it.
@@ -89,6 +92,10 @@ pub enum Field {
     L4Destination,
 }
 
+/// The value of [`Field::Vlan`] in a packet of which receivers do not agree about the VLAN: no rule
+/// can ask for it, since VLAN 4095 is reserved.
+pub(crate) const UNCLEAR_VLAN: u64 = HAS_VLAN | 0xfff;
+
 /// In [`Field::Vlan`], [`Field::Protocol`] and the ports: that the packet has it.
 pub(crate) const HAS_VLAN: u64 = 1 << 12;
 pub(crate) const HAS_PROTOCOL: u64 = 1 << 8;
@@ -112,6 +119,21 @@ impl Field {
             Field::Ipv6Source | Field::Ipv6Destination => 128,
             Field::Protocol => 9,
             Field::L4Source | Field::L4Destination => 17,
+        }
+    }
+
+    /// The field in its place in a packet of the other direction: sources are destinations there.
+    pub(crate) fn mirrored(self) -> Field {
+        match self {
+            Field::Destination => Field::Source,
+            Field::Source => Field::Destination,
+            Field::Ipv4Source => Field::Ipv4Destination,
+            Field::Ipv4Destination => Field::Ipv4Source,
+            Field::Ipv6Source => Field::Ipv6Destination,
+            Field::Ipv6Destination => Field::Ipv6Source,
+            Field::L4Source => Field::L4Destination,
+            Field::L4Destination => Field::L4Source,
+            Field::Port | Field::Vlan | Field::EtherType | Field::Protocol => self,
         }
     }
 
@@ -224,6 +246,34 @@ impl fmt::Display for RuleError {
 pub(crate) type Asked = Vec<(Field, Values)>;
 
 impl Rule {
+    /// The port of the switch that it names.
+    pub(crate) fn port(&self) -> Option<PortId> {
+        self.conditions
+            .iter()
+            .find_map(|condition| match condition {
+                Condition::Port(port) => Some(*port),
+                _ => None,
+            })
+    }
+
+    /// The VLAN condition.
+    pub(crate) fn vlan(&self) -> Option<Vlan> {
+        self.conditions
+            .iter()
+            .find_map(|condition| match condition {
+                Condition::Vlan(vlan) => Some(*vlan),
+                _ => None,
+            })
+    }
+
+    /// The VLAN of which packets lose the tag.
+    pub(crate) fn access(&self) -> Option<u16> {
+        match self.vlan() {
+            Some(Vlan::Access(id)) => Some(id),
+            _ => None,
+        }
+    }
+
     /// What it asks of fields, and what that takes of others: an IPv4 address takes IPv4's EtherType.
     pub(crate) fn asked(&self) -> Result<Asked, RuleError> {
         let mut asked = Asked::new();
@@ -287,10 +337,10 @@ impl Condition {
         Ok(match self {
             Condition::Port(port) => (Field::Port, Values::one(port.0)),
             Condition::Vlan(Vlan::Untagged) => (Field::Vlan, Values::one(0u8)),
-            Condition::Vlan(Vlan::Id(id @ LEAST_VLAN..=GREATEST_VLAN)) => {
-                (Field::Vlan, Values::one(HAS_VLAN | u64::from(*id)))
-            }
-            Condition::Vlan(Vlan::Id(id)) => return Err(RuleError::Vlan(*id)),
+            Condition::Vlan(Vlan::Id(id) | Vlan::Access(id)) => match *id {
+                LEAST_VLAN..=GREATEST_VLAN => (Field::Vlan, Values::one(HAS_VLAN | u64::from(*id))),
+                id => return Err(RuleError::Vlan(id)),
+            },
             Condition::Destination(address) => (Field::Destination, Values::one(mac(address))),
             Condition::Source(address) => (Field::Source, Values::one(mac(address))),
             Condition::EtherType(ethertype) => (Field::EtherType, Values::one(*ethertype)),

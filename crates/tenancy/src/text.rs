@@ -52,6 +52,16 @@ impl<'t> Words<'t> {
         word.parse().map_err(|_| TextError::at(word, wanted))
     }
 
+    /// Takes the next word if it is this one; returns true then.
+    fn takes(&mut self, word: &str) -> bool {
+        let mut rest = self.0.clone();
+        let is_next = rest.next() == Some(word);
+        if is_next {
+            self.0 = rest;
+        }
+        is_next
+    }
+
     fn end(mut self) -> Result<(), TextError> {
         match self.0.next() {
             None => Ok(()),

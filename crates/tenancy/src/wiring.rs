@@ -7,7 +7,7 @@ use packet::PortId;
 
 use crate::carriage::{Carriage, MacAddress};
 use crate::classifier::Classifier;
-use crate::rule::{Condition, Rule, RuleError, overlap};
+use crate::rule::{Condition, Rule, RuleError, Vlan, overlap};
 use crate::vpdp::{Connection, VirtualPort, VpdpId};
 
 /// The greatest number of a switch's port.
@@ -25,6 +25,33 @@ pub enum Sharing {
     Destination(MacPrefix),
     /// By rules.
     Rules,
+}
+
+/// What may leave by a port that several vPDPs share by rules or by MAC addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Egress {
+    /// Each vPDP's own: a frame leaves if the packets that answer it would be for the vPDP that
+    /// sends it.
+    #[default]
+    Own,
+    /// All, for vPDPs that trust each other.
+    Any,
+}
+
+/// A port of the switch that several vPDPs share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// How packets find their vPDP.
+    pub sharing: Sharing,
+    /// What may leave.
+    pub egress: Egress,
+}
+
+impl From<Sharing> for Share {
+    fn from(sharing: Sharing) -> Share {
+        let egress = Egress::Own;
+        Share { sharing, egress }
+    }
 }
 
 /// The first half of a locally administered unicast address.
@@ -51,6 +78,12 @@ impl MacPrefix {
         let [a, b, c, d, e, _] = *bytes.first_chunk()?;
         let number = u16::from(d) << 4 | u16::from(e) >> 4;
         ([a, b, c] == self.0).then(|| VpdpId::new(number))?
+    }
+
+    /// The vPDP of a frame, by its source.
+    #[inline]
+    pub(crate) fn vpdp_of_source(self, bytes: &[u8]) -> Option<VpdpId> {
+        self.vpdp(bytes.get(6..)?)
     }
 }
 
@@ -101,6 +134,13 @@ pub enum WiringError {
     Table(String),
     /// A VXLAN network's number has more than 24 bits.
     Vni(PortId, u32),
+    /// `egress any` at a port where the switch itself describes all that leaves.
+    AnyDescribed(PortId),
+    /// A rule takes tags off, and names no port that is shared by rules.
+    AccessPort(String),
+    /// Two rules of a vPDP, of which one takes tags off, leave it open in which VLAN its untagged
+    /// packets are.
+    Untagged(String, String),
 }
 
 impl fmt::Display for WiringError {
@@ -154,6 +194,23 @@ impl fmt::Display for WiringError {
                 f,
                 "the VXLAN network {vni} of the switch's port {port} has more than 24 bits: 0 to 16777215"
             ),
+            WiringError::AnyDescribed(port) => write!(
+                f,
+                "`egress any` makes no sense at the switch's port {port}: the switch describes all \
+                 packets that leave there"
+            ),
+            WiringError::AccessPort(name) => write!(
+                f,
+                "the rule `{name}` takes the VLAN's tag off; it must name a port of the switch \
+                 that is shared by `rules`, where the tag is put on again"
+            ),
+            WiringError::Untagged(one, other) => write!(
+                f,
+                "the rules `{one}` and `{other}` are for one vPDP and one port, and packets that \
+                 it sends there without a tag could be in either VLAN; at a port, a vPDP has at most \
+                 one VLAN with `untag`, all its rules for this VLAN have `untag`, and none has \
+                 `vlan none`"
+            ),
         }
     }
 }
@@ -166,7 +223,7 @@ pub(crate) struct Wiring {
     /// Each vPDP's ports, by their numbers.
     pub(crate) ports: BTreeMap<VpdpId, Vec<Connection>>,
     /// Ports that are not a single vPDP's.
-    pub(crate) shared: BTreeMap<PortId, Sharing>,
+    pub(crate) shared: BTreeMap<PortId, Share>,
     pub(crate) rules: Vec<Rule>,
 }
 
@@ -254,6 +311,7 @@ impl Wiring {
                 return Err(WiringError::RuleOf(rule.name.clone(), rule.vpdp));
             }
             self.check_rule_ports(rule)?;
+            self.check_access(rule)?;
             let own = rule.asked();
             asked.push((
                 rule,
@@ -263,6 +321,10 @@ impl Wiring {
         for (number, (one, asked_one)) in asked.iter().enumerate() {
             for (other, asked_other) in &asked[..number] {
                 let are_rivals = one.vpdp != other.vpdp && one.priority == other.priority;
+                if !are_untagged_apart(one, other) {
+                    let (first, second) = (other.name.clone(), one.name.clone());
+                    return Err(WiringError::Untagged(first, second));
+                }
                 if are_rivals && overlap(asked_one, asked_other) {
                     let (first, second) = (other.name.clone(), one.name.clone());
                     return Err(WiringError::Overlap(first, second));
@@ -283,8 +345,14 @@ impl Wiring {
         if longest > MAX_VIRTUAL_PORTS {
             return Err(WiringError::TooManyPorts(longest));
         }
-        for (port, sharing) in &self.shared {
-            if let Sharing::Described(Carriage::Vxlan(tunnel)) = sharing
+        for (port, share) in &self.shared {
+            let Sharing::Described(carriage) = share.sharing else {
+                continue;
+            };
+            if share.egress == Egress::Any {
+                return Err(WiringError::AnyDescribed(*port));
+            }
+            if let Carriage::Vxlan(tunnel) = carriage
                 && tunnel.vni >> 24 != 0
             {
                 return Err(WiringError::Vni(*port, tunnel.vni));
@@ -311,16 +379,48 @@ impl Wiring {
         Ok(())
     }
 
+    /// An access port is one that is shared by rules: by MAC address packets come in as they are.
+    fn check_access(&self, rule: &Rule) -> Result<(), WiringError> {
+        let sharing = |port| Some(self.shared.get(&port)?.sharing);
+        match rule.port().and_then(sharing) {
+            Some(Sharing::Rules) => Ok(()),
+            _ if rule.access().is_none() => Ok(()),
+            _ => Err(WiringError::AccessPort(rule.name.clone())),
+        }
+    }
+
     fn check_rule_ports(&self, rule: &Rule) -> Result<(), WiringError> {
         for condition in &rule.conditions {
             let Condition::Port(port) = condition else {
                 continue;
             };
-            match self.shared.get(port) {
+            match self.shared.get(port).map(|share| share.sharing) {
                 Some(Sharing::Rules | Sharing::Destination(_)) => {}
                 _ => return Err(WiringError::RulePort(rule.name.clone(), *port)),
             }
         }
         Ok(())
     }
+}
+
+/// True if two rules do not leave it open in which VLAN a vPDP's untagged packets are.
+fn are_untagged_apart(one: &Rule, other: &Rule) -> bool {
+    if one.vpdp != other.vpdp || (one.access(), other.access()) == (None, None) {
+        return true;
+    }
+    let are_of_one_port = match (one.port(), other.port()) {
+        (Some(one), Some(other)) => one == other,
+        _ => true,
+    };
+    let (Some(one), Some(other)) = (one.vlan(), other.vlan()) else {
+        return true;
+    };
+    !are_of_one_port
+        || match (one, other) {
+            (Vlan::Access(one), Vlan::Access(other)) => one == other,
+            (Vlan::Access(access), Vlan::Id(id)) | (Vlan::Id(id), Vlan::Access(access)) => {
+                access != id
+            }
+            _ => false,
+        }
 }

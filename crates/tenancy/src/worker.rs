@@ -280,7 +280,7 @@ impl Worker {
         if !self.watched.is_empty() {
             self.go_on(&root, Standing::InCredit, &mut sent);
         }
-        self.run_leaving(&mut sent);
+        self.run_leaving(&root, &mut sent);
         if self.fairness.is_some() && !frames.is_empty() {
             self.shares.receive(self.reception);
         }
@@ -658,15 +658,26 @@ impl Worker {
     }
 
     /// Packets in seats that are to go finish; those without any go.
-    fn run_leaving(&mut self, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
+    fn run_leaving(&mut self, root: &Root, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
         if self.leaving.is_empty() {
             return;
         }
-        for (seat, root) in &mut self.leaving {
+        for (seat, before) in &mut self.leaving {
             // The slot may be another vPDP's by now.
-            let own = root.ways(seat.slot);
+            let own = before.ways(seat.slot);
             let own = own.filter(|ways| ways.place.serial == seat.serial);
-            let ways = own.unwrap_or(Ways::none(&self.nowhere));
+            let had = own.unwrap_or(Ways::none(&self.nowhere));
+            // Its packets leave by the rules that the vPDP has now. A deleted one has the ports
+            // that it had, as long as no other vPDP has them.
+            let has = root.ways_of(had.place);
+            let ways = has.unwrap_or(had);
+            let mut foreign = 0;
+            let mut sent = |port, frame: &mut Frame, time| match has.is_some()
+                || root.lets_leave(before, had.place, port)
+            {
+                true => sent(port, frame, time),
+                false => foreign += 1,
+            };
             let gauge = &mut *self.gauge;
             let frames = &mut self.taken_up;
             if !seat.worker.is_held() {
@@ -674,7 +685,9 @@ impl Worker {
             }
             let passes = most_passes(frames.len());
             let commons = &mut self.commons;
-            run_charged(seat, ways, commons, frames, passes, (self.now, sent), gauge);
+            let when = (self.now, &mut sent);
+            run_charged(seat, ways, commons, frames, passes, when, gauge);
+            (0..foreign).for_each(|_| seat.worker.count_drop(DropReason::ForeignEgress));
             frames
                 .drain(..)
                 .for_each(|frame| self.commons.links.spare.put(frame));

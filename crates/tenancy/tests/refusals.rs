@@ -164,6 +164,43 @@ const CASES: &[(&str, Wrong)] = &[
         let arp = Condition::EtherType(0x806);
         h.add_rule(rule("x", 1, 1, vec![net(10, 8), arp]))
     }),
+    (
+        "must name a port of the switch that is shared by `rules`",
+        |h| h.add_rule(rule("x", 1, 1, vec![Condition::Vlan(Vlan::Access(9))])),
+    ),
+    ("the rules `x` and `y` are for one vPDP and one port", |h| {
+        let at_port = |vlan| vec![Condition::Port(PortId(5)), Condition::Vlan(vlan)];
+        h.add_rules([
+            rule("x", 1, 1, at_port(Vlan::Access(9))),
+            rule("y", 1, 2, at_port(Vlan::Access(8))),
+        ])
+    }),
+    ("all its rules for this VLAN have `untag`", |h| {
+        let at_port = |vlan| vec![Condition::Port(PortId(5)), Condition::Vlan(vlan)];
+        let also = vec![Condition::Vlan(Vlan::Id(9)), Condition::EtherType(0x806)];
+        h.add_rules([
+            rule("x", 1, 1, at_port(Vlan::Access(9))),
+            rule("y", 1, 2, also),
+        ])
+    }),
+    ("and none has `vlan none`", |h| {
+        let at_port = |vlan| vec![Condition::Port(PortId(5)), Condition::Vlan(vlan)];
+        h.add_rules([
+            rule("x", 1, 1, at_port(Vlan::Access(9))),
+            rule("y", 1, 2, at_port(Vlan::Untagged)),
+        ])
+    }),
+    ("VLAN 4095: 1 to 4094", |h| {
+        let access = Condition::Vlan(Vlan::Access(4095));
+        h.add_rule(rule("x", 1, 1, vec![Condition::Port(PortId(5)), access]))
+    }),
+    ("`egress any` makes no sense at the switch's port 6", |h| {
+        let share = tenancy::Share {
+            sharing: Sharing::Described(Carriage::Plain),
+            egress: tenancy::Egress::Any,
+        };
+        h.share_as(PortId(6), share)
+    }),
     ("has more than 24 bits: 0 to 16777215", |h| {
         let mac = tenancy::MacAddress([2, 0, 0, 0, 0, 1]);
         let tunnel = tenancy::Tunnel {

@@ -82,7 +82,7 @@ impl Maker {
         let mut hypervisor = Hypervisor::new(Arc::clone(&self.engine));
         for sharing in &shared.sharings {
             let (port, how) = sharing.it;
-            let done = hypervisor.share(port, Some(how));
+            let done = hypervisor.share_as(port, how);
             done.map_err(|why| at_line(sharing.line, &why))?;
         }
         for vpdp in &shared.vpdps {

@@ -7,8 +7,8 @@ use p4info::polyplane::tenancy::v1::change_request::Change;
 use p4rt::{Answer, Code, Denial};
 use switch::{Device, Ledger};
 use tenancy::{
-    Connection, Exported, ExportedState, Function, Quotas, Refusal, Rule, Sharing, Spec,
-    VirtualPort, Vpdp, VpdpId,
+    Connection, Exported, ExportedState, Function, Quotas, Refusal, Rule, Share, Spec, VirtualPort,
+    Vpdp, VpdpId,
 };
 
 use crate::chain;
@@ -261,11 +261,14 @@ impl Office {
     fn share(&mut self, asked: &wire::Share) -> Answered<wire::ChangeResponse> {
         let port = packet::PortId(asked.port);
         self.check_port(Connection::Physical(port))?;
-        let sharing = match asked.sharing.as_str() {
-            "" => None,
-            text => Some(text.parse::<Sharing>().map_err(invalid)?),
+        let shared = match asked.sharing.as_str() {
+            "" => self.hypervisor.share(port, None),
+            text => {
+                let share: Share = text.parse().map_err(invalid)?;
+                self.hypervisor.share_as(port, share)
+            }
         };
-        self.hypervisor.share(port, sharing).map_err(refused)?;
+        shared.map_err(refused)?;
         Ok(wire::ChangeResponse::default())
     }
 
@@ -318,9 +321,9 @@ impl Office {
         };
         let vpdps = self.hypervisor.vpdps();
         let vpdps = vpdps.filter(|vpdp| one.is_none_or(|id| id == vpdp.id()));
-        let shared = self.hypervisor.shared().map(|(port, sharing)| wire::Share {
+        let shared = self.hypervisor.shared().map(|(port, share)| wire::Share {
             port: port.0,
-            sharing: sharing.to_string(),
+            sharing: share.to_string(),
         });
         let rules = self.hypervisor.rules().iter().map(ToString::to_string);
         let held = self.hypervisor.held() as u64;

@@ -93,7 +93,11 @@ enum Command {
                       mac PREFIX                                         by the destination MAC address, PREFIX such as 02:aa:bb\n  \
                       described                                          by a description header in front of the packet\n  \
                       described mac-in-mac LOCAL REMOTE                  by one behind a backbone's Ethernet header\n  \
-                      described vxlan LOCAL REMOTE LOCAL-IP REMOTE-IP VNI   by one behind VXLAN"
+                      described vxlan LOCAL REMOTE LOCAL-IP REMOTE-IP VNI   by one behind VXLAN\n\n\
+                      At a port that is shared by rules or mac, what a vPDP sends must be its own, \
+                      and is dropped as foreign_egress otherwise. With `egress any` after the \
+                      sharing, all may leave: for vPDPs that trust each other.\n\n\
+                      Examples:\n  polyplane tenant share 2 rules\n  polyplane tenant share 2 rules egress any"
     )]
     Share(ShareOptions),
     /// Let one vPDP have a port of the switch for itself again.
@@ -103,9 +107,16 @@ enum Command {
     },
     /// Add a rule that leads packets of shared ports to a vPDP.
     #[command(
-        after_help = "A rule is `NAME: FIELD VALUE and FIELD VALUE -> VPDP priority N`. Fields are port, vlan (a number or none), eth.src, eth.dst, eth.type, \
+        after_help = "A rule is `NAME: FIELD VALUE and FIELD VALUE -> VPDP priority N`. Fields are port, vlan (a number, `none`, or `N untag`), eth.src, eth.dst, eth.type, \
                       ipv4.src, ipv4.dst, ipv6.src, ipv6.dst (prefixes), protocol, l4.src and l4.dst (a port, or FIRST..LAST). Rules of one priority must \
-                      not overlap."
+                      not overlap.\n\n\
+                      With `untag` the vPDP has the VLAN as by an access port: the tag is removed \
+                      from what comes in, and added to what leaves untagged. Such a rule names the \
+                      port, too.\n\n\
+                      Rules hold in both directions: what the vPDP sends by a shared port must \
+                      have as its source what rules ask of the destination, and the other way round.\n\n\
+                      Examples:\n  polyplane tenant add-rule 'voice: port 2 and vlan 10 -> red'\n  \
+                      polyplane tenant add-rule 'office: port 2 and vlan 20 untag -> blue'"
     )]
     AddRule {
         /// The rule, as one argument.

@@ -533,5 +533,6 @@ fn drop_words(reason: DropReason) -> &'static str {
         DropReason::CycleQuota => "its virtual data plane has used up its cycles",
         DropReason::FairShare => "its virtual data plane had its share of a busy processor",
         DropReason::LinkHops => "it went over too many links between virtual data planes",
+        DropReason::ForeignEgress => "it is not its virtual data plane's own at a shared port",
     }
 }

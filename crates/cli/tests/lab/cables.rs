@@ -8,6 +8,8 @@ use port::{AfPacketPort, Netns, Port};
 /// The interfaces `port0`, `port1`, ... in the switch's namespace, and their far ends, which are ports of the test.
 pub(crate) struct Cables {
     pub(crate) switch: Netns,
+    /// The namespace of the far ends.
+    pub(crate) far: Netns,
     pub(crate) ends: Vec<AfPacketPort>,
     pub(crate) clock: Instant,
 }
@@ -41,6 +43,7 @@ impl Cables {
         let clock = Instant::now();
         Some(Cables {
             switch,
+            far,
             ends,
             clock,
         })

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use packet::{Nanos, PortId};
 use port::PerMillion;
-use tenancy::{Connection, Rule, Sharing, VpdpId};
+use tenancy::{Connection, Rule, Share, VpdpId};
 
 /// Switches, hosts, the links between them, and what is to be carried. Names are unique, and what is referred to exists.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,7 +123,7 @@ pub struct SharedSpec {
     /// In the order of the file.
     pub vpdps: Vec<VpdpSpec>,
     /// Ports that several of them have.
-    pub sharings: Vec<Placed<(PortId, Sharing)>>,
+    pub sharings: Vec<Placed<(PortId, Share)>>,
     /// Which packets of such ports are whose.
     pub rules: Vec<Placed<Rule>>,
 }

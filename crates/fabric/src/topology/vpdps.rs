@@ -196,7 +196,7 @@ impl Check<'_> {
         }
     }
 
-    fn sharing(&mut self, port: &str, text: &Text) -> Option<Placed<(PortId, tenancy::Sharing)>> {
+    fn sharing(&mut self, port: &str, text: &Text) -> Option<Placed<(PortId, tenancy::Share)>> {
         let Ok(number) = port.parse() else {
             let message = format!("\"{port}\" is no port of a switch");
             self.mistake(text, message, "write its number, as in { 1 = \"rules\" }");

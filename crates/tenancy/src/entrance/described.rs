@@ -62,6 +62,12 @@ impl Descriptions {
         }
     }
 
+    /// Whether a vPDP of this number has the port.
+    pub(super) fn has(&self, port: usize, number: VpdpId) -> bool {
+        let inlet = self.inlets.get(number.index() * self.width + port);
+        inlet.is_some_and(|inlet| *inlet != NOWHERE)
+    }
+
     /// The vPDP whose description these bytes begin with, and the virtual port by which they go in that came by this port, if they do.
     #[inline(always)]
     pub(super) fn find(&self, port: usize, bytes: &[u8]) -> Option<(Own<'_>, PortId)> {

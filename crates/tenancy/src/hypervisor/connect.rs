@@ -6,7 +6,7 @@ use super::Hypervisor;
 use crate::refusal::Refusal;
 use crate::rule::Rule;
 use crate::vpdp::{Connection, VirtualPort};
-use crate::wiring::{Sharing, WiringError};
+use crate::wiring::{Share, Sharing, WiringError};
 
 impl Hypervisor {
     /// Connects a virtual port to a port of the switch, or to nothing.
@@ -41,12 +41,24 @@ impl Hypervisor {
         self.change_wiring(|wiring| wiring.unlink(port))
     }
 
-    /// Says how several vPDPs share a port of the switch; or that one has it for itself.
+    /// Says how several vPDPs share a port of the switch, by which each sends what is its own
+    /// ([`crate::Egress::Own`]); or that one has it for itself.
     ///
     /// # Errors
     /// Several have it; a rule is about it.
     pub fn share(&mut self, port: PortId, sharing: Option<Sharing>) -> Result<(), Refusal> {
         self.share_ports([port], sharing)
+    }
+
+    /// Says how several vPDPs share a port of the switch, and what may leave by it.
+    ///
+    /// # Errors
+    /// A rule is about it that is not of this sharing; it makes no sense.
+    pub fn share_as(&mut self, port: PortId, share: Share) -> Result<(), Refusal> {
+        self.change_wiring(|wiring| {
+            wiring.shared.insert(port, share);
+            Ok(())
+        })
     }
 
     /// [`Hypervisor::share`] of several ports, checked and published as one change.
@@ -61,7 +73,7 @@ impl Hypervisor {
         self.change_wiring(|wiring| {
             for port in ports {
                 match sharing {
-                    Some(sharing) => wiring.shared.insert(port, sharing),
+                    Some(sharing) => wiring.shared.insert(port, sharing.into()),
                     None => wiring.shared.remove(&port),
                 };
             }

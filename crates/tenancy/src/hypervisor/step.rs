@@ -69,6 +69,10 @@ impl Hypervisor {
                             Err(_) => lost.push(DropReason::FrameTooLong),
                         }
                     }
+                    Exit::Guarded(guard) => match guard.pass(&mut frame) {
+                        Ok(port) => sent(port, &mut frame, time),
+                        Err(reason) => lost.push(reason),
+                    },
                     Exit::Link(_) if *allowance == 0 => lost.push(DropReason::LinkHops),
                     Exit::Link(inlet) => {
                         *allowance -= 1;

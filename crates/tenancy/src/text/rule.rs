@@ -77,7 +77,13 @@ fn condition(field: &str, words: &mut Words<'_>) -> Result<Condition, TextError>
         "port" => Condition::Port(PortId(words.value("a port's number")?)),
         "vlan" => Condition::Vlan(match words.next(VLAN)? {
             "none" => Vlan::Untagged,
-            word => Vlan::Id(number(word, VLAN)?),
+            word => {
+                let id = number(word, VLAN)?;
+                match words.takes("untag") {
+                    true => Vlan::Access(id),
+                    false => Vlan::Id(id),
+                }
+            }
         }),
         "eth.src" => Condition::Source(words.value("a MAC address")?),
         "eth.dst" => Condition::Destination(words.value("a MAC address")?),
@@ -156,6 +162,7 @@ impl fmt::Display for Condition {
             Condition::Port(port) => write!(f, "port {port}"),
             Condition::Vlan(Vlan::Untagged) => f.write_str("vlan none"),
             Condition::Vlan(Vlan::Id(id)) => write!(f, "vlan {id}"),
+            Condition::Vlan(Vlan::Access(id)) => write!(f, "vlan {id} untag"),
             Condition::Source(address) => write!(f, "eth.src {address}"),
             Condition::Destination(address) => write!(f, "eth.dst {address}"),
             Condition::EtherType(number) => write!(f, "eth.type {number:#06x}"),
@@ -189,6 +196,8 @@ mod tests {
         let texts = [
             "all: -> 1",
             "a: port 3 and vlan 10 -> 2 priority 5",
+            "access: port 3 and vlan 10 untag -> 2",
+            "both: vlan 4094 untag and port 3 and eth.type 0x0800 -> 2 priority 5",
             "b: vlan none and eth.dst 02:00:00:00:00:01 -> 2 priority -1",
             "c: eth.type 0x0806 and eth.src 02:00:00:00:00:01 -> 4095",
             "d: ipv4.src 10.0.0.0/8 and protocol 17 and l4.dst 53..53 -> 3",
@@ -232,6 +241,9 @@ mod tests {
             ("a: port one -> 1", "one"),
             ("a: colour red -> 1", "colour"),
             ("a: port 1 or port 2 -> 1", "or"),
+            ("a: vlan none untag -> 1", "untag"),
+            ("a: vlan 7 tag -> 1", "tag"),
+            ("a: vlan 7 untag untag -> 1", "untag"),
             ("a: port 1 and -> 1", ""),
             ("a: ipv4.src 10.0.0.0/33 -> 1", "10.0.0.0/33"),
             ("a: vlan 70000 -> 1", "70000"),

@@ -8,7 +8,7 @@ use packet::PortId;
 use crate::carriage::{Backbone, Carriage, MacAddress, Tunnel};
 use crate::text::{TextError, Words};
 use crate::vpdp::{Connection, VirtualPort, VpdpId};
-use crate::wiring::{MacPrefix, Sharing};
+use crate::wiring::{Egress, MacPrefix, Share, Sharing};
 
 const MAC: &str = "a MAC address";
 
@@ -40,36 +40,64 @@ impl FromStr for Sharing {
 
     /// `rules`; `mac PREFIX`; `described`, `described mac-in-mac LOCAL REMOTE`, or `described vxlan LOCAL REMOTE LOCAL-IP REMOTE-IP VNI`.
     fn from_str(text: &str) -> Result<Sharing, TextError> {
-        const WANTED: &str = "`rules`, `mac` or `described`";
         let mut words = Words::of(text);
-        let sharing = match words.next(WANTED)? {
-            "rules" => Sharing::Rules,
-            "mac" => {
-                const PREFIX: &str =
-                    "three bytes of a locally administered MAC address, as in 02:aa:bb";
-                let word = words.next(PREFIX)?;
-                let prefix = octets(word).and_then(MacPrefix::new);
-                Sharing::Destination(prefix.ok_or_else(|| TextError::at(word, PREFIX))?)
-            }
-            "described" => Sharing::Described(carriage(&mut words)?),
-            word => return Err(TextError::at(word, WANTED)),
-        };
+        let sharing = sharing(&mut words)?;
         words.end()?;
         Ok(sharing)
     }
 }
 
+impl FromStr for Share {
+    type Err = TextError;
+
+    /// A sharing, and `egress any` or `egress own` after it.
+    fn from_str(text: &str) -> Result<Share, TextError> {
+        const EGRESS: &str = "`own` or `any`";
+        let mut words = Words::of(text);
+        let sharing = sharing(&mut words)?;
+        let egress = match words.takes("egress") {
+            false => Egress::Own,
+            true => match words.next(EGRESS)? {
+                "own" => Egress::Own,
+                "any" => Egress::Any,
+                word => return Err(TextError::at(word, EGRESS)),
+            },
+        };
+        words.end()?;
+        Ok(Share { sharing, egress })
+    }
+}
+
+fn sharing(words: &mut Words<'_>) -> Result<Sharing, TextError> {
+    const WANTED: &str = "`rules`, `mac` or `described`";
+    Ok(match words.next(WANTED)? {
+        "rules" => Sharing::Rules,
+        "mac" => {
+            const PREFIX: &str =
+                "three bytes of a locally administered MAC address, as in 02:aa:bb";
+            let word = words.next(PREFIX)?;
+            let prefix = octets(word).and_then(MacPrefix::new);
+            Sharing::Destination(prefix.ok_or_else(|| TextError::at(word, PREFIX))?)
+        }
+        "described" => Sharing::Described(carriage(words)?),
+        word => return Err(TextError::at(word, WANTED)),
+    })
+}
+
 fn carriage(words: &mut Words<'_>) -> Result<Carriage, TextError> {
-    match words.0.next() {
-        None => Ok(Carriage::Plain),
-        Some("mac-in-mac") => Ok(Carriage::MacInMac(backbone(words)?)),
-        Some("vxlan") => Ok(Carriage::Vxlan(Tunnel {
+    match words.0.clone().next() {
+        None | Some("egress") => return Ok(Carriage::Plain),
+        Some(_) => {}
+    }
+    match words.next("`mac-in-mac` or `vxlan`")? {
+        "mac-in-mac" => Ok(Carriage::MacInMac(backbone(words)?)),
+        "vxlan" => Ok(Carriage::Vxlan(Tunnel {
             backbone: backbone(words)?,
             local: words.value("this end's IPv4 address")?,
             remote: words.value("the other end's IPv4 address")?,
             vni: words.value("a VXLAN network's number, 0 to 16777215")?,
         })),
-        Some(word) => Err(TextError::at(word, "`mac-in-mac` or `vxlan`")),
+        word => Err(TextError::at(word, "`mac-in-mac` or `vxlan`")),
     }
 }
 
@@ -97,6 +125,16 @@ impl fmt::Display for Sharing {
                     tunnel.local, tunnel.remote, tunnel.vni
                 )
             }
+        }
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.sharing.fmt(f)?;
+        match self.egress {
+            Egress::Own => Ok(()),
+            Egress::Any => f.write_str(" egress any"),
         }
     }
 }
@@ -156,6 +194,15 @@ mod tests {
                 sharing.map(|sharing| sharing.to_string()),
                 Ok(text.to_owned())
             );
+            for (egress, shown) in [
+                ("", ""),
+                (" egress own", ""),
+                (" egress any", " egress any"),
+            ] {
+                let share: Result<Share, TextError> = format!("{text}{egress}").parse();
+                let share = share.map(|share| share.to_string());
+                assert_eq!(share, Ok(format!("{text}{shown}")));
+            }
         }
     }
 
@@ -177,6 +224,16 @@ mod tests {
                 Err(at.to_owned()),
                 "{text}"
             );
+        }
+        let cases = [
+            ("rules egress", ""),
+            ("rules egress all", "all"),
+            ("rules any", "any"),
+            ("described egress any 7", "7"),
+        ];
+        for (text, at) in cases {
+            let share: Result<Share, TextError> = text.parse();
+            assert_eq!(share.map_err(|error| error.at), Err(at.to_owned()));
         }
     }
 

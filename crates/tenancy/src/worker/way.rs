@@ -4,8 +4,9 @@ use exec::{DropReason, PackedOutcome};
 use packet::{Frame, FramePool, Nanos, PortId};
 use switch::Leave;
 
+use crate::classifier::outer_vlan;
 use crate::entrance::Inlet;
-use crate::root::{Exit, Place, Slot, Ways};
+use crate::root::{Exit, Outlet, Place, Slot, Ways};
 
 /// Packets of one vPDP that go over links in a burst, whatever comes; and how many more for each frame of the burst. Hops bound how deep a loop of
 /// links goes; this bounds how wide copies make it.
@@ -13,7 +14,7 @@ pub(crate) const MOST_LINKED: usize = 4096;
 const MOST_LINKED_A_FRAME: usize = 4;
 
 /// For how many reasons a packet may have nowhere to go.
-const REASONS: usize = 3;
+const REASONS: usize = 4;
 
 /// Packets on links between virtual ports.
 #[derive(Default)]
@@ -149,7 +150,7 @@ pub(super) fn leave(
     (port, frame, time): (PortId, &mut Frame, Nanos),
 ) {
     let outlet = ways.outlet(port);
-    let around = || way_around(ways.place, links, outlet.described(), (port, frame));
+    let around = || way_around(ways.place, links, outlet, (port, frame));
     if let Some(out) = outlet.plain().or_else(around) {
         sent(out, frame, time);
     }
@@ -165,7 +166,7 @@ fn leave_described(
 ) {
     let described = ways.outlet(port).described();
     let described = described.filter(|_| ways.place.describe(None, frame).is_ok());
-    let around = || way_around(ways.place, links, None, (port, frame));
+    let around = || way_around(ways.place, links, Outlet::OTHER, (port, frame));
     if let Some(out) = described.or_else(around) {
         sent(out, frame, time);
     }
@@ -176,11 +177,12 @@ fn leave_described(
 fn way_around(
     place: &Place,
     links: &mut Links,
-    described: Option<PortId>,
+    outlet: Outlet,
     (port, frame): (PortId, &mut Frame),
 ) -> Option<PortId> {
-    match described {
-        Some(out) if place.describe(None, frame).is_ok() => Some(out),
+    match (outlet.described(), outlet.of_vlan()) {
+        (Some(out), _) if place.describe(None, frame).is_ok() => Some(out),
+        (None, Some((vlan, out))) if outer_vlan(frame.bytes()) == vlan => Some(out),
         _ => other_way(place, links, place.exit(port), frame),
     }
 }
@@ -196,6 +198,10 @@ fn other_way(place: &Place, links: &mut Links, exit: &Exit, frame: &mut Frame) -
             return Some(*port);
         }
         Exit::Described(_) | Exit::Wrapped(..) => DropReason::FrameTooLong,
+        Exit::Guarded(guard) => match guard.pass(frame) {
+            Ok(port) => return Some(port),
+            Err(reason) => reason,
+        },
         Exit::Link(inlet) if links.push(place.slot, *inlet, frame) => return None,
         Exit::Link(_) => DropReason::LinkHops,
         Exit::Open => DropReason::NoSuchPort,

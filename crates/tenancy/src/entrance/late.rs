@@ -1,0 +1,46 @@
+//! Packets of deleted virtual data planes, which leave late: their ports may be others' by then.
+
+use packet::PortId;
+
+use super::{Entrance, Entrances};
+use crate::carriage::Carriage;
+use crate::vpdp::VpdpId;
+use crate::wiring::Sharing;
+
+impl Entrances {
+    /// True if packets of a deleted vPDP that had this number may still leave by a port: no vPDP
+    /// has the port now, or all packets there have descriptions, and none has this number.
+    pub(crate) fn lets_leave(&self, before: &Entrances, port: PortId, number: VpdpId) -> bool {
+        match self.of_port(port) {
+            None | Some(Entrance::Closed) => true,
+            Some(now) => {
+                let carriage = now.carriage();
+                let were = before.of_port(port).and_then(Entrance::carriage);
+                carriage.is_some() && carriage == were && !self.is_described(now, number)
+            }
+        }
+    }
+
+    /// True if a vPDP of this number has a port that carries descriptions.
+    fn is_described(&self, entrance: &Entrance, number: VpdpId) -> bool {
+        match entrance {
+            Entrance::Described(port) => self.descriptions.has(*port as usize, number),
+            Entrance::Shared(shared) => shared.inlets.at(number.index()).is_some(),
+            _ => false,
+        }
+    }
+}
+
+impl Entrance {
+    /// The way in which it carries descriptions, if it does.
+    fn carriage(&self) -> Option<Carriage> {
+        match self {
+            Entrance::Described(_) => Some(Carriage::Plain),
+            Entrance::Shared(shared) => match shared.sharing {
+                Sharing::Described(carriage) => Some(carriage),
+                Sharing::Destination(_) | Sharing::Rules => None,
+            },
+            _ => None,
+        }
+    }
+}

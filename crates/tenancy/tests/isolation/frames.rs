@@ -1,0 +1,252 @@
+//! Random numbers, rules and frames, of few values each, so that frames often meet rules, and other
+//! vPDPs' rules.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use packet::PortId;
+use tenancy::{Condition, MacAddress, Vlan};
+
+use crate::model::{self, Ask, Model, Sharing};
+
+/// The port of the switch that vPDPs share.
+pub(crate) const SHARED: u32 = 5;
+
+pub(crate) const PREFIX: [u8; 3] = [0x02, 0xaa, 0xbb];
+
+/// Xorshift (Marsaglia), 64 bits.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        (self.next() >> 11) as usize % limit
+    }
+
+    pub(crate) fn is_one_in(&mut self, count: usize) -> bool {
+        self.below(count) == 0
+    }
+
+    pub(crate) fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())]
+    }
+}
+
+const VLANS: [u16; 4] = [10, 20, 30, 4094];
+const ETHERTYPES: [u16; 4] = [0x0800, 0x86dd, 0x0806, 0x9100];
+const ADDRESSES: [u32; 4] = [0x0a01_0203, 0x0a01_ff00, 0x0a02_0001, 0];
+const PROTOCOLS: [u8; 4] = [6, 17, 132, 1];
+const PORTS: [u16; 4] = [0, 53, 80, 4000];
+
+fn mac(random: &mut Random) -> [u8; 6] {
+    let [a, b, c] = PREFIX;
+    let last = random.of(&[0, 1]);
+    match random.below(6) {
+        0 => [0xff; 6],
+        1 => [0, 0, 0, 0, 0, last],
+        2 => [2, 0, 0, 0, 0, last],
+        // Of vPDPs 0 to 3, by the prefix.
+        _ => [a, b, c, 0, (random.below(4) as u8) << 4, last],
+    }
+}
+
+fn v6(random: &mut Random) -> u128 {
+    0x2001_0db8 << 96 | u128::from(random.of(&ADDRESSES))
+}
+
+fn ask(random: &mut Random) -> Ask {
+    let bits = random.of(&[0, 8, 16, 32]);
+    let wide = random.of(&[0, 32, 112, 128]);
+    let range = |random: &mut Random| {
+        let (one, other) = (random.of(&PORTS), random.of(&PORTS));
+        (one.min(other), one.max(other))
+    };
+    match random.below(12) {
+        // 30 stands for none.
+        0 | 1 => Ask::Vlan(Some(random.of(&VLANS)).filter(|id| *id != 30), false),
+        2 => Ask::Destination(mac(random)),
+        3 => Ask::Source(mac(random)),
+        4 => Ask::EtherType(random.of(&ETHERTYPES)),
+        5 => Ask::V4Source(random.of(&ADDRESSES), bits),
+        6 => Ask::V4Destination(random.of(&ADDRESSES), bits),
+        7 => Ask::V6Source(v6(random), wide),
+        8 => Ask::V6Destination(v6(random), wide),
+        9 => Ask::Protocol(random.of(&PROTOCOLS)),
+        10 => {
+            let (first, last) = range(random);
+            Ask::L4Source(first, last)
+        }
+        _ => {
+            let (first, last) = range(random);
+            Ask::L4Destination(first, last)
+        }
+    }
+}
+
+/// The condition of a rule that asks for this.
+pub(crate) fn condition(ask: &Ask) -> Condition {
+    match *ask {
+        Ask::Port(port) => Condition::Port(PortId(port)),
+        Ask::Vlan(None, _) => Condition::Vlan(Vlan::Untagged),
+        Ask::Vlan(Some(id), false) => Condition::Vlan(Vlan::Id(id)),
+        Ask::Vlan(Some(id), true) => Condition::Vlan(Vlan::Access(id)),
+        Ask::Destination(mac) => Condition::Destination(MacAddress(mac)),
+        Ask::Source(mac) => Condition::Source(MacAddress(mac)),
+        Ask::EtherType(ethertype) => Condition::EtherType(ethertype),
+        Ask::V4Source(net, bits) => Condition::Ipv4Source(Ipv4Addr::from_bits(net), bits as u8),
+        Ask::V4Destination(net, bits) => {
+            Condition::Ipv4Destination(Ipv4Addr::from_bits(net), bits as u8)
+        }
+        Ask::V6Source(net, bits) => Condition::Ipv6Source(Ipv6Addr::from_bits(net), bits as u8),
+        Ask::V6Destination(net, bits) => {
+            Condition::Ipv6Destination(Ipv6Addr::from_bits(net), bits as u8)
+        }
+        Ask::Protocol(number) => Condition::Protocol(number),
+        Ask::L4Source(first, last) => Condition::L4Source(first..=last),
+        Ask::L4Destination(first, last) => Condition::L4Destination(first..=last),
+    }
+}
+
+/// Rules over ports and VLANs alone, as access ports and trunks have them. One vPDP has one VLAN
+/// without its tag, another one all untagged packets, or both have a VLAN without its tag.
+pub(crate) fn vlan_rules(random: &mut Random) -> Vec<model::Rule> {
+    let asks = [
+        (1, Ask::Vlan(Some(10), true)),
+        match random.is_one_in(2) {
+            true => (2, Ask::Vlan(None, false)),
+            false => (2, Ask::Vlan(Some(20), true)),
+        },
+        (1, Ask::Vlan(Some(30), false)),
+        (3, Ask::Vlan(Some(4094), random.is_one_in(2))),
+    ];
+    let asks = (0..).zip(asks);
+    asks.map(|(priority, (vpdp, ask))| model::Rule {
+        vpdp,
+        priority,
+        asks: vec![Ask::Port(SHARED), ask],
+    })
+    .collect()
+}
+
+/// Rules over all fields.
+pub(crate) fn any_rules(random: &mut Random) -> Vec<model::Rule> {
+    let count = 1 + random.below(8);
+    let mut rules: Vec<model::Rule> = (0..count as i32)
+        .map(|priority| {
+            let mut asks = Vec::new();
+            for _ in 0..random.below(4) {
+                let more = ask(random);
+                let kind = std::mem::discriminant(&more);
+                if asks.iter().all(|one| std::mem::discriminant(one) != kind) {
+                    asks.push(more);
+                }
+            }
+            if random.is_one_in(2) {
+                asks.push(Ask::Port(SHARED));
+            }
+            model::Rule {
+                vpdp: 1 + random.below(3) as u16,
+                priority,
+                asks,
+            }
+        })
+        .collect();
+    // An access rule of one vPDP: it may have more conditions.
+    if random.is_one_in(2) {
+        let vpdp = 1 + random.below(3) as u16;
+        let mut asks = vec![Ask::Vlan(Some(10), true), Ask::Port(SHARED)];
+        let more = ask(random);
+        if !matches!(more, Ask::Vlan(..)) {
+            asks.push(more);
+        }
+        let priority = 100;
+        let others = rules.iter_mut().filter(|rule| rule.vpdp == vpdp);
+        others.for_each(|rule| rule.asks.retain(|ask| !matches!(ask, Ask::Vlan(..))));
+        rules.push(model::Rule {
+            vpdp,
+            priority,
+            asks,
+        });
+    }
+    rules
+}
+
+/// True if no packet meets all that this rule asks: such a rule is refused.
+pub(crate) fn contradicts_itself(rule: &model::Rule) -> bool {
+    let needs = |ask: &Ask| match ask {
+        Ask::V4Source(..) | Ask::V4Destination(..) => Some(0x0800),
+        Ask::V6Source(..) | Ask::V6Destination(..) => Some(0x86dd),
+        Ask::EtherType(ethertype) => Some(*ethertype),
+        _ => None,
+    };
+    let mut needed: Vec<u16> = rule.asks.iter().filter_map(needs).collect();
+    needed.dedup();
+    needed.iter().any(|one| *one != needed[0])
+}
+
+/// A frame, of few values, now and then cut off or damaged.
+pub(crate) fn frame(random: &mut Random) -> Vec<u8> {
+    let mut bytes = [mac(random), mac(random)].concat();
+    for _ in 0..random.of(&[0, 0, 1, 1, 2, 3]) {
+        bytes.extend(random.of(&[0x8100u16, 0x8100, 0x88a8]).to_be_bytes());
+        let id = random.of(&[0, 10, 20, 30, 4094, 4095]);
+        bytes.extend((random.of(&[0u16, 0x1000, 0xe000]) | id).to_be_bytes());
+    }
+    let ethertype = random.of(&ETHERTYPES);
+    bytes.extend(ethertype.to_be_bytes());
+    let protocol = random.of(&PROTOCOLS);
+    match ethertype {
+        0x0800 => {
+            let words = random.of(&[5u8, 5, 6, 0]);
+            let offset = random.of(&[0u8, 0, 0, 1]);
+            bytes.extend([0x40 | words, 0, 0, 40, 0, 0, 0, offset, 64, protocol, 0, 0]);
+            bytes.extend(random.of(&ADDRESSES).to_be_bytes());
+            bytes.extend(random.of(&ADDRESSES).to_be_bytes());
+            bytes.extend(vec![0; usize::from(words.saturating_sub(5)) * 4]);
+        }
+        0x86dd => {
+            bytes.extend([0x60, 0, 0, 0, 0, 8, protocol, 64]);
+            bytes.extend(v6(random).to_be_bytes());
+            bytes.extend(v6(random).to_be_bytes());
+        }
+        _ => {}
+    }
+    bytes.extend(random.of(&PORTS).to_be_bytes());
+    bytes.extend(random.of(&PORTS).to_be_bytes());
+    bytes.extend(vec![0; random.of(&[0, 4, 16, 64])]);
+    if random.is_one_in(4) {
+        bytes.truncate(2 + random.below(bytes.len() - 2));
+    }
+    if random.is_one_in(16) {
+        let at = random.below(bytes.len());
+        bytes[at] ^= 1 << random.below(8);
+    }
+    bytes
+}
+
+/// Bytes in front of descriptions in VXLAN, and of the frame that these are taken from.
+const OUTER_OF_VXLAN: usize = 50;
+pub(crate) const DESCRIBED: usize = 64;
+
+/// A frame as it comes in by the port of a model: with headers and a description, right or damaged,
+/// if the port is shared so.
+pub(crate) fn incoming(random: &mut Random, model: &Model, outer: &[u8]) -> Vec<u8> {
+    let mut inner = frame(random);
+    let Sharing::Described(_) = model.sharing else {
+        return inner;
+    };
+    if outer.len() == OUTER_OF_VXLAN {
+        // The headers in front say how long it is.
+        inner.resize(DESCRIBED, 0);
+    }
+    let mut header = model::description(random.of(&[0, 1, 2, 3, 4]), inner.len());
+    if random.is_one_in(3) {
+        header[random.below(4)] ^= 1 << random.below(8);
+    }
+    [outer, &header, &inner].concat()
+}
