@@ -272,3 +272,64 @@ control c() {
     c() inner; //~
     apply { inner.apply(); }
 }
+
+//# a table's size is not negative
+control c(in h_t h) {
+    table t {
+        key = { h.x : exact; }
+        actions = { NoAction; }
+        size = -1; //~
+    }
+    apply { t.apply(); }
+}
+
+//# a table's size is at most 2^31 - 1
+control c(in h_t h) {
+    table t {
+        key = { h.x : exact; }
+        actions = { NoAction; }
+        size = 2147483648; //~
+    }
+    apply { t.apply(); }
+}
+
+//# a name in an annotation that holds numbers exists
+control c(in h_t h) {
+    @id(NOSUCH) //~
+    action a() { }
+    apply { a(); }
+}
+
+//# an id is one number
+control c(in h_t h) {
+    @id("x") //~
+    action a() { }
+    apply { a(); }
+}
+
+//# an id may be an expression
+const bit<32> BASE = 0x01000000;
+control c(in h_t h) {
+    @id(BASE + 17)
+    action a() { }
+    apply { a(); }
+}
+
+//# a description is one string
+control c(in h_t h) {
+    @brief(5) //~
+    action a() { }
+    apply { a(); }
+}
+
+//# a priority is known at compile time
+control c(in h_t h) {
+    table t {
+        key = { h.x : ternary; }
+        actions = { NoAction; }
+        const entries = {
+            1 &&& 1 : NoAction() @priority(h.y); //~
+        }
+    }
+    apply { t.apply(); }
+}

@@ -46,15 +46,56 @@ fn text(sources: &SourceMap, tokens: &[AnnotationToken]) -> String {
     let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else {
         return String::new();
     };
-    let written = sources.text(first.span.to(last.span));
-    if !written.is_empty() {
-        return written.to_owned();
+    if as_written(sources, tokens) {
+        return sources.text(first.span.to(last.span)).to_owned();
     }
-    let one = |token: &AnnotationToken| match token.kind {
-        AnnotationTokenKind::String => format!("\"{}\"", token.text),
-        _ => token.text.to_string(),
+    let mut text = String::new();
+    for (index, token) in tokens.iter().enumerate() {
+        let is_mark = |token: &AnnotationToken, marks: &[&str]| {
+            token.kind == AnnotationTokenKind::Punctuation && marks.contains(&&*token.text)
+        };
+        let joins = is_mark(token, &[",", ")", "]", ";", "."])
+            || index > 0 && is_mark(&tokens[index - 1], &["(", "[", "."]);
+        if index > 0 && !joins {
+            text.push(' ');
+        }
+        match token.kind {
+            AnnotationTokenKind::String => text.push_str(&quoted(&token.text)),
+            _ => text.push_str(&token.text),
+        }
+    }
+    text
+}
+
+/// Whether the source has these tokens where their places say, one behind the other: no macro
+/// made one of them.
+fn as_written(sources: &SourceMap, tokens: &[AnnotationToken]) -> bool {
+    let is_own = |token: &AnnotationToken| match (token.kind, sources.text(token.span)) {
+        (AnnotationTokenKind::String, text) => text.starts_with('"'),
+        (_, text) => *text == *token.text,
     };
-    tokens.iter().map(one).collect::<Vec<_>>().join(" ")
+    let follows = |pair: &[AnnotationToken]| {
+        let (before, after) = (pair[0].span, pair[1].span);
+        let whole = before.to(after);
+        whole.lo == before.lo && whole.hi == after.hi && before.hi <= after.lo
+    };
+    tokens.iter().all(is_own) && tokens.windows(2).all(follows)
+}
+
+/// A string as a literal.
+fn quoted(text: &str) -> String {
+    let mut literal = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => literal.extend(['\\', c]),
+            '\n' => literal.push_str("\\n"),
+            '\t' => literal.push_str("\\t"),
+            '\r' => literal.push_str("\\r"),
+            c => literal.push(c),
+        }
+    }
+    literal.push('"');
+    literal
 }
 
 /// The only string or word that an annotation carries.

@@ -51,7 +51,7 @@ impl Lower<'_> {
         match &call.callee {
             Callee::Function(id) => self.call_function(*id, call, Reach::Nothing),
             Callee::Action(id) => {
-                self.deeper(call.span, (), |this| this.call_action(*id, &call.args));
+                self.deeper(call.span, (), |this| this.call_action(*id, call));
                 Rv::Default
             }
             Callee::ExternFunction(id) => self.call_extern_function(*id, call, ty),
@@ -79,17 +79,25 @@ impl Lower<'_> {
         }
     }
 
-    /// Evaluates arguments from left to right.
-    pub(crate) fn evaluate_args(&mut self, params: &[hir::Param], args: &[Arg]) -> Vec<ArgValue> {
-        let has_effects = |arg: &Arg| matches!(arg, Arg::Expr(expr) if self.has_effects(expr));
-        let last = args.iter().skip(1).rposition(has_effects);
+    /// Evaluates arguments from left to right as the call gives them (`order` as in
+    /// [`hir::Call::order`]); the result is in the order of the parameters.
+    pub(crate) fn evaluate_args(
+        &mut self,
+        params: &[hir::Param],
+        args: &[Arg],
+        order: &[usize],
+    ) -> Vec<ArgValue> {
+        let has_effects =
+            |at: &usize| matches!(&args[*at], Arg::Expr(expr) if self.has_effects(expr));
+        let steps = steps(order, params.len().min(args.len()));
+        let last = steps.iter().skip(1).rposition(has_effects);
         let last = last.map(|last| last + 1);
-        let mut values = Vec::with_capacity(args.len());
-        for (index, (param, arg)) in params.iter().zip(args).enumerate() {
-            let disturbed = last.is_some_and(|last| last > index);
-            values.push(self.evaluate_arg(param, arg, disturbed));
+        let mut values: Vec<Option<ArgValue>> = args.iter().map(|_| None).collect();
+        for (step, at) in steps.into_iter().enumerate() {
+            let disturbed = last.is_some_and(|last| last > step);
+            values[at] = Some(self.evaluate_arg(&params[at], &args[at], disturbed));
         }
-        values
+        values.into_iter().flatten().collect()
     }
 
     fn evaluate_arg(&mut self, param: &hir::Param, arg: &Arg, disturbed: bool) -> ArgValue {
@@ -126,6 +134,7 @@ impl Lower<'_> {
         &mut self,
         params: &[hir::Param],
         args: Vec<ArgValue>,
+        order: &[usize],
         reach: &Reach,
         own: Option<NodeId>,
     ) -> BoundArgs {
@@ -143,9 +152,13 @@ impl Lower<'_> {
             copy_outs: Vec::new(),
         };
         let mut bindings = Vec::new();
-        for ((param, arg), shared) in params.iter().zip(args).zip(shared) {
-            let binding = self.bind_arg(param.var, arg, shared, own, &mut bound.copy_outs);
-            bindings.push((param.var, binding));
+        let mut args: Vec<Option<ArgValue>> = args.into_iter().map(Some).collect();
+        for at in steps(order, params.len().min(args.len())) {
+            let (var, Some(arg)) = (params[at].var, args[at].take()) else {
+                continue;
+            };
+            let binding = self.bind_arg(var, arg, shared[at], own, &mut bound.copy_outs);
+            bindings.push((var, binding));
         }
         for (var, binding) in bindings {
             bound.saved.push((var, self.vars.insert(var, binding)));
@@ -310,14 +323,14 @@ impl Lower<'_> {
     fn inline_function(&mut self, id: hir::FunctionId, call: &hir::Call, reach: Reach) -> Rv {
         let hir = self.hir;
         let function = &hir.functions[id];
-        let args = self.evaluate_args(&function.proto.params, &call.args);
+        let args = self.evaluate_args(&function.proto.params, &call.args, &call.order);
         let type_args: Vec<TyId> = call.type_args.iter().map(|&ty| self.subst(ty)).collect();
         let mut outer = Vec::new();
         for (&param, arg) in function.proto.type_params.iter().zip(type_args) {
             outer.push((param, self.ty_vars.insert(param, arg)));
         }
         let ret = self.subst(function.proto.ret);
-        let bound = self.bind_args(&function.proto.params, args, &reach, None);
+        let bound = self.bind_args(&function.proto.params, args, &call.order, &reach, None);
         self.frames.push(Frame {
             copy_outs: bound.copy_outs.clone(),
         });
@@ -384,19 +397,19 @@ impl Lower<'_> {
     }
 
     /// Inlines an action that is called directly.
-    fn call_action(&mut self, id: hir::ActionId, args: &[Arg]) {
+    fn call_action(&mut self, id: hir::ActionId, call: &hir::Call) {
         let hir = self.hir;
         let action = &hir.actions[id];
-        let args = self.evaluate_args(&action.params, args);
-        self.run_action(id, args);
+        let args = self.evaluate_args(&action.params, &call.args, &call.order);
+        self.run_action(id, args, &call.order);
     }
 
     /// Inlines an action with evaluated arguments.
-    pub(crate) fn run_action(&mut self, id: hir::ActionId, args: Vec<ArgValue>) {
+    pub(crate) fn run_action(&mut self, id: hir::ActionId, args: Vec<ArgValue>, order: &[usize]) {
         let hir = self.hir;
         let action = &hir.actions[id];
         let reach = Reach::Vars(self.free_vars(id));
-        let bound = self.bind_args(&action.params, args, &reach, None);
+        let bound = self.bind_args(&action.params, args, order, &reach, None);
         self.frames.push(Frame {
             copy_outs: bound.copy_outs.clone(),
         });
@@ -418,9 +431,15 @@ impl Lower<'_> {
         let hir = self.hir;
         match self.nodes[node].ty.map(|ty| self.ty(ty).clone()) {
             Some(Ty::Control(id)) => {
-                let args = self.evaluate_args(&hir.controls[id].params, &call.args);
+                let args = self.evaluate_args(&hir.controls[id].params, &call.args, &call.order);
                 let own = (self.nodes[node].applied > 1).then_some(node);
-                let bound = self.bind_args(&hir.controls[id].params, args, &Reach::Nothing, own);
+                let bound = self.bind_args(
+                    &hir.controls[id].params,
+                    args,
+                    &call.order,
+                    &Reach::Nothing,
+                    own,
+                );
                 self.frames.push(Frame {
                     copy_outs: bound.copy_outs.clone(),
                 });
@@ -429,9 +448,15 @@ impl Lower<'_> {
                 self.finish_args(bound);
             }
             Some(Ty::Parser(id)) => {
-                let args = self.evaluate_args(&hir.parsers[id].params, &call.args);
+                let args = self.evaluate_args(&hir.parsers[id].params, &call.args, &call.order);
                 let own = (self.nodes[node].applied > 1).then_some(node);
-                let bound = self.bind_args(&hir.parsers[id].params, args, &Reach::Nothing, own);
+                let bound = self.bind_args(
+                    &hir.parsers[id].params,
+                    args,
+                    &call.order,
+                    &Reach::Nothing,
+                    own,
+                );
                 self.run_sub_parser(node, id, call.span);
                 self.finish_args(bound);
             }
@@ -669,6 +694,14 @@ impl Ranges {
 
     fn meet(&self, range: &Range<u32>) -> bool {
         self.count(range) > 0
+    }
+}
+
+/// The parameters in the order of a call: `order`, or all from the first on.
+pub(crate) fn steps(order: &[usize], count: usize) -> Vec<usize> {
+    match order {
+        [] => (0..count).collect(),
+        given => given.iter().copied().filter(|&at| at < count).collect(),
     }
 }
 

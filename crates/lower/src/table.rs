@@ -12,7 +12,7 @@ use syntax::ast::{Direction, RecordKind};
 use syntax::source::Span;
 
 use crate::annotate;
-use crate::call::ArgValue;
+use crate::call::{ArgValue, steps};
 use crate::cx::{ExitTo, Lower, free_name, plain};
 use crate::instance::{NodeId, instance_in};
 use crate::lvalue::Lvalue;
@@ -20,6 +20,9 @@ use crate::value::Rv;
 
 /// The size of a table that says none.
 const DEFAULT_SIZE: u32 = 1024;
+
+/// The largest size of a table.
+const MAX_SIZE: u32 = i32::MAX as u32;
 
 /// A table that was made.
 #[derive(Clone, Debug)]
@@ -138,7 +141,14 @@ impl Lower<'_> {
                 }
             }
         };
-        let size = decl.size.as_ref().and_then(|size| self.constant_u32(size));
+        let size = decl.size.as_ref().and_then(|expr| {
+            let size = self.constant_u32(expr).filter(|&size| size <= MAX_SIZE);
+            if size.is_none() {
+                let message = format!("the size of a table must be between 0 and {MAX_SIZE}");
+                self.unsupported(expr.span, &message);
+            }
+            size
+        });
         let (attached_size, declared) = match attached.size {
             Some(size) => (size, true),
             None => (size.unwrap_or(DEFAULT_SIZE), size.is_some()),
@@ -264,21 +274,25 @@ impl Lower<'_> {
             used: false,
         });
         let mut values = values.into_iter();
-        let mut args = Vec::new();
         let (mut code, ()) = self.capture(|this| {
-            for (param, arg) in decl.params.iter().zip(&entry.args) {
-                args.push(match arg {
-                    Some(arg) => this
-                        .evaluate_args(std::slice::from_ref(param), std::slice::from_ref(arg))
-                        .pop(),
-                    None => values.next().map(ArgValue::In),
-                });
+            let mut args: Vec<Option<ArgValue>> = Vec::new();
+            for arg in &entry.args {
+                let from_control_plane = arg.is_none().then(|| values.next()).flatten();
+                args.push(from_control_plane.map(ArgValue::In));
+            }
+            for at in steps(&entry.order, decl.params.len().min(args.len())) {
+                if let Some(arg) = &entry.args[at] {
+                    let param = std::slice::from_ref(&decl.params[at]);
+                    args[at] = this
+                        .evaluate_args(param, std::slice::from_ref(arg), &[])
+                        .pop();
+                }
             }
             let args = args
                 .into_iter()
                 .map(|arg| arg.unwrap_or(ArgValue::Out(Lvalue::Discard)))
                 .collect();
-            this.run_action(entry.action, args);
+            this.run_action(entry.action, args, &entry.order);
         });
         if let ExitTo::Later(_, label) = self.exit {
             (code, ()) = self.capture(|this| this.emit_block(label, code));

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use num_bigint::BigInt;
+use num_traits::Signed;
 use syntax::ast::{self, AnnotationToken, AnnotationTokenKind};
 use syntax::diag::Diagnostic;
 use syntax::source::Span;
@@ -45,6 +47,9 @@ impl Checker<'_> {
         let body = match &annotation.body {
             ast::AnnotationBody::None => AnnotationBody::None,
             ast::AnnotationBody::Tokens(tokens) => self.tokens(annotation, tokens),
+            ast::AnnotationBody::Values(tokens, values) => {
+                AnnotationBody::Tokens(self.values(annotation, tokens, values))
+            }
             ast::AnnotationBody::Expressions(list) => AnnotationBody::Expressions(
                 list.iter()
                     .filter_map(|e| self.annotation_value(e))
@@ -81,7 +86,33 @@ impl Checker<'_> {
 
     /// Annotations that the language and P4Runtime define must hold what they say.
     fn check_known_annotation(&mut self, annotation: &ast::Annotation, body: &AnnotationBody) {
-        let problem = match (annotation.name.as_str(), body) {
+        let name = annotation.name.as_str();
+        let is_valued = ast::VALUED_ANNOTATIONS.contains(&name);
+        let needed = match (&annotation.body, body) {
+            (ast::AnnotationBody::None, _) if is_valued => unmet(name, &[]),
+            // A `@pragma` line.
+            (ast::AnnotationBody::Tokens(tokens), _) if is_valued && !are_literals(tokens) => {
+                Some("literals: expressions can be written in parentheses")
+            }
+            (_, AnnotationBody::Expressions(values)) if is_valued => {
+                let known = |value: &AnnotationValue| (None, value.clone(), annotation.span);
+                unmet(name, &values.iter().map(known).collect::<Vec<_>>())
+            }
+            (_, AnnotationBody::KeyValues(pairs)) if is_valued => {
+                let mut known = Vec::with_capacity(pairs.len());
+                for (key, value) in pairs {
+                    known.push((Some(key), value.clone(), key.span));
+                }
+                unmet(name, &known)
+            }
+            _ => None,
+        };
+        if let Some(needed) = needed {
+            let message = format!("`@{name}` needs {needed}");
+            self.error(code::BAD_ANNOTATION, annotation.span, message);
+            return;
+        }
+        let problem = match (name, body) {
             ("pkginfo", AnnotationBody::None) => {
                 Some("`@pkginfo` needs keys and values: `@pkginfo(name = \"..\")`")
             }
@@ -110,6 +141,50 @@ impl Checker<'_> {
                 .any(|kind| kind.text == only.text),
             _ => false,
         }
+    }
+
+    /// The tokens of a free annotation that carries values, with literals in place of the
+    /// expressions; what is written as literals stays as it is.
+    fn values(
+        &mut self,
+        annotation: &ast::Annotation,
+        tokens: &[AnnotationToken],
+        values: &[(Option<ast::Name>, ast::Expr)],
+    ) -> Vec<AnnotationToken> {
+        let mut known = Vec::with_capacity(values.len());
+        for (key, written) in values {
+            let value = self.expr(written, None);
+            if value.ty == self.t.error {
+                return Vec::new();
+            }
+            let number = self.int_value(&value).map(AnnotationValue::Int);
+            let Some(value) = number.or_else(|| self.plain_value(&value)) else {
+                let message = format!(
+                    "`@{}` holds integers, strings and booleans that are known at compile time",
+                    annotation.name.as_str()
+                );
+                self.error(code::BAD_ANNOTATION, written.span, message);
+                return Vec::new();
+            };
+            known.push((key.as_ref(), value, written.span));
+        }
+        if let Some(needed) = unmet(annotation.name.as_str(), &known) {
+            let message = format!("`@{}` needs {needed}", annotation.name.as_str());
+            self.error(code::BAD_ANNOTATION, annotation.span, message);
+            return Vec::new();
+        }
+        let is_literal = |(_, e): &(Option<ast::Name>, ast::Expr)| {
+            matches!(
+                e.kind,
+                ast::ExprKind::Int(_) | ast::ExprKind::String(_) | ast::ExprKind::Bool(_)
+            )
+        };
+        // Those are read by number; the others are also kept as text.
+        let is_read = matches!(annotation.name.as_str(), "field_list" | "priority");
+        if !is_read && values.iter().all(is_literal) {
+            return tokens.to_vec();
+        }
+        literals(&known)
     }
 
     /// The tokens of a free annotation; those of an annotation that holds a string become one string.
@@ -180,6 +255,78 @@ impl Checker<'_> {
             _ => None,
         }
     }
+}
+
+/// A value of an annotation: its key where it has one, and its place.
+type Known<'a> = (Option<&'a ast::Name>, AnnotationValue, Span);
+
+/// The values that an annotation needs, where it has others.
+fn unmet(name: &str, values: &[Known<'_>]) -> Option<&'static str> {
+    let is_number = |value: &AnnotationValue, most: i64| {
+        matches!(value, AnnotationValue::Int(n)
+            if !n.is_negative() && *n <= BigInt::from(most))
+    };
+    let unsigned = i64::from(u32::MAX);
+    let plain = |(key, value, _): &Known<'_>, most| key.is_none() && is_number(value, most);
+    let (good, needed) = match (name, values) {
+        ("id" | "priority", [one]) => (plain(one, unsigned), "one number from 0 to 4294967295"),
+        ("id" | "priority", _) => (false, "one number from 0 to 4294967295"),
+        ("max_group_size" | "max_member_weight", [one]) => (
+            plain(one, i64::from(i32::MAX)),
+            "one number from 0 to 2147483647",
+        ),
+        ("max_group_size" | "max_member_weight", _) => (false, "one number from 0 to 2147483647"),
+        ("field_list", list) => (
+            !list.is_empty() && list.iter().all(|one| plain(one, unsigned)),
+            "numbers of field lists, from 0 to 4294967295",
+        ),
+        ("pkginfo" | "platform_property", pairs) => (
+            pairs
+                .iter()
+                .all(|(key, value, _)| key.is_some() && !matches!(value, AnnotationValue::Bool(_))),
+            "pairs `key = value` with commas between them, each value a string or a number",
+        ),
+        (_, [(None, AnnotationValue::String(_), _)]) => (true, ""),
+        _ => (false, "one string"),
+    };
+    (!good).then_some(needed)
+}
+
+/// Whether tokens are literals, with commas between and keys before them.
+fn are_literals(tokens: &[AnnotationToken]) -> bool {
+    tokens.iter().enumerate().all(|(index, token)| {
+        let before_key = |next: &AnnotationToken| &*next.text == "=";
+        match token.kind {
+            AnnotationTokenKind::Integer | AnnotationTokenKind::String => true,
+            AnnotationTokenKind::Word => tokens.get(index + 1).is_some_and(before_key),
+            AnnotationTokenKind::Punctuation => matches!(&*token.text, "," | "=" | "(" | ")"),
+        }
+    })
+}
+
+/// Values as tokens.
+fn literals(values: &[Known<'_>]) -> Vec<AnnotationToken> {
+    use AnnotationTokenKind::{Integer, Punctuation, String, Word};
+    let mut tokens: Vec<AnnotationToken> = Vec::new();
+    for (index, (key, value, span)) in values.iter().enumerate() {
+        let mut push = |kind, text: Arc<str>| {
+            let span = *span;
+            tokens.push(AnnotationToken { kind, text, span });
+        };
+        if index > 0 {
+            push(Punctuation, ",".into());
+        }
+        if let Some(key) = key {
+            push(Word, key.text.clone());
+            push(Punctuation, "=".into());
+        }
+        match value {
+            AnnotationValue::Int(number) => push(Integer, number.to_string().into()),
+            AnnotationValue::String(text) => push(String, text.clone()),
+            AnnotationValue::Bool(value) => push(Word, value.to_string().into()),
+        }
+    }
+    tokens
 }
 
 /// The string that an annotation holds.

@@ -266,10 +266,11 @@ impl Checker<'_> {
         subst: &Subst,
         written: Written<'_>,
     ) -> Expr {
-        let (vars, ret) = {
+        let (vars, ret, params) = {
             let p = self.proto(proto);
-            (p.type_params.clone(), p.ret)
+            (p.type_params.clone(), p.ret, p.params.clone())
         };
+        let order = self.order_of_args(&params, written.args);
         let ret = self.subst(ret, object);
         let ty = self.subst(ret, subst);
         let ty = self.well_formed(ty, written.span);
@@ -289,6 +290,7 @@ impl Checker<'_> {
             callee,
             type_args,
             args,
+            order,
             span: written.span,
         };
         Expr {
@@ -357,10 +359,12 @@ impl Checker<'_> {
         ) else {
             return self.poison(written.span);
         };
+        let order = self.order_of_args(&params, written.args);
         let call = Call {
             callee: Callee::Action(action),
             type_args: Vec::new(),
             args,
+            order,
             span: written.span,
         };
         Expr {

@@ -110,3 +110,9 @@ pub(crate) const W_CASE: &str = "W0801";
 pub(crate) const W_UNREACHABLE: &str = "W0512";
 /// A value that is read before it is written.
 pub(crate) const W_UNWRITTEN: &str = "W0513";
+/// Two actions have one name for the control plane.
+pub(crate) const W_CONTROL_PLANE_NAME: &str = "W0606";
+/// A register is read and then written outside of `@atomic`.
+pub(crate) const W_NOT_ATOMIC: &str = "W1003";
+/// An architecture does not speak of what is written.
+pub(crate) const W_ARCHITECTURE: &str = "W1001";

@@ -210,7 +210,11 @@ impl Names<'_, '_> {
             (before, span)
         };
         let message = format!("the control plane would see two {what}s named `{name}`");
-        let diagnostic = Diagnostic::error(code::CONTROL_PLANE_NAME, span, message);
+        // Packets do not see the names: where two actions have one, only P4Info cannot be made.
+        let diagnostic = match what {
+            "action" => Diagnostic::warning(code::W_CONTROL_PLANE_NAME, span, message),
+            _ => Diagnostic::error(code::CONTROL_PLANE_NAME, span, message),
+        };
         let at = if before == span {
             diagnostic
         } else {

@@ -626,6 +626,8 @@ pub struct TableAction {
     pub action: ActionId,
     /// Arguments for its directional parameters, in order; `None` for those that the control plane binds.
     pub args: Vec<Option<Arg>>,
+    /// The parameters in the order in which the list gives them, as in [`Call::order`].
+    pub order: Vec<usize>,
     /// Its annotations (`@tableonly`, `@defaultonly`).
     pub annotations: Vec<Annotation>,
 }

@@ -4,6 +4,7 @@ mod entries;
 
 use std::collections::HashMap;
 
+use num_bigint::BigInt;
 use support::work::checkpoint;
 use syntax::ast::{self, ActionRef, Arg as AstArg, Direction, KeyElement, TablePropertyValue};
 use syntax::diag::Diagnostic;
@@ -19,6 +20,9 @@ use crate::scope::Entity;
 use crate::types::Subst;
 use crate::unify::Bindings;
 use crate::{Checker, Place, annotations, code};
+
+/// The largest size of a table: what P4Runtime's `int64` and all targets hold.
+const MAX_SIZE: u32 = i32::MAX as u32;
 
 /// A table as far as it is known, and what was written for the actions of its list.
 struct Draft<'a> {
@@ -163,6 +167,14 @@ impl Checker<'_> {
                     let message =
                         "the size of a table must be an integer that is known at compile time";
                     self.error(code::NOT_CONSTANT, e.span, message);
+                }
+                if let Some(number) = self.int_value(&size)
+                    && !(BigInt::ZERO..=BigInt::from(MAX_SIZE)).contains(&number)
+                {
+                    let message = format!(
+                        "the size of a table must be between 0 and {MAX_SIZE}: it is {number}"
+                    );
+                    self.error(code::OUT_OF_RANGE, e.span, message);
                 }
                 draft.table.size = Some(size);
             }
@@ -371,9 +383,12 @@ impl Checker<'_> {
         let args = self.bound_args(action, reference);
         draft.positions.insert(action, draft.table.actions.len());
         draft.names.insert(name, draft.table.actions.len());
+        let given = reference.args.as_deref().unwrap_or_default();
+        let order = self.order_of_args(&self.p.actions[action].params, given);
         draft.table.actions.push(TableAction {
             action,
             args: args.unwrap_or_default(),
+            order,
             annotations,
         });
         draft.refs.push(reference);
@@ -612,6 +627,7 @@ impl Checker<'_> {
             draft.table.actions.push(TableAction {
                 action: no_action,
                 args: Vec::new(),
+                order: Vec::new(),
                 annotations: vec![default_only],
             });
             draft.table.actions.len() - 1

@@ -57,6 +57,22 @@ pub struct Annotation {
     pub span: Span,
 }
 
+/// Free annotations of which the body is expressions, or keys and expressions: those of core,
+/// BMv2's compiler and P4Runtime that compilers read.
+pub const VALUED_ANNOTATIONS: [&str; 11] = [
+    "brief",
+    "controller_header",
+    "description",
+    "field_list",
+    "id",
+    "max_group_size",
+    "max_member_weight",
+    "pkginfo",
+    "platform_property",
+    "priority",
+    "selector_size_semantics",
+];
+
 /// What an annotation carries.
 #[derive(Clone, Debug)]
 pub enum AnnotationBody {
@@ -64,6 +80,9 @@ pub enum AnnotationBody {
     None,
     /// Free tokens: `@name(...)`, or the rest of a `@pragma` line.
     Tokens(Vec<AnnotationToken>),
+    /// `@name(e1, e2)` or `@name(k1 = e1)` of an annotation that carries values
+    /// ([`VALUED_ANNOTATIONS`]), and its tokens.
+    Values(Vec<AnnotationToken>, Vec<(Option<Name>, Expr)>),
     /// `@name[e1, e2]`.
     Expressions(Vec<Expr>),
     /// `@name[k1 = e1, k2 = e2]`.

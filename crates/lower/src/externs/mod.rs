@@ -87,7 +87,7 @@ impl Args {
 
 impl Lower<'_> {
     pub(crate) fn extern_args(&mut self, params: &[hir::Param], call: &hir::Call) -> Args {
-        let values = self.evaluate_args(params, &call.args);
+        let values = self.evaluate_args(params, &call.args, &call.order);
         let types = call.args.iter().map(|arg| match arg {
             hir::Arg::Expr(expr) => Some(self.subst(expr.ty)),
             hir::Arg::Omitted => None,

@@ -117,6 +117,14 @@ impl<'p> Rules<'p, '_> {
                     ExprKind::Instance(object) => {
                         self.attach(id, table, object, rule, property.value.span)
                     }
+                    // PSA names one; a list of one is what p4c's back ends take, too.
+                    ExprKind::Aggregate(ref parts)
+                        if parts.len() == 1 && matches!(parts[0].kind, ExprKind::Instance(_)) =>
+                    {
+                        if let ExprKind::Instance(object) = parts[0].kind {
+                            self.attach(id, table, object, rule, parts[0].span)
+                        }
+                    }
                     // A constructor parameter is known where the control is instantiated.
                     ExprKind::Var(_) => {}
                     _ => {
@@ -201,6 +209,15 @@ impl<'p> Rules<'p, '_> {
     fn action_use(&mut self, action: ActionId, object: InstanceId, call: &Call) {
         let name = self.program.instances[object].name.as_str();
         let Some(owners) = self.owners.get(&object).cloned() else {
+            if self.shared_actions {
+                let message = format!("`{name}` belongs to no table: the call has no effect");
+                self.diagnostics.push(Diagnostic::warning(
+                    code::W_ARCHITECTURE,
+                    call.span,
+                    message,
+                ));
+                return;
+            }
             return self.error(call.span, format!("`{name}` belongs to no table"));
         };
         if self.shared_actions {

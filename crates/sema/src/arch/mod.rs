@@ -1,5 +1,6 @@
 //! The architectures that programs are written for: which one a program uses, and the rules of each.
 
+mod atomic;
 mod direct;
 pub mod includes;
 mod places;
@@ -67,6 +68,7 @@ pub(crate) fn recognise(p: &Program) -> Option<Arch> {
 pub(crate) fn check(arch: Arch, program: &Program, diagnostics: &mut Diagnostics) {
     tables::check(arch, program, diagnostics);
     direct::check(arch, program, diagnostics);
+    atomic::check(program, diagnostics);
     places::check(arch, program, diagnostics);
     match arch {
         Arch::V1Model => v1model::check(program, diagnostics),

@@ -35,6 +35,8 @@ const V1MODEL: &[Rule] = &[
         &["ig", "eg"],
     ),
 ];
+/// Functions for egress that BMv2 also takes in ingress.
+const KEPT_TO_THE_END: [&str; 2] = ["recirculate", "recirculate_preserving_field_list"];
 const PSA: &[Rule] = &[
     (
         &["psa_clone_i2e", "psa_resubmit", "psa_normal"],
@@ -188,6 +190,18 @@ impl<'p> Places<'p, '_> {
                 if let Some((_, roles)) = rule
                     && !roles.contains(&self.role.as_str())
                 {
+                    if KEPT_TO_THE_END.contains(&name) && self.role == "ig" {
+                        let message = format!(
+                            "v1model offers `{name}` in egress only; the request is kept until \
+                             egress has ended, as BMv2 does"
+                        );
+                        self.diagnostics.push(Diagnostic::warning(
+                            code::W_ARCHITECTURE,
+                            call.span,
+                            message,
+                        ));
+                        return;
+                    }
                     let message = format!(
                         "`{name}` can only be called in the block for `{}` of the architecture, but this is in the one for `{}`",
                         roles.join("` or `"),

@@ -129,6 +129,26 @@ impl Checker<'_> {
         self.error(code::BAD_ARGS, written.span, message);
     }
 
+    /// The parameters in the order in which a call with names gives their arguments, then those
+    /// that it leaves out (section 6.8, steps 1 and 6); empty where no argument has a name.
+    pub(crate) fn order_of_args(&self, params: &[Param], args: &[AstArg]) -> Vec<usize> {
+        let place = |arg: &AstArg| {
+            let name = &arg.name.as_ref()?.text;
+            let is_it = |p: &Param| self.p.vars[p.var].name.text == *name;
+            params.iter().position(is_it)
+        };
+        let mut order: Vec<usize> = args.iter().filter_map(place).collect();
+        if order.is_sorted() {
+            return Vec::new();
+        }
+        order.extend(
+            (0..params.len())
+                .filter(|at| !order.contains(at))
+                .collect::<Vec<_>>(),
+        );
+        order
+    }
+
     /// Checks the arguments of a call and brings them into the order of the parameters.
     ///
     /// `result` holds the result type and the type that is expected of it, from which type variables that no argument binds are inferred.

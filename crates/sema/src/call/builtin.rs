@@ -136,6 +136,7 @@ impl Checker<'_> {
             callee,
             type_args: Vec::new(),
             args,
+            order: Vec::new(),
             span,
         };
         Expr {

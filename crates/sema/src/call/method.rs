@@ -182,6 +182,7 @@ impl Checker<'_> {
             callee: Callee::Table(table),
             type_args: Vec::new(),
             args: Vec::new(),
+            order: Vec::new(),
             span: written.span,
         };
         Expr {
@@ -223,11 +224,13 @@ impl Checker<'_> {
         else {
             return self.poison(written.span);
         };
+        let order = self.order_of_args(&params, written.args);
         let callee = Callee::Apply(Box::new(object));
         let call = Call {
             callee,
             type_args: Vec::new(),
             args,
+            order,
             span: written.span,
         };
         Expr {

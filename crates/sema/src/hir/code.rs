@@ -193,6 +193,9 @@ pub struct Call {
     pub type_args: Vec<TyId>,
     /// The arguments, one for each parameter, in the parameters' order.
     pub args: Vec<Arg>,
+    /// The parameters in the order in which the call gives their arguments; empty where that is
+    /// the order of the parameters.
+    pub order: Vec<usize>,
     /// The whole call.
     pub span: Span,
 }

@@ -357,6 +357,10 @@ fn annotated_priority(entry: &Entry) -> Option<u64> {
         .find(|annotation| annotation.name.as_str() == "priority")?;
     match &annotation.body {
         crate::hir::AnnotationBody::Tokens(tokens) => tokens.first()?.text.parse().ok(),
+        crate::hir::AnnotationBody::Expressions(values) => match values.as_slice() {
+            [crate::hir::AnnotationValue::Int(number)] => number.try_into().ok(),
+            _ => None,
+        },
         _ => None,
     }
 }

@@ -11,7 +11,7 @@ control Inner(inout bit<8> x) {
 control c(inout bit<8> x) {
     Inner() one;
     Inner() two;
-    @name(".shared") action mine() { x = 1; }   // error[E0606]
+    @name(".shared") action mine() { x = 1; }   // warning[W0606]
     table a { key = { x : exact; } actions = { top; mine; NoAction; } }
     @name("a") table b { key = { x : exact; } actions = { NoAction; } }     // error[E0606]
     @hidden @name("a") table hidden { key = { x : exact; } actions = { NoAction; } }

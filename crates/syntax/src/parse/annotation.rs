@@ -1,7 +1,9 @@
 //! Annotations: none, free tokens, structured, and `@pragma` lines.
 
 use super::cursor::{Parse, Parser};
-use crate::ast::{Annotation, AnnotationBody, AnnotationToken, AnnotationTokenKind};
+use crate::ast::{
+    Annotation, AnnotationBody, AnnotationToken, AnnotationTokenKind, VALUED_ANNOTATIONS,
+};
 use crate::token::{AFTER_NEWLINE, Class};
 
 impl Parser<'_> {
@@ -22,6 +24,8 @@ impl Parser<'_> {
         let name = self.any_word();
         let body = if name.as_str() == "pragma" {
             return self.pragma(start);
+        } else if self.is("(") && VALUED_ANNOTATIONS.contains(&name.as_str()) {
+            self.values()?
         } else if self.is("(") {
             AnnotationBody::Tokens(self.free_tokens()?)
         } else if self.is("[") {
@@ -52,6 +56,30 @@ impl Parser<'_> {
             body: AnnotationBody::Tokens(tokens),
             span: self.since(start),
         })
+    }
+
+    /// `(e1, e2)` or `(k1 = e1, k2 = e2)`, as tokens and as what they mean.
+    fn values(&mut self) -> Parse<AnnotationBody> {
+        let from = self.index() + 1;
+        self.expect("(")?;
+        let values = self.separated(")", false, |p| {
+            let key = p.is_name() && p.text_at(p.index() + 1) == "=";
+            let key = if key { Some(p.name()?) } else { None };
+            if key.is_some() {
+                p.expect("=")?;
+            }
+            Ok((key, p.expr()?))
+        })?;
+        Ok(AnnotationBody::Values(
+            self.tokens_between(from, self.index() - 1),
+            values,
+        ))
+    }
+
+    fn tokens_between(&self, from: usize, to: usize) -> Vec<AnnotationToken> {
+        (from..to)
+            .filter_map(|at| self.annotation_token_at(at))
+            .collect()
     }
 
     fn starts_line(&self) -> bool {
@@ -109,7 +137,11 @@ impl Parser<'_> {
     }
 
     fn annotation_token(&self) -> Option<AnnotationToken> {
-        let token = self.token()?;
+        self.annotation_token_at(self.index())
+    }
+
+    fn annotation_token_at(&self, index: usize) -> Option<AnnotationToken> {
+        let token = self.token_at(index)?;
         let kind = match token.class() {
             Class::String => AnnotationTokenKind::String,
             Class::Integer => AnnotationTokenKind::Integer,

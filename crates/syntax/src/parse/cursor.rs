@@ -149,6 +149,10 @@ impl<'t> Parser<'t> {
         self.tokens.get(self.at)
     }
 
+    pub(super) fn token_at(&self, index: usize) -> Option<&'t Token> {
+        self.tokens.get(index)
+    }
+
     pub(super) fn kind(&self) -> Class {
         self.kind_at(self.at)
     }

@@ -156,7 +156,8 @@ impl Parser<'_> {
         } else {
             first
         };
-        let lone = self.is_name_at(name) && close == name + 1;
+        // A name, or one with `[n]` behind it: an element of a stack as well as a type of stacks.
+        let lone = self.is_name_at(name) && matches!(self.text_at(name + 1), ")" | "[");
         if !lone || self.is_type_name(self.text_at(name)) {
             return true;
         }

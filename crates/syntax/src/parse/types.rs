@@ -170,9 +170,32 @@ impl Parser<'_> {
     pub(super) fn skip_type(&self, index: usize) -> Option<usize> {
         let mut at = self.skip_simple_type(index)?;
         while self.text_at(at) == "[" {
-            at = self.skip_balanced(at)?;
+            let behind = self.skip_balanced(at)?;
+            if self.is_slice(at, behind) {
+                return None;
+            }
+            at = behind;
         }
         Some(at)
+    }
+
+    /// Whether the brackets from `open` to `behind` hold `high:low` or `low+:width`.
+    fn is_slice(&self, open: usize, behind: usize) -> bool {
+        let (mut at, mut questions) = (open + 1, 0usize);
+        while at + 1 < behind {
+            match self.text_at(at) {
+                "(" | "[" | "{" => match self.skip_balanced(at) {
+                    Some(next) => at = next - 1,
+                    None => return false,
+                },
+                "?" => questions += 1,
+                ":" if questions == 0 => return true,
+                ":" => questions -= 1,
+                _ => {}
+            }
+            at += 1;
+        }
+        false
     }
 
     fn skip_simple_type(&self, index: usize) -> Option<usize> {

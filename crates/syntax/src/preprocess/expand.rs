@@ -620,7 +620,8 @@ impl Preprocessor<'_> {
         text
     }
 
-    /// `left ## right`: the one token that they make together.
+    /// `left ## right`: the one token that they make together; both as they are where they make
+    /// no single one, as C preprocessors do for languages other than C.
     fn paste(&mut self, left: Token, right: Token) -> Vec<Token> {
         let quoted = |token: &Token, interner: &Interner| match token.kind {
             TokenKind::String => format!("\"{}\"", interner.text(token.symbol)),
@@ -644,8 +645,6 @@ impl Preprocessor<'_> {
             || made.kind == TokenKind::Unknown
             || !found.is_empty()
         {
-            let message = format!("`##` makes `{text}` here, which is no token");
-            self.error(Diagnostic::error("E0018", left.span, message));
             return vec![left, right];
         }
         vec![Token {

@@ -319,8 +319,12 @@ impl<'a> Preprocessor<'a> {
             }
             "pragma" => self.pragma(),
             _ => {
-                let diagnostic =
-                    Diagnostic::error("E0012", span, format!("unknown directive `#{word}`"));
+                let message = format!("`#{word}` is no directive: the line is passed over");
+                let diagnostic = Diagnostic::warning("W0012", span, message);
+                if let Some(file) = self.files.last_mut() {
+                    // Its text need not be tokens.
+                    file.lexer.rest_of_line();
+                }
                 self.error(diagnostic.suggest(&word, DIRECTIVES));
             }
         }
