@@ -387,6 +387,12 @@ impl Lower<'_> {
     fn call_action(&mut self, id: hir::ActionId, args: &[Arg]) {
         let hir = self.hir;
         let action = &hir.actions[id];
+        let node = match action.control {
+            Some(_) => self.node,
+            None => NodeId::new(0),
+        };
+        let name = self.path_in(node, action.name.as_str(), &action.annotations);
+        self.called_actions.insert(name, id);
         let args = self.evaluate_args(&action.params, args);
         self.run_action(id, args);
     }
