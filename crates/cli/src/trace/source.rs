@@ -117,7 +117,7 @@ mod tests {
         let file = place.display().to_string();
         let program = ir::Program {
             files: vec![file.clone()],
-            ..ir::Program::default()
+            ..ir::Program::empty("own", ir::Arch::V1model)
         };
         let own = OwnFiles::of(&program);
         assert_eq!(own.read(&file).as_deref(), Some("a line\n"));
