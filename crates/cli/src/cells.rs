@@ -1,4 +1,5 @@
-//! What registers and counters hold at the end of a replay: as the statements that would set them, or as JSON.
+//! What registers and counters hold at the end of a replay: as the statements that would set them,
+//! or as JSON.
 
 use entries::{CounterValue, Schema, Update};
 use ir::{CounterUnit, ExternId, ExternKind};

@@ -23,7 +23,8 @@ pub(crate) const USUAL_CPU: u32 = 510;
 /// The port for controllers.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Cpu {
-    /// The port whose packets go to controllers and by which theirs come in; if none is given, 4294967293 for PSA programs and 510 for all others.
+    /// The port whose packets go to controllers and by which theirs come in; if none is given,
+    /// 4294967293 for PSA programs and 510 for all others.
     #[arg(long, value_name = "NUMBER")]
     cpu_port: Option<u32>,
 }
@@ -68,8 +69,9 @@ impl Loader for Compiler {
 }
 
 impl Cpu {
-    /// The numbers of the port for controllers: the one of the option; else that of the program's architecture. Where controllers may set any
-    /// program, PSA's programs have theirs and all others the usual one.
+    /// The numbers of the port for controllers: the one of the option; else that of the program's
+    /// architecture. Where controllers may set any program, PSA's programs have theirs and all
+    /// others the usual one.
     fn numbers(self, named: Option<Arch>) -> CpuNumbers {
         match (self.cpu_port, named) {
             (Some(port), _) => PortId(port).into(),

@@ -18,8 +18,9 @@ const LOOK_EVERY: Nanos = Nanos::from_millis(100);
 
 /// What a device has told so far.
 ///
-/// Of each kind, ten lines a second are shown, and how many were left out. What a controller may take (digests, idle entries) is shown under
-/// `--log debug` where controllers are served; under `--log off` nothing is.
+/// Of each kind, ten lines a second are shown, and how many were left out. What a controller may
+/// take (digests, idle entries) is shown under `--log debug` where controllers are served; under
+/// `--log off` nothing is.
 #[derive(Default)]
 pub(crate) struct Heard {
     messages: Shown,

@@ -92,7 +92,8 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Whether metrics may be served there: at loopback addresses alone. To be asked before anything is opened.
+    /// Whether metrics may be served there: at loopback addresses alone. To be asked before
+    /// anything is opened.
     ///
     /// # Errors
     /// Other machines reach the address.

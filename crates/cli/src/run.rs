@@ -76,7 +76,8 @@ pub(crate) struct Options {
     address: Option<SocketAddr>,
     #[command(flatten)]
     guard: Guard,
-    /// The number by which controllers know the device; if none is given, it is 1 and answers to 0, BMv2's default, too.
+    /// The number by which controllers know the device; if none is given, it is 1 and answers to 0,
+    /// BMv2's default, too.
     #[arg(long, value_name = "N")]
     device_id: Option<u64>,
     #[command(flatten)]
@@ -101,7 +102,8 @@ pub(crate) struct Carrying {
     /// Write the final report as JSON.
     #[arg(long)]
     json: bool,
-    /// Serve metrics for Prometheus at this loopback address, such as 127.0.0.1:9100 (docs/METRICS.md).
+    /// Serve metrics for Prometheus at this loopback address, such as 127.0.0.1:9100
+    /// (docs/METRICS.md).
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
     /// What is logged to standard error about controllers, and how: off, error, warn, info or debug; with `json,` before it, as lines of JSON.

@@ -52,8 +52,9 @@ pub(crate) struct Options {
     address: SocketAddr,
     #[command(flatten)]
     guard: Guard,
-    /// A device: the number by which controllers know it, and the P4 program that it runs until they set another one. Give one for each; if none is given, it is 1 and answers
-    /// to 0, BMv2's default, too.
+    /// A device: the number by which controllers know it, and the P4 program that it runs until
+    /// they set another one. Give one for each; if none is given, it is 1 and answers to 0, BMv2's
+    /// default, too.
     #[arg(long = "device", value_name = "ID[=PROGRAM]", alias = "device-id")]
     devices: Vec<DeviceSpec>,
     #[command(flatten)]

@@ -22,7 +22,8 @@ pub(crate) struct IrOptions {
 pub(crate) struct P4infoOptions {
     #[command(flatten)]
     source: Source,
-    /// Compare this P4Info, as protobuf text or bytes, with the program by meaning, and name what differs.
+    /// Compare this P4Info, as protobuf text or bytes, with the program by meaning, and name what
+    /// differs.
     #[arg(long, value_name = "FILE")]
     compare: Option<PathBuf>,
 }

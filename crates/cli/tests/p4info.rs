@@ -1,4 +1,5 @@
-//! `polyplane p4info`: what controllers see, for programs that do not run here, too, and compared with the P4Info of another compiler.
+//! `polyplane p4info`: what controllers see, for programs that do not run here, too, and compared
+//! with the P4Info of another compiler.
 
 mod lab;
 

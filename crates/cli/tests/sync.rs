@@ -1,4 +1,5 @@
-//! What controllers of a served switch find: a state that is made equal to a file, and the port for controllers.
+//! What controllers of a served switch find: a state that is made equal to a file, and the port for
+//! controllers.
 
 mod lab;
 

@@ -77,7 +77,8 @@ pub enum Update {
     },
     /// Sets how a port sends.
     Queue(QueueSetting),
-    /// Sets parameters of `crc16_custom` (`bits` 16) or `crc32_custom` (32); what is not given stays.
+    /// Sets parameters of `crc16_custom` (`bits` 16) or `crc32_custom` (32); what is not given
+    /// stays.
     HashCrc {
         /// Which CRC.
         bits: u32,

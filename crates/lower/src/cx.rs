@@ -105,7 +105,8 @@ pub(crate) struct Lower<'p> {
     pub(crate) actions: HashMap<(NodeId, hir::ActionId), ir::ActionId>,
     /// Actions that controls call directly, by their names for the control plane.
     pub(crate) called_actions: BTreeMap<String, hir::ActionId>,
-    /// The result describes the program to controllers and does not run: externs without implementation are passed over.
+    /// The result describes the program to controllers and does not run: externs without
+    /// implementation are passed over.
     pub(crate) is_description: bool,
     pub(crate) value_sets: HashMap<(NodeId, hir::ValueSetId), ir::ValueSetId>,
     pub(crate) digests: HashMap<TyId, ir::ExternId>,
@@ -286,8 +287,8 @@ impl<'p> Lower<'p> {
 }
 
 impl Lower<'_> {
-    /// Declares the actions that are called and that no table lists. They have no code, for it is inlined; their names decide the aliases
-    /// and ids of others.
+    /// Declares the actions that are called and that no table lists. They have no code, for it is
+    /// inlined; their names decide the aliases and ids of others.
     fn name_called_actions(&mut self) {
         let hir = self.hir;
         for (name, id) in std::mem::take(&mut self.called_actions) {

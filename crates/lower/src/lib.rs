@@ -53,7 +53,8 @@ pub fn lower(
     lower.finish()
 }
 
-/// As [`lower`], of a program that is described to controllers and not run: calls of externs that have no implementation do nothing.
+/// As [`lower`], of a program that is described to controllers and not run: calls of externs that
+/// have no implementation do nothing.
 ///
 /// # Errors
 ///

@@ -44,7 +44,8 @@ pub(crate) enum Event {
 /// Packets of controllers that may wait for the device; the next one is refused.
 const MOST_PACKETS: usize = 1024;
 
-/// The numbers of a device's port for controllers. PSA's programs have a constant for it, those of other architectures take what the operator chose.
+/// The numbers of a device's port for controllers. PSA's programs have a constant for it, those of
+/// other architectures take what the operator chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuNumbers {
     /// The number for PSA's programs.

@@ -20,8 +20,9 @@ pub(crate) struct P4DeviceConfig {
     pub(crate) device_data: Vec<u8>,
 }
 
-/// The config in a `p4.tmp.P4DeviceConfig` message, or the bytes themselves. The message begins with the tag of one of its fields; each is a control
-/// character, which no text that is a config begins with.
+/// The config in a `p4.tmp.P4DeviceConfig` message, or the bytes themselves. The message begins
+/// with the tag of one of its fields; each is a control character, which no text that is a config
+/// begins with.
 ///
 /// # Errors
 /// It begins as the message does and is none.

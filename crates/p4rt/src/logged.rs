@@ -36,7 +36,8 @@ impl Limit {
         lock(&self.0).may_say_at(Instant::now())
     }
 
-    /// How many lines have not been written since the last one that was, once their second is over; none is to be told of twice.
+    /// How many lines have not been written since the last one that was, once their second is over;
+    /// none is to be told of twice.
     pub fn left_out(&self) -> Option<u64> {
         lock(&self.0).left_out_at(Some(Instant::now()))
     }

@@ -147,7 +147,8 @@ pub fn check_p4info(program: &Arc<Program>) -> Result<(), String> {
     schema.map(drop).map_err(|fault| fault.message)
 }
 
-/// Whether a P4Info is of a program: all that controllers write by it means the same there. Ids may differ, and objects may be missing.
+/// Whether a P4Info is of a program: all that controllers write by it means the same there. Ids may
+/// differ, and objects may be missing.
 ///
 /// # Errors
 /// What differs, for people.

@@ -28,7 +28,8 @@ pub(crate) struct Schema {
     pub(crate) tables: HashMap<u32, TableView>,
     pub(crate) actions: HashMap<u32, ActionView>,
     actions_by_name: HashMap<String, u32>,
-    /// Actions of the P4Info that no table of the program has: p4c lists those that are called, too.
+    /// Actions of the P4Info that no table of the program has: p4c lists those that are called,
+    /// too.
     unlisted: HashMap<u32, String>,
     /// Actions of the P4Info that are refused: what lists them is not refused once more.
     refused: HashSet<u32>,

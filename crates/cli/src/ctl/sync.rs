@@ -1,8 +1,10 @@
-//! `polyplane ctl apply --sync`: the writes that make a device's state equal to an entries file, and no others.
+//! `polyplane ctl apply --sync`: the writes that make a device's state equal to an entries file,
+//! and no others.
 //!
-//! What the file does not have is deleted, or set back to what a device begins with. The order follows the references: entries that go, groups and
-//! members that nothing refers to any more, then members, groups and entries that come or change, and last the groups and members that were in use
-//! until then.
+//! What the file does not have is deleted, or set back to what a device begins with. The order
+//! follows the references: entries that go, groups and members that nothing refers to any more,
+//! then members, groups and entries that come or change, and last the groups and members that were
+//! in use until then.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -458,7 +460,8 @@ impl Plan<'_, '_> {
         }
     }
 
-    /// An entry as it is written: one that the file gives no counts has none, unless counters are kept.
+    /// An entry as it is written: one that the file gives no counts has none, unless counters are
+    /// kept.
     fn with_counter(&self, before: Option<&Update>, entry: &TableEntry) -> TableEntry {
         let was = match before {
             Some(Update::Insert(_, before)) => before.counter,

@@ -56,8 +56,8 @@ pub(crate) struct ApplyOptions {
     /// Change entries that are there already; without it, they are errors.
     #[arg(long)]
     replace: bool,
-    /// Make all state equal to the file: what the file does not have is deleted or set back, and the difference is shown. Registers that the file does
-    /// not name stay.
+    /// Make all state equal to the file: what the file does not have is deleted or set back, and
+    /// the difference is shown. Registers that the file does not name stay.
     #[arg(long, conflicts_with_all = ["replace", "delete"])]
     sync: bool,
     /// With --sync, show the difference and write nothing.

@@ -74,7 +74,8 @@ pub(crate) struct Options {
     /// Write the final report as JSON.
     #[arg(long)]
     json: bool,
-    /// Serve metrics for Prometheus at this loopback address, such as 127.0.0.1:9100: of the switch, and of each virtual data plane with its
+    /// Serve metrics for Prometheus at this loopback address, such as 127.0.0.1:9100: of the
+    /// switch, and of each virtual data plane with its
     /// number, its name and its owner (docs/METRICS.md).
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,

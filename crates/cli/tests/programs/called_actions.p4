@@ -1,4 +1,4 @@
-// Actions that are called and that no table lists, in instances of two controls with the same names in them; an extern that nobody implements.
+// Actions that are called and that no table lists, in instances of two controls with the same names in them; an extern without implementation.
 #include <core.p4>
 #include <v1model.p4>
 extern lamp {
