@@ -26,7 +26,7 @@ enum Kind {
     Go,
 }
 
-const CLIENTS: [Client; 3] = [
+const CLIENTS: [Client; 4] = [
     Client {
         name: "p4runtime-shell",
         kind: Kind::Python {
@@ -42,6 +42,13 @@ const CLIENTS: [Client; 3] = [
         },
     },
     Client {
+        name: "tutorials",
+        kind: Kind::Python {
+            package: "p4runtime-shell==0.0.6",
+            script: "tutorials.py",
+        },
+    },
+    Client {
         name: "go",
         kind: Kind::Go,
     },
@@ -51,6 +58,10 @@ impl Client {
     /// Its name with its version.
     fn label(&self) -> &'static str {
         match self.kind {
+            Kind::Python {
+                script: "tutorials.py",
+                ..
+            } => "what controllers of the P4 tutorials send",
             Kind::Python { package, .. } => package,
             Kind::Go => "Go client (github.com/p4lang/p4runtime v1.5.0)",
         }

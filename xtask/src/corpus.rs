@@ -32,7 +32,7 @@ pub(crate) struct Options {
     /// The engine that runs STF tests; the command's own choice if not given.
     #[arg(long, value_name = "NAME")]
     engine: Option<String>,
-    /// List the failures of one corpus only: positive, negative, stf, all.
+    /// Run one corpus only: positive, negative, stf, p4info, all.
     #[arg(long)]
     only: Option<String>,
 }
@@ -46,6 +46,8 @@ enum Corpus {
     Negative,
     /// Exit status 0.
     Stf,
+    /// Exit status 0: p4c's P4Info of a v1model program is of our program, too.
+    P4info,
     /// No crash, no hang.
     Everything,
 }
@@ -56,6 +58,7 @@ impl Corpus {
             Corpus::Positive => "positive",
             Corpus::Negative => "negative",
             Corpus::Stf => "stf",
+            Corpus::P4info => "p4info",
             Corpus::Everything => "all",
         }
     }
@@ -65,6 +68,7 @@ struct Job {
     corpus: Corpus,
     program: PathBuf,
     stf: Option<PathBuf>,
+    p4info: Option<PathBuf>,
 }
 
 struct Row {
@@ -116,6 +120,7 @@ fn jobs(options: &Options) -> Vec<Job> {
                 corpus: Corpus::Positive,
                 program,
                 stf: None,
+                p4info: None,
             });
         }
     }
@@ -129,19 +134,47 @@ fn jobs(options: &Options) -> Vec<Job> {
                 corpus: Corpus::Stf,
                 program,
                 stf: Some(stf),
+                p4info: None,
             });
         }
     }
+    push_p4infos(&mut jobs, &data);
     if options.everything {
         for program in files_below(&data, "p4") {
             jobs.push(Job {
                 corpus: Corpus::Everything,
                 program,
                 stf: None,
+                p4info: None,
             });
         }
     }
     jobs
+}
+
+/// p4c's P4Infos of v1model programs that have something in them beside the package.
+fn push_p4infos(jobs: &mut Vec<Job>, data: &Path) {
+    let samples = files_below(&data.join("p4_16_samples"), "p4");
+    let mut goldens = files_below(&data.join("p4_16_samples_outputs"), "txtpb");
+    goldens.retain(|golden| {
+        let text = std::fs::read_to_string(golden).unwrap_or_default();
+        let parts = text.lines().filter(|line| line.ends_with(" {"));
+        let outer = parts.filter(|line| !line.starts_with(' ')).count();
+        text.contains("arch: \"v1model\"") && outer > 1
+    });
+    for golden in goldens {
+        let name = golden.file_name().unwrap_or_default().to_string_lossy();
+        let name = name.trim_end_matches(".p4info.txtpb").to_owned();
+        let program = samples.iter().find(|program| program.ends_with(&name));
+        if let Some(program) = program {
+            jobs.push(Job {
+                corpus: Corpus::P4info,
+                program: program.clone(),
+                stf: None,
+                p4info: Some(golden),
+            });
+        }
+    }
 }
 
 fn push_programs(jobs: &mut Vec<Job>, corpus: Corpus, folder: &Path) {
@@ -154,6 +187,7 @@ fn push_programs(jobs: &mut Vec<Job>, corpus: Corpus, folder: &Path) {
         corpus,
         program,
         stf: None,
+        p4info: None,
     }));
 }
 
@@ -214,7 +248,11 @@ fn run_all(binary: &Path, options: &Options, jobs: &[Job]) -> Vec<Row> {
 
 fn run_one(binary: &Path, options: &Options, job: &Job) -> Row {
     let mut command = Command::new(binary);
-    command.arg(if job.stf.is_some() { "test" } else { "check" });
+    command.arg(match job.corpus {
+        Corpus::Stf => "test",
+        Corpus::P4info => "p4info",
+        _ => "check",
+    });
     if !options.embedded {
         for folder in ["p4include", "p4include/bmv2"] {
             command.arg("-I").arg(options.p4c.join(folder));
@@ -224,6 +262,9 @@ fn run_one(binary: &Path, options: &Options, job: &Job) -> Row {
         command.arg("--engine").arg(engine);
     }
     command.arg(&job.program).args(&job.stf);
+    if let Some(golden) = &job.p4info {
+        command.arg("--compare").arg(golden);
+    }
     let start = Instant::now();
     let ran = run_limited(&mut command, Duration::from_secs(options.timeout));
     let time = start.elapsed();
@@ -241,6 +282,7 @@ fn run_one(binary: &Path, options: &Options, job: &Job) -> Row {
     let name = job
         .stf
         .as_ref()
+        .or(job.p4info.as_ref())
         .unwrap_or(&job.program)
         .strip_prefix(options.p4c.join("testdata"));
     let name = name.map(|p| p.display().to_string()).unwrap_or_default();
@@ -305,8 +347,8 @@ fn verdict(job: &Job, ended: &Ended, output: &str) -> &'static str {
     };
     match job.corpus {
         Corpus::Everything => "pass",
-        Corpus::Positive | Corpus::Stf if status == 0 => "pass",
-        Corpus::Positive => "refused",
+        Corpus::Positive | Corpus::Stf | Corpus::P4info if status == 0 => "pass",
+        Corpus::Positive | Corpus::P4info => "refused",
         Corpus::Stf => "fail",
         Corpus::Negative if status == 0 => "accepted",
         Corpus::Negative if !diagnosed_lines(output).is_empty() => "pass",

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use p4info::P4Info;
 use serde_json::json;
 
-use crate::args::Source;
+use crate::args::{Source, limits, read};
 use crate::{Ended, compile, out};
 
 #[derive(Args)]
@@ -69,6 +69,24 @@ pub(crate) fn p4info(program: &ir::Program) -> Result<P4Info, String> {
     p4info::p4info(program).map_err(|errors| {
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         errors.join("\n")
+    })
+}
+
+/// A P4Info of a file, as protobuf text or bytes.
+///
+/// # Errors
+/// It cannot be read, or is none.
+pub(crate) fn read_p4info(path: &Path) -> Result<P4Info, String> {
+    let bytes = read(path, limits::CONFIG)?;
+    let text = std::str::from_utf8(&bytes)
+        .ok()
+        .and_then(|text| p4info::from_text(text).ok());
+    let info = text.map_or_else(|| p4info::from_bytes(&bytes), Ok);
+    info.map_err(|error| {
+        format!(
+            "{} is no P4Info, neither text nor binary: {error}",
+            path.display()
+        )
     })
 }
 

@@ -87,10 +87,17 @@ pub(crate) struct Lowered {
 
 /// Compiles the program of one file down to verified IR.
 pub(crate) fn lowered(source: &Source) -> Lowered {
+    lowered_by(lower::lower, source)
+}
+
+/// How a typed program becomes one of the IR.
+type Lowering = fn(&sema::hir::Program, &SourceMap, &str) -> Result<ir::Program, Vec<Diagnostic>>;
+
+fn lowered_by(lowering: Lowering, source: &Source) -> Lowered {
     let mut checked = check(source);
     let mut program = None;
     if !checked.diagnostics.has_errors() {
-        match lower::lower(&checked.program, &checked.sources, &source.name()) {
+        match lowering(&checked.program, &checked.sources, &source.name()) {
             Ok(lowered) => program = Some(lowered),
             Err(errors) => push_all(&mut checked.diagnostics, errors),
         }
@@ -115,6 +122,16 @@ pub(crate) fn compile(source: &Source) -> Option<ir::Program> {
             None
         }
     }
+}
+
+/// As [`compile`], of a program that is described to controllers and does not run here.
+pub(crate) fn describe(source: &Source) -> Option<ir::Program> {
+    if source.is_chain() {
+        return compile(source);
+    }
+    let Lowered { program, told } = lowered_by(lower::describe, source);
+    show(&told.0, &told.1, Format::Text);
+    program
 }
 
 /// As [`compile`], of a policy as it is typed, whose programs are looked for in this directory.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use ir::{Arch, Program};
-use p4rt::{CpuPort, Figures, Inbox, Loader, Notes, Server, Setup};
+use p4rt::{CpuNumbers, CpuPort, Figures, Inbox, Loader, Notes, Server, Setup};
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{LinkState, OpenedPort, Port, PortError, PortSpec, PortStats, TxDrop, TxOutcome};
 use switch::{Device, DeviceConfig, LoadError};
@@ -23,8 +23,8 @@ pub(crate) const USUAL_CPU: u32 = 510;
 /// The port for controllers.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Cpu {
-    /// The port whose packets go to controllers and by which theirs come in; if none is given, 4294967293 for a PSA program of the command line, else
-    /// 510, whatever program controllers set.
+    /// The port whose packets go to controllers and by which theirs come in; if none is given,
+    /// 4294967293 for PSA programs and 510 for all others.
     #[arg(long, value_name = "NUMBER")]
     cpu_port: Option<u32>,
 }
@@ -69,39 +69,52 @@ impl Loader for Compiler {
 }
 
 impl Cpu {
+    /// The numbers of the port for controllers: the one of the option; else that of the program's
+    /// architecture. Where controllers may set any program, PSA's programs have theirs and all
+    /// others the usual one.
+    fn numbers(self, named: Option<Arch>) -> CpuNumbers {
+        match (self.cpu_port, named) {
+            (Some(port), _) => PortId(port).into(),
+            (None, Some(Arch::Psa)) => PortId(PSA_CPU).into(),
+            (None, _) => CpuNumbers {
+                psa: PortId(PSA_CPU),
+                usual: PortId(USUAL_CPU),
+            },
+        }
+    }
+
     /// Connects a device with a server.
     ///
     /// # Errors
     /// The port for controllers is one of the others.
     pub(crate) fn connect(
         self,
-        id: u64,
+        (id, second_id): (u64, Option<u64>),
         served: Served<'_>,
         ports: &[PortSpec],
         workers: usize,
         choice: Choice,
         config: DeviceConfig,
     ) -> Result<(Setup, Line), String> {
-        let usual = match served.named {
-            Some(Arch::Psa) => PSA_CPU,
-            _ => USUAL_CPU,
-        };
-        let cpu = PortId(self.cpu_port.unwrap_or(usual));
-        if ports.iter().any(|spec| spec.id == cpu) {
+        let numbers = self.numbers(served.named);
+        let own = [numbers.usual, numbers.psa];
+        if let Some(taken) = ports.iter().find(|spec| own.contains(&spec.id)) {
             return Err(format!(
-                "port {cpu} is the one for controllers; give that another number with --cpu-port"
+                "port {} is the one for controllers; give that another number with --cpu-port",
+                taken.id
             ));
         }
-        let made = p4rt::channel(cpu);
+        let made = p4rt::channel(numbers);
         let (inbox, cpu, remote) =
             made.map_err(|e| format!("cannot make a channel for P4Runtime: {e}"))?;
         let setup = Setup {
             id,
+            second_id,
             remote,
             loader: Arc::new(Compiler {
                 choice,
                 config,
-                ports: ports.iter().map(|spec| spec.id).chain([cpu.id()]).collect(),
+                ports: ports.iter().map(|spec| spec.id).chain(own).collect(),
             }),
             program: served.program.cloned(),
             notes: served.notes.clone(),
@@ -157,6 +170,10 @@ impl Port for ControllerPort {
         self.cpu.id()
     }
 
+    fn second_id(&self) -> Option<PortId> {
+        self.cpu.second_id()
+    }
+
     fn name(&self) -> &str {
         "controllers"
     }
@@ -164,14 +181,16 @@ impl Port for ControllerPort {
     fn rx(&mut self, batch: &mut Batch, now: Nanos) -> Result<usize, PortError> {
         let before = batch.len();
         while batch.room() > 0 {
-            let Some(bytes) = self.cpu.take() else { break };
+            let Some((port, bytes)) = self.cpu.take() else {
+                break;
+            };
             let Some(frame) = batch.push() else { break };
             // The server checks lengths.
             if frame.assign(&bytes).is_err() {
                 batch.pop();
                 continue;
             }
-            frame.ingress = self.cpu.id();
+            frame.ingress = port;
             frame.arrival = now;
             self.stats.count_rx(bytes.len());
         }

@@ -143,6 +143,10 @@ impl Forwarder {
         let threads = self.crew.muster();
         let ended = threads.run(|has_ended| self.look_after(stop, interval, has_ended, observe));
         self.hear(observe);
+        let is_served = self.inbox.is_some();
+        self.heard.finish(&mut self.device, is_served, &mut |line| {
+            observe(Event::Notice(line));
+        });
         ended
     }
 

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 
-use p4rt::Inbox;
+use p4rt::{Inbox, Limit};
 use packet::Nanos;
 use switch::Device;
+use tracing::level_filters::LevelFilter;
 
 use crate::report::DeviceReport;
-use crate::{configure, trace};
+use crate::{amount, configure, log, trace};
 
 /// Lines of one kind that a report has: the last ones.
 const LAST: usize = 1000;
@@ -16,12 +17,53 @@ const LAST: usize = 1000;
 const LOOK_EVERY: Nanos = Nanos::from_millis(100);
 
 /// What a device has told so far.
+///
+/// Of each kind, ten lines a second are shown, and how many were left out. What a controller may
+/// take (digests, idle entries) is shown under `--log debug` where controllers are served; under
+/// `--log off` nothing is.
 #[derive(Default)]
 pub(crate) struct Heard {
+    messages: Shown,
     digests: Lines,
     idle: Lines,
     expired: Lines,
     next_look: Nanos,
+}
+
+/// Lines of one kind as they are shown: a few a second.
+#[derive(Default)]
+struct Shown {
+    limit: Limit,
+}
+
+impl Shown {
+    /// Shows a line, if there were not too many; the line is made only then.
+    fn show(&self, line: impl FnOnce() -> String, note: &mut dyn FnMut(String)) {
+        match self.limit.may_say() {
+            None => {}
+            Some(0) => note(line()),
+            Some(left_out) => {
+                note(left_out_line(left_out));
+                note(line());
+            }
+        }
+    }
+
+    /// Shows how many lines were left out, once their second is over, or in any case at the end.
+    fn settle(&self, is_end: bool, note: &mut dyn FnMut(String)) {
+        let left_out = match is_end {
+            true => self.limit.left_out_at_last(),
+            false => self.limit.left_out(),
+        };
+        if let Some(left_out) = left_out {
+            note(left_out_line(left_out));
+        }
+    }
+}
+
+fn left_out_line(lines: u64) -> String {
+    let lines = amount::count(lines, "more line");
+    format!("({lines} of this kind left out: at most ten a second are shown)")
 }
 
 /// Lines of one kind: how many there were, and the last of them.
@@ -29,11 +71,14 @@ pub(crate) struct Heard {
 struct Lines {
     count: u64,
     last: VecDeque<String>,
+    shown: Shown,
 }
 
 impl Lines {
-    fn add(&mut self, line: String, note: &mut dyn FnMut(String)) {
-        note(line.clone());
+    fn add(&mut self, line: String, note: Option<&mut dyn FnMut(String)>) {
+        if let Some(note) = note {
+            self.shown.show(|| line.clone(), note);
+        }
         self.count += 1;
         if self.last.len() == LAST {
             self.last.pop_front();
@@ -50,34 +95,59 @@ impl Heard {
         inbox: Option<&Inbox>,
         note: &mut dyn FnMut(String),
     ) {
+        let says = log::says(LevelFilter::ERROR);
+        let tells = tells(inbox.is_some());
         while let Some(message) = device.take_message() {
-            note(message);
+            if says {
+                self.messages.show(|| message, note);
+            }
         }
         while let Some(digest) = device.take_digest() {
             let line = trace::digest_line(&digest.program, digest.digest, &digest.limbs);
-            self.digests.add(line, note);
+            self.digests.add(line, tells.then_some(&mut *note));
             if let Some(inbox) = inbox {
                 inbox.digest(digest);
             }
         }
         for (table, entry) in device.take_expired() {
             let line = trace::learned_line(device.program(), table, &entry.key);
-            self.expired.add(format!("expired: {line}"), note);
+            let line = format!("expired: {line}");
+            self.expired.add(line, says.then_some(&mut *note));
         }
         if device.now() >= self.next_look {
             self.next_look = device.now() + LOOK_EVERY;
-            self.look_for_idle(device, note);
+            self.look(device, tells, note);
+        }
+        self.settle(false, note);
+    }
+
+    /// The end: shows the entries that have become idle, and how many lines were left out.
+    pub(crate) fn finish(
+        &mut self,
+        device: &mut Device,
+        is_served: bool,
+        note: &mut dyn FnMut(String),
+    ) {
+        self.look(device, tells(is_served), note);
+        self.settle(true, note);
+    }
+
+    fn settle(&self, is_end: bool, note: &mut dyn FnMut(String)) {
+        let lines = [&self.digests, &self.idle, &self.expired];
+        let kinds = lines.map(|lines| &lines.shown);
+        for shown in kinds.into_iter().chain([&self.messages]) {
+            shown.settle(is_end, note);
         }
     }
 
-    /// Shows the entries that have become idle.
-    pub(crate) fn look_for_idle(&mut self, device: &mut Device, note: &mut dyn FnMut(String)) {
+    fn look(&mut self, device: &mut Device, tells: bool, note: &mut dyn FnMut(String)) {
         if !device.program().tables.values().any(|t| t.idle_timeout) {
             return;
         }
         for (table, id) in device.take_idle() {
             if let Some(line) = trace::entry_line(device.configuration(), table, id) {
-                self.idle.add(format!("idle: {line}"), note);
+                let line = format!("idle: {line}");
+                self.idle.add(line, tells.then_some(&mut *note));
             }
         }
     }
@@ -97,18 +167,33 @@ impl Heard {
     }
 }
 
+/// Whether what controllers may take is shown.
+fn tells(is_served: bool) -> bool {
+    log::says(match is_served {
+        true => LevelFilter::DEBUG,
+        false => LevelFilter::ERROR,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn all_lines_are_shown_and_counted_and_the_last_are_kept() {
+    fn all_lines_are_counted_a_few_are_shown_and_the_last_are_kept() {
         let mut lines = Lines::default();
-        let mut shown = 0;
+        let mut shown = Vec::new();
         for n in 0..LAST + 2 {
-            lines.add(n.to_string(), &mut |_| shown += 1);
+            lines.add(n.to_string(), Some(&mut |line| shown.push(line)));
         }
-        assert_eq!(shown, LAST + 2);
+        lines.shown.settle(true, &mut |line| shown.push(line));
+        // Adding them may have taken more than a second.
+        let counts = shown.iter().filter_map(|line| line.strip_prefix('('));
+        let left_out = counts.map(|line| line.split(' ').next().unwrap().parse::<usize>().unwrap());
+        let told = shown.iter().filter(|line| !line.starts_with('('));
+        assert_eq!(told.count() + left_out.sum::<usize>(), LAST + 2);
+        assert!(shown.len() < LAST / 2, "{shown:?}");
+        assert_eq!(shown[..3], ["0", "1", "2"]);
         assert_eq!(lines.count, LAST as u64 + 2);
         assert_eq!(lines.last.len(), LAST);
         assert_eq!(lines.last.front().map(String::as_str), Some("2"));

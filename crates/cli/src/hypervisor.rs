@@ -10,7 +10,7 @@ use p4info::p4::v1::update::Type;
 use serde_json::{Value, json};
 
 use crate::args::{Source, limits, read_text};
-use crate::{Ended, artefacts, compile, out};
+use crate::{Ended, amount, artefacts, compile, out};
 
 /// Slots of a hypervisor, as in the paper's figures, unless the user says how many.
 const SLOTS: u32 = 8;
@@ -226,8 +226,9 @@ fn listed(options: &Translate, hosted: &Hosted) -> String {
     let name = options.source.program.display();
     let entries = hosted.entries.iter().map(ToString::to_string);
     let head = format!(
-        "# {name}: {} stages, {} resubmissions",
-        hosted.stages, hosted.resubmissions
+        "# {name}: {}, {}",
+        amount::count(hosted.stages as u64, "stage"),
+        amount::count(hosted.resubmissions as u64, "resubmission")
     );
     let lines = std::iter::once(head)
         .chain(classified(options))

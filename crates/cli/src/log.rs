@@ -61,6 +61,14 @@ pub(crate) fn is_json() -> bool {
     IS_JSON.get().copied().unwrap_or(false)
 }
 
+/// How much is logged, once it is known.
+static LEVEL: OnceLock<LevelFilter> = OnceLock::new();
+
+/// Whether lines of this level are logged; as by default in commands that have no option for it.
+pub(crate) fn says(level: LevelFilter) -> bool {
+    level <= LEVEL.get().copied().unwrap_or(Verbosity::default().level)
+}
+
 /// Begins to log.
 pub(crate) fn begin(verbosity: Verbosity) {
     // Libraries say what concerns their authors; what the command itself says is always written.
@@ -84,6 +92,7 @@ pub(crate) fn begin(verbosity: Verbosity) {
     // The first one counts; a process begins once.
     let _ = tracing::subscriber::set_global_default(Registry::default().with(layer));
     let _ = IS_JSON.set(verbosity.is_json);
+    let _ = LEVEL.set(verbosity.level);
 }
 
 #[cfg(test)]

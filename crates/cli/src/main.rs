@@ -13,6 +13,7 @@ mod bench;
 mod cable;
 mod captures;
 mod carrier;
+mod cells;
 mod chain;
 mod check;
 mod compile;

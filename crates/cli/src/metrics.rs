@@ -92,13 +92,23 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Serves at an address of the machine's own, on a thread of its own.
-    fn serve(address: SocketAddr, subjects: Vec<Subject>) -> Result<Metrics, String> {
-        if !address.ip().is_loopback() {
-            return Err(format!(
+    /// Whether metrics may be served there: at loopback addresses alone. To be asked before
+    /// anything is opened.
+    ///
+    /// # Errors
+    /// Other machines reach the address.
+    pub(crate) fn check(address: Option<SocketAddr>) -> Result<(), String> {
+        match address {
+            Some(address) if !address.ip().is_loopback() => Err(format!(
                 "metrics on {address} would be open to other machines; use 127.0.0.1 or [::1], and a proxy or a tunnel from elsewhere"
-            ));
+            )),
+            _ => Ok(()),
         }
+    }
+
+    /// Serves at a loopback address, on a thread of its own.
+    fn serve(address: SocketAddr, subjects: Vec<Subject>) -> Result<Metrics, String> {
+        Metrics::check(Some(address))?;
         let io = |error| format!("cannot serve metrics on {address}: {error}");
         let listener = TcpListener::bind(address).map_err(io)?;
         listener.set_nonblocking(true).map_err(io)?;

@@ -12,6 +12,7 @@ use switch::Device;
 
 use crate::args::{Setup, Source};
 use crate::captures::{Captures, Input};
+use crate::cells::{self, Cell};
 use crate::early::Early;
 use crate::engine::Choice;
 use crate::heard::Heard;
@@ -164,7 +165,7 @@ impl Replay {
             self.collect(&mut line);
         }
         self.heard
-            .look_for_idle(&mut self.device, &mut |text| line.note(&text));
+            .finish(&mut self.device, false, &mut |text| line.note(&text));
     }
 
     /// Writes what has left, and shows what the program said.
@@ -224,6 +225,7 @@ impl Replay {
             late: self.late,
             ports: ports.collect(),
             device: self.heard.report(&self.device),
+            cells: cells::cells(&self.device),
             files,
             errors: self.errors,
         }
@@ -361,6 +363,8 @@ struct Report {
     ports: Vec<PortReport>,
     #[serde(flatten)]
     device: DeviceReport,
+    /// What registers and counters hold.
+    cells: Vec<Cell>,
     files: Vec<OutputFile>,
     errors: Vec<String>,
 }
@@ -380,6 +384,7 @@ impl Report {
             amount::bit_rate(self.received.bytes as f64 * 8.0 / seconds),
         ));
         out::text(&report::text(&self.ports, &self.device));
+        cells::show(&self.cells);
         if self.cut > 0 {
             out::line(&format!(
                 "{} cut short by the capture (snap length): the program saw only what was captured",

@@ -76,9 +76,10 @@ pub(crate) struct Options {
     address: Option<SocketAddr>,
     #[command(flatten)]
     guard: Guard,
-    /// The number by which controllers know the device.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    device_id: u64,
+    /// The number by which controllers know the device; if none is given, it is 1 and answers to 0,
+    /// BMv2's default, too.
+    #[arg(long, value_name = "N")]
+    device_id: Option<u64>,
     #[command(flatten)]
     cpu: Cpu,
     #[command(flatten)]
@@ -101,7 +102,8 @@ pub(crate) struct Carrying {
     /// Write the final report as JSON.
     #[arg(long)]
     json: bool,
-    /// Serve metrics for Prometheus at this address of the machine's own, such as 127.0.0.1:9100 (docs/METRICS.md).
+    /// Serve metrics for Prometheus at this loopback address, such as 127.0.0.1:9100
+    /// (docs/METRICS.md).
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
     /// What is logged to standard error about controllers, and how: off, error, warn, info or debug; with `json,` before it, as lines of JSON.
@@ -203,21 +205,39 @@ impl Carrying {
     }
 }
 
+impl Carrying {
+    /// Whether it can be as the options say. To be asked before anything is opened.
+    ///
+    /// # Errors
+    /// Other machines reach the address for metrics.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        Metrics::check(self.metrics)
+    }
+}
+
+impl Options {
+    fn device_id(&self) -> u64 {
+        self.device_id.unwrap_or(1)
+    }
+}
+
 pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
+    options.carrying.check()?;
     let (habits, urgency) = options.carrying.begin(1);
     let Some(device) = device(options)? else {
         return Ok(Ended::WithErrors);
     };
     let carrying = &options.carrying;
     let start = |address| {
-        let id = options.device_id;
+        let id = options.device_id();
+        let second_id = options.device_id.is_none().then_some(0);
         let served = Served {
             program: Some(device.program()),
             named: Some(device.program().arch),
             notes: device.notes(),
         };
         let (setup, line) = options.cpu.connect(
-            id,
+            (id, second_id),
             served,
             &options.ports,
             carrying.workers(),
@@ -232,7 +252,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     };
     let control = options.address.map(start).transpose()?;
     let carried = Carried {
-        id: options.device_id,
+        id: options.device_id(),
         what: options.source.program.display().to_string(),
         device,
         ports: options.ports.clone(),
@@ -244,7 +264,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
 /// The device, with the state that was kept. With errors in the program or its entries, they are shown and there is none.
 fn device(options: &Options) -> Result<Option<Device>, String> {
     let opened = options.keeping.open()?;
-    let found = opened.map(|opened| opened.device(options.device_id));
+    let found = opened.map(|opened| opened.device(options.device_id()));
     let (source, setup, choice) = (&options.source, &options.setup, options.choice);
     let load = || configure::load(source, setup, choice, Nanos::ZERO);
     let Some(found) = found.transpose()? else {

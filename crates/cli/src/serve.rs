@@ -52,7 +52,9 @@ pub(crate) struct Options {
     address: SocketAddr,
     #[command(flatten)]
     guard: Guard,
-    /// A device: the number by which controllers know it, and the P4 program that it runs until they set another one. Give one for each; 1 if none is given.
+    /// A device: the number by which controllers know it, and the P4 program that it runs until
+    /// they set another one. Give one for each; if none is given, it is 1 and answers to 0, BMv2's
+    /// default, too.
     #[arg(long = "device", value_name = "ID[=PROGRAM]", alias = "device-id")]
     devices: Vec<DeviceSpec>,
     #[command(flatten)]
@@ -122,12 +124,12 @@ impl FromStr for DevicePort {
 }
 
 fn device_id(text: &str) -> Result<u64, String> {
-    match text.parse() {
-        Ok(0) | Err(_) => Err(format!(
-            "`{text}` is no device id: ids are numbers from 1 on"
-        )),
-        Ok(id) => Ok(id),
-    }
+    text.parse().map_err(|_| {
+        format!(
+            "`{text}` is no device id: ids are numbers from 0 to {}",
+            u64::MAX
+        )
+    })
 }
 
 /// The ports of each device.
@@ -177,6 +179,9 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
         true => &only[..],
         false => &options.devices[..],
     };
+    // Controllers that were written for BMv2 know their device by its default, 0.
+    let second_id = options.devices.is_empty().then_some(0);
+    options.carrying.check()?;
     let (habits, urgency) = options.carrying.begin(devices.len());
     let config = DeviceConfig {
         seed: options.seed,
@@ -205,7 +210,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
             notes: device.notes(),
         };
         let (setup, line) = options.cpu.connect(
-            spec.id,
+            (spec.id, second_id),
             served,
             &ports,
             options.carrying.workers(),
@@ -290,6 +295,7 @@ mod tests {
     #[test]
     fn one_device_has_all_ports_and_of_several_each_has_its_own() {
         assert_eq!(deal_texts(&["7"], &["0=a", "1=tap:b"]), Ok(vec![2]));
+        assert_eq!(deal_texts(&["0", "1"], &["0:0=a", "1:0=b"]), Ok(vec![1, 1]));
         let ports = ["1:0=a", "2:0=tap:b", "2:1=c"];
         assert_eq!(deal_texts(&["1", "2=my.p4"], &ports), Ok(vec![1, 2]));
     }
@@ -304,7 +310,7 @@ mod tests {
         refused(&["7", "7=my.p4"], &[], "device id 7");
         refused(&["1"], &["3:0=a"], "--device 3");
         refused(&["1", "2"], &["1:0=a", "2:0=a"], "a");
-        assert!("0".parse::<DeviceSpec>().is_err());
+        assert!("-1".parse::<DeviceSpec>().is_err());
         assert!("x:0=a".parse::<DevicePort>().is_err());
     }
 }

@@ -353,6 +353,11 @@ impl Ports {
     fn new(attached: Vec<Attached>) -> Ports {
         let numbers = attached.iter().map(|attached| attached.port.id());
         let mut places: Vec<(PortId, usize)> = numbers.zip(0..).collect();
+        for (attached, place) in attached.iter().zip(0..) {
+            let second = attached.port.second_id();
+            let second = second.filter(|id| places.iter().all(|(taken, _)| taken != id));
+            places.extend(second.map(|id| (id, place)));
+        }
         places.sort_unstable();
         Ports { attached, places }
     }

@@ -9,7 +9,7 @@ use switch::DeviceConfig;
 
 use crate::args::{self, Format, Source, limits};
 use crate::engine::Choice;
-use crate::{Ended, check, compile, out};
+use crate::{Ended, amount, check, compile, out};
 
 #[derive(Args)]
 #[command(
@@ -97,13 +97,14 @@ fn tell(file: &str, report: &Report, quiet: bool) -> Ended {
     }
     let (packets, held, failed) = (report.packets, report.held, report.failures.len());
     if failed > 0 {
-        out::note(&format!("{failed} of {} checks failed", failed + held));
+        let checks = amount::count((failed + held) as u64, "check");
+        out::note(&format!("{failed} of {checks} failed"));
         return Ended::WithErrors;
     }
     if !quiet {
-        out::line(&format!(
-            "{packets} packets in, {held} checks: all as expected"
-        ));
+        let packets = amount::count(packets as u64, "packet");
+        let checks = amount::count(held as u64, "check");
+        out::line(&format!("{packets} in, {checks}: all as expected"));
     }
     Ended::Well
 }

@@ -268,10 +268,24 @@ impl Catalog {
         Ok(())
     }
 
-    /// The const default action, where the P4Info (1.4 and later) tells its arguments.
+    /// The default action that a table begins with, where the P4Info (1.4 and later) tells it.
+    pub fn initial_default(&self, table: TableId) -> Option<ActionCall> {
+        let id = self.table_id(table);
+        let mut tables = self.info.tables.iter();
+        let own = tables.find(|one| one.preamble.as_ref().is_some_and(|own| own.id == id))?;
+        self.first_default(own, &self.schema.tables[table].actions)
+    }
+
+    /// The const default action.
     fn const_default(&self, table: &info::Table, actions: &[ActionId]) -> Option<ActionCall> {
-        let initial = table.initial_default_action.as_ref();
-        let initial = initial.filter(|_| table.const_default_action_id != 0)?;
+        match table.const_default_action_id {
+            0 => None,
+            _ => self.first_default(table, actions),
+        }
+    }
+
+    fn first_default(&self, table: &info::Table, actions: &[ActionId]) -> Option<ActionCall> {
+        let initial = table.initial_default_action.as_ref()?;
         let action = self.actions.own(initial.action_id)?;
         let params = self.params[action]
             .iter()

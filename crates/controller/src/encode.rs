@@ -112,6 +112,10 @@ impl Catalog {
             Update::ExpireProfile { .. } => {
                 return Err(EncodeError::NoMessage("PNA's expire profiles"));
             }
+            Update::Queue(_) => return Err(EncodeError::NoMessage("queues of ports")),
+            Update::HashCrc { .. } | Update::HashKey(_) => {
+                return Err(EncodeError::NoMessage("parameters of hashes"));
+            }
             Update::ValueSet { value_set, members } => Entity::ValueSetEntry(rt::ValueSetEntry {
                 value_set_id: self.value_sets.id(*value_set),
                 members: members

@@ -1,6 +1,6 @@
 //! What entries files say travels as P4Runtime's messages and comes back.
 
-use controller::Catalog;
+use controller::{Catalog, EncodeError};
 use entries::{EntryAction, Update};
 use ir::KeyMatch;
 
@@ -27,8 +27,17 @@ fn examples(catalog: &Catalog) -> Vec<Update> {
     // A P4Info tells only types that its objects have, and this enum is none of theirs.
     let blocks = blocks.map(|block| block.replace("EtherType.Ipv6", "0x86dd"));
     let all = blocks.flat_map(|block| updates(catalog, &block));
-    all.filter(|update| !matches!(update, Update::ExpireProfile { .. }))
+    all.filter(|update| catalog.entity(update) != Err(EncodeError::NoMessage(what(update))))
         .collect()
+}
+
+/// The kind of an update that P4Runtime has no message for.
+fn what(update: &Update) -> &'static str {
+    match update {
+        Update::Queue(_) => "queues of ports",
+        Update::HashCrc { .. } | Update::HashKey(_) => "parameters of hashes",
+        _ => "PNA's expire profiles",
+    }
 }
 
 /// As a server tells it: matches of everything are left out, and what is for all cells is told of one.

@@ -1,6 +1,7 @@
 //! Entries files: the format of docs/ENTRIES.md, read statement by statement.
 
 mod cells;
+mod device;
 mod placed;
 mod replication;
 mod target;
@@ -278,7 +279,7 @@ impl<'a> Reader<'a> {
 
     fn statement_body(&mut self) -> Result<Update, Fault> {
         let first =
-            self.name("a table, or one of multicast, clone, register, meter, counter, value_set, expire_profile")?;
+            self.name("a table, or one of multicast, clone, register, meter, counter, value_set, queue, hash, expire_profile")?;
         match first.text {
             "multicast" => self.multicast(),
             "clone" => self.clone_session(),
@@ -287,6 +288,10 @@ impl<'a> Reader<'a> {
             "counter" => self.counter(),
             "value_set" => self.value_set(),
             "expire_profile" => self.expire_profile(),
+            "queue" if self.keyword("port") => self.queue(),
+            "hash" if self.keyword("crc16") => self.hash_crc(16),
+            "hash" if self.keyword("crc32") => self.hash_crc(32),
+            "hash" if self.keyword("toeplitz") => self.hash_key(),
             _ if self.keyword("member") => self.member(first),
             _ if self.keyword("group") => self.group(first),
             _ if self.keyword("default") => self.default_action(first),
@@ -491,12 +496,7 @@ impl<'a> Reader<'a> {
         if !self.keyword("weight") {
             return Ok(1);
         }
-        self.skip_blanks(false);
-        let at = self.here();
-        match self.number32("a weight")? {
-            0 => Err(Fault::new(at, "a weight is at least 1")),
-            weight => Ok(weight),
-        }
+        self.positive("a weight")
     }
 
     /// Arguments in parentheses, whose names are parameters of an action of the table.
@@ -526,7 +526,10 @@ impl<'a> Reader<'a> {
 
     fn member(&mut self, name: Word<'a>) -> Result<Update, Fault> {
         let profile = self.profile(name)?;
-        let id = self.number32("a member's number")?;
+        let (id, at) = self.placed("a member's number")?;
+        if id == 0 {
+            return Err(Fault::new(at, "a member's number is at least 1"));
+        }
         self.expect("->", true)?;
         let written = self.name("an action")?;
         let action = resolve::profile_action(self.schema, profile, written)?;
@@ -548,15 +551,22 @@ impl<'a> Reader<'a> {
 
     fn group(&mut self, name: Word<'a>) -> Result<Update, Fault> {
         let profile = self.profile(name)?;
-        let id = self.number32("a group's number")?;
-        let mut members = Vec::new();
+        let (id, at) = self.placed("a group's number")?;
+        if id == 0 {
+            return Err(Fault::new(at, "a group's number is at least 1"));
+        }
+        let mut members: Vec<GroupMember> = Vec::new();
         self.expect("{", true)?;
         loop {
             self.skip_blanks(true);
             if self.eat("}") {
                 break;
             }
-            let member = self.number32("a member's number")?;
+            let (member, at) = self.placed("a member's number")?;
+            if members.iter().any(|other| other.member == member) {
+                let message = format!("the group has the member {member} twice");
+                return Err(Fault::new(at, message).hint("give it a weight instead"));
+            }
             members.push(GroupMember {
                 member,
                 weight: self.weight()?,
@@ -565,7 +575,7 @@ impl<'a> Reader<'a> {
             let _ = self.eat(",");
         }
         let max_size = if self.keyword("max_size") {
-            self.number32("the most members")?
+            self.positive("the most members")?
         } else {
             0
         };

@@ -26,6 +26,6 @@ pub use schema::{
     Action, Extern, Format, Key, Object, Param, Schema, SerializableEnum, Table, ValueSet, ValueTy,
 };
 pub use update::{
-    CloneSession, CounterValue, EntryAction, GroupMember, MeterConfig, Replica, TableEntry, Target,
-    Update, ValueSetMember,
+    CloneSession, CounterValue, CrcSetting, EntryAction, GroupMember, MeterConfig, QueueSetting,
+    Replica, TableEntry, Target, Update, ValueSetMember,
 };

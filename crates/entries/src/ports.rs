@@ -49,6 +49,44 @@ pub(crate) fn check_group(arch: Option<Arch>, group: u32, at: (usize, usize)) ->
     }
 }
 
+/// Checks the number of a clone session. P4Runtime has no session 0.
+pub(crate) fn check_session(
+    arch: Option<Arch>,
+    session: u32,
+    at: (usize, usize),
+) -> Result<(), Fault> {
+    match session {
+        0 => Err(Fault::new(at, "a clone session's number is at least 1")),
+        _ => check_number(arch, session, "a clone session's number", at),
+    }
+}
+
+/// Checks the instance of a copy: all architectures' have 16 bits.
+pub(crate) fn check_instance(
+    arch: Option<Arch>,
+    instance: u32,
+    at: (usize, usize),
+) -> Result<(), Fault> {
+    check_number(arch, instance, "an instance", at)?;
+    check_bits(instance, 16, "an instance", at)
+}
+
+/// Checks a number that has so many bits (`what`) on every architecture.
+pub(crate) fn check_bits(
+    number: u32,
+    bits: u32,
+    what: &str,
+    at: (usize, usize),
+) -> Result<(), Fault> {
+    match number >> bits {
+        0 => Ok(()),
+        _ => Err(Fault::new(
+            at,
+            format!("{number} is too large for {what}, which has {bits} bits"),
+        )),
+    }
+}
+
 /// Checks the number of a clone session or an instance (`what`): v1model's have 16 bits.
 pub(crate) fn check_number(
     arch: Option<Arch>,

@@ -75,6 +75,18 @@ pub enum Update {
         /// The time-out in nanoseconds.
         timeout_ns: Option<u64>,
     },
+    /// Sets how a port sends.
+    Queue(QueueSetting),
+    /// Sets parameters of `crc16_custom` (`bits` 16) or `crc32_custom` (32); what is not given
+    /// stays.
+    HashCrc {
+        /// Which CRC.
+        bits: u32,
+        /// Its parameters.
+        crc: CrcSetting,
+    },
+    /// Sets the key of Toeplitz hashes.
+    HashKey(Vec<u8>),
     /// Replaces the members of a value set.
     ValueSet {
         /// The value set.
@@ -108,6 +120,9 @@ impl Update {
             | Update::Meter { .. }
             | Update::Counter { .. }
             | Update::ExpireProfile { .. }
+            | Update::Queue(_)
+            | Update::HashCrc { .. }
+            | Update::HashKey(_)
             | Update::ValueSet { .. } => None,
         }
     }
@@ -219,6 +234,34 @@ pub struct MeterConfig {
     pub pir: u64,
     /// Peak burst.
     pub pburst: u64,
+}
+
+/// How a port sends. What is not given is as at first: no limit of the rate, room for 64 packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueSetting {
+    /// The port.
+    pub port: u32,
+    /// Packets a second.
+    pub packets_per_second: Option<u64>,
+    /// Bits a second.
+    pub bits_per_second: Option<u64>,
+    /// Packets that one priority's queue holds.
+    pub depth: Option<u32>,
+}
+
+/// Parameters of a CRC (the Rocksoft model) that are set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CrcSetting {
+    /// The polynomial, without its top bit.
+    pub polynomial: Option<u32>,
+    /// The first value of the remainder.
+    pub initial: Option<u32>,
+    /// Exclusive or with the result.
+    pub final_xor: Option<u32>,
+    /// Whether each byte is taken least significant bit first.
+    pub reflect_in: Option<bool>,
+    /// Whether the result is reversed.
+    pub reflect_out: Option<bool>,
 }
 
 /// What a counter has counted.

@@ -83,6 +83,25 @@ impl Schema {
                 Some(ns) => format!("expire_profile {profile} {}", duration(*ns)),
                 None => format!("expire_profile {profile} never"),
             },
+            Update::Queue(queue) => {
+                let mut text = format!("queue port {}", queue.port);
+                text += &option("rate", queue.packets_per_second);
+                text += &option("bits", queue.bits_per_second);
+                text + &option("depth", queue.depth)
+            }
+            Update::HashCrc { bits, crc } => {
+                let hex = |value: Option<u32>| value.map(|value| format!("{value:#x}"));
+                let mut text = format!("hash crc{bits}");
+                text += &option("polynomial", hex(crc.polynomial));
+                text += &option("initial", hex(crc.initial));
+                text += &option("final_xor", hex(crc.final_xor));
+                text += &option("reflect_in", crc.reflect_in);
+                text + &option("reflect_out", crc.reflect_out)
+            }
+            Update::HashKey(key) => {
+                let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+                format!("hash toeplitz 0x{digits}")
+            }
             Update::ValueSet { value_set, members } => {
                 let set = &self.value_sets[*value_set];
                 let members = members.iter().map(|one| self.set_member(&set.fields, one));

@@ -536,6 +536,51 @@ fn a_long_line_is_shown_around_the_place() {
 }
 
 #[test]
+fn queues_and_parameters_of_hashes_are_read_and_written() {
+    let program = program();
+    let schema = entries::Schema::of(&program);
+    let statements = [
+        "queue port 1",
+        "queue port 1 rate 100 bits 5000000000 depth 64",
+        "hash crc16 polynomial 0x1021 initial 0xffff final_xor 0x0 reflect_in false reflect_out true",
+        "hash crc32 initial 0xffffffff",
+        "hash toeplitz 0x6d5a56da255b0ec2",
+    ];
+    for (update, statement) in updates(&statements.join("\n")).iter().zip(statements) {
+        assert_eq!(schema.statement(update), statement);
+    }
+    for (text, word) in [
+        ("queue port 511", "511"),
+        ("queue port 1 rate 0", "at least 1"),
+        ("queue port 1 depth 0", "at least 1"),
+        ("queue port 1 depth 4294967295", "31 bits"),
+        ("hash crc16", "polynomial"),
+        ("hash crc16 polynomial 0x11021", "16 bits"),
+        ("hash crc32 reflect_in 1", "true"),
+        ("hash toeplitz 0x123456", "4, 8, 12"),
+        ("hash toeplitz 0x1234567g", "4, 8, 12"),
+    ] {
+        let error = error(text);
+        assert!(error.contains(word), "{text}: {error}");
+    }
+}
+
+#[test]
+fn numbers_are_those_that_p4runtime_takes() {
+    for (text, word) in [
+        ("clone 0 { port 1 }", "at least 1"),
+        ("clone 1 { port 1 } truncate 0", "at least 1"),
+        ("clone 1 { port 1 } truncate 2147483648", "31 bits"),
+        ("clone 1 { port 1 } class 256", "8 bits"),
+        ("multicast 1 { port 1 instance 65536 }", "16 bits"),
+    ] {
+        let error = error(text);
+        assert!(error.contains(word), "{text}: {error}");
+    }
+    updates("clone 1 { port 1 instance 65535 } truncate 2147483647 class 255");
+}
+
+#[test]
 fn each_update_knows_its_statement() {
     let text = "# two\nmulticast 1 { port 1 };  multicast 2 {\n  port 2\n}\nmulticast 3 { port 3 }";
     let program = program();

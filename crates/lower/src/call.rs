@@ -400,6 +400,12 @@ impl Lower<'_> {
     fn call_action(&mut self, id: hir::ActionId, call: &hir::Call) {
         let hir = self.hir;
         let action = &hir.actions[id];
+        let node = match action.control {
+            Some(_) => self.node,
+            None => NodeId::new(0),
+        };
+        let name = self.path_in(node, action.name.as_str(), &action.annotations);
+        self.called_actions.insert(name, id);
         let args = self.evaluate_args(&action.params, &call.args, &call.order);
         self.run_action(id, args, &call.order);
     }

@@ -1,6 +1,6 @@
 //! The state of a lowering: what is made, what is bound, where code goes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
 use bits::{IdVec, Value};
@@ -103,6 +103,11 @@ pub(crate) struct Lower<'p> {
     pub(crate) shared: HashMap<&'static str, Place>,
     pub(crate) tables: HashMap<(NodeId, hir::TableId), crate::table::Made>,
     pub(crate) actions: HashMap<(NodeId, hir::ActionId), ir::ActionId>,
+    /// Actions that controls call directly, by their names for the control plane.
+    pub(crate) called_actions: BTreeMap<String, hir::ActionId>,
+    /// The result describes the program to controllers and does not run: externs without
+    /// implementation are passed over.
+    pub(crate) is_description: bool,
     pub(crate) value_sets: HashMap<(NodeId, hir::ValueSetId), ir::ValueSetId>,
     pub(crate) digests: HashMap<TyId, ir::ExternId>,
     /// Direct externs that a table has.
@@ -215,6 +220,8 @@ impl<'p> Lower<'p> {
             shared: HashMap::new(),
             tables: HashMap::new(),
             actions: HashMap::new(),
+            called_actions: BTreeMap::new(),
+            is_description: false,
             value_sets: HashMap::new(),
             digests: HashMap::new(),
             attached: HashSet::new(),
@@ -255,6 +262,7 @@ impl<'p> Lower<'p> {
             return Err(self.diagnostics);
         }
         self.describe_types();
+        self.name_called_actions();
         passes::simplify::simplify(&mut self.out);
         match self.too_large() {
             Some(diagnostic) => Err(vec![diagnostic]),
@@ -279,6 +287,28 @@ impl<'p> Lower<'p> {
 }
 
 impl Lower<'_> {
+    /// Declares the actions that are called and that no table lists. They have no code, for it is
+    /// inlined; their names decide the aliases and ids of others.
+    fn name_called_actions(&mut self) {
+        let hir = self.hir;
+        for (name, id) in std::mem::take(&mut self.called_actions) {
+            let mut made = self.out.actions.values();
+            if made.any(|action| action.control_plane_name == name || action.name == name) {
+                continue;
+            }
+            let decl = &hir.actions[id];
+            let loc = self.loc_of(decl.name.span);
+            self.out.actions.push(ir::Action {
+                name: name.clone(),
+                control_plane_name: name,
+                params: Vec::new(),
+                body: Vec::new(),
+                annotations: crate::annotate::annotations(self.sources, &decl.annotations),
+                loc,
+            });
+        }
+    }
+
     /// Reports an error.
     pub(crate) fn error(&mut self, code: &'static str, span: Span, message: impl Into<String>) {
         self.diagnostics

@@ -52,3 +52,20 @@ pub fn lower(
     lower.run();
     lower.finish()
 }
+
+/// As [`lower`], of a program that is described to controllers and not run: calls of externs that
+/// have no implementation do nothing.
+///
+/// # Errors
+///
+/// As [`lower`], but for externs without implementation.
+pub fn describe(
+    program: &hir::Program,
+    sources: &SourceMap,
+    name: &str,
+) -> Result<ir::Program, Vec<Diagnostic>> {
+    let mut lower = cx::Lower::new(program, sources, name)?;
+    lower.is_description = true;
+    lower.run();
+    lower.finish()
+}

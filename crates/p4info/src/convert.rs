@@ -70,8 +70,18 @@ fn visible(program: &Program) -> Vec<NewObject<'_>> {
         annotations: &table.annotations,
         loc: table.loc,
     });
-    let actions = referenced_actions(program)
+    // Those that no table lists, too: p4c counts their names.
+    let listed: HashSet<&str> = referenced_actions(program)
         .into_iter()
+        .map(|action| action.control_plane_name.as_str())
+        .collect();
+    let is_seen = move |action: &&Action| {
+        listed.contains(action.control_plane_name.as_str()) || !is_hidden(&action.annotations)
+    };
+    let actions = program
+        .actions
+        .values()
+        .filter(is_seen)
         .map(|action| NewObject {
             kind: Prefix::Action,
             name: &action.control_plane_name,

@@ -111,6 +111,7 @@ impl Switch {
         let (mut inbox, cpu, remote) = p4rt::channel(PortId(CPU)).expect("a socket pair");
         let setup = Setup {
             id: 1,
+            second_id: None,
             remote,
             loader: Arc::new(Compiler),
             program: is_programmed.then(|| Arc::clone(device.program())),

@@ -27,6 +27,8 @@ const MOST_ROLES: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Arbiter {
     device_id: u64,
+    /// A second number by which sessions may know the device.
+    second_id: Option<u64>,
     roles: BTreeMap<String, Contest>,
     /// The role of each session.
     clients: BTreeMap<ClientId, String>,
@@ -37,6 +39,8 @@ pub(crate) struct Arbiter {
 struct Contest {
     /// The role as controllers named it: without one, answers have none.
     is_named: bool,
+    /// The device's number as sessions gave it, where it is not the device's own.
+    numbers: BTreeMap<ClientId, u64>,
     config: Option<Any>,
     /// The highest election id that there ever was.
     highest: Option<u128>,
@@ -72,7 +76,7 @@ impl Contest {
             ..Role::default()
         });
         MasterArbitrationUpdate {
-            device_id,
+            device_id: self.numbers.get(&client).copied().unwrap_or(device_id),
             role,
             election_id: self.highest.map(|id| Uint128 {
                 high: (id >> 64) as u64,
@@ -98,9 +102,10 @@ impl Contest {
 }
 
 impl Arbiter {
-    pub(crate) fn new(device_id: u64) -> Arbiter {
+    pub(crate) fn new(device_id: u64, second_id: Option<u64>) -> Arbiter {
         Arbiter {
             device_id,
+            second_id,
             roles: BTreeMap::new(),
             clients: BTreeMap::new(),
         }
@@ -145,6 +150,9 @@ impl Arbiter {
         contest.is_named |= given.is_some();
         let before = contest.primary();
         contest.live.insert(client, id);
+        if update.device_id != self.device_id {
+            contest.numbers.insert(client, update.device_id);
+        }
         self.clients.insert(client, name.to_owned());
         if id.is_some() && id >= contest.highest {
             contest.highest = id;
@@ -168,7 +176,7 @@ impl Arbiter {
                 "role.config is set, but this server knows no role definitions; use @p4runtime_role in the program",
             );
         }
-        if update.device_id != self.device_id {
+        if update.device_id != self.device_id && Some(update.device_id) != self.second_id {
             return refuse(
                 Code::FailedPrecondition,
                 format!(
@@ -196,6 +204,7 @@ impl Arbiter {
         };
         let was_primary = contest.primary() == Some(client);
         contest.live.remove(&client);
+        contest.numbers.remove(&client);
         match was_primary {
             true => contest.tell_all(self.device_id, &role),
             false => Notices::new(),
@@ -265,7 +274,7 @@ mod tests {
 
     #[test]
     fn the_highest_election_id_is_primary_and_all_hear_of_a_change() {
-        let mut arbiter = Arbiter::new(1);
+        let mut arbiter = Arbiter::new(1, None);
         let ask = |arbiter: &mut Arbiter, who, id| arbiter.ask(who, &asks(id)).map(|n| told(&n));
         assert_eq!(ask(&mut arbiter, A, Some(5)), Ok(vec![(1, OK, Some(5))]));
         // A backup is told alone.
@@ -282,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_primary_that_leaves_or_steps_down_leaves_none_until_someone_asks_as_high() {
-        let mut arbiter = Arbiter::new(1);
+        let mut arbiter = Arbiter::new(1, None);
         arbiter.ask(A, &asks(Some(5))).expect("the first");
         arbiter.ask(B, &asks(Some(3))).expect("a backup");
         assert_eq!(told(&arbiter.leave(A)), [(2, NONE, Some(5))]);
@@ -299,7 +308,7 @@ mod tests {
 
     #[test]
     fn without_an_election_id_a_controller_is_backup_and_zero_is_an_id() {
-        let mut arbiter = Arbiter::new(1);
+        let mut arbiter = Arbiter::new(1, None);
         let notices = arbiter.ask(A, &asks(None)).expect("a standby");
         assert_eq!(told(&notices), [(1, NONE, None)]);
         assert_eq!(arbiter.is_primary("", None), Some(false));
@@ -309,7 +318,7 @@ mod tests {
 
     #[test]
     fn an_election_id_in_use_another_role_and_another_device_end_the_session() {
-        let mut arbiter = Arbiter::new(1);
+        let mut arbiter = Arbiter::new(1, None);
         arbiter.ask(A, &asks(Some(5))).expect("the first");
         let code = |asked: Checked<Notices>| asked.err().map(|fault| fault.code);
         assert_eq!(
@@ -334,7 +343,7 @@ mod tests {
 
     #[test]
     fn roles_are_elected_independently() {
-        let mut arbiter = Arbiter::new(1);
+        let mut arbiter = Arbiter::new(1, None);
         arbiter.ask(A, &with_role(5, "one")).expect("the first");
         let notices = arbiter.ask(B, &with_role(5, "two")).expect("the same id");
         assert_eq!(told(&notices), [(2, OK, Some(5))]);
@@ -344,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_role_has_a_limited_number_of_sessions() {
-        let mut arbiter = Arbiter::new(1);
+        let mut arbiter = Arbiter::new(1, None);
         for client in 0..MOST_CLIENTS as u64 {
             arbiter
                 .ask(ClientId(client), &asks(None))

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc as plain;
 use std::time::{Duration, Instant};
 
-use ir::{Program, TableId};
+use ir::{Arch, Program, TableId};
 use packet::PortId;
 use switch::{Device, Digest};
 use table::Entry;
@@ -44,11 +44,41 @@ pub(crate) enum Event {
 /// Packets of controllers that may wait for the device; the next one is refused.
 const MOST_PACKETS: usize = 1024;
 
+/// The numbers of a device's port for controllers. PSA's programs have a constant for it, those of
+/// other architectures take what the operator chose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuNumbers {
+    /// The number for PSA's programs.
+    pub psa: PortId,
+    /// The number for all others.
+    pub usual: PortId,
+}
+
+impl CpuNumbers {
+    /// The number for programs of an architecture.
+    pub(crate) fn of(self, arch: Arch) -> PortId {
+        match arch {
+            Arch::Psa => self.psa,
+            _ => self.usual,
+        }
+    }
+}
+
+impl From<PortId> for CpuNumbers {
+    fn from(port: PortId) -> CpuNumbers {
+        CpuNumbers {
+            psa: port,
+            usual: port,
+        }
+    }
+}
+
 /// A channel between one device and the server; packets that the device sends by `cpu_port` are for controllers.
 ///
 /// # Errors
 /// The operating system has no socket pair left.
-pub fn channel(cpu_port: PortId) -> std::io::Result<(Inbox, CpuPort, Remote)> {
+pub fn channel(cpu_port: impl Into<CpuNumbers>) -> std::io::Result<(Inbox, CpuPort, Remote)> {
+    let numbers = cpu_port.into();
     let (jobs_rope, jobs_ear) = bell()?;
     let (packets_rope, packets_ear) = bell()?;
     let (jobs_in, jobs) = plain::channel();
@@ -68,7 +98,7 @@ pub fn channel(cpu_port: PortId) -> std::io::Result<(Inbox, CpuPort, Remote)> {
         credited: Instant::now(),
     };
     let cpu = CpuPort {
-        id: cpu_port,
+        numbers,
         packets,
         ear: packets_ear,
         events: inbox.events.clone(),
@@ -76,6 +106,7 @@ pub fn channel(cpu_port: PortId) -> std::io::Result<(Inbox, CpuPort, Remote)> {
     let remote = Remote {
         jobs: jobs_in,
         jobs_rope,
+        numbers,
         packets: packets_in,
         packets_rope,
         events: Some(events_out),
@@ -103,8 +134,8 @@ impl Events {
 
 /// The end of who carries the device's packets: its port for controllers.
 pub struct CpuPort {
-    id: PortId,
-    packets: plain::Receiver<Vec<u8>>,
+    numbers: CpuNumbers,
+    packets: plain::Receiver<(PortId, Vec<u8>)>,
     ear: Ear,
     events: Events,
 }
@@ -112,7 +143,13 @@ pub struct CpuPort {
 impl CpuPort {
     /// The number of the port.
     pub fn id(&self) -> PortId {
-        self.id
+        self.numbers.usual
+    }
+
+    /// The number of the port for PSA's programs, where it is another one.
+    pub fn second_id(&self) -> Option<PortId> {
+        let CpuNumbers { psa, usual } = self.numbers;
+        (psa != usual).then_some(psa)
     }
 
     /// The descriptor that becomes readable when a packet comes.
@@ -120,8 +157,8 @@ impl CpuPort {
         self.ear.fd()
     }
 
-    /// The next packet of a controller, which comes in by this port.
-    pub fn take(&mut self) -> Option<Vec<u8>> {
+    /// The next packet of a controller, with the number of the port by which it comes in.
+    pub fn take(&mut self) -> Option<(PortId, Vec<u8>)> {
         self.packets.try_recv().ok().or_else(|| {
             self.ear.hear();
             self.packets.try_recv().ok()
@@ -240,7 +277,8 @@ impl Inbox {
 pub struct Remote {
     jobs: plain::Sender<Job>,
     jobs_rope: Rope,
-    packets: plain::SyncSender<Vec<u8>>,
+    numbers: CpuNumbers,
+    packets: plain::SyncSender<(PortId, Vec<u8>)>,
     packets_rope: Rope,
     events: Option<mpsc::Receiver<Event>>,
 }
@@ -267,12 +305,12 @@ impl Remote {
         answered.await.map_err(|_| gone())
     }
 
-    /// Sends a packet in by the port for controllers.
+    /// Sends a packet in by the port for controllers that programs of this architecture have.
     ///
     /// # Errors
     /// Too many wait already.
-    pub(crate) fn send(&self, packet: Vec<u8>) -> Checked {
-        let sent = self.packets.try_send(packet);
+    pub(crate) fn send(&self, arch: Arch, packet: Vec<u8>) -> Checked {
+        let sent = self.packets.try_send((self.numbers.of(arch), packet));
         self.packets_rope.ring();
         sent.map_err(|_| {
             Fault::new(
@@ -280,5 +318,27 @@ impl Remote {
                 format!("{MOST_PACKETS} packets wait for the device; this one is dropped"),
             )
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_of_controllers_come_by_the_port_that_the_architecture_of_the_program_has() {
+        let numbers = CpuNumbers {
+            psa: PortId(0xffff_fffd),
+            usual: PortId(510),
+        };
+        let (_inbox, mut cpu, remote) = channel(numbers).unwrap();
+        assert_eq!(cpu.second_id(), Some(numbers.psa));
+        remote.send(Arch::Psa, vec![1]).unwrap();
+        remote.send(Arch::V1model, vec![2]).unwrap();
+        assert_eq!(cpu.take(), Some((numbers.psa, vec![1])));
+        assert_eq!(cpu.take(), Some((numbers.usual, vec![2])));
+        assert_eq!(cpu.take(), None);
+        let (_inbox, cpu, _remote) = channel(PortId(9)).unwrap();
+        assert_eq!((cpu.id(), cpu.second_id()), (PortId(9), None));
     }
 }

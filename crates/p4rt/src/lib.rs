@@ -85,13 +85,13 @@ pub mod service {
 }
 
 pub use access::{Allow, AllowError};
-pub use control::{CpuPort, Inbox, Remote, ToControllers, channel};
+pub use control::{CpuNumbers, CpuPort, Inbox, Remote, ToControllers, channel};
 pub use device_config::device_config;
 pub use figures::{Figures, LATENCY_MICROS, Latencies};
 pub use incoming::{Clients, Listen, ListenError, Reach, Tls};
 pub use logged::Limit;
 pub use notes::{Notes, forget_config, has_config};
-pub use pipeline::{check_p4info, read_program};
+pub use pipeline::{check_p4info, compare_p4info, read_program};
 pub use rehearsal::{Rehearsal, Rehearsed};
 pub use server::{Server, ServerError, Setup, Urgency};
 pub use site::{Loader, Purpose};

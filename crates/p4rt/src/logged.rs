@@ -35,9 +35,29 @@ impl Limit {
     pub fn may_say(&self) -> Option<u64> {
         lock(&self.0).may_say_at(Instant::now())
     }
+
+    /// How many lines have not been written since the last one that was, once their second is over;
+    /// none is to be told of twice.
+    pub fn left_out(&self) -> Option<u64> {
+        lock(&self.0).left_out_at(Some(Instant::now()))
+    }
+
+    /// As [`Limit::left_out`], at the end: whether the second is over or not.
+    pub fn left_out_at_last(&self) -> Option<u64> {
+        lock(&self.0).left_out_at(None)
+    }
 }
 
 impl Said {
+    fn left_out_at(&mut self, now: Option<Instant>) -> Option<u64> {
+        let is_over = |(now, begin): (Instant, Instant)| now.duration_since(begin) >= SPAN;
+        match self.unsaid {
+            0 => None,
+            _ if now.zip(self.begin).is_none_or(is_over) => Some(std::mem::take(&mut self.unsaid)),
+            _ => None,
+        }
+    }
+
     fn may_say_at(&mut self, now: Instant) -> Option<u64> {
         if self
             .begin

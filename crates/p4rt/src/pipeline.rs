@@ -147,9 +147,20 @@ pub fn check_p4info(program: &Arc<Program>) -> Result<(), String> {
     schema.map(drop).map_err(|fault| fault.message)
 }
 
+/// Whether a P4Info is of a program: all that controllers write by it means the same there. Ids may
+/// differ, and objects may be missing.
+///
+/// # Errors
+/// What differs, for people.
+pub fn compare_p4info(program: &Arc<Program>, given: &P4Info) -> Result<(), String> {
+    let compared = own_info(program).and_then(|own| Schema::new(Arc::clone(program), given, &own));
+    compared.map(drop).map_err(|fault| fault.message)
+}
+
 /// The program of a device config: one that was compiled, IR text, which begins with the word `program`, or P4 text.
 fn program(compile: &dyn Fn(&str) -> Result<Program, String>, config: &[u8]) -> Checked<Program> {
-    let text = match std::str::from_utf8(config) {
+    let config = device_config::unwrapped(config).or_else(invalid)?;
+    let text = match std::str::from_utf8(&config) {
         Ok("") => {
             return invalid(
                 "p4_device_config is empty; put what `polyplane compile` writes, the P4 program's text, or its IR into it",
@@ -164,7 +175,8 @@ fn program(compile: &dyn Fn(&str) -> Result<Program, String>, config: &[u8]) -> 
     };
     if text.trim_start().starts_with('{') {
         return invalid(
-            "p4_device_config is JSON, as BMv2 takes it; put what `polyplane compile` writes, the P4 program's text, or its IR into it",
+            "p4_device_config is JSON, as p4c makes it for BMv2, and this server runs none; put what `polyplane compile PROGRAM.p4` writes \
+             (PROGRAM.device), the P4 program's text, or its IR into it",
         );
     }
     let compiled = device_config::ir_text(text).transpose().or_else(invalid)?;

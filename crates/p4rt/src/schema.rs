@@ -1,6 +1,6 @@
 //! P4Runtime's numbers against the program's objects: a P4Info that a controller sent, checked against the program it came with.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use exec::table_spec;
@@ -28,6 +28,11 @@ pub(crate) struct Schema {
     pub(crate) tables: HashMap<u32, TableView>,
     pub(crate) actions: HashMap<u32, ActionView>,
     actions_by_name: HashMap<String, u32>,
+    /// Actions of the P4Info that no table of the program has: p4c lists those that are called,
+    /// too.
+    unlisted: HashMap<u32, String>,
+    /// Actions of the P4Info that are refused: what lists them is not refused once more.
+    refused: HashSet<u32>,
     pub(crate) profiles: HashMap<u32, ProfileView>,
     pub(crate) counters: HashMap<u32, CellsView>,
     pub(crate) meters: HashMap<u32, CellsView>,
@@ -233,6 +238,8 @@ impl Schema {
             tables: HashMap::new(),
             actions: HashMap::new(),
             actions_by_name: HashMap::new(),
+            unlisted: HashMap::new(),
+            refused: HashSet::new(),
             profiles: HashMap::new(),
             counters: HashMap::new(),
             meters: HashMap::new(),
@@ -243,23 +250,30 @@ impl Schema {
             packet_out: None,
             ports: None,
         };
-        platform::check(given)?;
-        schema.add_actions(given, own)?;
-        schema.add_profiles(given, own)?;
-        schema.add_tables(given, own)?;
-        schema.add_cells(given)?;
-        schema.add_value_sets(given, own)?;
-        schema.add_headers(given)?;
-        Ok(schema)
+        let parts = [
+            platform::check(given),
+            schema.add_actions(given, own),
+            schema.add_profiles(given, own),
+            schema.add_tables(given, own),
+            schema.add_cells(given),
+            schema.add_value_sets(given, own),
+            schema.add_headers(given),
+        ];
+        all(parts).map(|()| schema)
     }
 
     fn add_actions(&mut self, given: &P4Info, own: &P4Info) -> Checked {
+        let mut faults: Vec<Checked> = Vec::new();
         let owns = Own::new(&own.actions, |action| action.preamble.as_ref());
-        for action in &given.actions {
+        faults.extend(given.actions.iter().map(|action| {
             let named = preamble("action", action.preamble.as_ref(), |id| {
-                self.actions.contains_key(&id)
+                self.actions.contains_key(&id) || self.unlisted.contains_key(&id)
             })?;
-            let same = owns.find("action", named)?;
+            let Ok(same) = owns.find("action", named) else {
+                self.unlisted.insert(named.id, named.name.clone());
+                return Ok(());
+            };
+            self.refused.insert(named.id);
             let place = format!("the action `{}`", named.name);
             if action.params.len() != same.params.len() {
                 return invalid(format!(
@@ -307,8 +321,10 @@ impl Schema {
             };
             self.actions_by_name.insert(view.name.clone(), view.id);
             self.actions.insert(named.id, view);
-        }
-        Ok(())
+            self.refused.remove(&named.id);
+            Ok(())
+        }));
+        all(faults)
     }
 
     fn coding(&self, place: &str, ty: &DataTy) -> Checked<Coding> {
@@ -321,9 +337,10 @@ impl Schema {
     }
 
     fn add_profiles(&mut self, given: &P4Info, own: &P4Info) -> Checked {
+        let mut faults: Vec<Checked> = Vec::new();
         use info::action_profile::SelectorSizeSemantics;
         let owns = Own::new(&own.action_profiles, |profile| profile.preamble.as_ref());
-        for profile in &given.action_profiles {
+        faults.extend(given.action_profiles.iter().map(|profile| {
             let named = preamble("action profile", profile.preamble.as_ref(), |id| {
                 self.profiles.contains_key(&id)
             })?;
@@ -363,8 +380,9 @@ impl Schema {
                 actions: self.profile_actions(&users),
             };
             self.profiles.insert(named.id, view);
-        }
-        Ok(())
+            Ok(())
+        }));
+        all(faults)
     }
 
     fn profile_actions(&self, users: &[TableId]) -> Vec<(u32, ActionId)> {
@@ -396,8 +414,9 @@ impl Schema {
     }
 
     fn add_tables(&mut self, given: &P4Info, own: &P4Info) -> Checked {
+        let mut faults: Vec<Checked> = Vec::new();
         let owns = Own::new(&own.tables, |table| table.preamble.as_ref());
-        for table in &given.tables {
+        faults.extend(given.tables.iter().map(|table| {
             let named = preamble("table", table.preamble.as_ref(), |id| {
                 self.tables.contains_key(&id)
             })?;
@@ -409,8 +428,9 @@ impl Schema {
             let meter = meters.find(|meter| meter.direct_table_id == named.id);
             let meter = meter_kind(meter.and_then(|meter| meter.spec.as_ref()));
             self.tables.insert(named.id, TableView { meter, ..view });
-        }
-        Ok(())
+            Ok(())
+        }));
+        all(faults)
     }
 
     fn table(
@@ -481,6 +501,11 @@ impl Schema {
     /// The actions that the P4Info lists for a table, with their places in the program's list.
     fn listed_actions(&self, table: &ir::Table, given: &info::Table) -> Checked<Vec<(u32, usize)>> {
         let place = |listed: &info::ActionRef| {
+            if let Some(name) = self.unlisted.get(&listed.id) {
+                return invalid(format!(
+                    "it lists the action `{name}`, which no table of the program has"
+                ));
+            }
             let Some(view) = self.actions.get(&listed.id) else {
                 return invalid(format!(
                     "it lists the action {}, which the P4Info has not",
@@ -496,11 +521,14 @@ impl Schema {
                 )),
             }
         };
-        given.action_refs.iter().map(place).collect()
+        let listed = given.action_refs.iter();
+        let listed = listed.filter(|listed| !self.refused.contains(&listed.id));
+        listed.map(place).collect()
     }
 
     fn add_cells(&mut self, given: &P4Info) -> Checked {
-        for counter in &given.counters {
+        let mut faults: Vec<Checked> = Vec::new();
+        faults.extend(given.counters.iter().map(|counter| {
             let named = preamble("counter", counter.preamble.as_ref(), |id| {
                 self.counters.contains_key(&id)
             })?;
@@ -509,8 +537,9 @@ impl Schema {
                 _ => None,
             })?;
             self.counters.insert(named.id, view);
-        }
-        for meter in &given.meters {
+            Ok(())
+        }));
+        faults.extend(given.meters.iter().map(|meter| {
             let named = preamble("meter", meter.preamble.as_ref(), |id| {
                 self.meters.contains_key(&id)
             })?;
@@ -520,8 +549,9 @@ impl Schema {
             })?;
             let meter = meter_kind(meter.spec.as_ref());
             self.meters.insert(named.id, CellsView { meter, ..view });
-        }
-        for register in &given.registers {
+            Ok(())
+        }));
+        faults.extend(given.registers.iter().map(|register| {
             let named = preamble("register", register.preamble.as_ref(), |id| {
                 self.registers.contains_key(&id)
             })?;
@@ -530,8 +560,9 @@ impl Schema {
                 _ => None,
             })?;
             self.registers.insert(named.id, view);
-        }
-        for digest in &given.digests {
+            Ok(())
+        }));
+        faults.extend(given.digests.iter().map(|digest| {
             let named = preamble("digest", digest.preamble.as_ref(), |id| {
                 self.digests.contains_key(&id)
             })?;
@@ -540,8 +571,9 @@ impl Schema {
                 _ => None,
             })?;
             self.digests.insert(named.id, view);
-        }
-        Ok(())
+            Ok(())
+        }));
+        all(faults)
     }
 
     fn cells(
@@ -563,8 +595,9 @@ impl Schema {
     }
 
     fn add_value_sets(&mut self, given: &P4Info, own: &P4Info) -> Checked {
+        let mut faults: Vec<Checked> = Vec::new();
         let owns = Own::new(&own.value_sets, |set| set.preamble.as_ref());
-        for set in &given.value_sets {
+        faults.extend(given.value_sets.iter().map(|set| {
             let named = preamble("value set", set.preamble.as_ref(), |id| {
                 self.value_sets.contains_key(&id)
             })?;
@@ -605,12 +638,14 @@ impl Schema {
                 size: declared.size,
             };
             self.value_sets.insert(named.id, view);
-        }
-        Ok(())
+            Ok(())
+        }));
+        all(faults)
     }
 
     fn add_headers(&mut self, given: &P4Info) -> Checked {
-        for header in &given.controller_packet_metadata {
+        let mut faults: Vec<Checked> = Vec::new();
+        faults.extend(given.controller_packet_metadata.iter().map(|header| {
             let name = header
                 .preamble
                 .as_ref()
@@ -647,8 +682,9 @@ impl Schema {
                 // Others have no meaning in P4Runtime.
                 _ => {}
             }
-        }
-        Ok(())
+            Ok(())
+        }));
+        all(faults)
     }
 
     /// The action of this name.
@@ -665,6 +701,23 @@ impl Schema {
     pub(crate) fn profile_by(&self, id: u32) -> Checked<&ProfileView> {
         lookup(&self.profiles, "action profile", id)
     }
+}
+
+/// The most faults that a refusal names.
+const MOST_FAULTS: usize = 8;
+
+/// All that is wrong, in one fault.
+fn all(parts: impl IntoIterator<Item = Checked>) -> Checked {
+    let faults: Vec<Fault> = parts.into_iter().filter_map(Checked::err).collect();
+    let Some(first) = faults.first() else {
+        return Ok(());
+    };
+    let named = faults.iter().take(MOST_FAULTS);
+    let mut lines: Vec<String> = named.map(|fault| fault.message.clone()).collect();
+    if faults.len() > MOST_FAULTS {
+        lines.push(format!("and {} more", faults.len() - MOST_FAULTS));
+    }
+    refuse(first.code, lines.join("; "))
 }
 
 /// What has this number.

@@ -60,8 +60,10 @@ const STACK_BYTES: usize = 512 << 20;
 
 /// A device to be served.
 pub struct Setup {
-    /// Its number; not 0.
+    /// Its number.
     pub id: u64,
+    /// A second number by which controllers may know it while no device has that for its own.
+    pub second_id: Option<u64>,
     /// The way to its loop.
     pub remote: Remote,
     /// The compiler and the engine.
@@ -80,7 +82,7 @@ pub struct Setup {
 pub enum ServerError {
     /// The server may not listen as it was told.
     Listen(SocketAddr, ListenError),
-    /// A device's number is 0 or taken.
+    /// A device's number is taken.
     DeviceId(u64),
     /// A device's program has no P4Info.
     Program(String),
@@ -95,7 +97,7 @@ impl fmt::Display for ServerError {
             ServerError::DeviceId(id) => {
                 write!(
                     f,
-                    "the device id {id} cannot be: ids are at least 1 and each has one device"
+                    "the device id {id} is given twice; give each device a number of its own"
                 )
             }
             ServerError::Program(error) => f.write_str(error),
@@ -131,7 +133,8 @@ impl Sites {
 
     fn get(&self, id: u64) -> Option<Arc<Site>> {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
-        all.get(&id).cloned()
+        let second = || all.values().find(|site| site.second_id == Some(id));
+        all.get(&id).or_else(second).cloned()
     }
 
     fn all_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<u64, Arc<Site>>> {
@@ -152,6 +155,7 @@ impl Sites {
     fn open(&self, setup: Setup) -> Result<(), ServerError> {
         let Setup {
             id,
+            second_id,
             mut remote,
             loader,
             program,
@@ -165,9 +169,9 @@ impl Sites {
         };
         let config = notes::config(noted, program, &*loader).map_err(told)?;
         let events = remote.take_events();
-        let site = Arc::new(Site::new(id, remote, loader, allowed, config));
+        let site = Arc::new(Site::new((id, second_id), remote, loader, allowed, config));
         match self.all_mut().entry(id) {
-            Entry::Vacant(place) if id != 0 => place.insert(Arc::clone(&site)),
+            Entry::Vacant(place) => place.insert(Arc::clone(&site)),
             _ => return Err(ServerError::DeviceId(id)),
         };
         if !notes.is_empty() {
@@ -330,7 +334,7 @@ impl Server {
     /// Serves one more device from now on.
     ///
     /// # Errors
-    /// Its number is 0 or taken, or its program has no P4Info.
+    /// Its number is taken, or its program has no P4Info.
     pub fn add(&self, setup: Setup) -> Result<(), ServerError> {
         let _entered = self.runtime.enter();
         self.sites.open(setup)

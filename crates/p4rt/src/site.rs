@@ -116,6 +116,8 @@ struct Sessions {
 
 /// A device.
 pub(crate) struct Site {
+    /// A second number of the device.
+    pub(crate) second_id: Option<u64>,
     remote: Remote,
     loader: Arc<dyn Loader>,
     /// What clients may do here, beside what they may do at every device.
@@ -133,7 +135,7 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) fn new(
-        id: u64,
+        (id, second_id): (u64, Option<u64>),
         remote: Remote,
         loader: Arc<dyn Loader>,
         allowed: Vec<Allow>,
@@ -151,7 +153,7 @@ impl Site {
             extras: Arc::new(Mutex::new(extras)),
             unkept: Arc::default(),
             sessions: Mutex::new(Sessions {
-                arbiter: Arbiter::new(id),
+                arbiter: Arbiter::new(id, second_id),
                 live: HashMap::new(),
                 is_closed: false,
             }),
@@ -159,6 +161,7 @@ impl Site {
             start: Instant::now(),
             cells: Cells::default(),
             lines: Lines::of(id),
+            second_id,
         }
     }
 

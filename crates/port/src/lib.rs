@@ -59,6 +59,11 @@ pub trait Port: Send {
     /// The switch port number that received frames carry.
     fn id(&self) -> PortId;
 
+    /// A second number: frames that are sent to it leave by this port, too.
+    fn second_id(&self) -> Option<PortId> {
+        None
+    }
+
     /// The port's name for reports: an interface, a device, a file.
     fn name(&self) -> &str;
 

@@ -8,7 +8,7 @@ use ir::TableId;
 use packet::{Nanos, PortId};
 use switch::{
     Action, Change, CloneSession, ControlError, CounterReading, Device, EntryId, MeterConfig,
-    Replica,
+    QueueConfig, Replica,
 };
 
 /// Makes the change that an update asks for. The id of the entry that it adds, if it adds one.
@@ -16,7 +16,8 @@ use switch::{
 /// # Errors
 /// The device refuses it: there is no room, the entry exists, a member is missing.
 pub fn apply(device: &mut Device, update: &Update) -> Result<Option<EntryId>, ControlError> {
-    device.apply(change(update))
+    let change = change(device, update);
+    device.apply(change)
 }
 
 /// Errors of one file that are told in full.
@@ -102,7 +103,7 @@ fn first_of(
     added.get(&(*table, error.existing?)).copied()
 }
 
-fn change(update: &Update) -> Change {
+fn change(device: &Device, update: &Update) -> Change {
     match update {
         Update::Insert(table, entry) => Change::Insert(*table, table_entry(entry)),
         Update::SetDefault(table, call) => Change::SetDefault(*table, call.clone()),
@@ -156,6 +157,33 @@ fn change(update: &Update) -> Change {
             profile,
             timeout_ns,
         } => Change::SetExpireProfile(*profile, timeout_ns.map(Nanos)),
+        Update::Queue(queue) => {
+            let first = QueueConfig::default();
+            let config = QueueConfig {
+                depth: queue.depth.map_or(first.depth, |depth| depth as usize),
+                bits_per_second: queue.bits_per_second,
+                packets_per_second: queue.packets_per_second,
+            };
+            Change::SetQueue(PortId(queue.port), config)
+        }
+        Update::HashCrc { bits, crc } => {
+            let mut parameters = (*device.configuration().hash).clone();
+            let own = match bits {
+                16 => &mut parameters.crc16,
+                _ => &mut parameters.crc32,
+            };
+            own.polynomial = crc.polynomial.unwrap_or(own.polynomial);
+            own.initial = crc.initial.unwrap_or(own.initial);
+            own.final_xor = crc.final_xor.unwrap_or(own.final_xor);
+            own.reflect_in = crc.reflect_in.unwrap_or(own.reflect_in);
+            own.reflect_out = crc.reflect_out.unwrap_or(own.reflect_out);
+            Change::SetHashParameters(parameters)
+        }
+        Update::HashKey(key) => {
+            let mut parameters = (*device.configuration().hash).clone();
+            parameters.toeplitz_key.clone_from(key);
+            Change::SetHashParameters(parameters)
+        }
         Update::ValueSet { value_set, members } => {
             let members = members.iter().map(|member| member.fields.clone());
             Change::SetValueSet(*value_set, members.collect())

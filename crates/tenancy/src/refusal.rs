@@ -106,7 +106,7 @@ impl fmt::Display for Refusal {
             }
             Refusal::Update(id, error @ AdoptError::WouldLose(_)) => write!(
                 f,
-                "vPDP {id} keeps its program: {error}; say what may be lost"
+                "vPDP {id} keeps its program: {error}; say what may be lost (`polyplane tenant load` and `stage`: --may-lose NAME, or '*' for all)"
             ),
             Refusal::Update(id, error) => write!(f, "vPDP {id} keeps its program: {error}"),
             Refusal::Exceeded(id, error) => write!(f, "vPDP {id} keeps its quotas: {error}"),

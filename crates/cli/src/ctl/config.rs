@@ -1,9 +1,8 @@
 //! Commands about the program and the server: `load`, `pipeline`, `capabilities`, `status`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use p4info::P4Info;
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::get_forwarding_pipeline_config_request::ResponseType;
 use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
@@ -12,7 +11,7 @@ use serde_json::json;
 
 use super::link::{Link, LinkOptions};
 use crate::args::{Preprocess, Source, limits, read};
-use crate::{Ended, artefacts, compile, out};
+use crate::{Ended, amount, artefacts, compile, out};
 
 #[derive(Args)]
 pub(crate) struct LoadOptions {
@@ -73,7 +72,8 @@ impl LoadOptions {
                 (Some(info), p4rt::device_config(&program))
             }
             false => {
-                let info = self.p4info.as_deref().map(read_p4info).transpose()?;
+                let info = self.p4info.as_deref();
+                let info = info.map(artefacts::read_p4info).transpose()?;
                 (info, read(&self.program, limits::CONFIG)?)
             }
         };
@@ -85,20 +85,6 @@ impl LoadOptions {
                 .map(|cookie| rt::forwarding_pipeline_config::Cookie { cookie }),
         }))
     }
-}
-
-fn read_p4info(path: &Path) -> Result<P4Info, String> {
-    let bytes = read(path, limits::CONFIG)?;
-    let text = std::str::from_utf8(&bytes)
-        .ok()
-        .and_then(|text| p4info::from_text(text).ok());
-    let info = text.map_or_else(|| p4info::from_bytes(&bytes), Ok);
-    info.map_err(|error| {
-        format!(
-            "{} is no P4Info, neither text nor binary: {error}",
-            path.display()
-        )
-    })
 }
 
 pub(crate) fn load(
@@ -278,8 +264,7 @@ pub(crate) fn status(link: &mut Link, options: &LinkOptions, as_json: bool) -> R
     ));
     out::line(&format!("device   {}", options.device_id));
     let program = match tables {
-        Some(1) => "1 table".to_owned(),
-        Some(tables) => format!("{tables} tables"),
+        Some(tables) => amount::count(tables as u64, "table"),
         None => "none; load one with `polyplane ctl load PROGRAM.p4`".to_owned(),
     };
     let cookie = cookie.map_or(String::new(), |cookie| format!(", cookie {cookie}"));

@@ -32,7 +32,8 @@ pub(crate) fn dump(link: &mut Link, options: &DumpOptions, as_json: bool) -> Res
         true => all.push(json::update(&catalog, read)),
         false => out::line(&list::statement(&catalog, read)),
     };
-    for part in parts(&catalog, options) {
+    let wanted = parts(&catalog, !options.no_counters, !options.no_registers);
+    for part in wanted {
         match part {
             Part::Cells(array, _) => {
                 let mut cells = link.collect(&catalog, [part], &mut unsaid)?;
@@ -54,7 +55,7 @@ pub(crate) fn dump(link: &mut Link, options: &DumpOptions, as_json: bool) -> Res
     Ok(())
 }
 
-fn is_const_default(catalog: &Catalog, update: &Update) -> bool {
+pub(super) fn is_const_default(catalog: &Catalog, update: &Update) -> bool {
     match update {
         Update::SetDefault(table, _) => {
             let id = catalog.table_id(*table);
@@ -68,7 +69,7 @@ fn is_const_default(catalog: &Catalog, update: &Update) -> bool {
 }
 
 /// What there is, in an order in which it can be written: members before groups, groups before the entries that name them.
-fn parts(catalog: &Catalog, options: &DumpOptions) -> Vec<Part> {
+pub(super) fn parts(catalog: &Catalog, with_counters: bool, with_registers: bool) -> Vec<Part> {
     let schema = &catalog.schema;
     let mut parts: Vec<Part> = schema.value_sets.ids().map(Part::ValueSet).collect();
     parts.extend([Part::Multicast, Part::Clones]);
@@ -78,13 +79,13 @@ fn parts(catalog: &Catalog, options: &DumpOptions) -> Vec<Part> {
         }
     }
     for table in schema.tables.ids() {
-        let counts = !options.no_counters;
+        let counts = with_counters;
         parts.extend([Part::Default(table), Part::Entries { table, counts }]);
     }
     for (id, instance) in schema.externs.iter() {
         let is_wanted = match instance.kind {
-            Object::Register { .. } => !options.no_registers,
-            Object::Counter { .. } => !options.no_counters,
+            Object::Register { .. } => with_registers,
+            Object::Counter { .. } => with_counters,
             Object::Meter { .. } => true,
             _ => false,
         };

@@ -86,6 +86,14 @@ pub(crate) fn update(catalog: &Catalog, read: &Read) -> Value {
         } => {
             json!({ "expire_profile": profile, "timeout_ns": timeout_ns })
         }
+        Update::Queue(queue) => json!({
+            "queue": queue.port,
+            "packets_per_second": queue.packets_per_second,
+            "bits_per_second": queue.bits_per_second,
+            "depth": queue.depth,
+        }),
+        Update::HashCrc { bits, .. } => json!({ "hash": format!("crc{bits}") }),
+        Update::HashKey(_) => json!({ "hash": "toeplitz" }),
         Update::ValueSet { value_set, .. } => {
             json!({ "value_set": schema.value_sets[*value_set].name })
         }

@@ -11,6 +11,7 @@ mod json;
 mod link;
 mod list;
 mod state;
+mod sync;
 mod write;
 
 use clap::{Args, Subcommand};
@@ -29,7 +30,7 @@ use link::LinkOptions;
         polyplane ctl show ipv4_lpm\n  \
         polyplane ctl add 'ipv4_lpm { hdr.ipv4.dst: 10.7.0.0/16 } -> connected(port: 1)'\n  \
         polyplane ctl delete 'ipv4_lpm { hdr.ipv4.dst: 10.7.0.0/16 }'\n  \
-        polyplane ctl dump > backup.entries; polyplane ctl apply --replace backup.entries\n  \
+        polyplane ctl dump > backup.entries; polyplane ctl apply --sync backup.entries\n  \
         polyplane ctl counters --watch\n  \
         polyplane ctl status --addr 192.0.2.1:9559 --tls-ca ca.pem\n\n\
         docs/CTL.md tells more, docs/ENTRIES.md how entries are written. Exit status: 0 when all is done or a signal stopped it, 1 for errors in what was \
@@ -72,10 +73,11 @@ enum Command {
         after_help = "Errors are shown at the lines that they are of; without --atomic, all other statements are applied. Members, groups and sessions that are \
                       there already are replaced.\n\nExamples:\n  polyplane ctl apply router.entries\n  polyplane ctl apply --atomic router.entries    \
                       no packet sees a part of it\n  polyplane ctl apply --atomic=rollback router.entries    undone after an error\n  polyplane ctl apply --delete \
-                      router.entries    what it adds is deleted"
+                      router.entries    what it adds is deleted\n  polyplane ctl apply --sync --dry-run backup.entries    what would change\n  polyplane ctl apply --sync --atomic \
+                      backup.entries    all state as in the file: what it does not have is deleted"
     )]
     Apply(write::ApplyOptions),
-    /// Write all state as an entries file; `apply --replace` brings it back.
+    /// Write all state as an entries file; `apply --sync` brings it back.
     Dump(dump::DumpOptions),
     /// Show counters, direct ones too; with --watch live, with rates.
     #[command(

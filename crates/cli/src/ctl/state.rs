@@ -36,7 +36,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    fn request(self, catalog: &Catalog) -> Entity {
+    pub(crate) fn request(self, catalog: &Catalog) -> Entity {
         match self {
             Part::Entries { table, counts } => entries(catalog, table, counts),
             Part::Default(table) => Entity::TableEntry(rt::TableEntry {

@@ -19,6 +19,8 @@ use support::read::{read_text, read_text_from};
 use super::link::Link;
 use super::list;
 use super::state::{Part, Unsaid};
+use super::sync::{self, Kept, Step};
+use crate::amount::count;
 use crate::args::{limits, unread};
 use crate::{Ended, out};
 
@@ -54,6 +56,19 @@ pub(crate) struct ApplyOptions {
     /// Change entries that are there already; without it, they are errors.
     #[arg(long)]
     replace: bool,
+    /// Make all state equal to the file: what the file does not have is deleted or set back, and
+    /// the difference is shown. Registers that the file does not name stay.
+    #[arg(long, conflicts_with_all = ["replace", "delete"])]
+    sync: bool,
+    /// With --sync, show the difference and write nothing.
+    #[arg(long, requires = "sync")]
+    dry_run: bool,
+    /// With --sync, leave counters as they are, direct ones too.
+    #[arg(long, requires = "sync")]
+    no_counters: bool,
+    /// With --sync, leave registers as they are.
+    #[arg(long, requires = "sync")]
+    no_registers: bool,
     /// Delete what the file adds, the last first; what it only changes (registers, meters, default actions) stays.
     #[arg(long, conflicts_with_all = ["atomic", "replace"])]
     delete: bool,
@@ -193,6 +208,9 @@ pub(crate) fn apply(
     if !unsayable.is_empty() {
         return Ok(show(&unsayable));
     }
+    if options.sync {
+        return synchronize(link, &catalog, &file, options, as_json);
+    }
     link.become_primary()?;
     let start = Instant::now();
     let (count, refused) = match options.delete {
@@ -207,6 +225,110 @@ pub(crate) fn apply(
         }
     };
     Ok(tell(&file, count, &refused, as_json, Some(start.elapsed())))
+}
+
+/// Makes the state equal to a file.
+fn synchronize(
+    link: &mut Link,
+    catalog: &Catalog,
+    file: &EntriesFile<'_>,
+    options: &ApplyOptions,
+    as_json: bool,
+) -> Result<Ended, String> {
+    if !options.dry_run {
+        // From then on no other controller changes what is read.
+        link.become_primary()?;
+    }
+    let start = Instant::now();
+    let kept = Kept {
+        counters: options.no_counters,
+        registers: options.no_registers,
+    };
+    let mut unsaid = Unsaid::default();
+    let have = link.collect(catalog, sync::parts(catalog, kept), &mut unsaid)?;
+    unsaid.note();
+    let steps = match sync::plan(catalog, file, &have, kept) {
+        Ok(steps) => steps,
+        Err(errors) => return Ok(show(&errors)),
+    };
+    let refused = match (options.dry_run, options.atomic) {
+        (true, _) => Vec::new(),
+        (false, Some(how)) => link.write_at_once(sync_updates(&steps).collect(), how)?,
+        (false, None) => {
+            let mut refused = Vec::new();
+            let numbered: Vec<(usize, &Step)> = steps.iter().enumerate().collect();
+            for stage in numbered.chunk_by(|(_, one), (_, next)| one.stage() == next.stage()) {
+                for part in stage.chunks(BATCH) {
+                    let part = part.iter().map(|(at, step)| (*at, step.update.clone()));
+                    refused.extend(link.write(part.collect(), Atomicity::ContinueOnError)?);
+                }
+            }
+            refused
+        }
+    };
+    let time = (!options.dry_run).then(|| start.elapsed());
+    Ok(tell_sync(file, &steps, &refused, as_json, time))
+}
+
+fn sync_updates(steps: &[Step]) -> impl Iterator<Item = (usize, rt::Update)> {
+    let numbered = steps.iter().enumerate();
+    numbered.map(|(at, step)| (at, step.update.clone()))
+}
+
+/// The difference, and what came of it.
+fn tell_sync(
+    file: &EntriesFile<'_>,
+    steps: &[Step],
+    refused: &[Told],
+    as_json: bool,
+    time: Option<Duration>,
+) -> Ended {
+    let ended = match refused.is_empty() {
+        true => Ended::Well,
+        false => Ended::WithErrors,
+    };
+    if as_json {
+        let changes = steps.iter().map(|step| {
+            json!({
+                "before": step.before,
+                "after": step.after,
+                "line": step.statement.map(|at| file.line(at)),
+            })
+        });
+        let refusals = refused.iter().map(
+            |told| json!({ "change": told.update, "code": told.code, "message": told.message }),
+        );
+        out::json_line(&json!({
+            "changes": changes.collect::<Vec<_>>(),
+            "refused": refusals.collect::<Vec<_>>(),
+            "is_dry_run": time.is_none(),
+            "seconds": time.map(|time| time.as_secs_f64()),
+        }));
+        return ended;
+    }
+    steps
+        .iter()
+        .flat_map(Step::lines)
+        .for_each(|line| out::line(&line));
+    for told in refused.iter().take(MOST_SHOWN) {
+        let Some(step) = steps.get(told.update) else {
+            continue;
+        };
+        out::note(&match step.statement {
+            Some(at) => file.error(at, told.message.clone()).to_string(),
+            None => {
+                let lines: Vec<String> = step.lines().collect();
+                format!("`{}`: {}", lines.join("; "), told.message)
+            }
+        });
+    }
+    let changes = count(steps.len() as u64, "change");
+    match (refused.len(), time) {
+        (0, Some(time)) => out::line(&format!("{changes} in {:.2} s", time.as_secs_f64())),
+        (0, None) => out::line(&format!("{changes}; nothing was written")),
+        (refused, _) => out::note(&format!("{refused} of {changes} were refused")),
+    }
+    ended
 }
 
 /// Statements that P4Runtime cannot say, told before anything is written.
@@ -228,8 +350,10 @@ type There = HashSet<String>;
 fn kind_of(catalog: &Catalog, update: &Update, there: &There) -> Type {
     match update.target() {
         None => Type::Modify,
-        Some(target) if there.contains(&catalog.schema.target(&target)) => Type::Modify,
-        Some(_) => Type::Insert,
+        Some(_) => match sync::name(catalog, update) {
+            Some(name) if there.contains(&name) => Type::Modify,
+            _ => Type::Insert,
+        },
     }
 }
 
@@ -281,8 +405,7 @@ impl Link {
         let mut there = There::new();
         for part in parts {
             self.read(catalog, part, &mut Unsaid::default(), |read| {
-                let target = read.update.target();
-                there.extend(target.map(|target| catalog.schema.target(&target)));
+                there.extend(sync::name(catalog, &read.update));
             })?;
         }
         Ok(there)
@@ -299,6 +422,18 @@ impl Link {
         for (at, update) in file.updates().iter().enumerate() {
             let kind = kind_of(catalog, update, there);
             updates.push((at, message(catalog, file, at, kind)?));
+        }
+        self.write_at_once(updates, how)
+    }
+
+    /// Writes all in one batch.
+    fn write_at_once(
+        &mut self,
+        updates: Vec<(usize, rt::Update)>,
+        how: Atomic,
+    ) -> Result<Vec<Told>, String> {
+        if updates.is_empty() {
+            return Ok(Vec::new());
         }
         let atomicity = match how {
             Atomic::Dataplane => Atomicity::DataplaneAtomic,
@@ -467,14 +602,15 @@ fn tell(
     }
     if !refused.is_empty() {
         if !as_json && count > 1 {
-            let count = format!("{} of {count} statements were refused", refused.len());
-            out::note(&count);
+            let statements = self::count(count as u64, "statement");
+            out::note(&format!("{} of {statements} were refused", refused.len()));
         }
         return Ended::WithErrors;
     }
     if let (Some(time), false) = (time, as_json) {
         out::line(&format!(
-            "{count} statements applied in {:.2} s",
+            "{} applied in {:.2} s",
+            self::count(count as u64, "statement"),
             time.as_secs_f64()
         ));
     }
@@ -500,7 +636,8 @@ impl Progress {
     fn tell(&mut self, done: usize) {
         let now = Instant::now();
         if self.is_watched && now >= self.next && done < self.of {
-            out::note(&format!("{done} of {} statements", self.of));
+            let all = count(self.of as u64, "statement");
+            out::note(&format!("{done} of {all}"));
             self.next = now + PROGRESS;
         }
     }

@@ -127,14 +127,23 @@ fn simulate(options: &RunOptions, early: &Early) -> Result<Ended, String> {
         .check_conservation()
         .map_err(|unbalanced| unbalanced.to_string())?;
     let progress = simulation.progress();
-    report::write(&simulation.report(), &progress, took, options.json);
+    let report = simulation.report();
+    report::write(&report, &progress, took, options.json);
     match signal {
         Some(signal) => Err(format!("interrupted by {signal}")),
         None if !progress.is_done => {
             let seconds = options.seconds;
-            out::note(&format!(
-                "not all is complete after {seconds} simulated seconds; --seconds gives it more"
-            ));
+            let dropped: u64 = report.dropped.iter().map(|drop| drop.packets).sum();
+            let dropped = amount::count(dropped, "packet");
+            // Nothing that is on the way can arrive later.
+            out::note(&match report.in_flight {
+                0 => format!(
+                    "not all is complete after {seconds} simulated seconds, and nothing is on the way any more: {dropped} were dropped, by the reasons above"
+                ),
+                _ => format!(
+                    "not all is complete after {seconds} simulated seconds; --seconds gives it more"
+                ),
+            });
             Ok(Ended::WithErrors)
         }
         None => Ok(Ended::Well),

@@ -296,7 +296,8 @@ fn tell(switched: &Switched) {
         sum(|port| port.sent.packets),
     );
     out::line(&format!(
-        "switch {}: {received} packets received, {sent} sent",
-        switched.name
+        "switch {}: {} received, {sent} sent",
+        switched.name,
+        amount::count(received, "packet")
     ));
 }

@@ -173,8 +173,9 @@ fn drops(report: &Report) {
         true => "nothing".to_owned(),
         false => text(&report.dropped),
     };
-    let (made, delivered, on_the_way) = (report.made, report.delivered, report.in_flight);
+    let made = amount::count(report.made, "packet");
+    let (delivered, on_the_way) = (report.delivered, report.in_flight);
     out::line(&format!(
-        "{made} packets made, {delivered} delivered, {on_the_way} on the way; dropped: {all}"
+        "{made} made, {delivered} delivered, {on_the_way} on the way; dropped: {all}"
     ));
 }

@@ -233,7 +233,7 @@ fn fill<S>(
 
 /// Takes a controller's packet into the batch; whether there was one.
 fn take_packet(port: PortId, cpu: &mut CpuPort, batch: &mut Batch, now: Nanos) -> bool {
-    let Some(bytes) = cpu.take() else {
+    let Some((_, bytes)) = cpu.take() else {
         return false;
     };
     let Some(frame) = batch.push() else {

@@ -39,6 +39,8 @@ use office::Office;
 
 #[derive(Args)]
 #[command(
+    // It is refused: operators are told from tenants by certificates alone.
+    mut_arg("anyone_may_control", |arg| arg.hide(true)),
     after_help = "It starts without virtual data planes; `polyplane tenant` makes and changes them at the same address, under traffic:\n\n  \
                   polyplane host --port 0=eth0 --port 1=eth1 &\n  polyplane tenant create blue --port 0 --port 1 --program router.p4\n  \
                   polyplane ctl --device-id 1 show\n\nWith --metrics 127.0.0.1:9100 Prometheus sees who uses how much of what it may:\n\n  \
@@ -72,7 +74,8 @@ pub(crate) struct Options {
     /// Write the final report as JSON.
     #[arg(long)]
     json: bool,
-    /// Serve metrics for Prometheus at this address of the machine's own, such as 127.0.0.1:9100: of the switch, and of each virtual data plane with its
+    /// Serve metrics for Prometheus at this loopback address, such as 127.0.0.1:9100: of the
+    /// switch, and of each virtual data plane with its
     /// number, its name and its owner (docs/METRICS.md).
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
@@ -131,6 +134,7 @@ impl SlotOptions {
 
 pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     log::begin(options.log);
+    Metrics::check(options.metrics)?;
     let (mut habits, urgency) = options.workers.begin(1);
     check_ports(&options.ports)?;
     let listen = options.guard.listen(options.address)?;

@@ -11,6 +11,7 @@ use packet::PortId;
 use port::{Bell, Poller};
 use serde::Serialize;
 use tenancy::{Connection, Hypervisor, VirtualPort, Vpdp, VpdpId};
+use tracing::level_filters::LevelFilter;
 
 use crate::crew::Crew;
 use crate::early::Early;
@@ -22,7 +23,7 @@ use crate::host::program::Ready;
 use crate::host::tenant::{self, Tenant, Terms};
 use crate::report::PortReport;
 use crate::station::{Common, Told};
-use crate::{compile, out, serve};
+use crate::{compile, log, out, serve};
 
 /// The longest that the office sleeps: what programs say is heard this often at least.
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
@@ -151,7 +152,11 @@ impl Office {
             tenant.inbox.look_for_idle(device);
             has_more |= tenant.inbox.serve(device, false);
             let vpdp = format!("vPDP {id}: ");
-            let mut note = |line: String| out::note(&format!("{vpdp}{line}"));
+            let mut note = |line: String| {
+                if log::says(LevelFilter::ERROR) {
+                    out::note(&format!("{vpdp}{line}"));
+                }
+            };
             has_more |= tenant.hear(device, &mut note);
         }
         has_more

@@ -157,6 +157,7 @@ pub(super) fn connect(
     let owner = (!terms.owner.is_empty()).then(|| Allow::all(terms.owner));
     let setup = Setup {
         id: terms.id.get().into(),
+        second_id: None,
         remote,
         loader: Arc::new(TenantLoader {
             vpdp: terms.id,

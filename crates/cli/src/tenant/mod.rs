@@ -420,6 +420,11 @@ impl<'o> Desk<'o> {
                 function => function,
             },
         };
+        if !options.owner.is_empty() && self.address.tls_ca.is_none() {
+            out::note(
+                "warning: the switch is served without TLS, where clients have no names: --owner protects nothing until it is served with --tls-client-ca",
+            );
+        }
         let created = self.change(Change::Create(wire::Create {
             id: options.id,
             name: options.name.clone(),

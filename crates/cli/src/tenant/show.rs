@@ -6,6 +6,8 @@ use std::fmt::Write;
 use p4info::polyplane::tenancy::v1 as wire;
 use serde::Serialize;
 
+use crate::amount;
+
 /// All that a switch hosts.
 #[derive(Serialize)]
 pub(super) struct Listing<'w> {
@@ -214,9 +216,11 @@ pub(super) fn describe(vpdp: &wire::Vpdp) -> String {
     match &vpdp.program {
         None => lines.push("  no program".to_owned()),
         Some(program) => {
-            let (name, stages, entries) = (&program.name, program.stages, program.entries);
             lines.push(format!(
-                "  program: {name}, {stages} stages, {entries} entries"
+                "  program: {}, {}, {}",
+                program.name,
+                amount::count(program.stages, "stage"),
+                amount::count(program.entries, "entry")
             ));
             if let Some(policy) = &program.policy {
                 lines.push(format!("  policy: {policy}"));

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use p4info::polyplane::tenancy::v1 as wire;
 use serde::Serialize;
 
+use crate::amount;
+
 /// All slots.
 #[derive(Serialize)]
 pub(super) struct Map<'w> {
@@ -126,7 +128,7 @@ impl<'w> Map<'w> {
         let mut text = String::new();
         // Writing to a string never fails.
         let _ = match self.slots {
-            Some(slots) => writeln!(text, "{slots} stage slots"),
+            Some(slots) => writeln!(text, "{}", amount::count(slots.into(), "stage slot")),
             None => writeln!(text, "as many stage slots as programs take"),
         };
         for held in &self.held {
@@ -138,10 +140,13 @@ impl<'w> Map<'w> {
             let free = |left: Option<u64>| left.map_or(String::new(), |n| format!(" ({n} free)"));
             let _ = writeln!(
                 text,
-                "slot {}: {tables} tables{}, {entries} entries{}, {memory} bytes{}",
+                "slot {}: {}{}, {}{}, {}{}",
                 held.slot,
+                amount::count(tables, "table"),
                 free(held.free.tables),
+                amount::count(entries, "entry"),
                 free(held.free.entries),
+                amount::count(memory, "byte"),
                 free(held.free.memory)
             );
             for stage in &held.stages {

@@ -22,9 +22,12 @@ impl Reader<'_> {
         };
         loop {
             if self.keyword("truncate") {
-                session.truncate = Some(self.number32("a number of bytes")?);
+                session.truncate = Some(self.positive("a number of bytes")?);
             } else if self.keyword("class") {
-                session.class_of_service = self.number32("a class of service")?;
+                let what = "a class of service";
+                let (number, at) = self.placed(what)?;
+                ports::check_bits(number, 8, what, at)?;
+                session.class_of_service = number;
             } else {
                 return Ok(Update::Clone(session));
             }
@@ -40,12 +43,26 @@ impl Reader<'_> {
     }
 
     pub(super) fn session_number(&mut self) -> Result<u32, Fault> {
+        let (number, at) = self.placed("a clone session's number")?;
+        ports::check_session(self.schema.arch, number, at)?;
+        Ok(number)
+    }
+
+    /// A number with its place.
+    pub(super) fn placed(&mut self, what: &str) -> Result<(u32, (usize, usize)), Fault> {
         self.skip_blanks(false);
         let start = self.at;
-        let what = "a clone session's number";
         let number = self.number32(what)?;
-        ports::check_number(self.schema.arch, number, what, (start, self.at))?;
-        Ok(number)
+        Ok((number, (start, self.at)))
+    }
+
+    /// A number that P4Runtime has 31 bits for, and that is not 0.
+    pub(super) fn positive(&mut self, what: &str) -> Result<u32, Fault> {
+        let (number, at) = self.placed(what)?;
+        match number {
+            0 => Err(Fault::new(at, format!("{what} is at least 1"))),
+            _ => ports::check_bits(number, 31, what, at).map(|()| number),
+        }
     }
 
     /// `{ port N [instance N], .. }`, no two of them the same.
@@ -83,7 +100,11 @@ impl Reader<'_> {
         let port = self.number32("a port")?;
         ports::check_copy(self.schema.arch, port, (start, self.at))?;
         let instance = match self.keyword("instance") {
-            true => self.number32("an instance")?,
+            true => {
+                let (number, at) = self.placed("an instance")?;
+                ports::check_instance(self.schema.arch, number, at)?;
+                number
+            }
             false => 0,
         };
         Ok(Replica { port, instance })

@@ -81,11 +81,10 @@ impl<'a> Line<'a> {
             match kinds.get(at).copied().unwrap_or(last) {
                 Number::Group => ports::check_group(arch, number, word.at())?,
                 Number::Session => {
-                    let what = "a clone session's number";
-                    ports::check_number(arch, number, what, word.at())?;
+                    ports::check_session(arch, number, word.at())?;
                 }
                 Number::Instance => {
-                    ports::check_number(arch, number, "an instance", word.at())?;
+                    ports::check_instance(arch, number, word.at())?;
                 }
                 Number::Port => {
                     ports::check_copy(arch, number, word.at())?;

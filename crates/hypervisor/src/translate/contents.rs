@@ -84,6 +84,10 @@ impl Contents {
                 Update::Member { .. } => {}
                 Update::Group { .. } => return refuse("group of an action selector", None),
                 Update::ExpireProfile { .. } => return refuse("time-out profile", None),
+                Update::Queue(_) => return refuse("queue of a port", None),
+                Update::HashCrc { .. } | Update::HashKey(_) => {
+                    return refuse("parameter of hashes", None);
+                }
                 other => contents.others.push(other.clone()),
             }
         }

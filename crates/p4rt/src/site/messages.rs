@@ -26,7 +26,7 @@ impl Site {
         if self.role_of_primary(client).is_none() {
             return refuse(Code::PermissionDenied, "only the primary may send packets");
         }
-        let bytes = {
+        let (arch, bytes) = {
             let pipeline = self.pipeline.read().await;
             let Some(running) = &pipeline.running else {
                 return refuse(
@@ -34,9 +34,10 @@ impl Site {
                     "no forwarding pipeline config is set",
                 );
             };
-            packet_io::packet_out(&running.schema, packet)?
+            let schema = &running.schema;
+            (schema.program.arch, packet_io::packet_out(schema, packet)?)
         };
-        self.remote.send(bytes)?;
+        self.remote.send(arch, bytes)?;
         self.cells.packet_outs.add(1);
         Ok(())
     }

@@ -29,6 +29,21 @@ const MOST_INSTANCE: u32 = 0xffff;
 /// The largest class of service: `ClassOfService_t` has 8 bits.
 const MOST_CLASS: u32 = 0xff;
 
+/// PSA's ports: the last one below the reserved ones, `PSA_PORT_RECIRCULATE` and `PSA_PORT_CPU`.
+const PSA_LAST: u32 = 0xffff_fff9;
+const PSA_RECIRCULATE: u32 = 0xffff_fffa;
+const PSA_CPU: u32 = 0xffff_fffd;
+
+/// Whether the architecture has groups and sessions of this number: v1model's have 16 bits.
+fn check_id(schema: &Schema, place: &str, id: u32) -> Checked {
+    match schema.program.arch {
+        Arch::V1model if id > 0xffff => {
+            invalid(format!("{place}: the id is above 65535, v1model's largest"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A port as controllers name it.
 pub(crate) fn read_port(given: &[u8]) -> Checked<PortId> {
     let value = bytes::unsigned(given, 32)?;
@@ -95,14 +110,19 @@ fn check_copy(schema: &Schema, place: &str, port: PortId, instance: u32) -> Chec
             "{place}: the instance {instance} is above {MOST_INSTANCE}"
         ));
     }
-    // v1model's ports have 9 bits, of which all ones is the drop port.
-    if schema.program.arch == Arch::V1model && port.0 > 510 {
-        return invalid(format!(
-            "{place}: the port {} is no port of v1model (0 to 510)",
-            port.0
-        ));
+    let port = port.0;
+    match schema.program.arch {
+        // v1model's ports have 9 bits, of which all ones is the drop port.
+        Arch::V1model if port > 510 => invalid(format!(
+            "{place}: the port {port} is no port of v1model (0 to 510)"
+        )),
+        Arch::Psa if port > PSA_LAST && ![PSA_RECIRCULATE, PSA_CPU].contains(&port) => {
+            invalid(format!(
+                "{place}: the port {port} is no port of PSA (0 to {PSA_LAST}, {PSA_RECIRCULATE} to recirculate and {PSA_CPU} for the CPU)"
+            ))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// An update of a group or a session.
@@ -124,6 +144,7 @@ fn multicast(schema: &Arc<Schema>, ty: Type, group: &rt::MulticastGroupEntry) ->
     if id == 0 {
         return invalid("a multicast group's id is at least 1");
     }
+    check_id(schema, &place, id)?;
     if ty != Type::Delete {
         check_replicas(schema, &place, &group.replicas)?;
     }
@@ -155,6 +176,7 @@ fn clone_session(schema: &Arc<Schema>, ty: Type, session: &rt::CloneSessionEntry
     if id == 0 {
         return invalid("a clone session's id is at least 1");
     }
+    check_id(schema, &place, id)?;
     if ty != Type::Delete {
         check_session(schema, &place, session)?;
     }

@@ -2,6 +2,7 @@
 
 use p4info::p4::v1::entity::Entity as Kind;
 use p4info::p4::v1::set_forwarding_pipeline_config_request::Action as ConfigAction;
+use p4info::p4::v1::stream_message_response::Update as Told;
 use tonic::Code;
 
 use crate::rig::{ALL, Objects, Rig, arbitration, does, entry, exact, frame};
@@ -98,4 +99,48 @@ async fn devices_come_and_go_while_others_are_served() {
     // The other one's session goes on.
     first_stream.send(arbitration(1, Some(2), "")).await;
     assert_eq!(first_stream.arbitration().await.0, Code::Ok);
+}
+
+#[tokio::test]
+async fn a_device_has_the_number_0_as_any_other() {
+    let rig = Rig::numbered(&[(0, None), (1, None)]);
+    let mut client = rig.client().await;
+    client.device = 0;
+    let _stream = client.open(Some(1), "").await;
+    let loaded = client.load(ConfigAction::VerifyAndCommit, ALL).await;
+    loaded.expect("it is primary");
+    let mut other = rig.client().await;
+    let refused = other.try_read(Vec::new()).await;
+    assert_eq!(
+        refused.expect_err("no program").code(),
+        Code::FailedPrecondition
+    );
+}
+
+#[tokio::test]
+async fn a_device_answers_to_its_second_number_by_that_number() {
+    let rig = Rig::numbered(&[(1, Some(0))]);
+    let (mut own, mut second) = (rig.client().await, rig.client().await);
+    let mut backup = own.open(Some(1), "").await;
+    second.device = 0;
+    let mut stream = second.stream().await;
+    stream.send(arbitration(0, Some(2), "")).await;
+    let number = |told| match told {
+        Told::Arbitration(told) => told.device_id,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(number(stream.next().await.expect("an answer")), 0);
+    assert_eq!(number(backup.next().await.expect("a new primary")), 1);
+    second.election = Some(2);
+    let loaded = second.load(ConfigAction::VerifyAndCommit, ALL).await;
+    loaded.expect("it is primary");
+    // A device of its own has the number before that.
+    let rig = Rig::numbered(&[(1, Some(0)), (0, None)]);
+    let mut client = rig.client().await;
+    client.device = 0;
+    let mut stream = client.stream().await;
+    stream.send(arbitration(0, Some(2), "")).await;
+    assert_eq!(number(stream.next().await.expect("an answer")), 0);
+    client.device = 1;
+    let _first = client.open(Some(1), "").await;
 }

@@ -95,6 +95,10 @@ async fn what_is_wrong_with_a_config_is_told_and_the_running_one_stays() {
     let bad = [
         ("", "p4_device_config is empty"),
         ("{}", "BMv2"),
+        (" { \"tables\": [] }", "polyplane compile"),
+        ("\u{8}\u{1}\u{1a}\u{2}{}", "BMv2"),
+        ("\u{8}\u{1}", "p4_device_config is empty"),
+        ("\u{1a}\u{7f}P4", "P4DeviceConfig"),
         ("control c() { apply { x = 1; } }", "x"),
         ("program nonsense", "p4_device_config"),
     ];
@@ -311,4 +315,69 @@ async fn a_p4info_that_asks_for_more_than_the_platform_has_is_refused() {
         .set(Action::Verify, config)
         .await
         .expect("it has that");
+}
+
+/// The message `p4.tmp.P4DeviceConfig` with this as `device_data`, as BMv2's controllers make it.
+fn wrapped(data: &[u8]) -> Vec<u8> {
+    let mut length = data.len();
+    let mut bytes = vec![0x08, 1, 0x1a];
+    while length >= 0x80 {
+        bytes.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    bytes.push(length as u8);
+    bytes.extend(data);
+    bytes
+}
+
+#[tokio::test]
+async fn a_config_in_the_message_of_bmv2_is_taken_and_read_back_as_it_came() {
+    let rig = Rig::empty();
+    let mut client = rig.client().await;
+    let _stream = client.open(Some(1), "").await;
+    let program = p4rt::Loader::compile(&Compiler, ALL).expect("it is fine");
+    let compiled = p4rt::device_config(&program);
+    for data in [ALL.as_bytes(), &compiled, program.to_string().as_bytes()] {
+        let config = rt::ForwardingPipelineConfig {
+            p4info: None,
+            p4_device_config: wrapped(data),
+            cookie: None,
+        };
+        let set = client.set(Action::VerifyAndCommit, Some(config)).await;
+        set.expect("it loads");
+        assert_eq!(client.config().await.p4_device_config, wrapped(data));
+    }
+}
+
+#[tokio::test]
+async fn actions_of_a_p4info_that_no_table_has_are_passed_over() {
+    let rig = Rig::empty();
+    let (mut client, _stream, _) = rig.loaded().await;
+    let mut info = client.config().await.p4info.expect("it has one");
+    let mut helper = info.actions[0].clone();
+    let preamble = helper.preamble.as_mut().expect("it has one");
+    preamble.name = "In.helper".to_owned();
+    preamble.id = 0x01ff_ffff;
+    info.actions.push(helper);
+    let config = |info: &p4info::P4Info| rt::ForwardingPipelineConfig {
+        p4info: Some(info.clone()),
+        p4_device_config: ALL.as_bytes().to_vec(),
+        cookie: None,
+    };
+    let set = client.set(Action::Verify, Some(config(&info))).await;
+    set.expect("it is the program's");
+    // A table that lists it is another table; all that differs is named.
+    let listed = p4info::p4::config::v1::ActionRef {
+        id: 0x01ff_ffff,
+        ..Default::default()
+    };
+    info.tables[0].action_refs.push(listed);
+    let preamble = info.tables[1].preamble.as_mut().expect("it has one");
+    preamble.name = "In.other".to_owned();
+    let refused = client.set(Action::Verify, Some(config(&info))).await;
+    let refused = refused.expect_err("it is of another program");
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    for word in ["In.helper", "In.other"] {
+        assert!(refused.message().contains(word), "{}", refused.message());
+    }
 }

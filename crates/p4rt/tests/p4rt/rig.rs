@@ -115,9 +115,9 @@ fn run(
                 .expect("frames are short");
             is_busy = true;
         }
-        while let Some(bytes) = cpu.take() {
+        while let Some((port, bytes)) = cpu.take() {
             device
-                .receive(cpu.id(), &bytes)
+                .receive(port, &bytes)
                 .expect("the server checks lengths");
         }
         let more = inbox.serve(&mut device, is_busy);
@@ -160,6 +160,7 @@ impl Place {
             std::thread::spawn(move || run(inbox, cpu, device, &frames_out, &sent_in, &stopped));
         let setup = Setup {
             id,
+            second_id: None,
             remote,
             loader: Arc::new(Compiler),
             program,
@@ -186,6 +187,16 @@ impl Rig {
     pub(crate) fn several(count: u64) -> Rig {
         let address: SocketAddr = "127.0.0.1:0".parse().expect("an address");
         Rig::listening(address.into(), count)
+    }
+
+    /// Switches without programs with these numbers, and second numbers.
+    pub(crate) fn numbered(ids: &[(u64, Option<u64>)]) -> Rig {
+        let address: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let place = |&(id, second_id): &(u64, Option<u64>)| {
+            let (place, setup) = Place::start(id, empty_device(), None);
+            (place, Setup { second_id, ..setup })
+        };
+        Rig::behind(address.into(), ids.iter().map(place))
     }
 
     /// Switches without programs, behind a server that listens like this.

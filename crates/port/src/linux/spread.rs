@@ -26,6 +26,7 @@ pub fn spread(port: Box<dyn Port>, workers: usize) -> io::Result<Vec<Box<dyn Por
     }
     let common = Arc::new(Common {
         id: port.id(),
+        second_id: port.second_id(),
         name: port.name().to_owned(),
         link: AtomicU8::new(number_of(port.link())),
         leaving: Line::new()?,
@@ -93,6 +94,7 @@ impl Line {
 /// What all shares know.
 struct Common {
     id: PortId,
+    second_id: Option<PortId>,
     name: String,
     /// What the owner knows of the link.
     link: AtomicU8,
@@ -208,6 +210,10 @@ impl Port for Owner {
         self.common.id
     }
 
+    fn second_id(&self) -> Option<PortId> {
+        self.port.second_id()
+    }
+
     fn name(&self) -> &str {
         self.port.name()
     }
@@ -262,6 +268,10 @@ struct Share {
 impl Port for Share {
     fn id(&self) -> PortId {
         self.common.id
+    }
+
+    fn second_id(&self) -> Option<PortId> {
+        self.common.second_id
     }
 
     fn name(&self) -> &str {

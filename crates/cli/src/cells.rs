@@ -1,0 +1,150 @@
+//! What registers and counters hold at the end of a replay: as the statements that would set them,
+//! or as JSON.
+
+use entries::{CounterValue, Schema, Update};
+use ir::{CounterUnit, ExternId, ExternKind};
+use serde::Serialize;
+use switch::{CELLS, Device, Object, Place};
+use table::CounterReading;
+
+use crate::{amount, out, trace};
+
+/// Cells of one array that are shown as text; JSON has all.
+const MOST_SHOWN: usize = 1000;
+
+/// A cell that is not zero.
+#[derive(Debug, Serialize)]
+pub(crate) struct Cell {
+    kind: &'static str,
+    /// The register or counter; of a direct counter its table.
+    name: String,
+    /// Which cell, or which entry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entry: Option<String>,
+    /// A register's value, as a statement has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    packets: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+    #[serde(skip)]
+    line: String,
+}
+
+/// All cells of registers and counters that are not zero.
+pub(crate) fn cells(device: &Device) -> Vec<Cell> {
+    let program = device.program();
+    let schema = Schema::of(program);
+    let mut cells = Vec::new();
+    for (place, object) in device.objects() {
+        match (place, object) {
+            (Place::Registers(register, chunk), Object::Registers(values)) => {
+                for (index, values) in (chunk * CELLS..).zip(values) {
+                    if values.iter().any(|value| !value.is_zero()) {
+                        cells.push(register_cell(&schema, register, index, values));
+                    }
+                }
+            }
+            (Place::Counters(counter, chunk), Object::Counters(readings)) => {
+                let unit = match &program.externs[counter].kind {
+                    ExternKind::Counter { unit, .. } => *unit,
+                    _ => CounterUnit::Both,
+                };
+                for (index, reading) in (chunk * CELLS..).zip(readings) {
+                    if reading != CounterReading::default() {
+                        cells.push(counter_cell(&schema, (counter, unit), index, reading));
+                    }
+                }
+            }
+            (Place::DirectCounter(table, entry), Object::Counter(reading)) => {
+                if reading == CounterReading::default() {
+                    continue;
+                }
+                let named = match entry {
+                    Some(entry) => trace::entry_line(device.configuration(), table, entry),
+                    None => Some(format!("table {} default", program.tables[table].name)),
+                };
+                let Some(named) = named else { continue };
+                let CounterReading { packets, bytes } = reading;
+                cells.push(Cell {
+                    kind: "direct_counter",
+                    name: program.tables[table].name.clone(),
+                    index: None,
+                    line: format!("{named} counter packets {packets} bytes {bytes}"),
+                    entry: Some(named),
+                    value: None,
+                    packets: Some(packets),
+                    bytes: Some(bytes),
+                });
+            }
+            _ => {}
+        }
+    }
+    cells
+}
+
+fn register_cell(
+    schema: &Schema,
+    register: ExternId,
+    index: u32,
+    values: Vec<bits::Value>,
+) -> Cell {
+    let line = schema.statement(&Update::Register {
+        register,
+        index: Some(index),
+        values,
+    });
+    let value = line.split_once(" = ").map(|(_, value)| value.to_owned());
+    Cell {
+        kind: "register",
+        name: schema.externs[register].name.clone(),
+        index: Some(index),
+        entry: None,
+        value,
+        packets: None,
+        bytes: None,
+        line,
+    }
+}
+
+fn counter_cell(
+    schema: &Schema,
+    (counter, unit): (ExternId, CounterUnit),
+    index: u32,
+    CounterReading { packets, bytes }: CounterReading,
+) -> Cell {
+    let line = schema.statement(&Update::Counter {
+        counter,
+        index,
+        value: CounterValue { packets, bytes },
+    });
+    Cell {
+        kind: "counter",
+        name: schema.externs[counter].name.clone(),
+        index: Some(index),
+        entry: None,
+        value: None,
+        packets: (unit != CounterUnit::Bytes).then_some(packets),
+        bytes: (unit != CounterUnit::Packets).then_some(bytes),
+        line,
+    }
+}
+
+/// Shows cells as text, of each array the first ones.
+pub(crate) fn show(cells: &[Cell]) {
+    for array in cells.chunk_by(|one, next| one.kind == next.kind && one.name == next.name) {
+        for cell in array.iter().take(MOST_SHOWN) {
+            out::line(&cell.line);
+        }
+        if array.len() > MOST_SHOWN {
+            let more = amount::count((array.len() - MOST_SHOWN) as u64, "more cell");
+            let name = &array[0].name;
+            out::line(&format!(
+                "({more} of {name} that hold something; --json has all)"
+            ));
+        }
+    }
+}

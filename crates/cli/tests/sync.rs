@@ -1,0 +1,268 @@
+//! What controllers of a served switch find: a state that is made equal to a file, and the port for
+//! controllers.
+
+mod lab;
+
+use std::io::{BufRead, BufReader};
+use std::process::ChildStderr;
+
+use lab::{Directory, Running, Said, polyplane};
+
+/// The program with every kind of object, of the tests of the room `p4rt`.
+fn all_objects() -> String {
+    format!("{}/../p4rt/tests/p4rt/all.p4", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A switch without ports, at an address of its own.
+struct Server {
+    address: String,
+    running: Running,
+    /// Kept open: the switch writes to it.
+    _said: BufReader<ChildStderr>,
+}
+
+impl Server {
+    fn start(more: &[&str]) -> Server {
+        let mut command = polyplane();
+        command
+            .args(["serve", "--p4runtime", "127.0.0.1:0"])
+            .args(more);
+        let mut running = Running::start(&mut command);
+        let mut said = BufReader::new(running.0.stderr.take().unwrap());
+        let mut line = String::new();
+        let address = loop {
+            line.clear();
+            let read = said.read_line(&mut line).unwrap();
+            assert_ne!(read, 0, "the switch has ended");
+            if let Some((_, rest)) = line.split_once("P4Runtime is served at ") {
+                break rest.split(';').next().unwrap_or(rest).trim().to_owned();
+            }
+        };
+        Server {
+            address,
+            running,
+            _said: said,
+        }
+    }
+
+    fn ctl(&self, arguments: &[&str]) -> Said {
+        let mut command = polyplane();
+        command.arg("ctl").args(arguments);
+        Running::start(command.args(["--addr", &self.address])).finish()
+    }
+
+    fn well(&self, arguments: &[&str]) -> String {
+        let Said { status, out, err } = self.ctl(arguments);
+        assert_eq!(status, Some(0), "{arguments:?}: {err}{out}");
+        out
+    }
+}
+
+/// A state with something of every kind.
+const STATE: &str = r#"value_set TestParser.special { 2048, 34525 }
+multicast 5 { port 1, port 2 instance 7 }
+clone 9 { port 3 } truncate 64 class 2
+In.profile member 1 -> In.forward(port: 4)
+In.selector member 1 -> In.forward(port: 5)
+In.selector member 2 -> In.drop()
+In.selector group 7 { 1, 2 weight 3 } max_size 4
+In.exact_table default -> In.forward(port: 8)
+In.exact_table { hdr.ethernet.dst: 00:00:00:00:00:01 } -> In.forward(port: 1) counter packets 5 bytes 320
+In.metered { hdr.ethernet.src: 00:11:22:33:44:55 } -> In.read_meter() idle_timeout 30s meter cir 1000 cburst 100 pir 2000 pburst 200
+In.lpm_table { hdr.ethernet.dst: 00:11:00:00:00:00/16 } -> In.forward(port: 3)
+In.mixed { hdr.ethernet.type: 0x800; meta.a: 3..9; sm.ingress_port: 1 } -> In.forward(port: 2) priority 10
+In.indirect { hdr.ethernet.dst: 00:00:00:00:00:03 } -> member 1
+In.balanced { hdr.ethernet.dst: 00:00:00:00:00:04 } -> group 7
+In.balanced { hdr.ethernet.dst: 00:00:00:00:00:06 } -> member 2
+counter In.ports_counter[3] = packets 12
+meter In.ports_meter[1] cir 10 cburst 1 pir 20 pburst 2
+register In.numbers[2] = 4294967295
+register In.rich[0] = { true, green, 7, NoMatch, true, 1, 2, 2048, 3, -4 }
+"#;
+
+/// Numbers that look like chance and are the same in each run.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+/// A statement about something that may be there or not.
+fn statement(chance: &mut Chance) -> String {
+    let (kind, n, m) = (chance.below(16), 1 + chance.below(6), 1 + chance.below(4));
+    match kind {
+        0 => format!("value_set TestParser.special {{ {} }}", 2048 + n),
+        1 => format!("multicast {n} {{ port {m}, port {n} instance 3 }}"),
+        2 => format!("clone {} {{ port {m} }} class {n}", 6 + n),
+        3 => format!("In.profile member {n} -> In.forward(port: {m})"),
+        4 => format!("In.selector member {n} -> In.forward(port: {m})"),
+        5 => format!(
+            "In.selector group {} {{ {n}, {} weight 2 }} max_size {}",
+            5 + m,
+            7 - n % 4,
+            3 + m % 2
+        ),
+        6 => format!("In.exact_table default -> In.forward(port: {n})"),
+        7 => format!(
+            "In.exact_table {{ hdr.ethernet.dst: 00:00:00:00:00:0{n} }} -> In.forward(port: {m}) counter packets {n} bytes 64"
+        ),
+        8 => format!(
+            "In.metered {{ hdr.ethernet.src: 00:11:22:33:44:5{n} }} -> In.read_meter() meter cir {m} cburst 100 pir 2000 pburst 200"
+        ),
+        9 => format!(
+            "In.lpm_table {{ hdr.ethernet.dst: 00:1{n}:00:00:00:00/16 }} -> In.forward(port: {m})"
+        ),
+        10 => format!(
+            "In.mixed {{ hdr.ethernet.type: 0x80{n}; meta.a: 3..9; sm.ingress_port: 1 }} -> In.forward(port: {m}) priority {n}"
+        ),
+        11 => format!("In.indirect {{ hdr.ethernet.dst: 00:00:00:00:00:0{n} }} -> member {m}"),
+        12 => match n % 2 {
+            0 => format!(
+                "In.balanced {{ hdr.ethernet.dst: 00:00:00:00:00:0{n} }} -> group {}",
+                5 + m
+            ),
+            _ => format!("In.balanced {{ hdr.ethernet.dst: 00:00:00:00:00:0{n} }} -> member {m}"),
+        },
+        13 => format!("counter In.ports_counter[{n}] = packets {m}"),
+        14 => format!(
+            "meter In.ports_meter[{}] cir 1 cburst {m} pir 20 pburst 2",
+            m - 1
+        ),
+        _ => format!("register In.numbers[{}] = {n}", m - 1),
+    }
+}
+
+/// The statements of a dump; entries of a table have no order among each other.
+fn lines(dump: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = dump.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// So many random changes: statements that are applied, or what they add deleted. Some are refused.
+fn change(server: &Server, dir: &Directory, chance: &mut Chance, count: usize) {
+    for part in 0..count / 50 {
+        let statements: Vec<String> = (0..50).map(|_| statement(chance)).collect();
+        // An entry stands in a file once.
+        let file = dir.with("changes.entries", statements.join("\n"));
+        let how = match part % 4 {
+            3 => "--delete",
+            _ => "--replace",
+        };
+        let said = server.ctl(&["apply", how, &file]);
+        // Statements are refused one by one, but never the file.
+        let is_applied = said.out.contains("applied") || said.err.contains("were refused");
+        assert!(is_applied, "{}", said.err);
+    }
+}
+
+#[test]
+fn after_any_changes_a_sync_of_a_dump_makes_the_state_that_it_was_made_of() {
+    let dir = Directory::new("ctl-sync");
+    let server = Server::start(&[]);
+    server.well(&["load", &all_objects()]);
+    let file = dir.with("state.entries", STATE);
+    server.well(&["apply", &file]);
+    let dump = server.well(&["dump"]);
+    let kept = dir.with("dump.entries", &dump);
+    let none = server.well(&["apply", "--sync", &kept]);
+    assert!(none.starts_with("0 changes"), "{none}");
+    let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
+    for atomic in [None, Some("--atomic"), Some("--atomic=rollback")] {
+        change(&server, &dir, &mut chance, 400);
+        let changed = server.well(&["dump"]);
+        assert_ne!(changed, dump);
+        // A look at the difference changes nothing.
+        let shown = server.well(&["apply", "--sync", "--dry-run", &kept]);
+        assert_eq!(server.well(&["dump"]), changed);
+        let sync = ["apply", "--sync", &kept];
+        let applied = match atomic {
+            Some(atomic) => server.well(&[&sync[..], &[atomic]].concat()),
+            None => server.well(&sync),
+        };
+        let after = server.well(&["dump"]);
+        assert_eq!(lines(&after), lines(&dump), "{shown}");
+        let count = |text: &str| text.lines().count();
+        assert_eq!(count(&applied), count(&shown), "{applied}\n{shown}");
+    }
+    // A group keeps its max_size: it is made again, with the entries that refer to it.
+    let other = dir.with(
+        "other.entries",
+        dump.replace("weight 3 } max_size 4", "weight 2 } max_size 3"),
+    );
+    server.well(&["apply", "--sync", "--atomic", &other]);
+    assert!(server.well(&["dump"]).contains("max_size 3"));
+    server.well(&["apply", "--sync", &kept]);
+    let after = server.well(&["dump"]);
+    assert_eq!(lines(&after), lines(&dump));
+}
+
+#[test]
+fn a_sync_of_a_dump_holds_after_the_switch_was_killed() {
+    let dir = Directory::new("ctl-sync-killed");
+    let state = dir.file("state");
+    let server = Server::start(&["--state", &state]);
+    server.well(&["load", &all_objects()]);
+    let file = dir.with("state.entries", STATE);
+    server.well(&["apply", &file]);
+    let dump = server.well(&["dump", "--no-counters", "--no-registers"]);
+    let kept = dir.with("dump.entries", &dump);
+    change(&server, &dir, &mut Chance(77), 400);
+    let sync = ["apply", "--sync", "--no-counters", "--no-registers", &kept];
+    server.well(&sync);
+    server.running.signal("KILL");
+    drop(server);
+    let server = Server::start(&["--state", &state]);
+    let after = server.well(&["dump", "--no-counters", "--no-registers"]);
+    assert_eq!(lines(&after), lines(&dump));
+}
+
+#[test]
+fn a_sync_keeps_counters_and_registers_by_the_users_word_and_refuses_an_entry_twice() {
+    let dir = Directory::new("ctl-sync-kept");
+    let server = Server::start(&[]);
+    server.well(&["load", &all_objects()]);
+    let file = dir.with("state.entries", STATE);
+    server.well(&["apply", &file]);
+    let empty = dir.with("empty.entries", "");
+    server.well(&["apply", "--sync", "--no-counters", "--no-registers", &empty]);
+    let left = server.well(&["dump"]);
+    assert!(
+        left.contains("counter In.ports_counter[3] = packets 12"),
+        "{left}"
+    );
+    assert!(
+        left.contains("register In.numbers[2] = 4294967295"),
+        "{left}"
+    );
+    assert!(!left.contains("In.exact_table {"), "{left}");
+    assert!(!left.contains("multicast"), "{left}");
+    server.well(&["apply", "--sync", &empty]);
+    let left = server.well(&["dump"]);
+    assert!(!left.contains("counter In.ports_counter"), "{left}");
+    let entry = "In.lpm_table { hdr.ethernet.dst: 00:11:00:00:00:00/16 } -> In.forward(port: 3)\n";
+    let twice = dir.with("twice.entries", entry.repeat(2));
+    let said = server.ctl(&["apply", "--sync", &twice]);
+    assert_eq!(said.status, Some(1));
+    assert!(said.err.contains("twice.entries:2"), "{}", said.err);
+    assert_eq!(server.well(&["dump"]), left);
+}
+
+#[test]
+fn a_psa_program_that_a_controller_sets_has_the_port_for_controllers_of_psa() {
+    let server = Server::start(&[]);
+    let program = format!(
+        "{}/tests/programs/psa_controllers.p4",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    server.well(&["load", &program]);
+    let packet = "0000000000010000000000020800";
+    let told = server.well(&["packets", "--out", packet, "--count", "1"]);
+    assert!(told.contains("ingress_port=4294967293"), "{told}");
+    assert!(told.contains(packet), "{told}");
+}
