@@ -325,7 +325,13 @@ impl<'a> Preprocessor<'a> {
                     // Its text need not be tokens.
                     file.lexer.rest_of_line();
                 }
-                self.error(diagnostic.suggest(&word, DIRECTIVES));
+                // Later ones are counted only.
+                let is_shown = self.found.len() < MAX_ERRORS;
+                self.error(if is_shown {
+                    diagnostic.suggest(&word, DIRECTIVES)
+                } else {
+                    diagnostic
+                });
             }
         }
         After::Go
