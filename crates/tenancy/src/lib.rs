@@ -44,7 +44,7 @@ mod worker;
 pub use carriage::{Backbone, Carriage, Envelope, MacAddress, Tunnel};
 pub use compiler::{
     BoundedCompiler, Cancelled, Canceller, Compilations, CompileError, CompileFigures, CompilePool,
-    CompileQuota, Leave,
+    CompileQuota, Leave, ThreadClock,
 };
 pub use description::Description;
 pub use function::{Chain, Function};
