@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use clap::Args;
 use ir::{Arch, Program};
-use p4rt::{CpuNumbers, CpuPort, Figures, Inbox, Loader, Notes, Server, Setup};
+use p4rt::{CpuNumbers, CpuPort, Denial, Figures, Inbox, Loader, Notes, Server, Setup};
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{LinkState, OpenedPort, Port, PortError, PortSpec, PortStats, TxDrop, TxOutcome};
 use switch::{Device, DeviceConfig, LoadError};
+use tenancy::{BoundedCompiler, Compilations};
 
-use crate::compile;
 use crate::engine::Choice;
+use crate::{bounds, compile};
 
 /// PSA's port for controllers, `PSA_PORT_CPU`.
 const PSA_CPU: u32 = 0xffff_fffd;
@@ -52,9 +53,15 @@ pub(crate) struct Compiler {
     pub(crate) config: DeviceConfig,
     /// The ports that can be watched.
     pub(crate) ports: BTreeSet<PortId>,
+    /// The bounds of what it makes.
+    pub(crate) bounds: BoundedCompiler,
 }
 
 impl Loader for Compiler {
+    fn admit(&self, bytes: usize) -> Result<Arc<dyn p4rt::Leave>, Denial> {
+        bounds::admit(&self.bounds, bytes)
+    }
+
     fn compile(&self, text: &str) -> Result<Program, String> {
         compile::compile_text("p4_device_config.p4", text)
     }
@@ -93,7 +100,7 @@ impl Cpu {
         served: Served<'_>,
         ports: &[PortSpec],
         workers: usize,
-        choice: Choice,
+        (choice, compilations): (Choice, &Compilations),
         config: DeviceConfig,
     ) -> Result<(Setup, Line), String> {
         let numbers = self.numbers(served.named);
@@ -115,6 +122,7 @@ impl Cpu {
                 choice,
                 config,
                 ports: ports.iter().map(|spec| spec.id).chain(own).collect(),
+                bounds: BoundedCompiler::new(bounds::OF_CONTROLLERS, compilations),
             }),
             program: served.program.cloned(),
             notes: served.notes.clone(),

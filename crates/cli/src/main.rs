@@ -10,6 +10,7 @@ mod amount;
 mod args;
 mod artefacts;
 mod bench;
+mod bounds;
 mod cable;
 mod captures;
 mod carrier;
@@ -129,6 +130,7 @@ enum Ended {
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    support::work::set_memory_probe(bounds::thread_bytes);
     let cli = match Cli::from_arg_matches(&Cli::command().get_matches()) {
         Ok(cli) => cli,
         Err(error) => error.exit(),

@@ -16,6 +16,7 @@ use packet::{Nanos, PortId};
 use port::{Bell, Cores, OpenedPort, Poller, PortError, PortSpec, PortTarget, TapPort};
 use serde::Serialize;
 use switch::Device;
+use tenancy::Compilations;
 
 use crate::args::{Io, Setup, Source};
 use crate::control::{Cpu, Desk, Line, Served};
@@ -30,7 +31,7 @@ use crate::report::{self, DeviceReport, PortReport, WorkerReport};
 use crate::state::Keeping;
 use crate::station::Habits;
 use crate::watch::{Filter, Sample};
-use crate::{Ended, amount, compile, configure, out};
+use crate::{Ended, amount, bounds, compile, configure, out};
 use tracer::Tracer;
 
 /// How often the live counters change.
@@ -229,6 +230,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     };
     let carrying = &options.carrying;
     let start = |address| {
+        let compilations = Compilations::new(bounds::pool());
         let id = options.device_id();
         let second_id = options.device_id.is_none().then_some(0);
         let served = Served {
@@ -241,7 +243,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
             served,
             &options.ports,
             carrying.workers(),
-            options.choice,
+            (options.choice, &compilations),
             configure::device_config(&options.setup),
         )?;
         let listen = options.guard.listen(address)?;

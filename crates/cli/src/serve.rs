@@ -10,6 +10,7 @@ use ir::Program;
 use p4rt::Server;
 use port::PortSpec;
 use switch::{Device, DeviceConfig};
+use tenancy::Compilations;
 
 use crate::args::Source;
 use crate::control::{Cpu, Desk, Served};
@@ -18,7 +19,7 @@ use crate::engine::Choice;
 use crate::listen::Guard;
 use crate::run::{self, Carried, Carrying};
 use crate::state::{Found, Keeping};
-use crate::{Ended, compile, out};
+use crate::{Ended, bounds, compile, out};
 
 /// What runs until a controller sets a program: every packet is dropped by name.
 pub(crate) const EMPTY: &str = r#"
@@ -191,6 +192,8 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     let dealt = deal(devices, &options.ports)?;
     let kept = options.keeping.open()?;
     let mut is_waiting = false;
+    // All devices take turns.
+    let compilations = Compilations::new(bounds::pool());
     let mut setups = Vec::new();
     let mut made = Vec::new();
     for (spec, ports) in devices.iter().zip(dealt) {
@@ -214,7 +217,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
             served,
             &ports,
             options.carrying.workers(),
-            options.choice,
+            (options.choice, &compilations),
             config.clone(),
         )?;
         setups.push(setup);

@@ -980,3 +980,86 @@ fn what_is_wrong_is_told_and_changes_nothing() {
     }
     host.stop();
 }
+
+/// Threads of a process, and the KiB that it has in memory.
+fn threads_and_memory(pid: u32) -> (u64, u64) {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let of = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        let number = line.split_whitespace().nth(1).unwrap();
+        number.parse().unwrap()
+    };
+    (of("Threads:"), of("VmRSS:"))
+}
+
+/// Creates, loads and deletes virtual data planes, and holds threads and memory against those after the first rounds.
+fn create_load_and_delete(test: &str, rounds: u32) {
+    let Some(host) = Host::new(test, 1, &[]) else {
+        return;
+    };
+    let program = example(L2);
+    let pid = host.running.0.id();
+    let round = || {
+        host.tenant(&["create", "blue"]).unwrap();
+        host.tenant(&["load", "blue", &program]).unwrap();
+        host.controller("1", &["load", &program]).unwrap();
+        host.tenant(&["delete", "blue"]).unwrap();
+    };
+    (0..10).for_each(|_| round());
+    let (threads, memory) = threads_and_memory(pid);
+    (0..rounds).for_each(|_| round());
+    // Threads that have made a program stay for a moment.
+    let mut now = threads_and_memory(pid);
+    for _ in 0..50 {
+        if now.0 <= threads {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        now = threads_and_memory(pid);
+    }
+    println!("{rounds} rounds: {threads} threads and {memory} KiB became {now:?}");
+    assert!(now.0 <= threads, "{} threads became {}", threads, now.0);
+    // The allocator keeps some.
+    assert!(now.1 < memory + 64 * 1024, "{memory} KiB became {}", now.1);
+    host.stop();
+}
+
+#[test]
+fn virtual_data_planes_that_come_and_go_leave_threads_and_memory_as_they_were() {
+    create_load_and_delete("host-rounds", 20);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn a_thousand_virtual_data_planes_leave_threads_and_memory_as_they_were() {
+    create_load_and_delete("host-thousand-rounds", 1000);
+}
+
+#[test]
+fn names_and_owners_are_short_printable_and_of_somebody() {
+    let Some(host) = Host::new("host-names", 1, &[]) else {
+        return;
+    };
+    let long = "x".repeat(256);
+    for (name, owner, part) in [
+        (long.as_str(), "alice", "256 bytes"),
+        ("a\u{7}", "alice", "U+0007"),
+        ("a\u{202e}b", "alice", "U+202E"),
+        ("blue", long.as_str(), "256 bytes"),
+        ("blue", "al\nice", "U+000A"),
+        ("blue", "*", "`*` is no owner"),
+    ] {
+        let refused = host.tenant(&["create", name, "--owner", owner]);
+        let refused = refused.unwrap_err();
+        assert!(refused.contains(part), "{refused}");
+    }
+    let rule = format!("{long}: -> blue");
+    host.tenant(&["create", "blue"]).unwrap();
+    host.tenant(&["share", "0", "rules"]).unwrap();
+    let refused = host.tenant(&["add-rule", &rule]).unwrap_err();
+    assert!(refused.contains("a rule's name has 256 bytes"), "{refused}");
+    host.tenant(&["delete", "blue"]).unwrap();
+    // One that is no more is in the final report.
+    let report = host.stop();
+    assert_eq!(report["deleted"][0]["name"], "blue");
+}

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use p4info::google::rpc::Status;
 use p4info::p4::v1::{MasterArbitrationUpdate, Role, Uint128};
 use prost_types::Any;
+use support::name;
 use tonic::Code;
 
-use crate::fault::{Checked, refuse};
+use crate::fault::{Checked, invalid, refuse};
 
 /// A controller's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -122,6 +123,9 @@ impl Arbiter {
     ) -> Checked<Notices> {
         let given = update.role.as_ref();
         let name = given.map_or("", |role| role.name.as_str());
+        if !name.is_empty() {
+            name::check("a role's name", name).or_else(|error| invalid(error.to_string()))?;
+        }
         self.check(client, update, name)?;
         let id = update.election_id.as_ref().map(number);
         let is_new_role = !self.roles.contains_key(name);

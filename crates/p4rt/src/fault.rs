@@ -1,5 +1,6 @@
 //! What is wrong with a request: a canonical code and a line that names the object, the field and the value.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use p4info::google::rpc;
@@ -7,6 +8,8 @@ use p4info::p4::v1::Error;
 use prost::Message;
 use switch::{ControlCode, ControlError};
 use tonic::{Code, Status};
+
+use crate::tenants::Denial;
 
 /// The space of [`Error::code`]: ours has no codes beyond the canonical ones.
 const SPACE: &str = "polyplane";
@@ -82,33 +85,69 @@ impl From<ControlError> for Fault {
     }
 }
 
-impl From<Fault> for Status {
-    fn from(fault: Fault) -> Status {
-        Status::new(fault.code, shortened(fault.message))
+impl From<Denial> for Fault {
+    fn from(denial: Denial) -> Fault {
+        Fault::new(denial.code, denial.message)
     }
 }
 
-/// The longest message of a status, in bytes: it travels in a header, of which clients take 8 KiB, and may repeat what a client sent.
-const MOST_MESSAGE: usize = 4096;
+impl From<Fault> for Status {
+    fn from(fault: Fault) -> Status {
+        Status::new(fault.code, shortened(fault.message, MOST_MESSAGE))
+    }
+}
 
-fn shortened(mut message: String) -> String {
-    if message.len() > MOST_MESSAGE {
-        let is_end = |end: &usize| message.is_char_boundary(*end);
-        let end = (0..=MOST_MESSAGE).rev().find(is_end).unwrap_or(0);
-        message.truncate(end);
-        message.push_str(" ...");
+/// Bytes of headers that clients take by default: gRPC's soft limit of metadata. Beyond it they drop a status and say something else.
+const METADATA: usize = 8192;
+
+/// Of these, those of the headers beside a status' message and details, each with the 32 bytes that HTTP/2 counts for it.
+const BESIDE: usize = 512;
+
+/// The longest message of a status, as it travels: it may repeat what a client sent.
+const MOST_MESSAGE: usize = METADATA - BESIDE;
+
+/// The longest message where details go with it, which have it once more.
+const MOST_SUMMARY: usize = 1024;
+
+/// The bytes of details, before base64 makes them a third longer.
+const MOST_DETAILS: usize = (METADATA - BESIDE - MOST_SUMMARY) / 4 * 3;
+
+/// What stands where a text was cut.
+const CUT: &str = " ...";
+
+/// The bytes that a character takes in the header `grpc-message`: all but printable ASCII is percent-encoded, and so is `%`
+/// (gRPC over HTTP/2, "Status-Message"). Implementations encode some more characters of ASCII.
+fn travels(c: char) -> usize {
+    match c {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '_' | '.' | '/' | ':' | ',' | ';' | '(' | ')' => 1,
+        c => 3 * c.len_utf8(),
+    }
+}
+
+/// The text, or its begin, so that it travels in so many bytes.
+fn shortened(mut message: String, most: usize) -> String {
+    let mut room = most;
+    let mut fitting = 0;
+    let of_cut: usize = CUT.chars().map(travels).sum();
+    for (at, c) in message.char_indices() {
+        if room >= of_cut {
+            fitting = at;
+        }
+        match room.checked_sub(travels(c)) {
+            Some(left) => room = left,
+            None => {
+                message.truncate(fitting);
+                message.push_str(CUT);
+                break;
+            }
+        }
     }
     message
 }
 
-/// The bytes of all messages in the details of a status, which travel in a header as well: clients take 16 KiB of headers or more.
-const MOST_DETAILED: usize = 4096;
-
-/// The most elements of a batch whose errors are told one by one.
-const MOST_DETAILS: usize = 1 << 16;
-
-/// The status of a batch: one error for each element, in order, if there is one at all (section "Error Reporting Messages"). Of many, the first ones say
-/// what is wrong, and the others have their codes; of very many there is a message only.
+/// The status of a batch: one error for each element, in order, if there is one at all (section "Error Reporting Messages"). It fits into
+/// the metadata that clients take: of each kind of error the first one says what is wrong, others have their codes; if that is too much, messages
+/// become shorter; of very many elements there is a message only, which counts the errors by their codes.
 pub(crate) fn batch_status(results: &[Checked]) -> Result<(), Status> {
     let failed = results.iter().filter(|result| result.is_err()).count();
     let Some(first) = results.iter().find_map(|result| result.as_ref().err()) else {
@@ -116,35 +155,176 @@ pub(crate) fn batch_status(results: &[Checked]) -> Result<(), Status> {
     };
     let message = match results.len() {
         1 => first.message.clone(),
-        all => format!("{failed} of {all} failed; the first: {first}"),
+        all => format!(
+            "{failed} of {all} failed ({}); the first: {first}",
+            by_code(results)
+        ),
     };
-    let message = shortened(message);
-    if results.len() > MOST_DETAILS {
-        return Err(Status::new(Code::Unknown, message));
+    let message = shortened(message, MOST_SUMMARY);
+    // Each way to tell errors takes less than the one before.
+    let ways = [usize::MAX, 256, 64, 0].map(|most| Telling {
+        most,
+        of_each_kind: most < usize::MAX,
+    });
+    for way in ways {
+        let details = way.details(results, &message);
+        if details.len() <= MOST_DETAILS {
+            let details = details.into();
+            return Err(Status::with_details(Code::Unknown, message, details));
+        }
     }
-    let mut room = MOST_DETAILED;
-    let mut error = |fault: &Fault| {
-        let mut error = fault.error();
-        error.message = shortened(error.message);
-        match room.checked_sub(error.message.len()) {
-            Some(left) => room = left,
-            None => error.message.clear(),
+    Err(Status::new(Code::Unknown, message))
+}
+
+/// The errors of a batch by their codes: `2 NotFound, 1 InvalidArgument`.
+fn by_code(results: &[Checked]) -> String {
+    let mut counts: BTreeMap<i32, (Code, usize)> = BTreeMap::new();
+    for fault in results.iter().filter_map(|result| result.as_ref().err()) {
+        counts.entry(fault.code as i32).or_insert((fault.code, 0)).1 += 1;
+    }
+    let counts = counts.values();
+    let counts: Vec<String> = counts
+        .map(|(code, count)| format!("{count} {code:?}"))
+        .collect();
+    counts.join(", ")
+}
+
+/// A way to tell the errors of a batch.
+struct Telling {
+    /// Bytes of a message.
+    most: usize,
+    /// Whether the first error of each kind alone has a message, and no error says in which space its code is.
+    of_each_kind: bool,
+}
+
+impl Telling {
+    fn details(&self, results: &[Checked], message: &str) -> Vec<u8> {
+        let mut kinds = BTreeSet::new();
+        let mut detail = |result: &Checked| {
+            let error = match result {
+                Ok(()) => Error::default(),
+                Err(fault) if !self.of_each_kind => fault.error(),
+                Err(fault) => self.error(fault, &mut kinds),
+            };
+            prost_types::Any {
+                type_url: "type.googleapis.com/p4.v1.Error".to_owned(),
+                value: error.encode_to_vec(),
+            }
+        };
+        let status = rpc::Status {
+            code: Code::Unknown as i32,
+            message: message.to_owned(),
+            details: results.iter().map(&mut detail).collect(),
+        };
+        status.encode_to_vec()
+    }
+
+    fn error(&self, fault: &Fault, kinds: &mut BTreeSet<(i32, String)>) -> Error {
+        let is_new = kinds.insert((fault.code as i32, kind(&fault.message)));
+        let message = match is_new && self.most > 0 {
+            true => shortened(fault.message.clone(), self.most),
+            false => String::new(),
+        };
+        Error {
+            canonical_code: fault.code as i32,
+            message,
+            ..Error::default()
         }
-        error
-    };
-    let detail = |result: &Checked| prost_types::Any {
-        type_url: "type.googleapis.com/p4.v1.Error".to_owned(),
-        value: match result {
-            Ok(()) => Error::default(),
-            Err(fault) => error(fault),
+    }
+}
+
+/// The kind of an error: its message without numbers and names, which differ from element to element.
+fn kind(message: &str) -> String {
+    let mut kind = String::new();
+    let mut is_quoted = false;
+    for c in message.chars().take(256) {
+        is_quoted ^= c == '`';
+        if !is_quoted && !c.is_ascii_hexdigit() {
+            kind.push(c);
         }
-        .encode_to_vec(),
-    };
-    let status = rpc::Status {
-        code: Code::Unknown as i32,
-        message: message.clone(),
-        details: results.iter().map(detail).collect(),
-    };
-    let details = status.encode_to_vec().into();
-    Err(Status::with_details(Code::Unknown, message, details))
+    }
+    kind
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of a status in headers, as HTTP/2 counts them.
+    fn in_headers(status: &Status) -> usize {
+        let headers = status.clone().into_http::<()>().into_parts().0.headers;
+        let lines = headers.iter();
+        lines.map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
+    }
+
+    fn details(status: &Status) -> Vec<Error> {
+        let whole = rpc::Status::decode(status.details()).unwrap();
+        let errors = whole.details.iter();
+        errors.map(|any| Error::decode(&*any.value).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_status_fits_the_metadata_of_common_clients_whatever_its_text() {
+        for text in ["a", "%", " ", "\u{1}", "\u{e4}", "\u{1f980}", "a%\u{1f980} "] {
+            for times in [1, 100, 1000, 3000, 100_000] {
+                let status = Status::from(Fault::new(Code::Internal, text.repeat(times)));
+                assert!(in_headers(&status) <= METADATA, "{text} {times}");
+                assert_eq!(status.code(), Code::Internal);
+                assert!(!status.message().is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn a_batch_of_failures_fits_the_metadata_of_common_clients_whatever_its_size() {
+        let refused = |at: usize| {
+            let text = format!("update {at}: table `t{at}`: there is no entry {{ {at:x} }}");
+            refuse::<()>(Code::NotFound, text)
+        };
+        for size in [1, 2, 30, 70, 90, 150, 400, 2000, 100_000] {
+            let status = batch_status(&(0..size).map(refused).collect::<Vec<_>>()).unwrap_err();
+            assert!(in_headers(&status) <= METADATA, "{size}: {}", in_headers(&status));
+            assert_eq!(status.code(), Code::Unknown);
+            assert!(status.message().contains("t0"), "{}", status.message());
+            let details = match status.details().is_empty() {
+                true => Vec::new(),
+                false => details(&status),
+            };
+            match size {
+                ..=100 => assert_eq!(details.len(), size),
+                _ => assert!(status.message().contains(&format!("{size} NotFound"))),
+            }
+            let is_not_found = |error: &Error| error.canonical_code == Code::NotFound as i32;
+            assert!(details.iter().all(is_not_found));
+        }
+    }
+
+    #[test]
+    fn of_many_errors_the_first_of_each_kind_says_what_is_wrong() {
+        let results: Vec<Checked> = (0..100)
+            .map(|at| match at % 3 {
+                0 => Ok(()),
+                1 => refuse(Code::NotFound, format!("there is no entry {at}{}", " x".repeat(40))),
+                _ => refuse(Code::AlreadyExists, format!("entry {at} is there already")),
+            })
+            .collect();
+        let status = batch_status(&results).unwrap_err();
+        let details = details(&status);
+        assert_eq!(details.len(), results.len());
+        let told = details.iter().filter(|error| !error.message.is_empty());
+        let told: Vec<&str> = told.map(|error| error.message.as_str()).collect();
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[1].contains("entry 2 is there"), "{told:?}");
+        assert!(status.message().starts_with("66 of 100 failed (33 NotFound, 33 AlreadyExists)"));
+    }
+
+    #[test]
+    fn a_long_message_of_few_errors_is_cut_and_their_codes_stay() {
+        let long = refuse(Code::InvalidArgument, "x".repeat(1 << 20));
+        let status = batch_status(&[long.clone(), Ok(()), long]).unwrap_err();
+        assert!(in_headers(&status) <= METADATA);
+        let codes: Vec<i32> = details(&status).iter().map(|e| e.canonical_code).collect();
+        let invalid = Code::InvalidArgument as i32;
+        assert_eq!(codes, [invalid, 0, invalid]);
+    }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -23,12 +23,13 @@ use tonic::transport::server::Connected;
 use crate::access::{Allow, Who};
 use crate::fault::{Checked, Fault};
 use crate::logged::Limit;
-
-/// Connections that there may be at a time; the next one waits in the kernel.
-const MOST_CONNECTIONS: usize = 4096;
+use crate::places::{Client, Place, Places};
 
 /// A client that does not finish its handshake in this time has gone.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE: Duration = Duration::from_secs(5);
+
+/// A client that says nothing in this time after its handshake has gone. Later it is asked whether it lives.
+const FIRST_BYTES: Duration = Duration::from_secs(5);
 
 /// How long nothing is accepted when the process has no descriptor left for it.
 const RETRY: Duration = Duration::from_millis(50);
@@ -150,6 +151,7 @@ impl Listen {
         Ok(Door::Tls {
             acceptor: TlsAcceptor::from(Arc::new(config)),
             wants_certificates: clients.is_some(),
+            allowed: Arc::from(self.allowed()),
         })
     }
 
@@ -215,6 +217,8 @@ pub(crate) enum Door {
         acceptor: TlsAcceptor,
         /// Whether clients must have certificates.
         wants_certificates: bool,
+        /// What clients may do at every device.
+        allowed: Arc<[Allow]>,
     },
 }
 
@@ -249,7 +253,9 @@ impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
 pub(crate) struct Connection {
     stream: Pin<Box<dyn Stream>>,
     peer: Peer,
-    _place: OwnedSemaphorePermit,
+    /// When it ends, if its client has sent nothing yet.
+    first: Option<Pin<Box<tokio::time::Sleep>>>,
+    _place: Place,
 }
 
 impl Drop for Connection {
@@ -272,7 +278,19 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.stream.as_mut().poll_read(cx, buf)
+        let before = buf.filled().len();
+        let read = self.stream.as_mut().poll_read(cx, buf);
+        if let Some(first) = &mut self.first {
+            match &read {
+                Poll::Ready(_) if buf.filled().len() > before => self.first = None,
+                Poll::Pending if first.as_mut().poll(cx).is_ready() => {
+                    let late = io::Error::new(io::ErrorKind::TimedOut, "the client says nothing");
+                    return Poll::Ready(Err(late));
+                }
+                _ => {}
+            }
+        }
+        read
     }
 }
 
@@ -321,13 +339,10 @@ async fn accept(
     door: Door,
     connections: mpsc::Sender<Result<Connection, io::Error>>,
 ) {
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let places = Places::new();
     let failures = Limit::default();
     let refusals = Arc::new(Limit::default());
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = connections.closed() => return,
@@ -345,24 +360,37 @@ async fn accept(
         // What cannot be set costs time only.
         let _ = stream.set_nodelay(true);
         let (door, connections) = (door.clone(), connections.clone());
-        let refusals = Arc::clone(&refusals);
+        let (refusals, places) = (Arc::clone(&refusals), places.clone());
+        let (coming, goes) = places.come();
         tokio::spawn(async move {
-            match door.enter(stream, address).await {
-                Ok((stream, peer)) => {
-                    match &peer.who {
-                        Ok(_) => tracing::debug!(peer = %address, "connection opened"),
-                        Err(fault) => refused(&refusals, address, &fault.message),
-                    }
-                    let connection = Connection {
-                        stream,
-                        peer,
-                        _place: place,
-                    };
-                    // Without a server nobody is served.
-                    let _ = connections.send(Ok(connection)).await;
+            let entered = tokio::select! {
+                entered = door.enter(stream, address) => entered,
+                _ = goes => Err(io::Error::other("too many others come")),
+            };
+            drop(coming);
+            let (stream, peer) = match entered {
+                Ok(entered) => entered,
+                Err(error) => {
+                    return refused(&refusals, address, &format!("TLS handshake: {error}"));
                 }
-                Err(error) => refused(&refusals, address, &format!("TLS handshake: {error}")),
+            };
+            let (client, is_operator) = door.client(&peer);
+            let place = match places.take(client, is_operator) {
+                Ok(place) => place,
+                Err(why) => return refused(&refusals, address, &why),
+            };
+            match &peer.who {
+                Ok(_) => tracing::debug!(peer = %address, "connection opened"),
+                Err(fault) => refused(&refusals, address, &fault.message),
             }
+            let connection = Connection {
+                stream,
+                peer,
+                first: Some(Box::pin(tokio::time::sleep(FIRST_BYTES))),
+                _place: place,
+            };
+            // Without a server nobody is served.
+            let _ = connections.send(Ok(connection)).await;
         });
     }
 }
@@ -375,6 +403,29 @@ pub(crate) fn refused(limit: &Limit, peer: SocketAddr, why: &str) {
 }
 
 impl Door {
+    /// Who a client is to be counted as, and whether it is an operator.
+    fn client(&self, peer: &Peer) -> (Client, bool) {
+        let allowed = match self {
+            Door::Tls {
+                wants_certificates: true,
+                allowed,
+                ..
+            } => &allowed[..],
+            Door::Plain | Door::Tls { .. } => &[],
+        };
+        match &peer.who {
+            Ok(Who::Named(names)) => {
+                let rights = Who::Named(names.clone()).rights(allowed, &[]);
+                let is_operator =
+                    !allowed.is_empty() && rights.is_ok_and(|rights| rights.check_role("").is_ok());
+                (Client::Named(names.clone()), is_operator)
+            }
+            // Whoever needs no certificate may do everything.
+            Ok(Who::Anyone) => (Client::At(peer.address.ip()), true),
+            Err(_) => (Client::At(peer.address.ip()), false),
+        }
+    }
+
     async fn enter(
         &self,
         stream: TcpStream,
@@ -388,6 +439,7 @@ impl Door {
             Door::Tls {
                 acceptor,
                 wants_certificates,
+                ..
             } => (acceptor, wants_certificates),
         };
         let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the client does not finish it");

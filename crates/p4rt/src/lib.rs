@@ -3,14 +3,14 @@
 //!
 //! **In:** gRPC calls of controllers; a device's packets for the CPU, digests and idle entries. **Out:** jobs that a device's loop does between
 //! batches, answers and notifications.
-//! **May import:** `switch`, `exec`, `table`, `packet`, `p4info`, `ir`, `bits`.
+//! **May import:** `switch`, `exec`, `table`, `packet`, `p4info`, `ir`, `bits`, `support`.
 //!
 //! A device belongs to a loop: the one that carries its packets, or the office of its workers. The loop has an [`Inbox`]; the server's side of it is
 //! a channel of jobs, functions on the device that the loop calls between batches. Packets of controllers come and go by a port of the device like
 //! others, [`CpuPort`]. The server runs on a thread of its own.
 //!
 //! - `control`: the ends of the channel: jobs, packets and events; `bell`: what wakes a loop;
-//! - `incoming`: connections, TLS and who may listen beyond this machine; `access`: what a client's certificate allows it; `logged`: what is logged; `figures`: what is counted;
+//! - `incoming`: connections, TLS and who may listen beyond this machine; `places`: how many connections each client may have; `caller`: a client that waits for an answer; `access`: what a client's certificate allows it; `logged`: what is logged; `figures`: what is counted;
 //! - `server`, `services`, `stream`: the gRPC services and their sessions; `arbiter`: who is primary, as a state machine without I/O;
 //! - `site`: a device as the server sees it; `pipeline`: its program, running or saved;
 //! - `platform`: what a P4Info asks of the platform;
@@ -43,6 +43,7 @@ mod arbiter;
 mod batch;
 mod bell;
 mod bytes;
+mod caller;
 pub mod client;
 mod coding;
 mod constraint;
@@ -61,6 +62,7 @@ mod noted;
 mod notes;
 mod packet_io;
 mod pipeline;
+mod places;
 mod platform;
 mod read;
 mod rehearsal;
@@ -94,6 +96,6 @@ pub use notes::{Notes, forget_config, has_config};
 pub use pipeline::{check_p4info, compare_p4info, read_program};
 pub use rehearsal::{Rehearsal, Rehearsed};
 pub use server::{Server, ServerError, Setup, Urgency};
-pub use site::{Loader, Purpose};
+pub use site::{Leave, Loader, Purpose};
 pub use tenants::{Answer, Asker, Denial, Petition, Petitioner, Petitions, petitions};
 pub use tonic::Code;

@@ -81,14 +81,12 @@ impl Pipeline {
 /// Compiles a config and makes a device of it. Takes its time.
 ///
 /// # Errors
-/// What is wrong with the program or the P4Info: `INVALID_ARGUMENT`; or it may not be made: `RESOURCE_EXHAUSTED`.
+/// What is wrong with the program or the P4Info: `INVALID_ARGUMENT`; or there is no room for it: `RESOURCE_EXHAUSTED`.
 pub(crate) fn build(
     loader: &dyn Loader,
     message: ForwardingPipelineConfig,
     purpose: Purpose,
 ) -> Checked<(Config, Device)> {
-    let leave = loader.admit(message.p4_device_config.len());
-    let _leave = leave.or_else(|why| refuse(Code::ResourceExhausted, why))?;
     let program = Arc::new(program(
         &|text| loader.compile(text),
         &message.p4_device_config,

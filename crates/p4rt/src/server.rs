@@ -21,6 +21,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::access::{Allow, Rights};
 use crate::arbiter::ClientId;
+use crate::caller::Call;
 use crate::control::Remote;
 use crate::fault::{Checked, Fault, refuse};
 use crate::figures::Figures;
@@ -54,6 +55,9 @@ const MOST_CALLS: usize = 256;
 /// may be primary.
 const ASK_AFTER: Duration = Duration::from_secs(20);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// Threads that have made a program, with what their stacks took, stay for so long.
+const KEEP_THREADS: Duration = Duration::from_millis(100);
 
 /// Programs with very deep expressions are legal, and compiling them takes stack.
 const STACK_BYTES: usize = 512 << 20;
@@ -292,6 +296,7 @@ impl Server {
             .enable_io()
             .enable_time()
             .thread_stack_size(STACK_BYTES)
+            .thread_keep_alive(KEEP_THREADS)
             .build()
             .map_err(io)?;
         let handle = runtime.handle().clone();
@@ -487,7 +492,10 @@ impl P4Runtime for Service {
             rights.check_config(&request.role, request.action())
         })?;
         let site = self.sites.find(request.device_id)?;
-        to_its_end(async move { Ok(site.set_config(request, may_lose).await?) }).await?;
+        // What is made for a client that has gone is not made to its end; what was made takes its place to its end.
+        let call = Call::default();
+        let caller = call.caller();
+        to_its_end(async move { Ok(site.set_config(request, may_lose, &caller).await?) }).await?;
         Ok(Response::new(rt::SetForwardingPipelineConfigResponse {}))
     }
 

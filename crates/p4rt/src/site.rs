@@ -26,6 +26,7 @@ use crate::figures::{Cells, Figures};
 use crate::keeping::Unkept;
 use crate::logged::Lines;
 use crate::pipeline::{Apart, Config, Ground, Pipeline, lock};
+use crate::tenants::Denial;
 
 pub(crate) use messages::response;
 
@@ -38,14 +39,34 @@ pub enum Purpose {
     Verify,
 }
 
+/// The right to make one device.
+pub trait Leave: Send + Sync {
+    /// Does the work on this thread, within the bounds that there are; waits for its turn, if others are first.
+    ///
+    /// # Errors
+    /// It was not done, or not to its end: why.
+    fn run(&self, work: &mut dyn FnMut()) -> Result<(), Denial>;
+
+    /// Ends the work soon: the client does not wait for it any more.
+    fn cancel(&self) {}
+}
+
+/// The right to make devices without bounds.
+impl Leave for () {
+    fn run(&self, work: &mut dyn FnMut()) -> Result<(), Denial> {
+        work();
+        Ok(())
+    }
+}
+
 /// What makes devices of programs: the compiler and the engine, which the server does not know.
 pub trait Loader: Send + Sync + 'static {
     /// Leave to make a device of a config of so many bytes, whatever is in it; it is kept until the device is made.
     ///
     /// # Errors
-    /// It is more than is allowed: why, for people.
-    fn admit(&self, _bytes: usize) -> Result<Box<dyn Send>, String> {
-        Ok(Box::new(()))
+    /// It is more than is allowed.
+    fn admit(&self, _bytes: usize) -> Result<Arc<dyn Leave>, Denial> {
+        Ok(Arc::new(()))
     }
 
     /// Compiles P4 text.

@@ -12,7 +12,8 @@ use tonic::{Code, Request, Response, Status};
 
 use crate::access::Who;
 use crate::bell::{Ear, Rope, bell};
-use crate::fault::{Checked, refuse};
+use crate::caller::{Call, Caller};
+use crate::fault::{Checked, Fault, refuse};
 use crate::incoming::Peer;
 use crate::server::Sites;
 use crate::service::tenancy::tenancy_server::Tenancy;
@@ -43,6 +44,7 @@ pub enum Petition {
 
 /// Where an answer goes.
 pub struct Answer<T> {
+    caller: Caller,
     to: oneshot::Sender<Result<T, Denial>>,
     hear: Option<Hear<T>>,
 }
@@ -57,6 +59,11 @@ impl<T> Answer<T> {
             hear: Some(Box::new(hear)),
             ..self
         }
+    }
+
+    /// Has this called when the client goes before it has the answer: what is done for it may end.
+    pub fn when_gone(&self, cancel: impl FnOnce() + Send + 'static) {
+        self.caller.when_gone(cancel);
     }
 
     /// Gives the answer to who has asked, if it is still there.
@@ -116,7 +123,13 @@ pub struct Petitioner {
 impl Petitioner {
     async fn ask<T>(&self, petition: impl FnOnce(Answer<T>) -> Petition) -> Result<T, Status> {
         let (to, answered) = oneshot::channel();
-        let sent = self.sender.try_send(petition(Answer { to, hear: None }));
+        let call = Call::default();
+        let answer = Answer {
+            caller: call.caller(),
+            to,
+            hear: None,
+        };
+        let sent = self.sender.try_send(petition(answer));
         self.rope.ring();
         let busy = |error: plain::TrySendError<_>| match error {
             plain::TrySendError::Full(_) => Status::resource_exhausted(format!(
@@ -126,7 +139,7 @@ impl Petitioner {
         };
         sent.map_err(busy)?;
         let answer = answered.await.map_err(|_| gone())?;
-        answer.map_err(|denial| Status::new(denial.code, denial.message))
+        answer.map_err(|denial| Fault::from(denial).into())
     }
 }
 

@@ -1,224 +1,331 @@
-//! A tenant's programs are made within bounds: of the text's length, of one at a time, and of the time to compile, on a thread of its own that packets
-//! and other tenants do not wait for.
+//! Bounds on compilations: of a program's text, of the time and the memory to make its device, of one at a time for each vPDP, and of how many run at
+//! once on a switch.
+//!
+//! A compilation is all from a text to a device: reading P4 or IR, composing, fitting to slots, making native code. It is
+//! admitted ([`BoundedCompiler::admit`]), waits for its turn among those of other vPDPs ([`Compilations`]) and runs as a
+//! [`support::work::Work`] ([`Leave::run`]), which its limits or [`Canceller::cancel`] end at the next checkpoint. Nothing of it
+//! goes on after that. The processor time that it took is counted, and paid for by the vPDP's quota of cycles.
 
-use std::fmt;
+mod account;
+mod error;
+mod queue;
+
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
-use ir::Program;
+use support::work::{Interrupt, Work, WorkLimits};
 
-/// What making a program may take; what is not given is not limited.
+use account::Account;
+use queue::Ticket;
+
+pub use account::CompileFigures;
+pub use error::{Cancelled, CompileError};
+pub use queue::{CompilePool, Compilations, ThreadClock};
+
+/// The bounds of a compilation; what is not given has a default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompileQuota {
     /// Bytes of the text: P4, or IR.
     pub text_bytes: Option<usize>,
-    /// How long it is waited for until P4 text is compiled.
+    /// The time from the begin of the compilation to its device.
     pub time: Option<Duration>,
+    /// Bytes that the compilation holds at once.
+    pub bytes: Option<u64>,
 }
 
 impl CompileQuota {
+    /// The bytes of a text without a quota.
+    pub const DEFAULT_TEXT_BYTES: usize = 16 << 20;
+    /// The time without a quota: a hundred times as long as programs with tens of tables take.
+    pub const DEFAULT_TIME: Duration = Duration::from_secs(10);
+    /// The bytes without a quota.
+    pub const DEFAULT_BYTES: u64 = 512 << 20;
+
     fn check(&self, asked: usize) -> Result<(), CompileError> {
-        match self.text_bytes {
-            Some(allowed) if asked > allowed => Err(CompileError::TooLong { asked, allowed }),
-            _ => Ok(()),
+        let allowed = self.text_bytes.unwrap_or(Self::DEFAULT_TEXT_BYTES);
+        match asked > allowed {
+            true => Err(CompileError::TooLong { asked, allowed }),
+            false => Ok(()),
         }
+    }
+
+    /// The limits of the computation.
+    pub fn limits(&self) -> WorkLimits {
+        WorkLimits {
+            time: Some(self.time.unwrap_or(Self::DEFAULT_TIME)),
+            bytes: Some(self.bytes.unwrap_or(Self::DEFAULT_BYTES)),
+        }
+    }
+
+    /// Runs something within these limits on this thread, without a turn.
+    ///
+    /// # Errors
+    /// It took more than they allow.
+    pub fn run<T>(&self, part: impl FnOnce() -> T) -> Result<T, CompileError> {
+        Work::new(self.limits()).run(part).map_err(of_interrupt)
+    }
+
+    /// Whether a compilation that was admitted under another quota may be over these limits.
+    fn is_less_than(&self, other: &CompileQuota) -> bool {
+        let (own, other) = (self.limits(), other.limits());
+        own.time < other.time || own.bytes < other.bytes
     }
 }
 
-/// Stack of a compiler's thread: deep expressions take it to walk.
+/// The error of an interrupt that no [`Canceller`] has asked for.
+fn of_interrupt(interrupt: Interrupt) -> CompileError {
+    match interrupt {
+        Interrupt::Time(time) => CompileError::TooSlow(time),
+        Interrupt::Memory(bytes) => CompileError::TooLarge(bytes),
+        Interrupt::Cancelled => CompileError::Cancelled(Cancelled::Stopped),
+    }
+}
+
+/// Stack of a thread that compiles: deep expressions take it to walk.
 const STACK_BYTES: usize = 512 << 20;
 
-/// Compiles a vPDP's texts, one at a time. Clones are the same: they see quotas that come later.
+/// Compiles a vPDP's programs, one at a time. Clones are the same: they see quotas that come later.
 #[derive(Clone, Debug)]
-pub struct BoundedCompiler {
-    quota: Arc<Mutex<CompileQuota>>,
-    /// A text is being compiled, though perhaps nobody waits for it.
-    is_compiling: Arc<AtomicBool>,
-    /// A program is on its way from text to device.
-    is_building: Arc<AtomicBool>,
+pub struct BoundedCompiler(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    pool: Compilations,
+    quota: Mutex<CompileQuota>,
+    /// A program is being made, from its text to its device.
+    is_building: AtomicBool,
+    /// What cancels it.
+    current: Mutex<Weak<Stop>>,
+    /// The vPDP is no more: no compilation begins.
+    is_closed: AtomicBool,
+    account: Account,
 }
 
-/// The leave to make one program, from its text to its device: no other is made for the vPDP until it is dropped.
+/// The right to make one program, from its text to its device. No other one is made for the vPDP until it is dropped.
 #[derive(Debug)]
 pub struct Leave {
-    _building: Busy,
+    // The ticket goes first: whoever finds the vPDP free may find the queue free, too.
+    ticket: Ticket,
+    stop: Arc<Stop>,
+    busy: Busy,
 }
 
-/// Why there is no program.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CompileError {
-    /// The text is longer than the quota allows.
-    TooLong {
-        /// Its bytes.
-        asked: usize,
-        /// What there may be.
-        allowed: usize,
-    },
-    /// It took longer than the quota allows.
-    TooSlow(Duration),
-    /// Another program of the vPDP is on its way, or still being compiled though nobody waits for it.
-    Busy,
-    /// The text is wrong: diagnostics.
-    Wrong(String),
-    /// No thread could be had, or the compiler failed.
-    Failed,
-}
+/// A handle that cancels one compilation, waiting or running.
+#[derive(Clone, Debug)]
+pub struct Canceller(Arc<Stop>);
 
-impl fmt::Display for CompileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CompileError::TooLong { asked, allowed } => write!(
-                f,
-                "the program's text has {asked} bytes as it was sent (P4, or the IR that `polyplane` makes of it), but the quota is {allowed} bytes; make it shorter, or ask for a larger quota"
-            ),
-            CompileError::TooSlow(time) => write!(
-                f,
-                "the program is not compiled within the quota of {} ms; make it simpler, or ask for a larger quota",
-                time.as_millis()
-            ),
-            CompileError::Busy => f.write_str(
-                "another program of this vPDP is still being compiled or loaded; try again later",
-            ),
-            CompileError::Wrong(diagnostics) => f.write_str(diagnostics),
-            CompileError::Failed => f.write_str("the compiler did not come to an end"),
-        }
-    }
-}
-
-impl std::error::Error for CompileError {}
-
-/// Something that is done once at a time; over when it is dropped, however that comes.
+/// The state of a compilation that may be cancelled.
 #[derive(Debug)]
-struct Busy(Arc<AtomicBool>);
+struct Stop {
+    state: Mutex<Stopping>,
+    pool: Compilations,
+}
 
-impl Busy {
-    /// # Errors
-    /// It is being done.
-    fn begin(with: &Arc<AtomicBool>) -> Result<Busy, CompileError> {
-        match with.swap(true, Ordering::AcqRel) {
-            true => Err(CompileError::Busy),
-            false => Ok(Busy(Arc::clone(with))),
+#[derive(Debug, Default)]
+struct Stopping {
+    reason: Option<Cancelled>,
+    /// What runs.
+    work: Option<Work>,
+}
+
+impl Stop {
+    fn state(&self) -> MutexGuard<'_, Stopping> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reason(&self) -> Option<Cancelled> {
+        self.state().reason
+    }
+
+    fn cancel(&self, reason: Cancelled) {
+        {
+            let mut state = self.state();
+            state.reason.get_or_insert(reason);
+            if let Some(work) = &state.work {
+                work.cancel();
+            }
         }
+        // It may wait for its turn.
+        self.pool.wake();
     }
 }
+
+impl Canceller {
+    /// Ends the compilation at its next checkpoint, or takes it from the queue.
+    pub fn cancel(&self, reason: Cancelled) {
+        self.0.cancel(reason);
+    }
+}
+
+/// The mark of a vPDP for which a program is being made; taken away when dropped.
+#[derive(Debug)]
+struct Busy(BoundedCompiler);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
+        self.0.0.is_building.store(false, Ordering::Release);
     }
 }
 
 impl BoundedCompiler {
-    pub(crate) fn new(quota: CompileQuota) -> BoundedCompiler {
-        BoundedCompiler {
-            quota: Arc::new(Mutex::new(quota)),
-            is_compiling: Arc::default(),
-            is_building: Arc::default(),
-        }
+    /// A compiler with this quota that takes turns with others in the pool.
+    pub fn new(quota: CompileQuota, pool: &Compilations) -> BoundedCompiler {
+        BoundedCompiler(Arc::new(State {
+            pool: pool.clone(),
+            quota: Mutex::new(quota),
+            is_building: AtomicBool::new(false),
+            current: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+            account: Account::default(),
+        }))
     }
 
-    /// The bounds of texts that come from now on.
+    /// Sets the bounds of compilations from now on. One that was admitted under larger ones is cancelled.
     pub(crate) fn set_quota(&self, quota: CompileQuota) {
-        *self.quota.lock().unwrap_or_else(PoisonError::into_inner) = quota;
-    }
-
-    fn quota(&self) -> CompileQuota {
-        *self.quota.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Leave to make a program of a text of so many bytes, be it one to compile or not. To be kept until its device is made: that takes time, too.
-    ///
-    /// # Errors
-    /// The text is longer than the quota allows, or another program is on its way.
-    pub fn admit(&self, bytes: usize) -> Result<Leave, CompileError> {
-        self.quota().check(bytes)?;
-        let building = Busy::begin(&self.is_building)?;
-        match self.is_compiling.load(Ordering::Acquire) {
-            true => Err(CompileError::Busy),
-            false => Ok(Leave {
-                _building: building,
-            }),
+        let before = std::mem::replace(&mut *self.lock_quota(), quota);
+        if quota.is_less_than(&before) {
+            self.cancel(Cancelled::QuotaShrunk);
         }
     }
 
-    /// Compiles a text. A compiler that does not end in time goes on alone, and takes no other text of this vPDP meanwhile.
+    fn lock_quota(&self) -> MutexGuard<'_, CompileQuota> {
+        self.0.quota.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cancels what is being compiled, if something is.
+    pub fn cancel(&self, reason: Cancelled) {
+        let current = self.current().upgrade();
+        if let Some(stop) = current {
+            stop.cancel(reason);
+        }
+    }
+
+    fn current(&self) -> MutexGuard<'_, Weak<Stop>> {
+        let current = self.0.current.lock();
+        current.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cancels what is being compiled, and lets nothing more begin: the vPDP is deleted.
+    pub(crate) fn close(&self, reason: Cancelled) {
+        self.0.is_closed.store(true, Ordering::Release);
+        self.cancel(reason);
+    }
+
+    /// What compilations of the vPDP took so far.
+    pub fn figures(&self) -> CompileFigures {
+        let is_running = self.0.is_building.load(Ordering::Acquire);
+        self.0.account.figures(is_running)
+    }
+
+    /// Cycles that compilations took since this was asked last.
+    pub(crate) fn take_cycles(&self) -> u64 {
+        let time = self.0.account.take_unpaid();
+        match time.is_zero() {
+            true => 0,
+            false => self.0.pool.cycles(time),
+        }
+    }
+
+    /// Whether compilations have taken more of the quota of cycles than has come: none begins meanwhile.
+    pub(crate) fn set_in_debt(&self, is_in_debt: bool) {
+        self.0.account.set_in_debt(is_in_debt);
+    }
+
+    /// Admits the making of one program of a text of so many bytes, be it one to compile or not. The leave is kept until its device is made.
     ///
     /// # Errors
-    /// The text is wrong, or more than the quota allows.
-    pub fn compile(
-        &self,
-        text: String,
-        compiler: impl FnOnce(&str) -> Result<Program, String> + Send + 'static,
-    ) -> Result<Program, CompileError> {
-        let quota = self.quota();
-        quota.check(text.len())?;
-        let busy = Busy::begin(&self.is_compiling)?;
-        let (told, compiled) = channel();
-        let thread = thread::Builder::new().stack_size(STACK_BYTES);
-        let begun = thread.spawn(move || {
-            let compiled = compiler(&text);
-            drop(busy);
-            // Nobody may wait any more.
-            let _ = told.send(compiled);
+    /// The text is longer than the quota allows, another program of the vPDP is being made, the vPDP has not paid for those before, or too many
+    /// compilations of others wait.
+    pub fn admit(&self, bytes: usize) -> Result<Leave, CompileError> {
+        let admitted = self.try_admit(bytes);
+        if admitted.is_err() {
+            self.0.account.refuse();
+        }
+        admitted
+    }
+
+    fn try_admit(&self, bytes: usize) -> Result<Leave, CompileError> {
+        self.lock_quota().check(bytes)?;
+        if self.0.account.is_in_debt() {
+            return Err(CompileError::InDebt);
+        }
+        if self.0.is_building.swap(true, Ordering::AcqRel) {
+            return Err(CompileError::Busy);
+        }
+        let busy = Busy(self.clone());
+        let ticket = self.0.pool.enter()?;
+        let stop = Arc::new(Stop {
+            state: Mutex::default(),
+            pool: self.0.pool.clone(),
         });
-        begun.map_err(|_| CompileError::Failed)?;
-        let compiled = match quota.time {
-            None => compiled.recv().map_err(|_| CompileError::Failed)?,
-            Some(time) => compiled.recv_timeout(time).map_err(|error| match error {
-                RecvTimeoutError::Timeout => CompileError::TooSlow(time),
-                RecvTimeoutError::Disconnected => CompileError::Failed,
-            })?,
-        };
-        compiled.map_err(CompileError::Wrong)
+        *self.current() = Arc::downgrade(&stop);
+        if self.0.is_closed.load(Ordering::Acquire) {
+            stop.cancel(Cancelled::Deleted);
+        }
+        Ok(Leave { ticket, stop, busy })
+    }
+
+    /// Compiles a text on a thread with enough stack, and waits for it.
+    ///
+    /// # Errors
+    /// As of [`BoundedCompiler::admit`] and [`Leave::run`], or the text is wrong.
+    pub fn compile<T: Send>(
+        &self,
+        text: &str,
+        compiler: impl FnOnce(&str) -> Result<T, String> + Send,
+    ) -> Result<T, CompileError> {
+        let leave = self.admit(text.len())?;
+        let compiled = thread::scope(|scope| {
+            let builder = thread::Builder::new().stack_size(STACK_BYTES);
+            let begun = builder.spawn_scoped(scope, || leave.run(|| compiler(text)));
+            let thread = begun.map_err(|_| CompileError::Failed)?;
+            thread.join().map_err(|_| CompileError::Failed)?
+        });
+        compiled?.map_err(CompileError::Wrong)
+    }
+}
+
+impl Leave {
+    /// A handle by which others cancel the compilation.
+    pub fn canceller(&self) -> Canceller {
+        Canceller(Arc::clone(&self.stop))
+    }
+
+    /// Waits for its turn and makes the program on this thread, within the bounds of the vPDP.
+    ///
+    /// # Errors
+    /// It took more than the quota allows, was cancelled, or its turn did not come in time.
+    pub fn run<T>(&self, part: impl FnOnce() -> T) -> Result<T, CompileError> {
+        let ran = self.try_run(part);
+        if ran.is_err() {
+            self.busy.0.0.account.refuse();
+        }
+        ran
+    }
+
+    fn try_run<T>(&self, part: impl FnOnce() -> T) -> Result<T, CompileError> {
+        let state = &*self.busy.0.0;
+        let _turn = self.ticket.wait(|| self.stop.reason())?;
+        let work = Work::new(self.busy.0.lock_quota().limits());
+        {
+            let mut stopping = self.stop.state();
+            if let Some(reason) = stopping.reason {
+                return Err(CompileError::Cancelled(reason));
+            }
+            stopping.work = Some(work.clone());
+        }
+        // Counted also if the compiler panics.
+        let _bill = state.account.begin(state.pool.clock());
+        let ended = work.run(part);
+        self.stop.state().work = None;
+        ended.map_err(|interrupt| match (interrupt, self.stop.reason()) {
+            (Interrupt::Cancelled, Some(reason)) => CompileError::Cancelled(reason),
+            (interrupt, _) => of_interrupt(interrupt),
+        })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn bounded(text_bytes: usize, time: Duration) -> BoundedCompiler {
-        BoundedCompiler::new(CompileQuota {
-            text_bytes: Some(text_bytes),
-            time: Some(time),
-        })
-    }
-
-    #[test]
-    fn one_program_is_on_its_way_at_a_time_and_none_that_is_too_long() {
-        let compiler = bounded(100, Duration::from_secs(60));
-        let too_long = CompileError::TooLong {
-            asked: 101,
-            allowed: 100,
-        };
-        assert_eq!(compiler.admit(101).unwrap_err(), too_long);
-        let leave = compiler.admit(100).unwrap();
-        assert_eq!(compiler.clone().admit(1).unwrap_err(), CompileError::Busy);
-        // Who has leave may compile.
-        let wrong = compiler.compile("text".to_owned(), |_| Err("wrong".to_owned()));
-        assert_eq!(wrong.unwrap_err(), CompileError::Wrong("wrong".to_owned()));
-        drop(leave);
-        assert!(compiler.admit(100).is_ok());
-    }
-
-    #[test]
-    fn no_program_is_made_while_a_compiler_goes_on_that_nobody_waits_for() {
-        let compiler = bounded(100, Duration::from_millis(1));
-        let (end, ended) = channel::<()>();
-        let leave = compiler.admit(4).unwrap();
-        let slow = compiler.compile("text".to_owned(), move |_| {
-            let _ = ended.recv();
-            Err("too late".to_owned())
-        });
-        assert!(matches!(slow, Err(CompileError::TooSlow(_))), "{slow:?}");
-        drop(leave);
-        assert_eq!(compiler.admit(4).unwrap_err(), CompileError::Busy);
-        drop(end);
-        while compiler.admit(4).is_err() {
-            thread::yield_now();
-        }
-    }
-}
+mod tests;

@@ -87,6 +87,8 @@ pub(crate) struct Gate {
     packets: Option<Bucket>,
     passes: Option<Bucket>,
     cycles: Option<Bucket>,
+    /// The quota of cycles as compilations alone have used it.
+    compile: Option<Bucket>,
     pub(crate) weight: u32,
 }
 
@@ -106,6 +108,7 @@ impl Gate {
             packets: bucket(quotas.packets),
             passes: bucket(quotas.passes),
             cycles: bucket(quotas.cycles),
+            compile: bucket(quotas.cycles),
             weight: quotas.weight.max(1),
         }
     }
@@ -132,6 +135,19 @@ impl Gate {
             None => packets,
         };
         (given, DropReason::RateQuota)
+    }
+
+    /// Charges cycles that compilations have used: packets of the vPDP wait for them to be paid as for their own.
+    pub(crate) fn charge_compilations(&self, cycles: u64, now: Nanos) {
+        for bucket in self.cycles.iter().chain(&self.compile) {
+            bucket.charge(cycles, now);
+        }
+    }
+
+    /// Whether compilations alone have used more cycles than there were.
+    pub(crate) fn compiles_in_debt(&self, now: Nanos) -> bool {
+        let bucket = self.compile.as_ref();
+        bucket.is_some_and(|bucket| bucket.is_in_debt(now))
     }
 
     /// Charges what packets have used.

@@ -1,6 +1,7 @@
 //! The control side: creates, changes and deletes virtual data planes while packets go through them. It owns no thread and no clock.
 
 mod connect;
+mod deleted;
 mod make;
 mod migrate;
 mod stages;
@@ -17,7 +18,7 @@ use passes::slots::SlotPlan;
 use switch::{Bell, Device, DeviceConfig, Ledger, Unbalanced};
 
 use crate::classifier::Classifier;
-use crate::compiler::BoundedCompiler;
+use crate::compiler::{BoundedCompiler, Cancelled, CompileFigures, CompilePool, Compilations};
 use crate::desk::{Desk, Seat, Seats};
 use crate::function::Function;
 use crate::gate::Gate;
@@ -31,6 +32,7 @@ use crate::vpdp::{Connection, VirtualPort, VpdpId};
 use crate::wiring::{Share, Wiring, WiringError};
 use crate::worker::Worker;
 
+pub use deleted::Deleted;
 pub use make::{Made, Maker, Moved};
 pub use migrate::{Exported, ExportedState};
 
@@ -160,6 +162,11 @@ impl Vpdp {
         &self.config
     }
 
+    /// What its compilations took so far.
+    pub fn compile_figures(&self) -> CompileFigures {
+        self.compiler.figures()
+    }
+
     /// Whether it takes no packets for now.
     pub fn is_suspended(&self) -> bool {
         self.is_suspended
@@ -212,6 +219,7 @@ pub struct Hypervisor {
     wiring: Wiring,
     classifier: Option<Arc<Classifier>>,
     fairness: Option<Fairness>,
+    compilations: Compilations,
     desks: Vec<Arc<Desk>>,
     root: Arc<Root>,
     /// Roots that workers may still refer to: freeing one takes time that packets do not have.
@@ -219,6 +227,7 @@ pub struct Hypervisor {
     /// Slots of vPDPs that are no more, to which links of retired roots may still lead: no other vPDP gets them yet.
     barred: Vec<Slot>,
     departing: Vec<Departing>,
+    graveyard: deleted::Graveyard,
     /// How many devices had seats.
     serials: u64,
     /// How many vPDPs there were.
@@ -228,6 +237,15 @@ pub struct Hypervisor {
     /// Packets that the control side has taken over links.
     linked: u64,
     now: Nanos,
+}
+
+impl Drop for Hypervisor {
+    /// Compilations that are under way end: nobody takes what they make.
+    fn drop(&mut self) {
+        for vpdp in self.vpdps.values() {
+            vpdp.compiler.close(Cancelled::Stopped);
+        }
+    }
 }
 
 impl Hypervisor {
@@ -245,17 +263,29 @@ impl Hypervisor {
             wiring: Wiring::default(),
             classifier: None,
             fairness: None,
+            compilations: Compilations::new(CompilePool::default()),
             desks: Vec::new(),
             root: Arc::default(),
             retired: Vec::new(),
             barred: Vec::new(),
             departing: Vec::new(),
+            graveyard: deleted::Graveyard::default(),
             serials: 0,
             births: 0,
             ledger: Ledger::default(),
             linked: 0,
             now: Nanos::ZERO,
         }
+    }
+
+    /// The last vPDPs that were deleted, in that order.
+    pub fn deleted(&self) -> Vec<Deleted> {
+        self.graveyard.list(&self.departing)
+    }
+
+    /// How many were deleted before those, and the end of their packets.
+    pub fn deleted_before(&self) -> (u64, Ledger) {
+        self.graveyard.others().clone()
     }
 
     /// All virtual data planes, by their numbers.
@@ -280,6 +310,25 @@ impl Hypervisor {
     /// There is no such vPDP.
     pub fn compiler(&self, id: VpdpId) -> Result<BoundedCompiler, Refusal> {
         Ok(self.find(id)?.compiler.clone())
+    }
+
+    /// Bounds the compilations of vPDPs that are made from now on, and says how their time is counted.
+    pub fn set_compile_pool(&mut self, pool: CompilePool) {
+        self.compilations = Compilations::new(pool);
+    }
+
+    /// Charges compilations to quotas of cycles.
+    fn charge_compilations(&self) {
+        for vpdp in self.vpdps.values() {
+            let cycles = vpdp.compiler.take_cycles();
+            if cycles > 0 {
+                vpdp.gate.charge_compilations(cycles, self.now);
+            }
+            if vpdp.quotas.cycles.is_some() {
+                let is_in_debt = vpdp.gate.compiles_in_debt(self.now);
+                vpdp.compiler.set_in_debt(is_in_debt);
+            }
+        }
     }
 
     /// What programs run on.
@@ -357,7 +406,7 @@ impl Hypervisor {
             name: spec.name,
             owner: spec.owner,
             gate: Arc::new(Gate::new(&spec.quotas, self.now)),
-            compiler: BoundedCompiler::new(spec.quotas.compile),
+            compiler: BoundedCompiler::new(spec.quotas.compile, &self.compilations),
             quotas: spec.quotas,
             slot: self.free_slot(),
             is_suspended: false,
@@ -405,7 +454,10 @@ impl Hypervisor {
         })?;
         self.slots.free(id);
         if let Some(vpdp) = self.vpdps.remove(&id) {
+            vpdp.compiler.close(Cancelled::Deleted);
             self.barred.push(vpdp.slot);
+            let serial = vpdp.loaded.as_ref().map(|loaded| loaded.serial);
+            self.graveyard.bury(id, vpdp.name, serial);
             if let Some(loaded) = vpdp.loaded {
                 self.depart(loaded);
             }
@@ -456,6 +508,7 @@ impl Hypervisor {
         }
         vpdp.config.limits = limits;
         vpdp.compiler.set_quota(quotas.compile);
+        vpdp.compiler.set_in_debt(false);
         vpdp.gate = Arc::new(Gate::new(&quotas, now));
         vpdp.quotas = quotas;
         self.publish(Vec::new());

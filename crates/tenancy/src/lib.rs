@@ -2,7 +2,7 @@
 //!
 //! **In:** vPDPs with their ports and quotas, programs, rules that classify, packets of the switch. **Out:** packets of the switch, and what became of
 //! each: by the vPDP's own [`switch::Ledger`] and the [`Hypervisor`]'s.
-//! **May import:** `switch`, `passes`, `exec`, `table`, `packet`, `ir`, `bits`.
+//! **May import:** `switch`, `passes`, `exec`, `table`, `packet`, `ir`, `bits`, `support`.
 //!
 //! Two sides, as in `switch`: the [`Hypervisor`] changes things and owns no thread; [`Worker`]s take packets and see a root that is published.
 //!
@@ -42,12 +42,15 @@ mod wiring;
 mod worker;
 
 pub use carriage::{Backbone, Carriage, Envelope, MacAddress, Tunnel};
-pub use compiler::{BoundedCompiler, CompileError, CompileQuota, Leave};
+pub use compiler::{
+    BoundedCompiler, Cancelled, Canceller, Compilations, CompileError, CompileFigures, CompilePool,
+    CompileQuota, Leave, ThreadClock,
+};
 pub use description::Description;
 pub use function::{Chain, Function};
 pub use gauge::{Carried, Gauge, Reception, Reckoned, Work};
-pub use hypervisor::{Exported, ExportedState, Hypervisor, Made, Maker, Moved, Spec, Vpdp};
-pub use quota::{Quotas, Rate, WORK_OF_A_PACKET};
+pub use hypervisor::{Deleted, Exported, ExportedState, Hypervisor, Made, Maker, Moved, Spec, Vpdp};
+pub use quota::{Quotas, Rate, STATE_BYTES, WORK_OF_A_PACKET};
 pub use refusal::{Refusal, Use};
 pub use rule::{Condition, Field, Rule, RuleError, Vlan};
 pub use share::Fairness;

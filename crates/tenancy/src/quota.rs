@@ -20,7 +20,11 @@ pub const WORK_OF_A_PACKET: WorkBudget = match WorkBudget::new(1 << 12) {
     None => WorkBudget::LEAST,
 };
 
-/// The quotas of a vPDP; what is not given is not limited, but for the work of a packet ([`WORK_OF_A_PACKET`]).
+/// Bytes of state that a vPDP may have unless its quotas say otherwise: a program that declares more than the machine has ends nobody's switch.
+pub const STATE_BYTES: u64 = 1 << 30;
+
+/// The quotas of a vPDP; what is not given is not limited, but for the work of a packet ([`WORK_OF_A_PACKET`]), the bytes of
+/// state ([`STATE_BYTES`]) and compilations ([`CompileQuota`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quotas {
     /// What its device may hold, which the device itself refuses to exceed: no way to write to it goes around.
@@ -31,7 +35,7 @@ pub struct Quotas {
     pub packets: Option<Rate>,
     /// Passes of packets that start over: resubmitted and recirculated ones.
     pub passes: Option<Rate>,
-    /// Processor cycles, as the workers' [`crate::Gauge`]s count them.
+    /// Processor cycles, as the workers' [`crate::Gauge`]s count them, and those of its compilations.
     pub cycles: Option<Rate>,
     /// Its share of a processor that has too much to do, beside others' weights; 0 counts as 1.
     pub weight: u32,
@@ -42,6 +46,7 @@ impl Quotas {
     pub(crate) fn of_device(&self) -> Limits {
         Limits {
             work: Some(self.limits.work.unwrap_or(WORK_OF_A_PACKET)),
+            state_bytes: Some(self.limits.state_bytes.unwrap_or(STATE_BYTES)),
             ..self.limits
         }
     }

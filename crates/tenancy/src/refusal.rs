@@ -7,6 +7,7 @@ use passes::edit::EditError;
 use passes::slots::SlotError;
 use switch::{AdoptError, ControlError, Exceeded, LoadError};
 
+use crate::compiler::CompileError;
 use crate::vpdp::{VirtualPort, VpdpId};
 use crate::wiring::WiringError;
 
@@ -47,6 +48,8 @@ pub enum Refusal {
     Exceeded(VpdpId, Exceeded),
     /// What was exported does not fit its own program.
     Import(ControlError),
+    /// The program takes more to make than the quotas allow.
+    Compile(CompileError),
 }
 
 /// What uses a vPDP.
@@ -110,6 +113,7 @@ impl fmt::Display for Refusal {
             ),
             Refusal::Update(id, error) => write!(f, "vPDP {id} keeps its program: {error}"),
             Refusal::Exceeded(id, error) => write!(f, "vPDP {id} keeps its quotas: {error}"),
+            Refusal::Compile(error) => error.fmt(f),
             Refusal::Import(error) => {
                 write!(f, "the exported state does not fit its program: {error}")
             }

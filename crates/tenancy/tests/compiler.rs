@@ -3,59 +3,145 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use common::{forward, frame, hypervisor, id, marker, spec};
+use common::{forward, frame, hypervisor, id, marker, program, spec};
 use ir::Program;
-use tenancy::{CompileError, CompileQuota};
+use packet::Nanos;
+use support::work::checkpoint;
+use tenancy::{Cancelled, CompileError, CompilePool, CompileQuota, Hypervisor, Quotas};
 
 fn compile(text: &str) -> Result<Program, String> {
     testkit::compile_text(text).map(Arc::unwrap_or_clone)
 }
 
+/// The time that a compilation may take to end: it takes a millisecond, but other tests run beside on the same cores.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A compiler that never ends by itself.
+fn endless(_: &str) -> Result<Program, String> {
+    loop {
+        checkpoint();
+    }
+}
+
 #[test]
 fn a_slow_program_is_refused_in_time_and_packets_go_on() {
     let mut hypervisor = hypervisor();
+    let time = Duration::from_millis(20);
     for number in [1, 2] {
         let first = u32::from(number) * 10;
         let mut spec = spec(number, &[first, first + 1]);
         // A machine that is busy with other tests takes its time to begin a thread.
-        let limited = number == 2;
-        spec.quotas.compile.time = limited.then_some(Duration::from_millis(20));
+        spec.quotas.compile.time = (number == 2).then_some(time);
         hypervisor.create(spec).unwrap();
     }
     hypervisor.load(id(1), marker(1)).unwrap();
     let mut worker = hypervisor.workers(1).remove(0);
     let compiler = hypervisor.compiler(id(2)).unwrap();
-    let (go_on, wait) = channel::<()>();
-    let slow = move |_: &str| {
-        // Ends when the test says so.
-        let _ = wait.recv();
-        Err("slow".to_owned())
-    };
-    let too_slow = compiler.compile(String::new(), slow);
-    assert_eq!(
-        too_slow,
-        Err(CompileError::TooSlow(Duration::from_millis(20)))
-    );
-    assert_eq!(
-        compiler.compile(String::new(), compile),
-        Err(CompileError::Busy)
-    );
+    let slow = std::thread::spawn(move || {
+        let begin = Instant::now();
+        (compiler.compile("", endless), begin.elapsed())
+    });
+    assert_eq!(forward(&mut worker, &mut [frame(10, &[0, 0])], 1).len(), 1);
     // The other one's compiler is its own.
     let other = hypervisor.compiler(id(1)).unwrap();
-    let wrong = other.compile(String::new(), |_| Err("wrong".to_owned()));
+    let wrong = other.compile("", |_| Err::<Program, _>("wrong".to_owned()));
     assert_eq!(wrong, Err(CompileError::Wrong("wrong".to_owned())));
-    assert_eq!(forward(&mut worker, &mut [frame(10, &[0, 0])], 1).len(), 1);
-    drop(go_on);
-    let wrong = || compiler.compile("(".to_owned(), |_| Err("wrong".to_owned()));
-    let mut last = wrong();
-    while matches!(last, Err(CompileError::Busy | CompileError::TooSlow(_))) {
-        std::thread::yield_now();
-        last = wrong();
+    let (refused, took) = slow.join().unwrap();
+    assert_eq!(refused, Err(CompileError::TooSlow(time)));
+    assert!(took < time + GRACE, "{took:?}");
+    // Nothing goes on: the next one may come.
+    let compiler = hypervisor.compiler(id(2)).unwrap();
+    let wrong = compiler.compile("(", |_| Err::<Program, _>("wrong".to_owned()));
+    assert_eq!(wrong, Err(CompileError::Wrong("wrong".to_owned())));
+}
+
+#[test]
+fn a_compilation_ends_when_its_vpdp_is_deleted_or_its_quota_shrinks() {
+    let mut hypervisor = hypervisor();
+    for (reason, number) in [(Cancelled::QuotaShrunk, 1), (Cancelled::Deleted, 2)] {
+        hypervisor.create(spec(number, &[])).unwrap();
+        let compiler = hypervisor.compiler(id(number)).unwrap();
+        let (begun, begins) = channel();
+        let slow = std::thread::spawn(move || {
+            compiler.compile("", |text| {
+                begun.send(()).unwrap();
+                endless(text)
+            })
+        });
+        begins.recv().unwrap();
+        let begin = Instant::now();
+        match reason {
+            Cancelled::Deleted => hypervisor.delete(id(number)).unwrap(),
+            _ => {
+                let quotas = Quotas::read(["compile-ms=5000"]).unwrap();
+                hypervisor.set_quotas(id(number), quotas).unwrap();
+            }
+        }
+        let ended = slow.join().unwrap();
+        assert_eq!(ended, Err(CompileError::Cancelled(reason)));
+        assert!(begin.elapsed() < GRACE);
     }
-    assert_eq!(last, Err(CompileError::Wrong("wrong".to_owned())));
+}
+
+#[test]
+fn compilations_are_paid_for_by_the_quota_of_cycles() {
+    let mut hypervisor = hypervisor();
+    // A second of a compiler's time is worth a thousand million cycles.
+    hypervisor.set_compile_pool(CompilePool {
+        clock: || Duration::from_millis(CLOCK.fetch_add(50, Relaxed)),
+        cycles_per_second: 1_000_000_000,
+        ..CompilePool::default()
+    });
+    let mut spec = spec(1, &[10, 11]);
+    spec.quotas = Quotas::read(["cycles=100000000/10000000"]).unwrap();
+    hypervisor.create(spec).unwrap();
+    hypervisor.load(id(1), marker(1)).unwrap();
+    let mut worker = hypervisor.workers(1).remove(0);
+    let compiler = hypervisor.compiler(id(1)).unwrap();
+    let mut passes = |hypervisor: &mut Hypervisor, millis: u64| {
+        let now = Nanos::from_millis(millis);
+        hypervisor.step(now, |_, _, _| {});
+        !forward(&mut worker, &mut [frame(10, &[0, 0])], now.0).is_empty()
+    };
+    assert!(passes(&mut hypervisor, 1));
+    let compile = || compiler.compile("", |_| Ok(()));
+    // 50 ms by the clock: half a second of what comes, of which a tenth may be there at once.
+    assert_eq!(compile(), Ok(()));
+    assert!(!passes(&mut hypervisor, 2), "packets wait for the debt");
+    assert_eq!(compile(), Err(CompileError::InDebt));
+    assert!(!passes(&mut hypervisor, 300));
+    assert_eq!(compile(), Err(CompileError::InDebt));
+    assert!(passes(&mut hypervisor, 500), "it is paid");
+    assert_eq!(compile(), Ok(()));
+    let figures = hypervisor.vpdp(id(1)).unwrap().compile_figures();
+    assert_eq!(figures.time, Duration::from_millis(100));
+    assert_eq!((figures.begun, figures.refused), (2, 2));
+}
+
+/// The clock of a compiler: each look at it takes 50 ms.
+static CLOCK: AtomicU64 = AtomicU64::new(0);
+
+#[test]
+fn a_vpdp_without_quotas_has_bounds_all_the_same() {
+    let mut hypervisor = hypervisor();
+    hypervisor.create(spec(1, &[])).unwrap();
+    let compiler = hypervisor.compiler(id(1)).unwrap();
+    let asked = CompileQuota::DEFAULT_TEXT_BYTES + 1;
+    let too_long = compiler.admit(asked).unwrap_err();
+    let allowed = CompileQuota::DEFAULT_TEXT_BYTES;
+    assert_eq!(too_long, CompileError::TooLong { asked, allowed });
+    let limits = CompileQuota::default().limits();
+    assert!(limits.time.is_some() && limits.bytes.is_some());
+    let huge = program(
+        "register<bit<64>>(0x40000000) cells;
+         apply { cells.write(0, 1); standard.egress_spec = 1; }",
+    );
+    let refused = hypervisor.load(id(1), huge).unwrap_err().to_string();
+    assert!(refused.contains("1073741824"), "{refused}");
 }
 
 #[test]
@@ -64,7 +150,8 @@ fn parse_bombs_end() {
     let mut spec = spec(1, &[10, 11]);
     spec.quotas.compile = CompileQuota {
         text_bytes: Some(1 << 20),
-        time: None,
+        time: Some(Duration::from_secs(600)),
+        ..CompileQuota::default()
     };
     hypervisor.create(spec).unwrap();
     let compiler = hypervisor.compiler(id(1)).unwrap();
@@ -88,13 +175,13 @@ fn parse_bombs_end() {
     ];
     for text in texts {
         let begin: String = text.chars().take(60).collect();
-        let compiled = compiler.compile(text, compile);
+        let compiled = compiler.compile(&text, compile);
         assert!(
             matches!(compiled, Err(CompileError::Wrong(_))),
             "{begin}: {compiled:?}"
         );
     }
-    let long = compiler.compile(" ".repeat((1 << 20) + 1), compile);
+    let long = compiler.compile(&" ".repeat((1 << 20) + 1), compile);
     let (asked, allowed) = ((1 << 20) + 1, 1 << 20);
     assert_eq!(long, Err(CompileError::TooLong { asked, allowed }));
 }

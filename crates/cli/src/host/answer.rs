@@ -5,12 +5,14 @@ use std::sync::Arc;
 use p4info::polyplane::tenancy::v1 as wire;
 use p4info::polyplane::tenancy::v1::change_request::Change;
 use p4rt::{Answer, Code, Denial};
+use support::name;
 use switch::{Device, Ledger};
 use tenancy::{
-    Connection, Exported, ExportedState, Function, Quotas, Refusal, Rule, Share, Spec, VirtualPort,
-    Vpdp, VpdpId,
+    CompileFigures, Connection, Exported, ExportedState, Function, Quotas, Refusal, Rule, Share, Spec,
+    VirtualPort, Vpdp, VpdpId,
 };
 
+use crate::bounds::denied;
 use crate::chain;
 use crate::control::USUAL_CPU;
 use crate::host::carrier::controllers_of;
@@ -27,21 +29,17 @@ pub(super) fn invalid(message: impl ToString) -> Denial {
     }
 }
 
-/// It is more than the vPDP may use.
-pub(super) fn exhausted(message: impl ToString) -> Denial {
-    Denial {
-        code: Code::ResourceExhausted,
-        message: message.to_string(),
-    }
-}
-
 pub(super) fn refused(refusal: Refusal) -> Denial {
+    if let Refusal::Compile(error) = refusal {
+        return denied(error);
+    }
     let code = match &refusal {
         Refusal::NoSuchVpdp(_) => Code::NotFound,
         Refusal::NumberTaken(_) | Refusal::NameTaken(..) => Code::AlreadyExists,
-        Refusal::NoNumberLeft | Refusal::Exceeded(..) | Refusal::Slots(..) => {
-            Code::ResourceExhausted
-        }
+        Refusal::NoNumberLeft
+        | Refusal::Exceeded(..)
+        | Refusal::Slots(..)
+        | Refusal::Compile(_) => Code::ResourceExhausted,
         Refusal::InUse(..)
         | Refusal::HasProgram(_)
         | Refusal::NoProgram(_)
@@ -126,6 +124,9 @@ impl Office {
             }
             Change::Share(asked) => self.share(&asked),
             Change::AddRule(text) => {
+                if let Some((name, _)) = text.split_once(':') {
+                    name::check("a rule's name", name.trim()).map_err(invalid)?;
+                }
                 let rule = Rule::read(&text, |word| self.id(word).ok()).map_err(invalid)?;
                 let id = rule.vpdp;
                 self.hypervisor.add_rule(rule).map_err(refused)?;
@@ -153,6 +154,7 @@ impl Office {
 
     /// The vPDP that a name or a number means.
     pub(super) fn id(&self, word: &str) -> Answered<VpdpId> {
+        name::check("the name or the number of a vPDP", word).map_err(invalid)?;
         let mut vpdps = self.hypervisor.vpdps();
         let found = vpdps.find(|vpdp| vpdp.name() == word || vpdp.id().to_string() == word);
         found.map(Vpdp::id).ok_or_else(|| {
@@ -216,8 +218,8 @@ impl Office {
         }
         let id = self.make(Spec {
             id,
-            name: name(asked.name)?,
-            owner: asked.owner,
+            name: named(asked.name)?,
+            owner: owner(asked.owner)?,
             ports,
             quotas: quotas(&asked.quotas)?,
             ..Spec::default()
@@ -284,10 +286,17 @@ impl Office {
         let objects = exported.objects.iter();
         let objects = objects.map(|kept| store::read_object(&kept.place, &kept.object));
         let objects: Option<Vec<_>> = objects.collect();
+        let quotas = quotas(&exported.quotas)?;
+        let compile = quotas.compile;
+        // To read the texts takes as long as to compile them.
+        let bounded = |of: Option<wire::Function>| {
+            let read = compile.run(|| function(of));
+            read.map_err(denied)?
+        };
         let spec = Spec {
-            name: name(exported.name)?,
-            owner: exported.owner,
-            quotas: quotas(&exported.quotas)?,
+            name: named(exported.name)?,
+            owner: owner(exported.owner)?,
+            quotas,
             ports: vec![Connection::Open; USUAL_CPU as usize + 1],
             ..Spec::default()
         };
@@ -295,10 +304,10 @@ impl Office {
             spec,
             is_suspended: exported.is_suspended,
             state: Some(ExportedState {
-                function: function(exported.function)?,
+                function: bounded(exported.function)?,
                 before: match exported.before {
                     None => None,
-                    before => Some(function(before)?),
+                    before => Some(bounded(before)?),
                 },
                 objects: objects.ok_or_else(unreadable)?,
             }),
@@ -354,6 +363,7 @@ impl Office {
             is_suspended: vpdp.is_suspended(),
             program: programmed.map(|device| tell_program(vpdp, device)),
             packets: device.map(|device| packets(&device.ledger(), device.held() as u64)),
+            compilations: Some(compilations(&vpdp.compile_figures())),
         }
     }
 
@@ -395,7 +405,8 @@ fn tell_program(vpdp: &Vpdp, device: &Device) -> wire::Program {
 }
 
 /// A vPDP's name: something that is no number.
-fn name(name: String) -> Answered<String> {
+fn named(name: String) -> Answered<String> {
+    name::check("a vPDP's name", &name).map_err(invalid)?;
     let is_word = name
         .chars()
         .all(|c| c.is_alphanumeric() || "-_.".contains(c));
@@ -404,6 +415,29 @@ fn name(name: String) -> Answered<String> {
         false => Err(invalid(format!(
             "`{name}` is no name for a vPDP: it begins with a letter and has letters, digits, `-`, `_` and `.`"
         ))),
+    }
+}
+
+/// A vPDP's owner: a name as certificates have it, or none.
+fn owner(owner: String) -> Answered<String> {
+    match owner.as_str() {
+        "" => Ok(owner),
+        "*" => Err(invalid(
+            "`*` is no owner: everybody with a certificate would control the vPDP; name one, or allow everybody on the whole switch (--allow '*=*')",
+        )),
+        _ => {
+            name::check("a vPDP's owner", &owner).map_err(invalid)?;
+            Ok(owner)
+        }
+    }
+}
+
+fn compilations(figures: &CompileFigures) -> wire::Compilations {
+    wire::Compilations {
+        begun: figures.begun,
+        refused: figures.refused,
+        microseconds: u64::try_from(figures.time.as_micros()).unwrap_or(u64::MAX),
+        is_running: figures.is_running,
     }
 }
 

@@ -75,6 +75,7 @@ impl Office {
             state_bytes: program.map_or(0, |program| exec::state_bytes(program)),
             stages: program.map_or(0, |program| switch::stages(program)),
             quotas: vpdp.quotas().clone(),
+            compilations: vpdp.compile_figures(),
         }
     }
 }

@@ -7,6 +7,7 @@ mod figures;
 pub(crate) mod gauge;
 mod office;
 mod program;
+mod report;
 mod stages;
 mod tenant;
 
@@ -24,6 +25,7 @@ use port::{OpenedPort, PortSpec};
 use tenancy::Hypervisor;
 
 use crate::args::Io;
+use crate::bounds;
 use crate::crew::Crew;
 use crate::early::Early;
 use crate::engine::Choice;
@@ -152,6 +154,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     let ports = carrying(&opened);
     let mut hypervisor =
         Hypervisor::with_slots(Arc::from(options.choice.engine()), options.slots.plan());
+    hypervisor.set_compile_pool(bounds::pool());
     if options.fair {
         hypervisor.set_fairness(Some(gauge::fairness()));
     }

@@ -9,7 +9,6 @@ use ir::Program;
 use p4rt::{Denial, Petition, Petitions, Server};
 use packet::PortId;
 use port::{Bell, Poller};
-use serde::Serialize;
 use tenancy::{Connection, Hypervisor, VirtualPort, Vpdp, VpdpId};
 use tracing::level_filters::LevelFilter;
 
@@ -21,7 +20,6 @@ use crate::host::diary;
 use crate::host::figures::Ask;
 use crate::host::program::Ready;
 use crate::host::tenant::{self, Tenant, Terms};
-use crate::report::PortReport;
 use crate::station::{Common, Told};
 use crate::{compile, log, out, serve};
 
@@ -318,107 +316,5 @@ impl Office {
         self.hypervisor.step(self.crew.common().now(), |_, _, _| {});
         let checked = self.hypervisor.check_conservation();
         checked.map_err(|unbalanced| unbalanced.to_string())
-    }
-
-    fn port_reports(&self) -> Vec<HostedPort> {
-        let reports = self.crew.port_reports().into_iter();
-        let hosted = reports.map(|report| HostedPort {
-            io: self.ports.get(&PortId(report.port)).cloned(),
-            report,
-        });
-        hosted.collect()
-    }
-
-    /// What there was, to standard output.
-    pub(super) fn report(&self, is_json: bool) {
-        let (sent, lost) = self.board.given_and_lost();
-        let report = Report {
-            ports: self.port_reports(),
-            controllers: ControllersReport { sent, lost },
-            vpdps: self
-                .hypervisor
-                .vpdps()
-                .map(|vpdp| {
-                    let ledger = vpdp
-                        .device()
-                        .map(switch::Device::ledger)
-                        .unwrap_or_default();
-                    VpdpReport {
-                        id: vpdp.id().get(),
-                        name: vpdp.name().to_owned(),
-                        received: ledger.received,
-                        sent: ledger.sent,
-                        dropped: ledger.drops().map(|(_, packets)| packets).sum(),
-                    }
-                })
-                .collect(),
-        };
-        match is_json {
-            true => out::json(&report),
-            false => print!("{}", report.text()),
-        }
-    }
-}
-
-/// The final report.
-#[derive(Serialize)]
-struct Report {
-    ports: Vec<HostedPort>,
-    controllers: ControllersReport,
-    vpdps: Vec<VpdpReport>,
-}
-
-/// Of a port of the switch.
-#[derive(Serialize)]
-struct HostedPort {
-    #[serde(flatten)]
-    report: PortReport,
-    /// How it carries frames.
-    io: Option<String>,
-}
-
-/// What virtual data planes have sent to their controllers.
-#[derive(Serialize)]
-struct ControllersReport {
-    sent: u64,
-    /// No controller was there, or there was no room for it.
-    lost: u64,
-}
-
-/// Of one virtual data plane.
-#[derive(Serialize)]
-struct VpdpReport {
-    id: u16,
-    name: String,
-    received: u64,
-    sent: u64,
-    dropped: u64,
-}
-
-impl Report {
-    fn text(&self) -> String {
-        let mut text = String::new();
-        for HostedPort { report: port, .. } in &self.ports {
-            let (number, name) = (port.port, &port.name);
-            let (received, sent) = (port.received.packets, port.sent.packets);
-            text.push_str(&format!(
-                "port {number} ({name}): {received} received, {sent} sent\n"
-            ));
-        }
-        let ControllersReport { sent, lost } = &self.controllers;
-        text.push_str(&format!("controllers: {sent} sent, {lost} lost\n"));
-        for vpdp in &self.vpdps {
-            let VpdpReport {
-                id,
-                name,
-                received,
-                sent,
-                dropped,
-            } = vpdp;
-            text.push_str(&format!(
-                "vPDP {id} ({name}): {received} received, {sent} sent, {dropped} dropped\n"
-            ));
-        }
-        text
     }
 }

@@ -7,12 +7,14 @@ use ir::Program;
 use p4info::polyplane::tenancy::v1 as wire;
 use p4info::polyplane::tenancy::v1::function::Function as OneFunction;
 use p4rt::Answer;
+use support::name;
 use switch::{Carry, MayLose, Migration};
-use tenancy::{Chain, Function, Leave, Made, Maker, Moved, VpdpId};
+use tenancy::{Cancelled, Chain, Function, Leave, Made, Maker, Moved, VpdpId};
 
-use crate::host::answer::{Answered, done, exhausted, invalid, refused};
+use crate::bounds::denied;
+use crate::compile;
+use crate::host::answer::{Answered, done, invalid, refused};
 use crate::host::office::Office;
-use crate::host::tenant::bounded;
 
 /// What a thread has made, and who has asked for it.
 pub(super) struct Ready {
@@ -33,6 +35,11 @@ pub(super) enum Next {
 /// What makes what a vPDP runs next, on a thread that may take its time.
 pub(super) type Work = Box<dyn FnOnce(&Maker) -> Answered<Next> + Send>;
 
+/// Compiles P4 text.
+pub(super) fn compile_text(text: &str) -> Result<Program, String> {
+    compile::compile_text("program.p4", text)
+}
+
 /// What makes a program of P4 text.
 type Compile<'c> = dyn Fn(&str) -> Result<Program, String> + 'c;
 
@@ -50,10 +57,9 @@ impl Office {
         let found = self.id(&asked.vpdp).and_then(|id| {
             let function = asked.function.and_then(|function| function.function);
             let function = function.ok_or_else(|| invalid("there is no program"))?;
-            let texts = self.hypervisor.compiler(id).map_err(refused)?;
             let bytes = bytes(&function);
             let work: Work = Box::new(move |maker| {
-                let function = read(&function, &|text| bounded(&texts, text)).map_err(invalid)?;
+                let function = read(&function, &compile_text).map_err(invalid)?;
                 make(maker, function, carry)
             });
             Ok((id, bytes, work))
@@ -86,7 +92,7 @@ impl Office {
     ) {
         let begun = found.and_then(|(id, bytes, work)| {
             let texts = self.hypervisor.compiler(id).map_err(refused)?;
-            let leave = texts.admit(bytes).map_err(exhausted)?;
+            let leave = texts.admit(bytes).map_err(denied)?;
             let maker = self.hypervisor.maker(id).map_err(refused)?;
             Ok((work, leave, maker))
         });
@@ -94,10 +100,14 @@ impl Office {
             Ok(begun) => begun,
             Err(denial) => return answer.give(Err(denial)),
         };
+        let canceller = leave.canceller();
+        answer.when_gone(move || canceller.cancel(Cancelled::ClientGone));
         let (tell, common) = (self.ready_in.clone(), Arc::clone(self.common()));
         let work = move || {
+            // It may wait for its turn here.
+            let made = leave.run(|| work(&maker));
             let ready = Ready {
-                next: work(&maker),
+                next: made.unwrap_or_else(|error| Err(denied(error))),
                 leave,
                 answer,
             };
@@ -202,6 +212,7 @@ pub(super) fn read(function: &OneFunction, compile: &Compile<'_>) -> Result<Func
         }
         OneFunction::Chain(chain) => {
             let step = |(name, text): (&String, &String)| {
+                name::check("a step's name", name).map_err(|error| error.to_string())?;
                 let program = p4rt::read_program(compile, text);
                 let program = program.map_err(|error| format!("the step `{name}`: {error}"))?;
                 Ok((name.clone(), Arc::new(program)))

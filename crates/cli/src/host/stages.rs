@@ -6,13 +6,13 @@ use p4info::polyplane::tenancy::v1::edit_stage::Edit as Asked;
 use p4rt::Answer;
 use passes::edit::{Donor, Edit, Side};
 use passes::slots::{Demand, Pipe, Placement, SlotMap};
+use support::name;
 use switch::{Carry, MayLose};
-use tenancy::{BoundedCompiler, Maker, VpdpId};
+use tenancy::{Maker, VpdpId};
 
 use crate::host::answer::{Answered, invalid, refused};
 use crate::host::office::Office;
 use crate::host::program::{self, Next, Work};
-use crate::host::tenant::bounded;
 
 impl Office {
     /// Changes a stage, or where it is.
@@ -28,12 +28,11 @@ impl Office {
     /// What makes a vPDP's program another one, with the bytes of the text that gives it a stage.
     fn edited(&self, asked: wire::EditStage) -> Answered<(VpdpId, usize, Work)> {
         let id = self.id(&asked.vpdp)?;
-        let texts = self.hypervisor.compiler(id).map_err(refused)?;
         let bytes = donor(&asked).map_or(0, |donor| donor.program.len());
         let work = move |maker: &Maker| match asked.edit {
             Some(Asked::MoveToSlot(slot)) => move_to_slot(maker, &asked.stage, Some(slot)),
             Some(Asked::MoveToAnySlot(wire::AnySlot {})) => move_to_slot(maker, &asked.stage, None),
-            _ => edit_with(maker, &asked, &texts),
+            _ => edit_with(maker, &asked),
         };
         Ok((id, bytes, Box::new(work)))
     }
@@ -79,12 +78,16 @@ fn move_to_slot(maker: &Maker, stage: &str, slot: Option<u32>) -> Answered<Next>
 }
 
 /// Makes what a vPDP runs another program, by a change of a stage.
-fn edit_with(maker: &Maker, asked: &wire::EditStage, texts: &BoundedCompiler) -> Answered<Next> {
+fn edit_with(maker: &Maker, asked: &wire::EditStage) -> Answered<Next> {
     let program = donor(asked).map(|donor| {
-        let compile = |text: &str| bounded(texts, text);
-        p4rt::read_program(&compile, &donor.program).map_err(invalid)
+        p4rt::read_program(&program::compile_text, &donor.program).map_err(invalid)
     });
     let program = program.transpose()?;
+    for (what, text) in texts(asked) {
+        if !text.is_empty() {
+            name::check(what, text).map_err(invalid)?;
+        }
+    }
     let scope = scope(asked);
     let edit = edit(asked, program.as_ref(), &scope)
         .ok_or_else(|| invalid("the request changes nothing of the stage"))?;
@@ -103,6 +106,16 @@ fn donor(asked: &wire::EditStage) -> Option<&wire::Donor> {
         | Asked::MoveToSlot(_)
         | Asked::MoveToAnySlot(_) => None,
     }
+}
+
+/// The names in a request, and what each names. Those of stages have prefixes.
+fn texts(asked: &wire::EditStage) -> Vec<(&'static str, &str)> {
+    let mut texts = Vec::new();
+    if let Some(donor) = donor(asked) {
+        texts.push(("the prefix", donor.prefix.as_str()));
+        texts.push(("a step's name", donor.step.as_str()));
+    }
+    texts
 }
 
 /// What stands in front of the names that a donor's stage is to find.

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use exec::Engine;
 use ir::Program;
-use p4rt::{Allow, CpuPort, Inbox, Limit, Loader, Purpose, Setup};
+use p4rt::{Allow, CpuPort, Denial, Inbox, Limit, Loader, Purpose, Setup};
 use packet::PortId;
 use switch::{Device, DeviceConfig, Digest, LoadError};
 use tenancy::{BoundedCompiler, Refusal, SlotBook, VpdpId};
 
-use crate::compile;
+use crate::{bounds, compile};
 use crate::control::USUAL_CPU;
 use crate::spare::Spare;
 
@@ -94,13 +94,12 @@ struct TenantLoader {
 }
 
 impl Loader for TenantLoader {
-    fn admit(&self, bytes: usize) -> Result<Box<dyn Send>, String> {
-        let leave = self.texts.admit(bytes).map_err(|why| why.to_string())?;
-        Ok(Box::new(leave))
+    fn admit(&self, bytes: usize) -> Result<Arc<dyn p4rt::Leave>, Denial> {
+        bounds::admit(&self.texts, bytes)
     }
 
     fn compile(&self, text: &str) -> Result<Program, String> {
-        bounded(&self.texts, text)
+        compile::compile_text("program.p4", text)
     }
 
     fn ports(&self) -> Option<BTreeSet<PortId>> {
@@ -119,13 +118,6 @@ impl Loader for TenantLoader {
         let config = lock(&self.config).clone();
         Device::new(program, &*self.engine, &config)
     }
-}
-
-/// Compiles a text within the bounds of a vPDP.
-pub(super) fn bounded(texts: &BoundedCompiler, text: &str) -> Result<Program, String> {
-    let compile = |text: &str| compile::compile_text("program.p4", text);
-    let compiled = texts.compile(text.to_owned(), compile);
-    compiled.map_err(|error| error.to_string())
 }
 
 /// Whose a vPDP is, and what it is made of.

@@ -2,7 +2,7 @@
 
 use p4rt::Figures;
 use switch::Ledger;
-use tenancy::Quotas;
+use tenancy::{CompileFigures, Quotas};
 
 use crate::forward::Sample;
 use crate::report::{DeviceReport, Drops, PortReport, WorkerReport};
@@ -51,6 +51,7 @@ pub(crate) struct VpdpShot {
     pub(crate) state_bytes: u64,
     pub(crate) stages: u64,
     pub(crate) quotas: Quotas,
+    pub(crate) compilations: CompileFigures,
 }
 
 impl Shot {

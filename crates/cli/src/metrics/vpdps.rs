@@ -1,7 +1,7 @@
 //! Metrics of switches that host virtual data planes, and of these. What they have in common with devices is told as of devices.
 
 use prometheus_client::metrics::MetricType;
-use tenancy::{Quotas, Rate};
+use tenancy::{CompileFigures, Quotas, Rate};
 
 use crate::metrics::families::{Metric, Value, by, by_reason, level, one};
 use crate::metrics::shot::{Labels, Shot, VpdpShot};
@@ -100,6 +100,27 @@ pub(super) const VPDPS: &[Metric] = &[
         "Stages of the program",
         MetricType::Gauge,
         |shot| level(&shot.vpdp, |vpdp| vpdp.stages),
+    ),
+    (
+        "vpdp_compilations",
+        "Compilations of programs that ran, and those that were refused or ended by a quota or a cancellation",
+        MetricType::Counter,
+        |shot| {
+            let both = shot.vpdp.iter().flat_map(|vpdp| {
+                let CompileFigures { begun, refused, .. } = vpdp.compilations;
+                [("begun", begun), ("refused", refused)]
+            });
+            by("outcome", both)
+        },
+    ),
+    (
+        "vpdp_compile_seconds",
+        "Processor time that compilations of programs took",
+        MetricType::Counter,
+        |shot| {
+            let vpdp = shot.vpdp.as_ref();
+            one(vpdp.map(|vpdp| Value::Seconds(vpdp.compilations.time.as_secs_f64())))
+        },
     ),
     (
         "vpdp_quota_entries",

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use p4info::polyplane::tenancy::v1 as wire;
 use serde::Serialize;
+use tenancy::CompileQuota;
 
 use crate::amount;
 
@@ -28,6 +29,30 @@ pub(super) struct Described<'w> {
     is_suspended: bool,
     program: Option<Program<'w>>,
     packets: Counts<'w>,
+    compilations: Compilations,
+}
+
+/// Compilations for one.
+#[derive(Default, Serialize)]
+struct Compilations {
+    begun: u64,
+    refused: u64,
+    microseconds: u64,
+    is_running: bool,
+}
+
+impl Compilations {
+    fn of(compilations: Option<&wire::Compilations>) -> Compilations {
+        let Some(of) = compilations else {
+            return Compilations::default();
+        };
+        Compilations {
+            begun: of.begun,
+            refused: of.refused,
+            microseconds: of.microseconds,
+            is_running: of.is_running,
+        }
+    }
 }
 
 /// What one may use.
@@ -107,6 +132,7 @@ impl<'w> Described<'w> {
                 entries: program.entries,
             }),
             packets: Counts::of(vpdp.packets.as_ref()),
+            compilations: Compilations::of(vpdp.compilations.as_ref()),
         }
     }
 }
@@ -198,6 +224,19 @@ pub(super) fn quotas(vpdp: &wire::Vpdp) -> String {
             "  {work} units of work a packet, as no quota says otherwise"
         );
     }
+    let defaults = [
+        ("state-bytes", tenancy::STATE_BYTES),
+        ("text-bytes", CompileQuota::DEFAULT_TEXT_BYTES as u64),
+        ("compile-ms", CompileQuota::DEFAULT_TIME.as_millis() as u64),
+        ("compile-bytes", CompileQuota::DEFAULT_BYTES),
+    ];
+    for (name, value) in defaults {
+        let is_set = |quota: &String| quota.split('=').next() == Some(name);
+        if !vpdp.quotas.iter().any(is_set) {
+            let told = tenancy::Quotas::told(&format!("{name}={value}"));
+            let _ = writeln!(text, "  {told}, as no quota says otherwise");
+        }
+    }
     text
 }
 
@@ -228,6 +267,17 @@ pub(super) fn describe(vpdp: &wire::Vpdp) -> String {
             lines.extend(program.joints.iter().map(|joint| format!("    {joint}")));
         }
     }
+    let compilations = Compilations::of(vpdp.compilations.as_ref());
+    lines.push(format!(
+        "  compilations: {} run, {} refused, {:.3} s of a processor{}",
+        compilations.begun,
+        compilations.refused,
+        compilations.microseconds as f64 / 1e6,
+        match compilations.is_running {
+            true => ", one under way",
+            false => "",
+        }
+    ));
     let counts = Counts::of(vpdp.packets.as_ref());
     lines.push(format!(
         "  packets: {} received, {} replicated, {} sent, {} held",

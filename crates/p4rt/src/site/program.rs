@@ -10,6 +10,7 @@ use switch::{AdoptError, Carry, Device, MayLose};
 use tonic::Code;
 
 use super::{Purpose, Site};
+use crate::caller::Caller;
 use crate::extras::Extras;
 use crate::fault::{Checked, Fault, invalid, refuse};
 use crate::keeping;
@@ -22,9 +23,10 @@ impl Site {
         &self,
         request: rt::SetForwardingPipelineConfigRequest,
         may_lose: MayLose,
+        caller: &Caller,
     ) -> Checked {
         let (action, begin) = (request.action(), Instant::now());
-        let set = self.try_set_config(request, may_lose).await;
+        let set = self.try_set_config(request, may_lose, caller).await;
         if set.is_ok() {
             self.cells.configs.add(1);
         }
@@ -36,6 +38,7 @@ impl Site {
         &self,
         request: rt::SetForwardingPipelineConfigRequest,
         may_lose: MayLose,
+        caller: &Caller,
     ) -> Checked {
         self.check_primary(&request.role, request.election_id.as_ref())?;
         let action = request.action();
@@ -56,7 +59,7 @@ impl Site {
                     Action::Verify => Purpose::Verify,
                     _ => Purpose::Run,
                 };
-                let (config, device) = self.build(config, purpose).await?;
+                let (config, device) = self.build(config, purpose, caller).await?;
                 let mut pipeline = self.pipeline.write().await;
                 // Another controller may have become primary meanwhile.
                 self.check_primary(&role, election.as_ref())?;
@@ -75,9 +78,25 @@ impl Site {
         &self,
         config: ForwardingPipelineConfig,
         purpose: Purpose,
+        caller: &Caller,
     ) -> Checked<(Config, Device)> {
         let loader = Arc::clone(&self.loader);
-        let built = tokio::task::spawn_blocking(move || pipeline::build(&*loader, config, purpose));
+        let leave = loader.admit(config.p4_device_config.len())?;
+        // The leave ends with the work, whether the call is still there or not.
+        let weak = Arc::downgrade(&leave);
+        caller.when_gone(move || {
+            if let Some(leave) = weak.upgrade() {
+                leave.cancel();
+            }
+        });
+        let built = tokio::task::spawn_blocking(move || {
+            let (mut config, mut built) = (Some(config), None);
+            leave.run(&mut || {
+                let config = config.take();
+                built = config.map(|config| pipeline::build(&*loader, config, purpose));
+            })?;
+            built.unwrap_or_else(|| refuse(Code::Internal, "the program was not made"))
+        });
         built
             .await
             .unwrap_or_else(|_| refuse(Code::Internal, "the compiler failed on this program"))

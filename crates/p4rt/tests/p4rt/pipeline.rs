@@ -1,9 +1,15 @@
 //! Setting and getting programs.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity as Kind;
 use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use p4info::p4::v1::update::Type;
+use p4rt::{Denial, Leave, Loader};
+use switch::{Device, LoadError};
 use tonic::Code;
 
 use crate::rig::*;
@@ -380,4 +386,95 @@ async fn actions_of_a_p4info_that_no_table_has_are_passed_over() {
     for word in ["In.helper", "In.other"] {
         assert!(refused.message().contains(word), "{}", refused.message());
     }
+}
+
+/// Makes programs that are never made, until they are cancelled.
+#[derive(Default)]
+struct Slow {
+    running: Arc<AtomicUsize>,
+}
+
+/// One of these.
+struct Endless {
+    running: Arc<AtomicUsize>,
+    is_cancelled: AtomicBool,
+}
+
+impl Leave for Endless {
+    fn run(&self, _work: &mut dyn FnMut()) -> Result<(), Denial> {
+        self.running.fetch_add(1, Ordering::SeqCst);
+        while !self.is_cancelled.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        Err(Denial {
+            code: Code::Aborted,
+            message: "cancelled".to_owned(),
+        })
+    }
+
+    fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Loader for Slow {
+    fn admit(&self, _bytes: usize) -> Result<Arc<dyn Leave>, Denial> {
+        Ok(Arc::new(Endless {
+            running: Arc::clone(&self.running),
+            is_cancelled: AtomicBool::new(false),
+        }))
+    }
+
+    fn compile(&self, text: &str) -> Result<ir::Program, String> {
+        Compiler.compile(text)
+    }
+
+    fn device(&self, program: Arc<ir::Program>) -> Result<Device, LoadError> {
+        Compiler.device(program)
+    }
+}
+
+/// Waits until so many programs are being made.
+async fn are_made(running: &AtomicUsize, count: usize) {
+    for _ in 0..2000 {
+        if running.load(Ordering::SeqCst) == count {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    panic!("{} are being made, not {count}", running.load(Ordering::SeqCst));
+}
+
+#[tokio::test]
+async fn a_program_is_made_no_more_when_its_client_has_gone() {
+    let slow = Slow::default();
+    let running = Arc::clone(&slow.running);
+    let rig = Rig::loading(Arc::new(slow));
+    let mut client = rig.client().await;
+    let _stream = client.open(Some(1), "").await;
+    // The call is cancelled.
+    {
+        let load = client.load(Action::VerifyAndCommit, ALL);
+        tokio::select! {
+            _ = load => panic!("it never ends by itself"),
+            () = are_made(&running, 1) => {}
+        }
+    }
+    are_made(&running, 0).await;
+    // The connection is lost.
+    let mut other = rig.client().await;
+    let _stream = other.open(Some(2), "").await;
+    let load = tokio::spawn(async move { other.load(Action::Verify, ALL).await });
+    are_made(&running, 1).await;
+    load.abort();
+    are_made(&running, 0).await;
+    // The server stops.
+    let mut last = rig.client().await;
+    let _stream = last.open(Some(3), "").await;
+    let load = tokio::spawn(async move { last.load(Action::Verify, ALL).await });
+    are_made(&running, 1).await;
+    drop(rig);
+    are_made(&running, 0).await;
+    assert!(load.await.expect("it does not panic").is_err());
 }

@@ -211,6 +211,13 @@ impl Rig {
         Rig::behind(address.into(), [Place::start(1, device, program)])
     }
 
+    /// A switch without a program whose programs are made by this loader.
+    pub(crate) fn loading(loader: Arc<dyn Loader>) -> Rig {
+        let address: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let (place, setup) = Place::start(1, empty_device(), None);
+        Rig::behind(address.into(), [(place, Setup { loader, ..setup })])
+    }
+
     fn behind(listen: Listen, places: impl IntoIterator<Item = (Place, Setup)>) -> Rig {
         let (places, setups) = places.into_iter().unzip();
         let server = Server::start(listen, setups, Urgency::AsWorkers).expect("a free port");

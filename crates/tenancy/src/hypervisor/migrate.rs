@@ -73,9 +73,13 @@ impl Hypervisor {
         // All that may be refused comes before the first change, or is refused by it.
         let restored = match state {
             Some(state) => {
-                let mut made = self.maker_of_next(id, &spec).make(state.function)?;
-                made.restore(state.objects).map_err(Refusal::Import)?;
-                Some((made, state.before))
+                let maker = self.maker_of_next(id, &spec);
+                let made = spec.quotas.compile.run(|| {
+                    let mut made = maker.make(state.function)?;
+                    made.restore(state.objects).map_err(Refusal::Import)?;
+                    Ok::<_, Refusal>(made)
+                });
+                Some((made.map_err(Refusal::Compile)??, state.before))
             }
             None => None,
         };

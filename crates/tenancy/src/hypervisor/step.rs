@@ -15,6 +15,7 @@ impl Hypervisor {
         self.now = self.now.max(now);
         let now = self.now;
         self.free_retired();
+        self.charge_compilations();
         let departing = self.departing.iter_mut().map(|one| &mut one.device);
         let vpdps = self.vpdps.values_mut();
         let slots = &self.slots;
@@ -128,7 +129,7 @@ impl Hypervisor {
                 *seats -= 1;
             }
         }
-        let ledger = &mut self.ledger;
+        let (ledger, graveyard) = (&mut self.ledger, &mut self.graveyard);
         self.departing.retain_mut(|one| {
             // What it still sends by itself has no port any more.
             let device = &mut one.device;
@@ -137,7 +138,9 @@ impl Hypervisor {
             (0..lost).for_each(|_| device.count_drop(DropReason::NoSuchPort));
             let stays = one.seats > 0 || device.held() > 0;
             if !stays {
-                ledger.add(&device.ledger());
+                let own = device.ledger();
+                ledger.add(&own);
+                graveyard.settle(one.serial, &own);
             }
             stays
         });

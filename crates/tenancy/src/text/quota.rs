@@ -8,7 +8,7 @@ use exec::WorkBudget;
 use crate::quota::{Quotas, Rate};
 use crate::text::TextError;
 
-const SETTING: &str = "a quota: entries=N, state-bytes=N, stages=N, work=N, text-bytes=N, compile-ms=N, packets=N[/BURST], passes=N[/BURST], cycles=N[/BURST] or weight=N";
+const SETTING: &str = "a quota: entries=N, state-bytes=N, stages=N, work=N, text-bytes=N, compile-ms=N, compile-bytes=N, packets=N[/BURST], passes=N[/BURST], cycles=N[/BURST] or weight=N";
 
 /// A quota as operators know it.
 struct Setting {
@@ -47,8 +47,13 @@ const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "compile-ms",
-        wanted: "compile-ms=N, milliseconds to compile P4 text, at least 1",
-        unit: "milliseconds to compile P4 text",
+        wanted: "compile-ms=N, milliseconds to compile and load a program, at least 1",
+        unit: "milliseconds to compile and load a program",
+    },
+    Setting {
+        name: "compile-bytes",
+        wanted: "compile-bytes=N, bytes of memory to compile and load a program, at least 1",
+        unit: "bytes of memory to compile and load a program",
     },
     Setting {
         name: "packets",
@@ -102,6 +107,7 @@ impl Quotas {
             "work" => self.limits.work = Some(WorkBudget::new(value.parse().ok()?)?),
             "text-bytes" => self.compile.text_bytes = Some(some(value)?.try_into().ok()?),
             "compile-ms" => self.compile.time = Some(Duration::from_millis(some(value)?)),
+            "compile-bytes" => self.compile.bytes = Some(some(value)?),
             "packets" => self.packets = Some(rate(value)?),
             "passes" => self.passes = Some(rate(value)?),
             "cycles" => self.cycles = Some(rate(value)?),
@@ -142,6 +148,7 @@ impl Quotas {
                 "compile-ms",
                 self.compile.time.map(|time| time.as_millis() as u64),
             ),
+            ("compile-bytes", self.compile.bytes),
         ];
         let rates = [
             ("packets", self.packets),
@@ -198,6 +205,7 @@ mod tests {
             "work=1000",
             "text-bytes=65536",
             "compile-ms=500",
+            "compile-bytes=1048576",
             "packets=1000/5",
             "passes=2000/20",
             "cycles=1000000/1",
@@ -239,6 +247,7 @@ mod tests {
             "work=0",
             "text-bytes=0",
             "compile-ms=0",
+            "compile-bytes=0",
             "packets=0",
             "packets=9/0",
             "packets=0/9",

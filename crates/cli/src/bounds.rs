@@ -1,0 +1,132 @@
+//! Bounds of compilations as servers have them: the memory that they hold, the time that they take, and their turns.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bench::clock::{Clock, time_of_thread};
+use p4rt::{Code, Denial};
+use tenancy::{BoundedCompiler, Cancelled, CompileError, CompilePool, CompileQuota, Leave};
+use tikv_jemalloc_ctl::thread::{ThreadLocal, allocatedp, deallocatedp};
+
+/// The bounds of programs that controllers of `serve` and `run` set: larger than those of a tenant, who shares the switch with others.
+pub(crate) const OF_CONTROLLERS: CompileQuota = CompileQuota {
+    text_bytes: Some(64 << 20),
+    time: Some(Duration::from_secs(60)),
+    bytes: Some(2 << 30),
+};
+
+/// The allocator's counters of a thread.
+struct Counters {
+    allocated: ThreadLocal<u64>,
+    freed: ThreadLocal<u64>,
+}
+
+thread_local! {
+    /// Found once for each thread: to ask for them by name takes longer than to read them.
+    static COUNTERS: OnceCell<Option<Counters>> = const { OnceCell::new() };
+}
+
+/// Bytes that the calling thread has allocated and not freed, by the allocator's own counters; 0 where it has none.
+pub(crate) fn thread_bytes() -> i64 {
+    COUNTERS.with(|counters| {
+        let counters = counters.get_or_init(|| {
+            Some(Counters {
+                allocated: allocatedp::read().ok()?,
+                freed: deallocatedp::read().ok()?,
+            })
+        });
+        counters.as_ref().map_or(0, |counters| {
+            // Both only grow, and may go around.
+            counters.allocated.get().wrapping_sub(counters.freed.get()) as i64
+        })
+    })
+}
+
+/// The bounds on compilations of all virtual data planes of a switch, counted in the cycles of its packets.
+pub(crate) fn pool() -> CompilePool {
+    CompilePool {
+        clock: || time_of_thread().unwrap_or_default(),
+        cycles_per_second: (Clock::new().rate().ticks_per_ns * 1e9) as u64,
+        ..CompilePool::default()
+    }
+}
+
+/// The code under which a client hears of it.
+pub(crate) fn denied(error: CompileError) -> Denial {
+    let code = match &error {
+        CompileError::Wrong(_) => Code::InvalidArgument,
+        CompileError::Cancelled(_) => Code::Aborted,
+        CompileError::Failed => Code::Internal,
+        CompileError::TooLong { .. }
+        | CompileError::TooSlow(_)
+        | CompileError::TooLarge(_)
+        | CompileError::Busy
+        | CompileError::TooMany { .. }
+        | CompileError::InDebt => Code::ResourceExhausted,
+    };
+    Denial {
+        code,
+        message: error.to_string(),
+    }
+}
+
+/// [`Leave`] as the server of P4Runtime knows it.
+struct Bounded(Leave);
+
+impl p4rt::Leave for Bounded {
+    fn run(&self, work: &mut dyn FnMut()) -> Result<(), Denial> {
+        self.0.run(work).map_err(denied)
+    }
+
+    fn cancel(&self) {
+        self.0.canceller().cancel(Cancelled::ClientGone);
+    }
+}
+
+/// Admits the making of one program.
+///
+/// # Errors
+/// It is more than the compiler's quota allows.
+pub(crate) fn admit(
+    compiler: &BoundedCompiler,
+    bytes: usize,
+) -> Result<Arc<dyn p4rt::Leave>, Denial> {
+    let leave = compiler.admit(bytes).map_err(denied)?;
+    Ok(Arc::new(Bounded(leave)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use support::work::{Interrupt, Work, WorkLimits, checkpoint, set_memory_probe};
+
+    #[test]
+    fn memory_of_a_thread_is_what_it_has_allocated_and_not_freed() {
+        let before = thread_bytes();
+        let block = vec![1_u8; 1 << 20];
+        let grown = thread_bytes() - before;
+        assert!((1 << 20..2 << 20).contains(&grown), "{grown}");
+        drop(block);
+        let left = thread_bytes() - before;
+        assert!(left.abs() < 1 << 16, "{left}");
+    }
+
+    #[test]
+    fn a_computation_that_holds_too_much_memory_ends() {
+        set_memory_probe(thread_bytes);
+        let bytes = 10 << 20;
+        let work = Work::new(WorkLimits {
+            time: None,
+            bytes: Some(bytes),
+        });
+        let held = work.run(|| {
+            let mut all = Vec::new();
+            while all.len() < 1 << 20 {
+                all.push(vec![0_u8; 1 << 10]);
+                checkpoint();
+            }
+        });
+        assert_eq!(held, Err(Interrupt::Memory(bytes)));
+    }
+}

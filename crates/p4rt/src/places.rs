@@ -1,0 +1,225 @@
+//! How many connections there may be: in all, of each client, and on their way in. Operators find room whatever others do.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::sync::oneshot;
+
+use crate::pipeline::lock;
+
+/// Connections that there may be, where the process may have so many descriptors.
+const MOST: usize = 4096;
+
+/// Of these, those that only operators may have.
+const OF_OPERATORS: usize = 64;
+
+/// Connections of one client: one with the same names in its certificate.
+const MOST_OF_ONE: usize = 64;
+
+/// Connections of one operator.
+const MOST_OF_OPERATOR: usize = 512;
+
+/// Connections from one address whose clients have no certificates.
+const MOST_OF_ADDRESS: usize = 2048;
+
+/// Connections on their way in; of more, the one that is under way for the longest time is dropped.
+const MOST_COMING: usize = 256;
+
+/// Descriptors that the process has beside connections: ports, files, channels.
+const OTHER_DESCRIPTORS: u64 = 256;
+
+/// The side of a connection by which its client is known.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Client {
+    /// The names in its certificate.
+    Named(Vec<String>),
+    /// Its address, if it needs no certificate or has none.
+    At(IpAddr),
+}
+
+/// Places for connections. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct Places(Arc<Mutex<State>>);
+
+struct State {
+    most: usize,
+    taken: usize,
+    of: HashMap<Client, usize>,
+    coming: VecDeque<(u64, oneshot::Sender<()>)>,
+    next: u64,
+}
+
+/// A connection's place, until it is dropped.
+pub(crate) struct Place {
+    places: Places,
+    client: Client,
+}
+
+/// The place of a connection on its way in.
+pub(crate) struct Coming {
+    places: Places,
+    number: u64,
+}
+
+impl Places {
+    /// As many as the process has descriptors for.
+    pub(crate) fn new() -> Places {
+        Places::of(most_by_descriptors())
+    }
+
+    fn of(most: usize) -> Places {
+        Places(Arc::new(Mutex::new(State {
+            most,
+            taken: 0,
+            of: HashMap::new(),
+            coming: VecDeque::new(),
+            next: 0,
+        })))
+    }
+
+    /// A connection comes. The receiver hears (by an error) that it must go.
+    pub(crate) fn come(&self) -> (Coming, oneshot::Receiver<()>) {
+        let (stay, goes) = oneshot::channel();
+        let mut state = lock(&self.0);
+        let number = state.next;
+        state.next += 1;
+        if state.coming.len() >= MOST_COMING.min(state.most) {
+            state.coming.pop_front();
+        }
+        state.coming.push_back((number, stay));
+        let coming = Coming {
+            places: self.clone(),
+            number,
+        };
+        (coming, goes)
+    }
+
+    /// A place for a client that is known by now.
+    ///
+    /// # Errors
+    /// There is none: why.
+    pub(crate) fn take(&self, client: Client, is_operator: bool) -> Result<Place, String> {
+        let mut state = lock(&self.0);
+        let kept = match is_operator {
+            true => 0,
+            false => OF_OPERATORS.min(state.most / 2),
+        };
+        if state.taken + kept >= state.most {
+            return Err(format!("there are {} connections already", state.taken));
+        }
+        let most = match (is_operator, &client) {
+            (true, Client::Named(_)) => MOST_OF_OPERATOR,
+            (true, Client::At(_)) => MOST_OF_ADDRESS,
+            (false, _) => MOST_OF_ONE,
+        };
+        let own = state.of.entry(client.clone()).or_default();
+        if *own >= most {
+            return Err(format!("the client has {most} connections, as many as it may"));
+        }
+        *own += 1;
+        state.taken += 1;
+        Ok(Place {
+            places: self.clone(),
+            client,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = lock(&self.places.0);
+        state.taken -= 1;
+        if let Some(own) = state.of.get_mut(&self.client) {
+            *own -= 1;
+            if *own == 0 {
+                state.of.remove(&self.client);
+            }
+        }
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        let mut state = lock(&self.places.0);
+        state.coming.retain(|(number, _)| *number != self.number);
+    }
+}
+
+/// Connections that the process has descriptors for, once its limit is what the system lets it be.
+fn most_by_descriptors() -> usize {
+    let wanted = (MOST + MOST_COMING) as u64 + OTHER_DESCRIPTORS;
+    let limit = getrlimit(Resource::Nofile);
+    let current = limit.current.unwrap_or(u64::MAX);
+    let possible = limit.maximum.unwrap_or(u64::MAX).min(wanted);
+    let mut has = current;
+    if current < possible {
+        let raised = Rlimit {
+            current: Some(possible),
+            ..limit
+        };
+        if setrlimit(Resource::Nofile, raised).is_ok() {
+            has = possible;
+        }
+    }
+    let room = has.saturating_sub(OTHER_DESCRIPTORS + MOST_COMING as u64);
+    usize::try_from(room).unwrap_or(MOST).clamp(OF_OPERATORS, MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(name: &str) -> Client {
+        Client::Named(vec![name.to_owned()])
+    }
+
+    #[test]
+    fn one_client_has_so_many_connections_and_no_more() {
+        let places = Places::of(1000);
+        let mut all: Vec<Place> = (0..MOST_OF_ONE)
+            .map(|_| places.take(named("tenant"), false).unwrap())
+            .collect();
+        assert!(places.take(named("tenant"), false).is_err());
+        assert!(places.take(named("other"), false).is_ok());
+        all.pop();
+        assert!(places.take(named("tenant"), false).is_ok());
+        all.clear();
+        assert!(lock(&places.0).of.is_empty());
+        assert_eq!(lock(&places.0).taken, 0);
+    }
+
+    #[test]
+    fn operators_find_room_whatever_all_others_have() {
+        let places = Places::of(200);
+        let mut all = Vec::new();
+        for tenant in 0..100 {
+            let take = || places.take(named(&format!("tenant {tenant}")), false).ok();
+            all.extend(std::iter::from_fn(take));
+        }
+        assert_eq!(all.len(), 200 - OF_OPERATORS);
+        let operators: Vec<_> = (0..OF_OPERATORS)
+            .map(|_| places.take(named("root"), true).unwrap())
+            .collect();
+        assert!(places.take(named("root"), true).is_err());
+        drop(operators);
+    }
+
+    #[test]
+    fn of_too_many_that_come_the_one_goes_that_came_first() {
+        let places = Places::of(1000);
+        let (_first, mut goes) = places.come();
+        let mut others = Vec::new();
+        for _ in 1..MOST_COMING {
+            others.push(places.come());
+        }
+        let mut must_go = || goes.try_recv() == Err(oneshot::error::TryRecvError::Closed);
+        assert!(!must_go());
+        others.pop();
+        others.push(places.come());
+        assert!(!must_go());
+        others.push(places.come());
+        assert!(must_go());
+    }
+}

@@ -1,0 +1,102 @@
+//! Names that operators give to what a switch has: they stand in lists, logs, metrics and messages of others.
+
+use std::fmt;
+
+/// The longest name, in bytes: that of a DNS name in a certificate, and of a file.
+pub const LONGEST: usize = 255;
+
+/// The reason for which a text is no name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NameError {
+    /// It has no characters.
+    Empty(&'static str),
+    /// It has more bytes than a name may have.
+    TooLong(&'static str, usize),
+    /// It has a character that is not shown as itself.
+    Unprintable(&'static str, char),
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NameError::Empty(what) => write!(f, "{what} is empty; it has 1 to {LONGEST} bytes"),
+            NameError::TooLong(what, bytes) => {
+                write!(f, "{what} has {bytes} bytes; it has 1 to {LONGEST}")
+            }
+            NameError::Unprintable(what, c) => write!(
+                f,
+                "{what} has the character U+{:04X}, which is not shown as itself; take printable ones",
+                u32::from(*c)
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NameError {}
+
+/// Checks a name, of which `what` says what it names.
+///
+/// # Errors
+/// It is empty or too long, or has a control character or one that changes how others are shown.
+pub fn check(what: &'static str, name: &str) -> Result<(), NameError> {
+    if name.is_empty() {
+        return Err(NameError::Empty(what));
+    }
+    if name.len() > LONGEST {
+        return Err(NameError::TooLong(what, name.len()));
+    }
+    match name.chars().find(|c| is_unprintable(*c)) {
+        Some(c) => Err(NameError::Unprintable(what, c)),
+        None => Ok(()),
+    }
+}
+
+/// Whether a character is a control character, or an invisible one: line and paragraph separators, marks that change the direction of
+/// text (Unicode Standard Annex #9) and those without width.
+fn is_unprintable(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e0fff}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_short_and_printable() {
+        let cases = [
+            ("a", true),
+            ("spiffe://lab/switch?unit=7", true),
+            ("J\u{f6}rg of \u{5317}\u{4eac}", true),
+            (&"x".repeat(LONGEST), true),
+            (&"x".repeat(LONGEST + 1), false),
+            (&"\u{e4}".repeat(LONGEST), false),
+            ("", false),
+            ("a\nb", false),
+            ("a\u{0}", false),
+            ("\u{1b}[2J", false),
+            ("a\u{85}", false),
+            ("a\u{202e}b", false),
+            ("a\u{2066}b", false),
+            ("a\u{200b}", false),
+        ];
+        for (name, is_good) in cases {
+            let checked = check("a name", name);
+            assert_eq!(checked.is_ok(), is_good, "{name:?}: {checked:?}");
+            // What is wrong is told in few words, whatever was given.
+            let told = checked.map_or_else(|error| error.to_string(), |()| String::new());
+            assert!(told.len() < 120 && !told.contains(char::is_control), "{told}");
+        }
+    }
+}
