@@ -441,20 +441,29 @@ struct Trunk {
     thread: Option<JoinHandle<()>>,
 }
 
+/// The VLANs of the trunk.
+const VLANS: [u8; 2] = [10, 20];
+
+/// Makes the interfaces of a trunk.
+fn add_hosts(far: &Netns) {
+    let mut rtnl = far.rtnl().unwrap();
+    for vlan in VLANS {
+        let (near, host) = (format!("trunk{vlan}"), format!("host{vlan}"));
+        rtnl.add_veth(&near, &host, None).unwrap();
+        rtnl.set_up(&near).unwrap();
+    }
+}
+
 impl Trunk {
-    /// Takes the last cable's end.
+    /// Takes the last cable's end, when the interfaces of hosts are in their places.
     fn new(cables: &mut Cables) -> Trunk {
         let far = &cables.far;
-        let vlans = [10u8, 20];
-        let mut ports: Vec<(u8, AfPacketPort)> = Vec::new();
-        for vlan in vlans {
-            let (near, host) = (format!("trunk{vlan}"), format!("host{vlan}"));
-            let mut rtnl = far.rtnl().unwrap();
-            rtnl.add_veth(&near, &host, None).unwrap();
-            rtnl.set_up(&near).unwrap();
-            let open = || AfPacketPort::open(PortId(vlan.into()), &near);
-            ports.push((vlan, far.run(open).unwrap().unwrap()));
-        }
+        let open = |vlan: u8| {
+            let name = format!("trunk{vlan}");
+            let port = far.run(|| AfPacketPort::open(PortId(vlan.into()), &name));
+            (vlan, port.unwrap().unwrap())
+        };
+        let mut ports = VLANS.map(open);
         let mut uplink = cables.ends.pop().unwrap();
         let is_over = Arc::<AtomicBool>::default();
         let ends = Arc::clone(&is_over);
@@ -512,12 +521,13 @@ fn two_tenants_on_one_uplink_have_a_vlan_each_and_the_same_addresses() {
         let create = [&["create", name, "--program", &program], &ports[..]];
         host.tenant(&create.concat()).unwrap();
     }
-    let trunk = Trunk::new(&mut host.cables);
     let far = &host.cables.far;
+    add_hosts(far);
     let red = [("end0", 1), ("host10", 2)];
     let red = red.map(|(interface, last)| Station::with(interface, far, last));
     let blue = [("end1", 1), ("host20", 2)];
     let blue = blue.map(|(interface, last)| Station::with(interface, far, last));
+    let trunk = Trunk::new(&mut host.cables);
     // There are no rules yet: nothing comes in by the uplink, and nothing leaves.
     assert!(!red[1].hears("") && !blue[1].hears(""));
     for rule in [
