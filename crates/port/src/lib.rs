@@ -39,7 +39,7 @@ pub use generate::{Flows, Generator, GeneratorError, MAX_FLOWS, Order, Sizes, Te
 pub use linux::{
     AfPacketPort, AfXdpPort, Bell, Cores, EchoSocket, Interface, Netns, NetnsError, OpenedPort,
     Poller, PortIo, Privilege, Rtnl, RtnlError, Signal, StopSignals, TapPort, Testbed,
-    TestbedError, XdpMode, enter_private, interfaces, open_interface, pin_to_core, spread,
+    TestbedError, Tunnel, XdpMode, enter_private, interfaces, open_interface, pin_to_core, spread,
 };
 pub use memory::MemoryPort;
 pub use pcap::{CapturedPacket, PcapError, PcapErrorKind, PcapReader, PcapWriteError, PcapWriter};

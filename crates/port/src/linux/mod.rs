@@ -28,7 +28,7 @@ pub use echo::EchoSocket;
 pub use link::{Interface, interfaces};
 pub use netns::{Netns, NetnsError, Privilege, enter_private};
 pub use poll::Poller;
-pub use rtnl::{Rtnl, RtnlError};
+pub use rtnl::{Rtnl, RtnlError, Tunnel};
 pub use signal::{Signal, StopSignals};
 pub use spread::spread;
 pub use tap::TapPort;

@@ -8,7 +8,8 @@ use netlink_packet_core::{
 };
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+    InfoData, InfoGeneve, InfoGre, InfoKind, InfoVeth, InfoVxlan, LinkAttribute, LinkFlags,
+    LinkInfo, LinkMessage,
 };
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
@@ -17,7 +18,7 @@ use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::{fmt, io};
 
@@ -40,6 +41,17 @@ impl std::error::Error for RtnlError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.source)
     }
+}
+
+/// A kind of tunnel that carries Ethernet frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tunnel {
+    /// VXLAN to a UDP port; over IPv4 with a UDP checksum or without.
+    Vxlan(u16, bool),
+    /// Geneve, with a UDP checksum or without.
+    Geneve(bool),
+    /// GRE over IPv4.
+    Gre,
 }
 
 /// What ports need to know of an interface when it does not take a frame.
@@ -193,14 +205,78 @@ impl Rtnl {
         self.add_link(name, InfoKind::MacVlan, vec![LinkAttribute::Link(lower)])
     }
 
+    /// Makes an interface `name` that is an end of a tunnel between two addresses. It is down.
+    ///
+    /// # Errors
+    /// The name is taken, or the kernel has no such tunnels.
+    pub fn add_tunnel(
+        &mut self,
+        name: &str,
+        tunnel: Tunnel,
+        local: IpAddr,
+        remote: IpAddr,
+    ) -> Result<(), RtnlError> {
+        const NETWORK: u32 = 7;
+        let info = match tunnel {
+            Tunnel::Vxlan(port, checksum) => {
+                let ends = match (local, remote) {
+                    (IpAddr::V4(a), IpAddr::V4(b)) => [InfoVxlan::Local(a), InfoVxlan::Group(b)],
+                    (a, b) => [InfoVxlan::Local6(six(a)), InfoVxlan::Group6(six(b))],
+                };
+                let mut data = vec![InfoVxlan::Id(NETWORK), InfoVxlan::Port(port)];
+                data.extend(ends);
+                data.push(InfoVxlan::UDPCsum(checksum));
+                vec![
+                    LinkInfo::Kind(InfoKind::Vxlan),
+                    LinkInfo::Data(InfoData::Vxlan(data)),
+                ]
+            }
+            Tunnel::Geneve(checksum) => {
+                let remote = match remote {
+                    IpAddr::V4(remote) => InfoGeneve::Remote(remote),
+                    IpAddr::V6(remote) => InfoGeneve::Remote6(remote),
+                };
+                let data = vec![
+                    InfoGeneve::Id(NETWORK),
+                    remote,
+                    InfoGeneve::UdpCsum(checksum),
+                ];
+                vec![
+                    LinkInfo::Kind(InfoKind::Geneve),
+                    LinkInfo::Data(InfoData::Geneve(data)),
+                ]
+            }
+            Tunnel::Gre => {
+                let ends = match (local, remote) {
+                    (IpAddr::V4(a), IpAddr::V4(b)) => vec![InfoGre::Local(a), InfoGre::Remote(b)],
+                    _ => Vec::new(),
+                };
+                vec![
+                    LinkInfo::Kind(InfoKind::GreTap),
+                    LinkInfo::Data(InfoData::GreTap(ends)),
+                ]
+            }
+        };
+        self.add_link_of(name, info, Vec::new())
+    }
+
     fn add_link(
         &mut self,
         name: &str,
         kind: InfoKind,
+        attributes: Vec<LinkAttribute>,
+    ) -> Result<(), RtnlError> {
+        self.add_link_of(name, vec![LinkInfo::Kind(kind)], attributes)
+    }
+
+    fn add_link_of(
+        &mut self,
+        name: &str,
+        info: Vec<LinkInfo>,
         mut attributes: Vec<LinkAttribute>,
     ) -> Result<(), RtnlError> {
         attributes.push(LinkAttribute::IfName(name.to_owned()));
-        attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(kind)]));
+        attributes.push(LinkAttribute::LinkInfo(info));
         let mut message = LinkMessage::default();
         message.attributes = attributes;
         let flags = NLM_F_CREATE | NLM_F_EXCL;
@@ -599,6 +675,13 @@ fn link_use(link: &LinkMessage, index: u32) -> Option<String> {
     // A veth interface names its peer here, which is not below it.
     let is_on_top = below == Some(index) && !is_veth && !elsewhere && link.header.index != index;
     is_on_top.then(|| format!("{name} is on top of it"))
+}
+
+fn six(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    }
 }
 
 fn family(address: IpAddr) -> AddressFamily {
