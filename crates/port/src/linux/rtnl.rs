@@ -67,6 +67,8 @@ pub(super) struct LinkFacts {
     pub(super) has_queue: bool,
     /// Whether they never do.
     has_none: bool,
+    /// The interface's own queues of frames to be sent.
+    tx_queues: u32,
     /// The other end of a veth pair, and the namespace it is in, as numbers of the namespace asked.
     peer: Option<u32>,
     peer_netns: Option<i32>,
@@ -75,9 +77,10 @@ pub(super) struct LinkFacts {
 }
 
 impl LinkFacts {
-    /// Whether the driver may be given frames at once: there is no queue to go around.
+    /// Whether the driver may be given frames at once: there is no queue to go around, and no choice
+    /// of the driver's queues by flow, which the kernel then does not make.
     pub(super) fn is_direct(&self) -> bool {
-        self.has_none || self.is_veth && !self.has_queue
+        self.tx_queues == 1 && (self.has_none || self.is_veth && !self.has_queue)
     }
 
     fn of(link: &LinkMessage) -> LinkFacts {
@@ -88,6 +91,7 @@ impl LinkFacts {
         for attribute in &link.attributes {
             match attribute {
                 LinkAttribute::Mtu(mtu) => facts.mtu = *mtu,
+                LinkAttribute::NumTxQueues(queues) => facts.tx_queues = *queues,
                 LinkAttribute::Carrier(carrier) => facts.is_up &= *carrier != 0,
                 LinkAttribute::Qdisc(name) => {
                     facts.has_none = name == "noqueue";
