@@ -119,7 +119,9 @@ const CUT: &str = " ...";
 /// (gRPC over HTTP/2, "Status-Message"). Implementations encode some more characters of ASCII.
 fn travels(c: char) -> usize {
     match c {
-        'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '_' | '.' | '/' | ':' | ',' | ';' | '(' | ')' => 1,
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '_' | '.' | '/' | ':' | ',' | ';' | '(' | ')' => {
+            1
+        }
         c => 3 * c.len_utf8(),
     }
 }
@@ -254,18 +256,30 @@ mod tests {
     fn in_headers(status: &Status) -> usize {
         let headers = status.clone().into_http::<()>().into_parts().0.headers;
         let lines = headers.iter();
-        lines.map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
+        lines
+            .map(|(name, value)| name.as_str().len() + value.len() + 32)
+            .sum()
     }
 
     fn details(status: &Status) -> Vec<Error> {
         let whole = rpc::Status::decode(status.details()).unwrap();
         let errors = whole.details.iter();
-        errors.map(|any| Error::decode(&*any.value).unwrap()).collect()
+        errors
+            .map(|any| Error::decode(&*any.value).unwrap())
+            .collect()
     }
 
     #[test]
     fn a_status_fits_the_metadata_of_common_clients_whatever_its_text() {
-        for text in ["a", "%", " ", "\u{1}", "\u{e4}", "\u{1f980}", "a%\u{1f980} "] {
+        for text in [
+            "a",
+            "%",
+            " ",
+            "\u{1}",
+            "\u{e4}",
+            "\u{1f980}",
+            "a%\u{1f980} ",
+        ] {
             for times in [1, 100, 1000, 3000, 100_000] {
                 let status = Status::from(Fault::new(Code::Internal, text.repeat(times)));
                 assert!(in_headers(&status) <= METADATA, "{text} {times}");
@@ -283,7 +297,11 @@ mod tests {
         };
         for size in [1, 2, 30, 70, 90, 150, 400, 2000, 100_000] {
             let status = batch_status(&(0..size).map(refused).collect::<Vec<_>>()).unwrap_err();
-            assert!(in_headers(&status) <= METADATA, "{size}: {}", in_headers(&status));
+            assert!(
+                in_headers(&status) <= METADATA,
+                "{size}: {}",
+                in_headers(&status)
+            );
             assert_eq!(status.code(), Code::Unknown);
             assert!(status.message().contains("t0"), "{}", status.message());
             let details = match status.details().is_empty() {
@@ -304,7 +322,10 @@ mod tests {
         let results: Vec<Checked> = (0..100)
             .map(|at| match at % 3 {
                 0 => Ok(()),
-                1 => refuse(Code::NotFound, format!("there is no entry {at}{}", " x".repeat(40))),
+                1 => refuse(
+                    Code::NotFound,
+                    format!("there is no entry {at}{}", " x".repeat(40)),
+                ),
                 _ => refuse(Code::AlreadyExists, format!("entry {at} is there already")),
             })
             .collect();
@@ -315,7 +336,11 @@ mod tests {
         let told: Vec<&str> = told.map(|error| error.message.as_str()).collect();
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[1].contains("entry 2 is there"), "{told:?}");
-        assert!(status.message().starts_with("66 of 100 failed (33 NotFound, 33 AlreadyExists)"));
+        assert!(
+            status
+                .message()
+                .starts_with("66 of 100 failed (33 NotFound, 33 AlreadyExists)")
+        );
     }
 
     #[test]

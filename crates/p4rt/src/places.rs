@@ -116,7 +116,9 @@ impl Places {
         };
         let own = state.of.entry(client.clone()).or_default();
         if *own >= most {
-            return Err(format!("the client has {most} connections, as many as it may"));
+            return Err(format!(
+                "the client has {most} connections, as many as it may"
+            ));
         }
         *own += 1;
         state.taken += 1;
@@ -164,7 +166,9 @@ fn most_by_descriptors() -> usize {
         }
     }
     let room = has.saturating_sub(OTHER_DESCRIPTORS + MOST_COMING as u64);
-    usize::try_from(room).unwrap_or(MOST).clamp(OF_OPERATORS, MOST)
+    usize::try_from(room)
+        .unwrap_or(MOST)
+        .clamp(OF_OPERATORS, MOST)
 }
 
 #[cfg(test)]

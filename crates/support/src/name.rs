@@ -96,7 +96,10 @@ mod tests {
             assert_eq!(checked.is_ok(), is_good, "{name:?}: {checked:?}");
             // What is wrong is told in few words, whatever was given.
             let told = checked.map_or_else(|error| error.to_string(), |()| String::new());
-            assert!(told.len() < 120 && !told.contains(char::is_control), "{told}");
+            assert!(
+                told.len() < 120 && !told.contains(char::is_control),
+                "{told}"
+            );
         }
     }
 }

@@ -22,7 +22,7 @@ use queue::Ticket;
 
 pub use account::CompileFigures;
 pub use error::{Cancelled, CompileError};
-pub use queue::{CompilePool, Compilations, ThreadClock};
+pub use queue::{Compilations, CompilePool, ThreadClock};
 
 /// The bounds of a compilation; what is not given has a default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use passes::slots::SlotPlan;
 use switch::{Bell, Device, DeviceConfig, Ledger, Unbalanced};
 
 use crate::classifier::Classifier;
-use crate::compiler::{BoundedCompiler, Cancelled, CompileFigures, CompilePool, Compilations};
+use crate::compiler::{BoundedCompiler, Cancelled, Compilations, CompileFigures, CompilePool};
 use crate::desk::{Desk, Seat, Seats};
 use crate::function::Function;
 use crate::gate::Gate;

@@ -49,7 +49,9 @@ pub use compiler::{
 pub use description::Description;
 pub use function::{Chain, Function};
 pub use gauge::{Carried, Gauge, Reception, Reckoned, Work};
-pub use hypervisor::{Deleted, Exported, ExportedState, Hypervisor, Made, Maker, Moved, Spec, Vpdp};
+pub use hypervisor::{
+    Deleted, Exported, ExportedState, Hypervisor, Made, Maker, Moved, Spec, Vpdp,
+};
 pub use quota::{Quotas, Rate, STATE_BYTES, WORK_OF_A_PACKET};
 pub use refusal::{Refusal, Use};
 pub use rule::{Condition, Field, Rule, RuleError, Vlan};

@@ -8,8 +8,8 @@ use p4rt::{Answer, Code, Denial};
 use support::name;
 use switch::{Device, Ledger};
 use tenancy::{
-    CompileFigures, Connection, Exported, ExportedState, Function, Quotas, Refusal, Rule, Share, Spec,
-    VirtualPort, Vpdp, VpdpId,
+    CompileFigures, Connection, Exported, ExportedState, Function, Quotas, Refusal, Rule, Share,
+    Spec, VirtualPort, Vpdp, VpdpId,
 };
 
 use crate::bounds::denied;

@@ -84,7 +84,11 @@ impl Office {
             ports: self.port_reports(),
             controllers: ControllersReport { sent, lost },
             vpdps: hypervisor.vpdps().map(VpdpReport::of).collect(),
-            deleted: hypervisor.deleted().iter().map(VpdpReport::of_deleted).collect(),
+            deleted: hypervisor
+                .deleted()
+                .iter()
+                .map(VpdpReport::of_deleted)
+                .collect(),
             deleted_before: DeletedBefore {
                 vpdps,
                 received: before.received,
@@ -147,7 +151,9 @@ impl VpdpReport {
             true => reasons,
             false => format!(" ({reasons})"),
         };
-        format!("{what} {id} ({name}): {received} received, {sent} sent, {dropped} dropped{reasons}\n")
+        format!(
+            "{what} {id} ({name}): {received} received, {sent} sent, {dropped} dropped{reasons}\n"
+        )
     }
 }
 

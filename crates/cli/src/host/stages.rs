@@ -79,9 +79,8 @@ fn move_to_slot(maker: &Maker, stage: &str, slot: Option<u32>) -> Answered<Next>
 
 /// Makes what a vPDP runs another program, by a change of a stage.
 fn edit_with(maker: &Maker, asked: &wire::EditStage) -> Answered<Next> {
-    let program = donor(asked).map(|donor| {
-        p4rt::read_program(&program::compile_text, &donor.program).map_err(invalid)
-    });
+    let program = donor(asked)
+        .map(|donor| p4rt::read_program(&program::compile_text, &donor.program).map_err(invalid));
     let program = program.transpose()?;
     for (what, text) in texts(asked) {
         if !text.is_empty() {

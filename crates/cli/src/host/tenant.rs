@@ -10,9 +10,9 @@ use packet::PortId;
 use switch::{Device, DeviceConfig, Digest, LoadError};
 use tenancy::{BoundedCompiler, Refusal, SlotBook, VpdpId};
 
-use crate::{bounds, compile};
 use crate::control::USUAL_CPU;
 use crate::spare::Spare;
+use crate::{bounds, compile};
 
 /// Digests, and as many messages, that are taken at a time: then others have their turn.
 const MOST_HEARD: usize = 256;

@@ -443,7 +443,10 @@ async fn are_made(running: &AtomicUsize, count: usize) {
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    panic!("{} are being made, not {count}", running.load(Ordering::SeqCst));
+    panic!(
+        "{} are being made, not {count}",
+        running.load(Ordering::SeqCst)
+    );
 }
 
 #[tokio::test]
