@@ -1,3 +1,5 @@
+//! Tests of compilations: their bounds, turns, cancellation and accounts.
+
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
