@@ -1,4 +1,5 @@
-//! `cargo xtask scale`: the time and memory of compilations as programs grow, construct by construct.
+//! `cargo xtask scale`: the time and memory of compilations as programs grow, construct by
+//! construct.
 
 use std::process::Command;
 

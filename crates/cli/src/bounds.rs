@@ -1,4 +1,5 @@
-//! Bounds of compilations as servers have them: the memory that they hold, the time that they take, and their turns.
+//! Bounds of compilations as servers have them: the memory that they hold, the time that they take,
+//! and their turns.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use p4rt::{Code, Denial};
 use tenancy::{BoundedCompiler, Cancelled, CompileError, CompilePool, CompileQuota, Leave};
 use tikv_jemalloc_ctl::thread::{ThreadLocal, allocatedp, deallocatedp};
 
-/// The bounds of programs that controllers of `serve` and `run` set: larger than those of a tenant, who shares the switch with others.
+/// The bounds of programs that controllers of `serve` and `run` set: larger than those of a tenant,
+/// who shares the switch with others.
 pub(crate) const OF_CONTROLLERS: CompileQuota = CompileQuota {
     text_bytes: Some(64 << 20),
     time: Some(Duration::from_secs(60)),
@@ -27,7 +29,8 @@ thread_local! {
     static COUNTERS: OnceCell<Option<Counters>> = const { OnceCell::new() };
 }
 
-/// Bytes that the calling thread has allocated and not freed, by the allocator's own counters; 0 where it has none.
+/// Bytes that the calling thread has allocated and not freed, by the allocator's own counters; 0
+/// where it has none.
 pub(crate) fn thread_bytes() -> i64 {
     COUNTERS.with(|counters| {
         let counters = counters.get_or_init(|| {
@@ -43,7 +46,8 @@ pub(crate) fn thread_bytes() -> i64 {
     })
 }
 
-/// The bounds on compilations of all virtual data planes of a switch, counted in the cycles of its packets.
+/// The bounds on compilations of all virtual data planes of a switch, counted in the cycles of its
+/// packets.
 pub(crate) fn pool() -> CompilePool {
     CompilePool {
         clock: || time_of_thread().unwrap_or_default(),

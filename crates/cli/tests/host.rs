@@ -1002,7 +1002,8 @@ fn threads_and_memory(pid: u32) -> (u64, u64) {
     (of("Threads:"), of("VmRSS:"))
 }
 
-/// Creates, loads and deletes virtual data planes, and holds threads and memory against those after the first rounds.
+/// Creates, loads and deletes virtual data planes, and holds threads and memory against those after
+/// the first rounds.
 fn create_load_and_delete(test: &str, rounds: u32) {
     let Some(host) = Host::new(test, 1, &[]) else {
         return;

@@ -268,8 +268,10 @@ impl Lower<'_> {
         }
     }
 
-    /// Whether a parameter can use its argument's storage or value in place: no other argument that is
-    /// written overlaps it, none that is read lies in what it writes, and the body has no other way to it.
+    /// Whether a parameter can use its argument's storage or value in place: no other argument that
+    /// is
+    /// written overlaps it, none that is read lies in what it writes, and the body has no other way
+    /// to it.
     fn may_share(&self, arg: &ArgValue, touched: &Touched) -> bool {
         match arg {
             ArgValue::In(Rv::Scalar(Expr::Const(..) | Expr::Param(_))) => true,

@@ -321,7 +321,8 @@ impl Lower<'_> {
         Rv::Default
     }
 
-    /// Takes what is about to be made from what may be made. A program for which that is not enough is
+    /// Takes what is about to be made from what may be made. A program for which that is not enough
+    /// is
     /// refused at the statement or call at hand; `false` from then on.
     pub(crate) fn charge(&mut self, count: u64) -> bool {
         checkpoint();

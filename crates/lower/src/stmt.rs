@@ -224,7 +224,8 @@ impl Lower<'_> {
         self.emit_if(cond, then, otherwise);
     }
 
-    /// `if .. else if .. else ..` of many branches: one after the other and not one inside the other.
+    /// `if .. else if .. else ..` of many branches: one after the other and not one inside the
+    /// other.
     fn if_chain(&mut self, cond: Expr, then: &[hir::Stmt], otherwise: &[hir::Stmt]) {
         let end = self.label();
         let (code, ()) = self.capture(|this| {

@@ -24,7 +24,8 @@ impl fmt::Debug for Caller {
 }
 
 impl Caller {
-    /// Has `cancel` called when the client goes before the answer; at once, if it has gone. It takes the place of one
+    /// Has `cancel` called when the client goes before the answer; at once, if it has gone. It
+    /// takes the place of one
     /// before.
     pub(crate) fn when_gone(&self, cancel: impl FnOnce() + Send + 'static) {
         let mut state = lock(&self.0);
@@ -48,7 +49,8 @@ impl Caller {
     }
 }
 
-/// A call under way: its future is dropped when the client cancels it, its deadline is over or its connection is lost.
+/// A call under way: its future is dropped when the client cancels it, its deadline is over or its
+/// connection is lost.
 #[derive(Debug, Default)]
 pub(crate) struct Call(Caller);
 

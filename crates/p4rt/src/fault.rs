@@ -97,10 +97,12 @@ impl From<Fault> for Status {
     }
 }
 
-/// Bytes of headers that clients take by default: gRPC's soft limit of metadata. Beyond it they drop a status and say something else.
+/// Bytes of headers that clients take by default: gRPC's soft limit of metadata. Beyond it they
+/// drop a status and say something else.
 const METADATA: usize = 8192;
 
-/// Of these, those of the headers beside a status' message and details, each with the 32 bytes that HTTP/2 counts for it.
+/// Of these, those of the headers beside a status' message and details, each with the 32 bytes that
+/// HTTP/2 counts for it.
 const BESIDE: usize = 512;
 
 /// The longest message of a status, as it travels: it may repeat what a client sent.
@@ -115,7 +117,8 @@ const MOST_DETAILS: usize = (METADATA - BESIDE - MOST_SUMMARY) / 4 * 3;
 /// What stands where a text was cut.
 const CUT: &str = " ...";
 
-/// The bytes that a character takes in the header `grpc-message`: all but printable ASCII is percent-encoded, and so is `%`
+/// The bytes that a character takes in the header `grpc-message`: all but printable ASCII is
+/// percent-encoded, and so is `%`
 /// (gRPC over HTTP/2, "Status-Message"). Implementations encode some more characters of ASCII.
 fn travels(c: char) -> usize {
     match c {
@@ -147,9 +150,12 @@ fn shortened(mut message: String, most: usize) -> String {
     message
 }
 
-/// The status of a batch: one error for each element, in order, if there is one at all (section "Error Reporting Messages"). It fits into
-/// the metadata that clients take: of each kind of error the first one says what is wrong, others have their codes; if that is too much, messages
-/// become shorter; of very many elements there is a message only, which counts the errors by their codes.
+/// The status of a batch: one error for each element, in order, if there is one at all (section
+/// "Error Reporting Messages"). It fits into
+/// the metadata that clients take: of each kind of error the first one says what is wrong, others
+/// have their codes; if that is too much, messages
+/// become shorter; of very many elements there is a message only, which counts the errors by their
+/// codes.
 pub(crate) fn batch_status(results: &[Checked]) -> Result<(), Status> {
     let failed = results.iter().filter(|result| result.is_err()).count();
     let Some(first) = results.iter().find_map(|result| result.as_ref().err()) else {
@@ -195,7 +201,8 @@ fn by_code(results: &[Checked]) -> String {
 struct Telling {
     /// Bytes of a message.
     most: usize,
-    /// Whether the first error of each kind alone has a message, and no error says in which space its code is.
+    /// Whether the first error of each kind alone has a message, and no error says in which space
+    /// its code is.
     of_each_kind: bool,
 }
 
@@ -235,7 +242,8 @@ impl Telling {
     }
 }
 
-/// The kind of an error: its message without numbers and names, which differ from element to element.
+/// The kind of an error: its message without numbers and names, which differ from element to
+/// element.
 fn kind(message: &str) -> String {
     let mut kind = String::new();
     let mut is_quoted = false;

@@ -28,7 +28,8 @@ use crate::places::{Client, Place, Places};
 /// A client that does not finish its handshake in this time has gone.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// A client that says nothing in this time after its handshake has gone. Later it is asked whether it lives.
+/// A client that says nothing in this time after its handshake has gone. Later it is asked whether
+/// it lives.
 const FIRST_BYTES: Duration = Duration::from_secs(5);
 
 /// How long nothing is accepted when the process has no descriptor left for it.

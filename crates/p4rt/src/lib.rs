@@ -10,7 +10,9 @@
 //! others, [`CpuPort`]. The server runs on a thread of its own.
 //!
 //! - `control`: the ends of the channel: jobs, packets and events; `bell`: what wakes a loop;
-//! - `incoming`: connections, TLS and who may listen beyond this machine; `places`: how many connections each client may have; `caller`: a client that waits for an answer; `access`: what a client's certificate allows it; `logged`: what is logged; `figures`: what is counted;
+//! - `incoming`: connections, TLS and who may listen beyond this machine; `places`: how many
+//!   connections each client may have; `caller`: a client that waits for an answer; `access`: what
+//!   a client's certificate allows it; `logged`: what is logged; `figures`: what is counted;
 //! - `server`, `services`, `stream`: the gRPC services and their sessions; `arbiter`: who is primary, as a state machine without I/O;
 //! - `site`: a device as the server sees it; `pipeline`: its program, running or saved;
 //! - `platform`: what a P4Info asks of the platform;

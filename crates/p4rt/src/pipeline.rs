@@ -81,7 +81,8 @@ impl Pipeline {
 /// Compiles a config and makes a device of it. Takes its time.
 ///
 /// # Errors
-/// What is wrong with the program or the P4Info: `INVALID_ARGUMENT`; or there is no room for it: `RESOURCE_EXHAUSTED`.
+/// What is wrong with the program or the P4Info: `INVALID_ARGUMENT`; or there is no room for it:
+/// `RESOURCE_EXHAUSTED`.
 pub(crate) fn build(
     loader: &dyn Loader,
     message: ForwardingPipelineConfig,

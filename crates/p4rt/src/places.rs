@@ -1,4 +1,5 @@
-//! How many connections there may be: in all, of each client, and on their way in. Operators find room whatever others do.
+//! How many connections there may be: in all, of each client, and on their way in. Operators find
+//! room whatever others do.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;

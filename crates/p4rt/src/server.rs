@@ -492,7 +492,8 @@ impl P4Runtime for Service {
             rights.check_config(&request.role, request.action())
         })?;
         let site = self.sites.find(request.device_id)?;
-        // What is made for a client that has gone is not made to its end; what was made takes its place to its end.
+        // What is made for a client that has gone is not made to its end; what was made takes its
+        // place to its end.
         let call = Call::default();
         let caller = call.caller();
         to_its_end(async move { Ok(site.set_config(request, may_lose, &caller).await?) }).await?;

@@ -41,7 +41,8 @@ pub enum Purpose {
 
 /// The right to make one device.
 pub trait Leave: Send + Sync {
-    /// Does the work on this thread, within the bounds that there are; waits for its turn, if others are first.
+    /// Does the work on this thread, within the bounds that there are; waits for its turn, if
+    /// others are first.
     ///
     /// # Errors
     /// It was not done, or not to its end: why.

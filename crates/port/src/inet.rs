@@ -55,7 +55,8 @@ pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u16> {
 /// length count as if a zero byte came behind.
 #[inline]
 pub(crate) fn sum(bytes: &[u8], start: u32) -> u32 {
-    // The sum does not depend on the order of bytes in a word, but for the order of its own (RFC 1071).
+    // The sum does not depend on the order of bytes in a word, but for the order of its own (RFC
+    // 1071).
     let mut total = 0u64;
     let mut steps = bytes.chunks_exact(8);
     for step in steps.by_ref() {

@@ -111,8 +111,10 @@ impl Layers {
         Walk::over(frame).layers
     }
 
-    /// The headers of an Ethernet frame up to the transport header at `target`, which is known to be
-    /// of this kind; none if there is none. What stands between is found by its own structure, or, in
+    /// The headers of an Ethernet frame up to the transport header at `target`, which is known to
+    /// be
+    /// of this kind; none if there is none. What stands between is found by its own structure, or,
+    /// in
     /// an encapsulation that is not known, backwards from the target.
     pub(crate) fn up_to(frame: &[u8], target: usize, kind: Kind) -> Option<Layers> {
         let Walk {
@@ -216,7 +218,8 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// Goes over one header; none if there is no further one that is known, or not all of it is inside.
+    /// Goes over one header; none if there is no further one that is known, or not all of it is
+    /// inside.
     fn step(&mut self) -> Option<()> {
         let next = match self.next {
             Next::Ethernet(at) => ethernet(self.frame, at, self.end)?,
@@ -313,7 +316,8 @@ pub(crate) fn is_tunnel(frame: &[u8], at: usize, end: usize, port: u16) -> bool 
     inside_udp(frame, at, end, port).is_some()
 }
 
-/// Where a packet ends that has `len` bytes from `at` on, in one that ends at `end`. The length is 0
+/// Where a packet ends that has `len` bytes from `at` on, in one that ends at `end`. The length is
+/// 0
 /// where it does not fit in its field.
 fn length_ends(at: usize, len: usize, end: usize) -> Option<usize> {
     match len {
@@ -361,7 +365,8 @@ fn ipv4_ends(frame: &[u8], at: usize, end: usize) -> Option<(usize, usize)> {
     (first >> 4 == 4 && header >= 20 && at + header <= end).then_some((at + header, end))
 }
 
-/// The transport protocol of an IPv6 packet, where its header starts, where the last destination stands
+/// The transport protocol of an IPv6 packet, where its header starts, where the last destination
+/// stands
 /// and where the packet ends. A fragment has no protocol.
 fn ipv6_ends(frame: &[u8], at: usize, end: usize) -> Option<(Option<u8>, usize, usize, usize)> {
     const HOP_BY_HOP: u8 = 0;
@@ -396,7 +401,8 @@ fn ipv6_ends(frame: &[u8], at: usize, end: usize) -> Option<(Option<u8>, usize, 
     None
 }
 
-/// Where the address of the last destination stands in a routing header; none if the packet is on its
+/// Where the address of the last destination stands in a routing header; none if the packet is on
+/// its
 /// last way. A checksum's pseudo header has this one.
 fn last_destination(frame: &[u8], at: usize, size: usize) -> Option<usize> {
     const SOURCE_ROUTE: u8 = 0;
@@ -476,7 +482,8 @@ fn gre_inside(frame: &[u8], at: usize, end: usize) -> Option<(bool, Next)> {
     (behind <= end).then_some((flags & CHECKSUM != 0, next))
 }
 
-/// What a UDP payload is the tunnel header of, by its port; or, as any port may be configured, by its
+/// What a UDP payload is the tunnel header of, by its port; or, as any port may be configured, by
+/// its
 /// structure if that leaves no doubt.
 #[inline]
 fn inside_udp(frame: &[u8], at: usize, end: usize, port: u16) -> Option<Next> {

@@ -235,7 +235,8 @@ fn a_removed_interface_is_gone(lab: &Lab, kind: Kind) {
     );
 }
 
-/// Opens the switch's port, and one to receive what it sends, where kernels send nothing themselves.
+/// Opens the switch's port, and one to receive what it sends, where kernels send nothing
+/// themselves.
 fn both_ends(lab: &Lab, kind: Kind) -> [Box<dyn Port>; 2] {
     lab::be_silent(&lab.switch);
     lab::be_silent(&lab.host);

@@ -238,7 +238,8 @@ pub(crate) struct Checker<'a> {
     well_formed: HashMap<TyId, bool>,
     /// How many scalars values of a type have.
     leaves: HashMap<TyId, u64>,
-    /// Types by whether they mention a type variable, by whether they may stand in a header, and their
+    /// Types by whether they mention a type variable, by whether they may stand in a header, and
+    /// their
     /// sizes in bits.
     open_types: RefCell<HashMap<TyId, bool>>,
     plain_structs: RefCell<HashMap<TyId, bool>>,

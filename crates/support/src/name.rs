@@ -1,4 +1,5 @@
-//! Names that operators give to what a switch has: they stand in lists, logs, metrics and messages of others.
+//! Names that operators give to what a switch has: they stand in lists, logs, metrics and messages
+//! of others.
 
 use std::fmt;
 
@@ -51,7 +52,8 @@ pub fn check(what: &'static str, name: &str) -> Result<(), NameError> {
     }
 }
 
-/// Whether a character is a control character, or an invisible one: line and paragraph separators, marks that change the direction of
+/// Whether a character is a control character, or an invisible one: line and paragraph separators,
+/// marks that change the direction of
 /// text (Unicode Standard Annex #9) and those without width.
 fn is_unprintable(c: char) -> bool {
     c.is_control()

@@ -261,7 +261,8 @@ impl Diagnostics {
     }
 
     /// As a JSON array of objects with `file`, `line`, `column`, `end_line`, `end_column`, `severity`, `code`, `message`,
-    /// `hint` (or null), `notes` (strings) and `labels` (objects with a place and a message), by position, up to [`KEPT`] of each severity.
+    /// `hint` (or null), `notes` (strings) and `labels` (objects with a place and a message), by
+    /// position, up to [`KEPT`] of each severity.
     pub fn to_json(&self, sources: &SourceMap) -> String {
         let objects: Vec<String> = self
             .sorted()

@@ -1,13 +1,17 @@
 //! The room of P4 text: preprocessing, lexing and parsing into a syntax tree, with places and diagnostics.
 //!
-//! **In:** a file with leave to read files ([`files::FileSystem`]), or a text without. **Out:** a [`Parsed`]: a syntax tree ([`ast`]), the
+//! **In:** a file with leave to read files ([`files::FileSystem`]), or a text without. **Out:** a
+//! [`Parsed`]: a syntax tree ([`ast`]), the
 //! [`source::SourceMap`] that its spans point into, and [`diag::Diagnostics`]. Parsing never fails: what cannot be read is
 //! reported and left out. **May import:** `support`.
 //!
 //! Invariants:
-//! - no text makes it panic, run on or overflow a stack of 2 MiB: nesting, chains of operators, includes, macro expansion, tokens
-//!   and diagnostics are bounded, and passing a bound is a located error; whoever walks a tree may rely on its height;
-//! - a text reads, lists and names no file of the machine: [`parse_str`] has no [`files::FileSystem`];
+//! - no text makes it panic, run on or overflow a stack of 2 MiB: nesting, chains of operators,
+//!   includes, macro expansion, tokens
+//!   and diagnostics are bounded, and passing a bound is a located error; whoever walks a tree may
+//!   rely on its height;
+//! - a text reads, lists and names no file of the machine: [`parse_str`] has no
+//!   [`files::FileSystem`];
 //! - every span lies in the source map; a token out of a macro has the place of the macro's use, one out of an argument its own;
 //! - a program that p4c's grammar refuses is refused on the line where the first wrong token stands.
 //!

@@ -1,10 +1,15 @@
-//! Bounds on compilations: of a program's text, of the time and the memory to make its device, of one at a time for each vPDP, and of how many run at
+//! Bounds on compilations: of a program's text, of the time and the memory to make its device, of
+//! one at a time for each vPDP, and of how many run at
 //! once on a switch.
 //!
-//! A compilation is all from a text to a device: reading P4 or IR, composing, fitting to slots, making native code. It is
-//! admitted ([`BoundedCompiler::admit`]), waits for its turn among those of other vPDPs ([`Compilations`]) and runs as a
-//! [`support::work::Work`] ([`Leave::run`]), which its limits or [`Canceller::cancel`] end at the next checkpoint. Nothing of it
-//! goes on after that. The processor time that it took is counted, and paid for by the vPDP's quota of cycles.
+//! A compilation is all from a text to a device: reading P4 or IR, composing, fitting to slots,
+//! making native code. It is
+//! admitted ([`BoundedCompiler::admit`]), waits for its turn among those of other vPDPs
+//! ([`Compilations`]) and runs as a
+//! [`support::work::Work`] ([`Leave::run`]), which its limits or [`Canceller::cancel`] end at the
+//! next checkpoint. Nothing of it
+//! goes on after that. The processor time that it took is counted, and paid for by the vPDP's quota
+//! of cycles.
 
 mod account;
 mod error;
@@ -103,7 +108,8 @@ struct State {
     account: Account,
 }
 
-/// The right to make one program, from its text to its device. No other one is made for the vPDP until it is dropped.
+/// The right to make one program, from its text to its device. No other one is made for the vPDP
+/// until it is dropped.
 #[derive(Debug)]
 pub struct Leave {
     // The ticket goes first: whoever finds the vPDP free may find the queue free, too.
@@ -182,7 +188,8 @@ impl BoundedCompiler {
         }))
     }
 
-    /// Sets the bounds of compilations from now on. One that was admitted under larger ones is cancelled.
+    /// Sets the bounds of compilations from now on. One that was admitted under larger ones is
+    /// cancelled.
     pub(crate) fn set_quota(&self, quota: CompileQuota) {
         let before = std::mem::replace(&mut *self.lock_quota(), quota);
         if quota.is_less_than(&before) {
@@ -228,15 +235,18 @@ impl BoundedCompiler {
         }
     }
 
-    /// Whether compilations have taken more of the quota of cycles than has come: none begins meanwhile.
+    /// Whether compilations have taken more of the quota of cycles than has come: none begins
+    /// meanwhile.
     pub(crate) fn set_in_debt(&self, is_in_debt: bool) {
         self.0.account.set_in_debt(is_in_debt);
     }
 
-    /// Admits the making of one program of a text of so many bytes, be it one to compile or not. The leave is kept until its device is made.
+    /// Admits the making of one program of a text of so many bytes, be it one to compile or not.
+    /// The leave is kept until its device is made.
     ///
     /// # Errors
-    /// The text is longer than the quota allows, another program of the vPDP is being made, the vPDP has not paid for those before, or too many
+    /// The text is longer than the quota allows, another program of the vPDP is being made, the
+    /// vPDP has not paid for those before, or too many
     /// compilations of others wait.
     pub fn admit(&self, bytes: usize) -> Result<Leave, CompileError> {
         let admitted = self.try_admit(bytes);

@@ -137,7 +137,8 @@ impl Gate {
         (given, DropReason::RateQuota)
     }
 
-    /// Charges cycles that compilations have used: packets of the vPDP wait for them to be paid as for their own.
+    /// Charges cycles that compilations have used: packets of the vPDP wait for them to be paid as
+    /// for their own.
     pub(crate) fn charge_compilations(&self, cycles: u64, now: Nanos) {
         for bucket in self.cycles.iter().chain(&self.compile) {
             bucket.charge(cycles, now);

@@ -312,7 +312,8 @@ impl Hypervisor {
         Ok(self.find(id)?.compiler.clone())
     }
 
-    /// Bounds the compilations of vPDPs that are made from now on, and says how their time is counted.
+    /// Bounds the compilations of vPDPs that are made from now on, and says how their time is
+    /// counted.
     pub fn set_compile_pool(&mut self, pool: CompilePool) {
         self.compilations = Compilations::new(pool);
     }

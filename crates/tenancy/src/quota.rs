@@ -20,10 +20,12 @@ pub const WORK_OF_A_PACKET: WorkBudget = match WorkBudget::new(1 << 12) {
     None => WorkBudget::LEAST,
 };
 
-/// Bytes of state that a vPDP may have unless its quotas say otherwise: a program that declares more than the machine has ends nobody's switch.
+/// Bytes of state that a vPDP may have unless its quotas say otherwise: a program that declares
+/// more than the machine has ends nobody's switch.
 pub const STATE_BYTES: u64 = 1 << 30;
 
-/// The quotas of a vPDP; what is not given is not limited, but for the work of a packet ([`WORK_OF_A_PACKET`]), the bytes of
+/// The quotas of a vPDP; what is not given is not limited, but for the work of a packet
+/// ([`WORK_OF_A_PACKET`]), the bytes of
 /// state ([`STATE_BYTES`]) and compilations ([`CompileQuota`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quotas {
@@ -35,7 +37,8 @@ pub struct Quotas {
     pub packets: Option<Rate>,
     /// Passes of packets that start over: resubmitted and recirculated ones.
     pub passes: Option<Rate>,
-    /// Processor cycles, as the workers' [`crate::Gauge`]s count them, and those of its compilations.
+    /// Processor cycles, as the workers' [`crate::Gauge`]s count them, and those of its
+    /// compilations.
     pub cycles: Option<Rate>,
     /// Its share of a processor that has too much to do, beside others' weights; 0 counts as 1.
     pub weight: u32,

@@ -17,7 +17,8 @@ fn compile(text: &str) -> Result<Program, String> {
     testkit::compile_text(text).map(Arc::unwrap_or_clone)
 }
 
-/// The time that a compilation may take to end: it takes a millisecond, but other tests run beside on the same cores.
+/// The time that a compilation may take to end: it takes a millisecond, but other tests run beside
+/// on the same cores.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// A compiler that never ends by itself.

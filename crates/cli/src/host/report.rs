@@ -1,4 +1,5 @@
-//! The final report of a switch that hosts: ports, controllers, and all virtual data planes that there were.
+//! The final report of a switch that hosts: ports, controllers, and all virtual data planes that
+//! there were.
 
 use std::fmt::Write;
 

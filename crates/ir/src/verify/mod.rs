@@ -7,7 +7,8 @@
 //! - every id, source file and error code points into its table;
 //! - expressions are well typed; a `varbit` is read only as data; nesting is at most [`MAX_NESTING`];
 //! - a place with dims reaches only fields of one type (headers of one type, at constant strides);
-//! - the dims of all places together reach at most 2^24 elements, each shape of a place counted once;
+//! - the dims of all places together reach at most 2^24 elements, each shape of a place counted
+//!   once;
 //! - statements stand where they may; `Leave` and `Continue` name an enclosing label, which is unique in its body;
 //! - calls fit [`OPS`](crate::OPS): operands, instance, and what the operation asks of their types;
 //! - actions do not call each other in a circle, nor deeper than [`MAX_CALL_DEPTH`], and neither they nor a control's
@@ -42,7 +43,8 @@ pub const MAX_CALL_COST: u32 = 1 << 20;
 pub const MAX_FRAME_LIMBS: u32 = 1 << 17;
 /// How many errors are told at most.
 const MAX_ERRORS: usize = 100;
-/// The most fields and headers that the dims of all places reach, each shape of a place counted once.
+/// The most fields and headers that the dims of all places reach, each shape of a place counted
+/// once.
 const MAX_REACHED: usize = 1 << 24;
 
 /// A rule that a program breaks.

@@ -158,7 +158,8 @@ impl AfPacketPort {
             }
             Err(e) => match e.raw_os_error() {
                 Some(libc::EAGAIN | libc::EINTR) => Ok(false),
-                // The frame has been taken from the queue, and is lost: the kernel has no virtio header
+                // The frame has been taken from the queue, and is lost: the kernel has no virtio
+                // header
                 // for its kind of merged segments.
                 Some(libc::EINVAL) => {
                     self.stats.rx_dropped.add(RxDrop::Unsegmentable, 1);
@@ -177,7 +178,8 @@ impl AfPacketPort {
         }
     }
 
-    /// What to do about frames of which the kernel has refused the first: how many of `left` are lost,
+    /// What to do about frames of which the kernel has refused the first: how many of `left` are
+    /// lost,
     /// and why. Without an error the kernel has not said why.
     #[cold]
     fn refused(&mut self, error: Option<&io::Error>, first: usize, left: usize) -> (TxDrop, usize) {
@@ -245,7 +247,8 @@ impl Opening {
         let mut refusals = Refusals::new();
         let (incoming, outgoing) = open().map_err(|e| self.error(e))?;
         if refusals.is_direct(self.interface.index) {
-            // The driver's answer comes back, also when a carrier has just been lost: the kernel's way
+            // The driver's answer comes back, also when a carrier has just been lost: the kernel's
+            // way
             // of dropping is then no error. Where this is not known, some of those count as sent.
             let _ = sys::set_option(&outgoing, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1);
         }
@@ -353,7 +356,8 @@ impl Port for AfPacketPort {
                             self.stats.count_tx(frame.len(), &mut outcome);
                         }
                         rest = &rest[n..];
-                        // The next one was tried, and the kernel keeps its error to itself. It is not
+                        // The next one was tried, and the kernel keeps its error to itself. It is
+                        // not
                         // tried again: the kernel may have taken it, and counted it as dropped.
                         if n == whole.min(sys::MESSAGES) {
                             continue;

@@ -45,7 +45,8 @@ impl Refusals {
         facts.is_some_and(|facts| facts.is_ok_and(|facts| facts.is_direct()))
     }
 
-    /// Why a frame of this length was not sent. `watch` is made to look at the link through `socket`.
+    /// Why a frame of this length was not sent. `watch` is made to look at the link through
+    /// `socket`.
     #[cold]
     pub(super) fn why(
         &mut self,

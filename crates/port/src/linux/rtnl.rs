@@ -77,7 +77,8 @@ pub(super) struct LinkFacts {
 }
 
 impl LinkFacts {
-    /// Whether the driver may be given frames at once: there is no queue to go around, and no choice
+    /// Whether the driver may be given frames at once: there is no queue to go around, and no
+    /// choice
     /// of the driver's queues by flow, which the kernel then does not make.
     pub(super) fn is_direct(&self) -> bool {
         self.tx_queues == 1 && (self.has_none || self.is_veth && !self.has_queue)
@@ -95,7 +96,8 @@ impl LinkFacts {
                 LinkAttribute::Carrier(carrier) => facts.is_up &= *carrier != 0,
                 LinkAttribute::Qdisc(name) => {
                     facts.has_none = name == "noqueue";
-                    // An interface that is down has one that drops all, whatever it has when it is up.
+                    // An interface that is down has one that drops all, whatever it has when it is
+                    // up.
                     facts.has_queue = !facts.has_none && name != "noop";
                 }
                 LinkAttribute::Link(index) => facts.peer = Some(*index),
@@ -517,7 +519,8 @@ impl Rtnl {
         self.ask(message)
     }
 
-    /// What the kernel says of the interface at the other end of a veth pair, which may be in another
+    /// What the kernel says of the interface at the other end of a veth pair, which may be in
+    /// another
     /// namespace: asking there needs CAP_NET_ADMIN in it.
     pub(super) fn facts_of_peer(&mut self, facts: &LinkFacts) -> io::Result<LinkFacts> {
         let other = facts.peer.filter(|_| facts.is_veth);

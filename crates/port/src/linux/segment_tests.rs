@@ -4,7 +4,8 @@ use super::*;
 use crate::nest::{Made, Part, Position, make, naive_checksum, parts};
 use proptest::prelude::*;
 
-/// A right frame, in which the `n`-th checksum from the innermost on is left to the interface. Those
+/// A right frame, in which the `n`-th checksum from the innermost on is left to the interface.
+/// Those
 /// outside of it are as if it were complete.
 fn left_to_the_interface(right: &Made, n: usize) -> Option<(Vec<u8>, usize, usize)> {
     let checksum = right.checksums.iter().rev().nth(n)?;
@@ -75,7 +76,8 @@ proptest! {
         let mut by_offset = frame.clone();
         prop_assert!(complete_checksum(&mut by_offset, start, offset));
         prop_assert_eq!(&by_offset, &right.bytes, "by the kernel's offsets");
-        // Nothing tells a checksum of GRE that is not complete from a wrong one: no kernel leaves it.
+        // Nothing tells a checksum of GRE that is not complete from a wrong one: no kernel leaves
+        // it.
         if offset == 4 {
             return Ok(());
         }
@@ -107,7 +109,8 @@ proptest! {
         payload in prop::collection::vec(any::<u8>(), 1..300),
         is_left in any::<bool>(),
     ) {
-        // Inside, a checksum was left to an interface when it was captured; outside, the sender's own.
+        // Inside, a checksum was left to an interface when it was captured; outside, the sender's
+        // own.
         let shim = if tunnel == 6081 { Part::Geneve(0) } else { Part::Vxlan };
         let inside = [Part::Ethernet(0), Part::V4(false), Part::Udp(80, true)];
         let captured = make(&inside, &payload, Position::default());

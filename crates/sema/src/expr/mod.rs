@@ -173,7 +173,8 @@ impl Checker<'_> {
         Expr { kind, ty, span }
     }
 
-    /// The value of a constant. Structs are written out where they are named: as many as the limit allows.
+    /// The value of a constant. Structs are written out where they are named: as many as the limit
+    /// allows.
     fn constant(&mut self, index: usize, span: Span) -> Expr {
         let ty = self.consts[index].ty;
         if let ExprKind::Aggregate(elements) = &self.consts[index].kind {

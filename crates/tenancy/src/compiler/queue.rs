@@ -1,6 +1,7 @@
 //! The compilations of a switch: a few run at once, others wait in the order in which they came.
 //!
-//! A vPDP has at most one in the queue, so the order is a round over the vPDPs that have something to compile.
+//! A vPDP has at most one in the queue, so the order is a round over the vPDPs that have something
+//! to compile.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};

@@ -8,7 +8,8 @@ use support::work::checkpoint;
 
 use super::*;
 
-/// The time that a compilation may take to end: it takes a millisecond, but other tests run beside on the same cores.
+/// The time that a compilation may take to end: it takes a millisecond, but other tests run beside
+/// on the same cores.
 const GRACE: Duration = Duration::from_secs(2);
 
 fn pool(at_once: usize, waiting: usize, patience: Duration) -> Compilations {

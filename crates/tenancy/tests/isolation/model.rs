@@ -1,5 +1,6 @@
 //! A receiver's view of frames, written from docs/TENANCY.md alone: the vPDP that a frame is for,
-//! and the vPDP that a frame is from. It is as simple as it can be, and shares no code with the switch.
+//! and the vPDP that a frame is from. It is as simple as it can be, and shares no code with the
+//! switch.
 
 /// A condition of a rule.
 #[derive(Clone, Debug)]

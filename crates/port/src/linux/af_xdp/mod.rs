@@ -299,7 +299,8 @@ impl AfXdpPort {
         }
     }
 
-    /// Has the kernel send what is queued. Frames that it takes and does not send are counted as dropped
+    /// Has the kernel send what is queued. Frames that it takes and does not send are counted as
+    /// dropped
     /// instead of sent.
     fn transmit(&mut self, outcome: &mut TxOutcome) {
         let AfXdpPort {

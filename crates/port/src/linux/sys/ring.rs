@@ -257,7 +257,8 @@ impl<T: Copy> Producer<T> {
     #[inline]
     pub(super) fn get(&self, count: u32) -> T {
         let place = self.ring.entry(count);
-        // SAFETY: the place is inside the ring, and we have written the entry, which the kernel only
+        // SAFETY: the place is inside the ring, and we have written the entry, which the kernel
+        // only
         // reads. Before the first round it holds zeros, and any bytes are a valid `T`.
         unsafe { place.read() }
     }

@@ -73,7 +73,8 @@ pub(in crate::linux) struct Xsk {
     returns_at_once: bool,
     /// Chunks to send frames in.
     free: Vec<u64>,
-    /// Descriptors to send up to here, by the count of the tx ring, have been taken by the kernel: its
+    /// Descriptors to send up to here, by the count of the tx ring, have been taken by the kernel:
+    /// its
     /// own count of them may be behind, and is shown now and then only.
     taken: u32,
     /// Up to here the kernel may have looked at descriptors, taken or not.
@@ -347,7 +348,8 @@ impl Xsk {
         }
     }
 
-    /// Has the kernel send what is queued; `lost` is given the length of each frame that it took and did
+    /// Has the kernel send what is queued; `lost` is given the length of each frame that it took
+    /// and did
     /// not send. What it does not take now waits for the next call.
     ///
     /// # Errors
@@ -415,7 +417,8 @@ impl Xsk {
         written.wrapping_sub(self.taken)
     }
 
-    /// Finds the frame that the kernel has taken and not sent, when it has just said so: the last that it
+    /// Finds the frame that the kernel has taken and not sent, when it has just said so: the last
+    /// that it
     /// took. Its chunks have come back, while those behind it in the ring have not. Its length.
     #[cold]
     fn take_refused(&mut self) -> usize {
@@ -440,7 +443,8 @@ impl Xsk {
                 *place = false;
             }
         }
-        // A kernel that gives the chunks back later has shown that it took the frame, or it was the first.
+        // A kernel that gives the chunks back later has shown that it took the frame, or it was the
+        // first.
         match last {
             Some(last) => self.took(last + 1),
             None if self.pending() < pending => {}
@@ -493,7 +497,8 @@ impl Xsk {
         self.tx.take_back(from);
     }
 
-    /// Gives up what is queued, as the interface does not exist any more; `lost` is given the length of
+    /// Gives up what is queued, as the interface does not exist any more; `lost` is given the
+    /// length of
     /// each frame.
     #[cold]
     pub(in crate::linux) fn give_up(&mut self, mut lost: impl FnMut(usize)) {
