@@ -227,7 +227,7 @@ pub struct Hypervisor {
     /// Slots of vPDPs that are no more, to which links of retired roots may still lead: no other vPDP gets them yet.
     barred: Vec<Slot>,
     departing: Vec<Departing>,
-    graveyard: deleted::Graveyard,
+    deleted: deleted::DeletedVpdps,
     /// How many devices had seats.
     serials: u64,
     /// How many vPDPs there were.
@@ -269,7 +269,7 @@ impl Hypervisor {
             retired: Vec::new(),
             barred: Vec::new(),
             departing: Vec::new(),
-            graveyard: deleted::Graveyard::default(),
+            deleted: deleted::DeletedVpdps::default(),
             serials: 0,
             births: 0,
             ledger: Ledger::default(),
@@ -280,12 +280,12 @@ impl Hypervisor {
 
     /// The last vPDPs that were deleted, in that order.
     pub fn deleted(&self) -> Vec<Deleted> {
-        self.graveyard.list(&self.departing)
+        self.deleted.list(&self.departing)
     }
 
     /// How many were deleted before those, and the end of their packets.
     pub fn deleted_before(&self) -> (u64, Ledger) {
-        self.graveyard.others().clone()
+        self.deleted.others().clone()
     }
 
     /// All virtual data planes, by their numbers.
@@ -458,7 +458,7 @@ impl Hypervisor {
             vpdp.compiler.close(Cancelled::Deleted);
             self.barred.push(vpdp.slot);
             let serial = vpdp.loaded.as_ref().map(|loaded| loaded.serial);
-            self.graveyard.bury(id, vpdp.name, serial);
+            self.deleted.add(id, vpdp.name, serial);
             if let Some(loaded) = vpdp.loaded {
                 self.depart(loaded);
             }

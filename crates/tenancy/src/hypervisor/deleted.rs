@@ -8,7 +8,7 @@ use super::Departing;
 use crate::vpdp::VpdpId;
 
 /// Deleted vPDPs that are kept one by one; those before them are summed.
-const MOST_KEPT: usize = 256;
+const MAX_KEPT: usize = 256;
 
 /// A vPDP that is no more.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct Deleted {
 
 /// All that are no more.
 #[derive(Debug, Default)]
-pub(super) struct Graveyard {
+pub(super) struct DeletedVpdps {
     kept: VecDeque<Kept>,
     /// How many were before those, and the end of their packets.
     others: (u64, Ledger),
@@ -39,9 +39,9 @@ struct Kept {
     ledger: Option<Ledger>,
 }
 
-impl Graveyard {
+impl DeletedVpdps {
     /// A vPDP was deleted; its device, if it had one, departs with this serial.
-    pub(super) fn bury(&mut self, id: VpdpId, name: String, serial: Option<u64>) {
+    pub(super) fn add(&mut self, id: VpdpId, name: String, serial: Option<u64>) {
         self.kept.push_back(Kept {
             id,
             name,
@@ -52,7 +52,7 @@ impl Graveyard {
     }
 
     /// A device has departed.
-    pub(super) fn settle(&mut self, serial: u64, ledger: &Ledger) {
+    pub(super) fn set_ledger(&mut self, serial: u64, ledger: &Ledger) {
         let kept = self.kept.iter_mut().find(|kept| kept.serial == serial);
         if let Some(kept) = kept {
             kept.ledger = Some(ledger.clone());
@@ -61,12 +61,13 @@ impl Graveyard {
     }
 
     fn sum_up(&mut self) {
-        while self.kept.len() > MOST_KEPT
-            && let Some(oldest) = self.kept.pop_front_if(|oldest| oldest.ledger.is_some())
+        while self.kept.len() > MAX_KEPT
+            && let Some(Some(ledger)) = self.kept.front().map(|oldest| &oldest.ledger)
         {
             let (count, sum) = &mut self.others;
             *count += 1;
-            sum.add(&oldest.ledger.unwrap_or_default());
+            sum.add(ledger);
+            self.kept.pop_front();
         }
     }
 

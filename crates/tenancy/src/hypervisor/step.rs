@@ -129,7 +129,7 @@ impl Hypervisor {
                 *seats -= 1;
             }
         }
-        let (ledger, graveyard) = (&mut self.ledger, &mut self.graveyard);
+        let (ledger, deleted) = (&mut self.ledger, &mut self.deleted);
         self.departing.retain_mut(|one| {
             // What it still sends by itself has no port any more.
             let device = &mut one.device;
@@ -140,7 +140,7 @@ impl Hypervisor {
             if !stays {
                 let own = device.ledger();
                 ledger.add(&own);
-                graveyard.settle(one.serial, &own);
+                deleted.set_ledger(one.serial, &own);
             }
             stays
         });
