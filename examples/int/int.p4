@@ -395,8 +395,10 @@ control IntEgress(inout headers_t hdr,
 
     action send_to(Mac src_mac, Mac dst_mac, Ipv4Address src, Ipv4Address dst, bit<16> udp_port) {
         bit<32> sequence;
-        report_sequence.read(sequence, 0);
-        report_sequence.write(0, sequence + 1);
+        @atomic {
+            report_sequence.read(sequence, 0);
+            report_sequence.write(0, sequence + 1);
+        }
 
         // Whole words of the packet.
         bit<16> inner = (bit<16>)standard_metadata.packet_length & 0xfffc;

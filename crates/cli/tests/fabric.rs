@@ -283,7 +283,7 @@ fn the_fat_tree_s_virtual_data_planes_carry_all_flows() {
     );
     let json = said(&["fabric", "show", &file, "--json"]).json();
     assert_eq!(json["switches"][0]["vpdps"][2]["name"], "intra_in");
-    assert_eq!(json["switches"][0]["shared"][0]["by"], "rules");
+    assert_eq!(json["switches"][0]["shared"][0]["by"], "rules egress any");
     let picture = dir.file("vpdps.svg");
     said(&["fabric", "show", &file, "--svg", &picture]);
     let svg = std::fs::read_to_string(picture).unwrap();

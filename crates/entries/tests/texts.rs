@@ -333,7 +333,12 @@ fn ports_groups_and_sessions_are_those_of_the_architecture() {
             Some(format!("19 {}", wide(group))),
         ),
         (Arch::V1model, "mc_node_dissociate 1 70000", None),
-        (Arch::V1model, "mirroring_add 0 510", None),
+        (Arch::V1model, "mirroring_add 1 510", None),
+        (
+            Arch::V1model,
+            "mirroring_add 0 510",
+            Some("15 a clone session's number is at least 1".to_owned()),
+        ),
         (
             Arch::V1model,
             "mirroring_add 65536 1",

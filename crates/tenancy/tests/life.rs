@@ -11,7 +11,9 @@ use common::{frame, hypervisor, id, marker, spec};
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use switch::{Carry, MayLose};
-use tenancy::{Condition, Hypervisor, Quotas, Rate, Refusal, Rule, Sharing, VpdpId, Worker};
+use tenancy::{
+    Condition, Egress, Hypervisor, Quotas, Rate, Refusal, Rule, Share, Sharing, VpdpId, Worker,
+};
 
 const OPERATIONS: usize = 1000;
 
@@ -46,7 +48,12 @@ struct Scene {
 impl Scene {
     fn new(seed: u64) -> Scene {
         let mut hypervisor = hypervisor();
-        hypervisor.share(PortId(5), Some(Sharing::Rules)).unwrap();
+        // The programs send all that comes, marked, which is not the senders' own.
+        let share = Share {
+            sharing: Sharing::Rules,
+            egress: Egress::Any,
+        };
+        hypervisor.share_as(PortId(5), share).unwrap();
         for number in STEADY {
             hypervisor
                 .create(spec(number, &[9 + u32::from(number), 5]))

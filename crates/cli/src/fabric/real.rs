@@ -80,6 +80,7 @@ struct Running {
 /// The process may not make namespaces, or a switch cannot be made.
 pub(super) fn up(options: &UpOptions, early: &Early) -> Result<Ended, String> {
     let topology = super::read(&options.topology)?;
+    early.begin_work();
     let running = Running::start(&topology, options.io, options.choice)?;
     for host in &topology.hosts {
         out::line(&format!(
@@ -115,6 +116,7 @@ pub(super) fn run(
             "no program is to be run in a host; add [[command]] with host and run".to_owned(),
         );
     }
+    early.begin_work();
     let running = Running::start(topology, io, choice)?;
     let commands = running.commands(topology, early);
     let switches = running.stop()?;

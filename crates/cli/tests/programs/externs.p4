@@ -39,8 +39,8 @@ control I(inout headers_t hdr, inout meta_t meta, inout standard_metadata_t std)
         }
     }
     apply {
-        cells.read(meta.value, 3);
-        cells.write(3, hdr.data.a);
+        @atomic { cells.read(meta.value, 3);
+        cells.write(3, hdr.data.a); }
         seen.count((bit<32>)hdr.data.a[3:0]);
         rate.execute_meter(2, meta.color);
         hash(meta.value, HashAlgorithm.identity, 16w0, { hdr.data.a }, 32w256);
