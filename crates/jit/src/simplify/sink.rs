@@ -6,6 +6,7 @@
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::entity::{EntitySet, SecondaryMap};
 use cranelift_codegen::flowgraph::ControlFlowGraph;
+use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{
     AliasRegion, Block, Function, Inst, InstructionData, MemFlags, Opcode, Value, ValueDef,
 };
@@ -154,9 +155,11 @@ impl Sinking<'_> {
         }
         let mut places = self.places(result);
         let stays = |place: &Place| place.block == block || self.is_repeated(place.block, block);
-        if self.is_part_of_address(inst) {
-            // Each block that uses it does so for itself.
-            places.retain(|place| !stays(place));
+        if self.may_be_part_of_address(inst) {
+            // Each block that uses it in an address does so for itself. Other uses keep the one
+            // that is there: a copy for each link of a chain of sums would make a chain of copies.
+            let uses = self.uses_in_addresses(result);
+            places.retain(|place| !stays(place) && uses.contains(place.block));
             return self.go(inst, result, &places);
         }
         if places.iter().any(stays) || places.len() > MOST_USING {
@@ -182,16 +185,42 @@ impl Sinking<'_> {
         !moves_anyway && !has_effect(self.func, inst)
     }
 
-    /// Whether an instruction that reads or writes memory does this sum or product besides.
-    fn is_part_of_address(&self, inst: Inst) -> bool {
+    /// Whether an instruction that reads or writes memory can do this sum or product besides.
+    fn may_be_part_of_address(&self, inst: Inst) -> bool {
         let InstructionData::BinaryImm64 { opcode, imm, .. } = self.func.dfg.insts[inst] else {
             return false;
         };
+        let result = self.func.dfg.first_result(inst);
+        if self.func.dfg.value_type(result) != I64 {
+            return false;
+        }
         match opcode {
             Opcode::IaddImm => true,
             Opcode::IshlImm => (0..=3).contains(&imm.bits()),
             _ => false,
         }
+    }
+
+    /// The blocks in which a value is an address, or a summand of one.
+    fn uses_in_addresses(&self, value: Value) -> EntitySet<Block> {
+        let dfg = &self.func.dfg;
+        let is_address = |value: Value, user: Inst| match dfg.insts[user] {
+            InstructionData::Load { arg, .. } => arg == value,
+            InstructionData::Store { args, .. } => args[1] == value,
+            _ => false,
+        };
+        let mut blocks = EntitySet::new();
+        for &user in &self.uses[value] {
+            let used = is_address(value, user)
+                || dfg.insts[user].opcode() == Opcode::Iadd && {
+                    let sum = dfg.first_result(user);
+                    self.uses[sum].iter().any(|&user| is_address(sum, user))
+                };
+            if used && let Some(block) = self.func.layout.inst_block(user) {
+                blocks.insert(block);
+            }
+        }
+        blocks
     }
 
     /// The blocks that use a value.
@@ -311,7 +340,6 @@ impl Sinking<'_> {
 mod tests {
     use super::super::tests::{check, count, flow_of, function, safe};
     use super::*;
-    use cranelift_codegen::ir::types::I64;
     use cranelift_codegen::ir::{AbiParam, InstBuilder, Signature};
     use cranelift_codegen::isa::CallConv;
     use cranelift_frontend::FunctionBuilder;

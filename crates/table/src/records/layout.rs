@@ -242,15 +242,22 @@ impl RecordLayout {
 }
 
 impl ActionRecord {
-    /// The widest parameters first, each at the first place that is free: as all are powers of two or whole limbs, nothing is left free in front of a
-    /// place that could have been used instead.
+    /// The record of an action with parameters of these sizes. The widest parameters come first,
+    /// each at the first place that is free: as all are powers of two or whole limbs, no free place
+    /// before that could hold the parameter. The time is linear in the number of bytes.
     fn new(action: u32, sizes: &[usize], heads: Heads) -> Self {
         let mut widest_first: Vec<usize> = (0..sizes.len()).collect();
         widest_first.sort_by_key(|&param| std::cmp::Reverse(sizes[param]));
         let mut taken = vec![true; heads.bytes];
         let mut offsets = vec![0; sizes.len()];
+        let (mut alignment, mut from) = (0, 0);
         for param in widest_first {
-            offsets[param] = take(&mut taken, sizes[param]);
+            let bytes = sizes[param];
+            if alignment != bytes.min(LIMB) {
+                (alignment, from) = (bytes.min(LIMB), 0);
+            }
+            offsets[param] = take(&mut taken, from, bytes);
+            from = offsets[param] + bytes;
         }
         let fields = offsets.into_iter().zip(sizes);
         let fields: Box<[_]> = fields
@@ -278,10 +285,11 @@ impl ActionRecord {
     }
 }
 
-/// Takes the first free bytes, so many, at a multiple of what they are aligned to.
-fn take(taken: &mut Vec<bool>, bytes: usize) -> usize {
+/// Takes the first free bytes at a multiple of their alignment, where none is free before `from`,
+/// which is such a multiple.
+fn take(taken: &mut Vec<bool>, from: usize, bytes: usize) -> usize {
     let is_free = |at: &usize| !taken.iter().skip(*at).take(bytes).any(|&taken| taken);
-    let mut places = (0..).step_by(bytes.min(LIMB));
+    let mut places = (from..).step_by(bytes.min(LIMB));
     let at = places.find(is_free).unwrap_or(taken.len());
     taken.resize(taken.len().max(at + bytes), false);
     taken[at..at + bytes].fill(true);
