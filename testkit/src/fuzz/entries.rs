@@ -7,7 +7,7 @@ use interp::Interp;
 use ir::Program;
 use switch::{Device, DeviceConfig};
 
-use super::guard::{Trouble, guarded};
+use super::guard::guarded;
 use super::minimise::minimise_text;
 use super::{Case, Fault, front};
 use crate::mutate::mutate;
@@ -93,13 +93,7 @@ fn changed(text: &str, choices: &mut Choices) -> String {
 fn examine(program: &Arc<Program>, text: &str, case: &Case<'_>) -> Result<bool, Fault> {
     let (program, text) = (Arc::clone(program), text.to_owned());
     let done = guarded(case.limit, move || applied(&program, &text));
-    match done {
-        Ok(examined) => examined,
-        Err(Trouble::TimeLimit) => Err(Fault::new("time limit", "a file takes too long")),
-        Err(Trouble::Panic { place, message }) => {
-            Err(Fault::new(format!("panic at {place}"), message))
-        }
-    }
+    done.unwrap_or_else(|trouble| Err(trouble.fault("reading an entries file")))
 }
 
 fn applied(program: &Arc<Program>, text: &str) -> Result<bool, Fault> {

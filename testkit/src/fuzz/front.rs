@@ -8,7 +8,7 @@ use switch::{Device, DeviceConfig, LoadError};
 use syntax::diag::Diagnostics;
 
 use super::corpus::Seed;
-use super::guard::{Trouble, guarded};
+use super::guard::guarded;
 use super::minimise::minimise_text;
 use super::{Case, Fault};
 use crate::mutate::mutate;
@@ -60,13 +60,7 @@ pub(crate) fn mutant(seeds: &[Seed], choices: &mut Choices) -> Option<String> {
 pub(crate) fn examine(text: &str, limit: Duration) -> Examined {
     let text = text.to_string();
     let done = guarded(limit, move || compile(&text));
-    match done {
-        Ok(examined) => examined,
-        Err(Trouble::TimeLimit) => Err(Fault::new("time limit", "the front end takes too long")),
-        Err(Trouble::Panic { place, message }) => {
-            Err(Fault::new(format!("panic at {place}"), message))
-        }
-    }
+    done.unwrap_or_else(|trouble| Err(trouble.fault("the front end")))
 }
 
 fn compile(text: &str) -> Examined {

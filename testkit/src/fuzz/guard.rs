@@ -10,6 +10,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
+use super::Fault;
 use rustix::time::{ClockId, clock_gettime};
 
 /// The stack that the `polyplane` command runs on.
@@ -17,6 +18,9 @@ const STACK_BYTES: usize = 512 << 20;
 
 /// Code that uses none of its time for so many limits waits for something that does not come.
 const PATIENCE: u32 = 50;
+
+/// Bytes that the thread of guarded code may hold at once.
+pub(crate) const MOST_BYTES: u64 = 500 << 20;
 
 /// What may go wrong with guarded code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +34,23 @@ pub(crate) enum Trouble {
     },
     /// It used more time than the limit; if it does not end, its thread is left behind.
     TimeLimit,
+    /// Its thread held more bytes at once than [`MOST_BYTES`].
+    MemoryLimit(u64),
+}
+
+impl Trouble {
+    /// The fault of code that does `what`, such as "reading IR".
+    pub(crate) fn fault(self, what: &str) -> Fault {
+        match self {
+            Trouble::TimeLimit => Fault::new("time limit", format!("{what} takes too long")),
+            Trouble::MemoryLimit(bytes) => {
+                Fault::new("memory limit", format!("{what} takes {bytes} bytes"))
+            }
+            Trouble::Panic { place, message } => {
+                Fault::new(format!("panic at {place}"), format!("{what}: {message}"))
+            }
+        }
+    }
 }
 
 thread_local! {
@@ -48,7 +69,13 @@ pub(crate) fn guarded<R: Send + 'static>(
     let work = move || {
         let _ = names.send(std::fs::read_link("/proc/thread-self").ok());
         LAST_PANIC.set(Some(None));
-        let result = catch_unwind(AssertUnwindSafe(code)).map_err(|_| last_panic());
+        let mut result = Err(Trouble::TimeLimit);
+        let held = allocation_counter::measure(|| {
+            result = catch_unwind(AssertUnwindSafe(code)).map_err(|_| last_panic());
+        });
+        if held.bytes_max > MOST_BYTES && result.is_ok() {
+            result = Err(Trouble::MemoryLimit(held.bytes_max));
+        }
         // Nobody listens any more when the limit has passed.
         let _ = sender.send((result, own_time()));
     };
@@ -174,5 +201,18 @@ mod tests {
             }
         });
         assert_eq!(endless, Err::<(), _>(Trouble::TimeLimit));
+    }
+
+    #[test]
+    fn the_memory_that_code_holds_at_once_is_limited() {
+        let second = Duration::from_secs(1);
+        let hold = |bytes: u64| {
+            guarded(second, move || {
+                drop(Vec::<u8>::with_capacity(bytes as usize));
+            })
+        };
+        assert_eq!(hold(MOST_BYTES / 2), Ok(()));
+        let held = hold(MOST_BYTES + 1);
+        assert!(matches!(held, Err(Trouble::MemoryLimit(bytes)) if bytes > MOST_BYTES));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ir::Program;
 
 use super::corpus::Seed;
-use super::guard::{Trouble, guarded};
+use super::guard::guarded;
 use super::packets::judged;
 use super::scenario::{Material, scenario};
 use super::{Case, Fault, engines, front, generate};
@@ -72,10 +72,7 @@ fn accepted(text: &str, case: &Case<'_>) -> Result<Option<Arc<Program>>, Fault> 
         ir::verify(&program).ok()?;
         Some(Arc::new(program))
     });
-    read.map_err(|trouble| match trouble {
-        Trouble::TimeLimit => Fault::new("time limit", "reading IR takes too long"),
-        Trouble::Panic { place, message } => Fault::new(format!("panic at {place}"), message),
-    })
+    read.map_err(|trouble| trouble.fault("reading IR"))
 }
 
 /// The text with a few changes: lines moved, repeated or gone, words and numbers exchanged.

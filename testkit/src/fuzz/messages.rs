@@ -15,7 +15,7 @@ use packet::{Nanos, PortId};
 use prost::Message;
 use switch::{Device, DeviceConfig, LoadError};
 
-use super::guard::{Trouble, guarded};
+use super::guard::guarded;
 use super::{Case, Fault, front};
 use crate::random::Choices;
 
@@ -77,8 +77,7 @@ pub(crate) fn case(case: &Case<'_>) -> Option<(Fault, String)> {
             return None;
         }
         Ok(Err(fault)) => fault,
-        Err(Trouble::TimeLimit) => Fault::new("time limit", "requests take too long"),
-        Err(Trouble::Panic { place, message }) => Fault::new(format!("panic at {place}"), message),
+        Err(trouble) => trouble.fault("serving requests"),
     };
     let lines = requests.iter().map(|request| format!("{request:02x?}\n"));
     Some((fault, lines.collect()))

@@ -9,7 +9,7 @@ use packet::{Frame, Nanos, PortId};
 use switch::{Change, Device, DeviceConfig, LoadError};
 
 use super::Fault;
-use super::guard::{Trouble, guarded};
+use super::guard::guarded;
 use super::scenario::Act;
 
 /// Cells of an array that are looked at.
@@ -58,17 +58,8 @@ impl Playing {
             _ => limit,
         };
         let acts = acts.to_vec();
-        match guarded(limit, move || self.play(&acts)) {
-            Ok(played) => played,
-            Err(Trouble::TimeLimit) => Err(Fault::new(
-                "time limit",
-                format!("{portions:?} take too long"),
-            )),
-            Err(Trouble::Panic { place, message }) => Err(Fault::new(
-                format!("panic at {place}"),
-                format!("{portions:?}: {message}"),
-            )),
-        }
+        let played = guarded(limit, move || self.play(&acts));
+        played.unwrap_or_else(|trouble| Err(trouble.fault(&format!("playing {portions:?}"))))
     }
 
     fn play(self, acts: &[Act]) -> Result<Option<Transcript>, Fault> {
