@@ -208,6 +208,7 @@ impl Replay {
             received: self.received.get(&port).copied().unwrap_or_default(),
             sent: self.sent.get(&port).copied().unwrap_or_default(),
             dropped: Vec::new(),
+            up: None,
         });
         let total = |traffic: &BTreeMap<PortId, Traffic>| {
             let sum = |pick: fn(&Traffic) -> u64| traffic.values().map(pick).sum();

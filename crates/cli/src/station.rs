@@ -60,6 +60,8 @@ pub(crate) struct Figures {
     pub(crate) core: Option<usize>,
     /// By port.
     pub(crate) ports: Vec<PortStats>,
+    /// Whether their links carry frames, by port.
+    pub(crate) up: Vec<bool>,
     /// Times that it took frames from its ports.
     pub(crate) bursts: u64,
     /// Times that it slept.
@@ -291,6 +293,7 @@ impl<C: Carrier> Station<C> {
     /// Looks after links, and posts figures.
     fn look(&mut self, now: Nanos) {
         for place in 0..self.ports.attached.len() {
+            self.look_for_gone(place, now);
             let was_down = self.ports.attached[place].trouble.is_some();
             let line = self.ports.attached[place].notice_link(now);
             let attached = &self.ports.attached[place];
@@ -305,6 +308,31 @@ impl<C: Carrier> Station<C> {
         self.post();
     }
 
+    /// Takes a port back whose interface was removed and made again.
+    fn look_for_gone(&mut self, place: usize, now: Nanos) {
+        let attached = &mut self.ports.attached[place];
+        if !attached.is_gone() {
+            return;
+        }
+        let Some(how) = attached.port.comes_back(now) else {
+            return;
+        };
+        attached.trouble = None;
+        self.common.alive.fetch_add(1, Ordering::AcqRel);
+        let attached = &self.ports.attached[place];
+        if !attached.tells {
+            return;
+        }
+        let (id, name) = (attached.port.id(), attached.port.name());
+        let line = format!("port {id}: {name} is back, by {how}");
+        // If it is not up yet, it says so when it is asked for frames.
+        if attached.port.link() == LinkState::Up {
+            // The office listens as long as workers run.
+            let _ = self.tell.send(Told::Link(id, true));
+        }
+        self.notify(line);
+    }
+
     fn notify(&self, line: String) {
         // The office listens as long as workers run.
         let _ = self.tell.send(Told::Notice(line));
@@ -317,6 +345,11 @@ impl<C: Carrier> Station<C> {
         self.figures
             .ports
             .extend(attached.map(|attached| attached.port.stats()));
+        let attached = self.ports.attached.iter();
+        self.figures.up.clear();
+        self.figures
+            .up
+            .extend(attached.map(|attached| attached.port.link() == LinkState::Up));
         self.board.read().clone_from(&self.figures);
     }
 
@@ -397,7 +430,7 @@ enum Trouble {
         since: Nanos,
         is_told: bool,
     },
-    /// It never will again.
+    /// Its interface was removed: it carries frames again if the port says so.
     Gone,
 }
 

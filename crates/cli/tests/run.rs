@@ -312,6 +312,30 @@ fn a_removed_interface_is_told_and_the_last_one_ends_it() {
 }
 
 #[test]
+fn an_interface_that_was_made_again_carries_again_and_counts_go_on() {
+    for io in ["packet", "auto"] {
+        let Some(mut bench) = Bench::new(&format!("run-returns-{io}")) else {
+            return;
+        };
+        let (running, mut lines, _) = bench.start_with(io);
+        assert!(bench.carries(0, 1));
+        bench.cables.renew(1);
+        let line = lines.next();
+        assert!(line.starts_with("port 1: port1 is gone"), "{line}");
+        let line = lines.next();
+        assert!(line.starts_with("port 1: port1 is back, by AF_"), "{line}");
+        assert!(bench.carries(0, 2));
+        assert!(bench.carries(1, 3));
+        running.signal("INT");
+        let (status, report) = finish(running);
+        assert_eq!(status, Some(0));
+        let port = &report["ports"][1];
+        assert!(port["sent"]["packets"].as_u64().unwrap() >= 2, "{report}");
+        assert_eq!(port["up"], true, "{report}");
+    }
+}
+
+#[test]
 fn a_program_that_sends_to_a_port_without_interface_is_told_in_the_drops() {
     let Some(mut bench) = Bench::new("run-stranded") else {
         return;
