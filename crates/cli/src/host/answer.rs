@@ -107,19 +107,24 @@ impl Office {
                 let port = self.virtual_port(asked.port)?;
                 let to = asked.physical.map(packet::PortId);
                 self.check_port(to.map_or(Connection::Open, Connection::Physical))?;
+                let concerned = self.with_peers(&[port]);
                 self.hypervisor.connect(port, to).map_err(refused)?;
-                self.rewired(port);
+                self.rewired(&concerned);
                 Ok(done(port.vpdp))
             }
             Change::Link(asked) => {
                 let one = self.virtual_port(asked.one)?;
                 let other = self.virtual_port(asked.other)?;
+                let concerned = self.with_peers(&[one, other]);
                 self.hypervisor.link(one, other).map_err(refused)?;
+                self.rewired(&concerned);
                 Ok(done(one.vpdp))
             }
             Change::Unlink(port) => {
                 let port = self.virtual_port(Some(port))?;
+                let concerned = self.with_peers(&[port]);
                 self.hypervisor.unlink(port).map_err(refused)?;
+                self.rewired(&concerned);
                 Ok(done(port.vpdp))
             }
             Change::Share(asked) => self.share(&asked),

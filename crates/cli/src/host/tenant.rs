@@ -132,6 +132,8 @@ pub(super) struct Terms<'t> {
     pub(super) engine: Arc<dyn Engine>,
     /// The program that it runs, if controllers need not set one first.
     pub(super) program: Option<Arc<Program>>,
+    /// Its ports that are connected to something, for controllers; they have no names.
+    pub(super) ports: Vec<(PortId, String)>,
 }
 
 /// A new connection between a device and controllers; what was under way on the one before is gone.
@@ -159,6 +161,7 @@ pub(super) fn connect(
             config: Arc::clone(&config),
         }),
         program: terms.program,
+        ports: terms.ports,
         notes: device.notes().clone(),
         allowed: owner.into_iter().collect(),
     };
