@@ -106,5 +106,5 @@ pub use pipeline::{check_p4info, compare_p4info, read_program};
 pub use rehearsal::{Rehearsal, Rehearsed};
 pub use server::{Server, ServerError, Setup, Urgency};
 pub use site::{Leave, Loader, Purpose};
-pub use tenants::{Answer, Asker, Denial, Petition, Petitioner, Petitions, petitions};
+pub use tenants::{Answer, Asker, Denial, Petition, Petitioner, Petitions, Viewer, petitions};
 pub use tonic::Code;

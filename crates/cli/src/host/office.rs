@@ -50,7 +50,7 @@ pub(super) struct Office {
 
 impl Office {
     pub(super) fn new(
-        hypervisor: Hypervisor,
+        mut hypervisor: Hypervisor,
         crew: Crew<Tenants>,
         board: Switchboard,
         server: Server,
@@ -59,6 +59,8 @@ impl Office {
         asked: Receiver<Ask>,
     ) -> Result<Office, String> {
         let (ready_in, ready) = channel();
+        let empty = Arc::new(compile::compile_text("empty.p4", serve::EMPTY)?);
+        hypervisor.set_stand_in(Arc::clone(&empty));
         Ok(Office {
             hypervisor,
             first_station: crew.first_bell(),
@@ -69,7 +71,7 @@ impl Office {
             ports,
             down: BTreeSet::new(),
             tenants: BTreeMap::new(),
-            empty: Arc::new(compile::compile_text("empty.p4", serve::EMPTY)?),
+            empty,
             ready_in,
             ready,
             asked,
@@ -109,7 +111,9 @@ impl Office {
                         let answer = diary::noted(asker, &asked, answer);
                         self.change(*asked, answer);
                     }
-                    Petition::Show(asked, answer) => answer.give(self.show(&asked)),
+                    Petition::Show(viewer, asked, answer) => {
+                        answer.give(self.show(&viewer, &asked));
+                    }
                 }
             }
             while let Ok(ready) = self.ready.try_recv() {
