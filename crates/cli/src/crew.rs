@@ -1,8 +1,8 @@
 //! The stations of a switch, with its ports dealt among them, and their threads.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use packet::{Nanos, PortId};
@@ -50,6 +50,7 @@ impl<C: Carrier> Crew<C> {
         let common = Arc::new(Common {
             start: Instant::now(),
             is_over: AtomicBool::new(false),
+            told_kinds: Mutex::default(),
             alive: AtomicUsize::new(names.len() * workers),
             office: bell()?,
         });

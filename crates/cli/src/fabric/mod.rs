@@ -132,17 +132,15 @@ fn simulate(options: &RunOptions, early: &Early) -> Result<Ended, String> {
     match signal {
         Some(signal) => Err(format!("interrupted by {signal}")),
         None if !progress.is_done => {
-            let seconds = options.seconds;
+            let seconds = amount::count(options.seconds, "simulated second");
             let dropped: u64 = report.dropped.iter().map(|drop| drop.packets).sum();
             let dropped = amount::count(dropped, "packet");
             // Nothing that is on the way can arrive later.
             out::note(&match report.in_flight {
                 0 => format!(
-                    "not all is complete after {seconds} simulated seconds, and nothing is on the way any more: {dropped} were dropped, by the reasons above"
+                    "not all is complete after {seconds}, and nothing is on the way any more: dropped: {dropped}, by the reasons above"
                 ),
-                _ => format!(
-                    "not all is complete after {seconds} simulated seconds; --seconds gives it more"
-                ),
+                _ => format!("not all is complete after {seconds}; --seconds gives it more"),
             });
             Ok(Ended::WithErrors)
         }

@@ -6,14 +6,12 @@ use p4info::polyplane::tenancy::v1 as wire;
 use p4info::polyplane::tenancy::v1::change_request::Change;
 use p4rt::{Answer, Code, Denial};
 use support::name;
-use switch::{Device, Ledger};
 use tenancy::{
-    CompileFigures, Connection, Exported, ExportedState, Function, Quotas, Refusal, Rule, Share,
-    Spec, VirtualPort, Vpdp, VpdpId,
+    Connection, Exported, ExportedState, Quotas, Refusal, Rule, Share, Spec, VirtualPort, Vpdp,
+    VpdpId,
 };
 
 use crate::bounds::denied;
-use crate::chain;
 use crate::control::USUAL_CPU;
 use crate::host::carrier::controllers_of;
 use crate::host::office::Office;
