@@ -3,6 +3,7 @@
 mod lab;
 
 use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use lab::cables::Cables;
@@ -78,6 +79,14 @@ fn flood(test: &str, options: &[&str], takes_digests: bool) -> Option<Flooded> {
     let start = Instant::now();
     let stderr = BufReader::new(running.0.stderr.take().unwrap());
     let reading = std::thread::spawn(move || stderr.lines().map_while(Result::ok).collect());
+    let is_served = || TcpStream::connect("127.0.0.1:9559").is_ok();
+    while !cables.switch.run(is_served).unwrap() {
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "it does not serve"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
     let taking = takes_digests.then(|| {
         let words = ["ctl", "digests", "--count", "1"];
         let take = move || said(&words);

@@ -179,7 +179,7 @@ fn shared_ports_and_links_lead_packets_through_vpdps() {
     let listing = host.listing();
     assert_eq!(
         listing["rules"][0],
-        "to-blue: port 0 and eth.dst 02:00:00:00:00:09 -> 1"
+        "to-blue: port 0 and eth.dst 02:00:00:00:00:09 -> blue"
     );
     assert_eq!(listing["shared_ports"]["0"], "rules");
     host.stop();
@@ -366,7 +366,7 @@ fn two_tenants_on_one_uplink_have_a_vlan_each_and_the_same_addresses() {
         stations.iter().for_each(Station::forget);
     }
     let listing = host.listing();
-    assert_eq!(listing["rules"][0], "red: port 2 and vlan 10 untag -> 1");
+    assert_eq!(listing["rules"][0], "red: port 2 and vlan 10 untag -> red");
     // A tag of its own does not bring red into blue's VLAN.
     let foreign = || {
         let listing = host.listing();

@@ -70,7 +70,6 @@ fn an_owner_controls_its_own_vpdp_and_operators_all_of_them() {
             "{refused}"
         );
     }
-    host.line(&["no operator", "not among those that are allowed"]);
     // An owner is told of its own, and of nothing else.
     let rule = "r: port 0 and vlan 7 -> of-bob";
     for words in [

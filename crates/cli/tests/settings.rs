@@ -39,8 +39,8 @@ struct Left {
 }
 
 /// What leaves of these packets of 60 bytes, all of which come at once; how many are dropped.
-fn queued(statements: &str, priorities: &[u8]) -> (Vec<Left>, u64) {
-    let dir = Directory::new(&format!("settings-queue-{}", statements.len()));
+fn queued(name: &str, statements: &str, priorities: &[u8]) -> (Vec<Left>, u64) {
+    let dir = Directory::new(&format!("settings-{name}"));
     let program = dir.with("queued.p4", QUEUED);
     let entries = dir.with("queued.entries", statements);
     let packet = |(number, priority): (usize, &u8)| {
@@ -82,7 +82,7 @@ fn queued(statements: &str, priorities: &[u8]) -> (Vec<Left>, u64) {
 fn a_queue_that_an_entries_file_sets_has_its_rate_and_depth() {
     // 60 bytes are 480 bits: both are a packet each 10 milliseconds.
     for rate in ["rate 100", "bits 48000"] {
-        let (left, dropped) = queued(&format!("queue port 1 {rate} depth 5\n"), &[0; 20]);
+        let (left, dropped) = queued("depth", &format!("queue port 1 {rate} depth 5\n"), &[0; 20]);
         assert!((5..=6).contains(&left.len()), "{rate}: {left:?}");
         assert_eq!(dropped + left.len() as u64, 20);
         for (place, packet) in left.iter().enumerate() {
@@ -98,7 +98,7 @@ fn a_queue_that_an_entries_file_sets_has_its_rate_and_depth() {
         assert!(left.last().unwrap().enqueued >= 4, "{rate}: {left:?}");
     }
     // A queue of another port is another one's.
-    let (left, dropped) = queued("queue port 2 rate 100 depth 1\n", &[0; 20]);
+    let (left, dropped) = queued("other-port", "queue port 2 rate 100 depth 1\n", &[0; 20]);
     assert_eq!((left.len(), dropped), (20, 0));
     assert!(left.iter().all(|packet| packet.waited == 0), "{left:?}");
 }
@@ -106,6 +106,7 @@ fn a_queue_that_an_entries_file_sets_has_its_rate_and_depth() {
 #[test]
 fn each_priority_has_the_depth_of_the_statement_and_the_largest_goes_first() {
     let (left, dropped) = queued(
+        "priorities",
         "queue port 1 rate 100 depth 3\n",
         &[0, 0, 0, 0, 0, 7, 7, 7, 7],
     );
