@@ -113,11 +113,11 @@ fn an_owner_controls_its_own_vpdp_and_operators_all_of_them() {
         ),
         (
             &["tenant", "quota", "of-alice", "entries=1"],
-            "not allowed to control the default role",
+            "not among those that are allowed",
         ),
         (
             &["tenant", "suspend", "of-alice"],
-            "not allowed to control the default role",
+            "not among those that are allowed",
         ),
     ] {
         let refused = asked(&alice, words).unwrap_err();
