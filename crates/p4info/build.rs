@@ -6,12 +6,13 @@ use std::{env, error, fs};
 use prost::Message as _;
 
 /// Every file; what they import is found beside them.
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "google/rpc/status.proto",
     "p4/config/v1/p4info.proto",
     "p4/config/v1/p4types.proto",
     "p4/v1/p4data.proto",
     "p4/v1/p4runtime.proto",
+    "polyplane/ports/v1/ports.proto",
     "polyplane/tenancy/v1/tenancy.proto",
 ];
 

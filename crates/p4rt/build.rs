@@ -4,8 +4,9 @@ use std::error;
 use std::path::Path;
 
 /// The files with services.
-const SERVICES: [&str; 2] = [
+const SERVICES: [&str; 3] = [
     "p4/v1/p4runtime.proto",
+    "polyplane/ports/v1/ports.proto",
     "polyplane/tenancy/v1/tenancy.proto",
 ];
 
@@ -18,6 +19,7 @@ fn main() -> Result<(), Box<dyn error::Error>> {
         .extern_path(".p4.v1", "::p4info::p4::v1")
         .extern_path(".p4.config.v1", "::p4info::p4::config::v1")
         .extern_path(".google.rpc", "::p4info::google::rpc")
+        .extern_path(".polyplane.ports.v1", "::p4info::polyplane::ports::v1")
         .extern_path(".polyplane.tenancy.v1", "::p4info::polyplane::tenancy::v1")
         .compile_fds(descriptors)?;
     Ok(())

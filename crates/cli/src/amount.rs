@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+pub(crate) use support::count::count;
+
 /// A number of packets a second: `950 pps`, `1.25 Mpps`.
 pub(crate) fn packet_rate(packets_per_second: f64) -> String {
     scaled(packets_per_second, "pps")
@@ -26,29 +28,6 @@ pub(crate) fn time(time: Duration) -> String {
         s => (s * 1e6, "us"),
     };
     format!("{} {unit}", three_digits(value))
-}
-
-/// A count with its noun: `1 packet`, `2 packets`, `2 entries`, `0 switches`.
-pub(crate) fn count(n: u64, noun: &str) -> String {
-    match n {
-        1 => format!("1 {noun}"),
-        _ => format!("{n} {}", plural(noun)),
-    }
-}
-
-/// The plural of a noun, by the rules of spelling.
-fn plural(noun: &str) -> String {
-    let is_vowel = |c: char| "aeiou".contains(c);
-    match noun.strip_suffix('y') {
-        Some(stem) if !stem.ends_with(is_vowel) => format!("{stem}ies"),
-        _ if ["s", "x", "z", "ch", "sh"]
-            .iter()
-            .any(|end| noun.ends_with(end)) =>
-        {
-            format!("{noun}es")
-        }
-        _ => format!("{noun}s"),
-    }
 }
 
 /// The value with a decimal prefix.
@@ -84,20 +63,6 @@ fn three_digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_count_has_the_noun_in_singular_or_plural() {
-        for (n, noun, text) in [
-            (0, "packet", "0 packets"),
-            (1, "table entry", "1 table entry"),
-            (22, "table entry", "22 table entries"),
-            (2, "switch", "2 switches"),
-            (2, "key", "2 keys"),
-            (2, "process", "2 processes"),
-        ] {
-            assert_eq!(count(n, noun), text);
-        }
-    }
 
     #[test]
     fn amounts_have_three_digits_and_a_fitting_unit() {

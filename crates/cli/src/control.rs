@@ -125,6 +125,10 @@ impl Cpu {
                 bounds: BoundedCompiler::new(bounds::OF_CONTROLLERS, compilations),
             }),
             program: served.program.cloned(),
+            ports: ports
+                .iter()
+                .map(|spec| (spec.id, spec.name().to_owned()))
+                .collect(),
             notes: served.notes.clone(),
             allowed: Vec::new(),
         };

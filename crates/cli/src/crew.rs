@@ -1,17 +1,20 @@
 //! The stations of a switch, with its ports dealt among them, and their threads.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use packet::PortId;
+use packet::{Nanos, PortId};
 use port::{Bell, OpenedPort, PortStats};
 use switch::Ledger;
 
 use crate::carrier::Carrier;
 use crate::report::{PortReport, WorkerReport};
 use crate::station::{Board, Common, Habits, Parts, Station, Told};
+
+/// How long a switch waits for a port when all are gone.
+const GRACE: Nanos = Nanos::from_millis(3000);
 
 /// The stack of a worker, of which programs take little.
 const STACK_BYTES: usize = 4 << 20;
@@ -23,6 +26,8 @@ pub(crate) struct Crew<C> {
     names: Vec<(PortId, String)>,
     common: Arc<Common>,
     told: Receiver<Told>,
+    /// Since when no port carries anything.
+    alone_since: Option<Nanos>,
 }
 
 impl<C: Carrier> Crew<C> {
@@ -45,6 +50,7 @@ impl<C: Carrier> Crew<C> {
         let common = Arc::new(Common {
             start: Instant::now(),
             is_over: AtomicBool::new(false),
+            told_kinds: Mutex::default(),
             alive: AtomicUsize::new(names.len() * workers),
             office: bell()?,
         });
@@ -69,6 +75,7 @@ impl<C: Carrier> Crew<C> {
             names,
             common,
             told,
+            alone_since: None,
         })
     }
 
@@ -116,9 +123,14 @@ impl<C: Carrier> Crew<C> {
         boards.map(report).collect()
     }
 
-    /// Whether no port carries anything any more.
-    pub(crate) fn has_no_port_left(&self) -> bool {
-        self.common.alive.load(Ordering::Acquire) == 0
+    /// Whether no port has carried anything for a while: one that was removed may be made again.
+    pub(crate) fn has_no_port_left(&mut self) -> bool {
+        if self.common.alive.load(Ordering::Acquire) > 0 {
+            self.alone_since = None;
+            return false;
+        }
+        let now = self.common.now();
+        now.since(*self.alone_since.get_or_insert(now)) >= GRACE
     }
 
     /// What the ports have carried.
@@ -130,7 +142,12 @@ impl<C: Carrier> Crew<C> {
                     sum.add(stats);
                 }
             }
-            PortReport::new(id.0, name, &sum)
+            // All shares know of the link; the first says.
+            let up = self
+                .boards
+                .first()
+                .map(|board| board.read().up.get(place) == Some(&true));
+            PortReport::new(id.0, name, &sum, up.unwrap_or(false))
         };
         self.names.iter().enumerate().map(report).collect()
     }

@@ -269,7 +269,7 @@ impl Forwarder {
             .map_err(|e| format!("cannot wait for signals: {e}"))
     }
 
-    fn ending(&self, stop: &Stop<'_>, poller: &mut Poller) -> Option<Ending> {
+    fn ending(&mut self, stop: &Stop<'_>, poller: &mut Poller) -> Option<Ending> {
         if let Some(signal) = stop.early.take_signal() {
             return Some(Ending::Stopped(signal));
         }

@@ -187,7 +187,11 @@ impl Replay {
     fn progress(&self, packets: u64, captures: &Captures) -> String {
         let rate = packets as f64 / self.started.elapsed().as_secs_f64();
         let bar = live::bar(captures.bytes_read(), captures.bytes_in_files(), BAR);
-        format!("{bar} {packets} packets, {}", amount::packet_rate(rate))
+        format!(
+            "{bar} {}, {}",
+            amount::count(packets, "packet"),
+            amount::packet_rate(rate)
+        )
     }
 
     /// Completes the output captures and says what happened.
@@ -208,6 +212,7 @@ impl Replay {
             received: self.received.get(&port).copied().unwrap_or_default(),
             sent: self.sent.get(&port).copied().unwrap_or_default(),
             dropped: Vec::new(),
+            up: None,
         });
         let total = |traffic: &BTreeMap<PortId, Traffic>| {
             let sum = |pick: fn(&Traffic) -> u64| traffic.values().map(pick).sum();

@@ -44,11 +44,14 @@ pub(crate) struct PortReport {
     pub(crate) sent: Traffic,
     /// What the port itself dropped, before or behind the program.
     pub(crate) dropped: Vec<Drops>,
+    /// Whether its link carries packets, of a live port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) up: Option<bool>,
 }
 
 impl PortReport {
     /// The report of a live port.
-    pub(crate) fn new(port: u32, name: &str, stats: &PortStats) -> PortReport {
+    pub(crate) fn new(port: u32, name: &str, stats: &PortStats, up: bool) -> PortReport {
         let mut dropped = reasons(&stats.rx_dropped);
         dropped.extend(reasons(&stats.tx_dropped));
         PortReport {
@@ -63,6 +66,7 @@ impl PortReport {
                 bytes: stats.tx_bytes,
             },
             dropped,
+            up: Some(up),
         }
     }
 }
@@ -292,6 +296,7 @@ mod tests {
                 reason: "tx_link_down".into(),
                 packets: 2,
             }],
+            up: Some(false),
         }];
         let device = DeviceReport {
             tables: vec![TableReport {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use p4rt::{Server, Urgency};
 use packet::{Nanos, PortId};
-use port::{Bell, Cores, OpenedPort, Poller, PortError, PortSpec, PortTarget, TapPort};
+use port::{Bell, Cores, OpenedPort, Poller, PortSpec};
 use serde::Serialize;
 use switch::Device;
 use tenancy::Compilations;
@@ -470,11 +470,7 @@ impl Round {
 /// # Errors
 /// It cannot be opened; the port is named.
 pub(crate) fn open(spec: &PortSpec, io: Io, workers: usize) -> Result<OpenedPort, String> {
-    let opened: Result<OpenedPort, PortError> = match &spec.target {
-        PortTarget::Interface(name) => port::open_interface(spec.id, name, io.into(), workers),
-        PortTarget::Tap(name) => TapPort::open(spec.id, name)
-            .and_then(|port| OpenedPort::new(Box::new(port), "TAP", workers)),
-    };
+    let opened = port::open_kept(spec, io.into(), workers);
     opened.map_err(|e| format!("port {}: {e}", spec.id))
 }
 
@@ -659,6 +655,7 @@ mod tests {
             received: Traffic { packets, bytes: 0 },
             sent: Traffic::default(),
             dropped: Vec::new(),
+            up: None,
         };
         let line = rates(&[port(0, 3000)], &[port(0, 1000)], 2.0);
         assert_eq!(line, "port 0: in 1.00 kpps, out 0 pps");

@@ -237,8 +237,11 @@ struct DeviceState {
 
 #[derive(Serialize)]
 struct Objects {
+    /// In the plural.
     kind: &'static str,
     count: u64,
+    #[serde(skip)]
+    name: &'static str,
 }
 
 /// Checks every page, and tells what is there.
@@ -253,7 +256,7 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
         let program = state.program.as_deref().unwrap_or("no program");
         text.push_str(&format!("device {}: {program}\n", state.device_id));
         for objects in &state.objects {
-            text.push_str(&format!("  {:>9} {}\n", objects.count, objects.kind));
+            text.push_str(&format!("  {:>9} {}\n", objects.count, objects.name));
         }
     }
     if states.is_empty() {
@@ -277,7 +280,11 @@ fn read(path: &Path) -> Result<Vec<DeviceState>, String> {
             device_id,
             program: kept.program()?.map(|program| program.name.clone()),
             objects: objects
-                .map(|(kind, count)| Objects { kind, count })
+                .map(|(kind, count)| Objects {
+                    kind: kind.several,
+                    count,
+                    name: kind.of(count),
+                })
                 .collect(),
             bytes: summary.bytes,
         })

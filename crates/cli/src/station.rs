@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use exec::DropReason;
 use packet::{Batch, Frame, Nanos, PortId};
-use port::{Bell, Cores, LinkState, Poller, Port, PortError, PortStats};
+use port::{Bell, Cores, LinkState, Poller, Port, PortError, PortStats, Reason, RxDrop};
 
 use crate::carrier::Carrier;
 use crate::watch::Traced;
@@ -40,6 +40,8 @@ pub(crate) struct Common {
     pub(crate) start: Instant,
     /// Workers are to end.
     pub(crate) is_over: AtomicBool,
+    /// Kinds of frames that ports cannot carry and of which the user was told.
+    pub(crate) told_kinds: Mutex<Vec<(PortId, RxDrop)>>,
     /// Shares of ports that may still carry something.
     pub(crate) alive: AtomicUsize,
     /// Wakes the office.
@@ -60,6 +62,8 @@ pub(crate) struct Figures {
     pub(crate) core: Option<usize>,
     /// By port.
     pub(crate) ports: Vec<PortStats>,
+    /// Whether their links carry frames, by port.
+    pub(crate) up: Vec<bool>,
     /// Times that it took frames from its ports.
     pub(crate) bursts: u64,
     /// Times that it slept.
@@ -291,6 +295,7 @@ impl<C: Carrier> Station<C> {
     /// Looks after links, and posts figures.
     fn look(&mut self, now: Nanos) {
         for place in 0..self.ports.attached.len() {
+            self.look_for_gone(place, now);
             let was_down = self.ports.attached[place].trouble.is_some();
             let line = self.ports.attached[place].notice_link(now);
             let attached = &self.ports.attached[place];
@@ -303,6 +308,38 @@ impl<C: Carrier> Station<C> {
             }
         }
         self.post();
+        for place in 0..self.ports.attached.len() {
+            let told = &self.common.told_kinds;
+            let stats = &self.figures.ports[place];
+            if let Some(line) = self.ports.attached[place].notice_kind(stats, told) {
+                self.notify(line);
+            }
+        }
+    }
+
+    /// Takes a port back whose interface was removed and made again.
+    fn look_for_gone(&mut self, place: usize, now: Nanos) {
+        let attached = &mut self.ports.attached[place];
+        if !attached.is_gone() {
+            return;
+        }
+        let Some(how) = attached.port.comes_back(now) else {
+            return;
+        };
+        attached.trouble = None;
+        self.common.alive.fetch_add(1, Ordering::AcqRel);
+        let attached = &self.ports.attached[place];
+        if !attached.tells {
+            return;
+        }
+        let (id, name) = (attached.port.id(), attached.port.name());
+        let line = format!("port {id}: {name} is back, by {how}");
+        // If it is not up yet, it says so when it is asked for frames.
+        if attached.port.link() == LinkState::Up {
+            // The office listens as long as workers run.
+            let _ = self.tell.send(Told::Link(id, true));
+        }
+        self.notify(line);
     }
 
     fn notify(&self, line: String) {
@@ -317,6 +354,11 @@ impl<C: Carrier> Station<C> {
         self.figures
             .ports
             .extend(attached.map(|attached| attached.port.stats()));
+        let attached = self.ports.attached.iter();
+        self.figures.up.clear();
+        self.figures
+            .up
+            .extend(attached.map(|attached| attached.port.link() == LinkState::Up));
         self.board.read().clone_from(&self.figures);
     }
 
@@ -387,7 +429,22 @@ struct Attached {
     allowance: usize,
     /// If it does not carry frames.
     trouble: Option<Trouble>,
+    /// Kinds of frames that cannot be carried and that this share has noticed.
+    told_drops: Vec<RxDrop>,
 }
+
+/// Reasons to drop received frames that tell of a kind of frame that the port cannot carry, and
+/// what to do.
+const KINDS: [(RxDrop, &str); 2] = [
+    (
+        RxDrop::ChecksumUnfinished,
+        "its senders leave checksums to the interface in frames in which it cannot complete them; switch that off at the sender (ethtool -K INTERFACE tx off)",
+    ),
+    (
+        RxDrop::Unsegmentable,
+        "its senders merge segments in frames in which it cannot take them apart; switch that off at the sender (ethtool -K INTERFACE tso off gso off)",
+    ),
+];
 
 /// Why a port does not carry frames.
 enum Trouble {
@@ -397,7 +454,7 @@ enum Trouble {
         since: Nanos,
         is_told: bool,
     },
-    /// It never will again.
+    /// Its interface was removed: it carries frames again if the port says so.
     Gone,
 }
 
@@ -410,7 +467,32 @@ impl Attached {
             may_have_more: false,
             allowance: 0,
             trouble: None,
+            told_drops: Vec::new(),
         }
+    }
+
+    /// A line for the user about a kind of frame that the port cannot carry, when the first has
+    /// come to a share of it.
+    fn notice_kind(
+        &mut self,
+        stats: &PortStats,
+        told: &Mutex<Vec<(PortId, RxDrop)>>,
+    ) -> Option<String> {
+        let is_new = |(reason, _): &&(RxDrop, &str)| {
+            stats.rx_dropped.get(*reason) > 0 && !self.told_drops.contains(reason)
+        };
+        let (reason, advice) = KINDS.iter().find(is_new)?;
+        self.told_drops.push(*reason);
+        let (id, name) = (self.port.id(), self.port.name());
+        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.contains(&(id, *reason)) {
+            return None;
+        }
+        told.push((id, *reason));
+        Some(format!(
+            "port {id}: {name} drops frames as {}: {advice}; docs/PORTS.md has the kinds",
+            reason.name()
+        ))
     }
 
     /// Puts a frame behind those that wait to be sent; the caller gets another one for it.
@@ -530,6 +612,32 @@ mod tests {
         fn count_drop(&mut self, _reason: DropReason) {}
     }
 
+    #[test]
+    fn a_kind_of_frame_that_cannot_be_carried_is_told_once_a_port() {
+        let share = || {
+            let (port, _) = MemoryPort::pair(PortId(3), PortId(0), 1);
+            Attached::new(Box::new(port), false)
+        };
+        let (mut first, mut second) = (share(), share());
+        let told = Mutex::default();
+        let mut stats = PortStats::default();
+        stats.rx_dropped.add(RxDrop::QueueFull, 9);
+        assert_eq!(first.notice_kind(&stats, &told), None);
+        stats.rx_dropped.add(RxDrop::ChecksumUnfinished, 2);
+        let line = first.notice_kind(&stats, &told).unwrap();
+        assert!(line.starts_with("port 3: "), "{line}");
+        for part in ["rx_checksum_unfinished", "ethtool -K INTERFACE tx off"] {
+            assert!(line.contains(part), "{line}");
+        }
+        for share in [&mut first, &mut second] {
+            assert_eq!(share.notice_kind(&stats, &told), None);
+        }
+        stats.rx_dropped.add(RxDrop::Unsegmentable, 1);
+        let line = second.notice_kind(&stats, &told).unwrap();
+        assert!(line.contains("gso off"), "{line}");
+        assert_eq!(first.notice_kind(&stats, &told), None);
+    }
+
     /// The frames of each port in the rounds of one call, when so many wait at the ports.
     fn rounds(waiting: &[usize]) -> Vec<Vec<usize>> {
         rounds_of(usize::MAX, waiting).0
@@ -557,6 +665,7 @@ mod tests {
             common: Arc::new(Common {
                 start: Instant::now(),
                 is_over: AtomicBool::new(false),
+                told_kinds: Mutex::default(),
                 alive: AtomicUsize::new(waiting.len()),
                 office: Bell::new().unwrap(),
             }),

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lab::{Directory, Running, Said, example, polyplane, said};
+use lab::{Directory, Running, Said, example, polyplane, said, without_rights};
 
 /// A program of Linux that serves one connection, and one that uses it. They say by their exit status whether all bytes came.
 const SERVER: &str = "import socket; s = socket.create_server(('', 7000)); c, _ = s.accept(); n = 0
@@ -68,6 +68,62 @@ fn a_share_is_above_nothing_and_at_most_all() {
 }
 
 #[test]
+fn more_time_is_advised_only_where_something_moves() {
+    let dir = Directory::new("fabric-dropped");
+    let text = small();
+    // A leaf without entries drops all.
+    let entries = format!(
+        "entries = \"{}/leaf1.entries\"\n",
+        example("fabric/leaf_spine")
+    );
+    assert!(text.contains(&entries), "{text}");
+    let dropped = text.replace(&entries, "");
+    let slow = text.replace("delay = \"5 us\"", "delay = \"400 ms\"");
+    let run = |name: &str, text: &str| {
+        let file = dir.with(name, text);
+        let words = [
+            "fabric",
+            "run",
+            &file,
+            "--engine",
+            "interp",
+            "--seconds",
+            "5",
+        ];
+        let said = said(&words);
+        assert_eq!(said.status, Some(1), "{}", said.err);
+        said.err
+    };
+    let err = run("dropped.toml", &dropped);
+    assert!(err.contains("nothing of it has arrived, and "), "{err}");
+    assert!(!err.contains("--seconds"), "{err}");
+    let err = run("slow.toml", &slow);
+    assert!(err.contains("--seconds gives it more"), "{err}");
+}
+
+#[test]
+fn a_user_without_rights_is_told_that_hosts_with_names_take_root() {
+    let dir = Directory::new("fabric-nobody");
+    let file = dir.with("small.toml", small());
+    for words in [
+        &["fabric", "up", &file][..],
+        &["fabric", "run", &file, "--real"],
+    ] {
+        let mut command = without_rights(&dir);
+        let said = Said::from(command.args(words).output().unwrap());
+        assert_ne!(said.status, Some(0), "{words:?}");
+        assert!(
+            !said.err.contains("does not allow"),
+            "{words:?}: {}",
+            said.err
+        );
+    }
+    let mut command = without_rights(&dir);
+    let said = Said::from(command.args(["fabric", "up", &file]).output().unwrap());
+    assert!(said.err.contains("run it as root"), "{}", said.err);
+}
+
+#[test]
 fn flows_that_are_not_complete_are_an_error() {
     let dir = Directory::new("fabric-short");
     // The cable is cut: everything is lost.
@@ -86,7 +142,7 @@ fn flows_that_are_not_complete_are_an_error() {
     assert_eq!(said.status, Some(1), "{}", said.err);
     assert!(
         said.err
-            .contains("not all is complete after 1 simulated seconds"),
+            .contains("not all is complete after 1 simulated second"),
         "{}",
         said.err
     );

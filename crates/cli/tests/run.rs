@@ -7,6 +7,7 @@ use std::process::ChildStderr;
 use std::time::{Duration, Instant};
 
 use lab::cables::Cables;
+use lab::scrape::Scraped;
 use lab::{Directory, Running, polyplane, said, without_rights};
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{AfPacketPort, Port};
@@ -82,13 +83,17 @@ impl Bench {
             .run(|| Running::start(&mut command))
             .unwrap();
         let mut lines = Lines(BufReader::new(running.0.stderr.take().unwrap()));
-        let how = vec![lines.next(), lines.next()];
-        let announced = lines.next();
-        assert!(
-            announced.contains("is running on 0=port0, 1=port1"),
-            "{how:?} {announced}"
-        );
-        (running, lines, how)
+        let mut how = Vec::new();
+        loop {
+            let line = lines.next();
+            assert_ne!(line, "", "it has ended: {how:?}");
+            if line.contains("is running on 0=port0, 1=port1") {
+                return (running, lines, how);
+            }
+            if !line.contains("served at ") {
+                how.push(line);
+            }
+        }
     }
 
     /// Sends a frame by one end until it arrives at the other, five seconds at most.
@@ -291,6 +296,65 @@ fn a_link_that_goes_down_is_told_and_carries_again_when_it_is_up() {
     assert_eq!(finish(running).0, Some(0));
 }
 
+/// Waits until a gauge of port 1 and `ctl status` say that it is up, or down, for five seconds.
+fn check_port_state(bench: &Bench, is_up: bool) {
+    let level = f64::from(u8::from(is_up));
+    let line = format!(
+        "port     1 (port1) is {}",
+        if is_up { "up" } else { "down" }
+    );
+    let mut seen = (None, String::new());
+    for _ in 0..50 {
+        let ask = || {
+            let scraped = Scraped::of("127.0.0.1:9100");
+            let gauge = "port_up{device=\"1\",port=\"1\",name=\"port1\"}";
+            let status = said(&["ctl", "status", "--addr", "127.0.0.1:9559"]);
+            let json = said(&["ctl", "status", "--addr", "127.0.0.1:9559", "--json"]);
+            let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+            (
+                scraped.find(gauge),
+                status.out,
+                json["ports"][1]["up"].clone(),
+            )
+        };
+        let (gauge, status, json) = bench.cables.switch.run(ask).unwrap();
+        let is_said = status.lines().any(|said| said == line);
+        if gauge == Some(level) && is_said && json == is_up {
+            assert!(status.contains("port     0 (port0) is up"), "{status}");
+            return;
+        }
+        seen = (gauge, status);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("not up {is_up}: {seen:?}");
+}
+
+#[test]
+fn the_state_of_a_port_reaches_controllers_and_metrics() {
+    let Some(bench) = Bench::new("run-state") else {
+        return;
+    };
+    bench.cables.switch.rtnl().unwrap().set_up("lo").unwrap();
+    let served = [
+        "--p4runtime",
+        "127.0.0.1:9559",
+        "--metrics",
+        "127.0.0.1:9100",
+    ];
+    let (running, lines, _) = bench.start_by(&served);
+    check_port_state(&bench, true);
+    let mut rtnl = bench.cables.switch.rtnl().unwrap();
+    rtnl.set_down("port1").unwrap();
+    check_port_state(&bench, false);
+    rtnl.set_up("port1").unwrap();
+    check_port_state(&bench, true);
+    rtnl.delete_link("port1").unwrap();
+    check_port_state(&bench, false);
+    running.signal("INT");
+    drop(lines);
+    assert_eq!(finish(running).0, Some(0));
+}
+
 #[test]
 fn a_removed_interface_is_told_and_the_last_one_ends_it() {
     let Some(mut bench) = Bench::new("run-gone") else {
@@ -309,6 +373,30 @@ fn a_removed_interface_is_told_and_the_last_one_ends_it() {
     assert_eq!(status, Some(1));
     assert_eq!(lines.next(), "error: no port is left to carry anything\n");
     assert!(report["ports"][0]["received"]["packets"].as_u64().unwrap() >= 1);
+}
+
+#[test]
+fn an_interface_that_was_made_again_carries_again_and_counts_go_on() {
+    for io in ["packet", "auto"] {
+        let Some(mut bench) = Bench::new(&format!("run-returns-{io}")) else {
+            return;
+        };
+        let (running, mut lines, _) = bench.start_with(io);
+        assert!(bench.carries(0, 1));
+        bench.cables.renew(1);
+        let line = lines.next();
+        assert!(line.starts_with("port 1: port1 is gone"), "{line}");
+        let line = lines.next();
+        assert!(line.starts_with("port 1: port1 is back, by AF_"), "{line}");
+        assert!(bench.carries(0, 2));
+        assert!(bench.carries(1, 3));
+        running.signal("INT");
+        let (status, report) = finish(running);
+        assert_eq!(status, Some(0));
+        let port = &report["ports"][1];
+        assert!(port["sent"]["packets"].as_u64().unwrap() >= 2, "{report}");
+        assert_eq!(port["up"], true, "{report}");
+    }
 }
 
 #[test]

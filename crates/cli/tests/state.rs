@@ -318,7 +318,7 @@ async fn another_program_on_the_command_line_takes_the_state_over_and_says_what_
     let said = switch.said.join("\n");
     assert!(said.contains("goes on with the state in"), "{said}");
     assert!(
-        said.contains("carried over but for 1 entries of `In.metered`"),
+        said.contains("carried over but for 1 entry of `In.metered`"),
         "{said}"
     );
     let (mut client, _stream) = switch.primary().await;

@@ -2,6 +2,7 @@
 
 use bits::Value;
 use ir::{CounterUnit, ExternId};
+use support::count::{are, count, there_are};
 
 use crate::error::Fault;
 use crate::resolve::{Word, instance};
@@ -46,7 +47,10 @@ pub(crate) fn index_below(index: u32, size: u32, at: (usize, usize)) -> Result<u
         true => Ok(index),
         false => Err(Fault::new(
             at,
-            format!("the index {index} is outside: there are {size} cells"),
+            format!(
+                "the index {index} is outside: {}",
+                there_are(size.into(), "cell")
+            ),
         )),
     }
 }
@@ -60,9 +64,9 @@ pub(crate) fn values(
 ) -> Result<Vec<Value>, Fault> {
     if words.len() != cell.len() {
         let message = format!(
-            "a cell has {} values, but {} are given",
-            cell.len(),
-            words.len()
+            "a cell has {}, but {} given",
+            count(cell.len() as u64, "value"),
+            are(words.len() as u64)
         );
         return Err(Fault::new(at, message));
     }

@@ -8,6 +8,7 @@ mod target;
 
 use bits::Value;
 use ir::{KeyMatch, MatchKind, Program, TableId};
+use support::count::count;
 
 use crate::error::{EntryError, Fault};
 use crate::resolve::{self, Sought, Word};
@@ -605,8 +606,8 @@ impl<'a> Reader<'a> {
         }
         if members.len() > set.size as usize {
             let message = format!(
-                "{} members, but the value set holds {}",
-                members.len(),
+                "{}, but the value set holds {}",
+                count(members.len() as u64, "member"),
                 set.size
             );
             return Err(Fault::new(name.at(), message));
@@ -655,8 +656,8 @@ fn value_set_member(
     }
     if words.len() != set.fields.len() {
         let message = format!(
-            "a member of this value set has {} values, not {}",
-            set.fields.len(),
+            "a member of this value set has {}, not {}",
+            count(set.fields.len() as u64, "value"),
             words.len()
         );
         return Err(Fault::new(word.at(), message));

@@ -418,3 +418,53 @@ fn a_topology_has_limits_by_name_and_its_mistakes_are_counted() {
     let told = refused(&(hosts(9_000, &|n| format!("h{n}")) + workload));
     assert!(told.contains("100 mistakes"), "{told}");
 }
+
+/// The lines and messages of all mistakes of [`NODES`] with these replacements.
+fn mistakes(replaced: &[(&str, &str)]) -> Vec<(usize, String)> {
+    let text = replaced.iter().fold(NODES.to_owned(), |text, (old, new)| {
+        assert!(text.contains(old), "{old}");
+        text.replacen(old, new, 1)
+    });
+    let error = Topology::read("t.toml", &text, &common::examples()).unwrap_err();
+    let mistakes = error.mistakes.into_iter();
+    mistakes.map(|one| (one.line, one.message)).collect()
+}
+
+#[test]
+fn an_unknown_key_hides_no_other_mistake() {
+    let found = mistakes(&[
+        ("name = \"s\"", "name = \"s\"\ncolour = \"red\""),
+        ("ip = \"10.0.0.2/24\"", "ip = \"10.0.0.2/24\"\nspeed = 1"),
+        ("[\"b\", \"s:2\"]", "[\"c\", \"s:2\"]"),
+    ]);
+    let parts = [
+        (4, "unknown field `colour`"),
+        (14, "unknown field `speed`"),
+        (18, "there is no switch and no host c"),
+    ];
+    for (line, part) in parts {
+        let is_found = |(at, message): &(usize, String)| *at == line && message.contains(part);
+        assert!(found.iter().any(is_found), "{line} {part}: {found:?}");
+    }
+}
+
+#[test]
+fn a_part_that_is_wrong_hides_no_other_part_that_is_wrong() {
+    let found = mistakes(&[
+        ("mac = \"02:00:00:00:00:0a\"\n", ""),
+        ("ip = \"10.0.0.2/24\"", "ip = 7\nspeed = 1"),
+        ("[\"b\", \"s:2\"]", "\"b\""),
+    ]);
+    let parts = [
+        "missing field `mac`",
+        "invalid type: integer `7`",
+        "invalid type: string \"b\"",
+    ];
+    for part in parts {
+        let is_found = found.iter().any(|(_, message)| message.contains(part));
+        assert!(is_found, "{part}: {found:?}");
+    }
+    // Names that only a part has which is wrong are not called unknown.
+    let is_guess = |(_, message): &(usize, String)| message.contains("there is no");
+    assert!(!found.iter().any(is_guess), "{found:?}");
+}

@@ -115,6 +115,7 @@ impl Switch {
             remote,
             loader: Arc::new(Compiler),
             program: is_programmed.then(|| Arc::clone(device.program())),
+            ports: Vec::new(),
             notes: device.notes().clone(),
             allowed: Vec::new(),
         };

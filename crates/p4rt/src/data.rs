@@ -7,6 +7,7 @@ use p4info::p4::v1::p4_data::Data;
 use p4info::p4::v1::{
     P4Data, P4Header, P4HeaderStack, P4HeaderUnion, P4HeaderUnionStack, P4StructLike, P4Varbit,
 };
+use support::count::{are, count};
 
 use crate::coding::{Coding, Names};
 use crate::fault::{Checked, invalid};
@@ -263,8 +264,8 @@ impl DataCoder<'_> {
     ) -> Checked {
         if types.len() != like.members.len() {
             return invalid(format!(
-                "the value has {} members, its type {}",
-                like.members.len(),
+                "the value has {}, its type {}",
+                count(like.members.len() as u64, "member"),
                 types.len()
             ));
         }
@@ -293,9 +294,9 @@ impl DataCoder<'_> {
         }
         if header.bitstrings.len() != fields.len() {
             return invalid(format!(
-                "the header has {} fields, but {} are given",
-                fields.len(),
-                header.bitstrings.len()
+                "the header has {}, but {} given",
+                count(fields.len() as u64, "field"),
+                are(header.bitstrings.len() as u64)
             ));
         }
         for ((name, ty), bytes) in fields.iter().zip(&header.bitstrings) {

@@ -14,6 +14,7 @@
 //!   connections each client may have; `caller`: a client that waits for an answer; `access`: what
 //!   a client's certificate allows it; `logged`: what is logged; `figures`: what is counted;
 //! - `server`, `services`, `stream`: the gRPC services and their sessions; `arbiter`: who is primary, as a state machine without I/O;
+//! - `ports`: the service by which controllers watch ports;
 //! - `site`: a device as the server sees it; `pipeline`: its program, running or saved;
 //! - `platform`: what a P4Info asks of the platform;
 //! - `schema`: P4Runtime's numbers against the program's objects, with how each value travels (`coding`, `bytes`, `data`);
@@ -66,6 +67,7 @@ mod packet_io;
 mod pipeline;
 mod places;
 mod platform;
+mod ports;
 mod read;
 mod rehearsal;
 mod restriction;
@@ -81,6 +83,11 @@ mod write;
 /// The service's generated code: the server's side, and the client's for tests and controllers written in Rust.
 pub mod service {
     tonic::include_proto!("p4.v1");
+
+    /// The service for the state of ports.
+    pub mod ports {
+        tonic::include_proto!("polyplane.ports.v1");
+    }
 
     /// The service for operators of virtual data planes.
     pub mod tenancy {
@@ -99,5 +106,5 @@ pub use pipeline::{check_p4info, compare_p4info, read_program};
 pub use rehearsal::{Rehearsal, Rehearsed};
 pub use server::{Server, ServerError, Setup, Urgency};
 pub use site::{Leave, Loader, Purpose};
-pub use tenants::{Answer, Asker, Denial, Petition, Petitioner, Petitions, petitions};
+pub use tenants::{Answer, Asker, Denial, Petition, Petitioner, Petitions, Viewer, petitions};
 pub use tonic::Code;

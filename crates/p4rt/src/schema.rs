@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use support::count::count;
 
 use exec::table_spec;
 use ir::{
@@ -277,8 +278,8 @@ impl Schema {
             let place = format!("the action `{}`", named.name);
             if action.params.len() != same.params.len() {
                 return invalid(format!(
-                    "{place} has {} parameters in the P4Info and {} in the program",
-                    action.params.len(),
+                    "{place} has {} in the P4Info and {} in the program",
+                    count(action.params.len() as u64, "parameter"),
                     same.params.len()
                 ));
             }
@@ -463,8 +464,8 @@ impl Schema {
         let keys: Vec<FieldView> = keys.collect::<Checked<_>>()?;
         if keys.len() != given.match_fields.len() {
             return invalid(format!(
-                "the P4Info has {} match fields, the program {}",
-                given.match_fields.len(),
+                "the P4Info has {}, the program {}",
+                count(given.match_fields.len() as u64, "match field"),
                 keys.len()
             ));
         }

@@ -29,7 +29,9 @@ use crate::incoming::{Door, Listen, ListenError, Peer, connections, refused};
 use crate::logged::{self, Limit};
 use crate::notes::{self, Notes};
 use crate::pipeline;
+use crate::ports::{self, PortBoard};
 use crate::service::p4_runtime_server::{P4Runtime, P4RuntimeServer};
+use crate::service::ports::ports_server::PortsServer;
 use crate::service::tenancy::tenancy_server::TenancyServer;
 use crate::services::Services;
 use crate::site::{Loader, Site};
@@ -74,6 +76,8 @@ pub struct Setup {
     pub loader: Arc<dyn Loader>,
     /// The program that it runs already, and not only until a controller sets one.
     pub program: Option<Arc<Program>>,
+    /// Its ports and their names, for who watches them; those of controllers are none.
+    pub ports: Vec<(PortId, String)>,
     /// What the device kept for the server before it started again ([`switch::Device::notes`]).
     pub notes: Notes,
     /// What clients with certificates may do at this device, beside what they may do at every one; if there is something, those who are not named do
@@ -163,6 +167,7 @@ impl Sites {
             mut remote,
             loader,
             program,
+            ports,
             notes,
             allowed,
         } = setup;
@@ -173,7 +178,13 @@ impl Sites {
         };
         let config = notes::config(noted, program, &*loader).map_err(told)?;
         let events = remote.take_events();
-        let site = Arc::new(Site::new((id, second_id), remote, loader, allowed, config));
+        let site = Arc::new(Site::new(
+            (id, second_id),
+            remote,
+            loader,
+            (allowed, PortBoard::new(ports)),
+            config,
+        ));
         match self.all_mut().entry(id) {
             Entry::Vacant(place) => place.insert(Arc::clone(&site)),
             _ => return Err(ServerError::DeviceId(id)),
@@ -360,13 +371,25 @@ impl Server {
         Some(site.figures())
     }
 
-    /// A port of a device went down or came up: watch ports and backup replicas depend on it.
+    /// A port of a device went down or came up: watch ports and backup replicas depend on it, and
+    /// who watches ports hears of it.
     pub fn port_changed(&self, device: u64, port: PortId, is_up: bool) {
         if let Ok(site) = self.sites.find(device) {
+            site.ports.set(port, is_up);
             self.runtime.spawn(async move {
                 // A device that has stopped has no ports.
                 let _ = site.port_changed(port, is_up).await;
             });
+        }
+    }
+}
+
+impl Server {
+    /// A port of a device is connected to nothing: who watches ports hears that it is down. Watch
+    /// ports of groups are not concerned.
+    pub fn port_disconnected(&self, device: u64, port: PortId) {
+        if let Ok(site) = self.sites.find(device) {
+            site.ports.set(port, false);
         }
     }
 }
@@ -407,7 +430,14 @@ fn run(
                 .max_decoding_message_size(MOST_BYTES)
                 .max_encoding_message_size(usize::MAX)
         });
-        let services = Services { devices, tenancy };
+        let ports = PortsServer::new(ports::Service {
+            sites: Arc::clone(&sites),
+        });
+        let services = Services {
+            devices,
+            ports,
+            tenancy,
+        };
         // Who may do nothing is told so before anything of a request is read.
         let services = InterceptedService::new(services, move |request: Request<()>| {
             sites.admit(Peer::of(&request)?)?;

@@ -10,15 +10,18 @@ use tonic::{Code, Status};
 
 /// P4Runtime, and what else there may be beside it.
 #[derive(Clone)]
-pub(crate) struct Services<D, T> {
+pub(crate) struct Services<D, P, T> {
     pub(crate) devices: D,
+    pub(crate) ports: P,
     pub(crate) tenancy: Option<T>,
 }
 
 type Answer = http::Response<Body>;
 
-impl<D, T> Service<http::Request<Body>> for Services<D, T>
+impl<D, P, T> Service<http::Request<Body>> for Services<D, P, T>
 where
+    P: Service<http::Request<Body>, Response = Answer, Error = Infallible> + NamedService,
+    P::Future: Send + 'static,
     D: Service<http::Request<Body>, Response = Answer, Error = Infallible>,
     T: Service<http::Request<Body>, Response = Answer, Error = Infallible> + NamedService,
     D::Future: Send + 'static,
@@ -34,11 +37,17 @@ where
         {
             return Poll::Pending;
         }
+        if self.ports.poll_ready(cx)?.is_pending() {
+            return Poll::Pending;
+        }
         self.devices.poll_ready(cx)
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let service = request.uri().path().split('/').nth(1);
+        if service == Some(P::NAME) {
+            return Box::pin(self.ports.call(request));
+        }
         match (&mut self.tenancy, service == Some(T::NAME)) {
             (Some(tenancy), true) => Box::pin(tenancy.call(request)),
             (None, true) => {

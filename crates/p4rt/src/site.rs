@@ -26,6 +26,7 @@ use crate::figures::{Cells, Figures};
 use crate::keeping::Unkept;
 use crate::logged::Lines;
 use crate::pipeline::{Apart, Config, Ground, Pipeline, lock};
+use crate::ports::PortBoard;
 use crate::tenants::Denial;
 
 pub(crate) use messages::response;
@@ -150,6 +151,7 @@ pub(crate) struct Site {
     unkept: Arc<Mutex<Unkept>>,
     sessions: Mutex<Sessions>,
     digests: Mutex<Digests>,
+    pub(crate) ports: PortBoard,
     start: Instant,
     pub(crate) cells: Cells,
     pub(crate) lines: Lines,
@@ -160,7 +162,7 @@ impl Site {
         (id, second_id): (u64, Option<u64>),
         remote: Remote,
         loader: Arc<dyn Loader>,
-        allowed: Vec<Allow>,
+        (allowed, ports): (Vec<Allow>, PortBoard),
         (running, mut extras): (Option<Config>, Extras),
     ) -> Site {
         extras.take_changes();
@@ -180,6 +182,7 @@ impl Site {
                 is_closed: false,
             }),
             digests: Mutex::default(),
+            ports,
             start: Instant::now(),
             cells: Cells::default(),
             lines: Lines::of(id),
@@ -328,6 +331,7 @@ impl Site {
 
     /// Ends all sessions: the device is served no more.
     pub(crate) fn close(&self) {
+        self.ports.close();
         let mut sessions = lock(&self.sessions);
         sessions.is_closed = true;
         for session in sessions.live.values() {

@@ -201,7 +201,8 @@ mod tests {
     fn no_session_begins_at_a_device_that_is_served_no_more() {
         let (_inbox, _cpu, remote) = crate::channel(PortId(510)).unwrap();
         let nothing = (None, Extras::default());
-        let site = Site::new((1, None), remote, Arc::new(NoCompiler), Vec::new(), nothing);
+        let access = (Vec::new(), crate::ports::PortBoard::new(Vec::new()));
+        let site = Site::new((1, None), remote, Arc::new(NoCompiler), access, nothing);
         let (answers, _messages) = mpsc::channel(1);
         let before = site.join(ClientId(1), answers.clone()).unwrap();
         site.close();

@@ -39,7 +39,26 @@ pub enum Petition {
         Answer<wire::ChangeResponse>,
     ),
     /// To tell.
-    Show(wire::ShowRequest, Answer<wire::ShowResponse>),
+    Show(Viewer, wire::ShowRequest, Answer<wire::ShowResponse>),
+}
+
+/// Who is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Viewer {
+    /// An operator, of all.
+    Operator,
+    /// A client with a certificate of these names, of what it owns.
+    Owner(Vec<String>),
+}
+
+impl Viewer {
+    /// Whether it may be told of what somebody owns; an empty name is nobody.
+    pub fn sees(&self, owner: &str) -> bool {
+        match self {
+            Viewer::Operator => true,
+            Viewer::Owner(names) => !owner.is_empty() && names.iter().any(|name| name == owner),
+        }
+    }
 }
 
 /// Where an answer goes.
@@ -200,11 +219,22 @@ impl Tenancy for Service {
         &self,
         request: Request<wire::ShowRequest>,
     ) -> Result<Response<wire::ShowResponse>, Status> {
-        self.permit(&request)?;
+        let peer = Peer::of(&request)?.clone();
+        let viewer = match (self.check(&peer), peer.who()?) {
+            (Ok(()), _) => Viewer::Operator,
+            (Err(_), Who::Named(names)) => Viewer::Owner(names.clone()),
+            (Err(fault), Who::Anyone) => return Err(fault.into()),
+        };
         let request = request.into_inner();
         let asked = self
             .petitioner
-            .ask(|answer| Petition::Show(request, answer));
-        Ok(Response::new(asked.await?))
+            .ask(|answer| Petition::Show(viewer, request, answer));
+        let answer = asked.await;
+        if let Err(status) = &answer
+            && status.code() == Code::PermissionDenied
+        {
+            self.sites.denied_operator(peer.address, status.message());
+        }
+        Ok(Response::new(answer?))
     }
 }

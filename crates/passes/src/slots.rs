@@ -218,6 +218,18 @@ impl fmt::Display for Resource {
     }
 }
 
+impl Resource {
+    /// So much of it.
+    fn amount(self, n: u64) -> String {
+        match (self, n) {
+            (Resource::Tables, 1) => "1 table".to_owned(),
+            (Resource::Entries, 1) => "1 entry".to_owned(),
+            (Resource::Memory, 1) => "1 byte of memory".to_owned(),
+            _ => format!("{n} {self}"),
+        }
+    }
+}
+
 impl fmt::Display for SlotError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -228,7 +240,8 @@ impl fmt::Display for SlotError {
                 capacity,
             } => write!(
                 f,
-                "stage {stage} takes {wanted} {resource}, but a slot holds {capacity}; declare a smaller size for its table, or slots of at least {wanted} {resource}"
+                "stage {stage} takes {0}, but a slot holds {capacity}; declare a smaller size for its table, or slots of at least {0}",
+                resource.amount(*wanted)
             ),
             SlotError::Full {
                 stage,
@@ -238,7 +251,8 @@ impl fmt::Display for SlotError {
                 left,
             } => write!(
                 f,
-                "no slot has room for stage {stage}: it takes {wanted} {resource}, and slot {slot}, which lacks the least, has {left} left; declare more slots, or delete a program"
+                "no slot has room for stage {stage}: it takes {}, and slot {slot}, which lacks the least, has {left} left; declare more slots, or delete a program",
+                resource.amount(*wanted)
             ),
             SlotError::PinFull {
                 stage,
@@ -248,7 +262,8 @@ impl fmt::Display for SlotError {
                 left,
             } => write!(
                 f,
-                "slot {slot} has no room for stage {stage}: it takes {wanted} {resource}, and the slot has {left} left; choose another slot, or move another stage away"
+                "slot {slot} has no room for stage {stage}: it takes {}, and the slot has {left} left; choose another slot, or move another stage away",
+                resource.amount(*wanted)
             ),
             SlotError::NoSuchSlot { stage, slot, slots } => write!(
                 f,

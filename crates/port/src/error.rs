@@ -91,8 +91,8 @@ impl fmt::Display for PortError {
             ),
             PortError::Gone { name } => write!(
                 f,
-                "{name} is gone: it was removed or moved to another network namespace; restart \
-                 when it is back"
+                "{name} is gone: it was removed or moved to another network namespace; its frames \
+                 are dropped until it is back"
             ),
             PortError::NotEthernet { name, hardware } => write!(
                 f,

@@ -112,10 +112,8 @@ impl Layers {
     }
 
     /// The headers of an Ethernet frame up to the transport header at `target`, which is known to
-    /// be
-    /// of this kind; none if there is none. What stands between is found by its own structure, or,
-    /// in
-    /// an encapsulation that is not known, backwards from the target.
+    /// be of this kind; none if there is none. What stands between is found by its own structure,
+    /// or, in an encapsulation that is not known, backwards from the target.
     pub(crate) fn up_to(frame: &[u8], target: usize, kind: Kind) -> Option<Layers> {
         let Walk {
             mut layers,
@@ -317,8 +315,7 @@ pub(crate) fn is_tunnel(frame: &[u8], at: usize, end: usize, port: u16) -> bool 
 }
 
 /// Where a packet ends that has `len` bytes from `at` on, in one that ends at `end`. The length is
-/// 0
-/// where it does not fit in its field.
+/// 0 where it does not fit in its field.
 fn length_ends(at: usize, len: usize, end: usize) -> Option<usize> {
     match len {
         0 => Some(end),
@@ -366,8 +363,7 @@ fn ipv4_ends(frame: &[u8], at: usize, end: usize) -> Option<(usize, usize)> {
 }
 
 /// The transport protocol of an IPv6 packet, where its header starts, where the last destination
-/// stands
-/// and where the packet ends. A fragment has no protocol.
+/// stands and where the packet ends. A fragment has no protocol.
 fn ipv6_ends(frame: &[u8], at: usize, end: usize) -> Option<(Option<u8>, usize, usize, usize)> {
     const HOP_BY_HOP: u8 = 0;
     const ROUTING: u8 = 43;
@@ -402,8 +398,7 @@ fn ipv6_ends(frame: &[u8], at: usize, end: usize) -> Option<(Option<u8>, usize, 
 }
 
 /// Where the address of the last destination stands in a routing header; none if the packet is on
-/// its
-/// last way. A checksum's pseudo header has this one.
+/// its last way. A checksum's pseudo header has this one.
 fn last_destination(frame: &[u8], at: usize, size: usize) -> Option<usize> {
     const SOURCE_ROUTE: u8 = 0;
     const MOBILE: u8 = 2;
@@ -483,8 +478,7 @@ fn gre_inside(frame: &[u8], at: usize, end: usize) -> Option<(bool, Next)> {
 }
 
 /// What a UDP payload is the tunnel header of, by its port; or, as any port may be configured, by
-/// its
-/// structure if that leaves no doubt.
+/// its structure if that leaves no doubt.
 #[inline]
 fn inside_udp(frame: &[u8], at: usize, end: usize, port: u16) -> Option<Next> {
     let len = end.checked_sub(at).filter(|len| *len > 8)?;

@@ -39,7 +39,8 @@ pub use generate::{Flows, Generator, GeneratorError, MAX_FLOWS, Order, Sizes, Te
 pub use linux::{
     AfPacketPort, AfXdpPort, Bell, Cores, EchoSocket, Interface, Netns, NetnsError, OpenedPort,
     Poller, PortIo, Privilege, Rtnl, RtnlError, Signal, StopSignals, TapPort, Testbed,
-    TestbedError, Tunnel, XdpMode, enter_private, interfaces, open_interface, pin_to_core, spread,
+    TestbedError, Tunnel, XdpMode, enter_private, interfaces, open_interface, open_kept,
+    pin_to_core, spread,
 };
 pub use memory::MemoryPort;
 pub use pcap::{CapturedPacket, PcapError, PcapErrorKind, PcapReader, PcapWriteError, PcapWriter};
@@ -72,7 +73,8 @@ pub trait Port: Send {
     ///
     /// # Errors
     /// [`PortError::Down`] once each time that the link goes down, after the frames that came before
-    /// it: the port recovers by itself. [`PortError::Gone`] if it never will. No frame is lost by an
+    /// it: the port recovers by itself. [`PortError::Gone`] if it does not,
+    /// but for [`Port::comes_back`]. No frame is lost by an
     /// error.
     fn rx(&mut self, batch: &mut Batch, now: Nanos) -> Result<usize, PortError>;
 
@@ -85,6 +87,13 @@ pub trait Port: Send {
 
     /// Whether the link carries frames, as far as the port knows.
     fn link(&self) -> LinkState;
+
+    /// Whether a port that was gone works again, and how: to be asked now and then when it is gone, also
+    /// of every other share. It carries frames from then on. Most ports never come back.
+    fn comes_back(&mut self, now: Nanos) -> Option<String> {
+        let _ = now;
+        None
+    }
 
     /// The descriptor that becomes readable when frames arrive, if the port has one. To be asked for right before waiting for it.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>>;

@@ -1,6 +1,5 @@
 //! Frames with tunnels in each other, made from a description, for tests: slow, simple, and
-//! independent
-//! of what is tested.
+//! independent of what is tested.
 
 use proptest::prelude::*;
 
@@ -99,8 +98,7 @@ pub(crate) struct Made {
 }
 
 /// Makes a frame of these headers and payload: the `segment`-th of a sequence of which `skipped`
-/// bytes
-/// came before, and the last of it or not. Checksums without one are 0.
+/// bytes came before, and the last of it or not. Checksums without one are 0.
 pub(crate) fn make(parts: &[Part], payload: &[u8], position: Position) -> Made {
     make_from(parts, &[], 0, payload, position)
 }

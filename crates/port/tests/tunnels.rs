@@ -1,6 +1,5 @@
 //! Hosts with tunnel devices at the ports of a switch, as at those of a Linux bridge: what is
-//! inside
-//! arrives, with right checksums.
+//! inside arrives, with right checksums.
 
 mod lab;
 
@@ -243,8 +242,8 @@ fn bridge(lab: &Lab, stop: &AtomicBool) {
 }
 
 /// Bytes a second below which TCP crawls, as it does where merged segments are dropped and each is
-/// sent
-/// again alone: 10 Mbit/s, which a busy machine passes by far in a build that is not optimised.
+/// sent again alone: 10 Mbit/s, which a busy machine passes by far in a build that is not
+/// optimised.
 const CRAWL: u64 = 10_000_000 / 8;
 
 fn check(kind: Kind, tunnel: Tunnel, outside: [&str; 2], inside: [&str; 2]) {

@@ -338,9 +338,10 @@ impl Checker<'_> {
         let given = elements.len();
         if given > types.len() || (given < types.len() && !rest) {
             let message = format!(
-                "{} has {} elements, but {given} are given",
+                "{} has {}, but {} given",
                 self.show(target),
-                types.len()
+                support::count::count(types.len() as u64, "element"),
+                support::count::are(given as u64)
             );
             let mut diagnostic = Diagnostic::error(code::BAD_AGGREGATE, span, message);
             if given < types.len() {

@@ -312,12 +312,13 @@ impl Checker<'_> {
         let message = match (expected, found) {
             (0, _) => format!("`{name}` has no type parameters"),
             (n, 0) => format!(
-                "`{name}` needs {n} type argument{}",
-                if n == 1 { "" } else { "s" }
+                "`{name}` needs {}",
+                support::count::count(n as u64, "type argument")
             ),
             (n, m) => format!(
-                "`{name}` has {n} type parameter{}, but {m} are given",
-                if n == 1 { "" } else { "s" }
+                "`{name}` has {}, but {} given",
+                support::count::count(n as u64, "type parameter"),
+                support::count::are(m as u64)
             ),
         };
         self.error(code::TYPE_ARGS, span, message);

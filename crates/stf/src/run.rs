@@ -400,7 +400,10 @@ impl<'a> Test<'a> {
                 let reading = self.device().read_counter(*counter, *index);
                 let reading = reading.ok_or("there is no such counter")?;
                 let (packets, bytes) = (reading.packets, reading.bytes);
-                vec![format!("[{index}] {packets} packets, {bytes} bytes")]
+                let [s, of_bytes] = [packets, bytes].map(|n| if n == 1 { "" } else { "s" });
+                vec![format!(
+                    "[{index}] {packets} packet{s}, {bytes} byte{of_bytes}"
+                )]
             }
             CommandKind::MeterRead(meter, index) => {
                 match self.device().read_meter(*meter, *index) {

@@ -6,6 +6,7 @@ use prost::Message;
 use std::sync::Arc;
 use switch::{EntryId, Object, Place};
 
+use crate::disk::KindName;
 use crate::message::{
     CallMessage, CounterMessage, CountersMessage, DefaultMessage, EntryMessage, GroupMessage,
     HashMessage, LearnedMessage, MeterMessage, MetersMessage, NumbersMessage, QueueMessage,
@@ -249,27 +250,31 @@ pub(crate) fn object(place: &Place, bytes: &[u8]) -> Option<Object> {
     })
 }
 
-/// The kind of a key's object, in the plural.
-pub(crate) fn kind_name(key: &[u8]) -> Option<&'static str> {
-    Some(match *key.first()? {
-        kind::PROGRAM => "programs",
-        kind::NOTE => "notes of the control plane",
-        kind::HASH => "parameters of hashes",
-        kind::HOST_PORTS => "lists of host ports",
-        kind::EXPIRE_PROFILE => "time-out profiles",
-        kind::QUEUE => "port queues",
-        kind::VALUE_SET => "value sets",
-        kind::MEMBER => "action profile members",
-        kind::GROUP => "action profile groups",
-        kind::ENTRY => "table entries",
-        kind::DEFAULT => "default entries",
-        kind::LEARNED => "entries added by packets",
-        kind::MULTICAST => "multicast groups",
-        kind::CLONE_SESSION => "clone sessions",
-        kind::METERS => "ranges of meters",
-        kind::COUNTERS => "ranges of counters",
-        kind::DIRECT_COUNTER => "direct counters",
-        kind::REGISTERS => "ranges of register cells",
+/// The kind of a key's object: of one, and of several.
+pub(crate) fn kind_name(key: &[u8]) -> Option<KindName> {
+    let (one, several) = match *key.first()? {
+        kind::PROGRAM => ("program", "programs"),
+        kind::NOTE => ("note of the control plane", "notes of the control plane"),
+        kind::HASH => (
+            "set of parameters of hashes",
+            "sets of parameters of hashes",
+        ),
+        kind::HOST_PORTS => ("list of host ports", "lists of host ports"),
+        kind::EXPIRE_PROFILE => ("time-out profile", "time-out profiles"),
+        kind::QUEUE => ("port queue", "port queues"),
+        kind::VALUE_SET => ("value set", "value sets"),
+        kind::MEMBER => ("action profile member", "action profile members"),
+        kind::GROUP => ("action profile group", "action profile groups"),
+        kind::ENTRY => ("table entry", "table entries"),
+        kind::DEFAULT => ("default entry", "default entries"),
+        kind::LEARNED => ("entry added by packets", "entries added by packets"),
+        kind::MULTICAST => ("multicast group", "multicast groups"),
+        kind::CLONE_SESSION => ("clone session", "clone sessions"),
+        kind::METERS => ("range of meters", "ranges of meters"),
+        kind::COUNTERS => ("range of counters", "ranges of counters"),
+        kind::DIRECT_COUNTER => ("direct counter", "direct counters"),
+        kind::REGISTERS => ("range of register cells", "ranges of register cells"),
         _ => return None,
-    })
+    };
+    Some(KindName { one, several })
 }

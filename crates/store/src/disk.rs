@@ -50,11 +50,30 @@ pub trait Medium: Send + Sync + fmt::Debug {
     fn name(&self) -> String;
 }
 
+/// The name of a kind of object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KindName {
+    /// Of one.
+    pub one: &'static str,
+    /// Of several.
+    pub several: &'static str,
+}
+
+impl KindName {
+    /// The name of so many.
+    pub fn of(self, count: u64) -> &'static str {
+        match count {
+            1 => self.one,
+            _ => self.several,
+        }
+    }
+}
+
 /// How much there is of each kind of object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// The kind, in the plural, and how many there are.
-    pub counts: Vec<(&'static str, u64)>,
+    /// The kind, and how many there are.
+    pub counts: Vec<(KindName, u64)>,
     /// Bytes of keys and values.
     pub bytes: u64,
 }

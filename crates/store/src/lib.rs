@@ -21,7 +21,7 @@ mod message;
 mod place;
 
 pub use codec::{read_object, write_object};
-pub use disk::{Kept, Medium, OpenError, Summary, prepare};
+pub use disk::{Kept, KindName, Medium, OpenError, Summary, prepare};
 pub use keeper::Keeper;
 pub use place::Directory;
 pub use redb::{Builder, Database, DatabaseError, StorageBackend};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use support::count::{are, count, there_are};
 
 use bits::Value;
 use exec::{ExternState, HashParameters, Registers, action_params, field_match};
@@ -396,10 +397,10 @@ impl Device {
         let fields = self.configuration.tables[id].spec().shape.fields();
         if fields.len() != keys.len() {
             let message = format!(
-                "the table `{}` has {} keys, but {} are given",
+                "the table `{}` has {}, but {} given",
                 table.name,
-                fields.len(),
-                keys.len()
+                count(fields.len() as u64, "key"),
+                are(keys.len() as u64)
             );
             return refused(ControlCode::InvalidArgument, message);
         }
@@ -794,7 +795,10 @@ fn indices(index: Option<u32>, size: u32) -> Result<std::ops::Range<u32>, Contro
         Some(index) if index < size => Ok(index..index + 1),
         Some(index) => refused(
             ControlCode::InvalidArgument,
-            format!("the index {index} is outside: there are {size} cells"),
+            format!(
+                "the index {index} is outside: {}",
+                there_are(size.into(), "cell")
+            ),
         ),
     }
 }

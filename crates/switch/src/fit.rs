@@ -314,8 +314,9 @@ impl MemberFit {
         if before.len() != after.len() {
             let counts = (after.len(), before.len());
             return Err(format!(
-                "its members have {} fields instead of {}",
-                counts.0, counts.1
+                "its members have {} instead of {}",
+                support::count::count(counts.0 as u64, "field"),
+                counts.1
             ));
         }
         let fields = before.iter().zip(&after);

@@ -74,7 +74,8 @@ impl fmt::Display for Exceeded {
             ),
             Limited::Stages => write!(
                 f,
-                "the program has {asked} stages, but the quota is {allowed}; make it shorter, or ask for a larger quota"
+                "the program has {}, but the quota is {allowed}; make it shorter, or ask for a larger quota",
+                support::count::count(*asked, "stage")
             ),
         }
     }

@@ -68,6 +68,23 @@ impl StateKind {
             StateKind::Registers => "registers",
         }
     }
+
+    /// In words, of one.
+    pub fn name_of_one(self) -> &'static str {
+        match self {
+            StateKind::Entries => "entry",
+            StateKind::LearnedEntries => "learned entry",
+            StateKind::DefaultAction => "default action",
+            StateKind::DirectCounters => "direct counter",
+            StateKind::DirectMeters => "direct meter",
+            StateKind::Members => "member",
+            StateKind::Groups => "group",
+            StateKind::ValueSetMembers => "value set member",
+            StateKind::Counters => "counter",
+            StateKind::Meters => "meter",
+            StateKind::Registers => "register",
+        }
+    }
 }
 
 /// What becomes of an object's state, whatever it is.
@@ -117,7 +134,11 @@ pub struct Line {
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} of `{}`", self.lost, self.kind.name(), self.name)?;
+        let kind = match self.lost {
+            1 => self.kind.name_of_one(),
+            _ => self.kind.name(),
+        };
+        write!(f, "{} {kind} of `{}`", self.lost, self.name)?;
         match self.reasons.is_empty() {
             true => Ok(()),
             false => write!(f, " ({})", self.reasons.join("; ")),

@@ -285,7 +285,7 @@ fn mistakes_in_directives_are_located() {
     check_said("#define A ## b\n", &["1:11 needs a token on either side"]);
     check_said(
         "#define F(a, b) a b\nF(1)\n#undef F\n",
-        &["2:1 takes 2 arguments, but 1 are given"],
+        &["2:1 takes 2 arguments, but 1 is given"],
     );
     check_said(
         "#define F(a) a\nF(1, 2)\n",

@@ -438,7 +438,8 @@ impl fmt::Display for KeyError {
             Self::FieldCount { expected, got } => {
                 write!(
                     f,
-                    "the key has {expected} fields, but the entry matches {got}"
+                    "the key has {}, but the entry matches {got}",
+                    support::count::count(*expected as u64, "field")
                 )
             }
             Self::Field { index, fault } => write!(f, "key field {index}: {fault}"),

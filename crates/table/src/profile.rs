@@ -71,7 +71,8 @@ impl fmt::Display for ProfileError {
                 write!(f, "member {member} is in group {group}; take it out first")
             }
             Self::Full { capacity } => {
-                write!(f, "the action profile is full: it takes {capacity} members")
+                let members = support::count::count(*capacity as u64, "member");
+                write!(f, "the action profile is full: it takes {members}")
             }
             Self::GroupTooLarge { size, max } => {
                 write!(

@@ -149,7 +149,10 @@ impl fmt::Display for TableError {
                 write!(f, "entry {id} has the same match and priority")
             }
             Self::NotFound => f.write_str("no entry has this match and priority"),
-            Self::Full { capacity } => write!(f, "the table is full: it takes {capacity} entries"),
+            Self::Full { capacity } => {
+                let entries = support::count::count(*capacity as u64, "entry");
+                write!(f, "the table is full: it takes {entries}")
+            }
             Self::BadKey(error) => error.fmt(f),
             Self::NoKey => f.write_str("the table has no key; only its default action can be set"),
             Self::PriorityMissing => {

@@ -28,7 +28,10 @@ pub enum ValueSetError {
 impl fmt::Display for ValueSetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Full { capacity } => write!(f, "the value set takes {capacity} members at most"),
+            Self::Full { capacity } => {
+                let members = support::count::count(*capacity as u64, "member");
+                write!(f, "the value set takes {members} at most")
+            }
             Self::BadMember { index, error } => write!(f, "member {index}: {error}"),
             Self::Duplicate => f.write_str("the value set has this member already"),
             Self::NotFound => f.write_str("the value set does not have this member"),

@@ -95,7 +95,7 @@ fn a_match_that_is_not_well_formed_is_refused_by_field_and_fault() {
     let short = NewEntry::new(vec![], action(1));
     assert_eq!(
         table(&[K::Exact]).insert(short, 0).unwrap_err().to_string(),
-        "the key has 1 fields, but the entry matches 0"
+        "the key has 1 field, but the entry matches 0"
     );
 }
 

@@ -7,7 +7,7 @@ mod migrate;
 mod stages;
 mod step;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use exec::{DropReason, Engine};
@@ -98,6 +98,11 @@ struct Loaded {
 }
 
 impl Loaded {
+    /// Whether it is what stands in for a program.
+    fn stands_in(&self, stand_in: Option<&Arc<Program>>) -> bool {
+        stand_in.is_some_and(|stand_in| Arc::ptr_eq(stand_in, &self.given))
+    }
+
     /// The program that a controller has set meanwhile, as it was given.
     fn set_meanwhile(&self, id: VpdpId, slots: &SlotBook) -> Option<Arc<Program>> {
         let running = self.device.program();
@@ -194,8 +199,11 @@ impl Vpdp {
         self.loaded.as_ref().map(|loaded| &loaded.given)
     }
 
-    fn admission(&self) -> Admission {
-        match (&self.loaded, self.is_suspended) {
+    /// Whether packets come in; not to what stands in for a program.
+    fn admission(&self, stand_in: Option<&Arc<Program>>) -> Admission {
+        let loaded = self.loaded.as_ref();
+        let program = loaded.filter(|loaded| !loaded.stands_in(stand_in));
+        match (program, self.is_suspended) {
             (_, true) => Admission::Closed(DropReason::Suspended),
             (None, false) => Admission::Closed(DropReason::NoProgram),
             (Some(_), false) => Admission::Open,
@@ -232,6 +240,10 @@ pub struct Hypervisor {
     serials: u64,
     /// How many vPDPs there were.
     births: u64,
+    /// What vPDPs without a program run, so that controllers find a device.
+    stand_in: Option<Arc<Program>>,
+    /// The vPDPs that ran it when workers were last told.
+    unprogrammed: BTreeSet<VpdpId>,
     /// Packets of devices that are gone, and those that the control side refused.
     ledger: Ledger,
     /// Packets that the control side has taken over links.
@@ -272,9 +284,35 @@ impl Hypervisor {
             deleted: deleted::DeletedVpdps::default(),
             serials: 0,
             births: 0,
+            stand_in: None,
+            unprogrammed: BTreeSet::new(),
             ledger: Ledger::default(),
             linked: 0,
             now: Nanos::ZERO,
+        }
+    }
+
+    /// Has a program stand in for one where a vPDP has none: controllers find a device that runs it,
+    /// and packets are dropped as [`DropReason::NoProgram`].
+    pub fn set_stand_in(&mut self, program: Arc<Program>) {
+        self.stand_in = Some(program);
+        self.publish(Vec::new());
+    }
+
+    /// The vPDPs that run what stands in for a program.
+    fn unprogrammed(&self) -> BTreeSet<VpdpId> {
+        let stand_in = self.stand_in.as_ref();
+        let is_one = |vpdp: &&Vpdp| {
+            let loaded = vpdp.loaded.as_ref();
+            loaded.is_some_and(|loaded| loaded.stands_in(stand_in))
+        };
+        self.vpdps.values().filter(is_one).map(Vpdp::id).collect()
+    }
+
+    /// Lets workers know which vPDPs have got a program, or have none any more.
+    fn admit_programmed(&mut self) {
+        if self.stand_in.is_some() && self.unprogrammed() != self.unprogrammed {
+            self.publish(Vec::new());
         }
     }
 
@@ -571,10 +609,11 @@ impl Hypervisor {
                 birth: vpdp.birth,
                 slot: vpdp.slot,
                 serial: vpdp.loaded.as_ref().map_or(0, |loaded| loaded.serial),
-                admission: vpdp.admission(),
+                admission: vpdp.admission(self.stand_in.as_ref()),
                 gate: Arc::clone(&vpdp.gate),
             })
             .collect();
+        self.unprogrammed = self.unprogrammed();
         let root = Root::new(&self.wiring, self.classifier.clone(), &tenants);
         let old = std::mem::replace(&mut self.root, Arc::new(root));
         self.retired.push(old);

@@ -262,7 +262,7 @@ const CASES: &[(&str, Wrong)] = &[
     ("vPDP 1 had no other program", |h| {
         h.roll_back(id(1)).map(drop)
     }),
-    ("has no place for 1 registers of `In.seen`", |h| {
+    ("has no place for 1 register of `In.seen`", |h| {
         let carry = Carry::State(MayLose::Nothing);
         let other = program("apply { standard.egress_spec = 1; }");
         h.update(id(1), other, carry).map(drop)

@@ -6,6 +6,7 @@ use clap::Args;
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::get_forwarding_pipeline_config_request::ResponseType;
 use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
+use p4info::polyplane::ports::v1::PortState;
 use p4rt::client::{ClientError, Code};
 use serde_json::json;
 
@@ -235,6 +236,8 @@ pub(crate) fn status(link: &mut Link, options: &LinkOptions, as_json: bool) -> R
         .client
         .arbitrate(None)
         .map_err(|error| link.explain(&error))?;
+    let ports = link.client.port_states();
+    let ports = ports.map_err(|error| link.explain(&error))?;
     let highest = arbitration.highest.map(|id| id.to_string());
     let info = config.as_ref().and_then(|config| config.p4info.as_ref());
     let tables = info.map(|info| info.tables.len());
@@ -252,6 +255,7 @@ pub(crate) fn status(link: &mut Link, options: &LinkOptions, as_json: bool) -> R
             "cookie": cookie,
             "has_primary": arbitration.has_primary,
             "highest_election_id": highest,
+            "ports": ports.map(|ports| ports.iter().map(port_json).collect::<Vec<_>>()),
         }));
         return Ok(());
     }
@@ -276,5 +280,22 @@ pub(crate) fn status(link: &mut Link, options: &LinkOptions, as_json: bool) -> R
         (false, None) => "none, and there was none".to_owned(),
     };
     out::line(&format!("primary  {primary}"));
+    for port in ports.iter().flatten() {
+        out::line(&port_line(port));
+    }
     Ok(())
+}
+
+fn port_json(port: &PortState) -> serde_json::Value {
+    json!({ "port": port.port, "name": port.name, "up": port.is_up })
+}
+
+/// A port's state: `port     0 (eth0) is up`.
+fn port_line(port: &PortState) -> String {
+    let name = match port.name.as_str() {
+        "" => String::new(),
+        name => format!(" ({name})"),
+    };
+    let state = if port.is_up { "up" } else { "down" };
+    format!("port     {}{name} is {state}", port.port)
 }

@@ -85,6 +85,7 @@ fn port_report((port, [received, sent]): (PortId, [Traffic; 2])) -> PortReport {
         received,
         sent,
         dropped: Vec::new(),
+        up: None,
     }
 }
 

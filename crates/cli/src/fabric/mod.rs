@@ -132,21 +132,30 @@ fn simulate(options: &RunOptions, early: &Early) -> Result<Ended, String> {
     match signal {
         Some(signal) => Err(format!("interrupted by {signal}")),
         None if !progress.is_done => {
-            let seconds = options.seconds;
-            let dropped: u64 = report.dropped.iter().map(|drop| drop.packets).sum();
-            let dropped = amount::count(dropped, "packet");
-            // Nothing that is on the way can arrive later.
-            out::note(&match report.in_flight {
-                0 => format!(
-                    "not all is complete after {seconds} simulated seconds, and nothing is on the way any more: {dropped} were dropped, by the reasons above"
-                ),
-                _ => format!(
-                    "not all is complete after {seconds} simulated seconds; --seconds gives it more"
-                ),
-            });
+            let seconds = amount::count(options.seconds, "simulated second");
+            out::note(&unfinished(&report, &seconds));
             Ok(Ended::WithErrors)
         }
         None => Ok(Ended::Well),
+    }
+}
+
+/// Why not all is complete after so much time. More of it is of use only to what has moved at all,
+/// or to what may be on its way for the first time.
+fn unfinished(report: &fabric::Report, time: &str) -> String {
+    let dropped: u64 = report.dropped.iter().map(|drop| drop.packets).sum();
+    let mut flows = report.flows.iter();
+    let moves = flows.any(|flow| flow.completion_seconds.is_none() && flow.received > 0);
+    let is_new = dropped == 0 && report.in_flight > 0;
+    let packets = amount::count(dropped, "packet");
+    match (moves || is_new, dropped) {
+        (true, 0) => format!("not all is complete after {time}; --seconds gives it more"),
+        (true, _) => format!(
+            "not all is complete after {time}, and {packets} dropped, by the reasons above; --seconds gives it more"
+        ),
+        (false, _) => format!(
+            "not all is complete after {time}: nothing of it has arrived, and {packets} dropped, by the reasons above"
+        ),
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use fabric::Topology;
 use fabric::topology::{End, HostSpec, NodeId, SwitchId};
-use port::{Netns, OpenedPort, PortIo, Rtnl};
+use port::{Netns, NetnsError, OpenedPort, PortIo, Rtnl};
 
 use crate::cable::{be_silent, open_port};
 
@@ -133,7 +133,13 @@ impl Drop for Namespaces {
 
 /// A namespace without packets of its own.
 fn silent() -> Result<Netns, String> {
-    let netns = Netns::create().map_err(|error| error.to_string())?;
+    let netns = Netns::create().map_err(|error| match error {
+        NetnsError::Unprivileged => {
+            "hosts with names that `ip netns` finds are root's to make: run it as root (`polyplane demo` has hosts without names, in a user namespace)"
+                .to_owned()
+        }
+        error => error.to_string(),
+    })?;
     netns.run(be_silent).map_err(|error| error.to_string())?;
     Ok(netns)
 }

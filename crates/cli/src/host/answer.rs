@@ -6,14 +6,12 @@ use p4info::polyplane::tenancy::v1 as wire;
 use p4info::polyplane::tenancy::v1::change_request::Change;
 use p4rt::{Answer, Code, Denial};
 use support::name;
-use switch::{Device, Ledger};
 use tenancy::{
-    CompileFigures, Connection, Exported, ExportedState, Function, Quotas, Refusal, Rule, Share,
-    Spec, VirtualPort, Vpdp, VpdpId,
+    Connection, Exported, ExportedState, Quotas, Refusal, Rule, Share, Spec, VirtualPort, Vpdp,
+    VpdpId,
 };
 
 use crate::bounds::denied;
-use crate::chain;
 use crate::control::USUAL_CPU;
 use crate::host::carrier::controllers_of;
 use crate::host::office::Office;
@@ -107,19 +105,24 @@ impl Office {
                 let port = self.virtual_port(asked.port)?;
                 let to = asked.physical.map(packet::PortId);
                 self.check_port(to.map_or(Connection::Open, Connection::Physical))?;
+                let concerned = self.with_peers(&[port]);
                 self.hypervisor.connect(port, to).map_err(refused)?;
-                self.rewired(port);
+                self.rewired(&concerned);
                 Ok(done(port.vpdp))
             }
             Change::Link(asked) => {
                 let one = self.virtual_port(asked.one)?;
                 let other = self.virtual_port(asked.other)?;
+                let concerned = self.with_peers(&[one, other]);
                 self.hypervisor.link(one, other).map_err(refused)?;
+                self.rewired(&concerned);
                 Ok(done(one.vpdp))
             }
             Change::Unlink(port) => {
                 let port = self.virtual_port(Some(port))?;
+                let concerned = self.with_peers(&[port]);
                 self.hypervisor.unlink(port).map_err(refused)?;
+                self.rewired(&concerned);
                 Ok(done(port.vpdp))
             }
             Change::Share(asked) => self.share(&asked),
@@ -317,57 +320,7 @@ impl Office {
         self.begin(id, connected)
     }
 
-    /// Tells of one vPDP, or of all.
-    pub(super) fn show(&self, asked: &wire::ShowRequest) -> Answered<wire::ShowResponse> {
-        let one = match asked.vpdp.as_str() {
-            "" => None,
-            word => Some(self.id(word)?),
-        };
-        let exported = match (asked.export, one) {
-            (false, _) => None,
-            (true, Some(id)) => Some(self.export(id)?),
-            (true, None) => return Err(invalid("one vPDP is exported at a time; name it")),
-        };
-        let vpdps = self.hypervisor.vpdps();
-        let vpdps = vpdps.filter(|vpdp| one.is_none_or(|id| id == vpdp.id()));
-        let shared = self.hypervisor.shared().map(|(port, share)| wire::Share {
-            port: port.0,
-            sharing: share.to_string(),
-        });
-        let rules = self.hypervisor.rules().iter().map(ToString::to_string);
-        let held = self.hypervisor.held() as u64;
-        Ok(wire::ShowResponse {
-            vpdps: vpdps.map(|vpdp| self.tell(vpdp)).collect(),
-            shared_ports: shared.collect(),
-            rules: rules.collect(),
-            packets: Some(packets(&self.hypervisor.ledger(), held)),
-            exported,
-            slots: asked.slots.then(|| self.tell_slots()),
-        })
-    }
-
-    fn tell(&self, vpdp: &Vpdp) -> wire::Vpdp {
-        let id = vpdp.id();
-        let ports = self.hypervisor.ports(id);
-        let own = &ports[..ports.len().min(USUAL_CPU as usize)];
-        let last = own.iter().rposition(|to| *to != Connection::Open);
-        let own = &own[..last.map_or(0, |last| last + 1)];
-        let device = vpdp.device();
-        let programmed = device.filter(|_| !self.runs_nothing(vpdp));
-        wire::Vpdp {
-            id: id.get().into(),
-            name: vpdp.name().to_owned(),
-            owner: vpdp.owner().to_owned(),
-            ports: own.iter().map(ToString::to_string).collect(),
-            quotas: vpdp.quotas().settings(),
-            is_suspended: vpdp.is_suspended(),
-            program: programmed.map(|device| tell_program(vpdp, device)),
-            packets: device.map(|device| packets(&device.ledger(), device.held() as u64)),
-            compilations: Some(compilations(&vpdp.compile_figures())),
-        }
-    }
-
-    fn export(&self, id: VpdpId) -> Answered<wire::Exported> {
+    pub(super) fn export(&self, id: VpdpId) -> Answered<wire::Exported> {
         let exported = self.hypervisor.export(id).map_err(refused)?;
         let state = exported
             .state
@@ -385,22 +338,6 @@ impl Office {
             before: state.before.as_ref().map(program::write),
             objects: state.objects.into_iter().map(kept).collect(),
         })
-    }
-}
-
-fn tell_program(vpdp: &Vpdp, device: &Device) -> wire::Program {
-    let program = vpdp.given().unwrap_or_else(|| device.program());
-    let tables = device.configuration().tables.values();
-    let policy = match vpdp.function() {
-        Some(Function::Chain(chain)) => Some(chain.policy.to_string()),
-        Some(Function::Program(_)) | None => None,
-    };
-    wire::Program {
-        name: program.name.clone(),
-        stages: switch::stages(program),
-        entries: tables.map(|table| table.len() as u64).sum(),
-        policy,
-        joints: vpdp.joints().iter().map(chain::told).collect(),
     }
 }
 
@@ -432,29 +369,6 @@ fn owner(owner: String) -> Answered<String> {
     }
 }
 
-fn compilations(figures: &CompileFigures) -> wire::Compilations {
-    wire::Compilations {
-        begun: figures.begun,
-        refused: figures.refused,
-        microseconds: u64::try_from(figures.time.as_micros()).unwrap_or(u64::MAX),
-        is_running: figures.is_running,
-    }
-}
-
 fn quotas(settings: &[String]) -> Answered<Quotas> {
     Quotas::read(settings.iter().map(String::as_str)).map_err(invalid)
-}
-
-fn packets(ledger: &Ledger, held: u64) -> wire::Packets {
-    let drops = ledger.drops().filter(|(_, packets)| *packets > 0);
-    wire::Packets {
-        received: ledger.received,
-        generated: ledger.generated,
-        replicated: ledger.replicated,
-        sent: ledger.sent,
-        held,
-        dropped: drops
-            .map(|(reason, packets)| (reason.name().to_owned(), packets))
-            .collect(),
-    }
 }

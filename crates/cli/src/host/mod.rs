@@ -10,6 +10,7 @@ mod program;
 mod report;
 mod stages;
 mod tenant;
+mod view;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

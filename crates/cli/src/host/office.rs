@@ -12,6 +12,7 @@ use port::{Bell, Poller};
 use tenancy::{Connection, Hypervisor, VirtualPort, Vpdp, VpdpId};
 use tracing::level_filters::LevelFilter;
 
+use crate::control::USUAL_CPU;
 use crate::crew::Crew;
 use crate::early::Early;
 use crate::forward::Ending;
@@ -49,7 +50,7 @@ pub(super) struct Office {
 
 impl Office {
     pub(super) fn new(
-        hypervisor: Hypervisor,
+        mut hypervisor: Hypervisor,
         crew: Crew<Tenants>,
         board: Switchboard,
         server: Server,
@@ -58,6 +59,8 @@ impl Office {
         asked: Receiver<Ask>,
     ) -> Result<Office, String> {
         let (ready_in, ready) = channel();
+        let empty = Arc::new(compile::compile_text("empty.p4", serve::EMPTY)?);
+        hypervisor.set_stand_in(Arc::clone(&empty));
         Ok(Office {
             hypervisor,
             first_station: crew.first_bell(),
@@ -68,7 +71,7 @@ impl Office {
             ports,
             down: BTreeSet::new(),
             tenants: BTreeMap::new(),
-            empty: Arc::new(compile::compile_text("empty.p4", serve::EMPTY)?),
+            empty,
             ready_in,
             ready,
             asked,
@@ -108,7 +111,9 @@ impl Office {
                         let answer = diary::noted(asker, &asked, answer);
                         self.change(*asked, answer);
                     }
-                    Petition::Show(asked, answer) => answer.give(self.show(&asked)),
+                    Petition::Show(viewer, asked, answer) => {
+                        answer.give(self.show(&viewer, &asked));
+                    }
                 }
             }
             while let Ok(ready) = self.ready.try_recv() {
@@ -195,12 +200,39 @@ impl Office {
         }
     }
 
-    /// A virtual port is connected to something else: it may be down there.
-    pub(super) fn rewired(&self, port: VirtualPort) {
-        let VirtualPort { vpdp, port } = port;
-        let is_down = |to| self.down.contains(&to);
-        let is_down = self.connected_to(vpdp, is_down).contains(&PortId(port));
-        self.tell_port(vpdp, PortId(port), !is_down);
+    /// What a virtual port is connected to.
+    fn connection(&self, port: VirtualPort) -> Connection {
+        let ports = self.hypervisor.ports(port.vpdp);
+        let to = usize::try_from(port.port).ok().and_then(|n| ports.get(n));
+        to.copied().unwrap_or(Connection::Open)
+    }
+
+    /// The virtual ports that a change of what these are connected to concerns: they, and those
+    /// that they are linked to.
+    pub(super) fn with_peers(&self, ports: &[VirtualPort]) -> Vec<VirtualPort> {
+        let mut all = ports.to_vec();
+        all.extend(
+            ports
+                .iter()
+                .filter_map(|port| match self.connection(*port) {
+                    Connection::Link(peer) => Some(peer),
+                    Connection::Physical(_) | Connection::Open => None,
+                }),
+        );
+        all
+    }
+
+    /// Virtual ports may be connected to something else: they may be down there.
+    pub(super) fn rewired(&self, ports: &[VirtualPort]) {
+        for port in ports {
+            let connection = self.connection(*port);
+            let is_down = matches!(connection, Connection::Physical(to) if self.down.contains(&to));
+            let (vpdp, number) = (port.vpdp, PortId(port.port));
+            self.tell_port(vpdp, number, !is_down);
+            if connection == Connection::Open {
+                self.server.port_disconnected(vpdp.get().into(), number);
+            }
+        }
     }
 
     /// The server learns which ports of a vPDP are down; it takes them to be up.
@@ -212,6 +244,13 @@ impl Office {
 
     fn tell_port(&self, id: VpdpId, port: PortId, is_up: bool) {
         self.server.port_changed(id.get().into(), port, is_up);
+    }
+
+    /// The ports of a vPDP that are connected to something, but for that of its controllers.
+    fn connected(&self, id: VpdpId) -> Vec<(PortId, String)> {
+        let ports = (0..USUAL_CPU).map(PortId).zip(self.hypervisor.ports(id));
+        let connected = ports.filter(|(_, to)| **to != Connection::Open);
+        connected.map(|(port, _)| (port, String::new())).collect()
     }
 
     /// The ports of a vPDP that are connected to such ports of the switch.
@@ -253,6 +292,7 @@ impl Office {
             owner: vpdp.owner(),
             config: vpdp.config().clone(),
             program: (!self.runs_nothing(vpdp)).then(|| Arc::clone(device.program())),
+            ports: self.connected(id),
         };
         let internal = |message: String| Denial {
             code: p4rt::Code::Internal,

@@ -226,6 +226,7 @@ mod tests {
                 bytes: 64,
             },
             dropped: vec![drops("tx_too_long", 2)],
+            up: Some(true),
         };
         let vpdp = |id, dropped: Vec<Drops>| VpdpReport {
             id,

@@ -12,7 +12,7 @@ use tenancy::{BoundedCompiler, Refusal, SlotBook, VpdpId};
 
 use crate::control::USUAL_CPU;
 use crate::spare::Spare;
-use crate::{bounds, compile};
+use crate::{amount, bounds, compile};
 
 /// Digests, and as many messages, that are taken at a time: then others have their turn.
 const MOST_HEARD: usize = 256;
@@ -78,7 +78,8 @@ fn shown_line(message: &str, unsaid: u64) -> String {
     let mut line: String = message.escape_debug().take(MOST_SHOWN).collect();
     if unsaid > 0 {
         line.push_str(&format!(
-            " (and {unsaid} messages before, which are not shown)"
+            " (and {} before, not shown)",
+            amount::count(unsaid, "message")
         ));
     }
     line
@@ -132,6 +133,8 @@ pub(super) struct Terms<'t> {
     pub(super) engine: Arc<dyn Engine>,
     /// The program that it runs, if controllers need not set one first.
     pub(super) program: Option<Arc<Program>>,
+    /// Its ports that are connected to something, for controllers; they have no names.
+    pub(super) ports: Vec<(PortId, String)>,
 }
 
 /// A new connection between a device and controllers; what was under way on the one before is gone.
@@ -159,6 +162,7 @@ pub(super) fn connect(
             config: Arc::clone(&config),
         }),
         program: terms.program,
+        ports: terms.ports,
         notes: device.notes().clone(),
         allowed: owner.into_iter().collect(),
     };
@@ -217,7 +221,7 @@ V1Switch(P(), V(), I(), E(), V(), D()) main;
         let message = format!("\u{1b}[2J\n{}", "x".repeat(1 << 20));
         let line = shown_line(&message, 3);
         assert!(line.starts_with("\\u{1b}[2J\\nxxx"), "{line}");
-        assert!(line.ends_with("x (and 3 messages before, which are not shown)"));
+        assert!(line.ends_with("x (and 3 messages before, not shown)"));
         assert!(line.len() < 2 * MOST_SHOWN);
     }
 }

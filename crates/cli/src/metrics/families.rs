@@ -67,6 +67,21 @@ pub(super) fn by_reason(drops: &[Drops]) -> Vec<(Labels, Value)> {
 /// Metrics of switches and devices.
 const DEVICES: &[Metric] = &[
     (
+        "port_up",
+        "Whether the link of a port carries packets",
+        MetricType::Gauge,
+        |shot| {
+            let ports = shot.ports.iter();
+            let known = ports.filter_map(|port| Some((port, port.up?)));
+            known
+                .map(|(port, up)| {
+                    let labels = vec![("port", port.port.to_string()), ("name", port.name.clone())];
+                    (labels, Value::Level(up.into()))
+                })
+                .collect()
+        },
+    ),
+    (
         "port_packets",
         "Packets that a port carried",
         MetricType::Counter,

@@ -180,14 +180,17 @@ pub(super) fn list(told: &wire::ShowResponse) -> String {
     for rule in &told.rules {
         let _ = writeln!(text, "rule {rule}");
     }
-    let all = Counts::of(told.packets.as_ref());
-    let _ = writeln!(
-        text,
-        "all packets: {} received, {} sent",
-        all.received, all.sent
-    );
-    for line in all.drop_lines() {
-        let _ = writeln!(text, "{line}");
+    // Owners are not told of others' packets.
+    if told.packets.is_some() {
+        let all = Counts::of(told.packets.as_ref());
+        let _ = writeln!(
+            text,
+            "all packets: {} received, {} sent",
+            all.received, all.sent
+        );
+        for line in all.drop_lines() {
+            let _ = writeln!(text, "{line}");
+        }
     }
     text
 }

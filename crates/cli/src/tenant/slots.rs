@@ -187,7 +187,8 @@ impl Turns<'_> {
         if *slotless > 0 {
             let _ = writeln!(
                 text,
-                "{name} has {all_stages} stages, {slotless} of which take no slots: those of deparsers, checksums and what leads from step to step of a chain"
+                "{name} has {}, {slotless} of which take no slots: those of deparsers, checksums and what leads from step to step of a chain",
+                amount::count(*all_stages, "stage")
             );
         }
     }

@@ -36,8 +36,9 @@ pub(crate) fn from_hex(text: &str) -> Result<Vec<u8>, String> {
         return Err("it has no bytes: write them as hexadecimal digits, two for each".to_owned());
     }
     if digits.len() % 2 == 1 {
-        let digits = digits.len();
-        let fault = format!("{digits} digits are no whole bytes: the last digit stands alone");
+        let are = if digits.len() == 1 { "is" } else { "are" };
+        let digits = amount::count(digits.len() as u64, "digit");
+        let fault = format!("{digits} {are} no whole bytes: the last digit stands alone");
         return Err(marked(&fault, text, last));
     }
     let bytes: Vec<u8> = digits

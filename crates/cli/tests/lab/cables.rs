@@ -26,19 +26,7 @@ impl Cables {
             let quiet = || std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
             let _ = netns.run(quiet).unwrap();
         }
-        let end = |n: u32| {
-            let (near_name, far_name) = (format!("port{n}"), format!("end{n}"));
-            switch
-                .rtnl()
-                .unwrap()
-                .add_veth(&near_name, &far_name, Some(&far))
-                .unwrap();
-            switch.rtnl().unwrap().set_up(&near_name).unwrap();
-            far.rtnl().unwrap().set_up(&far_name).unwrap();
-            far.run(|| AfPacketPort::open(PortId(n), &far_name))
-                .unwrap()
-                .unwrap()
-        };
+        let end = |n: u32| lay(&switch, &far, n);
         let ends = (0..count).map(end).collect();
         let clock = Instant::now();
         Some(Cables {
@@ -47,6 +35,13 @@ impl Cables {
             ends,
             clock,
         })
+    }
+
+    /// Removes a cable, and makes it again.
+    pub(crate) fn renew(&mut self, n: u32) {
+        let name = format!("port{n}");
+        self.switch.rtnl().unwrap().delete_link(&name).unwrap();
+        self.ends[n as usize] = lay(&self.switch, &self.far, n);
     }
 
     /// Sends a frame by one end until it arrives at another, five seconds at most; the end where it does.
@@ -79,4 +74,16 @@ impl Cables {
         }
         None
     }
+}
+
+/// Lays a cable from a switch's namespace to another one, and opens its far end.
+fn lay(switch: &Netns, far: &Netns, n: u32) -> AfPacketPort {
+    let (near_name, far_name) = (format!("port{n}"), format!("end{n}"));
+    let mut near = switch.rtnl().unwrap();
+    near.add_veth(&near_name, &far_name, Some(far)).unwrap();
+    near.set_up(&near_name).unwrap();
+    far.rtnl().unwrap().set_up(&far_name).unwrap();
+    far.run(|| AfPacketPort::open(PortId(n), &far_name))
+        .unwrap()
+        .unwrap()
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod authority;
 pub(crate) mod cables;
+pub(crate) mod host;
 pub(crate) mod scrape;
 
 use std::io::Read;

@@ -45,7 +45,10 @@ impl<'a> Line<'a> {
                 true => Ok(number),
                 false => Err(Fault::new(
                     name.at(),
-                    format!("the table `{table}` has {} keys", keys.len()),
+                    format!(
+                        "the table `{table}` has {}",
+                        support::count::count(keys.len() as u64, "key")
+                    ),
                 )),
             };
         }

@@ -296,8 +296,8 @@ impl<'a> Line<'a> {
         }
         if !digits.len().is_multiple_of(2) {
             let message = format!(
-                "the packet has {} hexadecimal digits, which is no whole number of bytes",
-                digits.len()
+                "the packet has {}, which is no whole number of bytes",
+                support::count::count(digits.len() as u64, "hexadecimal digit")
             );
             return Err(Fault::new(self.word.at(), message));
         }

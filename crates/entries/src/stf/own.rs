@@ -13,6 +13,7 @@
 //! soon as there is an `expect_log`, and for idle entries as soon as there is an `expect_idle`.
 
 use bits::Value;
+use support::count::{are, count};
 
 use super::{CommandKind, Line};
 use crate::error::Fault;
@@ -74,9 +75,9 @@ impl<'a> Line<'a> {
         let words = self.values(self.behind(wanted));
         if words.len() != fields.len() {
             let message = format!(
-                "a message of this digest has {} values, but {} are given",
-                fields.len(),
-                words.len()
+                "a message of this digest has {}, but {} given",
+                count(fields.len() as u64, "value"),
+                are(words.len() as u64)
             );
             return Err(Fault::new(self.word.at(), message));
         }

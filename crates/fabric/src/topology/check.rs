@@ -42,12 +42,17 @@ pub(super) struct Check<'a> {
     names: BTreeMap<String, (NodeId, usize)>,
 }
 
-/// Checks a file.
-pub(super) fn check(file: File, text: &str, directory: &Path) -> Result<Topology, Vec<Mistake>> {
+/// Checks a file in which these mistakes were found already.
+pub(super) fn check(
+    file: File,
+    text: &str,
+    directory: &Path,
+    mistakes: Vec<Mistake>,
+) -> Result<Topology, Vec<Mistake>> {
     let mut check = Check {
         lines: Lines::of(text),
         directory,
-        mistakes: Vec::new(),
+        mistakes,
         names: BTreeMap::new(),
     };
     if !check.check_size(&file) {

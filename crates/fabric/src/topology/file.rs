@@ -1,9 +1,11 @@
 //! The file as it is written, before names are looked up.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::Deserialize;
 use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue, Deserializer};
 
 use super::error::{Lines, Mistake};
 
@@ -153,11 +155,88 @@ pub(super) struct Command {
     pub(super) server: bool,
 }
 
-/// Reads the text's form.
-pub(super) fn parse(text: &str) -> Result<File, Mistake> {
-    toml::from_str(text).map_err(|error| Mistake {
-        line: Lines::of(text).of_byte(error.span().map_or(0, |span| span.start)),
+/// The most mistakes of form that are told: after each, the whole file is read once more.
+const MAX_FORM_MISTAKES: usize = 20;
+
+/// The form of a text, as far as it is understood, and what is wrong with it.
+pub(super) struct Parsed {
+    /// The file without unknown keys; none where a part is missing whose names others may need.
+    pub(super) file: Option<File>,
+    pub(super) mistakes: Vec<Mistake>,
+}
+
+/// Reads the text's form. What is wrong is set aside and the rest is read, so that one mistake
+/// hides no others.
+pub(super) fn parse(text: &str) -> Parsed {
+    let lines = Lines::of(text);
+    let mistake = |error: &toml::de::Error| Mistake {
+        line: lines.of_byte(error.span().map_or(0, |span| span.start)),
         message: error.message().trim_end().to_owned(),
         mend: "docs/FABRIC.md shows what a topology file may say".to_owned(),
+    };
+    let (mut whole, errors) = DeTable::parse_recoverable(text);
+    let mut mistakes: Vec<Mistake> = errors.iter().take(MAX_FORM_MISTAKES).map(mistake).collect();
+    // Where the text is no TOML, what was made of it is a guess.
+    let mut is_whole = mistakes.is_empty();
+    loop {
+        let error = match File::deserialize(Deserializer::from(whole.clone())) {
+            Ok(file) => {
+                let file = is_whole.then_some(file);
+                return Parsed { file, mistakes };
+            }
+            Err(error) => error,
+        };
+        let is_removed = mistakes.len() < MAX_FORM_MISTAKES
+            && error.span().is_some_and(|span| {
+                let is_key = remove_key(whole.get_mut(), &span);
+                is_whole &= is_key;
+                is_key || remove_item(whole.get_mut(), &span)
+            });
+        mistakes.push(mistake(&error));
+        if !is_removed {
+            return Parsed {
+                file: None,
+                mistakes,
+            };
+        }
+    }
+}
+
+/// Removes the key that stands at a place. Whether there is one.
+fn remove_key(table: &mut DeTable<'_>, span: &Range<usize>) -> bool {
+    let key = table.keys().find(|key| key.span() == *span).cloned();
+    if let Some(key) = key {
+        return table.remove(&key).is_some();
+    }
+    table.iter_mut().any(|(_, value)| match value.get_mut() {
+        DeValue::Table(table) => remove_key(table, span),
+        DeValue::Array(items) => items.iter_mut().any(|item| match item.get_mut() {
+            DeValue::Table(table) => remove_key(table, span),
+            _ => false,
+        }),
+        _ => false,
     })
+}
+
+/// Removes the part of the file in which a place is: an item of an array of tables, or all that is
+/// under a key. Whether there is one.
+fn remove_item(file: &mut DeTable<'_>, span: &Range<usize>) -> bool {
+    let holds = |value: &Spanned<DeValue<'_>>| {
+        let own = value.span();
+        own.start <= span.start && span.end <= own.end
+    };
+    for (_, value) in file.iter_mut() {
+        if let DeValue::Array(items) = value.get_mut() {
+            let mut kept = DeArray::new();
+            let others = items.iter().filter(|item| !holds(item));
+            others.for_each(|item| kept.push(item.clone()));
+            if kept.len() < items.len() {
+                *items = kept;
+                return true;
+            }
+        }
+    }
+    let key = file.iter().find(|(_, value)| holds(value));
+    let key = key.map(|(key, _)| key.clone());
+    key.is_some_and(|key| file.remove(&key).is_some())
 }

@@ -7,6 +7,7 @@ mod quantity;
 mod vpdps;
 
 pub use error::{Mistake, TopologyError};
+use file::Parsed;
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -308,9 +309,13 @@ impl Topology {
     /// # Errors
     /// All that is wrong with it.
     pub fn read(file: &str, text: &str, directory: &Path) -> Result<Topology, TopologyError> {
-        let result = match file::parse(text) {
-            Ok(parsed) => check::check(parsed, text, directory),
-            Err(mistake) => Err(vec![mistake]),
+        let Parsed {
+            file: parsed,
+            mistakes,
+        } = file::parse(text);
+        let result = match parsed {
+            Some(parsed) => check::check(parsed, text, directory, mistakes),
+            None => Err(mistakes),
         };
         result.map_err(|mistakes| TopologyError {
             file: file.to_owned(),

@@ -16,6 +16,7 @@ use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use p4info::p4::v1::stream_message_request::Update as Ask;
 use p4info::p4::v1::stream_message_response::Update as Told;
 use p4info::p4::v1::write_request::Atomicity;
+use p4info::polyplane::ports::v1::{PortState, WatchRequest};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Runtime;
@@ -27,6 +28,7 @@ use tonic::{Request, Streaming};
 
 use crate::pipeline::MAY_LOSE;
 use crate::service::p4_runtime_client::P4RuntimeClient;
+use crate::service::ports::ports_client::PortsClient;
 
 pub use endpoint::{Endpoint, Tls};
 pub use error::{ClientError, Refused};
@@ -43,6 +45,7 @@ const ARBITRATION: Duration = Duration::from_secs(10);
 pub struct Client {
     runtime: Runtime,
     rpc: P4RuntimeClient<Channel>,
+    ports: PortsClient<Channel>,
     device: u64,
     role: String,
     election: Option<u128>,
@@ -100,12 +103,14 @@ impl Client {
     /// The server cannot be reached, or what TLS needs is not there.
     pub fn connect(endpoint: &Endpoint, device: u64, role: &str) -> Result<Client, ClientError> {
         let (runtime, channel) = endpoint.connect()?;
+        let ports = PortsClient::new(channel.clone());
         let rpc = P4RuntimeClient::new(channel)
             .max_decoding_message_size(usize::MAX)
             .max_encoding_message_size(usize::MAX);
         Ok(Client {
             runtime,
             rpc,
+            ports,
             device,
             role: role.to_owned(),
             election: None,
@@ -123,6 +128,25 @@ impl Client {
         };
         let answer = self.runtime.block_on(self.rpc.capabilities(request))?;
         Ok(answer.into_inner().p4runtime_api_version)
+    }
+
+    /// The state of the device's ports, by number; none from a server that does not say.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn port_states(&mut self) -> Result<Option<Vec<PortState>>, ClientError> {
+        let request = WatchRequest {
+            device_id: self.device,
+        };
+        let first = self.runtime.block_on(async {
+            let mut states = self.ports.watch(request).await?.into_inner();
+            states.message().await
+        });
+        match first {
+            Ok(states) => Ok(states.map(|states| states.ports)),
+            Err(status) if status.code() == Code::Unimplemented => Ok(None),
+            Err(status) => Err(status.into()),
+        }
     }
 
     /// The program that runs, in the parts that are asked for; none if there is none.

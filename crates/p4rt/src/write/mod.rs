@@ -179,7 +179,10 @@ pub(crate) fn index(place: &str, index: Option<&Index>, size: u32) -> Checked<Op
         Ok(index) if index < size => Ok(Some(index)),
         _ => refuse(
             Code::OutOfRange,
-            format!("{place}: the index {index} is outside: there are {size} cells"),
+            format!(
+                "{place}: the index {index} is outside: {}",
+                support::count::there_are(u64::from(size), "cell")
+            ),
         ),
     }
 }

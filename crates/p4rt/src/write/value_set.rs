@@ -45,8 +45,8 @@ fn members(
         return refuse(
             Code::ResourceExhausted,
             format!(
-                "{place} takes {} members, not {}",
-                view.size,
+                "{place} takes {}, not {}",
+                support::count::count(view.size.into(), "member"),
                 entry.members.len()
             ),
         );

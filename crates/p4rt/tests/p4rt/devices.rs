@@ -3,7 +3,11 @@
 use p4info::p4::v1::entity::Entity as Kind;
 use p4info::p4::v1::set_forwarding_pipeline_config_request::Action as ConfigAction;
 use p4info::p4::v1::stream_message_response::Update as Told;
-use tonic::Code;
+use p4info::polyplane::ports::v1::{PortState, PortStates, WatchRequest};
+use p4rt::service::ports::ports_client::PortsClient;
+use packet::PortId;
+use tonic::transport::Endpoint;
+use tonic::{Code, Streaming};
 
 use crate::rig::{ALL, Objects, Rig, arbitration, does, entry, exact, frame};
 
@@ -143,4 +147,56 @@ async fn a_device_answers_to_its_second_number_by_that_number() {
     assert_eq!(number(stream.next().await.expect("an answer")), 0);
     client.device = 1;
     let _first = client.open(Some(1), "").await;
+}
+
+/// Begins to watch the ports of a device.
+async fn watch(rig: &Rig, device_id: u64) -> Result<Streaming<PortStates>, tonic::Status> {
+    let address = format!("http://{}", rig.server.address());
+    let endpoint = Endpoint::from_shared(address).expect("an address");
+    let channel = endpoint.connect().await.expect("it listens");
+    let mut client = PortsClient::new(channel);
+    let watching = client.watch(WatchRequest { device_id }).await?;
+    Ok(watching.into_inner())
+}
+
+fn states(ports: &[(u32, &str, bool)]) -> PortStates {
+    let state = |&(port, name, is_up): &(u32, &str, bool)| PortState {
+        port,
+        name: name.into(),
+        is_up,
+    };
+    PortStates {
+        ports: ports.iter().map(state).collect(),
+    }
+}
+
+#[tokio::test]
+async fn who_watches_ports_hears_of_all_and_then_of_what_changes_until_the_device_goes() {
+    let rig = Rig::several(2);
+    let mut first = watch(&rig, 1).await.expect("it is there");
+    let told = first.message().await.expect("told").expect("a message");
+    assert_eq!(told, states(&[(3, "eth3", true), (7, "eth7", true)]));
+    rig.server.port_changed(1, PortId(7), false);
+    let told = first.message().await.expect("told").expect("a message");
+    assert_eq!(told, states(&[(7, "eth7", false)]));
+    // What is as it was is no news; a port that was added is; other devices' are not.
+    rig.server.port_changed(1, PortId(7), false);
+    rig.server.port_changed(2, PortId(3), false);
+    rig.server.port_changed(1, PortId(9), true);
+    let told = first.message().await.expect("told").expect("a message");
+    assert_eq!(told, states(&[(9, "", true)]));
+    rig.server.port_disconnected(1, PortId(9));
+    let told = first.message().await.expect("told").expect("a message");
+    assert_eq!(told, states(&[(9, "", false)]));
+    let mut second = watch(&rig, 1).await.expect("it is there");
+    let told = second.message().await.expect("told").expect("a message");
+    let all = [(3, "eth3", true), (7, "eth7", false), (9, "", false)];
+    assert_eq!(told, states(&all));
+    assert!(rig.server.remove(1));
+    for watching in [&mut first, &mut second] {
+        let ended = watching.message().await.expect_err("it is gone");
+        assert_eq!(ended.code(), Code::Unavailable);
+    }
+    let refused = watch(&rig, 1).await.expect_err("it is gone");
+    assert_eq!(refused.code(), Code::NotFound);
 }

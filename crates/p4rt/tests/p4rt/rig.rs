@@ -164,6 +164,7 @@ impl Place {
             remote,
             loader: Arc::new(Compiler),
             program,
+            ports: vec![(PortId(3), "eth3".into()), (PortId(7), "eth7".into())],
             notes,
             allowed: Vec::new(),
         };

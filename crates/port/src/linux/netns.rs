@@ -24,6 +24,8 @@ pub enum Privilege {
 /// Why a namespace cannot be made or entered.
 #[derive(Debug)]
 pub enum NetnsError {
+    /// The process has no right to make them as it is: CAP_SYS_ADMIN.
+    Unprivileged,
     /// This machine does not allow it.
     Forbidden {
         /// The reason, as far as the machine says it, and what to do.
@@ -47,6 +49,10 @@ impl fmt::Display for NetnsError {
                     "this machine does not allow network namespaces: {because}"
                 )
             }
+            NetnsError::Unprivileged => f.write_str(
+                "making network namespaces takes CAP_SYS_ADMIN, which this process does not have: \
+                 run it as root",
+            ),
             NetnsError::Failed { doing, source } => write!(f, "{doing}: {source}"),
         }
     }
@@ -56,7 +62,7 @@ impl std::error::Error for NetnsError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             NetnsError::Failed { source, .. } => Some(source),
-            NetnsError::Forbidden { .. } => None,
+            NetnsError::Unprivileged | NetnsError::Forbidden { .. } => None,
         }
     }
 }
@@ -133,6 +139,16 @@ fn is_filtered() -> bool {
         .any(|line| line.split_whitespace().eq(["Seccomp:", "2"]))
 }
 
+/// Whether the process may administer the system, in its user namespace.
+fn is_privileged() -> bool {
+    const SYS_ADMIN: u32 = 21;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // Where it cannot be read, the operating system's own error says more.
+    effective.is_none_or(|mask| mask >> SYS_ADMIN & 1 == 1)
+}
+
 /// A network namespace, kept alive by this value.
 #[derive(Debug)]
 pub struct Netns {
@@ -143,11 +159,15 @@ impl Netns {
     /// Makes a new namespace, with nothing in it but the loopback interface, which is down.
     ///
     /// # Errors
-    /// [`NetnsError::Forbidden`] without CAP_SYS_ADMIN: see [`enter_private`].
+    /// [`NetnsError::Unprivileged`] without CAP_SYS_ADMIN (see [`enter_private`]);
+    /// [`NetnsError::Forbidden`] where it is of no use.
     pub fn create() -> Result<Netns, NetnsError> {
         in_thread(|| {
-            sys::unshare(libc::CLONE_NEWNET).map_err(|e| NetnsError::Forbidden {
-                because: why_forbidden(&e),
+            sys::unshare(libc::CLONE_NEWNET).map_err(|e| match is_privileged() {
+                true => NetnsError::Forbidden {
+                    because: why_forbidden(&e),
+                },
+                false => NetnsError::Unprivileged,
             })?;
             Netns::current()
         })

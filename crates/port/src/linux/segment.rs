@@ -63,12 +63,10 @@ pub(super) fn internet_checksum(bytes: &[u8]) -> u16 {
 }
 
 /// Completes the checksum that starts at `start` and goes to `offset` from there. Whether it could
-/// be;
-/// where not, the frame is unchanged.
+/// be; where not, the frame is unchanged.
 ///
 /// The field holds the pseudo header's part of an Internet checksum, and nothing of SCTP's, which
-/// the
-/// kernel tells by its offset only.
+/// the kernel tells by its offset only.
 pub(super) fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) -> bool {
     const SCTP_OFFSET: usize = 8;
     if offset == SCTP_OFFSET && Layers::up_to(frame, start, Kind::Sctp).is_some() {
@@ -98,10 +96,8 @@ fn complete_sctp(frame: &mut [u8], start: usize) -> bool {
 }
 
 /// Completes the checksum of a frame that does not say whether its sender has left one to the
-/// interface:
-/// it has if the field holds the pseudo header's sum, or SCTP's nothing. A right checksum that
-/// happens to
-/// be this number stays as it is: completing it gives it again.
+/// interface: it has if the field holds the pseudo header's sum, or SCTP's nothing. A right
+/// checksum that happens to be this number stays as it is: completing it gives it again.
 #[inline]
 pub(super) fn complete_unfinished(frame: &mut [u8]) {
     let Some((version, network_at)) = find_network(frame) else {
@@ -159,8 +155,7 @@ fn may_be_tunnel(frame: &[u8], version: Version, network_at: usize) -> bool {
 /// Completes the one checksum that the sender has left to the interface, at any depth.
 ///
 /// Checksums outside of it are as they are to be when it is complete (the kernel computes them so),
-/// which
-/// tells it from one inside a payload that was so when somebody captured it.
+/// which tells it from one inside a payload that was so when somebody captured it.
 #[inline(never)]
 fn complete_inside(frame: &mut [u8]) {
     let layers = Layers::of(frame);

@@ -302,6 +302,11 @@ impl Port for Share {
     /// Frames that the owner took over count as sent: what becomes of them there, the owner counts.
     fn tx(&mut self, frames: &[Frame]) -> TxOutcome {
         let mut outcome = TxOutcome::default();
+        if self.common.link() == LinkState::Gone {
+            let n = frames.len() as u64;
+            self.stats.count_tx_drop(TxDrop::LinkDown, n, &mut outcome);
+            return outcome;
+        }
         let leaving = &self.common.leaving;
         for frame in frames {
             let mut copy = leaving.buffer();

@@ -2,6 +2,7 @@
 //! other end of.
 
 use super::link::{self, LinkWatch};
+use super::rtnl::Rtnl;
 use super::sys;
 use crate::{LinkState, Port, PortError, PortStats, RxDrop, TxDrop, TxOutcome};
 use packet::{Batch, Frame, MAX_FRAME, Nanos, PortId};
@@ -22,6 +23,8 @@ pub struct TapPort {
     tun: File,
     /// A socket in the device's network namespace, to ask about its link.
     control: OwnedFd,
+    /// Frames that the kernel has dropped, as the switch did not fetch them in time.
+    overflow: Overflow,
     /// One byte more than a frame, to notice one that is too long.
     scratch: Box<[u8]>,
     stats: PortStats,
@@ -76,6 +79,7 @@ impl TapPort {
             id,
             watch: LinkWatch::new(&interface, control.as_fd()),
             tun,
+            overflow: Overflow::new(interface.index),
             control,
             scratch: vec![0; MAX_FRAME + 1].into_boxed_slice(),
             stats: PortStats::default(),
@@ -123,6 +127,12 @@ impl TapPort {
         }
     }
 
+    /// Counts what the kernel has dropped, when it is time to ask about the link.
+    fn count_overflow(&mut self) {
+        let dropped = self.overflow.ask(&self.watch);
+        self.stats.rx_dropped.add(RxDrop::QueueFull, dropped);
+    }
+
     /// Why the kernel did not take a frame.
     fn refused(&mut self, error: &io::Error) -> TxDrop {
         match error.raw_os_error() {
@@ -134,6 +144,40 @@ impl TapPort {
             }
             _ => TxDrop::Refused,
         }
+    }
+}
+
+/// What the kernel counts of a device: what it drops on the way to the switch is to be sent there.
+struct Overflow {
+    /// None where the kernel has no rtnetlink: then nothing is counted.
+    rtnl: Option<Rtnl>,
+    dropped: u64,
+    /// Of [`LinkWatch::looks`], when it was last asked.
+    looks: Option<u64>,
+}
+
+impl Overflow {
+    /// Counts from now on.
+    fn new(index: u32) -> Overflow {
+        let mut rtnl = Rtnl::open().ok();
+        let facts = rtnl.as_mut().and_then(|rtnl| rtnl.facts(index).ok());
+        Overflow {
+            rtnl,
+            dropped: facts.map_or(0, |facts| facts.tx_dropped),
+            looks: None,
+        }
+    }
+
+    /// Frames that were dropped since it was asked before, if it is time to ask.
+    fn ask(&mut self, watch: &LinkWatch) -> u64 {
+        if self.looks == Some(watch.looks()) || watch.state() == LinkState::Gone {
+            return 0;
+        }
+        self.looks = Some(watch.looks());
+        let facts = self.rtnl.as_mut().map(|rtnl| rtnl.facts(watch.index()));
+        let Some(Ok(facts)) = facts else { return 0 };
+        let before = std::mem::replace(&mut self.dropped, facts.tx_dropped);
+        facts.tx_dropped.saturating_sub(before)
     }
 }
 
@@ -164,6 +208,7 @@ impl Port for TapPort {
             }
         }
         self.watch.check(self.control.as_fd(), now);
+        self.count_overflow();
         if batch.len() == before {
             self.watch.tell()?;
         }
@@ -193,6 +238,7 @@ impl Port for TapPort {
     }
 
     fn stats(&mut self) -> PortStats {
+        self.count_overflow();
         self.stats
     }
 

@@ -1,5 +1,6 @@
 //! Arguments against parameters: by position or by name, defaults, optional ones, directions, inference.
 
+use support::count::{are, count};
 use syntax::ast::{Arg as AstArg, Direction};
 use syntax::diag::Diagnostic;
 use syntax::source::Span;
@@ -119,12 +120,11 @@ impl Checker<'_> {
     }
 
     fn too_many(&mut self, params: &[Param], written: Written<'_>) {
-        let s = if params.len() == 1 { "" } else { "s" };
         let message = format!(
-            "`{}` takes {} argument{s}, but {} are given",
+            "`{}` takes {}, but {} given",
             written.name,
-            params.len(),
-            written.args.len()
+            count(params.len() as u64, "argument"),
+            are(written.args.len() as u64)
         );
         self.error(code::BAD_ARGS, written.span, message);
     }

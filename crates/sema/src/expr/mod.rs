@@ -490,7 +490,10 @@ impl Checker<'_> {
         }
         if let Some(value) = self.int_value(&index).filter(|_| self.cx.evaluated) {
             let Some(place) = value.to_u32().filter(|&n| n < size) else {
-                let message = format!("index {value} is out of range: there are {size} elements");
+                let message = format!(
+                    "index {value} is out of range: {}",
+                    support::count::there_are(size.into(), "element")
+                );
                 return self.fail(code::OUT_OF_RANGE, index.span, message);
             };
             if let ExprKind::Aggregate(mut elements) = base.kind {
@@ -518,8 +521,8 @@ impl Checker<'_> {
         };
         let Some(place) = value.to_usize().filter(|&n| n < elements.len()) else {
             let message = format!(
-                "index {value} is out of range: the tuple has {} elements",
-                elements.len()
+                "index {value} is out of range: the tuple has {}",
+                support::count::count(elements.len() as u64, "element")
             );
             return self.fail(code::OUT_OF_RANGE, index.span, message);
         };

@@ -5,6 +5,7 @@
 //! keep their own.
 
 use std::rc::Rc;
+use support::count::{are, count};
 
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::lex::{LexContext, Lexer, MAX_TOKEN_BYTES};
@@ -382,19 +383,17 @@ impl Preprocessor<'_> {
             raw.push(Vec::new());
         }
         if raw.len() != wanted {
-            let (plural, least) = (
-                if wanted == 1 { "" } else { "s" },
-                if parameters.is_variadic {
-                    "at least "
-                } else {
-                    ""
-                },
-            );
+            let least = if parameters.is_variadic {
+                "at least "
+            } else {
+                ""
+            };
             let wanted = wanted - usize::from(parameters.is_variadic);
             let text = self.interner.text(name.symbol);
             let message = format!(
-                "the macro `{text}` takes {least}{wanted} argument{plural}, but {} are given",
-                raw.len()
+                "the macro `{text}` takes {least}{}, but {} given",
+                count(wanted as u64, "argument"),
+                are(raw.len() as u64)
             );
             self.error(
                 Diagnostic::error("E0016", name.span, message).label(called.span, "defined here"),

@@ -287,6 +287,7 @@ impl Hypervisor {
         loaded.joints = made.joints;
         loaded.given = made.given;
         loaded.before = Some(std::mem::replace(&mut loaded.function, made.function));
+        self.admit_programmed();
         Ok(migration)
     }
 

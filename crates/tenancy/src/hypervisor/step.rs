@@ -28,6 +28,7 @@ impl Hypervisor {
             device.publish();
             device.step(now);
         }
+        self.admit_programmed();
         let mut hops = 0;
         let mut allowances = vec![MOST_LINKED; self.root.slots()];
         loop {
@@ -97,7 +98,7 @@ impl Hypervisor {
         let Some(vpdp) = vpdp else {
             return self.ledger.refuse(1, DropReason::Unclassified);
         };
-        let reason = match vpdp.admission() {
+        let reason = match vpdp.admission(self.stand_in.as_ref()) {
             Admission::Closed(reason) => Some(reason),
             Admission::Open if is_too_far => Some(DropReason::LinkHops),
             Admission::Open => None,

@@ -141,18 +141,29 @@ fn range(words: &mut Words<'_>) -> Result<RangeInclusive<u16>, TextError> {
     Ok(number(first, WANTED)?..=number(last, WANTED)?)
 }
 
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Rule {
+    /// The rule as text, with this name for its vPDP.
+    pub fn leading_to(&self, vpdp: impl fmt::Display) -> impl fmt::Display {
+        fmt::from_fn(move |f| self.write(f, &vpdp))
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>, vpdp: &dyn fmt::Display) -> fmt::Result {
         write!(f, "{}:", self.name)?;
         for (place, condition) in self.conditions.iter().enumerate() {
             let and = if place > 0 { " and" } else { "" };
             write!(f, "{and} {condition}")?;
         }
-        write!(f, " -> {}", self.vpdp)?;
+        write!(f, " -> {vpdp}")?;
         match self.priority {
             0 => Ok(()),
             priority => write!(f, " priority {priority}"),
         }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, &self.vpdp)
     }
 }
 

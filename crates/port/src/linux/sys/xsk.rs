@@ -74,8 +74,7 @@ pub(in crate::linux) struct Xsk {
     /// Chunks to send frames in.
     free: Vec<u64>,
     /// Descriptors to send up to here, by the count of the tx ring, have been taken by the kernel:
-    /// its
-    /// own count of them may be behind, and is shown now and then only.
+    /// its own count of them may be behind, and is shown now and then only.
     taken: u32,
     /// Up to here the kernel may have looked at descriptors, taken or not.
     seen: u32,
@@ -349,8 +348,7 @@ impl Xsk {
     }
 
     /// Has the kernel send what is queued; `lost` is given the length of each frame that it took
-    /// and did
-    /// not send. What it does not take now waits for the next call.
+    /// and did not send. What it does not take now waits for the next call.
     ///
     /// # Errors
     /// The link is down or gone. What the kernel has not looked at is taken back, and lost.
@@ -418,8 +416,8 @@ impl Xsk {
     }
 
     /// Finds the frame that the kernel has taken and not sent, when it has just said so: the last
-    /// that it
-    /// took. Its chunks have come back, while those behind it in the ring have not. Its length.
+    /// that it took. Its chunks have come back, while those behind it in the ring have not. Its
+    /// length.
     #[cold]
     fn take_refused(&mut self) -> usize {
         // As it was before the call: the kernel may have shown its count since.
@@ -498,8 +496,7 @@ impl Xsk {
     }
 
     /// Gives up what is queued, as the interface does not exist any more; `lost` is given the
-    /// length of
-    /// each frame.
+    /// length of each frame.
     #[cold]
     pub(in crate::linux) fn give_up(&mut self, mut lost: impl FnMut(usize)) {
         let pending = self.pending();

@@ -1,0 +1,239 @@
+//! Ports that come back by themselves: an interface that was removed and made again with the same
+//! name is opened again, in the namespace and in the way of the first time.
+
+use super::choose::{OpenedPort, PortIo, open_interface};
+use super::netns::Netns;
+use super::tap::TapPort;
+use super::{link, sys};
+use crate::{LinkState, Port, PortError, PortSpec, PortStats, PortTarget, TxDrop, TxOutcome};
+use packet::{Batch, Frame, Nanos, PortId};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How long to wait before an interface that is gone is looked for, at first and after the last
+/// failure.
+const FIRST_PAUSE: Nanos = Nanos::from_millis(100);
+const LONGEST_PAUSE: Nanos = Nanos::from_millis(5000);
+
+/// Opens what a specification names, in the thread's network namespace, for so many workers. The
+/// port comes back after its interface was removed: see [`Port::comes_back`].
+///
+/// # Errors
+/// Those of [`open_interface`] or [`TapPort::open`].
+pub fn open_kept(spec: &PortSpec, io: PortIo, workers: usize) -> Result<OpenedPort, PortError> {
+    let name = spec.name().to_owned();
+    let opened = open(spec, io, workers)?;
+    let control = link::control_socket().map_err(|source| PortError::System {
+        doing: format!("asking about {name}"),
+        source,
+    })?;
+    let common = Arc::new(Common {
+        spec: spec.clone(),
+        io,
+        workers,
+        netns: Netns::current().ok(),
+        control,
+        held: AtomicUsize::new(opened.shares.len()),
+        is_opening: AtomicBool::new(false),
+        fresh: Mutex::default(),
+    });
+    let kept = |(place, port)| {
+        let kept = KeptPort {
+            common: Arc::clone(&common),
+            place,
+            port: Some(port),
+            past: PortStats::default(),
+            next_look: Nanos::ZERO,
+            pause: FIRST_PAUSE,
+        };
+        Box::new(kept) as Box<dyn Port>
+    };
+    Ok(OpenedPort {
+        shares: opened.shares.into_iter().enumerate().map(kept).collect(),
+        how: opened.how,
+    })
+}
+
+fn open(spec: &PortSpec, io: PortIo, workers: usize) -> Result<OpenedPort, PortError> {
+    match &spec.target {
+        PortTarget::Interface(name) => open_interface(spec.id, name, io, workers),
+        PortTarget::Tap(name) => TapPort::open(spec.id, name)
+            .and_then(|port| OpenedPort::new(Box::new(port), "TAP", workers)),
+    }
+}
+
+/// What all shares of a port know.
+struct Common {
+    spec: PortSpec,
+    io: PortIo,
+    workers: usize,
+    /// Where the interface was, unless the machine does not tell.
+    netns: Option<Netns>,
+    /// A socket in that namespace.
+    control: OwnedFd,
+    /// Shares that have not let go of the interface that is gone.
+    held: AtomicUsize,
+    /// Whether a thread is opening it again.
+    is_opening: AtomicBool,
+    fresh: Mutex<Fresh>,
+}
+
+/// Shares that were opened again, by place, until each is fetched.
+#[derive(Default)]
+struct Fresh {
+    shares: Vec<Option<Box<dyn Port>>>,
+    how: String,
+}
+
+impl Common {
+    /// Nothing panics while it is locked but for a lack of memory.
+    fn fresh(&self) -> MutexGuard<'_, Fresh> {
+        self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn exists(&self) -> bool {
+        sys::if_index(self.control.as_fd(), self.spec.name()).is_ok()
+    }
+
+    /// Opens the interface again, and leaves the shares to be fetched.
+    fn reopen(&self) {
+        let open = || open(&self.spec, self.io, self.workers);
+        let opened = match &self.netns {
+            Some(netns) => netns.run(open).ok(),
+            None => Some(open()),
+        };
+        // What hinders it may be over at the next attempt.
+        if let Some(Ok(opened)) = opened {
+            *self.fresh() = Fresh {
+                shares: opened.shares.into_iter().map(Some).collect(),
+                how: opened.how,
+            };
+        }
+    }
+}
+
+/// A share of a port that comes back.
+struct KeptPort {
+    common: Arc<Common>,
+    /// Which share it is; the first looks for the interface.
+    place: usize,
+    /// None while the interface is gone.
+    port: Option<Box<dyn Port>>,
+    /// What was carried by interfaces that are gone.
+    past: PortStats,
+    next_look: Nanos,
+    pause: Nanos,
+}
+
+impl KeptPort {
+    /// Closes the share of an interface that is gone, and keeps its counts.
+    fn let_go(&mut self, now: Nanos) {
+        if let Some(mut port) = self.port.take() {
+            // What it has not sent it never will: it counts that.
+            port.tx(&[]);
+            self.past.add(&port.stats());
+            drop(port);
+            self.common.held.fetch_sub(1, Ordering::AcqRel);
+            self.pause = FIRST_PAUSE;
+            self.next_look = now + self.pause;
+        }
+    }
+
+    fn gone(&self) -> PortError {
+        PortError::Gone {
+            name: self.name().to_owned(),
+        }
+    }
+
+    /// Starts a thread that opens the interface, if it is there again and no share has the old one.
+    fn look(&mut self, now: Nanos) {
+        let common = &self.common;
+        let is_held = common.held.load(Ordering::Acquire) > 0;
+        if self.place > 0 || is_held || now < self.next_look {
+            return;
+        }
+        self.next_look = now + self.pause;
+        if !common.exists() || common.is_opening.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.pause = Nanos(self.pause.0 * 2).min(LONGEST_PAUSE);
+        // Shares of an interface that came and went before all were fetched.
+        let before = std::mem::take(&mut *common.fresh());
+        let common = Arc::clone(common);
+        // Opening takes milliseconds, in which other ports' frames would wait.
+        let started = std::thread::Builder::new().spawn(move || {
+            drop(before);
+            common.reopen();
+            common.is_opening.store(false, Ordering::Release);
+        });
+        if started.is_err() {
+            self.common.is_opening.store(false, Ordering::Release);
+        }
+    }
+}
+
+impl Port for KeptPort {
+    fn id(&self) -> PortId {
+        self.common.spec.id
+    }
+
+    fn name(&self) -> &str {
+        self.common.spec.name()
+    }
+
+    fn rx(&mut self, batch: &mut Batch, now: Nanos) -> Result<usize, PortError> {
+        let Some(port) = &mut self.port else {
+            return Err(self.gone());
+        };
+        let received = port.rx(batch, now);
+        if let Err(PortError::Gone { .. }) = received {
+            self.let_go(now);
+        }
+        received
+    }
+
+    fn tx(&mut self, frames: &[Frame]) -> TxOutcome {
+        if let Some(port) = &mut self.port {
+            return port.tx(frames);
+        }
+        let mut outcome = TxOutcome::default();
+        let n = frames.len() as u64;
+        self.past.count_tx_drop(TxDrop::LinkDown, n, &mut outcome);
+        outcome
+    }
+
+    fn stats(&mut self) -> PortStats {
+        let mut stats = self.past;
+        if let Some(port) = &mut self.port {
+            stats.add(&port.stats());
+        }
+        stats
+    }
+
+    fn link(&self) -> LinkState {
+        self.port.as_ref().map_or(LinkState::Gone, |p| p.link())
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.port.as_ref()?.poll_fd()
+    }
+
+    fn comes_back(&mut self, now: Nanos) -> Option<String> {
+        if self.port.is_some() {
+            return None;
+        }
+        let (port, how) = {
+            let mut fresh = self.common.fresh();
+            let port = fresh.shares.get_mut(self.place).and_then(Option::take);
+            (port, fresh.how.clone())
+        };
+        if port.is_none() {
+            self.look(now);
+            return None;
+        }
+        self.common.held.fetch_add(1, Ordering::AcqRel);
+        self.port = port;
+        Some(how)
+    }
+}

@@ -1,0 +1,116 @@
+//! Interfaces that are removed and made again while a port has them.
+
+mod lab;
+
+use lab::{Lab, clock, frame, wait_up};
+use packet::{Batch, Frame, Nanos, PortId};
+use port::{
+    AfPacketPort, LinkState, Netns, Port, PortError, PortIo, PortSpec, PortStats, PortTarget,
+    TxDrop, open_kept,
+};
+use std::time::Duration;
+
+/// Makes the cable between switch and host again.
+fn lay(lab: &Lab) {
+    lab.at_switch()
+        .add_veth("s0", "h0", Some(&lab.host))
+        .unwrap();
+    lab.at_switch().set_up("s0").unwrap();
+    lab.at_host().set_up("h0").unwrap();
+}
+
+fn host_port(netns: &Netns) -> AfPacketPort {
+    let opened = netns.run(|| AfPacketPort::open(PortId(9), "h0"));
+    let mut port = opened.unwrap().unwrap();
+    wait_up(&mut port);
+    port
+}
+
+/// Experimental frames that all shares receive within a second, or until so many have come.
+fn receive(shares: &mut [Box<dyn Port>], n: usize, now: &dyn Fn() -> Nanos) -> usize {
+    let (mut got, until) = (0, now().as_secs() + 2);
+    let mut batch = Batch::default();
+    while got < n && now().as_secs() < until {
+        for share in &mut *shares {
+            batch.clear();
+            share.rx(&mut batch, now()).unwrap();
+            got += batch
+                .frames()
+                .iter()
+                .filter(|f| lab::is_experiment(f.bytes()))
+                .count();
+        }
+    }
+    got
+}
+
+fn sum(shares: &mut [Box<dyn Port>]) -> PortStats {
+    let mut sum = PortStats::default();
+    shares.iter_mut().for_each(|share| sum.add(&share.stats()));
+    sum
+}
+
+fn check(io: PortIo, workers: usize) {
+    let Some(lab) = Lab::new() else { return };
+    let spec = PortSpec {
+        id: PortId(3),
+        target: PortTarget::Interface("s0".into()),
+    };
+    let opened = lab.switch.run(|| open_kept(&spec, io, workers));
+    let mut shares = match opened.unwrap() {
+        Err(error @ PortError::NoXdp { .. }) => return println!("skipped: {error}"),
+        opened => opened.unwrap().shares,
+    };
+    let now = clock();
+    let frames: Vec<Frame> = (0..8).map(|n| frame(&[], 60, n)).collect();
+    lab::be_silent(&lab.switch);
+    lab::be_silent(&lab.host);
+    for round in 1..4u64 {
+        let mut host = host_port(&lab.host);
+        shares.iter_mut().for_each(|share| wait_up(&mut **share));
+        assert_eq!(host.tx(&frames).sent, 8);
+        assert_eq!(receive(&mut shares, 8, &now), 8, "round {round}");
+        assert_eq!(shares[0].tx(&frames).sent, 8);
+        drop(host);
+        lab.at_switch().delete_link("s0").unwrap();
+        for share in &mut shares {
+            let error = lab::next_error(&mut **share);
+            assert!(matches!(error, PortError::Gone { .. }), "{error}");
+            assert_eq!(share.link(), LinkState::Gone);
+            assert_eq!(share.comes_back(now()), None);
+            assert!(share.poll_fd().is_none());
+        }
+        let dropped = shares[0].tx(&frames).dropped;
+        assert_eq!(dropped.get(TxDrop::LinkDown), 8);
+        lay(&lab);
+        let mut is_back = vec![false; shares.len()];
+        let until = now().as_secs() + 10;
+        while is_back.contains(&false) {
+            for (share, is_back) in shares.iter_mut().zip(&mut is_back) {
+                *is_back |= share.comes_back(now()).is_some();
+            }
+            assert!(now().as_secs() < until, "{is_back:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let stats = sum(&mut shares);
+        assert!(stats.rx_frames >= 8 * round);
+        assert_eq!(stats.tx_frames, 8 * round);
+        assert_eq!(stats.tx_dropped.get(TxDrop::LinkDown), 8 * round);
+    }
+}
+
+#[test]
+fn an_interface_that_was_made_again_is_the_port_again_by_af_packet() {
+    check(PortIo::Packet, 1);
+}
+
+#[test]
+fn an_interface_that_was_made_again_is_the_port_again_by_af_xdp() {
+    check(PortIo::Xdp, 1);
+}
+
+#[test]
+fn an_interface_that_was_made_again_is_the_port_again_for_several_workers() {
+    check(PortIo::Packet, 3);
+    check(PortIo::Xdp, 3);
+}
