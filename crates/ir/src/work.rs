@@ -138,6 +138,13 @@ impl<'p> Work<'p> {
         units(sum(stages.map(|stage| self.whole_stage(stage))))
     }
 
+    /// Units of everything in a control; 0 for one that the program does not have.
+    pub fn control(&self, id: ControlId) -> u32 {
+        let control = self.program.controls.get(id);
+        let stages = control.into_iter().flat_map(|c| c.stages.values());
+        units(sum(stages.map(|stage| self.whole_stage(stage))))
+    }
+
     fn stage_steps(&self, stage: &Stage) -> u64 {
         let code = self.plain();
         match &stage.kind {

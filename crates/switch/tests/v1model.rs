@@ -136,7 +136,7 @@ fn clones_of_clones_without_end_run_out_of_copies() {
     send(&mut device, &packet(1, &[]), ns(0));
     let copies = device.ledger().replicated;
     assert!((10..70_000).contains(&copies), "{copies}");
-    assert!(device.ledger().copies_refused > 0);
+    assert!(device.ledger().refused_copies().count() > 0);
     assert_eq!(sent(&mut device).len() as u64, copies + 1);
 }
 
@@ -178,8 +178,8 @@ fn copies_of_copies_take_work_by_their_bytes() {
         device.ledger().replicated
     };
     let (short, long) = (copies(0), copies(60_000));
-    assert!((200..4000).contains(&short), "{short}");
-    assert!((4..100).contains(&long), "{long}");
+    assert!((200..8000).contains(&short), "{short}");
+    assert!((4..400).contains(&long), "{long}");
 }
 
 #[test]

@@ -90,11 +90,12 @@ impl Ubpf {
             return core.drop(job, reason, DropDetail::None, trace);
         }
         if self.clone.get(job.packet.frame()) != 0
-            && let Some(share) = core.share_copies(&mut job, 1)
+            && core.may_copy(&mut job, 1, trace).is_ok()
         {
-            let copy = core.copy(&job, share, false);
+            let copy = core.copy(&job, false);
             let port = PortId(self.clone_port.get(job.packet.frame()) as u32);
             core.send(copy, port, trace);
+            job.resume();
         }
         self.act(core, job, trace);
     }

@@ -210,9 +210,9 @@ impl V1model {
             return;
         };
         let replicas = std::mem::take(&mut core.replicas);
-        let share = core.share_copies(job, replicas.len());
-        for (&replica, share) in replicas.iter().zip(share.into_iter().cycle()) {
-            let mut copy = core.copy(job, share, false);
+        let may_copy = core.may_copy(job, replicas.len(), trace).is_ok();
+        for &replica in replicas.iter().filter(|_| may_copy) {
+            let mut copy = core.copy(job, false);
             begin_clone(&mut copy, PacketPath::CloneI2E, mode, replica, trace);
             self.ingress_port
                 .set(copy.packet.frame_mut(), job.ingress.0.into());
@@ -232,6 +232,7 @@ impl V1model {
             );
         }
         core.replicas = replicas;
+        job.resume();
     }
 
     /// Egress clones are made of the packet as egress left it.
@@ -247,9 +248,9 @@ impl V1model {
             return;
         };
         let replicas = std::mem::take(&mut core.replicas);
-        let share = core.share_copies(job, replicas.len());
-        for (&replica, share) in replicas.iter().zip(share.into_iter().cycle()) {
-            let mut copy = core.copy(job, share, true);
+        let may_copy = core.may_copy(job, replicas.len(), trace).is_ok();
+        for &replica in replicas.iter().filter(|_| may_copy) {
+            let mut copy = core.copy(job, true);
             begin_clone(&mut copy, PacketPath::CloneE2E, mode, replica, trace);
             self.metadata.clear(copy.packet.frame_mut());
             self.keep_list(core, job, &mut copy, clone.field_list);
@@ -263,6 +264,7 @@ impl V1model {
             );
         }
         core.replicas = replicas;
+        job.resume();
     }
 
     fn finish_clone(
@@ -347,12 +349,11 @@ impl V1model {
                 trace,
             );
         };
-        let Some(share) = core.share_copies(&mut job, others.len()) else {
-            let detail = DropDetail::Number(group);
-            return core.drop(job, DropReason::CopyBudget, detail, trace);
-        };
+        if let Err(reason) = core.may_copy(&mut job, others.len(), trace) {
+            return core.drop(job, reason, DropDetail::Number(group), trace);
+        }
         for &replica in others {
-            let copy = core.copy(&job, share, true);
+            let copy = core.copy(&job, true);
             self.replicate(core, copy, replica, trace);
         }
         self.replicate(core, job, *last, trace);
