@@ -513,9 +513,6 @@ impl Core {
         job.packet
             .finish_deparse()
             .map_err(|_| DropReason::FrameTooLong)?;
-        if let Some(length) = job.packet.requests.truncate {
-            job.packet.bytes.truncate(length as usize);
-        }
         trace.event(|| TraceEvent::Deparsed {
             bytes: job.packet.bytes.bytes().to_vec(),
         });

@@ -42,6 +42,8 @@ pub(crate) struct V1model {
     egress_port: Slot,
     instance_type: Slot,
     packet_length: Slot,
+    /// Bytes of the packet beside the headers that change, if egress reads its length.
+    length_rest: Slot,
     enq_timestamp: Slot,
     enq_qdepth: Slot,
     deq_timedelta: Slot,
@@ -68,6 +70,7 @@ impl V1model {
             egress_port: slot("egress_port"),
             instance_type: slot("instance_type"),
             packet_length: slot("packet_length"),
+            length_rest: slot("packet_length.rest"),
             enq_timestamp: slot("enq_timestamp"),
             enq_qdepth: slot("enq_qdepth"),
             deq_timedelta: slot("deq_timedelta"),
@@ -221,6 +224,8 @@ impl V1model {
                 continue;
             }
             self.metadata.clear(copy.packet.frame_mut());
+            let rest = self.length_rest.get(job.packet.frame());
+            self.length_rest.set(copy.packet.frame_mut(), rest);
             self.keep_list(core, job, &mut copy, clone.field_list);
             self.finish_clone(
                 core,
@@ -253,6 +258,8 @@ impl V1model {
             let mut copy = core.copy(job, true);
             begin_clone(&mut copy, PacketPath::CloneE2E, mode, replica, trace);
             self.metadata.clear(copy.packet.frame_mut());
+            let rest = self.length_rest.get(job.packet.frame());
+            self.length_rest.set(copy.packet.frame_mut(), rest);
             self.keep_list(core, job, &mut copy, clone.field_list);
             self.finish_clone(
                 core,
@@ -457,6 +464,10 @@ impl V1model {
         if let Some(list) = job.packet.requests.recirculate.take() {
             self.recirculate(core, job, list, trace);
             return None;
+        }
+        // A packet that starts over is whole again: only what leaves is cut.
+        if let Some(length) = job.packet.requests.truncate {
+            job.packet.bytes.truncate(length as usize);
         }
         if self.chain.goes_on(&job) {
             self.go_on(&mut job);
