@@ -176,8 +176,11 @@ impl Lower<'_> {
         if let Some(hir::Arg::Expr(checksum)) = call.args.get(2)
             && let Some(header) = self.header_of(checksum)
         {
-            let there = Box::new(Expr::Read(header.valid()));
-            cond = fold::fold(Expr::Binary(BinOp::LogicalAnd, Box::new(cond), there));
+            let there = Expr::Read(header.valid());
+            if !asks(&cond, &there) {
+                let (cond_before, there) = (Box::new(cond), Box::new(there));
+                cond = fold::fold(Expr::Binary(BinOp::LogicalAnd, cond_before, there));
+            }
         }
         let operands = vec![
             number,
@@ -419,4 +422,12 @@ fn hash_operands(algorithm: HashAlgorithm, data: Vec<Expr>, width: u32) -> Vec<O
         Operand::In(bits_const(1 << width, 64)),
         Operand::Data(data),
     ]
+}
+
+/// Whether a condition holds only if the other one does, as it is written.
+fn asks(cond: &Expr, other: &Expr) -> bool {
+    match cond {
+        Expr::Binary(BinOp::LogicalAnd, left, right) => asks(left, other) || asks(right, other),
+        cond => cond == other,
+    }
 }
