@@ -123,11 +123,14 @@ mod tests {
         log.end_line();
         let mut lines = Vec::new();
         log.drain(|line| lines.push(line.to_string()));
-        assert_eq!(lines, [
+        assert_eq!(
+            lines,
+            [
                 "a -1 b 255",
                 "36893488147419103233 0 -604462909807314587353087 \
                  -170141183460469231731687303715884105728",
-            ]);
+            ]
+        );
         assert!(log.is_empty());
     }
 

@@ -53,9 +53,7 @@ pub(crate) fn unusual(device: &Device) -> Vec<String> {
     let lost = match device.lost_messages() {
         0 => None,
         1 => Some("1 message to the control plane was lost".to_owned()),
-        number => Some(format!(
-            "{number} messages to the control plane were lost"
-        )),
+        number => Some(format!("{number} messages to the control plane were lost")),
     };
     limits.chain(refused).chain(lost).collect()
 }

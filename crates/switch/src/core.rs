@@ -91,10 +91,14 @@ impl Code {
         let work = Work::of(&program);
         let pass_work = PASS_WORK.saturating_add(work.controls());
         let blocks = program.pipeline.blocks.clone();
-        let of_copies = blocks.iter().filter_map(|block| match (block.role, block.code) {
-            (BlockRole::Egress | BlockRole::ComputeChecksum, BlockCode::Control(id)) => Some(id),
-            _ => None,
-        });
+        let of_copies = blocks
+            .iter()
+            .filter_map(|block| match (block.role, block.code) {
+                (BlockRole::Egress | BlockRole::ComputeChecksum, BlockCode::Control(id)) => {
+                    Some(id)
+                }
+                _ => None,
+            });
         let copy_work = of_copies.fold(0, |sum: u32, id| sum.saturating_add(work.control(id)));
         let resume = Slot::of(&program, &layout, ir::RESUME);
         Ok(Code {

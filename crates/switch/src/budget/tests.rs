@@ -21,7 +21,8 @@ fn event() -> impl Strategy<Value = Event> {
     let packet = 0..64_usize;
     prop_oneof![
         (packet.clone(), 0..400_u32).prop_map(|(at, units)| Event::Spend(at, units)),
-        (packet.clone(), 0..400_u32, 0..40_u32).prop_map(|(at, n, units)| Event::Copy(at, n, units)),
+        (packet.clone(), 0..400_u32, 0..40_u32)
+            .prop_map(|(at, n, units)| Event::Copy(at, n, units)),
         (packet.clone(), 0..200_u32).prop_map(|(at, units)| Event::StartOver(at, units)),
         packet.prop_map(Event::End),
     ]
