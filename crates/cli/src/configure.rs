@@ -127,6 +127,7 @@ pub(crate) fn report(device: &Device) -> DeviceReport {
         tables: tables.collect(),
         dropped: report::device_drops(&ledger),
         replicated: ledger.replicated,
+        copies_refused: report::refused_copies(&ledger),
         held: device.held() as u64,
         ..DeviceReport::default()
     }

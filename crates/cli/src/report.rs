@@ -104,6 +104,8 @@ pub(crate) struct DeviceReport {
     pub(crate) dropped: Vec<Drops>,
     /// Copies that the device made: clones and multicast.
     pub(crate) replicated: u64,
+    /// Copies that were asked for and not made, by reason.
+    pub(crate) copies_refused: Vec<Drops>,
     /// Digests that the program sent.
     pub(crate) digests: u64,
     /// The last of them, as they were shown.
@@ -169,6 +171,15 @@ pub(crate) fn device_drops(ledger: &Ledger) -> Vec<Drops> {
     drops.collect()
 }
 
+/// Copies that a device was asked for and did not make, by reason.
+pub(crate) fn refused_copies(ledger: &Ledger) -> Vec<Drops> {
+    let refused = ledger.refused_copies().map(|(reason, packets)| Drops {
+        reason: reason.name().to_string(),
+        packets,
+    });
+    refused.collect()
+}
+
 /// Workers as text, one a line.
 pub(crate) fn workers_text(workers: &[WorkerReport]) -> String {
     let row = |worker: &WorkerReport| {
@@ -201,6 +212,15 @@ pub(crate) fn text(ports: &[PortReport], device: &DeviceReport) -> String {
         vec![
             format!("dropped: {}", drops.reason),
             amount::count(drops.packets, "packet"),
+        ]
+    }));
+    rows.extend(device.copies_refused.iter().map(|refused| {
+        vec![
+            format!("copies refused: {}", refused.reason),
+            match refused.packets {
+                1 => "1 copy".to_owned(),
+                copies => format!("{copies} copies"),
+            },
         ]
     }));
     let counts = [

@@ -438,3 +438,142 @@ fn entries_that_are_not_text_are_told_as_such() {
         "{line}"
     );
 }
+
+/// Programs of the corpus for v1model that BMv2's behaviour decides.
+const AS_BMV2: &[&str] = &[
+    "a_checksum_of_an_absent_header_is_not_verified",
+    "a_clone_each_round_leaves_all_rounds",
+    "a_narrow_selector_reaches_all_members",
+    "a_truncated_packet_starts_over_whole",
+    "clones_and_rounds_of_both_kinds",
+    "egress_length_is_what_ingress_left",
+    "egress_length_of_copies",
+    "slices_in_parentheses",
+];
+
+/// The bytes of a line of an STF test, behind its port.
+fn bytes_of(words: &[&str]) -> Vec<u8> {
+    let hex: String = words.iter().copied().filter(|word| *word != "$").collect();
+    let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal digits");
+    (0..hex.len()).step_by(2).map(byte).collect()
+}
+
+#[test]
+fn a_replay_of_packets_gives_what_bmv2_sends() {
+    let corpus = format!("{}/../../testkit/programs", env!("CARGO_MANIFEST_DIR"));
+    for name in AS_BMV2 {
+        let dir = Directory::new(&format!("replay-{name}"));
+        let (program, test) = (
+            format!("{corpus}/{name}.p4"),
+            format!("{corpus}/{name}.stf"),
+        );
+        let test = std::fs::read_to_string(test).expect("the test can be read");
+        let (mut entries, mut frames) = (String::new(), Vec::new());
+        let mut expected: std::collections::BTreeMap<&str, Vec<Vec<u8>>> = Default::default();
+        for line in test.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words[..] {
+                ["entry", ..] => entries += &format!("{}\n", &line["entry ".len()..]),
+                ["packet", _, ref bytes @ ..] => {
+                    frames.push(whole(1_000 * frames.len() as u64, bytes_of(bytes)));
+                }
+                ["expect", port, ref bytes @ ..] => {
+                    expected.entry(port).or_default().push(bytes_of(bytes));
+                }
+                _ => {}
+            }
+        }
+        let capture = dir.with("in.pcap", pcap(&frames));
+        let entries = dir.with("all.entries", entries);
+        for engine in ["interp", "jit"] {
+            let out = dir.file(engine);
+            let input = format!("0={capture}");
+            let said = said(&[
+                "replay",
+                &program,
+                "--entries",
+                &entries,
+                "--in",
+                &input,
+                "--out-dir",
+                &out,
+                "--engine",
+                engine,
+            ]);
+            assert_eq!(said.status, Some(0), "{name} {engine}: {}", said.err);
+            assert!(
+                !said.out.contains("refused"),
+                "{name} {engine}: {}",
+                said.out
+            );
+            for (port, all) in &expected {
+                let sent = packets(&dir.0.join(format!("{engine}/{port}.pcap")));
+                let sent: Vec<Vec<u8>> = sent.into_iter().map(|(_, bytes)| bytes).collect();
+                assert_eq!(&sent, all, "{name} {engine}: port {port}");
+            }
+        }
+    }
+}
+
+/// A program that clones each packet in egress, clones among them, and floods those of type 1.
+const CLONES: &str = r#"
+#include <core.p4>
+#include <v1model.p4>
+header h_t { bit<8> kind; }
+struct headers_t { h_t h; }
+struct meta_t { }
+parser P(packet_in p, out headers_t hdr, inout meta_t m, inout standard_metadata_t s) {
+    state start { p.extract(hdr.h); transition accept; }
+}
+control V(inout headers_t hdr, inout meta_t m) { apply { } }
+control I(inout headers_t hdr, inout meta_t m, inout standard_metadata_t s) {
+    apply { s.egress_spec = 1; if (hdr.h.kind == 1) { s.mcast_grp = 1; } }
+}
+control E(inout headers_t hdr, inout meta_t m, inout standard_metadata_t s) {
+    apply { if (hdr.h.kind == 0) { clone(CloneType.E2E, 5); } }
+}
+control C(inout headers_t hdr, inout meta_t m) { apply { } }
+control D(packet_out p, in headers_t hdr) { apply { p.emit(hdr); } }
+V1Switch(P(), V(), I(), E(), C(), D()) main;
+"#;
+
+#[test]
+fn refused_copies_are_shown_by_their_reason() {
+    let dir = Directory::new("replay-refused");
+    let program = dir.with("clones.p4", CLONES);
+    let replicas: Vec<String> = (0..20_000)
+        .map(|n| format!("port 1 instance {n}"))
+        .collect();
+    let entries = format!(
+        "clone 5 {{ port 2 }}\nmulticast 1 {{ {} }}\n",
+        replicas.join(", ")
+    );
+    let entries = dir.with("all.entries", entries);
+    let capture = dir.with("in.pcap", pcap(&[whole(1, vec![0]), whole(2, vec![1])]));
+    let input = format!("0={capture}");
+    let replayed = |more: &[&str]| {
+        let mut words = vec!["replay", &program, "--entries", &entries, "--in", &input];
+        words.extend(more);
+        said(&words)
+    };
+    let shown = replayed(&[]);
+    assert_eq!(shown.status, Some(0), "{}", shown.err);
+    for part in [
+        "copies refused: work_budget 1 copy",
+        "copies refused: copy_budget 19999 copies",
+    ] {
+        let mut lines = shown.out.lines().map(str::split_whitespace);
+        let is_there = lines.any(|line| line.eq(part.split(' ')));
+        assert!(is_there, "{part} in:\n{}", shown.out);
+    }
+    let json = replayed(&["--json"]).json();
+    let refused = serde_json::json!([
+        { "reason": "work_budget", "packets": 1 },
+        { "reason": "copy_budget", "packets": 19_999 },
+    ]);
+    assert_eq!(json["copies_refused"], refused);
+    let traced = said(&["trace", &program, "--entries", &entries, "--packet", "01"]);
+    assert_eq!(traced.status, Some(0), "{}", traced.err);
+    let part = "19999 copies are refused (copy_budget): ";
+    assert!(traced.out.contains(part), "{part} in:\n{}", traced.out);
+}

@@ -159,11 +159,10 @@ impl Configuration {
             lookup: self.tables[id].snapshot(),
             learned: self.learned[id].clone(),
             profile: table.implementation.and_then(|profile| {
-                let (algorithm, width) = selector(&self.program.externs.get(profile)?.kind);
+                let algorithm = selector(&self.program.externs.get(profile)?.kind);
                 Some(ProfileState {
                     lookup: profiles.get(profile.get() as usize)?.clone()?,
                     algorithm,
-                    width,
                 })
             }),
         });
@@ -186,13 +185,11 @@ impl Configuration {
     }
 }
 
-/// The hash of a selector and its width.
-fn selector(kind: &ExternKind) -> (HashAlgorithm, u32) {
+/// The hash of a selector.
+fn selector(kind: &ExternKind) -> HashAlgorithm {
     match kind {
-        ExternKind::ActionSelector {
-            algorithm, width, ..
-        } => (*algorithm, *width),
-        _ => (HashAlgorithm::Crc16, 16),
+        ExternKind::ActionSelector { algorithm, .. } => *algorithm,
+        _ => HashAlgorithm::Crc16,
     }
 }
 

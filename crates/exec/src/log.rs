@@ -3,11 +3,43 @@
 /// Bytes of text that a packet may write; more is counted, not kept.
 const CAPACITY: usize = 16 * 1024;
 
+/// Digits that 64 bits take at most, and a sign.
+const DIGITS_OF_LIMB: usize = 21;
+
+/// The largest power of ten in 64 bits: 19 digits.
+const CHUNK: u64 = 10_000_000_000_000_000_000;
+
 /// The lines that a packet has written.
 #[derive(Clone, Debug, Default)]
 pub struct LogBuffer {
     text: String,
     lost: u64,
+    /// What is left of a number while its digits are found, and the digits, 19 at a time.
+    rest: Vec<u64>,
+    chunks: Vec<u64>,
+}
+
+/// Divides a number by [`CHUNK`]: the remainder, or none for zero.
+fn take_chunk(limbs: &mut Vec<u64>) -> Option<u64> {
+    while limbs.last() == Some(&0) {
+        limbs.pop();
+    }
+    let mut remainder = None;
+    for limb in limbs.iter_mut().rev() {
+        let dividend = (u128::from(remainder.unwrap_or(0)) << 64) | u128::from(*limb);
+        *limb = (dividend / u128::from(CHUNK)) as u64;
+        remainder = Some((dividend % u128::from(CHUNK)) as u64);
+    }
+    remainder
+}
+
+/// The two's complement of a number of this width.
+fn negate(limbs: &mut [u64], width: u32) {
+    let mut carry = true;
+    for limb in limbs.iter_mut() {
+        (*limb, carry) = (!*limb).overflowing_add(carry.into());
+    }
+    bits::limbs::truncate_in_place(limbs, width);
 }
 
 impl LogBuffer {
@@ -31,32 +63,31 @@ impl LogBuffer {
         self.push("\n");
     }
 
-    /// Appends a number: decimal up to 64 bits, else hexadecimal.
+    /// Appends a number in decimal, as BMv2 does; `signed_width` is the width of a signed one.
     pub fn push_number(&mut self, limbs: &[u64], signed_width: Option<u32>) {
         use std::fmt::Write;
-        if self.text.len() + limbs.len() * 16 + 24 > CAPACITY {
+        if self.text.len() + limbs.len() * DIGITS_OF_LIMB > CAPACITY {
             self.lost += 1;
             return;
         }
-        let significant = limbs
-            .iter()
-            .rposition(|&limb| limb != 0)
-            .map_or(1, |i| i + 1);
-        let low = limbs.first().copied().unwrap_or(0);
+        self.rest.clear();
+        self.rest.extend_from_slice(limbs);
+        if let Some(width) = signed_width
+            && bits::limbs::bit(limbs, width.saturating_sub(1))
+        {
+            self.text.push('-');
+            negate(&mut self.rest, width);
+        }
+        self.chunks.clear();
+        while let Some(chunk) = take_chunk(&mut self.rest) {
+            self.chunks.push(chunk);
+        }
+        let mut chunks = self.chunks.iter().rev();
         // Writing to a `String` does not fail.
-        let _ = match (significant, signed_width) {
-            (1, Some(width)) if width <= 64 => {
-                write!(self.text, "{}", bits::one::to_signed(low, width))
-            }
-            (1, _) => write!(self.text, "{low}"),
-            _ => {
-                let _ = write!(self.text, "0x{:x}", limbs[significant - 1]);
-                limbs[..significant - 1]
-                    .iter()
-                    .rev()
-                    .try_for_each(|limb| write!(self.text, "{limb:016x}"))
-            }
-        };
+        let _ = write!(self.text, "{}", chunks.next().copied().unwrap_or(0));
+        for chunk in chunks {
+            let _ = write!(self.text, "{chunk:019}");
+        }
     }
 
     /// Gives each line to `sink` and forgets all.
@@ -83,11 +114,45 @@ mod tests {
         log.push_number(&[255], None);
         log.end_line();
         log.push_number(&[1, 2], None);
+        log.push(" ");
+        log.push_number(&[0, 0], None);
+        log.push(" ");
+        log.push_number(&[1, 1 << 15], Some(80));
+        log.push(" ");
+        log.push_number(&[0, 1 << 63], Some(128));
         log.end_line();
         let mut lines = Vec::new();
         log.drain(|line| lines.push(line.to_string()));
-        assert_eq!(lines, ["a -1 b 255", "0x20000000000000001"]);
+        assert_eq!(
+            lines,
+            [
+                "a -1 b 255",
+                "36893488147419103233 0 -604462909807314587353087 \
+                 -170141183460469231731687303715884105728",
+            ]
+        );
         assert!(log.is_empty());
+    }
+
+    #[test]
+    fn wide_numbers_have_all_their_digits() {
+        // 2^n, of which the digits are known by doubling.
+        let mut digits = vec![1_u8];
+        let mut log = LogBuffer::default();
+        for n in 0..1_000_u32 {
+            let mut limbs = vec![0_u64; 16];
+            limbs[n as usize / 64] = 1 << (n % 64);
+            log.push_number(&limbs, None);
+            log.end_line();
+            let expected: String = digits.iter().rev().map(|&d| char::from(b'0' + d)).collect();
+            log.drain(|line| assert_eq!(line, expected, "2^{n}"));
+            let mut carry = 0;
+            for digit in &mut digits {
+                let doubled = 2 * *digit + carry;
+                (*digit, carry) = (doubled % 10, doubled / 10);
+            }
+            digits.extend((carry > 0).then_some(carry));
+        }
     }
 
     #[test]

@@ -97,10 +97,9 @@ pub struct TableState {
 pub struct ProfileState {
     /// Members and groups.
     pub lookup: Arc<ProfileLookup>,
-    /// The selector's hash and its width in bits; CRC-16 of 16 bits for a profile.
+    /// The selector's hash; CRC-16 for a profile. All of its bits count, or a group with more
+    /// members than the selector's width can number would have members that get no packet.
     pub algorithm: HashAlgorithm,
-    /// Bits of the hash.
-    pub width: u32,
 }
 
 /// What a lookup found.
@@ -199,9 +198,7 @@ impl TableState {
     #[inline]
     pub fn pick(&self, group: GroupId, hash: u64) -> Option<MemberId> {
         let profile = self.profile.as_ref()?;
-        profile
-            .lookup
-            .pick(group, hash & bits::one::mask(profile.width.min(64)))
+        profile.lookup.pick(group, hash)
     }
 }
 

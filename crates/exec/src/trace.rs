@@ -202,6 +202,13 @@ pub enum TraceEvent {
         /// Its instance (`egress_rid`).
         instance: u32,
     },
+    /// Copies were asked for, and are not made.
+    CopiesRefused {
+        /// How many.
+        copies: u32,
+        /// What the packet and its copies have used up.
+        reason: DropReason,
+    },
     /// A clone was asked for with a session that is not configured.
     NoCloneSession {
         /// The session.

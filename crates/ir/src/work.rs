@@ -138,6 +138,13 @@ impl<'p> Work<'p> {
         units(sum(stages.map(|stage| self.whole_stage(stage))))
     }
 
+    /// Units of everything in a control; 0 for one that the program does not have.
+    pub fn control(&self, id: ControlId) -> u32 {
+        let control = self.program.controls.get(id);
+        let stages = control.into_iter().flat_map(|c| c.stages.values());
+        units(sum(stages.map(|stage| self.whole_stage(stage))))
+    }
+
     fn stage_steps(&self, stage: &Stage) -> u64 {
         let code = self.plain();
         match &stage.kind {
@@ -304,7 +311,7 @@ impl Code<'_> {
     }
 
     fn call(&self, call: &Call) -> u64 {
-        let (mut steps, mut data_bits, mut text) = (0u64, 0u64, 0);
+        let (mut steps, mut data_bits, mut digits, mut text) = (0u64, 0u64, 0u64, 0);
         let mut add = |more: u64| steps = steps.saturating_add(more);
         for operand in &call.operands {
             match operand {
@@ -314,6 +321,7 @@ impl Code<'_> {
                         let (steps, width) = self.expr(value);
                         add(steps.saturating_add(limbs(width)));
                         data_bits += u64::from(width);
+                        digits = digits.saturating_add(limbs(width).saturating_mul(limbs(width)));
                     }
                 }
                 Operand::Out(place) => {
@@ -342,8 +350,11 @@ impl Code<'_> {
             Op::ChecksumUpdate | Op::InternetChecksumAdd | Op::InternetChecksumSubtract => {
                 8 + bytes
             }
-            // Text is made, and the device hands it on.
-            Op::LogMessage => 64 + text + bytes.saturating_mul(4),
+            // Text is made, by division, and the device hands it on.
+            Op::LogMessage => {
+                let text = 64 + text + bytes.saturating_mul(4);
+                text.saturating_add(digits.saturating_mul(8))
+            }
             Op::DigestSend => 64 + bytes / 4,
             Op::AddEntry | Op::Native => 64 + bytes / 8,
             Op::MeterExecute

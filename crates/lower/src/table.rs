@@ -151,7 +151,11 @@ impl Lower<'_> {
         });
         let (attached_size, declared) = match attached.size {
             Some(size) => (size, true),
-            None => (size.unwrap_or(DEFAULT_SIZE), size.is_some()),
+            // As for p4c, a size of 0 says nothing.
+            None => match size.filter(|&size| size > 0) {
+                Some(size) => (size, true),
+                None => (DEFAULT_SIZE, false),
+            },
         };
         let mut made = ir::Table {
             name,

@@ -14,6 +14,7 @@
 pub mod compose;
 pub mod edit;
 pub mod fold;
+pub mod length;
 mod link;
 pub mod sequence;
 pub mod simplify;

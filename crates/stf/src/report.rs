@@ -44,26 +44,18 @@ pub(crate) fn unusual(device: &Device) -> Vec<String> {
             packets => Some(format!("{packets} packets {words} ({name})")),
         }
     });
-    let counted = [
-        (
-            ledger.copies_refused,
-            "copy was refused",
-            "copies were refused",
-        ),
-        (
-            device.lost_messages(),
-            "message to the control plane was lost",
-            "messages to the control plane were lost",
-        ),
-    ];
-    let counted = counted
-        .iter()
-        .filter_map(|(number, one, many)| match number {
-            0 => None,
-            1 => Some(format!("1 {one}")),
-            number => Some(format!("{number} {many}")),
+    let refused = ledger
+        .refused_copies()
+        .map(|(reason, copies)| match copies {
+            1 => format!("1 copy was refused ({reason})"),
+            copies => format!("{copies} copies were refused ({reason})"),
         });
-    limits.chain(counted).collect()
+    let lost = match device.lost_messages() {
+        0 => None,
+        1 => Some("1 message to the control plane was lost".to_owned()),
+        number => Some(format!("{number} messages to the control plane were lost")),
+    };
+    limits.chain(refused).chain(lost).collect()
 }
 
 /// One thing that went wrong.

@@ -20,6 +20,7 @@ use packet::{Frame, FramePool, Nanos, PortId};
 use table::Lane;
 
 use crate::arch::{self, PassPlan, Pipeline};
+use crate::budget::{Budgets, Spending};
 use crate::ledger::Ledger;
 use crate::outbox::Outbox;
 use crate::pre::{Replica, ReplicationEngine};
@@ -27,20 +28,8 @@ use crate::queue::{QueueConfig, QueueTimes, Queues};
 use crate::slot::Slot;
 use crate::worker::{Handover, HandoverError};
 
-/// How many copies may be made of one packet that came in, and how often it may start over, with all copies of copies, so that clones of
-/// clones end.
-const MAX_COPIES: u32 = 1 << 14;
-
-/// As how many copies a pass that starts over counts: a pass runs the whole program, and a tree of clones that all start over must end within
-/// milliseconds. A single packet's passes end earlier, with its work.
-const PASS_COPIES: u32 = 32;
-
 /// Units of work that a pass takes beside those of the program's code.
 const PASS_WORK: u32 = 64;
-
-/// Work that each copy of a packet as it came may do at least, if the packet may do twice as much: large groups of copies are the control plane's
-/// wish.
-const COPY_WORK: u32 = 4096;
 
 /// Packets that wait while those before them start over, and packets that are postponed: one more is dropped.
 pub const MOST_WAITING: usize = 1024;
@@ -48,8 +37,9 @@ pub const MOST_WAITING: usize = 1024;
 /// Queues of a port: priorities and classes of service 0 to 7.
 pub(crate) const PRIORITIES: u32 = 8;
 
-/// Units of work that a copy of a copy takes to be made, and the bytes of it that take one more.
-const COPY_COST: u32 = 32;
+/// Units of work that a copy takes at least which is not one of a packet as it came, and the bytes
+/// of it that take one more.
+const COPY_COST: u32 = 16;
 const COPY_BYTES: usize = 128;
 
 /// A pass as the engine made it one function, and what to do with packets that leave it.
@@ -74,6 +64,8 @@ pub(crate) struct Code {
     blocks: Vec<Block>,
     /// Units of work that starting over takes.
     pass_work: u32,
+    /// Units of work that a later copy takes, but for its bytes.
+    copy_work: u32,
     /// Whether ingress goes on in another turn through stage slots.
     resume: Slot,
 }
@@ -96,8 +88,18 @@ impl Code {
             let run = loaded.fuse(&plan.pass)?;
             Some(FusedPass { plan, run })
         });
-        let pass_work = PASS_WORK.saturating_add(Work::of(&program).controls());
+        let work = Work::of(&program);
+        let pass_work = PASS_WORK.saturating_add(work.controls());
         let blocks = program.pipeline.blocks.clone();
+        let of_copies = blocks
+            .iter()
+            .filter_map(|block| match (block.role, block.code) {
+                (BlockRole::Egress | BlockRole::ComputeChecksum, BlockCode::Control(id)) => {
+                    Some(id)
+                }
+                _ => None,
+            });
+        let copy_work = of_copies.fold(0, |sum: u32, id| sum.saturating_add(work.control(id)));
         let resume = Slot::of(&program, &layout, ir::RESUME);
         Ok(Code {
             program,
@@ -108,6 +110,7 @@ impl Code {
             version: CODES.fetch_add(1, Relaxed),
             blocks,
             pass_work,
+            copy_work: copy_work.max(COPY_COST),
             resume,
         })
     }
@@ -154,12 +157,10 @@ pub(crate) struct Job {
     /// `egress_rid`, instance.
     pub(crate) instance: u32,
     pub(crate) class_of_service: u32,
-    /// Copies and passes that may still be made of it, with all copies of copies.
-    pub(crate) copies_left: u32,
     /// Whether the frame holds what a new pass keeps, and is not to be zeroed.
     pub(crate) is_prepared: bool,
-    /// Whether it is no copy and has not started over.
-    is_first_pass: bool,
+    /// What it may still do.
+    spending: Spending,
 }
 
 impl Job {
@@ -173,39 +174,27 @@ impl Job {
             ingress: port,
             instance: 0,
             class_of_service: 0,
-            copies_left: MAX_COPIES,
             is_prepared: false,
-            is_first_pass: true,
+            spending: Spending::whole(),
         }
     }
 
-    /// Gives part of what it may do to so many copies, if it may make them: what each of them may do.
-    fn share(&mut self, others: u32) -> Option<Share> {
-        let all = others.saturating_add(1);
-        let copies = self.copies_left.checked_sub(others)? / all;
-        let left = self.packet.work_left;
-        let work = if self.is_first_pass {
-            // Copies of a packet as it came get half of its work again.
-            (left / 2 / others.max(1)).max(COPY_WORK.min(left / 2))
-        } else {
-            // Later ones are made of what is left and share it, or this tree of copies would work for seconds.
-            let each = COPY_COST + (self.packet.bytes.len() / COPY_BYTES) as u32;
-            let left = left.checked_sub(others.saturating_mul(each))?;
-            self.packet.work_left = left / all;
-            left / all
-        };
-        self.copies_left = copies;
-        Some(Share { copies, work })
+    /// Begins to run it, again or for the first time since it waited.
+    #[inline]
+    pub(crate) fn resume(&mut self) {
+        self.spending.resume(&mut self.packet.work_left);
     }
-}
 
-/// What a copy may do of all that may be done for one packet that came in.
-#[derive(Clone, Copy)]
-pub(crate) struct Share {
-    /// Copies and passes.
-    copies: u32,
-    /// Units of work.
-    work: u32,
+    /// Says that it goes to another worker.
+    pub(crate) fn part(&self) {
+        self.spending.part();
+    }
+
+    /// Says that it waits or ends.
+    #[inline]
+    fn suspend(&mut self) {
+        self.spending.suspend(&mut self.packet.work_left);
+    }
 }
 
 /// How a clone session makes its copies.
@@ -328,6 +317,7 @@ pub(crate) struct Core {
     /// Values on their way from one frame to another.
     pub(crate) scratch: Vec<u64>,
     pub(crate) replicas: Vec<Replica>,
+    budgets: Budgets,
     /// Where packets for shaped ports go, if there are workers.
     pub(crate) handover: Option<Handover>,
 }
@@ -359,6 +349,7 @@ impl Core {
             old_contexts: Vec::new(),
             scratch: Vec::new(),
             replicas: Vec::new(),
+            budgets: Budgets::default(),
             handover: None,
         }
     }
@@ -526,9 +517,6 @@ impl Core {
         job.packet
             .finish_deparse()
             .map_err(|_| DropReason::FrameTooLong)?;
-        if let Some(length) = job.packet.requests.truncate {
-            job.packet.bytes.truncate(length as usize);
-        }
         trace.event(|| TraceEvent::Deparsed {
             bytes: job.packet.bytes.bytes().to_vec(),
         });
@@ -572,17 +560,19 @@ impl Core {
 
     pub(crate) fn drop(
         &mut self,
-        job: Job,
+        mut job: Job,
         reason: DropReason,
         detail: DropDetail,
         trace: &mut Trace<'_>,
     ) {
         trace.event(|| TraceEvent::Dropped { reason, detail });
         self.ledger.drop(reason);
+        job.suspend();
         self.put_back(job.packet, &job.root.code);
     }
 
-    pub(crate) fn send(&mut self, job: Job, port: PortId, trace: &mut Trace<'_>) {
+    pub(crate) fn send(&mut self, mut job: Job, port: PortId, trace: &mut Trace<'_>) {
+        job.suspend();
         trace.event(|| TraceEvent::Sent {
             port: port.0,
             bytes: job.packet.bytes.bytes().to_vec(),
@@ -597,7 +587,14 @@ impl Core {
     }
 
     /// Puts a packet into the queue of a port.
-    pub(crate) fn enqueue(&mut self, job: Job, port: PortId, priority: u8, trace: &mut Trace<'_>) {
+    pub(crate) fn enqueue(
+        &mut self,
+        mut job: Job,
+        port: PortId,
+        priority: u8,
+        trace: &mut Trace<'_>,
+    ) {
+        job.suspend();
         let job = match &self.handover {
             Some(handover) if self.queues.is_shaped(port) => {
                 match handover.give(job, port, priority) {
@@ -632,13 +629,11 @@ impl Core {
     /// The packet starts over at ingress.
     pub(crate) fn start_over(&mut self, mut job: Job, why: &'static str, trace: &mut Trace<'_>) {
         trace.event(|| TraceEvent::Again { why });
-        // Passes and copies share one budget, so that copies which each start over end too.
-        let left = job.copies_left.checked_sub(PASS_COPIES);
-        job.copies_left = left.unwrap_or(0);
-        job.is_first_pass = false;
-        if left.is_none() || !job.packet.spend(job.root.code.pass_work) {
+        let may_go = job.spending.start_over() && job.packet.spend(job.root.code.pass_work);
+        if !may_go {
             return self.drop(job, DropReason::WorkBudget, DropDetail::None, trace);
         }
+        job.suspend();
         match job.path {
             PacketPath::Resubmit => self.ledger.resubmitted += 1,
             _ => self.ledger.recirculated += 1,
@@ -646,32 +641,54 @@ impl Core {
         self.again.push_back(job);
     }
 
-    /// What each of `others` copies of a packet may do in turn; the packet itself may make as many copies as each. `None`, and counted, when the
-    /// packet may not make that many; what is left is shared evenly, so that copies of copies end.
-    pub(crate) fn share_copies(&mut self, job: &mut Job, others: usize) -> Option<Share> {
-        let others = u32::try_from(others).unwrap_or(u32::MAX);
-        let share = job.share(others);
-        if share.is_none() {
-            self.ledger.copies_refused += u64::from(others);
+    /// Takes so many copies from a packet's budget. While they are made the packet itself does not
+    /// run: [`Job::resume`] follows.
+    ///
+    /// # Errors
+    /// The reason for which they may not be made; they are counted and traced as refused.
+    pub(crate) fn may_copy(
+        &mut self,
+        job: &mut Job,
+        others: usize,
+        trace: &mut Trace<'_>,
+    ) -> Result<(), DropReason> {
+        if others == 0 {
+            return Ok(());
         }
-        share
+        let copies = u32::try_from(others).unwrap_or(u32::MAX);
+        let bytes = (job.packet.bytes.len() / COPY_BYTES) as u32;
+        let cost = job.root.code.copy_work.saturating_add(bytes);
+        let taken = job.spending.take_copies(
+            &mut job.packet.work_left,
+            copies,
+            cost,
+            &mut self.budgets,
+            job.root.work,
+        );
+        if let Err(reason) = taken {
+            job.resume();
+            self.ledger.refuse_copies(reason, copies.into());
+            trace.event(|| TraceEvent::CopiesRefused { copies, reason });
+        }
+        taken
     }
 
-    /// A copy of a packet's bytes, and of its frame where `whole` is set, which may do what its share says.
-    pub(crate) fn copy(&mut self, job: &Job, share: Share, whole: bool) -> Job {
+    /// A copy of a packet's bytes, and of its frame where `whole` is set. The packet may be copied
+    /// ([`Core::may_copy`]).
+    pub(crate) fn copy(&mut self, job: &Job, whole: bool) -> Job {
         let mut packet = self.context(&job.root.code);
         packet.random = self.random();
         packet.begin_pass();
         packet.bytes.copy_from(&job.packet.bytes);
         packet.length = job.packet.length;
         packet.now = job.packet.now;
-        packet.work_left = share.work;
+        packet.work_left = 0;
         if whole {
             packet.frame_mut().copy_from_slice(job.packet.frame());
             packet.cursor = job.packet.cursor;
         }
         self.ledger.replicated += 1;
-        Job {
+        let mut copy = Job {
             root: Arc::clone(&job.root),
             packet,
             path: job.path,
@@ -679,10 +696,11 @@ impl Core {
             ingress: job.ingress,
             instance: 0,
             class_of_service: 0,
-            copies_left: share.copies,
             is_prepared: false,
-            is_first_pass: false,
-        }
+            spending: job.spending.of_copy(),
+        };
+        copy.resume();
+        copy
     }
 
     /// The copies of a clone session, into [`Core::replicas`]; whether it is configured.
@@ -708,6 +726,7 @@ impl Core {
     pub(crate) fn dequeue(&mut self, now: Nanos) -> Option<(PortId, Job, QueueTimes)> {
         let (port, mut job, times) = self.queues.pop(now)?;
         job.packet.now = times.dequeued;
+        job.resume();
         Some((port, job, times))
     }
 
@@ -727,9 +746,10 @@ impl Core {
                 if !self.take_pass() {
                     return;
                 }
-                let Some(job) = self.again.pop_front() else {
+                let Some(mut job) = self.again.pop_front() else {
                     return;
                 };
+                job.resume();
                 arch::ingress(self, job, trace);
             } else if let Some((port, job, times)) = self.dequeue(until) {
                 trace.event(|| TraceEvent::Dequeued { port: port.0 });

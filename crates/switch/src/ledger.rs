@@ -4,6 +4,9 @@
 
 use exec::DropReason;
 
+/// Reasons for which a copy is refused.
+const REFUSALS: [DropReason; 2] = [DropReason::WorkBudget, DropReason::CopyBudget];
+
 /// Packets by what became of them. What changes with each packet stands first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -18,8 +21,8 @@ pub struct Ledger {
     pub replicated: u64,
     /// Ended otherwise, by [`DropReason::index`].
     dropped: [u64; DropReason::ALL.len()],
-    /// Copies that were asked for and not made, because the packet and its copies had made all that they may; this changes no sum.
-    pub copies_refused: u64,
+    /// Copies that were asked for and not made, by [`REFUSALS`]; this changes no sum.
+    copies_refused: [u64; REFUSALS.len()],
     /// Started over, which changes no sum.
     pub resubmitted: u64,
     /// Started over after a whole pass, which changes no sum.
@@ -35,7 +38,7 @@ impl Default for Ledger {
             replicated: 0,
             sent: 0,
             dropped,
-            copies_refused: 0,
+            copies_refused: [0; REFUSALS.len()],
             resubmitted: 0,
             recirculated: 0,
         }
@@ -70,12 +73,29 @@ impl Ledger {
         self.generated += other.generated;
         self.replicated += other.replicated;
         self.sent += other.sent;
-        self.copies_refused += other.copies_refused;
         self.resubmitted += other.resubmitted;
         self.recirculated += other.recirculated;
         for (sum, more) in self.dropped.iter_mut().zip(&other.dropped) {
             *sum += more;
         }
+        let refused = self.copies_refused.iter_mut().zip(&other.copies_refused);
+        refused.for_each(|(sum, more)| *sum += more);
+    }
+
+    /// Notes copies that were asked for and are not made.
+    pub(crate) fn refuse_copies(&mut self, reason: DropReason, copies: u64) {
+        let counters = REFUSALS.iter().zip(&mut self.copies_refused);
+        for (_, counter) in counters.filter(|(counted, _)| **counted == reason) {
+            *counter += copies;
+        }
+    }
+
+    /// The reasons for which copies were refused, and how many.
+    pub fn refused_copies(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
+        let counted = REFUSALS.iter().zip(self.copies_refused);
+        counted
+            .map(|(&reason, count)| (reason, count))
+            .filter(|(_, count)| *count > 0)
     }
 
     /// Notes a drop.

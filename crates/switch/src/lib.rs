@@ -16,6 +16,7 @@
 
 mod arch;
 mod bell;
+mod budget;
 mod contexts;
 mod control;
 mod core;

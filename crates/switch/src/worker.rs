@@ -270,6 +270,7 @@ impl Handover {
         if self.own == Some(owner) {
             return Err(HandoverError::Own(job));
         }
+        job.part();
         let handed = Handed {
             job,
             port,

@@ -47,6 +47,7 @@ pub(super) fn carry(
         device: DeviceReport {
             dropped: report::device_drops(&ledger),
             replicated: ledger.replicated,
+            copies_refused: report::refused_copies(&ledger),
             held: hypervisor.held() as u64,
             ..DeviceReport::default()
         },

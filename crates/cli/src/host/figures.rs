@@ -48,6 +48,7 @@ impl Office {
             device: Some(DeviceReport {
                 dropped: report::device_drops(&ledger),
                 replicated: ledger.replicated,
+                copies_refused: report::refused_copies(&ledger),
                 held: vpdp.device().map_or(0, Device::held) as u64,
                 ..DeviceReport::default()
             }),

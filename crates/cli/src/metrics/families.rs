@@ -139,6 +139,15 @@ const DEVICES: &[Metric] = &[
         |shot| count(&shot.device, |device| device.replicated),
     ),
     (
+        "refused_copies",
+        "Copies that the program asked for and the device did not make",
+        MetricType::Counter,
+        |shot| {
+            let device = shot.device.as_ref();
+            device.map_or_else(Vec::new, |device| by_reason(&device.copies_refused))
+        },
+    ),
+    (
         "held_packets",
         "Packets that wait in queues",
         MetricType::Gauge,

@@ -129,6 +129,13 @@ pub(crate) enum Step {
         port: u32,
         instance: u32,
     },
+    /// Copies were asked for, and are not made.
+    CopiesRefused {
+        copies: u32,
+        reason: &'static str,
+        /// The reason in words.
+        text: &'static str,
+    },
     /// A clone was asked for with a session that is not configured.
     NoCloneSession { session: u32 },
     /// The packet waits in a queue.

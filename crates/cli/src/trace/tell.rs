@@ -138,6 +138,11 @@ impl<'a> Teller<'a> {
                 port: *port,
                 instance: *instance,
             },
+            TraceEvent::CopiesRefused { copies, reason } => Step::CopiesRefused {
+                copies: *copies,
+                reason: reason.name(),
+                text: drop_words(*reason),
+            },
             TraceEvent::NoCloneSession { session } => Step::NoCloneSession { session: *session },
             TraceEvent::Queued {
                 port,

@@ -161,6 +161,19 @@ impl Writer {
                 self.inner(&format!("digest {digest} is sent"));
                 self.named(fields);
             }
+            Step::CopiesRefused {
+                copies,
+                reason,
+                text,
+            } => {
+                self.depth = 0;
+                let copies = match copies {
+                    1 => "1 copy is".to_owned(),
+                    copies => format!("{copies} copies are"),
+                };
+                let text = format!("{copies} refused ({reason}): {text}");
+                self.page.line(0, Style::Bad, &text);
+            }
             Step::NoCloneSession { session } => {
                 self.depth = 0;
                 let text = format!("no clone: there is no clone session {session}");

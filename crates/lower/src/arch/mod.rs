@@ -184,6 +184,7 @@ impl Lower<'_> {
         }
         if self.binding.arch == Arch::V1model {
             self.annotated_field_lists();
+            self.egress_length();
         }
     }
 

@@ -68,6 +68,18 @@ impl Lower<'_> {
         }
     }
 
+    /// `packet_length` in egress is that of the packet as ingress left it.
+    pub(super) fn egress_length(&mut self) {
+        let Some(place) = self.shared.get("hdr") else {
+            return;
+        };
+        let fields = place.extent();
+        let headers = self.out.headers.iter();
+        let of_packet = headers.filter(|(_, header)| fields.contains(&header.valid.get()));
+        let headers: Vec<ir::HeaderId> = of_packet.map(|(id, _)| id).collect();
+        passes::length::egress_length(&mut self.out, &headers);
+    }
+
     fn collect_lists(
         &mut self,
         place: &Place,

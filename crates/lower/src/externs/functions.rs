@@ -6,6 +6,7 @@ use sema::hir::{self, Ty, TyId};
 
 use super::Args;
 use crate::cx::{Lower, bits_const};
+use crate::storage::Place;
 use crate::value::Rv;
 
 /// The first number of the field lists that are made for calls which carry their fields themselves.
@@ -83,9 +84,9 @@ impl Lower<'_> {
                     vec![Operand::In(lo), Operand::In(hi), out]
                 });
             }
-            ("verify_checksum", 4) => self.verify_checksum(Op::VerifyChecksum, args),
+            ("verify_checksum", 4) => self.verify_checksum(Op::VerifyChecksum, args, call),
             ("verify_checksum_with_payload", 4) => {
-                self.verify_checksum(Op::VerifyChecksumWithPayload, args)
+                self.verify_checksum(Op::VerifyChecksumWithPayload, args, call)
             }
             ("update_checksum", 4) => self.update_checksum(Op::UpdateChecksum, args),
             ("update_checksum_with_payload", 4) => {
@@ -168,15 +169,40 @@ impl Lower<'_> {
         }
     }
 
-    fn verify_checksum(&mut self, op: Op, args: &Args) {
+    /// As in BMv2, a checksum that is a field of a header is verified only if that header is there.
+    fn verify_checksum(&mut self, op: Op, args: &Args, call: &hir::Call) {
         let number = Operand::Number(self.algorithm_arg(args, 3));
+        let mut cond = args.scalar(self, 0);
+        if let Some(hir::Arg::Expr(checksum)) = call.args.get(2)
+            && let Some(header) = self.header_of(checksum)
+        {
+            let there = Expr::Read(header.valid());
+            if !asks(&cond, &there) {
+                let (cond_before, there) = (Box::new(cond), Box::new(there));
+                cond = fold::fold(Expr::Binary(BinOp::LogicalAnd, cond_before, there));
+            }
+        }
         let operands = vec![
             number,
-            Operand::In(args.scalar(self, 0)),
+            Operand::In(cond),
             Operand::Data(args.data(self, 1, false)),
             Operand::In(args.scalar(self, 2)),
         ];
         self.emit_op(op, None, operands);
+    }
+
+    /// The header that an expression is a field of, or bits of a field.
+    fn header_of(&mut self, expr: &hir::Expr) -> Option<Place> {
+        match &expr.kind {
+            hir::ExprKind::Slice(base, ..)
+            | hir::ExprKind::Cast(base)
+            | hir::ExprKind::Index(base, _) => self.header_of(base),
+            hir::ExprKind::Field(base, _) => match self.place(base) {
+                Some(place) if place.header().is_some() => Some(place),
+                _ => self.header_of(base),
+            },
+            _ => None,
+        }
     }
 
     fn update_checksum(&mut self, op: Op, args: &Args) {
@@ -396,4 +422,12 @@ fn hash_operands(algorithm: HashAlgorithm, data: Vec<Expr>, width: u32) -> Vec<O
         Operand::In(bits_const(1 << width, 64)),
         Operand::Data(data),
     ]
+}
+
+/// Whether a condition holds only if the other one does, as it is written.
+fn asks(cond: &Expr, other: &Expr) -> bool {
+    match cond {
+        Expr::Binary(BinOp::LogicalAnd, left, right) => asks(left, other) || asks(right, other),
+        cond => cond == other,
+    }
 }

@@ -89,12 +89,11 @@ impl Ubpf {
         if let Err(reason) = done {
             return core.drop(job, reason, DropDetail::None, trace);
         }
-        if self.clone.get(job.packet.frame()) != 0
-            && let Some(share) = core.share_copies(&mut job, 1)
-        {
-            let copy = core.copy(&job, share, false);
+        if self.clone.get(job.packet.frame()) != 0 && core.may_copy(&mut job, 1, trace).is_ok() {
+            let copy = core.copy(&job, false);
             let port = PortId(self.clone_port.get(job.packet.frame()) as u32);
             core.send(copy, port, trace);
+            job.resume();
         }
         self.act(core, job, trace);
     }

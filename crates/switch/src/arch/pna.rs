@@ -154,9 +154,9 @@ impl Pna {
                 continue;
             };
             let replicas = std::mem::take(&mut core.replicas);
-            let share = core.share_copies(job, replicas.len());
-            for (replica, share) in replicas.iter().zip(share.into_iter().cycle()) {
-                let mut copy = core.copy(job, share, false);
+            let may_copy = core.may_copy(job, replicas.len(), trace).is_ok();
+            for replica in replicas.iter().filter(|_| may_copy) {
+                let mut copy = core.copy(job, false);
                 if let Some(length) = mode.truncate {
                     copy.packet.bytes.truncate(length as usize);
                 }
@@ -169,6 +169,7 @@ impl Pna {
                 core.enqueue(copy, port, queue_of(mode.class_of_service.into()), trace);
             }
             core.replicas = replicas;
+            job.resume();
         }
     }
 }

@@ -283,12 +283,11 @@ impl Psa {
                 trace,
             );
         };
-        let Some(share) = core.share_copies(&mut job, others.len()) else {
-            let detail = DropDetail::Number(group);
-            return core.drop(job, DropReason::CopyBudget, detail, trace);
-        };
+        if let Err(reason) = core.may_copy(&mut job, others.len(), trace) {
+            return core.drop(job, reason, DropDetail::Number(group), trace);
+        }
         for &replica in others {
-            let mut copy = core.copy(&job, share, true);
+            let mut copy = core.copy(&job, true);
             copy.class_of_service = job.class_of_service;
             self.enqueue_copy(core, copy, replica, "multicast", trace);
         }
@@ -365,9 +364,9 @@ impl Psa {
             "clone of egress"
         };
         let replicas = std::mem::take(&mut core.replicas);
-        let share = core.share_copies(job, replicas.len());
-        for (&replica, share) in replicas.iter().zip(share.into_iter().cycle()) {
-            let mut copy = core.copy(job, share, true);
+        let may_copy = core.may_copy(job, replicas.len(), trace).is_ok();
+        for &replica in replicas.iter().filter(|_| may_copy) {
+            let mut copy = core.copy(job, true);
             self.carry(core, &mut copy, carried);
             copy.packet.requests = exec::Requests::default();
             copy.path = path;
@@ -384,6 +383,7 @@ impl Psa {
             self.enqueue_copy(core, copy, replica, why, trace);
         }
         core.replicas = replicas;
+        job.resume();
     }
 
     pub(super) fn egress(

@@ -42,6 +42,8 @@ pub(crate) struct V1model {
     egress_port: Slot,
     instance_type: Slot,
     packet_length: Slot,
+    /// Bytes of the packet beside the headers that change, if egress reads its length.
+    length_rest: Slot,
     enq_timestamp: Slot,
     enq_qdepth: Slot,
     deq_timedelta: Slot,
@@ -68,6 +70,7 @@ impl V1model {
             egress_port: slot("egress_port"),
             instance_type: slot("instance_type"),
             packet_length: slot("packet_length"),
+            length_rest: slot("packet_length.rest"),
             enq_timestamp: slot("enq_timestamp"),
             enq_qdepth: slot("enq_qdepth"),
             deq_timedelta: slot("deq_timedelta"),
@@ -210,9 +213,9 @@ impl V1model {
             return;
         };
         let replicas = std::mem::take(&mut core.replicas);
-        let share = core.share_copies(job, replicas.len());
-        for (&replica, share) in replicas.iter().zip(share.into_iter().cycle()) {
-            let mut copy = core.copy(job, share, false);
+        let may_copy = core.may_copy(job, replicas.len(), trace).is_ok();
+        for &replica in replicas.iter().filter(|_| may_copy) {
+            let mut copy = core.copy(job, false);
             begin_clone(&mut copy, PacketPath::CloneI2E, mode, replica, trace);
             self.ingress_port
                 .set(copy.packet.frame_mut(), job.ingress.0.into());
@@ -221,6 +224,8 @@ impl V1model {
                 continue;
             }
             self.metadata.clear(copy.packet.frame_mut());
+            let rest = self.length_rest.get(job.packet.frame());
+            self.length_rest.set(copy.packet.frame_mut(), rest);
             self.keep_list(core, job, &mut copy, clone.field_list);
             self.finish_clone(
                 core,
@@ -232,6 +237,7 @@ impl V1model {
             );
         }
         core.replicas = replicas;
+        job.resume();
     }
 
     /// Egress clones are made of the packet as egress left it.
@@ -247,11 +253,13 @@ impl V1model {
             return;
         };
         let replicas = std::mem::take(&mut core.replicas);
-        let share = core.share_copies(job, replicas.len());
-        for (&replica, share) in replicas.iter().zip(share.into_iter().cycle()) {
-            let mut copy = core.copy(job, share, true);
+        let may_copy = core.may_copy(job, replicas.len(), trace).is_ok();
+        for &replica in replicas.iter().filter(|_| may_copy) {
+            let mut copy = core.copy(job, true);
             begin_clone(&mut copy, PacketPath::CloneE2E, mode, replica, trace);
             self.metadata.clear(copy.packet.frame_mut());
+            let rest = self.length_rest.get(job.packet.frame());
+            self.length_rest.set(copy.packet.frame_mut(), rest);
             self.keep_list(core, job, &mut copy, clone.field_list);
             self.finish_clone(
                 core,
@@ -263,6 +271,7 @@ impl V1model {
             );
         }
         core.replicas = replicas;
+        job.resume();
     }
 
     fn finish_clone(
@@ -347,12 +356,11 @@ impl V1model {
                 trace,
             );
         };
-        let Some(share) = core.share_copies(&mut job, others.len()) else {
-            let detail = DropDetail::Number(group);
-            return core.drop(job, DropReason::CopyBudget, detail, trace);
-        };
+        if let Err(reason) = core.may_copy(&mut job, others.len(), trace) {
+            return core.drop(job, reason, DropDetail::Number(group), trace);
+        }
         for &replica in others {
-            let copy = core.copy(&job, share, true);
+            let copy = core.copy(&job, true);
             self.replicate(core, copy, replica, trace);
         }
         self.replicate(core, job, *last, trace);
@@ -456,6 +464,10 @@ impl V1model {
         if let Some(list) = job.packet.requests.recirculate.take() {
             self.recirculate(core, job, list, trace);
             return None;
+        }
+        // A packet that starts over is whole again: only what leaves is cut.
+        if let Some(length) = job.packet.requests.truncate {
+            job.packet.bytes.truncate(length as usize);
         }
         if self.chain.goes_on(&job) {
             self.go_on(&mut job);

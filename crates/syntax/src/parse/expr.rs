@@ -141,8 +141,9 @@ impl Parser<'_> {
         self.postfix_expr(Calls::Any)
     }
 
-    /// Whether `(` begins a cast: a type, `)`, and something that can begin an operand. A lone name counts as a type when it was declared as
-    /// one, or when what follows could not continue an expression.
+    /// Whether `(` begins a cast: a type, `)`, and something that can begin an operand. A lone name
+    /// counts as a type when it was declared as one, or when it was not declared and what follows
+    /// could not continue an expression.
     fn is_cast(&self) -> bool {
         let first = self.index() + 1;
         let Some(close) = self.skip_type(first) else {
@@ -160,6 +161,9 @@ impl Parser<'_> {
         let lone = self.is_name_at(name) && matches!(self.text_at(name + 1), ")" | "[");
         if !lone || self.is_type_name(self.text_at(name)) {
             return true;
+        }
+        if self.is_value_name(self.text_at(name)) {
+            return false;
         }
         match self.kind_at(close + 1) {
             Class::Word => {

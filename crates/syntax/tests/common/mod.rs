@@ -1,5 +1,8 @@
 //! What the tests of this room share: parsing a snippet and saying what came out in few words.
 
+#[allow(dead_code, reason = "some tests show no expression")]
+pub(crate) mod print;
+
 use syntax::{ParseOptions, Parsed};
 
 /// Includes that are built in for the tests.

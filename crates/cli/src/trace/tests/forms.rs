@@ -141,6 +141,10 @@ fn all_kinds() -> Vec<TraceEvent> {
             port: 0,
             instance: 0,
         },
+        TraceEvent::CopiesRefused {
+            copies: 2,
+            reason: DropReason::CopyBudget,
+        },
         TraceEvent::NoCloneSession { session: 0 },
         TraceEvent::Queued {
             port: 0,
