@@ -89,7 +89,7 @@ fn is_prefix(program: &Program, mask: &Expr) -> bool {
     (&zeros & (&zeros + 1u8)) == BigInt::ZERO
 }
 
-fn width(program: &Program, ty: TyId) -> Option<u32> {
+pub(super) fn width(program: &Program, ty: TyId) -> Option<u32> {
     match program.types.get(ty) {
         Ty::Bit(width) | Ty::Int(width) => Some(*width),
         Ty::NewType(id) => width(program, program.new_types[*id].underlying),
