@@ -12,7 +12,7 @@ use syntax::source::Span;
 
 use crate::code;
 use crate::hir::{
-    ActionId, Call, Callee, ControlId, ExprKind, FunctionId, InstanceId, LocalDecl, Program, Stmt,
+    ActionId, Call, Callee, ControlId, Expr, ExprKind, FunctionId, InstanceId, LocalDecl, Program, Stmt,
     StmtKind, TableId, Ty,
 };
 use crate::walk;
@@ -127,15 +127,20 @@ impl<'p> Walk<'p> {
                 continue;
             }
             let mut calls = Vec::new();
+            let mut tables = Vec::new();
             for expr in walk::exprs_of(stmt) {
                 walk::calls_in_expr(expr, &mut |call| calls.push(call));
+                applied(expr, &mut tables);
             }
             if let StmtKind::Call(call, _) = &stmt.kind {
                 walk::calls_in_call(call, &mut |call| calls.push(call));
             }
-            self.calls(calls, accesses, once);
             if let StmtKind::SwitchAction { table, .. } = &stmt.kind {
-                let called = self.unit(Unit::Table(*table));
+                tables.push(*table);
+            }
+            self.calls(calls, accesses, once);
+            for table in tables {
+                let called = self.unit(Unit::Table(table));
                 self.follow(&called, accesses, once);
             }
             for inner in walk::bodies_of(stmt) {
@@ -239,6 +244,14 @@ impl<'p> Walk<'p> {
         kind.insert(register, call.span);
         Some(accesses)
     }
+}
+
+/// Tables that an expression applies to know whether they hit.
+fn applied(expr: &Expr, tables: &mut Vec<TableId>) {
+    if let ExprKind::ApplyResult(table, _) = expr.kind {
+        tables.push(table);
+    }
+    walk::children(expr).for_each(|child| applied(child, tables));
 }
 
 impl Accesses {

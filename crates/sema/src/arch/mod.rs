@@ -2,6 +2,7 @@
 
 mod atomic;
 mod direct;
+mod ids;
 pub mod includes;
 mod places;
 mod pna;
@@ -71,6 +72,7 @@ pub(crate) fn check(arch: Arch, program: &Program, diagnostics: &mut Diagnostics
     tables::check(arch, program, diagnostics);
     restrictions::check(program, diagnostics);
     sizes::check(program, diagnostics);
+    ids::check(program, diagnostics);
     direct::check(arch, program, diagnostics);
     atomic::check(program, diagnostics);
     places::check(arch, program, diagnostics);

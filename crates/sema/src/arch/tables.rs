@@ -16,6 +16,33 @@ pub(super) fn check(arch: Arch, program: &Program, diagnostics: &mut Diagnostics
         }
     }
     check_entries(program, diagnostics);
+    for table in program.tables.values() {
+        plain_enums(program, table, diagnostics);
+    }
+}
+
+/// Keys of an enum without an underlying type have no values that a controller can write.
+fn plain_enums(program: &Program, table: &Table, diagnostics: &mut Diagnostics) {
+    if table.entries_are_const {
+        return;
+    }
+    for key in &table.keys {
+        let Ty::Enum(id) = program.types.get(key.expr.ty) else {
+            continue;
+        };
+        let decl = &program.enums[*id];
+        if decl.underlying.is_none() {
+            let message = format!(
+                "the key `{}` is of the enum `{}`, which has no underlying type: no controller can \
+                 write its values",
+                key.control_plane_name,
+                decl.name.as_str()
+            );
+            let hint = "give the enum a type, `enum bit<8> ..`, or the table `const entries`";
+            diagnostics
+                .push(Diagnostic::error(code::BAD_KEY, key.expr.span, message).hint(hint));
+        }
+    }
 }
 
 /// Checks that entries give what the match kinds of their keys can hold.
