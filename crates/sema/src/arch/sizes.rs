@@ -2,7 +2,6 @@
 //! tables of a switch can hold.
 
 use num_bigint::BigInt;
-use num_traits::Zero;
 use syntax::diag::{Diagnostic, Diagnostics};
 
 use crate::code;
@@ -52,18 +51,11 @@ fn check_instance(program: &Program, instance: &Instance, diagnostics: &mut Diag
     let ExprKind::Int(number) = &size.kind else {
         return;
     };
-    if !(BigInt::ZERO..=BigInt::from(MAX_SIZE)).contains(number) {
+    if !(BigInt::from(1)..=BigInt::from(MAX_SIZE)).contains(number) {
         let message = format!(
-            "the size of `{}` must be between 0 and {MAX_SIZE}: it is {number}",
+            "the size of `{}` must be between 1 and {MAX_SIZE}: it is {number}",
             instance.name.as_str()
         );
         diagnostics.push(Diagnostic::error(code::OUT_OF_RANGE, size.span, message));
-    } else if number.is_zero() {
-        let message = format!("the size of `{}` is 0: it holds nothing", instance.name.as_str());
-        diagnostics.push(Diagnostic::warning(
-            code::W_ARCHITECTURE,
-            size.span,
-            message,
-        ));
     }
 }

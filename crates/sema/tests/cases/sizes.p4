@@ -18,11 +18,12 @@ control I(inout Hs hs, inout M m, inout standard_metadata_t s) {
     counter(2147483647, CounterType.packets) largest;
     counter(2147483648, CounterType.packets) larger;    // error[E0406]
     counter(-1, CounterType.bytes) negative;            // error[E0406]
-    counter(0, CounterType.bytes) none;                 // warning[W1001]
+    counter(0, CounterType.bytes) none;                 // error[E0406]
+    counter(4294967296, CounterType.bytes) wrapped;     // warning[W0301] // error[E0406]
     meter(-5, MeterType.bytes) m1;                      // error[E0406]
     register<bit<8>>(-1) r1;                            // error[E0406]
     register<bit<8>>(0xffffffff) r2;                    // error[E0406]
-    register<bit<8>>(0) r3;                             // warning[W1001]
+    register<bit<8>>(0) r3;                             // error[E0406]
     action_profile(-1) p1;                              // error[E0406]
     action_selector(HashAlgorithm.crc16, -1, 16) s1;    // error[E0406]
     apply { inner.apply(hs); largest.count(0); }
