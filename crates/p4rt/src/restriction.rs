@@ -24,13 +24,18 @@ pub(crate) fn read(
         AnnotationBody::Text(body) => strings(body),
         AnnotationBody::Expressions(values) => {
             let text = |value: &AnnotationValue| match value {
-                AnnotationValue::String(text) => text.clone(),
-                AnnotationValue::Int(text) => text.clone(),
-                AnnotationValue::Bool(value) => value.to_string(),
+                AnnotationValue::String(text) => Some(text.clone()),
+                AnnotationValue::Int(_) | AnnotationValue::Bool(_) => None,
             };
-            values.iter().map(text).collect()
+            let strings: Option<Vec<String>> = values.iter().map(text).collect();
+            strings.map(|strings| strings.join("\n"))
         }
-        AnnotationBody::None | AnnotationBody::KeyValues(_) => String::new(),
+        AnnotationBody::None | AnnotationBody::KeyValues(_) => None,
+    };
+    let Some(text) = text else {
+        return invalid(format!(
+            "{place}: @{name} is no constraint: it needs one or more strings"
+        ));
     };
     match Constraint::read(&text) {
         Ok(constraint) => Ok(Some(constraint)),
@@ -38,14 +43,18 @@ pub(crate) fn read(
     }
 }
 
-/// The string literals of a free annotation's text, each on a line of its own.
-fn strings(body: &str) -> String {
-    let mut text = String::new();
+/// The string literals of a free annotation's text, each on a line of its own; nothing where there
+/// is anything else.
+fn strings(body: &str) -> Option<String> {
+    let mut lines: Vec<String> = Vec::new();
     let mut chars = body.chars();
-    while chars.any(|c| c == '"') {
-        if !text.is_empty() {
-            text.push('\n');
+    loop {
+        match chars.by_ref().find(|c| !c.is_whitespace()) {
+            Some('"') => {}
+            Some(_) => return None,
+            None => return (!lines.is_empty()).then(|| lines.join("\n")),
         }
+        let mut text = String::new();
         while let Some(c) = chars.next().filter(|c| *c != '"') {
             match c {
                 '\\' => match chars.next() {
@@ -56,8 +65,8 @@ fn strings(body: &str) -> String {
                 c => text.push(c),
             }
         }
+        lines.push(text);
     }
-    text
 }
 
 /// Checks the names and types of a table's constraint.

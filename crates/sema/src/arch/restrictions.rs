@@ -1,5 +1,7 @@
 //! `@entry_restriction` of tables and `@action_restriction` of actions: constraints of the
 //! p4-constraints language that can be read and speak of the keys or parameters there are.
+//!
+//! Others are warnings: packets do not depend on them, and P4Runtime refuses the program.
 
 use constraints::{Constraint, Name, Type};
 use support::work::checkpoint;
@@ -46,9 +48,11 @@ fn constraint(
     };
     if let Some(refusal) = refusal {
         let name = annotation.name.as_str();
-        let message = format!("`@{name}` is no constraint: {refusal}");
-        diagnostics.push(Diagnostic::error(
-            code::BAD_ANNOTATION,
+        let message = format!(
+            "`@{name}` is no constraint, and P4Runtime refuses the program: {refusal}"
+        );
+        diagnostics.push(Diagnostic::warning(
+            code::W_ANNOTATION,
             annotation.span,
             message,
         ));

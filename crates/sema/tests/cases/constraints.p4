@@ -20,11 +20,11 @@ control V(inout Hs hs, inout M m) { apply { } }
 control I(inout Hs hs, inout M m, inout standard_metadata_t s) {
     @action_restriction("x != 0; port == 'eth0' || on == 1; x == -1 -> true")
     action a(bit<9> x, Port port, bool on) { }
-    @action_restriction("y != 0")       // error[E0604]
+    @action_restriction("y != 0")       // warning[W0604]
     action b(inout bit<8> y, bit<9> x) { }
-    @action_restriction("::priority > 0")       // error[E0604]
+    @action_restriction("::priority > 0")       // warning[W0604]
     action c() { }
-    @action_restriction("x::value > 0")         // error[E0604]
+    @action_restriction("x::value > 0")         // warning[W0604]
     action d(@name("x") bit<9> z) { }
 
     @entry_restriction("
@@ -43,19 +43,19 @@ control I(inout Hs hs, inout M m, inout standard_metadata_t s) {
         }
         actions = { a; NoAction; }
     }
-    @entry_restriction(TEXT)                    // error[E0604]
+    @entry_restriction(TEXT)                    // warning[W0604]
     table name_of_none { key = { hs.h.a : exact; } actions = { NoAction; } }
     @entry_restriction("hs.h.a == 1;" "hs.h.a != 2")
     table two_strings { key = { hs.h.a : exact; } actions = { NoAction; } }
-    @entry_restriction(hs.h.a == 1)             // error[E0604]
+    @entry_restriction(hs.h.a == 1)             // warning[W0604]
     table no_string { key = { hs.h.a : exact; } actions = { NoAction; } }
-    @entry_restriction("hs.h.b::mask == 1")     // error[E0604]
+    @entry_restriction("hs.h.b::mask == 1")     // warning[W0604]
     table no_mask { key = { hs.h.b : lpm; } actions = { NoAction; } }
-    @entry_restriction("hs.h.a == 1 -> true -> true")   // error[E0604]
+    @entry_restriction("hs.h.a == 1 -> true -> true")   // warning[W0604]
     table no_row { key = { hs.h.a : exact; } actions = { NoAction; } }
-    @entry_restriction("hs.h.a + 1 == 2")       // error[E0604]
+    @entry_restriction("hs.h.a + 1 == 2")       // warning[W0604]
     table no_sum { key = { hs.h.a : exact; } actions = { NoAction; } }
-    @entry_restriction                          // error[E0604]
+    @entry_restriction                          // warning[W0604]
     table nothing { key = { hs.h.a : exact; } actions = { NoAction; } }
     apply {
         all.apply(); name_of_none.apply(); two_strings.apply(); no_string.apply();
