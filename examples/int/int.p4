@@ -150,6 +150,8 @@ struct headers_t {
 struct metadata_t {
     bool    is_source;
     bool    is_sink;
+    // Whether the sink makes a new UDP checksum.
+    bool    makes_checksum;
     bit<16> instructions;
     bit<5>  hop_words;
     bit<8>  max_hops;
@@ -287,6 +289,7 @@ control IntIngress(inout headers_t hdr,
         forward.apply();
         host_port.apply();
         if (meta.is_sink) {
+            meta.makes_checksum = hdr.udp.isValid() && hdr.udp.checksum != 0;
             if (hdr.int_header.isValid()) {
                 collector.apply();
             }
@@ -517,9 +520,13 @@ control UpdateChecksums(inout headers_t hdr, inout metadata_t meta) {
               hdr.report_ipv4.fragment_offset, hdr.report_ipv4.ttl, hdr.report_ipv4.protocol,
               hdr.report_ipv4.src, hdr.report_ipv4.dst },
             hdr.report_ipv4.checksum, HashAlgorithm.csum16);
-        update_checksum_with_payload(meta.is_sink && hdr.udp.isValid() && hdr.udp.checksum != 0,
+        update_checksum_with_payload(meta.makes_checksum,
             { hdr.ipv4.src, hdr.ipv4.dst, 8w0, hdr.ipv4.protocol, hdr.udp.length,
               hdr.udp.src, hdr.udp.dst, hdr.udp.length },
+            hdr.udp.checksum, HashAlgorithm.csum16);
+        // Zero says that there is no checksum: one that comes out as zero is sent as all ones, which is what a sum of
+        // zero gives.
+        update_checksum(meta.makes_checksum && hdr.udp.checksum == 0, { 16w0 },
             hdr.udp.checksum, HashAlgorithm.csum16);
     }
 }

@@ -78,6 +78,8 @@ struct metadata_t {
     bit<16>  pool;
     bit<16>  buckets;
     ServerId server;
+    // Whether a new UDP checksum is made.
+    bool     makes_checksum;
 }
 
 parser BalancerParser(packet_in packet,
@@ -280,6 +282,7 @@ control BalancerIngress(inout headers_t hdr,
         } else {
             hdr.udp.src = meta.src_port;
             hdr.udp.dst = meta.dst_port;
+            meta.makes_checksum = hdr.udp.checksum != 0;
         }
     }
 }
@@ -303,10 +306,13 @@ control UpdateChecksums(inout headers_t hdr, inout metadata_t meta) {
               hdr.tcp.src, hdr.tcp.dst, hdr.tcp.sequence, hdr.tcp.acknowledgement, hdr.tcp.data_offset,
               hdr.tcp.reserved, hdr.tcp.flags, hdr.tcp.window, hdr.tcp.urgent },
             hdr.tcp.checksum, HashAlgorithm.csum16);
-        // A zero says that the sender made no checksum, and stays.
-        update_checksum_with_payload(hdr.udp.isValid() && hdr.udp.checksum != 0,
+        // A zero says that the sender made no checksum, and stays; a checksum that comes out as zero is sent as all ones,
+        // which is what a sum of zero gives.
+        update_checksum_with_payload(meta.makes_checksum,
             { hdr.ipv4.src, hdr.ipv4.dst, 8w0, hdr.ipv4.protocol, meta.l4_length,
               hdr.udp.src, hdr.udp.dst, hdr.udp.length },
+            hdr.udp.checksum, HashAlgorithm.csum16);
+        update_checksum(meta.makes_checksum && hdr.udp.checksum == 0, { 16w0 },
             hdr.udp.checksum, HashAlgorithm.csum16);
     }
 }

@@ -34,12 +34,14 @@ impl<'a> Word<'a> {
     }
 }
 
-/// The spellings of one thing made one: `$valid$` and `valid` of a header are `isValid()`, `name$0` is `name[0]`.
+/// The spellings of one thing made one: `$valid$` of a header is `isValid()`, `name$0` is
+/// `name[0]`, and blanks, which names of expressions have, do not count.
 fn canonical(name: &str) -> String {
-    let name = name
+    let mut name = name
         .strip_prefix('.')
         .unwrap_or(name)
         .replace(".$valid$", ".isValid()");
+    name.retain(|c| !c.is_whitespace());
     let mut text = String::with_capacity(name.len());
     let mut rest = name.as_str();
     while let Some(at) = rest.find('$') {

@@ -647,6 +647,50 @@ fn stf_keys_follow_its_rules() {
 }
 
 #[test]
+fn stf_keys_have_the_names_that_p4c_takes() {
+    let mut program = program();
+    let table = program.tables.ids().last().unwrap();
+    let byte = field(&mut program, "byte", 8);
+    let names = ["h.e.$valid$", "h.f.isValid()", "h.e.d & 0xff", "h.s[1].x"];
+    program.tables[table].keys = names
+        .map(|name| key(name, byte.clone(), MatchKind::Exact))
+        .to_vec();
+    for (written, at) in [
+        ("h.e:7", 0),
+        ("h.e.valid:7", 0),
+        ("h.e.$valid:7", 0),
+        ("h.e.$valid$:7", 0),
+        ("h.e.isValid():7", 0),
+        ("e.$valid$ : 7", 0),
+        ("h.f:7", 1),
+        ("h.f.$valid$: 7", 1),
+        ("f.valid :7", 1),
+        ("h.e.d&0xff:7", 2),
+        ("h.e.d & 0xff : 7", 2),
+        ("\"h.e.d & 0xff\":7", 2),
+        ("\"h.e.d&0xff\" : 7", 2),
+        ("e.d&0xff:7", 2),
+        ("h.s$1.x:7", 3),
+        ("h.s[1].x:7", 3),
+        ("s[1].x:7", 3),
+    ] {
+        let text = format!("add macs {written} drop()");
+        let commands = stf::read(&program, "t", &text);
+        let commands = commands.unwrap_or_else(|errors| panic!("{written}: {}", errors[0]));
+        let CommandKind::Update(Update::Insert(_, entry)) = &commands[0].kind else {
+            panic!("{written}: an entry is expected")
+        };
+        let mut expected = vec![KeyMatch::Exact(v(0, 8)); 4];
+        expected[at] = KeyMatch::Exact(v(7, 8));
+        assert_eq!(entry.keys, expected, "{written}");
+    }
+    for wrong in ["valid:7", "h:7", "h.e.d&0xf:7", "\"h.e:7"] {
+        let text = format!("add macs {wrong} drop()");
+        assert!(stf::read(&program, "t", &text).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn a_mask_covers_only_the_digits_written() {
     let CommandKind::Update(Update::Insert(_, entry)) = command("add acl 1 src:0x25** drop()")
     else {

@@ -585,6 +585,15 @@ impl Lower<'_> {
         });
     }
 
+    /// Makes the fields of a union's headers zero.
+    fn clear_members(&mut self, union: &Place, ty: TyId) {
+        for (index, member_ty) in self.part_types(ty).into_iter().enumerate() {
+            if let Some(member) = self.place_part(union, ty, index) {
+                self.write_parts(&member, &Rv::Default, member_ty);
+            }
+        }
+    }
+
     /// The same for a stack of unions, which the IR does not know.
     fn shift_unions(&mut self, stack: &Place, push: bool, count: u32) {
         let Ty::Stack(element_ty, len) = *self.ty(stack.ty) else {
@@ -610,7 +619,12 @@ impl Lower<'_> {
             let Some(to) = element(index) else { continue };
             match from.and_then(element) {
                 Some(from) => self.assign(&to, &Rv::Place(from), element_ty),
-                None => self.set_valid(&to, false),
+                None => {
+                    self.set_valid(&to, false);
+                    if push {
+                        self.clear_members(&to, element_ty);
+                    }
+                }
             }
         }
         let Some(next) = stack.next_index() else {

@@ -319,7 +319,7 @@ impl Lower<'_> {
         }
     }
 
-    fn write_parts(&mut self, place: &Place, value: &Rv, ty: TyId) {
+    pub(crate) fn write_parts(&mut self, place: &Place, value: &Rv, ty: TyId) {
         for (index, part_ty) in self.part_types(ty).into_iter().enumerate() {
             let value = self.part(value, ty, index);
             if let Some(part) = self.place_part(place, ty, index) {

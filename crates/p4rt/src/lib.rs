@@ -23,7 +23,7 @@
 //! - `read`: a request becomes a `Query`, a job collects what is asked for, and it becomes messages away from the loop;
 //! - `tenants`: the service by which virtual data planes are made and changed, for whoever has them;
 //! - `packet_io`, `digests`, `idle`: what devices tell controllers by themselves;
-//! - `constraint`, `restriction`: `@entry_restriction` and `@action_restriction`;
+//! - `restriction`: `@entry_restriction` and `@action_restriction`;
 //! - `keeping`: what of a device whose state is kept is not on the disk yet; `notes`: what the device keeps for the server;
 //! - `client`: the controller's side, for commands; it uses none of the other parts;
 //! - `device_config`: compiled programs as they travel;
@@ -49,7 +49,6 @@ mod bytes;
 mod caller;
 pub mod client;
 mod coding;
-mod constraint;
 mod control;
 mod data;
 mod device_config;

@@ -1,10 +1,10 @@
 //! `@entry_restriction` of tables and `@action_restriction` of actions, against what updates say.
 
 use bits::Value;
+use constraints::{Constraint, Int, Name, Number, Type, Value as Meaning};
 use ir::{Annotation, AnnotationBody, AnnotationValue, KeyMatch, MatchKind};
 
 use crate::coding::{Coding, Names};
-use crate::constraint::{Constraint, Meaning, Number};
 use crate::fault::{Checked, invalid};
 use crate::schema::{FieldView, ParamView};
 
@@ -24,13 +24,18 @@ pub(crate) fn read(
         AnnotationBody::Text(body) => strings(body),
         AnnotationBody::Expressions(values) => {
             let text = |value: &AnnotationValue| match value {
-                AnnotationValue::String(text) => text.clone(),
-                AnnotationValue::Int(text) => text.clone(),
-                AnnotationValue::Bool(value) => value.to_string(),
+                AnnotationValue::String(text) => Some(text.clone()),
+                AnnotationValue::Int(_) | AnnotationValue::Bool(_) => None,
             };
-            values.iter().map(text).collect()
+            let strings: Option<Vec<String>> = values.iter().map(text).collect();
+            strings.map(|strings| strings.join("\n"))
         }
-        AnnotationBody::None | AnnotationBody::KeyValues(_) => String::new(),
+        AnnotationBody::None | AnnotationBody::KeyValues(_) => None,
+    };
+    let Some(text) = text else {
+        return invalid(format!(
+            "{place}: @{name} is no constraint: it needs one or more strings"
+        ));
     };
     match Constraint::read(&text) {
         Ok(constraint) => Ok(Some(constraint)),
@@ -38,11 +43,18 @@ pub(crate) fn read(
     }
 }
 
-/// The string literals of a free annotation's text, one behind the other.
-fn strings(body: &str) -> String {
-    let mut text = String::new();
+/// The string literals of a free annotation's text, each on a line of its own; nothing where there
+/// is anything else.
+fn strings(body: &str) -> Option<String> {
+    let mut lines: Vec<String> = Vec::new();
     let mut chars = body.chars();
-    while chars.any(|c| c == '"') {
+    loop {
+        match chars.by_ref().find(|c| !c.is_whitespace()) {
+            Some('"') => {}
+            Some(_) => return None,
+            None => return (!lines.is_empty()).then(|| lines.join("\n")),
+        }
+        let mut text = String::new();
         while let Some(c) = chars.next().filter(|c| *c != '"') {
             match c {
                 '\\' => match chars.next() {
@@ -53,44 +65,35 @@ fn strings(body: &str) -> String {
                 c => text.push(c),
             }
         }
+        lines.push(text);
     }
-    text
 }
 
-/// Checks that a table's constraint speaks of its keys, in their kinds.
-pub(crate) fn check_keys(
-    place: &str,
-    constraint: &Constraint,
-    names: &Names,
-    fields: &[FieldView],
-) -> Checked {
-    let any = |field: &FieldView| match field.kind {
-        MatchKind::Exact => KeyMatch::Exact(Value::zero(field.field.width)),
-        _ => KeyMatch::Any,
+/// Checks the names and types of a table's constraint.
+pub(crate) fn check_keys(place: &str, constraint: &Constraint, fields: &[FieldView]) -> Checked {
+    let types = |name: Name<'_>| match name {
+        Name::Own(name) => key_type(fields.iter().find(|field| field.name == name)?),
+        Name::Attribute(name) => (name == "priority").then_some(Type::Int),
     };
-    let keys: Vec<KeyMatch> = fields.iter().map(any).collect();
-    let meaning =
-        |name: &str, part: Option<&str>| key_meaning(names, fields, &keys, None, name, part);
     constraint
-        .check_names(&meaning)
+        .check(&types)
         .or_else(|why| invalid(format!("{place}: @entry_restriction: {why}")))
 }
 
-/// Checks that an action's constraint speaks of its parameters.
-pub(crate) fn check_params(
-    place: &str,
-    constraint: &Constraint,
-    names: &Names,
-    params: &[ParamView],
-) -> Checked {
-    let values: Vec<Value> = params
-        .iter()
-        .map(|param| Value::zero(param.width))
-        .collect();
-    let meaning =
-        |name: &str, part: Option<&str>| param_meaning(names, params, &values, name, part);
+/// Checks the names and types of an action's constraint.
+pub(crate) fn check_params(place: &str, constraint: &Constraint, params: &[ParamView]) -> Checked {
+    let types = |name: Name<'_>| match name {
+        Name::Own(name) => {
+            let param = params.iter().find(|param| param.name == name)?;
+            Some(match is_text(&param.coding) {
+                true => Type::Text,
+                false => Type::Bits(param.width),
+            })
+        }
+        Name::Attribute(_) => None,
+    };
     constraint
-        .check_names(&meaning)
+        .check(&types)
         .or_else(|why| invalid(format!("{place}: @action_restriction: {why}")))
 }
 
@@ -103,8 +106,17 @@ pub(crate) fn check_entry(
     keys: &[KeyMatch],
     priority: Option<i32>,
 ) -> Checked {
-    let meaning =
-        |name: &str, part: Option<&str>| key_meaning(names, fields, keys, priority, name, part);
+    let meaning = |name: Name<'_>| match name {
+        Name::Own(name) => {
+            let at = fields.iter().position(|field| field.name == name)?;
+            key_meaning(names, &fields[at], keys.get(at)?)
+        }
+        Name::Attribute("priority") => {
+            let priority = u64::try_from(priority.unwrap_or(0)).unwrap_or(0);
+            Some(Meaning::Int(Int::new(Number::from_u64(priority))))
+        }
+        Name::Attribute(_) => None,
+    };
     constraint
         .holds(&meaning)
         .or_else(|why| invalid(format!("{place}: @entry_restriction: {why}")))
@@ -118,7 +130,17 @@ pub(crate) fn check_call(
     params: &[ParamView],
     values: &[Value],
 ) -> Checked {
-    let meaning = |name: &str, part: Option<&str>| param_meaning(names, params, values, name, part);
+    let meaning = |name: Name<'_>| {
+        let Name::Own(name) = name else {
+            return None;
+        };
+        let at = params.iter().position(|param| param.name == name)?;
+        let (param, value) = (&params[at], values.get(at)?);
+        Some(match is_text(&param.coding) {
+            true => Meaning::Text(text(&param.coding, names, value)),
+            false => Meaning::Bits(param.width, number(value)),
+        })
+    };
     constraint
         .holds(&meaning)
         .or_else(|why| invalid(format!("{place}: @action_restriction: {why}")))
@@ -128,76 +150,32 @@ fn number(value: &Value) -> Number {
     Number::from_bytes(&value.to_be_bytes())
 }
 
-/// A value of its type: a string where it travels as one.
-fn plain(coding: &Coding, names: &Names, value: &Value) -> Meaning {
-    match coding {
-        Coding::Text(..) | Coding::Name(_) => {
-            let text = coding.write(names, value);
-            Meaning::Text(String::from_utf8_lossy(&text).into_owned())
-        }
-        Coding::Unsigned(_) | Coding::Signed(_) => Meaning::Number(number(value)),
-    }
+/// Whether values travel as strings.
+fn is_text(coding: &Coding) -> bool {
+    matches!(coding, Coding::Text(..) | Coding::Name(_))
 }
 
-fn param_meaning(
-    names: &Names,
-    params: &[ParamView],
-    values: &[Value],
-    name: &str,
-    part: Option<&str>,
-) -> Option<Meaning> {
-    let at = params.iter().position(|param| param.name == name)?;
-    match part {
-        None | Some("value") => Some(plain(&params[at].coding, names, values.get(at)?)),
-        Some(_) => None,
-    }
+fn text(coding: &Coding, names: &Names, value: &Value) -> String {
+    String::from_utf8_lossy(&coding.write(names, value)).into_owned()
 }
 
-fn key_meaning(
-    names: &Names,
-    fields: &[FieldView],
-    keys: &[KeyMatch],
-    priority: Option<i32>,
-    name: &str,
-    part: Option<&str>,
-) -> Option<Meaning> {
-    if name.is_empty() {
-        let priority = u64::try_from(priority.unwrap_or(0)).unwrap_or(0);
-        return (part == Some("priority")).then(|| Meaning::Number(Number::from_u64(priority)));
-    }
-    let at = fields.iter().position(|field| field.name == name)?;
-    let (field, key) = (&fields[at], keys.get(at)?);
-    match field.kind {
-        MatchKind::Exact => match (key, part) {
-            (KeyMatch::Exact(value), None | Some("value")) => {
-                Some(plain(&field.coding, names, value))
-            }
-            _ => None,
-        },
-        MatchKind::Range => range(field, key, part),
-        MatchKind::Ternary | MatchKind::Lpm | MatchKind::Optional => {
-            masked(names, field, key, part)
-        }
-        MatchKind::Selector => None,
-    }
-}
-
-fn range(field: &FieldView, key: &KeyMatch, part: Option<&str>) -> Option<Meaning> {
+/// The type of a key, or none of one that entries do not hold.
+fn key_type(field: &FieldView) -> Option<Type> {
     let width = field.field.width;
-    let (low, high) = match key {
-        KeyMatch::Range(low, high) => (number(low), number(high)),
-        KeyMatch::Exact(value) => (number(value), number(value)),
-        _ => (number(&Value::zero(width)), number(&Value::all_ones(width))),
-    };
-    match part {
-        None => Some(Meaning::Bounds { low, high }),
-        Some("low") => Some(Meaning::Number(low)),
-        Some("high") => Some(Meaning::Number(high)),
-        Some(_) => None,
-    }
+    Some(match (field.kind, is_text(&field.coding)) {
+        (MatchKind::Exact, true) => Type::Text,
+        (MatchKind::Optional, true) => Type::OptionalText,
+        (MatchKind::Exact, false) => Type::Exact(width),
+        (MatchKind::Optional, false) => Type::Optional(width),
+        (MatchKind::Ternary, _) => Type::Ternary(width),
+        (MatchKind::Lpm, _) => Type::Lpm(width),
+        (MatchKind::Range, _) => Type::Range(width),
+        (MatchKind::Selector, _) => return None,
+    })
 }
 
-fn masked(names: &Names, field: &FieldView, key: &KeyMatch, part: Option<&str>) -> Option<Meaning> {
+/// The value of a key, of its [`key_type`].
+fn key_meaning(names: &Names, field: &FieldView, key: &KeyMatch) -> Option<Meaning> {
     let width = field.field.width;
     let (value, mask) = match key {
         KeyMatch::Exact(value) => (value.clone(), Value::all_ones(width)),
@@ -205,21 +183,21 @@ fn masked(names: &Names, field: &FieldView, key: &KeyMatch, part: Option<&str>) 
         KeyMatch::Ternary(value, mask) => (value.clone(), mask.clone()),
         KeyMatch::Any | KeyMatch::Range(..) => (Value::zero(width), Value::zero(width)),
     };
-    match (part, &field.coding) {
-        (None | Some("value"), Coding::Text(..)) if !mask.is_zero() => {
-            Some(plain(&field.coding, names, &value))
+    Some(match key_type(field)? {
+        Type::Text => Meaning::Text(text(&field.coding, names, &value)),
+        Type::OptionalText => {
+            let is_set = !mask.is_zero();
+            Meaning::OptionalText(is_set.then(|| text(&field.coding, names, &value)))
         }
-        (None | Some("value"), Coding::Text(..)) => Some(Meaning::Text(String::new())),
-        (None, _) => Some(Meaning::Masked {
-            value: number(&value),
-            mask: number(&mask),
-            ones: number(&Value::all_ones(width)),
-        }),
-        (Some("value"), _) => Some(Meaning::Number(number(&value))),
-        (Some("mask"), _) => Some(Meaning::Number(number(&mask))),
-        (Some("prefix_length"), _) if field.kind == MatchKind::Lpm => {
-            Some(Meaning::Number(Number::from_u64(mask.prefix_len()?.into())))
-        }
-        _ => None,
-    }
+        Type::Exact(_) => Meaning::Exact(width, number(&value)),
+        Type::Optional(_) => Meaning::Optional(width, number(&value), number(&mask)),
+        Type::Ternary(_) => Meaning::Ternary(width, number(&value), number(&mask)),
+        Type::Lpm(_) => Meaning::Lpm(width, number(&value), mask.prefix_len()?),
+        Type::Range(_) => match key {
+            KeyMatch::Range(low, high) => Meaning::Range(width, number(low), number(high)),
+            KeyMatch::Any => Meaning::Range(width, Number::default(), Number::ones(width)),
+            _ => Meaning::Range(width, number(&value), number(&value)),
+        },
+        Type::Bool | Type::Int | Type::Bits(_) => return None,
+    })
 }

@@ -15,7 +15,7 @@ use table::KeyField;
 use tonic::Code;
 
 use crate::coding::{Coding, Names};
-use crate::constraint::Constraint;
+use constraints::Constraint;
 use crate::fault::{Checked, Fault, invalid, refuse};
 use crate::platform;
 use crate::restriction;
@@ -312,7 +312,7 @@ impl Schema {
                 });
             }
             if let Some(constraint) = &constraint {
-                restriction::check_params(&place, constraint, &self.names, &params)?;
+                restriction::check_params(&place, constraint, &params)?;
             }
             let view = ActionView {
                 id: named.id,
@@ -472,7 +472,7 @@ impl Schema {
         let place = "its constraint";
         let constraint = restriction::read(place, &declared.annotations, "entry_restriction")?;
         if let Some(constraint) = &constraint {
-            restriction::check_keys(place, constraint, &self.names, &keys)?;
+            restriction::check_keys(place, constraint, &keys)?;
         }
         Ok(TableView {
             id: named.id,

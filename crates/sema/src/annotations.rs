@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use num_bigint::BigInt;
-use num_traits::Signed;
+use num_traits::{Signed, Zero};
 use syntax::ast::{self, AnnotationToken, AnnotationTokenKind};
 use syntax::diag::Diagnostic;
 use syntax::source::Span;
@@ -262,6 +262,8 @@ type Known<'a> = (Option<&'a ast::Name>, AnnotationValue, Span);
 
 /// The values that an annotation needs, where it has others.
 fn unmet(name: &str, values: &[Known<'_>]) -> Option<&'static str> {
+    let is_zero =
+        |known: &Known<'_>| matches!(&known.1, AnnotationValue::Int(n) if n.is_zero());
     let is_number = |value: &AnnotationValue, most: i64| {
         matches!(value, AnnotationValue::Int(n)
             if !n.is_negative() && *n <= BigInt::from(most))
@@ -269,8 +271,13 @@ fn unmet(name: &str, values: &[Known<'_>]) -> Option<&'static str> {
     let unsigned = i64::from(u32::MAX);
     let plain = |(key, value, _): &Known<'_>, most| key.is_none() && is_number(value, most);
     let (good, needed) = match (name, values) {
-        ("id" | "priority", [one]) => (plain(one, unsigned), "one number from 0 to 4294967295"),
-        ("id" | "priority", _) => (false, "one number from 0 to 4294967295"),
+        ("id", [one]) => (
+            plain(one, unsigned) && !is_zero(one),
+            "one number from 1 to 4294967295",
+        ),
+        ("id", _) => (false, "one number from 1 to 4294967295"),
+        ("priority", [one]) => (plain(one, unsigned), "one number from 0 to 4294967295"),
+        ("priority", _) => (false, "one number from 0 to 4294967295"),
         ("max_group_size" | "max_member_weight", [one]) => (
             plain(one, i64::from(i32::MAX)),
             "one number from 0 to 2147483647",

@@ -110,6 +110,8 @@ pub(crate) const W_CASE: &str = "W0801";
 pub(crate) const W_UNREACHABLE: &str = "W0512";
 /// A value that is read before it is written.
 pub(crate) const W_UNWRITTEN: &str = "W0513";
+/// An annotation that P4Runtime refuses.
+pub(crate) const W_ANNOTATION: &str = "W0604";
 /// Two actions have one name for the control plane.
 pub(crate) const W_CONTROL_PLANE_NAME: &str = "W0606";
 /// A register is read and then written outside of `@atomic`.

@@ -17,8 +17,16 @@ use crate::stmt::decl_span;
 use crate::{Checker, Deprecated, FnRef, Place, annotations, arch, code};
 
 impl Checker<'_> {
-    /// Checks all declarations, in order.
+    /// Checks all declarations, in order. Error codes and match kinds are known in the whole
+    /// program, wherever they are declared (section 7.1.2).
     pub(crate) fn program(&mut self, program: &ast::Program) {
+        for decl in &program.decls {
+            match decl {
+                Decl::Error(list) => self.error_decl(list),
+                Decl::MatchKind(list) => self.match_kind_decl(list),
+                _ => {}
+            }
+        }
         for decl in &program.decls {
             self.top_level(decl);
         }
@@ -62,8 +70,8 @@ impl Checker<'_> {
                 self.enum_decl(decl);
             }
             Decl::Typedef(decl) => self.typedef(decl),
-            Decl::Error(list) => self.error_decl(list),
-            Decl::MatchKind(list) => self.match_kind_decl(list),
+            // Declared before all others.
+            Decl::Error(_) | Decl::MatchKind(_) => {}
             Decl::Function(function) => self.function_decl(function),
             Decl::Instance(instance) => self.global_instance(instance),
             Decl::ValueSet(set) => {

@@ -387,7 +387,7 @@ impl<'a> Line<'a> {
                 .map_err(|_| Fault::new(word.at(), "this priority is too large"))?;
             priority = Some(number);
         }
-        let keys = self.keys(table, &words)?;
+        let keys = self.keys(table, &key_words(head, &words))?;
         let args = arguments(args);
         let call = resolve::table_call(self.schema, table, action, &args)?;
         let priority = self.schema.tables[table]
@@ -525,6 +525,26 @@ fn words<'a>(word: Word<'a>) -> Vec<Word<'a>> {
         }
     }
     all
+}
+
+/// Keys of an entry: words, of which those are one that have quotes around them, or a `:`, `/` or `&`
+/// between them with blanks around it.
+fn key_words<'a>(head: Word<'a>, words: &[Word<'a>]) -> Vec<Word<'a>> {
+    let is_open = |text: &str| text.starts_with('"') && text.matches('"').count() == 1;
+    let mut keys: Vec<Word<'a>> = Vec::new();
+    for word in words {
+        let joined = keys.pop_if(|last| {
+            let begins = [":", "/", "&"];
+            let joins = begins.iter().any(|mark| {
+                word.text.starts_with(mark) || last.text.ends_with(mark)
+            });
+            joins || is_open(last.text)
+        });
+        let start = joined.map_or(word.start, |last| last.start);
+        let end = word.start + word.text.len() - head.start;
+        keys.push(Word::new(&head.text[start - head.start..end], start));
+    }
+    keys
 }
 
 fn number64(word: Word<'_>) -> Result<u64, Fault> {

@@ -285,15 +285,14 @@ impl StackSite {
         })
     }
 
-    /// P4_16, section 8.18: elements move up by `n`, the first `n` become invalid.
+    /// P4_16, section 8.18: elements move up by `n`, the first `n` become invalid. The fields of
+    /// these are zero, as in simple_switch.
     pub fn push_front(&self, limbs: &mut [u64], n: u32) {
         let (first, element) = (self.first as usize, self.limbs as usize);
         let n = n.min(self.len);
         let moved = (self.len - n) as usize * element;
         limbs.copy_within(first..first + moved, first + n as usize * element);
-        for i in 0..n as usize {
-            limbs[first + i * element] = 0;
-        }
+        limbs[first..first + n as usize * element].fill(0);
         let next = &mut limbs[self.next_index as usize];
         *next = (*next + u64::from(n)).min(u64::from(self.len));
     }

@@ -610,6 +610,27 @@ async fn constraints_of_tables_and_actions_are_enforced_and_the_part_that_fails_
 }
 
 #[tokio::test]
+async fn a_mask_is_compared_with_minus_one() {
+    let rig = Rig::empty();
+    let mut client = rig.client().await;
+    let _stream = client.open(Some(1), "").await;
+    let text = ALL.replace(
+        "meta.b != 9",
+        "hdr.ethernet.type::mask == -1 && meta.b::mask == -(-0)",
+    );
+    let action = rt::set_forwarding_pipeline_config_request::Action::VerifyAndCommit;
+    client.load(action, &text).await.expect("it is accepted");
+    let objects = Objects::of(&client.config().await);
+    let with_mask = |mask: &[u8]| {
+        let fields = vec![exact(4, b"\x02"), ternary(1, b"\x08\x00", mask)];
+        Kind::TableEntry(mixed(&objects, fields, 3))
+    };
+    let refused = client.refused(Type::Insert, with_mask(b"\xff\x00")).await;
+    assert_eq!(refused, Code::InvalidArgument);
+    client.insert(with_mask(b"\xff\xff")).await;
+}
+
+#[tokio::test]
 async fn a_constraint_that_cannot_be_read_is_told_when_the_program_is_set() {
     let rig = Rig::empty();
     let mut client = rig.client().await;
@@ -617,6 +638,9 @@ async fn a_constraint_that_cannot_be_read_is_told_when_the_program_is_set() {
     for (bad, word) in [
         ("meta.z != 9", "meta.z"),
         ("meta.b !=", "is missing before `;`"),
+        ("meta.b::low != 9", "there is no `::low` of type optional<8>"),
+        ("meta.b == true", "of different kinds"),
+        ("meta.b + 1 == 9", "`+` is not part of the language"),
     ] {
         let text = ALL.replace("meta.b != 9", bad);
         let action = rt::set_forwarding_pipeline_config_request::Action::Verify;

@@ -16,6 +16,9 @@ const IF_TSRESOL: u16 = 9;
 const IF_FCSLEN: u16 = 13;
 const IF_TSOFFSET: u16 = 14;
 
+/// Flags of a packet, in both blocks that have options.
+const PACKET_FLAGS: u16 = 2;
+
 /// The longest interface description that is read into memory.
 const MAX_DESCRIPTION: u32 = 1 << 20;
 
@@ -186,8 +189,20 @@ impl Section {
             let what = format!("its {captured} captured bytes do not fit into its block");
             return Err(source.corrupt(what));
         }
-        let behind = u64::from((body - FIXED).saturating_sub(captured)) + 4;
-        read_data(source, frame, captured, behind)?;
+        let rest = (body - FIXED).saturating_sub(captured);
+        let fcs = match frame.make_space(captured as usize) {
+            Ok(_) => {
+                read_data(source, frame, captured, 0)?;
+                let padding = captured.next_multiple_of(4) - captured;
+                source.skip(u64::from(padding.min(rest)))?;
+                self.read_fcs(source, rest.saturating_sub(padding))?
+            }
+            // Too long for a frame: an error, after all of it is passed over.
+            Err(_) => {
+                read_data(source, frame, captured, u64::from(rest) + 4)?;
+                None
+            }
+        };
         frame.arrival = interface.time(u64::from(high) << 32 | u64::from(low));
         Ok(finish(
             source,
@@ -195,10 +210,37 @@ impl Section {
             Lengths {
                 captured,
                 original,
-                fcs: interface.fcs,
+                fcs: fcs.unwrap_or(interface.fcs),
             },
             id,
         ))
+    }
+
+    /// Reads a packet's options, of which `rest` bytes are left, and the end of its block: the
+    /// length of the frame check sequence, where the packet's flags have one.
+    fn read_fcs(&self, source: &mut Source, mut rest: u32) -> Result<Option<u32>, PcapError> {
+        let mut fcs = None;
+        while rest >= 4 {
+            let mut head = [0; 4];
+            source.read(&mut head)?;
+            rest -= 4;
+            let (code, len) = (self.order.half(&head, 0), self.order.half(&head, 1));
+            if code == OPTION_END {
+                break;
+            }
+            let mut padded = u32::from(len).next_multiple_of(4).min(rest);
+            rest -= padded;
+            if code == PACKET_FLAGS && len == 4 && padded == 4 {
+                let mut flags = [0; 4];
+                source.read(&mut flags)?;
+                padded = 0;
+                // Bits 5 to 8; 0 says that the length is not known.
+                fcs = Some(self.order.u32(flags) >> 5 & 0xf).filter(|&len| len > 0);
+            }
+            source.skip(u64::from(padded))?;
+        }
+        source.skip(u64::from(rest) + 4)?;
+        Ok(fcs)
     }
 
     /// A simple packet block: of the first interface, without a time.

@@ -192,6 +192,58 @@ fn a_frame_check_sequence_is_taken_off() {
 }
 
 #[test]
+fn the_length_of_a_frame_check_sequence_in_a_packets_flags_holds_for_the_packet() {
+    for big in [false, true] {
+        let mut b = Build::pcapng(big);
+        b.interface(1, |_| {}).interface(1, |o| {
+            o.u16(13).u16(1).raw(&[2, 0, 0, 0]).u16(0).u16(0);
+        });
+        let mut packet = |kind: u32, interface: u32, len: usize, options: &dyn Fn(&mut Build)| {
+            b.block(kind, |b| {
+                match kind {
+                    6 => b.u32(interface),
+                    _ => b.u16(interface as u16).u16(0),
+                };
+                b.u32(0).u32(0).u32(len as u32).u32(64);
+                b.raw(&vec![1; len.next_multiple_of(4)]);
+                options(b);
+            });
+        };
+        let flags = |flags: u32| {
+            move |b: &mut Build| {
+                // A comment of five bytes, then the flags, then the end.
+                b.u16(1).u16(5).raw(b"hello\0\0\0");
+                b.u16(2).u16(4).u32(flags).u16(0).u16(0);
+            }
+        };
+        packet(6, 0, 64, &flags(0x80));
+        packet(2, 0, 64, &flags(0x80));
+        packet(6, 0, 64, &flags(0x1ff << 16 | 3));
+        packet(6, 0, 62, &flags(0x80));
+        packet(6, 0, 63, &flags(0x1e0));
+        packet(6, 1, 64, &flags(0x80));
+        packet(6, 1, 64, &flags(0));
+        packet(6, 1, 64, &|_| {});
+        // Options without an end, cut short, and of a wrong length.
+        packet(6, 0, 64, &|b| {
+            b.u16(2).u16(4).u32(0x80);
+        });
+        packet(6, 0, 64, &|b| {
+            b.u16(2).u16(400).u32(0x80);
+        });
+        packet(6, 0, 64, &|b| {
+            b.u16(2).u16(3).u32(0x80);
+        });
+        let told = [60, 60, 64, 60, 49, 60, 62, 62, 60, 64, 64];
+        let lines = told.iter().enumerate().map(|(at, len)| {
+            let interface = u8::from((5..8).contains(&at));
+            format!("{} if{interface} 0.000000000 {len}\n", at + 1)
+        });
+        check(&b, &lines.collect::<String>());
+    }
+}
+
+#[test]
 fn a_file_cut_anywhere_gives_every_whole_packet_and_then_says_where_it_ends() {
     let mut b = Build::pcap(false, 0xa1b2_c3d4, 1);
     b.record((0, 0), &[1; 60], 60).record((0, 0), &[2; 60], 60);

@@ -1,105 +1,266 @@
-//! Registers that one body reads and then writes without `@atomic`: another packet's write may
+//! Registers that a packet reads and then writes without `@atomic`: another packet's write may
 //! come between the two where several workers carry packets (section "Concurrency model").
+//!
+//! A body is walked in order, with the actions, tables, functions and controls that it calls.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
 
+use support::work::checkpoint;
 use syntax::diag::{Diagnostic, Diagnostics};
 use syntax::source::Span;
 
 use crate::code;
-use crate::hir::{Call, Callee, ExprKind, InstanceId, Program, Stmt, StmtKind};
+use crate::hir::{
+    ActionId, Call, Callee, ControlId, Expr, ExprKind, FunctionId, InstanceId, LocalDecl, Program, Stmt,
+    StmtKind, TableId, Ty,
+};
 use crate::walk;
 
 /// Externs whose cells packets read and write.
 const REGISTERS: [&str; 2] = ["register", "Register"];
 
 pub(super) fn check(program: &Program, diagnostics: &mut Diagnostics) {
-    let actions = program.actions.values().map(|action| &action.body);
-    let controls = program.controls.values().map(|control| &control.body);
-    let functions = program.functions.values().map(|function| &function.body);
-    for body in actions.chain(controls).chain(functions) {
-        let mut accesses = Accesses {
-            program,
-            reads: BTreeMap::new(),
-            found: Vec::new(),
-        };
-        accesses.body(body);
-        for (register, read, write) in accesses.found {
-            let name = program.instances[register].name.as_str();
-            let message = format!(
-                "the register `{name}` is read and then written outside of `@atomic`: with several \
-                 workers, writes of other packets between the two are lost"
-            );
-            let diagnostic = Diagnostic::warning(code::W_NOT_ATOMIC, write, message)
-                .label(read, "read here")
-                .hint("put both into one block `@atomic { .. }`");
-            diagnostics.push(diagnostic);
-        }
+    let mut walk = Walk {
+        program,
+        known: HashMap::new(),
+        found: Vec::new(),
+        shown: HashSet::new(),
+    };
+    for id in program.actions.ids() {
+        walk.unit(Unit::Action(id));
+    }
+    for id in program.functions.ids() {
+        walk.unit(Unit::Function(id));
+    }
+    for id in program.controls.ids() {
+        walk.unit(Unit::Control(id));
+    }
+    for (register, read, write) in walk.found {
+        let name = program.instances[register].name.as_str();
+        let message = format!(
+            "the register `{name}` is read and then written outside of `@atomic`: with several \
+             workers, writes of other packets between the two are lost"
+        );
+        let diagnostic = Diagnostic::warning(code::W_NOT_ATOMIC, write, message)
+            .label(read, "read here")
+            .hint("put both into one block `@atomic { .. }`");
+        diagnostics.push(diagnostic);
     }
 }
 
-/// The accesses to registers in one body.
-struct Accesses<'p> {
-    program: &'p Program,
-    /// Registers read so far, and the first place of each.
-    reads: BTreeMap<InstanceId, Span>,
-    /// Registers that are written after they are read, each once.
-    found: Vec<(InstanceId, Span, Span)>,
+/// Code that is called by name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Unit {
+    Action(ActionId),
+    Table(TableId),
+    Function(FunctionId),
+    Control(ControlId),
 }
 
-impl<'p> Accesses<'p> {
-    fn body(&mut self, body: &'p [Stmt]) {
+/// The registers that code reads and writes, with the first place of each.
+#[derive(Clone, Default)]
+struct Accesses {
+    reads: BTreeMap<InstanceId, Span>,
+    writes: BTreeMap<InstanceId, Span>,
+}
+
+struct Walk<'p> {
+    program: &'p Program,
+    /// The accesses of code that was walked; of what is being walked, none.
+    known: HashMap<Unit, Rc<Accesses>>,
+    /// Registers that are written after they are read, each once in a body.
+    found: Vec<(InstanceId, Span, Span)>,
+    /// Registers and writes that are found already.
+    shown: HashSet<(InstanceId, Span)>,
+}
+
+impl<'p> Walk<'p> {
+    fn unit(&mut self, unit: Unit) -> Rc<Accesses> {
+        if let Some(known) = self.known.get(&unit) {
+            return known.clone();
+        }
+        checkpoint();
+        self.known.insert(unit, Rc::default());
+        let program = self.program;
+        let mut accesses = Accesses::default();
+        let mut once = HashSet::new();
+        match unit {
+            Unit::Action(id) => self.body(&program.actions[id].body, &mut accesses, &mut once),
+            Unit::Function(id) => self.body(&program.functions[id].body, &mut accesses, &mut once),
+            Unit::Control(id) => {
+                let control = &program.controls[id];
+                for local in &control.locals {
+                    if let LocalDecl::Var(_, Some(init)) = local {
+                        let mut calls = Vec::new();
+                        walk::calls_in_expr(init, &mut |call| calls.push(call));
+                        self.calls(calls, &mut accesses, &mut once);
+                    }
+                }
+                self.body(&control.body, &mut accesses, &mut once);
+            }
+            // One of the actions runs.
+            Unit::Table(id) => {
+                for listed in &program.tables[id].actions {
+                    let action = self.unit(Unit::Action(listed.action));
+                    accesses.add(&action);
+                }
+            }
+        }
+        let accesses = Rc::new(accesses);
+        self.known.insert(unit, accesses.clone());
+        accesses
+    }
+
+    fn body(
+        &mut self,
+        body: &'p [Stmt],
+        accesses: &mut Accesses,
+        once: &mut HashSet<InstanceId>,
+    ) {
         for stmt in body {
-            if let StmtKind::Block(_, annotations) = &stmt.kind
+            if let StmtKind::Block(inner, annotations) = &stmt.kind
                 && annotations.iter().any(|a| a.name.as_str() == "atomic")
             {
+                let within = self.within(inner);
+                self.follow(&within, accesses, once);
                 continue;
             }
             let mut calls = Vec::new();
+            let mut tables = Vec::new();
             for expr in walk::exprs_of(stmt) {
                 walk::calls_in_expr(expr, &mut |call| calls.push(call));
+                applied(expr, &mut tables);
             }
             if let StmtKind::Call(call, _) = &stmt.kind {
                 walk::calls_in_call(call, &mut |call| calls.push(call));
             }
-            for call in calls {
-                self.call(call);
+            if let StmtKind::SwitchAction { table, .. } = &stmt.kind {
+                tables.push(*table);
+            }
+            self.calls(calls, accesses, once);
+            for table in tables {
+                let called = self.unit(Unit::Table(table));
+                self.follow(&called, accesses, once);
             }
             for inner in walk::bodies_of(stmt) {
-                self.body(inner);
+                self.body(inner, accesses, once);
             }
         }
     }
 
-    fn call(&mut self, call: &'p Call) {
+    /// The accesses of an atomic block that concern the code around it: what is read and written
+    /// within is whole.
+    fn within(&mut self, body: &'p [Stmt]) -> Accesses {
+        let mut accesses = Accesses::default();
+        let (found, shown) = (self.found.len(), self.shown.clone());
+        self.body(body, &mut accesses, &mut HashSet::new());
+        self.found.truncate(found);
+        self.shown = shown;
+        let whole: Vec<InstanceId> = accesses
+            .reads
+            .keys()
+            .filter(|register| accesses.writes.contains_key(register))
+            .copied()
+            .collect();
+        for register in whole {
+            accesses.reads.remove(&register);
+            accesses.writes.remove(&register);
+        }
+        accesses
+    }
+
+    fn calls(
+        &mut self,
+        calls: Vec<&'p Call>,
+        accesses: &mut Accesses,
+        once: &mut HashSet<InstanceId>,
+    ) {
+        for call in calls {
+            let called = match &call.callee {
+                Callee::Action(id) => self.unit(Unit::Action(*id)),
+                Callee::Function(id) => self.unit(Unit::Function(*id)),
+                Callee::Table(id) => self.unit(Unit::Table(*id)),
+                Callee::Apply(object) => match &object.kind {
+                    ExprKind::Instance(id) => {
+                        match self.program.types.get(self.program.instances[*id].ty) {
+                            Ty::Control(id) => self.unit(Unit::Control(*id)),
+                            _ => continue,
+                        }
+                    }
+                    _ => continue,
+                },
+                Callee::ExternMethod { .. } => match self.own(call) {
+                    Some(own) => Rc::new(own),
+                    None => continue,
+                },
+                Callee::ExternFunction(_) | Callee::Builtin(..) => continue,
+            };
+            self.follow(&called, accesses, once);
+        }
+    }
+
+    /// Accesses after others: a write after a read is found.
+    fn follow(
+        &mut self,
+        later: &Accesses,
+        accesses: &mut Accesses,
+        once: &mut HashSet<InstanceId>,
+    ) {
+        for (&register, &write) in &later.writes {
+            if let Some(&read) = accesses.reads.get(&register)
+                && once.insert(register)
+                && self.shown.insert((register, write))
+            {
+                self.found.push((register, read, write));
+            }
+        }
+        accesses.add(later);
+    }
+
+    /// The access of a method of a register.
+    fn own(&self, call: &Call) -> Option<Accesses> {
         let Callee::ExternMethod {
             object,
             extern_id,
             method,
         } = &call.callee
         else {
-            return;
+            return None;
         };
         let declared = &self.program.externs[*extern_id];
         let ExprKind::Instance(register) = object.kind else {
-            return;
+            return None;
         };
         if !REGISTERS.contains(&declared.name.as_str()) {
-            return;
+            return None;
         }
-        match declared.methods[*method].proto.name.as_str() {
-            "read" => {
-                self.reads.entry(register).or_insert(call.span);
-            }
-            "write" => {
-                let known = self.found.iter().any(|(found, ..)| *found == register);
-                if let Some(&read) = self.reads.get(&register)
-                    && !known
-                {
-                    self.found.push((register, read, call.span));
-                }
-            }
-            _ => {}
+        let mut accesses = Accesses::default();
+        let kind = match declared.methods[*method].proto.name.as_str() {
+            "read" => &mut accesses.reads,
+            "write" => &mut accesses.writes,
+            _ => return None,
+        };
+        kind.insert(register, call.span);
+        Some(accesses)
+    }
+}
+
+/// Tables that an expression applies to know whether they hit.
+fn applied(expr: &Expr, tables: &mut Vec<TableId>) {
+    if let ExprKind::ApplyResult(table, _) = expr.kind {
+        tables.push(table);
+    }
+    walk::children(expr).for_each(|child| applied(child, tables));
+}
+
+impl Accesses {
+    fn add(&mut self, other: &Accesses) {
+        for (register, span) in &other.reads {
+            self.reads.entry(*register).or_insert(*span);
+        }
+        for (register, span) in &other.writes {
+            self.writes.entry(*register).or_insert(*span);
         }
     }
 }

@@ -2,9 +2,12 @@
 
 mod atomic;
 mod direct;
+mod ids;
 pub mod includes;
 mod places;
 mod pna;
+mod restrictions;
+mod sizes;
 mod tables;
 mod v1model;
 
@@ -67,6 +70,9 @@ pub(crate) fn recognise(p: &Program) -> Option<Arch> {
 /// Checks the rules of an architecture on a program that has no errors so far.
 pub(crate) fn check(arch: Arch, program: &Program, diagnostics: &mut Diagnostics) {
     tables::check(arch, program, diagnostics);
+    restrictions::check(program, diagnostics);
+    sizes::check(program, diagnostics);
+    ids::check(program, diagnostics);
     direct::check(arch, program, diagnostics);
     atomic::check(program, diagnostics);
     places::check(arch, program, diagnostics);

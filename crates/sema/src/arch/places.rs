@@ -37,6 +37,8 @@ const V1MODEL: &[Rule] = &[
 ];
 /// Functions for egress that BMv2 also takes in ingress.
 const KEPT_TO_THE_END: [&str; 2] = ["recirculate", "recirculate_preserving_field_list"];
+/// Functions for ingress that BMv2 ignores in egress.
+const WITHOUT_EFFECT: [&str; 2] = ["resubmit", "resubmit_preserving_field_list"];
 const PSA: &[Rule] = &[
     (
         &["psa_clone_i2e", "psa_resubmit", "psa_normal"],
@@ -190,6 +192,18 @@ impl<'p> Places<'p, '_> {
                 if let Some((_, roles)) = rule
                     && !roles.contains(&self.role.as_str())
                 {
+                    if WITHOUT_EFFECT.contains(&name) && self.role == "eg" {
+                        let message = format!(
+                            "v1model offers `{name}` in ingress only: here it has no effect, as \
+                             in BMv2"
+                        );
+                        self.diagnostics.push(Diagnostic::warning(
+                            code::W_ARCHITECTURE,
+                            call.span,
+                            message,
+                        ));
+                        return;
+                    }
                     if KEPT_TO_THE_END.contains(&name) && self.role == "ig" {
                         let message = format!(
                             "v1model offers `{name}` in egress only; the request is kept until \

@@ -16,6 +16,33 @@ pub(super) fn check(arch: Arch, program: &Program, diagnostics: &mut Diagnostics
         }
     }
     check_entries(program, diagnostics);
+    for table in program.tables.values() {
+        plain_enums(program, table, diagnostics);
+    }
+}
+
+/// Keys of an enum without an underlying type have no values that a controller can write.
+fn plain_enums(program: &Program, table: &Table, diagnostics: &mut Diagnostics) {
+    if table.entries_are_const {
+        return;
+    }
+    for key in &table.keys {
+        let Ty::Enum(id) = program.types.get(key.expr.ty) else {
+            continue;
+        };
+        let decl = &program.enums[*id];
+        if decl.underlying.is_none() {
+            let message = format!(
+                "the key `{}` is of the enum `{}`, which has no underlying type: no controller can \
+                 write its values",
+                key.control_plane_name,
+                decl.name.as_str()
+            );
+            let hint = "give the enum a type, `enum bit<8> ..`, or the table `const entries`";
+            diagnostics
+                .push(Diagnostic::error(code::BAD_KEY, key.expr.span, message).hint(hint));
+        }
+    }
 }
 
 /// Checks that entries give what the match kinds of their keys can hold.
@@ -89,7 +116,7 @@ fn is_prefix(program: &Program, mask: &Expr) -> bool {
     (&zeros & (&zeros + 1u8)) == BigInt::ZERO
 }
 
-fn width(program: &Program, ty: TyId) -> Option<u32> {
+pub(super) fn width(program: &Program, ty: TyId) -> Option<u32> {
     match program.types.get(ty) {
         Ty::Bit(width) | Ty::Int(width) => Some(*width),
         Ty::NewType(id) => width(program, program.new_types[*id].underlying),
