@@ -32,7 +32,7 @@ pub(crate) struct Options {
     /// The engine that runs STF tests; the command's own choice if not given.
     #[arg(long, value_name = "NAME")]
     engine: Option<String>,
-    /// Run one corpus only: positive, negative, stf, p4info, all.
+    /// Run one corpus only: positive, negative, stf, p4info, outputs, all.
     #[arg(long)]
     only: Option<String>,
 }
@@ -48,6 +48,9 @@ enum Corpus {
     Stf,
     /// Exit status 0: p4c's P4Info of a v1model program is of our program, too.
     P4info,
+    /// What p4c prints after its passes (`p4_16_samples_outputs`), which nobody writes by hand:
+    /// loads, or is refused with a place.
+    Outputs,
     /// No crash, no hang.
     Everything,
 }
@@ -59,6 +62,7 @@ impl Corpus {
             Corpus::Negative => "negative",
             Corpus::Stf => "stf",
             Corpus::P4info => "p4info",
+            Corpus::Outputs => "outputs",
             Corpus::Everything => "all",
         }
     }
@@ -139,6 +143,7 @@ fn jobs(options: &Options) -> Vec<Job> {
         }
     }
     push_p4infos(&mut jobs, &data);
+    push_programs(&mut jobs, Corpus::Outputs, &data.join("p4_16_samples_outputs"));
     if options.everything {
         for program in files_below(&data, "p4") {
             jobs.push(Job {
@@ -249,7 +254,7 @@ fn run_all(binary: &Path, options: &Options, jobs: &[Job]) -> Vec<Row> {
 fn run_one(binary: &Path, options: &Options, job: &Job) -> Row {
     let mut command = Command::new(binary);
     command.arg(match job.corpus {
-        Corpus::Stf => "test",
+        Corpus::Stf | Corpus::Outputs => "test",
         Corpus::P4info => "p4info",
         _ => "check",
     });
@@ -258,10 +263,15 @@ fn run_one(binary: &Path, options: &Options, job: &Job) -> Row {
             command.arg("-I").arg(options.p4c.join(folder));
         }
     }
-    if let (Some(engine), Some(_)) = (&options.engine, &job.stf) {
+    let is_test = matches!(job.corpus, Corpus::Stf | Corpus::Outputs);
+    if let (Some(engine), true) = (&options.engine, is_test) {
         command.arg("--engine").arg(engine);
     }
     command.arg(&job.program).args(&job.stf);
+    if job.corpus == Corpus::Outputs {
+        // A test without a command: the program is loaded.
+        command.arg("/dev/null");
+    }
     if let Some(golden) = &job.p4info {
         command.arg("--compare").arg(golden);
     }
@@ -347,6 +357,11 @@ fn verdict(job: &Job, ended: &Ended, output: &str) -> &'static str {
     };
     match job.corpus {
         Corpus::Everything => "pass",
+        Corpus::Outputs if output.contains("not well formed") => "not well formed",
+        // Programs without a package that can run have nothing to load.
+        Corpus::Outputs if status == 0 || output.contains("error[E1102]") => "pass",
+        Corpus::Outputs if !diagnosed_lines(output).is_empty() => "pass",
+        Corpus::Outputs => "no diagnostic",
         Corpus::Positive | Corpus::Stf | Corpus::P4info if status == 0 => "pass",
         Corpus::Positive | Corpus::P4info => "refused",
         Corpus::Stf => "fail",

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use exec::Engine;
 use ir::Program;
 use switch::{Device, DeviceConfig, LoadError};
-use syntax::diag::Diagnostics;
+use syntax::diag::{Diagnostic, Diagnostics};
+use syntax::source::Span;
 
 use super::corpus::Seed;
 use super::guard::guarded;
@@ -78,7 +80,10 @@ fn compile(text: &str) -> Examined {
                 shown(&diagnostics, &parsed.sources)?;
                 return accepted(program);
             }
-            Err(errors) => errors.into_iter().for_each(|error| diagnostics.push(error)),
+            Err(errors) => {
+                placed(&errors)?;
+                errors.into_iter().for_each(|error| diagnostics.push(error));
+            }
         }
         if !diagnostics.has_errors() {
             return Err(Fault::new("refused without an error", ""));
@@ -86,6 +91,19 @@ fn compile(text: &str) -> Examined {
     }
     shown(&diagnostics, &parsed.sources)?;
     Ok(None)
+}
+
+/// A program that is checked and then refused is refused at a place, if it has one: a program
+/// without `main` (E1102) has none.
+fn placed(errors: &[Diagnostic]) -> Result<(), Fault> {
+    let is_lost = |error: &&Diagnostic| error.span == Span::NONE && error.code != "E1102";
+    match errors.iter().find(is_lost) {
+        None => Ok(()),
+        Some(error) => Err(Fault::new(
+            format!("refused at load without a place: {}", error.code),
+            &error.message,
+        )),
+    }
 }
 
 /// Diagnostics can be shown, and none says that it should not be.
@@ -124,17 +142,29 @@ fn accepted(program: Program) -> Examined {
     }
     described(&program)?;
     let program = Arc::new(program);
-    match Device::new(
-        Arc::clone(&program),
-        &interp::Interp,
-        &DeviceConfig::default(),
-    ) {
-        Ok(_) | Err(LoadError::Entry(_)) => Ok(Some(program)),
-        Err(error) => Err(Fault::new(
-            "an accepted program does not load",
-            error.to_string(),
-        )),
+    loads(&program)?;
+    Ok(Some(program))
+}
+
+/// Every engine loads the program, or names the construct that it does not run. Entries of the
+/// program may not fit the tables of a device.
+fn loads(program: &Arc<Program>) -> Result<(), Fault> {
+    let native = jit::Jit::new(Arc::new(interp::Interp));
+    let engines: [&dyn Engine; 2] = [&interp::Interp, &native];
+    for (at, engine) in engines.into_iter().enumerate() {
+        let is_meaning = at == 0;
+        match Device::new(Arc::clone(program), engine, &DeviceConfig::default()) {
+            Ok(_) | Err(LoadError::Entry(_)) => {}
+            // The interpreter runs all; native code may refuse what is too large.
+            Err(LoadError::Unsupported(refused))
+                if !is_meaning && !refused.construct.is_empty() => {}
+            Err(error) => {
+                let signature = format!("an accepted program does not load on {}", engine.name());
+                return Err(Fault::new(signature, error.to_string()));
+            }
+        }
     }
+    Ok(())
 }
 
 /// P4Info, where annotations allow one, survives its text form.
