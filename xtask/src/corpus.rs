@@ -143,7 +143,11 @@ fn jobs(options: &Options) -> Vec<Job> {
         }
     }
     push_p4infos(&mut jobs, &data);
-    push_programs(&mut jobs, Corpus::Outputs, &data.join("p4_16_samples_outputs"));
+    push_programs(
+        &mut jobs,
+        Corpus::Outputs,
+        &data.join("p4_16_samples_outputs"),
+    );
     if options.everything {
         for program in files_below(&data, "p4") {
             jobs.push(Job {

@@ -47,3 +47,24 @@ fn p4infos_are_compared_by_meaning_and_what_differs_is_named() {
     assert_eq!(other.status, Some(1));
     assert!(other.err.contains("other.p4info.txtpb"), "{}", other.err);
 }
+
+#[test]
+fn macros_and_constants_in_annotations_are_values() {
+    let program = program().replace("called_actions", "macros_in_annotations");
+    let made = said(&["p4info", &program]);
+    assert_eq!((made.status, made.err.as_str()), (Some(0), ""));
+    for text in [
+        "name: \"my.pkg\"",
+        "id: 33554448\n",
+        "annotations: \"@mine(5, \\\"x\\\")\"",
+        "brief: \"x\"",
+        "id: 16777233\n",
+        "id: 16777223\n",
+        "max_group_size: 17\n",
+        "name: \"packet_in\"",
+        "sdn_bitwidth: 32\n",
+        "@entry_restriction(\\\"h.h.a::mask == -1\\\")",
+    ] {
+        assert!(made.out.contains(text), "{text}: {}", made.out);
+    }
+}

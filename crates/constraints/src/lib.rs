@@ -187,7 +187,10 @@ impl Type {
     fn part(self, name: &str) -> Option<Type> {
         Some(match (self, name) {
             (
-                Type::Exact(width) | Type::Ternary(width) | Type::Lpm(width) | Type::Optional(width),
+                Type::Exact(width)
+                | Type::Ternary(width)
+                | Type::Lpm(width)
+                | Type::Optional(width),
                 "value",
             )
             | (Type::Ternary(width) | Type::Optional(width), "mask")
@@ -236,7 +239,9 @@ fn expects(expr: &Expr, wanted: Type, types: Types<'_>) -> Result<(), String> {
     let found = type_of(expr, types)?;
     match found == wanted {
         true => Ok(()),
-        false => Err(format!("an expression of type {wanted} is needed, not of {found}")),
+        false => Err(format!(
+            "an expression of type {wanted} is needed, not of {found}"
+        )),
     }
 }
 

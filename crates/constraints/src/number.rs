@@ -173,7 +173,10 @@ mod tests {
                 assert_eq!(int.negated().modulo(width), Number::from_u64(negative));
             }
         }
-        assert_eq!(Int::new(Number::from_u64(1)).negated().modulo(72), Number::ones(72));
+        assert_eq!(
+            Int::new(Number::from_u64(1)).negated().modulo(72),
+            Number::ones(72)
+        );
         assert_eq!(Number::ones(9), Number::from_u64(511));
     }
 }

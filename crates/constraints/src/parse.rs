@@ -40,9 +40,7 @@ fn tokens(text: &str) -> Result<Vec<(Token, usize)>, String> {
         } else if rest.starts_with("//") {
             rest.find(['\n', '\r']).unwrap_or(rest.len())
         } else if rest.starts_with("/*") {
-            rest[2..]
-                .find("*/")
-                .map_or(rest.len(), |end| end + 4)
+            rest[2..].find("*/").map_or(rest.len(), |end| end + 4)
         } else if first.is_ascii_digit() {
             let length = word_length(rest);
             if length > MAX_DIGITS {
@@ -105,8 +103,8 @@ fn address(kind: &str, text: &str) -> Result<Number, String> {
         let bytes: Option<Vec<u8>> = text
             .split(mark)
             .map(|part| {
-                let is_plain = (1..=most).contains(&part.len())
-                    && part.chars().all(|c| c.is_digit(base));
+                let is_plain =
+                    (1..=most).contains(&part.len()) && part.chars().all(|c| c.is_digit(base));
                 u8::from_str_radix(part, base).ok().filter(|_| is_plain)
             })
             .collect();
@@ -360,7 +358,10 @@ impl Parser<'_> {
     /// The text from the next word to the end of its line, or the first of it.
     fn rest(&self) -> &str {
         let rest = self.text[self.place()..].lines().next().unwrap_or("");
-        let end = rest.char_indices().nth(MAX_SHOWN).map_or(rest.len(), |(at, _)| at);
+        let end = rest
+            .char_indices()
+            .nth(MAX_SHOWN)
+            .map_or(rest.len(), |(at, _)| at);
         rest[..end].trim_end()
     }
 }

@@ -123,7 +123,10 @@ fn a_statement_that_does_not_hold_is_named_with_its_values() {
         ),
         ("true -> false", "`true -> false` does not hold"),
         ("(true; false)", "`(true; false)` does not hold"),
-        ("false && true || false", "`false && true || false` does not hold"),
+        (
+            "false && true || false",
+            "`false && true || false` does not hold",
+        ),
     ] {
         assert_eq!(check(text), Err(error.to_owned()), "{text}");
     }
@@ -201,6 +204,10 @@ fn large_texts_are_read_or_refused() {
     assert!(check(&format!("ip{}", "::value".repeat(100_000))).is_err());
     assert!(check(&format!("0x{} == 1", "f".repeat(1_000_000))).is_err());
     for row in ["true && ", "false || ", "true; "] {
-        assert_eq!(check(&format!("{}true", row.repeat(100_000))), Ok(()), "{row}");
+        assert_eq!(
+            check(&format!("{}true", row.repeat(100_000))),
+            Ok(()),
+            "{row}"
+        );
     }
 }

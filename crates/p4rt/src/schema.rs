@@ -15,10 +15,10 @@ use table::KeyField;
 use tonic::Code;
 
 use crate::coding::{Coding, Names};
-use constraints::Constraint;
 use crate::fault::{Checked, Fault, invalid, refuse};
 use crate::platform;
 use crate::restriction;
+use constraints::Constraint;
 
 /// A program with its P4Info.
 #[derive(Debug)]

@@ -262,8 +262,7 @@ type Known<'a> = (Option<&'a ast::Name>, AnnotationValue, Span);
 
 /// The values that an annotation needs, where it has others.
 fn unmet(name: &str, values: &[Known<'_>]) -> Option<&'static str> {
-    let is_zero =
-        |known: &Known<'_>| matches!(&known.1, AnnotationValue::Int(n) if n.is_zero());
+    let is_zero = |known: &Known<'_>| matches!(&known.1, AnnotationValue::Int(n) if n.is_zero());
     let is_number = |value: &AnnotationValue, most: i64| {
         matches!(value, AnnotationValue::Int(n)
             if !n.is_negative() && *n <= BigInt::from(most))

@@ -535,9 +535,9 @@ fn key_words<'a>(head: Word<'a>, words: &[Word<'a>]) -> Vec<Word<'a>> {
     for word in words {
         let joined = keys.pop_if(|last| {
             let begins = [":", "/", "&"];
-            let joins = begins.iter().any(|mark| {
-                word.text.starts_with(mark) || last.text.ends_with(mark)
-            });
+            let joins = begins
+                .iter()
+                .any(|mark| word.text.starts_with(mark) || last.text.ends_with(mark));
             joins || is_open(last.text)
         });
         let start = joined.map_or(word.start, |last| last.start);

@@ -638,7 +638,10 @@ async fn a_constraint_that_cannot_be_read_is_told_when_the_program_is_set() {
     for (bad, word) in [
         ("meta.z != 9", "meta.z"),
         ("meta.b !=", "is missing before `;`"),
-        ("meta.b::low != 9", "there is no `::low` of type optional<8>"),
+        (
+            "meta.b::low != 9",
+            "there is no `::low` of type optional<8>",
+        ),
         ("meta.b == true", "of different kinds"),
         ("meta.b + 1 == 9", "`+` is not part of the language"),
     ] {

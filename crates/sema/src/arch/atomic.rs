@@ -12,8 +12,8 @@ use syntax::source::Span;
 
 use crate::code;
 use crate::hir::{
-    ActionId, Call, Callee, ControlId, Expr, ExprKind, FunctionId, InstanceId, LocalDecl, Program, Stmt,
-    StmtKind, TableId, Ty,
+    ActionId, Call, Callee, ControlId, Expr, ExprKind, FunctionId, InstanceId, LocalDecl, Program,
+    Stmt, StmtKind, TableId, Ty,
 };
 use crate::walk;
 
@@ -112,12 +112,7 @@ impl<'p> Walk<'p> {
         accesses
     }
 
-    fn body(
-        &mut self,
-        body: &'p [Stmt],
-        accesses: &mut Accesses,
-        once: &mut HashSet<InstanceId>,
-    ) {
+    fn body(&mut self, body: &'p [Stmt], accesses: &mut Accesses, once: &mut HashSet<InstanceId>) {
         for stmt in body {
             if let StmtKind::Block(inner, annotations) = &stmt.kind
                 && annotations.iter().any(|a| a.name.as_str() == "atomic")

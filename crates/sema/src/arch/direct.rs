@@ -127,6 +127,15 @@ impl<'p> Rules<'p, '_> {
                     }
                     // A constructor parameter is known where the control is instantiated.
                     ExprKind::Var(_) => {}
+                    ExprKind::Aggregate(ref parts) if parts.len() > 1 => self.error(
+                        parts[1].span,
+                        format!(
+                            "the property `{}` names one object: a table has one direct counter \
+                             and one direct meter here, as PSA describes (section \"Table \
+                             properties\")",
+                            rule.property
+                        ),
+                    ),
                     _ => {
                         let wanted = rule.externs.join("` or `");
                         self.error(
@@ -209,7 +218,8 @@ impl<'p> Rules<'p, '_> {
     fn action_use(&mut self, action: ActionId, object: InstanceId, call: &Call) {
         let name = self.program.instances[object].name.as_str();
         let Some(owners) = self.owners.get(&object).cloned() else {
-            if self.shared_actions {
+            // What a meter without a table would read is not known; p4c refuses it, too.
+            if self.shared_actions && self.extern_name(object) == Some("direct_counter") {
                 let message = format!("`{name}` belongs to no table: the call has no effect");
                 self.diagnostics.push(Diagnostic::warning(
                     code::W_ARCHITECTURE,

@@ -64,9 +64,8 @@ impl Ids<'_> {
         let Some(id) = number(annotation) else {
             return;
         };
-        let error = |message: String| {
-            Diagnostic::error(code::BAD_ANNOTATION, annotation.span, message)
-        };
+        let error =
+            |message: String| Diagnostic::error(code::BAD_ANNOTATION, annotation.span, message);
         let upper = (id >> 24) as u8;
         if upper != 0 && upper != kind {
             let message = format!(

@@ -48,9 +48,8 @@ fn constraint(
     };
     if let Some(refusal) = refusal {
         let name = annotation.name.as_str();
-        let message = format!(
-            "`@{name}` is no constraint, and P4Runtime refuses the program: {refusal}"
-        );
+        let message =
+            format!("`@{name}` is no constraint, and P4Runtime refuses the program: {refusal}");
         diagnostics.push(Diagnostic::warning(
             code::W_ANNOTATION,
             annotation.span,
@@ -144,11 +143,9 @@ fn size(program: &Program, ty: TyId) -> Option<Size> {
 /// Whether `@p4runtime_translation` makes strings of a type's values.
 fn is_string(annotations: &[Annotation]) -> bool {
     named(annotations, "p4runtime_translation").any(|annotation| match &annotation.body {
-        AnnotationBody::Tokens(tokens) => {
-            tokens.last().is_some_and(|last| {
-                last.kind == AnnotationTokenKind::Word && &*last.text == "string"
-            })
-        }
+        AnnotationBody::Tokens(tokens) => tokens
+            .last()
+            .is_some_and(|last| last.kind == AnnotationTokenKind::Word && &*last.text == "string"),
         _ => false,
     })
 }

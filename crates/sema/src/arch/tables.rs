@@ -39,8 +39,7 @@ fn plain_enums(program: &Program, table: &Table, diagnostics: &mut Diagnostics) 
                 decl.name.as_str()
             );
             let hint = "give the enum a type, `enum bit<8> ..`, or the table `const entries`";
-            diagnostics
-                .push(Diagnostic::error(code::BAD_KEY, key.expr.span, message).hint(hint));
+            diagnostics.push(Diagnostic::error(code::BAD_KEY, key.expr.span, message).hint(hint));
         }
     }
 }

@@ -20,8 +20,13 @@ control I(inout Hs hs, inout Empty m, in psa_ingress_input_metadata_t s, inout p
     table a { key = { hs.h.a : exact; } actions = { count; NoAction; } psa_direct_counter = counts; }
     table b { key = { hs.h.a : exact; } actions = { count; NoAction; } psa_implementation = profile; }
     table c { key = { hs.h.a : exact; } actions = { meter_it; NoAction; } psa_implementation = 3; }      // error[E1001]
+    DirectCounter<bit<32>>(PSA_CounterType_t.PACKETS) first;
+    DirectCounter<bit<32>>(PSA_CounterType_t.BYTES) second;
+    DirectCounter<bit<32>>(PSA_CounterType_t.BYTES) third;
+    table d { key = { hs.h.a : exact; } actions = { NoAction; } psa_direct_counter = { first }; }
+    table e { key = { hs.h.a : exact; } actions = { NoAction; } psa_direct_counter = { second, third }; }   // error[E1001]
     apply {
-        a.apply(); b.apply(); c.apply();
+        a.apply(); b.apply(); c.apply(); d.apply(); e.apply();
         counts.count();                         // error[E1001]
         if (psa_resubmit(o)) {}                 // error[E1001]
     }

@@ -25,7 +25,7 @@ control I(inout Hs hs, inout M m, inout standard_metadata_t s) {
     direct_meter<bit<2>>(MeterType.bytes) loose;
     direct_counter(CounterType.packets) counts;
     action meter_it() { read.read(m.color); }
-    action loose_it() { loose.read(m.color); }  // warning[W1001]
+    action loose_it() { loose.read(m.color); }  // error[E1001]
     action takes(Data d) {}                     // error[E1001]
     table one { key = { hs.h.x : lpm; hs.h.y : lpm; } actions = { meter_it; NoAction; } meters = read; }    // error[E1001]
     table two { key = { hs.h.x : exact; } actions = { loose_it; takes; NoAction; } meters = unread; counters = counts; }
