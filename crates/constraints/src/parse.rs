@@ -39,8 +39,8 @@ fn tokens(text: &str) -> Result<Vec<(Token, usize)>, String> {
             first.len_utf8()
         } else if rest.starts_with("//") {
             rest.find(['\n', '\r']).unwrap_or(rest.len())
-        } else if rest.starts_with("/*") {
-            rest[2..].find("*/").map_or(rest.len(), |end| end + 4)
+        } else if let Some(inner) = rest.strip_prefix("/*") {
+            inner.find("*/").map_or(rest.len(), |end| end + 4)
         } else if first.is_ascii_digit() {
             let length = word_length(rest);
             if length > MAX_DIGITS {
