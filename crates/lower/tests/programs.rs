@@ -194,3 +194,22 @@ V1Switch(P(), V(), I(), E(), V(), D()) main;
     let program = lower("test.p4", &text).unwrap_or_else(|message| panic!("{message}"));
     ir::verify(&program).expect("the verifier's bound on nesting holds");
 }
+
+#[test]
+fn a_table_without_a_size_or_of_size_0_has_room_for_1024_entries() {
+    let text = "#include <core.p4>\n#include <v1model.p4>\nstruct h_t { } struct m_t { bit<8> a; }\n\
+        parser P(packet_in p, out h_t h, inout m_t m, inout standard_metadata_t s) {\n\
+            state start { transition accept; } }\n\
+        control V(inout h_t h, inout m_t m) { apply { } }\n\
+        control I(inout h_t h, inout m_t m, inout standard_metadata_t s) {\n\
+            table none { key = { m.a : exact; } actions = { NoAction; } }\n\
+            table zero { key = { m.a : exact; } actions = { NoAction; } size = 0; }\n\
+            table some { key = { m.a : exact; } actions = { NoAction; } size = 7; }\n\
+            apply { none.apply(); zero.apply(); some.apply(); } }\n\
+        control E(inout h_t h, inout m_t m, inout standard_metadata_t s) { apply { } }\n\
+        control D(packet_out p, in h_t h) { apply { } }\n\
+        V1Switch(P(), V(), I(), E(), V(), D()) main;\n";
+    let program = lower("test.p4", text).unwrap_or_else(|message| panic!("{message}"));
+    let sizes: Vec<u32> = program.tables.values().map(|table| table.size).collect();
+    assert_eq!(sizes, [1024, 1024, 7]);
+}

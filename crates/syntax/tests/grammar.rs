@@ -408,7 +408,10 @@ impl Choices<'_> {
                 self.expression(1).text,
                 self.block(depth)
             ),
-            9 => format!("for (bit<8> i in {}) {{ break; continue; }}", self.lvalue(1)),
+            9 => format!(
+                "for (bit<8> i in {}) {{ break; continue; }}",
+                self.lvalue(1)
+            ),
             10 => self
                 .pick(&["return;", "exit;", ";", "return v + 1;"])
                 .to_owned(),

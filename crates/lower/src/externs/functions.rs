@@ -88,9 +88,9 @@ impl Lower<'_> {
             ("verify_checksum_with_payload", 4) => {
                 self.verify_checksum(Op::VerifyChecksumWithPayload, args, call)
             }
-            ("update_checksum", 4) => self.update_checksum(Op::UpdateChecksum, args),
+            ("update_checksum", 4) => self.update_checksum(Op::UpdateChecksum, args, call),
             ("update_checksum_with_payload", 4) => {
-                self.update_checksum(Op::UpdateChecksumWithPayload, args)
+                self.update_checksum(Op::UpdateChecksumWithPayload, args, call)
             }
             ("digest", 2) => {
                 let ty = args.ty(1)?;
@@ -169,23 +169,89 @@ impl Lower<'_> {
         }
     }
 
-    /// As in BMv2, a checksum that is a field of a header is verified only if that header is there.
-    fn verify_checksum(&mut self, op: Op, args: &Args, call: &hir::Call) {
-        let number = Operand::Number(self.algorithm_arg(args, 3));
-        let mut cond = args.scalar(self, 0);
-        if let Some(hir::Arg::Expr(checksum)) = call.args.get(2)
-            && let Some(header) = self.header_of(checksum)
-        {
-            let there = Expr::Read(header.valid());
-            if !asks(&cond, &there) {
-                let (cond_before, there) = (Box::new(cond), Box::new(there));
-                cond = fold::fold(Expr::Binary(BinOp::LogicalAnd, cond_before, there));
+    /// The condition of a checksum. As in BMv2, one that is a field of a header is verified only if
+    /// that header is there; where it is not, an update has no effect that anything can see.
+    fn checksum_condition(&mut self, args: &Args, call: &hir::Call) -> Expr {
+        let cond = args.scalar(self, 0);
+        let Some(hir::Arg::Expr(checksum)) = call.args.get(2) else {
+            return cond;
+        };
+        let Some(header) = self.header_of(checksum) else {
+            return cond;
+        };
+        let there = Expr::Read(header.valid());
+        if asks(&cond, &there) {
+            return cond;
+        }
+        let (cond, there) = (Box::new(cond), Box::new(there));
+        fold::fold(Expr::Binary(BinOp::LogicalAnd, cond, there))
+    }
+
+    /// The data of a checksum. Fields of a header that is not there do not count, as in BMv2: in a
+    /// sum of 16-bit words, where whole words are left out, they are zeros.
+    fn checksum_data(&mut self, args: &Args, cond: &Expr, number: u64) -> Vec<Expr> {
+        let data = args.data(self, 1, false);
+        if HashAlgorithm::from_number(number) != Some(HashAlgorithm::Csum16) {
+            return data;
+        }
+        let headers: Vec<_> = data.iter().map(|value| self.field_of(value)).collect();
+        let mut guarded = Vec::with_capacity(data.len());
+        let mut from = 0;
+        while from < data.len() {
+            let header = headers[from];
+            let run = headers[from..]
+                .iter()
+                .take_while(|&&of| of == header)
+                .count();
+            let (values, last) = (&data[from..from + run], from + run == data.len());
+            from += run;
+            let there = header.map(|valid| Expr::Read(valid.into()));
+            let widths = values.iter().map(|value| match value {
+                Expr::Read(place) => u64::from(self.out.fields[place.base].ty.width()),
+                _ => 0,
+            });
+            let is_whole = last || widths.sum::<u64>().is_multiple_of(16);
+            match there.filter(|there| is_whole && !asks(cond, there)) {
+                None => guarded.extend_from_slice(values),
+                Some(there) => guarded.extend(values.iter().map(|value| {
+                    let ty = match value {
+                        Expr::Read(place) => self.out.fields[place.base].ty,
+                        _ => return value.clone(),
+                    };
+                    let zero = Expr::Const(ty, bits::Value::zero(ty.width()));
+                    let (there, value) = (Box::new(there.clone()), Box::new(value.clone()));
+                    Expr::Ternary(there, value, Box::new(zero))
+                })),
             }
         }
+        guarded
+    }
+
+    /// The validity of the header whose field is read, if one is read that has a fixed width.
+    fn field_of(&self, value: &Expr) -> Option<ir::FieldId> {
+        let Expr::Read(place) = value else {
+            return None;
+        };
+        let field = place.base.get();
+        // Headers are in the order of their fields.
+        let headers = self.out.headers.as_slice();
+        let behind = headers.partition_point(|header| header.valid.get() < field);
+        let header = &headers[behind.checked_sub(1)?];
+        let fields = self.out.header_types[header.ty].fields.len() as u32;
+        if field > header.valid.get() + fields {
+            return None;
+        }
+        let is_fixed = !matches!(self.out.fields[place.base].ty, ir::ScalarTy::Varbit(_));
+        (place.dims.is_empty() && is_fixed).then_some(header.valid)
+    }
+
+    fn verify_checksum(&mut self, op: Op, args: &Args, call: &hir::Call) {
+        let number = self.algorithm_arg(args, 3);
+        let cond = self.checksum_condition(args, call);
         let operands = vec![
-            number,
-            Operand::In(cond),
-            Operand::Data(args.data(self, 1, false)),
+            Operand::Number(number),
+            Operand::In(cond.clone()),
+            Operand::Data(self.checksum_data(args, &cond, number)),
             Operand::In(args.scalar(self, 2)),
         ];
         self.emit_op(op, None, operands);
@@ -205,10 +271,11 @@ impl Lower<'_> {
         }
     }
 
-    fn update_checksum(&mut self, op: Op, args: &Args) {
-        let number = Operand::Number(self.algorithm_arg(args, 3));
-        let cond = Operand::In(args.scalar(self, 0));
-        let data = Operand::Data(args.data(self, 1, false));
+    fn update_checksum(&mut self, op: Op, args: &Args, call: &hir::Call) {
+        let number = self.algorithm_arg(args, 3);
+        let cond = self.checksum_condition(args, call);
+        let data = Operand::Data(self.checksum_data(args, &cond, number));
+        let (number, cond) = (Operand::Number(number), Operand::In(cond));
         self.op_out(op, None, args, 2, |_, out| vec![number, cond, data, out]);
     }
 

@@ -1,6 +1,6 @@
 //! Methods of extern objects.
 
-use ir::{Expr, ExternId, Op, Operand, ScalarTy};
+use ir::{BinOp, Expr, ExternId, Op, Operand, ScalarTy};
 use passes::fold;
 use sema::hir::{self, Ty, TyId};
 use syntax::source::Span;
@@ -117,8 +117,10 @@ impl Lower<'_> {
             }
             ("meter", "execute_meter") => {
                 let index = args.index(self, 0);
-                self.op_out(Op::MeterExecute, instance, args, 1, |_, out| {
-                    vec![index, out]
+                self.if_inside(id, index, args.ty(0), |this, index| {
+                    this.op_out(Op::MeterExecute, instance, args, 1, |_, out| {
+                        vec![index, out]
+                    });
                 });
             }
             ("direct_meter", "read") => {
@@ -140,8 +142,10 @@ impl Lower<'_> {
                 let index = args.index(self, 1);
                 let lvalue = args.lvalue(0);
                 let ty = args.ty(0).or(self.lvalue_ty(&lvalue))?;
-                self.with_outs(&lvalue, ty, |this, outs| {
-                    this.emit_op(Op::RegisterRead, instance, vec![index, Operand::Outs(outs)]);
+                self.if_inside(id, index, args.ty(1), |this, index| {
+                    this.with_outs(&lvalue, ty, |this, outs| {
+                        this.emit_op(Op::RegisterRead, instance, vec![index, Operand::Outs(outs)]);
+                    });
                 });
             }
             ("Register", "read") => {
@@ -205,6 +209,33 @@ impl Lower<'_> {
             _ => return None,
         }
         Some(Rv::Default)
+    }
+
+    /// Code that runs if an index lies inside of a v1model array; as in BMv2, the result of a read
+    /// outside stays as it was.
+    fn if_inside(
+        &mut self,
+        id: ExternId,
+        index: Operand,
+        index_ty: Option<TyId>,
+        code: impl FnOnce(&mut Self, Operand),
+    ) {
+        let size = match self.out.externs[id].kind {
+            ir::ExternKind::Register { size, .. } | ir::ExternKind::Meter { size, .. } => size,
+            _ => return code(self, index),
+        };
+        let inside = match &index {
+            Operand::In(at) => {
+                let ty = index_ty.and_then(|ty| self.scalar(ty));
+                ty.map(|ty| inside(at, ty.width(), size))
+            }
+            _ => None,
+        };
+        let Some(inside) = inside else {
+            return code(self, index);
+        };
+        let (then, ()) = self.capture(|this| code(this, index));
+        self.emit_if(inside, then, Vec::new());
     }
 
     /// Whether an extern is the direct counter or meter of the table whose action this is.
@@ -324,4 +355,22 @@ impl Lower<'_> {
         let other = Expr::Ternary(Box::new(is(1)), Box::new(yellow), Box::new(red));
         Expr::Ternary(Box::new(is(0)), Box::new(green), Box::new(other))
     }
+}
+
+/// Whether an index of this width is less than a size.
+fn inside(index: &Expr, width: u32, size: u32) -> Expr {
+    let size = u64::from(size);
+    // No number of this width may be as large as the size.
+    if width < 64 && 1 << width <= size {
+        return fold::bool_const(true);
+    }
+    let most = Expr::Const(
+        ScalarTy::Bit(width),
+        bits::Value::truncated(size.into(), width),
+    );
+    fold::fold(Expr::Binary(
+        BinOp::Lt,
+        Box::new(index.clone()),
+        Box::new(most),
+    ))
 }
