@@ -125,6 +125,7 @@ impl Check<'_> {
 
     /// Refuses a topology that is larger than any that can be simulated.
     fn check_size(&mut self, file: &File) -> bool {
+        let before = self.mistakes.len();
         let nodes = file.switches.len() + file.hosts.len();
         let flows = file.flows.len() + file.pings.len();
         let all = [
@@ -141,7 +142,7 @@ impl Check<'_> {
                 });
             }
         }
-        self.mistakes.is_empty()
+        self.mistakes.len() == before
     }
 
     /// Where something stands.

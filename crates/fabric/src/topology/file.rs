@@ -186,11 +186,12 @@ pub(super) fn parse(text: &str) -> Parsed {
             }
             Err(error) => error,
         };
+        let is_unknown = error.message().starts_with("unknown field");
         let is_removed = mistakes.len() < MAX_FORM_MISTAKES
             && error.span().is_some_and(|span| {
-                let is_key = remove_key(whole.get_mut(), &span);
+                let is_key = is_unknown && remove_entry(whole.get_mut(), span.start);
                 is_whole &= is_key;
-                is_key || remove_item(whole.get_mut(), &span)
+                is_key || remove_item(whole.get_mut(), span.start)
             });
         mistakes.push(mistake(&error));
         if !is_removed {
@@ -202,33 +203,47 @@ pub(super) fn parse(text: &str) -> Parsed {
     }
 }
 
-/// Removes the key that stands at a place. Whether there is one.
-fn remove_key(table: &mut DeTable<'_>, span: &Range<usize>) -> bool {
-    let key = table.keys().find(|key| key.span() == *span).cloned();
-    if let Some(key) = key {
-        return table.remove(&key).is_some();
-    }
-    table.iter_mut().any(|(_, value)| match value.get_mut() {
-        DeValue::Table(table) => remove_key(table, span),
+/// Removes the innermost key with its value that stands at a place. Whether there is one.
+fn remove_entry(table: &mut DeTable<'_>, at: usize) -> bool {
+    let is_inside = table.iter_mut().any(|(_, value)| match value.get_mut() {
+        DeValue::Table(table) => remove_entry(table, at),
         DeValue::Array(items) => items.iter_mut().any(|item| match item.get_mut() {
-            DeValue::Table(table) => remove_key(table, span),
+            DeValue::Table(table) => remove_entry(table, at),
             _ => false,
         }),
         _ => false,
-    })
+    });
+    let stands =
+        |key: &Range<usize>, value: &Range<usize>| key.contains(&at) || value.contains(&at);
+    if is_inside {
+        return true;
+    }
+    let mut entries = table.iter();
+    let found = entries.find(|(key, value)| stands(&key.span(), &value.span()));
+    let key = found.map(|(key, _)| key.clone());
+    key.is_some_and(|key| table.remove(&key).is_some())
+}
+
+/// Whether a place is in a value or in what is under it. The spans of tables are those of their
+/// headers.
+fn reaches(value: &Spanned<DeValue<'_>>, at: usize) -> bool {
+    value.span().contains(&at)
+        || match value.get_ref() {
+            DeValue::Table(table) => table
+                .iter()
+                .any(|(key, value)| key.span().contains(&at) || reaches(value, at)),
+            DeValue::Array(items) => items.iter().any(|item| reaches(item, at)),
+            _ => false,
+        }
 }
 
 /// Removes the part of the file in which a place is: an item of an array of tables, or all that is
 /// under a key. Whether there is one.
-fn remove_item(file: &mut DeTable<'_>, span: &Range<usize>) -> bool {
-    let holds = |value: &Spanned<DeValue<'_>>| {
-        let own = value.span();
-        own.start <= span.start && span.end <= own.end
-    };
+fn remove_item(file: &mut DeTable<'_>, at: usize) -> bool {
     for (_, value) in file.iter_mut() {
         if let DeValue::Array(items) = value.get_mut() {
             let mut kept = DeArray::new();
-            let others = items.iter().filter(|item| !holds(item));
+            let others = items.iter().filter(|item| !reaches(item, at));
             others.for_each(|item| kept.push(item.clone()));
             if kept.len() < items.len() {
                 *items = kept;
@@ -236,7 +251,8 @@ fn remove_item(file: &mut DeTable<'_>, span: &Range<usize>) -> bool {
             }
         }
     }
-    let key = file.iter().find(|(_, value)| holds(value));
-    let key = key.map(|(key, _)| key.clone());
+    let mut entries = file.iter();
+    let found = entries.find(|(key, value)| key.span().contains(&at) || reaches(value, at));
+    let key = found.map(|(key, _)| key.clone());
     key.is_some_and(|key| file.remove(&key).is_some())
 }

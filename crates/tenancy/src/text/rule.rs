@@ -143,8 +143,8 @@ fn range(words: &mut Words<'_>) -> Result<RangeInclusive<u16>, TextError> {
 
 impl Rule {
     /// The rule as text, with this name for its vPDP.
-    pub fn leading_to(&self, vpdp: impl fmt::Display) -> impl fmt::Display {
-        fmt::from_fn(move |f| self.write(f, &vpdp))
+    pub fn leading_to<'r>(&'r self, vpdp: &'r str) -> impl fmt::Display + 'r {
+        NamedRule { rule: self, vpdp }
     }
 
     fn write(&self, f: &mut fmt::Formatter<'_>, vpdp: &dyn fmt::Display) -> fmt::Result {
@@ -158,6 +158,18 @@ impl Rule {
             0 => Ok(()),
             priority => write!(f, " priority {priority}"),
         }
+    }
+}
+
+/// A rule with a name for its vPDP.
+struct NamedRule<'r> {
+    rule: &'r Rule,
+    vpdp: &'r str,
+}
+
+impl fmt::Display for NamedRule<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.rule.write(f, &self.vpdp)
     }
 }
 
