@@ -218,7 +218,7 @@ fn state_that_no_memory_holds_is_refused_by_name() {
         parser P(packet_in p, out h hdr, inout m meta, inout standard_metadata_t s) { state start { transition accept; } }\n\
         control V(inout h hdr, inout m meta) { apply {} }\n\
         control I(inout h hdr, inout m meta, inout standard_metadata_t s) {\n\
-          register<bit<512>>(4000000000) cells;\n  apply { cells.write(4, 512w1); }\n}\n\
+          register<bit<512>>(2000000000) cells;\n  apply { cells.write(4, 512w1); }\n}\n\
         control E(inout h hdr, inout m meta, inout standard_metadata_t s) { apply {} }\n\
         control D(packet_out p, in h hdr) { apply {} }\n\
         V1Switch(P(), V(), I(), E(), V(), D()) main;\n";

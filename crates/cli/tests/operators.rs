@@ -279,7 +279,7 @@ fn what_is_wrong_is_told_and_changes_nothing() {
         ),
         (&["delete", "red"], "there are blue"),
         (&["load", "blue", &broken], "broken.p4"),
-        (&["load", "blue", &nameless], "no P4Info"),
+        (&["load", "blue", &nameless], "`@id(0x5000007)`"),
         (
             &["load", "blue", &format!("a={program} -> a={program}")],
             "`a`",

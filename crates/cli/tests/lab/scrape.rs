@@ -3,10 +3,23 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// A connection to a server that may have begun a moment ago.
+fn connect(address: &str) -> TcpStream {
+    let begin = Instant::now();
+    loop {
+        match TcpStream::connect(address) {
+            Ok(stream) => return stream,
+            Err(error) => assert!(begin.elapsed().as_secs() < 10, "{address}: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
 
 /// What an address answers to a request.
 pub(crate) fn answer(address: &str, request: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
+    let mut stream = connect(address);
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
