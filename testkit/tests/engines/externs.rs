@@ -269,7 +269,7 @@ fn messages_show_values_by_their_type() {
     loaded.control("c", &mut packet);
     let mut lines = Vec::new();
     packet.log.drain(|line| lines.push(line.to_string()));
-    assert_eq!(lines, ["a=200 i=-1 wide=0x10000000000000000 {}"]);
+    assert_eq!(lines, ["a=200 i=-1 wide=18446744073709551616 {}"]);
 }
 
 #[test]

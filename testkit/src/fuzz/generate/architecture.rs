@@ -104,7 +104,8 @@ impl Architecture {
         }
     }
 
-    /// Keys of what it tells, with the type that it has there, which may be no number; with match kinds that fit.
+    /// Keys of what the architecture sets, with match kinds that fit. No controller could write
+    /// those of an enum without an underlying type.
     pub(super) fn told_keys(self, place: Place) -> &'static [(&'static str, &'static str)] {
         match (self, place) {
             (Architecture::V1model, _) => &[
@@ -115,13 +116,13 @@ impl Architecture {
             ],
             (Architecture::Psa, Place::Egress) => &[
                 ("istd.egress_port", "exact"),
-                ("istd.packet_path", "exact"),
+                ("istd.packet_path == PSA_PacketPath_t.NORMAL", "exact"),
                 ("istd.instance", "exact"),
             ],
             (Architecture::Psa, _) => &[
                 ("istd.ingress_port", "exact"),
                 ("istd.ingress_port", "ternary"),
-                ("istd.packet_path", "exact"),
+                ("istd.packet_path == PSA_PacketPath_t.NORMAL", "exact"),
                 ("istd.parser_error", "exact"),
             ],
             (Architecture::Pna, _) => &[
@@ -132,7 +133,7 @@ impl Architecture {
             ],
             (Architecture::PnaTwoControls, _) => &[
                 ("istd.input_port", "exact"),
-                ("istd.direction", "exact"),
+                ("istd.direction == PNA_Direction_t.HOST_TO_NET", "exact"),
                 ("istd.loopedback", "exact"),
                 ("istd.pass", "exact"),
             ],
