@@ -119,6 +119,36 @@ impl Hosting<'_> {
     }
 }
 
+/// Programs that the hypervisor refuses, each with what it does not express: copies and rounds,
+/// selectors and meters, checksums with payload, `assume`, the packet's length, and more bits or
+/// bytes than the shape has.
+const REFUSED: [&str; 24] = [
+    "a_clone_each_round_leaves_all_rounds",
+    "a_narrow_selector_reaches_all_members",
+    "a_truncated_packet_starts_over_whole",
+    "action_selector",
+    "arithmetic_wide",
+    "assert_fails",
+    "checksum_into_wide_field",
+    "checksum_update",
+    "checksum_verify",
+    "checksums_leave_out_absent_headers",
+    "clone_field_list_after_call",
+    "clone_from_egress",
+    "clone_from_ingress",
+    "clones_and_rounds_of_both_kinds",
+    "egress_length_is_what_ingress_left",
+    "egress_length_of_copies",
+    "endless_clones",
+    "log_and_assert",
+    "meters",
+    "recirculate",
+    "recirculate_in_ingress",
+    "stack_push_makes_zeros",
+    "varbit",
+    "varbit_odd_length",
+];
+
 /// How a program fared.
 enum Fate {
     Same,
@@ -181,7 +211,8 @@ fn programs(directory: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Runs the tests of all v1model programs in a directory: how many do the same, of how many.
+/// Runs the tests of all v1model programs in a directory: how many do the same, of how many. None
+/// is refused but those of [`REFUSED`], and all of these are.
 fn all(directory: &'static str, shape: Shape) -> (usize, usize) {
     let worker = std::thread::Builder::new().stack_size(STACK_BYTES);
     let checked = worker.spawn(move || {
@@ -197,9 +228,12 @@ fn all(directory: &'static str, shape: Shape) -> (usize, usize) {
                 continue;
             }
             of += 1;
+            let is_listed = REFUSED.contains(&name.as_str());
             match fate(&path, &hypervisor, shape) {
+                Fate::Refused(why) if is_listed => println!("refused: {name}: {why}"),
+                Fate::Refused(why) => wrong.push(format!("{name}: {why}")),
+                _ if is_listed => wrong.push(format!("{name}: it is not refused")),
                 Fate::Same => same += 1,
-                Fate::Refused(why) => println!("refused: {name}: {why}"),
                 Fate::Limited(why) => println!("limited: {name}: {why}"),
                 Fate::Different(how) => wrong.push(format!("{name}: {}", how.join("\n"))),
             }
@@ -212,16 +246,16 @@ fn all(directory: &'static str, shape: Shape) -> (usize, usize) {
 }
 
 #[test]
-fn at_least_four_of_five_programs_do_the_same_inside_of_the_hypervisor() {
+fn programs_do_the_same_inside_of_the_hypervisor_but_those_that_it_does_not_express() {
     let (same, of) = all("programs", SHAPE);
-    assert!(same * 5 >= of * 4, "{same} of {of}");
+    // One is limited by the work of a packet.
+    assert_eq!(same + REFUSED.len() + 1, of);
 }
 
 #[test]
 fn all_but_one_of_them_do_the_same_where_lines_of_stages_are_resubmitted() {
     let (same, of) = all("programs", SHORT);
-    let of_others = of - 1;
-    assert!(same * 5 >= of_others * 4, "{same} of {of}");
+    assert_eq!(same + REFUSED.len() + 2, of);
     assert_eq!(all("../examples/functions", SHORT), (7, 7));
 }
 
