@@ -18,6 +18,9 @@ use std::fmt;
 
 pub use number::{Int, Number};
 
+/// Bytes of a constraint's text.
+const MOST_BYTES: usize = 64 << 10;
+
 /// A constraint that was read.
 #[derive(Debug)]
 pub struct Constraint {
@@ -119,6 +122,12 @@ impl Constraint {
     /// # Errors
     /// What is wrong with its text.
     pub fn read(text: &str) -> Result<Constraint, String> {
+        if text.len() > MOST_BYTES {
+            return Err(format!(
+                "it has {} bytes, and a constraint has at most {MOST_BYTES}",
+                text.len()
+            ));
+        }
         Ok(Constraint {
             statements: parse::statements(text)?,
         })

@@ -332,7 +332,8 @@ impl Parser<'_> {
                 let Some(part) = self.take_name() else {
                     return Err(self.expected("a name after `.`"));
                 };
-                name = format!("{name}.{part}");
+                name.push('.');
+                name.push_str(&part);
             } else if self.take("[") {
                 let begin = self.place();
                 let is_index = matches!(self.peek(), Some(Token::Number(_)));
@@ -341,7 +342,7 @@ impl Parser<'_> {
                 if !is_index || !self.take("]") {
                     return Err(self.expected("a number and `]`"));
                 }
-                name = format!("{name}[{index}]");
+                name.extend(["[", &index, "]"]);
             } else {
                 return Ok(Expr::Name(name));
             }

@@ -66,7 +66,9 @@ impl LogBuffer {
     /// Appends a number in decimal, as BMv2 does; `signed_width` is the width of a signed one.
     pub fn push_number(&mut self, limbs: &[u64], signed_width: Option<u32>) {
         use std::fmt::Write;
-        if self.text.len() + limbs.len() * DIGITS_OF_LIMB > CAPACITY {
+        let significant = limbs.iter().rposition(|&limb| limb != 0);
+        let limbs_written = significant.map_or(1, |last| last + 1);
+        if self.text.len() + limbs_written * DIGITS_OF_LIMB > CAPACITY {
             self.lost += 1;
             return;
         }

@@ -348,7 +348,12 @@ impl Lower<'_> {
     /// Refuses the program for the limit that the statement or call at hand exceeds.
     pub(crate) fn exceed(&mut self, message: String, hint: &str) {
         if !self.is_over {
-            let error = Diagnostic::error("E1101", self.span, message);
+            // Before the first statement, it is the program as a whole.
+            let span = match self.span == Span::NONE {
+                true => self.hir.instances[self.main].span,
+                false => self.span,
+            };
+            let error = Diagnostic::error("E1101", span, message);
             self.diagnostics.push(error.hint(hint));
         }
         self.is_over = true;

@@ -385,11 +385,15 @@ impl Server {
 }
 
 impl Server {
-    /// A port of a device is connected to nothing: who watches ports hears that it is down. Watch
-    /// ports of groups are not concerned.
+    /// A port of a device is connected to nothing: clients that watch ports receive that it is
+    /// down. For groups it counts as up, as a port that never was connected.
     pub fn port_disconnected(&self, device: u64, port: PortId) {
         if let Ok(site) = self.sites.find(device) {
             site.ports.set(port, false);
+            self.runtime.spawn(async move {
+                // A device that has stopped has no ports.
+                let _ = site.port_changed(port, true).await;
+            });
         }
     }
 }

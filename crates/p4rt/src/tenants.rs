@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc as plain;
 
 use p4info::polyplane::tenancy::v1 as wire;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tonic::{Code, Request, Response, Status};
 
 use crate::access::Who;
@@ -20,6 +20,9 @@ use crate::service::tenancy::tenancy_server::Tenancy;
 
 /// Petitions that may wait; the next one is refused.
 const MOST_PETITIONS: usize = 64;
+
+/// Of these, those of owners: operators find room.
+const MOST_OF_OWNERS: usize = 16;
 
 /// The operator who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +113,11 @@ pub struct Denial {
 pub fn petitions() -> std::io::Result<(Petitions, Petitioner)> {
     let (rope, ear) = bell()?;
     let (sender, waiting) = plain::sync_channel(MOST_PETITIONS);
-    let petitioner = Petitioner { sender, rope };
+    let petitioner = Petitioner {
+        sender,
+        rope,
+        of_owners: Semaphore::new(MOST_OF_OWNERS),
+    };
     Ok((Petitions { waiting, ear }, petitioner))
 }
 
@@ -137,6 +144,8 @@ impl Petitions {
 pub struct Petitioner {
     sender: plain::SyncSender<Petition>,
     rope: Rope,
+    /// Places for petitions of owners.
+    of_owners: Semaphore,
 }
 
 impl Petitioner {
@@ -226,6 +235,14 @@ impl Tenancy for Service {
             (Err(fault), Who::Anyone) => return Err(fault.into()),
         };
         let request = request.into_inner();
+        let _place = match &viewer {
+            Viewer::Operator => None,
+            Viewer::Owner(_) => Some(self.petitioner.of_owners.try_acquire().map_err(|_| {
+                Status::resource_exhausted(format!(
+                    "{MOST_OF_OWNERS} requests of owners wait already; try again"
+                ))
+            })?),
+        };
         let asked = self
             .petitioner
             .ask(|answer| Petition::Show(viewer, request, answer));

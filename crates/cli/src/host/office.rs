@@ -27,6 +27,9 @@ use crate::{compile, log, out, serve};
 /// The longest that the office sleeps: what programs say is heard this often at least.
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 
+/// Changes and views that are served before packets of controllers have their turn again.
+const PETITIONS_A_TURN: usize = 8;
+
 /// The office.
 pub(super) struct Office {
     pub(super) hypervisor: Hypervisor,
@@ -105,7 +108,11 @@ impl Office {
     ) -> Result<Ending, String> {
         let mut poller = Poller::new();
         loop {
-            while let Some(petition) = self.petitions.take() {
+            let mut petitions = 0;
+            while petitions < PETITIONS_A_TURN
+                && let Some(petition) = self.petitions.take()
+            {
+                petitions += 1;
                 match petition {
                     Petition::Change(asker, asked, answer) => {
                         let answer = diary::noted(asker, &asked, answer);
@@ -119,7 +126,7 @@ impl Office {
             while let Ok(ready) = self.ready.try_recv() {
                 self.programmed(ready);
             }
-            let has_more = self.serve();
+            let has_more = self.serve() || petitions == PETITIONS_A_TURN;
             // Nothing but a packet of a device that has workers is sent from here: there is none.
             self.hypervisor.step(self.crew.common().now(), |_, _, _| {});
             self.hear();
@@ -228,9 +235,9 @@ impl Office {
             let connection = self.connection(*port);
             let is_down = matches!(connection, Connection::Physical(to) if self.down.contains(&to));
             let (vpdp, number) = (port.vpdp, PortId(port.port));
-            self.tell_port(vpdp, number, !is_down);
-            if connection == Connection::Open {
-                self.server.port_disconnected(vpdp.get().into(), number);
+            match connection {
+                Connection::Open => self.server.port_disconnected(vpdp.get().into(), number),
+                _ => self.tell_port(vpdp, number, !is_down),
             }
         }
     }

@@ -38,13 +38,16 @@ impl Office {
         });
         let rules = self.hypervisor.rules().iter();
         let rules = rules.filter(|rule| self.sees(viewer, rule.vpdp));
-        let held = self.hypervisor.held() as u64;
         let is_operator = *viewer == Viewer::Operator;
+        let all_packets = || {
+            let held = self.hypervisor.held() as u64;
+            packets(&self.hypervisor.ledger(), held)
+        };
         Ok(wire::ShowResponse {
             vpdps: vpdps.map(|vpdp| self.tell(viewer, vpdp)).collect(),
             shared_ports: shared.collect(),
             rules: rules.map(|rule| self.rule_text(rule)).collect(),
-            packets: is_operator.then(|| packets(&self.hypervisor.ledger(), held)),
+            packets: is_operator.then(all_packets),
             exported,
             slots: asked.slots.then(|| self.tell_slots()),
         })

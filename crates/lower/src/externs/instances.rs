@@ -2,6 +2,7 @@
 
 use bits::Value;
 use ir::{CounterUnit, Expr, ExternKind, HashAlgorithm, ScalarTy};
+use sema::arch::MAX_SIZE;
 use sema::hir::{self, Ty, TyId};
 
 use crate::annotate;
@@ -51,8 +52,29 @@ impl Lower<'_> {
         width.min(64)
     }
 
+    /// Refuses a number of cells that a parameter of a constructor gives and that is out of range:
+    /// only here is it known.
+    fn check_size(&mut self, node: NodeId, id: hir::ExternId, args: &[Rv]) {
+        let Some(at) = sema::arch::size_argument(self.hir.externs[id].name.as_str()) else {
+            return;
+        };
+        let size = args.get(at).and_then(constant_u32).unwrap_or(0);
+        if !(1..=MAX_SIZE).contains(&size)
+            && let Some(instance) = self.nodes[node].instance
+        {
+            let instance = &self.hir.instances[instance];
+            let message = format!(
+                "the size of `{}` must be between 1 and {MAX_SIZE}: it is {size} where its block \
+                 is instantiated",
+                instance.name.as_str()
+            );
+            self.unsupported(instance.span, message);
+        }
+    }
+
     fn extern_kind(&mut self, node: NodeId, id: hir::ExternId) -> Option<ExternKind> {
         let args = self.nodes[node].args.clone();
+        self.check_size(node, id, &args);
         let types: Vec<TyId> = match self.nodes[node].ty.map(|ty| self.ty(ty).clone()) {
             Some(Ty::Extern(_, types)) => types,
             _ => Vec::new(),

@@ -1,7 +1,8 @@
 //! Registers that a packet reads and then writes without `@atomic`: another packet's write may
 //! come between the two where several workers carry packets (section "Concurrency model").
 //!
-//! A body is walked in order, with the actions, tables, functions and controls that it calls.
+//! A body is walked in order, with the actions, tables, functions and controls that it calls. The
+//! walk has a limit of steps; of a program that needs more, what was found until then is reported.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
@@ -20,12 +21,16 @@ use crate::walk;
 /// Externs whose cells packets read and write.
 const REGISTERS: [&str; 2] = ["register", "Register"];
 
+/// Accesses of called code that are looked at, in a whole program.
+const MOST_STEPS: usize = 1 << 20;
+
 pub(super) fn check(program: &Program, diagnostics: &mut Diagnostics) {
     let mut walk = Walk {
         program,
         known: HashMap::new(),
         found: Vec::new(),
         shown: HashSet::new(),
+        left: MOST_STEPS,
     };
     for id in program.actions.ids() {
         walk.unit(Unit::Action(id));
@@ -73,6 +78,8 @@ struct Walk<'p> {
     found: Vec<(InstanceId, Span, Span)>,
     /// Registers and writes that are found already.
     shown: HashSet<(InstanceId, Span)>,
+    /// Steps that are left.
+    left: usize,
 }
 
 impl<'p> Walk<'p> {
@@ -103,7 +110,9 @@ impl<'p> Walk<'p> {
             Unit::Table(id) => {
                 for listed in &program.tables[id].actions {
                     let action = self.unit(Unit::Action(listed.action));
-                    accesses.add(&action);
+                    if self.may_follow(&action) {
+                        accesses.add(&action);
+                    }
                 }
             }
         }
@@ -148,10 +157,11 @@ impl<'p> Walk<'p> {
     /// within is whole.
     fn within(&mut self, body: &'p [Stmt]) -> Accesses {
         let mut accesses = Accesses::default();
-        let (found, shown) = (self.found.len(), self.shown.clone());
+        let found = self.found.len();
         self.body(body, &mut accesses, &mut HashSet::new());
-        self.found.truncate(found);
-        self.shown = shown;
+        for (register, _, write) in self.found.drain(found..) {
+            self.shown.remove(&(register, write));
+        }
         let whole: Vec<InstanceId> = accesses
             .reads
             .keys()
@@ -195,6 +205,15 @@ impl<'p> Walk<'p> {
         }
     }
 
+    /// Takes the steps to look at accesses; whether there were enough.
+    fn may_follow(&mut self, later: &Accesses) -> bool {
+        checkpoint();
+        let steps = 1 + later.reads.len() + later.writes.len();
+        let left = self.left.checked_sub(steps);
+        self.left = left.unwrap_or(0);
+        left.is_some()
+    }
+
     /// Accesses after others: a write after a read is found.
     fn follow(
         &mut self,
@@ -202,6 +221,9 @@ impl<'p> Walk<'p> {
         accesses: &mut Accesses,
         once: &mut HashSet<InstanceId>,
     ) {
+        if !self.may_follow(later) {
+            return;
+        }
         for (&register, &write) in &later.writes {
             if let Some(&read) = accesses.reads.get(&register)
                 && once.insert(register)

@@ -40,6 +40,9 @@ pub(super) fn check(program: &Program, diagnostics: &mut Diagnostics) {
     for table in program.tables.values() {
         ids.object(0x02, &table.annotations);
     }
+    for value_set in program.value_sets.values() {
+        ids.object(0x03, &value_set.annotations);
+    }
     for instance in program.instances.values() {
         let Ty::Extern(id, _) = program.types.get(instance.ty) else {
             continue;

@@ -18,6 +18,7 @@ use syntax::diag::Diagnostics;
 use crate::hir::{Program, Ty};
 
 pub use includes::builtin_include;
+pub use sizes::{MAX_SIZE, size_argument};
 
 /// An architecture that is known here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

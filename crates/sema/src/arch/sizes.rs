@@ -8,7 +8,7 @@ use crate::code;
 use crate::hir::{Arg, ExprKind, Instance, Program, Ty};
 
 /// The largest size: P4Info has 63 bits for some and 31 for others.
-const MAX_SIZE: u32 = i32::MAX as u32;
+pub const MAX_SIZE: u32 = i32::MAX as u32;
 
 /// Externs of cells or members, and which of their constructor's arguments is the size.
 const SIZED: [(&str, usize); 12] = [
@@ -26,6 +26,12 @@ const SIZED: [(&str, usize); 12] = [
     ("hash_table", 0),
 ];
 
+/// Which of the constructor's arguments of an extern is the number of its cells or members.
+pub fn size_argument(name: &str) -> Option<usize> {
+    let sized = SIZED.iter().find(|(sized, _)| *sized == name);
+    sized.map(|(_, at)| *at)
+}
+
 pub(super) fn check(program: &Program, diagnostics: &mut Diagnostics) {
     for instance in program.instances.values() {
         check_instance(program, instance, diagnostics);
@@ -41,10 +47,10 @@ fn check_instance(program: &Program, instance: &Instance, diagnostics: &mut Diag
         return;
     };
     let name = program.externs[*id].name.as_str();
-    let Some((_, at)) = SIZED.iter().find(|(sized, _)| *sized == name) else {
+    let Some(at) = size_argument(name) else {
         return;
     };
-    let Some(Arg::Expr(size)) = instance.args.get(*at) else {
+    let Some(Arg::Expr(size)) = instance.args.get(at) else {
         return;
     };
     // A size that depends on a constructor's parameter is known where the block is instantiated.

@@ -23,10 +23,18 @@ pub(super) fn check(arch: Arch, program: &Program, diagnostics: &mut Diagnostics
 
 /// Keys of an enum without an underlying type have no values that a controller can write.
 fn plain_enums(program: &Program, table: &Table, diagnostics: &mut Diagnostics) {
-    if table.entries_are_const {
+    let is_hidden = table
+        .annotations
+        .iter()
+        .any(|a| a.name.as_str() == "hidden");
+    if table.entries_are_const || is_hidden {
         return;
     }
     for key in &table.keys {
+        // Selectors' keys are in no entry.
+        if program.match_kinds[key.match_kind].as_str() == "selector" {
+            continue;
+        }
         let Ty::Enum(id) = program.types.get(key.expr.ty) else {
             continue;
         };
