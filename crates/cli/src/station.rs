@@ -40,7 +40,7 @@ pub(crate) struct Common {
     pub(crate) start: Instant,
     /// Workers are to end.
     pub(crate) is_over: AtomicBool,
-    /// Kinds of frames that ports cannot carry and of which the user was told.
+    /// Kinds of frames that ports cannot carry and that were reported.
     pub(crate) told_kinds: Mutex<Vec<(PortId, RxDrop)>>,
     /// Shares of ports that may still carry something.
     pub(crate) alive: AtomicUsize,
@@ -433,8 +433,7 @@ struct Attached {
     told_drops: Vec<RxDrop>,
 }
 
-/// Reasons to drop received frames that tell of a kind of frame that the port cannot carry, and
-/// what to do.
+/// Drop reasons of kinds of received frames that a port cannot carry, with the remedy.
 const KINDS: [(RxDrop, &str); 2] = [
     (
         RxDrop::ChecksumUnfinished,

@@ -3,7 +3,6 @@
 
 mod lab;
 
-use std::io::{BufRead, BufReader};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -195,18 +194,6 @@ fn set(endpoint: &Endpoint, device: u64, text: &str) -> Result<(), ClientError> 
     client.set_config(Action::VerifyAndCommit, config, &[])
 }
 
-/// The address at which a switch that was started says that it is served.
-fn address(running: &mut Running) -> String {
-    let stderr = running.0.stderr.take().unwrap();
-    let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
-    let line = lines.find(|line| line.contains(" served at ")).unwrap();
-    let (_, rest) = line.split_once(" served at ").unwrap();
-    let address = rest.split(';').next().unwrap().to_owned();
-    // A closed pipe would end it.
-    std::thread::spawn(move || lines.for_each(drop));
-    address
-}
-
 /// The most memory that a process has had.
 fn peak_kib(running: &Running) -> u64 {
     let status = format!("/proc/{}/status", running.0.id());
@@ -236,7 +223,7 @@ impl Switch {
         command.args(["host", "--p4runtime", &format!("127.0.0.1:{port}")]);
         command.args(["--port", "0=port0", "--port", "1=port1"]);
         let mut running = cables.switch.run(|| Running::start(&mut command)).unwrap();
-        let address = address(&mut running);
+        let address = running.served_address();
         let endpoint = Endpoint { address, tls: None };
         let connect = || Operator::connect(&endpoint);
         let operator = cables.switch.run(connect).unwrap().unwrap();
@@ -397,7 +384,7 @@ fn a_controller_of_one_switch_cannot_make_it_compile_for_long() {
     let mut command = polyplane();
     command.args(["serve", "--p4runtime", "127.0.0.1:0"]);
     let mut running = Running::start(&mut command);
-    let address = address(&mut running);
+    let address = running.served_address();
     let endpoint = Endpoint { address, tls: None };
     let before = peak_kib(&running);
     for (name, text) in hostile() {

@@ -3,7 +3,6 @@
 
 mod lab;
 
-use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use lab::authority::Authority;
@@ -49,12 +48,7 @@ impl Served {
                 .args(["--allow", "part=one"]);
         }
         let mut running = Running::start(&mut command);
-        let stderr = running.0.stderr.take().unwrap();
-        let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
-        let line = lines.find(|line| line.contains(" served at ")).unwrap();
-        let (_, rest) = line.split_once(" served at ").unwrap();
-        let address = rest.split(';').next().unwrap().to_owned();
-        std::thread::spawn(move || lines.for_each(drop));
+        let address = running.served_address();
         Served {
             _running: running,
             address,

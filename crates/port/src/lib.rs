@@ -88,8 +88,8 @@ pub trait Port: Send {
     /// Whether the link carries frames, as far as the port knows.
     fn link(&self) -> LinkState;
 
-    /// Whether a port that was gone works again, and how: to be asked now and then when it is gone, also
-    /// of every other share. It carries frames from then on. Most ports never come back.
+    /// Takes a port back whose interface was made again, and returns how it carries frames. Workers
+    /// call it now and then while the port is gone, for each share. It carries frames from then on. Most ports never come back.
     fn comes_back(&mut self, now: Nanos) -> Option<String> {
         let _ = now;
         None

@@ -7,7 +7,7 @@ mod migrate;
 mod stages;
 mod step;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use exec::{DropReason, Engine};
@@ -243,7 +243,7 @@ pub struct Hypervisor {
     /// What vPDPs without a program run, so that controllers find a device.
     stand_in: Option<Arc<Program>>,
     /// The vPDPs that ran it when workers were last told.
-    unprogrammed: BTreeSet<VpdpId>,
+    unprogrammed: Vec<VpdpId>,
     /// Packets of devices that are gone, and those that the control side refused.
     ledger: Ledger,
     /// Packets that the control side has taken over links.
@@ -285,33 +285,35 @@ impl Hypervisor {
             serials: 0,
             births: 0,
             stand_in: None,
-            unprogrammed: BTreeSet::new(),
+            unprogrammed: Vec::new(),
             ledger: Ledger::default(),
             linked: 0,
             now: Nanos::ZERO,
         }
     }
 
-    /// Has a program stand in for one where a vPDP has none: controllers find a device that runs it,
-    /// and packets are dropped as [`DropReason::NoProgram`].
+    /// Sets the program that a vPDP without one runs: its controllers find a device, and packets
+    /// are dropped as [`DropReason::NoProgram`].
     pub fn set_stand_in(&mut self, program: Arc<Program>) {
         self.stand_in = Some(program);
         self.publish(Vec::new());
     }
 
-    /// The vPDPs that run what stands in for a program.
-    fn unprogrammed(&self) -> BTreeSet<VpdpId> {
-        let stand_in = self.stand_in.as_ref();
-        let is_one = |vpdp: &&Vpdp| {
-            let loaded = vpdp.loaded.as_ref();
-            loaded.is_some_and(|loaded| loaded.stands_in(stand_in))
-        };
-        self.vpdps.values().filter(is_one).map(Vpdp::id).collect()
+    /// Whether a vPDP runs a program of its own, not the one that stands in.
+    pub fn is_programmed(&self, vpdp: &Vpdp) -> bool {
+        let loaded = vpdp.loaded.as_ref();
+        loaded.is_some_and(|loaded| !loaded.stands_in(self.stand_in.as_ref()))
     }
 
-    /// Lets workers know which vPDPs have got a program, or have none any more.
+    /// The vPDPs that run the program that stands in, in the order of their numbers.
+    fn unprogrammed(&self) -> impl Iterator<Item = VpdpId> {
+        let runs_stand_in = |vpdp: &&Vpdp| vpdp.loaded.is_some() && !self.is_programmed(vpdp);
+        self.vpdps.values().filter(runs_stand_in).map(Vpdp::id)
+    }
+
+    /// Publishes to workers which vPDPs have a program, if that has changed.
     fn admit_programmed(&mut self) {
-        if self.stand_in.is_some() && self.unprogrammed() != self.unprogrammed {
+        if self.stand_in.is_some() && !self.unprogrammed().eq(self.unprogrammed.iter().copied()) {
             self.publish(Vec::new());
         }
     }
@@ -613,7 +615,7 @@ impl Hypervisor {
                 gate: Arc::clone(&vpdp.gate),
             })
             .collect();
-        self.unprogrammed = self.unprogrammed();
+        self.unprogrammed = self.unprogrammed().collect();
         let root = Root::new(&self.wiring, self.classifier.clone(), &tenants);
         let old = std::mem::replace(&mut self.root, Arc::new(root));
         self.retired.push(old);

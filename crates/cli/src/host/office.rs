@@ -83,8 +83,7 @@ impl Office {
 
     /// Whether a vPDP has no program, and runs what stands in for one. What runs is never the program that was given: each is fitted to the slots.
     pub(super) fn runs_nothing(&self, vpdp: &Vpdp) -> bool {
-        vpdp.given()
-            .is_none_or(|given| Arc::ptr_eq(given, &self.empty))
+        !self.hypervisor.is_programmed(vpdp)
     }
 
     /// What wakes the office.

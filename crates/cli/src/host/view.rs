@@ -1,4 +1,4 @@
-//! What operators and owners are told of virtual data planes.
+//! Answers to operators and owners about virtual data planes.
 
 use p4info::polyplane::tenancy::v1 as wire;
 use p4rt::{Code, Denial, Viewer};
@@ -12,7 +12,7 @@ use crate::host::answer::{Answered, invalid};
 use crate::host::office::Office;
 
 impl Office {
-    /// Tells of one vPDP, or of all that the viewer may see.
+    /// Shows one vPDP, or all that the viewer may see.
     pub(super) fn show(
         &self,
         viewer: &Viewer,

@@ -180,7 +180,7 @@ pub(super) fn list(told: &wire::ShowResponse) -> String {
     for rule in &told.rules {
         let _ = writeln!(text, "rule {rule}");
     }
-    // Owners are not told of others' packets.
+    // Owners do not see others' packets.
     if told.packets.is_some() {
         let all = Counts::of(told.packets.as_ref());
         let _ = writeln!(

@@ -9,7 +9,8 @@ use super::cables::Cables;
 use super::scrape::Scraped;
 use super::{Directory, Running, polyplane, said};
 
-/// A switch that hosts, with cables to its ports, as its operator and the tenants' controllers see it.
+/// A switch that hosts, with cables to its ports, as its operator and the tenants' controllers see
+/// it.
 pub(crate) struct Host {
     pub(crate) cables: Cables,
     pub(crate) running: Running,
@@ -17,7 +18,8 @@ pub(crate) struct Host {
     pub(crate) directory: Directory,
     /// What the switch has written to standard error.
     pub(crate) written: Arc<Mutex<Vec<String>>>,
-    /// Frames that were tried: each is different, so that one that comes late is not taken for another.
+    /// Frames that were tried: each is different, so that one that comes late is not taken for
+    /// another.
     pub(crate) tried: u8,
 }
 
@@ -97,7 +99,8 @@ impl Host {
         serde_json::from_str(&listing).unwrap()
     }
 
-    /// The metrics of a switch that was told to serve them, when they tell the same of packets as the operator is told: workers tell them in a while.
+    /// The metrics of a switch that serves them, once they have the packets that `tenant list` has:
+    /// workers publish their counts from time to time.
     pub(crate) fn scrape(&self) -> Scraped {
         for _ in 0..50 {
             let scraped = self.cables.switch.run(|| Scraped::of(METRICS)).unwrap();

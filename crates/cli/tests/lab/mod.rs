@@ -6,7 +6,7 @@ pub(crate) mod cables;
 pub(crate) mod host;
 pub(crate) mod scrape;
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -101,6 +101,18 @@ impl Running {
     pub(crate) fn start(command: &mut Command) -> Running {
         let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         Running(piped.spawn().unwrap())
+    }
+
+    /// The address at which a switch that was started says that it is served. What it writes later
+    /// is read and dropped: a closed pipe would end it.
+    pub(crate) fn served_address(&mut self) -> String {
+        let stderr = self.0.stderr.take().unwrap();
+        let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
+        let line = lines.find(|line| line.contains(" served at ")).unwrap();
+        let (_, rest) = line.split_once(" served at ").unwrap();
+        let address = rest.split(';').next().unwrap().to_owned();
+        std::thread::spawn(move || lines.for_each(drop));
+        address
     }
 
     /// Sends a signal by its name, as in `TERM`. The shell's own kill: the program of that name may be missing.

@@ -11,6 +11,7 @@ use support::work::checkpoint;
 use syntax::diag::{Diagnostic, Diagnostics};
 use syntax::source::Span;
 
+use crate::annotations::has;
 use crate::code;
 use crate::hir::{
     ActionId, Call, Callee, ControlId, Expr, ExprKind, FunctionId, InstanceId, LocalDecl, Program,
@@ -124,7 +125,7 @@ impl<'p> Walk<'p> {
     fn body(&mut self, body: &'p [Stmt], accesses: &mut Accesses, once: &mut HashSet<InstanceId>) {
         for stmt in body {
             if let StmtKind::Block(inner, annotations) = &stmt.kind
-                && annotations.iter().any(|a| a.name.as_str() == "atomic")
+                && has(annotations, "atomic")
             {
                 let within = self.within(inner);
                 self.follow(&within, accesses, once);

@@ -6,6 +6,7 @@ use syntax::diag::{Diagnostic, Diagnostics};
 use syntax::source::Span;
 
 use super::Arch;
+use crate::annotations::has;
 use crate::code;
 use crate::hir::{Expr, ExprKind, Key, KeySet, Program, Table, Ty, TyId};
 
@@ -23,11 +24,7 @@ pub(super) fn check(arch: Arch, program: &Program, diagnostics: &mut Diagnostics
 
 /// Keys of an enum without an underlying type have no values that a controller can write.
 fn plain_enums(program: &Program, table: &Table, diagnostics: &mut Diagnostics) {
-    let is_hidden = table
-        .annotations
-        .iter()
-        .any(|a| a.name.as_str() == "hidden");
-    if table.entries_are_const || is_hidden {
+    if table.entries_are_const || has(&table.annotations, "hidden") {
         return;
     }
     for key in &table.keys {
