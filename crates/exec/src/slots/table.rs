@@ -1,7 +1,8 @@
 //! Applying a table: from a key in slots to the action that runs.
 
-use bits::limbs_for;
-use ir::{Action, ActionId, Arch, ExternKind, MatchKind, Program, Table, TableId};
+use bits::{IdVec, limbs_for};
+use ir::{ActionId, Arch, ExternKind, MatchKind, Program, Table, TableId};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use table::{ActionRef, EntryAction, EntryIdx, RecordLayout};
 
@@ -26,8 +27,8 @@ pub struct TableSite {
     pub actions: Box<[ActionId]>,
     /// Where its entries' records have what.
     pub records: Arc<RecordLayout>,
-    /// Position in the table's list by action id, where it has one.
-    positions: Box<[Option<u32>]>,
+    /// Positions in the table's list by action id, sorted.
+    positions: Box<[(ActionId, u32)]>,
     /// v1model: a hit counts by itself.
     pub counts_hits: bool,
 }
@@ -87,9 +88,17 @@ impl Applied<'_> {
 }
 
 impl TableSite {
-    /// A table of a verified program; `take` gives slots for so many limbs.
-    pub fn new(
+    /// Lays out all tables of a verified program. `take` allocates slots for a number of limbs.
+    pub fn all(program: &Program, mut take: impl FnMut(u32) -> Slot) -> IdVec<TableId, TableSite> {
+        let by_name = actions_by_name(program);
+        let tables = program.tables.iter();
+        let sites = tables.map(|(id, table)| Self::new(program, &by_name, id, table, &mut take));
+        sites.collect()
+    }
+
+    fn new(
         program: &Program,
+        by_name: &ActionsByName,
         id: TableId,
         table: &Table,
         mut take: impl FnMut(u32) -> Slot,
@@ -119,7 +128,7 @@ impl TableSite {
             selectors,
             actions: table.actions.iter().map(|action| action.action).collect(),
             records: Arc::new(record_layout(program, table)),
-            positions: action_positions(program, table),
+            positions: action_positions(program, by_name, table),
             counts_hits: is_counted && program.arch == Arch::V1model,
         }
     }
@@ -195,6 +204,13 @@ impl TableSite {
         }
     }
 
+    /// Returns the position of an action in the table's list.
+    #[inline]
+    fn position(&self, action: ActionId) -> Option<u32> {
+        let at = self.positions.binary_search_by_key(&action, |&(id, _)| id);
+        at.ok().map(|at| self.positions[at].1)
+    }
+
     /// An action that the table does not have, or whose parameters are missing, is not run.
     #[inline]
     fn run<'s>(
@@ -204,7 +220,7 @@ impl TableSite {
         params: Params<'s>,
         limbs: &[u64],
     ) -> Applied<'s> {
-        let position = self.positions.get(action as usize).copied().flatten();
+        let position = self.position(ActionId::new(action));
         let needed = |at: u32| self.records.param_limbs(at as usize);
         Applied {
             position: position.filter(|&at| needed(at) <= limbs.len()),
@@ -259,20 +275,43 @@ impl TableSite {
     }
 }
 
-/// For every action of the program its position in the table's list. A profile may be shared by tables whose actions are other
-/// specialisations of the same ones: those are found by their name for the control plane.
-fn action_positions(program: &Program, table: &Table) -> Box<[Option<u32>]> {
-    let position = |(id, action): (ActionId, &Action)| {
-        let by_id = table.actions.iter().position(|listed| listed.action == id);
-        let by_name = || {
-            table.actions.iter().position(|listed| {
-                program.actions.get(listed.action).is_some_and(|listed| {
-                    listed.control_plane_name == action.control_plane_name
-                        && listed.params.len() == action.params.len()
-                })
-            })
+/// Actions by their name for the control plane and their number of parameters.
+type ActionsByName<'p> = HashMap<(&'p str, usize), Vec<ActionId>>;
+
+fn actions_by_name(program: &Program) -> ActionsByName<'_> {
+    let mut actions = ActionsByName::default();
+    for (id, action) in program.actions.iter() {
+        let name = (action.control_plane_name.as_str(), action.params.len());
+        actions.entry(name).or_default().push(id);
+    }
+    actions
+}
+
+/// Positions of actions in the table's list, sorted by action id.
+///
+/// Tables that share a profile may list different specialisations of the same actions. An action
+/// that the table does not list has the position of the first listed one of its name.
+fn action_positions(
+    program: &Program,
+    by_name: &ActionsByName,
+    table: &Table,
+) -> Box<[(ActionId, u32)]> {
+    let listed = || table.actions.iter().map(|listed| listed.action).zip(0..);
+    let mut positions = BTreeMap::new();
+    for (id, position) in listed() {
+        positions.entry(id).or_insert(position);
+    }
+    let mut names = HashSet::new();
+    for (id, position) in listed() {
+        let Some(action) = program.actions.get(id) else {
+            continue;
         };
-        by_id.or_else(by_name).map(|at| at as u32)
-    };
-    program.actions.iter().map(position).collect()
+        let name = (action.control_plane_name.as_str(), action.params.len());
+        if names.insert(name) {
+            for &alias in by_name.get(&name).into_iter().flatten() {
+                positions.entry(alias).or_insert(position);
+            }
+        }
+    }
+    positions.into_iter().collect()
 }

@@ -92,11 +92,7 @@ impl<'p> Compiler<'p> {
             next += limbs;
             slot
         };
-        let tables = program
-            .tables
-            .iter()
-            .map(|(id, table)| TableSite::new(program, id, table, &mut take))
-            .collect();
+        let tables = TableSite::all(program, &mut take);
         let mut params = IdVec::default();
         let actions = program
             .actions

@@ -58,7 +58,7 @@ use exec::{DropReason, Natives, ParserErrors, Pass, Unsupported};
 use ir::work::Work;
 use ir::{
     Action, ActionId, ControlId, Expr, FieldId, LabelId, Layout, Loc, ParserId, Program, ScalarTy,
-    TableId, limbs_of,
+    limbs_of,
 };
 
 use crate::abi::{Code, Outcome, offset};
@@ -116,9 +116,7 @@ impl<'p> Shared<'p> {
             slot
         };
         let nowhere = take(INLINE_LIMBS);
-        let tables = program.tables.iter();
-        let tables = tables.map(|(id, table)| TableSite::new(program, id, table, &mut take));
-        let tables: IdVec<TableId, TableSite> = tables.collect();
+        let tables = TableSite::all(program, &mut take);
         let layouts = || tables.values().map(|table| &table.records);
         let front = layouts().map(|layout| layout.front()).max().unwrap_or(0);
         let longest = layouts().map(|layout| layout.stride()).max().unwrap_or(0);
