@@ -193,8 +193,8 @@ impl Translator<'_> {
         Some(block)
     }
 
-    /// Translates the exit blocks after all jumps to them are known. They store all fields, so many
-    /// positions share one block.
+    /// Translates the exit blocks after all jumps to them are known. They store all fields and are
+    /// shared by several positions.
     pub(super) fn exits(&mut self) {
         let Some(fusing) = self.fused.as_mut() else {
             return;
