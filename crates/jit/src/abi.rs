@@ -209,8 +209,8 @@ pub(crate) struct Code {
     pub(crate) recorded_tables: BTreeSet<TableId>,
     pub(crate) tables_read: BTreeSet<TableId>,
     pub(crate) errors: ParserErrors,
-    /// Scratch area in which a record is assembled when the state has none. The limbs before it
-    /// hold the data that precede a first record.
+    /// Scratch area in which a helper assembles the record of a lookup result that the table's
+    /// records do not hold. The limbs before it hold the data that precede a first record.
     pub(crate) settled: Slot,
     /// First slot of the scratch area of wide operations.
     pub(crate) wide_scratch: Slot,

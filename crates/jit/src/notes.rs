@@ -11,8 +11,8 @@ use crate::abi::{self, Code};
 use crate::translate::{ParsedNotes, ScoutSite, words_of_rows};
 use crate::view::{self, Rows};
 
-/// Position of the list of rows to prefetch in the lookup buffer. The list is the number of rows
-/// followed by their addresses.
+/// Position of the list of rows to prefetch in the lookup buffer. Rows are records, counters and
+/// usage cells of entries. The list is the number of rows followed by their addresses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RowList {
     pub(crate) first: usize,

@@ -128,8 +128,8 @@ pub(crate) struct Entries {
     pub(crate) counts: Rows,
 }
 
-/// Array of rows in memory. It is empty if there are none or if they need no prefetch. Only this
-/// module creates it, so that the addresses are valid.
+/// Array of rows, one per entry: records, direct counters, or usage cells. It is empty if there are
+/// none or if they need no prefetch. Only this module creates it, so that the addresses are valid.
 pub(crate) struct Rows {
     first: usize,
     stride: usize,

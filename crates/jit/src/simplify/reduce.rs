@@ -319,7 +319,7 @@ fn compare_unswapped(func: &mut Function, inst: Inst, equality: Equality) {
         With::Number(number) if number & !mask(one.ty) == 0 => {
             let number = number.swap_bytes() >> (64 - one.ty.bits()) ^ one.inverted_before();
             let mut at = FuncCursor::new(func).at_inst(inst);
-            // Instructions with 16-bit immediates are slow to decode.
+            // Comparisons with short immediates have encodings that are slow to decode.
             let wide = match one.ty {
                 I64 => one.number,
                 _ => at.ins().uextend(I64, one.number),

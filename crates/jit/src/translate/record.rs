@@ -1,5 +1,5 @@
-//! Records of entries: the address of a record, the action in its head, and the offsets of its
-//! parameters.
+//! Records. A record is the stored action of an entry: the action's position in the head, then its
+//! parameters. This module locates records, heads and parameters.
 
 use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
