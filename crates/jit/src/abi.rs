@@ -36,8 +36,8 @@ use frames::{Frames, Places};
 pub(crate) use outcome::Outcome;
 use sight::Sight;
 
-/// Arguments and results of one call into native code: a packet in one block, or a burst on the
-/// fast path. Native code knows the offsets of the fields that [`offset`] names.
+/// Arguments and results of one call into native code: a packet in one parser or control, or a
+/// burst on the fast path. Native code knows the offsets of the fields that [`offset`] names.
 ///
 /// The alignment keeps the structure within one page. On the stack it could start at any address,
 /// and two words written across a page boundary cost 60 cycles per burst. Whether that happened
@@ -176,8 +176,7 @@ pub(crate) mod offset {
     pub(crate) const OF_LOT: [i32; 4] = [COUNT, VIEW, FIRST_FLAGS, BUDGET];
 }
 
-/// Tables of constants that helpers need about the program. Native code names their elements by
-/// index.
+/// Side tables for helpers, derived from the program. Native code names their elements by index.
 #[derive(Debug, Default)]
 pub(crate) struct Code {
     pub(crate) tables: IdVec<TableId, TableSite>,
@@ -209,8 +208,8 @@ pub(crate) struct Code {
     pub(crate) recorded_tables: BTreeSet<TableId>,
     pub(crate) tables_read: BTreeSet<TableId>,
     pub(crate) errors: ParserErrors,
-    /// Scratch area in which a helper assembles the record of a lookup result that the table's
-    /// records do not hold. The limbs before it hold the data that precede a first record.
+    /// Scratch area in which a helper assembles a record that is not in the table, such as that of
+    /// an action profile's member. The limbs before it hold the data that precede a first record.
     pub(crate) settled: Slot,
     /// First slot of the scratch area of wide operations.
     pub(crate) wide_scratch: Slot,
@@ -292,10 +291,10 @@ pub(crate) fn run(
 #[derive(Clone, Copy)]
 pub(crate) struct Scout {
     pub(crate) level: usize,
-    /// Writes the lookup keys.
+    /// Function that writes the lookup keys.
     pub(crate) asks: Native,
-    /// Search the hash tables, if there are any: the first lines of the keys, then their second
-    /// lines.
+    /// Lookup functions for hash tables, if there are any: one for the first lines of the keys, one
+    /// for their second lines.
     pub(crate) answers: Option<[Native; 2]>,
 }
 

@@ -70,13 +70,13 @@ pub(crate) struct TableView {
     pub(crate) live: i32,
     pub(crate) entries: i32,
     pub(crate) parts: [i32; 2],
-    /// For a [`TrieIndex`], in the same words, beside slots, last slot and lines: the common
-    /// prefix, the end of the bits that select a slot, and the result for a miss.
+    /// For a [`TrieIndex`], in the same words, in addition to slots, last slot and lines: the
+    /// common prefix, the end of the bits that select a slot, and the result for a miss.
     pub(crate) shared: i32,
     pub(crate) end: i32,
     pub(crate) default: i32,
-    /// Marks of the data beside the index: the kinds that exist, and those that are not cached:
-    /// [`marks`].
+    /// Marks of the data other than the index: kinds that exist, and kinds that are not in a near
+    /// cache ([`marks`]).
     pub(crate) marks: i32,
 }
 

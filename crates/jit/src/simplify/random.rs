@@ -397,8 +397,8 @@ impl Maker<'_, '_> {
             0 => ins.ishl_imm(value, by),
             1 => ins.ushr_imm(value, by),
             2 => ins.sshr_imm(value, by),
-            // Shifts left and then right, by equal or different distances. Narrow values stay
-            // unchanged.
+            // Shifts left and then right, by equal or different distances. Equal distances leave
+            // narrow values unchanged.
             _ => {
                 let mask = self.random.pick(&NUMBERS);
                 let value = self.b.ins().band_imm(value, mask);

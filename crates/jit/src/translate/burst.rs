@@ -72,8 +72,8 @@ impl Translator<'_> {
         self.b.ins().load(I64, in_constants(), place, 0)
     }
 
-    /// Returns the frame of the burst in which the packet arrived. It stays the burst's frame while
-    /// the context holds the packet's bytes.
+    /// Returns the address of the packet's frame in the burst. While the context holds the packet's
+    /// frame, the context's former frame is at this address.
     fn frame(&mut self) -> Value {
         match self.fused.as_ref().map(|fusing| fusing.frame) {
             Some(frame) if !self.is_in_cold() => self.b.use_var(frame),

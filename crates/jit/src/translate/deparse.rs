@@ -5,8 +5,8 @@
 //! - If each header is emitted where it was parsed, only written fields are stored into the packet.
 //! - Otherwise, headers that move are loaded and stored before the unparsed payload, within the
 //!   frame's buffer.
-//! - If the buffer has no room, or the positions of headers are unknown, all headers are emitted
-//!   into a buffer and the packet is rebuilt.
+//! - If the buffer has no room, or header positions are unknown, all headers are emitted into a
+//!   buffer and the packet is rebuilt.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I8, I16, I32};

@@ -209,7 +209,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Searches a key in a line. Returns the record number, which may be marked as outdated, or 0.
+    /// Searches a line for a key. Returns the record number, which may be marked as outdated, or 0.
     /// It has no branches, since the slot is unpredictable.
     fn probe(&mut self, line: Value, packed: &[Value]) -> Value {
         let found = match packed {
@@ -331,7 +331,7 @@ impl Translator<'_> {
         Ok(number[0])
     }
 
-    /// Searches a key. Branches to `known` with the record number, or to `unknown`.
+    /// Looks up a key in its lines. Branches to `known` with the record number, or to `unknown`.
     fn look_in_lines(&mut self, table: TableId, packed: &[Value], known: Block, unknown: Block) {
         let (doubtful, missing) = (self.b.create_block(), self.b.create_block());
         let (second, again) = (self.b.create_block(), self.cold_block());
@@ -582,7 +582,7 @@ impl Translator<'_> {
         packed.collect()
     }
 
-    /// Searches a lookup in its first line and stores the result. Also stores the packet in the
+    /// Performs a lookup in its first line and stores the result. Also stores the packet in the
     /// list of late lookups. The list advances only for a miss, so that a hit is overwritten.
     /// Returns the result.
     fn answer_at_once(
@@ -604,7 +604,7 @@ impl Translator<'_> {
         found
     }
 
-    /// Searches a late lookup of a packet.
+    /// Performs the late lookup of a packet.
     fn answer_late(
         &mut self,
         (table, site): (TableId, HashedNotes),

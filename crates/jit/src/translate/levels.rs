@@ -1,8 +1,8 @@
 //! Lookup schedule: the tables that are looked up together in prefetch passes, and their order.
 //!
-//! A table is looked up on level 0 if its key is known after parsing. It is looked up on level n +
-//! 1 if its key is known after the lookups of level n and their actions' assignments. A table with
-//! small keys is resolved on the level of its lookup, since prefetch passes find its entries
+//! A table is looked up on level 0 if its key is known after parsing. It is looked up on level `n +
+//! 1` if its key is known after the lookups of level `n` and their actions' assignments. A table
+//! with small keys is resolved on the level of its lookup, since prefetch passes find its entries
 //! without waiting for other packets. Effects that cannot be evaluated ahead (extern calls, stacks,
 //! tables that are not applied by their records alone) make the written fields unknown. The fast
 //! path itself looks up tables with such keys.

@@ -304,7 +304,7 @@ struct Translator<'t> {
     entry_pointer: Option<Variable>,
 }
 
-/// Number of variables that every function has, at most.
+/// Maximum number of variables that a function starts with.
 const FIRST_VARIABLES: usize = 7;
 
 /// Returns the flags of an access to a region. A store to one region does not invalidate values

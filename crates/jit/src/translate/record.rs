@@ -1,5 +1,6 @@
 //! Records. A record is the stored action of an entry: the action's position in the head, then its
-//! parameters. This module locates records, heads and parameters.
+//! parameters. The head is omitted if all entries run one action and records are shorter without
+//! it. This module locates records, heads and parameters.
 
 use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;

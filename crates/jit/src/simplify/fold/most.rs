@@ -76,8 +76,7 @@ impl Fold<'_> {
         }
     }
 
-    /// Returns the value of which `value` is the complement of the masked complement. Under the
-    /// same mask it is equal to the original.
+    /// Returns `x` if `value` is `!(!x & ones)`. Masked with `ones`, both are equal.
     pub(super) fn complemented_twice(&self, value: Value, ones: i64) -> Option<Value> {
         let cut = self.argument_of(value, |data| match data {
             InstructionData::Unary {
