@@ -21,8 +21,8 @@ use super::{I64, Translator};
 /// deferred, times the number of parser states.
 ///
 /// Only headers of [`Homes::tracked`] can be deferred. A program defers none if headers may be
-/// unaligned. They may be if any extracted header's fixed fields are not whole bytes, or if any
-/// `advance` is not by a constant multiple of eight bits.
+/// unaligned. They may be if any extracted header's fixed fields are not whole bytes. The same
+/// holds if any `advance` is not by a constant multiple of eight bits.
 const MOST_CARRIED: usize = 2000;
 
 /// Location of a limb of a deferred field or of a validity.

@@ -17,10 +17,10 @@ use super::{I64, Translator, in_stack};
 /// Offset of a header that was not extracted. It is below any valid offset.
 const NOWHERE: i64 = -1 << 40;
 
-/// Maximum number of headers with offsets only in variables. With 21 to 23 headers, the stack
-/// lowered the throughput of a router by a third to two fifths, since its paths are duplicated by
-/// these offsets. With 24, functions become too large for duplication (`simplify`), and the stack
-/// raised it by half.
+/// Maximum number of headers with offsets only in variables. A router's paths are duplicated by
+/// these offsets. With 21 to 23 headers, the stack lowered its throughput by a third to two fifths.
+/// With 24, functions become too large for duplication (`simplify`), and the stack raised it by
+/// half.
 const MOST_IN_VARIABLES: usize = 23;
 
 /// Bytes of an offset on the stack, and the base-2 logarithm of its alignment.
