@@ -465,8 +465,8 @@ impl Table {
         }
     }
 
-    /// Iterates over the usage of each entry, in order of insertion. Zero where packets do not
-    /// write usage rows.
+    /// Iterates over the usage of each entry, in order of insertion. Counts stay 0 while packets do
+    /// not write usage rows.
     pub fn usage(&self) -> impl Iterator<Item = (EntryId, UsageReading)> {
         self.by_id
             .iter()
