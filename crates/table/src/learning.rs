@@ -5,9 +5,9 @@
 //!
 //! Structure. The table is an array of buckets of one entry each, used as a ring and at most half
 //! full. In the code, `slot` is the index of a bucket. Each bucket has one `meta` word: its state,
-//! a version that every change increments, and a tag, which is a part of the key's hash. A key
-//! belongs into one of the [`MAX_REACH`]` + 1` buckets from its home bucket on. `reach` of the home
-//! is the largest distance ever used for it, which bounds the search.
+//! a version that every change increments, and a tag, which is a part of the key's hash. A key is
+//! at most `MAX_REACH` buckets away from its home bucket. `reach` of the home is the largest
+//! distance ever used for it, which bounds the search.
 //!
 //! Insert. A packet claims an empty bucket by compare-and-exchange. Then it checks if another
 //! bucket within reach has the same tag. If so, another packet may be inserting the same key, and
