@@ -1,6 +1,8 @@
-//! SIMD comparison of several numbers with one, if the processor supports it: counts the numbers of
-//! a sorted group of 16 that are not greater, and finds the rules of a group of eight that a key
-//! does not match.
+//! SIMD comparison of several numbers with one, if the processor supports it.
+//!
+//! There are two operations. The first counts the elements of a sorted group of 16 that are not
+//! greater than a number. The second finds the rules, in a group of eight, that a key does not
+//! match.
 
 use std::hint::select_unpredictable;
 

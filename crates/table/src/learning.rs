@@ -405,8 +405,8 @@ impl LearningTable {
     ///
     /// No entry expires early. At most 1024 entries are checked at one moment, plus one each
     /// microsecond. An entry expires late only if more than 1024 entries were due for a check
-    /// within about a millisecond, and by at most one microsecond for each entry in the table. The
-    /// result does not depend on calls in between.
+    /// within about a millisecond. It is late by at most one microsecond for each entry in the
+    /// table. The result does not depend on calls in between.
     pub fn expire(&self, now_ns: u64) -> Vec<LearnedEntry> {
         let mut expired = Vec::new();
         if self.next_expiry() > now_ns {

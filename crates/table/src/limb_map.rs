@@ -5,8 +5,8 @@ use crate::paged::Paged;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
-/// Hashes limbs. The function is the same in every run and has no secret: keys that collide can be
-/// found.
+/// Hashes limbs. The function is the same in every run and has no secret, so an attacker can
+/// construct keys that collide.
 #[inline]
 pub(crate) fn hash(limbs: impl Iterator<Item = u64>) -> u64 {
     limbs

@@ -251,7 +251,7 @@ proptest! {
     }
 }
 
-/// Nanoseconds from 1970 to the end of 2023.
+/// A time in November 2023, in nanoseconds since 1970.
 const EPOCH_TIME: u64 = 1_700_000_000_000_000_000;
 
 #[test]

@@ -1,7 +1,7 @@
 //! Match engines: indices that map a key to the best matching entry.
 //!
-//! To add an engine, implement [`MatchEngine`], let [`choose`] select it for the key shapes that it
-//! supports, and add it to `tests/match_engines.rs`, where it must equal [`Linear`].
+//! To add an engine, implement [`MatchEngine`] and let [`choose`] select it for the key shapes that
+//! it supports. Add it to `tests/match_engines.rs`, where it must equal [`Linear`].
 
 mod dense;
 mod exact;

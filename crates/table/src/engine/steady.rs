@@ -45,7 +45,7 @@ const LARGE: usize = if cfg!(test) { 1 } else { 4 << 20 };
 /// outdated keys stay rare.
 const MOST_MISSED: usize = 8192;
 
-/// Set of [`Versions`] with the copy that packets stay with.
+/// Collection of copies ([`Versions`]) with the base, the copy that packets keep using.
 pub(super) struct Steady<T: Base> {
     versions: Versions<T>,
     /// Base of the existing snapshots.

@@ -12,14 +12,15 @@
 //!
 //! Bounds:
 //! - Memory: one copy for each different snapshot that is held, plus two.
-//! - Time of a change: it is applied to one copy, after at most [`Replay::clone_cost`] others. Or
-//!   it clones: then, since the last clone, one more snapshot is held than ever before, or one of
-//!   several snapshots that are held for long.
+//! - Time of a change without a clone: it is applied to one copy, after at most
+//!   [`Replay::clone_cost`] others.
+//! - Number of clones: a change clones only for one of two reasons. Since the last clone, more
+//!   snapshots are held than ever before, or one of several snapshots is held for long.
 //!
-//! Snapshots that packets hold for the time of a batch, on up to [`MAX_COPIES`] minus two threads,
-//! thus cost a few clones once and then none. Unused copies miss more and more changes and are
-//! dropped. Each different snapshot that is held for long, for example by packets in a slow queue,
-//! costs one copy.
+//! Snapshots that are held for the time of a batch thus cost a few clones once and then none. This
+//! holds for up to [`MAX_COPIES`] minus two threads. Unused copies miss more and more changes and
+//! are dropped. Each different snapshot that is held for long, for example by packets in a slow
+//! queue, costs one copy.
 
 use crate::engine::Rule;
 use crate::entry::{EntryIdx, Rank};

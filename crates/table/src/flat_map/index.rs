@@ -19,9 +19,11 @@ use super::hash::Seed;
 /// Line. A line holds [`slots`](Self::slots) keys. First are the keys, then 32 bits for each of
 /// them: the entry index plus 1, or 0 if the position is free. The overflow word is at the end.
 ///
-/// A lookup must be repeated with [`Lookup::find`](crate::Lookup::find) if the value found has the
-/// flag [`OUTDATED`](Self::OUTDATED), or if the key is missing and its overflow bits have
-/// [`MISSING_OUTDATED`](Self::MISSING_OUTDATED).
+/// Outdated results. In two cases the lookup must be repeated with
+/// [`Lookup::find`](crate::Lookup::find):
+/// - The value found has the flag [`OUTDATED`](Self::OUTDATED).
+/// - The key is missing, and its overflow bits have the flag
+///   [`MISSING_OUTDATED`](Self::MISSING_OUTDATED).
 #[derive(Debug, Clone, Copy)]
 pub struct HashIndex<'m> {
     /// Number of limbs of a packed key.

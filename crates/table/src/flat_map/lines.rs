@@ -6,8 +6,8 @@
 //! not in its second line either. Most misses therefore read one line as well.
 //!
 //! If both lines are full, a breadth-first search finds the shortest chain of keys that can each
-//! move to their other line (Li et al., "Algorithmic improvements for fast concurrent cuckoo
-//! hashing", EuroSys 2014). This fills tables to more than nine tenths.
+//! move to their other line. This fills tables to more than nine tenths. The method is from Li et
+//! al., "Algorithmic improvements for fast concurrent cuckoo hashing", EuroSys 2014.
 
 use super::hash::Hash;
 use crate::word::Word;

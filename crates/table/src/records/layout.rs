@@ -56,7 +56,7 @@ struct ActionRecord {
 }
 
 /// Layout of the action records of a table. It is a pure function of the table's actions and the
-/// widths of their parameters, so that writers and readers of records agree without further data.
+/// widths of their parameters. Writers and readers of records thus agree without further data.
 ///
 /// A record starts with its head, which selects the action. The action determines the positions of
 /// the parameters. If all entries run the same action, and records are shorter without a head, they

@@ -8,21 +8,25 @@ use super::trie::TrieId;
 ///
 /// Address. It is the key's bits from bit 63 downwards, followed by zeros.
 ///
-/// Start. The search starts at the element of [`slots`](Self::slots) that the first `end` bits of
-/// `address ^ shared` select, or at the last element if that index is out of range. Each element is
-/// a target.
+/// Start. The search starts at an element of [`slots`](Self::slots). The first `end` bits of
+/// `address ^ shared` are its index. If that is out of range, it is the last element. Each element
+/// is a target.
 ///
 /// Target. Without the flag [`NODE`](Self::NODE), the target is the result: the entry index plus 1,
 /// or 0 if the result is [`default`](Self::default). With the flag, the bits in
 /// [`PLACE`](Self::PLACE) are the index of a line of sixteen 32-bit words. The next six bits of the
-/// address (`bits`), from bit `63 - end` downwards, select the word with the next target.
+/// address (`bits`) select the word with the next target. For the first node, these are the six
+/// bits from bit `63 - end` downwards.
 ///
 /// Wide node (flag [`WIDE`](Self::WIDE)). It is word `bits & 15` of the line `bits >> 4` lines
 /// further on.
 ///
-/// Narrow node. It is a word of this line. If bit `bits` of words 0 and 1 is set, the word's index
-/// is [`FALLBACK`](Self::FALLBACK) plus the number of ones among the first `bits + 1` bits of words
-/// 2 and 3. Otherwise it is the word at `FALLBACK`. The lower of two words has the first bits.
+/// Narrow node. It is a word of this line:
+/// - If bit `bits` of words 0 and 1 is not set, it is the word at [`FALLBACK`](Self::FALLBACK).
+/// - Otherwise, count the ones among the first `bits + 1` bits of words 2 and 3. It is the word
+///   that many words after `FALLBACK`.
+///
+/// The lower of two words has the first bits.
 #[derive(Debug, Clone, Copy)]
 pub struct TrieIndex<'m> {
     /// Number of leading address bits that end with the index into `slots`: 0 to 60.

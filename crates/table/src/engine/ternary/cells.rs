@@ -178,7 +178,7 @@ impl Cells {
         has_bits(&self.mask, rule)
     }
 
-    /// Returns the hash table position of the cell of a rule, if the cell exists.
+    /// Returns the position of a rule's cell in the hash table, if the cell exists.
     fn slot(&self, rule: &FlatRule) -> Option<Slot> {
         self.table.find(self.hash_of(rule), |head| {
             are_same(&self.mask, &self.rule(head, 0), rule)
@@ -511,8 +511,7 @@ impl Cells {
         while first < count {
             let lanes = |column: usize| &rows[column * count + first..].as_chunks().0[0];
             let mut all = u32::MAX;
-            // A loop, because a fold would become a function of its own with a call for each
-            // comparison.
+            // A loop, because a fold would be a separate function with a call for each comparison.
             for (word, &number) in rest.iter().enumerate().take(rest_words) {
                 let (a, b) = (lanes(word), lanes(rest_words + word));
                 all &= matching(compare, number, kinds(word), a, b);
@@ -603,8 +602,8 @@ impl Cells {
     }
 }
 
-/// Search for a group of keys. Compiled with vector instructions of its own, because tuples and
-/// independent sets are a fifth slower with them.
+/// Search for a group of keys. Only this search is compiled with its vector instructions, because
+/// tuples and independent sets are a fifth slower with them.
 struct Search<'s, const N: usize> {
     cells: &'s Cells,
     keys: &'s [&'s [u64]],

@@ -48,9 +48,9 @@ pub(super) enum Condition {
 
 impl Part {
     /// Splits the piece at this limb into the parts in which some of the `rules` (words `a` and
-    /// `b`) have a condition. If rows are in the cache (`chunks_are_near`), chunks are preferred
-    /// when they are no more than the steps of a binary search, because each step waits for the
-    /// previous one.
+    /// `b`) have a condition. If rows are in the cache (`chunks_are_near`), chunks are preferred as
+    /// long as they are no more than the steps of a binary search. Each of those steps would wait
+    /// for the previous one.
     pub(super) fn of<'r>(
         (limb, piece): (usize, &Piece),
         keys: Keys,

@@ -1,5 +1,5 @@
 //! [`Ternary`]: match engine for all key shapes. It is tuple space search with few tuples, each of
-//! them rarely searched, combined with bit vectors, cells and, if that is faster, a learned index.
+//! them rarely searched. It also uses bit vectors, cells and, if that is faster, a learned index.
 //!
 //! Modules:
 //! - [`layout`] packs keys and rules into few words; [`records`] stores rules in the form in which
@@ -117,9 +117,9 @@ impl Ternary {
         !self.pending.is_empty() || self.versions.newest().is_outgrown()
     }
 
-    /// Rebuilds the index except the independent sets, and these too if most of their rules are
-    /// gone. An improvement in progress is continued unless too many rules have changed. Otherwise,
-    /// one that takes longer than the index takes to be outgrown would never finish.
+    /// Rebuilds the index except the independent sets, and these too if they have lost most of
+    /// their rules. An improvement in progress is continued unless too many rules have changed.
+    /// Otherwise, one that takes longer than the index takes to be outgrown would never finish.
     fn build(&mut self) {
         let newest = self.versions.newest();
         let pending: Vec<FlatRule> = std::mem::take(&mut self.pending).into_values().collect();

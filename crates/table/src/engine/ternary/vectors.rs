@@ -1,9 +1,11 @@
 //! [`Vectors`]: bit-vector classifier for up to 1,024 rules.
 //!
 //! Each part of a key selects a bit row, found by [`Dimension`]. The AND of these rows has exactly
-//! the rules that the key matches. Rules are in order of rank, so the first bit is the result
-//! (Lakshman and Stiliadis, "High-Speed Policy-based Packet Forwarding Using Efficient
-//! Multi-dimensional Range Matching", SIGCOMM 1998). No step has an unpredictable branch.
+//! the rules that the key matches. Rules are in order of rank, so the first bit is the result. No
+//! step has an unpredictable branch.
+//!
+//! The method is that of Lakshman and Stiliadis, "High-Speed Policy-based Packet Forwarding Using
+//! Efficient Multi-dimensional Range Matching", SIGCOMM 1998.
 //!
 //! Removing a rule leaves a hole. Inserting one moves the rules between its position and the
 //! nearest hole by one position.

@@ -3,10 +3,11 @@
 //!
 //! A window is a range of adjacent bits of a key. For each of its values there is a bit row of the
 //! tuples that have a rule which a key with that value can match. The AND of the rows of all
-//! windows has the tuples that are worth searching. This is the tuple pruning of Srinivasan, Suri
-//! and Varghese ("Packet Classification using Tuple Space Search", SIGCOMM 1999), with tables of
-//! short windows in place of tries. A row may have tuples of which the rules were removed since.
-//! That costs a search but does not change the result.
+//! windows has the tuples that are worth searching. A row may have tuples of which the rules were
+//! removed since. That costs a search but does not change the result.
+//!
+//! This is the tuple pruning of Srinivasan, Suri and Varghese ("Packet Classification using Tuple
+//! Space Search", SIGCOMM 1999). It uses tables of short windows in place of tries.
 //!
 //! Most values have the same row as others, so a value stores the number of its row. For 2^15
 //! values, lookups touch 64 KB instead of 256 KB.
