@@ -325,7 +325,8 @@ impl Parser<'_> {
         }
     }
 
-    /// The name of a key or parameter: words with dots between, and indices of header stacks.
+    /// Parses the name of a match key or parameter: words separated by dots, and indices of header
+    /// stacks.
     fn name(&mut self, mut name: String) -> Result<Expr, String> {
         loop {
             if self.take(".") {
@@ -356,7 +357,8 @@ impl Parser<'_> {
         }
     }
 
-    /// The text from the next word to the end of its line, or the first of it.
+    /// Returns the source text from the next token to the end of its line, at most `MAX_SHOWN`
+    /// characters.
     fn rest(&self) -> &str {
         let rest = self.text[self.place()..].lines().next().unwrap_or("");
         let end = rest
@@ -367,7 +369,7 @@ impl Parser<'_> {
     }
 }
 
-/// Two operands as one; rows of one operator are one list.
+/// Joins two operands; a chain of one operator becomes one list.
 fn joined(left: Expr, op: Op, right: Expr) -> Expr {
     match op {
         Op::Also | Op::And => match left {

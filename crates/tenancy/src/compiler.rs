@@ -237,12 +237,12 @@ impl BoundedCompiler {
         self.0.account.set_in_debt(is_in_debt);
     }
 
-    /// Admits the compilation of a program with a text of `bytes` bytes. The permit is held until
-    /// its device is created, also for programs that are already compiled.
+    /// Admits one program with a text of `bytes` bytes, whether it must be compiled or not. The
+    /// permit is held until its device is created.
     ///
     /// # Errors
-    /// The text is longer than the quota allows, another program of the vPDP is being compiled,
-    /// the vPDP's earlier compilations are not paid for, or the queue is full.
+    /// The text is too long, another program of the vPDP is being compiled, the vPDP is in debt
+    /// for earlier compilations, or the queue is full.
     pub fn admit(&self, bytes: usize) -> Result<Leave, CompileError> {
         let admitted = self.try_admit(bytes);
         if admitted.is_err() {

@@ -85,6 +85,7 @@ impl Function {
 /// Result of composing a function.
 pub(crate) struct Composition {
     pub(crate) program: Arc<Program>,
-    /// Joint of each step with the preceding ones; empty for a single program.
+    /// Joint of each step with the preceding ones: merged, or parsed again. Empty for a single
+    /// program.
     pub(crate) joints: Vec<Joint>,
 }

@@ -7,7 +7,7 @@ use packet::Nanos;
 pub struct Work {
     /// Packets that were received.
     pub packets: u64,
-    /// Recirculations of packets.
+    /// Recirculations: resubmissions, recirculations, and further turns through the stage slots.
     pub passes: u64,
 }
 

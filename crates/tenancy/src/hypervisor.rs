@@ -88,7 +88,7 @@ struct Loaded {
     /// Number of workers that have not returned the per-thread state.
     seats: usize,
     function: Function,
-    /// Joints of a chain's steps.
+    /// Joint of each step of a chain with the preceding ones: merged, or parsed again.
     joints: Vec<Joint>,
     /// The function as one program, before it was fitted to the stage slots.
     given: Arc<Program>,
@@ -192,7 +192,8 @@ impl Vpdp {
         self.loaded.as_ref().map(|loaded| &loaded.function)
     }
 
-    /// Returns the joint of each step of its chain; empty for a single program.
+    /// Returns the joint of each step of its chain with the preceding ones: merged, or parsed
+    /// again. Empty for a single program.
     pub fn joints(&self) -> &[Joint] {
         let loaded = self.loaded.as_ref();
         loaded.map_or(&[], |loaded| &loaded.joints)

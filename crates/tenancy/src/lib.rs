@@ -21,7 +21,9 @@
 //! - Packets are conserved in each vPDP, and in all vPDPs and their links together.
 //! - Packets of one vPDP that arrive at one worker stay in order.
 //! - Recirculated packets of a vPDP use at most a burst's number of recirculations, or the vPDP's
-//!   share, at a time. The rest continues after the other vPDPs' packets.
+//!   share, at a time. The rest continues after the other vPDPs' packets. In this crate,
+//!   *recirculation* covers resubmission, recirculation, and further turns through the stage
+//!   slots.
 //!
 //! Tests: unit tests in the modules, `tests/`; `testkit` runs all its programs in vPDPs.
 

@@ -5,7 +5,8 @@
 //! **Terms.**
 //! - *Interval*: the period in which demand is measured ([`Fairness::interval`]).
 //! - *Demand*: the cycles that a vPDP used, plus the estimated cycles of its refused packets.
-//! - *Guaranteed share*: the cycles of an interval that a vPDP gets if all vPDPs demand more.
+//! - *Guaranteed share*: the cycles of an interval that a vPDP gets even if all others with demand
+//!   exceed theirs.
 //! - *Share*: the limit of a vPDP in the current interval. A vPDP with a finite share is
 //!   *limited*.
 //! - *Credit*: guaranteed share that has accrued and was not used.
@@ -20,9 +21,9 @@
 //! most one interval's worth is kept. No vPDP is limited while the worker keeps up: small batches
 //! cost more per packet, and would cost less if the packets waited.
 //!
-//! **Service turns.** A vPDP with at least half an interval's credit is served before the others,
-//! for as long as it has credit, up to [`LONG_VISIT`] quanta. The others are served for one
-//! quantum, or for their accrued share if rounds are so long that this is more. A limited vPDP
+//! **Service turns.** A vPDP with at least half an interval's credit is served before the others.
+//! Its turn lasts as long as it has credit, up to [`LONG_VISIT`] quanta. The others are served for
+//! one quantum, or for their accrued share if rounds are so long that this is more. A limited vPDP
 //! saves for its turn: nothing is received or served for it before its share covers the turn. So
 //! most rounds exclude it, and are as short as without it, and the fixed cost per turn stays
 //! small. A packet that costs more than a quantum is saved for in the same way. One that costs
@@ -30,11 +31,11 @@
 //! rounds help no vPDP, and all turns have the maximum length.
 //!
 //! **Billing.** A port of one vPDP delivers only the packets that its next turn has time to
-//! receive and serve, and all of these are served. Receiving and sorting counts as use of the
-//! vPDP. A limited vPDP also pays the fixed cost of its turns. The others pay only for their
-//! packets, because the number and length of rounds depends on all senders. That fixed cost, and
-//! receiving from shared ports, which cannot be refused, is billed to no vPDP. It reduces the
-//! capacity, by at most [`MOST_RECEPTION`].
+//! receive and serve. All of these are served. Receiving and sorting counts as use of the vPDP. A
+//! limited vPDP also pays the fixed cost of its turns. The others pay only for their packets,
+//! because the number and length of rounds depends on all senders. That fixed cost, and receiving
+//! from shared ports, which cannot be refused, is billed to no vPDP. It reduces the capacity, by
+//! at most [`MOST_RECEPTION`].
 //!
 //! **Reserve.** The part of a second beyond [`Fairness::cycles_per_second`] is not shared, which
 //! keeps rounds short. While all vPDPs with demand are limited, no vPDP needs this reserve: if the
@@ -141,7 +142,7 @@ struct Account {
     reception_cost: f64,
     /// Cycles per packet or recirculation, from the last interval with one.
     pass_cost: f64,
-    /// Share: cycles that accrue in an interval; infinite without contention.
+    /// Share: cycles that accrue in an interval; infinite while it is not limited.
     share: f64,
     /// Guaranteed share of an interval, and the credit: the part that accrued and was not used. A
     /// negative credit was used in advance.
@@ -149,12 +150,12 @@ struct Account {
     credit: f64,
     /// Last burst with packets of the vPDP.
     came: u64,
-    /// Demand in the last interval, and whether one of its own ports was granted nothing in this
-    /// one: the demand is unknown then.
+    /// Demand in the last interval. `is_put_off`: in this one an own port was granted nothing, so
+    /// the demand is unknown.
     asked_before: f64,
     is_put_off: bool,
-    /// Last receive round in which one of its own ports delivered its whole grant, and whether
-    /// there was a round in this interval in which none did: nothing waited then.
+    /// Last receive round in which one of its own ports delivered its whole grant. `is_emptied`:
+    /// in some round of this interval none did, so nothing waited.
     filled_up: u64,
     is_emptied: bool,
     /// Packets granted to its ports.

@@ -71,8 +71,8 @@ pub struct Worker {
     rings: u64,
     /// Runs of frames, each of one tenant, that are processed together next.
     runs: Vec<Run<Slot>>,
-    /// Per-thread states of deleted or unloaded vPDPs, each with the root by which its packets
-    /// leave.
+    /// Per-thread states of deleted or unloaded vPDPs, each with the root for the egress of its
+    /// packets.
     leaving: Vec<(Box<Seat>, Arc<Root>)>,
     /// Entry used by per-thread states that are in no root.
     nowhere: Place,
@@ -239,7 +239,7 @@ impl Worker {
         self.seat(slot).map_or(0, |seat| seat.worker.postponed())
     }
 
-    /// Sets the callback that wakes this worker's thread, called when another worker leaves it a
+    /// Sets the callback that wakes this worker's thread, called when another worker hands it a
     /// packet. Only the first call has an effect.
     pub fn wake_by(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.desk.wake_by(Box::new(wake));
@@ -258,7 +258,7 @@ impl Worker {
         watched.chain(leaving).min()
     }
 
-    /// Recirculated packets also wait for their vPDP's share.
+    /// Returns the time at which a vPDP has work: recirculated packets also wait for its share.
     fn next_time_of(&self, seat: &Seat) -> Option<Nanos> {
         let next = seat.worker.next_time()?;
         match self.fairness {

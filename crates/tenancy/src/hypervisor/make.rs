@@ -59,7 +59,7 @@ impl Maker {
     ///
     /// # Errors
     /// The chain cannot be composed, the stage slots do not hold the program, the engine cannot
-    /// run it, or it exceeds the vPDP's quotas.
+    /// run it, or it exceeds the quotas.
     pub fn make(&self, function: impl Into<Function>) -> Result<Made, Refusal> {
         let function = function.into();
         let composed = function.composed(&self.name);
@@ -211,8 +211,8 @@ impl Hypervisor {
     /// Installs a built device in a vPDP without a program.
     ///
     /// # Errors
-    /// The vPDP has a program or no longer exists, the device is an edit of an earlier program, or
-    /// it exceeds the vPDP's current quotas.
+    /// The vPDP has a program or no longer exists. The device is an edit of an earlier program, or
+    /// exceeds the vPDP's current quotas.
     pub fn begin(&mut self, mut made: Made) -> Result<(), Refusal> {
         let vpdp = self.find_of(made.vpdp, made.birth)?;
         if made.of.is_some() {
@@ -280,8 +280,8 @@ impl Hypervisor {
     /// docs/MIGRATION.md describes what happens to the state.
     ///
     /// # Errors
-    /// The vPDP has no program or no longer exists, the edited program is no longer running, the
-    /// new one exceeds the current quotas, or it would lose state that must be kept.
+    /// The vPDP has no program or no longer exists, or the edited program is no longer running.
+    /// The new program exceeds the current quotas, or loses state that must be kept.
     pub fn adopt(&mut self, made: Made, carry: Carry) -> Result<Migration, Refusal> {
         let id = self.find_of(made.vpdp, made.birth)?.id;
         self.catch_up(id)?;

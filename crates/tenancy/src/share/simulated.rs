@@ -31,8 +31,8 @@ const INTERVAL: Nanos = Nanos::from_millis(2);
 const SHARED: f64 = 0.8;
 const LEAST: f64 = SHARED * (1.0 - MOST_RECEPTION);
 
-/// Tolerance, as a fraction of the time, for costs of turns and rounds that the expectation leaves
-/// out.
+/// Tolerance, as a fraction of the time, for costs of turns and rounds that the expectation
+/// ignores.
 const UNRECKONED: f64 = 0.015;
 
 /// Load of one vPDP: packets per nanosecond, the costs of receiving and of serving a packet, and
@@ -505,8 +505,8 @@ fn asks_for(weight: u32, part: f64, reception: f64, cost: f64) -> Sender {
     }
 }
 
-/// The vPDP with a demand of 0.3 of the time has so many turns that their fixed costs are 0.12,
-/// which are billed to no vPDP. The one with the largest demand gets 0.3 instead of 0.36.
+/// The vPDP with a demand of 0.3 of the time has turns with fixed costs of 0.12, which are billed
+/// to no vPDP. The one with the largest demand gets 0.3 instead of 0.36.
 #[test]
 fn visits_to_who_is_not_limited_are_taken_from_all() {
     check(&[

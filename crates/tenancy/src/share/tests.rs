@@ -390,9 +390,9 @@ fn round(shares: &mut Shares, fairness: &Fairness, now: u64, asking: &[Asking]) 
     served.collect()
 }
 
-/// Returns the fraction of a worker's time for a vPDP with a backlog of packets of 4,000 cycles,
-/// beside nine vPDPs with a total demand of `asked` in packets of 250 cycles. The fixed cost of a
-/// round is 500 cycles.
+/// Returns the fraction of a worker's time that a vPDP with a backlog gets. Its packets cost 4,000
+/// cycles. Nine other vPDPs have a total demand of `asked`, in packets of 250 cycles. The fixed
+/// cost of a round is 500 cycles.
 fn beside_nine(asked: f64) -> f64 {
     let fairness = usual();
     let (until, from) = (40_000_000, 10_000_000);
@@ -514,8 +514,8 @@ fn weights_hold_whatever_packets_take() {
     }
 }
 
-/// Returns the accounts of a single vPDP that demands the whole capacity, while the thread gets a
-/// quarter of its core in time slices of 4 ms.
+/// Returns the accounts of a single vPDP that demands the whole capacity. The thread gets a
+/// quarter of its core, in time slices of 4 ms.
 fn alone_on_a_quarter(fairness: &Fairness) -> Shares {
     let mut shares = Shares::default();
     let mut now = 0;

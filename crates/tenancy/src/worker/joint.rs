@@ -99,8 +99,8 @@ impl Worker {
         let seat = self.seats.get_mut(slot.index())?.as_mut()?;
         let is_free = |place: &Place| place.admission == Admission::Open && place.is_unlimited;
         let is_free = self.fairness.is_none() && root.place(slot).is_some_and(is_free);
-        // A vPDP that had a turn of its own, or of which a packet left the fast path, is served
-        // alone for the rest of the burst: each such packet restarts the shared burst.
+        // A vPDP that was served alone, or of which a packet left the fast path, is served alone
+        // for the rest of the burst. Each such packet restarts the shared burst.
         let was_visited = seat.visited == self.commons.links.burst();
         if !is_free || was_visited || !seat.worker.may_join(self.now) {
             return None;

@@ -12,8 +12,8 @@ const DEAREST: u64 = 20_000;
 
 /// Time by which all vPDPs have paid for service before contention was seen and costs were known.
 /// It is the sum of three parts:
-/// - two rounds in which all ports may deliver a turn's number of the most expensive packets,
-///   since grants of the second are made before the first shows their cost;
+/// - two rounds in which each port may deliver a full turn of the most expensive packets (the
+///   second grant is made before the first shows their cost);
 /// - an interval for each of these rounds;
 /// - the maximum debt in intervals of the share.
 ///
