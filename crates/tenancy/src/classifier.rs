@@ -388,7 +388,7 @@ impl<'b> Headers<'b> {
         }
     }
 
-    /// Returns the IP protocol and the bytes after the IP header; none for later fragments.
+    /// Returns the IP protocol and the bytes after the IP header (empty for later fragments).
     fn transport(&self) -> Option<(u8, &'b [u8])> {
         let network = self.network;
         match self.ethertype {
