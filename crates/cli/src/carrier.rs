@@ -21,8 +21,8 @@ pub(crate) trait Carrier: Send {
         usize::MAX
     }
 
-    /// Notes that a port gave its maximum in a round. Returns true if the port may have more
-    /// frames waiting in shared queues: the worker is then overloaded.
+    /// Notes that a port gave all frames that it was allowed to. Returns true if that may exceed
+    /// its own share: the worker then counts as overloaded.
     fn fills_up(&mut self, _port: PortId) -> bool {
         true
     }
