@@ -198,8 +198,8 @@ impl<'t> Reader<'t> {
         Ok((field, len as u32 * 8, Notation::Number))
     }
 
-    /// Parses a value and its optional prefix length or mask. Returns the value and the mask of
-    /// the compared bits.
+    /// Parses a value and its optional prefix length. Returns the value and the mask of the
+    /// compared bits.
     fn value(&mut self, bits: u32, notation: Notation) -> Result<(u128, u128), FilterError> {
         let rest = self.rest();
         let end = rest.find(|c: char| c.is_whitespace() || c == ')' || c == '&' || c == '|');
