@@ -19,7 +19,7 @@ pub(crate) struct Address {
         default_value = "127.0.0.1:9559"
     )]
     pub(crate) addr: String,
-    /// Speak TLS, with a server whose certificate is signed by one of these (PEM).
+    /// Speak TLS, with a server that has a certificate signed by one of these (PEM).
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
     /// This side's certificate, if the server asks for one (PEM).

@@ -60,7 +60,8 @@ pub(crate) struct Setup {
     /// Table entries and other configuration (docs/ENTRIES.md).
     #[arg(long, value_name = "FILE")]
     pub(crate) entries: Option<PathBuf>,
-    /// A port on the host's side, for PNA programs; all others are on the network's. Give one for each.
+    /// A port on the host's side, for PNA programs; all others are on the network's. Give one for
+    /// each.
     #[arg(long = "host-port", value_name = "NUMBER")]
     pub(crate) host_ports: Vec<u32>,
     /// Seed of the program's random numbers.

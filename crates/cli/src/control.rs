@@ -24,8 +24,8 @@ pub(crate) const USUAL_CPU: u32 = 510;
 /// Option for the CPU port.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Cpu {
-    /// The port whose packets go to controllers and by which theirs come in; if none is given,
-    /// 4294967293 for PSA programs and 510 for all others.
+    /// The port for packets to and from controllers; if none is given, 4294967293 for PSA
+    /// programs and 510 for all others.
     #[arg(long, value_name = "NUMBER")]
     cpu_port: Option<u32>,
 }

@@ -332,7 +332,7 @@ impl Forwarder {
     }
 }
 
-/// Returns a tracer for each worker if packets are to be traced, and their common counters.
+/// Returns a tracer for each worker if tracing is enabled, and their common counters.
 fn watches(
     tracing: Option<Tracing>,
     workers: usize,

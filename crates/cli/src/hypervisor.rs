@@ -40,7 +40,7 @@ enum Action {
 struct Emit {
     #[command(flatten)]
     slots: Slots,
-    /// What the program is written for.
+    /// Target that the program is written for.
     #[arg(long, value_enum, default_value_t)]
     target: Target,
     /// Write it into this file.
@@ -106,7 +106,7 @@ struct Translate {
     /// The function's number within it.
     #[arg(long, value_name = "ID", default_value_t = 1)]
     program_id: u8,
-    /// Ports whose packets are the function's; all, if none is given. Give one for each.
+    /// Ports that send their packets to the function; all, if none is given. Give one for each.
     #[arg(long = "port", value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(0..=510))]
     ports: Vec<u32>,
     /// Cells of registers, counters and meters that other functions have.

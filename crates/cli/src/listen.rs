@@ -21,7 +21,7 @@ pub(crate) struct Guard {
     /// Serve only clients with a certificate that one of these has signed (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
-    /// Let clients whose certificate has this name (its subject alternative names, or its common
+    /// Let clients with a certificate of this name (its subject alternative names, or its common
     /// name if it has none) be primary of a role, with NAME=* of any role, with NAME alone only
     /// read; the name * is everyone with a certificate. Give one for each; without any, each
     /// client may do everything.

@@ -98,13 +98,16 @@ enum Command {
     Run(run::Options),
     /// Run a switch on network interfaces that gets its program from a controller, by P4Runtime.
     Serve(serve::Options),
-    /// Run a switch on network interfaces that hosts virtual data planes: many programs, each with its own controllers.
+    /// Run a switch on network interfaces that hosts virtual data planes: many programs, each
+    /// with its own controllers.
     Host(host::Options),
     /// Create, change and show the virtual data planes of a switch that hosts some.
     Tenant(tenant::Options),
-    /// Control a switch, or any P4Runtime server: tables, entries, counters, digests, packets, programs.
+    /// Control a switch, or any P4Runtime server: tables, entries, counters, digests, packets,
+    /// programs.
     Ctl(ctl::Options),
-    /// Host functions on a switch whose program is fixed: a P4 program that runs others, which are its entries.
+    /// Host functions on a switch with a fixed program: a P4 program that runs others, which are
+    /// its entries.
     Hypervisor(hypervisor::Options),
     /// Show what a switch has kept in a directory (`--state`), and check it.
     State(state::Options),

@@ -34,10 +34,11 @@ const BAR: usize = 30;
 pub(crate) struct Options {
     #[command(flatten)]
     source: Source,
-    /// A capture (pcap or pcapng) and the port that its packets come in by. May be given several times.
+    /// A capture (pcap or pcapng) and the port that its packets come in by. May be given several
+    /// times.
     #[arg(long = "in", value_name = "PORT=FILE", required = true)]
     inputs: Vec<Input>,
-    /// Where the captures of what leaves the ports go. Created if it does not exist.
+    /// Directory for the captures of what leaves the ports. Created if it does not exist.
     #[arg(long, value_name = "DIR")]
     out_dir: Option<PathBuf>,
     #[command(flatten)]

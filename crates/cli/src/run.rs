@@ -108,8 +108,8 @@ pub(crate) struct Carrying {
     /// (docs/METRICS.md).
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
-    /// What is logged to standard error about controllers, and how: off, error, warn, info or
-    /// debug; with `json,` before it, as lines of JSON.
+    /// Log of the controllers on standard error: off, error, warn, info or debug; with `json,`
+    /// before it, as lines of JSON.
     #[arg(long, value_name = "[json,]LEVEL", default_value_t)]
     log: Verbosity,
 }
@@ -121,7 +121,7 @@ pub(crate) struct Workers {
     /// packets of a flow are processed by one of them.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MOST_WORKERS))]
     workers: u16,
-    /// How long a worker keeps polling for packets before it sleeps, in microseconds: less
+    /// Time that a worker keeps polling for packets before it sleeps, in microseconds: less
     /// latency for more processor time.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
     spin: u64,

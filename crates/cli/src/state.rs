@@ -33,7 +33,7 @@ pub(crate) struct Keeping {
         requires = "state"
     )]
     state_keep: Vec<Cells>,
-    /// How often they are kept, in seconds.
+    /// Time between two writes of these cells, in seconds.
     #[arg(long = "state-every", value_name = "SECONDS", default_value_t = 10, requires = "state_keep", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     state_every: u64,
 }

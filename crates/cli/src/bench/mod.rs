@@ -33,7 +33,8 @@ use crate::{Ended, out};
                   errors in what was given or sides that disagree, 2 for wrong usage."
 )]
 pub(crate) struct Options {
-    /// Programs to measure: names that --list shows, all of them when none is given, or a P4_16 program of your own.
+    /// Programs to measure: names that --list shows, all of them when none is given, or a P4_16
+    /// program of your own.
     #[arg(value_name = "PROGRAM")]
     programs: Vec<String>,
     /// List the built-in programs.
@@ -46,7 +47,8 @@ pub(crate) struct Options {
     /// between updates and beside them. Of these kinds, or of all.
     #[arg(long, value_name = "KIND", value_delimiter = ',', num_args = 0.., require_equals = true)]
     lookups: Option<Vec<Lookups>>,
-    /// Measure ports instead of programs: frames from one virtual interface to another, against a bare loop. Needs root.
+    /// Measure ports instead of programs: frames from one virtual interface to another, against a
+    /// bare loop. Needs root.
     #[arg(long, conflicts_with = "lookups")]
     io: bool,
     /// Measure what changes of the program cost packets that pass meanwhile: `sai` with 100,000
@@ -111,10 +113,11 @@ pub(crate) struct Options {
     /// filter describes: what it costs the others.
     #[arg(long, value_name = "FILTER", conflicts_with_all = ["lookups", "io"])]
     trace: Option<Filter>,
-    /// How long to measure a program under one kind of traffic; with --lookups a table as loaded, and again with updates.
+    /// Time to measure a program under one kind of traffic; with --lookups a table as loaded, and
+    /// again with updates.
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
-    /// Which traffic: a few flows, or all that there are entries for.
+    /// Kinds of traffic: a few flows, or all that there are entries for.
     #[arg(long, value_name = "KIND", value_delimiter = ',', default_values = ["few", "many"])]
     flows: Vec<Flows>,
     /// Packets that a side gets at once. Default: 64; with --tenants 4096, as many as a worker of

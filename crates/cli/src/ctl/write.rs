@@ -35,7 +35,8 @@ const PROGRESS: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 pub(crate) struct StatementOptions {
-    /// Statements as in entries files (docs/ENTRIES.md), in quotes: 'ipv4_lpm { hdr.ipv4.dst_addr: 10.0.0.0/8 } -> drop()'.
+    /// Statements as in entries files (docs/ENTRIES.md), in quotes: 'ipv4_lpm {
+    /// hdr.ipv4.dst_addr: 10.0.0.0/8 } -> drop()'.
     #[arg(required = true, value_name = "STATEMENT")]
     words: Vec<String>,
 }

@@ -48,7 +48,7 @@ const BAR: usize = 30;
                   arrived intact."
 )]
 pub(crate) struct Options {
-    /// How much data the TCP transfer carries, in millions of bytes.
+    /// Amount of data that the TCP transfer carries, in millions of bytes.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     megabytes: u64,
     /// Transfer data for this long instead.

@@ -50,33 +50,34 @@ enum Command {
 
 #[derive(Args)]
 struct Hypervdp {
-    /// Which figures.
+    /// The figures to measure.
     #[arg(long, value_name = "N", value_delimiter = ',', value_enum, default_values = ["7", "9", "11", "15", "17"])]
     figures: Vec<Number>,
-    /// Where tables and plots are written; it is created if it does not exist.
+    /// Directory for tables and plots; it is created if it does not exist.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Figure 9: where the paper's functions are.
+    /// Figure 9: directory of the paper's functions.
     #[arg(long, value_name = "DIR", default_value = "examples")]
     examples: PathBuf,
-    /// Figure 17: the topology whose switches run programs.
+    /// Figure 17: the topology with programs on its switches.
     #[arg(
         long,
         value_name = "TOPO.toml",
         default_value = "examples/fabric/fat_tree/fat_tree.toml"
     )]
     fabric: PathBuf,
-    /// Figure 17: the topology whose switches have virtual data planes.
+    /// Figure 17: the topology with virtual data planes on its switches.
     #[arg(
         long,
         value_name = "TOPO.toml",
         default_value = "examples/fabric/fat_tree_vpdps/fat_tree_vpdps.toml"
     )]
     vpdp_fabric: PathBuf,
-    /// Figure 17: which share of their bytes the elephants have.
+    /// Figure 17: the share of their bytes that the elephants have.
     #[arg(long, value_name = "F", default_value_t = 0.01, value_parser = crate::fabric::share)]
     scale: f64,
-    /// Figures 11 and 15, and what a packet costs for 17: how long to measure rates, and as long again to measure times.
+    /// Figures 11 and 15, and what a packet costs for 17: how long to measure rates, and as long
+    /// again to measure times.
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = crate::bench::seconds)]
     seconds: f64,
     /// Figure 15: numbers of virtual data planes.

@@ -15,7 +15,7 @@ use packet::Frame;
 
 use crate::chain;
 
-/// Part of the entries for sides on the interpreter: 128 stations. Each path through a parser has
+/// Part of the entries for sides on the interpreter: one of 128. Each path through a parser has
 /// separate entries in the P4 hypervisor, and large tables are not part of the comparison.
 const SMALL: Part = Part { number: 0, of: 128 };
 

@@ -62,7 +62,7 @@ struct RunOptions {
     /// The topology (docs/FABRIC.md).
     #[arg(value_name = "TOPO.toml")]
     topology: PathBuf,
-    /// Which share of their bytes the workload's elephants have.
+    /// The share of their bytes that the workload's elephants have.
     #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = share)]
     scale: f64,
     /// Maximum simulated time in seconds.

@@ -85,8 +85,8 @@ pub(crate) struct Options {
     /// (docs/METRICS.md).
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
-    /// What is logged to standard error about controllers, and how: off, error, warn, info or
-    /// debug; with `json,` before it, as lines of JSON. What operators change is always logged.
+    /// Log of the controllers on standard error: off, error, warn, info or debug; with `json,`
+    /// before it, as lines of JSON. Changes of operators are always logged.
     #[arg(long, value_name = "[json,]LEVEL", default_value_t)]
     log: Verbosity,
     #[command(flatten)]
@@ -100,17 +100,17 @@ pub(crate) struct Options {
 #[derive(Args)]
 #[command(next_help_heading = "Stage slots")]
 struct SlotOptions {
-    /// How many stage slots there are, for all programs; a program longer than they are goes on
-    /// in further turns through them. Default: as many as programs take.
+    /// Number of stage slots for all programs; a longer program continues in further turns
+    /// through them. Default: as many as programs take.
     #[arg(long = "slots", value_name = "N", value_parser = read_slots)]
     count: Option<NonZeroU16>,
-    /// How many tables a slot holds.
+    /// Number of tables that a slot holds.
     #[arg(long = "slot-tables", value_name = "N")]
     tables: Option<u64>,
-    /// How many entries the tables of a slot have, by their declared sizes.
+    /// Number of entries that the tables of a slot have, by their declared sizes.
     #[arg(long = "slot-entries", value_name = "N")]
     entries: Option<u64>,
-    /// How many bytes the entries of a slot take: keys, masks and arguments.
+    /// Bytes that the entries of a slot take: keys, masks and arguments.
     #[arg(long = "slot-memory", value_name = "BYTES")]
     memory: Option<u64>,
 }

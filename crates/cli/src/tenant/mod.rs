@@ -189,11 +189,11 @@ struct CreateOptions {
         hide_default_value = true
     )]
     owner: String,
-    /// What its ports are connected to, from port 0 on: a port of the switch, VPDP:PORT, or open.
-    /// Give one for each.
+    /// Connections of its ports, from port 0 on: a port of the switch, VPDP:PORT, or open. Give
+    /// one for each.
     #[arg(long = "port", value_name = "CONNECTION")]
     ports: Vec<String>,
-    /// What it may use (see quota). Give one for each.
+    /// Its quotas (see quota). Give one for each.
     #[arg(long = "quota", value_name = "SETTING")]
     quotas: Vec<String>,
     /// A program, or a chain of several, to begin with.
@@ -217,7 +217,7 @@ struct LoadOptions {
 struct QuotaOptions {
     /// The vPDP.
     vpdp: String,
-    /// What it may use; everything but work is unlimited by default.
+    /// Its quotas; everything but work is unlimited by default.
     #[arg(value_name = "SETTING")]
     settings: Vec<String>,
     /// Remove all of its quotas.
@@ -238,7 +238,7 @@ struct ConnectOptions {
 struct ShareOptions {
     /// The port of the switch.
     port: u32,
-    /// How packets find their vPDP.
+    /// Rule by which packets find their vPDP.
     #[arg(required = true)]
     sharing: Vec<String>,
 }

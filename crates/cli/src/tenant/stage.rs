@@ -71,8 +71,8 @@ struct DonorOptions {
     /// Prefix of the new names; default: the name of the program's file.
     #[arg(long = "as", value_name = "NAME")]
     prefix: Option<String>,
-    /// In a chain: the step whose headers and metadata the stage sees, the first of those that
-    /// are joined into one.
+    /// In a chain: the step that provides the headers and metadata of the stage, the first of
+    /// those that are joined into one.
     #[arg(
         long,
         value_name = "NAME",

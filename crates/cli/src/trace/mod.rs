@@ -56,7 +56,7 @@ pub(crate) struct Options {
     /// clock.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// Which packet of the capture, from 1 [default: 1].
+    /// Number of the packet in the capture, from 1 [default: 1].
     #[arg(long, value_name = "N", requires = "pcap", conflicts_with = "packet", value_parser = clap::value_parser!(u64).range(1..))]
     number: Option<u64>,
     /// The port that the packet comes in by.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// The user id of "nobody" on every distribution.
+/// The unprivileged user id on every distribution.
 pub(crate) const NOBODY: u32 = 65534;
 
 /// Returns the command of the binary under test.
