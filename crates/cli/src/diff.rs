@@ -38,7 +38,7 @@ pub(crate) struct Options {
     /// An object that may lose state, by its whole name; `*` for all. Give one for each.
     #[arg(long = "may-lose", value_name = "NAME")]
     may_lose: Vec<String>,
-    /// Show what is simply kept, too.
+    /// Also show objects that are kept unchanged.
     #[arg(long)]
     all: bool,
     /// Write all lines as JSON.

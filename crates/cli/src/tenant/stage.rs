@@ -21,7 +21,7 @@ pub(super) enum Command {
     /// Replace a stage by one of a P4 program, which leads where the old one led. The old table
     /// stays.
     Replace(ReplaceOptions),
-    /// Move a stage along the line of its control, or to another stage slot.
+    /// Move a stage within its control, or to another stage slot.
     Move(MoveOptions),
 }
 

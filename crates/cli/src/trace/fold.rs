@@ -1,7 +1,7 @@
 //! Shortens traces: of loops with many rounds only the first and last rounds are shown.
 //!
-//! A round begins at a head. A head is the [`Step::Round`] of a loop inside a stage or state, a
-//! parser state that is entered again, or a stage that a control returns to. Of nested loops the
+//! A round begins at a head. Heads are the [`Step::Round`] of a loop inside a stage or state, a
+//! parser state that is entered again, and a stage that a control returns to. Of nested loops the
 //! outer one is folded first; the remaining rounds are folded inside.
 
 use std::collections::HashMap;
