@@ -71,7 +71,7 @@ pub(crate) struct Options {
     /// from queues.
     #[arg(long, value_name = "ORDER", value_delimiter = ',', requires = "tenants", conflicts_with_all = ["life", "load", "hostile"])]
     arrival: Vec<Order>,
-    /// With --tenants: measure instead the loss and latency of packets while vPDPs are created,
+    /// With --tenants: measure instead loss and reordering of packets while vPDPs are created,
     /// changed, moved to another switch and deleted at random, at 80 % of the rate that --workers
     /// reach. Every packet is checked. Wants a core more than workers.
     #[arg(long, requires = "tenants", conflicts_with_all = ["load", "hostile"])]
