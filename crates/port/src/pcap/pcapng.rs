@@ -56,7 +56,7 @@ impl Ticks {
         let wide = u128::from(ticks);
         let nanos = match self {
             Ticks::Decimal(n @ 0..=9) => wide * 10u128.pow(9 - u32::from(n)),
-            // 10^19 exceeds half of the `u64` range: larger divisors give 0 or 1 ns.
+            // Resolutions above 28 need a divisor of at least 10^20, which exceeds every `u64`.
             Ticks::Decimal(n @ 10..=28) => wide / 10u128.pow(u32::from(n) - 9),
             Ticks::Decimal(_) => 0,
             Ticks::Binary(n) => (wide * 1_000_000_000)
