@@ -84,8 +84,8 @@ pub(crate) struct HostNode {
     free: Vec<usize>,
     by_flow: BTreeMap<FlowKey, usize>,
     by_ident: BTreeMap<u16, usize>,
-    /// Times at which sessions must be polled. Entries that no longer match [`Session::armed`] are
-    /// stale.
+    /// Times at which sessions must be polled. Entries that differ from the session's `armed` time
+    /// are stale.
     timers: BinaryHeap<Reverse<(Nanos, usize)>>,
     /// Sessions that wait for room in the card's queue, in FIFO order.
     blocked: VecDeque<usize>,
