@@ -23,7 +23,8 @@ const RING: usize = 1024;
 /// Approximate timed duration of a run. Shorter than a scheduler time slice on a busy machine.
 const PASS: Duration = Duration::from_micros(1000);
 
-/// One in this number of rings of a run is added for warm-up.
+/// A run of `n` measured rings is preceded by `n / WARM_UP` rings, rounded up, that are not
+/// measured.
 const WARM_UP: usize = 4;
 
 /// Minimum number of rounds.

@@ -7,7 +7,7 @@
 //! (`CLOCK_THREAD_CPUTIME_ID`) of the burst that switches to the new program. Preemption on a busy
 //! machine is not part of it. *Gaps* are the times between the starts of two bursts. They include
 //! the pause. They are reported by wall clock and by thread time, and also for a run without
-//! changes. A gap by wall clock only means that the thread was preempted.
+//! changes. If only the wall clock shows a gap, the thread was preempted.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -38,7 +38,8 @@ pub struct Step {
     pub source: String,
 }
 
-/// A workload with tables and packets that can be divided into any number of independent parts.
+/// A shardable workload: its tables and packets can be divided into any number of independent
+/// parts.
 pub trait Divisible: Sync {
     /// Returns its name in reports.
     fn name(&self) -> &str;

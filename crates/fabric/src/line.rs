@@ -77,7 +77,7 @@ impl Line {
         Carried::Arrives(leaving.end + self.spec.delay)
     }
 
-    /// Puts a frame that will arrive in transit.
+    /// Adds a frame that will arrive to the frames in transit.
     pub(crate) fn put(&mut self, frame: Frame) {
         self.on_the_way.push_back(frame);
     }

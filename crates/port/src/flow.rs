@@ -103,8 +103,8 @@ fn mix(address: &[u8], port: u16) -> u64 {
     hash
 }
 
-/// Finalizer of SplitMix64 (Steele, Lea, Flood, 2014): every bit of the result depends on every
-/// bit of the input.
+/// Returns `bits` mixed by the finalizer of SplitMix64 (Steele, Lea, Flood, 2014). Every bit of
+/// the result depends on every bit of the input.
 #[inline]
 fn stir(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

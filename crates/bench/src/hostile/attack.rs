@@ -173,7 +173,7 @@ impl Beside<'_> {
         }
     }
 
-    /// No other vPDP has the program, so it is compiled each time.
+    /// Compiles a large program. No other vPDP has it, so the engine compiles it each time.
     fn compile(&mut self, hypervisor: &Hypervisor) -> Result<(), HostileError> {
         let program = (self.compile)(&self.long_text).map_err(HostileError::Compile)?;
         hypervisor

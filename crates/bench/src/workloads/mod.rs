@@ -58,13 +58,12 @@ pub fn find(name: &str) -> Option<Box<dyn Workload>> {
     Some(make(Size::Full))
 }
 
-/// Returns the names of workloads that can be divided into parts: `l2`, and the policies of
-/// HyperVDP.
+/// Returns the names of shardable workloads: `l2`, and the policies of HyperVDP.
 pub fn divisibles() -> impl Iterator<Item = &'static str> {
     std::iter::once("l2").chain(policies::NAMES)
 }
 
-/// Returns the divisible workload with this name.
+/// Returns the shardable workload with this name.
 pub fn divisible(name: &str, size: Size) -> Option<Box<dyn Divisible>> {
     if name == "l2" {
         return Some(Box::new(switch(size)));
@@ -72,7 +71,7 @@ pub fn divisible(name: &str, size: Size) -> Option<Box<dyn Divisible>> {
     Some(Box::new(policies::Policy::find(name, size)?))
 }
 
-/// Returns `l2` as a divisible workload.
+/// Returns `l2` as a shardable workload.
 pub fn switch(size: Size) -> impl Divisible {
     l2::Switch::new(size)
 }

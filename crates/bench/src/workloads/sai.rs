@@ -383,8 +383,8 @@ impl Fill<'_, '_> {
                 self.add(&to_dscp, &keys, &[class << 3 | colour << 1])?;
             }
         }
-        // Voice traffic (DSCP 46) gets a separate virtual router. Packets from hosts with a
-        // network control DSCP are dropped.
+        // Bridge ports 1 to 8: voice traffic (DSCP 46) is assigned to the last virtual router, and
+        // packets with a network control DSCP are dropped.
         let vrf = self.table("acl_pre_ingress", "choose_vrf")?;
         let drop = self.table("acl_pre_ingress", "drop")?;
         for bridge_port in 1..=8 {

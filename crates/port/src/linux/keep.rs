@@ -11,8 +11,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Time between two attempts to find a removed interface: at first, and at most. It doubles after
-/// each attempt.
+/// Time between two checks for a removed interface: initially, and at most. It doubles with each
+/// attempt to reopen the interface.
 const FIRST_PAUSE: Nanos = Nanos::from_millis(100);
 const LONGEST_PAUSE: Nanos = Nanos::from_millis(5000);
 

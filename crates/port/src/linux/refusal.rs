@@ -15,8 +15,8 @@ const LINK_HEADER: usize = 14 + 4;
 pub(super) struct Refusals {
     /// Socket in the interface's network namespace, if the kernel has rtnetlink.
     rtnl: Option<Rtnl>,
-    /// Cached result, and the watch's look number that it belongs to. It may change with the next
-    /// look.
+    /// Cached result, with the value of [`LinkWatch::looks`] at that time. The result is valid
+    /// until the next periodic query of the link.
     found: Option<(u64, Found)>,
 }
 

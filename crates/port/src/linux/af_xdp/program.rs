@@ -1,5 +1,5 @@
-//! The XDP program that redirects an interface's frames to its AF_XDP sockets. It has about thirty
-//! instructions, which are assembled here, so the build needs no BPF compiler.
+//! The XDP program that redirects an interface's frames to its AF_XDP sockets. It has fewer than
+//! 40 instructions, which are assembled here, so the build needs no BPF compiler.
 //!
 //! The program is dual-licensed under MIT and GPL version 2, because the kernel provides VLAN tags
 //! only to GPL-compatible programs.
