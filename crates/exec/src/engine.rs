@@ -146,7 +146,7 @@ pub struct ParserErrors {
 }
 
 impl ParserErrors {
-    /// The numbers in this program.
+    /// Returns the indices in this program.
     pub fn of(program: &Program) -> ParserErrors {
         let number = |name: &str| {
             let at = program.errors.iter().position(|error| error == name);

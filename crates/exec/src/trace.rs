@@ -89,7 +89,7 @@ pub enum TraceEvent {
     },
     /// The parser accepted the packet.
     Accepted {
-        /// Bits that it consumed.
+        /// Number of bits consumed.
         consumed: usize,
     },
     /// A stage starts.
@@ -139,11 +139,12 @@ pub enum TraceEvent {
     },
     /// An extern function or method was called.
     Call {
-        /// The call as the program has it.
+        /// The call, from the program.
         call: Box<Call>,
-        /// The values of its operands that are values or data, in order.
+        /// The values of its `In` and data operands, in order.
         arguments: Vec<Value>,
-        /// What its destinations get, in order; behind them what a checksum that is verified was found to be.
+        /// The values of its destinations, in order, followed by the computed checksum if the call
+        /// verifies one.
         results: Vec<Value>,
         /// The statement.
         loc: Option<Loc>,
