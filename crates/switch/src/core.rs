@@ -76,7 +76,7 @@ impl Code {
     /// Loads a program on an engine.
     ///
     /// # Errors
-    /// The engine does not run it.
+    /// The engine does not support the program.
     pub(crate) fn load(program: Arc<Program>, engine: &dyn Engine) -> Result<Code, Unsupported> {
         let layout = Layout::of(&program);
         let natives = Natives::standard();
@@ -296,8 +296,8 @@ pub(crate) struct Core {
     pub(crate) passes_left: Option<u32>,
     pub(crate) ledger: Ledger,
     pub(crate) queues: Queues<Job>,
-    /// Received packets that are not yet processed. At a worker: packets that arrived while it was
-    /// behind, each with its time.
+    /// Received packets that are not yet processed. At a worker: packets that arrived while earlier
+    /// ones waited for rounds, each with its time.
     pub(crate) arriving: VecDeque<Job>,
     /// Packets that recirculate to ingress, each at its own time.
     pub(crate) again: VecDeque<Job>,
@@ -898,7 +898,7 @@ fn digest_values(program: &Program, digest: ExternId, mut limbs: &[u64]) -> Vec<
         let (own, rest) = limbs.split_at(limbs.len().min(limbs_of(*ty) as usize));
         limbs = rest;
         match ty {
-            // Its length in bits comes first.
+            // The varbit's length in bits comes first.
             ScalarTy::Varbit(most) => {
                 let width = own.first().map_or(0, |&bits| bits as u32).min(*most);
                 Value::from_limbs(own.get(1..).unwrap_or_default(), width)

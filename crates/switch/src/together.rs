@@ -30,9 +30,10 @@ pub trait Companions {
 /// Progress of a shared burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Through {
-    /// How many are through.
+    /// Number of packets processed.
     pub frames: usize,
-    /// Whether the last of these left its pass: it is to be asked anew of its worker whether packets may go together with others'.
+    /// True if the last of these exited the fast path. Its worker must be checked again before its
+    /// packets join a shared burst.
     pub has_left: bool,
 }
 
