@@ -238,6 +238,9 @@ impl PacketContext {
     /// If the parsed and the emitted bits end at the same bit within a byte, the rest of that byte
     /// follows the emitted bits. Otherwise the emitted bits are zero-padded to a byte, and a partly
     /// parsed byte is removed.
+    ///
+    /// # Errors
+    /// [`FrameError::TooLong`]; the bytes are unchanged.
     pub fn finish_deparse(&mut self) -> Result<(), FrameError> {
         let mut bytes = std::mem::replace(&mut self.bytes, Frame::without_buffer());
         let finished = self.finish_deparse_of(&mut bytes);
@@ -246,6 +249,9 @@ impl PacketContext {
     }
 
     /// Does the same as [`PacketContext::finish_deparse`] for a frame outside the context.
+    ///
+    /// # Errors
+    /// [`FrameError::TooLong`]; the bytes are unchanged.
     pub fn finish_deparse_of(&mut self, frame: &mut Frame) -> Result<(), FrameError> {
         let within = self.cursor % 8;
         if within != 0 && self.emitted.bits() % 8 == within {

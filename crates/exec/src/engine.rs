@@ -15,6 +15,9 @@ pub trait Engine: Send + Sync {
 
     /// Compiles a verified program. `layout` is the program's layout. The result holds no state, so
     /// several devices may share it.
+    ///
+    /// # Errors
+    /// [`Unsupported`] names a construct that this engine does not support.
     fn load(
         &self,
         program: &Arc<Program>,
@@ -24,6 +27,9 @@ pub trait Engine: Send + Sync {
 
     /// Compiles a program, and optionally its fast path at the same time. The caller will call
     /// [`Loaded::fuse`] with the same `_pass` afterwards.
+    ///
+    /// # Errors
+    /// As [`Engine::load`].
     fn load_with(
         &self,
         program: &Arc<Program>,
