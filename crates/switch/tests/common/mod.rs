@@ -1,4 +1,4 @@
-//! Devices from IR text, and what came out of them.
+//! Helpers for tests: devices from IR text, and the packets that they send.
 #![allow(dead_code, unreachable_pub)]
 
 use std::sync::Arc;
