@@ -50,7 +50,8 @@ pub fn read_object(key: &[u8], bytes: &[u8]) -> Option<(Place, Object)> {
     Some((place, object))
 }
 
-/// Encodes a key. [`Place::Entries`] has no encoding: it stands for the ranges of [`table_keys`].
+/// Encodes a key. [`Place::Entries`] is never stored: [`table_keys`] returns the keys that it
+/// covers.
 pub(crate) fn key(place: &Place) -> Vec<u8> {
     let (kind, numbers): (u8, &[u32]) = match place {
         Place::Program => (kind::PROGRAM, &[]),
