@@ -42,7 +42,7 @@ impl State {
         self.externs.get(id.get() as usize)
     }
 
-    /// Returns the registers of an extern instance, or `None` if it is no register.
+    /// Returns the registers of an extern instance, or `None` if it is not a register.
     #[inline]
     pub fn registers(&self, id: ExternId) -> Option<&Registers> {
         match self.extern_state(id) {
