@@ -99,8 +99,8 @@ impl Bell {
         has_rung
     }
 
-    /// Returns true if the thread is not processing a device with this mask, or has seen this
-    /// epoch.
+    /// Returns true if the thread is not processing packets of a device with this mask, or has seen
+    /// this epoch.
     pub(crate) fn has_let_go(&self, mark: Marks, ring: u64) -> bool {
         self.thread.at_work.load(Ordering::SeqCst) & mark.0 == 0
             || self.thread.heard.load(Ordering::SeqCst) >= ring

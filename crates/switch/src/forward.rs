@@ -146,7 +146,7 @@ impl Core {
         }
     }
 
-    /// Returns a shared context, or one of this core. With a shared context nothing is read from
+    /// Returns a shared context, or one of this device. With a shared context nothing is read from
     /// the snapshot, which is out of the cache if many devices take turns.
     pub(crate) fn borrow(
         &mut self,

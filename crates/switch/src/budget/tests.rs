@@ -12,9 +12,9 @@ enum Event {
     /// A packet runs, makes this many copies, and the first of them uses this many work units at
     /// once.
     Copy(usize, u32, u32),
-    /// A packet starts over, for so much work.
-    StartOver(usize, u32),
     /// A packet recirculates, for this many work units.
+    StartOver(usize, u32),
+    /// A packet ends.
     End(usize),
 }
 
