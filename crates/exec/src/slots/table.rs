@@ -26,9 +26,9 @@ pub struct TableSite {
     pub actions: Box<[ActionId]>,
     /// Layout of the entries' records.
     pub records: Arc<RecordLayout>,
-    /// Position in the table's `actions` list, by action id; `None` for other actions.
+    /// Position in the table's list by action id, where it has one.
     positions: Box<[Option<u32>]>,
-    /// True if a hit counts in the direct counter implicitly (v1model).
+    /// v1model: a hit counts by itself.
     pub counts_hits: bool,
 }
 
@@ -87,8 +87,7 @@ impl Applied<'_> {
 }
 
 impl TableSite {
-    /// Creates the layout of a table of a verified program. `take` allocates slots for a number of
-    /// limbs.
+    /// A table of a verified program; `take` gives slots for so many limbs.
     pub fn new(
         program: &Program,
         id: TableId,
@@ -198,8 +197,7 @@ impl TableSite {
         }
     }
 
-    /// Sets the action to run. An action that the table does not have, or that has too few
-    /// parameters, is not run.
+    /// An action that the table does not have, or whose parameters are missing, is not run.
     #[inline]
     fn run<'s>(
         &self,
@@ -263,9 +261,8 @@ impl TableSite {
     }
 }
 
-/// Returns the position in the table's `actions` list for every action of the program. A profile
-/// may be shared by tables that list different specialisations of the same actions. Those are found
-/// by their control-plane name.
+/// For every action of the program its position in the table's list. A profile may be shared by tables whose actions are other
+/// specialisations of the same ones: those are found by their name for the control plane.
 fn action_positions(program: &Program, table: &Table) -> Box<[Option<u32>]> {
     let position = |(id, action): (ActionId, &Action)| {
         let by_id = table.actions.iter().position(|listed| listed.action == id);
