@@ -29,7 +29,7 @@ pub struct TableSite {
     pub records: Arc<RecordLayout>,
     /// Positions in the table's list by action id, sorted.
     positions: Box<[(ActionId, u32)]>,
-    /// v1model: a hit counts by itself.
+    /// True if a hit counts in the direct counter implicitly (v1model).
     pub counts_hits: bool,
 }
 
@@ -213,7 +213,8 @@ impl TableSite {
         at.ok().map(|at| self.positions[at].1)
     }
 
-    /// An action that the table does not have, or whose parameters are missing, is not run.
+    /// Sets the action to run. An action that the table does not have, or that has too few
+    /// parameters, is not run.
     #[inline]
     fn run<'s>(
         &self,
