@@ -289,7 +289,7 @@ fn what_is_wrong_with_virtual_data_planes_is_told_with_its_line_and_its_mend() {
             "1 = \"turns\"",
             4,
             "`turns` is not `rules`",
-            "docs/TENANCY.md",
+            "docs/reference/port-sharing.md",
         ),
         (
             "{ 1 =",

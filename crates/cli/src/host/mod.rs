@@ -50,7 +50,7 @@ use office::Office;
                   polyplane ctl --device-id 1 show\n\nWith --metrics 127.0.0.1:9100 Prometheus sees who uses how much of what it may:\n\n  \
                   curl -s http://127.0.0.1:9100/metrics | grep 'vpdp=\"blue\"'\n\nEach virtual data plane is a P4Runtime device whose device_id is its \
                   number. With --tls-client-ca, \
-                  --allow NAME=* names the operators; who owns a virtual data plane controls that one alone. docs/TENANCY.md tells the rest.\n\nStops \
+                  --allow NAME=* names the operators; who owns a virtual data plane controls that one alone. docs/how-to/tenants.md has the rest.\n\nStops \
                   on SIGINT (Ctrl-C), SIGTERM and SIGHUP with a final report. Exit status: 0 when stopped by a signal, 1 for errors in what was given \
                   or when the last port has gone, 2 for wrong usage."
 )]

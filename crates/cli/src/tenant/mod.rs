@@ -36,7 +36,7 @@ use crate::{Ended, compile, out};
         polyplane tenant list\n  \
         polyplane tenant slots\n\n\
         A vPDP is named by its name or its number, which is its device_id for P4Runtime. Every change is made under traffic; one that is refused changes \
-        nothing. docs/TENANCY.md tells more. Exit status: 0 when it is done, 1 for errors in what was given or of the switch, 2 for wrong usage."
+        nothing. docs/how-to/tenants.md has more. Exit status: 0 when it is done, 1 for errors in what was given or of the switch, 2 for wrong usage."
 )]
 pub(crate) struct Options {
     #[command(flatten)]

@@ -211,7 +211,7 @@ impl Check<'_> {
             self.mistake(
                 text,
                 error.to_string(),
-                "docs/TENANCY.md has the ways to share",
+                "docs/reference/port-sharing.md has the ways to share",
             );
         }
         Some(Placed {
@@ -223,7 +223,7 @@ impl Check<'_> {
     fn rule(&mut self, text: &Text, names: &Names) -> Option<Placed<Rule>> {
         let rule = Rule::read(text.get_ref(), |name| names.get(name).copied());
         if let Err(error) = &rule {
-            let mend = "write NAME: CONDITIONS -> VPDP priority N (docs/TENANCY.md)";
+            let mend = "write NAME: CONDITIONS -> VPDP priority N (docs/reference/port-sharing.md)";
             self.mistake(text, error.to_string(), mend);
         }
         Some(Placed {
