@@ -167,7 +167,7 @@ impl Session {
 /// Waits until a session must end, and returns the reason.
 async fn must_end(place: Option<&mut Place>) -> End {
     if let Some(place) = place {
-        // The sender goes when the session leaves, which is after this.
+        // The sender is dropped when the session leaves the device, which happens later.
         if let Ok(end) = place.ended.wait_for(Option::is_some).await
             && let Some(end) = *end
         {
@@ -209,7 +209,7 @@ mod tests {
         let before = site.join(ClientId(1), answers.clone()).unwrap();
         site.close();
         assert_eq!(*before.borrow(), Some(End::DeviceGone));
-        // Its client found the device before that.
+        // A client may have found the device before it was closed.
         let after = site.join(ClientId(2), answers);
         assert_eq!(after.err(), Some(End::DeviceGone));
     }
