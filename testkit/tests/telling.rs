@@ -1,4 +1,5 @@
-//! What packets of a burst tell (digests, messages) on every engine: all of it, once, in their order, whatever else becomes of them and however long bursts are.
+//! Tests of digests and log messages of the packets in a burst, on every engine. All must be
+//! delivered once and in order, whatever happens to the packets and however long bursts are.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use ir::{ControlId, Layout, ParserId, Program};
 use packet::{Frame, Nanos};
 use switch::{Device, DeviceConfig};
 
-/// Bits of a packet's first byte say what it tells, and what becomes of it.
+/// Bits of a packet's first byte select what it reports, and what happens to it.
 const V1MODEL: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -99,7 +100,7 @@ EgressPipeline(EP(), E(), ED()) egress;
 PSA_Switch(ingress, PacketReplicationEngine(), egress, BufferingQueueingEngine()) main;
 "#;
 
-/// Packets of all kinds, plain ones beside them.
+/// Returns packets of all kinds, with plain ones between them.
 fn frames() -> Vec<Frame> {
     let frame = |number: u32| {
         let kind = match number % 3 {
