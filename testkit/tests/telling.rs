@@ -113,7 +113,7 @@ fn frames() -> Vec<Frame> {
     (0..256).map(frame).collect()
 }
 
-/// What became of packets, and what they told.
+/// The packets sent, and everything that they reported.
 #[derive(Debug, Default, PartialEq)]
 struct Fates {
     left: Vec<(u32, Vec<u8>)>,
@@ -166,7 +166,7 @@ fn digests_of_a_deparser_are_told_whatever_becomes_of_their_packets() {
     assert!(fates.digests.len() > 80 && fates.dropped > 40);
 }
 
-/// An engine by which no packet can go on that has left its pass.
+/// Engine with which a packet cannot continue after it leaves the fast path.
 struct PassAlone(Arc<dyn Engine>);
 
 struct PassAloneProgram(Arc<dyn Loaded>);

@@ -100,7 +100,7 @@ fn sent(port: PortId, bytes: &[u8], time: Nanos) -> String {
 
 struct Player {
     device: Device,
-    /// True if the first program runs. False if it could not be loaded.
+    /// The settings. The first program is the running one, unless it could not be loaded.
     playing: Playing,
     config: DeviceConfig,
     seen: Transcript,
@@ -195,8 +195,8 @@ impl Player {
 
     /// Steps once at every time of an event, up to `now`.
     fn step_by_events(&mut self, now: Nanos) -> Result<(), Fault> {
-        // Entries that packets added may have short expiry scans. Without a limit, hours would take
-        // millions of steps.
+        // The device may ask for a step at a fraction of the shortest timeout of entries that
+        // packets added. Over hours these would be millions of steps, so they are limited.
         for _ in 0..1000 {
             let Some(next) = self.device.next_time().filter(|next| *next < now) else {
                 break;

@@ -527,8 +527,9 @@ impl Generator<'_> {
         });
     }
 
-    /// Writes a deparser. `carried` lists what it may pass on with a packet, each under its
-    /// condition, for architectures with such fields of 16 bits.
+    /// Writes a deparser. `carried` is `None` for v1model. Otherwise it lists the metadata outputs
+    /// to set, each with its condition, and the deparser may also update a checksum field of 16
+    /// bits.
     fn deparser(&mut self, signature: &str, carried: Option<&[(&str, &str)]>) {
         self.line(format!("{signature} {{"));
         let checksum = carried.and_then(|_| self.header_field(16));
