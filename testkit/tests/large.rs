@@ -141,8 +141,8 @@ fn sums(metadata: usize) -> String {
     text + "hdr.end.count = meta.seen;\n"
 }
 
-/// Returns a v1model program. Packets leave the fast path before egress (if their queue depth
-/// exceeds the limit) and after it. `first` is code at the start of ingress.
+/// Returns a v1model program. Some packets leave the fast path before egress, because they set a
+/// priority, and some after it. `first` is code at the start of ingress.
 fn v1model(metadata: usize, besides: &str, first: &str) -> String {
     let (declarations, states) = (declarations("v1model", metadata), states("", besides));
     let (notes, sums) = (notes(metadata), sums(metadata));

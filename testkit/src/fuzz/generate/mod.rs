@@ -527,9 +527,8 @@ impl Generator<'_> {
         });
     }
 
-    /// Writes a deparser. `carried` is `None` for v1model. Otherwise it lists the metadata outputs
-    /// to set, each with its condition, and the deparser may also update a checksum field of 16
-    /// bits.
+    /// Writes a deparser. `carried` lists the metadata outputs to set, each with its condition, and
+    /// permits the update of a checksum field of 16 bits. `None` permits neither.
     fn deparser(&mut self, signature: &str, carried: Option<&[(&str, &str)]>) {
         self.line(format!("{signature} {{"));
         let checksum = carried.and_then(|_| self.header_field(16));
