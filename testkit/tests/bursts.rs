@@ -7,7 +7,7 @@ use exec::Engine;
 use packet::{Frame, Nanos, PortId};
 use switch::{Device, DeviceConfig};
 
-/// Packets from the host leave through port 1, those from the network through port 2.
+/// Packets from the host are sent to port 1, those from the network to port 2.
 const PROGRAM: &str = r#"
 #include <core.p4>
 #include <pna.p4>

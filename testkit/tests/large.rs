@@ -15,8 +15,8 @@ const HEADERS: usize = 32;
 const FIELDS: [(&str, u32); 5] = [("a", 4), ("b", 12), ("c", 16), ("d", 40), ("e", 80)];
 
 /// Additional code in a third of the parser states. `THIS` is replaced by the number of the
-/// extracted header, `BEFORE` and `LAST` by those of the two before it, which may be invalid, and
-/// `NEXT` by the next one.
+/// extracted header, and `NEXT` by the next one. `BEFORE` and `LAST` are replaced by the two before
+/// it, which may be invalid.
 const BESIDES: &[(&str, &str)] = &[
     ("does nothing besides", ""),
     (

@@ -379,8 +379,8 @@ impl<'r> Maker<'r> {
         for a in 0..1 + self.random.below(6) {
             let (name, params) = (format!("a{t}_{a}"), self.random.below(5));
             self.action(&name, params);
-            // If the largest action is a default-only one, the records' header is longer than the
-            // records.
+            // If a default-only action has the most parameters, the data in front of the record
+            // array is longer than a record.
             let only = match self.random.one_in(4) {
                 true => " @defaultonly",
                 false => "",
@@ -511,7 +511,7 @@ impl Companions for Crew<'_> {
     }
 }
 
-/// Maximum number of recirculations of packets: more than any of these programs needs.
+/// Maximum number of rounds of a packet: more than any of these programs needs.
 const PASSES: u32 = 1000;
 
 /// Forwards frames through their devices, together as far as possible, in any order in memory.

@@ -13,7 +13,7 @@ use packet::{Frame, Nanos};
 use switch::{Action, Change, Device, DeviceConfig, TableEntry, Worker};
 use table::EntryId;
 
-/// A packet leaves with the number of its entry, or 0.
+/// Writes the number of its entry into each packet, or 0.
 const PROGRAM: &str = r#"
 #include <core.p4>
 #include <v1model.p4>

@@ -429,7 +429,7 @@ fn a_change_of_tables_groups_and_cells_is_seen_whole_or_not_at_all() {
                 Ok::<(), ()>(())
             };
             device.between_bursts(cells).unwrap().unwrap();
-            // A later publication does not hide a mixture.
+            // A publication directly afterwards must not change the result.
             device.apply(Change::SetMulticast(9, Vec::new())).unwrap();
             device.publish();
         };

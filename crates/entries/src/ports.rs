@@ -16,7 +16,7 @@ const PSA_RECIRCULATE: u32 = 0xffff_fffa;
 /// `PSA_PORT_CPU`.
 const PSA_CPU: u32 = 0xffff_fffd;
 
-/// Checks the number of a port at which packets arrive or leave.
+/// Checks the number of a port at which packets are received or sent.
 pub(crate) fn check(arch: Option<Arch>, port: u32, at: (usize, usize)) -> Result<(), Fault> {
     match arch {
         Some(Arch::V1model) if port > V1MODEL_LAST => Err(Fault::new(

@@ -11,8 +11,9 @@
 //!   other parts of the program, and it equals p4c's id.
 //! - Equal programs give equal text, byte for byte.
 //!
-//! Unlike p4c, this crate omits actions that no table lists (P4Runtime requires only those of
-//! tables), and an empty `type_info` if no object of the program can refer to a type.
+//! Two parts of p4c's output are omitted. One is actions that no table lists, since P4Runtime
+//! requires only those of tables. The other is an empty `type_info`, if no object of the program
+//! can refer to a type.
 //!
 //! The gRPC service is not generated here, but in the crate that uses gRPC.
 //!

@@ -3,8 +3,8 @@
 //!
 //! Batches have 1,000 updates. State is kept in memory only, or also on a disk. Arguments after
 //! `--`: a number of exact entries, a number of routes (`routes=964000`), and a directory for the
-//! state (`state=DIR`, the disk that holds it is measured). Times include the client, which runs in
-//! the same process.
+//! state (`state=DIR`), of which the disk is measured. Times include the client, which runs in the
+//! same process.
 //!
 //! As in the command, all threads but the worker leave the first core to the worker. With packets
 //! running, a controller first writes as fast as it can. Then it writes at the rates that a switch

@@ -1,5 +1,5 @@
-//! Controller data that the device itself does not store. It is kept so that reads return exactly
-//! what was written (section "Read-Write Symmetry").
+//! Controller data that the device does not interpret. It is kept so that reads return exactly what
+//! was written (section "Read-Write Symmetry").
 
 use std::collections::BTreeSet;
 
@@ -196,7 +196,7 @@ pub(crate) struct Kept {
     pub(crate) size_semantics: i32,
 }
 
-/// Data of a one-shot action that the device does not store.
+/// Data of a one-shot action that the device does not interpret.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Shot {
     #[prost(int32, tag = "1")]

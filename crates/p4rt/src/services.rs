@@ -8,7 +8,7 @@ use tonic::codegen::{BoxFuture, Service, http};
 use tonic::server::NamedService;
 use tonic::{Code, Status};
 
-/// P4Runtime and the optional services beside it.
+/// P4Runtime and the optional services.
 #[derive(Clone)]
 pub(crate) struct Services<D, P, T> {
     pub(crate) devices: D,

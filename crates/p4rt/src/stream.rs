@@ -167,7 +167,7 @@ impl Session {
 /// Waits until a session must end, and returns the reason.
 async fn must_end(place: Option<&mut Place>) -> End {
     if let Some(place) = place {
-        // The sender is dropped when the session leaves the device, which happens later.
+        // The sender is dropped when the session ends, which happens later.
         if let Ok(end) = place.ended.wait_for(Option::is_some).await
             && let Some(end) = *end
         {

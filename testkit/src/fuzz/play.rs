@@ -24,7 +24,7 @@ pub(crate) enum Portions {
     Packets,
     /// All packets of one time are forwarded as one burst.
     Bursts,
-    /// One step for each packet, and one for each time at which a packet may leave a queue.
+    /// One step for each packet, and one for each time at which a queued packet may be sent.
     Events,
     /// One step for each packet, with a tracer.
     Traced,
@@ -195,7 +195,7 @@ impl Player {
 
     /// Steps once at every time of an event, up to `now`.
     fn step_by_events(&mut self, now: Nanos) -> Result<(), Fault> {
-        // The device may ask for a step at a fraction of the shortest timeout of entries that
+        // The device may require a step at a fraction of the shortest timeout of entries that
         // packets added. Over hours these would be millions of steps, so they are limited.
         for _ in 0..1000 {
             let Some(next) = self.device.next_time().filter(|next| *next < now) else {

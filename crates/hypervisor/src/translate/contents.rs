@@ -145,8 +145,8 @@ impl Contents {
     }
 }
 
-/// Returns the rank of an entry: its priority, or its prefix length. Entries of other tables cannot
-/// overlap.
+/// Returns the rank of an entry: its priority, or else its prefix length. Entries with neither have
+/// the rank `order`; they do not overlap, unless they are listed by the program.
 fn rank(
     program: &Program,
     table: TableId,

@@ -12,10 +12,10 @@ use super::refusal::{Refusal, refuse};
 use super::words::{self, number, ones, placed};
 use crate::{FILE_BITS, WORD_BITS};
 
-/// Initializes CRC-32 correctly although the input has leading zeros. A CRC register of zeros stays
-/// zero over leading zeros, while a register of ones at their start becomes all ones. These four
-/// bytes, in front of the data, turn the zero register into one of ones. So the input is zeros,
-/// these bytes and the data.
+/// Four bytes that take a CRC-32 register from all zeros back to all ones. The data is at the end
+/// of a wide word, and the zeros before it would change the CRC. So the input starts with 32 ones,
+/// which turn the initial register into zero. The zeros after them leave it zero. Then come these
+/// four bytes, which restore the initial register, and the data.
 const CRC32_START: u128 = 0x62f5_2692;
 
 type Made<T> = Result<T, Refusal>;

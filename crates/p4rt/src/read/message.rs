@@ -90,7 +90,7 @@ pub(crate) fn table_action(schema: &Schema, done: &Done, kept: &Kept) -> Option<
     Some(rt::TableAction { r#type: Some(ty) })
 }
 
-/// Converts a one-shot action set, with the data that is stored beside the device.
+/// Converts a one-shot action set, with the data that is kept in the entry's metadata.
 fn shots(schema: &Schema, parts: &[(ActionRef, u32)], kept: &Kept) -> rt::ActionProfileActionSet {
     use rt::action_profile_action::WatchKind;
     let one = |(at, (call, weight)): (usize, &(ActionRef, u32))| {

@@ -98,7 +98,7 @@ struct Written {
     counter: Option<CounterReading>,
 }
 
-/// An action in the device's form, with the data that the device does not store.
+/// An action in the device's form, with the data that the device does not interpret.
 pub(super) struct GivenAction {
     pub(super) action: Action,
     /// Data of a one-shot action set.

@@ -267,18 +267,18 @@ impl Rig {
             .expect("the loop runs");
     }
 
-    /// Waits for the next packet that leaves device 1.
+    /// Waits for the next packet that device 1 sends.
     pub(crate) fn sent(&self) -> Option<Frames> {
         self.sent_at(1)
     }
 
-    /// Waits for the next packet that leaves a device.
+    /// Waits for the next packet that a device sends.
     pub(crate) fn sent_at(&self, device: usize) -> Option<Frames> {
         let sent = &self.places[device - 1].sent;
         sent.recv_timeout(Duration::from_secs(5)).ok()
     }
 
-    /// Returns the next packet that leaves device 1 within a short time.
+    /// Returns the next packet that device 1 sends within a short time.
     pub(crate) fn sent_now(&self) -> Option<Frames> {
         let sent = &self.places[0].sent;
         sent.recv_timeout(Duration::from_millis(100)).ok()
