@@ -1,5 +1,5 @@
-//! Crate controller: the controller's view of a program, from its P4Info. It converts between text
-//! and P4Runtime messages.
+//! Crate `controller`: the controller's view of a program, from its P4Info. It converts between
+//! text and P4Runtime messages.
 //!
 //! **In:** a [`p4info::P4Info`] of any P4Runtime server; [`entries::Update`]s for the
 //! [`entries::Schema`] built from it; messages that were read. **Out:** messages to write; updates;

@@ -1,4 +1,4 @@
-//! Crate entries: reads text that configures a device (entries files and STF tests) into checked
+//! Crate `entries`: reads text that configures a device (entries files and STF tests) into checked
 //! updates.
 //!
 //! **In:** text, and the [`ir::Program`] to which its names refer, or a [`Schema`] that a

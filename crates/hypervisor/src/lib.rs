@@ -1,4 +1,4 @@
-//! Crate hypervisor: the hypervisor for fixed targets (HyperVDP). It is a P4 program that runs
+//! Crate `hypervisor`: the hypervisor for fixed targets (HyperVDP). It is a P4 program that runs
 //! other programs (functions), which are stored as its table entries.
 //!
 //! **In:** the number of slots; a verified [`ir::Program`] and the contents of its tables. **Out:**

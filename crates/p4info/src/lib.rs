@@ -1,4 +1,4 @@
-//! Crate p4info: the protobuf types of P4Runtime, their text format, and the P4Info of a program.
+//! Crate `p4info`: the protobuf types of P4Runtime, their text format, and the P4Info of a program.
 //!
 //! **In:** a verified [`ir::Program`]; protobuf text. **Out:** [`P4Info`], or the faults in the
 //! program's annotations that prevent it; all messages of P4Runtime as Rust types ([`p4`],

@@ -1,6 +1,6 @@
-//! Crate P4Runtime (1.5). It has two parts: the server, through which controllers load programs,
-//! write and read state, and exchange packets with devices; and a client that connects a controller
-//! to any P4Runtime server.
+//! Crate `p4rt`: P4Runtime (1.5). It has two parts: the server, through which controllers load
+//! programs, write and read state, and exchange packets with devices; and a client that connects a
+//! controller to any P4Runtime server.
 //!
 //! **In:** gRPC calls of controllers; a device's packets to the CPU port, digests and idle entries.
 //! **Out:** jobs that a device's loop runs between batches, answers and notifications.

@@ -145,8 +145,9 @@ impl Contents {
     }
 }
 
-/// Returns the rank of an entry: its priority, or else its prefix length. Entries with neither have
-/// the rank `order`; they do not overlap, unless they are listed by the program.
+/// Returns the rank of an entry: its priority, or else its prefix length. Entries with neither get
+/// `order`: the program's entries by declaration, all others equal, since their keys do not
+/// overlap.
 fn rank(
     program: &Program,
     table: TableId,
