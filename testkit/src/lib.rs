@@ -1,5 +1,5 @@
-//! Crate `testkit`: tests that involve several crates: one file, one program and its packets, run
-//! on every engine. It is not part of the product.
+//! Crate `testkit`: tests that involve several crates. A test is one file with one program and its
+//! packets, run on every engine. The crate is not part of the product.
 //!
 //! **In:** `programs/` has a P4 program and an STF test of the same name for each feature of the
 //! language and the architectures. `../examples` is used as well.

@@ -20,7 +20,8 @@ struct Outcome {
     failures: Vec<String>,
     /// Number of runs in which the program was split.
     cut: usize,
-    /// Programs that do not fit, and the slot number after which they could not continue.
+    /// Programs that do not fit, with the number of slots. Their egress would have to be
+    /// resubmitted.
     refused: BTreeSet<(String, u16)>,
 }
 

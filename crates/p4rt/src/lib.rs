@@ -35,8 +35,8 @@
 //! - `client`: the controller's side, for commands; independent of the other modules;
 //! - `device_config`: the format of compiled programs;
 //! - `rehearsal`: requests without a server, for fuzzing;
-//! - `extras`: controller data that the device does not store (weights of one-shot actions, watch
-//!   ports, metadata of groups).
+//! - `extras`: controller data that the device does not interpret (weights of one-shot actions,
+//!   watch ports, metadata of groups).
 //!
 //! Invariants:
 //! - No client input causes a panic. The packet path does not wait for clients, except for the few

@@ -75,7 +75,7 @@ fn a_running_checksum_ends_with_the_budget() {
     assert!(packet.is_oversized());
     let data = packet.checksums.iter().flatten().map(|unit| unit.len());
     assert!(data.sum::<usize>() < 8 << 20);
-    // A growing value costs by its bytes when it is hashed, so a sum of sums allows few iterations.
+    // The cost of a hash is proportional to the bytes added so far, so few iterations are possible.
     let hashed = rounds(
         unit,
         &format!("{grows} call checksum.get on crc (out x);"),
