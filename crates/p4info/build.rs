@@ -1,11 +1,11 @@
-//! Compiles the .proto files to Rust, and keeps their descriptors for the text format.
+//! Compiles the .proto files to Rust, and stores their descriptors for the text format.
 
 use std::path::PathBuf;
 use std::{env, error, fs};
 
 use prost::Message as _;
 
-/// Every file; what they import is found beside them.
+/// All files. Their imports are found in the same directory.
 const FILES: [&str; 7] = [
     "google/rpc/status.proto",
     "p4/config/v1/p4info.proto",
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn error::Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
     let mut config = prost_build::Config::new();
-    // Maps in order, so that the same message has the same bytes.
+    // Ordered maps ensure that equal messages have equal bytes.
     config.btree_map(["."]);
     config.enable_type_names();
     config.compile_fds(descriptors)?;

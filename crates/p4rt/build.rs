@@ -1,9 +1,9 @@
-//! Makes the code of the gRPC services; their messages are `p4info`'s.
+//! Generates the code of the gRPC services. Their messages are in `p4info`.
 
 use std::error;
 use std::path::Path;
 
-/// The files with services.
+/// The protobuf files that define services.
 const SERVICES: [&str; 3] = [
     "p4/v1/p4runtime.proto",
     "polyplane/ports/v1/ports.proto",

@@ -1,13 +1,14 @@
-//! Packets a second through the example router in memory, on one core, for each engine: `cargo bench -p testkit`.
+//! Benchmark: packets per second through the example router in memory, on one core, for each
+//! engine. Run it with `cargo bench -p testkit`.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use packet::{Nanos, PortId};
 use testkit::{engines, routed_frame, router};
 
-/// Packets that are received before a step, as from a port.
+/// Number of packets received before a step.
 const BATCH: usize = 64;
 
-/// Bytes of a frame.
+/// Frame length in bytes.
 const LEN: usize = 64;
 
 fn forward(criterion: &mut Criterion) {

@@ -6,7 +6,7 @@ use exec::Engine;
 
 use crate::Stepwise;
 
-/// All engines; the first is the one that defines the meaning.
+/// Returns all engines. The first one is the reference.
 pub fn engines() -> Vec<Arc<dyn Engine>> {
     vec![
         Arc::new(interp::Interp),
@@ -16,7 +16,7 @@ pub fn engines() -> Vec<Arc<dyn Engine>> {
     ]
 }
 
-/// Native code; the interpreter tells its steps.
+/// Returns the engine for native code. It traces with the interpreter.
 fn jit() -> jit::Jit {
     jit::Jit::new(Arc::new(interp::Interp))
 }

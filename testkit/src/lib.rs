@@ -1,11 +1,15 @@
-//! The room of tests that concern many rooms: one file, one program and its packets, run on every engine.
+//! Crate `testkit`: tests that involve several crates. A test is one file with one program and its
+//! packets, run on every engine. The crate is not part of the product.
 //!
-//! **In:** `programs/`: a P4 program and an STF test of the same name for each feature of the language and the architectures; `../examples`.
-//! **Out:** nothing; this room is outside the product.
-//! **May import:** all rooms.
+//! **In:** `programs/` has a P4 program and an STF test of the same name for each feature of the
+//! language and the architectures. `../examples` is used as well.
 //!
-//! Invariants: what a test expects was worked out from the specifications, never copied from what our own program gave; no test names an engine,
-//! every engine runs every test; what a fuzz run does depends on its seed alone. Tests: `tests/`; `findings/` holds the inputs that fuzz runs found.
+//! Invariants:
+//! - Expected results are derived from the specifications, never copied from this project's output.
+//! - No test names an engine; every engine runs every test.
+//! - A fuzz run depends on its seed only.
+//!
+//! Tests: `tests/`. `findings/` has the inputs that fuzz runs found.
 
 mod engines;
 pub mod fuzz;

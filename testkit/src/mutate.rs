@@ -1,8 +1,8 @@
-//! Changes to program texts: the kind of mistakes that people and fuzzers make.
+//! Mutation of program texts: typical mistakes of users and fuzzers.
 
 use crate::random::Choices;
 
-/// Words and numbers that tend to find trouble.
+/// Words and numbers that are likely to expose faults.
 const SPICE: &[&str] = &[
     "bit<0>",
     "bit<65536>",
@@ -61,7 +61,7 @@ const SPICE: &[&str] = &[
     "/*",
 ];
 
-/// Numbers that stand for others.
+/// Replacement numbers.
 const NUMBERS: &[&str] = &[
     "0",
     "1",
@@ -94,10 +94,10 @@ const NUMBERS: &[&str] = &[
     "32w0xffffffff",
 ];
 
-/// Operators of two operands.
+/// Binary operators.
 const OPERATORS: &[&str] = &["+", "-", "*", "/", "%", "<", ">", "&", "|", "^"];
 
-/// A changed copy of `text`; `other` is a second text to take pieces from.
+/// Returns a mutated copy of `text`. Pieces may be taken from `other`.
 pub(crate) fn mutate(text: &str, other: &str, choices: &mut Choices) -> String {
     let is_gentle = choices.one_in(2);
     let mut text = text.to_string();
@@ -110,7 +110,8 @@ pub(crate) fn mutate(text: &str, other: &str, choices: &mut Choices) -> String {
     text
 }
 
-/// A change after which the text often still is a program: a word for a word, a number for a number, a line less or twice.
+/// Makes a change after which the text is often still a valid program. It replaces a word or a
+/// number, or deletes or doubles a line.
 fn mutate_gently(text: &str, choices: &mut Choices) -> String {
     if choices.one_in(4) {
         return mutate_lines(text, choices);
@@ -137,7 +138,7 @@ fn mutate_gently(text: &str, choices: &mut Choices) -> String {
     text.to_string()
 }
 
-/// One line left out, doubled, or moved elsewhere.
+/// Deletes, doubles or moves one line.
 fn mutate_lines(text: &str, choices: &mut Choices) -> String {
     let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
     if lines.is_empty() {
@@ -192,7 +193,7 @@ fn mutate_once(text: &str, other: &str, choices: &mut Choices) -> String {
     format!("{}{middle}{}", &text[..at], &text[end..])
 }
 
-/// Byte ranges of words, numbers and single other characters.
+/// Returns the byte ranges of words, numbers and single other characters.
 fn tokens(text: &str) -> Vec<(usize, usize)> {
     let mut all = Vec::new();
     let mut start = None;
@@ -212,7 +213,7 @@ fn tokens(text: &str) -> Vec<(usize, usize)> {
     all
 }
 
-/// A range of one or a few tokens.
+/// Returns a range of one or a few tokens.
 fn range(tokens: &[(usize, usize)], text: &str, choices: &mut Choices) -> (usize, usize) {
     if tokens.is_empty() {
         return (text.len(), text.len());

@@ -1,4 +1,5 @@
-//! From a P4 file, or a policy's, to a verified program, with all diagnostics as one text; and the files that have tests.
+//! Compiles P4 files and policies to verified programs, with all diagnostics as one text. Also
+//! finds the files that have tests.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use ir::Program;
 use passes::compose::{Composed, Form, Policy, StepProgram, compose};
 
-/// The programs and policies in a directory, and in the ones within it, that have an STF test beside them.
+/// Returns the programs and policies below a directory that have an STF test beside them.
 ///
 /// # Panics
 /// The directory cannot be read.
@@ -28,7 +29,8 @@ pub fn tested(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Compiles the program in this file, with the embedded include files only; a policy's programs are made one.
+/// Compiles the program in this file, with the embedded include files only. The programs of a
+/// policy are merged into one.
 ///
 /// # Errors
 /// The diagnostics, as a user would see them.
@@ -42,7 +44,7 @@ pub fn compile(path: &Path) -> Result<Arc<Program>, String> {
     compiled(syntax::parse_file(path, &files, &options()), &name)
 }
 
-/// Compiles the programs of the policy in this file and makes them one.
+/// Compiles the programs of the policy in this file and merges them into one.
 ///
 /// # Errors
 /// The diagnostics, as a user would see them.
@@ -62,7 +64,7 @@ pub fn compile_policy(path: &Path, form: Form) -> Result<Composed, String> {
     compose(&name, &policy, &programs, form).map_err(|error| error.to_string())
 }
 
-/// Compiles programs by their names, and makes them a line in this order.
+/// Compiles programs, given by name and text, and merges them into a chain in this order.
 ///
 /// # Errors
 /// The diagnostics, as a user would see them.

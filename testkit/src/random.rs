@@ -1,18 +1,18 @@
-//! A seeded stream of choices: what a fuzz run does depends on its seed alone.
+//! Seeded random choices. A fuzz run depends on its seed only.
 
-/// A stream of choices.
+/// A stream of random choices.
 #[derive(Clone, Debug)]
 pub(crate) struct Choices {
     state: u64,
 }
 
 impl Choices {
-    /// The stream of this seed.
+    /// Returns the stream of this seed.
     pub(crate) fn new(seed: u64) -> Self {
         Choices { state: seed }
     }
 
-    /// The next 64 bits (SplitMix64).
+    /// Returns the next 64 bits (SplitMix64).
     pub(crate) fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -21,7 +21,7 @@ impl Choices {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`; 0 when the bound is 0.
+    /// Returns a number below `bound`; 0 if the bound is 0.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         if bound == 0 {
             0
@@ -30,12 +30,12 @@ impl Choices {
         }
     }
 
-    /// Whether an event of probability `1 / n` happens.
+    /// Returns true with probability `1 / n`.
     pub(crate) fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
-    /// One of these.
+    /// Returns one of the elements; `None` if there are none.
     pub(crate) fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
         all.get(self.below(all.len()))
     }

@@ -1,16 +1,17 @@
-//! The example router with its entries, and packets for it: what benches and tests of the packet path run.
+//! The example router with its entries, and packets for it. Benches and tests of the packet path
+//! use it.
 
 use switch::{Device, DeviceConfig};
 
 use crate::compile;
 
-/// The files of the example, without their extensions.
+/// Path of the example's files without extension.
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/router/router");
 
-/// The example router, configured.
+/// Returns the example router, configured.
 ///
 /// # Errors
-/// The example does not compile, or its entries do not fit: what is wrong, as text.
+/// The example does not compile, or its entries do not fit. The error is a text.
 pub fn router(engine: &dyn exec::Engine) -> Result<Device, String> {
     let program = compile(std::path::Path::new(&format!("{PATH}.p4")))?;
     let mut device = Device::new(program, engine, &DeviceConfig::default())
@@ -19,10 +20,10 @@ pub fn router(engine: &dyn exec::Engine) -> Result<Device, String> {
     Ok(device)
 }
 
-/// Gives a device that runs the example router its entries.
+/// Applies the example's entries to a device that runs the router.
 ///
 /// # Errors
-/// They do not fit: what is wrong, as text.
+/// The entries do not fit. The error is a text.
 pub fn configure_router(device: &mut Device) -> Result<(), String> {
     let file = format!("{PATH}.entries");
     let text = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
@@ -32,8 +33,8 @@ pub fn configure_router(device: &mut Device) -> Result<(), String> {
     Ok(())
 }
 
-/// A frame of `len` bytes (at least 34) that the router forwards from port 0 to port 1: IPv4 with a right checksum, `number` in its
-/// identification.
+/// Returns a frame of `len` bytes (at least 34) that the router forwards from port 0 to port 1. It
+/// has a valid IPv4 checksum, and `number` as identification.
 pub fn routed_frame(len: usize, number: u16) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 1, 1, 2, 0, 0, 0, 1, 2, 8, 0];
     let mut ipv4 = vec![0x45, 0];

@@ -1,4 +1,5 @@
-//! The model of what a fused pass means: its steps, one after the other, by another engine's blocks.
+//! Reference model of fast paths: runs their steps one after the other with the blocks of another
+//! engine.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use ir::{ControlId, FieldId, Layout, ParserId, Program};
 use packet::PortId;
 use table::Lane;
 
-/// An engine that fuses passes by running their steps on the blocks of `E`.
+/// Engine that implements fast paths by running their steps on the blocks of `E`.
 pub struct Stepwise<E>(pub E);
 
 impl<E: Engine> Engine for Stepwise<E> {
@@ -35,7 +36,7 @@ impl<E: Engine> Engine for Stepwise<E> {
     }
 }
 
-/// Where fields live: the first limb, how many limbs, the bits of the first one.
+/// Position of each field: its first limb, the number of limbs, and the mask of the first limb.
 type Slots = Arc<[(usize, usize, u64)]>;
 
 fn slots(program: &Program, layout: &Layout) -> Slots {
@@ -244,7 +245,7 @@ impl StepwisePass {
         }
     }
 
-    /// Fields of more than one limb are carried too.
+    /// Copies fields, including those of more than one limb.
     fn carry(&self, context: &mut PacketContext, pairs: &[(FieldId, FieldId)]) {
         let limbs = |field: FieldId| {
             let (at, count, _) = self.slots[field.get() as usize];

@@ -1,4 +1,4 @@
-//! Once warm, the packet path does not allocate.
+//! Checks that the packet path does not allocate after warm-up.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use switch::Device;
 use tenancy::{Connection, Hypervisor, Spec, Worker};
 use testkit::{configure_router, routed_frame, router};
 
-/// Takes frames of several lengths through the device.
+/// Forwards frames of several lengths through the device.
 fn carry(device: &mut Device, frames: &[Vec<u8>], start: u64, rounds: u64) -> usize {
     let mut sent = 0;
     for round in start..start + rounds {
@@ -51,11 +51,11 @@ fn forwards_without_allocating(engine: &dyn exec::Engine) {
     device.check_conservation().unwrap();
 }
 
-/// More than go through their program together, and ports of each.
+/// More vPDPs than one shared burst takes, and the number of ports of each.
 const VPDPS: u32 = 20;
 const PORTS: u32 = 4;
 
-/// Routers in vPDPs, on a switch with one worker.
+/// Returns routers in vPDPs, on a switch with one worker.
 fn routers(engine: &Arc<dyn Engine>) -> (Hypervisor, Worker) {
     let program = Arc::clone(router(engine.as_ref()).unwrap().program());
     let mut hypervisor = Hypervisor::new(Arc::clone(engine));
@@ -101,7 +101,7 @@ fn warm_vpdps_of_one_program_forward_without_allocating() {
     }
 }
 
-/// A program with a table whose first key is of this kind.
+/// Returns a program with a table of which the first key has this match kind.
 fn program_with(kind: &str) -> Arc<ir::Program> {
     let text = format!(
         r#"
@@ -128,7 +128,7 @@ V1Switch(P(), Verify(), In(), Out(), Compute(), Deparse()) main;
     testkit::compile_text(&text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A device of such a program with its only worker, and packets for it.
+/// Returns a device of such a program with its only worker, and packets for it.
 fn with_a_worker(engine: &dyn Engine, kind: &str) -> (Device, switch::Worker, Vec<Frame>) {
     let config = switch::DeviceConfig::default();
     let mut device = Device::new(program_with(kind), engine, &config).unwrap();
@@ -137,7 +137,7 @@ fn with_a_worker(engine: &dyn Engine, kind: &str) -> (Device, switch::Worker, Ve
     (device, worker, frames.collect())
 }
 
-/// Adds one more entry, which workers take before their next burst.
+/// Adds an entry. Workers take it before their next burst.
 fn add_entry(device: &mut Device, kind: &str, number: u64) {
     let priority = if kind == "exact" { "" } else { " priority 1" };
     let entry =
@@ -147,7 +147,7 @@ fn add_entry(device: &mut Device, kind: &str, number: u64) {
     device.publish();
 }
 
-/// How often a worker allocates that carries a burst behind each of some changes of entries.
+/// Returns the number of allocations of a worker in the burst after each of several changes.
 fn allocations_behind_changes(engine: &dyn Engine, kind: &str) -> Vec<u64> {
     let (mut device, mut worker, mut frames) = with_a_worker(engine, kind);
     let allocations = (0..24u64).map(|round| {
@@ -172,7 +172,8 @@ fn a_warm_worker_allocates_nothing_to_see_entries_that_have_changed() {
     }
 }
 
-/// How many things more than it allocates a worker frees that carries a burst, once its device has freed what nobody needs any more behind a change that it took before packets came.
+/// Returns how many more objects a worker frees than it allocates in a burst. The worker took the
+/// change before packets arrived, and its device then freed the old objects.
 fn freed_behind_changes(engine: &dyn Engine) -> i64 {
     let kind = "ternary";
     let (mut device, mut worker, mut frames) = with_a_worker(engine, kind);

@@ -1,4 +1,5 @@
-//! Bursts on every engine: what the architecture tells of each packet is told before a table asks for it.
+//! Tests of bursts on every engine: intrinsic metadata of each packet must be set before tables are
+//! looked up.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use exec::Engine;
 use packet::{Frame, Nanos, PortId};
 use switch::{Device, DeviceConfig};
 
-/// Packets from the host leave by port 1, those from the network by port 2.
+/// Packets from the host are sent to port 1, those from the network to port 2.
 const PROGRAM: &str = r#"
 #include <core.p4>
 #include <pna.p4>
@@ -68,8 +69,9 @@ fn a_table_asks_by_the_direction_that_each_packet_of_a_burst_has() {
     }
 }
 
-/// Tables whose keys depend on the answers of tables before them, on what a parser does behind a `verify`, and on registers that packets before have
-/// written. Each table that is hit leaves its number in the packet.
+/// Tables with keys that depend on results of earlier tables, on parser states after a `verify`,
+/// and on registers that earlier packets have written. Each table that is hit writes its number
+/// into the packet.
 const CHAIN: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -185,7 +187,7 @@ control D(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr); } }
 V1Switch(P(), V(), I(), E(), U(), D()) main;
 "#;
 
-/// Packets of all kinds, in an order that puts different ones side by side.
+/// Returns packets of all kinds, in an order that puts different ones side by side.
 fn chain_frames() -> Vec<Frame> {
     let kinds = [0u8, 2, 7, 1];
     let frame = |number: u32| {
@@ -199,7 +201,7 @@ fn chain_frames() -> Vec<Frame> {
     (0..320).map(frame).collect()
 }
 
-/// What leaves, when frames come in bursts of this length.
+/// Returns the packets sent if frames arrive in bursts of this length.
 fn leaves(
     engine: &dyn Engine,
     program: &str,
@@ -217,7 +219,7 @@ fn leaves(
     left
 }
 
-/// The length of bursts changes nothing on any engine.
+/// Checks that the length of bursts changes nothing on any engine.
 fn check_bursts(program: &str, frames: impl Fn() -> Vec<Frame>) {
     let engines = testkit::engines();
     let expected = leaves(engines[0].as_ref(), program, frames(), 1);
@@ -235,8 +237,8 @@ fn keys_that_answers_write_are_those_of_one_packet_after_the_other() {
     check_bursts(CHAIN, chain_frames);
 }
 
-/// Tables of small keys, one after the other, some of them too far from each other for an index by slots, with a table between that scouts ask for a
-/// whole burst: `ends`.
+/// Consecutive tables with small keys. Some keys are too sparse for an index by slots. A table
+/// between them, `ends`, is prefetched for a whole burst.
 const SCATTERED: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -329,8 +331,10 @@ fn answers_that_scouts_find_by_themselves_are_those_of_one_packet_after_the_othe
     check_bursts(SCATTERED, || (0..320).map(frame).collect());
 }
 
-/// Headers that a helper extracts, which scouts go past: one with a varbit, whose size may be none of whole bytes, beyond the varbit's or the packet's, a wide one, by whose
-/// field the parser goes on, and one that comes again and again. Tables ask by what stands before them and behind them.
+/// Headers that helper functions extract, and that prefetch passes skip. The first has a varbit
+/// with a size that may be no multiple of a byte, or exceed the varbit or the packet. The second is
+/// wide, and the transition depends on its first field. The third is extracted repeatedly. Table
+/// keys are fields before and after these headers.
 const PASSED_BY: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -438,7 +442,7 @@ fn headers_that_scouts_go_past_change_nothing_for_what_stands_behind_them() {
     let frame = |number: u32| {
         let [kind, size, a, b] =
             [(1, 5), (5, 19), (95, 7), (7, 6)].map(|(per, of)| (number / per % of) as u8);
-        // Some sizes are those of four bits, and what no packet has.
+        // Some sizes are a multiple of four bits, and one is beyond every packet.
         let size = if size == 18 { 255 } else { size };
         let length = 12 + number as usize % 97;
         let mut bytes: Vec<u8> = (0..length).map(|at| (at as u8 ^ b) % 5).collect();
@@ -448,7 +452,7 @@ fn headers_that_scouts_go_past_change_nothing_for_what_stands_behind_them() {
     check_bursts(PASSED_BY, || (0..2660).map(frame).collect());
 }
 
-/// An action with a parameter that has more limbs than native code holds in values.
+/// An action with a parameter of more limbs than native code holds in registers.
 const WIDE: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -488,7 +492,7 @@ fn parameters_of_many_limbs_reach_the_packets_of_a_burst() {
     check_bursts(WIDE, || (0..64).map(frame).collect());
 }
 
-/// A table with a constant key, which is too large for an index by slots.
+/// A table with a constant key that is too large for an index by slots.
 #[test]
 fn a_key_that_never_changes_is_looked_up_where_there_is_an_index() {
     let key = "key = { istd.direction : exact; }";
@@ -510,7 +514,7 @@ fn a_key_that_never_changes_is_looked_up_where_there_is_an_index() {
     }
 }
 
-/// A header comes in front of whatever came, and the one that was parsed is emitted behind it.
+/// A new header is emitted in front of the packet, before the parsed one.
 const IN_FRONT: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -539,7 +543,8 @@ control D(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr.h); pac
 V1Switch(P(), V(), I(), E(), C(), D()) main;
 "#;
 
-/// Frames of so many bytes, each from a port of its own, in bursts of so many; twice, so that the second time frames have been used before.
+/// Forwards frames of these lengths, each from a different port, in bursts of `burst` frames. This
+/// is done twice, so that the second time frames have been used before.
 fn check_in_front(engine: &dyn Engine, lens: &[usize], burst: usize) {
     let program = testkit::compile_text(IN_FRONT).unwrap();
     let mut device = Device::new(program, engine, &DeviceConfig::default()).unwrap();

@@ -1,18 +1,20 @@
-//! Sums of the same headers again and again, of more bytes and of fewer, before and after fields are changed: each case leaves on every engine what it leaves
-//! on the first one, packet by packet.
+//! Tests of repeated checksums over the same headers, over more or fewer bytes, before and after
+//! fields change. In each case every engine must give the results of the first one, packet by
+//! packet.
 
 use exec::Engine;
 use packet::{Frame, Nanos};
 use switch::{Device, DeviceConfig};
 
-/// What a program does, as P4 text: what it verifies, what it changes in ingress, and what it updates.
+/// Parts of a program, as P4 text: what it verifies, changes in ingress, and updates.
 struct Case {
     verifies: &'static str,
     changes: &'static str,
     updates: &'static str,
 }
 
-/// `h` is in all packets; `t`, and elements of the stack `s`, where the bits of `h.kind` say so. `h.kind` has a bit for each condition of a case.
+/// `h` is in all packets. `t`, and elements of the stack `s`, are present if bits of `h.kind` are
+/// set. `h.kind` also has a bit for each condition of a case.
 const PROGRAM: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -54,7 +56,7 @@ V1Switch(P(), V(), I(), E(), U(), D()) main;
 "#;
 
 const CASES: &[Case] = &[
-    // All that was verified, but for what was changed: an even byte, an odd one.
+    // The update covers everything that was verified. An even and an odd byte change.
     Case {
         verifies: "verify_checksum(true, { hdr.h.kind, hdr.h.a, hdr.h.b, hdr.h.c, hdr.h.d, hdr.h.e, hdr.h.f, hdr.h.g, hdr.h.i, hdr.h.j }, hdr.h.sum, HashAlgorithm.csum16);",
         changes: "hdr.h.e = hdr.h.e - 1;",
@@ -65,20 +67,20 @@ const CASES: &[Case] = &[
         changes: "hdr.h.a = hdr.h.a - 1; hdr.h.f = hdr.h.f + 7;",
         updates: "update_checksum(true, { hdr.h.kind, hdr.h.a, hdr.h.b, hdr.h.c, hdr.h.d, hdr.h.e, hdr.h.f, hdr.h.g, hdr.h.i, hdr.h.j }, hdr.h.sum, HashAlgorithm.csum16);",
     },
-    // Changed in some packets alone, and to what it was.
+    // The field changes only in some packets, and may keep its value.
     Case {
         verifies: "verify_checksum(hdr.h.kind[0:0] == 1, { hdr.h.kind, hdr.h.a, hdr.h.b, hdr.h.c, hdr.h.d, hdr.h.j, hdr.h.k }, hdr.h.sum, HashAlgorithm.csum16);",
         changes: "if (hdr.h.kind[1:1] == 1) { hdr.h.c = hdr.h.j; }",
         updates: "update_checksum(hdr.h.kind[2:2] == 1, { hdr.h.kind, hdr.h.a, hdr.h.b, hdr.h.c, hdr.h.d, hdr.h.j, hdr.h.k }, hdr.h.sum, HashAlgorithm.csum16);",
     },
-    // The longer of two sums is not made in all packets that the shorter one is made in.
+    // The longer of two sums is not computed in every packet in which the shorter one is.
     Case {
         verifies: "verify_checksum(hdr.h.kind[0:0] == 1, { hdr.h.b, hdr.h.c }, hdr.h.sum, HashAlgorithm.csum16);
             verify_checksum(hdr.h.kind[1:1] == 1, { hdr.h.kind, hdr.h.a, hdr.h.b, hdr.h.c, hdr.h.d, hdr.h.e, hdr.h.f, hdr.h.j, hdr.h.k }, hdr.h.sum, HashAlgorithm.csum16);",
         changes: "hdr.h.c = 3;",
         updates: "update_checksum(true, { hdr.h.kind, hdr.h.a, hdr.h.b, hdr.h.c, hdr.h.d, hdr.h.e, hdr.h.f, hdr.h.j, hdr.h.k }, hdr.h.sum, HashAlgorithm.csum16);",
     },
-    // The same the other way round, and then neither has all bytes.
+    // The reverse; then neither sum covers all bytes.
     Case {
         verifies: "verify_checksum(hdr.h.kind[0:0] == 1, { hdr.h.kind, hdr.h.a, hdr.h.b, hdr.h.c, hdr.h.d, hdr.h.e, hdr.h.f }, hdr.h.sum, HashAlgorithm.csum16);
             verify_checksum(hdr.h.kind[1:1] == 1, { hdr.h.d, hdr.h.e, hdr.h.f, hdr.h.k, hdr.h.l, hdr.h.m }, hdr.h.sum, HashAlgorithm.csum16);",
@@ -86,13 +88,13 @@ const CASES: &[Case] = &[
         updates: "update_checksum(true, { hdr.h.kind, hdr.h.a, hdr.h.b, hdr.h.c, hdr.h.d }, hdr.h.sum, HashAlgorithm.csum16);
             update_checksum(true, { hdr.h.d, hdr.h.f, hdr.h.k, hdr.h.l, hdr.h.m }, hdr.h.j, HashAlgorithm.csum16);",
     },
-    // Words that were summed one by one stand side by side, and are too large together for 32 bits.
+    // Words that were summed separately become adjacent, and their total exceeds 32 bits.
     Case {
         verifies: "verify_checksum(hdr.h.kind[0:0] == 1, { hdr.t.n, 16w0, hdr.t.o, 16w0, hdr.t.y, 16w0, hdr.t.z }, hdr.t.sum, HashAlgorithm.csum16);",
         changes: "",
         updates: "update_checksum(true, { hdr.t.n, hdr.t.o, hdr.t.y, hdr.t.z }, hdr.t.sum, HashAlgorithm.csum16);",
     },
-    // Bytes that were even are odd, and stand twice.
+    // Bytes at even positions move to odd ones, and some occur twice.
     Case {
         verifies: "verify_checksum(true, { hdr.h.kind, hdr.h.a, hdr.h.b, hdr.h.c, hdr.h.d, hdr.h.e, hdr.h.f, hdr.h.j }, hdr.h.sum, HashAlgorithm.csum16);",
         changes: "hdr.h.b = 0xffff;",
@@ -105,13 +107,13 @@ const CASES: &[Case] = &[
             update_checksum(true, { hdr.h.e, hdr.h.f, hdr.h.j, hdr.h.k, hdr.h.k, hdr.h.l, hdr.h.m }, hdr.h.b, HashAlgorithm.csum16);
             update_checksum(true, { hdr.h.e, hdr.h.f, hdr.h.j, hdr.h.k, hdr.h.l, hdr.h.m }, hdr.h.c, HashAlgorithm.csum16);",
     },
-    // Fields of other than whole bytes, of which one is changed.
+    // Fields that are not whole bytes, one of which changes.
     Case {
         verifies: "verify_checksum(true, { hdr.h.kind, hdr.h.a, hdr.h.b, hdr.h.c, hdr.h.d, hdr.h.g, hdr.h.i, hdr.h.j, hdr.h.k }, hdr.h.sum, HashAlgorithm.csum16);",
         changes: "hdr.h.g = hdr.h.g + 1;",
         updates: "update_checksum(true, { hdr.h.kind, hdr.h.a, hdr.h.b, hdr.h.c, hdr.h.d, hdr.h.g, hdr.h.i, hdr.h.j, hdr.h.k }, hdr.h.sum, HashAlgorithm.csum16);",
     },
-    // A header that some packets have, some have twice, and that is taken away and given again.
+    // A header that some packets have, some even twice, and that is removed and added again.
     Case {
         verifies: "verify_checksum(true, { hdr.t.p, hdr.t.r, hdr.t.q, hdr.t.v, hdr.t.w, hdr.h.b }, hdr.t.sum, HashAlgorithm.csum16);",
         changes: "hdr.t.q = hdr.t.q - 1;",
@@ -124,7 +126,7 @@ const CASES: &[Case] = &[
             if (hdr.h.kind[1:1] == 1) { hdr.t.setValid(); hdr.t.p = 1; hdr.t.sum = 2; hdr.t.q = 3; hdr.t.r = 4; hdr.t.v = 5; hdr.t.w = 6; }",
         updates: "update_checksum(hdr.t.isValid(), { hdr.t.p, hdr.t.r, hdr.t.q, hdr.t.v, hdr.t.w }, hdr.t.sum, HashAlgorithm.csum16);",
     },
-    // Elements of a stack, and one that is copied.
+    // Elements of a stack, one of which is copied.
     Case {
         verifies: "verify_checksum(hdr.s[0].isValid(), { hdr.s[0].x, hdr.s[0].y, hdr.s[1].x, hdr.s[1].y }, hdr.s[0].sum, HashAlgorithm.csum16);",
         changes: "hdr.s[1].x = hdr.h.b; if (hdr.h.kind[0:0] == 1) { hdr.s[0] = hdr.s[1]; }",
@@ -133,8 +135,9 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// PSA: what the parser takes from a running sum, or adds to it, the deparser adds again when fields are changed. `@parse@` and `@deparse@` are about the
-/// sum `ck`, which the parser leaves in `meta.state`.
+/// PSA: the parser subtracts from a running sum or adds to it, and the deparser adds changed
+/// fields. `@parse@` and `@deparse@` are code on the sum `ck`, which the parser stores in
+/// `meta.state`.
 const RUNNING: &str = r#"
 #include <core.p4>
 #include <psa.p4>
@@ -196,7 +199,7 @@ EgressPipeline(EP(), E(), ED()) egress;
 PSA_Switch(ingress, PacketReplicationEngine(), egress, BufferingQueueingEngine()) main;
 "#;
 
-/// By what stands in `RUNNING`: parse, changes, deparse.
+/// Code for `RUNNING`: parse, changes, deparse.
 const RUNNING_CASES: &[[&str; 3]] = &[
     [
         "ck.subtract(hdr.h.sum); ck.subtract({ hdr.h.kind, hdr.h.a, hdr.h.b, hdr.h.c, hdr.h.d, hdr.h.e, hdr.h.f, hdr.h.k });",
@@ -208,7 +211,7 @@ const RUNNING_CASES: &[[&str; 3]] = &[
         "hdr.h.kind = 0; hdr.h.d = 0xffffffff;",
         "ck.subtract({ hdr.h.a, 8w0, hdr.h.b, hdr.h.c, hdr.h.k }); hdr.h.sum = ck.get(); ck.add({ hdr.h.d, hdr.h.e, hdr.h.f, hdr.h.k }); hdr.h.b = ck.get_state();",
     ],
-    // A header that is extracted over itself, which some packets do.
+    // In some packets a header is extracted twice into the same header instance.
     [
         "ck.add({ hdr.h.kind, hdr.h.a, hdr.h.b, hdr.h.c, hdr.h.d, hdr.h.e, hdr.h.f, hdr.h.k });
             if (hdr.h.kind[0:0] == 1) { packet.extract(hdr.h); }
@@ -220,7 +223,8 @@ const RUNNING_CASES: &[[&str; 3]] = &[
     ],
 ];
 
-/// Packets whose bytes are all zero, all ones, some of both, or anything, of lengths that end in any header. The first byte, the kind, takes all values.
+/// Returns packets with bytes that are all zero, all ones, mixed, or random. Their lengths end in
+/// any header. The first byte, the kind, takes all values.
 fn packets() -> Vec<Vec<u8>> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut random = move || {
@@ -249,7 +253,8 @@ fn packets() -> Vec<Vec<u8>> {
     (0..6 * 256).map(&mut packet).collect()
 }
 
-/// What leaves, and where: of these packets, and of those that left, which have right sums, once more.
+/// Forwards these packets, and then those that were sent, which have valid sums, a second time.
+/// Returns all packets sent, with their ports.
 fn leaves(engine: &dyn Engine, program: &str) -> Vec<(u32, Vec<u8>)> {
     let program = testkit::compile_text(program).unwrap_or_else(|errors| panic!("{errors}"));
     let mut device = Device::new(program, engine, &DeviceConfig::default()).unwrap();
@@ -272,7 +277,7 @@ fn leaves(engine: &dyn Engine, program: &str) -> Vec<(u32, Vec<u8>)> {
     all
 }
 
-/// What is wrong on any engine.
+/// Returns the failures on all engines.
 fn failures(program: &str, case: &str) -> Vec<String> {
     let engines = testkit::engines();
     let expected = leaves(engines[0].as_ref(), program);

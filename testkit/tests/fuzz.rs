@@ -1,17 +1,18 @@
-//! Short runs of the fuzz targets, and all that longer runs have found.
+//! Short runs of the fuzz targets, and all inputs that longer runs have found.
 
 use std::path::Path;
 use std::time::Duration;
 
 use testkit::fuzz::{Finding, Options, Target, examine, run};
 
-/// Builds without optimisations are slow, and tests run side by side.
+/// Builds without optimizations are slow, and tests run in parallel.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Random scenarios for each program that was found.
+/// Number of random scenarios for each program that was found.
 const SCENARIOS: u64 = 1;
 
-/// Inputs that have to be accepted at least, and how often a run may be too short for that, on a machine that does much else.
+/// Minimum number of accepted inputs, and the number of runs to reach it. A single run may be too
+/// short on a busy machine.
 const ACCEPTED: u64 = 6;
 const ROUNDS: u64 = 12;
 
@@ -26,7 +27,7 @@ fn finds_nothing(target: Target, seed: u64) {
     panic!("only {accepted} accepted");
 }
 
-/// A short run that finds nothing; how many inputs it accepted.
+/// Makes a short run that must find nothing. Returns the number of accepted inputs.
 fn run_accepting(target: Target, seed: u64) -> u64 {
     let options = Options {
         time: Duration::from_secs(5),

@@ -1,5 +1,6 @@
-//! Tables of exact keys that are found by their hashes, looked up for bursts together: each packet leaves on every engine what a map of the same entries says, with
-//! keys of one word and two, of fields in one word and over two, in lines that are full, while entries come and go.
+//! Tests of exact tables with hash indexes, looked up for whole bursts. Each engine must give each
+//! packet the result of a map with the same entries. Keys have one or two words, fields within a
+//! word and across two. Hash lines are full, and entries are added and removed.
 
 use std::collections::HashMap;
 
@@ -10,7 +11,7 @@ use packet::{Frame, Nanos};
 use switch::{Action, Change, Device, DeviceConfig, TableEntry};
 use table::EntryId;
 
-/// Each table that a packet asks leaves the number of its entry, or what its default action leaves: nothing.
+/// Each table that a packet applies writes the number of its entry. On a miss nothing is written.
 const PROGRAM: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -70,13 +71,13 @@ V1Switch(P(), V(), I(), E(), U(), D()) main;
 
 const TABLES: usize = 6;
 
-/// Tables whose keys depend on no other table.
+/// Number of tables with keys that depend on no other table.
 const FREE: usize = 4;
 
 /// The fields of a key, each with its width.
 type Key = Vec<(u64, u32)>;
 
-/// What a packet has in its key fields.
+/// Values of a packet's key fields.
 #[derive(Clone, Copy, Default)]
 struct Fields {
     a: u64,
@@ -104,7 +105,8 @@ impl Fields {
         }
     }
 
-    /// The key of a table, each field with its width; `found` is what the first table left.
+    /// Returns the key of a table, each field with its width. `found` is the result of the first
+    /// table.
     fn key(&self, table: usize, found: u64) -> Key {
         let Fields {
             a,
@@ -146,7 +148,7 @@ impl Fields {
     }
 }
 
-/// Numbers without an order.
+/// Pseudo-random number generator.
 struct Random(u64);
 
 impl Random {
@@ -162,13 +164,13 @@ impl Random {
     }
 }
 
-/// A device, and what its entries are.
+/// A device, and a model of its entries.
 struct Tested {
     device: Device,
     random: Random,
-    /// Fields that entries were made of, some of which are gone.
+    /// Fields used in entries, some of which have been removed.
     known: Vec<Fields>,
-    /// By table and key: the number that the entry leaves, and its name.
+    /// By table and key: the number that the entry writes, and its id.
     model: [HashMap<Key, (u64, EntryId)>; TABLES],
     next: u64,
 }
@@ -232,14 +234,14 @@ impl Tested {
 
     /// Removes the entry of these fields from a table, if it has one.
     fn remove(&mut self, table: usize, fields: &Fields) {
-        // Behind the first table keys are of what that leaves: its entries stay.
+        // Keys of later tables contain the result of the first table, of which all entries stay.
         if let Some((_, id)) = self.model[table].remove(&fields.key(table, 0)) {
             let change = Change::Delete(self.table(table), id);
             self.device.apply(change).unwrap();
         }
     }
 
-    /// Fields that entries were made of, or, once in four times, others.
+    /// Returns fields used in entries, or, once in four times, others.
     fn some_fields(&mut self) -> Fields {
         match self.random.below(4) {
             0 => Fields::new(&mut self.random),
@@ -247,7 +249,8 @@ impl Tested {
         }
     }
 
-    /// What a packet of these fields leaves with.
+    /// Returns the expected packet for these fields. `asks` has a bit for each table that it
+    /// applies.
     fn expected(&self, fields: &Fields, asks: u8) -> Vec<u8> {
         let mut packet = fields.packet(asks);
         let first = packet.len() - 4 * TABLES;
@@ -263,7 +266,7 @@ impl Tested {
         packet
     }
 
-    /// Forwards a burst of so many packets, and compares what leaves.
+    /// Forwards a burst of `packets` packets and checks the results.
     fn burst(&mut self, packets: usize) {
         let mut expected = Vec::new();
         let mut frames = Vec::new();
@@ -288,7 +291,7 @@ fn packets_find_what_a_map_finds_in_tables_of_any_fill() {
             let fields = Fields::new(&mut tested.random);
             tested.known.push(fields);
             (0..TABLES).for_each(|table| tested.insert(table, &fields));
-            // A table is full to another degree each time.
+            // The table's fill level differs each time.
             if number % 40 == 0 {
                 tested.burst(1 + number / 40 % 64);
             }
@@ -303,7 +306,7 @@ fn packets_find_what_a_map_finds_in_tables_of_any_fill() {
     }
 }
 
-/// So many that packets stay with one copy of the index (`table`'s `engine/steady.rs`).
+/// Enough entries that workers keep using one copy of the index (`table`'s `engine/steady.rs`).
 const MANY: usize = 230_000;
 
 #[test]
@@ -327,7 +330,7 @@ fn packets_that_stay_with_an_old_copy_of_an_index_find_what_has_changed_since() 
                 tested.known.push(fields);
                 tested.insert(1, &fields);
             }
-            // Those that have just changed among them.
+            // These include the entries that have just changed.
             tested.known.drain(..tested.known.len().saturating_sub(60));
             tested.burst(64);
         }

@@ -1,4 +1,5 @@
-//! Programs inside of the emitted hypervisor do what they do alone: every program of the corpus that entries can express passes its own test there.
+//! Checks that programs on the emitted hypervisor behave as they do alone. Every program of the
+//! corpus that entries can express passes its own test there.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use packet::{Frame, Nanos, PortId};
 use stf::Setup;
 use switch::{Device, DeviceConfig};
 
-/// Deep expressions take stack to walk.
+/// Stack size for deep expressions.
 const STACK_BYTES: usize = 64 << 20;
 
 const SHAPE: Shape = Shape {
@@ -21,13 +22,14 @@ const SHAPE: Shape = Shape {
     egress: 12,
 };
 
-/// So few slots that lines of stages go on by resubmission.
+/// A shape with so few slots that long programs continue by resubmission.
 const SHORT: Shape = Shape {
     ingress: 2,
     egress: 12,
 };
 
-/// The programs that meet a limit of the device, the work budget of a packet: the second where it is resubmitted.
+/// The programs that exceed a limit of the device, the work budget of a packet. The second one does
+/// so only if it is resubmitted.
 const LIMITED: &[&str] = &["for_loops", "chosen_places"];
 
 fn place() -> Place {
@@ -43,7 +45,8 @@ fn hypervisor(shape: Shape) -> Arc<Program> {
     testkit::compile_text(&hypervisor::emit(shape)).expect("the hypervisor compiles")
 }
 
-/// A program's test for the hypervisor: its commands about tables are entries of the hypervisor, all others stay.
+/// A program's test, converted for the hypervisor. Commands on tables become entries of the
+/// hypervisor; all others are unchanged.
 struct Hosting<'a> {
     program: &'a Program,
     directory: &'a Path,
@@ -119,9 +122,9 @@ impl Hosting<'_> {
     }
 }
 
-/// Programs that the hypervisor refuses, each with what it does not express: copies and rounds,
-/// selectors and meters, checksums with payload, `assume`, the packet's length, and more bits or
-/// bytes than the shape has.
+/// Programs that the hypervisor refuses, because they use what it does not express: copies and
+/// recirculation, selectors and meters, checksums with payload, `assume`, the packet's length, and
+/// more bits or bytes than the shape has.
 const REFUSED: [&str; 24] = [
     "a_clone_each_round_leaves_all_rounds",
     "a_narrow_selector_reaches_all_members",
@@ -149,11 +152,11 @@ const REFUSED: [&str; 24] = [
     "varbit_odd_length",
 ];
 
-/// How a program fared.
+/// Result of a program's test.
 enum Fate {
     Same,
     Refused(String),
-    /// It met a limit of the device; which ones may is named above.
+    /// It exceeds a limit of the device, which only the programs in `LIMITED` may do.
     Limited(String),
     Different(Vec<String>),
 }
@@ -203,7 +206,7 @@ fn may_be_limited(path: &Path) -> bool {
         .any(|name| path.file_stem() == Some(name.as_ref()))
 }
 
-/// The programs in a directory that have a test; chains are not among them.
+/// Returns the programs in a directory that have a test, without chains.
 fn programs(directory: &str) -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
     let mut found = testkit::tested(&directory);
@@ -211,8 +214,8 @@ fn programs(directory: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Runs the tests of all v1model programs in a directory: how many do the same, of how many. None
-/// is refused but those of [`REFUSED`], and all of these are.
+/// Runs the tests of all v1model programs in a directory. Returns how many give the same result,
+/// and the total. Exactly the programs in [`REFUSED`] must be refused.
 fn all(directory: &'static str, shape: Shape) -> (usize, usize) {
     let worker = std::thread::Builder::new().stack_size(STACK_BYTES);
     let checked = worker.spawn(move || {
@@ -248,7 +251,7 @@ fn all(directory: &'static str, shape: Shape) -> (usize, usize) {
 #[test]
 fn programs_do_the_same_inside_of_the_hypervisor_but_those_that_it_does_not_express() {
     let (same, of) = all("programs", SHAPE);
-    // One is limited by the work of a packet.
+    // One program exceeds the work budget.
     assert_eq!(same + REFUSED.len() + 1, of);
 }
 
@@ -265,7 +268,7 @@ fn the_functions_of_the_paper_do_the_same_inside_of_the_hypervisor() {
     assert_eq!(all("../examples/router", SHAPE), (1, 1));
 }
 
-/// A function of the examples.
+/// Returns an example function.
 fn function(name: &str) -> Arc<Program> {
     let path = format!(
         "{}/../examples/functions/{name}.p4",
@@ -274,7 +277,7 @@ fn function(name: &str) -> Arc<Program> {
     testkit::compile(Path::new(&path)).expect("the function compiles")
 }
 
-/// A function's entries, with these statements in its tables, as text.
+/// Returns the hypervisor entries of a function with these table statements, as text.
 fn hosted(function: &Program, statements: &str, place: &Place) -> String {
     let read = entries::read(function, "function.entries", statements).expect("the entries fit");
     let hosted = hypervisor::translate(function, read.updates(), place).expect("it is expressed");
@@ -291,7 +294,7 @@ fn apply(device: &mut Device, text: &str) {
     stf::apply_file(device, &file).expect("the device takes them");
 }
 
-/// The packets that come out for one, each with its port.
+/// Forwards a packet. Returns the packets sent, each with its port.
 fn packets(device: &mut Device, port: u32, bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
     let mut frame = Frame::from_bytes(bytes).expect("a frame");
     frame.ingress = PortId(port);
@@ -303,7 +306,7 @@ fn packets(device: &mut Device, port: u32, bytes: &[u8]) -> Vec<(u32, Vec<u8>)> 
     all
 }
 
-/// The ports at which a packet comes out.
+/// Returns the ports from which a packet is sent.
 fn sent(device: &mut Device, port: u32, bytes: &[u8]) -> Vec<u32> {
     let packets = packets(device, port, bytes).into_iter();
     packets.map(|(port, _)| port).collect()
@@ -345,7 +348,7 @@ fn a_description_header_says_whose_a_packet_is() {
         "value_set GeneralParser.described_ports { 9 }
          HypervisorIngress.classify { described: true; vpdp: 5 } -> assign(1, 1) priority 1",
     );
-    // Version 1, four bytes of its own and the 14 of Ethernet.
+    // Description header: version 1, four bytes of its own, then the 14 bytes of Ethernet.
     let described = |vpdp: u8, length: u8| [&[0x10, length, 0, vpdp], FRAME].concat();
     assert_eq!(sent(&mut device, 9, &described(5, 18)), [3]);
     assert_eq!(
@@ -376,7 +379,7 @@ fn a_function_is_exchanged_by_entries_alone() {
         "HypervisorIngress.classify { port: _ } -> assign(1, 1) priority 1",
     );
     assert_eq!(sent(&mut device, 1, FRAME), [3]);
-    // The firewall lets what is not IPv4 pass, to port 0.
+    // The firewall sends packets that are not IPv4 to port 0.
     let second = Place {
         program: 2,
         ..place()
@@ -405,7 +408,7 @@ fn a_line_longer_than_the_slots_is_resubmitted() {
     let mut device =
         Device::new(program, &interp::Interp, &DeviceConfig::default()).expect("it is loaded");
     let own = Place { shape, ..place() };
-    // Loops: more stages than there are slots.
+    // Loops need more stages than there are slots.
     let path = format!("{}/programs/for_loops.p4", env!("CARGO_MANIFEST_DIR"));
     let loops = testkit::compile(Path::new(&path)).expect("the program compiles");
     apply(&mut device, &hosted(&loops, "", &own));
@@ -418,7 +421,7 @@ fn a_line_longer_than_the_slots_is_resubmitted() {
     device.check_conservation().expect("packets are conserved");
 }
 
-/// A function that reads a header `a`, with these pieces of its parser and its ingress.
+/// Returns a function that extracts a header `a`, with this code in its parser and its ingress.
 fn small(parser: &str, locals: &str, ingress: &str) -> Arc<Program> {
     let text = format!(
         "#include <core.p4>
@@ -488,7 +491,7 @@ fn a_resubmitted_packet_keeps_its_port_its_time_and_its_description() {
 
 #[test]
 fn signed_arguments_keep_their_sign() {
-    // In a table's entry, and in a call.
+    // As an argument in a table entry, and in a call.
     let action = "action go(int<8> d) {
         if (d < 0) { hdr.a.x = 0xee; } else { hdr.a.x = 0x11; }
         if ((int<8>)hdr.a.y > d) { hdr.a.x = hdr.a.x + 1; }
@@ -522,7 +525,7 @@ fn signed_arguments_keep_their_sign() {
 
 #[test]
 fn what_cannot_be_expressed_is_refused() {
-    // Pieces of the parser and of the ingress, and what the refusal says.
+    // Code of the parser and of the ingress, and a part of the error message.
     let written = "a header that a parser writes or copies, and that is sent (hdr.a)";
     let cases = [
         ("hdr.a.x = 5;", "", written),
@@ -552,7 +555,7 @@ fn what_cannot_be_expressed_is_refused() {
     assert!(refusal.what.contains("so many cells"), "{refusal}");
 }
 
-/// Tables that a packet meets in the hypervisor.
+/// Returns the number of tables that a packet applies in the hypervisor.
 fn tables_met(name: &str, statements: &str, packet: &[u8]) -> usize {
     let mut device = device();
     let path = match name {
@@ -581,7 +584,8 @@ fn tables_met(name: &str, statements: &str, packet: &[u8]) -> usize {
         .count()
 }
 
-/// What frames, routed IPv4 packets and ARP requests meet; docs/HYPERVISOR.md has the paper's figure 9 beside it.
+/// Checks the table counts of frames, routed IPv4 packets and ARP requests. docs/HYPERVISOR.md
+/// compares them with the paper's figure 9.
 #[test]
 fn packets_meet_few_tables() {
     let ipv4 = testkit::routed_frame(64, 7);

@@ -1,4 +1,5 @@
-//! Programs of very many headers and fields: native code keeps what it cannot keep in registers elsewhere, and does the same.
+//! Tests of programs with very many headers and fields. Native code spills what it cannot keep in
+//! registers, and must give the same results.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -6,14 +7,16 @@ use std::fmt::Write;
 use packet::{Frame, Nanos, PortId};
 use switch::{Device, DeviceConfig};
 
-/// Headers that a parser goes through.
+/// Number of headers that the parser may extract.
 const HEADERS: usize = 32;
 
-/// What a header has beside its kind, by which the parser goes on: fields that share bytes, and one of more than a word.
+/// Fields of a header after its kind, which selects the next state. Some share bytes, and one is
+/// wider than a word.
 const FIELDS: [(&str, u32); 5] = [("a", 4), ("b", 12), ("c", 16), ("d", 40), ("e", 80)];
 
-/// What a parser may do besides in a third of its states. `THIS` stands for the number of the header that was extracted there, `LAST` and `BEFORE` for those of
-/// the two ones before, which may be there or not, and `NEXT` for that of the next one.
+/// Additional code in a third of the parser states. `THIS` is replaced by the number of the
+/// extracted header, and `NEXT` by the next one. `BEFORE` and `LAST` are replaced by the two before
+/// it, which may be invalid.
 const BESIDES: &[(&str, &str)] = &[
     ("does nothing besides", ""),
     (
@@ -43,7 +46,7 @@ const BESIDES: &[(&str, &str)] = &[
     ("runs another one", "again.apply(packet, hdr.hLAST);"),
 ];
 
-/// What goes before the parsers of every architecture.
+/// Returns the declarations before the parser, common to all architectures.
 fn declarations(architecture: &str, metadata: usize) -> String {
     let mut text = format!("#include <core.p4>\n#include <{architecture}.p4>\n");
     let fields: String = FIELDS
@@ -59,7 +62,7 @@ fn declarations(architecture: &str, metadata: usize) -> String {
     text
 }
 
-/// A parser's states, in which each header may be followed by the next one or the one behind that, or by none.
+/// Returns a parser's states. After each header comes the next one, the one after that, or none.
 fn states(first: &str, besides: &str) -> String {
     let mut text = format!("Again() again;\nstate start {{ {first} transition s0; }}\n");
     for at in 0..HEADERS {
@@ -76,7 +79,7 @@ fn states(first: &str, besides: &str) -> String {
                 .replace("NEXT", &((at + 1) % HEADERS).to_string()),
             _ => String::new(),
         };
-        // A header that was extracted before is looked at again, be it there or not.
+        // A header extracted earlier is used again, whether valid or not.
         writeln!(
             text,
             "state s{at} {{ packet.extract(hdr.h{at}); meta.seen = meta.seen + 1;\n{besides}\n\
@@ -88,7 +91,8 @@ fn states(first: &str, besides: &str) -> String {
     text
 }
 
-/// Copies, writes, reads and drops headers and notes much in so many fields of metadata.
+/// Returns code that copies, writes, reads and invalidates headers, and stores values in this many
+/// metadata fields.
 fn notes(metadata: usize) -> String {
     let mut text = String::from("hdr.end.setValid();\nhdr.end.sum = meta.noted;\n");
     for at in 0..metadata {
@@ -107,7 +111,7 @@ fn notes(metadata: usize) -> String {
     text
 }
 
-/// Writes each field of each header that is there, and of some that are not.
+/// Returns code that writes each field of each valid header, and of some that may be invalid.
 fn raises() -> String {
     let mut text = String::new();
     for at in 0..HEADERS {
@@ -124,7 +128,7 @@ fn raises() -> String {
     text
 }
 
-/// Sums up what was noted, and tells how many headers were parsed.
+/// Returns code that sums up the stored values and counts the parsed headers.
 fn sums(metadata: usize) -> String {
     let mut text = String::from("hdr.end.sum = hdr.end.sum + meta.noted;\n");
     (0..metadata).for_each(|at| {
@@ -137,7 +141,8 @@ fn sums(metadata: usize) -> String {
     text + "hdr.end.count = meta.seen;\n"
 }
 
-/// Packets leave the usual way before egress, where they are too deep for a queue that there is, and behind it. Ingress does something first.
+/// Returns a v1model program. Some packets leave the fast path before egress, because they set a
+/// priority, and some after it. `first` is code at the start of ingress.
 fn v1model(metadata: usize, besides: &str, first: &str) -> String {
     let (declarations, states) = (declarations("v1model", metadata), states("", besides));
     let (notes, sums) = (notes(metadata), sums(metadata));
@@ -160,7 +165,7 @@ V1Switch(P(), V(), I(), E(), C(), D()) main;\n"
     )
 }
 
-/// Packets are parsed again in egress, as ingress has emitted them.
+/// Returns a PSA program. Egress parses the packets that ingress has emitted.
 fn psa(metadata: usize, besides: &str) -> String {
     let declarations = declarations("psa", metadata);
     let (first, again) = (
@@ -190,7 +195,7 @@ PSA_Switch(ip, PacketReplicationEngine(), ep, BufferingQueueingEngine()) main;\n
     )
 }
 
-/// Frames of any bytes and lengths, by a generator after Marsaglia.
+/// Returns frames of random bytes and lengths (Marsaglia's xorshift).
 fn frames() -> Vec<Frame> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
@@ -227,7 +232,7 @@ fn check(what: &str, text: &str) {
     };
     let engines = testkit::engines();
     let expected = leaves(engines[0].as_ref());
-    // The header that is emitted first says how many were parsed.
+    // The header emitted first contains the number of parsed headers.
     let counts = expected.iter().filter_map(|(_, bytes)| bytes.get(2));
     let counts: BTreeSet<&u8> = counts.collect();
     assert!(

@@ -1,5 +1,6 @@
-//! Random programs whose tables have keys of all kinds and actions with parameters of all widths: what packets become does not depend on the engine, on how many come
-//! together, or on whose packets they come with.
+//! Tests of random programs with tables of all match kinds and actions with parameters of all
+//! widths. Results must not depend on the engine, on the size of bursts, or on the devices that
+//! share a burst.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use switch::{
 };
 use table::EntryId;
 
-/// Numbers without an order.
+/// Pseudo-random number generator (SplitMix64).
 #[derive(Clone)]
 struct Random(u64);
 
@@ -62,14 +63,15 @@ fn cut(value: u128, width: u32) -> u128 {
 
 type Read = Box<dyn Fn(&[u128]) -> u128>;
 
-/// A part of a key: how a program says it, its bits, and its value by the fields of a packet; none if a table's action wrote it.
+/// A part of a key: its P4 expression, its width, and a function that reads its value from a
+/// packet's fields. It has no function if a table's action wrote the value.
 struct Part {
     text: String,
     width: u32,
     read: Option<Read>,
 }
 
-/// How a part of a key is matched, as programs say it.
+/// Match kind of a part of a key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Exact,
@@ -90,7 +92,7 @@ impl Kind {
         }
     }
 
-    /// Of a part of a table that has rules.
+    /// Returns a random match kind for a part of a table with rules.
     fn of_rule(random: &mut Random, part: &Part) -> Kind {
         let is_number = !part.text.contains("== 0") || part.text.contains('?');
         match random.below(6) {
@@ -101,7 +103,7 @@ impl Kind {
         }
     }
 
-    /// Of the parts of a table: exact, or with one prefix, or rules.
+    /// Returns match kinds for the parts of a table: all exact, one prefix, or rules.
     fn choose(random: &mut Random, parts: &[Part]) -> Vec<Kind> {
         let prefix = random.below(parts.len());
         let is_number = !parts[prefix].text.contains("== 0");
@@ -119,7 +121,7 @@ impl Kind {
         }
     }
 
-    /// A key that this value matches.
+    /// Returns a random key that this value matches.
     fn key(self, random: &mut Random, value: u128, width: u32) -> KeyMatch {
         let number = |value| Value::truncated(value, width);
         let open = match random.below(4) {
@@ -146,14 +148,14 @@ impl Kind {
 const FIELDS: usize = 7;
 const METAS: usize = 3;
 
-/// Random programs a test.
+/// Number of random programs per test.
 const SEEDS: u64 = 8;
 
-/// What has left a device.
+/// Packets sent by a device.
 type Left = Vec<(PortId, Vec<u8>)>;
 
 struct Made {
-    /// The program, and another one in which tables have actions in another order, and more of them.
+    /// The program, and a variant with more actions per table, in another order.
     texts: [String; 2],
     widths: Vec<u32>,
     keys: Vec<Vec<(Part, Kind)>>,
@@ -225,14 +227,14 @@ fn part(random: &mut Random, widths: &[u32], signed: &[bool]) -> Part {
     }
 }
 
-/// A program on its way.
+/// Builder of a program.
 struct Maker<'r> {
     random: &'r mut Random,
     widths: Vec<u32>,
     signed: Vec<bool>,
     text: String,
     keys: Vec<Vec<(Part, Kind)>>,
-    /// What stands for the actions of a table, and which these are in both programs.
+    /// Placeholders for the actions of tables, with their lists in both programs.
     lists: Vec<(String, [String; 2])>,
 }
 
@@ -305,7 +307,7 @@ impl<'r> Maker<'r> {
             self.table(control, t);
             applies += &self.apply(t);
         }
-        // A queue has chosen the port behind the first control.
+        // The egress port was already chosen before the second control.
         let applies = applies.split_off(if control == "I" {
             0
         } else {
@@ -314,7 +316,7 @@ impl<'r> Maker<'r> {
         self.say(&format!(" apply {{\n{applies} }}\n}}"));
     }
 
-    /// Where a table is applied.
+    /// Returns the code that applies a table.
     fn apply(&mut self, t: usize) -> String {
         let random = &mut *self.random;
         let (f, from, to) = (
@@ -339,7 +341,7 @@ impl<'r> Maker<'r> {
         }
     }
 
-    /// An action that packets show the parameters of.
+    /// Writes an action that stores its parameters in the packet.
     fn action(&mut self, name: &str, params: usize) {
         let (mut declared, mut body) = (Vec::new(), String::new());
         for p in 0..params {
@@ -371,13 +373,14 @@ impl<'r> Maker<'r> {
         ));
     }
 
-    /// The names of a table's actions, in both programs.
+    /// Writes a table's actions. Returns the lists of their names, for both programs.
     fn actions(&mut self, control: &str, t: usize) -> [String; 2] {
         let mut listed = Vec::new();
         for a in 0..1 + self.random.below(6) {
             let (name, params) = (format!("a{t}_{a}"), self.random.below(5));
             self.action(&name, params);
-            // Where it takes most room, what lies in front of the records is longer than they are.
+            // If a default-only action has the most parameters, the data in front of the record
+            // array is longer than a record.
             let only = match self.random.one_in(4) {
                 true => " @defaultonly",
                 false => "",
@@ -431,7 +434,7 @@ impl<'r> Maker<'r> {
         if random.one_in(5) {
             more += " support_timeout = true;";
         }
-        // Where a program wants room for few entries, engines may look keys up in another way.
+        // For a small table, engines may use another kind of index.
         let size = [64, 1024, 4096][random.below(3)];
         let place = format!("<{control}{t}>");
         self.say(&instances);
@@ -443,7 +446,7 @@ impl<'r> Maker<'r> {
     }
 }
 
-/// Bits behind fields of so many bits that make whole bytes of them.
+/// Returns the number of padding bits after fields of these widths.
 fn pad(widths: &[u32]) -> u32 {
     8 - widths.iter().sum::<u32>() % 8
 }
@@ -480,16 +483,16 @@ fn device(program: &Arc<Program>, engine: &dyn Engine) -> Device {
     Device::new(program.clone(), engine, &DeviceConfig::default()).unwrap()
 }
 
-/// The device on the engine that defines the meaning, and on another.
+/// The same device on the reference engine and on another one.
 struct Pair {
     meant: Device,
     device: Device,
     worker: Worker,
-    /// The names of entries, by table.
+    /// The ids of entries, by table.
     ids: Vec<Vec<EntryId>>,
 }
 
-/// The workers of devices, by their places.
+/// The workers of devices, by index.
 struct Crew<'p>(&'p mut [Pair]);
 
 impl Companions for Crew<'_> {
@@ -508,10 +511,11 @@ impl Companions for Crew<'_> {
     }
 }
 
-/// Passes that packets may start over for: more than any of these programs has.
+/// Maximum number of rounds of a packet: more than any of these programs needs.
 const PASSES: u32 = 1000;
 
-/// Takes frames, each of which is the device's of this place, through their devices: together as long as they may, in any order of their places in memory; whether all went together.
+/// Forwards frames through their devices, together as far as possible, in any order in memory.
+/// `whose` has the index of each frame's device. Returns true if all were processed together.
 fn forward_all(
     pairs: &mut [Pair],
     random: &mut Random,
@@ -562,7 +566,7 @@ fn forward_all(
     all_together
 }
 
-/// Brings frames out of their order; where each is.
+/// Shuffles frames. Returns the new position of each.
 fn shuffle(random: &mut Random, frames: &mut [Frame]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..frames.len() as u32).collect();
     for at in (1..frames.len()).rev() {
@@ -591,7 +595,7 @@ impl Pair {
         }
     }
 
-    /// Both have counted the same.
+    /// Checks that both devices have the same counters.
     fn compare_counts(&mut self, told: &str) {
         self.worker.tell();
         assert_eq!(self.meant.table_hits(), self.device.table_hits(), "{told}");
@@ -741,7 +745,8 @@ impl Pair {
     }
 }
 
-/// Frames for devices, whose each is, and what leaves of each device by what programs mean.
+/// Returns frames, the index of each frame's device, and the packets that each device must send
+/// according to the reference engine.
 fn arrive(
     pairs: &mut [Pair],
     random: &mut Random,
@@ -750,7 +755,7 @@ fn arrive(
     now: Nanos,
 ) -> (Vec<Frame>, Vec<usize>, Vec<Left>) {
     let count = random.below(130);
-    // Many of one device, or each of another.
+    // Either many consecutive frames for one device, or a random device for each frame.
     let stays = random.one_in(2);
     let (mut frames, mut whose) = (Vec::new(), Vec::new());
     let mut left = vec![Left::new(); pairs.len()];
@@ -780,7 +785,7 @@ fn arrive(
     (frames, whose, left)
 }
 
-/// Runs so many devices with a random program and random entries, which change, as the program does.
+/// Runs `devices` devices with a random program and random entries. Entries and programs change.
 fn check(seed: u64, devices: usize) {
     let engines = testkit::engines();
     for engine in &engines[1..] {
@@ -813,7 +818,8 @@ fn check(seed: u64, devices: usize) {
                 let went_together =
                     forward_all(&mut pairs, random, &mut contexts, frames, now, &mut left);
                 assert_eq!(left, expected, "{told}");
-                // Nothing waits in these programs, and native code is made once for all devices.
+                // These programs never queue packets, and native code is compiled once for all
+                // devices.
                 assert!(went_together || engine.name() != "jit", "{told}");
             }
         }

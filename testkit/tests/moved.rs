@@ -1,4 +1,5 @@
-//! Packets that begin elsewhere when they leave: headers are put in front of them and taken away, once and twice, up to where there is no room.
+//! Tests of packets that start at another position when they are sent. Headers are added in front
+//! and removed, once and twice, up to the end of the headroom.
 
 use std::fmt::Write;
 
@@ -6,10 +7,11 @@ use exec::Engine;
 use packet::{Frame, MAX_FRAME, Nanos, PortId};
 use switch::{Device, DeviceConfig};
 
-/// Bytes of a header that is put in front.
+/// Size in bytes of a header that is added in front.
 const MORE: usize = 60;
 
-/// What a control does to headers by two bits of the packet: three headers in front, one, none, or one taken away.
+/// Code that changes headers by two bits of the packet: adds three headers, one or none, or removes
+/// one.
 const CHANGE: &str = "if (hdr.first.kind[1:0] == 0) { hdr.a.setValid(); hdr.a.x = 7; hdr.b.setValid(); hdr.b.x = 8; hdr.c.setValid(); hdr.c.x = 9; }
     else if (hdr.first.kind[1:0] == 1) { hdr.a.setValid(); hdr.a.x = 10; }
     else if (hdr.first.kind[1:0] == 2) { hdr.second.setInvalid(); }
@@ -44,7 +46,7 @@ V1Switch(P(), V(), I(), E(), C(), D()) main;\n"
         )
 }
 
-/// In egress all that came in front is parsed as the header behind it, and more is put in front of that.
+/// Egress parses the headers added by ingress as the original ones, and adds more in front.
 fn psa() -> String {
     let parses =
         "state start { packet.extract(hdr.first); packet.extract(hdr.second); transition accept; }";
@@ -70,7 +72,7 @@ PSA_Switch(ip, PacketReplicationEngine(), ep, BufferingQueueingEngine()) main;\n
         )
 }
 
-/// Short frames, and some about as long as one may be.
+/// Returns short frames, and some near the maximum length.
 fn frames() -> Vec<Frame> {
     let shorts = (0..400).map(|at| 8 + at * 7 % 300);
     let longs = [

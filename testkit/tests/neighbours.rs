@@ -1,5 +1,6 @@
-//! vPDPs that run one program share its code and lend each other contexts, and their packets' keys are searched together, each in its own vPDP's tables: each does what it does on a
-//! switch of its own.
+//! Tests of vPDPs that run one program. They share its code and packet contexts, and their packets'
+//! keys are looked up in one batch, each in its own vPDP's tables. Each vPDP must behave as on a
+//! separate switch.
 
 use std::sync::Arc;
 
@@ -9,21 +10,24 @@ use packet::{Frame, Nanos, PortId};
 use switch::{Carry, Change, CloneSession, Device, DeviceConfig, MayLose, Replica, TableHits};
 use tenancy::{Connection, Hypervisor, Spec, VpdpId, Worker};
 
-/// More than go through their program together.
+/// More vPDPs than one shared burst takes.
 const VPDPS: usize = 20;
-/// Ports of each vPDP: those of the switch from its number times this on.
+/// Number of ports of each vPDP. Its first port on the switch is its index times this number.
 const PORTS: u32 = 10;
 const BURSTS: u32 = 24;
-/// The bursts before which entries of the second vPDP change, and before which the program of the third does.
+/// Before burst `CHANGED`, entries of the second vPDP change. Before burst `UPDATED`, the program
+/// of the third vPDP does.
 const CHANGED: u32 = 8;
 const UPDATED: u32 = 16;
 const CELLS: u32 = 4;
-/// Stations that packets are of, of which no vPDP knows all.
+/// Number of hosts that send packets. No vPDP has entries for all of them.
 const STATIONS: u32 = 600;
 
-/// Counts packets in a register and a counter, and marks them by two tables of which the second depends on the first. Two more are searched in hash tables, with packed keys of one limb and
-/// of two: what a station's entry says is a part of its flows' keys, so that these are searched when all stations have been found.
-/// Kinds: 1 is resubmitted, 2 is cloned, 3 is told in a digest, 4 is dropped; all others stay in the pass.
+/// Counts packets in a register and a counter, and marks them by two tables, the second of which
+/// depends on the first. Two more tables have hash indexes, with packed keys of one and two limbs.
+/// The entry of a host gives a part of its flows' keys, so flows are looked up after all hosts.
+/// Kinds: 1 is resubmitted, 2 is cloned, 3 sends a digest, 4 is dropped. All others stay on the
+/// fast path.
 const PROGRAM: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -97,16 +101,16 @@ control Deparse(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr.h
 V1Switch(P(), Verify(), In(), Out(), Compute(), Deparse()) main;
 "#;
 
-/// The program, which adds this to the trail of each packet.
+/// Compiles the program with this value added to the trail of each packet.
 fn program(step: u8) -> Arc<Program> {
     let text = PROGRAM.replace("STEP", &step.to_string());
     testkit::compile_text(&text).expect("it compiles")
 }
 
-/// Packets that left, in order: their ports and bytes.
+/// Packets sent, in order: their ports and bytes.
 type Sent = Vec<(u32, Vec<u8>)>;
 
-/// What can be seen of a device.
+/// Observable results of a device.
 #[derive(Debug, PartialEq)]
 struct Seen {
     sent: Sent,
@@ -153,7 +157,7 @@ fn apply(device: &mut Device, entries: &str) {
     stf::apply_file(device, &read).expect("they are taken");
 }
 
-/// What packets of a station have in the keys of its tables.
+/// Key fields of a host's packets.
 struct Station {
     address: u64,
     port: u32,
@@ -174,7 +178,7 @@ impl Station {
         }
     }
 
-    /// These fields one after the other, as packets have them.
+    /// Returns these fields as bytes, in the order in which packets have them.
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.address.to_be_bytes()[2..].to_vec();
         let fields = [self.from, self.to, self.ports];
@@ -183,8 +187,9 @@ impl Station {
     }
 }
 
-/// The stations that a vPDP knows, and their flows but for some. How many they are decides how full lines are, so each vPDP has another number of them: in some, entries are in their second
-/// lines.
+/// Returns entries for the hosts that a vPDP knows, and for most of their flows. The number of
+/// entries determines how full hash lines are. It differs between vPDPs, so in some of them entries
+/// overflow into a second line.
 fn stations(vpdp: usize) -> String {
     let vpdp = vpdp as u32;
     let most = STATIONS / 2 + 12 * vpdp;
@@ -197,7 +202,7 @@ fn stations(vpdp: usize) -> String {
             to,
             ports,
         } = Station::new(number);
-        // Numbers of others, too, but of other stations.
+        // Other vPDPs use the same numbers for other hosts.
         let said = number + vpdp;
         let station = format!(
             "In.stations {{ hdr.h.address: {address}; standard.ingress_port: {port}; }} -> In.of_station(number: {said})\n"
@@ -214,7 +219,7 @@ fn stations(vpdp: usize) -> String {
     entries.collect()
 }
 
-/// Entries of a vPDP: each has others.
+/// Adds the entries of a vPDP. They differ between vPDPs.
 fn configure(device: &mut Device, vpdp: usize) {
     let mut text = stations(vpdp);
     for key in (0..8).filter(|key| key % VPDPS != vpdp) {
@@ -244,7 +249,7 @@ fn configure(device: &mut Device, vpdp: usize) {
     written.expect("a cell");
 }
 
-/// Other entries in place of those that [`configure`] made.
+/// Replaces the entries that [`configure`] added.
 fn reconfigure(device: &mut Device) {
     let tables = device.program().tables.ids();
     for table in tables {
@@ -257,11 +262,11 @@ fn reconfigure(device: &mut Device) {
     );
 }
 
-/// What bursts are.
+/// Form of the bursts.
 #[derive(Clone, Copy)]
 struct Bursts {
     frames: u32,
-    /// So many of the first come by vPDP, the others in no order.
+    /// Number of frames at the start that are grouped by vPDP. The others are in random order.
     by_vpdp: usize,
 }
 
@@ -269,7 +274,8 @@ const MIXED: Bursts = Bursts {
     frames: 256,
     by_vpdp: 0,
 };
-/// Few, which go as they come, and so few of each vPDP that they go so, too, though they are more than go at once.
+/// `FEW` frames are processed in order of arrival. So are `FEW_OF_EACH`, although they do not fit
+/// into one shared burst.
 const FEW: Bursts = Bursts {
     frames: 48,
     by_vpdp: 0,
@@ -278,19 +284,20 @@ const FEW_OF_EACH: Bursts = Bursts {
     frames: 5 * VPDPS as u32,
     by_vpdp: 0,
 };
-/// Longer than what a worker looks at before any of it goes.
+/// More frames than a worker classifies before it starts to process them.
 const BY_VPDP: Bursts = Bursts {
     frames: 1280,
     by_vpdp: 900,
 };
 
-/// The frames of a burst, and which vPDP each is for.
+/// Returns the frames of a burst, and the vPDP of each.
 fn burst(number: u32, bursts: Bursts) -> Vec<(usize, Frame)> {
     let first = number * bursts.frames;
     let frame = |at: u32| {
         let mixed = at.wrapping_mul(0x9e37_79b9).rotate_left(11) ^ at;
         let [vpdp, kind, key, port] = mixed.to_le_bytes();
-        // One that tells something stops the pass: those behind it go on without their neighbours. In every second burst none does.
+        // A packet that sends a digest stops the fast path. Packets after it continue without those
+        // of other vPDPs. In every second burst there is none.
         let kind = match (number % 2, kind) {
             (_, 0..150) => 0,
             (0, kind) => kind % 6,
@@ -301,7 +308,7 @@ fn burst(number: u32, bursts: Bursts) -> Vec<(usize, Frame)> {
         bytes.extend(station.bytes());
         bytes.extend([0, 0, 0, 0, 0, 0, 0, 0, at as u8]);
         let mut frame = Frame::from_bytes(&bytes).expect("a frame");
-        // Some are where their station is not.
+        // Some packets arrive at a port other than their host's.
         let moved = u32::from(port < 32);
         frame.ingress = PortId((station.port + moved) % PORTS);
         (usize::from(vpdp) % VPDPS, frame)
@@ -311,7 +318,7 @@ fn burst(number: u32, bursts: Bursts) -> Vec<(usize, Frame)> {
     frames
 }
 
-/// What the first engine, which defines the meaning, does with the packets of one vPDP on a device of its own.
+/// Returns the results of one vPDP's packets on a separate device with the reference engine.
 fn alone(engine: &dyn Engine, vpdp: usize, bursts: Bursts) -> Vec<Seen> {
     let made = |program| Device::new(program, engine, &DeviceConfig::default());
     let mut device = made(program(1)).expect("the engine runs it");
@@ -342,7 +349,7 @@ fn alone(engine: &dyn Engine, vpdp: usize, bursts: Bursts) -> Vec<Seen> {
     all
 }
 
-/// The vPDPs, of one program, on a switch with one worker.
+/// vPDPs with one program, on a switch with one worker.
 struct Hosted {
     hypervisor: Hypervisor,
     worker: Worker,
@@ -388,7 +395,7 @@ impl Hosted {
         }
     }
 
-    /// Forwards a burst; what is seen of each vPDP.
+    /// Forwards a burst. Returns the results of each vPDP.
     fn forward(&mut self, number: u32, bursts: Bursts) -> Vec<Seen> {
         let frames = burst(number, bursts).into_iter().map(|(vpdp, mut frame)| {
             frame.ingress = PortId(vpdp as u32 * PORTS + frame.ingress.0);
@@ -454,7 +461,7 @@ fn vpdps_of_one_program_do_in_bursts_that_come_by_vpdp_what_each_does_alone() {
     check(BY_VPDP);
 }
 
-/// Whether a packet's station was found, and its flow.
+/// Returns true for each of the packet's host and flow that was found.
 fn found_in(bytes: &[u8]) -> [bool; 2] {
     let found = bytes[26..34].chunks(4);
     let found: Vec<bool> = found.map(|number| number != [0; 4]).collect();
@@ -480,7 +487,7 @@ fn the_packets_of_the_bursts_take_all_ways() {
     }
 }
 
-/// Packets start over as often as they say.
+/// A program in which packets are resubmitted as often as they request.
 const AGAIN: &str = r#"
 #include <core.p4>
 #include <v1model.p4>

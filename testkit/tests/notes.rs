@@ -1,5 +1,7 @@
-//! What native code notes of the packets of a burst, for scouts and the pass behind them, is of that burst alone: bursts of any length, of one device or of several that run one program,
-//! whose tables are found in another way from burst to burst, do what `interp` does with one packet after the other.
+//! Tests that the data that native code records for a burst is valid for that burst only. It is
+//! written by prefetch passes and used by the fast path. Bursts have any length, and belong to one
+//! device or to several with one program. The index kinds of the tables change between bursts. The
+//! results must equal those of `interp` with one packet at a time.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,7 +12,8 @@ use packet::{Frame, Nanos, PortId};
 use switch::{Change, Device, DeviceConfig};
 use tenancy::{Connection, Hypervisor, Spec, VpdpId, Worker};
 
-/// Tables of all ways to be found: of few rules or of many, by slots or in lines, near or far. Of the second on keys depend on answers.
+/// Tables with all kinds of indexes: few or many rules, by slots or hash lines, small or large.
+/// From the second table on, keys depend on earlier results.
 const PROGRAM: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -96,10 +99,10 @@ V1Switch(P(), V(), I(), E(), U(), D()) main;
 const TABLES: [&str; 7] = ["few", "words", "pairs", "triples", "left", "right", "late"];
 const PORTS: u32 = 10;
 const BURSTS: usize = 60;
-/// Packets of a burst; fewer than four are not worth a scout.
+/// Numbers of packets in a burst. With fewer than four, there is no prefetch pass.
 const LENGTHS: [usize; 8] = [1, 2, 3, 4, 7, 40, 64, 150];
 
-/// Numbers without an order.
+/// Pseudo-random number generator.
 struct Random(u64);
 
 impl Random {
@@ -110,7 +113,7 @@ impl Random {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) % end
     }
 
-    /// A part of a key: mostly one of few numbers, or else one that takes many bits.
+    /// Returns a part of a key: usually one of a few small numbers, otherwise one with many bits.
     fn part(&mut self, is_large: bool) -> u64 {
         let number = self.below(9);
         match is_large {
@@ -120,7 +123,7 @@ impl Random {
     }
 
     fn packet(&mut self) -> Vec<u8> {
-        // Most bits say what is not asked.
+        // Most bits select tables that are skipped.
         let kind = self.below(256) & self.below(256) & self.below(256) | self.below(4);
         let mut bytes = vec![kind as u8];
         for width in [2, 4, 4, 2] {
@@ -129,7 +132,7 @@ impl Random {
             bytes.extend(&part.to_be_bytes()[8 - width..]);
         }
         bytes.resize(bytes.len() + 28, 0);
-        // The second header, and perhaps no room for it.
+        // The second header, which may be cut off.
         let other = (nine_bits(self.below(9)) << 23 | self.below(9)) as u32;
         let rest = self.below(6) as usize;
         bytes.extend(&other.to_be_bytes()[..rest.min(4)]);
@@ -137,18 +140,18 @@ impl Random {
     }
 }
 
-/// Another number for each of few, of as many bits as it may have.
+/// Spreads a small number over nine bits.
 fn nine_bits(number: u64) -> u64 {
     number % 3 + ((number / 3) << 7)
 }
 
-/// Entries that come to one of a device's tables, or the end of all that it has.
+/// A change of a device's tables: entries added to one, or all of its entries removed.
 enum Work {
     Clear(usize),
     Add(String),
 }
 
-/// What a device has in its tables, as far as to add no key twice.
+/// The keys in a device's tables, so that none is added twice.
 #[derive(Default)]
 struct Known {
     keys: HashSet<(usize, Vec<u64>)>,
@@ -156,7 +159,7 @@ struct Known {
 }
 
 impl Known {
-    /// Something else for a table; often what is found by slots or among few rules comes to be in lines or rows, and the other way round.
+    /// Returns a change of a table. It often changes the kind of the table's index.
     fn work(&mut self, random: &mut Random) -> Work {
         let table = random.below(TABLES.len() as u64) as usize;
         if random.below(4) == 0 {
@@ -225,7 +228,7 @@ fn entry(table: usize, key: &[u64], number: u32, random: &mut Random) -> String 
     }
 }
 
-/// What a miss runs from then on; parameters are such as positions of actions.
+/// Returns a default action. Its parameters have values that are also positions of actions.
 fn default_of_pairs(random: &mut Random) -> String {
     let (number, n) = (random.below(3), random.below(9));
     match random.below(3) {
@@ -259,24 +262,24 @@ fn do_work(device: &mut Device, work: &Work) {
     }
 }
 
-/// Packets that left, in order: their ports and bytes.
+/// Packets sent, in order: their ports and bytes.
 type Sent = Vec<(u32, Vec<u8>)>;
 
-/// Devices that run the program, each with a number.
+/// Devices that run the program, addressed by index.
 trait Devices {
     fn change(&mut self, device: usize, work: &Work);
-    /// What leaves of each, when frames for some of them come together.
+    /// Forwards frames for several devices. Returns the packets that each sends.
     fn forward(&mut self, frames: &[(usize, Vec<u8>)]) -> Vec<Sent>;
 }
 
-/// A frame that comes to a device by one of its ports.
+/// Returns a frame that arrives at a port of a device.
 fn frame(bytes: &[u8], first_port: u32) -> Frame {
     let mut frame = Frame::from_bytes(bytes).expect("a frame");
     frame.ingress = PortId(first_port + u32::from(bytes[0]) % PORTS);
     frame
 }
 
-/// One by one, and each packet by itself.
+/// Separate devices that process each packet separately.
 struct Alone(Vec<Device>);
 
 impl Alone {
@@ -305,7 +308,7 @@ impl Devices for Alone {
     }
 }
 
-/// vPDPs of one switch, whose packets go through their program together.
+/// vPDPs of one switch. Their packets share bursts.
 struct Hosted {
     hypervisor: Hypervisor,
     worker: Worker,

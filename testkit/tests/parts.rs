@@ -1,5 +1,7 @@
-//! Packets whose descriptions tell whose they are go in parts of large bursts; wherever those that are refused stand, and however many vPDPs there are in a part, each packet becomes what
-//! it becomes alone. And whatever came, a call without frames tells the control side of all of it.
+//! Tests of large bursts with packets of which the description header selects the vPDP. They are
+//! processed in parts. Each packet must be treated as if it were alone, wherever refused packets
+//! are and however many vPDPs a part has. A call without frames must report all results to the
+//! control side.
 
 use std::sync::Arc;
 
@@ -8,15 +10,15 @@ use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use tenancy::{Carriage, Connection, Envelope, Hypervisor, Sharing, Spec, VpdpId, Worker};
 
-/// More than come by vPDP in the least part.
+/// More vPDPs than the smallest part groups by vPDP.
 const VPDPS: usize = 12;
-/// More than two of the largest parts.
+/// More frames than two of the largest parts.
 const FRAMES: usize = 2600;
-/// The port by which all packets come, and those by which they leave, by vPDP.
+/// The port at which all packets arrive, and the first egress port; there is one per vPDP.
 const SHARED: PortId = PortId(5);
 const FIRST_OUT: u32 = 100;
 
-/// Numbers packets as they come.
+/// A program that numbers packets in order of arrival.
 const PROGRAM: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -100,7 +102,8 @@ impl Switch {
         (0..FRAMES).map(frame).collect()
     }
 
-    /// What leaves by each port, and how many packets were refused; so many go in at once.
+    /// Forwards frames, `at_once` per call. Returns the packets sent by each port, and the number
+    /// of refused packets.
     fn forward(&mut self, frames: &mut [Frame], at_once: usize) -> (Vec<Vec<Vec<u8>>>, u64) {
         let mut left = vec![Vec::new(); VPDPS];
         let mut take = |port: PortId, frame: &mut Frame, _: Nanos| {
@@ -116,7 +119,7 @@ impl Switch {
         (left, ledger.dropped(DropReason::BadDescription))
     }
 
-    /// Packets that each vPDP has sent, as the control side knows.
+    /// Returns the number of packets that each vPDP has sent, according to the control side.
     fn told(&self) -> Vec<u64> {
         let sent = |id: &VpdpId| {
             let device = self.hypervisor.vpdp(*id).and_then(|vpdp| vpdp.device());
@@ -128,16 +131,17 @@ impl Switch {
 
 #[derive(Debug)]
 struct Burst {
-    /// So many packets of a vPDP come one behind the other.
+    /// Number of consecutive packets of one vPDP.
     run: usize,
-    /// The packets whose descriptions are wrong.
+    /// Indices of the packets with invalid descriptions.
     damaged: &'static [usize],
 }
 
 #[test]
 fn packets_of_large_bursts_become_what_they_become_one_by_one() {
     let program = testkit::compile_text(PROGRAM).expect("it compiles");
-    // The ninth vPDP comes in the least part, behind it, and not before the end of the largest one.
+    // The ninth vPDP first occurs within the smallest part, after it, or only after the end of the
+    // largest one.
     let runs = [1, 7, 30, 33, 64, 150, 700];
     let damaged: [&[usize]; 9] = [
         &[],
@@ -176,7 +180,7 @@ fn a_call_without_frames_tells_of_all_whose_packets_went_since_the_last_one() {
         let name = engine.name();
         let mut switch = Switch::new(engine, &program);
         let mut expected = vec![0; VPDPS];
-        // All at first, and then few at a time, some over and over.
+        // First all vPDPs, then a few at a time, some of them repeatedly.
         let bursts = [
             (0..VPDPS).collect(),
             vec![3],

@@ -1,5 +1,6 @@
-//! Tables of prefixes, from none to some thousands that lie within one another: what packets hit does not depend on the engine, nor on whether they come alone or with those of other devices. Native code looks
-//! prefixes up by itself where packets come alone, and asks the table where many do.
+//! Tests of LPM tables, from no prefix to some thousands of nested ones. Results must not depend on
+//! the engine, or on whether packets of other devices share the burst. Native code looks prefixes
+//! up inline if few packets arrive, and in batches if many do.
 
 use std::sync::Arc;
 
@@ -12,16 +13,16 @@ use switch::{
 };
 use table::EntryId;
 
-/// Bits of keys: less and more than a limb, and what fills one.
+/// Key widths in bits, below, at and above one limb.
 const WIDTHS: [u32; 8] = [1, 6, 31, 32, 48, 63, 64, 65];
 
-/// How many prefixes are added, before packets come; in the last step half of all go again.
+/// Number of prefixes added before packets are sent. In the last step half of them are removed.
 const ADDED: [usize; 6] = [0, 1, 3, 60, 400, 2500];
 
-/// Packets that come behind each step.
+/// Number of packets after each step.
 const PACKETS: usize = 300;
 
-/// Numbers without an order.
+/// Pseudo-random number generator.
 struct Random(u64);
 
 impl Random {
@@ -35,7 +36,7 @@ impl Random {
         (self.next() >> 32) as usize % end
     }
 
-    /// A key that shares its beginning with many others.
+    /// Returns a key that shares its prefix with many others.
     fn key(&mut self, width: u32) -> u128 {
         let bits = (0..16).fold(0, |bits, byte| {
             let byte = match byte {
@@ -96,7 +97,7 @@ fn prefix(key: u128, len: u32, width: u32, number: usize) -> Change {
     Change::Insert(TableId::new(0), entry)
 }
 
-/// What leaves a device, so many packets at once.
+/// Returns the packets that a device sends, with `at_once` packets per burst.
 fn leaving(
     device: &mut Device,
     keys: &[u128],
@@ -113,7 +114,7 @@ fn leaving(
     left
 }
 
-/// Makes a change everywhere, of which one device after the other says the same.
+/// Makes a change on all devices, and checks that all return the same.
 fn change(devices: &mut [Device], change: &Change) -> Option<EntryId> {
     let said = devices
         .iter_mut()
@@ -166,7 +167,7 @@ fn prefixes_are_found_alike_by_all_engines_and_however_many_packets_come_at_once
     WIDTHS.into_iter().for_each(check);
 }
 
-/// The workers of devices, by their places.
+/// The workers of devices, by index.
 struct Crew(Vec<Worker>);
 
 impl Companions for Crew {
@@ -185,13 +186,13 @@ impl Companions for Crew {
     }
 }
 
-/// Devices that run one program together, and have prefixes of their own.
+/// Number of devices that run one program and have different prefixes.
 const DEVICES: usize = 3;
 
-/// Packets that come together: so few that nobody asks ahead for them, and more.
+/// Numbers of packets in a shared burst: too few for prefetching, and more.
 const TOGETHER: [usize; 4] = [2, 3, 5, 60];
 
-/// Bursts of packets that come together.
+/// Number of shared bursts.
 const BURSTS: usize = 300;
 
 fn check_together(width: u32) {

@@ -1,14 +1,14 @@
-//! Every program with an STF test does on every engine what its test says: the corpus of features and the examples.
+//! Runs the STF test of every program on every engine: the corpus of features and the examples.
 
 use std::path::Path;
 
 use stf::Setup;
 use switch::DeviceConfig;
 
-/// Deep expressions take stack to walk.
+/// Stack size for deep expressions.
 const STACK_BYTES: usize = 64 << 20;
 
-/// What is wrong with a program's test, on any engine.
+/// Runs a program's test on every engine. Returns the failures.
 fn failures(path: &Path) -> Vec<String> {
     let program = match testkit::compile(path) {
         Ok(program) => program,

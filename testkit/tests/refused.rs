@@ -1,4 +1,5 @@
-//! Every rule that refuses a program refuses it, at the line that breaks it: the cases of `refused/`.
+//! Checks that every rule refuses the programs that violate it, at the right line: the cases of
+//! `refused/`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +13,8 @@ struct Case {
     marked: BTreeSet<u32>,
 }
 
-/// The cases of a file. What stands before the first one belongs to all; each case keeps its line numbers.
+/// Returns the cases of a file. The text before the first case belongs to all of them. Each case
+/// keeps its line numbers.
 fn cases(text: &str) -> Vec<Case> {
     let mut prefix = String::new();
     let mut cases: Vec<Case> = Vec::new();
@@ -38,7 +40,7 @@ fn cases(text: &str) -> Vec<Case> {
     cases
 }
 
-/// The lines of the case's own file at which errors are reported, and all errors as text.
+/// Returns the lines of the case's own file with errors, and all errors as text.
 fn refused(file: &str, case: &Case) -> (BTreeSet<u32>, String) {
     let options = syntax::ParseOptions {
         builtin: Some(sema::arch::builtin_include),

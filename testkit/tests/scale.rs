@@ -1,5 +1,5 @@
-//! The time and memory of a compilation grow with the program: twice as much of any construct takes
-//! about twice as much, or is refused by a diagnostic with a place.
+//! Checks that compile time and memory grow linearly. Twice as much of any construct takes about
+//! twice as much time and memory, or is refused by a diagnostic with a location.
 //!
 //! `cargo xtask scale` runs the ignored test, which measures larger programs and prints a table.
 
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use exec::Engine;
 use testkit::scale::{CONSTRUCTS, Construct, STEPS, Times, load, on_large_stack};
 
-/// The memory that twice the size may take, for each byte of the size.
+/// Maximum factor of memory when the size doubles.
 const MOST_MEMORY: f64 = 2.5;
-/// The time that twice the size may take.
+/// Maximum factor of time when the size doubles.
 const MOST_TIME: f64 = 2.5;
-/// Times below this are not compared.
+/// Shorter times are not compared.
 const NOISE: Duration = Duration::from_micros(1500);
 
-/// The program of a size is loaded; its times, and the most bytes that are held meanwhile.
+/// Loads the program of a size. Returns the times and the maximum number of bytes held.
 fn measure(construct: &Construct, n: usize, engine: &dyn Engine) -> Result<(Times, u64), String> {
     let text = (construct.program)(n);
     let mut times = Err(String::new());
@@ -23,7 +23,8 @@ fn measure(construct: &Construct, n: usize, engine: &dyn Engine) -> Result<(Time
     times.map(|times| (times, allocated.bytes_max))
 }
 
-/// Steps that cost more than they may when the size doubles, by the shortest of several times.
+/// Returns the steps that exceed the limit when the size doubles. The shortest of several times is
+/// used.
 fn too_slow(construct: &Construct, n: usize, engine: &dyn Engine) -> Vec<String> {
     let mut best = [Times([Duration::MAX; STEPS.len()]); 2];
     let mut slow = Vec::new();
@@ -77,8 +78,8 @@ fn compilation_takes_time_and_memory_in_proportion_to_each_construct() {
                     found.push(format!("{}: {error}", construct.name))
                 }
             }
-            // Other processes may slow the larger size down; work that is more than linear is slow
-            // at twice the sizes as well.
+            // Other processes may slow down the larger size. A step that is really superlinear is
+            // also slow at twice the sizes.
             if !too_slow(construct, n, &interp::Interp).is_empty() {
                 found.extend(too_slow(construct, 2 * n, &interp::Interp));
             }
@@ -119,7 +120,7 @@ fn what_grows_too_large_is_refused_with_its_place_and_at_once() {
     });
 }
 
-/// Sizes up to 100,000, or `SCALE_MOST`; the engine is `SCALE_ENGINE`.
+/// Measures sizes up to 100,000 or `SCALE_MOST`. The engine is `SCALE_ENGINE`.
 #[test]
 #[ignore = "takes minutes: cargo xtask scale"]
 fn table_of_all_constructs() {

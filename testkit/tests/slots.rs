@@ -1,4 +1,5 @@
-//! Every program with an STF test does on a device with few stage slots what it does on one without: its ingress goes on in further turns.
+//! Runs the STF test of every program on devices with few stage slots. The result must be the same
+//! as without slots: ingress continues in further rounds.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU16;
@@ -10,16 +11,17 @@ use passes::wrap::wrap;
 use stf::Setup;
 use switch::DeviceConfig;
 
-/// Deep expressions take stack to walk.
+/// Stack size for deep expressions.
 const STACK_BYTES: usize = 64 << 20;
 
-/// What came of a program on devices with so many slots.
+/// Results of a program on devices with few slots.
 #[derive(Default)]
 struct Outcome {
     failures: Vec<String>,
-    /// Runs in which it was cut.
+    /// Number of runs in which the program was split.
     cut: usize,
-    /// Programs that do not fit, and how many slots they would not go on behind.
+    /// Programs that do not fit, with the number of slots. Their egress would have to be
+    /// resubmitted.
     refused: BTreeSet<(String, u16)>,
 }
 
@@ -73,7 +75,8 @@ fn check(path: &Path, slots: u16, outcome: &mut Outcome) {
     }
 }
 
-/// Runs all tests of a directory; of these programs egress is too long for so many slots.
+/// Runs all tests of a directory. The programs in `long_egress` are refused, since their egress
+/// does not fit into that many slots.
 fn all_pass(directory: &str, cut_at_least: usize, long_egress: &[(&str, u16)]) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
     let worker = std::thread::Builder::new().stack_size(STACK_BYTES);

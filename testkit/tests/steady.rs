@@ -1,5 +1,6 @@
-//! A table whose index is so large that packets stay with one copy of it (`table`'s `engine/steady.rs`) changes on one thread while another one forwards: on
-//! every engine the packets of a burst find what was there at one moment.
+//! Tests of a table with an index so large that workers keep using one copy of it (`table`'s
+//! `engine/steady.rs`). One thread changes the table while another forwards. On every engine, the
+//! packets of a burst must see the table at one point in time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -12,7 +13,7 @@ use packet::{Frame, Nanos};
 use switch::{Action, Change, Device, DeviceConfig, TableEntry, Worker};
 use table::EntryId;
 
-/// A packet leaves with the number of its entry, or none.
+/// Writes the number of its entry into each packet, or 0.
 const PROGRAM: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -38,19 +39,20 @@ V1Switch(P(), V(), I(), E(), U(), D()) main;
 "#;
 
 const TABLE: TableId = TableId::new(0);
-/// Entries that stay: more than 4 MiB of lines, however full these are.
+/// Number of permanent entries: more than 4 MiB of hash lines, whatever their fill level.
 const STAYING: u64 = 340_000;
-/// Keys whose entries come and go, one after the other.
+/// Number of keys that are added and removed in turn.
 const CHANGING: u64 = 64;
 const CHANGES: u64 = 3_000;
 const BURST: u64 = 32;
 
-/// The key of this number: no two have the same.
+/// Returns the key with this number. All keys are different.
 fn key(number: u64) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4b) & 0xffff_ffff_ffff
 }
 
-/// What a key that comes and goes leaves after so many changes: how often it changed, if its entry is there.
+/// Returns the expected result of a changing key after `changes` changes: the number of times it
+/// changed, if its entry exists; otherwise 0.
 fn left_after(changes: u64, which: u64) -> u64 {
     let times = (changes + CHANGING - 1 - which) / CHANGING;
     if times % 2 == 1 { times } else { 0 }
@@ -73,17 +75,18 @@ fn insert(device: &mut Device, key: u64, number: u64) -> EntryId {
     id.expect("an entry has a name")
 }
 
-/// How far both threads are.
+/// Progress of both threads.
 #[derive(Default)]
 struct Progress {
-    /// Changes that packets may see.
+    /// Number of changes that packets may see.
     begun: AtomicU64,
-    /// Changes that a burst sees that begins now: these were published when nothing else was, until a whole burst was over.
+    /// Number of changes that a burst must see if it begins now. They were published, and a whole
+    /// burst ended before the next publication.
     required: AtomicU64,
     bursts: AtomicU64,
 }
 
-/// The keys of a burst by number: every other one is of those that change.
+/// Returns the key numbers of a burst. Every other one is a changing key.
 fn asked(burst: u64) -> Vec<u64> {
     let numbers = (burst * BURST..).take(BURST as usize);
     let numbers = numbers.map(|at| (at, at * 7919 % STAYING));
@@ -95,7 +98,7 @@ fn asked(burst: u64) -> Vec<u64> {
         .collect()
 }
 
-/// What the packets of a burst left.
+/// Forwards a burst. Returns the results of its packets.
 fn forward(worker: &mut Worker, asked: &[u64], now: Nanos) -> Vec<u64> {
     let packet = |number: &u64| {
         let bytes = [&key(*number).to_be_bytes()[2..], &[0; 4]].concat();
@@ -110,7 +113,7 @@ fn forward(worker: &mut Worker, asked: &[u64], now: Nanos) -> Vec<u64> {
     left
 }
 
-/// Whether packets that asked for these keys and left this may have seen the table after so many changes.
+/// Returns true if these results for these keys are possible after `changes` changes.
 fn agrees(asked: &[u64], left: &[u64], changes: u64) -> bool {
     let expected = asked
         .iter()
@@ -121,8 +124,9 @@ fn agrees(asked: &[u64], left: &[u64], changes: u64) -> bool {
     expected.eq(left.iter().copied())
 }
 
-/// Carries bursts until all changes are done, and one more. A burst sees the table of one moment, none sees an older one than the one before, and each sees
-/// what was required before it began. More is not promised: a worker that finds the device publishing does not wait for it.
+/// Forwards bursts until all changes are made, and one more. Each burst must see the table at one
+/// point in time, not earlier than the previous burst did, and not earlier than `required`. No more
+/// is guaranteed: a worker does not wait for a device that is publishing.
 fn carry(mut worker: Worker, progress: &Progress) {
     let mut seen = 0;
     for burst in 0.. {
@@ -142,7 +146,8 @@ fn carry(mut worker: Worker, progress: &Progress) {
     }
 }
 
-/// Makes the changes, some together, some beside each of many bursts; nobody carries any more where `is_over` says so.
+/// Makes the changes, some of them together, some while bursts run. `is_over` is true if the
+/// forwarding thread has ended.
 fn change(device: &mut Device, progress: &Progress, is_over: impl Fn() -> bool) {
     let mut entries: Vec<Option<EntryId>> = vec![None; CHANGING as usize];
     let mut done = 0;
@@ -161,7 +166,7 @@ fn change(device: &mut Device, progress: &Progress, is_over: impl Fn() -> bool) 
             };
         }
         if done % 700 > behind % 700 {
-            // The newest copy is the next one to stay with.
+            // Workers will keep using the newest copy.
             device.improve(Duration::ZERO);
         }
         device.publish();
@@ -170,7 +175,7 @@ fn change(device: &mut Device, progress: &Progress, is_over: impl Fn() -> bool) 
             progress.required.store(done, Ordering::SeqCst);
         }
         if done % 10 > 7 {
-            // The burst that is under way, and one that begins behind it.
+            // Waits for the current burst and the one after it.
             let over = progress.bursts.load(Ordering::SeqCst) + 2;
             while progress.bursts.load(Ordering::SeqCst) < over && !is_over() {
                 thread::yield_now();
@@ -179,7 +184,7 @@ fn change(device: &mut Device, progress: &Progress, is_over: impl Fn() -> bool) 
     }
 }
 
-/// A thread that carries ends, whatever becomes of the one that changes.
+/// Guard that ends the forwarding thread, even if the changing thread panics.
 struct Ends<'p>(&'p Progress);
 
 impl Drop for Ends<'_> {

@@ -1,4 +1,4 @@
-//! Changes while workers forward: no packet is lost, overtaken, or sees a part of a change.
+//! Tests of changes while workers forward: no packet is lost, reordered, or sees a partial change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use testkit::{compile_text, engines};
 
 const BURST: usize = 32;
 
-/// A program that writes its version into every packet at every stage: m1 in the first ingress, m2 in the first egress, m3 and m4 in the
-/// second ones.
-/// Kinds: 1 is recirculated, 2 resubmitted, 3 cloned to port 9, 4 leaves by port 7, which is slow.
+/// A program that writes its version into every packet at every stage: m1 in the first ingress, m2
+/// in the first egress, m3 and m4 in the second ones. Kinds: 1 is recirculated, 2 resubmitted, 3
+/// cloned to port 9, 4 sent to port 7, which is slow.
 const MARKING: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -63,7 +63,8 @@ control D(packet_out p, in H hdr) { apply { p.emit(hdr.h); } }
 V1Switch(P(), V(), I(), E(), V(), D()) main;
 "#;
 
-/// The program of a version. The second has an action more, in front, so that numbers of actions change.
+/// Compiles a version of the program. The second has an additional first action, so that action ids
+/// change.
 fn marking(version: u32) -> Arc<Program> {
     let (declared, listed) = match version {
         1 => ("", ""),
@@ -79,7 +80,7 @@ fn marking(version: u32) -> Arc<Program> {
     compile_text(&text).unwrap()
 }
 
-/// Engines as they run: their steps are another matter.
+/// Returns the engines without the stepwise variants.
 fn plain_engines() -> impl Iterator<Item = Arc<dyn Engine>> {
     engines().into_iter().step_by(2)
 }
@@ -95,7 +96,7 @@ fn frame(kind: u8, worker: u8, number: u32) -> Frame {
     Frame::from_bytes(&bytes).unwrap()
 }
 
-/// A packet that left: its port, kind, worker, number and marks.
+/// A packet that was sent: its port, kind, worker, number and marks.
 struct Left {
     port: u32,
     flow: (u8, u8),
@@ -115,7 +116,8 @@ impl Left {
     }
 }
 
-/// Forwards bursts of all kinds until it is over; how many packets of each kind came in, and what left.
+/// Forwards bursts of all kinds until `is_over` is set. Returns the number of packets of each kind,
+/// and the packets sent.
 fn forward(
     worker: &mut Worker,
     number: u8,
@@ -237,7 +239,7 @@ fn programs_that_replace_each_other_lose_overtake_and_mix_no_packet() {
             let ends = threads.into_iter().map(|thread| thread.join().unwrap());
             ends.collect::<Vec<_>>()
         });
-        // What waits behind the slow port leaves at its time.
+        // Packets queued at the slow port are sent later.
         let mut now = Nanos::from(start.elapsed());
         while changed.held() > 0 {
             now = Nanos(now.0 + 1_000_000_000);
@@ -272,7 +274,7 @@ fn counted(device: &Device, name: &str) -> Vec<u64> {
         .collect()
 }
 
-/// The call of an action by its name.
+/// Returns a call of an action by name.
 fn call(program: &Program, table: &str, action: &str, arg: u128) -> (ir::TableId, ActionCall) {
     let (id, table) = program
         .tables
@@ -302,7 +304,8 @@ fn insert(device: &mut Device, table: &str, key: u128, action: &str, arg: u128) 
     device.apply(Change::Insert(table, entry)).unwrap().unwrap()
 }
 
-/// Writes what two tables, a register and the members of a group say into each packet: they change together.
+/// Writes the values of two tables, a register and the members of a group into each packet. They
+/// change together.
 const AGREEING: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -335,7 +338,7 @@ control D(packet_out p, in H hdr) { apply { p.emit(hdr.h); } }
 V1Switch(P(), V(), I(), E(), V(), D()) main;
 "#;
 
-/// A device of `AGREEING` in which all say 1, and the ids of its two entries.
+/// Returns a device of `AGREEING` with all values 1, and the ids of its two entries.
 fn agreeing(engine: &dyn Engine) -> (Device, [EntryId; 2]) {
     let program = compile_text(AGREEING).unwrap();
     let mut device = device(&program, engine);
@@ -347,7 +350,7 @@ fn agreeing(engine: &dyn Engine) -> (Device, [EntryId; 2]) {
     (device, [first, last])
 }
 
-/// What packets see when it is published.
+/// Sets the values that packets see after a publication.
 fn set_published(device: &mut Device, [first, last]: [EntryId; 2], value: u32) {
     let calls = [("I.first", "I.set_a", first), ("I.last", "I.set_b", last)];
     for (table, action, id) in calls {
@@ -365,7 +368,7 @@ fn set_published(device: &mut Device, [first, last]: [EntryId; 2], value: u32) {
         .unwrap();
 }
 
-/// What packets see at once.
+/// Sets the values that packets see immediately.
 fn set_cells(device: &mut Device, value: u32) {
     let program = Arc::clone(device.program());
     let mut externs = program.externs.iter();
@@ -378,7 +381,8 @@ fn set_cells(device: &mut Device, value: u32) {
     }
 }
 
-/// Flips all values while two workers forward, until `is_enough` of the packets forwarded, the flips and the packets that saw a mixture.
+/// Changes all values repeatedly while two workers forward. `is_enough` decides when to stop, from
+/// the numbers of packets, changes, and packets with mixed values.
 fn flip(
     device: &mut Device,
     mut set: impl FnMut(&mut Device, u32),
@@ -425,7 +429,7 @@ fn a_change_of_tables_groups_and_cells_is_seen_whole_or_not_at_all() {
                 Ok::<(), ()>(())
             };
             device.between_bursts(cells).unwrap().unwrap();
-            // What is published next does not hide it.
+            // A publication directly afterwards must not change the result.
             device.apply(Change::SetMulticast(9, Vec::new())).unwrap();
             device.publish();
         };
@@ -438,7 +442,8 @@ fn a_change_of_tables_groups_and_cells_is_seen_whole_or_not_at_all() {
     }
 }
 
-/// That the test above would see one: without the hold, or in two parts, a mixture is seen.
+/// Checks that the test above would detect a mixture: without the barrier, or in two parts, packets
+/// see one.
 #[test]
 fn a_change_in_parts_is_seen_by_some_packet() {
     let parts: [fn(&mut Device, [EntryId; 2], u32); 2] = [
@@ -469,7 +474,7 @@ fn a_change_in_parts_is_seen_by_some_packet() {
     }
 }
 
-/// Tells the control plane what a packet said.
+/// Sends a digest with a value of the packet.
 const TELLING: &str = r#"
 #include <core.p4>
 #include <v1model.p4>

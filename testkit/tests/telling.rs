@@ -1,4 +1,5 @@
-//! What packets of a burst tell (digests, messages) on every engine: all of it, once, in their order, whatever else becomes of them and however long bursts are.
+//! Tests of digests and log messages of the packets in a burst, on every engine. All must be
+//! delivered once and in order, whatever happens to the packets and however long bursts are.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use ir::{ControlId, Layout, ParserId, Program};
 use packet::{Frame, Nanos};
 use switch::{Device, DeviceConfig};
 
-/// Bits of a packet's first byte say what it tells, and what becomes of it.
+/// Bits of a packet's first byte select what it reports, and what happens to it.
 const V1MODEL: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -99,7 +100,7 @@ EgressPipeline(EP(), E(), ED()) egress;
 PSA_Switch(ingress, PacketReplicationEngine(), egress, BufferingQueueingEngine()) main;
 "#;
 
-/// Packets of all kinds, plain ones beside them.
+/// Returns packets of all kinds, with plain ones between them.
 fn frames() -> Vec<Frame> {
     let frame = |number: u32| {
         let kind = match number % 3 {
@@ -112,7 +113,7 @@ fn frames() -> Vec<Frame> {
     (0..256).map(frame).collect()
 }
 
-/// What became of packets, and what they told.
+/// The packets sent, and everything that they reported.
 #[derive(Debug, Default, PartialEq)]
 struct Fates {
     left: Vec<(u32, Vec<u8>)>,
@@ -165,7 +166,7 @@ fn digests_of_a_deparser_are_told_whatever_becomes_of_their_packets() {
     assert!(fates.digests.len() > 80 && fates.dropped > 40);
 }
 
-/// An engine by which no packet can go on that has left its pass.
+/// Engine with which a packet cannot continue after it leaves the fast path.
 struct PassAlone(Arc<dyn Engine>);
 
 struct PassAloneProgram(Arc<dyn Loaded>);

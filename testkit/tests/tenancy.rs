@@ -1,4 +1,5 @@
-//! Every program with an STF test does in a virtual data plane what it does alone, by itself and as a step of a chain.
+//! Runs the STF test of every program in a virtual data plane, alone and as a step of a chain. The
+//! results must be the same as on a device.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,17 +12,18 @@ use stf::{Plane, TakeSent};
 use switch::Device;
 use tenancy::{Chain, Connection, Function, Hypervisor, Refusal, Spec, VpdpId, Worker};
 
-/// Deep expressions take stack to walk.
+/// Stack size for deep expressions.
 const STACK_BYTES: usize = 64 << 20;
 
-/// Ports of the vPDP under test: those of the switch from [`FIRST`] on, the last one first.
+/// Number of ports of the vPDP under test. Its ports are those of the switch from [`FIRST`], in
+/// reverse order.
 const PORTS: u32 = 512;
 const FIRST: u32 = 1000;
 
-/// A test that names a port that no vPDP has: PSA's number of the recirculation port.
+/// A test that uses a port that no vPDP has: PSA's recirculation port.
 const REFUSED: [&str; 1] = ["psa_router"];
 
-/// A vPDP beside another one, on a switch with one worker.
+/// A vPDP with another one on the same switch, which has one worker.
 struct Hosted {
     hypervisor: Hypervisor,
     worker: Worker,
@@ -96,7 +98,7 @@ impl Plane for Hosted {
     }
 }
 
-/// What is wrong with a program's test when a vPDP does this in its stead, on any engine.
+/// Runs a program's test on a vPDP with this function on every engine. Returns the failures.
 fn failures(path: &Path, function: &Function, what: &str) -> Vec<String> {
     let test = path.with_extension("stf");
     let text = std::fs::read_to_string(&test).expect("the test can be read");
@@ -129,7 +131,7 @@ fn failures(path: &Path, function: &Function, what: &str) -> Vec<String> {
     failures
 }
 
-/// Checks the programs of a directory that a vPDP can run, of which there are so many at least.
+/// Checks the programs of a directory that a vPDP can run. There must be `at_least` of them.
 fn all_pass(
     directory: &str,
     at_least: usize,
@@ -166,8 +168,8 @@ fn every_example_does_in_a_vpdp_what_its_test_says() {
     all_pass("../examples", 18, by_itself);
 }
 
-/// What their egress does to the copies of a group, as to leave out the one for the port by which the packet came, happens to the one packet that there
-/// is before the last step (docs/COMPOSITION.md).
+/// Programs of which the egress acts on the copies of a group, for example to omit the one for the
+/// ingress port. Before the last step there is only one packet (docs/COMPOSITION.md).
 const OTHERWISE_IF_FOLLOWED: [&str; 6] = [
     "l2_sw",
     "learning",
@@ -177,7 +179,8 @@ const OTHERWISE_IF_FOLLOWED: [&str; 6] = [
     "pol2",
 ];
 
-/// A program with steps beside it that do nothing. Programs for other architectures make no chains, and are refused as such.
+/// Checks a program between steps that do nothing. Programs for other architectures than v1model
+/// cannot be in chains, and must be refused.
 fn in_chain(path: &Path, program: Arc<Program>, pass: &Arc<Program>) -> Vec<String> {
     let is_v1model = program.arch == Arch::V1model;
     let name = path.file_stem().unwrap_or_default();

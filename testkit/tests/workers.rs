@@ -1,4 +1,5 @@
-//! Several workers on one device, on every engine: what programs call one step is one.
+//! Tests of several workers on one device, on every engine: operations that programs declare atomic
+//! are atomic.
 
 use std::sync::Arc;
 use std::thread;
@@ -12,7 +13,8 @@ const WORKERS: usize = 2;
 const BURSTS: u64 = 1500;
 const BURST: usize = 16;
 
-/// Counts packets in a register of 96 bits, whose halves are equal: by a table's action between a read and a write, which `@atomic` keeps together.
+/// Counts packets in a register of 96 bits with two equal halves. A table's action runs between the
+/// read and the write, and `@atomic` makes them one step.
 const PROGRAM: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -57,7 +59,7 @@ fn frames() -> Vec<Frame> {
     (0..BURST).map(frame).collect()
 }
 
-/// Carries bursts; how many packets saw halves of two writes.
+/// Forwards bursts. Returns the number of packets that saw halves of two different writes.
 fn carry(mut worker: Worker) -> u64 {
     let mut mixed = 0;
     for burst in 0..BURSTS {

@@ -1,4 +1,4 @@
-//! A P4Info with both numberings: P4Runtime's and that of the schema made of it.
+//! A P4Info, with a mapping between P4Runtime's ids and those of the schema built from it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,28 +17,28 @@ use p4info::p4::config::v1::{self as info, P4NamedType, Preamble, p4_new_type_sp
 
 use crate::number;
 
-/// What a controller knows of a program.
+/// A controller's knowledge of a program.
 #[derive(Clone, Debug)]
 pub struct Catalog {
-    /// As the server tells it.
+    /// The P4Info, as the server sent it.
     pub info: P4Info,
-    /// As people's texts refer to it.
+    /// The schema, to which texts refer.
     pub schema: Schema,
-    /// Whether replicas' ports are written as numbers, as servers before 1.4 want them.
+    /// True if replicas' ports are written as numbers, as servers before P4Runtime 1.4 require.
     pub ports_are_numbers: bool,
     pub(crate) tables: Numbers<TableId>,
     pub(crate) actions: Numbers<ActionId>,
     pub(crate) externs: Numbers<ExternId>,
     pub(crate) value_sets: Numbers<ValueSetId>,
-    /// P4Runtime's ids of each table's match fields.
+    /// P4Runtime ids of each table's match fields.
     pub(crate) fields: IdVec<TableId, Vec<u32>>,
-    /// Of each action's parameters.
+    /// P4Runtime ids of each action's parameters.
     pub(crate) params: IdVec<ActionId, Vec<u32>>,
-    /// Of each value set's fields.
+    /// P4Runtime ids of each value set's fields.
     pub(crate) set_fields: IdVec<ValueSetId, Vec<u32>>,
 }
 
-/// P4Runtime's ids of things, both ways.
+/// Mapping between P4Runtime ids and schema ids, in both directions.
 #[derive(Clone, Debug)]
 pub(crate) struct Numbers<I> {
     ids: Vec<u32>,
@@ -67,7 +67,7 @@ impl<I: bits::Id + Copy> Numbers<I> {
     }
 }
 
-/// What is wrong with a P4Info.
+/// Error in a P4Info.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CatalogError(String);
 
@@ -83,7 +83,7 @@ fn named<'a>(what: &str, preamble: Option<&'a Preamble>) -> Result<&'a Preamble,
     preamble.ok_or_else(|| CatalogError(format!("a {what} has no preamble")))
 }
 
-/// The text of `@format(..)`.
+/// Returns the text of `@format(..)`.
 fn format_of(annotations: &[String]) -> Option<&str> {
     let find = |text: &'_ String| -> bool { text.starts_with("@format(") };
     let text = annotations.iter().find(|text| find(text))?;
@@ -91,10 +91,10 @@ fn format_of(annotations: &[String]) -> Option<&str> {
 }
 
 impl Catalog {
-    /// What a P4Info tells.
+    /// Builds the catalog of a P4Info.
     ///
     /// # Errors
-    /// It names things that it does not have.
+    /// The P4Info refers to objects that it does not contain.
     pub fn new(info: P4Info) -> Result<Catalog, CatalogError> {
         let mut catalog = Catalog {
             schema: Schema {
@@ -268,7 +268,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// The default action that a table begins with, where the P4Info (1.4 and later) tells it.
+    /// Returns the initial default action of a table, if the P4Info has it (P4Runtime 1.4 and
+    /// later).
     pub fn initial_default(&self, table: TableId) -> Option<ActionCall> {
         let id = self.table_id(table);
         let mut tables = self.info.tables.iter();
@@ -276,7 +277,7 @@ impl Catalog {
         self.first_default(own, &self.schema.tables[table].actions)
     }
 
-    /// The const default action.
+    /// Returns the const default action.
     fn const_default(&self, table: &info::Table, actions: &[ActionId]) -> Option<ActionCall> {
         match table.const_default_action_id {
             0 => None,
@@ -318,29 +319,29 @@ impl Catalog {
         Ok(())
     }
 
-    /// The type of a register's cells.
+    /// Returns the type of a register's cells.
     pub(crate) fn cell_spec(&self, register: u32) -> Option<&info::P4DataTypeSpec> {
         let mut registers = self.info.registers.iter();
         let own = registers.find(|one| one.preamble.as_ref().is_some_and(|own| own.id == register));
         own?.type_spec.as_ref()
     }
 
-    /// P4Runtime's id of a table.
+    /// Returns the P4Runtime id of a table.
     pub fn table_id(&self, table: TableId) -> u32 {
         self.tables.id(table)
     }
 
-    /// P4Runtime's id of an extern instance.
+    /// Returns the P4Runtime id of an extern instance.
     pub fn extern_id(&self, instance: ExternId) -> u32 {
         self.externs.id(instance)
     }
 
-    /// P4Runtime's id of a value set.
+    /// Returns the P4Runtime id of a value set.
     pub fn value_set_id(&self, set: ValueSetId) -> u32 {
         self.value_sets.id(set)
     }
 
-    /// The name of whatever has this id.
+    /// Returns the name of the object with this id.
     pub fn name(&self, id: u32) -> Option<&str> {
         let info = &self.info;
         let all = (info.tables.iter().map(|one| &one.preamble))
@@ -362,7 +363,7 @@ fn bits(width: i32) -> u32 {
     u32::try_from(width).unwrap_or(0).min(ir::MAX_WIDTH)
 }
 
-/// A number of cells or entries, which P4Info has more bits for.
+/// Converts a number of cells or entries, for which P4Info has a wider type.
 fn cells(size: i64) -> u32 {
     u32::try_from(size.max(0)).unwrap_or(u32::MAX)
 }
@@ -409,7 +410,8 @@ fn key(info: &P4Info, field: &info::MatchField) -> Key {
     }
 }
 
-/// The type of a match field or parameter: a number of its width, or text where a `type` says so or there is no width.
+/// Returns the type of a match field or parameter. It is a number of this width, or text if a
+/// `type` is translated to a string or there is no width.
 pub(crate) fn value_ty(info: &P4Info, width: i32, name: Option<&P4NamedType>) -> ValueTy {
     let types = info.type_info.as_ref();
     let spec = name.and_then(|name| types?.new_types.get(&name.name));

@@ -1,4 +1,5 @@
-//! Values of any P4 type (`P4Data`): cells of registers as lines of scalars, digests in words.
+//! Conversion of values of any P4 type (`P4Data`): register cells to and from scalars, digests to
+//! readable values.
 
 use bits::Value;
 use entries::{Format, ValueTy};
@@ -14,11 +15,13 @@ use p4info::p4::v1::{P4Data, P4Header, P4StructLike};
 use crate::catalog::{self, Catalog};
 use crate::number;
 
-/// Types may hold types; no real program's do so deeper than this, and a P4Info that goes in circles does.
+/// Maximum nesting depth of types. Real programs stay below it. It ends the recursion if a P4Info
+/// has cyclic types.
 pub(crate) const DEEPEST: usize = 32;
 
 impl Catalog {
-    /// The scalars of a type: `None` for one that an entries file has no words for (stacks, unions, `varbit`).
+    /// Returns the scalars of a type; `None` if the entries format cannot express it (stacks,
+    /// unions, `varbit`).
     pub(crate) fn scalars(&self, info: &P4Info, spec: &P4DataTypeSpec) -> Option<Vec<ValueTy>> {
         let mut all = Vec::new();
         self.add_scalars(info, spec, &mut all, DEEPEST)?;
@@ -80,7 +83,7 @@ impl Catalog {
         Some(())
     }
 
-    /// The message of a value that is given as scalars.
+    /// Encodes a value, given as scalars, as a message.
     pub(crate) fn write_data(
         &self,
         spec: &P4DataTypeSpec,
@@ -148,7 +151,7 @@ impl Catalog {
         Some(P4Data { data: Some(data) })
     }
 
-    /// The scalars of a message of a type, as [`Catalog::scalars`] gives their types.
+    /// Decodes a message into scalars, of the types that [`Catalog::scalars`] returns.
     pub(crate) fn read_data(&self, spec: &P4DataTypeSpec, data: &P4Data) -> Option<Vec<Value>> {
         let mut all = Vec::new();
         self.add_data(spec, data, &mut all, DEEPEST)?;
@@ -217,7 +220,7 @@ impl Catalog {
                     let ty = bit_ty(member.type_spec.as_ref()?)?;
                     all.push(match header.bitstrings.get(at) {
                         Some(bytes) => number::read(ty, bytes),
-                        // The fields of an invalid header are not told.
+                        // The fields of an invalid header are omitted.
                         None if !header.is_valid => Value::zero(ty.width()),
                         None => return None,
                     });
@@ -257,22 +260,22 @@ fn new_type<'i>(info: &'i P4Info, named: &P4NamedType) -> Option<&'i Representat
     spec.representation.as_ref()
 }
 
-/// A value in words, with the names of its parts.
+/// A readable value, with the names of its parts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Datum {
-    /// A number, as people know it.
+    /// A number, formatted.
     Number(String),
-    /// A member's or an error's name, or a string.
+    /// The name of a member or an error, or a string.
     Word(String),
-    /// A truth value.
+    /// A Boolean.
     Bool(bool),
-    /// Parts with names (empty in tuples and stacks).
+    /// Parts with names. The names are empty in tuples and stacks.
     Parts(Vec<(String, Datum)>),
-    /// Nothing: an invalid header, or what is not set.
+    /// No value: an invalid header, or a value that is not set.
     Nothing,
 }
 
-/// A value of a type in words.
+/// Converts a value to a readable form.
 pub fn datum(catalog: &Catalog, spec: Option<&P4DataTypeSpec>, name: &str, data: &P4Data) -> Datum {
     tell(catalog, spec, name, data, DEEPEST)
 }
@@ -396,7 +399,7 @@ fn header_of(
     Datum::Parts(parts.collect())
 }
 
-/// The type of a number of which only its bytes are known.
+/// Returns the type of a number if only its bytes are known.
 fn untyped(bytes: &[u8]) -> ValueTy {
     ValueTy::Scalar(ScalarTy::Bit(bytes.len() as u32 * 8))
 }

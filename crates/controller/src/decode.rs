@@ -1,4 +1,4 @@
-//! Entities that were read, as updates that would make them.
+//! Conversion of entities that were read to the updates that would create them.
 
 use std::fmt;
 
@@ -16,27 +16,27 @@ use p4info::p4::v1::replica::PortKind;
 use crate::catalog::Catalog;
 use crate::number;
 
-/// What was read.
+/// A decoded entity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Read {
-    /// What would make it.
+    /// The update that would create it.
     pub update: Update,
-    /// Whether it is the program's own and stays.
+    /// True if it belongs to the program and cannot be changed.
     pub is_const: bool,
-    /// What it has besides, for which the update has no place.
+    /// Properties that the update cannot express.
     pub unsaid: Vec<&'static str>,
 }
 
-/// Why something that was read is no update.
+/// Error: an entity cannot be converted to an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadError {
-    /// It has an id that the P4Info does not have.
+    /// It has an id that is not in the P4Info.
     UnknownId(&'static str, u32),
-    /// Its parts are not those that the P4Info tells.
+    /// Its parts do not match the P4Info.
     Unfit(&'static str),
-    /// There is nothing to say of it: a default action that is not set, a meter without rates.
+    /// It has no content: a default action that is not set, or a meter without rates.
     Nothing,
-    /// People's texts have no words for it.
+    /// The entries format cannot express it.
     NoWords(&'static str),
 }
 
@@ -64,10 +64,10 @@ impl fmt::Display for ReadError {
 impl std::error::Error for ReadError {}
 
 impl Catalog {
-    /// What a server read, as an update.
+    /// Converts an entity that a server sent to an update.
     ///
     /// # Errors
-    /// It does not fit the P4Info, or says nothing.
+    /// The entity does not fit the P4Info, or has no content.
     pub fn read(&self, entity: &Entity) -> Result<Read, ReadError> {
         let mut unsaid = Vec::new();
         let mut is_const = false;
@@ -363,7 +363,7 @@ fn cell(index: Option<&rt::Index>) -> Result<u32, ReadError> {
     u32::try_from(index).map_err(|_| ReadError::Unfit("index"))
 }
 
-/// A weight or a count; what is not set is 1.
+/// Converts a weight or a count. The default is 1.
 fn unsigned(number: i32) -> u32 {
     u32::try_from(number).unwrap_or(1).max(1)
 }

@@ -1,4 +1,4 @@
-//! Updates and targets as P4Runtime's entities.
+//! Conversion of updates and targets to P4Runtime entities.
 
 use std::fmt;
 
@@ -16,12 +16,12 @@ use crate::catalog::Catalog;
 use crate::data::DEEPEST;
 use crate::number;
 
-/// Why an update has no message.
+/// Error: an update cannot be converted to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncodeError {
-    /// P4Runtime has no words for it.
+    /// P4Runtime has no message for it.
     NoMessage(&'static str),
-    /// A value's type is one that only the server knows.
+    /// The type of a value is known only to the server.
     UnknownType,
 }
 
@@ -37,10 +37,10 @@ impl fmt::Display for EncodeError {
 impl std::error::Error for EncodeError {}
 
 impl Catalog {
-    /// The entity of an update.
+    /// Converts an update to an entity.
     ///
     /// # Errors
-    /// P4Runtime cannot say it.
+    /// P4Runtime cannot express the update.
     pub fn entity(&self, update: &Update) -> Result<Entity, EncodeError> {
         Ok(match update {
             Update::Insert(table, entry) => Entity::TableEntry(self.table_entry(*table, entry)),
@@ -126,7 +126,7 @@ impl Catalog {
         })
     }
 
-    /// The entity that names what is to be taken away.
+    /// Converts a target to an entity that names the object to be removed.
     pub fn target(&self, target: &Target) -> Entity {
         match target {
             Target::Entry {
@@ -182,7 +182,7 @@ impl Catalog {
         }
     }
 
-    /// A match for each key that is not `_`: a field that is left out matches all.
+    /// Returns a match for each key that is not `_`. Omitted fields match everything.
     fn matches(&self, table: TableId, keys: &[KeyMatch]) -> Vec<rt::FieldMatch> {
         self.field_matches(&self.fields[table], &self.schema.tables[table].keys, keys)
     }
@@ -325,7 +325,7 @@ fn field_match(field: &entries::Key, wanted: &KeyMatch) -> Option<FieldMatchType
                 value: bytes(value),
             }),
         },
-        // What has no bits to match is left out (section 9.1.1).
+        // Matches with no significant bits are omitted (section 9.1.1).
         KeyMatch::Lpm(_, 0) => return None,
         KeyMatch::Ternary(_, mask) if mask.is_zero() => return None,
         KeyMatch::Lpm(value, len) => FieldMatchType::Lpm(field_match::Lpm {
@@ -379,7 +379,7 @@ fn counts(value: &entries::CounterValue) -> rt::CounterData {
     }
 }
 
-/// P4Runtime's numbers have a sign; what they cannot hold, no device has.
+/// Converts a number to a signed one. Numbers out of range exceed the limits of every device.
 fn signed(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }

@@ -1,11 +1,14 @@
-//! The room of a controller's knowledge: what a P4Info tells of a program, for people's texts on one side and P4Runtime's messages on the other.
+//! Crate `controller`: the controller's view of a program, from its P4Info. It converts between
+//! text and P4Runtime messages.
 //!
-//! **In:** a [`p4info::P4Info`] of any P4Runtime server; [`entries::Update`]s against the [`entries::Schema`] that is made of it; messages that were
-//! read. **Out:** messages to write; updates again; values in words.
-//! **May import:** `entries`, `p4info`, `ir`, `bits`.
+//! **In:** a [`p4info::P4Info`] of any P4Runtime server; [`entries::Update`]s for the
+//! [`entries::Schema`] built from it; messages that were read. **Out:** messages to write; updates;
+//! readable values.
 //!
-//! Invariants: what a server tells is never trusted: a message that does not fit the P4Info is an error, not a panic; an update that becomes messages and
-//! comes back as they are is the same update. Tests: `tests/`; the commands that use this room are tested in `cli` against a server.
+//! Invariants: data from a server is not trusted, so a message that does not fit the P4Info is an
+//! error, not a panic. An update that is converted to messages and back is unchanged.
+//!
+//! Tests: `tests/`. The commands that use this crate are tested in `cli` against a server.
 
 mod catalog;
 mod data;

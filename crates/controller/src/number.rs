@@ -1,10 +1,11 @@
-//! Values as P4Runtime's byte strings (section "Bytestrings").
+//! Conversion of values to and from P4Runtime's byte strings (section "Bytestrings").
 
 use bits::Value;
 use entries::ValueTy;
 use ir::ScalarTy;
 
-/// The value in a byte string. Bits that the type has no room for are the sign's, or a server's mistake; they are not told.
+/// Decodes a byte string. Bits beyond the width are sign bits, or a server's error, and are
+/// ignored.
 pub(crate) fn read(ty: ValueTy, bytes: &[u8]) -> Value {
     let given = bytes.len() as u32 * 8;
     let Ok(value) = Value::from_be_bytes(bytes, given) else {
@@ -13,7 +14,7 @@ pub(crate) fn read(ty: ValueTy, bytes: &[u8]) -> Value {
     match ty {
         ValueTy::Text => value,
         ValueTy::Scalar(ScalarTy::Int(width)) if given < width && is_negative(&value) => {
-            // The bits above are the sign's.
+            // Sign-extends the value.
             value.not().resized(width).not()
         }
         ValueTy::Scalar(ty) => value.resized(ty.width()),
@@ -25,7 +26,8 @@ fn is_negative(value: &Value) -> bool {
     !value.and(&top).is_zero()
 }
 
-/// The byte string of a value: the shortest one, for a signed number the one of all its bits with the sign in front.
+/// Encodes a value as the shortest byte string. Signed numbers use all bytes of their width,
+/// sign-extended.
 pub(crate) fn write(ty: ValueTy, value: &Value) -> Vec<u8> {
     match ty {
         ValueTy::Text => value.to_be_bytes(),

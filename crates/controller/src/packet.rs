@@ -1,4 +1,4 @@
-//! The metadata of packets between controller and device.
+//! Metadata of packet-in and packet-out messages.
 
 use entries::{Format, Schema};
 use p4info::p4::config::v1 as info;
@@ -7,7 +7,7 @@ use p4info::p4::v1::PacketMetadata;
 use crate::catalog::{Catalog, value_ty};
 use crate::number;
 
-/// A field of a controller header, in words.
+/// A field of a controller header, in readable form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     /// Its name.
@@ -22,7 +22,7 @@ impl Catalog {
         headers.find(|header| header.preamble.as_ref().is_some_and(|own| own.name == name))
     }
 
-    /// The metadata of a packet-in.
+    /// Decodes the metadata of a packet-in.
     pub fn packet_in(&self, metadata: &[PacketMetadata]) -> Vec<Field> {
         let header = self.header("packet_in");
         let told = metadata.iter().map(|given| {
@@ -46,10 +46,11 @@ impl Catalog {
         told.collect()
     }
 
-    /// The metadata of a packet-out of `NAME=VALUE`; fields that are not given are 0.
+    /// Encodes the metadata of a packet-out from `NAME=VALUE` pairs. Fields that are not given are
+    /// 0.
     ///
     /// # Errors
-    /// A line that says which name or value is wrong.
+    /// A message of one line that names the wrong name or value.
     pub fn packet_out(&self, given: &[(String, String)]) -> Result<Vec<PacketMetadata>, String> {
         let fields = self
             .header("packet_out")

@@ -1,10 +1,11 @@
-//! What a server tells is not trusted: P4Infos and entities with changed bytes are read or refused.
+//! Tests that data from a server is not trusted: P4Infos and entities with changed bytes are
+//! decoded or refused.
 
 use controller::{Catalog, datum};
 use p4info::P4Info;
 use p4info::p4::v1::Entity;
 
-/// Numbers that look random and are the same every time (xorshift).
+/// Pseudo-random numbers with the same sequence each time (xorshift).
 struct Numbers(u64);
 
 impl Numbers {
@@ -15,7 +16,7 @@ impl Numbers {
         (self.0 % end as u64) as usize
     }
 
-    /// The bytes with a few of them changed, left out or doubled.
+    /// Changes, removes or doubles a few bytes.
     fn change(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
         for _ in 0..=self.below(3) {
@@ -76,7 +77,7 @@ fn entities_with_changed_bytes_are_read_or_refused() {
                 continue;
             };
             match catalog.read(&entity) {
-                // What can be read can be told.
+                // Decoded entities can be formatted.
                 Ok(one) => {
                     assert!(!catalog.schema.statement(&one.update).is_empty());
                     read += 1;
@@ -112,7 +113,7 @@ fn p4infos_with_changed_bytes_are_taken_or_refused() {
         for entity in &entities {
             if let Ok(one) = catalog.read(entity) {
                 assert!(!catalog.schema.statement(&one.update).is_empty());
-                // What it means elsewhere may be refused, never more than that.
+                // The update may be refused, but must not cause a panic.
                 let _ = catalog.entity(&one.update);
             }
             if let p4info::p4::v1::entity::Entity::RegisterEntry(cell) = entity

@@ -1,4 +1,5 @@
-//! What entries files say travels as P4Runtime's messages and comes back.
+//! Tests that updates from entries files are unchanged after conversion to P4Runtime messages and
+//! back.
 
 use controller::{Catalog, EncodeError};
 use entries::{EntryAction, Update};
@@ -20,18 +21,18 @@ fn updates(catalog: &Catalog, text: &str) -> Vec<Update> {
     }
 }
 
-/// The updates of the guide's examples that P4Runtime can say.
+/// Returns the updates of the guide's examples that P4Runtime can express.
 fn examples(catalog: &Catalog) -> Vec<Update> {
     let blocks = GUIDE.split("```entries\n").skip(1);
     let blocks = blocks.map(|rest| rest.split("```").next().unwrap_or(rest));
-    // A P4Info tells only types that its objects have, and this enum is none of theirs.
+    // A P4Info has only the types that its objects use, and no object uses this enum.
     let blocks = blocks.map(|block| block.replace("EtherType.Ipv6", "0x86dd"));
     let all = blocks.flat_map(|block| updates(catalog, &block));
     all.filter(|update| catalog.entity(update) != Err(EncodeError::NoMessage(what(update))))
         .collect()
 }
 
-/// The kind of an update that P4Runtime has no message for.
+/// Returns the kind of an update that P4Runtime has no message for.
 fn what(update: &Update) -> &'static str {
     match update {
         Update::Queue(_) => "queues of ports",
@@ -40,7 +41,8 @@ fn what(update: &Update) -> &'static str {
     }
 }
 
-/// As a server tells it: matches of everything are left out, and what is for all cells is told of one.
+/// Returns an update as a server would report it. Matches of everything are omitted, and an update
+/// of all cells is reported for one cell.
 fn as_told(mut update: Update) -> Update {
     match &mut update {
         Update::Register { index, .. } | Update::Meter { index, .. } => {

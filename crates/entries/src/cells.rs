@@ -1,4 +1,5 @@
-//! Registers, counters and meters by their names, and what is written of their cells, in whichever format.
+//! Lookup of registers, counters and meters by name, and checks of their indices and values. All
+//! text formats use it.
 
 use bits::Value;
 use ir::{CounterUnit, ExternId};
@@ -9,7 +10,7 @@ use crate::resolve::{Word, instance};
 use crate::schema::{Object, Schema, ValueTy};
 use crate::value;
 
-/// A register, the scalars of a cell, and how many cells it has.
+/// Returns a register with the scalar types of a cell and its number of cells.
 pub(crate) fn register<'s>(
     schema: &'s Schema,
     name: Word<'_>,
@@ -21,7 +22,7 @@ pub(crate) fn register<'s>(
     Ok((id, cell, size))
 }
 
-/// A counter, what it counts, and how many cells it has.
+/// Returns a counter with its unit and its number of cells.
 pub(crate) fn counter(
     schema: &Schema,
     name: Word<'_>,
@@ -33,7 +34,7 @@ pub(crate) fn counter(
     Ok((id, unit, size))
 }
 
-/// A meter, and how many cells it has.
+/// Returns a meter with its number of cells.
 pub(crate) fn meter(schema: &Schema, name: Word<'_>) -> Result<(ExternId, u32), Fault> {
     instance(schema, name, "meter", |object| match object {
         Object::Meter { size } => Some(*size),
@@ -41,7 +42,7 @@ pub(crate) fn meter(schema: &Schema, name: Word<'_>) -> Result<(ExternId, u32), 
     })
 }
 
-/// An index that is written at this place, of one of so many cells.
+/// Checks an index against the number of cells. `at` is its position in the text.
 pub(crate) fn index_below(index: u32, size: u32, at: (usize, usize)) -> Result<u32, Fault> {
     match index < size {
         true => Ok(index),
@@ -55,7 +56,7 @@ pub(crate) fn index_below(index: u32, size: u32, at: (usize, usize)) -> Result<u
     }
 }
 
-/// The values of a register's cell; if they are too few or too many, the fault is at this place.
+/// Reads the values of a register cell. `at` is the position of the error if their number is wrong.
 pub(crate) fn values(
     schema: &Schema,
     cell: &[ValueTy],

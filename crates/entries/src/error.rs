@@ -1,8 +1,8 @@
-//! Errors that mark their place.
+//! Errors with a position in the text.
 
 use std::fmt;
 
-/// What is wrong with a text, and where.
+/// An error in a text, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryError {
     /// The file as the user named it.
@@ -11,22 +11,24 @@ pub struct EntryError {
     pub line: u32,
     /// Column in characters, from 1.
     pub column: u32,
-    /// How many characters are meant.
+    /// Length of the marked text in characters.
     pub length: u32,
-    /// What is wrong.
+    /// The error message.
     pub message: String,
-    /// What to do about it.
+    /// Suggests how to fix the error.
     pub hint: Option<String>,
     /// The line's text.
     pub text: String,
 }
 
-/// Characters of a line that are shown, and how many of them stand before the place where the line is cut.
+/// Maximum number of characters shown of a line, and how many of them precede the marked text if
+/// the line is cut.
 const SHOWN: usize = 160;
 const SHOWN_BEFORE: usize = 40;
 
 impl EntryError {
-    /// The line, of a long one what stands around the place, and how many characters of it stand before the place.
+    /// Returns the line, and the number of characters before the marked text. A long line is cut
+    /// around the marked text.
     fn excerpt(&self) -> (String, usize) {
         let before = self.column.saturating_sub(1) as usize;
         let length = self.text.chars().count();
@@ -71,7 +73,7 @@ impl fmt::Display for EntryError {
 
 impl std::error::Error for EntryError {}
 
-/// An error before its place is turned into line and column: bytes of the text.
+/// An error with byte offsets, before these are converted to line and column.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
     pub(crate) start: usize,
@@ -95,14 +97,14 @@ impl Fault {
         self
     }
 
-    /// The same fault in a text in which this one begins at `start`.
+    /// Moves the error to a text in which this one begins at `start`.
     pub(crate) fn moved(mut self, start: usize) -> Fault {
         self.start += start;
         self.end += start;
         self
     }
 
-    /// What is wrong and what to do, without a place.
+    /// Returns the message and the hint without the position.
     pub(crate) fn into_line(self) -> String {
         match self.hint {
             Some(hint) => format!("{}; {hint}", self.message),
@@ -110,7 +112,7 @@ impl Fault {
         }
     }
 
-    /// The error with line and column in `text`.
+    /// Converts the offsets to line and column in `text`.
     pub(crate) fn locate(self, file: &str, text: &str) -> EntryError {
         let start = self.start.min(text.len());
         let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);

@@ -1,4 +1,4 @@
-//! Entries files: the format of docs/ENTRIES.md, read statement by statement.
+//! Parser of entries files, in the format of docs/ENTRIES.md.
 
 mod cells;
 mod device;
@@ -21,10 +21,10 @@ use crate::value;
 pub use placed::EntriesFile;
 pub(crate) use target::read_target;
 
-/// Arguments as written: a name, if there was one, and the value.
+/// Arguments as written: an optional name, and the value.
 pub(crate) type WrittenArgs<'a> = Vec<(Option<Word<'a>>, Word<'a>)>;
 
-/// Reads an entries file against a program. All errors are reported, not only the first.
+/// Reads an entries file for a program. All errors are reported, not only the first.
 pub fn read<'a>(
     program: &Program,
     file: &'a str,
@@ -33,7 +33,7 @@ pub fn read<'a>(
     read_file(&Schema::of(program), file, text)
 }
 
-/// Reads an entries file against what is known of a program.
+/// Reads an entries file for a schema.
 pub(crate) fn read_file<'a>(
     schema: &Schema,
     file: &'a str,
@@ -71,12 +71,12 @@ pub(crate) fn read_file<'a>(
     Ok(EntriesFile::new(file, text, updates, places))
 }
 
-/// The text behind a byte order mark, which some editors put first.
+/// Removes a byte order mark, which some editors write at the beginning.
 pub(crate) fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
-/// Reads one statement that fills `word`.
+/// Reads one statement, which must use the whole text of `word`.
 pub(crate) fn read_statement(schema: &Schema, word: Word<'_>) -> Result<Update, Fault> {
     let mut reader = Reader {
         schema,
@@ -93,7 +93,7 @@ pub(crate) fn read_statement(schema: &Schema, word: Word<'_>) -> Result<Update, 
     update.map_err(|fault| fault.moved(word.start))
 }
 
-/// Reads a duration that fills `word`: `5s`, `200ms`. In nanoseconds.
+/// Reads a duration such as `5s` or `200ms`, which must use the whole text. Returns nanoseconds.
 pub(crate) fn duration(word: Word<'_>) -> Result<u64, Fault> {
     let digits = word
         .text
@@ -113,7 +113,7 @@ pub(crate) fn duration(word: Word<'_>) -> Result<u64, Fault> {
     ns.ok_or_else(|| Fault::new(word.at(), "a time is expected here: `5s`, `200ms`, `10us`"))
 }
 
-/// What may stand behind an entry's action.
+/// Options after an entry's action.
 #[derive(Default)]
 struct EntryOptions {
     priority: Option<i32>,
@@ -133,7 +133,7 @@ impl<'a> Reader<'a> {
         &self.text[self.at..]
     }
 
-    /// Skips blanks and comments; line ends too when `lines` is set.
+    /// Skips blanks and comments. If `lines` is set, also line ends.
     fn skip_blanks(&mut self, lines: bool) {
         loop {
             let rest = self.rest();
@@ -158,7 +158,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// After an error: behind the next `;`, or at the next line that starts in the first column.
+    /// Recovers from an error: skips to the end of a line after `;`, or to the next line that
+    /// starts in the first column.
     fn skip_statement(&mut self) {
         while let Some(at) = self.rest().find(['\n', ';']) {
             let is_semicolon = self.rest().as_bytes()[at] == b';';
@@ -181,7 +182,7 @@ impl<'a> Reader<'a> {
         found
     }
 
-    /// Eats a token behind blanks, or says what was expected.
+    /// Skips blanks and consumes a token.
     fn expect(&mut self, token: &str, lines: bool) -> Result<(), Fault> {
         self.skip_blanks(lines);
         if self.eat(token) {
@@ -193,7 +194,8 @@ impl<'a> Reader<'a> {
         ))
     }
 
-    /// The place of the next word; of at least one character, unless the text ends.
+    /// Returns the range of the next word. It has at least one character, except at the end of the
+    /// text.
     fn here(&self) -> (usize, usize) {
         let rest = self.rest();
         let first = rest.chars().next().map_or(0, char::len_utf8);
@@ -209,7 +211,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A name: letters, digits, `_ . $`, and indices in brackets that belong to it when `brackets` is set; `isValid()` too.
+    /// Reads a name: letters, digits, `_ . $`, and `isValid()`. If `brackets` is set, also indices
+    /// in brackets.
     fn name(&mut self, what: &str) -> Result<Word<'a>, Fault> {
         self.skip_blanks(false);
         let rest = self.rest();
@@ -248,7 +251,7 @@ impl<'a> Reader<'a> {
             .map_err(|_| Fault::new(at, format!("{number} is too large for {what}")))
     }
 
-    /// Whether the next word is this one; eats it then.
+    /// Consumes this word if it is next. Returns true if it was.
     fn keyword(&mut self, word: &str) -> bool {
         self.skip_blanks(false);
         let ends = self
@@ -352,7 +355,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// P4Runtime, section 9.1.1: a priority where the key has ternary, range or optional elements, and only there.
+    /// Checks that there is a priority if and only if the key has ternary, range or optional
+    /// elements (P4Runtime, section 9.1.1).
     fn check_priority(
         &self,
         table: TableId,
@@ -397,7 +401,8 @@ impl<'a> Reader<'a> {
         match_keys(self.schema, table, &given, open)
     }
 
-    /// Text up to one of these characters, the last of which closes the list, outside parentheses; comments end it too.
+    /// Returns the text up to one of these characters outside parentheses, or up to a comment. The
+    /// last character in `stops` closes the list.
     fn raw(&mut self, stops: &[char]) -> Result<Word<'a>, Fault> {
         let rest = self.rest();
         let mut depth = 0usize;
@@ -500,7 +505,7 @@ impl<'a> Reader<'a> {
         self.positive("a weight")
     }
 
-    /// Arguments in parentheses, whose names are parameters of an action of the table.
+    /// Reads arguments in parentheses. Their names are parameters of an action of the table.
     fn arguments(&mut self, table: TableId, action: Word<'a>) -> Result<WrittenArgs<'a>, Fault> {
         let position = resolve::table_action(self.schema, &self.schema.tables[table], action)?;
         let action = self.schema.tables[table].actions[position];
@@ -615,7 +620,7 @@ impl<'a> Reader<'a> {
         Ok(Update::ValueSet { value_set, members })
     }
 
-    /// `expire_profile 0 30s`, `expire_profile 0 never`.
+    /// Reads `expire_profile 0 30s` or `expire_profile 0 never`.
     fn expire_profile(&mut self) -> Result<Update, Fault> {
         let at = self.here();
         let profile = u8::try_from(self.number("a profile's number")?)
@@ -630,13 +635,13 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// `5s`, `200ms`, `10us`, `7ns`.
+    /// Reads a duration: `5s`, `200ms`, `10us`, `7ns`.
     fn duration(&mut self) -> Result<u64, Fault> {
         duration(self.bare_value())
     }
 }
 
-/// A member of a value set: `match`, or `(match, match)` for several fields.
+/// Reads a member of a value set: `match`, or `(match, match)` for several fields.
 fn value_set_member(
     schema: &Schema,
     set: &ValueSet,
@@ -669,7 +674,8 @@ fn value_set_member(
     Ok(ValueSetMember { fields: fields? })
 }
 
-/// `name: value` where `name` is a parameter of the action; otherwise a value alone (an address may hold colons too).
+/// Splits `name: value` if `name` is a parameter of the action. Otherwise the whole text is the
+/// value, since an address may contain colons.
 pub(crate) fn split_argument<'a>(action: &Action, word: Word<'a>) -> (Option<Word<'a>>, Word<'a>) {
     let Some(colon) = word.text.find([':', '=']) else {
         return (None, word);
@@ -688,8 +694,9 @@ pub(crate) fn split_argument<'a>(action: &Action, word: Word<'a>) -> (Option<Wor
     (None, word)
 }
 
-/// `name: value`. A key's name may be an expression that holds colons (`h.b[15:8]`, `a ? b : c`): the longest known name that the text begins with
-/// is taken; otherwise what stands before the first colon outside parentheses.
+/// Splits `name: value`. A key's name may be an expression with colons (`h.b[15:8]`, `a ? b : c`).
+/// So the longest known name at the start of the text is used, or else the text before the first
+/// colon outside parentheses.
 pub(crate) fn split_key<'a>(table: &Table, word: Word<'a>) -> Option<(Word<'a>, Word<'a>)> {
     let colon_behind = |name: &str| {
         let rest = word.text.strip_prefix(name)?;
@@ -710,7 +717,7 @@ pub(crate) fn split_key<'a>(table: &Table, word: Word<'a>) -> Option<(Word<'a>, 
     ))
 }
 
-/// The first colon outside parentheses and brackets.
+/// Returns the position of the first colon outside parentheses and brackets.
 fn first_colon(text: &str) -> Option<usize> {
     let mut depth = 0usize;
     for (at, c) in text.char_indices() {
@@ -724,7 +731,8 @@ fn first_colon(text: &str) -> Option<usize> {
     None
 }
 
-/// Puts written keys into the table's order. Keys left out match all; an exact one may not be left out.
+/// Returns the matches in the table's key order. Omitted keys match everything; exact keys cannot
+/// be omitted.
 fn match_keys(
     schema: &Schema,
     table: TableId,

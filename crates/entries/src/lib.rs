@@ -1,12 +1,17 @@
-//! The room of text that configures a device: entries files and STF tests, read into checked updates.
+//! Crate `entries`: reads text that configures a device (entries files and STF tests) into checked
+//! updates.
 //!
-//! **In:** text, and the [`ir::Program`] whose names it uses, or the [`Schema`] that a controller made of a P4Info. **Out:** [`Update`]s by the
-//! program's ids, in file order, or errors that mark the place and suggest a mend; for STF also packets and expectations; statements of updates.
-//! **May import:** `ir`, `bits`.
+//! **In:** text, and the [`ir::Program`] to which its names refer, or a [`Schema`] that a
+//! controller built from a P4Info. **Out:** [`Update`]s with the program's ids, in file order, or
+//! errors with a position and a suggestion. For STF also packets and expectations. Updates can also
+//! be written as statements.
 //!
-//! Invariants: an update that comes out of this room names things that exist, has values that fit their types, and has exactly one match a key and
-//! one value a parameter. Whether there is room for it, the device says. The format of entries files is described in docs/ENTRIES.md, STF's in
-//! [`stf`]. Tests: `tests/`.
+//! Invariants: an update names existing objects, its values fit their types, and it has exactly one
+//! match per key and one value per parameter. Whether there is space for it is checked by the
+//! device.
+//!
+//! The format of entries files is described in docs/ENTRIES.md, that of STF in [`stf`]. Tests:
+//! `tests/`.
 
 mod cells;
 mod error;

@@ -1,22 +1,22 @@
-//! Which numbers ports, multicast groups and clone sessions have on each architecture.
+//! Valid numbers of ports, multicast groups and clone sessions on each architecture.
 
 use ir::Arch;
 
 use crate::error::Fault;
 
-/// v1model's ports have 9 bits; the last number, 511, means drop.
+/// v1model's ports have 9 bits. The last number, 511, means drop.
 const V1MODEL_LAST: u32 = 510;
 
-/// PSA's ports below the reserved ones.
+/// The last of PSA's ports below the reserved ones.
 const PSA_LAST: u32 = 0xffff_fff9;
 
-/// `PSA_PORT_RECIRCULATE`: packets go there, but none is seen there.
+/// `PSA_PORT_RECIRCULATE`. Packets can be sent to it, but tests cannot observe them there.
 const PSA_RECIRCULATE: u32 = 0xffff_fffa;
 
 /// `PSA_PORT_CPU`.
 const PSA_CPU: u32 = 0xffff_fffd;
 
-/// Checks the number of a port where packets come in or out.
+/// Checks the number of a port at which packets are received or sent.
 pub(crate) fn check(arch: Option<Arch>, port: u32, at: (usize, usize)) -> Result<(), Fault> {
     match arch {
         Some(Arch::V1model) if port > V1MODEL_LAST => Err(Fault::new(
@@ -33,7 +33,7 @@ pub(crate) fn check(arch: Option<Arch>, port: u32, at: (usize, usize)) -> Result
     }
 }
 
-/// Checks the number of a port to which a copy is sent: PSA's recirculation too.
+/// Checks the egress port of a copy, which may also be PSA's recirculation port.
 pub(crate) fn check_copy(arch: Option<Arch>, port: u32, at: (usize, usize)) -> Result<(), Fault> {
     match arch {
         Some(Arch::Psa) if port == PSA_RECIRCULATE => Ok(()),
@@ -41,7 +41,7 @@ pub(crate) fn check_copy(arch: Option<Arch>, port: u32, at: (usize, usize)) -> R
     }
 }
 
-/// Checks the number of a multicast group. No packet goes to group 0: it means none.
+/// Checks a multicast group id. Group 0 means no multicast.
 pub(crate) fn check_group(arch: Option<Arch>, group: u32, at: (usize, usize)) -> Result<(), Fault> {
     match group {
         0 => Err(Fault::new(at, "a multicast group's number is at least 1")),
@@ -49,7 +49,7 @@ pub(crate) fn check_group(arch: Option<Arch>, group: u32, at: (usize, usize)) ->
     }
 }
 
-/// Checks the number of a clone session. P4Runtime has no session 0.
+/// Checks a clone session id. P4Runtime has no session 0.
 pub(crate) fn check_session(
     arch: Option<Arch>,
     session: u32,
@@ -61,7 +61,7 @@ pub(crate) fn check_session(
     }
 }
 
-/// Checks the instance of a copy: all architectures' have 16 bits.
+/// Checks the instance of a copy, which has 16 bits on all architectures.
 pub(crate) fn check_instance(
     arch: Option<Arch>,
     instance: u32,
@@ -71,7 +71,7 @@ pub(crate) fn check_instance(
     check_bits(instance, 16, "an instance", at)
 }
 
-/// Checks a number that has so many bits (`what`) on every architecture.
+/// Checks a number (`what`) with this many bits on every architecture.
 pub(crate) fn check_bits(
     number: u32,
     bits: u32,
@@ -87,7 +87,7 @@ pub(crate) fn check_bits(
     }
 }
 
-/// Checks the number of a clone session or an instance (`what`): v1model's have 16 bits.
+/// Checks a group, session or instance number (`what`), which has 16 bits on v1model.
 pub(crate) fn check_number(
     arch: Option<Arch>,
     number: u32,

@@ -1,4 +1,4 @@
-//! Names as people write them to the program's ids: exactly, else by an unambiguous suffix.
+//! Resolves written names to the program's ids: an exact match, or an unambiguous suffix.
 
 use bits::Value;
 use ir::{ActionCall, ActionId, ExternId, TableId, ValueSetId};
@@ -6,7 +6,7 @@ use ir::{ActionCall, ActionId, ExternId, TableId, ValueSetId};
 use crate::error::Fault;
 use crate::schema::{Action, Object, Schema, Table};
 
-/// A piece of text and its place.
+/// A part of the text, with its position.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Word<'a> {
     pub(crate) text: &'a str,
@@ -18,12 +18,12 @@ impl<'a> Word<'a> {
         Word { text, start }
     }
 
-    /// The place, for a [`Fault`].
+    /// Returns the range, for a [`Fault`].
     pub(crate) fn at(self) -> (usize, usize) {
         (self.start, self.start + self.text.len())
     }
 
-    /// Without blanks around it.
+    /// Removes blanks at both ends.
     pub(crate) fn trim(self) -> Word<'a> {
         let text = self.text.trim_start();
         let start = self.start + (self.text.len() - text.len());
@@ -34,8 +34,8 @@ impl<'a> Word<'a> {
     }
 }
 
-/// The spellings of one thing made one: `$valid$` of a header is `isValid()`, `name$0` is
-/// `name[0]`, and blanks, which names of expressions have, do not count.
+/// Converts equivalent spellings to one form. `$valid$` of a header becomes `isValid()`, `name$0`
+/// becomes `name[0]`, and blanks (in names of expressions) are removed.
 fn canonical(name: &str) -> String {
     let mut name = name
         .strip_prefix('.')
@@ -63,33 +63,33 @@ fn canonical(name: &str) -> String {
     text
 }
 
-/// Whether two spellings name the same thing.
+/// Returns true if two spellings name the same object.
 pub fn same_name(a: &str, b: &str) -> bool {
     canonical(a) == canonical(b)
 }
 
-/// The dots and underscores made one, as back ends that write C do.
+/// Replaces dots and other special characters by underscores, as back ends that generate C do.
 fn mangled(name: &str) -> String {
     name.chars()
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
         .collect()
 }
 
-/// What a name should be of, for errors.
+/// The kind of object that a name should denote, for error messages.
 #[derive(Clone, Copy)]
 pub(crate) enum Sought<'a> {
-    /// A thing of the program: `table`.
+    /// An object of the program, for example `table`.
     InProgram(&'a str),
-    /// A key of the table of this name.
+    /// A key of the table with this name.
     KeyOf(&'a str),
-    /// An action of the table of this name.
+    /// An action of the table with this name.
     ActionOf(&'a str),
-    /// A parameter of the action of this name.
+    /// A parameter of the action with this name.
     ParameterOf(&'a str),
 }
 
 impl<'a> Sought<'a> {
-    /// The kind of thing, and what it belongs to.
+    /// Returns the kind of object, and its owner.
     fn parts(self) -> (&'a str, Option<(&'static str, &'a str)>) {
         match self {
             Sought::InProgram(what) => (what, None),
@@ -125,8 +125,8 @@ impl<'a> Sought<'a> {
     }
 }
 
-/// The position of the one name that `wanted` means among `names`: the same, else a unique suffix behind a dot, else the same with every dot
-/// written as an underscore.
+/// Returns the position of the name that `wanted` denotes among `names`: the same name, or else a
+/// unique suffix after a dot, or else the same name with underscores in place of dots.
 pub(crate) fn find<'n>(
     wanted: Word<'_>,
     names: impl Iterator<Item = &'n str> + Clone,
@@ -136,7 +136,7 @@ pub(crate) fn find<'n>(
     let suffix = format!(".{target}");
     let exact = |name: &str| canonical(name) == target;
     let by_suffix = |name: &str| canonical(name).ends_with(&suffix);
-    // `.NoAction` is written `_NoAction`.
+    // `.NoAction` becomes `_NoAction`.
     let plain = mangled(&target);
     let plain = plain.trim_start_matches('_');
     let by_mangling = |name: &str| mangled(&canonical(name)) == plain;
@@ -177,7 +177,7 @@ fn unknown<'n>(
     }
 }
 
-/// The name that differs least from `wanted` (in the whole or in the part behind its last dots), if it is near.
+/// Returns the most similar name, if it is near. Names are compared in full or by their last parts.
 fn nearest<'n>(wanted: &str, names: &[&'n str]) -> Option<&'n str> {
     let dots = wanted.matches('.').count();
     let tail = |name: &'n str| -> &'n str {
@@ -198,12 +198,14 @@ fn nearest<'n>(wanted: &str, names: &[&'n str]) -> Option<&'n str> {
         .map(|(_, name)| name)
 }
 
-/// Whether a name at this distance may be what was meant: a third of the name may differ, so that short names are near to none.
+/// Returns true if a name at this distance may be meant: at most a third of its characters differ.
+/// So short names are near to none.
 pub(crate) fn is_near(wanted: &str, distance: usize) -> bool {
     distance <= wanted.chars().count() / 3
 }
 
-/// The number of insertions, deletions, replacements and swaps of neighbours between two words; case does not count.
+/// Returns the number of insertions, deletions, replacements and transpositions between two words,
+/// ignoring case.
 pub(crate) fn distance(a: &str, b: &str) -> usize {
     let lower = |text: &str| -> Vec<char> { text.to_lowercase().chars().collect() };
     let (a, b) = (lower(a), lower(b));
@@ -223,7 +225,7 @@ pub(crate) fn distance(a: &str, b: &str) -> usize {
     above[b.len()]
 }
 
-/// The table of this name.
+/// Returns the table with this name.
 pub(crate) fn table(schema: &Schema, name: Word<'_>) -> Result<TableId, Fault> {
     let names = schema.tables.values().map(|table| table.name.as_str());
     let at = find(name, names, Sought::InProgram("table"))?;
@@ -234,7 +236,8 @@ pub(crate) fn table(schema: &Schema, name: Word<'_>) -> Result<TableId, Fault> {
         .ok_or_else(|| Fault::new(name.at(), "no such table"))
 }
 
-/// The extern instance of this name among those of which `fits` tells anything, and what it tells.
+/// Returns the extern instance with this name among those that `fits` accepts, with the result of
+/// `fits`.
 pub(crate) fn instance<'s, T>(
     schema: &'s Schema,
     name: Word<'_>,
@@ -250,7 +253,7 @@ pub(crate) fn instance<'s, T>(
     Ok(fitting.swap_remove(at).1)
 }
 
-/// The value set of this name.
+/// Returns the value set with this name.
 pub(crate) fn value_set(schema: &Schema, name: Word<'_>) -> Result<ValueSetId, Fault> {
     let names = schema.value_sets.values().map(|set| set.name.as_str());
     let at = find(name, names, Sought::InProgram("value set"))?;
@@ -261,7 +264,7 @@ pub(crate) fn value_set(schema: &Schema, name: Word<'_>) -> Result<ValueSetId, F
         .ok_or_else(|| Fault::new(name.at(), "no such value set"))
 }
 
-/// The position in the table's list of the action of this name.
+/// Returns the position of the action with this name in the table's list.
 pub(crate) fn table_action(schema: &Schema, table: &Table, name: Word<'_>) -> Result<usize, Fault> {
     let names: Vec<&str> = table
         .actions
@@ -271,7 +274,7 @@ pub(crate) fn table_action(schema: &Schema, table: &Table, name: Word<'_>) -> Re
     find(name, names.into_iter(), Sought::ActionOf(&table.name))
 }
 
-/// The action of this name in any table that uses the profile.
+/// Returns the action with this name in any table that uses the profile.
 pub(crate) fn profile_action(
     schema: &Schema,
     profile: ExternId,
@@ -288,7 +291,8 @@ pub(crate) fn profile_action(
     Ok(table.actions[table_action(schema, table, name)?])
 }
 
-/// Whether a device of this kind takes 0 for what is left out of an action's arguments, as the C structures that p4c makes do.
+/// Returns true if omitted arguments of an action are 0 on this architecture, as in the C
+/// structures that p4c generates.
 fn zero_is_default(schema: &Schema) -> bool {
     matches!(
         schema.arch,
@@ -296,7 +300,7 @@ fn zero_is_default(schema: &Schema) -> bool {
     )
 }
 
-/// Puts arguments, named or in order, into the parameters' order. `args` are a name, if one was written, and the value.
+/// Returns arguments, written by name or by position, in the order of the parameters.
 pub(crate) fn arguments(
     schema: &Schema,
     action: ActionId,
@@ -365,7 +369,7 @@ fn signature(action: &Action) -> String {
     format!("{}({})", action.name, params.join(", "))
 }
 
-/// The table of this name, whose entries the control plane may change.
+/// Returns the table with this name. The control plane must be allowed to change its entries.
 pub(crate) fn open_table(schema: &Schema, name: Word<'_>) -> Result<TableId, Fault> {
     let id = table(schema, name)?;
     let table = &schema.tables[id];
@@ -380,7 +384,7 @@ pub(crate) fn open_table(schema: &Schema, name: Word<'_>) -> Result<TableId, Fau
         .hint("leave `const` out in front of `entries` in the program"))
 }
 
-/// A default action with its arguments; a const one may only be given as it is.
+/// Returns a default action with its arguments. A const default action can only be given unchanged.
 pub(crate) fn default_call(
     schema: &Schema,
     table: TableId,
@@ -397,7 +401,7 @@ pub(crate) fn default_call(
     Ok(call)
 }
 
-/// An action of a table with its arguments.
+/// Returns an action of a table with its arguments.
 pub(crate) fn table_call(
     schema: &Schema,
     table: TableId,

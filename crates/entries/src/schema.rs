@@ -1,4 +1,5 @@
-//! What a text's names and values are of: the control plane's side of a program. It is made from a program, or by who knows only its P4Info.
+//! Schema of the control plane: the objects and types to which names and values in a text refer. It
+//! is built from a program, or by a controller from P4Info.
 
 use std::sync::Arc;
 
@@ -14,16 +15,16 @@ use crate::resolve::{self, Word};
 use crate::update::Target;
 use crate::value;
 
-/// The names, types and limits that a control plane knows of a program.
+/// The names, types and limits of a program that a control plane knows.
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
-    /// What it is written for; without one, numbers of ports and groups are not checked.
+    /// The architecture. Without it, numbers of ports and groups are not checked.
     pub arch: Option<Arch>,
     /// Error codes, by number.
     pub errors: Vec<String>,
-    /// Enums without representation.
+    /// Enums without an underlying type.
     pub enums: IdVec<EnumId, EnumTy>,
-    /// Enums with one.
+    /// Enums with an underlying type.
     pub serializable: Vec<SerializableEnum>,
     /// Actions.
     pub actions: IdVec<ActionId, Action>,
@@ -40,7 +41,7 @@ pub struct Schema {
 pub struct SerializableEnum {
     /// Its name.
     pub name: String,
-    /// Bits of its values.
+    /// Width of its values in bits.
     pub width: u32,
     /// Names and values.
     pub members: Vec<(String, bits::Value)>,
@@ -51,12 +52,13 @@ pub struct SerializableEnum {
 pub enum ValueTy {
     /// A scalar of the program.
     Scalar(ScalarTy),
-    /// A string that the server translates (`@p4runtime_translation(uri, string)`): a value of 8 bits a byte of it.
+    /// A string that the server translates (`@p4runtime_translation(uri, string)`). Its value has 8
+    /// bits per byte.
     Text,
 }
 
 impl ValueTy {
-    /// Bits of a value; 0 for text, whose values have their own.
+    /// Returns the width of a value in bits; 0 for text, of which each value has its own width.
     pub fn width(self) -> u32 {
         match self {
             ValueTy::Scalar(ty) => ty.width(),
@@ -64,30 +66,30 @@ impl ValueTy {
         }
     }
 
-    /// Whether comparison takes the sign into account.
+    /// Returns true if comparisons are signed.
     pub fn is_signed(self) -> bool {
         matches!(self, ValueTy::Scalar(ty) if ty.is_signed())
     }
 }
 
-/// How people like to see a number.
+/// Display format of a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// In decimal; masked and very large ones in hexadecimal.
+    /// Decimal. Masked and very large numbers are hexadecimal.
     #[default]
     Plain,
-    /// In hexadecimal.
+    /// Hexadecimal.
     Hex,
-    /// As an IPv4 address.
+    /// IPv4 address.
     Ipv4,
-    /// As an IPv6 address.
+    /// IPv6 address.
     Ipv6,
-    /// As a MAC address.
+    /// MAC address.
     Mac,
 }
 
 impl Format {
-    /// Of a key: what has 32 bits and matches by prefix is an address, whatever its name.
+    /// Returns the format of a key. A 32-bit LPM key is an IPv4 address, whatever its name.
     pub fn of_key(annotation: Option<&str>, name: &str, width: u32, kind: MatchKind) -> Format {
         match Format::of(annotation, name, width) {
             Format::Plain if kind == MatchKind::Lpm && width == 32 => Format::Ipv4,
@@ -95,7 +97,7 @@ impl Format {
         }
     }
 
-    /// By `@format`, else by what the width and the name tell.
+    /// Returns the format given by `@format`, or else derived from the width and the name.
     pub fn of(annotation: Option<&str>, name: &str, width: u32) -> Format {
         let wanted = match annotation.map(str::trim) {
             Some("IPV4_ADDRESS") => Some((Format::Ipv4, 32)),
@@ -119,7 +121,7 @@ impl Format {
     }
 }
 
-/// The text of `@format(..)`.
+/// Returns the text of `@format(..)`.
 fn format_text(annotations: &[ir::Annotation]) -> Option<&str> {
     annotations.iter().find_map(|one| match &one.body {
         ir::AnnotationBody::Text(text) if one.name == "format" => Some(text.as_str()),
@@ -127,13 +129,14 @@ fn format_text(annotations: &[ir::Annotation]) -> Option<&str> {
     })
 }
 
-/// Whether something of 16 bits with this name is an EtherType, which nobody knows in decimal.
+/// Returns true if a 16-bit value with this name is an EtherType, which is shown in hexadecimal.
 fn is_type(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
     last.to_ascii_lowercase().contains("type")
 }
 
-/// Whether something of 32 bits with this name is an address: `hdr.ipv4.dst`, `srcAddr`, `meta.next_hop`, `target_ip`.
+/// Returns true if a 32-bit value with this name is an address: `hdr.ipv4.dst`, `srcAddr`,
+/// `meta.next_hop`, `target_ip`.
 fn is_address(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let has = |word: &str| name.contains(word);
@@ -148,11 +151,11 @@ fn is_address(name: &str) -> bool {
 pub struct Key {
     /// Its name.
     pub name: String,
-    /// How it matches; never as a selector.
+    /// Its match kind, never selector.
     pub match_kind: MatchKind,
     /// Its type.
     pub ty: ValueTy,
-    /// How its values are shown.
+    /// Display format of its values.
     pub format: Format,
 }
 
@@ -172,7 +175,7 @@ pub struct Param {
     pub name: String,
     /// Its type.
     pub ty: ValueTy,
-    /// How its values are shown.
+    /// Display format of its values.
     pub format: Format,
 }
 
@@ -181,20 +184,21 @@ pub struct Param {
 pub struct Table {
     /// Its name.
     pub name: String,
-    /// Its key, without what only a selector hashes.
+    /// Its key, without selector elements.
     pub keys: Vec<Key>,
     /// Its actions.
     pub actions: Vec<ActionId>,
-    /// The default action that may not be changed.
+    /// The default action, if it is const.
     pub const_default: Option<ActionCall>,
-    /// Whether no entries may be added.
+    /// True if no entries may be added.
     pub entries_are_const: bool,
-    /// An action profile or selector that holds its actions.
+    /// The action profile or selector that holds its actions.
     pub implementation: Option<ExternId>,
 }
 
 impl Table {
-    /// Whether entries have priorities: where the key has ternary, range or optional elements (P4Runtime, section 9.1.1).
+    /// Returns true if entries have priorities: the key has ternary, range or optional elements
+    /// (P4Runtime, section 9.1.1).
     pub fn needs_priority(&self) -> bool {
         let overlaps = |kind| {
             matches!(
@@ -222,40 +226,40 @@ pub struct ValueSet {
 pub struct Extern {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: Object,
 }
 
-/// What a control plane can do with an extern instance.
+/// Kind of an extern instance, as far as the control plane uses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Object {
     /// An action profile or selector.
     Profile,
     /// An array of counters.
     Counter {
-        /// What is counted.
+        /// The counted unit.
         unit: CounterUnit,
-        /// How many.
+        /// Number of counters.
         size: u32,
     },
     /// An array of meters.
     Meter {
-        /// How many.
+        /// Number of meters.
         size: u32,
     },
     /// An array of cells.
     Register {
         /// The scalars of a cell.
         cell: Arc<[ValueTy]>,
-        /// How many cells.
+        /// Number of cells.
         size: u32,
     },
-    /// Messages to the control plane.
+    /// A digest.
     Digest {
         /// The scalars of a message.
         fields: Arc<[ValueTy]>,
     },
-    /// Nothing that a text can name.
+    /// An object that a text cannot name.
     Other,
 }
 
@@ -285,7 +289,7 @@ impl Schema {
     /// Reads an entries file. All errors are reported, not only the first.
     ///
     /// # Errors
-    /// What is wrong with the statements, in the order of the file.
+    /// The errors of all statements, in file order.
     pub fn read<'a>(
         &self,
         file: &'a str,
@@ -294,11 +298,11 @@ impl Schema {
         file::read_file(self, file, text)
     }
 
-    /// Reads one statement that names what is to be taken away: an entry's key (with its priority), a member, a group, a session, a default action.
-    /// What stands behind that may be there.
+    /// Reads one statement that names an object to be removed: an entry's key (with its priority),
+    /// a member, a group, a session or a default action. Text after the name is permitted.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The statement is not valid.
     pub fn read_target(&self, file: &str, text: &str) -> Result<Target, EntryError> {
         file::read_target(self, file, text)
     }
@@ -306,23 +310,24 @@ impl Schema {
     /// Reads one value.
     ///
     /// # Errors
-    /// A line that says what is wrong with it.
+    /// A message of one line.
     pub fn read_value(&self, ty: ValueTy, text: &str) -> Result<bits::Value, String> {
         value::scalar(self, ty, Word::new(text, 0)).map_err(Fault::into_line)
     }
 
-    /// The one table that a name means: its own, or the last parts of it.
+    /// Returns the table that a name denotes, in full or by its last parts.
     ///
     /// # Errors
-    /// A line that suggests a name.
+    /// A message of one line that suggests a name.
     pub fn find_table(&self, name: &str) -> Result<TableId, String> {
         resolve::table(self, Word::new(name, 0)).map_err(Fault::into_line)
     }
 
-    /// The extern instance that a name means among those that `fits` accepts; `what` they are, for the error.
+    /// Returns the extern instance that a name denotes, among those that `fits` accepts. `what` is
+    /// their kind, for the error.
     ///
     /// # Errors
-    /// A line that suggests a name.
+    /// A message of one line that suggests a name.
     pub fn find_extern(
         &self,
         what: &str,
@@ -334,7 +339,7 @@ impl Schema {
         found.map(|(id, ())| id).map_err(Fault::into_line)
     }
 
-    /// The control plane's side of a program.
+    /// Returns the schema of a program.
     pub fn of(program: &Program) -> Schema {
         let externs = program.externs.values().map(|instance| Extern {
             name: instance.name.clone(),

@@ -1,14 +1,14 @@
-//! What entries files and STF tests ask of a device, by the program's ids.
+//! Updates of a device's configuration from entries files and STF tests, with the program's ids.
 
 use bits::Value;
 use ir::{ActionCall, ActionId, ExternId, KeyMatch, TableId, ValueSetId};
 
-/// One change.
+/// An update.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Update {
     /// Adds an entry.
     Insert(TableId, TableEntry),
-    /// Changes the default action; `None` restores the program's own.
+    /// Sets the default action.
     SetDefault(TableId, ActionCall),
     /// Adds or replaces a member of an action profile or selector.
     Member {
@@ -29,7 +29,7 @@ pub enum Update {
         id: u32,
         /// Its members.
         members: Vec<GroupMember>,
-        /// The most members that it will have; 0 leaves it open.
+        /// Maximum number of members that the group will have; 0 if not specified.
         max_size: u32,
     },
     /// Adds or replaces a multicast group.
@@ -39,22 +39,22 @@ pub enum Update {
         /// Its copies.
         replicas: Vec<Replica>,
     },
-    /// Adds or replaces a clone (mirror) session.
+    /// Adds or replaces a clone session.
     Clone(CloneSession),
-    /// Writes cells of a register: one, or all without an index.
+    /// Writes one cell of a register, or all cells without an index.
     Register {
         /// The register.
         register: ExternId,
-        /// Which cell.
+        /// The cell.
         index: Option<u32>,
         /// One value for each scalar of the cell.
         values: Vec<Value>,
     },
-    /// Sets the rates of a meter: one, or all without an index.
+    /// Sets the rates of one meter, or of all without an index.
     Meter {
         /// The meter.
         meter: ExternId,
-        /// Which cell.
+        /// The cell.
         index: Option<u32>,
         /// The rates.
         config: MeterConfig,
@@ -63,24 +63,25 @@ pub enum Update {
     Counter {
         /// The counter.
         counter: ExternId,
-        /// Which cell.
+        /// The cell.
         index: u32,
         /// Its new value.
         value: CounterValue,
     },
-    /// Sets after how long an entry that packets add with this profile expires; `None` is never.
+    /// Sets the timeout of entries that packets add with this expire-time profile; `None` means
+    /// that they do not expire.
     ExpireProfile {
         /// The profile.
         profile: u8,
-        /// The time-out in nanoseconds.
+        /// The timeout in nanoseconds.
         timeout_ns: Option<u64>,
     },
-    /// Sets how a port sends.
+    /// Configures a port's queue.
     Queue(QueueSetting),
-    /// Sets parameters of `crc16_custom` (`bits` 16) or `crc32_custom` (32); what is not given
-    /// stays.
+    /// Sets parameters of `crc16_custom` (`bits` is 16) or `crc32_custom` (32). Parameters that are
+    /// not given are not changed.
     HashCrc {
-        /// Which CRC.
+        /// The CRC.
         bits: u32,
         /// Its parameters.
         crc: CrcSetting,
@@ -97,7 +98,8 @@ pub enum Update {
 }
 
 impl Update {
-    /// What would take away again what this adds; nothing of what it only changes.
+    /// Returns the object to remove in order to undo this update; `None` if the update only changes
+    /// an object.
     pub fn target(&self) -> Option<Target> {
         match self {
             Update::Insert(table, entry) => Some(Target::Entry {
@@ -128,7 +130,7 @@ impl Update {
     }
 }
 
-/// What can be taken away.
+/// An object that can be removed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Target {
     /// An entry.
@@ -137,10 +139,10 @@ pub enum Target {
         table: TableId,
         /// One match for each key that is not a selector.
         keys: Vec<KeyMatch>,
-        /// Its priority; there is one where the key has ternary, range or optional elements.
+        /// Its priority. Present if the key has ternary, range or optional elements.
         priority: Option<i32>,
     },
-    /// The default action that was set: the program's own is back.
+    /// The default action; removing it restores the program's own.
     Default(TableId),
     /// A member of an action profile or selector.
     Member {
@@ -167,11 +169,11 @@ pub enum Target {
 pub struct TableEntry {
     /// One match for each key that is not a selector.
     pub keys: Vec<KeyMatch>,
-    /// Its priority; there is one where the key has ternary, range or optional elements.
+    /// Its priority. Present if the key has ternary, range or optional elements.
     pub priority: Option<i32>,
-    /// What it does.
+    /// Its action.
     pub action: EntryAction,
-    /// After how long without a hit the control plane is told.
+    /// Time without a hit after which the control plane is notified, in nanoseconds.
     pub idle_timeout_ns: Option<u64>,
     /// The rates of its direct meter.
     pub meter: Option<MeterConfig>,
@@ -179,16 +181,16 @@ pub struct TableEntry {
     pub counter: Option<CounterValue>,
 }
 
-/// What an entry does.
+/// The action of an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EntryAction {
-    /// Runs an action.
+    /// Calls an action.
     Call(ActionCall),
-    /// Runs a member of the table's action profile.
+    /// Uses a member of the table's action profile.
     Member(u32),
-    /// Runs a member of a group of the table's selector.
+    /// Uses a group of the table's selector.
     Group(u32),
-    /// Makes a group of its own: actions and weights.
+    /// A one-shot action set: actions with weights.
     OneShot(Vec<(ActionCall, u32)>),
 }
 
@@ -197,11 +199,11 @@ pub enum EntryAction {
 pub struct GroupMember {
     /// The member's id.
     pub member: u32,
-    /// How often it is chosen, relative to the others; at least 1.
+    /// Relative probability of being selected, at least 1.
     pub weight: u32,
 }
 
-/// A copy of a packet: where it goes and which instance it is.
+/// A copy of a packet: its egress port and instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replica {
     /// The port.
@@ -217,13 +219,14 @@ pub struct CloneSession {
     pub id: u32,
     /// The copies.
     pub replicas: Vec<Replica>,
-    /// Bytes that a clone keeps; all without it.
+    /// Maximum number of bytes of a clone; `None` keeps all.
     pub truncate: Option<u32>,
     /// Class of service of the clones.
     pub class_of_service: u32,
 }
 
-/// Rates of a two-rate three-colour meter, in bytes or packets a second, and bursts in bytes or packets.
+/// Rates of a two-rate three-colour meter, in bytes or packets per second, and bursts in bytes or
+/// packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeterConfig {
     /// Committed information rate.
@@ -236,35 +239,36 @@ pub struct MeterConfig {
     pub pburst: u64,
 }
 
-/// How a port sends. What is not given is as at first: no limit of the rate, room for 64 packets.
+/// Queue settings of a port. Values that are not given are the defaults: no rate limit, and space
+/// for 64 packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueSetting {
     /// The port.
     pub port: u32,
-    /// Packets a second.
+    /// Rate limit in packets per second.
     pub packets_per_second: Option<u64>,
-    /// Bits a second.
+    /// Rate limit in bits per second.
     pub bits_per_second: Option<u64>,
-    /// Packets that one priority's queue holds.
+    /// Maximum number of packets in the queue of one priority.
     pub depth: Option<u32>,
 }
 
-/// Parameters of a CRC (the Rocksoft model) that are set.
+/// Parameters to set of a CRC (Rocksoft model).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CrcSetting {
     /// The polynomial, without its top bit.
     pub polynomial: Option<u32>,
-    /// The first value of the remainder.
+    /// The initial value of the remainder.
     pub initial: Option<u32>,
-    /// Exclusive or with the result.
+    /// Value that is XORed with the result.
     pub final_xor: Option<u32>,
-    /// Whether each byte is taken least significant bit first.
+    /// True if each byte is processed least significant bit first.
     pub reflect_in: Option<bool>,
-    /// Whether the result is reversed.
+    /// True if the result is reversed.
     pub reflect_out: Option<bool>,
 }
 
-/// What a counter has counted.
+/// Value of a counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterValue {
     /// Packets.

@@ -1,4 +1,5 @@
-//! Values as people write them: numbers, IPv4, IPv6 and MAC addresses, enum members, prefixes, masks and ranges.
+//! Values in text form: numbers, IPv4, IPv6 and MAC addresses, enum members, prefixes, masks and
+//! ranges.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -9,7 +10,7 @@ use crate::error::Fault;
 use crate::resolve::Word;
 use crate::schema::{Schema, ValueTy};
 
-/// A value.
+/// Reads a value.
 pub(crate) fn scalar(schema: &Schema, ty: ValueTy, word: Word<'_>) -> Result<Value, Fault> {
     if word.text.is_empty() {
         return Err(Fault::new(word.at(), "a value is missing here"));
@@ -49,7 +50,7 @@ pub(crate) fn scalar(schema: &Schema, ty: ValueTy, word: Word<'_>) -> Result<Val
     number(word, width, ty.is_signed())
 }
 
-/// A member of a serializable enum, written `Enum.member`.
+/// Returns the value of a member of a serializable enum, written `Enum.member`.
 fn enum_member(schema: &Schema, text: &str, width: u32) -> Option<Value> {
     let (name, member) = text.rsplit_once('.')?;
     let mut enums = schema.serializable.iter();
@@ -59,7 +60,8 @@ fn enum_member(schema: &Schema, text: &str, width: u32) -> Option<Value> {
     Some(value.clone())
 }
 
-/// A string as its bytes: in quotes, where `\\` and `\"` stand for themselves, or a word without any.
+/// Reads a string as its bytes. It is a word without quotes, or text in quotes with the escapes
+/// `\\` and `\"`.
 fn string(word: Word<'_>) -> Result<Value, Fault> {
     let text = match word.text.strip_prefix('"') {
         Some(rest) => match rest.strip_suffix('"') {
@@ -75,7 +77,7 @@ fn string(word: Word<'_>) -> Result<Value, Fault> {
     }
 }
 
-/// An IPv4, IPv6 or MAC address, if that is what the word looks like.
+/// Reads an IPv4, IPv6 or MAC address, if the word has such a form.
 fn address(word: Word<'_>, width: u32) -> Result<Option<Value>, Fault> {
     let text = word.text;
     let (what, own, number) = if let Ok(ip) = text.parse::<Ipv4Addr>() {
@@ -125,7 +127,7 @@ fn number(word: Word<'_>, width: u32, signed: bool) -> Result<Value, Fault> {
         ValueError::TooWide { .. } => too_wide(word, width),
         ValueError::NoDigits | ValueError::BadDigit { .. } => no_value(),
     })?;
-    // A positive number may be the bit pattern of a negative one, as in 0xff.
+    // A positive number may also be the bit pattern of a negative one, such as 0xff.
     let fits = !negative
         || value == Value::prefix_mask(1, width)
         || value.resized(width.saturating_sub(1)).resized(width) == value;
@@ -142,7 +144,7 @@ fn too_wide(word: Word<'_>, width: u32) -> Fault {
     )
 }
 
-/// A match as entries files write it: `_`, `value`, `value/len`, `value &&& mask`, `lo..hi`.
+/// Reads a match of an entries file: `_`, `value`, `value/len`, `value &&& mask`, `lo..hi`.
 pub(crate) fn key_match(
     schema: &Schema,
     kind: MatchKind,
@@ -213,7 +215,7 @@ fn wants(kind: MatchKind, allowed: &[MatchKind], word: Word<'_>, what: &str) -> 
     ))
 }
 
-/// A match kind's name in P4.
+/// Returns the name of a match kind in P4.
 pub(crate) fn kind_name(kind: MatchKind) -> &'static str {
     match kind {
         MatchKind::Exact => "exact",
@@ -244,7 +246,7 @@ fn masked(
     Ok(KeyMatch::Ternary(value, mask))
 }
 
-/// A value in the notation of `like`, which people know it by.
+/// Formats a value in the same notation as `like`.
 fn as_written(like: &str, value: &Value) -> String {
     let Some(number) = value.to_u128() else {
         return value.to_string();

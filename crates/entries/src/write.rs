@@ -1,4 +1,4 @@
-//! Updates as the statements that ask for them: the other direction of [`crate::file`].
+//! Formats updates as statements: the inverse of [`crate::file`].
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -12,7 +12,7 @@ use crate::update::{
 };
 
 impl Schema {
-    /// The statement of an update, on one line. Read again, it is the same update.
+    /// Returns the statement of an update, on one line. Reading it gives the same update.
     pub fn statement(&self, update: &Update) -> String {
         match update {
             Update::Insert(table, entry) => self.entry(&self.tables[*table], entry),
@@ -110,7 +110,7 @@ impl Schema {
         }
     }
 
-    /// The beginning of a thing's statement, which names it.
+    /// Returns the beginning of an object's statement, which names it.
     pub fn target(&self, target: &Target) -> String {
         match target {
             Target::Entry {
@@ -147,7 +147,7 @@ impl Schema {
         text
     }
 
-    /// The keys that are not `_`; all, if none is.
+    /// Formats the keys that are not `_`, or all if every key is `_`.
     fn keys(&self, keys: &[Key], matches: &[KeyMatch]) -> String {
         let is_any = |wanted: &KeyMatch| *wanted == KeyMatch::Any;
         let shows_all = matches.iter().all(is_any);
@@ -158,7 +158,7 @@ impl Schema {
         words.collect::<Vec<_>>().join("; ")
     }
 
-    /// What an entry does.
+    /// Formats the action of an entry.
     pub fn entry_action(&self, table: &Table, action: &EntryAction) -> String {
         match action {
             EntryAction::Call(call) => self.table_call(table, call),
@@ -180,7 +180,7 @@ impl Schema {
         }
     }
 
-    /// An action with its arguments.
+    /// Formats an action with its arguments.
     pub fn call(&self, action: ActionId, args: &[Value]) -> String {
         let action = &self.actions[action];
         let args = action.params.iter().zip(args).map(|(param, value)| {
@@ -193,7 +193,7 @@ impl Schema {
         format!("{}({})", action.name, list(args))
     }
 
-    /// A match of one key.
+    /// Formats the match of one key.
     pub fn key_match(&self, key: &Key, wanted: &KeyMatch) -> String {
         let shown = |value: &Value| self.value(key.ty, key.format, value);
         match wanted {
@@ -235,7 +235,7 @@ impl Schema {
         }
     }
 
-    /// A value as people know it.
+    /// Formats a value.
     pub fn value(&self, ty: ValueTy, format: Format, value: &Value) -> String {
         let member = |names: &[String]| names.get(value.to_u64()? as usize).cloned();
         match ty {
@@ -335,7 +335,7 @@ fn clone_session(session: &CloneSession) -> String {
     text
 }
 
-/// Rates and bursts.
+/// Formats rates and bursts.
 fn rates(config: &MeterConfig) -> String {
     let MeterConfig {
         cir,
@@ -350,7 +350,7 @@ fn counts(value: &CounterValue) -> String {
     format!("packets {} bytes {}", value.packets, value.bytes)
 }
 
-/// What a counter of this unit may be set to.
+/// Formats a counter value according to the counter's unit.
 fn counted(kind: &Object, value: &CounterValue) -> String {
     match kind {
         Object::Counter {

@@ -1,4 +1,4 @@
-//! docs/ENTRIES.md is true: its examples are read as they stand.
+//! Checks that the examples in docs/ENTRIES.md can be read.
 
 use entries::{Schema, Update, read};
 
@@ -10,7 +10,7 @@ fn program() -> ir::Program {
     program
 }
 
-/// The blocks of the guide with this label.
+/// Returns the blocks of the guide with this label.
 fn blocks(label: &str) -> Vec<&'static str> {
     let open = format!("```{label}\n");
     let blocks: Vec<&str> = GUIDE.split(open.as_str()).skip(1).collect();

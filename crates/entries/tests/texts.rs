@@ -1,4 +1,4 @@
-//! What texts mean, and what is said about wrong ones: one small program, many lines.
+//! Tests of the meaning of texts, and of error messages, with many lines for one small program.
 
 use bits::Value;
 use entries::stf::{self, CommandKind, Mismatch, Pattern};
@@ -46,7 +46,8 @@ fn action(program: &mut Program, name: &str, params: &[(&str, u32)]) -> TableAct
     }
 }
 
-/// A program with a routing table (lpm), an access list (ternary, range, optional) and an exact table.
+/// A program with a routing table (LPM), an access list (ternary, range, optional) and an exact
+/// table.
 fn program() -> Program {
     let mut program = Program {
         name: "t".into(),
@@ -146,7 +147,7 @@ fn updates(text: &str) -> Vec<Update> {
     }
 }
 
-/// The first error's line, column and message, and whether it gives a hint.
+/// Returns the first error's line, column, message and hint.
 fn error(text: &str) -> String {
     let errors = read(&program(), "t.entries", text).expect_err("an error is expected");
     let first = &errors[0];

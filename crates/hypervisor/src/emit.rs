@@ -1,4 +1,5 @@
-//! The hypervisor as P4 text. Its fixed parts stand in `emit.p4` and `slot.p4`; what is repeated is made here.
+//! Emits the hypervisor as P4 text. The fixed parts are in `emit.p4` and `slot.p4`; repeated parts
+//! are generated here.
 
 use std::fmt::Write;
 
@@ -6,7 +7,7 @@ use crate::primitive::{BINARY, HASHES};
 use crate::shape::{CELLS, REGISTER_CELLS, STEPS, Shape};
 use crate::translate::shuffle::MOVES;
 
-/// The program for so many slots.
+/// Returns the program with the slots of this shape.
 pub fn emit(shape: Shape) -> String {
     let instances = |control: &str, count: u32| {
         lines((0..count).map(|slot| format!("    {control}({slot}) slot_{slot};")))
@@ -91,12 +92,12 @@ fn slot_control(gress: &str, name: &str) -> String {
     fill(include_str!("slot.p4"), &parts)
 }
 
-/// What brought a packet here: what did before the hypervisor resubmitted it.
+/// The packet's instance type before the hypervisor resubmitted it.
 const INGRESS_INSTANCE: &str = "(bit<32>)meta.instance";
 const EGRESS_INSTANCE: &str =
     "(sm.instance_type == RESUBMITTED ? (bit<32>)meta.instance : sm.instance_type)";
 
-/// Resubmission and messages to the controller are an ingress's.
+/// Resubmission and messages to the controller are possible in ingress only.
 const INGRESS_ONLY: &str = "
     // The function resubmits the packet: it begins again with what it keeps of its metadata.
     action begin_again(File kept) {

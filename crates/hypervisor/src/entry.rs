@@ -1,4 +1,4 @@
-//! Entries of an emitted hypervisor, as text of an entries file.
+//! Entries of an emitted hypervisor, which can be formatted as entries file statements.
 
 use std::fmt;
 
@@ -17,28 +17,29 @@ pub struct Entry {
     pub action: String,
     /// The action's arguments, in order.
     pub args: Vec<Value>,
-    /// After how long without a packet the controller is told.
+    /// Time without a hit after which the controller is notified, in nanoseconds.
     pub idle_timeout_ns: Option<u64>,
 }
 
-/// What an entry wants of a key.
+/// Match of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Key {
-    /// This value.
+    /// Exactly this value.
     Is(Value),
-    /// A value under a mask.
+    /// A value with a mask.
     Masked(Value, Value),
-    /// Bounds.
+    /// A range, with both bounds included.
     Between(u32, u32),
 }
 
 impl Entry {
-    /// What tells the entry from all others of its table, as the beginning of its statement.
+    /// Returns the beginning of the entry's statement, which identifies it in its table.
     pub fn target(&self) -> String {
         let keys = self.keys.iter().filter(|(_, key)| !key.is_any());
         let keys: Vec<String> = keys.map(|(name, key)| format!("{name}: {key}")).collect();
         match keys.is_empty() {
-            // Every table has a key; one that asks for nothing is named by its first.
+            // Every table has a key. An entry that matches everything is written with the first
+            // key.
             true => format!(
                 "{} {{ {}: _ }}",
                 self.table,
@@ -85,7 +86,7 @@ impl fmt::Display for Entry {
     }
 }
 
-/// A number: short ones in decimal, others in hexadecimal without leading zeros.
+/// Formats a number. Short numbers are decimal, others hexadecimal without leading zeros.
 fn short(value: &Value) -> String {
     if let Some(number) = value.to_u64().filter(|number| *number < 1 << 16) {
         return number.to_string();

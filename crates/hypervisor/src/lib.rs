@@ -1,15 +1,19 @@
-//! The room of the hypervisor for fixed targets (HyperVDP): a P4 program that runs other programs, which are its entries.
+//! Crate `hypervisor`: the hypervisor for fixed targets (HyperVDP). It is a P4 program that runs
+//! other programs (functions), which are stored as its table entries.
 //!
-//! **In:** how many slots there shall be; a verified [`ir::Program`] and what is in its tables. **Out:** P4 text ([`emit`]), and entries for it
-//! ([`translate`]), or the construct that the hypervisor does not have.
-//! **May import:** `entries`, `passes`, `ir`, `bits`.
+//! **In:** the number of slots; a verified [`ir::Program`] and the contents of its tables. **Out:**
+//! P4 text ([`emit`]), and entries for it ([`translate`]), or the construct that the hypervisor
+//! does not support.
 //!
 //! Invariants:
-//! - the emitted text depends on nothing but the number of slots: functions differ in entries alone;
-//! - every key of a function's entries names its virtual data plane, its program and its stage, so no entry of one is another's;
-//! - what is translated does to every packet what the function does; what cannot be said in entries is refused, with its place.
+//! - The emitted text depends only on the number of slots. Functions differ in their entries only.
+//! - Every entry of a function has its virtual data plane, program and stage in the key. So it
+//!   cannot match packets of another function.
+//! - Translated entries have the same effect on every packet as the function. What entries cannot
+//!   express is refused, with its source location.
 //!
-//! Tests: `testkit/tests/hypervisor.rs` (all programs of the corpus, beside themselves).
+//! Tests: `testkit/tests/hypervisor.rs` compares all programs of the corpus with their hosted
+//! versions.
 
 mod emit;
 mod entry;

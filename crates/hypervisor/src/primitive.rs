@@ -1,6 +1,6 @@
-//! What an action pipeline can do beyond moving bits: the primitives that are made from a pattern.
+//! Primitives of an action pipeline that are generated from a pattern, beyond moves of bits.
 
-/// Primitives of two operands `x` and `y`, with their code.
+/// Primitives with two operands `x` and `y`, and their code.
 pub(crate) const BINARY: &[(&str, &str)] = &[
     ("add", "x + y"),
     ("subtract", "x - y"),
@@ -14,7 +14,7 @@ pub(crate) const BINARY: &[(&str, &str)] = &[
     ("less", "x < y ? (Word)1 : 0"),
 ];
 
-/// Primitives that hash: v1model's algorithm, and how many bits it is given.
+/// Hash primitives: v1model's algorithm, and the width of the input in bits.
 pub(crate) const HASHES: &[(&str, &str, u32)] = &[
     ("hash_crc32", "crc32", 1056),
     ("hash_crc16", "crc16", 1056),

@@ -1,4 +1,5 @@
-//! Annotations: kept as P4Runtime keeps them, and read where they give values (`@id`, `@brief`, `@pkginfo`, ...).
+//! Annotations: stored as P4Runtime requires, and evaluated if they give values (`@id`, `@brief`,
+//! `@pkginfo`, ...).
 
 use ir::{Annotation, AnnotationBody, AnnotationValue};
 
@@ -8,7 +9,7 @@ use crate::p4::config::v1::{
     StructuredAnnotation, expression::Value, structured_annotation::Body,
 };
 
-/// The annotations of an object, sorted into the fields that P4Info has for them.
+/// The annotations of an object, sorted into the P4Info fields for them.
 #[derive(Default)]
 pub(crate) struct Kept {
     pub(crate) annotations: Vec<String>,
@@ -16,10 +17,10 @@ pub(crate) struct Kept {
     pub(crate) doc: Option<Documentation>,
 }
 
-/// Unstructured annotations that other fields of P4Info tell.
+/// Unstructured annotations that are represented by other fields of P4Info.
 const TOLD_ELSEWHERE: [&str; 4] = ["name", "id", "brief", "description"];
 
-/// Sorts annotations; those named in `dropped` are told elsewhere, too.
+/// Sorts annotations. Those named in `dropped` are also represented by other fields.
 pub(crate) fn keep(
     annotations: &[Annotation],
     dropped: &[&str],
@@ -55,7 +56,8 @@ fn structured(annotation: &Annotation) -> Result<StructuredAnnotation, Problem> 
                 .iter()
                 .map(|value| expression(&annotation.name, value))
                 .collect::<Result<_, _>>()?;
-            // An empty list is a list, but p4c leaves the body out, and so reads what reads p4c's output.
+            // An empty list has a body by the specification, but p4c omits it, and so do readers of
+            // p4c's output.
             Some(Body::ExpressionList(ExpressionList { expressions }))
                 .filter(|_| !values.is_empty())
         }
@@ -93,7 +95,7 @@ fn expression(annotation: &str, value: &AnnotationValue) -> Result<Expression, P
     Ok(Expression { value: Some(value) })
 }
 
-/// `@brief` and `@description`.
+/// Returns the documentation from `@brief` and `@description`.
 fn documentation(annotations: &[Annotation]) -> Result<Option<Documentation>, Problem> {
     let brief = string(annotations, "brief")?;
     let description = string(annotations, "description")?;
@@ -106,17 +108,17 @@ fn documentation(annotations: &[Annotation]) -> Result<Option<Documentation>, Pr
     }))
 }
 
-/// Whether an annotation is there.
+/// Returns true if the annotation exists.
 pub(crate) fn has(annotations: &[Annotation], name: &str) -> bool {
     annotations.iter().any(|annotation| annotation.name == name)
 }
 
-/// The number of `@id`.
+/// Returns the number of `@id`.
 pub(crate) fn id(annotations: &[Annotation]) -> Result<Option<u32>, Problem> {
     number(annotations, "id")
 }
 
-/// The number that an annotation carries, if the annotation is there; the first of several counts.
+/// Returns the number in an annotation, if it exists. The first annotation of this name counts.
 pub(crate) fn number<N: TryFrom<u64>>(
     annotations: &[Annotation],
     name: &str,
@@ -133,7 +135,7 @@ pub(crate) fn number<N: TryFrom<u64>>(
     )
 }
 
-/// The string that an annotation carries, if the annotation is there; the first of several counts.
+/// Returns the string in an annotation, if it exists. The first annotation of this name counts.
 pub(crate) fn string(annotations: &[Annotation], name: &str) -> Result<Option<String>, Problem> {
     let parse = |word: &Word| match word {
         Word::String(text) => Some(text.clone()),
@@ -173,7 +175,7 @@ pub(crate) enum PairValue {
     Number(u64),
 }
 
-/// The keys and values of every annotation of this name, in order.
+/// Returns the keys and values of all annotations with this name, in order.
 pub(crate) fn pairs(
     annotations: &[Annotation],
     name: &str,
@@ -204,10 +206,10 @@ pub(crate) fn pairs(
     Ok(pairs)
 }
 
-/// A part of an annotation's body.
+/// A token of an annotation's body.
 #[derive(Debug, PartialEq)]
 enum Word {
-    /// Name or number.
+    /// A name or a number.
     Plain(String),
     /// A string, without its quotes.
     String(String),
@@ -215,7 +217,7 @@ enum Word {
     Mark(char),
 }
 
-/// The words of an annotation's body, whichever kind of body it is.
+/// Returns the tokens of an annotation's body, for any kind of body.
 fn words(annotation: &Annotation) -> Vec<Word> {
     let value = |value: &AnnotationValue| match value {
         AnnotationValue::String(text) => Word::String(text.clone()),
@@ -271,7 +273,8 @@ fn is_plain(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The string that begins behind an opening quote, and what follows it. A backslash before the end of a line joins the lines.
+/// Returns the string after an opening quote, and the remaining text. A backslash at the end of a
+/// line joins it with the next one.
 fn quoted(text: &str) -> (Word, &str) {
     let mut string = String::new();
     let mut chars = text.char_indices();
@@ -291,7 +294,7 @@ fn quoted(text: &str) -> (Word, &str) {
     (Word::String(string), "")
 }
 
-/// A literal of P4: with or without width, in any of its bases.
+/// Parses a P4 literal, with or without width, in any base.
 fn integer(text: &str) -> Option<u64> {
     let text = text.replace('_', "");
     let digits = match text.find(['w', 's']) {

@@ -1,16 +1,16 @@
-//! Messages as bytes, for files.
+//! Binary encoding of messages, for files.
 
 use crate::text::{TextError, TextMessage};
 
-/// A message as bytes. The same message gives the same bytes.
+/// Encodes a message. Equal messages give equal bytes.
 pub fn to_bytes<M: TextMessage>(message: &M) -> Vec<u8> {
     message.encode_to_vec()
 }
 
-/// The message in bytes.
+/// Decodes a message.
 ///
 /// # Errors
-/// They are of none, or cut off.
+/// The bytes are not such a message, or are truncated.
 pub fn from_bytes<M: TextMessage>(bytes: &[u8]) -> Result<M, TextError> {
     M::decode(bytes).map_err(|error| TextError {
         message: error.to_string(),

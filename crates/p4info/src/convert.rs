@@ -1,4 +1,5 @@
-//! From a program to its P4Info: tables, actions, value sets, controller headers and the package.
+//! Generation of a program's P4Info: tables, actions, value sets, controller headers and the
+//! package.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -19,8 +20,9 @@ use crate::p4::config::v1::{
     self as info, P4Info, PkgInfo, PlatformProperties, Preamble, TableActionCall, table_action_call,
 };
 
-/// What the control plane needs to know of a program. The program must be one that the verifier accepts. Errors come from annotations that
-/// P4Runtime gives a meaning to, and from names that the control plane could not tell apart.
+/// Returns the P4Info of a program. The verifier must have accepted the program. Errors come from
+/// annotations to which P4Runtime gives a meaning, and from names that are ambiguous for the
+/// control plane.
 pub fn p4info(program: &Program) -> Result<P4Info, Vec<P4InfoError>> {
     let mut errors = Vec::new();
     let objects = Objects::allocate(&visible(program), &mut errors);
@@ -54,7 +56,7 @@ pub fn p4info(program: &Program) -> Result<P4Info, Vec<P4InfoError>> {
     }
 }
 
-/// What a conversion needs throughout.
+/// Context of a conversion.
 pub(crate) struct Cx<'a> {
     pub(crate) program: &'a Program,
     pub(crate) objects: Objects,
@@ -62,7 +64,7 @@ pub(crate) struct Cx<'a> {
     pub(crate) errors: Vec<P4InfoError>,
 }
 
-/// Everything that has a preamble.
+/// Returns all objects with a preamble.
 fn visible(program: &Program) -> Vec<NewObject<'_>> {
     let tables = program.tables.values().map(|table| NewObject {
         kind: Prefix::Table,
@@ -70,7 +72,7 @@ fn visible(program: &Program) -> Vec<NewObject<'_>> {
         annotations: &table.annotations,
         loc: table.loc,
     });
-    // Those that no table lists, too: p4c counts their names.
+    // Actions that no table lists are included as well, since p4c counts their names.
     let listed: HashSet<&str> = referenced_actions(program)
         .into_iter()
         .map(|action| action.control_plane_name.as_str())
@@ -117,7 +119,7 @@ fn visible(program: &Program) -> Vec<NewObject<'_>> {
         .collect()
 }
 
-/// The kind of object that an extern instance is, if the control plane sees it.
+/// Returns the kind of object of an extern instance, if it is visible to the control plane.
 pub(crate) fn extern_prefix(kind: &ExternKind) -> Option<Prefix> {
     match kind {
         ExternKind::Counter { .. } => Some(Prefix::Counter),
@@ -137,7 +139,7 @@ pub(crate) fn extern_prefix(kind: &ExternKind) -> Option<Prefix> {
     }
 }
 
-/// The actions that tables list, each control-plane name once, in the program's order.
+/// Returns the actions that tables list, each control-plane name once, in the program's order.
 fn referenced_actions(program: &Program) -> Vec<&Action> {
     let listed: HashSet<_> = program
         .tables
@@ -155,7 +157,7 @@ fn referenced_actions(program: &Program) -> Vec<&Action> {
         .collect()
 }
 
-/// Header types with `@controller_header`, and the annotation.
+/// Returns the header types with `@controller_header`, and the annotation.
 fn controller_headers(program: &Program) -> impl Iterator<Item = (&HeaderType, &Annotation)> {
     program.header_types.values().filter_map(|header| {
         let annotation = header
@@ -179,7 +181,7 @@ impl Cx<'_> {
         });
     }
 
-    /// Sorts an object's annotations; what is wrong with them is the object's error.
+    /// Sorts an object's annotations. Errors in them are reported for the object.
     pub(crate) fn kept(
         &mut self,
         object: &str,
@@ -212,7 +214,7 @@ impl Cx<'_> {
         }
     }
 
-    /// A number that P4Info has 31 bits for.
+    /// Converts a size to the 31 bits that P4Info has for it.
     pub(crate) fn size(&mut self, object: &str, loc: Option<Loc>, size: u32) -> i32 {
         i32::try_from(size).unwrap_or_else(|_| {
             self.error(
@@ -317,7 +319,7 @@ impl Cx<'_> {
         }
     }
 
-    /// The id of an extern instance; 0 if the control plane does not see it.
+    /// Returns the id of an extern instance; 0 if it is not visible to the control plane.
     pub(crate) fn extern_id(&self, id: ir::ExternId) -> u32 {
         let made = &self.program.externs[id];
         extern_prefix(&made.kind).map_or(0, |kind| self.objects.id(kind, &made.name))
@@ -383,7 +385,7 @@ impl Cx<'_> {
         let mut made = Vec::new();
         for listed in &table.actions {
             let action = &self.program.actions[listed.action];
-            // P4Info does not have it: its id would name nothing.
+            // P4Info does not contain the action, so its id would refer to nothing.
             if is_hidden(&action.annotations) {
                 continue;
             }
@@ -512,7 +514,8 @@ impl Cx<'_> {
         made
     }
 
-    /// The type of each field: by the struct's declaration where there is one, since a `type` has a name that the field's scalar has not.
+    /// Returns the type of each field. It comes from the struct's declaration if there is one,
+    /// because the field's scalar type lacks the name of a `type`.
     fn value_set_types(&self, set: &ValueSet) -> Vec<DataTy> {
         match self.types.members(&set.data_ty) {
             Some(members) if members.len() == set.fields.len() => {
@@ -536,7 +539,8 @@ impl Cx<'_> {
         }
     }
 
-    /// The object has the name in the annotation; its id comes from the name of the header type.
+    /// Converts a controller header. Its name comes from the annotation, its id from the name of
+    /// the header type.
     fn controller_header(
         &mut self,
         header: &HeaderType,
@@ -600,7 +604,7 @@ impl Cx<'_> {
         made
     }
 
-    /// For each action profile, the tables that use it, by name.
+    /// Returns the names of the tables that use each action profile.
     pub(crate) fn profile_users(&self) -> BTreeMap<ir::ExternId, BTreeSet<&str>> {
         let mut users: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
         for table in self.program.tables.values() {
@@ -615,7 +619,7 @@ impl Cx<'_> {
     }
 }
 
-/// A field's `@name`, else its name.
+/// Returns a field's `@name`, or else its name.
 fn shown_name(name: &str, annotations: &[Annotation]) -> String {
     match annotation::string(annotations, "name") {
         Ok(Some(given)) => given,
@@ -623,7 +627,7 @@ fn shown_name(name: &str, annotations: &[Annotation]) -> String {
     }
 }
 
-/// How a key matches in P4Info; selector keys are no match fields.
+/// Returns the match type of a key in P4Info; `None` for selector keys, which are not match fields.
 fn match_type(kind: MatchKind) -> Option<MatchType> {
     match kind {
         MatchKind::Exact => Some(MatchType::Exact),
@@ -644,7 +648,7 @@ fn match_field(kept: Kept) -> info::MatchField {
     }
 }
 
-/// `@pkginfo`: keys that it may not have, `arch` among them, change nothing.
+/// Evaluates `@pkginfo`. Unknown keys and `arch` are ignored.
 fn fill_package(package: &mut PkgInfo, annotations: &[Annotation]) -> Result<(), Problem> {
     let mut seen = HashSet::new();
     for (key, value) in annotation::pairs(annotations, "pkginfo")? {

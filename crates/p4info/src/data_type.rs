@@ -1,4 +1,4 @@
-//! Types as the control plane sees them (P4Runtime, "Representation of Arbitrary P4 Types").
+//! Types in P4Info (P4Runtime, "Representation of Arbitrary P4 Types").
 
 use std::collections::HashMap;
 
@@ -19,13 +19,13 @@ use crate::p4::config::v1::{
     p4_header_union_type_spec, p4_serializable_enum_type_spec, p4_struct_type_spec,
 };
 
-/// Converts types, and gathers the declarations of those that are mentioned.
+/// Converts types, and collects the declarations of those that are used.
 pub(crate) struct DataTypes<'a> {
     declared: HashMap<&'a str, &'a NamedType>,
     errors: &'a [String],
-    /// What was mentioned so far; none until something is that could have mentioned a type.
+    /// The declarations so far; `None` until an object is converted that can refer to types.
     pub(crate) info: Option<P4TypeInfo>,
-    /// What was wrong with declarations: the type's name, and the problem.
+    /// Errors in declarations: the type's name, and the problem.
     pub(crate) problems: Vec<(String, Problem)>,
 }
 
@@ -43,12 +43,12 @@ impl<'a> DataTypes<'a> {
         }
     }
 
-    /// The declarations so far.
+    /// Returns the declarations so far.
     pub(crate) fn info(&mut self) -> &mut P4TypeInfo {
         self.info.get_or_insert_default()
     }
 
-    /// The type as messages spell it; what it mentions is declared.
+    /// Converts a type. The types that it refers to are declared.
     pub(crate) fn spec(&mut self, ty: &DataTy) -> P4DataTypeSpec {
         let spec = match ty {
             DataTy::Bit(_) | DataTy::Int(_) | DataTy::Varbit(_) => {
@@ -71,7 +71,8 @@ impl<'a> DataTypes<'a> {
         }
     }
 
-    /// Bits that a controller sends: those of the controller's side of a translated type, and 0 for what it sends as a string.
+    /// Returns the width of a value that a controller sends. For translated types it is the width
+    /// on the controller's side, and 0 for strings.
     pub(crate) fn bitwidth(&self, ty: &DataTy) -> i32 {
         let width = match ty {
             DataTy::Bit(width) | DataTy::Int(width) | DataTy::Varbit(width) => *width,
@@ -93,12 +94,13 @@ impl<'a> DataTypes<'a> {
         i32::try_from(width).unwrap_or(i32::MAX)
     }
 
-    /// The name of a `type`, which messages mention beside the width.
+    /// Returns the name of a `type`, which is given in addition to the width.
     pub(crate) fn new_type_name(&self, ty: &DataTy) -> Option<P4NamedType> {
         self.named(ty, |kind| matches!(kind, NamedTypeKind::NewType { .. }))
     }
 
-    /// The name of a `type`, or of an enum without representation: a parameter of such a type is sent by the member's name.
+    /// Returns the name of a `type`, or of an enum without an underlying type. A parameter of such
+    /// an enum is sent as the member's name.
     pub(crate) fn parameter_type_name(&self, ty: &DataTy) -> Option<P4NamedType> {
         self.named(ty, |kind| {
             matches!(kind, NamedTypeKind::NewType { .. } | NamedTypeKind::Enum(_))
@@ -123,7 +125,7 @@ impl<'a> DataTypes<'a> {
         }
     }
 
-    /// The members of a struct.
+    /// Returns the members of a struct.
     pub(crate) fn members(&self, ty: &DataTy) -> Option<&'a [(String, DataTy)]> {
         match ty {
             DataTy::Named(name) => match self.declared.get(name.as_str()).map(|ty| &ty.kind) {
@@ -134,7 +136,8 @@ impl<'a> DataTypes<'a> {
         }
     }
 
-    /// What a chain of `type`s is made of. No longer than there are declarations, whatever the IR says.
+    /// Returns the type under a chain of `type`s. The number of steps is limited, in case the IR is
+    /// cyclic.
     fn underlying<'b>(&'b self, ty: &'b DataTy) -> &'b DataTy {
         let mut ty = ty;
         for _ in 0..=self.declared.len() {
@@ -146,7 +149,7 @@ impl<'a> DataTypes<'a> {
                 _ => return ty,
             }
         }
-        // A circle; as an error, it has no width and mentions nothing.
+        // A cycle. An error type has no width and refers to no other type.
         &DataTy::Error
     }
 
@@ -186,8 +189,8 @@ impl<'a> DataTypes<'a> {
         self.info().error.get_or_insert(P4ErrorTypeSpec { members });
     }
 
-    /// Puts the declaration of a type into the P4Info, and those of what it mentions. An entry is made before its members are visited, so
-    /// that a circle ends.
+    /// Adds the declaration of a type to the P4Info, and those of the types that it refers to. The
+    /// entry is created before its members are visited, so cycles end.
     fn declare(&mut self, name: &str) {
         let Some(&ty) = self.declared.get(name) else {
             let problem = (
@@ -298,7 +301,7 @@ impl<'a> DataTypes<'a> {
         }
     }
 
-    /// Fields of headers are strings of bits, whatever they are called.
+    /// Converts the type of a header field, which is always a bit string.
     fn header_field(&self, ty: &DataTy) -> P4BitstringLikeTypeSpec {
         let ty = self.underlying(ty);
         match ty {
@@ -378,7 +381,7 @@ impl<'a> DataTypes<'a> {
     fn new_type(&mut self, ty: &NamedType, translation: Option<&Translation>) -> P4NewTypeSpec {
         let named = DataTy::Named(ty.name.clone());
         let underlying = self.underlying(&named).clone();
-        // What it is made of is declared even where the controller sees a translation.
+        // The underlying type is declared even if the controller sees a translation.
         let original = self.spec(&underlying);
         let representation = match translation {
             None => Representation::OriginalType(original),
@@ -408,7 +411,7 @@ fn named_type(name: &str) -> P4NamedType {
     }
 }
 
-/// `bit`, `int` or `varbit`; what is none of these has no bits.
+/// Converts `bit`, `int` or `varbit`. Other types have no bit string kind.
 fn bitstring(ty: &DataTy) -> P4BitstringLikeTypeSpec {
     let width = |width: u32| i32::try_from(width).unwrap_or(i32::MAX);
     let kind = match *ty {

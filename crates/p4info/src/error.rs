@@ -1,28 +1,29 @@
-//! What in a program forbids a P4Info.
+//! Errors in a program that prevent a P4Info.
 
 use std::fmt;
 
 use ir::Loc;
 
-/// Why a program has no P4Info.
+/// Error: a program has no P4Info.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct P4InfoError {
-    /// The object, field or parameter, as a person would name it (`table ingress.t`, `parameter port of action drop`).
+    /// The object, field or parameter, in readable form (`table ingress.t`,
+    /// `parameter port of action drop`).
     pub object: String,
-    /// The object's place in the source, where it is known.
+    /// The object's location in the source, if it is known.
     pub loc: Option<Loc>,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: Problem,
 }
 
-/// What is wrong with an object.
+/// A problem with an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
-    /// The upper byte of `@id` names another kind of object.
+    /// The upper byte of `@id` denotes another kind of object.
     IdPrefix {
         /// The `@id`.
         id: u32,
-        /// The upper byte that it must have, or 0.
+        /// The required upper byte. 0 is also permitted.
         prefix: u8,
     },
     /// The `@id` is 0, which means "no object".
@@ -32,36 +33,36 @@ pub enum Problem {
         /// The `@id`.
         id: u32,
     },
-    /// All 2^24 ids of this kind are taken.
+    /// All 2^24 ids of this kind are used.
     NoIdLeft,
-    /// Another object of its kind has the same name for the control plane.
+    /// Another object of the same kind has the same control-plane name.
     NameTaken,
-    /// An annotation of P4Runtime does not carry what it must.
+    /// An annotation that P4Runtime defines does not have the required content.
     Annotation {
         /// Its name, without `@`.
         name: String,
-        /// What it must carry.
+        /// The required content.
         expected: &'static str,
     },
-    /// A number in a structured annotation does not fit in 64 bits with sign.
+    /// A number in a structured annotation does not fit in a signed 64-bit number.
     AnnotationNumber {
         /// The annotation's name, without `@`.
         name: String,
         /// The number.
         number: String,
     },
-    /// P4Runtime cannot write elements of this value set: its type is a tuple.
+    /// P4Runtime cannot write members of this value set, because its type is a tuple.
     TupleValueSet,
-    /// The IR mentions a type that it does not declare.
+    /// The IR refers to a type that it does not declare.
     UnknownType {
         /// The type's name.
         name: String,
     },
-    /// The number does not fit into the field that P4Info has for it.
+    /// The number does not fit into the P4Info field.
     TooLarge {
-        /// What is too large.
+        /// The quantity that is too large.
         what: &'static str,
-        /// How large it is.
+        /// Its value.
         value: u64,
     },
 }

@@ -1,4 +1,5 @@
-//! Extern instances that the control plane sees: counters, meters, registers, action profiles and digests.
+//! Extern instances that are visible to the control plane: counters, meters, registers, action
+//! profiles and digests.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -15,7 +16,7 @@ use crate::p4::config::v1::{
     self as info, CounterSpec, MeterSpec, P4Info, P4NamedType, Preamble, counter_spec, meter_spec,
 };
 
-/// Annotations of action selectors that have fields of their own.
+/// Annotations of action selectors that are represented by separate fields.
 const SELECTOR_FIELDS: [&str; 4] = [
     "max_group_size",
     "selector_size_semantics",
@@ -24,7 +25,7 @@ const SELECTOR_FIELDS: [&str; 4] = [
 ];
 
 impl Cx<'_> {
-    /// Adds all externs that the control plane sees to the P4Info.
+    /// Adds all externs that are visible to the control plane to the P4Info.
     pub(crate) fn externs(&mut self, made: &mut P4Info) {
         let direct_tables = self.direct_tables();
         let mut names = HashSet::new();
@@ -44,7 +45,7 @@ impl Cx<'_> {
         }
     }
 
-    /// The table of each direct resource, by id for the control plane.
+    /// Returns the table id of each direct resource.
     fn direct_tables(&self) -> HashMap<ExternId, u32> {
         let tables = self.program.tables.values();
         tables
@@ -166,7 +167,7 @@ impl Cx<'_> {
         }
     }
 
-    /// What annotations say of a selector (P4Runtime, "ActionProfile").
+    /// Evaluates the annotations of a selector (P4Runtime, "ActionProfile").
     fn selector(&mut self, profile: info::ActionProfile, instance: &Extern) -> info::ActionProfile {
         let (group_size, semantics) = match selector_sizes(instance) {
             Ok(sizes) => sizes,
@@ -225,7 +226,7 @@ fn counter_spec(unit: CounterUnit) -> CounterSpec {
 fn meter_spec(unit: CounterUnit, instance: &Extern) -> MeterSpec {
     let unit = match unit {
         CounterUnit::Packets => meter_spec::Unit::Packets,
-        // The schema has no meter of both.
+        // P4Info has no meter that counts both.
         CounterUnit::Bytes | CounterUnit::Both => meter_spec::Unit::Bytes,
     };
     let has = |name| annotation::has(&instance.annotations, name);

@@ -1,15 +1,24 @@
-//! The room of P4Runtime's messages: the protobuf types, their text format, and the P4Info of a program.
+//! Crate `p4info`: the protobuf types of P4Runtime, their text format, and the P4Info of a program.
 //!
-//! **In:** a verified [`ir::Program`]; protobuf text. **Out:** [`P4Info`], or what in the program's annotations forbids one; all messages of
-//! P4Runtime as Rust types ([`p4`], [`google`]); protobuf text.
-//! **May import:** `ir`, `bits`.
+//! **In:** a verified [`ir::Program`]; protobuf text. **Out:** [`P4Info`], or the faults in the
+//! program's annotations that prevent it; all messages of P4Runtime as Rust types ([`p4`],
+//! [`google`]); protobuf text.
 //!
-//! Invariants: message, field and enum names and numbers are the standard's (`proto/`, compiled by `build.rs` without `protoc`); an object's id
-//! depends on its kind, its name and its `@id` only, so that it outlives changes elsewhere in the program, and is the one that p4c gives;
-//! the same program gives the same text, byte for byte. What p4c shows and this room does not: actions that no table lists (P4Runtime wants
-//! those of tables only) and a `type_info` without types where the program has nothing that could mention one. The gRPC service is not here: it belongs to the room that speaks gRPC.
+//! Invariants:
+//! - Names and numbers of messages, fields and enums are those of the standard (`proto/`, compiled
+//!   by `build.rs` without `protoc`).
+//! - An object's id depends only on its kind, its name and its `@id`. So it does not change with
+//!   other parts of the program, and it equals p4c's id.
+//! - Equal programs give equal text, byte for byte.
 //!
-//! Tests: `tests/` (a program built by hand for each part of P4Info, the text format against protobuf's own rules).
+//! Two parts of p4c's output are omitted. One is actions that no table lists, since P4Runtime
+//! requires only those of tables. The other is an empty `type_info`, if no object of the program
+//! can refer to a type.
+//!
+//! The gRPC service is not generated here, but in the crate that uses gRPC.
+//!
+//! Tests: `tests/` has a program built by hand for each part of P4Info, and checks the text format
+//! against protobuf's rules.
 
 mod annotation;
 mod binary;

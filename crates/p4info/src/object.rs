@@ -1,4 +1,5 @@
-//! Ids and aliases of objects and of the fields within them (P4Runtime, "ID Allocation for P4Info Objects" and "Preamble Message").
+//! Ids and aliases of objects and of their fields (P4Runtime, "ID Allocation for P4Info Objects"
+//! and "Preamble Message").
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -9,19 +10,19 @@ use crate::error::{P4InfoError, Problem};
 use crate::p4::config::v1::Preamble;
 use crate::p4::config::v1::p4_ids::Prefix;
 
-/// Bits of an id below the kind of the object.
+/// The bits of an id below the kind of the object.
 const SUFFIX_MASK: u32 = 0x00ff_ffff;
 
-/// The names of all objects that the control plane sees, with their ids.
+/// The names of all objects visible to the control plane, with their ids.
 #[derive(Default)]
 pub(crate) struct Objects {
     ids: BTreeMap<(Prefix, String), u32>,
     names: HashSet<String>,
-    /// How many names end in this sequence of whole components.
+    /// Number of names that end in each sequence of whole components.
     suffixes: HashMap<String, usize>,
 }
 
-/// An object on its way into [`Objects`].
+/// An object to be added to [`Objects`].
 pub(crate) struct NewObject<'a> {
     pub(crate) kind: Prefix,
     pub(crate) name: &'a str,
@@ -39,7 +40,7 @@ impl NewObject<'_> {
     }
 }
 
-/// An object as a person would name it.
+/// Returns an object's kind and name in readable form.
 pub(crate) fn describe(kind: Prefix, name: &str) -> String {
     let kind = match kind {
         Prefix::Action => "action",
@@ -59,8 +60,9 @@ pub(crate) fn describe(kind: Prefix, name: &str) -> String {
 }
 
 impl Objects {
-    /// Gives every object its id: what `@id` says, or a hash of the name. Objects of one kind and name that are not meant to be one are an
-    /// error for the caller to find; here the first counts.
+    /// Allocates the id of every object, from its `@id` or a hash of its name. If objects have the
+    /// same kind and name, the first one counts. The caller must report an error if they are
+    /// different objects.
     pub(crate) fn allocate(objects: &[NewObject<'_>], errors: &mut Vec<P4InfoError>) -> Self {
         let mut made = Self::default();
         let mut taken = BTreeSet::new();
@@ -82,7 +84,7 @@ impl Objects {
                 Err(error) => errors.push(error),
             }
         }
-        // In the order of the names, since a collision moves the later one.
+        // Ids are allocated in the order of names, since a collision moves the later one.
         for (kind, name) in unassigned {
             match free_id(kind, &name, &taken) {
                 Some(id) => {
@@ -99,7 +101,7 @@ impl Objects {
         made
     }
 
-    /// The id of an object that was allocated; 0, which names no object, where its `@id` was refused.
+    /// Returns the id of an allocated object; 0, which denotes no object, if its `@id` was refused.
     pub(crate) fn id(&self, kind: Prefix, name: &str) -> u32 {
         self.ids
             .get(&(kind, name.to_owned()))
@@ -107,7 +109,7 @@ impl Objects {
             .unwrap_or_default()
     }
 
-    /// The preamble of an object.
+    /// Returns the preamble of an object.
     pub(crate) fn preamble(&self, kind: Prefix, name: &str) -> Preamble {
         Preamble {
             id: self.id(kind, name),
@@ -117,7 +119,7 @@ impl Objects {
         }
     }
 
-    /// The shortest suffix of whole components that no other name ends in; else the name.
+    /// Returns the shortest suffix of whole components that no other name has, or else the name.
     fn alias<'a>(&self, name: &'a str) -> &'a str {
         suffixes(name)
             .find(|suffix| self.suffixes.get(*suffix) == Some(&1))
@@ -125,7 +127,7 @@ impl Objects {
     }
 
     fn count_suffixes(&mut self, name: &str) {
-        // Objects of different kinds may share a name; it counts once.
+        // Objects of different kinds may share a name, which counts once.
         if !self.names.insert(name.to_owned()) {
             return;
         }
@@ -135,7 +137,8 @@ impl Objects {
     }
 }
 
-/// The suffixes of a name that begin at a component, shortest first; the last is the name.
+/// Returns the suffixes of a name that start at a component, shortest first. The last one is the
+/// name.
 fn suffixes(name: &str) -> impl Iterator<Item = &str> {
     let starts = name
         .match_indices('.')
@@ -164,7 +167,7 @@ fn explicit_id(object: &NewObject<'_>) -> Result<Option<u32>, P4InfoError> {
     }
 }
 
-/// The id that the name's hash gives, or the next one that is free.
+/// Returns the id from the name's hash, or the next free one.
 fn free_id(kind: Prefix, name: &str, taken: &BTreeSet<u32>) -> Option<u32> {
     let start = one_at_a_time(name.as_bytes());
     (0..=SUFFIX_MASK)
@@ -184,7 +187,7 @@ fn one_at_a_time(bytes: &[u8]) -> u32 {
     mixed.wrapping_add(mixed << 15)
 }
 
-/// Ids of the fields of one object: what `@id` says, else counted from 1.
+/// Returns the ids of the fields of one object, from `@id` or else numbered from 1.
 pub(crate) fn field_ids<'a>(
     fields: impl Iterator<Item = (&'a str, &'a [Annotation])> + Clone,
     owner: &dyn Fn(&str, Problem) -> P4InfoError,

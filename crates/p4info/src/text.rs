@@ -1,4 +1,5 @@
-//! Protobuf's text format: written as protobuf's C++ library writes it, one field a line, maps by key; read in all its forms.
+//! Protobuf's text format. It is written as by protobuf's C++ library, with one field per line and
+//! maps ordered by key. All forms of the format can be read.
 
 use std::fmt::{self, Write as _};
 use std::sync::LazyLock;
@@ -20,11 +21,12 @@ static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
         .expect("build.rs wrote the descriptors from files that compiled")
 });
 
-/// A message that has a text form by itself. Implemented for messages of this room only: their descriptors are known.
+/// A message that can be written as text. Implemented only for messages of this crate, because
+/// their descriptors are known.
 pub trait TextMessage: Message + Name + Default + sealed::Sealed {}
 
 mod sealed {
-    /// Keeps other messages out.
+    /// Prevents implementations for other messages.
     pub trait Sealed {}
 }
 
@@ -48,10 +50,10 @@ text_messages!(
     WriteRequest,
 );
 
-/// Why a text is not a message.
+/// Error: a text is not a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextError {
-    /// What is wrong.
+    /// The error message.
     pub message: String,
 }
 
@@ -63,7 +65,7 @@ impl fmt::Display for TextError {
 
 impl std::error::Error for TextError {}
 
-/// The message as text, under a comment that says which message it is.
+/// Writes a message as text, after a comment with the message's type.
 pub fn to_text<M: TextMessage>(message: &M) -> String {
     let descriptor = descriptor::<M>();
     let mut text = format!(
@@ -77,7 +79,7 @@ pub fn to_text<M: TextMessage>(message: &M) -> String {
     text
 }
 
-/// The message that a text describes.
+/// Reads a message from text.
 pub fn from_text<M: TextMessage>(text: &str) -> Result<M, TextError> {
     let error = |message: String| TextError { message };
     let dynamic = DynamicMessage::parse_text_format(descriptor::<M>(), text)
@@ -173,7 +175,7 @@ fn print_scalar(text: &mut String, field: &FieldDescriptor, value: &Value) {
         Value::U64(value) => put(text, value),
         Value::F32(value) => put(text, value),
         Value::F64(value) => put(text, value),
-        // Not scalars: printed above.
+        // These are not scalars and are printed above.
         Value::Message(_) | Value::List(_) | Value::Map(_) => {}
     }
 }
@@ -182,7 +184,7 @@ fn put(text: &mut String, value: &impl fmt::Display) {
     write!(text, "{value}").expect("writing to a String cannot fail");
 }
 
-/// As C escapes strings, octal where nothing shorter will do.
+/// Prints bytes with the escapes of C strings, in octal if there is no shorter escape.
 fn print_bytes(text: &mut String, bytes: &[u8]) {
     text.push('"');
     for &byte in bytes {

@@ -1,4 +1,4 @@
-//! Protobuf's text format, as other programs write and read it.
+//! Tests of protobuf's text format, as other programs write and read it.
 
 use p4info::p4::config::v1::{MatchField, P4TypeInfo, Preamble, Table, match_field};
 use p4info::p4::v1::{TableEntry, WriteRequest};

@@ -1,10 +1,16 @@
-//! How fast a controller writes and reads over loopback gRPC, in batches of 1,000, in memory and with the state kept on a disk, and what packets notice:
-//! `cargo bench -p p4rt`. Behind `--` may stand a number of exact entries, a number of routes (`routes=964000`) and a directory for the state
-//! (`state=DIR`; its disk is what is measured). The figures are of the whole way, the client's part included, which runs in the same process.
+//! Benchmark of P4Runtime writes and reads over loopback gRPC, and of their effect on packets. Run
+//! it with `cargo bench -p p4rt`.
 //!
-//! As in the command, all but the worker leave the first core to it. Beside packets a controller writes as fast as it can, then at the rates that a
-//! switch must bear while it forwards: 100,000 exact entries a second in memory, 50,000 kept. Windows of writing stand between windows of rest, with
-//! which their packets are compared: by the clock, and by the worker's processor time, in which others of the machine have no part.
+//! Batches have 1,000 updates. State is kept in memory only, or also on a disk. Arguments after
+//! `--`: a number of exact entries, a number of routes (`routes=964000`), and a directory for the
+//! state (`state=DIR`), of which the disk is measured. Times include the client, which runs in the
+//! same process.
+//!
+//! As in the command, all threads but the worker leave the first core to the worker. With packets
+//! running, a controller first writes as fast as it can. Then it writes at the rates that a switch
+//! must sustain while it forwards: 100,000 exact entries a second in memory, 50,000 with the state
+//! on disk. Windows of writing alternate with windows without writes. Packets of both are compared
+//! by wall-clock time and by the worker's processor time, which other processes do not affect.
 
 #[expect(dead_code, reason = "the tests use the rest")]
 #[path = "../tests/p4rt/rig.rs"]
@@ -26,19 +32,20 @@ use rig::*;
 use store::Directory;
 use switch::{Device, KeptCells, Worker};
 
-/// Updates of a batch.
+/// Number of updates in a batch.
 const BATCH: u32 = 1000;
 
-/// Batches that may wait for their answers: a controller that does not wait for each.
+/// Maximum number of batches in flight. The controller does not wait for each answer.
 const MOST_UNDER_WAY: usize = 4;
 
-/// Frames of a burst.
+/// Number of frames in a burst.
 const BURST: usize = 64;
 
-/// How long packets are measured while nothing is written, before each window of writing.
+/// Duration of the window without writes that is measured before each window of writing.
 const REST: Duration = Duration::from_millis(500);
 
-/// How often all entries are inserted, modified and deleted beside packets; each is a window.
+/// Number of times that all entries are inserted, modified and deleted while packets run. Each is
+/// one window.
 const ROUNDS: usize = 3;
 
 struct Wanted {
@@ -48,7 +55,7 @@ struct Wanted {
 }
 
 fn main() {
-    // The worker's thread is free to go there; all others inherit this.
+    // The worker's thread may use the first core. All other threads inherit this restriction.
     let cores = Cores::allowed().expect("the system tells");
     if cores.behind(1).keep_to().is_err() {
         println!("there is one core: the worker shares it");
@@ -77,7 +84,8 @@ fn main() {
     });
 }
 
-/// A switch with a worker: an office that serves the controller beside it, as the command has.
+/// A switch with one worker thread, and a control loop on another thread that serves the
+/// controller.
 struct Switch {
     server: Server,
     traffic: Arc<Traffic>,
@@ -85,17 +93,17 @@ struct Switch {
     threads: Vec<std::thread::JoinHandle<()>>,
 }
 
-/// What a worker notices.
+/// Traffic control and measurements shared with the worker.
 #[derive(Default)]
 struct Traffic {
     is_on: AtomicBool,
     seen: Mutex<Seen>,
 }
 
-/// What a worker has noticed since the last time.
+/// Measurements of a worker since they were last taken.
 #[derive(Default)]
 struct Seen {
-    /// The time of each burst, in nanoseconds.
+    /// Duration of each burst in nanoseconds.
     bursts: Vec<u32>,
     /// The worker's processor time at the beginning and at the end.
     processor: (Duration, Duration),
@@ -155,7 +163,7 @@ impl Switch {
     }
 }
 
-/// A device with what a directory has of it.
+/// Returns a device with the state that a directory holds.
 fn kept_device(state: &Path) -> Device {
     let kept = Directory::open(state).and_then(|directory| directory.device(1));
     let kept = kept.expect("it is a directory of ours");
@@ -183,10 +191,10 @@ impl Drop for Switch {
     }
 }
 
-/// Takes bursts through the program as long as there is traffic.
+/// Processes bursts while traffic is on.
 fn carry(mut worker: Worker, stop: &AtomicBool, traffic: &Traffic) {
     let begin = Instant::now();
-    // To an address that is not written: what packets do stays the same.
+    // The destination address is not written, so the packets' processing does not change.
     let bytes = frame(0x8000_0000_0001, 2, 0x9999);
     let mut frames: Vec<Frame> = (0..BURST).map(|_| Frame::default()).collect();
     while !stop.load(Ordering::Relaxed) {
@@ -209,26 +217,26 @@ fn carry(mut worker: Worker, stop: &AtomicBool, traffic: &Traffic) {
     }
 }
 
-/// How long the calling thread has run.
+/// Returns the processor time of the calling thread.
 fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).expect("it is not negative")
 }
 
-/// Packets of a window.
+/// Packet rates and burst times of one window.
 #[derive(Clone, Copy)]
 struct Packets {
-    /// A second.
+    /// Packets per second.
     rate: f64,
-    /// A second of the worker's processor time.
+    /// Packets per second of the worker's processor time.
     own_rate: f64,
-    /// The median and the 99th hundredth of bursts, in microseconds.
+    /// The median and the 99th percentile of burst times, in microseconds.
     median: f64,
     most: f64,
 }
 
 impl Traffic {
-    /// What was noticed since `begin` and the last time.
+    /// Returns the measurements since `begin` and the previous call.
     fn take(&self, begin: Instant) -> Packets {
         let mut seen = self.seen.lock().expect("nobody panics");
         let time = begin.elapsed().as_secs_f64();
@@ -250,7 +258,7 @@ impl Traffic {
     }
 }
 
-/// A switch with a primary and a program, whose objects are known.
+/// A switch with a primary controller and a program with known object ids.
 struct Bench {
     switch: Switch,
     client: Client,
@@ -284,7 +292,7 @@ async fn measure(wanted: &Wanted, cores: &Cores, is_kept: bool, has_traffic: boo
     }
 }
 
-/// How long a switch takes to start with the routes that it had, until it answers a controller.
+/// Measures the time from the start of a switch with stored routes until it answers a controller.
 async fn start_again(wanted: &Wanted, cores: &Cores, state: &Path) {
     let begin = Instant::now();
     let switch = Switch::start(cores, Some(state));
@@ -296,7 +304,7 @@ async fn start_again(wanted: &Wanted, cores: &Cores, state: &Path) {
     tell("routes there when it starts again", wanted.routes, time);
 }
 
-/// The passes over all exact entries: the updates, and the port that they forward to.
+/// The passes over all exact entries: name, type of update, and output port.
 const PASSES: [(&str, Type, u8); 3] = [
     ("exact entries inserted", Type::Insert, 1),
     ("exact entries modified", Type::Modify, 2),
@@ -336,7 +344,7 @@ impl Bench {
         Kind::TableEntry(entry(self.objects.id("lpm_table"), matches, forward))
     }
 
-    /// Writes and reads, and nothing beside.
+    /// Measures writes and reads without packets.
     async fn alone(&mut self, wanted: &Wanted) {
         let count = wanted.entries;
         for (what, ty, port) in PASSES {
@@ -356,7 +364,8 @@ impl Bench {
         }
     }
 
-    /// Writes while packets go through, as fast as it can and then at a rate.
+    /// Measures writes while packets are processed, first as fast as possible and then at a given
+    /// rate.
     async fn beside_packets(&mut self, wanted: &Wanted, rate: u32) {
         self.switch.traffic.is_on.store(true, Ordering::Relaxed);
         for (how, pace) in [
@@ -402,7 +411,8 @@ impl Bench {
     }
 }
 
-/// Prefixes of the lengths of an Internet table: more than half have 24 bits, the rest 16 to 23.
+/// Returns a prefix. Lengths resemble those of an Internet routing table: more than half have 24
+/// bits, the rest 21 to 23.
 fn route(number: u32) -> (u64, i32) {
     let length = match number % 10 {
         0..6 => 24,
@@ -411,12 +421,12 @@ fn route(number: u32) -> (u64, i32) {
         _ => 21,
     };
     let scattered = number.wrapping_mul(0x9e37_79b1);
-    // Numbers of one length are apart: the last bits of the number are in the prefix' first ones.
+    // Prefixes of one length are distinct: the low bits of the number become the prefix' high bits.
     let prefix = scattered.reverse_bits() >> (32 - length);
     (u64::from(prefix) << (48 - length), length)
 }
 
-/// Writes in batches, several under way, at so many updates a second at most, and says how long it took.
+/// Writes in batches, several in flight, at most `pace` updates a second. Returns the duration.
 async fn write(
     client: &Client,
     count: u32,
@@ -464,14 +474,14 @@ fn tell(what: &str, count: u32, time: Duration) {
     println!("  {count} {what} in {seconds:.2} s: {rate:.0} a second");
 }
 
-/// Updates a second, packets while nothing is written, and packets meanwhile.
+/// Update rate of one window, and packets before it and during it.
 struct Window {
     rate: f64,
     before: Packets,
     meanwhile: Packets,
 }
 
-/// Medians over windows.
+/// Prints the medians over windows.
 fn tell_windows(how: &str, windows: &[Window]) {
     let median = |figure: &dyn Fn(&Window) -> f64| {
         let mut all: Vec<f64> = windows.iter().map(figure).collect();

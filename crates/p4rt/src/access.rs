@@ -1,4 +1,5 @@
-//! Who may do what: the names that a client's certificate carries, against what the switch's owner allows them.
+//! Access control: maps the names in a client's certificate to the permissions that the switch's
+//! owner grants.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,16 +14,21 @@ use x509_cert::ext::pkix::name::GeneralName;
 
 use crate::fault::{Checked, Fault, refuse};
 
-/// A permission: `NAME=ROLE` lets whoever the certificate calls NAME be primary of that role and read for it; `NAME=*` of any role, the default one
-/// among them; `NAME` alone lets it read. The name `*` is everyone with a certificate.
-/// The last `=` is the one before the role: names may have others, roles none; a name that has one cannot stand alone.
+/// A permission, written `NAME=ROLE`, `NAME=*` or `NAME`. NAME is a name in the client's
+/// certificate; `*` means any client with a certificate.
+///
+/// `NAME=ROLE` lets the client be primary of that role and read for it. `NAME=*` does so for every
+/// role, including the default role. `NAME` alone allows reading.
+///
+/// The last `=` separates the role. So a name may contain `=` (but not in the form `NAME` alone),
+/// and a role may not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allow {
     name: String,
     right: Right,
 }
 
-/// What a permission is for.
+/// The right that a permission grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Right {
     Read,
@@ -30,7 +36,7 @@ enum Right {
     AnyRole,
 }
 
-/// Why a text is no permission.
+/// Error: a text is not a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllowError;
 
@@ -43,7 +49,7 @@ impl fmt::Display for AllowError {
 impl std::error::Error for AllowError {}
 
 impl Allow {
-    /// Lets whoever the certificate calls `name` do everything, as `NAME=*` does.
+    /// Grants everything to clients with this name, as `NAME=*` does.
     pub fn all(name: &str) -> Allow {
         Allow {
             name: name.to_owned(),
@@ -56,7 +62,7 @@ impl FromStr for Allow {
     type Err = AllowError;
 
     fn from_str(text: &str) -> Result<Allow, AllowError> {
-        // A name may have `=`, as URIs do.
+        // A name may contain `=`, as URIs do.
         let (name, right) = match text.rsplit_once('=') {
             None => (text, Right::Read),
             Some((_, "")) => return Err(AllowError),
@@ -73,17 +79,17 @@ impl FromStr for Allow {
     }
 }
 
-/// What one client may do.
+/// The rights of one client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rights(Vec<Right>);
 
 impl Rights {
-    /// All that there is to do.
+    /// Returns the rights to everything.
     pub(crate) fn all() -> Rights {
         Rights(vec![Right::AnyRole])
     }
 
-    /// Whether the client may be primary of a role, and write as such.
+    /// Checks that the client may be primary of a role, and write in it.
     pub(crate) fn check_role(&self, role: &str) -> Checked {
         if self.has_role(role) {
             return Ok(());
@@ -98,8 +104,9 @@ impl Rights {
         )
     }
 
-    /// Whether the client may set a program as primary of a role: the program is that of all roles, so it needs the default one as well. To have one
-    /// verified changes nothing.
+    /// Checks that the client may set a program as primary of a role. The program belongs to all
+    /// roles, so the client also needs the default role. Verifying a program changes nothing and
+    /// needs only the role itself.
     pub(crate) fn check_config(&self, role: &str, action: Action) -> Checked {
         self.check_role(role)?;
         match action {
@@ -110,7 +117,8 @@ impl Rights {
         }
     }
 
-    /// Whether the client may read for a role; for the default one that is everything.
+    /// Checks that the client may read for a role. Reading for the default role means reading
+    /// everything.
     pub(crate) fn check_read(&self, role: &str) -> Checked {
         if self.0.contains(&Right::Read) {
             return Ok(());
@@ -128,17 +136,17 @@ impl Rights {
     }
 }
 
-/// Who a client is.
+/// Identity of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
-    /// Whoever it is: clients need no certificates.
+    /// Unknown: clients need no certificates.
     Anyone,
-    /// It has a certificate, which was verified, with these names.
+    /// The client has a verified certificate with these names.
     Named(Vec<String>),
 }
 
 impl Who {
-    /// The client whose certificate has these bytes (DER).
+    /// Returns the client with this certificate (DER).
     pub(crate) fn certified(certificate: Option<&[u8]>) -> Checked<Who> {
         match certificate {
             Some(certificate) => Ok(Who::Named(names(certificate)?)),
@@ -149,7 +157,8 @@ impl Who {
         }
     }
 
-    /// What the client may do at a device, by the permissions for all devices and by the device's own. Without any permission, everything.
+    /// Returns the client's rights at a device, from the permissions for all devices and the
+    /// device's own. If there are no permissions at all, every client may do everything.
     pub(crate) fn rights(&self, general: &[Allow], own: &[Allow]) -> Checked<Rights> {
         let names = match self {
             Who::Anyone => return Ok(Rights::all()),
@@ -175,7 +184,8 @@ impl Who {
     }
 }
 
-/// The names in a certificate: its subject alternative names, or its common name if there are none (RFC 6125, section 6.4.4).
+/// Returns the names in a certificate: its subject alternative names, or its common name if it has
+/// none (RFC 6125, section 6.4.4).
 fn names(der: &[u8]) -> Checked<Vec<String>> {
     let unreadable = |_| {
         Fault::new(
@@ -261,10 +271,10 @@ mod tests {
         assert_eq!(code(alice.check_role("")), Err(denied));
         let both = of("x", &["ops", "alice"]).expect("both are named");
         assert_eq!(both.check_role("acl").and(both.check_role("fib")), Ok(()));
-        // A common name beside alternative names says nothing.
+        // The common name does not count if there are alternative names.
         let refused = of("root", &["ops2"]).map_err(|fault| fault.code);
         assert_eq!(refused, Err(denied));
-        // The program is that of all roles.
+        // The program belongs to all roles.
         let commit = Action::VerifyAndCommit;
         assert_eq!(alice.check_config("fib", Action::Verify), Ok(()));
         assert_eq!(code(alice.check_config("fib", commit)), Err(denied));

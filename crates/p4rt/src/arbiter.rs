@@ -1,5 +1,6 @@
-//! Who is primary for a role (section "Client Arbitration and Controller Replication"): a state machine without I/O. Controllers come, ask and
-//! leave; it says who is to be told what.
+//! Client arbitration (section "Client Arbitration and Controller Replication"): a state machine
+//! without I/O. Its inputs are controllers that connect, send an arbitration update or disconnect.
+//! Its outputs are the notifications to send.
 
 use std::collections::BTreeMap;
 
@@ -11,44 +12,44 @@ use tonic::Code;
 
 use crate::fault::{Checked, invalid, refuse};
 
-/// A controller's session.
+/// Identifies a controller's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ClientId(pub(crate) u64);
 
-/// What controllers of one device and role are told.
+/// Arbitration notifications for the controllers of one device and role.
 pub(crate) type Notices = Vec<(ClientId, MasterArbitrationUpdate)>;
 
-/// Sessions that a role may have at a time.
+/// Maximum number of sessions of a role.
 const MOST_CLIENTS: usize = 64;
 
-/// Roles that a device remembers.
+/// Maximum number of roles of a device.
 const MOST_ROLES: usize = 1024;
 
-/// The arbitration of one device.
+/// Arbitration state of one device.
 #[derive(Debug)]
 pub(crate) struct Arbiter {
     device_id: u64,
-    /// A second number by which sessions may know the device.
+    /// A second device id that sessions may use.
     second_id: Option<u64>,
     roles: BTreeMap<String, Contest>,
     /// The role of each session.
     clients: BTreeMap<ClientId, String>,
 }
 
-/// The arbitration of one role.
+/// Arbitration state (election) of one role.
 #[derive(Debug, Default)]
 struct Contest {
-    /// The role as controllers named it: without one, answers have none.
+    /// True if controllers have named the role. If not, notifications have no role.
     is_named: bool,
-    /// The device's number as sessions gave it, where it is not the device's own.
+    /// The device id that a session used, if it is not the device's own.
     numbers: BTreeMap<ClientId, u64>,
     config: Option<Any>,
-    /// The highest election id that there ever was.
+    /// The highest election id ever received.
     highest: Option<u128>,
     live: BTreeMap<ClientId, Option<u128>>,
 }
 
-/// An election id as a number.
+/// Returns an election id as a number.
 pub(crate) fn number(id: &Uint128) -> u128 {
     u128::from(id.high) << 64 | u128::from(id.low)
 }
@@ -61,7 +62,7 @@ impl Contest {
             .map(|(id, _)| *id)
     }
 
-    /// What this controller is told of how things stand (section "Client Arbitration Notifications").
+    /// Returns the notification for one controller (section "Client Arbitration Notifications").
     fn notice(&self, device_id: u64, role: &str, client: ClientId) -> MasterArbitrationUpdate {
         let (code, message) = match self.primary() {
             Some(primary) if primary == client => (Code::Ok, "you are primary"),
@@ -91,7 +92,8 @@ impl Contest {
         }
     }
 
-    /// All are told; the primary, who may begin then, last.
+    /// Returns the notifications for all controllers. The primary's is last, because it may begin
+    /// to write at once.
     fn tell_all(&self, device_id: u64, role: &str) -> Notices {
         let primary = self.primary();
         let others = self.live.keys().copied().filter(|id| Some(*id) != primary);
@@ -112,10 +114,11 @@ impl Arbiter {
         }
     }
 
-    /// A controller asks (section "Rules for Handling `MasterArbitrationUpdate` Messages Received from Controllers").
+    /// Processes a controller's arbitration update (section "Rules for Handling
+    /// `MasterArbitrationUpdate` Messages Received from Controllers").
     ///
     /// # Errors
-    /// What ends its session.
+    /// The error with which the session must be closed.
     pub(crate) fn ask(
         &mut self,
         client: ClientId,
@@ -169,12 +172,13 @@ impl Arbiter {
         Ok(vec![(client, contest.notice(self.device_id, name, client))])
     }
 
-    /// What the session's own history forbids.
+    /// Checks an update against the device and the session's role.
     fn check(&self, client: ClientId, update: &MasterArbitrationUpdate, name: &str) -> Checked {
         if let Some(role) = &update.role
             && role.config.is_some()
         {
-            // No scheme of role definitions was agreed upon: `@p4runtime_role` in the program says what a role may do.
+            // P4Runtime leaves role definitions to an agreement outside it. Here `@p4runtime_role`
+            // in the program defines what a role may do.
             return refuse(
                 Code::InvalidArgument,
                 "role.config is set, but this server knows no role definitions; use @p4runtime_role in the program",
@@ -198,7 +202,7 @@ impl Arbiter {
         }
     }
 
-    /// A controller has gone.
+    /// Removes the session of a controller that has disconnected.
     pub(crate) fn leave(&mut self, client: ClientId) -> Notices {
         let Some(role) = self.clients.remove(&client) else {
             return Notices::new();
@@ -215,21 +219,22 @@ impl Arbiter {
         }
     }
 
-    /// Whether a request with this role and election id is the primary's; `None` if nobody ever had the role.
+    /// Returns true if a request with this role and election id comes from the primary; `None` if
+    /// the role was never used.
     pub(crate) fn is_primary(&self, role: &str, id: Option<&Uint128>) -> Option<bool> {
         let contest = self.roles.get(role)?;
         let id = id.map(number);
         Some(contest.primary().is_some() && id.is_some() && id == contest.highest)
     }
 
-    /// The primaries of all roles.
+    /// Returns the primaries of all roles.
     pub(crate) fn primaries(&self) -> impl Iterator<Item = (&str, ClientId)> {
         self.roles
             .iter()
             .filter_map(|(role, contest)| Some((role.as_str(), contest.primary()?)))
     }
 
-    /// The role of a session that is primary.
+    /// Returns the role of a session if the session is its primary.
     pub(crate) fn role_of_primary(&self, client: ClientId) -> Option<&str> {
         let role = self.clients.get(&client)?;
         let contest = self.roles.get(role)?;
@@ -263,7 +268,7 @@ mod tests {
         }
     }
 
-    /// Who is told what: the session, the code, the highest election id.
+    /// Summarizes notifications: session, code, highest election id.
     fn told(notices: &Notices) -> Vec<(u64, i32, Option<u64>)> {
         let short = |(client, update): &(ClientId, MasterArbitrationUpdate)| {
             let code = update.status.as_ref().map_or(-1, |status| status.code);
@@ -281,15 +286,15 @@ mod tests {
         let mut arbiter = Arbiter::new(1, None);
         let ask = |arbiter: &mut Arbiter, who, id| arbiter.ask(who, &asks(id)).map(|n| told(&n));
         assert_eq!(ask(&mut arbiter, A, Some(5)), Ok(vec![(1, OK, Some(5))]));
-        // A backup is told alone.
+        // Only the new backup is notified.
         assert_eq!(
             ask(&mut arbiter, B, Some(3)),
             Ok(vec![(2, EXISTS, Some(5))])
         );
-        // The old primary hears before the new one may begin.
+        // The old primary is notified before the new one.
         let both = vec![(1, EXISTS, Some(7)), (2, OK, Some(7))];
         assert_eq!(ask(&mut arbiter, B, Some(7)), Ok(both.clone()));
-        // The same again is as a new election.
+        // The same update again counts as a new election.
         assert_eq!(ask(&mut arbiter, B, Some(7)), Ok(both));
     }
 

@@ -1,4 +1,4 @@
-//! Batches that are made as a whole or not at all (section "Batch Atomicity").
+//! Atomic batches: all updates are made or none (section "Batch Atomicity").
 
 use switch::Device;
 use tonic::Code;
@@ -8,10 +8,10 @@ use crate::fault::{Checked, Fault};
 use crate::undo::{Op, Target, Undo};
 use crate::write::Seen;
 
-/// A batch whose updates are all well-formed.
+/// Returns the updates of a batch if all are well-formed.
 ///
 /// # Errors
-/// What becomes of each update, if one is not.
+/// The result of each update, if any is malformed.
 pub(crate) fn well_formed(ops: Vec<Checked<Op>>) -> Result<Vec<Op>, Vec<Checked>> {
     if ops.iter().any(Result::is_err) {
         return Err(ops.into_iter().map(|op| op.and(aborted())).collect());
@@ -19,8 +19,9 @@ pub(crate) fn well_formed(ops: Vec<Checked<Op>>) -> Result<Vec<Op>, Vec<Checked>
     Ok(ops.into_iter().flatten().collect())
 }
 
-/// Makes all updates or none. What becomes of each, and what takes them back. What packets see at once (`seen`, for each update) is written while no
-/// worker has a packet in hand.
+/// Makes all updates or none. Returns the result of each update, and the operations that undo them.
+/// Updates that packets see immediately (`seen` has one value per update) are made at a barrier,
+/// while no worker is processing packets.
 pub(crate) fn make(
     device: &mut Device,
     extras: &mut Extras,
@@ -39,11 +40,12 @@ pub(crate) fn make(
     }
 }
 
-/// Updates with their places in the batch.
+/// Updates with their positions in the batch.
 type Numbered = Vec<(usize, Op)>;
 
-/// What can be made before workers are held, and what is made then. Cells of arrays come later than they stand in the batch, which nothing depends on;
-/// all else stays in its order.
+/// Splits a batch into updates made before the barrier and updates made at the barrier. Cells of
+/// arrays may be moved to the end of the batch, since nothing depends on them. All other updates
+/// keep their order.
 fn parts(ops: Vec<Op>, seen: &[Seen]) -> (Numbered, Numbered) {
     let of_entries = seen.iter().position(|seen| *seen == Seen::AtOnceOfEntry);
     let ordered = of_entries.unwrap_or(seen.len());
@@ -51,10 +53,11 @@ fn parts(ops: Vec<Op>, seen: &[Seen]) -> (Numbered, Numbered) {
     numbered.partition(|(at, _)| *at < ordered && seen[*at] == Seen::WhenPublished)
 }
 
-/// Makes updates, the last ones between two bursts of all workers, which publishes them: all of them or none. What takes them back.
+/// Makes all updates or none. Those in `at_once` are made between two bursts of all workers, which
+/// publishes them. Returns the operations that undo them.
 ///
 /// # Errors
-/// The first that failed.
+/// The position and error of the first update that failed.
 fn make_all(
     device: &mut Device,
     extras: &mut Extras,
@@ -95,7 +98,7 @@ fn make_all(
             }
             let changes = extras.take_changes();
             extras.put_back(changes);
-            // What was put back is no change of the batch.
+            // Changes made by the rollback do not belong to the batch.
             extras.take_changes();
             Err(failed)
         }
@@ -109,7 +112,7 @@ fn make_each(target: &mut Target<'_>, ops: Numbered) -> Result<(), (usize, Fault
     Ok(())
 }
 
-/// What updates of a batch get that were not made because another one failed.
+/// Returns the error of updates that were not made because another update of the batch failed.
 fn aborted<T>() -> Checked<T> {
     Err(Fault::new(
         Code::Aborted,

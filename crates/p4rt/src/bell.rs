@@ -1,5 +1,5 @@
-//! What wakes a loop that waits for descriptors: a byte in a socket pair, and a flag that says that it is there, so that a loop that does not wait
-//! makes no system call.
+//! Wake-up descriptor for a loop that waits in `poll`: a byte in a socket pair, and a flag that
+//! records that it was sent. A loop that does not wait checks the flag and makes no system call.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A bell: who rings it, all on one thread, and who hears it.
+/// Creates a wake-up descriptor. Only one thread may use the write end.
 pub(crate) fn bell() -> io::Result<(Rope, Ear)> {
     let (rope, ear) = UnixStream::pair()?;
     rope.set_nonblocking(true)?;
@@ -24,40 +24,41 @@ pub(crate) fn bell() -> io::Result<(Rope, Ear)> {
     Ok((rope, ear))
 }
 
-/// Rings.
+/// Write end: wakes the loop.
 pub(crate) struct Rope {
     stream: UnixStream,
     is_rung: Arc<AtomicBool>,
 }
 
 impl Rope {
-    /// To be called behind putting something where the other side looks.
+    /// Wakes the loop. Must be called after the item has been put where the loop looks for it.
     pub(crate) fn ring(&self) {
         if !self.is_rung.load(Ordering::SeqCst) {
-            // The byte comes before the flag, or the other side might take the flag and leave the byte. A full socket pair wakes as well.
+            // The byte is written before the flag is set. Otherwise the reader could clear the flag
+            // and miss the byte. If the socket is full, it is readable, so the loop wakes as well.
             let _ = (&self.stream).write(&[0]);
             self.is_rung.store(true, Ordering::SeqCst);
         }
     }
 }
 
-/// Hears.
+/// Read end: belongs to the loop.
 pub(crate) struct Ear {
     stream: UnixStream,
     is_rung: Arc<AtomicBool>,
 }
 
 impl Ear {
-    /// To be called before looking for what was put.
+    /// Clears a wake-up. Must be called before the loop looks for items.
     pub(crate) fn hear(&mut self) {
         if self.is_rung.load(Ordering::SeqCst) {
-            // What is there is one byte.
+            // At most one byte is pending.
             let _ = self.stream.read(&mut [0; 8]);
             self.is_rung.store(false, Ordering::SeqCst);
         }
     }
 
-    /// Readable when it was rung and not heard.
+    /// Returns the descriptor. It is readable while a wake-up is pending.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }

@@ -1,22 +1,23 @@
-//! Numbers as byte strings (section "Bytestrings"): big-endian, of any length that holds the number, the shortest one in answers.
+//! Conversion of numbers to and from byte strings (section "Bytestrings"). They are big-endian.
+//! Requests may have any length that holds the number; answers have the shortest.
 
 use bits::Value;
 use tonic::Code;
 
 use crate::fault::{Checked, Fault, refuse};
 
-/// The unsigned number in a byte string.
+/// Decodes an unsigned number.
 pub(crate) fn unsigned(bytes: &[u8], width: u32) -> Checked<Value> {
     check_some(bytes)?;
     Value::from_be_bytes(bytes, width).map_err(|_| too_wide(bytes, width))
 }
 
-/// The number in two's complement in a byte string.
+/// Decodes a number in two's complement.
 pub(crate) fn signed(bytes: &[u8], width: u32) -> Checked<Value> {
     check_some(bytes)?;
     let is_negative = bytes[0] & 0x80 != 0;
     let fill = if is_negative { 0xff } else { 0 };
-    // Bits that the type has no room for must all be the sign, and so must the type's highest bit.
+    // Bits beyond the width must all equal the sign, and so must the highest bit of the type.
     let spare = (bytes.len() * 8).saturating_sub(width as usize);
     let (whole, rest) = (spare / 8, spare % 8);
     let fits_whole = bytes[..whole].iter().all(|&byte| byte == fill);
@@ -36,7 +37,7 @@ pub(crate) fn signed(bytes: &[u8], width: u32) -> Checked<Value> {
     Value::from_be_bytes(&padded, width).map_err(|_| too_wide(bytes, width))
 }
 
-/// The shortest byte string of a number in two's complement.
+/// Encodes a number in two's complement as the shortest byte string.
 pub(crate) fn from_signed(value: &Value) -> Vec<u8> {
     let width = value.width();
     let mut bytes = value.to_be_bytes();
@@ -65,7 +66,7 @@ fn too_wide(bytes: &[u8], width: u32) -> Fault {
     Fault::new(Code::OutOfRange, message)
 }
 
-/// Bytes for messages.
+/// Formats bytes for messages.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let digits = bytes.iter().take(32).map(|byte| format!("{byte:02x}"));
     let more = if bytes.len() > 32 { "..." } else { "" };

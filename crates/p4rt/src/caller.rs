@@ -1,4 +1,4 @@
-//! The client of a call, as the work for it sees it: work that nobody waits for is cancelled.
+//! Cancellation of calls: work is cancelled if its client no longer waits for the answer.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -7,7 +7,7 @@ use crate::pipeline::lock;
 
 type Cancel = Box<dyn FnOnce() + Send>;
 
-/// A client that waits for the answer of a call. Clones are the same.
+/// Handle of a client that waits for an answer. Clones share the same state.
 #[derive(Clone, Default)]
 pub(crate) struct Caller(Arc<Mutex<State>>);
 
@@ -24,9 +24,8 @@ impl fmt::Debug for Caller {
 }
 
 impl Caller {
-    /// Has `cancel` called when the client goes before the answer; at once, if it has gone. It
-    /// takes the place of one
-    /// before.
+    /// Registers `cancel`, to be called if the client goes away before the answer. If it has
+    /// already gone, `cancel` is called immediately. A later registration replaces an earlier one.
     pub(crate) fn when_gone(&self, cancel: impl FnOnce() + Send + 'static) {
         let mut state = lock(&self.0);
         match state.is_gone {
@@ -49,13 +48,13 @@ impl Caller {
     }
 }
 
-/// A call under way: its future is dropped when the client cancels it, its deadline is over or its
-/// connection is lost.
+/// Guard of a call in progress. It is dropped with the call's future if the client cancels the
+/// call, the deadline expires or the connection is lost.
 #[derive(Debug, Default)]
 pub(crate) struct Call(Caller);
 
 impl Call {
-    /// The client.
+    /// Returns the handle of the client.
     pub(crate) fn caller(&self) -> Caller {
         self.0.clone()
     }

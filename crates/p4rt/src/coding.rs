@@ -1,5 +1,5 @@
-//! How one scalar value travels between controller and device: as a number, by a member's name, or translated
-//! (`@p4runtime_translation`, sections "Bytestrings" and "User-defined types").
+//! Encoding of a scalar between controller and device: as a number, as the name of a member, or
+//! translated (`@p4runtime_translation`; sections "Bytestrings" and "User-defined types").
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,30 +11,31 @@ use tonic::Code;
 use crate::bytes;
 use crate::fault::{Checked, refuse};
 
-/// How values of one type travel.
+/// Encoding of the values of one type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Coding {
-    /// As an unsigned number of so many bits.
+    /// Unsigned number with this width in bits.
     Unsigned(u32),
-    /// As a number in two's complement.
+    /// Number in two's complement with this width in bits.
     Signed(u32),
-    /// By the name of a member: an enum without representation, or an error.
+    /// Name of a member of an `error` or of an enum without an underlying type.
     Name(Vec<String>),
-    /// As a string that stands for a number of so many bits, which the server chooses: a type with this URI.
+    /// String translated to a number that the server chooses, for a type with this URI. The second
+    /// field is the number's width in bits.
     Text(String, u32),
 }
 
-/// What strings stand for, by the URI of their type.
+/// Translations of strings to numbers, by the URI of the type.
 #[derive(Debug, Default)]
 pub(crate) struct Names(Mutex<HashMap<String, Names1>>);
 
-/// The strings of one type. A number without a string goes by its decimal digits.
+/// Translations of one type. A number without a string is shown in decimal.
 #[derive(Debug, Default)]
 struct Names1 {
     numbers: HashMap<Vec<u8>, u64>,
     texts: HashMap<u64, Vec<u8>>,
     next: u64,
-    /// Numbers that got their strings since somebody asked.
+    /// Numbers that were assigned since [`Names::take_fresh`] was last called.
     fresh: Vec<u64>,
 }
 
@@ -43,7 +44,7 @@ impl Names {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number that a string stands for; a new one for a new string.
+    /// Returns the number of a string. A new string gets a new number.
     fn number(&self, uri: &str, text: &[u8], width: u32) -> Checked<Value> {
         let mut all = self.all();
         let names = all.entry(uri.to_owned()).or_default();
@@ -54,7 +55,7 @@ impl Names {
         Ok(Value::truncated(number.into(), width))
     }
 
-    /// Strings that got numbers since the last time, by the URI of their type.
+    /// Returns the translations added since the last call, with the URI of the type.
     pub(crate) fn take_fresh(&self) -> Vec<(String, u64, Vec<u8>)> {
         let mut all = self.all();
         let fresh = all.iter_mut().flat_map(|(uri, names)| {
@@ -65,7 +66,7 @@ impl Names {
         fresh.collect()
     }
 
-    /// All strings.
+    /// Returns all translations.
     pub(crate) fn every(&self) -> Vec<(String, u64, Vec<u8>)> {
         let all = self.all();
         let texts = all.iter().flat_map(|(uri, names)| {
@@ -75,7 +76,7 @@ impl Names {
         texts.collect()
     }
 
-    /// Lets a string stand for a number, as it did before.
+    /// Restores a stored translation.
     pub(crate) fn put(&self, uri: &str, number: u64, text: &[u8]) {
         let mut all = self.all();
         let names = all.entry(uri.to_owned()).or_default();
@@ -110,7 +111,7 @@ impl Names1 {
         Ok(number)
     }
 
-    /// The next number without a string, from 1 on.
+    /// Returns the next number without a string, starting at 1.
     fn free(&mut self, most: u64) -> Checked<u64> {
         while self.next < most {
             self.next += 1;
@@ -126,7 +127,7 @@ impl Names1 {
 }
 
 impl Coding {
-    /// How values of a control-plane type travel; `None` for a type that is not a scalar.
+    /// Returns the encoding of a control-plane type; `None` if the type is not a scalar.
     pub(crate) fn of(program: &Program, ty: &DataTy) -> Option<Coding> {
         match ty {
             DataTy::Bit(width) | DataTy::Varbit(width) => Some(Coding::Unsigned(*width)),
@@ -163,7 +164,8 @@ impl Coding {
                     Some(translation) => {
                         Coding::Text(translation.uri.clone(), inner.width().unwrap_or(0))
                     }
-                    // Numbers mean the same on both sides; what the device has no room for is refused.
+                    // Numbers have the same meaning on both sides. Values too wide for the device
+                    // are refused.
                     None => inner,
                 })
             }
@@ -173,7 +175,7 @@ impl Coding {
         }
     }
 
-    /// Bits of a value in the device.
+    /// Returns the width of a value in the device, in bits.
     pub(crate) fn width(&self) -> Option<u32> {
         match self {
             Coding::Unsigned(width) | Coding::Signed(width) | Coding::Text(_, width) => {
@@ -183,7 +185,7 @@ impl Coding {
         }
     }
 
-    /// The value that a controller means.
+    /// Decodes a value from a controller.
     pub(crate) fn read(&self, names: &Names, given: &[u8]) -> Checked<Value> {
         match self {
             Coding::Unsigned(width) => bytes::unsigned(given, *width),
@@ -196,7 +198,7 @@ impl Coding {
         }
     }
 
-    /// The value as controllers read it.
+    /// Encodes a value for controllers.
     pub(crate) fn write(&self, names: &Names, value: &Value) -> Vec<u8> {
         match self {
             Coding::Unsigned(_) => value.to_p4rt_bytes(),
@@ -212,7 +214,7 @@ impl Coding {
     }
 }
 
-/// The number of an enum's member or an error.
+/// Returns the number of an enum member or an error.
 pub(crate) fn member(members: &[String], given: &[u8]) -> Checked<Value> {
     let at = members.iter().position(|name| name.as_bytes() == given);
     match at {

@@ -1,5 +1,6 @@
-//! The channel between a device and the server: jobs and packets one way, events the other. Neither side waits for the other but the server for
-//! the answer to a job; a loop that waits for its ports is woken by a descriptor beside them.
+//! Channel between a device and the server: jobs and packets in one direction, events in the other.
+//! Neither side blocks on the other, except that the server waits for the answer to a job. A
+//! wake-up descriptor lets the loop wait for jobs and ports together.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -18,44 +19,45 @@ use crate::bell::{Ear, Rope, bell};
 use crate::fault::{Checked, Fault};
 use crate::idle::IdleWatch;
 
-/// Something that the loop does to its device.
+/// A function that the loop applies to its device.
 type Job = Box<dyn FnOnce(&mut Device) + Send>;
 
-/// Events that may wait for the server; more are counted and lost, as the specification allows for packets, digests and notifications.
+/// Capacity of the event queue. If it is full, events are dropped and counted, as the specification
+/// allows for packets, digests and notifications.
 const MOST_EVENTS: usize = 4096;
 
-/// Of a busy loop's time, control may take one part in so many.
+/// Divisor of a busy loop's time: jobs may use one part in `SHARE`.
 const SHARE: u32 = 4;
 
-/// The most time that control may have saved up while it asked for nothing.
+/// Maximum unused time that jobs may accumulate.
 const MOST_CREDIT: Duration = Duration::from_millis(5);
 
-/// What a device tells its controllers.
+/// An event from a device for its controllers.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A packet left by the port of the CPU.
+    /// A packet sent to the CPU port.
     PacketIn(Vec<u8>),
-    /// A packet sent a digest.
+    /// A digest message.
     Digest(Digest),
-    /// Entries of a table were not hit for as long as their time-outs.
+    /// Entries of a table that were not hit during their idle timeout.
     Idle(Arc<Program>, TableId, Vec<Arc<Entry>>),
 }
 
-/// Packets of controllers that may wait for the device; the next one is refused.
+/// Capacity of the queue of packets from controllers. Further packets are refused.
 const MOST_PACKETS: usize = 1024;
 
-/// The numbers of a device's port for controllers. PSA's programs have a constant for it, those of
-/// other architectures take what the operator chose.
+/// Numbers of a device's CPU port. PSA programs use a constant of the architecture. Programs of
+/// other architectures use the operator's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuNumbers {
-    /// The number for PSA's programs.
+    /// The number in PSA programs.
     pub psa: PortId,
-    /// The number for all others.
+    /// The number in all other programs.
     pub usual: PortId,
 }
 
 impl CpuNumbers {
-    /// The number for programs of an architecture.
+    /// Returns the number in programs of an architecture.
     pub(crate) fn of(self, arch: Arch) -> PortId {
         match arch {
             Arch::Psa => self.psa,
@@ -73,10 +75,11 @@ impl From<PortId> for CpuNumbers {
     }
 }
 
-/// A channel between one device and the server; packets that the device sends by `cpu_port` are for controllers.
+/// Creates a channel between one device and the server. Packets that the device sends to `cpu_port`
+/// go to the controllers.
 ///
 /// # Errors
-/// The operating system has no socket pair left.
+/// The operating system cannot create a socket pair.
 pub fn channel(cpu_port: impl Into<CpuNumbers>) -> std::io::Result<(Inbox, CpuPort, Remote)> {
     let numbers = cpu_port.into();
     let (jobs_rope, jobs_ear) = bell()?;
@@ -114,7 +117,7 @@ pub fn channel(cpu_port: impl Into<CpuNumbers>) -> std::io::Result<(Inbox, CpuPo
     Ok((inbox, cpu, remote))
 }
 
-/// Where events go.
+/// Send side of the event queue, with the count of dropped events.
 #[derive(Clone)]
 struct Events {
     sender: mpsc::Sender<Event>,
@@ -122,7 +125,7 @@ struct Events {
 }
 
 impl Events {
-    /// Whether there was room.
+    /// Enqueues an event. Returns false if the queue is full.
     fn tell(&self, event: Event) -> bool {
         let is_told = self.sender.try_send(event).is_ok();
         if !is_told {
@@ -132,7 +135,7 @@ impl Events {
     }
 }
 
-/// The end of who carries the device's packets: its port for controllers.
+/// CPU port: the packet side of the channel, held by the loop that forwards the device's packets.
 pub struct CpuPort {
     numbers: CpuNumbers,
     packets: plain::Receiver<(PortId, Vec<u8>)>,
@@ -141,23 +144,23 @@ pub struct CpuPort {
 }
 
 impl CpuPort {
-    /// The number of the port.
+    /// Returns the number of the port.
     pub fn id(&self) -> PortId {
         self.numbers.usual
     }
 
-    /// The number of the port for PSA's programs, where it is another one.
+    /// Returns the number of the port in PSA programs, if it differs.
     pub fn second_id(&self) -> Option<PortId> {
         let CpuNumbers { psa, usual } = self.numbers;
         (psa != usual).then_some(psa)
     }
 
-    /// The descriptor that becomes readable when a packet comes.
+    /// Returns the descriptor that becomes readable when a packet arrives.
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
         self.ear.fd()
     }
 
-    /// The next packet of a controller, with the number of the port by which it comes in.
+    /// Dequeues the next packet of a controller, with the number of its ingress port.
     pub fn take(&mut self) -> Option<(PortId, Vec<u8>)> {
         self.packets.try_recv().ok().or_else(|| {
             self.ear.hear();
@@ -165,29 +168,30 @@ impl CpuPort {
         })
     }
 
-    /// Gives a packet that left by this port to controllers; whether there was room for it.
+    /// Sends a packet that left through this port to the controllers. Returns false if the queue is
+    /// full.
     pub fn give(&self, bytes: &[u8]) -> bool {
         self.events.tell(Event::PacketIn(bytes.to_vec()))
     }
 
-    /// The way to controllers, for others who send by this port.
+    /// Returns a handle that sends packets to the same controllers.
     pub fn to_controllers(&self) -> ToControllers {
         ToControllers(self.events.clone())
     }
 }
 
-/// The way of packets to the controllers of a device.
+/// Handle that sends packets to the controllers of a device.
 #[derive(Clone)]
 pub struct ToControllers(Events);
 
 impl ToControllers {
-    /// As [`CpuPort::give`].
+    /// Same as [`CpuPort::give`].
     pub fn give(&self, bytes: &[u8]) -> bool {
         self.0.tell(Event::PacketIn(bytes.to_vec()))
     }
 }
 
-/// The end of who has the device.
+/// Control side of the channel, held by the loop that owns the device.
 pub struct Inbox {
     jobs: plain::Receiver<Job>,
     ear: Ear,
@@ -198,20 +202,20 @@ pub struct Inbox {
     credited: Instant,
 }
 
-/// A program that differs in nothing that controllers see from the one that they know.
+/// A running program, and the equivalent program that controllers know.
 struct Alike {
     program: Arc<Program>,
     known: Arc<Program>,
 }
 
 impl Inbox {
-    /// The descriptor that becomes readable when there is something to do.
+    /// Returns the descriptor that becomes readable when there is a job.
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
         self.ear.fd()
     }
 
-    /// Does what waits to be done to the device; whether something may be left to do. While packets come (`is_busy`), it takes a limited part of
-    /// the loop's time. To be called between batches.
+    /// Runs pending jobs. Returns true if jobs may be left. While packets arrive (`is_busy`), jobs
+    /// use a limited part of the loop's time. Must be called between batches.
     pub fn serve(&mut self, device: &mut Device, is_busy: bool) -> bool {
         self.ear.hear();
         let begin = Instant::now();
@@ -232,7 +236,8 @@ impl Inbox {
         true
     }
 
-    /// The device runs `after` in place of `before`, and controllers need not know: all that they see of it is the same.
+    /// Records that the device runs `after` in place of `before`. Controllers see no difference and
+    /// are not notified.
     pub fn replaced_by_like(&mut self, before: &Arc<Program>, after: Arc<Program>) {
         self.alike = Some(Alike {
             known: self.known(Arc::clone(before)),
@@ -240,7 +245,7 @@ impl Inbox {
         });
     }
 
-    /// What controllers know in place of a program.
+    /// Returns the program that controllers know for a running program.
     fn known(&self, program: Arc<Program>) -> Arc<Program> {
         match &self.alike {
             Some(alike) if Arc::ptr_eq(&alike.program, &program) => Arc::clone(&alike.known),
@@ -248,13 +253,13 @@ impl Inbox {
         }
     }
 
-    /// Gives a digest to the controllers.
+    /// Sends a digest to the controllers.
     pub fn digest(&self, mut digest: Digest) {
         digest.program = self.known(digest.program);
         self.events.tell(Event::Digest(digest));
     }
 
-    /// Looks, from time to time, for entries that have become idle.
+    /// Checks periodically for entries that have become idle, and reports them.
     pub fn look_for_idle(&mut self, device: &Device) {
         for (table, entries) in self.idle.look(device) {
             let program = self.known(Arc::clone(device.program()));
@@ -262,18 +267,18 @@ impl Inbox {
         }
     }
 
-    /// Packets, digests and notifications that wait for the server.
+    /// Returns the number of events in the queue.
     pub fn waiting_events(&self) -> usize {
         self.events.sender.max_capacity() - self.events.sender.capacity()
     }
 
-    /// Packets, digests and notifications that were lost because the server did not take them fast enough.
+    /// Returns the number of events dropped because the queue was full.
     pub fn lost_events(&self) -> u64 {
         self.events.lost.load(Ordering::Relaxed)
     }
 }
 
-/// The server's end.
+/// Server side of the channel.
 pub struct Remote {
     jobs: plain::Sender<Job>,
     jobs_rope: Rope,
@@ -284,19 +289,19 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// What the device tells; once.
+    /// Returns the receiver of events, once.
     pub(crate) fn take_events(&mut self) -> Option<mpsc::Receiver<Event>> {
         self.events.take()
     }
 
-    /// Has the loop do something to the device, and gives its answer.
+    /// Runs a job on the device and returns its result.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Device) -> T + Send + 'static,
     ) -> Checked<T> {
         let (answer, answered) = oneshot::channel();
         let job: Job = Box::new(move |device| {
-            // Who asked may have gone.
+            // The caller may have gone.
             let _ = answer.send(job(device));
         });
         let gone = || Fault::new(Code::Unavailable, "the device has stopped");
@@ -305,10 +310,10 @@ impl Remote {
         answered.await.map_err(|_| gone())
     }
 
-    /// Sends a packet in by the port for controllers that programs of this architecture have.
+    /// Sends a packet into the CPU port that programs of this architecture use.
     ///
     /// # Errors
-    /// Too many wait already.
+    /// The queue is full, or the device has stopped.
     pub(crate) fn send(&self, arch: Arch, packet: Vec<u8>) -> Checked {
         let sent = self.packets.try_send((self.numbers.of(arch), packet));
         self.packets_rope.ring();

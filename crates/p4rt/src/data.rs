@@ -1,5 +1,6 @@
-//! Values of any P4 type as `P4Data` (section "Representation of Arbitrary P4 Types"): cells of registers, digests. The device has such a value
-//! as a line of scalars: a header's validity before its fields, all else in the order of declaration.
+//! Conversion of values of any P4 type to and from `P4Data` (section "Representation of Arbitrary
+//! P4 Types"). It is used for register cells and digests. In the device such a value is a sequence
+//! of scalars in the order of declaration. A header's validity precedes its fields.
 
 use bits::Value;
 use ir::{DataTy, NamedTypeKind, Program, ScalarTy, limbs_of};
@@ -12,10 +13,11 @@ use support::count::{are, count};
 use crate::coding::{Coding, Names};
 use crate::fault::{Checked, invalid};
 
-/// A scalar of a value; a `varbit` has a length.
+/// A scalar of a value. A `varbit` has a length in bits.
 pub(crate) type Scalar = (Value, Option<u32>);
 
-/// The scalars in limbs, each starting on its own; a `varbit`'s length comes before its bits.
+/// Returns the scalars stored in limbs. Each scalar begins at a limb. The length of a `varbit`
+/// precedes its bits.
 pub(crate) fn scalars(types: &[ScalarTy], mut limbs: &[u64]) -> Vec<Scalar> {
     let mut all = Vec::with_capacity(types.len());
     for ty in types {
@@ -32,7 +34,7 @@ pub(crate) fn scalars(types: &[ScalarTy], mut limbs: &[u64]) -> Vec<Scalar> {
     all
 }
 
-/// Between the device's scalars and messages.
+/// Converter between the device's scalars and messages.
 #[derive(Clone, Copy)]
 pub(crate) struct DataCoder<'a> {
     pub(crate) program: &'a Program,
@@ -40,7 +42,7 @@ pub(crate) struct DataCoder<'a> {
 }
 
 impl DataCoder<'_> {
-    /// The message of a value; `None` if there are not enough scalars.
+    /// Encodes a value as a message; `None` if there are too few scalars.
     pub(crate) fn write(
         self,
         ty: &DataTy,
@@ -114,7 +116,7 @@ impl DataCoder<'_> {
         })
     }
 
-    /// The fields of an invalid header are not told.
+    /// Encodes a header. The fields of an invalid header are omitted.
     fn write_header(
         self,
         fields: &[(String, DataTy)],
@@ -183,7 +185,7 @@ impl DataCoder<'_> {
         })
     }
 
-    /// Puts the scalars of a message behind those in `all`.
+    /// Appends the scalars of a message to `all`.
     pub(crate) fn read(self, ty: &DataTy, data: &P4Data, all: &mut Vec<Value>) -> Checked {
         let Some(data) = &data.data else {
             return invalid("a value (P4Data) is not set");
@@ -307,7 +309,7 @@ impl DataCoder<'_> {
     }
 }
 
-/// A type for messages.
+/// Formats a type for messages.
 fn told(ty: &DataTy) -> String {
     match ty {
         DataTy::Bit(width) => format!("bit<{width}>"),

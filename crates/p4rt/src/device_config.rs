@@ -1,17 +1,18 @@
-//! A compiled program as `p4_device_config`: a line that says what it is, and the IR as text. Who receives it verifies it as if anybody had written it.
+//! A compiled program as `p4_device_config`: a header line with the version, then the IR as text.
+//! The receiver does not trust the text and verifies it.
 
 use std::borrow::Cow;
 
 use ir::Program;
 use prost::Message;
 
-/// What a device config of this version begins with. The number changes when the IR's text does.
+/// Header of a device config of this version. The number changes with the format of the IR text.
 const HEADER: &str = "polyplane device config 1\n";
 
-/// What a device config of any version begins with.
+/// Beginning of the header in every version.
 const ANY_HEADER: &str = "polyplane device config ";
 
-/// The message in which BMv2's server takes a device config.
+/// The message in which BMv2's server expects a device config.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct P4DeviceConfig {
     #[prost(bool, tag = "1")]
@@ -20,12 +21,12 @@ pub(crate) struct P4DeviceConfig {
     pub(crate) device_data: Vec<u8>,
 }
 
-/// The config in a `p4.tmp.P4DeviceConfig` message, or the bytes themselves. The message begins
-/// with the tag of one of its fields; each is a control character, which no text that is a config
-/// begins with.
+/// Returns the config inside a `p4.tmp.P4DeviceConfig` message, or the bytes unchanged. Such a
+/// message begins with the tag of one of its fields. These tags are control characters, with which
+/// no text config begins.
 ///
 /// # Errors
-/// It begins as the message does and is none.
+/// The bytes begin like the message, but cannot be decoded as one.
 pub(crate) fn unwrapped(config: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     if !matches!(config.first(), Some(0x08 | 0x12 | 0x1a)) {
         return Ok(Cow::Borrowed(config));
@@ -38,15 +39,15 @@ pub(crate) fn unwrapped(config: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     }
 }
 
-/// A program as a device config. The same program gives the same bytes.
+/// Returns a program as a device config. Equal programs give equal bytes.
 pub fn device_config(program: &Program) -> Vec<u8> {
     format!("{HEADER}{program}").into_bytes()
 }
 
-/// The IR in a device config; `None` if it is none.
+/// Returns the IR in a device config; `None` if the text has no config header.
 ///
 /// # Errors
-/// It is of another version.
+/// The config has another version.
 pub(crate) fn ir_text(config: &str) -> Option<Result<&str, String>> {
     if let Some(text) = config.strip_prefix(HEADER) {
         return Some(Ok(text));

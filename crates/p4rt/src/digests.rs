@@ -1,21 +1,23 @@
-//! Digest messages on their way to the primary: bundled into lists, without repeating what was sent and not acknowledged (section "`DigestEntry`").
-//! A state machine without I/O; times are nanoseconds of any clock.
+//! Digest messages for the primary (section "`DigestEntry`"). Messages are bundled into lists, and
+//! messages sent but not yet acknowledged are not repeated. A state machine without I/O; times are
+//! nanoseconds of any clock.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ir::ExternId;
 use p4info::p4::v1::digest_entry::Config;
 
-/// Messages of one list at most, whatever the controller says.
+/// Maximum number of messages in a list, whatever the controller configures.
 const MOST_IN_LIST: usize = 4096;
 
-/// Messages in the cache of one digest at most; beyond, the oldest list is forgotten, and may be told again.
+/// Maximum number of messages in the cache of one digest. Beyond it the oldest list is removed, and
+/// its messages may be sent again.
 const MOST_IN_CACHE: usize = 1 << 16;
 
-/// The limbs of a message.
+/// A message in limbs.
 type Data = Vec<u64>;
 
-/// Messages that go to the primary together.
+/// A digest list: messages sent to the primary together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct List {
     pub(crate) digest: ExternId,
@@ -30,15 +32,15 @@ pub(crate) struct Digests {
     last_list: u64,
 }
 
-/// What one digest has sent and will send.
+/// State of one digest: messages to send, and lists without an acknowledgement.
 #[derive(Debug, Default)]
 struct Line {
     waiting: Vec<Data>,
-    /// When the first of them came.
+    /// Arrival time of the first waiting message.
     since: u64,
-    /// All that is waiting, or was sent and not acknowledged.
+    /// Cache of the messages that wait or are not yet acknowledged.
     known: HashSet<Data>,
-    /// Lists that were not acknowledged, by number: when they were sent.
+    /// Lists that are not yet acknowledged, by list id, with the time they were sent.
     sent: BTreeMap<u64, (u64, Vec<Data>)>,
 }
 
@@ -47,7 +49,8 @@ fn nanos(value: i64) -> u64 {
 }
 
 impl Line {
-    /// Forgets lists that have waited too long for an acknowledgement.
+    /// Removes lists without an acknowledgement after the timeout, and the oldest lists if the
+    /// cache is full.
     fn forget(&mut self, now: u64, ack_timeout: u64) {
         while let Some(oldest) = self.sent.first_entry() {
             let is_old = now.saturating_sub(oldest.get().0) >= ack_timeout;
@@ -63,12 +66,12 @@ impl Line {
 }
 
 impl Digests {
-    /// Messages that wait for their list or its acknowledgement.
+    /// Returns the number of messages that wait for their list or for its acknowledgement.
     pub(crate) fn waiting(&self) -> usize {
         self.lines.values().map(|line| line.known.len()).sum()
     }
 
-    /// A message came; the list that is now to be sent, if there is one.
+    /// Adds a message. Returns a list if one must be sent now.
     pub(crate) fn take(
         &mut self,
         digest: ExternId,
@@ -106,7 +109,7 @@ impl Digests {
         })
     }
 
-    /// The lists whose first message has waited long enough.
+    /// Returns the lists of which the first message has waited for the configured time.
     pub(crate) fn due(&mut self, now: u64, configs: &BTreeMap<ExternId, Config>) -> Vec<List> {
         self.lines.retain(|digest, _| configs.contains_key(digest));
         let is_due = |(digest, line): &(&ExternId, &Line)| {
@@ -127,7 +130,7 @@ impl Digests {
             .collect()
     }
 
-    /// When the next list is due.
+    /// Returns the time when the next list is due.
     pub(crate) fn next_time(&self, configs: &BTreeMap<ExternId, Config>) -> Option<u64> {
         let waiting = self
             .lines
@@ -142,7 +145,7 @@ impl Digests {
         times.min()
     }
 
-    /// The primary has received a list.
+    /// Processes an acknowledgement of a list.
     pub(crate) fn acknowledge(&mut self, digest: ExternId, list: u64) {
         let line = self.lines.get_mut(&digest);
         if let Some(line) = line
@@ -154,7 +157,8 @@ impl Digests {
         }
     }
 
-    /// Another controller is primary, or another program runs: what was sent to the old one counts no more.
+    /// Forgets all messages. Called when another controller becomes primary or another program
+    /// runs.
     pub(crate) fn clear(&mut self) {
         self.lines.clear();
     }
@@ -202,7 +206,7 @@ mod tests {
         assert_eq!(digests.take(D, vec![1], 10, &config), None);
         digests.acknowledge(D, list.id);
         assert!(digests.take(D, vec![1], 20, &config).is_some());
-        // Without acknowledgement, the time-out has the same effect.
+        // Without an acknowledgement, the timeout has the same effect.
         assert_eq!(digests.take(D, vec![1], 1019, &config), None);
         assert!(digests.take(D, vec![1], 1020, &config).is_some());
     }

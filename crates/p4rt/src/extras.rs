@@ -1,4 +1,5 @@
-//! What a controller wrote that a device has no words for, to be read back as it was written (section "Read-Write Symmetry").
+//! Controller data that the device does not interpret. It is kept so that reads return exactly what
+//! was written (section "Read-Write Symmetry").
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ use table::GroupId;
 use crate::noted::{Before, Noted};
 use crate::write::{live_members, live_replicas, settle};
 
-/// What was changed of it.
+/// Previous values of everything that was changed, for undo.
 #[derive(Default)]
 pub(crate) struct Changes {
     pub(crate) groups: Before<(ExternId, u32), Group>,
@@ -22,24 +23,24 @@ pub(crate) struct Changes {
     pub(crate) digests: Before<ExternId, digest_entry::Config>,
 }
 
-/// What is kept of one device and program beside the device's own state.
+/// Controller data of one device and program.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extras {
-    /// Groups of selectors, as they were written.
+    /// Groups of action selectors, as written.
     pub(crate) groups: Noted<(ExternId, u32), Group>,
-    /// Multicast groups and clone sessions, as they were written.
+    /// Multicast groups and clone sessions, as written.
     pub(crate) multicast: Noted<u32, MulticastGroupEntry>,
     pub(crate) sessions: Noted<u32, CloneSessionEntry>,
-    /// What is kept with the default entries of tables.
+    /// Data of the tables' default entries.
     pub(crate) defaults: Noted<TableId, Kept>,
     /// Ports that are down.
     pub(crate) down: BTreeSet<PortId>,
-    /// Digests that are on.
+    /// Configuration of the enabled digests.
     pub(crate) digests: Noted<ExternId, digest_entry::Config>,
 }
 
 impl Extras {
-    /// What was changed since the last time.
+    /// Returns the changes since the last call.
     pub(crate) fn take_changes(&mut self) -> Changes {
         Changes {
             groups: self.groups.take_before(),
@@ -50,7 +51,7 @@ impl Extras {
         }
     }
 
-    /// Makes it as it was.
+    /// Reverts changes.
     pub(crate) fn put_back(&mut self, changes: Changes) {
         self.groups.put_back(changes.groups);
         self.multicast.put_back(changes.multicast);
@@ -59,7 +60,8 @@ impl Extras {
         self.digests.put_back(changes.digests);
     }
 
-    /// What stays when the forwarding state is cleared: which ports are down.
+    /// Returns the data that survives when the forwarding state is cleared: the ports that are
+    /// down.
     pub(crate) fn cleared(self) -> Extras {
         Extras {
             down: self.down,
@@ -67,7 +69,8 @@ impl Extras {
         }
     }
 
-    /// The same for another program that has kept the state of this one: objects have other numbers of the device's.
+    /// Converts the data to another program that has kept the device's state. Objects are found by
+    /// name, because their ids differ.
     pub(crate) fn moved(self, before: &Program, after: &Program) -> Extras {
         let instance = |id: ExternId| {
             let name = &before.externs.get(id)?.name;
@@ -96,7 +99,7 @@ impl Extras {
         }
     }
 
-    /// Forgets groups that the device has not any more.
+    /// Removes groups that the device no longer has.
     pub(crate) fn forget_lost(&mut self, device: &Device) {
         let profiles = &device.configuration().profiles;
         let is_lost = |(profile, group): &&(ExternId, u32)| {
@@ -109,7 +112,8 @@ impl Extras {
         }
     }
 
-    /// A port went down or came up: the device gets the members and replicas that are left.
+    /// Processes a change of a port's state. The device then gets only the members and replicas
+    /// with live ports.
     pub(crate) fn port_changed(&mut self, device: &mut Device, port: PortId, is_up: bool) {
         let is_news = match is_up {
             true => self.down.remove(&port),
@@ -120,18 +124,18 @@ impl Extras {
         }
     }
 
-    /// Gives the device the members and replicas whose ports are up.
+    /// Updates the device to the members and replicas with live ports.
     pub(crate) fn settle(&self, device: &mut Device) {
         for (table, entry) in watching(device) {
             settle(device, &self.down, table, entry);
         }
         for change in self.live_changes(device) {
-            // What was accepted before is a part of what was written.
+            // Cannot fail: the live members and replicas are a subset of those accepted before.
             let _ = device.apply(change);
         }
     }
 
-    /// Members and replicas of all groups and sessions whose ports are up.
+    /// Returns changes that set the live members and replicas of all groups and sessions.
     fn live_changes(&self, device: &Device) -> Vec<Change> {
         let groups = self
             .groups
@@ -156,7 +160,7 @@ impl Extras {
     }
 }
 
-/// The entries whose actions, given in one shot, have watch ports.
+/// Returns the entries with a one-shot action set that has watch ports.
 fn watching(device: &Device) -> Vec<(TableId, EntryId)> {
     let tables = device.program().tables.iter();
     let with_profile = tables.filter(|(_, table)| table.implementation.is_some());
@@ -169,21 +173,21 @@ fn watching(device: &Device) -> Vec<(TableId, EntryId)> {
     found
 }
 
-/// A group of a selector.
+/// A group of an action selector.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Group {
     pub(crate) members: Vec<action_profile_group::Member>,
     pub(crate) max_size: i32,
 }
 
-/// What is kept with an entry: the device stores it as the entry's metadata.
+/// Controller data of an entry, stored as the entry's metadata in the device.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Kept {
     #[prost(bytes = "vec", tag = "1")]
     pub(crate) metadata: Vec<u8>,
     #[prost(uint64, tag = "2")]
     pub(crate) controller_metadata: u64,
-    /// One for each action that was given in one shot.
+    /// One element for each action of a one-shot action set.
     #[prost(message, repeated, tag = "3")]
     pub(crate) shots: Vec<Shot>,
     #[prost(int32, tag = "4")]
@@ -192,7 +196,7 @@ pub(crate) struct Kept {
     pub(crate) size_semantics: i32,
 }
 
-/// What the device does not keep of an action that was given in one shot.
+/// Data of a one-shot action that the device does not interpret.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Shot {
     #[prost(int32, tag = "1")]
@@ -201,7 +205,8 @@ pub(crate) struct Shot {
     pub(crate) watch_port: Vec<u8>,
     #[prost(int32, optional, tag = "3")]
     pub(crate) watch: Option<i32>,
-    /// The action's name and the values of its parameters, if an action of the set has a watch port: the device has the live ones only.
+    /// The action's name and arguments, if any action of the set has a watch port. They are needed
+    /// because the device stores live actions only.
     #[prost(string, tag = "4")]
     pub(crate) name: String,
     #[prost(bytes = "vec", repeated, tag = "5")]
@@ -209,17 +214,17 @@ pub(crate) struct Shot {
 }
 
 impl Kept {
-    /// Whether an action that was given in one shot has a watch port.
+    /// Returns true if a one-shot action has a watch port.
     pub(crate) fn is_watching(&self) -> bool {
         self.shots.iter().any(|shot| !shot.name.is_empty())
     }
 
-    /// As an entry's metadata; nothing for nothing.
+    /// Encodes the data as an entry's metadata. Empty data gives no bytes.
     pub(crate) fn to_bytes(&self) -> Box<[u8]> {
         self.encode_to_vec().into()
     }
 
-    /// From an entry's metadata, which only this room writes.
+    /// Decodes an entry's metadata. Only this crate writes it, so it is well-formed.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Kept {
         Kept::decode(bytes).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a request: a canonical code and a line that names the object, the field and the value.
+//! Errors of requests: a canonical code and a line that names the object, the field and the value.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,25 +11,25 @@ use tonic::{Code, Status};
 
 use crate::tenants::Denial;
 
-/// The space of [`Error::code`]: ours has no codes beyond the canonical ones.
+/// Value of [`Error::space`]. This server has no codes beyond the canonical ones.
 const SPACE: &str = "polyplane";
 
-/// Why something was refused.
+/// An error: a canonical code and a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) code: Code,
     pub(crate) message: String,
 }
 
-/// What may be refused.
+/// Result of an operation that may be refused.
 pub(crate) type Checked<T = ()> = Result<T, Fault>;
 
-/// A refusal.
+/// Returns an error with a code and message.
 pub(crate) fn refuse<T>(code: Code, message: impl Into<String>) -> Checked<T> {
     Err(Fault::new(code, message))
 }
 
-/// A refusal of something malformed.
+/// Returns the error for a malformed request (`INVALID_ARGUMENT`).
 pub(crate) fn invalid<T>(message: impl Into<String>) -> Checked<T> {
     refuse(Code::InvalidArgument, message)
 }
@@ -42,7 +42,7 @@ impl Fault {
         }
     }
 
-    /// The same with where it was found.
+    /// Returns the error with the place where it occurred as prefix.
     pub(crate) fn within(self, place: &str) -> Fault {
         Fault {
             message: format!("{place}: {}", self.message),
@@ -50,7 +50,7 @@ impl Fault {
         }
     }
 
-    /// The same fault under another code.
+    /// Returns the error with another code.
     pub(crate) fn coded(self, code: Code) -> Fault {
         Fault { code, ..self }
     }
@@ -97,29 +97,29 @@ impl From<Fault> for Status {
     }
 }
 
-/// Bytes of headers that clients take by default: gRPC's soft limit of metadata. Beyond it they
-/// drop a status and say something else.
+/// Bytes of headers that clients accept by default: gRPC's soft limit for metadata. Clients drop a
+/// larger status and report another error.
 const METADATA: usize = 8192;
 
-/// Of these, those of the headers beside a status' message and details, each with the 32 bytes that
-/// HTTP/2 counts for it.
+/// Bytes reserved for headers other than the status message and details. Each header counts 32
+/// bytes more in HTTP/2.
 const BESIDE: usize = 512;
 
-/// The longest message of a status, as it travels: it may repeat what a client sent.
+/// Maximum encoded length of a status message. The message may repeat what a client sent.
 const MOST_MESSAGE: usize = METADATA - BESIDE;
 
-/// The longest message where details go with it, which have it once more.
+/// Maximum length of a message that is sent with details, which contain it a second time.
 const MOST_SUMMARY: usize = 1024;
 
-/// The bytes of details, before base64 makes them a third longer.
+/// Maximum size of details in bytes. Base64 makes them a third longer.
 const MOST_DETAILS: usize = (METADATA - BESIDE - MOST_SUMMARY) / 4 * 3;
 
-/// What stands where a text was cut.
+/// Marks the end of a truncated text.
 const CUT: &str = " ...";
 
-/// The bytes that a character takes in the header `grpc-message`: all but printable ASCII is
-/// percent-encoded, and so is `%`
-/// (gRPC over HTTP/2, "Status-Message"). Implementations encode some more characters of ASCII.
+/// Returns the number of bytes of a character in the header `grpc-message`. Everything but
+/// printable ASCII is percent-encoded, and so is `%` (gRPC over HTTP/2, "Status-Message"). Some
+/// implementations also encode other ASCII characters.
 fn travels(c: char) -> usize {
     match c {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '_' | '.' | '/' | ':' | ',' | ';' | '(' | ')' => {
@@ -129,7 +129,7 @@ fn travels(c: char) -> usize {
     }
 }
 
-/// The text, or its begin, so that it travels in so many bytes.
+/// Truncates a text so that its encoding has at most `most` bytes.
 fn shortened(mut message: String, most: usize) -> String {
     let mut room = most;
     let mut fitting = 0;
@@ -150,12 +150,13 @@ fn shortened(mut message: String, most: usize) -> String {
     message
 }
 
-/// The status of a batch: one error for each element, in order, if there is one at all (section
-/// "Error Reporting Messages"). It fits into
-/// the metadata that clients take: of each kind of error the first one says what is wrong, others
-/// have their codes; if that is too much, messages
-/// become shorter; of very many elements there is a message only, which counts the errors by their
-/// codes.
+/// Returns the status of a batch: one error for each update, in order, if any failed (section
+/// "Error Reporting Messages").
+///
+/// The status fits into the metadata that clients accept. If not all messages fit, only the first
+/// error of each kind has a message, and the others have their codes. If that is still too long,
+/// messages are shortened. For very large batches there is only a message that counts the errors by
+/// code.
 pub(crate) fn batch_status(results: &[Checked]) -> Result<(), Status> {
     let failed = results.iter().filter(|result| result.is_err()).count();
     let Some(first) = results.iter().find_map(|result| result.as_ref().err()) else {
@@ -169,7 +170,7 @@ pub(crate) fn batch_status(results: &[Checked]) -> Result<(), Status> {
         ),
     };
     let message = shortened(message, MOST_SUMMARY);
-    // Each way to tell errors takes less than the one before.
+    // Each format is shorter than the one before.
     let ways = [usize::MAX, 256, 64, 0].map(|most| Telling {
         most,
         of_each_kind: most < usize::MAX,
@@ -184,7 +185,7 @@ pub(crate) fn batch_status(results: &[Checked]) -> Result<(), Status> {
     Err(Status::new(Code::Unknown, message))
 }
 
-/// The errors of a batch by their codes: `2 NotFound, 1 InvalidArgument`.
+/// Counts the errors of a batch by code: `2 NotFound, 1 InvalidArgument`.
 fn by_code(results: &[Checked]) -> String {
     let mut counts: BTreeMap<i32, (Code, usize)> = BTreeMap::new();
     for fault in results.iter().filter_map(|result| result.as_ref().err()) {
@@ -197,12 +198,11 @@ fn by_code(results: &[Checked]) -> String {
     counts.join(", ")
 }
 
-/// A way to tell the errors of a batch.
+/// Format of the errors of a batch.
 struct Telling {
-    /// Bytes of a message.
+    /// Maximum length of a message in bytes.
     most: usize,
-    /// Whether the first error of each kind alone has a message, and no error says in which space
-    /// its code is.
+    /// True if only the first error of each kind has a message. Errors have no `space` then.
     of_each_kind: bool,
 }
 
@@ -242,8 +242,8 @@ impl Telling {
     }
 }
 
-/// The kind of an error: its message without numbers and names, which differ from element to
-/// element.
+/// Returns the kind of an error: its message without hexadecimal digits and quoted names, which
+/// differ between updates.
 fn kind(message: &str) -> String {
     let mut kind = String::new();
     let mut is_quoted = false;
@@ -260,7 +260,7 @@ fn kind(message: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The bytes of a status in headers, as HTTP/2 counts them.
+    /// Returns the size of a status in headers, as HTTP/2 counts it.
     fn in_headers(status: &Status) -> usize {
         let headers = status.clone().into_http::<()>().into_parts().0.headers;
         let lines = headers.iter();

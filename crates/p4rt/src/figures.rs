@@ -1,54 +1,56 @@
-//! What the server counts of a device, for metrics.
+//! Counters of the server for a device, exported as metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The upper ends of a histogram's buckets, in microseconds.
+/// Upper bounds of the histogram's buckets, in microseconds.
 pub const LATENCY_MICROS: [u64; 12] = [
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000, 250_000, 1_000_000, 10_000_000,
 ];
 
-/// What a device's controllers have done, and what is done for them.
+/// Counters of a device's controllers and of the calls that they make.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// Sessions (`StreamChannel`) that are there.
+    /// Number of open sessions (`StreamChannel`).
     pub sessions: u64,
-    /// Roles that have a primary.
+    /// Number of roles with a primary.
     pub primaries: u64,
-    /// How long `Write` calls took, from their arrival until the device had made them and, where state is kept, they were kept.
+    /// Durations of `Write` calls, from arrival until the device has made them. If the state is
+    /// kept, until they are on the disk.
     pub writes: Latencies,
-    /// Updates that were made.
+    /// Number of updates made.
     pub updates: u64,
-    /// Updates that were refused.
+    /// Number of updates refused.
     pub refused: u64,
-    /// Calls and sessions that were refused because the client's certificate does not allow them.
+    /// Number of calls and sessions refused because the client's certificate does not allow them.
     pub denied: u64,
-    /// `Read` calls.
+    /// Number of `Read` calls.
     pub reads: u64,
-    /// Configs that were set.
+    /// Number of configs set.
     pub configs: u64,
-    /// Packets that controllers were sent; each counts once for every controller.
+    /// Number of packets sent to controllers. A packet counts once for each controller.
     pub packet_ins: u64,
-    /// Packets of controllers that the device was given.
+    /// Number of controllers' packets passed to the device.
     pub packet_outs: u64,
-    /// Lists of digests that controllers were sent.
+    /// Number of digest lists sent to controllers.
     pub digest_lists: u64,
-    /// Digest messages that wait: for their list to be full, or for the acknowledgement.
+    /// Number of digest messages that wait for their list to be full or for an acknowledgement.
     pub digests_waiting: u64,
-    /// Notifications that no session took fast enough.
+    /// Number of notifications dropped because no session took them fast enough.
     pub lost: u64,
 }
 
 /// A histogram of durations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latencies {
-    /// How many were at most as long as the bucket's end in [`LATENCY_MICROS`], and longer than the one before; the last is for all longer ones.
+    /// Count of each bucket: durations up to its bound in [`LATENCY_MICROS`] and above the bound
+    /// before. The last bucket counts all longer ones.
     pub counts: [u64; LATENCY_MICROS.len() + 1],
-    /// Their sum.
+    /// The sum of the durations.
     pub sum: Duration,
 }
 
-/// The cells behind [`Figures`] that calls count in.
+/// Atomic cells of [`Figures`] in which calls count.
 #[derive(Debug, Default)]
 pub(crate) struct Cells {
     latencies: [AtomicU64; LATENCY_MICROS.len() + 1],
@@ -64,7 +66,7 @@ pub(crate) struct Cells {
     pub(crate) lost: Count,
 }
 
-/// A number that grows.
+/// A counter.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
@@ -79,7 +81,7 @@ impl Count {
 }
 
 impl Cells {
-    /// A `Write` call took so long.
+    /// Counts a `Write` call of this duration.
     pub(crate) fn wrote(&self, took: Duration) {
         let micros = took.as_micros();
         let ends = LATENCY_MICROS.iter();
@@ -89,7 +91,7 @@ impl Cells {
         self.latency_sum.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// What was counted; the rest is 0.
+    /// Returns the counts. Figures that are not counted here are 0.
     pub(crate) fn read(&self) -> Figures {
         Figures {
             writes: Latencies {

@@ -1,4 +1,5 @@
-//! Which entries to tell controllers of because no packet hit them (sections "Idle-timeout" and "Table Idle Timeout Notification").
+//! Idle timeout: finds the entries to report to controllers because no packet hit them (sections
+//! "Idle-timeout" and "Table Idle Timeout Notification").
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,20 +9,20 @@ use packet::Nanos;
 use switch::{Device, EntryId};
 use table::Entry;
 
-/// How often entries are looked through, on the device's clock.
+/// Interval between two scans of the entries, on the device's clock.
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);
 
-/// When idle entries were told. A notification begins the time-out anew.
+/// Times when idle entries were reported. A notification restarts the timeout.
 #[derive(Debug, Default)]
 pub(crate) struct IdleWatch {
     next_look: Nanos,
-    /// Of which program's tables the entries are.
+    /// Address of the program to which the entries belong.
     program: usize,
     told: HashMap<(TableId, EntryId), u64>,
 }
 
 impl IdleWatch {
-    /// The entries that are idle and were not told of since, table by table.
+    /// Returns the entries that are idle and not yet reported, grouped by table.
     pub(crate) fn look(&mut self, device: &Device) -> Vec<(TableId, Vec<Arc<Entry>>)> {
         let now = device.now();
         if now < self.next_look {

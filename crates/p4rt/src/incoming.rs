@@ -1,4 +1,4 @@
-//! Connections: where the server listens, TLS, who comes, and how many may be there.
+//! Incoming connections: listening address, TLS, identity of clients, and limits.
 
 use std::fmt;
 use std::io;
@@ -25,61 +25,60 @@ use crate::fault::{Checked, Fault};
 use crate::logged::Limit;
 use crate::places::{Client, Place, Places};
 
-/// A client that does not finish its handshake in this time has gone.
+/// Timeout of the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// A client that says nothing in this time after its handshake has gone. Later it is asked whether
-/// it lives.
+/// Timeout for the first bytes after the handshake. Later, keepalive pings detect dead clients.
 const FIRST_BYTES: Duration = Duration::from_secs(5);
 
-/// How long nothing is accepted when the process has no descriptor left for it.
+/// Pause after `accept` fails because the process has no free descriptor.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Where a server is to be, and for whom.
+/// Listening address of a server, and the clients that may reach it.
 #[derive(Clone, Debug)]
 pub struct Listen {
-    /// The address; port 0 is any free one.
+    /// The address. Port 0 means any free port.
     pub address: SocketAddr,
-    /// With TLS, by its own certificate.
+    /// TLS settings, with the server's certificate.
     pub tls: Option<Tls>,
-    /// Whether the address may be one that other machines reach.
+    /// The machines that may reach the address.
     pub reach: Reach,
 }
 
-/// Who reaches a server.
+/// Range of clients that may reach a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// This machine alone.
+    /// Only this machine.
     Loopback,
-    /// Other machines, whose clients have certificates.
+    /// Other machines, if the client has a certificate.
     Certified,
-    /// Other machines, whoever is there.
+    /// Other machines, without certificates.
     Anyone,
 }
 
-/// TLS: PEM texts.
+/// TLS settings, as PEM texts.
 #[derive(Clone)]
 pub struct Tls {
-    /// The server's certificate, with those between it and its CA.
+    /// The server's certificate chain.
     pub certificate: Vec<u8>,
     /// Its private key.
     pub key: Vec<u8>,
-    /// Whose certificates clients must have; without it, clients need none.
+    /// Settings for client certificates. Without them clients need none.
     pub clients: Option<Clients>,
 }
 
-/// Clients with certificates.
+/// Settings for clients with certificates.
 #[derive(Clone, Debug)]
 pub struct Clients {
-    /// The certificates of those who sign theirs: PEM text.
+    /// Certificates of the authorities that sign client certificates, in PEM.
     pub ca: Vec<u8>,
-    /// What they may do; without any permission, everything.
+    /// Permissions of the clients. If there are none, every client may do everything.
     pub allowed: Vec<Allow>,
 }
 
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The key is nobody's.
+        // The private key must not be printed.
         f.debug_struct("Tls")
             .field("clients", &self.clients)
             .finish_non_exhaustive()
@@ -87,7 +86,7 @@ impl fmt::Debug for Tls {
 }
 
 impl From<SocketAddr> for Listen {
-    /// Without TLS, for this machine.
+    /// Listens on this machine only, without TLS.
     fn from(address: SocketAddr) -> Listen {
         Listen {
             address,
@@ -97,16 +96,16 @@ impl From<SocketAddr> for Listen {
     }
 }
 
-/// Why a server may not listen as it was told.
+/// Error in the listening settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenError {
-    /// The address is not of this machine alone, and nobody said that it may be so.
+    /// The address is not a loopback address, and other machines were not permitted.
     NotLoopback,
-    /// Other machines would reach it without encryption.
+    /// Other machines would reach the server without encryption.
     NoTls,
-    /// Anyone on other machines would control the switch.
+    /// Any client on another machine could control the switch.
     NoClients,
-    /// A PEM text has not what it should: which one, and why.
+    /// A PEM text is not valid: its name, and the reason.
     Tls(&'static str, String),
 }
 
@@ -141,7 +140,7 @@ impl Listen {
         }
     }
 
-    /// What takes a connection in.
+    /// Returns the acceptor of connections.
     pub(crate) fn door(&self) -> Result<Door, ListenError> {
         self.check()?;
         let Some(tls) = &self.tls else {
@@ -156,7 +155,7 @@ impl Listen {
         })
     }
 
-    /// What clients may do at every device, by their names.
+    /// Returns the clients' permissions at every device.
     pub(crate) fn allowed(&self) -> &[Allow] {
         let clients = self.tls.as_ref().and_then(|tls| tls.clients.as_ref());
         clients.map_or(&[], |clients| &clients.allowed)
@@ -194,7 +193,8 @@ fn server_config(tls: &Tls, clients: Option<&Clients>) -> Result<ServerConfig, L
                 let added = roots.add(certificate);
                 added.map_err(|error| wrong(CA)(&error))?;
             }
-            // A client without a certificate is told so by gRPC, in words, before anything else of what it says is read.
+            // A client without a certificate is accepted here. Later gRPC refuses it with a
+            // readable error, before any request is processed.
             let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider)
                 .allow_unauthenticated()
                 .build()
@@ -210,20 +210,20 @@ fn server_config(tls: &Tls, clients: Option<&Clients>) -> Result<ServerConfig, L
     Ok(config)
 }
 
-/// What takes connections in.
+/// Acceptor of connections.
 #[derive(Clone)]
 pub(crate) enum Door {
     Plain,
     Tls {
         acceptor: TlsAcceptor,
-        /// Whether clients must have certificates.
+        /// True if clients must have certificates.
         wants_certificates: bool,
-        /// What clients may do at every device.
+        /// The clients' permissions at every device.
         allowed: Arc<[Allow]>,
     },
 }
 
-/// Who is at the other end of a connection.
+/// The peer of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
@@ -231,17 +231,17 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Who the client is.
+    /// Returns the identity of the client.
     ///
     /// # Errors
-    /// It has not said so, as it should have.
+    /// The client has not identified itself although it must.
     pub(crate) fn who(&self) -> Result<&Who, Fault> {
         self.who.as_ref().map_err(Clone::clone)
     }
 
-    /// The client of a request.
+    /// Returns the peer of a request.
     pub(crate) fn of<T>(request: &tonic::Request<T>) -> Result<&Peer, Status> {
-        // The server's connections say who is there; without that nothing is allowed.
+        // The server's connections attach the peer. Without it, nothing is allowed.
         let unknown = || Status::unauthenticated("it is not known who asks");
         request.extensions().get().ok_or_else(unknown)
     }
@@ -254,7 +254,7 @@ impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
 pub(crate) struct Connection {
     stream: Pin<Box<dyn Stream>>,
     peer: Peer,
-    /// When it ends, if its client has sent nothing yet.
+    /// Closes the connection if it fires before the client has sent anything.
     first: Option<Pin<Box<tokio::time::Sleep>>>,
     _place: Place,
 }
@@ -325,7 +325,8 @@ impl AsyncWrite for Connection {
     }
 }
 
-/// Connections as they come, each through the door. A client that fails there, and a process without descriptors, end none of the others.
+/// Accepts connections and yields those that pass the acceptor. A client that fails there does not
+/// affect the others, and neither does a lack of descriptors.
 pub(crate) fn connections(
     listener: TcpListener,
     door: Door,
@@ -358,7 +359,7 @@ async fn accept(
                 continue;
             }
         };
-        // What cannot be set costs time only.
+        // Failing to set the option only affects latency.
         let _ = stream.set_nodelay(true);
         let (door, connections) = (door.clone(), connections.clone());
         let (refusals, places) = (Arc::clone(&refusals), places.clone());
@@ -390,13 +391,13 @@ async fn accept(
                 first: Some(Box::pin(tokio::time::sleep(FIRST_BYTES))),
                 _place: place,
             };
-            // Without a server nobody is served.
+            // The receiver is gone only if the server has stopped.
             let _ = connections.send(Ok(connection)).await;
         });
     }
 }
 
-/// Tells the log of a client that may do nothing.
+/// Logs that a client was refused.
 pub(crate) fn refused(limit: &Limit, peer: SocketAddr, why: &str) {
     if let Some(unsaid) = limit.may_say() {
         tracing::warn!(%peer, why, unsaid, "client refused");
@@ -404,7 +405,8 @@ pub(crate) fn refused(limit: &Limit, peer: SocketAddr, why: &str) {
 }
 
 impl Door {
-    /// Who a client is to be counted as, and whether it is an operator.
+    /// Returns the identity under which a client's connections are counted, and true if it is an
+    /// operator.
     fn client(&self, peer: &Peer) -> (Client, bool) {
         let allowed = match self {
             Door::Tls {
@@ -421,7 +423,7 @@ impl Door {
                     !allowed.is_empty() && rights.is_ok_and(|rights| rights.check_role("").is_ok());
                 (Client::Named(names.clone()), is_operator)
             }
-            // Whoever needs no certificate may do everything.
+            // Clients that need no certificate may do everything.
             Ok(Who::Anyone) => (Client::At(peer.address.ip()), true),
             Err(_) => (Client::At(peer.address.ip()), false),
         }

@@ -1,4 +1,4 @@
-//! Writes that are acknowledged when they are kept: batches that wait for the storage, and what takes them back if they cannot be kept.
+//! Durable writes: batches that wait for the storage, and their undo if they cannot be stored.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::fault::{Checked, Fault, refuse};
 use crate::pipeline::lock;
 use crate::undo::Undo;
 
-/// Batches that were made and are not kept yet, in order.
+/// Batches that were made and are not yet durable, in order.
 #[derive(Default)]
 pub(crate) struct Unkept {
     next: u64,
@@ -26,10 +26,11 @@ struct Batch {
     changes: Changes,
 }
 
-/// Told when a batch is kept.
+/// Receives the result of storing a batch.
 pub(crate) type Waiting = oneshot::Receiver<Result<(), StorageError>>;
 
-/// Ends a batch: what it changed is kept, if the device is. Tells when.
+/// Ends a batch. If the device's state is kept, its changes are stored, and the result is sent to
+/// the returned receiver.
 pub(crate) fn commit(
     device: &mut Device,
     extras: &mut Extras,
@@ -58,20 +59,20 @@ pub(crate) fn commit(
     let unkept = Arc::clone(unkept);
     device.commit(Box::new(move |kept| {
         if kept.is_ok() {
-            // What is told as kept is never taken back. All before it is kept as well.
+            // A batch reported as durable is never undone. All earlier batches are durable as well.
             lock(&unkept).batches.retain(|batch| batch.number > number);
         }
-        // Who wrote it may have gone.
+        // The client may have gone.
         let _ = tell.send(kept);
     }));
     Some(told)
 }
 
-/// Takes back all batches that are not kept, the last one first.
+/// Undoes all batches that are not durable, the last one first.
 pub(crate) fn take_back(device: &mut Device, extras: &mut Extras, unkept: &Mutex<Unkept>) {
     let batches = std::mem::take(&mut lock(unkept).batches);
     if batches.is_empty() {
-        // They were taken back with one before them, whose failure was told first.
+        // They were undone together with an earlier batch. Its failure was reported first.
         return device.is_undone();
     }
     for batch in batches.into_iter().rev() {
@@ -87,10 +88,10 @@ pub(crate) fn take_back(device: &mut Device, extras: &mut Extras, unkept: &Mutex
     device.publish();
 }
 
-/// Whether what was told is that it is kept.
+/// Checks that a batch was reported as durable.
 ///
 /// # Errors
-/// It is not; the state is to be taken back.
+/// The batch is not durable. The caller must undo the state.
 pub(crate) fn check(told: Result<Result<(), StorageError>, oneshot::error::RecvError>) -> Checked {
     match told {
         Ok(Ok(())) => Ok(()),

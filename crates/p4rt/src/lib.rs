@@ -1,45 +1,58 @@
-//! The room of P4Runtime (1.5): the server that lets controllers load programs, write and read state, and exchange packets with devices; and a
-//! controller's connection to any such server.
+//! Crate `p4rt`: P4Runtime (1.5). It has two parts: the server, through which controllers load
+//! programs, write and read state, and exchange packets with devices; and a client that connects a
+//! controller to any P4Runtime server.
 //!
-//! **In:** gRPC calls of controllers; a device's packets for the CPU, digests and idle entries. **Out:** jobs that a device's loop does between
-//! batches, answers and notifications.
-//! **May import:** `switch`, `exec`, `table`, `packet`, `p4info`, `ir`, `bits`, `support`.
+//! **In:** gRPC calls of controllers; a device's packets to the CPU port, digests and idle entries.
+//! **Out:** jobs that a device's loop runs between batches, answers and notifications.
 //!
-//! A device belongs to a loop: the one that carries its packets, or the office of its workers. The loop has an [`Inbox`]; the server's side of it is
-//! a channel of jobs, functions on the device that the loop calls between batches. Packets of controllers come and go by a port of the device like
-//! others, [`CpuPort`]. The server runs on a thread of its own.
+//! A device belongs to a loop: the one that forwards its packets, or the control loop of its
+//! workers. The loop has an [`Inbox`]. The server sends jobs to it: functions on the device that
+//! the loop calls between batches. Packets of controllers enter and leave through a port of the
+//! device, the [`CpuPort`]. The server runs on its own thread.
 //!
-//! - `control`: the ends of the channel: jobs, packets and events; `bell`: what wakes a loop;
-//! - `incoming`: connections, TLS and who may listen beyond this machine; `places`: how many
-//!   connections each client may have; `caller`: a client that waits for an answer; `access`: what
-//!   a client's certificate allows it; `logged`: what is logged; `figures`: what is counted;
-//! - `server`, `services`, `stream`: the gRPC services and their sessions; `arbiter`: who is primary, as a state machine without I/O;
+//! - `control`: the channel between loop and server (jobs, packets, events); `bell`: the wake-up
+//!   descriptor of a loop;
+//! - `incoming`: connections and TLS; `places`: limits on connections per client; `caller`:
+//!   cancellation of calls; `access`: permissions by client certificate; `logged`: log messages;
+//!   `figures`: counters;
+//! - `server`, `services`, `stream`: the gRPC services and their sessions; `arbiter`: client
+//!   arbitration, as a state machine without I/O;
 //! - `ports`: the service by which controllers watch ports;
-//! - `site`: a device as the server sees it; `pipeline`: its program, running or saved;
-//! - `platform`: what a P4Info asks of the platform;
-//! - `schema`: P4Runtime's numbers against the program's objects, with how each value travels (`coding`, `bytes`, `data`);
-//! - `write`: an update becomes an `Op` (checked against the schema, away from the loop), which a job applies; `undo`: what takes an `Op` back; `batch`: all of a batch or
-//!   nothing;
-//! - `read`: a request becomes a `Query`, a job collects what is asked for, and it becomes messages away from the loop;
-//! - `tenants`: the service by which virtual data planes are made and changed, for whoever has them;
-//! - `packet_io`, `digests`, `idle`: what devices tell controllers by themselves;
+//! - `site`: a device in the server; `pipeline`: its program, running or saved;
+//! - `platform`: checks of the platform properties in a P4Info;
+//! - `schema`: maps P4Runtime ids to the program's objects, with the encoding of each value
+//!   (`coding`, `bytes`, `data`);
+//! - `write`: converts an update to an `Op`, checked against the schema outside the loop and
+//!   applied by a job; `undo`: reverts an `Op`; `batch`: atomic batches;
+//! - `read`: converts a request to a `Query`; a job collects the data, which is converted to
+//!   messages outside the loop;
+//! - `tenants`: the service that creates and changes virtual data planes, on a switch that hosts
+//!   them;
+//! - `packet_io`, `digests`, `idle`: packets and notifications from devices;
 //! - `restriction`: `@entry_restriction` and `@action_restriction`;
-//! - `keeping`: what of a device whose state is kept is not on the disk yet; `notes`: what the device keeps for the server;
-//! - `client`: the controller's side, for commands; it uses none of the other parts;
-//! - `device_config`: compiled programs as they travel;
+//! - `keeping`: changes of a device with kept state that are not yet on the disk; `notes`: data
+//!   that the device stores for the server;
+//! - `client`: the controller's side, for commands; independent of the other modules;
+//! - `device_config`: the format of compiled programs;
 //! - `rehearsal`: requests without a server, for fuzzing;
-//! - `extras`: what a controller wrote that a device has no words for (weights of single actions, watch ports, metadata of groups).
+//! - `extras`: controller data that the device does not interpret (weights of one-shot actions,
+//!   watch ports, metadata of groups).
 //!
 //! Invariants:
-//! - whatever a client sends, nothing panics and the packet path does not wait for it, but for the cells of a `DATAPLANE_ATOMIC` batch, which are few; queues are bounded, and what they cannot hold is counted;
-//! - a write to a device whose state is kept is acknowledged when it is on the disk, or refused and taken back;
-//! - a write finishes before a later arbitration of its role does, so a new primary never finds an old one's writes still coming;
-//! - reads see a device between writes, never in the middle of one;
-//! - what was written is read back as it was written, in canonical byte strings;
-//! - a refused update changes nothing; its error has the specification's code and names the object, the field and the value.
+//! - No client input causes a panic. The packet path does not wait for clients, except for the few
+//!   cells of a `DATAPLANE_ATOMIC` batch. Queues are bounded, and dropped items are counted.
+//! - A write to a device with kept state is acknowledged when it is on the disk; otherwise it is
+//!   refused and undone.
+//! - A write finishes before a later arbitration of its role. So no write of an old primary is made
+//!   after a new one is elected.
+//! - Reads see a device between writes, never in the middle of one.
+//! - A read returns exactly what was written, in canonical byte strings.
+//! - A refused update changes nothing. Its error has the code that the specification requires, and
+//!   names the object, the field and the value.
 //!
-//! Tests: `tests/`, controllers over real gRPC against a device with a loop; `arbiter`, `bytes` and `digests` beside the code.
-//! docs/P4RUNTIME.md lists the specification's requirements with their tests.
+//! Tests: `tests/` runs controllers over real gRPC against a device with a loop. `arbiter`, `bytes`
+//! and `digests` have unit tests. docs/P4RUNTIME.md lists the specification's requirements with
+//! their tests.
 
 mod access;
 mod arbiter;
@@ -79,7 +92,8 @@ mod tenants;
 mod undo;
 mod write;
 
-/// The service's generated code: the server's side, and the client's for tests and controllers written in Rust.
+/// Generated code of the service: the server's side, and the client's for tests and controllers
+/// written in Rust.
 pub mod service {
     tonic::include_proto!("p4.v1");
 

@@ -1,4 +1,5 @@
-//! What the server writes down (`tracing` events, target `p4rt`): not more of one kind than a person can read.
+//! Log messages of the server (`tracing` events, target `p4rt`), limited to a readable rate for
+//! each kind.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -12,17 +13,17 @@ use crate::arbiter::{ClientId, number};
 use crate::fault::Checked;
 use crate::pipeline::lock;
 
-/// In this time ...
+/// Period of the rate limit.
 const SPAN: Duration = Duration::from_secs(1);
 
-/// ... so many lines of a kind are written.
+/// Maximum number of lines of a kind in one period.
 const MOST: u32 = 10;
 
-/// A limit on lines of one kind: a few a second.
+/// Rate limiter of one kind of log line: a few lines a second.
 #[derive(Debug, Default)]
 pub struct Limit(Mutex<Said>);
 
-/// What was written of a kind.
+/// State of a rate limiter.
 #[derive(Debug, Default)]
 struct Said {
     begin: Option<Instant>,
@@ -31,18 +32,19 @@ struct Said {
 }
 
 impl Limit {
-    /// Whether a line may be written now; if so, how many have not been since the last one.
+    /// Returns the number of lines suppressed since the last one, if a line may be written now.
     pub fn may_say(&self) -> Option<u64> {
         lock(&self.0).may_say_at(Instant::now())
     }
 
-    /// How many lines have not been written since the last one that was, once their second is over;
-    /// none is to be told of twice.
+    /// Returns the number of lines suppressed since the last one, once their period is over. Each
+    /// suppressed line is returned only once.
     pub fn left_out(&self) -> Option<u64> {
         lock(&self.0).left_out_at(Some(Instant::now()))
     }
 
-    /// As [`Limit::left_out`], at the end: whether the second is over or not.
+    /// Same as [`Limit::left_out`], but does not wait for the end of the period. Called at
+    /// shutdown.
     pub fn left_out_at_last(&self) -> Option<u64> {
         lock(&self.0).left_out_at(None)
     }
@@ -75,21 +77,21 @@ impl Said {
     }
 }
 
-/// A client asked for what its certificate does not allow.
+/// Logs that a client's certificate does not allow its request.
 pub(crate) fn denied(limit: &Limit, device: u64, peer: SocketAddr, why: &str) {
     if let Some(unsaid) = limit.may_say() {
         tracing::warn!(device, %peer, why, unsaid, "not allowed");
     }
 }
 
-/// A client asked for what operators alone may.
+/// Logs that a client requested something only operators may do.
 pub(crate) fn denied_operator(limit: &Limit, peer: SocketAddr, why: &str) {
     if let Some(unsaid) = limit.may_say() {
         tracing::warn!(%peer, why, unsaid, "no operator");
     }
 }
 
-/// Lines about a device that clients cause; each kind has a limit of its own.
+/// Log lines about a device that are caused by clients. Each kind has its own rate limit.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     device: u64,
@@ -110,7 +112,7 @@ impl Lines {
         }
     }
 
-    /// A session began.
+    /// Logs the start of a session.
     pub(crate) fn opened(&self, client: ClientId, peer: SocketAddr, role: &str) {
         if let Some(unsaid) = self.opened.may_say() {
             let (device, session) = (self.device, client.0);
@@ -118,7 +120,7 @@ impl Lines {
         }
     }
 
-    /// A session is over.
+    /// Logs the end of a session.
     pub(crate) fn closed(&self, client: ClientId) {
         if let Some(unsaid) = self.closed.may_say() {
             let (device, session) = (self.device, client.0);
@@ -126,7 +128,7 @@ impl Lines {
         }
     }
 
-    /// A session became primary, or stepped down.
+    /// Logs that a session became primary, or stepped down.
     pub(crate) fn elected(
         &self,
         client: ClientId,
@@ -154,7 +156,7 @@ impl Lines {
         }
     }
 
-    /// The session of a primary is over.
+    /// Logs the end of a primary's session.
     pub(crate) fn gone(&self, client: ClientId, role: &str) {
         if let Some(unsaid) = self.gone.may_say() {
             let (device, session) = (self.device, client.0);
@@ -162,7 +164,7 @@ impl Lines {
         }
     }
 
-    /// A config was set or refused.
+    /// Logs that a config was set or refused.
     pub(crate) fn configured(&self, action: Action, set: &Checked, took: Duration) {
         let (device, action) = (self.device, action.as_str_name());
         match set {
@@ -180,7 +182,7 @@ impl Lines {
         }
     }
 
-    /// A write was made, or so many of its updates were refused.
+    /// Logs a write, and how many of its updates were refused.
     pub(crate) fn wrote(&self, updates: usize, refused: usize, took: Duration, made: &Made) {
         let device = self.device;
         match made {
@@ -195,7 +197,7 @@ impl Lines {
     }
 }
 
-/// What became of a write.
+/// Result of a write.
 type Made = Result<(), Status>;
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! Maps that remember what was changed in them since somebody asked.
+//! Maps with an undo log: they record previous values of changed keys.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-/// A map with the values that keys had before they were changed.
+/// Map that records the values that keys had before they were changed.
 #[derive(Clone, Debug)]
 pub(crate) struct Noted<K, V> {
     map: BTreeMap<K, V>,
     before: Before<K, V>,
 }
 
-/// What was at keys that were changed; nothing where there was none.
+/// Previous values of changed keys; `None` if the key was absent.
 pub(crate) type Before<K, V> = BTreeMap<K, Option<V>>;
 
 impl<K, V> Default for Noted<K, V> {
@@ -30,7 +30,7 @@ impl<K, V> Deref for Noted<K, V> {
     }
 }
 
-/// Nothing counts as changed.
+/// Builds a map without recorded changes.
 impl<K: Ord, V> FromIterator<(K, V)> for Noted<K, V> {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(items: I) -> Self {
         Noted {
@@ -56,19 +56,19 @@ impl<K: Ord + Clone, V> Noted<K, V> {
         self.before.entry(key).or_insert(before);
     }
 
-    /// Takes a value away.
+    /// Removes a value.
     pub(crate) fn remove(&mut self, key: &K) {
         if let Some(before) = self.map.remove(key) {
             self.before.entry(key.clone()).or_insert(Some(before));
         }
     }
 
-    /// What was changed since the last time.
+    /// Returns the previous values of the keys changed since the last call.
     pub(crate) fn take_before(&mut self) -> Before<K, V> {
         std::mem::take(&mut self.before)
     }
 
-    /// Makes it as it was.
+    /// Restores previous values.
     pub(crate) fn put_back(&mut self, before: Before<K, V>) {
         for (key, value) in before {
             match value {

@@ -1,5 +1,7 @@
-//! What the device keeps for the server, so that a switch that starts again is as controllers left it: the forwarding pipeline config, what controllers
-//! wrote and the device has no words for, strings that stand for numbers. Objects go by their names, which outlive programs.
+//! Data that the device stores for the server, so that a restarted switch continues as controllers
+//! left it. It consists of the forwarding pipeline config, controller data that the device itself
+//! does not use, and translations of strings to numbers. Objects are stored by name, since names
+//! stay valid across programs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,17 +21,18 @@ use crate::fault::{Checked, Fault};
 use crate::pipeline::{self, Config};
 use crate::site::Loader;
 
-/// Notes by name, as [`Device::notes`] gives them.
+/// Notes by name, as returned by [`Device::notes`].
 pub type Notes = BTreeMap<Box<[u8]>, Box<[u8]>>;
 
 const CONFIG: &str = "config";
 
-/// Whether a controller had set a program.
+/// Returns true if a controller had set a program.
 pub fn has_config(notes: &Notes) -> bool {
     notes.contains_key(CONFIG.as_bytes())
 }
 
-/// Has the device forget the config that a controller had set: it runs another program now, which none has set.
+/// Removes the config that a controller had set. Called if the device now runs a program that no
+/// controller has set.
 pub fn forget_config(device: &mut Device) {
     set_bytes(device, CONFIG.to_owned(), None);
 }
@@ -40,11 +43,11 @@ fn set<M: Message>(device: &mut Device, name: String, message: Option<&M>) {
 
 fn set_bytes(device: &mut Device, name: String, bytes: Option<Vec<u8>>) {
     let (name, bytes) = (name.into_bytes().into(), bytes.map(Into::into));
-    // A note is never refused.
+    // The device accepts every note.
     let _ = device.apply(Change::SetNote(name, bytes));
 }
 
-/// The name of an object, if it is still there.
+/// Returns the name of an object, if it still exists.
 fn instance(program: &Program, id: ExternId) -> Option<&str> {
     program.externs.get(id).map(|one| one.name.as_str())
 }
@@ -60,7 +63,7 @@ impl Group {
 }
 
 impl Extras {
-    /// Has the device note what was changed.
+    /// Stores the changed data as notes of the device.
     pub(crate) fn note(&self, device: &mut Device, changes: &Changes) {
         let program = Arc::clone(device.program());
         for key @ (profile, id) in changes.groups.keys() {
@@ -88,7 +91,7 @@ impl Extras {
         }
     }
 
-    /// All of it, as if it had just been written.
+    /// Returns all data as changes.
     fn all(&self) -> Changes {
         Changes {
             groups: self.groups.keys().map(|key| (*key, None)).collect(),
@@ -101,7 +104,7 @@ impl Extras {
 }
 
 impl Names {
-    /// Has the device note the strings that got numbers since the last time.
+    /// Stores the translations added since the last call.
     pub(crate) fn note(&self, device: &mut Device) {
         for (uri, number, text) in self.take_fresh() {
             set_bytes(device, format!("string/{uri}/{number}"), Some(text));
@@ -109,11 +112,11 @@ impl Names {
     }
 }
 
-/// Has the device note all of a config that was just set, and nothing else.
+/// Replaces all notes by those of a config that was just set.
 pub(crate) fn renew(device: &mut Device, config: &Config, extras: &Extras) {
     let names: Vec<Box<[u8]>> = device.notes().keys().cloned().collect();
     for name in names {
-        // A note is never refused.
+        // The device accepts every note.
         let _ = device.apply(Change::SetNote(name, None));
     }
     set(device, CONFIG.to_owned(), Some(&config.message));
@@ -130,18 +133,18 @@ impl Names {
     }
 }
 
-/// Makes the notes what they were.
+/// Restores previous notes.
 pub(crate) fn put_back(device: &mut Device, notes: Notes) {
     let gone: Vec<Box<[u8]>> = device.notes().keys().cloned().collect();
     let gone = gone.into_iter().map(|name| (name, None));
     let back = notes.into_iter().map(|(name, bytes)| (name, Some(bytes)));
     for (name, bytes) in gone.chain(back) {
-        // A note is never refused.
+        // The device accepts every note.
         let _ = device.apply(Change::SetNote(name, bytes));
     }
 }
 
-/// What notes say.
+/// Contents of the notes.
 #[derive(Default)]
 pub(crate) struct Noted {
     pub(crate) message: Option<ForwardingPipelineConfig>,
@@ -149,10 +152,10 @@ pub(crate) struct Noted {
     pub(crate) names: Names,
 }
 
-/// Reads notes. Those of objects that the program has not any more say nothing.
+/// Decodes notes. Notes of objects that the program no longer has are ignored.
 ///
 /// # Errors
-/// A note cannot be read: it is another version's.
+/// A note cannot be decoded, because another version wrote it.
 pub(crate) fn read(notes: &Notes, program: &Program) -> Checked<Noted> {
     let mut noted = Noted::default();
     for (name, bytes) in notes {
@@ -217,7 +220,7 @@ fn read_one(
                 noted.names.put(uri, number, bytes);
             }
         }
-        // Of who else keeps notes.
+        // Notes of other users of the device are ignored.
         _ => {}
     }
     Ok(())
@@ -227,7 +230,8 @@ fn find<I: Id, T>(all: &IdVec<I, T>, is_it: impl Fn(&T) -> bool) -> Option<I> {
     all.iter().find(|(_, one)| is_it(one)).map(|(id, _)| id)
 }
 
-/// A program's config as a controller had set it, if one had, with what else was noted.
+/// Returns the config of a program as a controller had set it, if one had, and the other noted
+/// data.
 pub(crate) fn config(
     noted: Noted,
     program: Option<Arc<Program>>,

@@ -1,4 +1,5 @@
-//! Packets between controllers and the device's CPU port, with their controller headers (section "Packet I/O").
+//! Packet I/O: packets between controllers and the device's CPU port, with their controller headers
+//! (section "Packet I/O").
 
 use bits::Value;
 use p4info::p4::v1::{PacketIn, PacketMetadata, PacketOut};
@@ -9,13 +10,14 @@ use crate::coding::Names;
 use crate::fault::{Checked, invalid};
 use crate::schema::{HeaderView, ParamView, Schema};
 
-/// Bytes of a header.
+/// Returns the length of a header in bytes.
 fn length(header: &HeaderView) -> usize {
     let bits: u32 = header.fields.iter().map(|field| field.width).sum();
     bits.div_ceil(8) as usize
 }
 
-/// A packet that left by the CPU's port, as a message; `None` if it is too short for the program's own header.
+/// Converts a packet sent to the CPU port to a message. Returns `None` if it is too short for the
+/// program's `packet_in` header.
 pub(crate) fn packet_in(schema: &Schema, bytes: &[u8]) -> Option<PacketIn> {
     let Some(header) = &schema.packet_in else {
         return Some(PacketIn {
@@ -48,7 +50,7 @@ fn field_at(bytes: &[u8], offset: usize, width: u32) -> Option<Value> {
     Some(Value::from_limbs(&limbs, width))
 }
 
-/// The packet that a controller's message means, as it enters by the CPU's port.
+/// Converts a packet-out message to the bytes that enter the CPU port.
 pub(crate) fn packet_out(schema: &Schema, packet: &PacketOut) -> Checked<Vec<u8>> {
     let mut bytes = match &schema.packet_out {
         Some(header) => header_bytes(&schema.names, header, &packet.metadata)?,

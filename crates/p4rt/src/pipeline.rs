@@ -1,5 +1,5 @@
-//! A device's program as controllers set it (section "`SetForwardingPipelineConfig` RPC"): running, or saved with a device of its own that waits
-//! to be committed.
+//! The forwarding pipeline config of a device (section "`SetForwardingPipelineConfig` RPC"). It is
+//! running, or saved together with a separate device until it is committed.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -18,40 +18,41 @@ use crate::fault::{Checked, Fault, invalid, refuse};
 use crate::schema::Schema;
 use crate::site::{Loader, Purpose};
 
-/// A program with its P4Info, as it was given.
+/// A program with its P4Info, as the controller sent it.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) schema: Arc<Schema>,
     pub(crate) message: ForwardingPipelineConfig,
 }
 
-/// What is configured.
+/// The configs of a device.
 #[derive(Default)]
 pub(crate) struct Pipeline {
     pub(crate) running: Option<Config>,
     pub(crate) saved: Option<Saved>,
 }
 
-/// A program that waits to be committed: reads and writes go to a device of its own, which takes the running one's place.
+/// A program that is not yet committed. Reads and writes go to its separate device, which replaces
+/// the running one at the commit.
 pub(crate) struct Saved {
     pub(crate) config: Config,
     pub(crate) apart: Arc<Mutex<Apart>>,
 }
 
-/// A device that carries no packets.
+/// A staged device: it does not process packets.
 pub(crate) struct Apart {
     pub(crate) device: Device,
     pub(crate) extras: Extras,
-    /// When it was made, on the machine's clock and on the device's.
+    /// Its creation time, on the machine's clock and on the device's.
     pub(crate) begin: (Instant, Nanos),
 }
 
-/// Where reads and writes go.
+/// Target of reads and writes.
 #[derive(Clone)]
 pub(crate) enum Ground {
-    /// To the device that carries packets.
+    /// The device that processes packets.
     Running,
-    /// To one that does not.
+    /// A staged device.
     Saved(Arc<Mutex<Apart>>),
 }
 
@@ -60,10 +61,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Pipeline {
-    /// The config that reads and writes must refer to, and where they go.
+    /// Returns the config to which reads and writes must refer, and their target.
     ///
     /// # Errors
-    /// There is none.
+    /// No config is set.
     pub(crate) fn current(&self) -> Checked<(&Config, Ground)> {
         if let Some(saved) = &self.saved {
             return Ok((&saved.config, Ground::Saved(Arc::clone(&saved.apart))));
@@ -78,11 +79,11 @@ impl Pipeline {
     }
 }
 
-/// Compiles a config and makes a device of it. Takes its time.
+/// Compiles a config and creates a device for it. This may take long.
 ///
 /// # Errors
-/// What is wrong with the program or the P4Info: `INVALID_ARGUMENT`; or there is no room for it:
-/// `RESOURCE_EXHAUSTED`.
+/// `INVALID_ARGUMENT` if the program or the P4Info is wrong; `RESOURCE_EXHAUSTED` if there is no
+/// space for it.
 pub(crate) fn build(
     loader: &dyn Loader,
     message: ForwardingPipelineConfig,
@@ -100,7 +101,7 @@ pub(crate) fn build(
     Ok((config(program, message, loader)?, device))
 }
 
-/// A program with a P4Info; its own, if the message has none.
+/// Returns a program with the P4Info of the message, or its own P4Info if the message has none.
 pub(crate) fn config(
     program: Arc<Program>,
     message: ForwardingPipelineConfig,
@@ -126,10 +127,11 @@ fn own_info(program: &Program) -> Checked<P4Info> {
     })
 }
 
-/// Reads a program as device configs have it: what `polyplane compile` writes, IR text, or P4 text, which is compiled.
+/// Reads a program from a device config: the output of `polyplane compile`, IR text, or P4 text,
+/// which is compiled.
 ///
 /// # Errors
-/// What is wrong with it, for people.
+/// A message for users that describes the fault.
 pub fn read_program(
     compile: &dyn Fn(&str) -> Result<Program, String>,
     text: &str,
@@ -137,26 +139,27 @@ pub fn read_program(
     program(compile, text.as_bytes()).map_err(|fault: Fault| fault.message)
 }
 
-/// Whether controllers can be served with a program: it has a P4Info.
+/// Checks that controllers can be served with a program, which needs a P4Info.
 ///
 /// # Errors
-/// Why it has none, for people.
+/// A message for users that explains why the program has no P4Info.
 pub fn check_p4info(program: &Arc<Program>) -> Result<(), String> {
     let schema = own_info(program).and_then(|own| Schema::new(Arc::clone(program), &own, &own));
     schema.map(drop).map_err(|fault| fault.message)
 }
 
-/// Whether a P4Info is of a program: all that controllers write by it means the same there. Ids may
-/// differ, and objects may be missing.
+/// Checks that a P4Info belongs to a program: all that controllers write by it has the same meaning
+/// there. Ids may differ, and objects may be missing.
 ///
 /// # Errors
-/// What differs, for people.
+/// A message for users that describes the difference.
 pub fn compare_p4info(program: &Arc<Program>, given: &P4Info) -> Result<(), String> {
     let compared = own_info(program).and_then(|own| Schema::new(Arc::clone(program), given, &own));
     compared.map(drop).map_err(|fault| fault.message)
 }
 
-/// The program of a device config: one that was compiled, IR text, which begins with the word `program`, or P4 text.
+/// Reads the program of a device config: a compiled program, IR text, which begins with the word
+/// `program`, or P4 text.
 fn program(compile: &dyn Fn(&str) -> Result<Program, String>, config: &[u8]) -> Checked<Program> {
     let config = device_config::unwrapped(config).or_else(invalid)?;
     let text = match std::str::from_utf8(&config) {
@@ -185,13 +188,14 @@ fn program(compile: &dyn Fn(&str) -> Result<Program, String>, config: &[u8]) -> 
     compile(text).or_else(invalid)
 }
 
-/// The gRPC metadata of `SetForwardingPipelineConfig` by which a user lets state go that a new program has no place for (docs/MIGRATION.md).
+/// The gRPC metadata key of `SetForwardingPipelineConfig` that lists objects that may lose state
+/// (docs/MIGRATION.md).
 pub(crate) const MAY_LOSE: &str = "polyplane-may-lose";
 
-/// The user's word: names of objects with commas between, or `*` for all.
+/// Returns the user's list: names of objects separated by commas, or `*` for all.
 ///
 /// # Errors
-/// It is no text.
+/// The metadata is not text.
 pub(crate) fn may_lose(metadata: &MetadataMap) -> Checked<MayLose> {
     let Some(word) = metadata.get(MAY_LOSE) else {
         return Ok(MayLose::Nothing);
@@ -210,7 +214,7 @@ pub(crate) fn may_lose(metadata: &MetadataMap) -> Checked<MayLose> {
     })
 }
 
-/// Why a program does not take the running one's place, in words.
+/// Formats the reason why a program cannot replace the running one.
 pub(crate) fn told(refused: &AdoptError) -> String {
     let AdoptError::WouldLose(refused) = refused else {
         return refused.to_string();

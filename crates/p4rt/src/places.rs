@@ -1,5 +1,5 @@
-//! How many connections there may be: in all, of each client, and on their way in. Operators find
-//! room whatever others do.
+//! Limits on connections: in total, per client, and during the handshake. Some connections are
+//! reserved for operators, so that other clients cannot lock them out.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -10,37 +10,38 @@ use tokio::sync::oneshot;
 
 use crate::pipeline::lock;
 
-/// Connections that there may be, where the process may have so many descriptors.
+/// Maximum number of connections, if the process may open enough descriptors.
 const MOST: usize = 4096;
 
-/// Of these, those that only operators may have.
+/// Number of connections reserved for operators.
 const OF_OPERATORS: usize = 64;
 
-/// Connections of one client: one with the same names in its certificate.
+/// Maximum number of connections of one client. Clients with the same certificate names count as
+/// one.
 const MOST_OF_ONE: usize = 64;
 
-/// Connections of one operator.
+/// Maximum number of connections of one operator.
 const MOST_OF_OPERATOR: usize = 512;
 
-/// Connections from one address whose clients have no certificates.
+/// Maximum number of connections from one address with clients that have no certificates.
 const MOST_OF_ADDRESS: usize = 2048;
 
-/// Connections on their way in; of more, the one that is under way for the longest time is dropped.
+/// Maximum number of connections in the handshake. If there are more, the oldest one is dropped.
 const MOST_COMING: usize = 256;
 
-/// Descriptors that the process has beside connections: ports, files, channels.
+/// Descriptors that the process needs for ports, files and channels.
 const OTHER_DESCRIPTORS: u64 = 256;
 
-/// The side of a connection by which its client is known.
+/// Identity under which a client's connections are counted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Client {
-    /// The names in its certificate.
+    /// The names in the client's certificate.
     Named(Vec<String>),
-    /// Its address, if it needs no certificate or has none.
+    /// The client's address, if it needs no certificate or has none.
     At(IpAddr),
 }
 
-/// Places for connections. Clones are the same.
+/// Counter of connections. Clones share the same state.
 #[derive(Clone)]
 pub(crate) struct Places(Arc<Mutex<State>>);
 
@@ -52,20 +53,20 @@ struct State {
     next: u64,
 }
 
-/// A connection's place, until it is dropped.
+/// Guard of a counted connection. Dropping it releases the connection.
 pub(crate) struct Place {
     places: Places,
     client: Client,
 }
 
-/// The place of a connection on its way in.
+/// Guard of a connection in the handshake.
 pub(crate) struct Coming {
     places: Places,
     number: u64,
 }
 
 impl Places {
-    /// As many as the process has descriptors for.
+    /// Returns a counter with a limit that fits the process' descriptors.
     pub(crate) fn new() -> Places {
         Places::of(most_by_descriptors())
     }
@@ -80,7 +81,8 @@ impl Places {
         })))
     }
 
-    /// A connection comes. The receiver hears (by an error) that it must go.
+    /// Registers a connection in the handshake. The receiver completes with an error if the
+    /// connection must be dropped.
     pub(crate) fn come(&self) -> (Coming, oneshot::Receiver<()>) {
         let (stay, goes) = oneshot::channel();
         let mut state = lock(&self.0);
@@ -97,10 +99,10 @@ impl Places {
         (coming, goes)
     }
 
-    /// A place for a client that is known by now.
+    /// Counts a connection of an identified client.
     ///
     /// # Errors
-    /// There is none: why.
+    /// A limit is reached. The message states which.
     pub(crate) fn take(&self, client: Client, is_operator: bool) -> Result<Place, String> {
         let mut state = lock(&self.0);
         let kept = match is_operator {
@@ -150,7 +152,8 @@ impl Drop for Coming {
     }
 }
 
-/// Connections that the process has descriptors for, once its limit is what the system lets it be.
+/// Returns the number of connections for which there are descriptors. Raises the process' limit as
+/// far as the system allows.
 fn most_by_descriptors() -> usize {
     let wanted = (MOST + MOST_COMING) as u64 + OTHER_DESCRIPTORS;
     let limit = getrlimit(Resource::Nofile);

@@ -1,13 +1,15 @@
-//! What a P4Info asks of the platform (section "`PkgInfo` Message"): one that asks for more than there is, or for nonsense, is refused.
+//! Platform properties of a P4Info (section "`PkgInfo` Message"). Properties that are invalid, or
+//! more than the device can provide, are refused.
 
 use p4info::P4Info;
 
 use crate::fault::{Checked, invalid};
 
-/// Multicast groups have numbers of 16 bits, of which 0 is none; replicas are limited by memory alone.
+/// Maximum number of multicast groups: ids have 16 bits and 0 is not an id. Replicas are limited by
+/// memory only.
 const MOST_GROUPS: i32 = 0xffff;
 
-/// Checks the properties that a P4Info asks for.
+/// Checks the platform properties that a P4Info requests.
 pub(crate) fn check(info: &P4Info) -> Checked {
     let package = info.pkg_info.as_ref();
     let Some(asked) = package.and_then(|package| package.platform_properties.as_ref()) else {

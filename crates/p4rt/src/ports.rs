@@ -13,10 +13,11 @@ use crate::incoming::Peer;
 use crate::server::Sites;
 use crate::service::ports::ports_server::Ports;
 
-/// Messages that wait for who watches; what changes meanwhile is one message after them.
+/// Capacity of the message queue of a watcher. Changes that do not fit are merged into one later
+/// message.
 const MOST_MESSAGES: usize = 4;
 
-/// The state of a port.
+/// State of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PortState {
     name: String,
@@ -25,18 +26,18 @@ pub(crate) struct PortState {
 
 type States = BTreeMap<PortId, PortState>;
 
-/// The states of a device's ports, with those who watch them.
+/// States of a device's ports, with a watch channel for subscribers.
 pub(crate) struct PortBoard(watch::Sender<Option<States>>);
 
 impl PortBoard {
-    /// The board of these ports, which are up until something else is said.
+    /// Creates the states of these ports. They are up until reported otherwise.
     pub(crate) fn new(ports: Vec<(PortId, String)>) -> PortBoard {
         let state = |(port, name)| (port, PortState { name, is_up: true });
         let states = ports.into_iter().map(state).collect();
         PortBoard(watch::Sender::new(Some(states)))
     }
 
-    /// Takes the new state of a port; one that was not there is added, without a name.
+    /// Sets the state of a port. An unknown port is added without a name.
     pub(crate) fn set(&self, port: PortId, is_up: bool) {
         self.0.send_if_modified(|states| {
             let Some(states) = states else { return false };
@@ -49,7 +50,7 @@ impl PortBoard {
         });
     }
 
-    /// Ends the calls of all who watch: the device is served no more.
+    /// Ends the calls of all watchers, because the device is removed.
     pub(crate) fn close(&self) {
         self.0.send_replace(None);
     }
@@ -61,7 +62,7 @@ impl PortBoard {
     }
 }
 
-/// The states that differ from those before.
+/// Returns the states that differ from earlier ones.
 fn changed(before: &States, now: &States) -> wire::PortStates {
     let differs = |(port, state): &(&PortId, &PortState)| before.get(port) != Some(state);
     let wire = |(port, state): (&PortId, &PortState)| wire::PortState {
@@ -76,7 +77,7 @@ fn changed(before: &States, now: &States) -> wire::PortStates {
 
 type Answers = mpsc::Sender<Result<wire::PortStates, Status>>;
 
-/// Sends states to who watches, until it goes or the device does.
+/// Sends states to a watcher until it disconnects or the device is removed.
 async fn pass_on(mut states: watch::Receiver<Option<States>>, answers: Answers) {
     let mut before = None;
     loop {
@@ -87,12 +88,12 @@ async fn pass_on(mut states: watch::Receiver<Option<States>>, answers: Answers) 
         let now = news.ok().and_then(|()| states.borrow_and_update().clone());
         let Some(now) = now else {
             let gone = Status::unavailable("the device is served no more");
-            // Who has gone does not hear it.
+            // The client may have gone.
             let _ = answers.send(Err(gone)).await;
             return;
         };
         let message = changed(before.as_ref().unwrap_or(&States::new()), &now);
-        // The first one is sent for a device without ports, too.
+        // The first message is sent even if the device has no ports.
         let is_news = before.is_none() || !message.ports.is_empty();
         if is_news && answers.send(Ok(message)).await.is_err() {
             return;
@@ -101,7 +102,7 @@ async fn pass_on(mut states: watch::Receiver<Option<States>>, answers: Answers) 
     }
 }
 
-/// The service.
+/// The gRPC service.
 pub(crate) struct Service {
     pub(crate) sites: Arc<Sites>,
 }
@@ -116,7 +117,7 @@ impl Ports for Service {
     ) -> Result<Response<Self::WatchStream>, Status> {
         let peer = Peer::of(&request)?.clone();
         let device = request.into_inner().device_id;
-        // Whatever a client may do at the device, it may know of its ports.
+        // Any permission at the device includes the state of its ports.
         self.sites.permit(device, &peer, |_| Ok(()))?;
         let site = self.sites.find(device)?;
         let (answers, messages) = mpsc::channel(MOST_MESSAGES);

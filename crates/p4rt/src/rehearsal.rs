@@ -1,4 +1,4 @@
-//! Requests made on a device without a server, sessions or a loop, byte by byte as they came: for fuzzing.
+//! Fuzzing target: applies encoded requests to a device without a server, sessions or a loop.
 
 use std::sync::Arc;
 
@@ -17,27 +17,27 @@ use crate::undo::{Op, Target};
 use crate::write::Seen;
 use crate::{batch, packet_io, read, write};
 
-/// A device that takes requests of one controller, who may do everything.
+/// A device that processes requests of one controller with all permissions.
 pub struct Rehearsal {
     schema: Arc<Schema>,
     device: Device,
     extras: Extras,
 }
 
-/// What became of a request.
+/// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rehearsed {
-    /// It is no such message.
+    /// The bytes do not decode as the message.
     Malformed,
-    /// So many of its parts were done, or told; others were refused.
+    /// Number of parts that were made or read. Other parts were refused.
     Done(usize),
 }
 
 impl Rehearsal {
-    /// A device with its program.
+    /// Creates a device with this program.
     ///
     /// # Errors
-    /// The engine does not run it, or it has no P4Info: a line that says why.
+    /// The engine cannot run the program, or it has no P4Info. The message has the reason.
     pub fn new(loader: &dyn Loader, program: Arc<Program>) -> Result<Rehearsal, String> {
         let device = loader.device(Arc::clone(&program));
         let device = device.map_err(|error| error.to_string())?;
@@ -50,12 +50,12 @@ impl Rehearsal {
         })
     }
 
-    /// The device.
+    /// Returns the device.
     pub fn device(&mut self) -> &mut Device {
         &mut self.device
     }
 
-    /// Makes a `WriteRequest`.
+    /// Applies a `WriteRequest`.
     pub fn write(&mut self, bytes: &[u8]) -> Rehearsed {
         let Ok(request) = rt::WriteRequest::decode(bytes) else {
             return Rehearsed::Malformed;
@@ -75,7 +75,7 @@ impl Rehearsal {
                 self.make_whole(ops, &seen)
             }
         };
-        // Nothing is kept.
+        // Nothing is stored, so there is nothing to undo.
         self.extras.take_changes();
         self.device.publish();
         Rehearsed::Done(results.iter().filter(|result| result.is_ok()).count())
@@ -94,7 +94,7 @@ impl Rehearsal {
         }
     }
 
-    /// Makes a `ReadRequest`.
+    /// Executes a `ReadRequest`.
     pub fn read(&mut self, bytes: &[u8]) -> Rehearsed {
         let Ok(request) = rt::ReadRequest::decode(bytes) else {
             return Rehearsed::Malformed;
@@ -111,7 +111,7 @@ impl Rehearsal {
         Rehearsed::Done(told)
     }
 
-    /// Sends the packet of a `PacketOut` in by a port.
+    /// Sends the packet of a `PacketOut` into a port.
     pub fn packet_out(&mut self, port: packet::PortId, bytes: &[u8]) -> Rehearsed {
         let Ok(packet) = rt::PacketOut::decode(bytes) else {
             return Rehearsed::Malformed;

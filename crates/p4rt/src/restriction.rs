@@ -1,4 +1,4 @@
-//! `@entry_restriction` of tables and `@action_restriction` of actions, against what updates say.
+//! Checks of updates against `@entry_restriction` of tables and `@action_restriction` of actions.
 
 use bits::Value;
 use constraints::{Constraint, Int, Name, Number, Type, Value as Meaning};
@@ -8,10 +8,10 @@ use crate::coding::{Coding, Names};
 use crate::fault::{Checked, invalid};
 use crate::schema::{FieldView, ParamView};
 
-/// The constraint that an annotation of this name holds.
+/// Returns the constraint of the annotation with this name.
 ///
 /// # Errors
-/// It is not one.
+/// The annotation is not a valid constraint.
 pub(crate) fn read(
     place: &str,
     annotations: &[Annotation],
@@ -43,8 +43,8 @@ pub(crate) fn read(
     }
 }
 
-/// The string literals of a free annotation's text, each on a line of its own; nothing where there
-/// is anything else.
+/// Returns the string literals of an unstructured annotation, one per line; `None` if the body
+/// contains anything else.
 fn strings(body: &str) -> Option<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut chars = body.chars();
@@ -97,7 +97,8 @@ pub(crate) fn check_params(place: &str, constraint: &Constraint, params: &[Param
         .or_else(|why| invalid(format!("{place}: @action_restriction: {why}")))
 }
 
-/// Whether an entry may be: `INVALID_ARGUMENT` with the statement that does not hold.
+/// Checks an entry against a constraint. The error is `INVALID_ARGUMENT` with the part of the
+/// constraint that is false.
 pub(crate) fn check_entry(
     place: &str,
     constraint: &Constraint,
@@ -122,7 +123,7 @@ pub(crate) fn check_entry(
         .or_else(|why| invalid(format!("{place}: @entry_restriction: {why}")))
 }
 
-/// Whether an action may be called so.
+/// Checks the arguments of an action call against a constraint.
 pub(crate) fn check_call(
     place: &str,
     constraint: &Constraint,
@@ -150,7 +151,7 @@ fn number(value: &Value) -> Number {
     Number::from_bytes(&value.to_be_bytes())
 }
 
-/// Whether values travel as strings.
+/// Returns true if values are encoded as strings.
 fn is_text(coding: &Coding) -> bool {
     matches!(coding, Coding::Text(..) | Coding::Name(_))
 }
@@ -159,7 +160,7 @@ fn text(coding: &Coding, names: &Names, value: &Value) -> String {
     String::from_utf8_lossy(&coding.write(names, value)).into_owned()
 }
 
-/// The type of a key, or none of one that entries do not hold.
+/// Returns the type of a key; `None` if entries have no value for it.
 fn key_type(field: &FieldView) -> Option<Type> {
     let width = field.field.width;
     Some(match (field.kind, is_text(&field.coding)) {
@@ -174,7 +175,7 @@ fn key_type(field: &FieldView) -> Option<Type> {
     })
 }
 
-/// The value of a key, of its [`key_type`].
+/// Returns the value of a key, of its [`key_type`].
 fn key_meaning(names: &Names, field: &FieldView, key: &KeyMatch) -> Option<Meaning> {
     let width = field.field.width;
     let (value, mask) = match key {

@@ -1,4 +1,5 @@
-//! P4Runtime's numbers against the program's objects: a P4Info that a controller sent, checked against the program it came with.
+//! Maps P4Runtime ids to the program's objects: a controller's P4Info, checked against the program
+//! with which it was sent.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -24,15 +25,17 @@ use constraints::Constraint;
 #[derive(Debug)]
 pub(crate) struct Schema {
     pub(crate) program: Arc<Program>,
-    /// Shared with a program that keeps this one's state, since that has the numbers.
+    /// Shared with a program that takes over this one's state, since that state contains the
+    /// numbers.
     pub(crate) names: Arc<Names>,
     pub(crate) tables: HashMap<u32, TableView>,
     pub(crate) actions: HashMap<u32, ActionView>,
     actions_by_name: HashMap<String, u32>,
-    /// Actions of the P4Info that no table of the program has: p4c lists those that are called,
-    /// too.
+    /// Actions of the P4Info that no table has. p4c also lists actions that are only called
+    /// directly.
     unlisted: HashMap<u32, String>,
-    /// Actions of the P4Info that are refused: what lists them is not refused once more.
+    /// Actions of the P4Info that were refused. Tables that list them are not refused a second
+    /// time.
     refused: HashSet<u32>,
     pub(crate) profiles: HashMap<u32, ProfileView>,
     pub(crate) counters: HashMap<u32, CellsView>,
@@ -41,7 +44,7 @@ pub(crate) struct Schema {
     pub(crate) digests: HashMap<u32, CellsView>,
     pub(crate) value_sets: HashMap<u32, ValueSetView>,
     pub(crate) packet_in: Option<HeaderView>,
-    /// The ports that the device has, if it is known.
+    /// The ports of the device, if known.
     pub(crate) ports: Option<BTreeSet<PortId>>,
     pub(crate) packet_out: Option<HeaderView>,
 }
@@ -53,26 +56,26 @@ pub(crate) struct TableView {
     pub(crate) table: TableId,
     pub(crate) name: String,
     pub(crate) keys: Vec<FieldView>,
-    /// Its actions: P4Runtime's number and the place in the table's list.
+    /// Its actions: P4Runtime id and position in the table's action list.
     pub(crate) actions: Vec<(u32, usize)>,
     pub(crate) profile: Option<u32>,
     pub(crate) role: Option<String>,
     pub(crate) needs_priority: bool,
     pub(crate) has_idle_timeout: bool,
-    /// What its direct meter may be configured as.
+    /// The type of its direct meter.
     pub(crate) meter: MeterKind,
-    /// What must hold of its entries.
+    /// The constraint on its entries.
     pub(crate) constraint: Option<Constraint>,
 }
 
-/// An element of a key, or of a value set.
+/// An element of a table key or of a value set.
 #[derive(Debug)]
 pub(crate) struct FieldView {
     pub(crate) id: u32,
     pub(crate) name: String,
     pub(crate) kind: MatchKind,
     pub(crate) coding: Coding,
-    /// As the device matches it.
+    /// The field as the device matches it.
     pub(crate) field: KeyField,
 }
 
@@ -82,7 +85,7 @@ pub(crate) struct ActionView {
     pub(crate) id: u32,
     pub(crate) name: String,
     pub(crate) params: Vec<ParamView>,
-    /// What must hold of its parameters.
+    /// The constraint on its parameters.
     pub(crate) constraint: Option<Constraint>,
 }
 
@@ -105,13 +108,13 @@ pub(crate) struct ProfileView {
     pub(crate) with_selector: bool,
     pub(crate) max_group_size: i32,
     pub(crate) weights_disallowed: bool,
-    /// The most that a member may weigh where members are counted; `None` where weights are.
+    /// Maximum weight of a member, if group sizes count members; `None` if they count weights.
     pub(crate) counts_members: Option<i32>,
-    /// Its actions: P4Runtime's number and the device's.
+    /// Its actions: P4Runtime id and the device's id.
     pub(crate) actions: Vec<(u32, ActionId)>,
 }
 
-/// Counters, meters, registers, a digest.
+/// A counter, meter, register or digest.
 #[derive(Debug)]
 pub(crate) struct CellsView {
     pub(crate) id: u32,
@@ -123,7 +126,7 @@ pub(crate) struct CellsView {
     pub(crate) meter: MeterKind,
 }
 
-/// What a meter may be configured as (section "MeterEntry & DirectMeterEntry").
+/// Type of a meter (section "MeterEntry & DirectMeterEntry").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum MeterKind {
     /// Two rates, three colours (RFC 2698).
@@ -152,7 +155,7 @@ pub(crate) struct HeaderView {
     pub(crate) fields: Vec<ParamView>,
 }
 
-/// What a meter may be configured as.
+/// Returns the type of a meter.
 fn meter_kind(spec: Option<&info::MeterSpec>) -> MeterKind {
     use info::meter_spec::Type;
     match spec.map(info::MeterSpec::r#type) {
@@ -162,7 +165,7 @@ fn meter_kind(spec: Option<&info::MeterSpec>) -> MeterKind {
     }
 }
 
-/// Objects of one kind that the program has, by name.
+/// The program's objects of one kind, by name.
 struct Own<'a, T>(HashMap<&'a str, &'a T>);
 
 impl<'a, T> Own<'a, T> {
@@ -184,7 +187,7 @@ impl<'a, T> Own<'a, T> {
     }
 }
 
-/// The preamble of an object, whose number must be set and not taken.
+/// Returns the preamble of an object. Its id must be set and not used twice.
 fn preamble<'a>(
     what: &str,
     preamble: Option<&'a Preamble>,
@@ -208,7 +211,7 @@ fn preamble<'a>(
     Ok(preamble)
 }
 
-/// The role that `@p4runtime_role("name")` gives an object to.
+/// Returns the role to which `@p4runtime_role("name")` assigns an object.
 fn role_of(preamble: &Preamble) -> Option<String> {
     preamble.annotations.iter().find_map(|annotation| {
         let inner = annotation
@@ -219,7 +222,7 @@ fn role_of(preamble: &Preamble) -> Option<String> {
 }
 
 impl Schema {
-    /// How many cells the counter, meter or register of this id has.
+    /// Returns the number of cells of the counter, meter or register with this id.
     pub(crate) fn cell_count(&self, id: u32) -> usize {
         let of = |views: &HashMap<u32, CellsView>| views.get(&id).map(|view| view.size);
         let size = of(&self.counters)
@@ -228,10 +231,10 @@ impl Schema {
         size.unwrap_or(0) as usize
     }
 
-    /// A program with a P4Info of it: the controller's, or its own.
+    /// Builds the schema of a program with a P4Info: the controller's, or the program's own.
     ///
     /// # Errors
-    /// The P4Info is not of this program.
+    /// The P4Info does not belong to this program.
     pub(crate) fn new(program: Arc<Program>, given: &P4Info, own: &P4Info) -> Checked<Schema> {
         let mut schema = Schema {
             program,
@@ -288,7 +291,7 @@ impl Schema {
             let declared = declared
                 .into_iter()
                 .find(|declared| declared.control_plane_name == named.name);
-            // P4Info was made of the program: what is in `own` is there.
+            // `own` was generated from the program, so each of its objects exists.
             let annotations = declared.map_or(&[][..], |declared| &declared.annotations);
             let constraint = restriction::read(&place, annotations, "action_restriction")?;
             let declared = declared.map_or(&[][..], |declared| &declared.params);
@@ -403,7 +406,7 @@ impl Schema {
         found
     }
 
-    /// The extern instance of this name and of a fitting kind.
+    /// Returns the extern instance with this name and a matching kind.
     fn instance(&self, name: &str, is_kind: impl Fn(&ExternKind) -> bool) -> Checked<ExternId> {
         let mut externs = self.program.externs.iter();
         match externs.find(|(_, one)| one.name == name && is_kind(&one.kind)) {
@@ -499,7 +502,8 @@ impl Schema {
         )
     }
 
-    /// The actions that the P4Info lists for a table, with their places in the program's list.
+    /// Returns the actions that the P4Info lists for a table, with their positions in the program's
+    /// list.
     fn listed_actions(&self, table: &ir::Table, given: &info::Table) -> Checked<Vec<(u32, usize)>> {
         let place = |listed: &info::ActionRef| {
             if let Some(name) = self.unlisted.get(&listed.id) {
@@ -669,7 +673,7 @@ impl Schema {
                 let coding =
                     self.coding(&format!("the controller header `{name}`"), &field.data_ty)?;
                 fields.push(ParamView {
-                    // A field that is hidden from controllers has no number; it is 0 in packets.
+                    // A field hidden from controllers has no id and is 0 in packets.
                     id: found.map_or(0, |metadata| metadata.id),
                     name: field.name.clone(),
                     coding,
@@ -680,7 +684,7 @@ impl Schema {
             match name {
                 "packet_in" => self.packet_in = view,
                 "packet_out" => self.packet_out = view,
-                // Others have no meaning in P4Runtime.
+                // Other controller headers have no meaning in P4Runtime.
                 _ => {}
             }
             Ok(())
@@ -688,26 +692,26 @@ impl Schema {
         all(faults)
     }
 
-    /// The action of this name.
+    /// Returns the action with this name.
     pub(crate) fn action_named(&self, name: &str) -> Option<&ActionView> {
         self.actions.get(self.actions_by_name.get(name)?)
     }
 
-    /// The table with this number.
+    /// Returns the table with this id.
     pub(crate) fn table_of(&self, id: u32) -> Checked<&TableView> {
         lookup(&self.tables, "table", id)
     }
 
-    /// The action profile or selector with this number.
+    /// Returns the action profile or selector with this id.
     pub(crate) fn profile_by(&self, id: u32) -> Checked<&ProfileView> {
         lookup(&self.profiles, "action profile", id)
     }
 }
 
-/// The most faults that a refusal names.
+/// Maximum number of faults that an error lists.
 const MOST_FAULTS: usize = 8;
 
-/// All that is wrong, in one fault.
+/// Merges all faults into one.
 fn all(parts: impl IntoIterator<Item = Checked>) -> Checked {
     let faults: Vec<Fault> = parts.into_iter().filter_map(Checked::err).collect();
     let Some(first) = faults.first() else {
@@ -721,7 +725,7 @@ fn all(parts: impl IntoIterator<Item = Checked>) -> Checked {
     refuse(first.code, lines.join("; "))
 }
 
-/// What has this number.
+/// Returns the object with this id.
 pub(crate) fn lookup<'a, T>(all: &'a HashMap<u32, T>, what: &str, id: u32) -> Checked<&'a T> {
     match all.get(&id) {
         Some(found) => Ok(found),
@@ -733,7 +737,7 @@ pub(crate) fn lookup<'a, T>(all: &'a HashMap<u32, T>, what: &str, id: u32) -> Ch
     }
 }
 
-/// Whether an annotation's body is this string.
+/// Returns true if an annotation's body is this string.
 fn says(body: &ir::AnnotationBody, text: &str) -> bool {
     match body {
         ir::AnnotationBody::Text(body) => body.trim().trim_matches('"') == text,

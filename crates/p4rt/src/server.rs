@@ -1,4 +1,4 @@
-//! The gRPC service, on a thread of its own.
+//! The gRPC server, which runs on its own thread.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -38,63 +38,66 @@ use crate::site::{Loader, Site};
 use crate::stream::Session;
 use crate::tenants::{self, Petitioner};
 
-/// The version of the specification that is served.
+/// The version of P4Runtime that the server implements.
 const API_VERSION: &str = "1.5.0";
 
-/// The largest message: a config with a large program, a batch of many entries.
+/// Maximum size of a message. A config may contain a large program, and a batch may have many
+/// entries.
 const MOST_BYTES: usize = 256 << 20;
 
-/// Messages that wait for a session; the next notification is lost.
+/// Capacity of a session's message queue. If it is full, notifications are dropped.
 const MOST_ANSWERS: usize = 4096;
 
-/// Parts of a read that wait for the reader.
+/// Capacity of the queue of read responses.
 const MOST_PARTS: usize = 4;
 
-/// Calls that one connection may have at a time.
+/// Maximum number of concurrent calls on one connection.
 const MOST_CALLS: usize = 256;
 
-/// A client that says nothing for so long is asked whether it lives, and is dead without an answer in time: its sessions end, and another controller
-/// may be primary.
+/// Keepalive: a client that is silent for `ASK_AFTER` receives a ping. If it does not answer within
+/// `ANSWER_WITHIN`, its sessions end, and another controller may become primary.
 const ASK_AFTER: Duration = Duration::from_secs(20);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// Threads that have made a program, with what their stacks took, stay for so long.
+/// Idle time after which a compile thread ends and frees its stack.
 const KEEP_THREADS: Duration = Duration::from_millis(100);
 
-/// Programs with very deep expressions are legal, and compiling them takes stack.
+/// Stack size of compile threads. Programs with deeply nested expressions are legal and need much
+/// stack.
 const STACK_BYTES: usize = 512 << 20;
 
-/// A device to be served.
+/// A device to serve.
 pub struct Setup {
-    /// Its number.
+    /// Its device id.
     pub id: u64,
-    /// A second number by which controllers may know it while no device has that for its own.
+    /// A second id for the device. It is used while no other device has that id.
     pub second_id: Option<u64>,
-    /// The way to its loop.
+    /// The channel to its loop.
     pub remote: Remote,
     /// The compiler and the engine.
     pub loader: Arc<dyn Loader>,
-    /// The program that it runs already, and not only until a controller sets one.
+    /// The program that the device runs permanently. `None` if it runs one only until a controller
+    /// sets a program.
     pub program: Option<Arc<Program>>,
-    /// Its ports and their names, for who watches them; those of controllers are none.
+    /// Its ports and their names, for watchers. CPU ports are not included.
     pub ports: Vec<(PortId, String)>,
-    /// What the device kept for the server before it started again ([`switch::Device::notes`]).
+    /// Notes that the device stored for the server before it restarted ([`switch::Device::notes`]).
     pub notes: Notes,
-    /// What clients with certificates may do at this device, beside what they may do at every one; if there is something, those who are not named do
-    /// nothing.
+    /// Permissions at this device, in addition to those at every device. If there are any, clients
+    /// without a permission are refused.
     pub allowed: Vec<Allow>,
 }
 
-/// Why there is no server.
+/// Error at the start of a server or a device.
 #[derive(Debug)]
 pub enum ServerError {
-    /// The server may not listen as it was told.
+    /// The listening settings are not permitted.
     Listen(SocketAddr, ListenError),
-    /// A device's number is taken.
+    /// The device id is used by another device.
     DeviceId(u64),
     /// A device's program has no P4Info.
     Program(String),
-    /// The operating system's.
+    /// Error of the operating system.
     Io(SocketAddr, std::io::Error),
 }
 
@@ -118,10 +121,10 @@ impl fmt::Display for ServerError {
 
 impl std::error::Error for ServerError {}
 
-/// All devices, by number.
+/// All devices, by device id.
 pub(crate) struct Sites {
     all: RwLock<BTreeMap<u64, Arc<Site>>>,
-    /// What clients may do at every device.
+    /// The clients' permissions at every device.
     allowed: Vec<Allow>,
     sessions: AtomicU64,
     denials: Limit,
@@ -159,7 +162,7 @@ impl Sites {
         }
     }
 
-    /// Begins to serve a device. On the server's runtime.
+    /// Starts to serve a device. Must be called on the server's runtime.
     fn open(&self, setup: Setup) -> Result<(), ServerError> {
         let Setup {
             id,
@@ -191,7 +194,7 @@ impl Sites {
         };
         if !notes.is_empty() {
             let site = Arc::clone(&site);
-            // A device that has stopped has no ports.
+            // Fails only if the device has stopped.
             tokio::spawn(async move { drop(site.settle().await) });
         }
         if let Some(events) = events {
@@ -200,12 +203,12 @@ impl Sites {
         Ok(())
     }
 
-    /// What clients may do at every device.
+    /// Returns the clients' permissions at every device.
     pub(crate) fn allowed(&self) -> &[Allow] {
         &self.allowed
     }
 
-    /// Whether a client may do anything at all: who may not is told so before anything that it says is read.
+    /// Checks that a client has any permission. Otherwise it is refused before its request is read.
     fn admit(&self, peer: &Peer) -> Checked {
         let who = peer.who()?;
         let nothing = match who.rights(&self.allowed, &[]) {
@@ -221,12 +224,12 @@ impl Sites {
         Err(nothing)
     }
 
-    /// A client that is no operator asked for something of operators.
+    /// Logs that a client without operator rights called an operator function.
     pub(crate) fn denied_operator(&self, peer: SocketAddr, why: &str) {
         logged::denied_operator(&self.denials, peer, why);
     }
 
-    /// Whether a client may do what it asks of a device; what it may not is logged and counted.
+    /// Checks that a client may make a request to a device. Refusals are logged and counted.
     pub(crate) fn permit(
         &self,
         device: u64,
@@ -247,16 +250,16 @@ impl Sites {
     }
 }
 
-/// How urgent a server's threads are beside those that carry packets.
+/// Scheduling priority of a server's threads relative to packet threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// As urgent: it has cores that no worker has.
+    /// Same priority. For servers with cores that no worker uses.
     AsWorkers,
-    /// Less urgent: workers come first where they run, and what controllers ask for takes the time that packets leave.
+    /// Lower priority. On shared cores workers run first, and the server uses the remaining time.
     BelowWorkers,
 }
 
-/// A server that runs until it is dropped.
+/// A running server. It stops when it is dropped.
 pub struct Server {
     address: SocketAddr,
     sites: Arc<Sites>,
@@ -266,10 +269,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves these devices. A plain address must be of this machine's own.
+    /// Serves these devices. An address without TLS must be a loopback address.
     ///
     /// # Errors
-    /// The address cannot be had or may not be, or something is wrong with the devices.
+    /// The server cannot or must not listen on the address, or the settings of a device are wrong.
     pub fn start(
         listen: impl Into<Listen>,
         setups: Vec<Setup>,
@@ -278,10 +281,11 @@ impl Server {
         Server::begin(listen.into(), setups, urgency, None)
     }
 
-    /// As [`Server::start`], with the service for virtual data planes, and without a device at first.
+    /// Same as [`Server::start`], with the service for virtual data planes, and initially without
+    /// devices.
     ///
     /// # Errors
-    /// The address cannot be had or may not be.
+    /// The server cannot or must not listen on the address.
     pub fn for_tenants(
         listen: impl Into<Listen>,
         urgency: Urgency,
@@ -327,7 +331,7 @@ impl Server {
             .name("p4runtime".to_owned())
             .spawn(move || {
                 if urgency == Urgency::BelowWorkers {
-                    // On a system that refuses, it is as urgent as they are.
+                    // If the system refuses, the thread keeps the normal priority.
                     let _ = rustix::process::nice(LESS_URGENT);
                 }
                 run(runtime, listener, door, (devices, tenancy), stopped);
@@ -342,21 +346,22 @@ impl Server {
         })
     }
 
-    /// Where it is.
+    /// Returns the listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves one more device from now on.
+    /// Starts to serve another device.
     ///
     /// # Errors
-    /// Its number is taken, or its program has no P4Info.
+    /// Its device id is used, or its program has no P4Info.
     pub fn add(&self, setup: Setup) -> Result<(), ServerError> {
         let _entered = self.runtime.enter();
         self.sites.open(setup)
     }
 
-    /// Serves a device no longer: its sessions end. What was asked of it before is done. Whether there was one.
+    /// Stops serving a device and ends its sessions. Earlier requests are still completed. Returns
+    /// true if the device existed.
     pub fn remove(&self, device: u64) -> bool {
         let site = self.sites.all_mut().remove(&device);
         if let Some(site) = &site {
@@ -365,19 +370,19 @@ impl Server {
         site.is_some()
     }
 
-    /// What was counted of a device, if there is one with this number.
+    /// Returns the counters of a device, if it exists.
     pub fn figures(&self, device: u64) -> Option<Figures> {
         let site = self.sites.find(device).ok()?;
         Some(site.figures())
     }
 
-    /// A port of a device went down or came up: watch ports and backup replicas depend on it, and
-    /// who watches ports hears of it.
+    /// Processes a port state change of a device. It affects watch ports and backup replicas, and
+    /// is reported to port watchers.
     pub fn port_changed(&self, device: u64, port: PortId, is_up: bool) {
         if let Ok(site) = self.sites.find(device) {
             site.ports.set(port, is_up);
             self.runtime.spawn(async move {
-                // A device that has stopped has no ports.
+                // Fails only if the device has stopped.
                 let _ = site.port_changed(port, is_up).await;
             });
         }
@@ -385,13 +390,13 @@ impl Server {
 }
 
 impl Server {
-    /// A port of a device is connected to nothing: clients that watch ports receive that it is
-    /// down. For groups it counts as up, as a port that never was connected.
+    /// Records that a port is not connected. Port watchers see it as down. Groups treat it as up,
+    /// like a port that was never connected.
     pub fn port_disconnected(&self, device: u64, port: PortId) {
         if let Ok(site) = self.sites.find(device) {
             site.ports.set(port, false);
             self.runtime.spawn(async move {
-                // A device that has stopped has no ports.
+                // Fails only if the device has stopped.
                 let _ = site.port_changed(port, true).await;
             });
         }
@@ -401,7 +406,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // It may have ended by itself.
+            // The server may already have ended.
             let _ = stop.send(());
         }
         if let Some(thread) = self.thread.take() {
@@ -410,7 +415,7 @@ impl Drop for Server {
     }
 }
 
-/// [`Urgency::BelowWorkers`], for nice(2), Linux 2.6.
+/// The nice(2) value of [`Urgency::BelowWorkers`], per thread since Linux 2.6.
 const LESS_URGENT: i32 = 10;
 
 fn run(
@@ -442,7 +447,7 @@ fn run(
             ports,
             tenancy,
         };
-        // Who may do nothing is told so before anything of a request is read.
+        // Clients without any permission are refused before their request is read.
         let services = InterceptedService::new(services, move |request: Request<()>| {
             sites.admit(Peer::of(&request)?)?;
             Ok(request)
@@ -453,16 +458,16 @@ fn run(
             .http2_keepalive_timeout(Some(ANSWER_WITHIN))
             .serve_with_incoming(services, incoming);
         tokio::select! {
-            // A listener that fails for good leaves the switch running without control.
+            // If the listener fails permanently, the switch keeps running without P4Runtime.
             _ = served => {}
             _ = stopped => {}
         }
     });
-    // Sessions end with the runtime.
+    // This also ends all sessions.
     runtime.shutdown_background();
 }
 
-/// Does something to its end, also if the client that asked for it is gone: half of it is no state to be in.
+/// Runs work to completion even if the client disconnects, so that it is never left half done.
 async fn to_its_end(
     work: impl Future<Output = Result<(), Status>> + Send + 'static,
 ) -> Result<(), Status> {
@@ -474,7 +479,7 @@ struct Service {
     sites: Arc<Sites>,
 }
 
-/// Who asks, and what.
+/// Returns the peer and the message of a request.
 fn open_request<T>(request: Request<T>) -> Result<(Peer, T), Status> {
     let peer = Peer::of(&request)?.clone();
     Ok((peer, request.into_inner()))
@@ -509,7 +514,7 @@ impl P4Runtime for Service {
         let (answers, parts) = mpsc::channel(MOST_PARTS);
         tokio::spawn(async move {
             if let Err(status) = site.read(request, &answers).await {
-                // Who has gone does not hear it.
+                // The client may have gone.
                 let _ = answers.send(Err(status)).await;
             }
         });
@@ -526,8 +531,8 @@ impl P4Runtime for Service {
             rights.check_config(&request.role, request.action())
         })?;
         let site = self.sites.find(request.device_id)?;
-        // What is made for a client that has gone is not made to its end; what was made takes its
-        // place to its end.
+        // If the client disconnects, the program's compilation is cancelled. A commit that has
+        // started is completed.
         let call = Call::default();
         let caller = call.caller();
         to_its_end(async move { Ok(site.set_config(request, may_lose, &caller).await?) }).await?;
@@ -539,7 +544,7 @@ impl P4Runtime for Service {
         request: Request<rt::GetForwardingPipelineConfigRequest>,
     ) -> Result<Response<rt::GetForwardingPipelineConfigResponse>, Status> {
         let (peer, request) = open_request(request)?;
-        // Whatever a client may do at the device, it needs to know the program.
+        // Any permission at the device includes reading the program.
         self.sites.permit(request.device_id, &peer, |_| Ok(()))?;
         let site = self.sites.find(request.device_id)?;
         let Ok(wanted) = ResponseType::try_from(request.response_type) else {

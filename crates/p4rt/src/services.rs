@@ -1,4 +1,4 @@
-//! What is served at one address, by the path of a call.
+//! The services at one address, dispatched by the path of a call.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
@@ -8,7 +8,7 @@ use tonic::codegen::{BoxFuture, Service, http};
 use tonic::server::NamedService;
 use tonic::{Code, Status};
 
-/// P4Runtime, and what else there may be beside it.
+/// P4Runtime and the optional services.
 #[derive(Clone)]
 pub(crate) struct Services<D, P, T> {
     pub(crate) devices: D,

@@ -1,4 +1,4 @@
-//! A device as the server sees it: its loop behind a channel, its program, its sessions.
+//! Server-side state of one device: the channel to its loop, its program and its sessions.
 
 mod messages;
 mod program;
@@ -31,29 +31,28 @@ use crate::tenants::Denial;
 
 pub(crate) use messages::response;
 
-/// What a device is made for.
+/// Purpose of creating a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// To run, now or when its config is committed: it keeps its room until then.
+    /// To run it, now or when its config is committed. Its space stays reserved until then.
     Run,
-    /// To see whether it can be made: it takes no room from others.
+    /// To verify that it can be created. It reserves no space.
     Verify,
 }
 
-/// The right to make one device.
+/// Permit to create one device.
 pub trait Leave: Send + Sync {
-    /// Does the work on this thread, within the bounds that there are; waits for its turn, if
-    /// others are first.
+    /// Runs the work on this thread within the limits. Blocks while others are first.
     ///
     /// # Errors
-    /// It was not done, or not to its end: why.
+    /// The work was not done or not finished. The error has the reason.
     fn run(&self, work: &mut dyn FnMut()) -> Result<(), Denial>;
 
-    /// Ends the work soon: the client does not wait for it any more.
+    /// Cancels the work, because the client no longer waits for it.
     fn cancel(&self) {}
 }
 
-/// The right to make devices without bounds.
+/// Permit without limits.
 impl Leave for () {
     fn run(&self, work: &mut dyn FnMut()) -> Result<(), Denial> {
         work();
@@ -61,12 +60,14 @@ impl Leave for () {
     }
 }
 
-/// What makes devices of programs: the compiler and the engine, which the server does not know.
+/// Creates devices from programs. Implemented outside the server, which does not depend on the
+/// compiler or the engine.
 pub trait Loader: Send + Sync + 'static {
-    /// Leave to make a device of a config of so many bytes, whatever is in it; it is kept until the device is made.
+    /// Returns a permit to create a device from a config of this size. The permit is held until the
+    /// device is created.
     ///
     /// # Errors
-    /// It is more than is allowed.
+    /// The size exceeds a limit.
     fn admit(&self, _bytes: usize) -> Result<Arc<dyn Leave>, Denial> {
         Ok(Arc::new(()))
     }
@@ -74,18 +75,19 @@ pub trait Loader: Send + Sync + 'static {
     /// Compiles P4 text.
     ///
     /// # Errors
-    /// What is wrong with it, for people.
+    /// A message for users that describes the fault.
     fn compile(&self, text: &str) -> Result<ir::Program, String>;
 
-    /// The ports that devices have, if it is known: only these can be watched.
+    /// Returns the ports of devices, if known. Only these ports can be watch ports.
     fn ports(&self) -> Option<BTreeSet<PortId>> {
         None
     }
 
-    /// A program as it is to run where a device shares room with others; as it is elsewhere.
+    /// Adapts a program to run on a device with shared resources. By default the program is
+    /// returned unchanged.
     ///
     /// # Errors
-    /// There is no room: why, for people.
+    /// There is no space. The message is for users.
     fn fit(
         &self,
         program: Arc<ir::Program>,
@@ -94,22 +96,22 @@ pub trait Loader: Send + Sync + 'static {
         Ok(program)
     }
 
-    /// A device that runs a program, which was fitted, to take the place of the running one.
+    /// Creates a device that runs an adapted program, to replace the running device.
     ///
     /// # Errors
-    /// The engine does not run it.
+    /// The engine cannot run the program.
     fn device(&self, program: Arc<ir::Program>) -> Result<Device, LoadError>;
 }
 
-/// Answers and notifications of one session.
+/// Send queue of one session, for answers and notifications.
 pub(crate) type Answers = mpsc::Sender<Result<StreamMessageResponse, Status>>;
 
-/// Why the server ends a session.
+/// Reason why the server ends a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It does not take its messages.
+    /// The session does not read its messages.
     Deaf,
-    /// Its device is served no more.
+    /// The device is no longer served.
     DeviceGone,
 }
 
@@ -122,30 +124,31 @@ impl End {
     }
 }
 
-/// A session's end in the server.
+/// Server side of a session.
 struct Session {
     answers: Answers,
     /// Set when the session must end.
     end: watch::Sender<Option<End>>,
 }
 
-/// Who is there.
+/// All sessions of a device.
 struct Sessions {
     arbiter: Arbiter,
     live: HashMap<ClientId, Session>,
-    /// The device is served no more: no session begins any more, though its client found the device before.
+    /// True if the device is no longer served. A client that found the device earlier cannot open a
+    /// session then.
     is_closed: bool,
 }
 
-/// A device.
+/// Server-side state of a device.
 pub(crate) struct Site {
-    /// A second number of the device.
+    /// A second device id.
     pub(crate) second_id: Option<u64>,
     remote: Remote,
     loader: Arc<dyn Loader>,
-    /// What clients may do here, beside what they may do at every device.
+    /// Permissions at this device, in addition to those at every device.
     pub(crate) allowed: Vec<Allow>,
-    /// Held for writing while anything of the device is changed, for reading while it is read.
+    /// Locked for writing while the device is changed, and for reading while it is read.
     pipeline: RwLock<Pipeline>,
     extras: Arc<Mutex<Extras>>,
     unkept: Arc<Mutex<Unkept>>,
@@ -190,12 +193,12 @@ impl Site {
         }
     }
 
-    /// A notification that no session took fast enough.
+    /// Counts a dropped notification.
     fn lose(&self) {
         self.cells.lost.add(1);
     }
 
-    /// What was counted.
+    /// Returns the counters.
     pub(crate) fn figures(&self) -> Figures {
         let digests_waiting = lock(&self.digests).waiting() as u64;
         let sessions = lock(&self.sessions);
@@ -213,10 +216,10 @@ impl Site {
 
     // Sessions.
 
-    /// A session begins; told when it must end.
+    /// Starts a session. The returned receiver reports when the session must end.
     ///
     /// # Errors
-    /// The device is served no more.
+    /// The device is no longer served.
     pub(crate) fn join(
         &self,
         client: ClientId,
@@ -231,16 +234,16 @@ impl Site {
         Ok(ended)
     }
 
-    /// A controller asks to be primary or backup.
+    /// Processes an arbitration update of a controller.
     ///
     /// # Errors
-    /// What ends its session.
+    /// The error with which the session must be closed.
     pub(crate) async fn arbitrate(
         &self,
         client: ClientId,
         update: &rt::MasterArbitrationUpdate,
     ) -> Checked {
-        // Writes of the old primary finish first.
+        // The lock waits for the old primary's writes.
         let _pipeline = self.pipeline.write().await;
         let mut sessions = lock(&self.sessions);
         let before = sessions.arbiter.role_of_primary(client).is_some();
@@ -256,7 +259,7 @@ impl Site {
         Ok(())
     }
 
-    /// A session is over.
+    /// Ends a session.
     pub(crate) fn leave(&self, client: ClientId) {
         let mut sessions = lock(&self.sessions);
         sessions.live.remove(&client);
@@ -267,13 +270,14 @@ impl Site {
         sessions.tell(notices);
     }
 
-    /// The role of a session that is primary.
+    /// Returns the role of a session that is primary.
     fn role_of_primary(&self, client: ClientId) -> Option<String> {
         let sessions = lock(&self.sessions);
         sessions.arbiter.role_of_primary(client).map(str::to_owned)
     }
 
-    /// Whether a request may change the device (sections "`Write` RPC", "`SetForwardingPipelineConfig` RPC").
+    /// Checks that a request may change the device (sections "`Write` RPC",
+    /// "`SetForwardingPipelineConfig` RPC").
     fn check_primary(&self, role: &str, id: Option<&rt::Uint128>) -> Checked {
         match lock(&self.sessions).arbiter.is_primary(role, id) {
             Some(true) => Ok(()),
@@ -291,7 +295,7 @@ impl Site {
 
     // The device.
 
-    /// Does something to a device, where reads and writes go.
+    /// Runs a job on the target of reads and writes.
     async fn on<T: Send + 'static>(
         &self,
         ground: &Ground,
@@ -316,7 +320,8 @@ impl Site {
         }
     }
 
-    /// A start: gives the device the members and replicas whose ports are up, of those that have not gone with a program.
+    /// Prepares the device at start. Removes data of lost groups, and gives the device the members
+    /// and replicas with live ports.
     pub(crate) async fn settle(&self) -> Checked {
         let _pipeline = self.pipeline.write().await;
         self.on(&Ground::Running, |device, extras| {
@@ -329,7 +334,7 @@ impl Site {
         .await
     }
 
-    /// Ends all sessions: the device is served no more.
+    /// Ends all sessions, because the device is no longer served.
     pub(crate) fn close(&self) {
         self.ports.close();
         let mut sessions = lock(&self.sessions);
@@ -339,7 +344,7 @@ impl Site {
         }
     }
 
-    /// A port went down or came up: members and replicas that depend on it change.
+    /// Processes a port state change: updates the members and replicas that depend on it.
     pub(crate) async fn port_changed(&self, port: PortId, is_up: bool) -> Checked {
         let _pipeline = self.pipeline.write().await;
         self.on(&Ground::Running, move |device, extras| {
@@ -351,7 +356,8 @@ impl Site {
 }
 
 impl Sessions {
-    /// A session that does not take an arbitration's outcome has to end: it would go on with a wrong idea of who is primary.
+    /// Sends arbitration notifications. A session with a full queue must end, since it would not
+    /// know which controller is primary.
     fn tell(&mut self, notices: Notices) {
         for (client, update) in notices {
             let Some(session) = self.live.get(&client) else {

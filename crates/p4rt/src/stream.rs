@@ -1,4 +1,5 @@
-//! A session on a StreamChannel: arbitration, packets, acknowledgements, and errors told beside them (section "P4Runtime Stream Messages").
+//! A session on a StreamChannel: arbitration, packets, acknowledgements, and error messages
+//! (section "P4Runtime Stream Messages").
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ pub(crate) struct Session {
     pub(crate) peer: Peer,
 }
 
-/// The device that a session is for, once it is known.
+/// The device of a session, set by its first arbitration update.
 struct Place {
     site: Arc<Site>,
     ended: watch::Receiver<Option<End>>,
@@ -40,7 +41,7 @@ impl Session {
             place.site.lines.closed(self.client);
         }
         if let Err(status) = ending {
-            // Who has gone does not hear it.
+            // The client may have gone.
             let _ = self.answers.send(Err(status)).await;
         }
     }
@@ -83,7 +84,7 @@ impl Session {
         self.sites.permit(update.device_id, &self.peer, |rights| {
             match update.election_id {
                 Some(_) => rights.check_role(role),
-                // A client that only listens can never be primary.
+                // A client without an election id can never be primary.
                 None => rights.check_read(role),
             }
         })?;
@@ -145,12 +146,13 @@ impl Session {
                     Details::Other(rt::StreamOtherError { other }),
                 ))
             }
-            // Handled before.
+            // Handled earlier.
             Update::Arbitration(_) => Ok(()),
         }
     }
 
-    /// Tells of an error; dropped if the session does not take its messages (section "Stream Error Reporting").
+    /// Reports an error to the session. The message is dropped if the queue is full (section
+    /// "Stream Error Reporting").
     fn report(&self, fault: &Fault, details: Details) {
         let error = StreamError {
             canonical_code: fault.code as i32,
@@ -162,10 +164,10 @@ impl Session {
     }
 }
 
-/// Waits until a session must end, and tells why.
+/// Waits until a session must end, and returns the reason.
 async fn must_end(place: Option<&mut Place>) -> End {
     if let Some(place) = place {
-        // The sender goes when the session leaves, which is after this.
+        // The sender is dropped when the session ends, which happens later.
         if let Ok(end) = place.ended.wait_for(Option::is_some).await
             && let Some(end) = *end
         {
@@ -207,7 +209,7 @@ mod tests {
         let before = site.join(ClientId(1), answers.clone()).unwrap();
         site.close();
         assert_eq!(*before.borrow(), Some(End::DeviceGone));
-        // Its client found the device before that.
+        // A client may have found the device before it was closed.
         let after = site.join(ClientId(2), answers);
         assert_eq!(after.err(), Some(End::DeviceGone));
     }

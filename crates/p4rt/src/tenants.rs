@@ -1,5 +1,6 @@
-//! The service by which a switch's operator has virtual data planes made and changed. The room knows nothing of them: what is asked goes, as a
-//! [`Petition`], to the loop that has them, and its answer comes back.
+//! The service by which a switch's operator creates and changes virtual data planes. This crate
+//! does not know them: each request goes as a [`Petition`] to the control loop that owns them, and
+//! the answer is returned to the client.
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -18,44 +19,46 @@ use crate::incoming::Peer;
 use crate::server::Sites;
 use crate::service::tenancy::tenancy_server::Tenancy;
 
-/// Petitions that may wait; the next one is refused.
+/// Capacity of the request queue. Further requests are refused.
 const MOST_PETITIONS: usize = 64;
 
-/// Of these, those of owners: operators find room.
+/// Maximum number of queued requests of owners, so that operators' requests always fit.
 const MOST_OF_OWNERS: usize = 16;
 
-/// The operator who asks.
+/// The operator that makes a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asker {
-    /// Where it is.
+    /// The operator's address.
     pub address: SocketAddr,
-    /// What its certificate calls it; nothing, where clients need no certificates.
+    /// The names in the operator's certificate. Empty if clients need no certificates.
     pub names: Vec<String>,
 }
 
-/// Something that is asked of the loop that has the virtual data planes, and where its answer goes.
+/// A request to the control loop that owns the virtual data planes, with the channel for its
+/// answer.
 pub enum Petition {
-    /// To change one thing.
+    /// Makes one change.
     Change(
         Asker,
         Box<wire::ChangeRequest>,
         Answer<wire::ChangeResponse>,
     ),
-    /// To tell.
+    /// Returns state.
     Show(Viewer, wire::ShowRequest, Answer<wire::ShowResponse>),
 }
 
-/// Who is told.
+/// Recipient of state, which limits what it contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Viewer {
-    /// An operator, of all.
+    /// An operator sees everything.
     Operator,
-    /// A client with a certificate of these names, of what it owns.
+    /// A client with a certificate of these names sees what it owns.
     Owner(Vec<String>),
 }
 
 impl Viewer {
-    /// Whether it may be told of what somebody owns; an empty name is nobody.
+    /// Returns true if the viewer may see what this owner has. An empty name means that there is no
+    /// owner.
     pub fn sees(&self, owner: &str) -> bool {
         match self {
             Viewer::Operator => true,
@@ -64,18 +67,18 @@ impl Viewer {
     }
 }
 
-/// Where an answer goes.
+/// Channel for an answer.
 pub struct Answer<T> {
     caller: Caller,
     to: oneshot::Sender<Result<T, Denial>>,
     hear: Option<Hear<T>>,
 }
 
-/// Who hears an answer, too.
+/// Observer of an answer.
 type Hear<T> = Box<dyn FnOnce(&Result<T, Denial>) + Send>;
 
 impl<T> Answer<T> {
-    /// The same answer, which this hears before it is given, whether who has asked is still there or not.
+    /// Adds an observer. It is called before the answer is sent, even if the client has gone.
     pub fn heard_by(self, hear: impl FnOnce(&Result<T, Denial>) + Send + 'static) -> Answer<T> {
         Answer {
             hear: Some(Box::new(hear)),
@@ -83,12 +86,13 @@ impl<T> Answer<T> {
         }
     }
 
-    /// Has this called when the client goes before it has the answer: what is done for it may end.
+    /// Registers a function that is called if the client goes away before the answer. It may cancel
+    /// the work.
     pub fn when_gone(&self, cancel: impl FnOnce() + Send + 'static) {
         self.caller.when_gone(cancel);
     }
 
-    /// Gives the answer to who has asked, if it is still there.
+    /// Sends the answer to the client, if it still waits.
     pub fn give(self, answer: Result<T, Denial>) {
         if let Some(hear) = self.hear {
             hear(&answer);
@@ -97,19 +101,19 @@ impl<T> Answer<T> {
     }
 }
 
-/// Why something is not done.
+/// Error of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// What kind of error it is.
+    /// The gRPC status code.
     pub code: Code,
-    /// What is wrong and how to mend it, for people.
+    /// A message for users: the fault and how to fix it.
     pub message: String,
 }
 
-/// A channel between the server and the loop that has the virtual data planes.
+/// Creates a channel between the server and the control loop that owns the virtual data planes.
 ///
 /// # Errors
-/// The operating system has no socket pair left.
+/// The operating system cannot create a socket pair.
 pub fn petitions() -> std::io::Result<(Petitions, Petitioner)> {
     let (rope, ear) = bell()?;
     let (sender, waiting) = plain::sync_channel(MOST_PETITIONS);
@@ -121,30 +125,30 @@ pub fn petitions() -> std::io::Result<(Petitions, Petitioner)> {
     Ok((Petitions { waiting, ear }, petitioner))
 }
 
-/// The loop's end.
+/// Receive side of the request channel, held by the control loop.
 pub struct Petitions {
     waiting: plain::Receiver<Petition>,
     ear: Ear,
 }
 
 impl Petitions {
-    /// The descriptor that becomes readable when there is one.
+    /// Returns the descriptor that becomes readable when there is a request.
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
         self.ear.fd()
     }
 
-    /// The next one.
+    /// Dequeues the next request.
     pub fn take(&mut self) -> Option<Petition> {
         self.ear.hear();
         self.waiting.try_recv().ok()
     }
 }
 
-/// The server's end.
+/// Send side of the request channel, held by the server.
 pub struct Petitioner {
     sender: plain::SyncSender<Petition>,
     rope: Rope,
-    /// Places for petitions of owners.
+    /// Limits the queued requests of owners.
     of_owners: Semaphore,
 }
 
@@ -175,14 +179,15 @@ fn gone() -> Status {
     Status::unavailable("the switch has stopped")
 }
 
-/// The service.
+/// The gRPC service.
 pub(crate) struct Service {
     pub(crate) sites: Arc<Sites>,
     pub(crate) petitioner: Petitioner,
 }
 
 impl Service {
-    /// Whether a client is an operator: one with the default role at every device. Who it is; what it may not is logged.
+    /// Checks that a client is an operator, which has the default role at every device. Returns its
+    /// identity. A refusal is logged.
     fn permit<T>(&self, request: &Request<T>) -> Result<Asker, Status> {
         let peer = Peer::of(request)?;
         let permitted = self.check(peer);

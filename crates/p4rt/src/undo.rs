@@ -1,4 +1,5 @@
-//! Where updates are applied, and what takes them back (section "Batch Atomicity").
+//! Application of updates to a device, and the operations that undo them (section "Batch
+//! Atomicity").
 
 use std::sync::Arc;
 
@@ -12,18 +13,18 @@ use crate::fault::Checked;
 /// An update that was checked against the schema.
 pub(crate) type Op = Box<dyn FnOnce(&mut Target<'_>) -> Checked + Send>;
 
-/// What makes an update not to have been. The state is as it was right behind the update, so nothing of it can be refused.
+/// Reverts an update. It runs on the state directly after the update, so it cannot fail.
 pub(crate) type Undo = Box<dyn FnOnce(&mut Device) + Send>;
 
-/// Where updates are applied.
+/// The state to which updates are applied.
 pub(crate) struct Target<'a> {
     pub(crate) device: &'a mut Device,
     pub(crate) extras: &'a mut Extras,
-    /// What takes back what was done so far, if it may have to be.
+    /// The undo operations so far; `None` if undo is not needed.
     undos: Option<Vec<Undo>>,
 }
 
-/// The name of an entry: its match and priority.
+/// Key of an entry: its match and priority.
 #[derive(Clone, Debug)]
 pub(crate) struct EntryKey {
     pub(crate) table: TableId,
@@ -32,7 +33,8 @@ pub(crate) struct EntryKey {
     pub(crate) priority: Option<i32>,
 }
 
-/// What an entry does, with what is behind the numbers that the device made for itself.
+/// The action of an entry. Ids that the device assigned internally are resolved to what they refer
+/// to.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Done {
     Call(ActionRef),
@@ -41,7 +43,7 @@ pub(crate) enum Done {
     OneShot(Vec<(ActionRef, u32)>),
 }
 
-/// What an entry of a table does.
+/// Returns the action of a table's entry.
 pub(crate) fn done(device: &Device, table: TableId, action: &EntryAction) -> Done {
     let profile = device.program().tables[table].implementation;
     let profile = profile.and_then(|id| device.configuration().profiles[id].as_ref());
@@ -65,15 +67,16 @@ pub(crate) fn done(device: &Device, table: TableId, action: &EntryAction) -> Don
     }
 }
 
-/// The priority by which controllers know a const entry for which the program gives none: `p4c` counts down to 1 in the order of declaration
-/// (section "Constant Tables"). The program's entries are the first that a table has.
+/// Returns the priority under which controllers know a const entry without a priority in the
+/// program. `p4c` counts down to 1 in the order of declaration (section "Constant Tables"). The
+/// program's entries are the first of their table.
 pub(crate) fn declared_priority(device: &Device, table: TableId, entry: &Entry) -> i32 {
     let declared = device.program().tables[table].entries.len() as u64;
     i32::try_from(declared.saturating_sub(entry.id.0)).unwrap_or(i32::MAX)
 }
 
 impl EntryKey {
-    /// The entry of this name.
+    /// Returns the entry with this key.
     pub(crate) fn find(&self, device: &Device) -> Option<Arc<Entry>> {
         let table = &device.configuration().tables[self.table];
         if let Some(entry) = table.find(&self.matches, self.priority) {
@@ -85,12 +88,12 @@ impl EntryKey {
     }
 }
 
-/// All that is written of an entry, to write it again.
+/// Copy of an entry, from which it can be written again.
 struct Snapshot {
     id: EntryId,
     key: EntryKey,
     entry: TableEntry,
-    /// What its direct meter has marked.
+    /// Counters of its direct meter's colours.
     colors: Option<ColorCounts>,
     metadata: Box<[u8]>,
 }
@@ -113,7 +116,7 @@ impl Snapshot {
         })
     }
 
-    /// Writes the entry, whether it is there or not.
+    /// Writes the entry, whether or not it exists.
     fn restore(self, device: &mut Device) {
         let table = self.key.table;
         let id = match self.key.find(device) {
@@ -153,7 +156,7 @@ impl Snapshot {
 }
 
 impl<'a> Target<'a> {
-    /// With `may_undo`, what is done can be taken back.
+    /// Creates a target. With `may_undo`, undo operations are recorded.
     pub(crate) fn new(device: &'a mut Device, extras: &'a mut Extras, may_undo: bool) -> Self {
         Target {
             device,
@@ -162,24 +165,24 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Takes back all that was done, the last thing first.
+    /// Undoes all updates in reverse order.
     pub(crate) fn roll_back(&mut self) {
         for undo in self.undos.take().into_iter().flatten().rev() {
             undo(self.device);
         }
     }
 
-    /// What takes back what was done.
+    /// Returns the undo operations.
     pub(crate) fn into_undos(self) -> Vec<Undo> {
         self.undos.unwrap_or_default()
     }
 
-    /// Makes a change; an id if it adds an entry.
+    /// Applies a change. Returns an id if it adds an entry.
     pub(crate) fn change(&mut self, change: Change) -> Checked<Option<EntryId>> {
         Ok(self.device.apply(change)?)
     }
 
-    /// Makes a change that another one takes back.
+    /// Applies a change that another change reverts.
     pub(crate) fn change_back(&mut self, change: Change, back: Change) -> Checked {
         self.change(change)?;
         self.remember(move |device| {
@@ -188,19 +191,19 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    /// Whether what is done may be taken back.
+    /// Returns true if undo operations are recorded.
     pub(crate) fn may_undo(&self) -> bool {
         self.undos.is_some()
     }
 
-    /// How to take back what was done.
+    /// Records an undo operation.
     pub(crate) fn remember(&mut self, undo: impl FnOnce(&mut Device) + Send + 'static) {
         if let Some(undos) = &mut self.undos {
             undos.push(Box::new(undo));
         }
     }
 
-    /// An entry is about to be changed or deleted.
+    /// Records an entry before it is changed or deleted.
     pub(crate) fn before_change(&mut self, table: TableId, entry: &Entry) {
         if self.undos.is_none() {
             return;
@@ -210,7 +213,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// An entry was added.
+    /// Records that an entry was added.
     pub(crate) fn added(&mut self, key: &EntryKey) {
         if self.undos.is_none() {
             return;
@@ -223,7 +226,7 @@ impl<'a> Target<'a> {
         });
     }
 
-    /// The default entry of a table is about to be changed.
+    /// Records the default entry of a table before it is changed.
     pub(crate) fn before_default(&mut self, table: TableId) {
         if self.undos.is_none() {
             return;
@@ -253,7 +256,8 @@ impl<'a> Target<'a> {
         });
     }
 
-    /// The change that gives a member the action that it has, or deletes it if there is none.
+    /// Returns the change that restores a member's current action, or deletes the member if it does
+    /// not exist.
     pub(crate) fn member_back(&self, profile: ExternId, id: u32) -> Change {
         let configured = self.device.configuration().profiles[profile].as_ref();
         let member = configured.and_then(|configured| configured.member(MemberId::new(id)));
@@ -272,7 +276,8 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// The change that gives a group the members that it has, or deletes it if there is none.
+    /// Returns the change that restores a group's current members, or deletes the group if it does
+    /// not exist.
     pub(crate) fn group_back(&self, profile: ExternId, id: u32) -> Change {
         let configured = self.device.configuration().profiles[profile].as_ref();
         let group = configured.and_then(|configured| configured.group(GroupId::new(id)));

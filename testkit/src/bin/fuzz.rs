@@ -1,4 +1,5 @@
-//! `fuzz TARGET SECONDS SEED [--case N] [--limit SECONDS] [--corpus DIR]...`: runs a fuzz target; fails if it finds something.
+//! `fuzz TARGET SECONDS SEED [--case N] [--limit SECONDS] [--corpus DIR]...`: runs a fuzz target.
+//! Fails if it finds a fault.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -1,18 +1,18 @@
-//! The texts that fuzz targets begin with.
+//! Seed texts of the fuzz targets.
 
 use std::path::{Path, PathBuf};
 
-/// A program to begin with.
+/// A seed program.
 pub(crate) struct Seed {
     /// Its file.
     pub(crate) path: PathBuf,
-    /// Its text, in which the files of its own directory stand in place of their `#include`s.
+    /// Its text, in which `#include`s of files in its own directory are expanded.
     pub(crate) text: String,
     /// The text of its STF test, if it has one.
     pub(crate) test: Option<String>,
 }
 
-/// All programs of this repository and of `more` directories, in the order of their paths.
+/// Returns all programs of this repository and of the directories `more`, sorted by path.
 pub(crate) fn seeds(more: &[PathBuf]) -> Vec<Seed> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let own = ["programs", "findings", "../examples"].map(|name| here.join(name));
@@ -48,7 +48,7 @@ fn seed(path: &Path) -> Option<Seed> {
     })
 }
 
-/// The text with the files that it includes by a name in quotes, one level deep.
+/// Expands the files that the text includes by a name in quotes, one level deep.
 fn with_includes(directory: &Path, text: &str) -> String {
     let expand = |line: &str| {
         let name = line.trim().strip_prefix("#include \"")?.strip_suffix('"')?;

@@ -1,4 +1,5 @@
-//! The target `engines`: random programs and scenarios, which all engines must play alike, frame by frame and in bursts.
+//! The target `engines`: random programs and scenarios. All engines must give the same results,
+//! frame by frame and in bursts.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use super::scenario::{Act, Material, material, scenario};
 use super::{Case, Fault, front, generate};
 use crate::random::Choices;
 
-/// One random program and scenario; on what the engines do not agree.
+/// Runs one random program and scenario. Returns a fault if the engines disagree.
 pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
     let mut choices = Choices::new(case.stream());
     let (text, program, material) = match choices.one_in(4) {
@@ -30,7 +31,7 @@ pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
     judged(case, &text, acts, |acts| judge(&program, acts, case))
 }
 
-/// Plays a scenario on all engines, one by one and in bursts.
+/// Plays a scenario on all engines, in batches and in bursts.
 pub(crate) fn judge(program: &Arc<Program>, acts: &[Act], case: &Case<'_>) -> Judged {
     let programs = [Arc::clone(program), Arc::clone(program)];
     let mut reference = None;

@@ -1,4 +1,5 @@
-//! The target `entries`: mutated entries files, which are refused with errors that can be shown, or applied.
+//! The target `entries`: mutated entries files. Each is applied, or refused with errors that can be
+//! displayed.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -13,16 +14,16 @@ use super::{Case, Fault, front};
 use crate::mutate::mutate;
 use crate::random::Choices;
 
-/// How often a failing file is tried in shorter forms.
+/// Maximum number of attempts to shorten a failing file.
 const ATTEMPTS: usize = 2000;
 
-/// A program with a file of entries for it.
+/// A program with an entries file for it.
 struct Pair {
     program: Arc<Program>,
     entries: String,
 }
 
-/// The examples' programs and entries.
+/// Returns the example programs with their entries.
 fn pairs(case: &Case<'_>) -> &'static [Pair] {
     static PAIRS: OnceLock<Vec<Pair>> = OnceLock::new();
     PAIRS.get_or_init(|| {
@@ -47,7 +48,7 @@ fn pairs(case: &Case<'_>) -> &'static [Pair] {
     })
 }
 
-/// One mutated file; what is wrong with what becomes of it.
+/// Runs one mutated file. Returns a fault and the file if something is wrong.
 pub(crate) fn case(case: &Case<'_>) -> Option<(Fault, String)> {
     let mut choices = Choices::new(case.stream());
     let pairs = pairs(case);
@@ -75,7 +76,7 @@ pub(crate) fn case(case: &Case<'_>) -> Option<(Fault, String)> {
     Some((fault, text))
 }
 
-/// A file with one digit changed: these are often right.
+/// Changes one digit of a file. The result is often valid.
 fn changed(text: &str, choices: &mut Choices) -> String {
     let digits: Vec<usize> = text
         .char_indices()
@@ -89,7 +90,7 @@ fn changed(text: &str, choices: &mut Choices) -> String {
     format!("{}{digit}{}", &text[..at], &text[at + 1..])
 }
 
-/// Whether a file is accepted and can be applied.
+/// Reads and applies a file. Returns true if it is accepted.
 fn examine(program: &Arc<Program>, text: &str, case: &Case<'_>) -> Result<bool, Fault> {
     let (program, text) = (Arc::clone(program), text.to_owned());
     let done = guarded(case.limit, move || applied(&program, &text));

@@ -1,4 +1,4 @@
-//! The target `front`: mutated program texts from preprocessing to a loaded program.
+//! The target `front`: mutated program texts, from preprocessing to a loaded program.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,16 +16,17 @@ use super::{Case, Fault};
 use crate::mutate::mutate;
 use crate::random::Choices;
 
-/// How often a failing text is tried in shorter forms.
+/// Maximum number of attempts to shorten a failing text.
 const ATTEMPTS: usize = 3000;
 
-/// How often a text that runs into the time limit is tried: each time costs the limit, and leaves a busy thread.
+/// Same for a text that exceeds the time limit. Each attempt takes as long as the limit, and leaves
+/// a busy thread.
 const SLOW_ATTEMPTS: usize = 8;
 
-/// What became of a text.
+/// Result of a text: the program, or `None` if it is refused.
 pub(crate) type Examined = Result<Option<Arc<Program>>, Fault>;
 
-/// One mutated text; what is wrong with what the front end does with it.
+/// Runs one mutated text. Returns a fault and the text if the front end fails.
 pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
     let mut choices = Choices::new(case.stream());
     let text = mutant(seeds, &mut choices)?;
@@ -51,14 +52,14 @@ pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
     Some((fault, text))
 }
 
-/// A mutated text.
+/// Returns a mutated text.
 pub(crate) fn mutant(seeds: &[Seed], choices: &mut Choices) -> Option<String> {
     let text = &choices.pick(seeds)?.text;
     let other = &choices.pick(seeds)?.text;
     Some(mutate(text, other, choices))
 }
 
-/// Takes a text through all of the front end, guarded: the program if it is accepted, none if it is refused.
+/// Compiles a text in a guarded thread. Returns the program, or `None` if it is refused.
 pub(crate) fn examine(text: &str, limit: Duration) -> Examined {
     let text = text.to_string();
     let done = guarded(limit, move || compile(&text));
@@ -93,8 +94,8 @@ fn compile(text: &str) -> Examined {
     Ok(None)
 }
 
-/// A program that is checked and then refused is refused at a place, if it has one: a program
-/// without `main` (E1102) has none.
+/// Checks that errors at load have a source location. Only a program without `main` (E1102) has
+/// none.
 fn placed(errors: &[Diagnostic]) -> Result<(), Fault> {
     let is_lost = |error: &&Diagnostic| error.span == Span::NONE && error.code != "E1102";
     match errors.iter().find(is_lost) {
@@ -106,7 +107,7 @@ fn placed(errors: &[Diagnostic]) -> Result<(), Fault> {
     }
 }
 
-/// Diagnostics can be shown, and none says that it should not be.
+/// Checks that diagnostics can be displayed, and that none of them reports an internal error.
 fn shown(diagnostics: &Diagnostics, sources: &syntax::source::SourceMap) -> Result<(), Fault> {
     let (rendered, json) = (
         diagnostics.render(sources, false),
@@ -125,7 +126,7 @@ fn shown(diagnostics: &Diagnostics, sources: &syntax::source::SourceMap) -> Resu
     }
 }
 
-/// What holds for every program that is accepted.
+/// Checks the properties of every accepted program.
 fn accepted(program: Program) -> Examined {
     ir::verify(&program).map_err(|errors| {
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
@@ -146,8 +147,8 @@ fn accepted(program: Program) -> Examined {
     Ok(Some(program))
 }
 
-/// Every engine loads the program, or names the construct that it does not run. Entries of the
-/// program may not fit the tables of a device.
+/// Checks that every engine loads the program, or names the construct that it does not support. The
+/// program's entries may not fit a device's tables.
 fn loads(program: &Arc<Program>) -> Result<(), Fault> {
     let native = jit::Jit::new(Arc::new(interp::Interp));
     let engines: [&dyn Engine; 2] = [&interp::Interp, &native];
@@ -155,7 +156,7 @@ fn loads(program: &Arc<Program>) -> Result<(), Fault> {
         let is_meaning = at == 0;
         match Device::new(Arc::clone(program), engine, &DeviceConfig::default()) {
             Ok(_) | Err(LoadError::Entry(_)) => {}
-            // The interpreter runs all; native code may refuse what is too large.
+            // The interpreter supports everything. Native code may refuse what is too large.
             Err(LoadError::Unsupported(refused))
                 if !is_meaning && !refused.construct.is_empty() => {}
             Err(error) => {
@@ -167,7 +168,7 @@ fn loads(program: &Arc<Program>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// P4Info, where annotations allow one, survives its text form.
+/// Checks that the program's P4Info, if it has one, can be written as text and read back.
 fn described(program: &Program) -> Result<(), Fault> {
     let Ok(info) = p4info::p4info(program) else {
         return Ok(());
@@ -180,7 +181,7 @@ fn described(program: &Program) -> Result<(), Fault> {
     }
 }
 
-/// The first line in which two texts differ.
+/// Returns the first line in which two texts differ.
 fn difference(one: &str, other: &str) -> String {
     let differing = one.lines().zip(other.lines()).find(|(a, b)| a != b);
     differing.map_or("the texts are equal".into(), |(a, b)| {

@@ -1,5 +1,5 @@
-//! Runs code that may panic or never end: on a thread with a deep stack, under a limit of the time that this thread itself uses, so that a busy machine
-//! finds nothing.
+//! Runs code that may panic or never end. It runs on a thread with a deep stack and a limit on the
+//! thread's own processor time. So a busy machine causes no false findings.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -13,33 +13,33 @@ use std::time::{Duration, Instant};
 use super::Fault;
 use rustix::time::{ClockId, clock_gettime};
 
-/// The stack that the `polyplane` command runs on.
+/// Stack size; the `polyplane` command uses the same.
 const STACK_BYTES: usize = 512 << 20;
 
-/// Code that uses none of its time for so many limits waits for something that does not come.
+/// Code that uses no processor time for this many limits is blocked forever.
 const PATIENCE: u32 = 50;
 
-/// Bytes that the thread of guarded code may hold at once.
+/// Maximum number of bytes that a guarded thread may hold at a time.
 pub(crate) const MOST_BYTES: u64 = 500 << 20;
 
-/// What may go wrong with guarded code.
+/// Failure of guarded code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
     /// It panicked.
     Panic {
         /// File and line.
         place: String,
-        /// What it said.
+        /// The panic message.
         message: String,
     },
-    /// It used more time than the limit; if it does not end, its thread is left behind.
+    /// It used more time than the limit. If it does not end, its thread continues to run.
     TimeLimit,
-    /// Its thread held more bytes at once than [`MOST_BYTES`].
+    /// Its thread held more than [`MOST_BYTES`] bytes at a time.
     MemoryLimit(u64),
 }
 
 impl Trouble {
-    /// The fault of code that does `what`, such as "reading IR".
+    /// Converts the failure to a fault of an activity `what`, such as "reading IR".
     pub(crate) fn fault(self, what: &str) -> Fault {
         match self {
             Trouble::TimeLimit => Fault::new("time limit", format!("{what} takes too long")),
@@ -54,11 +54,11 @@ impl Trouble {
 }
 
 thread_local! {
-    /// Set on guarded threads: where the last panic is kept instead of printed.
+    /// Set on guarded threads: stores the last panic instead of printing it.
     static LAST_PANIC: RefCell<Option<Option<Trouble>>> = const { RefCell::new(None) };
 }
 
-/// Runs `code`, and gives what it returns.
+/// Runs `code` in a guarded thread and returns its result.
 pub(crate) fn guarded<R: Send + 'static>(
     limit: Duration,
     code: impl FnOnce() -> R + Send + 'static,
@@ -76,7 +76,7 @@ pub(crate) fn guarded<R: Send + 'static>(
         if held.bytes_max > MOST_BYTES && result.is_ok() {
             result = Err(Trouble::MemoryLimit(held.bytes_max));
         }
-        // Nobody listens any more when the limit has passed.
+        // The receiver is dropped when the limit has passed.
         let _ = sender.send((result, own_time()));
     };
     let spawned = Builder::new().stack_size(STACK_BYTES).spawn(work);
@@ -94,7 +94,7 @@ pub(crate) fn guarded<R: Send + 'static>(
                 };
             }
             Err(RecvTimeoutError::Timeout) => {
-                // Where the system does not tell, the time that has passed counts.
+                // If the system cannot report the processor time, the elapsed time counts.
                 let used = name.as_deref().and_then(time_of);
                 let used = used.unwrap_or_else(|| began.elapsed());
                 if used > limit || began.elapsed() > limit * PATIENCE {
@@ -112,19 +112,20 @@ pub(crate) fn guarded<R: Send + 'static>(
     }
 }
 
-/// The processor time that this thread has used.
+/// Returns the processor time that this thread has used.
 fn own_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// The processor time that another thread of this process has used, by its name below `/proc` (proc_pid_stat(5): fields 14 and 15, in ticks).
+/// Returns the processor time of another thread of this process, named by its path below `/proc`
+/// (proc_pid_stat(5): fields 14 and 15, in ticks).
 fn time_of(thread: &Path) -> Option<Duration> {
     const TICKS_PER_SECOND: u64 = 100;
     let stat = PathBuf::from("/proc").join(thread).join("stat");
     let stat = std::fs::read_to_string(stat).ok()?;
-    // The second field, a name in parentheses, may hold anything.
+    // The second field, a name in parentheses, may contain any characters.
     let (_, behind) = stat.rsplit_once(')')?;
     let mut fields = behind.split_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<u64>().ok();
@@ -140,14 +141,14 @@ fn last_panic() -> Trouble {
     })
 }
 
-/// A panic's message, which is a text of one of two kinds.
+/// Returns a panic's message, which has one of two string types.
 fn said(payload: &dyn Any) -> String {
     let text = payload.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
     text.unwrap_or_default()
 }
 
-/// Makes panics of guarded threads quiet; all others are told as before.
+/// Silences panics of guarded threads. All other panics are reported as usual.
 fn keep_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,5 @@
-//! The target `ir`: mutated IR text. What the verifier accepts must run alike on all engines, whoever wrote it.
+//! The target `ir`: mutated IR text. All engines must give the same results for any IR that the
+//! verifier accepts.
 
 use std::sync::Arc;
 
@@ -11,10 +12,10 @@ use super::scenario::{Material, scenario};
 use super::{Case, Fault, engines, front, generate};
 use crate::random::Choices;
 
-/// Mutants of a text are tried until one is accepted, so often.
+/// Maximum number of mutants tried until one is accepted.
 const MUTANTS: usize = 20;
 
-/// Numbers at which readers, verifiers and engines go wrong.
+/// Numbers that are likely to expose faults in readers, verifiers and engines.
 const NUMBERS: &[&str] = &[
     "0x0",
     "0x1",
@@ -37,7 +38,7 @@ const NUMBERS: &[&str] = &[
     "4294967295",
 ];
 
-/// One mutant of a program's IR, and a scenario for it.
+/// Runs one mutant of a program's IR with a scenario for it.
 pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
     let mut choices = Choices::new(case.stream());
     let text = match choices.one_in(2) {
@@ -64,7 +65,7 @@ pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
     None
 }
 
-/// The program of an IR text, if it is one.
+/// Reads and verifies an IR text. Returns `None` if it is invalid.
 fn accepted(text: &str, case: &Case<'_>) -> Result<Option<Arc<Program>>, Fault> {
     let owned = text.to_string();
     let read = guarded(case.limit, move || {
@@ -75,7 +76,7 @@ fn accepted(text: &str, case: &Case<'_>) -> Result<Option<Arc<Program>>, Fault> 
     read.map_err(|trouble| trouble.fault("reading IR"))
 }
 
-/// The text with a few changes: lines moved, repeated or gone, words and numbers exchanged.
+/// Mutates the text: moves, repeats and deletes lines, and exchanges words and numbers.
 fn mutant(text: &str, choices: &mut Choices) -> String {
     let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
     for _ in 0..1 + choices.below(3) {
@@ -96,7 +97,8 @@ fn mutant(text: &str, choices: &mut Choices) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Where the words of a line stand: letters, digits, dots and underscores.
+/// Returns the byte ranges of a line's words. A word consists of letters, digits, dots and
+/// underscores.
 fn words(line: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut start = None;

@@ -1,4 +1,5 @@
-//! The target `messages`: requests of P4Runtime, some with changed bytes, on a device with every kind of object. Each is made or refused.
+//! The target `messages`: P4Runtime requests, some with changed bytes, on a device with every kind
+//! of object. Each must be executed or refused.
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,16 +20,16 @@ use super::guard::guarded;
 use super::{Case, Fault, front};
 use crate::random::Choices;
 
-/// The program that the tests of P4Runtime load.
+/// The program that the P4Runtime tests load.
 const PROGRAM: &str = include_str!("../../../crates/p4rt/tests/p4rt/all.p4");
 
-/// Requests of a case at most.
+/// Maximum number of requests in a case.
 const MOST_REQUESTS: usize = 24;
 
-/// The port for controllers.
+/// The CPU port.
 const CPU: PortId = PortId(510);
 
-/// A request, as it travels.
+/// An encoded request.
 #[derive(Clone, Debug)]
 enum Request {
     Write(Vec<u8>),
@@ -36,7 +37,7 @@ enum Request {
     PacketOut(Vec<u8>),
 }
 
-/// The engine that defines the meaning.
+/// Loader with the reference engine.
 struct Plain;
 
 impl Loader for Plain {
@@ -49,7 +50,7 @@ impl Loader for Plain {
     }
 }
 
-/// The program and its P4Info.
+/// Returns the program and its P4Info.
 fn material(case: &Case<'_>) -> Option<&'static (Arc<Program>, P4Info)> {
     static MATERIAL: OnceLock<Option<(Arc<Program>, P4Info)>> = OnceLock::new();
     let made = MATERIAL.get_or_init(|| {
@@ -60,7 +61,7 @@ fn material(case: &Case<'_>) -> Option<&'static (Arc<Program>, P4Info)> {
     made.as_ref()
 }
 
-/// One sequence of requests; what is wrong with what becomes of them.
+/// Runs one sequence of requests. Returns a fault if something is wrong.
 pub(crate) fn case(case: &Case<'_>) -> Option<(Fault, String)> {
     let (program, info) = material(case)?;
     let mut choices = Choices::new(case.stream());
@@ -83,7 +84,7 @@ pub(crate) fn case(case: &Case<'_>) -> Option<(Fault, String)> {
     Some((fault, lines.collect()))
 }
 
-/// Makes requests; how many had an effect.
+/// Applies requests. Returns how many had an effect.
 fn made(program: Arc<Program>, requests: &[Request]) -> Result<usize, Fault> {
     let rehearsal = Rehearsal::new(&Plain, program);
     let mut rehearsal = rehearsal.map_err(|error| Fault::new("no rehearsal", error))?;
@@ -96,7 +97,7 @@ fn made(program: Arc<Program>, requests: &[Request]) -> Result<usize, Fault> {
         };
         done += usize::from(matches!(became, Rehearsed::Done(1..)));
         let device = rehearsal.device();
-        // What packets do with what was written is the device's affair.
+        // Written state must not break the packet path either.
         let frame = [at as u8; 64];
         let received = device.receive(PortId(at as u32 % 8), &frame);
         received.map_err(|error| Fault::new("a frame is refused", error.to_string()))?;
@@ -108,7 +109,7 @@ fn made(program: Arc<Program>, requests: &[Request]) -> Result<usize, Fault> {
     Ok(done)
 }
 
-/// Writes requests.
+/// Generates requests.
 struct Writer<'a> {
     info: &'a P4Info,
     choices: &'a mut Choices,
@@ -181,7 +182,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A number in so many bits, as its shortest string; small ones often.
+    /// Returns a number of this width as its shortest byte string. Small numbers are frequent.
     fn bytes(&mut self, width: i32) -> Vec<u8> {
         let bits = match self.choices.one_in(2) {
             true => self.choices.below(8) as u64,
@@ -194,7 +195,7 @@ impl Writer<'_> {
         bytes[zeros..].to_vec()
     }
 
-    /// The number of one of these objects; sometimes none, sometimes of no object.
+    /// Returns the id of one of these objects, sometimes 0, sometimes an id of no object.
     fn id(&mut self, preambles: Vec<&Option<info::Preamble>>) -> u32 {
         let ids: Vec<u32> = preambles
             .iter()

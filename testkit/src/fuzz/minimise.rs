@@ -1,6 +1,7 @@
-//! Makes what fails smaller: leaves parts out while it still fails.
+//! Minimization of failing inputs: removes parts while the input still fails.
 
-/// The fewest of `parts`, in order, with which `fails` was still true; it is asked at most `attempts` times.
+/// Returns the smallest list of `parts` found for which `fails` is still true, in order. `fails` is
+/// called at most `attempts` times.
 pub(crate) fn minimise<T: Clone>(
     mut parts: Vec<T>,
     attempts: usize,
@@ -33,7 +34,8 @@ pub(crate) fn minimise<T: Clone>(
     parts
 }
 
-/// The shortest text found with which `fails` is still true: first whole lines are left out, then words.
+/// Returns the shortest text found for which `fails` is still true. First lines are removed, then
+/// words.
 pub(crate) fn minimise_text(
     text: &str,
     attempts: usize,
@@ -46,7 +48,7 @@ pub(crate) fn minimise_text(
     words.concat()
 }
 
-/// Words, numbers and single other characters, each with the white space after it.
+/// Returns the words, numbers and single other characters, each with the white space after it.
 fn words(text: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut start = 0;

@@ -1,7 +1,8 @@
-//! Fuzz targets: random inputs for a given time, and what they show to be wrong.
+//! Fuzz targets: they run random inputs for a given time and report faults.
 //!
-//! Everything depends on the seed and the number of the case alone, so that a case can be run again. What is found is made smaller, printed
-//! and written to `target/findings/`; when it is fixed it becomes a test in `findings/`.
+//! All choices depend on the seed and the case number only, so a case can be repeated. A failing
+//! input is minimized, printed and written to `target/findings/`. Once fixed, it becomes a test in
+//! `findings/`.
 
 mod corpus;
 mod engines;
@@ -21,25 +22,25 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What is fuzzed.
+/// A fuzz target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Program texts, from preprocessing to a loaded program.
     Front,
-    /// Packets, entries, queues and copies, through programs.
+    /// Scenarios of packets, entries, queues and copies.
     Packets,
-    /// Random programs, which all engines must run alike.
+    /// Random programs; all engines must give the same results.
     Engines,
-    /// Mutated IR text, which is refused or runs alike on all engines.
+    /// Mutated IR text, which is refused or gives the same results on all engines.
     Ir,
     /// Mutated entries files, which are refused or applied.
     Entries,
-    /// P4Runtime requests with changed bytes, which are made or refused.
+    /// P4Runtime requests with changed bytes, which are executed or refused.
     Messages,
 }
 
 impl Target {
-    /// The target of this name.
+    /// Returns the target with this name.
     pub fn named(name: &str) -> Option<Target> {
         match name {
             "front" => Some(Target::Front),
@@ -53,51 +54,51 @@ impl Target {
     }
 }
 
-/// How a target is run.
+/// Options of a fuzz run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// For how long.
+    /// Duration of the run.
     pub time: Duration,
-    /// What everything random depends on.
+    /// The random seed.
     pub seed: u64,
-    /// Only this case.
+    /// The only case to run, if set.
     pub only: Option<u64>,
-    /// More directories with programs to begin with.
+    /// Additional directories with seed programs.
     pub corpus: Vec<PathBuf>,
-    /// How long one input may take.
+    /// Time limit for one input.
     pub limit: Duration,
 }
 
-/// What a fuzz run did.
+/// Result of a fuzz run.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// How many cases it ran.
+    /// Number of cases.
     pub cases: u64,
-    /// How many of their texts were accepted programs.
+    /// Number of cases with an accepted program.
     pub accepted: u64,
-    /// What it found, each kind once.
+    /// The findings, one of each kind.
     pub findings: Vec<Finding>,
 }
 
-/// Something that should not be.
+/// A finding of a fuzz run.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// The case that shows it.
+    /// Number of the case.
     pub case: u64,
-    /// What is wrong.
+    /// The fault.
     pub fault: Fault,
-    /// The smallest input found.
+    /// The smallest failing input found.
     pub input: String,
-    /// Where the input was written.
+    /// File to which the input was written.
     pub path: PathBuf,
 }
 
-/// What is wrong.
+/// A fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The kind; two faults with the same one are taken for the same fault.
+    /// The kind. Faults with equal signatures are considered the same.
     pub signature: String,
-    /// More about it.
+    /// Details.
     pub detail: String,
 }
 
@@ -110,7 +111,7 @@ impl Fault {
     }
 }
 
-/// A case that runs.
+/// A running case.
 struct Case<'r> {
     seed: u64,
     number: u64,
@@ -121,7 +122,7 @@ struct Case<'r> {
 }
 
 impl Case<'_> {
-    /// Where this case's random stream starts.
+    /// Returns the start of this case's random stream.
     fn stream(&self) -> u64 {
         self.seed.rotate_left(32) ^ self.number
     }
@@ -130,15 +131,15 @@ impl Case<'_> {
         !self.known.contains(&fault.signature)
     }
 
-    /// Notes that the text is an accepted program.
+    /// Counts the text as an accepted program.
     fn accept(&self) {
         self.accepted.set(self.accepted.get() + 1);
     }
 
-    /// Leaves the input on disk, for the faults that end the process.
+    /// Writes the input to disk, in case a fault ends the process.
     fn keep_running(&self, input: &str) {
         let header = format!("// seed {}, case {}\n", self.seed, self.number);
-        // Without the file the run is as good, only a crash is told worse.
+        // Failing to write it only matters if the process crashes.
         let _ = std::fs::write(&self.running, header + input);
     }
 }
@@ -146,7 +147,7 @@ impl Case<'_> {
 /// Runs a target.
 ///
 /// # Errors
-/// The directory for findings cannot be made.
+/// The directory for findings cannot be created.
 pub fn run(target: Target, options: &Options) -> std::io::Result<Summary> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/findings");
     std::fs::create_dir_all(&directory)?;
@@ -201,7 +202,7 @@ pub fn run(target: Target, options: &Options) -> std::io::Result<Summary> {
 }
 
 impl Finding {
-    /// The finding in words.
+    /// Formats the finding.
     pub fn told(&self, seed: u64) -> String {
         let Finding {
             case,
@@ -217,10 +218,10 @@ impl Finding {
     }
 }
 
-/// What is wrong with a text: a panic or loop of the front end, accepted IR that is not good, or trouble with so many random scenarios.
+/// Examines a text: compiles it, and runs `scenarios` random scenarios.
 ///
 /// # Errors
-/// That.
+/// The front end panics or does not end, accepted IR is invalid, or a scenario fails.
 pub fn examine(text: &str, scenarios: u64, limit: Duration) -> Result<(), Fault> {
     packets::examine(text, scenarios, limit)
 }

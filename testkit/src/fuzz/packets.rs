@@ -1,4 +1,5 @@
-//! The target `packets`: random scenarios through programs, which must be conserved, end, and not depend on how the work is portioned.
+//! The target `packets`: random scenarios through programs. Packets must be conserved, scenarios
+//! must end, and results must not depend on how the work is divided into steps.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -13,16 +14,16 @@ use super::scenario::{Act, Material, material, scenario};
 use super::{Case, Fault, front};
 use crate::random::Choices;
 
-/// How often a failing scenario is tried in shorter forms.
+/// Maximum number of attempts to shorten a failing scenario.
 const ATTEMPTS: usize = 600;
 
-/// How often a scenario that runs into the time limit is tried.
+/// Same for a scenario that exceeds the time limit.
 const SLOW_ATTEMPTS: usize = 8;
 
-/// Mutants of a text are tried until the front end accepts one, so often.
+/// Maximum number of mutants of a text tried until the front end accepts one.
 const MUTANTS: usize = 6;
 
-/// One random scenario; what is wrong with how a device plays it.
+/// Runs one random scenario. Returns a fault if something is wrong.
 pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
     let mut choices = Choices::new(case.stream());
     let (text, program, test) = program(seeds, case, &mut choices)?;
@@ -33,10 +34,11 @@ pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
     judged(case, &text, acts, |acts| judge(&programs, acts, case.limit))
 }
 
-/// Whether a scenario was played as it must be.
+/// Result of judging a scenario.
 pub(crate) type Judged = Result<(), Fault>;
 
-/// Judges a scenario on the program of `text`; what is wrong, with the shortest scenario that shows it.
+/// Judges a scenario on the program of `text`. Returns a fault with the shortest scenario that
+/// causes it.
 pub(crate) fn judged(
     case: &Case<'_>,
     text: &str,
@@ -59,10 +61,10 @@ pub(crate) fn judged(
     Some((fault, format!("{}{text}", lines.concat())))
 }
 
-/// Plays random scenarios on the program of a text, if it is one.
+/// Plays random scenarios on the program of a text, if it is valid.
 ///
 /// # Errors
-/// What is wrong, with the front end or with a scenario.
+/// A fault in the front end or in a scenario.
 pub(crate) fn examine(text: &str, scenarios: u64, limit: Duration) -> Result<(), Fault> {
     let Some(program) = front::examine(text, limit)? else {
         return Ok(());
@@ -75,7 +77,7 @@ pub(crate) fn examine(text: &str, scenarios: u64, limit: Duration) -> Result<(),
     Ok(())
 }
 
-/// An act in one line.
+/// Formats an act in one line.
 fn line(act: &Act) -> String {
     let Act::Packets(now, packets) = act else {
         return format!("// {act:?}\n");
@@ -92,7 +94,7 @@ fn line(act: &Act) -> String {
     format!("// Packets at {}{}\n", now.0, packets.collect::<String>())
 }
 
-/// A program: one of the corpus, or an accepted mutant of one.
+/// Returns a program of the corpus, or an accepted mutant of one.
 pub(crate) fn program<'s>(
     seeds: &'s [Seed],
     case: &Case<'_>,
@@ -101,7 +103,7 @@ pub(crate) fn program<'s>(
     if choices.one_in(2) {
         for _ in 0..MUTANTS {
             let text = front::mutant(seeds, choices)?;
-            // Faults of the front end are for the other target.
+            // Faults of the front end belong to the target `front`.
             if let Ok(Some(program)) = front::examine(&text, case.limit) {
                 return Some((text, program, None));
             }
@@ -115,7 +117,7 @@ pub(crate) fn program<'s>(
     ))
 }
 
-/// The program of a text of the corpus, compiled once.
+/// Returns the program of a corpus text. It is compiled once.
 fn compiled(seed: &Seed, limit: Duration) -> Option<Arc<Program>> {
     static COMPILED: LazyLock<Mutex<BTreeMap<std::path::PathBuf, Option<Arc<Program>>>>> =
         LazyLock::new(Mutex::default);
@@ -126,7 +128,7 @@ fn compiled(seed: &Seed, limit: Duration) -> Option<Arc<Program>> {
         .clone()
 }
 
-/// Plays a scenario in all portions.
+/// Plays a scenario with every division into steps.
 fn judge(programs: &[Arc<Program>; 2], acts: &[Act], limit: Duration) -> Judged {
     let play = |portions| {
         let playing = Playing {
@@ -149,7 +151,7 @@ fn judge(programs: &[Arc<Program>; 2], acts: &[Act], limit: Duration) -> Judged 
             other,
         )?;
     }
-    // Entries that packets added are looked through from time to time, which depends on the steps.
+    // Entries that packets added expire at periodic scans, which depend on the steps.
     let learns = |program: &Arc<Program>| program.tables.values().any(|table| table.add_on_miss);
     if !programs.iter().any(learns) {
         let other = play(Portions::Events)?;

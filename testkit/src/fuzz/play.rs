@@ -1,4 +1,4 @@
-//! Plays a scenario on a device and writes down all that can be seen of it.
+//! Plays a scenario on a device and records all observable results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,37 +12,38 @@ use super::Fault;
 use super::guard::guarded;
 use super::scenario::Act;
 
-/// Cells of an array that are looked at.
+/// Number of cells recorded of each array.
 const CELLS: u32 = 64;
 
-/// In which portions a device gets its work. None of them may change a result.
+/// Division of a device's work into steps. It must not change results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Portions {
-    /// A step for all packets that come at one time.
+    /// One step for all packets of one time.
     Batches,
-    /// A step for each packet.
+    /// One step for each packet.
     Packets,
-    /// All packets that come at one time forwarded together.
+    /// All packets of one time are forwarded as one burst.
     Bursts,
-    /// A step for each packet, and one whenever a packet may leave its queue.
+    /// One step for each packet, and one for each time at which a queued packet may be sent.
     Events,
-    /// A step for each packet, which a tracer follows.
+    /// One step for each packet, with a tracer.
     Traced,
 }
 
-/// What was seen, line by line.
+/// The observable results, line by line.
 pub(crate) type Transcript = Vec<String>;
 
-/// How a scenario is played.
+/// Settings of a run.
 pub(crate) struct Playing {
-    /// The program that a device begins with, and the one to swap it with.
+    /// The device's initial program, and the one to swap it with.
     pub(crate) programs: [Arc<Program>; 2],
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) portions: Portions,
 }
 
 impl Playing {
-    /// Plays a scenario. The transcript, or none if the program's own entries do not fit its tables.
+    /// Plays a scenario. Returns the transcript, or `None` if the program's own entries do not fit
+    /// its tables.
     ///
     /// # Errors
     /// Packets are not conserved, the scenario takes longer than `limit`, or something panics.
@@ -52,7 +53,7 @@ impl Playing {
         limit: Duration,
     ) -> Result<Option<Transcript>, Fault> {
         let portions = self.portions;
-        // A tracer is told of every step, as text.
+        // A tracer receives every step as text, which is slow.
         let limit = match portions {
             Portions::Traced => limit * 5,
             _ => limit,
@@ -99,7 +100,7 @@ fn sent(port: PortId, bytes: &[u8], time: Nanos) -> String {
 
 struct Player {
     device: Device,
-    /// The first program runs, unless it could not be loaded.
+    /// The settings. The first program is the running one, unless it could not be loaded.
     playing: Playing,
     config: DeviceConfig,
     seen: Transcript,
@@ -192,9 +193,10 @@ impl Player {
         }
     }
 
-    /// Steps once at every time at which something happens, the last of which is `now`.
+    /// Steps once at every time of an event, up to `now`.
     fn step_by_events(&mut self, now: Nanos) -> Result<(), Fault> {
-        // Time-outs of entries that packets added are kept to a part of the shortest one: for hours that would be millions of steps.
+        // The device may require a step at a fraction of the shortest timeout of entries that
+        // packets added. Over hours these would be millions of steps, so they are limited.
         for _ in 0..1000 {
             let Some(next) = self.device.next_time().filter(|next| *next < now) else {
                 break;
@@ -214,7 +216,7 @@ impl Player {
         balanced.map_err(|error| Fault::new("packets are not conserved", error.to_string()))
     }
 
-    /// Writes down what came out.
+    /// Records the output of the device.
     fn look(&mut self) {
         let seen = &mut self.seen;
         self.device.drain_sent(|port, bytes, time| {
@@ -232,7 +234,7 @@ impl Player {
         }
     }
 
-    /// Lets all packets leave and writes down what is left.
+    /// Drains all queues and records the remaining state.
     fn end(&mut self) -> Result<(), Fault> {
         for _ in 0..10_000 {
             let Some(next) = self.device.next_time().filter(|_| self.device.held() > 0) else {

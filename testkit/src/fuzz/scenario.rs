@@ -1,4 +1,5 @@
-//! Random scenarios for a program: changes by its schema, packets, waiting; all decided before the device sees the first of it.
+//! Random scenarios for a program: changes according to its schema, packets and pauses. All are
+//! chosen before the device runs.
 
 use bits::Value;
 use entries::stf::CommandKind;
@@ -11,29 +12,29 @@ use switch::{
 
 use crate::random::Choices;
 
-/// Something that happens to a device.
+/// An event in a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Act {
-    /// The control plane asks for a change, which may be refused.
+    /// A change by the control plane, which may be refused.
     Change(Change),
-    /// An STF test's update.
+    /// An update of an STF test.
     Update(entries::Update),
-    /// Packets come in at one time.
+    /// Packets that arrive at one time.
     Packets(Nanos, Vec<(PortId, Vec<u8>)>),
-    /// Nothing happens until this time.
+    /// A pause until this time.
     Wait(Nanos),
-    /// The other of the two programs of the scenario is loaded.
+    /// The other of the scenario's two programs is loaded.
     Swap,
 }
 
-/// What an STF test gives a scenario to use.
+/// Updates and packets from an STF test, for use in scenarios.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Material {
     updates: Vec<entries::Update>,
     packets: Vec<Vec<u8>>,
 }
 
-/// The updates and packets of a test, if it fits the program.
+/// Returns the updates and packets of a test, if it fits the program.
 pub(crate) fn material(program: &Program, test: &str) -> Material {
     let mut material = Material::default();
     for command in entries::stf::read(program, "fuzz.stf", test).unwrap_or_default() {
@@ -48,7 +49,7 @@ pub(crate) fn material(program: &Program, test: &str) -> Material {
     material
 }
 
-/// A random scenario.
+/// Returns a random scenario.
 pub(crate) fn scenario(program: &Program, material: &Material, choices: &mut Choices) -> Vec<Act> {
     let mut acts = Vec::new();
     if choices.one_in(2) {
@@ -87,7 +88,7 @@ impl Maker<'_> {
         })
     }
 
-    /// A later time: mostly a little later, now and then much later.
+    /// Returns a later time: usually slightly later, sometimes much later.
     fn time(&mut self) -> Nanos {
         let step = match self.choices.below(20) {
             0..4 => 0,
@@ -143,7 +144,7 @@ impl Maker<'_> {
         (0..length).map(byte).collect()
     }
 
-    /// A byte that programs like to compare with.
+    /// Returns a byte that programs often compare with.
     fn byte(&mut self) -> u8 {
         const USUAL: &[u8] = &[0, 0, 1, 2, 3, 4, 6, 8, 17, 0x45, 0x7f, 0x80, 0xff];
         match self.choices.one_in(4) {
@@ -161,7 +162,7 @@ impl Maker<'_> {
         })
     }
 
-    /// A small number, mostly.
+    /// Returns a number, usually a small one.
     fn number(&mut self) -> u32 {
         match self.choices.one_in(20) {
             true => self.choices.bits() as u32,
@@ -210,7 +211,7 @@ impl Maker<'_> {
         }
     }
 
-    /// A change of something that the program declares.
+    /// Returns a change of an object that the program declares.
     fn change(&mut self) -> Option<Change> {
         if !self.program.value_sets.is_empty() && self.choices.one_in(6) {
             return self.value_set();
@@ -323,7 +324,7 @@ impl Maker<'_> {
         }
     }
 
-    /// This width, or now and then another.
+    /// Returns this width, or rarely another one.
     fn width(&mut self, width: u32) -> u32 {
         match self.choices.one_in(100) {
             true => self.choices.below(200) as u32,
@@ -414,7 +415,7 @@ impl Maker<'_> {
     }
 }
 
-/// The width of a key.
+/// Returns the width of a key.
 fn key_width(program: &Program, key: &Expr) -> u32 {
     key.ty(program, None).map_or(0, |ty| ty.width())
 }

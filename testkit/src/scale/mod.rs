@@ -1,8 +1,8 @@
-//! Programs that grow by one construct, to measure the time and memory that each construct takes.
+//! Programs of growing size, to measure the time and memory that each construct takes.
 //!
-//! [`CONSTRUCTS`] names each construct with the program of a size. [`load`] takes a program from
-//! text to an engine, and gives the time of each step. A program that is too large is refused by a
-//! diagnostic with a place.
+//! [`CONSTRUCTS`] lists the constructs, each with a program of a given size. [`load`] takes a
+//! program from text to an engine and returns the time of each step. A program that is too large is
+//! refused by a diagnostic with a location.
 
 mod programs;
 
@@ -14,14 +14,14 @@ use rustix::time::{ClockId, clock_gettime};
 
 pub use programs::CONSTRUCTS;
 
-/// A construct that programs are scaled by.
+/// A construct with a scalable program.
 #[derive(Clone, Copy)]
 pub struct Construct {
     /// Its name.
     pub name: &'static str,
-    /// The program with so many of it.
+    /// Returns the program with `n` of the construct.
     pub program: fn(usize) -> String,
-    /// The size from which it is measured: it takes some milliseconds.
+    /// The size at which measurements start. It takes some milliseconds.
     pub size: usize,
 }
 
@@ -33,23 +33,23 @@ pub const STEPS: [&str; 5] = ["parse", "check", "lower", "verify", "load"];
 pub struct Times(pub [Duration; STEPS.len()]);
 
 impl Times {
-    /// The time of all steps.
+    /// Returns the time of all steps.
     pub fn total(&self) -> Duration {
         self.0.iter().sum()
     }
 }
 
-/// The processor time of this thread, which other processes do not lengthen much.
+/// Returns the processor time of this thread, which other processes affect little.
 fn now() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Takes a program from text to an engine.
+/// Compiles a program from text and loads it into an engine.
 ///
 /// # Errors
-/// The diagnostics, or what the verifier or the engine says.
+/// The diagnostics, or the error of the verifier or the engine.
 pub fn load(text: &str, engine: &dyn Engine) -> Result<Times, String> {
     let mut times = Times::default();
     let mut last = now();
@@ -96,10 +96,10 @@ pub fn load(text: &str, engine: &dyn Engine) -> Result<Times, String> {
     Ok(times)
 }
 
-/// Runs `f` on a thread with the stack that compilations have.
+/// Runs `f` on a thread with the stack size of compilations.
 ///
 /// # Panics
-/// As `f` does.
+/// If `f` panics.
 pub fn on_large_stack<T: Send>(f: impl FnOnce() -> T + Send) -> T {
     const STACK: usize = 256 << 20;
     std::thread::scope(|scope| {

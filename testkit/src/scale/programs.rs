@@ -1,18 +1,18 @@
-//! The constructs and their programs.
+//! The scalable constructs and their programs.
 
 use std::fmt::Write;
 
 use super::Construct;
 
-/// What differs in a program from the smallest one.
+/// Additions to the smallest program.
 #[derive(Default)]
 struct Parts {
     /// Declarations before the blocks.
     top: String,
-    /// Fields of the struct of headers, and of that of metadata.
+    /// Fields of the headers struct and of the metadata struct.
     headers: String,
     metadata: String,
-    /// Declarations and states of the parser; with none, it extracts one header.
+    /// Declarations and states of the parser. If empty, the parser extracts one header.
     parser: String,
     /// Declarations and statements of the ingress control.
     locals: String,
@@ -58,7 +58,7 @@ V1Switch(P(), V(), I(), E(), C(), D()) main;
     }
 }
 
-/// The texts of so many, by their numbers.
+/// Returns `n` texts, one per line, by their numbers.
 fn each(n: usize, text: impl Fn(usize) -> String) -> String {
     let mut all = String::new();
     for i in 0..n {
@@ -67,7 +67,7 @@ fn each(n: usize, text: impl Fn(usize) -> String) -> String {
     all
 }
 
-/// The same, with `between` between two of them.
+/// Same, with `between` as separator.
 fn joined(n: usize, between: &str, text: impl Fn(usize) -> String) -> String {
     let all: Vec<String> = (0..n).map(text).collect();
     all.join(between)
@@ -107,7 +107,7 @@ fn parser(parser: impl Into<String>) -> String {
     .program()
 }
 
-/// `m.x = a OP b OP ...`
+/// Returns `m.x = a OP b OP ...`.
 fn operands(n: usize, operator: &str) -> String {
     let operands = joined(n, operator, |i| ["m.x", "m.y"][i % 2].to_owned());
     apply(format!("m.x = {operands};"))
@@ -118,7 +118,7 @@ fn conditions(n: usize, operator: &str) -> String {
     apply(format!("m.t = {operands};"))
 }
 
-/// A table `t` with this in its braces.
+/// Returns a program with a table `t` of these properties.
 fn table(properties: &str) -> String {
     applied(
         format!("action a(bit<32> v) {{ m.x = v; }}\ntable t {{ {properties} }}"),
@@ -126,7 +126,7 @@ fn table(properties: &str) -> String {
     )
 }
 
-/// Blocks named `c0` to the last; each but the first calls the one before twice.
+/// Returns blocks named from `c0`. Each calls the one before it twice.
 fn doubling(n: usize, first: &str, next: impl Fn(usize, usize) -> String) -> String {
     let mut all = first.to_owned();
     for i in 1..=n {

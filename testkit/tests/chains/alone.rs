@@ -1,4 +1,4 @@
-//! A program does in a chain what it does alone.
+//! Checks that a program in a chain behaves as it does alone.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use passes::compose::{Form, Policy, StepProgram, compose};
 use stf::Setup;
 use switch::DeviceConfig;
 
-/// Deep expressions take stack to walk.
+/// Stack size for deep expressions.
 const STACK_BYTES: usize = 64 << 20;
 
-/// The programs in a directory that have a test.
+/// Returns the programs in a directory that have a test.
 fn programs(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).expect("the directory can be read");
     let paths = entries.map(|entry| entry.expect("the entry can be read").path());
@@ -25,7 +25,7 @@ fn compiled(path: &Path) -> Arc<Program> {
     testkit::compile(path).unwrap_or_else(|diagnostics| panic!("{diagnostics}"))
 }
 
-/// What is wrong with a program's test when `program` runs in its stead, on any engine.
+/// Runs a program's test with `program` in its place on every engine. Returns the failures.
 fn failures(path: &Path, program: &Arc<Program>, what: &str) -> Vec<String> {
     let text = std::fs::read_to_string(path.with_extension("stf")).expect("the test can be read");
     let directory = path.parent().expect("a file is in a directory");
@@ -55,8 +55,8 @@ fn failures(path: &Path, program: &Arc<Program>, what: &str) -> Vec<String> {
     failures
 }
 
-/// Programs that do something else if a step follows: what their egress does to the copies of a group happens to the one packet that there is before
-/// the last step.
+/// Programs that behave differently if a step follows. Their egress acts on the copies of a group,
+/// but before the last step there is only one packet.
 const OTHERWISE_IF_FOLLOWED: &[&str] = &["multicast"];
 
 #[test]

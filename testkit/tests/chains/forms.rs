@@ -1,4 +1,5 @@
-//! A chain does the same to every packet in each of its forms, on every engine, packet by packet and in bursts.
+//! Checks that a chain has the same effect on every packet in each of its forms, on every engine,
+//! packet by packet and in bursts.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +11,7 @@ use passes::compose::{Composed, Form, Policy, StepProgram, compose};
 use proptest::prelude::*;
 use switch::{Device, DeviceConfig, Ledger};
 
-/// The functions of the examples, and entries for each; `STEP` stands for the step's name.
+/// The example functions, with entries for each. `STEP` is replaced by the step's name.
 const FUNCTIONS: &[(&str, &str)] = &[
     (
         "arp_proxy",
@@ -49,7 +50,8 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Programs that do what steps that are one could get wrong, and entries for each as above; they are beside this file.
+/// Programs that are sensitive to errors in merged steps, with entries for each as above. They are
+/// in files beside this one.
 const STEPS: &[(&str, &str)] = &[
     ("checks", ""),
     (
@@ -64,12 +66,12 @@ const STEPS: &[(&str, &str)] = &[
     ("waits", ""),
 ];
 
-/// All programs, with entries for each.
+/// Returns all programs, with entries for each.
 fn programs() -> impl Iterator<Item = (&'static str, &'static str)> {
     FUNCTIONS.iter().chain(STEPS).copied()
 }
 
-/// Conditions that every program can be followed by.
+/// Conditions that may follow every program.
 const ANYWHERE: &[&str] = &[
     "ingress_port == 3",
     "egress_spec < 2 || priority != 0",
@@ -78,7 +80,7 @@ const ANYWHERE: &[&str] = &[
     "!(mcast_grp == 0)",
 ];
 
-/// Conditions on what the functions parse.
+/// Conditions on headers that the functions parse.
 const BEHIND_A_FUNCTION: &[&str] = &[
     "hdr.ipv4.protocol == 17",
     "hdr.ipv4.isValid() && hdr.ports.dst[7:0] == 53",
@@ -105,7 +107,7 @@ fn function(name: &str) -> Arc<Program> {
     Arc::clone(&all[name])
 }
 
-/// A policy without names of steps.
+/// A policy without step names.
 #[derive(Clone, Debug)]
 enum Element {
     Function(usize),
@@ -124,7 +126,7 @@ fn element() -> impl Strategy<Value = Element> {
     })
 }
 
-/// Writes a policy, with a number behind the name of each step.
+/// Writes a policy, with a number after the name of each step.
 #[derive(Default)]
 struct Writer {
     steps: Vec<(String, &'static str)>,
@@ -175,7 +177,7 @@ impl Writer {
     }
 }
 
-/// A packet by what it says in each place where the functions look.
+/// Returns packets from random values of the fields that the functions read.
 fn packet() -> impl Strategy<Value = (u32, Vec<u8>)> {
     let mac = || prop::sample::select(vec![[2, 0, 0, 0, 1, 1], [2, 0, 0, 0, 2, 2], [255; 6]]);
     let host = || prop::sample::select(vec![[10, 0, 1, 1], [10, 0, 1, 2], [10, 0, 2, 2], [0; 4]]);
@@ -222,7 +224,7 @@ fn packet() -> impl Strategy<Value = (u32, Vec<u8>)> {
     })
 }
 
-/// All that can be seen of what a device did.
+/// All observable results of a device.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     sent: Vec<(u32, Vec<u8>)>,
@@ -340,7 +342,7 @@ proptest! {
     }
 }
 
-/// Names of the steps that stay apart, with the reason.
+/// Returns the steps that stay separate, with the reason.
 fn apart(policy: &str) -> Vec<(String, String)> {
     let read = Policy::read(policy).unwrap_or_else(|error| panic!("{error}"));
     let steps = read.steps().into_iter();
@@ -407,7 +409,7 @@ fn what_stays_apart_says_why() {
     );
 }
 
-/// What chains could get wrong, each by a policy that gets it wrong if any does.
+/// Policies that are likely to expose faults in chains, one for each risk.
 const RISKY: &[&str] = &[
     "lengthens -> measures",
     "lengthens -> measures -> again = measures",
@@ -442,8 +444,9 @@ proptest! {
     }
 }
 
-/// What the functions of a line send if each is a device of its own and one hands its frames to the next, which is told the port that the packet came
-/// in by at first. The only port that counts is that of l3_sw, which chooses one.
+/// Returns the packets sent if each function of the chain runs on its own device, and frames are
+/// passed from one to the next. Each device receives the original ingress port. Only l3_sw chooses
+/// an egress port.
 fn by_hand(line: &[&'static str], packets: &[(u32, Vec<u8>)]) -> Vec<(u32, Vec<u8>)> {
     let devices = line.iter().map(|&name| {
         let entries = FUNCTIONS.iter().find(|(known, _)| *known == name);

@@ -1,4 +1,4 @@
-//! Chains of programs: what they do against what the programs do alone, and one form against the other.
+//! Tests of chains of programs: compared with the programs alone, and between their forms.
 
 mod alone;
 mod forms;

@@ -1,6 +1,8 @@
-//! A program from IR text, loaded by every engine, and packets run through its blocks without a device.
+//! Loads a program from IR text on every engine, and runs packets through its blocks without a
+//! device.
 //!
-//! What is done to a packet is done on every engine, each with state of its own, and must come out the same in all that a packet has.
+//! Every operation on a packet runs on every engine, each with its own state. The results must be
+//! equal in everything that a packet contains.
 
 use std::sync::Arc;
 
@@ -8,7 +10,7 @@ use bits::Value;
 use exec::{Configuration, ControlVerdict, Loaded, Natives, PacketContext, ParserVerdict, State};
 use ir::{ControlId, FieldId, Layout, ParserId, Program, ScalarTy, limbs_of};
 
-/// A program as one engine runs it.
+/// A program on one engine.
 struct Runner {
     name: &'static str,
     loaded: Arc<dyn Loaded>,
@@ -78,7 +80,7 @@ impl Runner {
     }
 }
 
-/// All that a packet has, but for its frame.
+/// Formats everything that a packet contains except its frame.
 fn rest(packet: &PacketContext) -> String {
     format!(
         "{:?}",
@@ -98,7 +100,7 @@ fn rest(packet: &PacketContext) -> String {
 }
 
 impl Engines {
-    /// A new packet of these bytes.
+    /// Returns a new packet of these bytes.
     pub(crate) fn packet(&self, bytes: &[u8]) -> PacketContext {
         let mut packet = PacketContext::new(&self.program, &self.layout, 0);
         packet.begin_pass();
@@ -148,7 +150,7 @@ impl Engines {
         })
     }
 
-    /// The same, telling nobody.
+    /// Same, with a tracer that discards its events.
     pub(crate) fn traced_control(
         &mut self,
         name: &str,
@@ -161,7 +163,7 @@ impl Engines {
         })
     }
 
-    /// Runs a block on every engine; the packet becomes what it is afterwards.
+    /// Runs a block on every engine. The packet becomes the result.
     fn run<V: PartialEq + std::fmt::Debug>(
         &mut self,
         packet: &mut PacketContext,
@@ -194,7 +196,7 @@ impl Engines {
         found.unwrap().0
     }
 
-    /// The device's side of the program's state, for each engine.
+    /// Returns the device's side of the program's state, for each engine.
     pub(crate) fn configurations(&mut self) -> impl Iterator<Item = &mut Configuration> {
         self.runners.iter_mut().map(|r| &mut r.configuration)
     }

@@ -1,8 +1,8 @@
-//! What expressions and assignments mean, on IR text.
+//! Tests of the semantics of expressions and assignments, on IR text.
 
 use bits::Value;
 
-/// Runs statements over some fields; `name = number` pairs before and after.
+/// Runs statements over some fields. `before` and `after` give field values.
 fn check(fields: &str, body: &str, before: &[(&str, u128)], after: &[(&str, u128)]) {
     let declared: String = fields
         .split(',')
@@ -21,7 +21,7 @@ fn check(fields: &str, body: &str, before: &[(&str, u128)], after: &[(&str, u128
     }
 }
 
-/// One operation on `a` and `b` of a type, result in `r` of another.
+/// Checks one operation on `a` and `b` of one type, with the result `r` of another.
 fn op(ty: &str, result: &str, expr: &str, a: u128, b: u128, expected: u128) {
     check(
         &format!("a: {ty}, b: {ty}, r: {result}"),

@@ -1,4 +1,4 @@
-//! What extern functions and methods do as code sees them.
+//! Tests of the effects of extern functions and methods.
 
 use super::common::{Engines, load, load_with};
 use exec::{ControlVerdict, DropReason, Natives};
@@ -23,7 +23,7 @@ fn natives() -> Natives {
     natives
 }
 
-/// Runs code on a packet of these bytes; fields before and after.
+/// Runs code on a packet, with field values before and after.
 fn check(externs: &str, code: &str, before: &[(&str, u128)], after: &[(&str, u128)]) {
     let mut loaded = program(externs, code);
     let mut packet = loaded.packet(b"0123456789");
@@ -41,7 +41,7 @@ fn check(externs: &str, code: &str, before: &[(&str, u128)], after: &[(&str, u12
     }
 }
 
-/// The digits 1 to 9 in two fields: the catalogue's check input.
+/// The digits 1 to 9 in two fields: the check input of the CRC catalogue.
 const NINE: [(&str, u128); 2] = [("a", 0x31), ("wide", 0x3233_3435_3637_3839)];
 
 #[test]
@@ -77,7 +77,7 @@ fn a_hash_stays_in_its_range() {
         &NINE,
         &[("b", 100)],
     );
-    // Bases, ranges and results of more than 64 bits; the sum may be wider than its base.
+    // Bases, ranges and results of more than 64 bits. The sum may be wider than its base.
     let high = 1u128 << 100;
     check(
         "",
@@ -230,7 +230,7 @@ fn meters_answer_in_the_program_s_colours() {
     }
     let mut packet = loaded.packet(&[]);
     loaded.control("c", &mut packet);
-    // PSA numbers RED, GREEN, YELLOW; v1model green, yellow, red.
+    // PSA's order of colours is RED, GREEN, YELLOW; v1model's is green, yellow, red.
     assert_eq!(loaded.number(&packet, "colour"), 1);
     assert_eq!(loaded.number(&packet, "a"), 1);
     loaded.control("c", &mut packet);

@@ -1,4 +1,4 @@
-//! What programs mean, on every engine at once: see [`common`].
+//! Tests of program semantics, on every engine at the same time: see [`common`].
 
 mod common;
 mod expressions;

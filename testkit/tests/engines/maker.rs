@@ -3,7 +3,7 @@
 use bits::Value;
 use ir::{BinOp, Dim, Expr, FieldId, Place, ScalarTy, UnOp};
 
-/// Consecutive fields of one type, an element of which is chosen at run time.
+/// Consecutive fields of one type, indexed at run time.
 #[derive(Clone, Copy)]
 pub(crate) struct Array {
     pub(crate) first: FieldId,
@@ -11,7 +11,7 @@ pub(crate) struct Array {
     pub(crate) ty: ScalarTy,
 }
 
-/// What makes expressions, all from one seed.
+/// Generator of expressions, from one seed.
 pub(crate) struct Maker {
     state: u64,
     /// Fields that expressions read.
@@ -40,7 +40,7 @@ impl Maker {
         all[self.below(all.len() as u64) as usize]
     }
 
-    /// A value; small numbers and all ones, where the corners are, more often than others.
+    /// Returns a value. Small numbers and all ones, which are corner cases, are frequent.
     pub(crate) fn value(&mut self, width: u32) -> Value {
         match self.below(4) {
             0 => Value::truncated(self.below(5).into(), width),
@@ -55,13 +55,13 @@ impl Maker {
         }
     }
 
-    /// The type of one of the fields.
+    /// Returns the type of one of the fields.
     pub(crate) fn ty(&mut self) -> ScalarTy {
         let at = self.below(self.fields.len() as u64) as usize;
         self.fields[at].1
     }
 
-    /// The type of one of the fields that are numbers.
+    /// Returns the type of one of the numeric fields.
     pub(crate) fn number_ty(&mut self) -> ScalarTy {
         loop {
             if let ty @ (ScalarTy::Bit(_) | ScalarTy::Int(_)) = self.ty() {
@@ -74,14 +74,14 @@ impl Maker {
         Expr::Const(ty, self.value(ty.width()))
     }
 
-    /// A field of this type.
+    /// Returns a field of this type.
     pub(crate) fn field(&mut self, ty: ScalarTy) -> Option<FieldId> {
         let same = self.fields.iter().filter(|field| field.1 == ty);
         let same: Vec<FieldId> = same.map(|field| field.0).collect();
         (!same.is_empty()).then(|| self.pick(&same))
     }
 
-    /// An element of an array; its index may be out of range.
+    /// Returns an element of an array. Its index may be out of range.
     pub(crate) fn element(&mut self, array: Array, depth: u32) -> Place {
         let index = match self.below(3) {
             0 => Expr::Const(ScalarTy::Bit(8), self.value(8)),
@@ -121,7 +121,7 @@ impl Maker {
         }
     }
 
-    /// An expression of this type.
+    /// Returns an expression of this type.
     pub(crate) fn expr(&mut self, ty: ScalarTy, depth: u32) -> Expr {
         if depth == 0 || self.below(6) == 0 {
             return self.leaf(ty);
@@ -142,7 +142,7 @@ impl Maker {
             }
             2 => {
                 let from = self.number_ty().width();
-                // Only the width or the sign may change in one cast.
+                // A cast may change only the width or only the sign.
                 let from = match ty {
                     ScalarTy::Int(_) => ScalarTy::Int(from),
                     _ => ScalarTy::Bit(from),

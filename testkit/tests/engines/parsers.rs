@@ -1,4 +1,4 @@
-//! What parsers, deparsers and headers mean, on IR text.
+//! Tests of the semantics of parsers, deparsers and headers, on IR text.
 
 use super::common::{Engines, load, value};
 use exec::{ControlVerdict, DropReason, PacketContext, ParserVerdict};
@@ -36,7 +36,7 @@ field signed: int<8>
 field ok: bool
 "#;
 
-/// A program whose parser has these states, and a control `c` with this code.
+/// Loads a program with a parser of these states, and a control `c` with this code.
 fn parser(states: &str, code: &str) -> Engines {
     load(&format!(
         "{HEADERS}value_set vs size 4 as bit<8> {{\n    '': bit<8> ternary;\n}}\nparser p start start {{\n{states}\n}}\ncontrol c {{\n    stage c.code: action next end {{\n{code}\n    }}\n}}\n"
@@ -138,7 +138,7 @@ fn a_varbit_has_the_length_it_was_extracted_with() {
 
 #[test]
 fn what_the_packet_has_not_is_too_short_before_the_header_is() {
-    // P4_16, variable-width extraction: PacketTooShort is verified before HeaderTooShort.
+    // P4_16, variable-width extraction: PacketTooShort is checked before HeaderTooShort.
     let mut loaded = parser("state start { extract opt, n; goto accept; }", "");
     let mut verdict = |size: u128, bytes: &[u8]| {
         let mut packet = loaded.packet(bytes);
@@ -267,7 +267,7 @@ fn a_header_out_of_range_is_neither_copied_nor_emitted() {
 fn bits_that_do_not_fill_a_byte_are_padded_or_continued() {
     let states = "state start { lookahead 8 (x at 0); advance 32w0x4; goto accept; }";
     let mut loaded = parser(states, "emit_field odd.a; emit_field ok; ");
-    // Four bits consumed, four emitted: what follows them stays.
+    // Four bits are consumed and four emitted. The bits after them are unchanged.
     let (_, mut packet) = run(&mut loaded, &[0xab, 0xcd]);
     loaded.set(&mut packet, "odd.a", 0b111);
     loaded.control("c", &mut packet);

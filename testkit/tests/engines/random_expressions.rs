@@ -1,4 +1,4 @@
-//! Random expressions give what a naive evaluator over `u128` gives, with and without a tracer.
+//! Compares random expressions with a naive evaluator over `u128`, with and without a tracer.
 
 use bits::Value;
 use exec::Natives;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::common::load_program;
 use super::maker::Maker;
 
-/// Fields that expressions read: their types, some below and some above a limb.
+/// Types of the fields that expressions read, some narrower and some wider than a limb.
 const FIELDS: [ScalarTy; 8] = [
     ScalarTy::Bit(1),
     ScalarTy::Bit(13),
@@ -89,7 +89,7 @@ fn binary(op: BinOp, ty: ScalarTy, a: u128, b: u128) -> u128 {
     }
 }
 
-/// A program that assigns each expression to a field of its own.
+/// Returns a program that assigns each expression to a separate field.
 fn program(exprs: &[Expr]) -> Program {
     let fields: String = FIELDS
         .iter()

@@ -1,4 +1,5 @@
-//! Random parsers and controls on storage of odd widths, below and above what engines hold in registers, come out the same on every engine.
+//! Checks that random parsers and controls give the same results on every engine. Fields have odd
+//! widths, some wider than engines hold in registers.
 
 use bits::Id;
 use exec::{Natives, PacketContext};
@@ -95,15 +96,15 @@ control c {
 }
 "#;
 
-/// Makes statements for one program.
+/// Generates statements for one program.
 struct Writer<'p> {
     maker: Maker,
     program: &'p Program,
     labels: u32,
-    /// Labels around the statement at hand, with whether each is a loop's.
+    /// Labels of the enclosing blocks. The flag is true for a loop.
     around: Vec<(LabelId, bool)>,
     in_parser: bool,
-    /// Actions that may be run.
+    /// Actions that may be called.
     actions: Vec<u32>,
 }
 
@@ -206,7 +207,7 @@ impl Writer<'_> {
         let mut body = self.body(depth - 1);
         self.around.pop();
         if is_loop {
-            // Most loops end before the work does.
+            // Most loops end before the work budget is used up.
             let cond = self.maker.expr(ScalarTy::Bool, 2);
             let leave = vec![Self::stmt(StmtKind::Leave(label))];
             body.push(Self::stmt(StmtKind::If(cond, leave, Vec::new())));
@@ -216,7 +217,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A header by its name; elements of the stack at a run-time index now and then.
+    /// Returns a header by name. Elements of the stack sometimes have a run-time index.
     fn header(&mut self, names: &[&str]) -> HeaderPlace {
         let name = self.maker.pick(names);
         let at = self.program.headers.iter().find(|(_, h)| h.name == name);
@@ -353,7 +354,7 @@ fn fields(program: &Program) -> Vec<(ir::FieldId, ScalarTy)> {
     fields.map(|(id, field)| (id, field.ty)).collect()
 }
 
-/// A program with random code.
+/// Returns a program with random code.
 fn program(seed: u64) -> Program {
     let empty = ir::read(TEXT).unwrap_or_else(|error| panic!("{error}"));
     let mut program = empty.clone();
@@ -372,13 +373,13 @@ fn program(seed: u64) -> Program {
         in_parser: false,
         actions: Vec::new(),
     };
-    // Action 0 runs action 1, and the control runs either.
+    // Action 0 calls action 1, and the control calls either.
     for (action, calls) in [(1, vec![]), (0, vec![1])] {
         writer.labels = 0;
         writer.actions = calls;
         program.actions[ir::ActionId::new(action)].body = action_body(&mut writer, action);
     }
-    // Parsers run no actions.
+    // Parsers cannot call actions.
     writer.actions = Vec::new();
     writer.in_parser = true;
     for state in 0..3 {
@@ -402,7 +403,8 @@ fn program(seed: u64) -> Program {
     program
 }
 
-/// Code of an action, which reads its parameters and does what both parsers and controls may.
+/// Returns the body of an action. It reads its parameters, and uses only statements permitted in
+/// both parsers and controls.
 fn action_body(writer: &mut Writer<'_>, action: u32) -> Vec<Stmt> {
     let params = &writer.program.actions[ir::ActionId::new(action)].params;
     let mut body = Vec::new();

@@ -1,9 +1,9 @@
-//! What applying a table means: which entry, which action, where to go on.
+//! Tests of the semantics of table application: the entry, the action, and the next stage.
 
 use super::common::{Engines, load, value};
 use exec::ControlVerdict;
 
-/// A program with fields, one table `t` of these keys and entries, and this line of stages.
+/// Loads a program with fields, one table `t` of these keys and entries, and these stages.
 fn table(keys: &str, entries: &str, stages: &str) -> Engines {
     load(&format!(
         r#"program t pna

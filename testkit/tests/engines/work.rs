@@ -1,18 +1,20 @@
-//! What code takes from a packet's budget of work (`ir::work`), and that nothing large is made within it.
+//! Tests of the work budget of packets (`ir::work`): its consumption by code, and that the budget
+//! bounds the size of results.
 
 use super::common::{Engines, load};
 use exec::{ControlVerdict, DropReason, WorkBudget};
 
 const OUT_OF_WORK: ControlVerdict = ControlVerdict::Drop(DropReason::WorkBudget);
 
-/// A control of one stage; field `n` is there to count rounds.
+/// Loads a control of one stage. Field `n` counts iterations.
 fn control(declarations: &str, code: &str) -> Engines {
     load(&format!(
         "program t psa\nerrors {{NoError}}\nfield n: bit<32>\nfield x: bit<32>\nfield wide: bit<2048>\nfield other: bit<2048>\nheader_type h_t {{\n    a: bit<8000>;\n}}\nheader h: h_t\n{declarations}\ncontrol c {{\n stage c.code: action next end {{\n{code}\n}}\n}}\n"
     ))
 }
 
-/// How often a loop over this code goes round before the packet is dropped, its payload of so many bytes.
+/// Returns how many iterations a loop over this code makes before the packet is dropped. `payload`
+/// is the length of the packet's payload in bytes.
 fn rounds(declarations: &str, code: &str, payload: usize) -> u128 {
     let code = format!("loop 0 {{ n = n + 32w0x1; {code} }}");
     let mut loaded = control(declarations, &code);
@@ -28,7 +30,8 @@ fn a_round_takes_one_unit_and_more_for_what_takes_longer() {
     let most = u128::from(WorkBudget::MOST.units());
     assert_eq!(rounds("", "", 0), most);
     assert_eq!(rounds("", "x = (x * n) + 32w0x7;", 0), most);
-    // Numbers of 32 limbs: sums and copies one unit or two, products of each limb with each, quotients bit by bit.
+    // Numbers of 32 limbs: sums and copies cost one or two units, products one for each pair of
+    // limbs, quotients work bit by bit.
     let sums = rounds("", "wide = wide + other;", 0);
     assert!((most / 5..most).contains(&sums), "{sums}");
     let products = rounds("", "wide = wide * other;", 0);
@@ -72,7 +75,7 @@ fn a_running_checksum_ends_with_the_budget() {
     assert!(packet.is_oversized());
     let data = packet.checksums.iter().flatten().map(|unit| unit.len());
     assert!(data.sum::<usize>() < 8 << 20);
-    // What has grown is hashed by its bytes: a sum of sums takes few rounds.
+    // The cost of a hash is proportional to the bytes added so far, so few iterations are possible.
     let hashed = rounds(
         unit,
         &format!("{grows} call checksum.get on crc (out x);"),

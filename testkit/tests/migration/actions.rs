@@ -1,4 +1,4 @@
-//! Actions and their parameters.
+//! Tests of the migration of actions and their parameters.
 
 use crate::rig::*;
 
@@ -87,7 +87,7 @@ fn actions_go_and_change_their_parameters() {
         &["t: entries what fits, 0 of 1: the parameter `n` of the action `I.go` has another type"],
         &[],
     );
-    // An action that the table has no more, or only as default.
+    // An action that the table no longer lists, or only as default action.
     let copy = Parts {
         more_actions: "action copy(bit<9> to) { s.egress_spec = to; }",
         listed: "go; copy; drop;",

@@ -1,10 +1,11 @@
-//! Counters, meters and registers.
+//! Tests of the migration of counters, meters and registers.
 
 use switch::{Carry, Device, MayLose};
 
 use crate::rig::*;
 
-/// What declares a register of eight cells of this type, a counter and a meter; nothing for those that are empty.
+/// Returns declarations of a register of eight cells of this type, a counter and a meter. Empty
+/// arguments are omitted.
 fn cells(register: &'static str, counter: &'static str, meter: &'static str) -> String {
     let register = match register {
         "" => String::new(),
@@ -13,7 +14,7 @@ fn cells(register: &'static str, counter: &'static str, meter: &'static str) -> 
     format!("{register} {counter} {meter}")
 }
 
-/// A program with these cells, whose packets count in the counter and meet the meter.
+/// Returns a program with these cells. Its packets use the counter and the meter.
 pub(crate) fn with_cells(
     register: &'static str,
     counter: &'static str,
@@ -99,7 +100,7 @@ fn counters_change_their_size_and_unit() {
         &["c: counters lost, 0 of 2: the new program has no such counter"],
         &[],
     );
-    // One that has counted nothing is no loss.
+    // Losing a counter that is 0 is no loss.
     check(
         &old,
         "",
@@ -133,7 +134,7 @@ fn meters_change_their_size_and_unit() {
         &["m: meters what fits, 1 of 2: it takes 4 instead of 8"],
         &[],
     );
-    // What a meter has marked goes with it.
+    // A meter's colour counters migrate with it.
     for new in [&old, &large, &small] {
         let mut changed = with_entries(&program(&old), RATES);
         for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! What is the device's, whatever the program.
+//! Tests of device state that does not depend on the program.
 
 use packet::Nanos;
 use switch::{Carry, MayLose};

@@ -1,4 +1,4 @@
-//! Keys of tables.
+//! Tests of the migration of table keys.
 
 use crate::rig::*;
 
@@ -21,7 +21,7 @@ fn keys_change_their_width() {
         &["t: entries what fits, 1 of 2: the key `k` has 8 bits instead of 16"],
         &[((1, 0, 0), 5)],
     );
-    // Prefixes are of the same numbers: the bits in front are 0.
+    // Prefixes match the same numbers: the added high bits are 0.
     let (lpm8, lpm16) = (
         key("hdr.h.a : lpm @name(\"k\");"),
         key("hdr.h.b : lpm @name(\"k\");"),
@@ -143,14 +143,14 @@ fn keys_change_their_match_kind() {
         ..ternary
     };
     check(&lpm, entries, &smallest, &[line], &by_prefix);
-    // The smallest priority wins instead of the largest.
+    // In the new program the smallest priority wins instead of the largest.
     let entries = "t { k: 1 } -> go(5) priority 1";
     let lines = ["t: entries lost, 0 of 1: the opposite priority wins"];
     check(&ternary, entries, &smallest, &lines, &[((1, 0, 0), 0)]);
     let lines =
         ["t: entries lost, 0 of 1: its entries have priorities, and the new ones have none"];
     check(&ternary, entries, &PARTS, &lines, &[((1, 0, 0), 0)]);
-    // Between kinds with priorities, what the new one can say stays.
+    // Between match kinds with priorities, the entries that the new kind can express are kept.
     let entries = "t { k: 1 } -> go(5) priority 1\nt { k: 0x10 &&& 0x10 } -> go(6) priority 2\nt { k: _ } -> go(7) priority 1";
     let lines = ["t: entries what fits, 2 of 3: the key `k` is range instead of ternary"];
     check(
@@ -225,7 +225,7 @@ fn keys_come_go_and_change_places() {
         &[line],
         &[((1, 77, 0), 5), ((2, 0x100, 0), 0)],
     );
-    // Another name is another key, unless `@name` says otherwise.
+    // A key with another name is a different key, unless `@name` gives it the old name.
     let renamed = key("hdr.h.a : exact @name(\"other\");");
     check(
         &PARTS,

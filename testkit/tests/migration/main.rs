@@ -1,4 +1,5 @@
-//! The rule of docs/MIGRATION.md, line by line: an old program with entries, a new one, what is told of each object, and what packets find then.
+//! Tests of the migration rules in docs/MIGRATION.md, line by line. A test has an old program with
+//! entries and a new program. It checks the report on each object, and the results of packets.
 
 mod rig;
 

@@ -1,4 +1,4 @@
-//! Members and groups of action profiles and selectors.
+//! Tests of the migration of members and groups of action profiles and selectors.
 
 use crate::rig::*;
 
@@ -64,7 +64,7 @@ fn members_and_groups_stay_where_their_actions_do() {
         "s1: members new, 0 of 0: ",
     ];
     check(&PARTS, TWO, &spread(64, "go; drop;"), &lines, &[]);
-    // The hash takes other fields: groups may choose other members.
+    // The hash covers other fields, so groups may select other members.
     let other = Parts {
         keys: "hdr.h.a : exact @name(\"k\"); hdr.h.b : selector;",
         ..spread(64, "go; other; drop;")
@@ -80,7 +80,7 @@ fn members_and_groups_stay_where_their_actions_do() {
 
 #[test]
 fn actions_that_go_to_another_profile_leave_their_entries_and_members_behind() {
-    // `t` chooses `go` and, at first, `other` by its profile; `u` has another profile.
+    // `t` uses `go`, and at first `other`, through its profile; `u` has another profile.
     let with = |of_t: &'static str, of_u: &'static str, listed, listed_by_u: &str| {
         Parts {
         declarations: format!(
@@ -113,7 +113,8 @@ fn actions_that_go_to_another_profile_leave_their_entries_and_members_behind() {
         ],
         &[((1, 0, 0), 5), ((2, 0, 0), 0)],
     );
-    // The tables change profiles: members stay where their profile has their action, entries do not follow.
+    // The tables exchange profiles. Members stay where the profile still has their action. Entries
+    // do not move with them.
     let elsewhere = "its actions are in another profile";
     let no_groups = "groups what fits, 0 of 0: groups stay that keep all their members";
     let lines = [

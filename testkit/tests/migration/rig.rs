@@ -1,4 +1,5 @@
-//! What programs differ in, and how a change is made and told.
+//! Test rig for migration: builds programs that differ in given parts, and checks a change between
+//! them.
 
 use std::sync::Arc;
 
@@ -8,10 +9,11 @@ use packet::{Nanos, PortId};
 use switch::{AdoptError, Carry, Device, DeviceConfig, Fate, MayLose, Migration};
 use testkit::compile_text;
 
-/// What programs differ in. A table `t` sends by the port that its action `go` gets; what misses it is dropped.
+/// Variable parts of a program. Its table `t` forwards to the port that its action `go` gets.
+/// Packets that miss are dropped.
 pub(crate) struct Parts {
     pub(crate) keys: &'static str,
-    /// Parameters of `go`, and the port in their words.
+    /// Parameters of `go`, and the expression for the port.
     pub(crate) go: (&'static str, &'static str),
     pub(crate) more_actions: &'static str,
     pub(crate) listed: &'static str,
@@ -89,7 +91,7 @@ pub(crate) fn with_entries(program: &Arc<Program>, entries: &str) -> Device {
     device
 }
 
-/// Lines of an object that is not simply kept, and all of those that lose something.
+/// Formats the report lines of objects that are changed, or that lose something.
 pub(crate) fn told(migration: &Migration) -> Vec<String> {
     let lines = migration.lines.iter();
     let lines = lines.filter(|line| line.fate != Fate::Kept || line.lost > 0);
@@ -103,7 +105,7 @@ pub(crate) fn told(migration: &Migration) -> Vec<String> {
     told.collect()
 }
 
-/// A packet of the header's three fields, and the port by which it leaves; 0: it is dropped.
+/// A packet with the header's three fields, and its egress port; 0 means that it is dropped.
 pub(crate) type Packet = ((u8, u16, u32), u32);
 
 pub(crate) fn port_of(device: &mut Device, (a, b, c): (u8, u16, u32)) -> u32 {
@@ -116,8 +118,9 @@ pub(crate) fn port_of(device: &mut Device, (a, b, c): (u8, u16, u32)) -> u32 {
     port
 }
 
-/// Makes the change on a device with these entries, and sends packets then. Without the user's word it is refused where something is lost, and
-/// nothing is changed; where nothing is lost, the word changes nothing.
+/// Changes the program of a device with these entries, checks the report, and sends packets.
+/// Without permission to lose state, the change must be refused if something is lost, and change
+/// nothing. If nothing is lost, the permission makes no difference.
 pub(crate) fn check(
     old: &Parts,
     entries: &str,

@@ -1,4 +1,4 @@
-//! Entries, const entries and default actions.
+//! Tests of the migration of entries, const entries and default actions.
 
 use crate::rig::*;
 
@@ -6,7 +6,7 @@ use crate::rig::*;
 fn entries_stay_where_key_and_actions_are_the_same() {
     let packets = [((1, 0, 0), 5), ((200, 0, 0), 6), ((2, 0, 0), 0)];
     check(&PARTS, TWO, &PARTS, &[], &packets);
-    // Actions have other numbers.
+    // The actions have other ids.
     let more = Parts {
         more_actions: "action first() { } action second(bit<48> x) { s.mcast_grp = (bit<16>) x; }",
         listed: "first; second; go; drop;",
@@ -26,7 +26,7 @@ fn entries_stay_where_key_and_actions_are_the_same() {
         back.configuration().tables.values().next().unwrap().len(),
         2
     );
-    // Places that grow and shrink.
+    // Tables that grow and shrink.
     let large = Parts {
         properties: "default_action = drop(); size = 4096;",
         ..PARTS
@@ -141,7 +141,8 @@ fn const_entries_are_the_program_s_and_initial_ones_the_device_s() {
     let two = consts("default_action = drop(); const entries = { 1 : go(6); 2 : go(7); }");
     check(&one, "", &two, &[], &[((1, 0, 0), 6), ((2, 0, 0), 7)]);
     check(&two, "", &one, &[], &[((1, 0, 0), 5), ((2, 0, 0), 0)]);
-    // Initial entries that both programs have are the control plane's: those that it changed stay changed.
+    // Initial entries that both programs have belong to the control plane. Its changes to them are
+    // kept.
     let begin = |properties| Parts {
         properties,
         ..PARTS
@@ -150,7 +151,7 @@ fn const_entries_are_the_program_s_and_initial_ones_the_device_s() {
     let second = begin("default_action = drop(); entries = { 1 : go(7); 2 : go(6); 3 : go(8); }");
     let packets = [((1, 0, 0), 5), ((2, 0, 0), 6), ((3, 0, 0), 8)];
     check(&first, "", &second, &[], &packets);
-    // An entry of the control plane in the place of a const one is lost, unless it is the same.
+    // A control plane entry with the key of a const entry is lost, unless it is equal.
     let mixed = begin("default_action = drop(); entries = { const 1 : go(9); }");
     check(
         &PARTS,

@@ -1,4 +1,4 @@
-//! Members of value sets.
+//! Tests of the migration of value set members.
 
 use crate::rig::*;
 

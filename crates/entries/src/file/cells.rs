@@ -11,7 +11,7 @@ use crate::schema::ValueTy;
 use crate::update::{CounterValue, MeterConfig, Update};
 
 impl<'a> Reader<'a> {
-    /// `[index]`, or nothing for all cells.
+    /// Reads `[index]`. Returns `None` if there is no index, which means all cells.
     fn index(&mut self, size: u32) -> Result<Option<u32>, Fault> {
         if !self.eat("[") {
             return Ok(None);
@@ -37,7 +37,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// One value, or `{ a, b }`.
+    /// Reads one value, or `{ a, b }`.
     fn cell(&mut self, cell: &[ValueTy]) -> Result<Vec<Value>, Fault> {
         let at = self.here();
         let mut words = Vec::new();
@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
         cells::values(self.schema, cell, &words, at)
     }
 
-    /// A value that ends at a blank or `;`.
+    /// Reads a value that ends at a blank or `;`.
     pub(super) fn bare_value(&mut self) -> Word<'a> {
         self.skip_blanks(false);
         let rest = self.rest();
@@ -80,7 +80,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// `cir N cburst N pir N pburst N`, in any order; all four.
+    /// Reads `cir N cburst N pir N pburst N`. All four are required, in any order.
     pub(super) fn rates(&mut self) -> Result<MeterConfig, Fault> {
         self.skip_blanks(false);
         let at = self.here();

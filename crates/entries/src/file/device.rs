@@ -1,4 +1,4 @@
-//! Statements about the device: queues of ports, parameters of hashes.
+//! Statements about the device: port queues and hash parameters.
 
 use super::Reader;
 use crate::error::Fault;
@@ -6,7 +6,7 @@ use crate::ports;
 use crate::update::{CrcSetting, QueueSetting, Update};
 
 impl Reader<'_> {
-    /// `queue port 1 rate 100 depth 64`, after `port`.
+    /// Reads `queue port 1 rate 100 depth 64`, after `port`.
     pub(super) fn queue(&mut self) -> Result<Update, Fault> {
         let (port, at) = self.placed("a port")?;
         ports::check_copy(self.schema.arch, port, at)?;
@@ -39,7 +39,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `hash crc16 polynomial 0x1021 initial 0xffff`, after the name of the CRC.
+    /// Reads `hash crc16 polynomial 0x1021 initial 0xffff`, after the name of the CRC.
     pub(super) fn hash_crc(&mut self, bits: u32) -> Result<Update, Fault> {
         let mut crc = CrcSetting::default();
         loop {
@@ -83,7 +83,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `hash toeplitz 0x6d5a56da`, after `toeplitz`: a key of 4, 8, 12, ... bytes.
+    /// Reads `hash toeplitz 0x6d5a56da`, after `toeplitz`. The key has a multiple of 4 bytes.
     pub(super) fn hash_key(&mut self) -> Result<Update, Fault> {
         let word = self.bare_value();
         let digits = word.text.strip_prefix("0x").unwrap_or_default();

@@ -1,15 +1,15 @@
-//! An entries file that was read: what it asks for, and where it says so.
+//! A parsed entries file: its updates, with the position of each statement.
 
 use crate::error::{EntryError, Fault};
 use crate::update::Update;
 
-/// What an entries file asks for.
+/// Updates of an entries file.
 #[derive(Clone, Debug)]
 pub struct EntriesFile<'a> {
     file: &'a str,
     text: &'a str,
     updates: Vec<Update>,
-    /// The bytes of the first line of each update's statement.
+    /// Byte range of the first line of each update's statement.
     places: Vec<(usize, usize)>,
 }
 
@@ -38,12 +38,12 @@ impl<'a> EntriesFile<'a> {
         &self.updates
     }
 
-    /// The line, from 1, in which the statement of an update begins.
+    /// Returns the line, from 1, in which the statement of an update begins.
     pub fn line(&self, update: usize) -> u32 {
         self.error(update, "").line
     }
 
-    /// What is wrong with an update, for who finds it only later.
+    /// Returns an error at an update's statement, for errors found after parsing.
     pub fn error(&self, update: usize, message: impl Into<String>) -> EntryError {
         let place = self.places.get(update).copied().unwrap_or_default();
         Fault::new(place, message).locate(self.file, self.text)

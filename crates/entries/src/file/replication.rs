@@ -1,4 +1,4 @@
-//! The statements that copy packets: multicast groups and clone sessions.
+//! Statements about packet replication: multicast groups and clone sessions.
 
 use super::Reader;
 use crate::error::Fault;
@@ -48,7 +48,7 @@ impl Reader<'_> {
         Ok(number)
     }
 
-    /// A number with its place.
+    /// Reads a number. Returns it with its position.
     pub(super) fn placed(&mut self, what: &str) -> Result<(u32, (usize, usize)), Fault> {
         self.skip_blanks(false);
         let start = self.at;
@@ -56,7 +56,7 @@ impl Reader<'_> {
         Ok((number, (start, self.at)))
     }
 
-    /// A number that P4Runtime has 31 bits for, and that is not 0.
+    /// Reads a number that is not 0 and fits into 31 bits, as P4Runtime requires.
     pub(super) fn positive(&mut self, what: &str) -> Result<u32, Fault> {
         let (number, at) = self.placed(what)?;
         match number {
@@ -65,7 +65,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `{ port N [instance N], .. }`, no two of them the same.
+    /// Reads `{ port N [instance N], .. }`, without duplicates.
     fn replicas(&mut self) -> Result<Vec<Replica>, Fault> {
         let mut replicas = Vec::new();
         self.expect("{", true)?;

@@ -1,4 +1,4 @@
-//! Statements that only name a thing, to take it away.
+//! Statements that name an object to be removed.
 
 use super::Reader;
 use crate::error::{EntryError, Fault};
@@ -6,7 +6,8 @@ use crate::resolve::{self, Word};
 use crate::schema::Schema;
 use crate::update::Target;
 
-/// Reads one statement that names what is to be taken away. What stands behind the name (an action, members) may be there and says nothing.
+/// Reads one statement that names an object to be removed. An action or members after the name are
+/// permitted and ignored.
 pub(crate) fn read_target(schema: &Schema, file: &str, text: &str) -> Result<Target, EntryError> {
     let mut reader = Reader {
         schema,

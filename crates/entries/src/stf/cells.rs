@@ -1,4 +1,4 @@
-//! The commands that write, read and check registers, counters and meters.
+//! Commands that write, read and check registers, counters and meters.
 
 use bits::Value;
 
@@ -92,8 +92,8 @@ impl<'a> Line<'a> {
         }))
     }
 
-    /// `check_counter NAME(INDEX) [packets|bytes] [OP NUMBER]`; without a comparison, `== 1`. A table's name and an entry's label check its direct
-    /// counter.
+    /// Reads `check_counter NAME(INDEX) [packets|bytes] [OP NUMBER]`. The default comparison is
+    /// `== 1`. With a table's name and an entry's label, it checks a direct counter.
     fn check_counter(&self, keyword: Word<'a>) -> Result<CommandKind, Fault> {
         let skip = keyword.start + keyword.text.len() - self.word.start;
         let rest = Word::new(&self.word.text[skip..], self.word.start + skip).trim();
@@ -160,7 +160,7 @@ fn comparison(word: Word<'_>) -> Result<Comparison, Fault> {
     })
 }
 
-/// `RATE:BURST` twice: committed and peak, the rates a microsecond.
+/// Reads `RATE:BURST` twice, committed and peak. Rates are per microsecond.
 fn rates(committed: Word<'_>, peak: Word<'_>) -> Result<MeterConfig, Fault> {
     let pair = |word: Word<'_>| -> Result<(u64, u64), Fault> {
         let fault = || {

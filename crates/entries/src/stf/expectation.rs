@@ -1,6 +1,6 @@
-//! What STF expects: patterns of packets, comparisons of counters.
+//! Expectations of STF: packet patterns and comparisons of counters.
 
-/// How two numbers compare.
+/// A comparison of two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// `==`
@@ -18,7 +18,7 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    /// Whether it holds.
+    /// Returns true if the comparison holds.
     pub fn holds(self, a: u64, b: u64) -> bool {
         match self {
             Comparison::Eq => a == b,
@@ -30,7 +30,7 @@ impl Comparison {
         }
     }
 
-    /// How it is written.
+    /// Returns the operator.
     pub fn symbol(self) -> &'static str {
         match self {
             Comparison::Eq => "==",
@@ -43,28 +43,29 @@ impl Comparison {
     }
 }
 
-/// What an expected packet looks like.
+/// Pattern of an expected packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
-    /// Its nibbles; `None` is `*`.
+    /// Its hexadecimal digits; `None` is `*`.
     pub nibbles: Vec<Option<u8>>,
-    /// Whether it must end there (`$`).
+    /// True if the packet must end there (`$`).
     pub exact: bool,
 }
 
-/// How a packet differs from a pattern.
+/// Difference between a packet and a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// A byte differs: position, expected (with `*` nibbles as 0), got.
+    /// A byte differs: its position, the expected value (with `*` digits as 0), and the actual
+    /// value.
     Byte(usize, u8, u8),
-    /// The packet ends before the pattern: length expected and got, in bytes.
+    /// The packet is shorter than the pattern: expected and actual length in bytes.
     Short(usize, usize),
-    /// The packet goes on behind the pattern.
+    /// The packet is longer than the pattern: expected and actual length in bytes.
     Long(usize, usize),
 }
 
 impl Pattern {
-    /// Where a packet differs first.
+    /// Returns the first difference of a packet.
     pub fn compare(&self, packet: &[u8]) -> Option<Mismatch> {
         let wanted = self.nibbles.len().div_ceil(2);
         for (at, pair) in self.nibbles.chunks(2).enumerate() {
@@ -84,7 +85,7 @@ impl Pattern {
         (self.exact && packet.len() > wanted).then_some(Mismatch::Long(wanted, packet.len()))
     }
 
-    /// The pattern as text: nibbles, `*` and `$`.
+    /// Returns the pattern as text: hexadecimal digits, `*` and `$`.
     pub fn text(&self) -> String {
         let digit = |n: &Option<u8>| {
             n.and_then(|n| char::from_digit(n.into(), 16))

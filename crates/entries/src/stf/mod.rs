@@ -1,21 +1,30 @@
-//! STF, the Simple Test Framework's format: packets in, packets expected, and the commands that configure a switch between them.
+//! STF, the format of the Simple Test Framework: packets in, packets expected, and commands that
+//! configure the switch.
 //!
-//! A file is read line by line; `#` starts a comment. Commands are kept with their lines and take effect in file order; expectations are global.
+//! A file is read line by line, and `#` starts a comment. Commands are stored with their lines and
+//! take effect in file order. Expectations are global.
 //!
 //! ```text
-//! packet PORT HEX..                expect PORT [(HEX|*).. [$]]       no_packet      wait
-//! add TABLE [PRIORITY] KEY:VALUE.. ACTION(NAME:VALUE, ..) [= ID]     setdefault TABLE ACTION(..)     remove all
-//! mc_mgrp_create G    mc_node_create RID PORT..    mc_node_update HANDLE PORT..    mc_node_associate G HANDLE
-//! mc_node_dissociate G HANDLE    mc_node_destroy HANDLE    mc_mgrp_destroy G
-//! mirroring_add SESSION PORT    mirroring_add_mc SESSION G    mirroring_delete SESSION    mirroring_get SESSION
+//! packet PORT HEX..    expect PORT [(HEX|*).. [$]]    no_packet    wait
+//! add TABLE [PRIORITY] KEY:VALUE.. ACTION(NAME:VALUE, ..) [= ID]
+//! setdefault TABLE ACTION(..)    remove all
+//! mc_mgrp_create G    mc_mgrp_destroy G
+//! mc_node_create RID PORT..    mc_node_update HANDLE PORT..    mc_node_destroy HANDLE
+//! mc_node_associate G HANDLE    mc_node_dissociate G HANDLE
+//! mirroring_add SESSION PORT    mirroring_add_mc SESSION G
+//! mirroring_delete SESSION    mirroring_get SESSION
 //! register_read R [INDEX]    register_write R INDEX VALUE    register_reset R
-//! counter_read C INDEX    counter_write C INDEX PACKETS BYTES    counter_reset C    check_counter C(INDEX) [bytes|packets] [OP N]
-//! meter_get_rates M INDEX    meter_set_rates M INDEX RATE:BURST..    meter_array_set_rates M RATE:BURST..
+//! counter_read C INDEX    counter_write C INDEX PACKETS BYTES    counter_reset C
+//! check_counter C(INDEX) [bytes|packets] [OP N]
+//! meter_get_rates M INDEX    meter_set_rates M INDEX RATE:BURST..
+//! meter_array_set_rates M RATE:BURST..
 //! ```
 //!
-//! Rates are in packets or bytes a microsecond, as BMv2's command line has them. A value may be decimal, `0x` with `*` nibbles or `0b` with `*`
-//! bits; a ternary mask covers only the digits written; a prefix is `/N`, or the digits that are not `*`. Keys left out match all (an exact one is
-//! 0). The commands that this project adds are in `own`. Where a key matches ranges, `LO..HI` is one; `VALUE&&&MASK` is a mask.
+//! Rates are in packets or bytes per microsecond, as in BMv2's command line. A value may be
+//! decimal, `0x` with `*` digits, or `0b` with `*` bits. A ternary mask covers only the digits
+//! written. A prefix is `/N`, or the digits that are not `*`. Ranges are written `LO..HI`, masks
+//! `VALUE&&&MASK`. Omitted keys match everything, except that an omitted exact key is 0. The
+//! commands that this project adds are in `own`.
 
 mod cells;
 mod expectation;
@@ -35,16 +44,16 @@ use crate::update::{EntryAction, TableEntry, Update};
 
 pub use expectation::{Comparison, Mismatch, Pattern};
 
-/// A command and its line.
+/// A command with its line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Command {
     /// Line, from 1.
     pub line: u32,
-    /// What it asks.
+    /// The command.
     pub kind: CommandKind,
 }
 
-/// What a line of an STF file asks.
+/// A command of an STF file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CommandKind {
     /// A packet arrives.
@@ -54,108 +63,108 @@ pub enum CommandKind {
         /// Its bytes.
         data: Vec<u8>,
     },
-    /// A packet must come out.
+    /// A packet must be sent.
     Expect {
         /// The port.
         port: u32,
-        /// What it must look like; any packet without it.
+        /// The expected packet. `None` accepts any packet.
         pattern: Option<Pattern>,
     },
-    /// No packet may come out anywhere until now that is not expected.
+    /// No unexpected packet may have been sent by any port so far.
     NoPacket,
-    /// Time passes until nothing is in flight.
+    /// Advances time until no packet is in flight.
     Wait,
-    /// Time passes: so many nanoseconds.
+    /// Advances time by this many nanoseconds.
     WaitFor(u64),
-    /// An entries file is applied; its path, from the STF file's directory.
+    /// Applies an entries file. The path is relative to the STF file's directory.
     Entries(String),
-    /// The digest's next message must be this; `None` is any value.
+    /// Expects the next message of a digest.
     ExpectDigest {
         /// The digest.
         digest: ExternId,
-        /// Its scalars.
+        /// Its scalars; `None` accepts any value.
         values: Vec<Option<Value>>,
     },
-    /// An entry of this table must be the next that was idle for its time-out.
+    /// Expects an idle notification: the next entry with an expired timeout must be in this table.
     ExpectIdle(TableId),
-    /// The next log message must be this.
+    /// Expects the next log message.
     ExpectLog(String),
-    /// A change by the program's names.
+    /// An update with the program's ids.
     Update(Update),
-    /// An entry with a name for later (`= ID`).
+    /// An insertion of an entry with a label (`= ID`).
     Labelled(Update, String),
-    /// All entries that were added go away.
+    /// Removes all entries that were added.
     RemoveAll,
-    /// A multicast group comes into being.
+    /// Creates a multicast group.
     GroupCreate(u32),
-    /// A multicast group goes away.
+    /// Removes a multicast group.
     GroupDestroy(u32),
-    /// A node: an instance and its ports. Handles count from 0.
+    /// Creates a node: an instance and its ports. Handles are numbered from 0.
     NodeCreate {
         /// The instance.
         rid: u32,
         /// The ports.
         ports: Vec<u32>,
     },
-    /// A node gets other ports.
+    /// Sets the ports of a node.
     NodeUpdate {
         /// The node.
         handle: u32,
         /// Its new ports.
         ports: Vec<u32>,
     },
-    /// A node goes away.
+    /// Removes a node.
     NodeDestroy(u32),
-    /// A node joins a group.
+    /// Adds a node to a group.
     NodeAssociate {
         /// The group.
         group: u32,
         /// The node.
         handle: u32,
     },
-    /// A node leaves a group.
+    /// Removes a node from a group.
     NodeDissociate {
         /// The group.
         group: u32,
         /// The node.
         handle: u32,
     },
-    /// A clone session to a port.
+    /// Sets a clone session to a port.
     MirrorToPort {
         /// The session.
         session: u32,
         /// The port.
         port: u32,
     },
-    /// A clone session to a multicast group.
+    /// Sets a clone session to a multicast group.
     MirrorToGroup {
         /// The session.
         session: u32,
         /// The group.
         group: u32,
     },
-    /// A clone session goes away.
+    /// Removes a clone session.
     MirrorDelete(u32),
-    /// A clone session is shown.
+    /// Shows a clone session.
     MirrorGet(u32),
-    /// Cells are shown: one, or all.
+    /// Shows one cell of a register, or all.
     RegisterRead(ExternId, Option<u32>),
-    /// A counter is shown.
+    /// Shows a counter.
     CounterRead(ExternId, u32),
-    /// All cells of a counter become 0.
+    /// Sets all cells of a counter to 0.
     CounterReset(ExternId),
-    /// A counter must have counted this.
+    /// Checks the value of a counter.
     CheckCounter {
-        /// Which counter.
+        /// The counter.
         counter: CounterRef,
-        /// Bytes instead of packets.
+        /// Compares bytes instead of packets.
         bytes: bool,
-        /// How the count compares.
+        /// The comparison.
         op: Comparison,
-        /// With what.
+        /// The number to compare with.
         number: u64,
     },
-    /// A meter's rates are shown.
+    /// Shows a meter's rates.
     MeterRead(ExternId, u32),
 }
 
@@ -168,7 +177,7 @@ pub enum CounterRef {
     Entry(TableId, String),
 }
 
-/// Reads an STF file against a program. All errors are reported.
+/// Reads an STF file for a program. All errors are reported.
 pub fn read(program: &Program, file: &str, text: &str) -> Result<Vec<Command>, Vec<EntryError>> {
     let schema = &Schema::of(program);
     let text = without_mark(text);
@@ -197,7 +206,7 @@ pub fn read(program: &Program, file: &str, text: &str) -> Result<Vec<Command>, V
     }
 }
 
-/// All commands, for suggestions.
+/// The names of all commands, for suggestions.
 const COMMANDS: &[&str] = &[
     "packet",
     "expect",
@@ -235,7 +244,7 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// The words of the line, split at blanks.
+    /// Returns the words of the line, separated by blanks.
     fn words(&self) -> Vec<Word<'a>> {
         words(self.word)
     }
@@ -366,7 +375,7 @@ impl<'a> Line<'a> {
         Ok((number, data))
     }
 
-    /// `TABLE [PRIORITY] KEY:VALUE.. ACTION(..) [= ID]` behind `add`.
+    /// Reads `TABLE [PRIORITY] KEY:VALUE.. ACTION(..) [= ID]`, after `add`.
     fn add(&self, keyword: Word<'a>) -> Result<CommandKind, Fault> {
         let (head, action, args, tail) = self.split_call(keyword)?;
         let mut words = words(head);
@@ -420,7 +429,7 @@ impl<'a> Line<'a> {
         Ok(CommandKind::Update(Update::SetDefault(table, call)))
     }
 
-    /// `HEAD ACTION(ARGS) TAIL`: head, action, arguments, tail.
+    /// Splits `HEAD ACTION(ARGS) TAIL` into head, action, arguments and tail.
     fn split_call(
         &self,
         keyword: Word<'a>,
@@ -473,7 +482,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// `NAME:VALUE, ..` in parentheses.
+/// Splits `NAME:VALUE, ..`, the text between the parentheses.
 fn arguments<'a>(args: Word<'a>) -> WrittenArgs<'a> {
     let mut written: WrittenArgs<'a> = Vec::new();
     let mut at = 0;
@@ -495,7 +504,8 @@ fn arguments<'a>(args: Word<'a>) -> WrittenArgs<'a> {
     written
 }
 
-/// The last `)` and the `(` that belongs to it: keys' names may hold others before.
+/// Returns the positions of the last `)` and its `(`. Names of keys may contain parentheses as
+/// well.
 fn last_parentheses(text: &str) -> Option<(usize, usize)> {
     let close = text.rfind(')')?;
     let mut depth = 0usize;
@@ -510,7 +520,7 @@ fn last_parentheses(text: &str) -> Option<(usize, usize)> {
     None
 }
 
-/// The words of a text, split at blanks.
+/// Returns the words of a text, separated by blanks.
 fn words<'a>(word: Word<'a>) -> Vec<Word<'a>> {
     let mut all = Vec::new();
     let mut start = None;
@@ -527,8 +537,8 @@ fn words<'a>(word: Word<'a>) -> Vec<Word<'a>> {
     all
 }
 
-/// Keys of an entry: words, of which those are one that have quotes around them, or a `:`, `/` or `&`
-/// between them with blanks around it.
+/// Returns the keys of an entry. Words in quotes, and words joined by `:`, `/` or `&` with blanks
+/// around it, are one key.
 fn key_words<'a>(head: Word<'a>, words: &[Word<'a>]) -> Vec<Word<'a>> {
     let is_open = |text: &str| text.starts_with('"') && text.matches('"').count() == 1;
     let mut keys: Vec<Word<'a>> = Vec::new();

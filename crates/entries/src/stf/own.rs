@@ -1,16 +1,18 @@
-//! The commands that this project adds to STF, for what the format has no words for.
+//! Commands that this project adds to STF.
 //!
 //! ```text
-//! entries FILE                     applies an entries file; the path begins at the STF file's directory
-//! entry STATEMENT                  applies one statement of the entries format
-//! wait DURATION                    lets time pass: `wait 5s`, `wait 200ms`
-//! expect_digest NAME VALUES..      the digest's next message; `_` is any value; braces and commas are layout
-//! expect_idle TABLE                the next entry that is told to have been idle for its time-out is one of this table
-//! expect_log TEXT                  the next message of log_msg, whole
+//! entries FILE                  applies an entries file, relative to the STF file's directory
+//! entry STATEMENT               applies one statement of the entries format
+//! wait DURATION                 advances time: `wait 5s`, `wait 200ms`
+//! expect_digest NAME VALUES..   the digest's next message; `_` is any value; braces and commas
+//!                               are layout
+//! expect_idle TABLE             the next idle notification is for an entry of this table
+//! expect_log TEXT               the next message of log_msg, in full
 //! ```
 //!
-//! A digest that `expect_digest` names is observed: exactly these messages, in this order. The same holds for the log as
-//! soon as there is an `expect_log`, and for idle entries as soon as there is an `expect_idle`.
+//! A digest named by `expect_digest` must send exactly the expected messages, in this order. The
+//! same holds for log messages if there is an `expect_log`, and for idle notifications if there is
+//! an `expect_idle`.
 
 use bits::Value;
 use support::count::{are, count};
@@ -32,7 +34,7 @@ pub(super) const COMMANDS: [&str; 5] = [
 ];
 
 impl<'a> Line<'a> {
-    /// The text behind the command's name.
+    /// Returns the text after the command's name.
     fn behind(&self, name: Word<'a>) -> Word<'a> {
         let from = name.start + name.text.len() - self.word.start;
         Word::new(&self.word.text[from..], self.word.start + from).trim()
@@ -93,7 +95,7 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// The words between blanks, commas and braces.
+    /// Returns the words separated by blanks, commas and braces.
     fn values(&self, list: Word<'a>) -> Vec<Word<'a>> {
         let is_layout = |c: char| c.is_whitespace() || matches!(c, ',' | '{' | '}');
         let mut words = Vec::new();

@@ -1,11 +1,11 @@
-//! The commands that copy packets: `mc_*` for multicast groups, `mirroring_*` for clone sessions.
+//! Commands for packet replication: `mc_*` for multicast groups, `mirroring_*` for clone sessions.
 
 use super::{COMMANDS, CommandKind, Line, number32};
 use crate::error::Fault;
 use crate::ports;
 use crate::resolve::Word;
 
-/// What a number of a command is.
+/// Kind of a number in a command.
 #[derive(Clone, Copy)]
 enum Number {
     Group,
@@ -15,7 +15,7 @@ enum Number {
     Port,
 }
 
-/// The numbers that a command takes; the last of them as often as there are more.
+/// Returns the kinds of a command's numbers. The last kind applies to all further numbers.
 fn numbers_of(keyword: &str) -> &'static [Number] {
     use Number::{Group, Handle, Instance, Port, Session};
     match keyword {
@@ -67,7 +67,7 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// Whether the architecture has such ports, groups and sessions.
+    /// Checks that the architecture has such ports, groups and sessions.
     fn check_numbers(
         &self,
         keyword: &str,
@@ -88,7 +88,7 @@ impl<'a> Line<'a> {
                 }
                 Number::Port => {
                     ports::check_copy(arch, number, word.at())?;
-                    // What stands before the ports is another number.
+                    // The first number is the instance or handle, not a port.
                     if at > 1 && numbers[1..at].contains(&number) {
                         let message = format!("port {number} is given twice");
                         return Err(Fault::new(word.at(), message));

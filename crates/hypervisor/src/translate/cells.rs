@@ -1,19 +1,19 @@
-//! Which cells of the shared registers, counters and meters a function has.
+//! Allocation of cells of the shared registers, counters and meters to a function.
 
 use std::collections::HashMap;
 
 use crate::shape::{CELLS, REGISTER_CELLS};
 use ir::{ExternId, ExternKind, Program};
 
-/// The first cells that a function may have; the ones before stand for indices out of range.
+/// The first cell that a function may have. The cells before it are used for indices out of range.
 const FIRST: u32 = 2;
 
-/// A function's cells of one instance.
+/// Cells of one instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
-    /// The first.
+    /// The first cell.
     pub(crate) base: u32,
-    /// How many.
+    /// Number of cells.
     pub(crate) count: u32,
 }
 
@@ -24,7 +24,8 @@ pub(crate) struct Cells {
 }
 
 impl Cells {
-    /// Gives each instance its cells, from `skip` on. `None` if there are too few.
+    /// Allocates the cells of each instance, after the first `skip` ones. Returns `None` if there
+    /// are too few.
     pub(crate) fn new(program: &Program, skip: u32) -> Option<Cells> {
         let mut cells = Cells::default();
         let first = FIRST.checked_add(skip)?;
@@ -46,7 +47,7 @@ impl Cells {
         Some(cells)
     }
 
-    /// The cells of an instance.
+    /// Returns the cells of an instance.
     pub(crate) fn of(&self, id: ExternId) -> Option<Range> {
         self.ranges.get(&id).copied()
     }

@@ -1,4 +1,4 @@
-//! Expressions and assignments as primitives.
+//! Translation of expressions and assignments to primitives.
 
 use bits::{Id, Value};
 use ir::{BinOp, Dim, Expr, FieldId, Place, ScalarTy, UnOp};
@@ -10,13 +10,13 @@ use super::refusal::{Refusal, refuse};
 use super::words::{self, number, ones, placed};
 use crate::{FILE_BITS, WORD_BITS};
 
-/// Bits of a place in the file.
+/// Width of a position in the register file, in bits.
 pub(super) const AT: u32 = 11;
 
-/// What a primitive works on.
+/// Operand of a primitive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Operand {
-    /// A range of the file; what its type has more is zero.
+    /// A range of the register file: position and width. It is zero-extended.
     At(u32, u32),
     /// A constant.
     Is(Value),
@@ -43,7 +43,7 @@ impl Operand {
     }
 }
 
-/// Code that is being made, for one path.
+/// Code generator of one path.
 pub(super) struct Code<'a> {
     pub(super) frame: &'a Frame<'a>,
     pub(super) made: Vec<Primitive>,
@@ -63,7 +63,7 @@ impl Code<'_> {
         self.made.push(Primitive { action, args });
     }
 
-    /// A primitive with operands, and more arguments behind them.
+    /// Emits a primitive with operands, followed by more arguments.
     pub(super) fn with(&mut self, action: &'static str, operands: &[&Operand], more: Vec<Value>) {
         let args = operands
             .iter()
@@ -73,7 +73,7 @@ impl Code<'_> {
         self.emit(action, args);
     }
 
-    /// Where a result goes.
+    /// Returns the arguments for a destination.
     pub(super) fn to(at: u32, width: u32) -> Vec<Value> {
         vec![number(at, AT), ones(0, width, WORD_BITS)]
     }
@@ -138,7 +138,7 @@ impl Code<'_> {
         ty.map_or_else(|| refuse("an expression of this kind", None), Ok)
     }
 
-    /// Bits as an operand; they are put together if they do not stand so already.
+    /// Returns bits as an operand. They are gathered unless they are adjacent already.
     pub(super) fn of_bits(&mut self, bits: &[Bit], to: Option<u32>) -> Made<Operand> {
         let width = bits.len() as u32;
         let found = match pattern::constant(bits) {
@@ -165,7 +165,7 @@ impl Code<'_> {
         }
     }
 
-    /// Puts bits together at a place that none of them is in.
+    /// Gathers bits at a position that does not contain any of them.
     pub(super) fn gather(&mut self, bits: &[Bit], to: u32) -> Made<()> {
         let width = bits.len() as u32;
         let known = |bit: &Bit| matches!(bit, Bit::Is(true));
@@ -187,7 +187,8 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// Where a run of bits is in the file; bits of the port are brought there.
+    /// Returns the position of adjacent bits in the register file. Bits of the ingress port are
+    /// first copied there.
     fn standing(&mut self, bits: &[Bit], from: u32) -> Made<u32> {
         if from < pattern::PORT {
             return Ok(from);
@@ -208,7 +209,7 @@ impl Code<'_> {
         self.emit("read_standard", args.concat());
     }
 
-    /// The value of an expression; at `to`, if that is said.
+    /// Computes an expression, at position `to` if it is given.
     pub(super) fn value(&mut self, expr: &Expr, to: Option<u32>) -> Made<Operand> {
         if let Some(bits) = pattern::bits(self.frame, expr) {
             if to.is_none()
@@ -287,7 +288,7 @@ impl Code<'_> {
         self.placed(result, width, to)
     }
 
-    /// A signed value in more bits: `(x ^ sign) - sign`.
+    /// Sign-extends a value: `(x ^ sign) - sign`.
     fn extended(&mut self, operand: &Operand, have: u32, width: u32) -> Made<u32> {
         if width > WORD_BITS {
             return refuse(format!("computation with more than {WORD_BITS} bits"), None);
@@ -299,7 +300,7 @@ impl Code<'_> {
         Ok(own)
     }
 
-    /// An operation; only its last primitive writes to `to`, which may be what it reads.
+    /// Emits an operation. Only its last primitive writes to `to`, which may also be an operand.
     fn compute(&mut self, expr: &Expr, to: u32, width: u32) -> Made<()> {
         match expr {
             Expr::Unary(op, of) => {
@@ -343,7 +344,7 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// The elements that a place may be, each with the bit that says whether it is.
+    /// Returns the elements that a place may denote. Each has a bit that is set if it is the one.
     fn elements(&mut self, place: &Place) -> Made<Vec<(Operand, FieldId)>> {
         let always = Operand::Is(Value::all_ones(1));
         let mut all = vec![(always, place.base.get())];
@@ -417,7 +418,8 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// `>>` of a signed value: sign extended to twice its width, by at most its width.
+    /// Emits `>>` of a signed value: sign-extends it to twice its width, and shifts by at most its
+    /// width.
     fn shift_signed(&mut self, a: &Operand, by: &Operand, width: u32, to: u32) -> Made<()> {
         let long = self.extended(a, width, width * 2)?;
         let most = Operand::Is(number(width, WORD_BITS));
@@ -453,7 +455,7 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// A signed value with its sign turned, so that its order is that of unsigned ones.
+    /// Inverts the sign bit of a signed value, so that unsigned comparison gives the signed order.
     fn biased(&mut self, operand: &Operand, width: u32) -> Made<Operand> {
         let own = self.temporary(width)?;
         let sign = Operand::Is(ones(width - 1, 1, WORD_BITS));
@@ -481,7 +483,7 @@ impl Code<'_> {
             ),
             false => (a.clone(), b.clone()),
         };
-        // One bit more than the result has: the carry, the borrow, or the true sign.
+        // The additional bit is the carry, the borrow, or the true sign.
         let sum = self.temporary(width + 1)?;
         self.binary(action, &a, &b, sum, width + 1);
         let (top, result) = (Operand::At(sum + width, 1), Operand::At(sum, width));
@@ -510,7 +512,7 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// Writes bits `hi` down to `lo` of a place, or all of it.
+    /// Assigns bits `hi` down to `lo` of a place, or all of it.
     pub(super) fn assign(
         &mut self,
         place: &Place,
@@ -522,7 +524,7 @@ impl Code<'_> {
         }
         let width = self.width(value)?;
         let value = match self.value(value, None)? {
-            // What is chosen may be what is written.
+            // The value may be read from the location that is written.
             Operand::At(at, have) => {
                 let own = self.temporary(width)?;
                 self.write(own, width, &Operand::At(at, have));
@@ -558,7 +560,7 @@ impl Code<'_> {
             return Ok(());
         }
         if let Some((at, width)) = self.target(field, part)? {
-            // The bits may overlap: they are read before they are written only within one primitive.
+            // The bits may overlap. Within one primitive all reads happen before the writes.
             match pattern::bits(self.frame, value) {
                 Some(bits) if range(&bits).is_none() && pattern::constant(&bits).is_none() => {
                     let value = self.value(value, None)?;
@@ -572,7 +574,8 @@ impl Code<'_> {
         Ok(())
     }
 
-    /// Where a field, or a part of it, is written; nowhere if its header is not there.
+    /// Returns the location of a field, or of a part of it; `None` if its header is invalid on this
+    /// path.
     pub(super) fn target(
         &self,
         field: FieldId,
@@ -595,7 +598,7 @@ impl Code<'_> {
     }
 }
 
-/// Whether the bit at `at` and the one behind it are neighbours, up to `end`.
+/// Returns true if the bit at `at` and the next one are adjacent, or if the range ends at `end`.
 fn follows(bits: &[Bit], at: usize, end: usize) -> bool {
     if at + 1 == end {
         return true;
@@ -607,7 +610,7 @@ fn follows(bits: &[Bit], at: usize, end: usize) -> bool {
     }
 }
 
-/// Bits that stand next to each other in the file, behind zeros.
+/// Returns bits that are adjacent in the register file, after leading zeros.
 fn range(bits: &[Bit]) -> Option<Operand> {
     let zeros = bits
         .iter()
@@ -635,7 +638,7 @@ fn slice(of: &Operand, hi: u32, lo: u32) -> Operand {
     }
 }
 
-/// All bits of a list of values, one after the other.
+/// Concatenates the bits of a list of values.
 pub(super) fn joined(frame: &Frame<'_>, exprs: &[Expr]) -> Option<Bits> {
     let all: Option<Vec<Bits>> = exprs
         .iter()

@@ -1,4 +1,4 @@
-//! What is in a function's tables, by the program and by updates.
+//! Contents of a function's tables, from the program and from updates.
 
 use std::collections::HashMap;
 
@@ -8,22 +8,22 @@ use ir::{ActionCall, ActionId, ExternId, KeyMatch, MatchKind, Program, TableId};
 use super::paths::ValueSets;
 use super::refusal::{Refusal, refuse};
 
-/// An entry with the action that it runs.
+/// An entry with its action.
 #[derive(Clone, Debug)]
 pub(super) struct Filled {
     pub(super) keys: Vec<KeyMatch>,
-    /// The larger one wins.
+    /// Priority. The entry with the larger rank wins.
     pub(super) rank: i32,
     pub(super) call: ActionCall,
     pub(super) idle_timeout_ns: Option<u64>,
 }
 
-/// The contents of all tables.
+/// Contents of all tables.
 pub(super) struct Contents {
     entries: HashMap<TableId, Vec<Filled>>,
     defaults: HashMap<TableId, ActionCall>,
     pub(super) value_sets: ValueSets,
-    /// Changes that are the same for the hypervisor.
+    /// Updates that apply to the hypervisor unchanged.
     pub(super) others: Vec<Update>,
 }
 
@@ -44,7 +44,7 @@ impl Contents {
                         true => priority,
                         false => 1_000_000_000 - priority,
                     });
-                // Without a priority the first entry wins.
+                // Without priorities the first entry wins.
                 let order = 1_000_000 - position as i32;
                 let rank = rank(program, id, &entry.keys, priority, order);
                 let (keys, call) = (entry.keys.clone(), entry.action.clone());
@@ -145,7 +145,9 @@ impl Contents {
     }
 }
 
-/// Which entry wins: by priority, by the length of a prefix, or else none is in the way of another.
+/// Returns the rank of an entry: its priority, or else its prefix length. Entries with neither get
+/// `order`: the program's entries by declaration, all others equal, since their keys do not
+/// overlap.
 fn rank(
     program: &Program,
     table: TableId,

@@ -1,5 +1,7 @@
-//! What a function sends. As a rule these are the headers that it read, where they stand: then there is nothing to do. A function that adds, removes or
-//! reorders headers has room in the file for all that it may send, in their order, and what is not valid is taken out of it.
+//! Translation of the deparser. Usually a function sends the headers that it has read, which are
+//! already at the right positions, so no code is needed. A function that adds, removes or reorders
+//! headers gets an area in the register file for all headers that it may send, in order. Invalid
+//! headers are removed from the area.
 
 use bits::{Id, Value};
 use ir::{ControlId, FieldId, HeaderId, Program, ScalarTy, StageKind, StmtKind};
@@ -13,23 +15,23 @@ use super::refusal::{Refusal, refuse};
 use super::words::{self, number, ones};
 use crate::FILE_BITS;
 
-/// The most bytes that the emitted program sends as headers.
+/// Maximum number of header bytes that the emitted program can send.
 const MOST_BYTES: u32 = 127;
 
 /// The headers that a function emits.
 pub(super) struct Sent {
-    /// In order; where each is among those that are sent, if they have room of their own.
+    /// The headers in order, with their positions if they are in a separate area.
     items: Vec<Item>,
-    /// That room: where it begins, and its bits.
+    /// The separate area: its position and its size in bits.
     room: Option<(u32, u32)>,
 }
 
 struct Item {
     header: HeaderId,
-    /// Where it is in the file, if it is in the room.
+    /// Its position in the register file, if it is in the area.
     at: u32,
     width: u32,
-    /// Whether the function works on it here.
+    /// True if the function's code uses the header at this position.
     is_home: bool,
 }
 
@@ -75,7 +77,7 @@ impl Sent {
         Ok(sent)
     }
 
-    /// The code that brings what is sent to the file's beginning.
+    /// Returns the code that moves the emitted headers to the beginning of the register file.
     pub(super) fn code(&self, flow: &Flow<'_>) -> Result<Vec<Primitive>, Refusal> {
         let Some((room, total)) = self.room else {
             return Ok(Vec::new());
@@ -100,7 +102,7 @@ impl Sent {
                 State::Asks => {
                     let is_valid = code.target(valid(item.header), None)?;
                     let Some((bit, _)) = is_valid else { continue };
-                    // The validity has moved up with all the file.
+                    // The validity bit has moved up with the whole register file.
                     remove(&mut code, room + up, bit + up, at, item.width);
                 }
             }
@@ -108,7 +110,7 @@ impl Sent {
         Ok(code.made)
     }
 
-    /// Brings a header that stands elsewhere to its place among those that are sent.
+    /// Copies a header to its position in the area.
     fn fetch(&self, flow: &Flow<'_>, code: &mut Code<'_>, item: &Item) {
         let read = flow
             .frame
@@ -132,9 +134,9 @@ impl Sent {
 }
 
 enum State {
-    /// It has so many bits, none if it is not valid.
+    /// The header has this many bits, 0 if it is invalid.
     Is(u32),
-    /// Only its validity says.
+    /// Depends on the validity bit at run time.
     Asks,
 }
 
@@ -147,7 +149,7 @@ fn state(flow: &Flow<'_>, header: HeaderId) -> State {
     State::Is(read.map_or(0, |(_, _, bits)| *bits))
 }
 
-/// Takes the last `width` bits of a header away for sure: what is behind it among what is sent moves up.
+/// Removes the last `width` bits of a header unconditionally. The headers after it move up.
 fn cut(code: &mut Code<'_>, room: u32, at: u32, width: u32) {
     if width > 0 {
         let [kept, below] = masks(room, at, width);
@@ -155,7 +157,7 @@ fn cut(code: &mut Code<'_>, room: u32, at: u32, width: u32) {
     }
 }
 
-/// Takes a header away if its validity bit is not set.
+/// Removes a header if its validity bit is not set.
 fn remove(code: &mut Code<'_>, room: u32, bit: u32, at: u32, width: u32) {
     let [kept, below] = masks(room, at, width);
     code.emit(
@@ -164,14 +166,15 @@ fn remove(code: &mut Code<'_>, room: u32, bit: u32, at: u32, width: u32) {
     );
 }
 
-/// What stays, above and in the variables, and what moves up, when `width` bits at `at` are taken away.
+/// Returns two masks for the removal of `width` bits at `at`: the bits that stay (above, and the
+/// variables), and the bits that move up.
 fn masks(room: u32, at: u32, width: u32) -> [Value; 2] {
     let above = ones(at + width, FILE_BITS - at - width, FILE_BITS);
     let kept = words::or(&above, &ones(0, room, FILE_BITS));
     [kept, ones(room, at - room, FILE_BITS)]
 }
 
-/// Gives a header that code makes valid or not its place.
+/// Assigns a position to a header that code makes valid or invalid.
 fn settle(
     program: &Program,
     layout: &Layout<'_>,
@@ -204,7 +207,8 @@ fn width(program: &Program, header: HeaderId) -> u32 {
         .sum()
 }
 
-/// Whether what a path reads is what is emitted, in the same order and from the first bit on.
+/// Returns true if the headers that a path reads are those that are emitted, in the same order and
+/// from the first bit.
 fn stands(path: &Path, emitted: &[HeaderId]) -> bool {
     let mut end = 0;
     let mut count = 0;
@@ -220,8 +224,7 @@ fn stands(path: &Path, emitted: &[HeaderId]) -> bool {
     end == path.cursor && count == path.extracted.len()
 }
 
-/// The headers that the deparser emits.
-/// The headers that the deparser emits, in order.
+/// Returns the headers that the deparser emits, in order.
 pub(super) fn emitted(
     program: &Program,
     deparser: Option<ControlId>,

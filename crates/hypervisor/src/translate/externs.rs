@@ -1,4 +1,4 @@
-//! Calls of extern functions and methods.
+//! Translation of calls of extern functions and methods.
 
 use bits::Value;
 use ir::{Call, CounterUnit, Expr, ExternKind, HashAlgorithm, Op, Operand as Given, Place};
@@ -12,13 +12,15 @@ use super::refusal::{Refusal, refuse};
 use super::words::{self, number, ones, placed};
 use crate::{FILE_BITS, WORD_BITS};
 
-/// Four bytes by which a CRC-32 register of zeros is one of ones. The zeros that stand before data leave a register of zeros as it is, and ones at their
-/// beginning make it one; so what is hashed is ones, zeros, these bytes and the data.
+/// Four bytes that take a CRC-32 register from all zeros back to all ones. The data is at the end
+/// of a wide word, and the zeros before it would change the CRC. So the input starts with 32 ones,
+/// which turn the initial register into zero. The zeros after them leave it zero. Then come these
+/// four bytes, which restore the initial register, and the data.
 const CRC32_START: u128 = 0x62f5_2692;
 
 type Made<T> = Result<T, Refusal>;
 
-/// A call, then `next`.
+/// Translates a call, followed by `next`.
 pub(super) fn call(flow: &mut Flow<'_>, call: &Call, next: NodeId) -> Made<NodeId> {
     let when = match (call.op, call.operands.as_slice()) {
         (Op::UpdateChecksum | Op::VerifyChecksum, [_, Given::In(when), ..]) => Some(when),
@@ -42,7 +44,7 @@ pub(super) fn call(flow: &mut Flow<'_>, call: &Call, next: NodeId) -> Made<NodeI
 fn one(flow: &Flow<'_>, code: &mut Code<'_>, call: &Call) -> Made<()> {
     match (call.op, call.operands.as_slice()) {
         (Op::MarkToDrop, []) => code.emit("drop", Vec::new()),
-        // A table's direct counter is that of the table that its entries are in.
+        // A table's direct counter is the counter of the table that contains its entries.
         (Op::DirectCounterCount, []) => {}
         (Op::Resubmit, [Given::Number(list)]) => {
             if let Some(at) = code.frame.layout.again() {
@@ -147,7 +149,7 @@ fn cells(flow: &Flow<'_>, call: &Call) -> Made<super::cells::Range> {
     }
 }
 
-/// A primitive on a cell of a range.
+/// Emits a primitive on a cell of a range.
 fn ranged(
     code: &mut Code<'_>,
     action: &'static str,
@@ -168,7 +170,7 @@ fn scalar(code: &Code<'_>, place: &Place) -> Made<Option<(u32, u32)>> {
     code.target(place.base, None)
 }
 
-/// Each scalar of a register's cell has a cell of its own.
+/// Translates an access to a register. Each scalar of a register cell has a separate cell.
 fn register(
     flow: &Flow<'_>,
     call: &Call,
@@ -248,7 +250,8 @@ fn digest(flow: &Flow<'_>, call: &Call, code: &mut Code<'_>, values: &[Expr]) ->
     Ok(())
 }
 
-/// The bits of all values, those that are computed in temporaries, and zeros up to a multiple of `unit`.
+/// Returns the bits of all values, padded with zeros to a multiple of `unit`. Computed values are
+/// put into temporaries.
 fn gathered(code: &mut Code<'_>, values: &[Expr], unit: usize) -> Made<Bits> {
     let mut bits = match joined(code.frame, values) {
         Some(bits) => bits,
@@ -275,7 +278,7 @@ fn gathered(code: &mut Code<'_>, values: &[Expr], unit: usize) -> Made<Bits> {
     Ok(bits)
 }
 
-/// No base, and a limit above every result.
+/// Returns base 0, and a limit above every result.
 fn whole(algorithm: u64) -> (Operand, Operand) {
     let width = match HashAlgorithm::from_number(algorithm) {
         Some(HashAlgorithm::Crc32) => 32,
@@ -355,7 +358,8 @@ fn hash_to(
     Ok(())
 }
 
-/// Where data stands in the file so that it can be hashed there: in one run; for sums of 16-bit words also with words between that are left out.
+/// Returns the position at which data can be hashed in place: it is one range. For sums of 16-bit
+/// words there may be other words in between, which are masked out.
 fn aligned(bits: &[Bit], is_sum: bool) -> Option<(u32, Value)> {
     let mut places = Vec::new();
     for (from_end, bit) in bits.iter().rev().enumerate() {
@@ -377,7 +381,7 @@ fn aligned(bits: &[Bit], is_sum: bool) -> Option<(u32, Value)> {
     let fits = places
         .iter()
         .all(|place| is_there(place) && seen.insert(place.1));
-    // What is left out must not be between the bits that count.
+    // Bits that are masked out must not be between the bits that count.
     let mask = places
         .iter()
         .fold(vec![false; FILE_BITS as usize], |mut mask, (_, at)| {

@@ -1,4 +1,5 @@
-//! Statements and stages of a control as nodes, from the end to the beginning: a node is made when what comes behind it is known.
+//! Translation of a control's statements and stages to nodes, from the end to the beginning: a node
+//! is created when its successors are known.
 
 use std::collections::HashMap;
 
@@ -20,13 +21,13 @@ use super::words;
 
 type Made<T> = Result<T, Refusal>;
 
-/// Most bits that entries of one table can carry.
+/// Maximum number of argument bits in an entry of one table.
 pub(super) const MOST_ARGUMENTS: u32 = crate::USER_BITS;
 
-/// Rounds of a loop that a packet does before it is resubmitted.
+/// Number of loop iterations after which a packet is resubmitted.
 const ROUNDS: usize = 8;
 
-/// Makes the nodes of one path.
+/// Creates the nodes of one path.
 pub(super) struct Flow<'a> {
     pub(super) program: &'a Program,
     pub(super) nodes: &'a mut Nodes,
@@ -34,17 +35,17 @@ pub(super) struct Flow<'a> {
     pub(super) cells: &'a Cells,
 }
 
-/// Where code goes on.
+/// Continuations of code.
 #[derive(Clone)]
 struct Around {
-    /// At `exit`.
+    /// Continuation of `exit`.
     exit: NodeId,
-    /// Where leaving and continuing a label goes.
+    /// Continuations of leaving and of continuing a label.
     labels: HashMap<LabelId, (NodeId, NodeId)>,
 }
 
 impl<'a> Flow<'a> {
-    /// A control, then `next`.
+    /// Translates a control, followed by `next`.
     pub(super) fn control(&mut self, id: ControlId, next: NodeId) -> Made<NodeId> {
         let control: &Control = &self.program.controls[id];
         let mut entries: HashMap<StageId, NodeId> = HashMap::new();
@@ -132,7 +133,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// A table is matched; keys that are computed are computed before.
+    /// Translates the application of a table. Keys that are expressions are computed before.
     fn matching(&mut self, table: ir::TableId, edges: Vec<Edge>) -> Made<NodeId> {
         let declared = &self.program.tables[table];
         let mark = self.frame.layout.mark();
@@ -167,7 +168,7 @@ impl<'a> Flow<'a> {
         Ok(self.nodes.run(made, node))
     }
 
-    /// An action of a table: its arguments are where its entry puts them.
+    /// Translates an action of a table. Its arguments are at fixed positions, written by its entry.
     fn action(&mut self, id: ActionId, next: NodeId, around: &Around) -> Made<NodeId> {
         let action = &self.program.actions[id];
         let params = argument_places(self.program, id);
@@ -227,7 +228,7 @@ impl<'a> Flow<'a> {
         Ok(made)
     }
 
-    /// One way or the other by a condition, which is computed where it is no pattern.
+    /// Translates a branch. The condition is computed first if it cannot be matched as a pattern.
     pub(super) fn branch(&mut self, cond: &Expr, then: NodeId, otherwise: NodeId) -> Made<NodeId> {
         let holds = pattern::dnf(&self.frame, cond, true);
         let fails = pattern::dnf(&self.frame, cond, false);
@@ -258,7 +259,7 @@ impl<'a> Flow<'a> {
         Ok(self.nodes.run(made, node))
     }
 
-    /// An action that code calls: its arguments are computed into temporaries.
+    /// Translates an action called by code. Its arguments are computed into temporaries.
     fn call_action(
         &mut self,
         id: ActionId,
@@ -285,7 +286,7 @@ impl<'a> Flow<'a> {
         Ok(self.nodes.run(made, body))
     }
 
-    /// What an action does whose parameters are these bits.
+    /// Translates the body of an action with these bits as parameters.
     fn action_body(
         &mut self,
         action: &'a Action,
@@ -300,7 +301,7 @@ impl<'a> Flow<'a> {
         made
     }
 
-    /// A statement without branches.
+    /// Translates a statement without branches.
     fn primitives(&mut self, kind: &StmtKind) -> Made<Vec<Primitive>> {
         let mut code = Code::new(&self.frame);
         match kind {
@@ -317,12 +318,13 @@ impl<'a> Flow<'a> {
     }
 }
 
-/// The bits of a range of the file.
+/// Returns the bits of a range of the register file.
 pub(super) fn range(at: u32, width: u32) -> Bits {
     (at..at + width).rev().map(pattern::Bit::At).collect()
 }
 
-/// Where the arguments of a table's action are: from the end of the file.
+/// Returns the positions of a table action's arguments, which start at the end of the register
+/// file.
 pub(super) fn argument_places(program: &Program, action: ActionId) -> Vec<(u32, u32)> {
     let mut at = 0;
     let params = program.actions[action].params.iter();
@@ -334,7 +336,7 @@ pub(super) fn argument_places(program: &Program, action: ActionId) -> Vec<(u32, 
     places.collect()
 }
 
-/// Stages that a later one links back to.
+/// Returns the stages to which later stages link back.
 fn loop_heads(control: &Control) -> Vec<StageId> {
     let back = |stage: StageId| {
         let all = links(&control.stages[stage].kind).into_iter();
@@ -346,7 +348,7 @@ fn loop_heads(control: &Control) -> Vec<StageId> {
     heads
 }
 
-/// Copies a header, field by field and with its validity.
+/// Copies a header: all fields and the validity.
 fn copy_header(
     program: &Program,
     code: &mut Code<'_>,
@@ -355,7 +357,7 @@ fn copy_header(
 ) -> Made<()> {
     let ty = program.headers[to.base].ty;
     let count = program.header_types[ty].fields.len();
-    // The last first, so that neighbours are copied at once.
+    // The last field comes first, so that adjacent fields are copied together.
     for number in (0..=count).rev() {
         let place = |header: &HeaderPlace| field_place(program, header, number);
         code.assign(&place(to), None, &Expr::Read(place(from)))?;
@@ -363,7 +365,7 @@ fn copy_header(
     Ok(())
 }
 
-/// The place of a header's validity (0) or of one of its fields.
+/// Returns the place of a header's validity (0) or of one of its fields.
 fn field_place(program: &Program, header: &HeaderPlace, number: usize) -> Place {
     let strides = header.field_strides(program);
     let dims = header.dims.iter().zip(strides);
@@ -380,7 +382,7 @@ fn field_place(program: &Program, header: &HeaderPlace, number: usize) -> Place 
     }
 }
 
-/// Moves the elements of a stack.
+/// Shifts the elements of a stack.
 fn shift(program: &Program, code: &mut Code<'_>, id: StackId, by: u32, is_push: bool) -> Made<()> {
     let stack = &program.stacks[id];
     let by = by.min(stack.len);
@@ -405,7 +407,7 @@ fn shift(program: &Program, code: &mut Code<'_>, id: StackId, by: u32, is_push: 
         let valid = field_place(program, &element(number), 0);
         code.assign(&valid, None, &Expr::Const(ScalarTy::Bool, Value::zero(1)))?;
     }
-    // How many elements there are: up to all of them, or down to none.
+    // Updates the number of elements, limited to the stack's size and to 0.
     let next = Place::from(stack.next_index);
     if code.frame.field(stack.next_index).is_some()
         && code.frame.layout.used(stack.next_index).is_some()

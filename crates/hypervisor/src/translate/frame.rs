@@ -1,8 +1,12 @@
-//! Where a function's fields are in the file.
+//! Allocation of a function's fields in the register file.
 //!
-//! Headers whose validity only the parser decides, and that it does not write (*fixed* ones), stay where they were read, which differs from path to path; on a path that does not read
-//! them they are not there. Everything else has one place on all paths: variables from the file's end up, behind the arguments of entries; below what was
-//! read the headers that are sent, where code changes which; and between them temporaries.
+//! *Fixed* headers are those with a validity that only the parser determines, and that it does not
+//! write. They stay where they were read, which differs between paths. On a path that does not read
+//! them they are absent.
+//!
+//! Everything else has the same position on all paths. Variables start at the end of the register
+//! file, after the arguments of entries, and grow upwards. Emitted headers, if code changes which
+//! ones are valid, are below the parsed bits. Temporaries are between the two.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -15,7 +19,7 @@ use super::pattern::{Bit, Bits, PORT, Places};
 use super::refusal::{Refusal, refuse};
 use crate::FILE_BITS;
 
-/// A standard metadata field: its name, and where `read_standard` finds it.
+/// A standard metadata field: its name, and its position for `read_standard`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standard {
     pub(super) name: &'static str,
@@ -23,7 +27,7 @@ pub(super) struct Standard {
     pub(super) width: u32,
 }
 
-/// The fields in the order in which `read_standard` joins them, the last first.
+/// The fields in the order in which `read_standard` concatenates them, the last first.
 const STANDARD: &[(&str, u32)] = &[
     ("priority", 3),
     ("egress_rid", 16),
@@ -41,10 +45,10 @@ const STANDARD: &[(&str, u32)] = &[
     ("instance_type", 32),
 ];
 
-/// Bits in which it is noted that a packet begins again.
+/// Width of the field that records a resubmission by the function.
 pub(super) const AGAIN_BITS: u32 = 8;
 
-/// What all paths share.
+/// Allocation shared by all paths.
 pub(super) struct Layout<'a> {
     pub(super) program: &'a Program,
     standard: HashMap<FieldId, Standard>,
@@ -53,7 +57,7 @@ pub(super) struct Layout<'a> {
     fixed: HashSet<FieldId>,
     /// Fields that only the parser writes.
     parsed: HashSet<FieldId>,
-    /// Where it is noted that the packet begins again, with which field list.
+    /// Position of the field that records a resubmission, with its field list.
     again: Option<u32>,
     shared: RefCell<Shared>,
 }
@@ -66,7 +70,7 @@ struct Shared {
     lowest: u32,
 }
 
-/// What the code of a function writes, apart from its parser.
+/// Fields that a function's code writes, without its parser.
 #[derive(Default)]
 pub(super) struct Written {
     pub(super) fields: HashSet<FieldId>,
@@ -75,8 +79,8 @@ pub(super) struct Written {
 }
 
 impl<'a> Layout<'a> {
-    /// The layout of a function whose entries have so many bits of arguments and whose parser consumes at most `read` bits, and
-    /// has headers (`held`) elsewhere than where it read them.
+    /// Creates the layout of a function. Its entries have `arguments` bits of arguments, its parser
+    /// consumes at most `read` bits, and the headers in `held` are not where they were read.
     pub(super) fn new(
         program: &'a Program,
         written: &Written,
@@ -134,32 +138,32 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Whether only the parser decides whether this header is valid.
+    /// Returns true if only the parser determines the validity of this header.
     pub(super) fn is_fixed(&self, header: HeaderId) -> bool {
         self.fixed.contains(&self.program.headers[header].valid)
     }
 
-    /// The standard metadata field that this is, if it is one that is not kept in the file.
+    /// Returns the standard metadata field, if the field is one that is not in the register file.
     pub(super) fn standard(&self, field: FieldId) -> Option<Standard> {
         self.standard.get(&field).copied()
     }
 
-    /// Where it is noted that the packet begins again.
+    /// Returns the position of the field that records a resubmission.
     pub(super) fn again(&self) -> Option<u32> {
         self.again
     }
 
-    /// Gives a header its place among those that are sent.
+    /// Assigns a header's field a position in the area of emitted headers.
     pub(super) fn place(&self, field: FieldId, at: u32) {
         self.shared.borrow_mut().places.insert(field, at);
     }
 
-    /// Takes room below what is read for headers that are sent; where it begins.
+    /// Reserves an area for emitted headers below the parsed bits. Returns its position.
     pub(super) fn reserve(&self, bits: u32) -> Result<u32, Refusal> {
         self.temporary(bits)
     }
 
-    /// The place of a variable, if it has one already.
+    /// Returns the position of a variable, if it has one already.
     pub(super) fn used(&self, field: FieldId) -> Option<u32> {
         self.shared.borrow().places.get(&field).copied()
     }
@@ -175,7 +179,7 @@ impl<'a> Layout<'a> {
         at
     }
 
-    /// Room for a temporary.
+    /// Allocates a temporary.
     pub(super) fn temporary(&self, width: u32) -> Result<u32, Refusal> {
         let mut shared = self.shared.borrow_mut();
         match shared.temporaries.checked_sub(width) {
@@ -188,7 +192,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Where temporaries begin, to give back what is taken from here on.
+    /// Returns the current end of the temporaries, to free later ones.
     pub(super) fn mark(&self) -> u32 {
         self.shared.borrow().temporaries
     }
@@ -197,7 +201,7 @@ impl<'a> Layout<'a> {
         self.shared.borrow_mut().temporaries = mark;
     }
 
-    /// Whether all has found room.
+    /// Checks that everything fits.
     pub(super) fn check(&self) -> Result<(), Refusal> {
         let shared = self.shared.borrow();
         if shared.variables > shared.lowest {
@@ -214,18 +218,18 @@ fn no_room<T>() -> Result<T, Refusal> {
     )
 }
 
-/// The places of one path.
+/// Allocation of one path.
 pub(super) struct Frame<'a> {
     pub(super) layout: &'a Layout<'a>,
     pub(super) path: &'a Path,
-    /// The action that is being read.
+    /// The action that is being translated.
     pub(super) action: Option<&'a Action>,
     /// The bits of its parameters.
     pub(super) params: Vec<Bits>,
 }
 
 impl Frame<'_> {
-    /// Whether a field belongs to a header that is not there on this path.
+    /// Returns true if a field belongs to a header that is absent on this path.
     pub(super) fn is_absent(&self, field: FieldId) -> bool {
         self.layout.fixed.contains(&field) && !self.path.fields.contains_key(&field)
     }
@@ -282,7 +286,7 @@ impl Places for Frame<'_> {
     }
 }
 
-/// Where `read_standard` finds a field.
+/// Returns the position of a field for `read_standard`.
 pub(super) fn standard_at(name: &str) -> u32 {
     let before = STANDARD.iter().take_while(|(own, _)| *own != name);
     before.map(|(_, width)| width).sum()

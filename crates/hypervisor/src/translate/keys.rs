@@ -1,11 +1,11 @@
-//! What entries want of their keys, as patterns.
+//! Conversion of the matches of an entry to patterns.
 
 use bits::Value;
 use ir::KeyMatch;
 
 use super::pattern::{self, Bits, Cube};
 
-/// The patterns under which all keys match.
+/// Returns the patterns under which all keys match.
 pub(super) fn cubes(keys: &[Bits], wanted: &[KeyMatch]) -> Vec<Cube> {
     let mut all = vec![Cube::default()];
     for (bits, wanted) in keys.iter().zip(wanted) {
@@ -25,7 +25,7 @@ fn one(bits: &Bits, wanted: &KeyMatch) -> Vec<Cube> {
             .into_iter()
             .collect(),
         KeyMatch::Ternary(value, mask) => Cube::masked(bits, value, mask).into_iter().collect(),
-        // Signed bounds around zero: the negative ones are the larger numbers.
+        // A signed range around zero. Negative numbers are the larger unsigned ones.
         KeyMatch::Range(low, high) if low > high => {
             let (most, zero) = (Value::all_ones(width), Value::zero(width));
             [

@@ -1,4 +1,4 @@
-//! A function as entries of an emitted hypervisor.
+//! Translation of a function to entries of an emitted hypervisor.
 
 pub(crate) mod cells;
 mod code;
@@ -40,16 +40,16 @@ use stages::{Gress, Stages};
 use walk::{construct, map_places, support};
 use words::number;
 
-/// Where a function is hosted.
+/// Location of a hosted function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The virtual data plane.
     pub vpdp: u16,
-    /// The program within it.
+    /// Number of the program within it.
     pub program: u8,
-    /// The hypervisor's slots.
+    /// The hypervisor's numbers of slots.
     pub shape: Shape,
-    /// How many cells of registers, counters and meters other functions have.
+    /// Number of register, counter and meter cells that other functions use.
     pub cells: u32,
 }
 
@@ -58,18 +58,18 @@ pub struct Place {
 pub struct Hosted {
     /// Its entries.
     pub entries: Vec<Entry>,
-    /// Statements about cells, groups and sessions.
+    /// Entries file statements about cells, groups and sessions.
     pub statements: Vec<String>,
-    /// How many stages it has.
+    /// Number of stages.
     pub stages: usize,
-    /// How often a packet of it is resubmitted at most, but for its loops.
+    /// Maximum number of resubmissions of a packet, not counting loops.
     pub resubmissions: u32,
 }
 
-/// Translates a program with what is in its tables.
+/// Translates a program with the contents of its tables.
 ///
 /// # Errors
-/// The first construct that the hypervisor does not have.
+/// The first construct that the hypervisor does not support.
 pub fn translate(program: &Program, updates: &[Update], place: &Place) -> Result<Hosted, Refusal> {
     let contents = Contents::new(program, updates)?;
     let blocks = Blocks::of(program)?;
@@ -189,7 +189,7 @@ impl Blocks {
     }
 }
 
-/// The most bits that the arguments of an entry have.
+/// Returns the maximum number of argument bits of an entry.
 fn arguments(program: &Program) -> Result<u32, Refusal> {
     let mut most = 0;
     for action in program.tables.values().flat_map(|table| &table.actions) {
@@ -206,7 +206,7 @@ fn arguments(program: &Program) -> Result<u32, Refusal> {
     Ok(most)
 }
 
-/// The code of one path: where the ingress begins, and where the egress does.
+/// Translates one path. Returns the first nodes of ingress and egress.
 fn path_code(
     flow: &mut Flow<'_>,
     blocks: &Blocks,
@@ -229,7 +229,8 @@ fn path_code(
     Ok((ingress, egress))
 }
 
-/// The end of the ingress: a packet that the function resubmits begins again, with nothing but the fields of its list.
+/// Translates the end of ingress: a packet that the function resubmits starts over with only the
+/// fields of its field list.
 fn begun_again(
     flow: &mut Flow<'_>,
     resubmits: &BTreeSet<u64>,
@@ -253,7 +254,7 @@ fn begun_again(
     Ok(next)
 }
 
-/// The bits of the fields that a resubmitted packet keeps.
+/// Returns the mask of the fields that a resubmitted packet keeps.
 fn kept(frame: &Frame<'_>, list: u64) -> Result<Value, Refusal> {
     let program = frame.program();
     let index = list
@@ -283,7 +284,7 @@ fn kept(frame: &Frame<'_>, list: u64) -> Result<Value, Refusal> {
     Ok(all)
 }
 
-/// What the parser left, brought to where the code looks for it.
+/// Returns the code that copies parsed fields to their allocated positions.
 fn parsed(flow: &Flow<'_>) -> Result<Vec<node::Primitive>, Refusal> {
     let (layout, path) = (flow.frame.layout, flow.frame.path);
     let mut code = code::Code::new(&flow.frame);
@@ -304,7 +305,8 @@ fn parsed(flow: &Flow<'_>) -> Result<Vec<node::Primitive>, Refusal> {
     Ok(code.made)
 }
 
-/// What of the file a packet on this path begins with: what the parser has seen, and what it kept when it was resubmitted.
+/// Returns the mask of the register file bits with which a packet on this path starts: the parsed
+/// bits, and fields kept at a resubmission.
 fn path_kept(
     layout: &Layout<'_>,
     path: &Path,
@@ -322,7 +324,7 @@ fn path_kept(
         .try_fold(seen, |all, list| Ok(words::or(&all, &kept(&frame, *list)?)))
 }
 
-/// The entry by which a packet on this path begins.
+/// Returns the entry that starts a packet on this path.
 fn begin(place: &Place, path: &Path, priority: i32, kept: &Value, links: Vec<Value>) -> Entry {
     let bytes = path.cursor / 8;
     let value = Value::zero(crate::FILE_BITS);
@@ -346,7 +348,7 @@ fn begin(place: &Place, path: &Path, priority: i32, kept: &Value, links: Vec<Val
     }
 }
 
-/// What updates say of cells, groups and sessions, for the hypervisor's.
+/// Converts updates of cells, groups and sessions to statements for the hypervisor.
 fn statements(
     program: &Program,
     contents: &Contents,

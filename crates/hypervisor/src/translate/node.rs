@@ -1,5 +1,5 @@
-//! A function's code as a graph of what stages are made of: runs of primitives, branches, matches. Equal nodes are one node, so paths through the parser share
-//! the code in which they do not differ.
+//! A function's code as a graph of sequences of primitives, branches and matches, from which stages
+//! are built. Equal nodes are shared, so parser paths share code that does not differ.
 
 use std::collections::HashMap;
 
@@ -25,29 +25,29 @@ pub(super) struct Primitive {
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Node {
-    /// The line of stages ends.
+    /// The end of the stages.
     End,
     /// Primitives, at most as many as a stage performs.
     Run(Vec<Primitive>, NodeId),
-    /// One way if any of the patterns fits, the other otherwise.
+    /// Continues at the first node if any of the patterns matches, otherwise at the second.
     Branch(Vec<Cube>, NodeId, NodeId),
-    /// A table of the function.
+    /// The application of a table.
     Match(Match),
-    /// Goes on at another node: the head of a loop, made before what it goes on with.
+    /// Forwards to another node. It is the head of a loop, created before the loop's body.
     Loop(u32),
 }
 
-/// A table of the function.
+/// The application of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Match {
     pub(super) table: TableId,
     /// Its key.
     pub(super) keys: Vec<Bits>,
-    /// For each of its actions: where a hit goes on, and a miss.
+    /// Continuations of each action, after a hit and after a miss.
     pub(super) edges: Vec<Edge>,
 }
 
-/// Where a table's action goes on.
+/// Continuations of a table's action.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Edge {
     pub(super) hit: NodeId,
@@ -59,7 +59,7 @@ pub(super) struct Edge {
 pub(super) struct Nodes {
     all: IdVec<NodeId, Node>,
     known: HashMap<Node, NodeId>,
-    /// What the heads of loops go on with.
+    /// The bodies of loops, by the number of their head.
     heads: Vec<Option<NodeId>>,
 }
 
@@ -85,7 +85,7 @@ impl Nodes {
         self.add(Node::End)
     }
 
-    /// A loop's head, which [`Nodes::close`] ends.
+    /// Creates a loop's head, which [`Nodes::close`] completes.
     pub(super) fn open(&mut self) -> NodeId {
         self.heads.push(None);
         self.add(Node::Loop(self.heads.len() as u32 - 1))
@@ -97,7 +97,7 @@ impl Nodes {
         }
     }
 
-    /// The node, or what it goes on with.
+    /// Returns the node, or for a loop's head its body.
     pub(super) fn resolve(&self, id: NodeId) -> NodeId {
         match self.all[id] {
             Node::Loop(number) => match self.heads[number as usize] {
@@ -112,7 +112,7 @@ impl Nodes {
         &self.all[self.resolve(id)]
     }
 
-    /// Primitives, then `next`.
+    /// Creates nodes for primitives, followed by `next`.
     pub(super) fn run(&mut self, primitives: Vec<Primitive>, next: NodeId) -> NodeId {
         let mut next = next;
         let mut left = merged(primitives);
@@ -123,7 +123,8 @@ impl Nodes {
         next
     }
 
-    /// A few primitives, in one stage with those behind if they are few enough.
+    /// Creates a node for at most one stage of primitives, merged with those of `next` if they fit
+    /// into the same stage.
     fn run_some(&mut self, mut own: Vec<Primitive>, next: NodeId) -> NodeId {
         let after = match &self.all[next] {
             Node::Run(more, after) => {

@@ -1,5 +1,6 @@
-//! The paths through a function's parser. The general parser sees a packet's first bytes as one blob; what the function's parser does with them is a list of
-//! paths, tried in order: the bits of the blob that lead there, how long the packet is at least, and what is then known of the function's fields.
+//! Symbolic execution of a function's parser. The general parser extracts a packet's first bytes as
+//! one blob. The function's parser becomes a list of paths over it, tried in order. A path has the
+//! blob bits that select it, the minimum packet length, and the values of fields at its end.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,17 +14,17 @@ use super::pattern::{self, Bit, Bits, Cube, Places};
 use super::refusal::{Refusal, refuse};
 use crate::{FILE_BITS, HEADER_BITS};
 
-/// Most paths through a parser.
+/// Maximum number of paths through a parser.
 const MOST_PATHS: usize = 2048;
-/// Most states that one path goes through.
+/// Maximum number of states on one path.
 const MOST_STATES: u32 = 128;
-/// Most bits of the packet that a length or an index may be computed from.
+/// Maximum number of packet bits from which a length or an index may be computed.
 const MOST_CHOSEN_BITS: usize = 8;
 
 /// The members of value sets.
 pub(super) type ValueSets = HashMap<ValueSetId, Vec<Vec<KeyMatch>>>;
 
-/// What is around a parser.
+/// Information about the program around a parser.
 #[derive(Clone, Copy)]
 pub(super) struct Surroundings<'a> {
     pub(super) value_sets: &'a ValueSets,
@@ -31,46 +32,46 @@ pub(super) struct Surroundings<'a> {
     pub(super) emitted: &'a [HeaderId],
 }
 
-/// What is known of a parser.
+/// Result of the analysis of a parser.
 pub(super) struct Parsed {
-    /// All paths, the first that fits is taken.
+    /// All paths. The first one that matches is taken.
     pub(super) paths: Vec<Path>,
-    /// Headers that it writes or copies: they are not where they were read.
+    /// Headers that the parser writes or copies, and that therefore are not where they were read.
     pub(super) held: BTreeSet<HeaderId>,
 }
 
 /// One path.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Path {
-    /// What the blob must be.
+    /// Pattern of the blob.
     pub(super) cube: Cube,
-    /// How many bytes of headers it must have.
+    /// Minimum number of header bytes.
     pub(super) least_bytes: u32,
-    /// How many it has at most.
+    /// Maximum number of header bytes.
     pub(super) most_bytes: u32,
-    /// Bits that the function's parser has consumed.
+    /// Number of bits that the function's parser has consumed.
     pub(super) cursor: u32,
-    /// Bits that it has consumed or looked at.
+    /// Number of bits that it has consumed or looked at.
     pub(super) seen: u32,
-    /// What the fields are that it has set: bits of the blob, or known.
+    /// Values of the fields that it has set: bits of the blob, or constants.
     pub(super) fields: BTreeMap<FieldId, Bits>,
-    /// The headers that it has extracted, in order: where each begins, and its bits.
+    /// The extracted headers, in order, with position and size in bits.
     pub(super) extracted: Vec<(HeaderId, u32, u32)>,
-    /// The error with which it ended.
+    /// The parser error at its end.
     pub(super) error: u32,
-    /// Fields that get the packet's length.
+    /// Fields that are set to the packet's length.
     pub(super) lengths: Vec<FieldId>,
     states: u32,
-    /// Which of the ways it took at each fork: among paths that fit, the first is the one that is taken.
+    /// The choice at each fork. Paths are ordered by it, and the first one that matches is taken.
     order: Vec<u32>,
-    /// The block that it leaves.
+    /// The block that is being left.
     leaving: Option<LabelId>,
-    /// What led elsewhere before: a path that asks for all of one of these is never taken.
+    /// Patterns of earlier alternatives. A path that implies one of them is never taken.
     passed: Vec<Cube>,
 }
 
 impl Path {
-    /// The path with this asked too, if it can be taken then.
+    /// Adds a pattern to the path. Returns `None` if the path cannot be taken then.
     fn asking(&self, cube: &Cube) -> Option<Path> {
         let cube = self.cube.and(cube)?;
         let is_taken = self.passed.iter().any(|passed| passed.is_within(&cube));
@@ -80,14 +81,14 @@ impl Path {
         })
     }
 
-    /// The path by this way at a fork.
+    /// Records the choice at a fork.
     fn way(mut self, number: usize) -> Path {
         self.order.push(number as u32);
         self
     }
 }
 
-/// Follows a parser on all paths.
+/// Computes all paths through a parser.
 pub(super) fn paths(
     program: &Program,
     parser: ParserId,
@@ -122,7 +123,7 @@ pub(super) fn paths(
     })
 }
 
-/// The place in the file of a bit of the blob.
+/// Returns the position in the register file of a bit of the blob.
 pub(super) fn place_of(offset: u32) -> u32 {
     FILE_BITS - 1 - offset
 }
@@ -203,7 +204,7 @@ impl Walk<'_> {
             Transition::Select { keys, cases } => (keys, cases),
         };
         let keys: Vec<Expr> = keys.iter().map(|key| self.resolve(key, &path)).collect();
-        // A key that is computed is known when the bits that it depends on are.
+        // A computed key is known once the bits on which it depends are known.
         let computed = keys
             .iter()
             .find(|key| pattern::bits(&On(self.program, &path), key).is_none());
@@ -271,7 +272,8 @@ impl Walk<'_> {
             .collect()
     }
 
-    /// The path once for every way in which this expression can be known, the ones that cannot be left out.
+    /// Splits the path so that this expression is constant on each part. Parts that cannot occur
+    /// are omitted.
     fn known(&self, path: &Path, expr: &Expr) -> Result<Vec<Path>, Refusal> {
         let mut support = BTreeSet::new();
         super::support(expr, &mut |field| {
@@ -299,7 +301,7 @@ impl Walk<'_> {
         Ok(ways.collect())
     }
 
-    /// The value of an expression, once for every way in which it can be known.
+    /// Splits the path so that an expression is constant. Returns each part with the value.
     fn values(&self, path: &Path, expr: &Expr) -> Result<Vec<(Path, Value)>, Refusal> {
         let of = |path: &Path| {
             let expr = self.resolve(expr, path);
@@ -316,7 +318,7 @@ impl Walk<'_> {
         valued.collect()
     }
 
-    /// The paths that come out of a body; those that leave a block skip what is behind.
+    /// Returns the paths after a body. Paths that leave a block skip the remaining statements.
     fn body(&mut self, body: &[Stmt], path: Path) -> Result<Vec<Path>, Refusal> {
         let mut paths = vec![path];
         for stmt in body {
@@ -390,7 +392,8 @@ impl Walk<'_> {
         Ok(vec![path])
     }
 
-    /// Ends the path for packets that are too short for so many more bits; what stays is long enough.
+    /// Splits off the path of packets that are too short for `bits` more bits. Returns the path of
+    /// the others.
     fn fork_short(&mut self, path: Path, bits: u32) -> Result<Path, Refusal> {
         let end = path.cursor + bits;
         if end > HEADER_BITS {
@@ -486,7 +489,8 @@ impl Walk<'_> {
             .find(|field| is_varbit(field.ty))
             .map_or(0, |field| field.ty.width());
         let fixed = total - varbit.unwrap_or(0);
-        // The packet's end comes first: a varbit too long for its field is found only where the packet has it.
+        // The end of the packet is checked first. A varbit too long for its field is an error only
+        // if the packet is long enough.
         if varbit.unwrap_or(0) > most {
             let seen = fixed + varbit.unwrap_or(0);
             if path.cursor + seen > HEADER_BITS {
@@ -513,7 +517,7 @@ impl Walk<'_> {
         Ok(Some(path))
     }
 
-    /// A header that was read is another one's, as where a sub-parser gives it back.
+    /// Copies a header, for example the result of a sub-parser.
     fn copy(
         &mut self,
         to: &HeaderPlace,
@@ -546,7 +550,7 @@ impl Walk<'_> {
         Ok(vec![path])
     }
 
-    /// Notes that a header is not where it was read, and so cannot leave from there.
+    /// Records that a header is not where it was read. Such a header cannot be emitted.
     fn hold(&mut self, header: HeaderId) -> Result<(), Refusal> {
         if self.around.emitted.contains(&header) {
             let name = &self.program.headers[header].name;
@@ -564,14 +568,14 @@ impl Walk<'_> {
         headers.find(|header| self.fields_of(*header).contains(&field.index()))
     }
 
-    /// The fields of a header, its validity first.
+    /// Returns the field indices of a header, its validity first.
     fn fields_of(&self, header: HeaderId) -> std::ops::RangeInclusive<usize> {
         let header = &self.program.headers[header];
         let first = header.valid.index();
         first..=first + self.program.header_types[header.ty].fields.len()
     }
 
-    /// Whether a header's fields are still the bits that were read.
+    /// Returns true if a header's fields are still the bits that were read.
     fn is_as_read(&self, path: &Path, header: HeaderId) -> bool {
         let mut fields = self.fields_of(header).skip(1).map(FieldId::from_index);
         let mut read = path.extracted.iter();
@@ -585,7 +589,7 @@ impl Walk<'_> {
         now == Some(blob(*start, *total))
     }
 
-    /// The header is not valid from here on.
+    /// Makes a header invalid.
     fn invalidate(&self, header: HeaderId, mut path: Path) -> Path {
         for field in self.fields_of(header).skip(1) {
             path.fields.remove(&FieldId::from_index(field));
@@ -630,7 +634,7 @@ impl Walk<'_> {
         Ok(on)
     }
 
-    /// An expression with the elements that it chooses named, where their indices are known.
+    /// Resolves array elements in an expression, if their indices are known.
     fn resolve(&self, expr: &Expr, path: &Path) -> Expr {
         super::map_places(expr, &|place| {
             let mut base = place.base.get();
@@ -698,7 +702,7 @@ impl Walk<'_> {
         Ok(going_on)
     }
 
-    /// The same, once for every way in which the condition can be known.
+    /// Same for a condition that must be known: splits the path by its value.
     fn verify_known(&mut self, cond: &Expr, error: u32, path: Path) -> Result<Vec<Path>, Refusal> {
         let mut going_on = Vec::new();
         for (path, holds) in self.values(&path, cond)? {
@@ -711,7 +715,7 @@ impl Walk<'_> {
     }
 }
 
-/// Bits of the blob.
+/// Returns bits of the blob.
 fn blob(offset: u32, width: u32) -> Bits {
     (offset..offset + width)
         .map(|offset| Bit::At(place_of(offset)))

@@ -1,4 +1,4 @@
-//! Expressions as patterns of bits: what a ternary table can match without any code.
+//! Expressions as bit patterns, which ternary tables can match without computation.
 
 use std::collections::BTreeMap;
 
@@ -13,27 +13,29 @@ pub(super) type Bits = Vec<Bit>;
 /// One bit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Bit {
-    /// Known.
+    /// A constant.
     Is(bool),
-    /// The bit at this place of the file, or at [`PORT`] and above of the ingress port.
+    /// The bit at this position of the register file. Positions from [`PORT`] are bits of the
+    /// ingress port.
     At(u32),
 }
 
-/// The last bit of the ingress port, behind the places of the file.
+/// Position of the last bit of the ingress port, after the register file.
 pub(super) const PORT: u32 = crate::FILE_BITS;
 
-/// Whether the packet would leave by the port that it came from: behind the port's bits.
+/// Position of the bit that is set if the egress port is the ingress port. It is after the bits of
+/// the port.
 pub(super) const RETURNS: u32 = PORT + 9;
 
-/// Most patterns that a condition may take before it is computed instead.
+/// Maximum number of patterns of a condition. Beyond it the condition is computed.
 const MOST_CUBES: usize = 24;
 
-/// A conjunction: what some places must be.
+/// A conjunction (cube): required values of some bits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Cube(pub(super) BTreeMap<u32, bool>);
 
 impl Cube {
-    /// Both; `None` if nothing is both.
+    /// Returns the conjunction of both; `None` if it is unsatisfiable.
     pub(super) fn and(&self, other: &Cube) -> Option<Cube> {
         let mut all = self.clone();
         for (&at, &is) in &other.0 {
@@ -44,12 +46,12 @@ impl Cube {
         Some(all)
     }
 
-    /// Whether all that this asks `other` asks too.
+    /// Returns true if `other` implies this cube.
     pub(super) fn is_within(&self, other: &Cube) -> bool {
         self.0.iter().all(|(at, is)| other.0.get(at) == Some(is))
     }
 
-    /// Also this bit; `None` if nothing is both.
+    /// Adds a bit; `None` if the result is unsatisfiable.
     fn with(mut self, bit: Bit, wanted: bool) -> Option<Cube> {
         match bit {
             Bit::Is(is) => (is == wanted).then_some(self),
@@ -57,7 +59,7 @@ impl Cube {
         }
     }
 
-    /// The bits where they are known here.
+    /// Replaces the bits that are known in this cube.
     pub(super) fn known(&self, bits: &[Bit]) -> Bits {
         let known = |bit: &Bit| match bit {
             Bit::At(at) => self.0.get(at).map_or(*bit, |is| Bit::Is(*is)),
@@ -66,7 +68,8 @@ impl Cube {
         bits.iter().map(known).collect()
     }
 
-    /// The bits are those of `value` where `mask` is set; `None` if they cannot be.
+    /// Returns the cube under which the bits equal `value` where `mask` is set; `None` if it is
+    /// unsatisfiable.
     pub(super) fn masked(bits: &[Bit], value: &Value, mask: &Value) -> Option<Cube> {
         let mut cube = Cube::default();
         for (at, bit) in bits.iter().rev().enumerate() {
@@ -77,13 +80,14 @@ impl Cube {
         Some(cube)
     }
 
-    /// The bits are this value.
+    /// Returns the cube under which the bits equal this value.
     pub(super) fn equal(bits: &[Bit], value: &Value) -> Option<Cube> {
         Cube::masked(bits, value, &Value::all_ones(bits.len() as u32))
     }
 }
 
-/// `bits <= value`, or `bits >= value`: a cube for each bit in which they may differ, and one for equality.
+/// Returns cubes for `bits <= value` or `bits >= value`: one for each bit at which they may differ,
+/// and one for equality.
 fn bounded(bits: &[Bit], value: &Value, is_upper: bool) -> Vec<Cube> {
     let width = bits.len() as u32;
     let mut cubes = Vec::new();
@@ -102,14 +106,14 @@ fn bounded(bits: &[Bit], value: &Value, is_upper: bool) -> Vec<Cube> {
     cubes
 }
 
-/// `low <= bits <= high`.
+/// Returns cubes for `low <= bits <= high`.
 pub(super) fn within(bits: &[Bit], low: &Value, high: &Value) -> Vec<Cube> {
     let (above, below) = (bounded(bits, low, false), bounded(bits, high, true));
     let pairs = above.iter().flat_map(|a| below.iter().map(move |b| (a, b)));
     pairs.filter_map(|(a, b)| a.and(b)).collect()
 }
 
-/// The value of bits that are all known.
+/// Returns the value of bits that are all constant.
 pub(super) fn constant(bits: &[Bit]) -> Option<Value> {
     let known = bits.iter().map(|bit| match bit {
         Bit::Is(is) => Some(*is),
@@ -120,7 +124,7 @@ pub(super) fn constant(bits: &[Bit]) -> Option<Value> {
         .map(|bits| words::from_bits(&bits))
 }
 
-/// A known value as bits.
+/// Returns the bits of a constant.
 pub(super) fn of_value(value: &Value) -> Bits {
     (0..value.width())
         .rev()
@@ -128,26 +132,26 @@ pub(super) fn of_value(value: &Value) -> Bits {
         .collect()
 }
 
-/// Where the bits of fields and parameters are.
+/// Locations of fields and parameters.
 pub(super) trait Places {
     /// The program.
     fn program(&self) -> &Program;
-    /// The bits of a field, if they are in the file.
+    /// Returns the bits of a field, if it is in the register file.
     fn field(&self, field: FieldId) -> Option<Bits>;
-    /// The name of a field of standard metadata that is not in the file.
+    /// Returns the name of a standard metadata field that is not in the register file.
     fn standard(&self, field: FieldId) -> Option<&'static str>;
-    /// The bits of a parameter of the action that is being read.
+    /// Returns the bits of a parameter of the action that is being translated.
     fn param(&self, index: u32) -> Option<Bits>;
-    /// That action.
+    /// Returns that action.
     fn action(&self) -> Option<&Action>;
 }
 
-/// The type of an expression.
+/// Returns the type of an expression.
 pub(super) fn ty(places: &dyn Places, expr: &Expr) -> Option<ScalarTy> {
     expr.ty(places.program(), places.action())
 }
 
-/// An expression as bits, if nothing but their order is to be computed.
+/// Returns an expression as bits, if it only rearranges bits.
 pub(super) fn bits(places: &dyn Places, expr: &Expr) -> Option<Bits> {
     let inner = |expr: &Expr| bits(places, expr);
     Some(match expr {
@@ -178,18 +182,18 @@ pub(super) fn bits(places: &dyn Places, expr: &Expr) -> Option<Bits> {
     })
 }
 
-/// Whether this is the port that the packet came from.
+/// Returns true if the expression is the ingress port.
 pub(super) fn is_ingress_port(places: &dyn Places, expr: &Expr) -> bool {
     let whole = (0..9).rev().map(|bit| Bit::At(PORT + bit));
     bits(places, expr).is_some_and(|bits| bits.into_iter().eq(whole))
 }
 
-/// Whether this is the port by which the packet leaves.
+/// Returns true if the expression is the egress port.
 fn is_egress_port(places: &dyn Places, expr: &Expr) -> bool {
     matches!(expr, Expr::Read(place) if places.standard(place.base) == Some("egress_port"))
 }
 
-/// `egress_port == ingress_port`, which tables of conditions are told.
+/// Returns true for `egress_port == ingress_port`, which condition tables can match.
 fn returns(places: &dyn Places, left: &Expr, right: &Expr) -> bool {
     (is_egress_port(places, left) && is_ingress_port(places, right))
         || (is_ingress_port(places, left) && is_egress_port(places, right))
@@ -268,7 +272,8 @@ fn binary(places: &dyn Places, op: BinOp, left: &Expr, right: &Expr) -> Option<B
     }
 }
 
-/// The patterns under which a condition is `wanted`; `None` if it must be computed.
+/// Returns the patterns (disjunctive normal form) under which a condition is `wanted`; `None` if it
+/// must be computed.
 pub(super) fn dnf(places: &dyn Places, cond: &Expr, wanted: bool) -> Option<Vec<Cube>> {
     let cubes = match cond {
         Expr::Unary(UnOp::Not, of) => dnf(places, of, !wanted)?,
@@ -304,7 +309,7 @@ fn both_or_either(
     is_both: bool,
 ) -> Option<Vec<Cube>> {
     let left = dnf(places, left, wanted);
-    // One side may decide alone, though the other must be computed.
+    // One side may decide the result, even if the other one must be computed.
     if left.as_ref().is_some_and(|left| left.is_empty()) && is_both {
         return Some(Vec::new());
     }

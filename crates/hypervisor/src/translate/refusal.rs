@@ -1,20 +1,20 @@
-//! What cannot be expressed in entries.
+//! Errors for constructs that entries cannot express.
 
 use std::fmt;
 
 use ir::{Loc, Program};
 
-/// A construct that the hypervisor cannot run, and its place.
+/// A construct that the hypervisor does not support, and its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The construct.
     pub what: String,
-    /// Where it stands in the function's source.
+    /// Its location in the function's source.
     pub loc: Option<Loc>,
 }
 
 impl Refusal {
-    /// The same, at this place unless a nearer one is known.
+    /// Adds a location, unless there is a more specific one.
     pub(super) fn at(self, loc: Option<Loc>) -> Refusal {
         Refusal {
             loc: self.loc.or(loc),
@@ -22,7 +22,7 @@ impl Refusal {
         }
     }
 
-    /// What is refused, with file, line and column.
+    /// Formats the error with file, line and column.
     pub fn text(&self, program: &Program) -> String {
         let what = &self.what;
         let place = self
@@ -45,7 +45,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Refuses a construct.
+/// Returns the error for a construct.
 pub(super) fn refuse<T>(what: impl Into<String>, loc: Option<Loc>) -> Result<T, Refusal> {
     Err(Refusal {
         what: what.into(),

@@ -1,5 +1,6 @@
-//! Several moves and constants as one primitive: as long as none reads what an earlier one has written, nor moves to where one has moved, they happen at
-//! once. Constants are written last: one that a later move overwrites is left out.
+//! Merges moves and constants into one primitive. They are executed together if none reads or
+//! overwrites the result of an earlier one. Constants are written last. A constant that a later
+//! move overwrites is omitted.
 
 use bits::Value;
 
@@ -8,10 +9,10 @@ use super::node::Primitive;
 use super::words::{self, number, ones};
 use crate::FILE_BITS;
 
-/// Moves that one primitive makes.
+/// Number of moves in one primitive.
 pub(crate) const MOVES: usize = 4;
 
-/// A range that is moved.
+/// A move of a range of bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Move {
     from: u32,
@@ -24,7 +25,7 @@ impl Move {
         at < other + other_width && other < at + width
     }
 
-    /// Both as one, if they are neighbours at both ends.
+    /// Joins two moves, if both their sources and their destinations are adjacent.
     fn joined(self, next: Move) -> Option<Move> {
         let (low, high) = if self.from < next.from {
             (self, next)
@@ -39,14 +40,14 @@ impl Move {
     }
 }
 
-/// What happens at once.
+/// Moves and constants that are executed together.
 struct Group {
     moves: Vec<Move>,
     value: Value,
     mask: Value,
 }
 
-/// The primitives with moves and constants put together.
+/// Returns the primitives with moves and constants merged.
 pub(super) fn merged(primitives: Vec<Primitive>) -> Vec<Primitive> {
     let mut all = Vec::new();
     let mut group = Group::new();
@@ -82,7 +83,7 @@ fn moved(args: &[Value]) -> Move {
     }
 }
 
-/// The port of dropped packets and no group, one after the other, are v1model's drop mark.
+/// Replaces "set port 511, set group 0" by v1model's drop operation.
 fn drop_mark(all: &mut Vec<Primitive>) {
     let is = |primitive: &Primitive, action: &str, value: u64| {
         primitive.action == action
@@ -139,7 +140,7 @@ impl Group {
         self.moves.push(own);
     }
 
-    /// Constants here are overwritten before anything reads them.
+    /// Removes constants that are overwritten before they are read.
     fn forget(&mut self, range: &Value) {
         self.value = self.value.and(&range.not());
         self.mask = self.mask.and(&range.not());

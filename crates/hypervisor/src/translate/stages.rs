@@ -1,8 +1,11 @@
-//! Nodes as stages in slots, and stages as entries.
+//! Assignment of nodes to stages in slots, and translation of stages to entries.
 //!
-//! A stage begins at a node that something links to. What it takes along into its slot: a branch takes the match that it guards, a branch or match takes the
-//! primitives that follow on each way. A stage's slot comes after those of the stages that link to it, on the longest way there; beyond the last slot the
-//! ingress goes on by resubmission, as it does at the end of a loop's round.
+//! A stage starts at a node to which another node links. It also includes nodes that fit into its
+//! slot: after a branch the match that it guards, and after a branch or match the primitives on
+//! each edge.
+//!
+//! A stage's slot is after those of all stages that link to it (longest path). After the last slot,
+//! ingress continues by resubmission. It also does so at the end of a loop iteration.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -20,15 +23,15 @@ use crate::entry::{Entry, Key};
 use crate::shape::STEPS;
 use crate::{FILE_BITS, USER_BITS, WORD_BITS};
 
-/// No slot: the line of stages has ended.
+/// No slot: the end of the stages.
 const NO_SLOT: u32 = 255;
-/// The most stages of a program.
+/// Maximum number of stages of a program.
 const MOST_STAGES: usize = 4095;
 
-/// What a table's keys want of a pattern.
+/// Returns the key matches of a table for a pattern.
 type KeysOf = fn(&Cube) -> Vec<(&'static str, Key)>;
 
-/// Where a packet is.
+/// Ingress or egress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Gress {
     Ingress,
@@ -44,7 +47,7 @@ impl Gress {
     }
 }
 
-/// Where a packet goes on: the arguments that say so.
+/// Link to a stage, as arguments of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Link {
     slot: u32,
@@ -68,7 +71,7 @@ impl Link {
     }
 }
 
-/// Where a stage is.
+/// Position of a stage.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     stage: u32,
@@ -108,7 +111,7 @@ impl<'a> Stages<'a> {
         }
     }
 
-    /// Places all stages that are reached from these nodes.
+    /// Assigns slots to all stages that are reachable from these nodes.
     pub(super) fn place(
         &mut self,
         gress: Gress,
@@ -169,7 +172,7 @@ impl<'a> Stages<'a> {
         Ok(())
     }
 
-    /// How often a packet is resubmitted, but for loops.
+    /// Returns the number of resubmissions of a packet, not counting loops.
     pub(super) fn resubmissions(&self) -> u32 {
         self.places
             .values()
@@ -182,12 +185,12 @@ impl<'a> Stages<'a> {
         self.order.len()
     }
 
-    /// The node whose stage a link to this one goes to.
+    /// Returns the node of the stage to which a link to this node goes.
     fn linked(&self, node: NodeId) -> NodeId {
         self.nodes.resolve(node)
     }
 
-    /// Where the primitives at a node go on, if there are some; the node itself otherwise.
+    /// Returns the node after the primitives at a node, or the node itself if there are none.
     fn behind(&self, node: NodeId) -> NodeId {
         match self.nodes.get(node) {
             Node::Run(_, next) => self.nodes.resolve(*next),
@@ -195,7 +198,8 @@ impl<'a> Stages<'a> {
         }
     }
 
-    /// The match that a branch takes along, and whether it is where the condition holds.
+    /// Returns the match that a branch includes, and true if it is on the edge where the condition
+    /// holds.
     fn guarded(&self, then: NodeId, otherwise: NodeId) -> Option<(&Match, bool)> {
         match (self.nodes.get(then), self.nodes.get(otherwise)) {
             (Node::Match(own), _) => Some((own, true)),
@@ -204,7 +208,7 @@ impl<'a> Stages<'a> {
         }
     }
 
-    /// The nodes that a stage links to.
+    /// Returns the nodes to which a stage links.
     fn successors(&self, node: NodeId) -> Vec<NodeId> {
         let of_match = |own: &Match| {
             let edges = own.edges.iter().flat_map(|edge| [edge.hit, edge.miss]);
@@ -224,7 +228,7 @@ impl<'a> Stages<'a> {
         all
     }
 
-    /// The link to a node.
+    /// Returns the link to a node.
     pub(super) fn link(&self, gress: Gress, node: NodeId) -> Link {
         let node = self.nodes.resolve(node);
         let none = Link {
@@ -261,7 +265,7 @@ impl<'a> Stages<'a> {
         }
     }
 
-    /// The entries of all stages.
+    /// Returns the entries of all stages.
     pub(super) fn entries(mut self) -> Vec<Entry> {
         for (gress, node) in std::mem::take(&mut self.order) {
             self.stage(gress, node);
@@ -300,7 +304,7 @@ impl<'a> Stages<'a> {
     }
 }
 
-/// A walk that puts each stage behind all that link to it.
+/// Topological sort: each stage comes after all that link to it.
 struct Line<'s, 'a> {
     stages: &'s Stages<'a>,
     back: HashSet<(NodeId, NodeId)>,
@@ -313,7 +317,7 @@ impl Line<'_, '_> {
         if matches!(self.stages.nodes.get(root), Node::End) || self.done.contains(&root) {
             return;
         }
-        // Lines of stages may be long, so the walk keeps its own stack.
+        // Programs may have many stages, so the walk uses an explicit stack.
         self.open.insert(root);
         let mut way = vec![(root, self.stages.successors(root))];
         let mut seen: HashSet<NodeId> = self.done.iter().copied().collect();
@@ -339,7 +343,7 @@ impl Line<'_, '_> {
     }
 }
 
-/// A stage whose entries are being made.
+/// A stage while its entries are built.
 struct Stage<'s, 'a> {
     stages: &'s Stages<'a>,
     gress: Gress,
@@ -372,7 +376,7 @@ impl Stage<'_, '_> {
         });
     }
 
-    /// The number of a run of primitives.
+    /// Returns the number of a sequence of primitives.
     fn run(&mut self, primitives: Vec<Primitive>) -> u32 {
         let known = self.runs.iter().position(|run| *run == primitives);
         let at = known.unwrap_or_else(|| {
@@ -382,7 +386,7 @@ impl Stage<'_, '_> {
         at as u32 + 1
     }
 
-    /// What is done at a node before the packet goes on, and where it goes on.
+    /// Returns the arguments for the primitives at a node and the link after them.
     fn follow(&mut self, node: NodeId) -> Vec<Value> {
         let (run, mask, next) = match self.stages.nodes.get(node) {
             Node::Run(primitives, next) => (self.run(primitives.clone()), steps(primitives), *next),
@@ -423,7 +427,7 @@ impl Stage<'_, '_> {
             _ => ("match_combined", file_keys),
         };
         let contents = self.stages.contents;
-        // Of entries that are the same pattern here the first in order is the one that the function would take.
+        // If several entries become the same pattern, the function would take the first one.
         let mut seen: BTreeMap<(Cube, i32), ()> = BTreeMap::new();
         for entry in contents.entries(own.table) {
             let Some(edge) = own.edges.get(entry.call.action) else {
@@ -447,7 +451,8 @@ impl Stage<'_, '_> {
         }
     }
 
-    /// The arguments of an entry: those of the function's action, its run, and where the packet goes on.
+    /// Returns the arguments of an entry: those of the function's action, its primitives, and the
+    /// link.
     fn entry_args(&mut self, own: &Match, call: &ActionCall, node: NodeId) -> Vec<Value> {
         let action = self.stages.program.tables[own.table].actions[call.action].action;
         let places = argument_places(self.stages.program, action);
@@ -459,7 +464,7 @@ impl Stage<'_, '_> {
         [vec![value, mask], self.follow(node)].concat()
     }
 
-    /// The primitives of all runs.
+    /// Adds the entries for the primitives of all sequences.
     fn steps(&mut self) {
         for (run, primitives) in std::mem::take(&mut self.runs).into_iter().enumerate() {
             for (step, primitive) in primitives.into_iter().enumerate() {
@@ -480,7 +485,7 @@ fn steps(primitives: &[Primitive]) -> u32 {
     (1 << primitives.len()) - 1
 }
 
-/// Which table of conditions the patterns need.
+/// Returns the number of the condition table that the patterns require.
 fn ask(cubes: &[Cube]) -> u32 {
     let places = cubes.iter().flat_map(|cube| cube.0.keys().copied());
     match needs(places) {
@@ -494,7 +499,7 @@ fn ask(cubes: &[Cube]) -> u32 {
     }
 }
 
-/// Which match table a table of the function needs.
+/// Returns the number of the match table that a function's table requires.
 fn kind(own: &Match) -> u32 {
     let places = own.keys.iter().flatten().filter_map(|bit| match bit {
         Bit::At(at) => Some(*at),
@@ -539,7 +544,7 @@ fn needs(places: impl Iterator<Item = u32>) -> Needs {
     needs
 }
 
-/// What of a pattern is in a range of the file.
+/// Returns the part of a pattern in a range of the register file.
 fn part(cube: &Cube, lo: u32, width: u32) -> Key {
     let own = cube.0.range(lo..lo + width);
     let (mut value, mut mask) = (vec![false; width as usize], vec![false; width as usize]);

@@ -1,11 +1,11 @@
-//! Walks over expressions and statements.
+//! Traversal of expressions and statements.
 
 use bits::Id;
 use ir::{Dim, Expr, FieldId, HeaderPlace, Op, Operand, Place, Program, StageKind, Stmt, StmtKind};
 
 use super::frame::Written;
 
-/// Tells every field that an expression reads.
+/// Calls `tell` with every field that an expression reads.
 pub(super) fn support(expr: &Expr, tell: &mut dyn FnMut(FieldId)) {
     match expr {
         Expr::Const(..) | Expr::Param(_) => {}
@@ -27,7 +27,7 @@ pub(super) fn support(expr: &Expr, tell: &mut dyn FnMut(FieldId)) {
     }
 }
 
-/// The expression with places exchanged where `other` knows better.
+/// Returns the expression with places replaced where `other` returns one.
 pub(super) fn map_places(expr: &Expr, other: &dyn Fn(&Place) -> Option<Place>) -> Expr {
     let inner = |expr: &Expr| Box::new(map_places(expr, other));
     let place = |place: &Place| other(place).unwrap_or_else(|| place.clone());
@@ -47,7 +47,7 @@ pub(super) fn map_places(expr: &Expr, other: &dyn Fn(&Place) -> Option<Place>) -
     }
 }
 
-/// What the controls of a program write.
+/// Returns what the controls of a program write.
 pub(super) fn written(program: &Program) -> Written {
     let mut all = Written::default();
     for stage in program
@@ -67,7 +67,7 @@ pub(super) fn written(program: &Program) -> Written {
     for action in program.actions.values() {
         stmts(program, &action.body, &mut all);
     }
-    // What the pipeline itself writes while code runs.
+    // The pipeline itself writes this field while code runs.
     let error = program
         .pipeline
         .intrinsics
@@ -120,7 +120,7 @@ fn stmts(program: &Program, body: &[Stmt], all: &mut Written) {
     }
 }
 
-/// A place's elements, `more` fields behind its base too.
+/// Adds the elements of a place, and `more` fields after the base of each.
 fn elements(base: FieldId, dims: &[Dim], more: usize, all: &mut Written) {
     match dims.split_first() {
         None => {
@@ -151,7 +151,7 @@ fn header(program: &Program, place: &HeaderPlace, all: &mut Written) {
     elements(program.headers[place.base].valid, &dims, count, all);
 }
 
-/// What a statement is called when it is refused.
+/// Returns the name of a statement in error messages.
 pub(super) fn construct(kind: &StmtKind) -> &'static str {
     match kind {
         StmtKind::AssignVarbit(..) | StmtKind::ClearVarbit(_) => "assignment of varbit fields",

@@ -1,14 +1,14 @@
-//! Values of the widths that entries have: made from ranges and bits.
+//! Values with the widths of entry arguments, built from ranges and bits.
 
 use bits::{Value, limbs};
 use ir::BinOp;
 
-/// A bit of a value, counted from its end.
+/// Returns a bit of a value; bit 0 is the least significant.
 pub(super) fn bit(value: &Value, at: u32) -> bool {
     at < value.width() && limbs::bit(value.limbs(), at)
 }
 
-/// The value of these bits, the most significant first.
+/// Returns the value of these bits, the most significant first.
 pub(super) fn from_bits(bits: &[bool]) -> Value {
     let mut all = vec![0u64; bits::limbs_for(bits.len() as u32)];
     for (at, _) in bits.iter().rev().enumerate().filter(|(_, is)| **is) {
@@ -17,12 +17,12 @@ pub(super) fn from_bits(bits: &[bool]) -> Value {
     Value::from_limbs(&all, bits.len() as u32)
 }
 
-/// `width` ones at `lo`, in a value of `total` bits.
+/// Returns `width` ones at bit `lo`, in a value of `total` bits.
 pub(super) fn ones(lo: u32, width: u32, total: u32) -> Value {
     placed(&Value::all_ones(width), lo, total)
 }
 
-/// A value at `lo`, in a value of `total` bits.
+/// Returns a value placed at bit `lo`, in a value of `total` bits.
 pub(super) fn placed(value: &Value, lo: u32, total: u32) -> Value {
     let mut all = vec![0u64; bits::limbs_for(total)];
     if value.width() > 0 {
@@ -31,7 +31,7 @@ pub(super) fn placed(value: &Value, lo: u32, total: u32) -> Value {
     Value::from_limbs(&all, total)
 }
 
-/// `a | b`, of one width.
+/// Returns `a | b`. Both have the same width.
 pub(super) fn or(a: &Value, b: &Value) -> Value {
     let all: Vec<u64> = a
         .limbs()
@@ -42,12 +42,12 @@ pub(super) fn or(a: &Value, b: &Value) -> Value {
     Value::from_limbs(&all, a.width())
 }
 
-/// A number of this width.
+/// Returns a number of this width.
 pub(super) fn number(number: u32, width: u32) -> Value {
     Value::truncated(u128::from(number), width)
 }
 
-/// `a op b` of one width, wrapping.
+/// Returns `a op b` with wrap-around. Both have the same width.
 pub(super) fn arithmetic(op: BinOp, a: &Value, b: &Value) -> Option<Value> {
     let width = a.width();
     let mut result = vec![0u64; bits::limbs_for(width)];

@@ -1,11 +1,11 @@
-//! The P4Info of externs, value sets, controller headers and the types that they mention.
+//! Tests of the P4Info of externs, value sets, controller headers and the types that they refer to.
 
 use crate::programs::*;
 use bits::Value;
 use ir::*;
 use p4info::{P4Info, Problem, from_text, p4info, to_text};
 
-/// The program's P4Info, without package, tables and actions, is `expected`.
+/// Checks that the program's P4Info, without package, tables and actions, is `expected`.
 #[track_caller]
 fn check(program: &Program, expected: &str) {
     let expected: P4Info = from_text(expected).expect("the expectation is well formed");
@@ -106,7 +106,7 @@ fn direct_resources_name_their_table_and_are_named_by_it() {
         ExternKind::DirectMeter { unit },
         vec![],
     );
-    // Attached to no table: nothing that a controller could ask for.
+    // It is attached to no table, so a controller cannot refer to it.
     instance(
         &mut program,
         "i.unused",

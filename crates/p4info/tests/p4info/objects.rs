@@ -1,11 +1,11 @@
-//! The P4Info of small programs, whole.
+//! Tests of the complete P4Info of small programs.
 
 use crate::programs::*;
 use bits::Value;
 use ir::*;
 use p4info::{P4Info, P4InfoError, Problem, from_text, p4info, to_text};
 
-/// The program's P4Info is `expected`, but for the package of v1model, which is left out there.
+/// Checks that the program's P4Info is `expected` plus v1model's package, which `expected` omits.
 #[track_caller]
 fn check(program: &Program, expected: &str) {
     let expected = format!("pkg_info {{ arch: \"v1model\" }}\n{expected}");
@@ -24,7 +24,7 @@ fn check_problem(program: &Program, object: &str, problem: Problem) {
     assert_eq!(p4info(program), Err(vec![error]));
 }
 
-/// A table `ingress.t` with one action `NoAction`.
+/// Returns a program with a table `ingress.t` and one action `NoAction`.
 fn one_table() -> Program {
     let mut program = empty(Arch::V1model);
     let no_action = action(&mut program, "NoAction", vec![]);

@@ -1,8 +1,8 @@
-//! Small programs, built by hand.
+//! Small programs built by hand, for the tests.
 
 use ir::*;
 
-/// A program without anything.
+/// Returns an empty program.
 pub(crate) fn empty(arch: Arch) -> Program {
     Program {
         name: "t".into(),
@@ -26,7 +26,7 @@ pub(crate) fn empty(arch: Arch) -> Program {
     }
 }
 
-/// `@name`, or `@name(text)`.
+/// Returns `@name`, or `@name(text)`.
 pub(crate) fn note(name: &str, text: &str) -> Annotation {
     let body = match text {
         "" => AnnotationBody::None,
@@ -38,7 +38,7 @@ pub(crate) fn note(name: &str, text: &str) -> Annotation {
     }
 }
 
-/// A parameter of an action.
+/// Returns a parameter of an action.
 pub(crate) fn param(name: &str, data_ty: DataTy) -> ActionParam {
     ActionParam {
         name: name.into(),
@@ -60,7 +60,7 @@ pub(crate) fn action(program: &mut Program, name: &str, params: Vec<ActionParam>
     })
 }
 
-/// A key that matches on a constant.
+/// Returns a key that matches on a constant.
 pub(crate) fn key(name: &str, match_kind: MatchKind, data_ty: DataTy) -> Key {
     Key {
         name: name.into(),
@@ -71,7 +71,7 @@ pub(crate) fn key(name: &str, match_kind: MatchKind, data_ty: DataTy) -> Key {
     }
 }
 
-/// A table whose default action is the last of its actions, without arguments.
+/// Returns a table. Its default action is the last of its actions, without arguments.
 pub(crate) fn table(name: &str, keys: Vec<Key>, actions: &[ActionId]) -> Table {
     let listed = actions.iter().map(|action| TableAction {
         action: *action,

@@ -1,4 +1,4 @@
-//! Where a server is and how it is spoken to.
+//! Address and transport of a P4Runtime server, with or without TLS.
 
 use std::time::Duration;
 
@@ -7,35 +7,36 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 
 use super::error::ClientError;
 
-/// How long a server may take to accept a connection.
+/// Timeout for establishing a connection.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// A server that says nothing for so long is asked whether it lives, and is gone without an answer in time: calls and the stream end.
+/// Keepalive: a server that is silent for `ASK_AFTER` receives a ping. If it does not answer within
+/// `ANSWER_WITHIN`, calls and the stream end.
 const ASK_AFTER: Duration = Duration::from_secs(20);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// A server's address.
+/// Address of a server.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// `HOST:PORT`.
     pub address: String,
-    /// Keys, if the server wants TLS.
+    /// TLS keys, if the server uses TLS.
     pub tls: Option<Tls>,
 }
 
-/// What TLS needs; all in PEM.
+/// Keys and certificates for TLS, all in PEM.
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
-    /// The certificates that the server's is signed by.
+    /// Certificates of the authorities that sign the server's certificate.
     pub ca: Vec<u8>,
-    /// This side's certificate and key, if the server wants them.
+    /// The client's certificate and key, if the server requires them.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
-    /// The name in the server's certificate, if it is not the address's.
+    /// The name in the server's certificate, if it differs from the address.
     pub name: Option<String>,
 }
 
 impl Endpoint {
-    /// A connection, and the runtime that it runs on.
+    /// Opens a connection. Returns it with the runtime that drives it.
     pub(super) fn connect(&self) -> Result<(Runtime, Channel), ClientError> {
         let runtime = Builder::new_current_thread()
             .enable_io()

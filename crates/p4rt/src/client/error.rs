@@ -1,4 +1,4 @@
-//! Why a call of a controller failed.
+//! Errors of controller calls.
 
 use std::fmt;
 
@@ -9,50 +9,51 @@ use tonic::{Code, Status};
 
 use crate::pipeline::MAY_LOSE;
 
-/// Why a call failed.
+/// Error of a call.
 #[derive(Debug)]
 pub enum ClientError {
-    /// The address is none.
+    /// The text is not an address.
     Address(String),
-    /// A name has characters that gRPC's metadata cannot carry.
+    /// A name contains characters that gRPC metadata cannot hold.
     Name(String),
-    /// Nobody answers there, or not in this protocol.
+    /// The server does not answer, or does not use this protocol.
     Unreachable {
         /// The address.
         address: String,
-        /// What the operating system or TLS says.
+        /// Message of the operating system or of TLS.
         reason: String,
-        /// Whether TLS was spoken.
+        /// True if TLS was used.
         with_tls: bool,
     },
-    /// The operating system's.
+    /// The client's runtime could not be started.
     Runtime(std::io::Error),
-    /// The server says nothing about who is primary.
+    /// The server does not answer the arbitration update.
     NoArbitration,
     /// There is no stream, or it has ended.
     NoSession,
-    /// The server's answer is an error.
+    /// The server answered with an error.
     Refused(Refused),
 }
 
-/// An error that a server answers with.
+/// An error that a server returned.
 #[derive(Clone, Debug)]
 pub struct Refused {
-    /// Its code.
+    /// The gRPC status code.
     pub code: Code,
-    /// What it says.
+    /// The message.
     pub message: String,
-    /// How each update of a batch ended, in order; empty for errors of the whole call.
+    /// Result of each update of a batch, in order. Empty if the error concerns the whole call.
     pub updates: Vec<rt::Error>,
 }
 
 impl Refused {
-    /// Whether the server does not have what was asked for, now or at all.
+    /// Returns true if the server does not have the requested item or does not implement the call.
     pub fn is_missing(&self) -> bool {
         matches!(self.code, Code::Unimplemented | Code::NotFound)
     }
 
-    /// Whether the program would take if the user let state go (`may_lose` of [`Client::set_config`](super::Client::set_config)).
+    /// Returns true if the program would be accepted if state might be lost (`may_lose` of
+    /// [`Client::set_config`](super::Client::set_config)).
     pub fn would_lose(&self) -> bool {
         self.code == Code::InvalidArgument && self.message.contains(MAY_LOSE)
     }

@@ -1,6 +1,6 @@
-//! The other side of the protocol: a controller's connection to any P4Runtime server. It carries nothing of the server.
+//! Controller side of P4Runtime: a connection to any server. It shares no state with the server.
 //!
-//! Calls block: the connection has a runtime of its own, which runs while a call waits.
+//! Calls block. The connection has its own runtime, which runs only while a call waits.
 
 mod endpoint;
 mod error;
@@ -35,10 +35,10 @@ pub use error::{ClientError, Refused};
 pub use operator::Operator;
 pub use tonic::Code;
 
-/// Messages to the server that wait to be sent.
+/// Capacity of the queue of messages to the server.
 const MOST_ASKED: usize = 1024;
 
-/// How long a server may take to say who is primary.
+/// Timeout for the answer to an arbitration update.
 const ARBITRATION: Duration = Duration::from_secs(10);
 
 /// A connection to one device of a server.
@@ -56,16 +56,16 @@ pub struct Client {
 struct Session {
     asked: mpsc::Sender<rt::StreamMessageRequest>,
     told: Streaming<rt::StreamMessageResponse>,
-    /// What came while something else was waited for.
+    /// Messages received while the client waited for another one.
     kept: VecDeque<Told>,
 }
 
-/// Who controls a device.
+/// Result of an arbitration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arbitration {
-    /// Whether this connection may write.
+    /// True if this connection is primary and may write.
     pub is_primary: bool,
-    /// Whether any connection may.
+    /// True if there is a primary.
     pub has_primary: bool,
     /// The highest election id that the server knows.
     pub highest: Option<u128>,
@@ -85,22 +85,22 @@ impl Arbitration {
     }
 }
 
-/// What a wait ended with.
+/// Result of waiting for a message.
 #[derive(Debug)]
 pub enum Next {
-    /// A message of the server.
+    /// A message from the server.
     Told(Told),
-    /// The descriptor that stops became readable.
+    /// The stop descriptor became readable.
     Stopped,
-    /// The time is over.
+    /// The timeout expired.
     TimedOut,
 }
 
 impl Client {
-    /// Connects to a server, for one of its devices and a role (empty: the default one).
+    /// Connects to a server, for one of its devices and one role (empty: the default role).
     ///
     /// # Errors
-    /// The server cannot be reached, or what TLS needs is not there.
+    /// The server cannot be reached, or the TLS settings are not valid.
     pub fn connect(endpoint: &Endpoint, device: u64, role: &str) -> Result<Client, ClientError> {
         let (runtime, channel) = endpoint.connect()?;
         let ports = PortsClient::new(channel.clone());
@@ -118,10 +118,10 @@ impl Client {
         })
     }
 
-    /// The version of P4Runtime that the server speaks.
+    /// Returns the version of P4Runtime that the server implements.
     ///
     /// # Errors
-    /// The server's, as of every call below.
+    /// Any error that the server returns. This holds for all calls below.
     pub fn capabilities(&mut self) -> Result<String, ClientError> {
         let request = rt::CapabilitiesRequest {
             device_id: self.device,
@@ -130,10 +130,11 @@ impl Client {
         Ok(answer.into_inner().p4runtime_api_version)
     }
 
-    /// The state of the device's ports, by number; none from a server that does not say.
+    /// Returns the state of the device's ports, by number; `None` if the server does not have the
+    /// service.
     ///
     /// # Errors
-    /// The server's.
+    /// Any error that the server returns.
     pub fn port_states(&mut self) -> Result<Option<Vec<PortState>>, ClientError> {
         let request = WatchRequest {
             device_id: self.device,
@@ -149,10 +150,10 @@ impl Client {
         }
     }
 
-    /// The program that runs, in the parts that are asked for; none if there is none.
+    /// Returns the running program, in the requested parts; `None` if there is no program.
     ///
     /// # Errors
-    /// The server's.
+    /// Any error that the server returns.
     pub fn config(
         &mut self,
         parts: ResponseType,
@@ -164,16 +165,17 @@ impl Client {
         let call = self.rpc.get_forwarding_pipeline_config(request);
         match self.runtime.block_on(call) {
             Ok(answer) => Ok(answer.into_inner().config),
-            // Servers without a program tell it so, or by an answer without one.
+            // Servers without a program answer with this error, or with an empty config.
             Err(status) if status.code() == Code::FailedPrecondition => Ok(None),
             Err(status) => Err(status.into()),
         }
     }
 
-    /// Sets the program. Objects of `may_lose` (`*`: all) may lose state that has no place in it, if the server is Polyplane's (docs/MIGRATION.md).
+    /// Sets the program. `may_lose` names the objects (`*`: all) that may lose state with no place
+    /// in the new program. Only Polyplane's server uses it (docs/MIGRATION.md).
     ///
     /// # Errors
-    /// The server's; a name cannot be sent.
+    /// Any error that the server returns, or a name that cannot be sent as metadata.
     pub fn set_config(
         &mut self,
         action: Action,
@@ -193,7 +195,7 @@ impl Client {
         if !may_lose.is_empty() {
             let names = may_lose.join(",");
             let word = MetadataValue::try_from(&names).ok();
-            // Other bytes can be sent, but servers take them for no text.
+            // Other bytes could be sent, but servers do not accept them as text.
             let word = word.filter(|word| word.to_str().is_ok());
             let word = word.ok_or(ClientError::Name(names))?;
             request.metadata_mut().insert(MAY_LOSE, word);
@@ -206,7 +208,7 @@ impl Client {
     /// Writes a batch.
     ///
     /// # Errors
-    /// The server's; [`Refused::updates`] tells how each update ended.
+    /// Any error that the server returns. [`Refused::updates`] has the result of each update.
     pub fn write(
         &mut self,
         updates: Vec<rt::Update>,
@@ -225,10 +227,11 @@ impl Client {
         Ok(())
     }
 
-    /// Reads what fits any of these entities; calls `each` as parts of the answer come.
+    /// Reads the objects that match any of these entities. Calls `each` for each object as the
+    /// answer arrives.
     ///
     /// # Errors
-    /// The server's.
+    /// Any error that the server returns.
     pub fn read(
         &mut self,
         entities: Vec<rt::entity::Entity>,
@@ -253,11 +256,11 @@ impl Client {
         })
     }
 
-    /// Says to the server, on a stream that is opened if there is none, with which election id this controller wants to be primary; without one
-    /// it only hears who is.
+    /// Sends an arbitration update with an election id, and opens the stream if there is none.
+    /// Without an id, the controller stays backup and only receives notifications.
     ///
     /// # Errors
-    /// The server ends the stream, or says nothing.
+    /// The server ends the stream, or does not answer.
     pub fn arbitrate(&mut self, election: Option<u128>) -> Result<Arbitration, ClientError> {
         let role = (!self.role.is_empty()).then(|| rt::Role {
             name: self.role.clone(),
@@ -285,11 +288,12 @@ impl Client {
         }
     }
 
-    /// Waits until the server has taken all that was sent; what was wrong with messages so far. Messages of a stream are answered in order, so the
-    /// answer to one more comes after the errors of those before.
+    /// Waits until the server has processed all messages of the stream, and returns the errors it
+    /// reported so far. A stream is answered in order. So the answer to another arbitration update
+    /// follows all errors of earlier messages.
     ///
     /// # Errors
-    /// The server ends the stream, or says nothing.
+    /// The server ends the stream, or does not answer.
     pub fn settle(&mut self) -> Result<Vec<String>, ClientError> {
         self.arbitrate(self.election)?;
         let Some(session) = &mut self.session else {
@@ -311,7 +315,7 @@ impl Client {
         let first = rt::StreamMessageRequest {
             update: Some(first),
         };
-        // The channel is new and has room.
+        // Cannot fail: the channel is new and empty.
         let _ = asked.try_send(first);
         let call = self.rpc.stream_channel(ReceiverStream::new(asks));
         let told = self.runtime.block_on(call)?.into_inner();
@@ -342,7 +346,8 @@ impl Client {
         }
     }
 
-    /// The next message of the stream; `within` a time, and until `stop` becomes readable.
+    /// Returns the next message of the stream. Waits until the time `within` has passed or `stop`
+    /// becomes readable.
     ///
     /// # Errors
     /// There is no stream, or the server ends it.
@@ -382,7 +387,7 @@ impl Client {
             }
         });
         match next {
-            // A message of a later version of the protocol.
+            // A message type of a later protocol version is skipped.
             Ok(None) => self.receive(within, stop),
             Ok(Some(next)) => Ok(next),
             Err(error) => {
@@ -392,7 +397,7 @@ impl Client {
         }
     }
 
-    /// Waits; whether the time passed before `stop` became readable.
+    /// Waits for a time. Returns false if `stop` became readable first.
     pub fn pause(&mut self, time: Duration, stop: Option<BorrowedFd<'_>>) -> bool {
         self.runtime.block_on(async {
             tokio::select! {
@@ -411,7 +416,7 @@ fn uint128(number: u128) -> rt::Uint128 {
     }
 }
 
-/// Ends when the descriptor is readable; never without one.
+/// Completes when the descriptor is readable. Never completes without a descriptor.
 async fn readable(descriptor: Option<BorrowedFd<'_>>) {
     #[allow(
         deprecated,
@@ -421,7 +426,7 @@ async fn readable(descriptor: Option<BorrowedFd<'_>>) {
     let descriptor = descriptor.and_then(watched);
     match descriptor {
         Some(descriptor) => {
-            // A descriptor that fails stops too.
+            // An error on the descriptor also ends the wait.
             let _ = descriptor.readable().await;
         }
         None => std::future::pending().await,

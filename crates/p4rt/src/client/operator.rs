@@ -1,4 +1,4 @@
-//! An operator's connection to a switch that hosts virtual data planes.
+//! Operator's connection to a switch that hosts virtual data planes.
 
 use p4info::polyplane::tenancy::v1 as wire;
 use tokio::runtime::Runtime;
@@ -7,7 +7,7 @@ use tonic::transport::Channel;
 use crate::client::{ClientError, Endpoint};
 use crate::service::tenancy::tenancy_client::TenancyClient;
 
-/// A connection.
+/// A connection of an operator.
 pub struct Operator {
     runtime: Runtime,
     rpc: TenancyClient<Channel>,
@@ -17,7 +17,7 @@ impl Operator {
     /// Connects to a switch.
     ///
     /// # Errors
-    /// It cannot be reached, or what TLS needs is not there.
+    /// The switch cannot be reached, or the TLS settings are not valid.
     pub fn connect(endpoint: &Endpoint) -> Result<Operator, ClientError> {
         let (runtime, channel) = endpoint.connect()?;
         let rpc = TenancyClient::new(channel)
@@ -26,10 +26,10 @@ impl Operator {
         Ok(Operator { runtime, rpc })
     }
 
-    /// Changes one thing.
+    /// Makes one change.
     ///
     /// # Errors
-    /// The switch's; nothing was changed then.
+    /// Any error that the switch returns. Nothing was changed then.
     pub fn change(
         &mut self,
         change: wire::change_request::Change,
@@ -41,10 +41,10 @@ impl Operator {
         Ok(answer.into_inner())
     }
 
-    /// Has the switch tell of its virtual data planes.
+    /// Returns the state of the switch's virtual data planes.
     ///
     /// # Errors
-    /// The switch's.
+    /// Any error that the switch returns.
     pub fn show(&mut self, request: wire::ShowRequest) -> Result<wire::ShowResponse, ClientError> {
         let answer = self.runtime.block_on(self.rpc.show(request))?;
         Ok(answer.into_inner())

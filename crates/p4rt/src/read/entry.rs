@@ -21,10 +21,10 @@ use crate::schema::{Schema, TableView};
 use crate::undo::{Done, EntryKey, declared_priority, done};
 use crate::write::entry_key;
 
-/// Entries that one job collects.
+/// Maximum number of entries that one job collects.
 const PART: usize = 2048;
 
-/// What of entries is asked for.
+/// Part of the entries that is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aspect {
     Entries,
@@ -32,17 +32,17 @@ enum Aspect {
     Meters,
 }
 
-/// Which entries are asked for, and what of them.
+/// Query for table entries, with its filters and position.
 #[derive(Debug)]
 pub(crate) struct EntryQuery {
     aspect: Aspect,
-    /// Tables that are still to be read; the last one is read next.
+    /// Tables still to be read. The last one is read next.
     tables: Vec<u32>,
     /// The next entry of that table.
     from: EntryId,
     is_default: bool,
     matches: Option<Vec<FieldMatch>>,
-    /// Match and priority of one entry.
+    /// Match and priority of a single entry.
     key: Option<EntryKey>,
     priority: i32,
     action: Option<u32>,
@@ -51,7 +51,7 @@ pub(crate) struct EntryQuery {
     wants: Wants,
 }
 
-/// Which fields of entries the request has set, and so the answer has.
+/// Optional fields of entries that the request has set, and that the answer contains.
 #[derive(Clone, Copy, Debug)]
 struct Wants {
     meter: bool,
@@ -60,7 +60,7 @@ struct Wants {
     elapsed: bool,
 }
 
-/// Entries of one table.
+/// Entries of one table, as collected.
 pub(crate) struct FoundEntries {
     aspect: Aspect,
     table: u32,
@@ -68,12 +68,12 @@ pub(crate) struct FoundEntries {
     wants: Wants,
 }
 
-/// An entry, a default entry, or one that a packet added.
+/// An entry, a default entry, or an entry that a packet added.
 struct FoundEntry {
     matches: Arc<[FieldMatch]>,
     priority: i32,
     action: EntryAction,
-    /// What is behind a number of the device's own.
+    /// The profile member, group or one-shot set to which the entry's action refers.
     done: Option<Done>,
     kept: Kept,
     is_default: bool,
@@ -83,7 +83,7 @@ struct FoundEntry {
     direct: Option<Direct>,
 }
 
-/// Direct resources of an entry, where they are asked for.
+/// The requested direct resources of an entry.
 #[derive(Clone, Copy, Default)]
 struct Direct {
     counter: Option<CounterReading>,
@@ -92,7 +92,7 @@ struct Direct {
 }
 
 impl EntryQuery {
-    /// Entries.
+    /// Returns the query for table entries.
     pub(super) fn entries(
         schema: &Schema,
         role: &str,
@@ -101,7 +101,7 @@ impl EntryQuery {
         EntryQuery::new(schema, role, entry, Aspect::Entries)
     }
 
-    /// Direct counters.
+    /// Returns the query for direct counters.
     pub(super) fn counters(
         schema: &Schema,
         role: &str,
@@ -112,7 +112,7 @@ impl EntryQuery {
         EntryQuery::new(schema, role, &key_of(named), Aspect::Counters)
     }
 
-    /// Direct meters.
+    /// Returns the query for direct meters.
     pub(super) fn meters(
         schema: &Schema,
         role: &str,
@@ -169,7 +169,7 @@ impl EntryQuery {
         Ok(query)
     }
 
-    /// The filters that a request for one table may have.
+    /// Sets the filters of a request for one table.
     fn narrow(&mut self, schema: &Schema, view: &TableView, entry: &rt::TableEntry) -> Checked {
         let place = format!("the table `{}`", view.name);
         let table = &schema.program.tables[view.table];
@@ -209,7 +209,8 @@ impl EntryQuery {
             return Ok(());
         }
         if view.needs_priority && entry.priority == 0 {
-            // All priorities: the key is of one that is none.
+            // A priority of 0 matches all priorities. Any valid priority lets the match be
+            // converted.
             let any = rt::TableEntry {
                 priority: 1,
                 ..entry.clone()
@@ -221,7 +222,7 @@ impl EntryQuery {
         Ok(())
     }
 
-    /// The next entries; `None` when there are no more tables.
+    /// Collects the next entries. Returns `None` after the last table.
     pub(super) fn collect(
         &mut self,
         schema: &Schema,
@@ -260,7 +261,7 @@ impl EntryQuery {
         }))
     }
 
-    /// The next entries of a table.
+    /// Collects the next entries of a table.
     fn part(&mut self, view: &TableView, device: &Device) -> Vec<FoundEntry> {
         let table = &device.configuration().tables[view.table];
         let part = table.iter_from(self.from).take(PART);
@@ -309,7 +310,7 @@ impl EntryQuery {
         }
     }
 
-    /// The direct resources that are asked for, of an entry or of the default entry.
+    /// Returns the requested direct resources of an entry, or of the default entry.
     fn direct(&self, view: &TableView, device: &Device, entry: Option<&Entry>) -> Direct {
         let table = &device.configuration().tables[view.table];
         let wants_counter = self.wants.counter || self.aspect == Aspect::Counters;
@@ -328,7 +329,7 @@ impl EntryQuery {
         }
     }
 
-    /// Entries that packets added.
+    /// Returns the entries that packets added.
     fn learned(&self, view: &TableView, device: &Device) -> Vec<FoundEntry> {
         let Some(learned) = &device.configuration().learned[view.table] else {
             return Vec::new();
@@ -396,7 +397,7 @@ impl EntryQuery {
     }
 }
 
-/// Of the entry of a direct resource, only the name counts.
+/// Returns only the key of an entry. Requests for direct resources use nothing else.
 fn key_of(entry: &rt::TableEntry) -> rt::TableEntry {
     rt::TableEntry {
         table_id: entry.table_id,
@@ -417,7 +418,7 @@ fn check_no_filter(entry: &rt::TableEntry) -> Checked {
 }
 
 impl FoundEntries {
-    /// As messages.
+    /// Converts the entries to messages.
     pub(super) fn messages(self, schema: &Schema) -> Vec<Kind> {
         let Ok(view) = schema.table_of(self.table) else {
             return Vec::new();
@@ -488,7 +489,7 @@ impl FoundEntry {
     }
 }
 
-/// An entry that has become idle: its name, metadata and time-out.
+/// Returns the message for an idle entry: its key, metadata and timeout.
 pub(crate) fn idle_entry(schema: &Schema, view: &TableView, entry: &Entry) -> rt::TableEntry {
     let kept = Kept::from_bytes(&entry.metadata);
     rt::TableEntry {

@@ -1,4 +1,5 @@
-//! The device's words as messages: canonical, "don't care" left out (section "Match Format").
+//! Conversion of the device's data to messages, in canonical form. "Don't care" matches are omitted
+//! (section "Match Format").
 
 #![expect(
     deprecated,
@@ -18,7 +19,7 @@ use crate::schema::{FieldView, Schema, TableView};
 use crate::undo::Done;
 use switch::arguments;
 
-/// A match of fields.
+/// Converts the match fields of an entry.
 pub(crate) fn matches(
     names: &Names,
     fields: &[FieldView],
@@ -60,7 +61,7 @@ fn one(names: &Names, field: &FieldView, matched: &FieldMatch) -> Option<FieldMa
     })
 }
 
-/// A call of an action; `None` for one that the P4Info has not.
+/// Converts a call of an action; `None` if the P4Info does not have the action.
 pub(crate) fn action(schema: &Schema, action: &ActionRef) -> Option<rt::Action> {
     let declared = schema
         .program
@@ -78,7 +79,7 @@ pub(crate) fn action(schema: &Schema, action: &ActionRef) -> Option<rt::Action> 
     })
 }
 
-/// What an entry does.
+/// Converts the action of an entry.
 pub(crate) fn table_action(schema: &Schema, done: &Done, kept: &Kept) -> Option<rt::TableAction> {
     let ty = match done {
         Done::Call(call) => Action::Action(action(schema, call)?),
@@ -89,7 +90,7 @@ pub(crate) fn table_action(schema: &Schema, done: &Done, kept: &Kept) -> Option<
     Some(rt::TableAction { r#type: Some(ty) })
 }
 
-/// Actions in one shot, with what was kept of them beside the device.
+/// Converts a one-shot action set, with the data that is kept in the entry's metadata.
 fn shots(schema: &Schema, parts: &[(ActionRef, u32)], kept: &Kept) -> rt::ActionProfileActionSet {
     use rt::action_profile_action::WatchKind;
     let one = |(at, (call, weight)): (usize, &(ActionRef, u32))| {
@@ -125,7 +126,7 @@ fn shots(schema: &Schema, parts: &[(ActionRef, u32)], kept: &Kept) -> rt::Action
         })
     };
     rt::ActionProfileActionSet {
-        // The device has those alone whose watch ports are up.
+        // The device has only the actions with live watch ports.
         action_profile_actions: match kept.is_watching() {
             true => all().collect(),
             false => live().collect(),
@@ -136,7 +137,7 @@ fn shots(schema: &Schema, parts: &[(ActionRef, u32)], kept: &Kept) -> rt::Action
     }
 }
 
-/// An action as it was given in one shot.
+/// Converts an action of a one-shot set, as it was written.
 fn shot_action(schema: &Schema, shot: &Shot) -> Option<rt::Action> {
     let view = schema.action_named(&shot.name)?;
     let params = view.params.iter().zip(&shot.args);
@@ -153,7 +154,7 @@ fn shot_action(schema: &Schema, shot: &Shot) -> Option<rt::Action> {
     })
 }
 
-/// The value of a counter.
+/// Converts a counter.
 pub(crate) fn counter(reading: CounterReading) -> rt::CounterData {
     rt::CounterData {
         byte_count: reading.bytes as i64,
@@ -161,7 +162,7 @@ pub(crate) fn counter(reading: CounterReading) -> rt::CounterData {
     }
 }
 
-/// What a meter has marked with each colour.
+/// Converts a meter's counters of each colour.
 pub(crate) fn colors(counts: ColorCounts) -> rt::MeterCounterData {
     rt::MeterCounterData {
         green: Some(counter(counts.green)),
@@ -170,7 +171,7 @@ pub(crate) fn colors(counts: ColorCounts) -> rt::MeterCounterData {
     }
 }
 
-/// Rates and bursts.
+/// Converts a meter's rates and burst sizes.
 pub(crate) fn meter(config: MeterConfig) -> rt::MeterConfig {
     match config {
         MeterConfig::TwoRate {
@@ -199,7 +200,8 @@ pub(crate) fn meter(config: MeterConfig) -> rt::MeterConfig {
     }
 }
 
-/// The limbs of a key as matches of its fields, all exact: what an entry that a packet added has.
+/// Returns the limbs of a key as exact matches of its fields. Entries added by packets have such
+/// keys.
 pub(crate) fn learned_matches(view: &TableView, key: &[u64]) -> Vec<FieldMatch> {
     let mut at = 0;
     let one = |field: &FieldView| {

@@ -1,5 +1,6 @@
-//! Requests (section "`Read` RPC"): each is checked against the schema and becomes a [`Query`]; a job collects what it asks for, which costs the
-//! device's loop little; what was collected becomes messages away from the loop.
+//! Reads (section "`Read` RPC"). Each request is checked against the schema and becomes a
+//! [`Query`]. A job collects the data, at little cost to the device's loop. The data is converted
+//! to messages outside the loop.
 
 mod entry;
 mod message;
@@ -18,22 +19,22 @@ use crate::schema::{Schema, lookup};
 pub(crate) use entry::{EntryQuery, idle_entry};
 pub(crate) use objects::ObjectQuery;
 
-/// What a request asks for.
+/// Query of one request.
 #[derive(Debug)]
 pub(crate) enum Query {
-    /// Entries of tables, or what is direct to them.
+    /// Table entries, or their direct resources.
     Entries(EntryQuery),
-    /// All else.
+    /// All other objects.
     Objects(ObjectQuery),
 }
 
-/// Something collected of a device, on its way to messages.
+/// Collected data that is not yet converted to messages.
 pub(crate) enum Found {
     Entries(entry::FoundEntries),
     Objects(Vec<objects::FoundObject>),
 }
 
-/// The query of one request.
+/// Returns the query of one request.
 ///
 /// # Errors
 /// The request does not fit the program.
@@ -52,10 +53,11 @@ pub(crate) fn plan(schema: &Schema, role: &str, entity: &Entity) -> Checked<Quer
 }
 
 impl Query {
-    /// Collects the next part of what is asked for; `None` when there is no more.
+    /// Collects the next part of the data; `None` at the end.
     ///
     /// # Errors
-    /// One entry was asked for that is not there, where the specification wants that told.
+    /// The request names a single object that does not exist, and the specification requires an
+    /// error.
     pub(crate) fn collect(
         &mut self,
         schema: &Schema,
@@ -70,7 +72,7 @@ impl Query {
 }
 
 impl Found {
-    /// As messages.
+    /// Converts the data to messages.
     pub(crate) fn entities(self, schema: &Schema) -> Vec<Entity> {
         let kinds: Vec<Kind> = match self {
             Found::Entries(found) => found.messages(schema),
@@ -84,12 +86,13 @@ impl Found {
     }
 }
 
-/// Whether a role's reads tell of an object that belongs to a role (`@p4runtime_role`).
+/// Returns true if reads of a role include an object with this owner (`@p4runtime_role`).
 fn is_told(owner: Option<&str>, role: &str) -> bool {
     owner.is_none() || role.is_empty() || owner == Some(role)
 }
 
-/// The numbers of the objects that a request means: one, or with 0 all that the role is told of, ascending.
+/// Returns the ids of the objects that a request means, in ascending order: one id, or with 0 all
+/// objects that the role may read.
 fn chosen<T>(
     all: &HashMap<u32, T>,
     what: &str,

@@ -1,4 +1,5 @@
-//! Reads of all but table entries: profiles, cells, replication, value sets, digests.
+//! Reads of all objects but table entries: action profiles, cells, replication, value sets,
+//! digests.
 
 use exec::{ExternState, Registers};
 use ir::{ExternId, ValueSetId};
@@ -17,10 +18,10 @@ use crate::fault::{Checked, invalid, refuse};
 use crate::schema::{CellsView, Schema};
 use crate::write::index;
 
-/// Cells of arrays that become one message's entities at a time.
+/// Range of array cells that are converted to messages together.
 type Cells = std::ops::Range<u32>;
 
-/// Which objects are asked for; taken when it is done.
+/// Query for objects. It is taken when it is executed.
 #[derive(Debug)]
 pub(crate) struct ObjectQuery(Option<Asked>);
 
@@ -30,7 +31,7 @@ enum Asked {
     Members(Vec<u32>, u32),
     Groups(Vec<u32>, u32),
     Counters(Vec<u32>, Option<u32>),
-    /// And whether with what was marked.
+    /// The flag requests the counters of each colour.
     Meters(Vec<u32>, Option<u32>, bool),
     Registers(Vec<u32>, Option<u32>),
     Multicast(u32),
@@ -39,7 +40,7 @@ enum Asked {
     Digests(Vec<u32>),
 }
 
-/// Something that was found.
+/// An object that was found.
 pub(crate) enum FoundObject {
     Member(u32, u32, ActionRef),
     Ready(Box<Kind>),
@@ -54,7 +55,7 @@ fn ready(kind: Kind) -> FoundObject {
 }
 
 impl ObjectQuery {
-    /// The query of a request.
+    /// Returns the query of a request.
     pub(super) fn plan(schema: &Schema, role: &str, kind: &Kind) -> Checked<ObjectQuery> {
         let cells = |view: &CellsView| is_told(view.role.as_deref(), role);
         let profiles = |id| {
@@ -138,7 +139,7 @@ impl ObjectQuery {
         Ok(ObjectQuery(Some(asked)))
     }
 
-    /// All that is asked for; `None` the second time.
+    /// Collects all requested objects. Returns `None` at the second call.
     pub(super) fn collect(
         &mut self,
         schema: &Schema,
@@ -179,7 +180,8 @@ impl ObjectQuery {
             Asked::Registers(ids, at) => found_cells(&ids, |id| {
                 let view = schema.registers.get(&id)?;
                 match cells(view.instance)? {
-                    // One cell is read between packets; all of them are read while packets run.
+                    // A single cell is read by the job, between packets. Whole arrays are read
+                    // later, while packets run.
                     ExternState::Register(all) => match at {
                         Some(at) => register(schema, view, all, at).map(ready),
                         None => Some(FoundObject::Registers(id, 0..view.size, Arc::clone(all))),
@@ -195,7 +197,7 @@ impl ObjectQuery {
     }
 }
 
-/// With all objects, one of each cannot be asked for.
+/// Checks that a wildcard id is not combined with the id of a single element.
 fn check_wildcard(field: &str, id: u32, is_narrow: bool) -> Checked {
     match id == 0 && is_narrow {
         true => invalid(format!(
@@ -288,7 +290,7 @@ fn replica(replica: &Replica) -> rt::Replica {
     }
 }
 
-/// A port as the shortest byte string.
+/// Encodes a port as the shortest byte string.
 fn port_bytes(port: u32) -> Vec<u8> {
     bits::Value::truncated(port.into(), 32).to_p4rt_bytes()
 }
@@ -368,7 +370,7 @@ fn register(schema: &Schema, view: &CellsView, cells: &Registers, at: u32) -> Op
 }
 
 impl FoundObject {
-    /// As messages.
+    /// Converts the object to messages.
     pub(super) fn message(self, schema: &Schema) -> Vec<Kind> {
         match self {
             FoundObject::Ready(kind) => vec![*kind],

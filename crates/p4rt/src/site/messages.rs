@@ -1,4 +1,4 @@
-//! What sessions send beside requests, and what the device tells them.
+//! Stream messages of sessions, and events of the device.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,7 +21,7 @@ use crate::read;
 use crate::schema::Schema;
 
 impl Site {
-    /// A packet of a controller for the device.
+    /// Processes a packet-out of a controller.
     pub(crate) async fn packet_out(&self, client: ClientId, packet: &rt::PacketOut) -> Checked {
         if self.role_of_primary(client).is_none() {
             return refuse(Code::PermissionDenied, "only the primary may send packets");
@@ -42,7 +42,7 @@ impl Site {
         Ok(())
     }
 
-    /// An acknowledgement of digests.
+    /// Processes an acknowledgement of a digest list.
     pub(crate) async fn acknowledge(&self, client: ClientId, ack: &rt::DigestListAck) -> Checked {
         if self.role_of_primary(client).is_none() {
             return refuse(
@@ -59,9 +59,9 @@ impl Site {
         Ok(())
     }
 
-    // What the device tells.
+    // Events of the device.
 
-    /// Passes on what the device tells, until it has stopped.
+    /// Forwards events of the device to sessions until the device has stopped.
     pub(crate) async fn pass_on(self: Arc<Self>, mut events: mpsc::Receiver<Event>) {
         loop {
             let next = lock(&self.digests).next_time(&lock(&self.extras).digests);
@@ -122,7 +122,7 @@ impl Site {
                     Notice::IdleTimeoutNotification(notice),
                 );
             }
-            // Of a program that is gone.
+            // The event belongs to a program that was replaced.
             Event::Digest(..) | Event::Idle(..) => {}
         }
     }
@@ -166,7 +166,8 @@ impl Site {
         self.cells.digest_lists.add(told);
     }
 
-    /// Tells the primaries: of all roles, or of what belongs to one (`@p4runtime_role`) that role's and the default role's. How many were told.
+    /// Sends a notification to the primaries. If the object has an owner (`@p4runtime_role`), only
+    /// that role's and the default role's primary receive it. Returns the number of receivers.
     fn notify(&self, owner: Option<&str>, notice: Notice) -> usize {
         let mut told = 0;
         let sessions = lock(&self.sessions);
@@ -183,14 +184,14 @@ impl Site {
     }
 }
 
-/// A message of a session.
+/// Returns a message to a session.
 pub(crate) fn response(update: Notice) -> StreamMessageResponse {
     StreamMessageResponse {
         update: Some(update),
     }
 }
 
-/// Nanoseconds since 1970, for time stamps of messages; they decide nothing.
+/// Returns the nanoseconds since 1970, for time stamps in messages only.
 fn since_epoch() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| {

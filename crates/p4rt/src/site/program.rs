@@ -1,4 +1,4 @@
-//! How a controller sets the program, and gets it.
+//! Sets and returns the program of a device.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -18,7 +18,8 @@ use crate::notes;
 use crate::pipeline::{self, Apart, Config, Pipeline, Saved, lock};
 
 impl Site {
-    /// Sets the program; where state is kept, all of it is but what `may_lose` names.
+    /// Sets the program. State is carried over except for the objects in `may_lose`, if the action
+    /// keeps state.
     pub(crate) async fn set_config(
         &self,
         request: rt::SetForwardingPipelineConfigRequest,
@@ -61,7 +62,7 @@ impl Site {
                 };
                 let (config, device) = self.build(config, purpose, caller).await?;
                 let mut pipeline = self.pipeline.write().await;
-                // Another controller may have become primary meanwhile.
+                // Another controller may have become primary in the meantime.
                 self.check_primary(&role, election.as_ref())?;
                 match action {
                     Action::ReconcileAndCommit => {
@@ -82,7 +83,7 @@ impl Site {
     ) -> Checked<(Config, Device)> {
         let loader = Arc::clone(&self.loader);
         let leave = loader.admit(config.p4_device_config.len())?;
-        // The leave ends with the work, whether the call is still there or not.
+        // The permit is released when the work ends, even if the call has ended before.
         let weak = Arc::downgrade(&leave);
         caller.when_gone(move || {
             if let Some(leave) = weak.upgrade() {
@@ -111,7 +112,7 @@ impl Site {
     ) -> Checked {
         match action {
             Action::VerifyAndSave => {
-                // Idle time-outs of what is written meanwhile begin now.
+                // Idle timeouts of entries written from now on must use the running device's time.
                 let now = self.remote.ask(|running| running.now()).await?;
                 device.step(now);
                 let extras = Extras {
@@ -137,7 +138,8 @@ impl Site {
         Ok(())
     }
 
-    /// Runs a program with the state of the running one (section "`SetForwardingPipelineConfig` RPC", `RECONCILE_AND_COMMIT`).
+    /// Runs a program with the state of the running one (section "`SetForwardingPipelineConfig`
+    /// RPC", `RECONCILE_AND_COMMIT`).
     async fn reconcile(
         &self,
         pipeline: &mut Pipeline,
@@ -162,7 +164,7 @@ impl Site {
         Ok(())
     }
 
-    /// Lets a new device take the running one's place.
+    /// Replaces the running device by a new one.
     async fn adopt(
         &self,
         device: Device,
@@ -181,7 +183,7 @@ impl Site {
                 "no config is saved; save one first (VERIFY_AND_SAVE)",
             );
         };
-        // Nobody else has it: reads and writes hold the lock that this one holds.
+        // This is the only reference: reads and writes hold the lock that is held here.
         let Some(Apart {
             device,
             extras,
@@ -202,7 +204,8 @@ impl Site {
                 Ok(())
             }
             Err((fault, device)) => {
-                // It waits, with what was written to it, to be committed again.
+                // The staged device keeps what was written to it, so that it can be committed
+                // again.
                 let apart = Apart {
                     device,
                     extras,
@@ -215,8 +218,8 @@ impl Site {
         }
     }
 
-    /// Lets a device take the running one's place, and what is kept beside it. If that is to outlive the switch, packets meet it when it is kept; if it
-    /// cannot be kept, the device comes back as it was.
+    /// Replaces the running device and the controller data. If state is kept, packets see the new
+    /// device only when it is on the disk. If storing fails, the old device is restored.
     async fn try_adopt(
         &self,
         device: Device,
@@ -235,7 +238,8 @@ impl Site {
             let before = (kept.clone(), running.notes().clone());
             *kept = extras(std::mem::take(&mut kept));
             kept.forget_lost(running);
-            // It is taken back as a whole, and objects had other numbers before.
+            // The exchange is undone as a whole, so its single changes are not needed. Object ids
+            // were different before.
             kept.take_changes();
             if !running.is_kept() {
                 running.publish();
@@ -264,13 +268,13 @@ impl Site {
             }
             self.remote.ask(Device::stay).await?;
         }
-        // What was there before may take its time to go.
+        // Dropping the old device may take long.
         tokio::task::spawn_blocking(move || drop(other));
         lock(&self.digests).clear();
         Ok(Ok(()))
     }
 
-    /// The program, as it was set.
+    /// Returns the program's config, as it was set.
     pub(crate) async fn config(&self) -> Option<ForwardingPipelineConfig> {
         let pipeline = self.pipeline.read().await;
         let config = pipeline.current().ok()?.0;

@@ -19,15 +19,16 @@ use crate::schema::Schema;
 use crate::undo::{Op, Target};
 use crate::write::{self, Seen};
 
-/// Updates of a batch that one job makes, where packets may see the batch half made: with packets behind the job, and without.
+/// Maximum number of updates of a non-atomic batch that one job makes. `PART` applies to the
+/// running device, where packets wait for the job, and `PART_APART` to a staged device.
 const PART: usize = 64;
 const PART_APART: usize = 1024;
 
-/// What became of a batch's updates, and what tells when they are kept.
+/// Results of a batch's updates, and the receiver that reports when they are durable.
 type Made = (Vec<Checked>, Option<Waiting>);
 
 impl Site {
-    /// Makes a batch of updates, and has it kept.
+    /// Makes a batch of updates, and waits until it is durable.
     pub(crate) async fn write(&self, request: WriteRequest) -> Result<(), Status> {
         let begin = Instant::now();
         let count = request.updates.len();
@@ -46,7 +47,8 @@ impl Site {
 
     async fn make_and_keep(&self, request: &WriteRequest) -> Result<Vec<Checked>, Status> {
         let (results, waiting) = self.make(request).await?;
-        // Others write meanwhile, and one sync keeps what they have written.
+        // No lock is held here. Other batches can be written meanwhile, and one sync stores them
+        // together.
         if let Some(waiting) = waiting
             && let Err(fault) = keeping::check(waiting.await)
         {
@@ -81,7 +83,7 @@ impl Site {
         }
     }
 
-    /// Takes back what could not be kept.
+    /// Undoes the changes that could not be stored.
     async fn take_back(&self) -> Checked {
         let _pipeline = self.pipeline.write().await;
         let unkept = Arc::clone(&self.unkept);
@@ -91,7 +93,7 @@ impl Site {
         .await
     }
 
-    /// Makes what can be made.
+    /// Makes each update independently.
     async fn write_each(
         &self,
         schema: &Arc<Schema>,
@@ -130,7 +132,8 @@ impl Site {
         }
     }
 
-    /// Makes all or nothing, between two packets of the device's own. Workers see cells at once, all else when it is published.
+    /// Makes all updates or none, between two packets of the device's own thread. Workers see
+    /// changed cells immediately, and all other changes when they are published.
     async fn write_all(
         &self,
         schema: &Arc<Schema>,
@@ -141,8 +144,8 @@ impl Site {
         self.write_at_once(schema, ground, ops, seen).await
     }
 
-    /// Makes all or nothing. What packets see at once is written while no worker has a packet in hand, so that every packet sees all or nothing
-    /// (section "Batch Atomicity").
+    /// Makes all updates or none. Changes that packets see immediately are made while no worker is
+    /// processing packets. So every packet sees all updates or none (section "Batch Atomicity").
     async fn write_at_once(
         &self,
         schema: &Arc<Schema>,
@@ -165,7 +168,7 @@ impl Site {
         made.await
     }
 
-    /// Reads entities; each part is sent as soon as it is made.
+    /// Reads entities. Each part is sent as soon as it is ready.
     pub(crate) async fn read(
         &self,
         request: rt::ReadRequest,
@@ -188,7 +191,7 @@ impl Site {
         batch_status(&results)
     }
 
-    /// Collects what requests ask for, between two writes.
+    /// Collects the requested data, between two writes.
     async fn collect(
         &self,
         request: &rt::ReadRequest,

@@ -1,4 +1,5 @@
-//! Counters, meters and registers (sections "`CounterEntry`", "`MeterEntry`", "`RegisterEntry`").
+//! Updates of counters, meters and registers (sections "`CounterEntry`", "`MeterEntry`",
+//! "`RegisterEntry`").
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use crate::fault::{Checked, invalid};
 use crate::schema::{CellsView, Schema, lookup};
 use crate::undo::Op;
 
-/// What all updates of arrays have in common: the cell, or all.
+/// Checks an update of an array. Returns its description for messages and the cell's index; `None`
+/// means all cells.
 fn cell(
     what: &str,
     view: &CellsView,
@@ -28,7 +30,7 @@ fn cell(
     Ok((place, index))
 }
 
-/// The cells that an index means.
+/// Returns the range of cells that an index means.
 fn cells_of(index: Option<u32>, size: u32) -> std::ops::Range<u32> {
     match index {
         Some(index) => index..index + 1,
@@ -36,12 +38,12 @@ fn cells_of(index: Option<u32>, size: u32) -> std::ops::Range<u32> {
     }
 }
 
-/// The changes that make cells what they are.
+/// Returns the changes that restore the current values of cells.
 fn backs(cells: std::ops::Range<u32>, back: impl Fn(u32) -> Option<Change>) -> Vec<Change> {
     cells.filter_map(back).collect()
 }
 
-/// Makes a change that many take back.
+/// Returns an operation that applies one change, which several changes undo.
 fn with_backs(change: Change, backs: impl Fn(&Device) -> Vec<Change> + Send + 'static) -> Op {
     Box::new(move |target| {
         let backs = match target.may_undo() {
@@ -58,12 +60,12 @@ fn with_backs(change: Change, backs: impl Fn(&Device) -> Vec<Change> + Send + 's
     })
 }
 
-/// Nothing to do, but the update is fine.
+/// Returns an operation without effect, for a valid update that changes nothing.
 fn nothing() -> Op {
     Box::new(|_| Ok(()))
 }
 
-/// An update of counters.
+/// Converts an update of counters.
 pub(super) fn counter(
     schema: &Arc<Schema>,
     role: &str,
@@ -87,7 +89,7 @@ pub(super) fn counter(
     ))
 }
 
-/// An update of meters.
+/// Converts an update of meters.
 pub(super) fn meter(
     schema: &Arc<Schema>,
     role: &str,
@@ -124,7 +126,7 @@ pub(super) fn meter(
     }))
 }
 
-/// An update of a register's cells.
+/// Converts an update of a register's cells.
 pub(super) fn register(
     schema: &Arc<Schema>,
     role: &str,

@@ -1,4 +1,4 @@
-//! Which digests controllers get, and how (section "`DigestEntry`").
+//! Configuration of digests (section "`DigestEntry`").
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::fault::{Checked, invalid};
 use crate::schema::{Schema, lookup};
 use crate::undo::Op;
 
-/// An update of a digest's configuration.
+/// Converts an update of a digest's configuration.
 pub(super) fn convert(
     schema: &Arc<Schema>,
     role: &str,

@@ -1,4 +1,4 @@
-//! Which actions execute a table's direct resources (section "Direct Resources").
+//! Checks that actions execute a table's direct resources (section "Direct Resources").
 
 use ir::{ActionCall, ActionId, Arch, ExternId, Program, Stmt, StmtKind, Table, TableId};
 use switch::{Action, Device};
@@ -13,8 +13,8 @@ pub(super) struct Set {
     pub(super) counter: bool,
 }
 
-/// Whether an entry may set direct resources that one of these actions at least is to execute; members of a group, or actions in one shot, may be of
-/// several kinds.
+/// Checks that at least one of an entry's actions executes each direct resource that the update
+/// sets. A group or a one-shot set may have several actions.
 pub(super) fn check_executed(
     program: &Program,
     table: &Table,
@@ -23,7 +23,7 @@ pub(super) fn check_executed(
     set: Set,
 ) -> Checked {
     let meter = table.direct_meter.filter(|_| set.meter);
-    // v1model's direct counters count whatever the action does.
+    // v1model's direct counters count for every action.
     let counter = table
         .direct_counter
         .filter(|_| set.counter && program.arch != Arch::V1model);
@@ -42,7 +42,7 @@ pub(super) fn check_executed(
     Ok(())
 }
 
-/// The actions that an entry's action stands for, as the device has its member or its group.
+/// Returns the actions of an entry. Members and groups are resolved in the device.
 pub(super) fn actions(device: &Device, table: TableId, action: &Action) -> Vec<ActionId> {
     let declared = &device.program().tables[table];
     let listed = |call: &ActionCall| Some(declared.actions.get(call.action)?.action);
@@ -66,7 +66,7 @@ pub(super) fn actions(device: &Device, table: TableId, action: &Action) -> Vec<A
     }
 }
 
-/// Whether an action calls an instance, or an action that does.
+/// Returns true if an action calls an extern instance, directly or through another action.
 fn executes(program: &Program, action: ActionId, instance: ExternId) -> bool {
     let body = program
         .actions
@@ -79,7 +79,7 @@ fn calls(program: &Program, stmt: &Stmt, instance: ExternId) -> bool {
     let any = |body: &[Stmt]| body.iter().any(|stmt| calls(program, stmt, instance));
     match &stmt.kind {
         StmtKind::Call(call) => call.instance == Some(instance),
-        // Actions do not call each other in a circle: the verifier sees to it.
+        // The recursion ends: the verifier refuses cyclic calls of actions.
         StmtKind::CallAction(action, _) => executes(program, *action, instance),
         StmtKind::If(_, then, otherwise) => any(then) || any(otherwise),
         StmtKind::Block(_, body) | StmtKind::Loop(_, body) | StmtKind::Atomic(body) => any(body),

@@ -1,4 +1,5 @@
-//! Table entries, default entries and their direct resources (sections "`TableEntry`", "Direct Resources").
+//! Updates of table entries, default entries and their direct resources (sections "`TableEntry`",
+//! "Direct Resources").
 
 #![expect(
     deprecated,
@@ -23,7 +24,7 @@ use crate::restriction;
 use crate::schema::{ActionView, MeterKind, Schema, TableView};
 use crate::undo::{EntryKey, Op, Target};
 
-/// An update of an entry or of a default entry.
+/// Converts an update of an entry or of a default entry.
 pub(super) fn convert(
     schema: &Arc<Schema>,
     role: &str,
@@ -88,7 +89,7 @@ pub(super) fn convert(
     }
 }
 
-/// What an update says of an entry beside its action.
+/// The parts of an update of an entry other than its action.
 struct Written {
     kept: Kept,
     timeout: Option<Nanos>,
@@ -97,14 +98,14 @@ struct Written {
     counter: Option<CounterReading>,
 }
 
-/// An action as the device takes it, with what it has no words for.
+/// An action in the device's form, with the data that the device does not interpret.
 pub(super) struct GivenAction {
     pub(super) action: Action,
-    /// For actions in one shot.
+    /// Data of a one-shot action set.
     pub(super) kept: Kept,
 }
 
-/// The name of the entry that a message means.
+/// Converts the key of an entry.
 pub(crate) fn entry_key(
     schema: &Schema,
     view: &TableView,
@@ -157,7 +158,7 @@ fn check_idle(view: &TableView, place: &str, entry: &rt::TableEntry) -> Checked 
     Ok(())
 }
 
-/// Whether the table has the direct resources that an update sets.
+/// Checks that the table has the direct resources that an update sets.
 fn check_direct(schema: &Schema, view: &TableView, entry: &rt::TableEntry) -> Checked {
     let table = &schema.program.tables[view.table];
     if entry.meter_config.is_some() || entry.meter_counter_data.is_some() {
@@ -169,7 +170,8 @@ fn check_direct(schema: &Schema, view: &TableView, entry: &rt::TableEntry) -> Ch
     Ok(())
 }
 
-/// Whether an update sets what a meter has marked back to nothing, which is all that it may be set to (section "`MeterCounterData`").
+/// Returns true if an update clears a meter's counters of each colour. They cannot be set to
+/// anything else (section "`MeterCounterData`").
 pub(super) fn clears_colors(place: &str, data: Option<&rt::MeterCounterData>) -> Checked<bool> {
     let Some(data) = data else { return Ok(false) };
     for (color, counts) in [
@@ -186,7 +188,7 @@ pub(super) fn clears_colors(place: &str, data: Option<&rt::MeterCounterData>) ->
     Ok(true)
 }
 
-/// Rates and bursts as a kind of meter may have them (section "MeterEntry & DirectMeterEntry").
+/// Converts rates and burst sizes for this type of meter (section "MeterEntry & DirectMeterEntry").
 pub(super) fn meter_config(
     place: &str,
     kind: MeterKind,
@@ -232,7 +234,7 @@ pub(super) fn meter_config(
     }))
 }
 
-/// The value of a counter.
+/// Converts a counter value.
 pub(super) fn reading(
     place: &str,
     data: Option<&rt::CounterData>,
@@ -248,7 +250,8 @@ pub(super) fn reading(
     }))
 }
 
-/// The action of an entry, in the form that the table's implementation asks for (section "Action Specification").
+/// Converts the action of an entry, in the form that the table's implementation requires (section
+/// "Action Specification").
 fn given_action(
     schema: &Schema,
     view: &TableView,
@@ -286,7 +289,8 @@ fn given_action(
     }
 }
 
-/// A call of an action that a table lists; `forbidden` is the scope that does not fit the place.
+/// Converts a call of an action that a table lists. `forbidden` is the scope that is not permitted
+/// here.
 pub(super) fn table_call(
     schema: &Schema,
     view: &TableView,
@@ -322,7 +326,7 @@ pub(super) fn table_call(
     })
 }
 
-/// The values of an action's parameters, in the order of their declaration.
+/// Converts an action's arguments, in the order of declaration.
 pub(super) fn arguments(
     schema: &Schema,
     place: &str,
@@ -367,7 +371,8 @@ pub(super) fn arguments(
                     "{place}: the parameter `{}` of the action `{name}`",
                     declared.name
                 );
-                // The names of a type may be exhausted, which is no malformed value.
+                // A type with no number left for another string is exhausted; the value itself is
+                // valid.
                 let code = match fault.code {
                     Code::ResourceExhausted => Code::ResourceExhausted,
                     _ => Code::InvalidArgument,
@@ -383,7 +388,8 @@ pub(super) fn arguments(
     Ok(values)
 }
 
-/// Whether an action may be programmed: in the style of its table's selector, and executing the direct resources that are set.
+/// Checks that an action fits its selector's programming style, and executes the direct resources
+/// that the update sets.
 fn check_action(
     target: &Target<'_>,
     table: TableId,
@@ -425,7 +431,7 @@ fn insert(key: EntryKey, place: String, given: GivenAction, written: Written) ->
     })
 }
 
-/// Metadata and what was given in one shot.
+/// Combines an entry's metadata with its one-shot data.
 fn merged(kept: &Kept, shots: Kept) -> Kept {
     Kept {
         metadata: kept.metadata.clone(),
@@ -496,7 +502,8 @@ fn modify(key: EntryKey, place: String, given: Option<GivenAction>, written: Wri
     })
 }
 
-/// Of a const entry the direct resources alone can be written (section "Constant Tables").
+/// Checks an update of a const entry, which may set direct resources only (section "Constant
+/// Tables").
 fn check_const(place: &str, has_action: bool, written: &Written) -> Checked {
     if has_action {
         let message =
@@ -513,7 +520,7 @@ fn check_const(place: &str, has_action: bool, written: &Written) -> Checked {
     Ok(())
 }
 
-/// The action, if one is given, the time-out and the metadata.
+/// Sets the action, if there is one, the idle timeout and the metadata.
 fn set_entry(
     target: &mut Target<'_>,
     key: &EntryKey,
@@ -547,7 +554,8 @@ fn set_entry(
     )
 }
 
-/// Direct resources: a meter without rates is reset, a counter without value is left alone (section "Direct Resources").
+/// Sets direct resources. A meter without rates is reset; a counter without a value is not changed
+/// (section "Direct Resources").
 fn set_direct(
     target: &mut Target<'_>,
     table: TableId,
@@ -573,7 +581,7 @@ fn set_direct(
     Ok(())
 }
 
-/// The default entry (section "Default Entry").
+/// Converts an update of the default entry (section "Default Entry").
 fn default_entry(
     schema: &Arc<Schema>,
     view: &TableView,
@@ -631,7 +639,8 @@ fn default_entry(
     Ok(set_default(view.table, call, written))
 }
 
-/// Without an action, the default entry is as the program declares it, with nothing else.
+/// Returns the operation that sets the default entry. Without an action, it resets the entry to the
+/// program's declaration and removes all other data.
 fn set_default(table: TableId, call: Option<ActionCall>, written: Written) -> Op {
     Box::new(move |target| {
         target.before_default(table);
@@ -660,7 +669,7 @@ fn set_default(table: TableId, call: Option<ActionCall>, written: Written) -> Op
     })
 }
 
-/// The table and the entry of a direct resource; `None` for the default entry.
+/// Returns the table and the key of a direct resource; `None` as key means the default entry.
 fn direct_place<'s>(
     schema: &'s Schema,
     what: &str,
@@ -699,7 +708,7 @@ fn direct_target(
     }
 }
 
-/// An update of a direct counter.
+/// Converts an update of a direct counter.
 pub(super) fn direct_counter(
     schema: &Arc<Schema>,
     role: &str,
@@ -727,7 +736,7 @@ pub(super) fn direct_counter(
     }))
 }
 
-/// An update of a direct meter.
+/// Converts an update of a direct meter.
 pub(super) fn direct_meter(
     schema: &Arc<Schema>,
     role: &str,
@@ -758,7 +767,7 @@ pub(super) fn direct_meter(
     }))
 }
 
-/// Whether a table has a direct resource.
+/// Checks that a table has a direct resource.
 pub(crate) fn check_has(has: bool, table: &str, what: &str) -> Checked {
     match has {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! Matches of fields (section "Match Format"), of table entries and of value sets' members.
+//! Match fields of table entries and of value set members (section "Match Format").
 
 use std::collections::HashMap;
 
@@ -13,7 +13,8 @@ use crate::coding::Names;
 use crate::fault::{Checked, Fault, invalid};
 use crate::schema::FieldView;
 
-/// What an update says of all fields: one match each, "don't care" where it says nothing.
+/// Converts the match fields of an update. The result has one match per field; missing fields are
+/// "don't care".
 pub(super) fn matches(
     names: &Names,
     place: &str,
@@ -132,7 +133,8 @@ fn bounds(field: &FieldView, low: Value, high: Value) -> Checked<KeyMatch> {
         return invalid("a range of all values matches anything: leave the field out");
     }
     let in_order = match field.field.kind {
-        // The order of two's complement is that of unsigned numbers with the sign turned around.
+        // Numbers in two's complement are ordered by sign first. Numbers of equal sign are ordered
+        // as unsigned.
         table::MatchKind::SignedRange => {
             let sign = Value::prefix_mask(1, low.width());
             let is_negative = |value: &Value| !value.and(&sign).is_zero();

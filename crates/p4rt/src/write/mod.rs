@@ -1,4 +1,5 @@
-//! Updates (section "`Write` RPC"): each is checked against the schema, away from the device's loop, and becomes an [`Op`], which a job applies.
+//! Updates (section "`Write` RPC"). Each is checked against the schema, outside the device's loop,
+//! and becomes an [`Op`]. A job applies it.
 
 mod cells;
 mod digest;
@@ -24,7 +25,7 @@ pub(crate) use entry::{check_has, entry_key};
 pub(crate) use profile::{live_members, settle};
 pub(crate) use replication::live_replicas;
 
-/// The update of a controller with this role.
+/// Converts an update of a controller with this role.
 ///
 /// # Errors
 /// The update does not fit the program, or the role may not make it.
@@ -64,18 +65,18 @@ pub(crate) fn convert(schema: &Arc<Schema>, role: &str, update: &Update) -> Chec
     }
 }
 
-/// When packets see an update.
+/// Visibility of an update to packets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// When the device publishes.
+    /// Visible when the device publishes.
     WhenPublished,
-    /// At once: it writes cells of an array, which no other update depends on.
+    /// Visible immediately. It writes cells of an array, on which no other update depends.
     AtOnce,
-    /// At once: it writes cells of an entry that may be there already.
+    /// Visible immediately. It writes cells of an entry, which may exist already.
     AtOnceOfEntry,
 }
 
-/// When packets see this update.
+/// Returns the visibility of an update.
 pub(crate) fn seen(update: &Update) -> Seen {
     let entity = update
         .entity
@@ -97,10 +98,11 @@ pub(crate) fn seen(update: &Update) -> Seen {
     }
 }
 
-/// Cells that one batch may change at once: packets of all workers wait meanwhile.
+/// Maximum number of cells that one batch may change at a barrier, while the packets of all workers
+/// wait.
 const MOST_AT_ONCE: usize = 4096;
 
-/// Whether so many updates that packets see at once are few enough to be made while packets wait.
+/// Checks that the immediately visible updates are few enough to be made at a barrier.
 pub(crate) fn check_at_once(schema: &Schema, updates: &[Update]) -> Checked {
     let cells: usize = updates
         .iter()
@@ -117,7 +119,8 @@ pub(crate) fn check_at_once(schema: &Schema, updates: &[Update]) -> Checked {
     }
 }
 
-/// How many cells an update writes at once; without an index it is a whole array.
+/// Returns the number of cells that an update writes immediately. Without an index these are all
+/// cells of the array.
 fn cells_at_once(schema: &Schema, update: &Update) -> usize {
     if seen(update) == Seen::WhenPublished {
         return 0;
@@ -138,7 +141,7 @@ fn cells_at_once(schema: &Schema, update: &Update) -> usize {
     }
 }
 
-/// Whether a role may write an object that belongs to one (`@p4runtime_role`).
+/// Checks that a role may write an object with this owner (`@p4runtime_role`).
 fn check_role(what: &str, name: &str, owner: Option<&str>, role: &str) -> Checked {
     match owner {
         Some(owner) if !role.is_empty() && owner != role => refuse(
@@ -149,7 +152,7 @@ fn check_role(what: &str, name: &str, owner: Option<&str>, role: &str) -> Checke
     }
 }
 
-/// An object that can only be modified.
+/// Checks that the update is a modification.
 fn check_modify(what: &str, name: &str, ty: Type) -> Checked {
     match ty {
         Type::Modify => Ok(()),
@@ -169,7 +172,7 @@ fn verb(ty: Type) -> &'static str {
     }
 }
 
-/// One cell of an array, or all if there is no index.
+/// Converts an index. `None` means all cells of the array.
 pub(crate) fn index(place: &str, index: Option<&Index>, size: u32) -> Checked<Option<u32>> {
     let Some(Index { index }) = index else {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! Members and groups of action profiles, and actions given in one shot (sections "`ActionProfileMember` & `ActionProfileGroup`",
-//! "One Shot Action Selector Programming").
+//! Members and groups of action profiles, and one-shot action sets (sections "`ActionProfileMember`
+//! & `ActionProfileGroup`", "One Shot Action Selector Programming").
 
 #![expect(
     deprecated,
@@ -30,7 +30,7 @@ use crate::fault::{Checked, invalid, refuse};
 use crate::schema::{ProfileView, Schema, TableView};
 use crate::undo::{Op, Target};
 
-/// A watch port: the port, if there is one.
+/// Returns the watch port, if there is one.
 fn watched(watch: Option<&WatchKind>) -> Checked<Option<PortId>> {
     match watch {
         Some(WatchKind::WatchPort(port)) if !port.is_empty() => read_port(port).map(Some),
@@ -39,7 +39,7 @@ fn watched(watch: Option<&WatchKind>) -> Checked<Option<PortId>> {
     }
 }
 
-/// Only a port that there is can be watched.
+/// Checks that a watch port exists.
 fn check_watched(schema: &Schema, port: Option<PortId>) -> Checked {
     match (port, &schema.ports) {
         (Some(port), Some(ports)) if !ports.contains(&port) => {
@@ -49,7 +49,7 @@ fn check_watched(schema: &Schema, port: Option<PortId>) -> Checked {
     }
 }
 
-/// The members of a group whose watch ports are up, with their weights, as the device takes them.
+/// Returns the members of a group with live watch ports, with their weights, in the device's form.
 pub(crate) fn live_members(members: &[Member], down: &BTreeSet<PortId>) -> Vec<(u32, u32)> {
     let is_up = |member: &&Member| match watched(member.watch_kind.as_ref()) {
         Ok(Some(port)) => !down.contains(&port),
@@ -60,7 +60,8 @@ pub(crate) fn live_members(members: &[Member], down: &BTreeSet<PortId>) -> Vec<(
         .collect()
 }
 
-/// Weights as the profile's P4Info allows them, and their sum or number against the most that a group may have.
+/// Checks weights against the profile's P4Info, and their sum or number against the maximum group
+/// size.
 fn check_weights(
     profile: &ProfileView,
     place: &str,
@@ -90,7 +91,7 @@ fn check_weights(
     })
 }
 
-/// An update of a member.
+/// Converts an update of a member.
 pub(super) fn member(
     schema: &Arc<Schema>,
     role: &str,
@@ -141,7 +142,7 @@ fn has_member(target: &Target<'_>, profile: ExternId, id: u32) -> bool {
     configured.is_some_and(|configured| configured.member(MemberId::new(id)).is_some())
 }
 
-/// INSERT wants it not to be there, MODIFY wants it to be.
+/// Checks that an INSERT names a new object, and a MODIFY or DELETE an existing one.
 pub(super) fn check_presence(place: &str, ty: Type, is_there: bool) -> Checked {
     match (ty, is_there) {
         (Type::Insert, true) => refuse(Code::AlreadyExists, format!("{place} exists")),
@@ -152,7 +153,7 @@ pub(super) fn check_presence(place: &str, ty: Type, is_there: bool) -> Checked {
     }
 }
 
-/// An update of a group.
+/// Converts an update of a group.
 pub(super) fn group(
     schema: &Arc<Schema>,
     role: &str,
@@ -189,7 +190,8 @@ pub(super) fn group(
     }))
 }
 
-/// What of a group can be said without the device (sections "Group Programming", "Rules on Setting `max_size`").
+/// Checks a group as far as possible without the device (sections "Group Programming", "Rules on
+/// Setting `max_size`").
 fn check_group(
     schema: &Schema,
     view: &ProfileView,
@@ -282,7 +284,8 @@ fn set_group(
     Ok(())
 }
 
-/// Members and groups of a controller, and those that entries have for themselves, do not go together.
+/// Checks that the selector has no one-shot entries. They cannot be combined with a controller's
+/// members and groups.
 fn check_no_shots(target: &Target<'_>, profile: ExternId) -> Checked {
     let configured = target.device.configuration().profiles[profile].as_ref();
     let mut members = configured.into_iter().flat_map(|all| all.members());
@@ -294,7 +297,7 @@ fn check_no_shots(target: &Target<'_>, profile: ExternId) -> Checked {
     Ok(())
 }
 
-/// Whether an entry's action is in the style in which the tables of its selector are programmed.
+/// Checks that an entry's action has the style in which its selector's tables are programmed.
 pub(super) fn check_style(target: &Target<'_>, table: TableId, action: &Action) -> Checked {
     let Some(profile) = target.device.program().tables[table].implementation else {
         return Ok(());
@@ -315,7 +318,7 @@ pub(super) fn check_style(target: &Target<'_>, table: TableId, action: &Action) 
     }
 }
 
-/// Actions in one shot.
+/// Converts a one-shot action set.
 pub(super) fn one_shot(
     schema: &Schema,
     view: &TableView,
@@ -383,7 +386,7 @@ pub(super) fn one_shot(
     })
 }
 
-/// The port that an action's liveness depends on.
+/// Returns the watch port of a one-shot action.
 fn watched_by(shot: &Shot) -> Option<PortId> {
     match shot.watch {
         Some(port) => (port > 0).then_some(PortId(port as u32)),
@@ -391,7 +394,7 @@ fn watched_by(shot: &Shot) -> Option<PortId> {
     }
 }
 
-/// The call that was given; `None` if the table has no such action any more.
+/// Returns the action call as it was written; `None` if the table no longer has the action.
 fn shot_call(program: &Program, table: TableId, shot: &Shot) -> Option<ActionCall> {
     let mut listed = program.tables[table].actions.iter();
     let name = |at: &ir::TableAction| &program.actions[at.action].control_plane_name;
@@ -405,7 +408,7 @@ fn shot_call(program: &Program, table: TableId, shot: &Shot) -> Option<ActionCal
     })
 }
 
-/// Leaves those of an entry's actions, given in one shot, whose watch ports are up.
+/// Updates an entry's one-shot action set to the actions with live watch ports.
 pub(crate) fn settle(device: &mut Device, down: &BTreeSet<PortId>, table: TableId, id: EntryId) {
     let Some(entry) = device.configuration().tables[table].get(id).cloned() else {
         return;
@@ -421,12 +424,13 @@ pub(crate) fn settle(device: &mut Device, down: &BTreeSet<PortId>, table: TableI
         Some((call, shot.weight.max(1) as u32))
     });
     let live = Action::OneShot(live.collect());
-    // There is room for a part of what was there before.
+    // Cannot fail for lack of space: the live actions are a subset of those written before.
     let timeout = entry.idle_timeout_ns.map(Nanos);
     let _ = device.apply(Change::Modify(table, id, live, timeout));
 }
 
-/// Selectors choose by hash, and sizes are as the P4Info says; groups have no settings of their own.
+/// Checks the modes of an action set. Selection is by hash, and the size semantics must be the
+/// P4Info's. Settings per group are not supported.
 fn check_modes(profile: &ProfileView, place: &str, set: &rt::ActionProfileActionSet) -> Checked {
     if set.group_action.is_some() {
         let message = format!("{place}: group_action is not supported");

@@ -23,18 +23,19 @@ use crate::fault::{Checked, Fault, invalid, refuse};
 use crate::schema::Schema;
 use crate::undo::Op;
 
-/// The largest instance: `EgressInstance_t` has 16 bits in PSA, PNA and v1model.
+/// Maximum instance: `EgressInstance_t` has 16 bits in PSA, PNA and v1model.
 const MOST_INSTANCE: u32 = 0xffff;
 
-/// The largest class of service: `ClassOfService_t` has 8 bits.
+/// Maximum class of service: `ClassOfService_t` has 8 bits.
 const MOST_CLASS: u32 = 0xff;
 
-/// PSA's ports: the last one below the reserved ones, `PSA_PORT_RECIRCULATE` and `PSA_PORT_CPU`.
+/// PSA's port numbers: the last one below the reserved ones, `PSA_PORT_RECIRCULATE` and
+/// `PSA_PORT_CPU`.
 const PSA_LAST: u32 = 0xffff_fff9;
 const PSA_RECIRCULATE: u32 = 0xffff_fffa;
 const PSA_CPU: u32 = 0xffff_fffd;
 
-/// Whether the architecture has groups and sessions of this number: v1model's have 16 bits.
+/// Checks that the architecture has groups and sessions with this id. v1model's ids have 16 bits.
 fn check_id(schema: &Schema, place: &str, id: u32) -> Checked {
     match schema.program.arch {
         Arch::V1model if id > 0xffff => {
@@ -44,7 +45,7 @@ fn check_id(schema: &Schema, place: &str, id: u32) -> Checked {
     }
 }
 
-/// A port as controllers name it.
+/// Decodes a port number.
 pub(crate) fn read_port(given: &[u8]) -> Checked<PortId> {
     let value = bytes::unsigned(given, 32)?;
     Ok(PortId(value.to_u64().unwrap_or_default() as u32))
@@ -58,7 +59,8 @@ fn replica_port(place: &str, replica: &rt::Replica) -> Checked<PortId> {
     }
 }
 
-/// The copies that are made while these ports are down: the first of a replica and its backups whose port is up, or none.
+/// Returns the copies to make while these ports are down. For each replica it is the first live one
+/// of the replica and its backups, if there is any.
 pub(crate) fn live_replicas(replicas: &[rt::Replica], down: &BTreeSet<PortId>) -> Vec<Replica> {
     let live = |replica: &rt::Replica| {
         let first = replica_port("", replica)
@@ -112,7 +114,7 @@ fn check_copy(schema: &Schema, place: &str, port: PortId, instance: u32) -> Chec
     }
     let port = port.0;
     match schema.program.arch {
-        // v1model's ports have 9 bits, of which all ones is the drop port.
+        // v1model's ports have 9 bits, and 511 is the drop port.
         Arch::V1model if port > 510 => invalid(format!(
             "{place}: the port {port} is no port of v1model (0 to 510)"
         )),
@@ -125,7 +127,7 @@ fn check_copy(schema: &Schema, place: &str, port: PortId, instance: u32) -> Chec
     }
 }
 
-/// An update of a group or a session.
+/// Converts an update of a multicast group or a clone session.
 pub(super) fn convert(
     schema: &Arc<Schema>,
     ty: Type,

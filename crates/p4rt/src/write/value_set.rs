@@ -14,7 +14,7 @@ use crate::fault::{Checked, invalid, refuse};
 use crate::schema::{Schema, ValueSetView, lookup};
 use crate::undo::Op;
 
-/// An update of a value set.
+/// Converts an update of a value set.
 pub(super) fn convert(
     schema: &Arc<Schema>,
     role: &str,

@@ -1,4 +1,4 @@
-//! TLS, client certificates, and what they allow.
+//! Tests of TLS, client certificates and permissions.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 
 use crate::rig::{ALL, Client, Objects, Rig, arbitration, does, entry, exact};
 
-/// Who signs certificates.
+/// A certificate authority.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -39,7 +39,7 @@ impl Authority {
         }
     }
 
-    /// A certificate and its key, as PEM texts.
+    /// Returns a certificate and its key, as PEM texts.
     fn sign(&self, params: CertificateParams) -> (String, String) {
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.issuer).expect("it signs");
@@ -47,7 +47,7 @@ impl Authority {
     }
 }
 
-/// A server with TLS, and who signs its certificate and its clients'.
+/// A server with TLS, and the authority that signs its certificate and its clients'.
 struct Guarded {
     rig: Rig,
     authority: Authority,
@@ -65,12 +65,12 @@ impl Guarded {
         Guarded { rig, authority }
     }
 
-    /// A connection of a client with this certificate.
+    /// Connects a client with this certificate.
     async fn connect(&self, identity: Option<(String, String)>) -> Result<Client, Status> {
         connect(&self.rig, &self.authority, identity).await
     }
 
-    /// A client whom the authority calls by this name.
+    /// Connects a client with this name in its certificate.
     async fn client(&self, name: &str) -> Client {
         let identity = self.authority.sign(named(name));
         self.connect(Some(identity)).await.expect("it may connect")
@@ -116,7 +116,7 @@ async fn capabilities(client: &mut Client) -> Result<(), Status> {
     client.grpc.capabilities(request).await.map(drop)
 }
 
-/// The code of each call of a client that may do nothing.
+/// Returns the code of each call of a client without permissions.
 async fn all_calls(client: &mut Client) -> Vec<Code> {
     let code = |status: Status| {
         assert!(!status.message().is_empty());
@@ -126,7 +126,7 @@ async fn all_calls(client: &mut Client) -> Vec<Code> {
         device_id: 1,
         response_type: 0,
     };
-    // Which devices there are is not told either.
+    // The client cannot find out which devices exist either.
     let absent = rt::CapabilitiesRequest { device_id: 9 };
     let grpc = &mut client.grpc;
     vec![
@@ -248,13 +248,13 @@ async fn names_are_bound_to_roles_and_to_reading() {
     root.insert(one.clone()).await;
     let all = Kind::TableEntry(entry(table, vec![], None));
 
-    // The one of a role is primary of it alone.
+    // A client with the permission for one role can be primary of that role only.
     let mut bob = guarded.client("bob").await;
     let mut stream = bob.open(Some(1), "ops").await;
     let denied = Code::PermissionDenied;
     let count = || guarded.rig.server.figures(1).expect("it is served").denied;
     assert_eq!(count(), 0);
-    // The program is not the role's alone; whether one is fine it may ask.
+    // A role other than the default one may verify a program, but not set it.
     let set = ConfigAction::VerifyAndCommit;
     let changes = [
         set,
@@ -273,7 +273,7 @@ async fn names_are_bound_to_roles_and_to_reading() {
     verified.expect("it may");
     assert_eq!(root.read(all.clone()).await.len(), 1);
     let refused = bob.grpc.write(root.request(rt::update::Type::Delete, one));
-    // Also with root's role and election id.
+    // Using root's role and election id does not help.
     assert_eq!(refused.await.expect_err("not root").code(), denied);
     let mut as_root = bob.clone();
     (as_root.role, as_root.election) = (String::new(), Some(1));
@@ -284,7 +284,7 @@ async fn names_are_bound_to_roles_and_to_reading() {
     stream.send(arbitration(1, Some(9), "")).await;
     assert_eq!(stream.next().await.expect_err("not root").code(), denied);
 
-    // Who only reads hears who is primary, and is never it.
+    // A client with read permission receives arbitration notifications, but cannot be primary.
     let mut carol = guarded.client("carol").await;
     assert_eq!(carol.read(all.clone()).await.len(), 1);
     let mut stream = carol.stream().await;
@@ -293,7 +293,8 @@ async fn names_are_bound_to_roles_and_to_reading() {
     assert_eq!((code, highest), (Code::AlreadyExists, Some(1)));
     stream.send(arbitration(1, Some(9), "")).await;
     assert_eq!(stream.next().await.expect_err("only reads").code(), denied);
-    // Each refusal is counted: bob's write with root's role, his program, his read, his arbitration, and hers.
+    // Each refusal is counted: bob's write with root's role, his program, his read, his
+    // arbitration, and carol's.
     assert_eq!(count(), changes.len() as u64 + 5);
     assert_eq!(root.read(all).await.len(), 1);
 }
@@ -326,7 +327,7 @@ async fn a_device_has_permissions_of_its_own_and_nobody_else_learns_of_it() {
         let refused = alice.grpc.capabilities(asked).await;
         assert_eq!(refused.expect_err("not hers").code(), denied);
     }
-    // Who may do everything everywhere may here too.
+    // A client with permissions at every device has them here too.
     let mut root = guarded.client("root").await;
     root.device = device;
     let _root_stream = root.open(Some(2), "").await;

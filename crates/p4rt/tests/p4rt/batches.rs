@@ -1,4 +1,4 @@
-//! Batches of updates: what is made, what is told, what is taken back.
+//! Tests of batches of updates: what is made, reported and undone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,7 +70,7 @@ async fn an_error_names_the_table_the_field_and_the_value() {
     assert_eq!(error.space, "polyplane");
 }
 
-/// All that can be read of a device.
+/// Reads everything that can be read of a device.
 async fn everything(client: &mut Client) -> Vec<Kind> {
     let group = rt::packet_replication_engine_entry::Type::MulticastGroupEntry(Default::default());
     let session = rt::packet_replication_engine_entry::Type::CloneSessionEntry(Default::default());
@@ -110,7 +110,7 @@ fn index(index: i64) -> Option<rt::Index> {
 
 pub(crate) type Updates = Vec<(Type, Kind)>;
 
-/// Updates of every kind: what is there at first, and what changes it.
+/// Returns updates of every kind: the initial state, and changes to it.
 pub(crate) fn of_every_kind(objects: &Objects) -> (Updates, Updates) {
     let member = |id, port: u8| {
         Kind::ActionProfileMember(rt::ActionProfileMember {
@@ -276,7 +276,7 @@ async fn a_batch_of_all_or_nothing_that_fails_leaves_no_trace() {
         client.write_all(atomicity, first).await.expect("all fit");
         let before = everything(&mut client).await;
         let count = then.len();
-        // The last update fails in the device; then one that is malformed.
+        // First the last update fails in the device, then one is malformed.
         for last in [
             one(&objects, 1, 1),
             Kind::TableEntry(rt::TableEntry::default()),
@@ -308,7 +308,7 @@ async fn an_entry_that_was_deleted_in_vain_still_wins_against_others_of_its_prio
             ..entry(objects.id("mixed"), matches, action)
         })
     };
-    // A packet of the type 0x9999 matches both, and the first one wins.
+    // A packet of type 0x9999 matches both entries, and the first one wins.
     let first = |port| mixed(b"\x99\x00", b"\xff\x00", port);
     client.insert(first(3)).await;
     client.insert(mixed(b"\x00\x99", b"\x00\xff", 4)).await;
@@ -324,7 +324,7 @@ async fn an_entry_that_was_deleted_in_vain_still_wins_against_others_of_its_prio
         rig.receive(1, &packet);
         assert_eq!(rig.sent().map(|(port, _)| port), Some(3));
     }
-    // The next entry has a number of its own.
+    // The next entry gets a new id.
     client.insert(mixed(b"\x99\x90", b"\xff\xf0", 7)).await;
     rig.receive(1, &packet);
     assert_eq!(rig.sent().map(|(port, _)| port), Some(3));
@@ -393,7 +393,7 @@ async fn many_controllers_write_at_once_and_each_batch_is_whole() {
     }
 }
 
-/// A packet is what the table and the register say, one behind the other: they change together.
+/// Packets contain the values of the table and the register, which change together.
 const AGREEING: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -437,7 +437,7 @@ async fn a_dataplane_atomic_batch_of_entries_and_cells_is_seen_whole_by_workers_
                 data: Some(Data::Bitstring(vec![value])),
             }),
         };
-        // The cell stands in front, and is written last.
+        // The cell is first in the batch, but is written last.
         vec![
             (Type::Modify, Kind::RegisterEntry(register)),
             (ty, Kind::TableEntry(one)),
@@ -644,10 +644,10 @@ async fn the_errors_of_a_large_batch_stay_within_what_clients_take() {
     let status = client.grpc.write(request).await.expect_err("none is there");
     let (count, bytes, messages) = refused(status);
     assert_eq!(count, 110);
-    // In base64 they are a third longer, and the message is beside them.
+    // Base64 makes them a third longer, and the headers also contain the message.
     assert!(bytes < 6 << 10, "{bytes}");
     assert!(messages[0] > 0, "the first ones say what is wrong");
-    // So many that a client could not take a code for each.
+    // The batch is too large for one code per update.
     let request = client.batch(vec![
         (Type::Modify, Kind::TableEntry(Default::default()));
         100_000

@@ -1,4 +1,4 @@
-//! Counters, meters and registers, direct and indexed; value sets.
+//! Tests of counters, meters and registers, direct and indexed, and of value sets.
 
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity as Kind;
@@ -47,7 +47,7 @@ async fn counters_are_counted_by_packets_written_and_read_one_or_all() {
         client.read(cell(index(3), None)).await,
         [cell(index(3), count(11, 0))]
     );
-    // Without value nothing changes; without index all do.
+    // Without a value nothing changes. Without an index all cells change.
     client.modify(cell(index(3), None)).await;
     assert_eq!(
         client.read(cell(index(3), None)).await,
@@ -159,7 +159,7 @@ async fn meters_are_configured_reset_and_read_back() {
             Code::InvalidArgument
         );
     }
-    // An excess burst is of meters with a single rate.
+    // Only single-rate meters have an excess burst.
     let excess = rates(1, 1, 1, 1).map(|config| rt::MeterConfig {
         eburst: 5,
         ..config
@@ -170,7 +170,7 @@ async fn meters_are_configured_reset_and_read_back() {
     );
 }
 
-/// What a meter has marked green, yellow and red: packets and bytes.
+/// Returns a meter's counters of green, yellow and red: packets and bytes.
 fn marked(green: (i64, i64), yellow: (i64, i64), red: (i64, i64)) -> Option<rt::MeterCounterData> {
     Some(rt::MeterCounterData {
         green: count(green.0, green.1),
@@ -179,7 +179,7 @@ fn marked(green: (i64, i64), yellow: (i64, i64), red: (i64, i64)) -> Option<rt::
     })
 }
 
-/// What asks for counts by colour, or clears them.
+/// Requests counters by colour, or clears them.
 const COLORS: Option<rt::MeterCounterData> = Some(rt::MeterCounterData {
     green: None,
     yellow: None,
@@ -198,7 +198,7 @@ async fn meters_count_what_they_mark_by_colour_until_it_is_cleared() {
             counter_data: colors,
         })
     };
-    // Buckets of 2 and 3 packets that nothing fills.
+    // Buckets of 2 and 3 packets that are never refilled.
     let few = rates(0, 2, 0, 3);
     client.modify(meter(1, few, None)).await;
     let bytes = frame(1, 2, 0x9999);
@@ -221,14 +221,14 @@ async fn meters_count_what_they_mark_by_colour_until_it_is_cleared() {
         client.read(meter(2, None, COLORS)).await,
         [meter(2, None, green)]
     );
-    // Who does not ask is not told; rates alone leave the counts.
+    // Counters are read only on request. Setting rates does not change them.
     client.modify(meter(1, few, None)).await;
     assert_eq!(
         client.read(meter(1, None, None)).await,
         [meter(1, few, None)]
     );
     assert_eq!(client.read(asked.clone()).await, [meter(1, few, expected)]);
-    // They can be cleared and no more, and a batch that fails does not clear them.
+    // The counters can only be cleared. A failed batch does not clear them.
     let wrong = meter(1, few, marked((0, 0), (1, 0), (0, 0)));
     assert_eq!(
         client.refused(Type::Modify, wrong.clone()).await,
@@ -286,7 +286,7 @@ async fn direct_meters_count_by_colour_for_as_long_as_their_entry_is_there() {
     };
     let mut asked = key.clone();
     (asked.meter_config, asked.meter_counter_data) = (few, COLORS);
-    // By the entry and by the direct meter, one is cleared by the other.
+    // Clearing through the entry and through the direct meter has the same effect.
     for clear in [Kind::TableEntry(one(COLORS)), direct(COLORS)] {
         for _ in 0..3 {
             rig.receive(1, &bytes);
@@ -298,7 +298,7 @@ async fn direct_meters_count_by_colour_for_as_long_as_their_entry_is_there() {
             client.read(Kind::TableEntry(asked.clone())).await,
             [Kind::TableEntry(one(expected))]
         );
-        // What leaves the counts alone: modified without them, and deleted in vain.
+        // The counters are kept by a modification without them, and by a deletion that fails.
         client.modify(Kind::TableEntry(one(None))).await;
         let twice = vec![
             (Type::Delete, Kind::TableEntry(key.clone())),
@@ -458,7 +458,7 @@ async fn a_direct_counter_is_set_counted_and_read_in_both_ways() {
         client.read(direct(&key, None)).await,
         [direct(&key, count(1, 2))]
     );
-    // An entry that is modified without value keeps the count.
+    // Modifying an entry without a value keeps the counter.
     let again = entry(
         objects.id("exact_table"),
         vec![exact(1, b"\x01")],
@@ -639,7 +639,7 @@ async fn registers_hold_values_of_every_type() {
         client.modify(written.clone()).await;
         assert_eq!(client.read(asked.clone()).await, [written]);
     }
-    // A packet that finds the header valid changes the enum and the error.
+    // A packet in which the header is valid changes the enum and the error.
     rig.receive(1, &frame(9, 9, 0x9999));
     assert_eq!(rig.sent_now(), None);
     let changed = rich(b"\x07", "NoMatch", header(true));

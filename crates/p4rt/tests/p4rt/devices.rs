@@ -1,4 +1,4 @@
-//! Several devices in one server.
+//! Tests of several devices in one server.
 
 use p4info::p4::v1::entity::Entity as Kind;
 use p4info::p4::v1::set_forwarding_pipeline_config_request::Action as ConfigAction;
@@ -18,7 +18,7 @@ async fn each_device_has_its_own_primary_program_and_state() {
     let mut second = first.clone();
     second.device = 2;
     let mut first_stream = first.open(Some(7), "").await;
-    // A lower election id is primary of the other device, on the same connection.
+    // On the same connection, a lower election id can be primary of the other device.
     let _second_stream = second.open(Some(3), "").await;
     let loaded = first.load(ConfigAction::VerifyAndCommit, ALL).await;
     loaded.expect("it is primary");
@@ -28,7 +28,7 @@ async fn each_device_has_its_own_primary_program_and_state() {
     let one = Kind::TableEntry(entry(table, vec![exact(1, b"\x07")], forward));
     first.insert(one).await;
     let all = Kind::TableEntry(entry(table, vec![], None));
-    // The other has no program yet.
+    // The other device has no program yet.
     let refused = second.try_read(vec![all.clone()]).await;
     assert_eq!(
         refused.expect_err("no program").code(),
@@ -38,7 +38,7 @@ async fn each_device_has_its_own_primary_program_and_state() {
     loaded.expect("it is primary");
     assert_eq!(second.read(all.clone()).await.len(), 0);
     assert_eq!(first.read(all).await.len(), 1);
-    // What one primary has on its device counts nothing on the other.
+    // Being primary of one device gives no rights at the other.
     let mut elsewhere = first.clone();
     elsewhere.device = 2;
     let refused = elsewhere.load(ConfigAction::VerifyAndCommit, ALL).await;
@@ -100,7 +100,7 @@ async fn devices_come_and_go_while_others_are_served() {
     assert_eq!(refused.code(), Code::NotFound);
     assert!(!rig.server.remove(2));
     assert!(rig.server.figures(2).is_none());
-    // The other one's session goes on.
+    // The other device's session continues.
     first_stream.send(arbitration(1, Some(2), "")).await;
     assert_eq!(first_stream.arbitration().await.0, Code::Ok);
 }
@@ -138,7 +138,7 @@ async fn a_device_answers_to_its_second_number_by_that_number() {
     second.election = Some(2);
     let loaded = second.load(ConfigAction::VerifyAndCommit, ALL).await;
     loaded.expect("it is primary");
-    // A device of its own has the number before that.
+    // A device's own id takes precedence over another device's second id.
     let rig = Rig::numbered(&[(1, Some(0)), (0, None)]);
     let mut client = rig.client().await;
     client.device = 0;
@@ -149,7 +149,7 @@ async fn a_device_answers_to_its_second_number_by_that_number() {
     let _first = client.open(Some(1), "").await;
 }
 
-/// Begins to watch the ports of a device.
+/// Starts to watch the ports of a device.
 async fn watch(rig: &Rig, device_id: u64) -> Result<Streaming<PortStates>, tonic::Status> {
     let address = format!("http://{}", rig.server.address());
     let endpoint = Endpoint::from_shared(address).expect("an address");
@@ -179,7 +179,7 @@ async fn who_watches_ports_hears_of_all_and_then_of_what_changes_until_the_devic
     rig.server.port_changed(1, PortId(7), false);
     let told = first.message().await.expect("told").expect("a message");
     assert_eq!(told, states(&[(7, "eth7", false)]));
-    // What is as it was is no news; a port that was added is; other devices' are not.
+    // A state that is set again is not reported. An added port is. Ports of other devices are not.
     rig.server.port_changed(1, PortId(7), false);
     rig.server.port_changed(2, PortId(3), false);
     rig.server.port_changed(1, PortId(9), true);

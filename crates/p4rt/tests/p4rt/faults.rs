@@ -1,4 +1,5 @@
-//! Clients that flood, die, send nonsense, or come by the hundreds: others do not notice.
+//! Tests of misbehaving clients: floods, crashes, malformed messages and very many connections do
+//! not affect other clients.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -27,7 +28,7 @@ fn one(objects: &Objects, key: u8) -> Kind {
     ))
 }
 
-/// Whether packets go through and the primary writes.
+/// Checks that packets are forwarded and the primary can write.
 async fn check_health(rig: &Rig, client: &mut Client, objects: &Objects, key: u8) {
     client.insert(one(objects, key)).await;
     rig.receive(1, &frame(key.into(), 2, 0x9999));
@@ -69,15 +70,16 @@ async fn a_client_that_dies_in_the_middle_of_a_read_or_a_session_harms_nobody() 
         let parts = other.grpc.read(request).await.expect("a stream");
         drop((parts, stream, other));
         check_health(&rig, &mut client, &objects, key).await;
-        // The dead client's election id can be had again when the server has noticed.
+        // The dead client's election id is free again once the server has noticed.
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
 }
 
-/// Clients at once, each with a connection.
+/// Number of simultaneous clients, each with its own connection.
 const CROWD: usize = 1000;
 
-/// Lets this process have the descriptors that a crowd needs, both ends of each connection; whether it may.
+/// Raises the descriptor limit for both ends of each connection. Returns false if that is not
+/// permitted.
 fn may_have_a_crowd() -> bool {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let needed = 2 * CROWD as u64 + 500;
@@ -102,7 +104,8 @@ async fn a_thousand_clients_at_once_are_served_or_told_and_packets_go_on() {
     let (mut client, _stream, objects) = rig.loaded().await;
     client.insert(one(&objects, 1)).await;
     let uri = format!("http://{}", rig.server.address());
-    // They come a few at a time, as the one thread of this test has to speak for all, and stay.
+    // Only some clients connect at the same time, since this test's single thread serves all of
+    // them. All stay connected.
     let doors = Arc::new(Semaphore::new(50));
     let mut coming = JoinSet::new();
     for _ in 0..CROWD {
@@ -126,7 +129,7 @@ async fn a_thousand_clients_at_once_are_served_or_told_and_packets_go_on() {
             Err(other) => panic!("{other:?}"),
         }
         live.push((client, stream));
-        // Each packet goes through meanwhile.
+        // Packets are forwarded in the meantime.
         rig.receive(1, &frame(1, 2, 0x9999));
         assert!(rig.sent().is_some(), "with {} clients", live.len());
     }
@@ -238,7 +241,7 @@ async fn two_controllers_contend_and_one_at_a_time_writes() {
     }
 }
 
-/// Pseudo-random numbers, the same in each run.
+/// Pseudo-random number generator with the same sequence in each run.
 struct Chance(u64);
 
 impl Chance {
@@ -250,7 +253,7 @@ impl Chance {
     }
 }
 
-/// A message with some bytes changed, if it is one still.
+/// Changes some bytes of a message. Returns the result if it still decodes.
 fn mutated<M: Message + Default>(message: &M, chance: &mut Chance) -> Option<M> {
     let mut bytes = message.encode_to_vec();
     for _ in 0..=chance.below(2) {
@@ -265,7 +268,7 @@ fn mutated<M: Message + Default>(message: &M, chance: &mut Chance) -> Option<M> 
     M::decode(&*bytes).ok()
 }
 
-/// The specification's way to fail: not a broken server's.
+/// Checks that an error is one of the specification's, and not caused by a broken server.
 fn check_status(status: &tonic::Status) {
     match status.code() {
         Code::Unknown => drop(errors(status)),

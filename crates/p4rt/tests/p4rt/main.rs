@@ -1,4 +1,4 @@
-//! Controllers over real gRPC against a device with a loop.
+//! Tests of the P4Runtime server: controllers over real gRPC against a device with a loop.
 
 mod rig;
 

@@ -1,4 +1,4 @@
-//! Setting and getting programs.
+//! Tests of setting and getting programs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -81,7 +81,7 @@ async fn a_program_in_ir_is_taken_as_well() {
         .await
         .expect("it loads");
     let info = client.config().await.p4info.expect("it has one");
-    // The same P4Info comes with the program.
+    // The same P4Info is sent with the program.
     let config = rt::ForwardingPipelineConfig {
         p4info: Some(info),
         p4_device_config: program.to_string().into_bytes(),
@@ -184,7 +184,7 @@ async fn verify_changes_nothing_and_commit_clears_the_state() {
         .expect("it loads");
     assert_eq!(client.read(entries(&objects)).await.len(), 0);
     assert_eq!(client.read(group).await.len(), 0);
-    // The program's own entries are there.
+    // The program's own entries exist.
     let own = Kind::TableEntry(entry(objects.id("const_table"), vec![], None));
     assert_eq!(client.read(own).await.len(), 2);
 }
@@ -200,14 +200,14 @@ async fn reconciling_keeps_the_state_or_refuses() {
     );
     kept.metadata = b"mine".to_vec();
     client.insert(Kind::TableEntry(kept.clone())).await;
-    // So do the numbers that strings stand for.
+    // Translations of strings to numbers are kept as well.
     let by_name = entry(
         objects.id("by_name"),
         vec![exact(1, b"\x01"), exact(2, b"\x01")],
         does(objects.id("forward_by_name"), &[b"eth7"]),
     );
     client.insert(Kind::TableEntry(by_name.clone())).await;
-    // A table more does no harm; one table less, with entries, does.
+    // An additional table is accepted. Removing a table that has entries is refused.
     let more = ALL.replace("table keyless {", "table more { key = { hdr.ethernet.src : exact; } actions = { forward; NoAction; } }\n    table keyless {");
     let more = more.replace("keyless.apply();", "keyless.apply(); more.apply();");
     client
@@ -237,7 +237,8 @@ async fn reconciling_keeps_the_state_or_refuses() {
         client.read(entries(&objects)).await,
         [Kind::TableEntry(kept)]
     );
-    // The user's word lets it go; another object's does not.
+    // The removal is accepted if the request permits to lose this object, but not if it names
+    // another one.
     let config = rt::ForwardingPipelineConfig {
         p4_device_config: less.into_bytes(),
         ..Default::default()
@@ -323,7 +324,7 @@ async fn a_p4info_that_asks_for_more_than_the_platform_has_is_refused() {
         .expect("it has that");
 }
 
-/// The message `p4.tmp.P4DeviceConfig` with this as `device_data`, as BMv2's controllers make it.
+/// Encodes the message `p4.tmp.P4DeviceConfig` with this `device_data`, as controllers for BMv2 do.
 fn wrapped(data: &[u8]) -> Vec<u8> {
     let mut length = data.len();
     let mut bytes = vec![0x08, 1, 0x1a];
@@ -372,7 +373,7 @@ async fn actions_of_a_p4info_that_no_table_has_are_passed_over() {
     };
     let set = client.set(Action::Verify, Some(config(&info))).await;
     set.expect("it is the program's");
-    // A table that lists it is another table; all that differs is named.
+    // A table that lists the action does not match. All differences are reported.
     let listed = p4info::p4::config::v1::ActionRef {
         id: 0x01ff_ffff,
         ..Default::default()
@@ -388,13 +389,13 @@ async fn actions_of_a_p4info_that_no_table_has_are_passed_over() {
     }
 }
 
-/// Makes programs that are never made, until they are cancelled.
+/// Loader with compilations that only end when they are cancelled.
 #[derive(Default)]
 struct Slow {
     running: Arc<AtomicUsize>,
 }
 
-/// One of these.
+/// Permit for such a compilation.
 struct Endless {
     running: Arc<AtomicUsize>,
     is_cancelled: AtomicBool,
@@ -435,7 +436,7 @@ impl Loader for Slow {
     }
 }
 
-/// Waits until so many programs are being made.
+/// Waits until this number of compilations are running.
 async fn are_made(running: &AtomicUsize, count: usize) {
     for _ in 0..2000 {
         if running.load(Ordering::SeqCst) == count {

@@ -1,4 +1,4 @@
-//! Members, groups and actions in one shot.
+//! Tests of members, groups and one-shot action sets.
 
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::action_profile_action::WatchKind as ShotWatch;
@@ -240,7 +240,7 @@ async fn a_member_whose_watch_port_is_down_is_not_chosen_and_reads_do_not_tell()
         ports.dedup();
         ports
     };
-    // A change is made soon, not at once.
+    // Port changes take effect after a short time.
     let becomes = |expected: &[u32]| (0..50).any(|_| ports(&rig) == expected);
     assert!(becomes(&[3, 4]));
     rig.server.port_changed(1, PortId(3), false);
@@ -287,7 +287,7 @@ async fn actions_in_one_shot_are_read_back_as_they_were_written() {
         client.modify(one.clone()).await;
         assert_eq!(client.read(all.clone()).await, [one]);
     }
-    // What the device made for them is not told as members and groups.
+    // Members and groups that the device creates for one-shot sets cannot be read.
     let members = Kind::ActionProfileMember(rt::ActionProfileMember::default());
     assert_eq!(client.read(members).await, []);
     client
@@ -353,7 +353,7 @@ async fn malformed_actions_in_one_shot_are_refused() {
             "{kind:?}"
         );
     }
-    // The default's own values are fine.
+    // The default values may be given explicitly.
     let explicit = with(&|set| (set.action_selection_mode, set.size_semantics) = (1, 1));
     client.insert(explicit).await;
     let on_profile = rt::ActionProfileActionSet::default();
@@ -419,7 +419,7 @@ async fn an_action_in_one_shot_whose_watch_port_is_down_is_not_chosen() {
     rig.server.port_changed(1, PortId(3), false);
     assert!(becomes(&[4, 5]));
     assert_eq!(client.read(all.clone()).await, vec![set(1)]);
-    // What is written while a port is down is settled, too.
+    // Updates made while a port is down take effect as well.
     client.modify(set(2)).await;
     assert!(becomes(&[4, 5]));
     rig.server.port_changed(1, PortId(4), false);
@@ -430,7 +430,7 @@ async fn an_action_in_one_shot_whose_watch_port_is_down_is_not_chosen() {
     assert!(becomes(&[3, 4, 5]));
     assert_eq!(client.read(all).await, vec![set(2)]);
     client.delete(set(1)).await;
-    // Nothing of it is left, so that members may be used.
+    // The one-shot entries are gone, so members can be used.
     client.insert(member(&objects, "selector", 1, 3)).await;
 }
 

@@ -1,4 +1,4 @@
-//! Wildcards, filters, errors of batches of reads, large tables.
+//! Tests of reads: wildcards, filters, errors of batches, large tables.
 
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity as Kind;
@@ -232,7 +232,7 @@ async fn a_table_of_many_thousands_is_written_and_read_whole() {
     assert_eq!(seen.len(), 10_000);
 }
 
-/// A number as the shortest byte string.
+/// Encodes a number as the shortest byte string.
 fn bits_of(number: u32) -> Vec<u8> {
     bits::Value::truncated(number.into(), 32).to_p4rt_bytes()
 }

@@ -1,4 +1,4 @@
-//! Multicast groups and clone sessions.
+//! Tests of multicast groups and clone sessions.
 
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity as Kind;
@@ -46,7 +46,7 @@ fn replication(given: Given) -> Kind {
     })
 }
 
-/// The ports by which a flooded frame leaves.
+/// Returns the egress ports of a flooded frame.
 fn flooded(rig: &Rig) -> Vec<u32> {
     rig.receive(1, &frame(1, 2, 0x9999));
     let mut ports = Vec::new();
@@ -218,7 +218,7 @@ async fn a_backup_takes_over_while_a_port_is_down_and_the_order_is_read_back() {
     let mut after = async |port: u32, is_up: bool, expected: &[u32]| {
         rig.server.port_changed(1, PortId(port), is_up);
         assert_eq!(client.read(multicast(5, vec![])).await, vec![group.clone()]);
-        // The change is made soon, not at once.
+        // Port changes take effect after a short time.
         for _ in 0..20 {
             if flooded(&rig) == expected {
                 return;

@@ -1,4 +1,4 @@
-//! A device with a loop, its server, and controllers over real gRPC.
+//! Test rig: devices with loops, their server, and controllers over real gRPC.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -27,13 +27,13 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
-/// The program with every kind of object.
+/// A program with every kind of object.
 pub(crate) const ALL: &str = include_str!("all.p4");
 
-/// The port for controllers.
+/// The CPU port.
 pub(crate) const CPU: u32 = 510;
 
-/// Compiles as the command does.
+/// Loader that compiles like the command.
 pub(crate) struct Compiler;
 
 impl Loader for Compiler {
@@ -67,7 +67,7 @@ impl Loader for Compiler {
     }
 }
 
-/// A switch without a program: it drops everything.
+/// Program of a switch without a program: it drops everything.
 const EMPTY: &str = "
 #include <core.p4>
 #include <v1model.p4>
@@ -80,13 +80,13 @@ control D(packet_out p, in none_t h) { apply { } }
 V1Switch(P(), C(), I(), E(), C(), D()) main;
 ";
 
-/// What the loop is told and tells.
+/// A frame with its port, as sent to and from the loop.
 type Frames = (u32, Vec<u8>);
 
-/// Devices, their loops and their server.
+/// Devices with their loops and their server.
 pub(crate) struct Rig {
     pub(crate) server: Server,
-    /// The device 1, and others from 2 on.
+    /// The devices, with ids from 1.
     places: Vec<Place>,
 }
 
@@ -126,7 +126,7 @@ fn run(
             if port == cpu.id() {
                 cpu.give(bytes);
             } else {
-                // A test that is over takes no more.
+                // The test may have ended.
                 let _ = sent.send((port.0, bytes.to_vec()));
             }
         });
@@ -141,14 +141,14 @@ fn run(
     device.check_conservation().expect("no packet disappears");
 }
 
-/// A device that drops everything.
+/// Returns a device that drops everything.
 pub(crate) fn empty_device() -> Device {
     let program = Arc::new(Compiler.compile(EMPTY).expect("it is fine"));
     Compiler.device(program).expect("it runs")
 }
 
 impl Place {
-    /// A switch with this device; with its program, if there is one that no controller need set.
+    /// Starts the loop of a device. `program` is its program if it does not depend on a controller.
     fn start(id: u64, device: Device, program: Option<Arc<ir::Program>>) -> (Place, Setup) {
         let notes = device.notes().clone();
         let (inbox, cpu, remote) = p4rt::channel(PortId(CPU)).expect("a socket pair");
@@ -179,18 +179,18 @@ impl Place {
 }
 
 impl Rig {
-    /// A switch without a program.
+    /// Starts a switch without a program.
     pub(crate) fn empty() -> Rig {
         Rig::several(1)
     }
 
-    /// So many switches without programs, numbered from 1 on.
+    /// Starts `count` switches without programs, with ids from 1.
     pub(crate) fn several(count: u64) -> Rig {
         let address: SocketAddr = "127.0.0.1:0".parse().expect("an address");
         Rig::listening(address.into(), count)
     }
 
-    /// Switches without programs with these numbers, and second numbers.
+    /// Starts switches without programs, with these ids and second ids.
     pub(crate) fn numbered(ids: &[(u64, Option<u64>)]) -> Rig {
         let address: SocketAddr = "127.0.0.1:0".parse().expect("an address");
         let place = |&(id, second_id): &(u64, Option<u64>)| {
@@ -200,19 +200,20 @@ impl Rig {
         Rig::behind(address.into(), ids.iter().map(place))
     }
 
-    /// Switches without programs, behind a server that listens like this.
+    /// Starts switches without programs, with a server that listens like this.
     pub(crate) fn listening(listen: Listen, count: u64) -> Rig {
         let place = |id| Place::start(id, empty_device(), None);
         Rig::behind(listen, (1..=count).map(place))
     }
 
-    /// A switch with this device; with its program, if there is one that no controller need set.
+    /// Starts a switch with this device. `program` is its program if it does not depend on a
+    /// controller.
     pub(crate) fn start(device: Device, program: Option<Arc<ir::Program>>) -> Rig {
         let address: SocketAddr = "127.0.0.1:0".parse().expect("an address");
         Rig::behind(address.into(), [Place::start(1, device, program)])
     }
 
-    /// A switch without a program whose programs are made by this loader.
+    /// Starts a switch without a program that uses this loader.
     pub(crate) fn loading(loader: Arc<dyn Loader>) -> Rig {
         let address: SocketAddr = "127.0.0.1:0".parse().expect("an address");
         let (place, setup) = Place::start(1, empty_device(), None);
@@ -225,7 +226,7 @@ impl Rig {
         Rig { server, places }
     }
 
-    /// One more switch without a program, with permissions of its own; its number.
+    /// Adds a switch without a program, with its own permissions. Returns its id.
     pub(crate) fn add(&mut self, allowed: &[&str]) -> u64 {
         let id = self.places.len() as u64 + 1;
         let (place, mut setup) = Place::start(id, empty_device(), None);
@@ -236,12 +237,12 @@ impl Rig {
         id
     }
 
-    /// A controller's connection.
+    /// Connects a controller.
     pub(crate) async fn client(&self) -> Client {
         Client::connect(self.server.address()).await
     }
 
-    /// A primary with the program of every kind of object loaded.
+    /// Connects a primary and loads the program with every kind of object.
     pub(crate) async fn loaded(&self) -> (Client, Stream, Objects) {
         let mut client = self.client().await;
         let stream = client.open(Some(1), "").await;
@@ -253,12 +254,12 @@ impl Rig {
         (client, stream, objects)
     }
 
-    /// A packet comes in by a port of the device 1.
+    /// Sends a packet into a port of device 1.
     pub(crate) fn receive(&self, port: u32, bytes: &[u8]) {
         self.receive_at(1, port, bytes);
     }
 
-    /// A packet comes in by a port of a device.
+    /// Sends a packet into a port of a device.
     pub(crate) fn receive_at(&self, device: usize, port: u32, bytes: &[u8]) {
         self.places[device - 1]
             .frames
@@ -266,18 +267,18 @@ impl Rig {
             .expect("the loop runs");
     }
 
-    /// The next packet that leaves by a port of the device 1, soon.
+    /// Waits for the next packet that device 1 sends.
     pub(crate) fn sent(&self) -> Option<Frames> {
         self.sent_at(1)
     }
 
-    /// The next packet that leaves by a port of a device, soon.
+    /// Waits for the next packet that a device sends.
     pub(crate) fn sent_at(&self, device: usize) -> Option<Frames> {
         let sent = &self.places[device - 1].sent;
         sent.recv_timeout(Duration::from_secs(5)).ok()
     }
 
-    /// What leaves the device 1 within a moment.
+    /// Returns the next packet that device 1 sends within a short time.
     pub(crate) fn sent_now(&self) -> Option<Frames> {
         let sent = &self.places[0].sent;
         sent.recv_timeout(Duration::from_millis(100)).ok()
@@ -315,7 +316,7 @@ pub(crate) fn election(id: Option<u64>) -> Option<rt::Uint128> {
     id.map(|low| rt::Uint128 { high: 0, low })
 }
 
-/// A request to be primary.
+/// Returns an arbitration update.
 pub(crate) fn arbitration(device_id: u64, id: Option<u64>, role: &str) -> Ask {
     let role = (!role.is_empty()).then(|| rt::Role {
         name: role.to_owned(),
@@ -330,14 +331,14 @@ pub(crate) fn arbitration(device_id: u64, id: Option<u64>, role: &str) -> Ask {
 }
 
 impl Client {
-    /// A connection to a server.
+    /// Connects to a server.
     pub(crate) async fn connect(address: SocketAddr) -> Client {
         let uri = format!("http://{address}");
         let channel = Channel::from_shared(uri).expect("a uri").connect().await;
         Client::of(channel.expect("the server is there"))
     }
 
-    /// A controller of the device 1 with this connection.
+    /// Returns a controller of device 1 on this connection.
     pub(crate) fn of(channel: Channel) -> Client {
         let grpc = P4RuntimeClient::new(channel);
         Client {
@@ -348,7 +349,7 @@ impl Client {
         }
     }
 
-    /// A session; the first answer is the arbitration's.
+    /// Opens a session and awaits the answer to its arbitration update.
     pub(crate) async fn open(&mut self, id: Option<u64>, role: &str) -> Stream {
         let mut stream = self.stream().await;
         stream.send(arbitration(self.device, id, role)).await;
@@ -359,7 +360,7 @@ impl Client {
         stream
     }
 
-    /// A session that has not asked yet.
+    /// Opens a session without an arbitration update.
     pub(crate) async fn stream(&mut self) -> Stream {
         let (ask, asked) = mpsc::channel(64);
         let told = self.grpc.stream_channel(ReceiverStream::new(asked)).await;
@@ -387,7 +388,7 @@ impl Client {
         self.set_with(action, config, None).await
     }
 
-    /// Sets a program with the user's word for what may be lost.
+    /// Sets a program with the list of objects that may lose state.
     pub(crate) async fn set_with(
         &mut self,
         action: ConfigAction,
@@ -413,7 +414,7 @@ impl Client {
             .map(drop)
     }
 
-    /// The program that is set.
+    /// Returns the program that is set.
     pub(crate) async fn config(&mut self) -> rt::ForwardingPipelineConfig {
         let request = rt::GetForwardingPipelineConfigRequest {
             device_id: self.device,
@@ -426,12 +427,12 @@ impl Client {
             .expect("a config")
     }
 
-    /// A request with one update.
+    /// Returns a request with one update.
     pub(crate) fn request(&self, ty: Type, entity: Kind) -> rt::WriteRequest {
         self.batch(vec![(ty, entity)])
     }
 
-    /// A request with updates.
+    /// Returns a request with updates.
     pub(crate) fn batch(&self, updates: Vec<(Type, Kind)>) -> rt::WriteRequest {
         let update = |(ty, entity): (Type, Kind)| rt::Update {
             r#type: ty.into(),
@@ -448,7 +449,7 @@ impl Client {
         }
     }
 
-    /// Makes one update; the error of the update itself.
+    /// Makes one update. Returns the error of the update itself.
     pub(crate) async fn write(&mut self, ty: Type, entity: Kind) -> Result<(), rt::Error> {
         let request = self.request(ty, entity);
         match self.grpc.write(request).await {
@@ -457,7 +458,7 @@ impl Client {
         }
     }
 
-    /// Makes updates; an error each if one failed.
+    /// Makes updates. If one fails, returns a code for each.
     pub(crate) async fn write_all(
         &mut self,
         atomicity: rt::write_request::Atomicity,
@@ -471,35 +472,35 @@ impl Client {
         }
     }
 
-    /// The code of an update that is refused.
+    /// Makes an update that must be refused, and returns the error's code.
     pub(crate) async fn refused(&mut self, ty: Type, entity: Kind) -> Code {
         let refused = self.write(ty, entity).await.expect_err("it is refused");
         assert!(!refused.message.is_empty());
         Code::from(refused.canonical_code)
     }
 
-    /// Inserts what must be accepted.
+    /// Inserts an entity. It must be accepted.
     pub(crate) async fn insert(&mut self, entity: Kind) {
         self.write(Type::Insert, entity)
             .await
             .expect("it is accepted");
     }
 
-    /// Modifies what must be accepted.
+    /// Modifies an entity. It must be accepted.
     pub(crate) async fn modify(&mut self, entity: Kind) {
         self.write(Type::Modify, entity)
             .await
             .expect("it is accepted");
     }
 
-    /// Deletes what must be there.
+    /// Deletes an entity. It must exist.
     pub(crate) async fn delete(&mut self, entity: Kind) {
         self.write(Type::Delete, entity)
             .await
             .expect("it is accepted");
     }
 
-    /// Reads what a request asks for.
+    /// Reads entities.
     pub(crate) async fn try_read(&mut self, entities: Vec<Kind>) -> Result<Vec<Kind>, Status> {
         let entity = |entity| rt::Entity {
             entity: Some(entity),
@@ -517,13 +518,13 @@ impl Client {
         Ok(all)
     }
 
-    /// Reads what must be readable.
+    /// Reads an entity. It must be readable.
     pub(crate) async fn read(&mut self, entity: Kind) -> Vec<Kind> {
         self.try_read(vec![entity]).await.expect("it can be read")
     }
 }
 
-/// The errors of a batch.
+/// Decodes the errors of a batch.
 pub(crate) fn errors(status: &Status) -> Vec<rt::Error> {
     assert_eq!(status.code(), Code::Unknown, "{status:?}");
     let details = rpc::Status::decode(status.details()).expect("a google.rpc.Status");
@@ -542,7 +543,7 @@ impl Stream {
         self.ask.send(request).await.expect("the session lives");
     }
 
-    /// The next message; the status that ends the session.
+    /// Awaits the next message, or the status that ends the session.
     pub(crate) async fn next(&mut self) -> Result<Told, Status> {
         let wait = Duration::from_secs(10);
         let message = tokio::time::timeout(wait, self.told.message()).await;
@@ -551,7 +552,7 @@ impl Stream {
         Ok(message.update.expect("an update"))
     }
 
-    /// Whether nothing comes for a moment.
+    /// Returns true if no message arrives within a short time.
     pub(crate) async fn is_quiet(&mut self) -> bool {
         let wait = Duration::from_millis(200);
         tokio::time::timeout(wait, self.told.message())
@@ -559,7 +560,7 @@ impl Stream {
             .is_err()
     }
 
-    /// The code and the election id of the next arbitration.
+    /// Returns the code and the election id of the next arbitration notification.
     pub(crate) async fn arbitration(&mut self) -> (Code, Option<u64>) {
         match self.next().await {
             Ok(Told::Arbitration(update)) => {
@@ -571,7 +572,7 @@ impl Stream {
     }
 }
 
-/// The numbers of a program's objects, by the last part of their names.
+/// The ids of a program's objects, by the last part of their names.
 pub(crate) struct Objects(HashMap<String, u32>);
 
 impl Objects {
@@ -658,7 +659,7 @@ pub(crate) fn optional(field_id: u32, value: &[u8]) -> rt::FieldMatch {
     }
 }
 
-/// A call with values for the parameters 1, 2, ...
+/// Returns an action call with values for the parameters 1, 2, ...
 pub(crate) fn call(action_id: u32, values: &[&[u8]]) -> rt::Action {
     let param = |(at, value): (usize, &&[u8])| rt::action::Param {
         param_id: at as u32 + 1,
@@ -676,7 +677,7 @@ pub(crate) fn does(action_id: u32, values: &[&[u8]]) -> Option<rt::TableAction> 
     })
 }
 
-/// An entry.
+/// Returns an entry.
 pub(crate) fn entry(
     table_id: u32,
     matches: Vec<rt::FieldMatch>,
@@ -690,7 +691,7 @@ pub(crate) fn entry(
     }
 }
 
-/// A frame with these addresses and type.
+/// Returns a frame with these addresses and type.
 pub(crate) fn frame(dst: u64, src: u64, ether_type: u16) -> Vec<u8> {
     let mut bytes = dst.to_be_bytes()[2..].to_vec();
     bytes.extend_from_slice(&src.to_be_bytes()[2..]);

@@ -1,4 +1,4 @@
-//! Arbitration, roles and capabilities.
+//! Tests of arbitration, roles and capabilities.
 
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity as Kind;
@@ -58,7 +58,7 @@ async fn when_the_primary_goes_all_hear_and_nobody_writes() {
         .await
         .expect_err("its session is over");
     assert_eq!(refused.code(), Code::PermissionDenied);
-    // As high as ever is high enough.
+    // An id equal to the highest one ever used is sufficient.
     second_stream.send(arbitration(1, Some(1), "")).await;
     assert_eq!(second_stream.arbitration().await, (Code::Ok, Some(1)));
 }
@@ -97,7 +97,7 @@ async fn a_session_keeps_its_device_and_role() {
         stream.send(change).await;
         let ended = stream.next().await.expect_err("it cannot change");
         assert_eq!(ended.code(), Code::FailedPrecondition);
-        // The server has noticed the end when another may take the id.
+        // Once another controller may use the id, the server has noticed the end.
         drop(stream);
         let mut next = rig.client().await;
         let mut next_stream = next.stream().await;
@@ -172,7 +172,7 @@ async fn a_role_writes_what_is_its_own_or_nobody_s() {
         other.refused(Type::Insert, guests(0x0202)).await,
         Code::PermissionDenied
     );
-    // The default role has all.
+    // The default role sees everything.
     main.insert(guests(0x0303)).await;
     let all = Kind::TableEntry(entry(objects.id("of_guests"), vec![], None));
     assert_eq!(guest.read(all.clone()).await.len(), 2);
@@ -224,7 +224,8 @@ async fn a_write_in_flight_is_whole_when_the_next_primary_is_told() {
     tokio::task::yield_now().await;
     let mut second = rig.client().await;
     let _second_stream = second.open(Some(2), "").await;
-    // It is primary now, and the other's batch was made or never will be.
+    // The second controller is primary now. The first one's batch was made before, or will never
+    // be.
     let all = Kind::TableEntry(entry(objects.id("exact_table"), vec![], None));
     let found = second.read(all.clone()).await.len();
     let written = writing.await.expect("it ends");

@@ -1,4 +1,5 @@
-//! A device whose state is kept: what controllers find when it starts again, and when its disk is full.
+//! Tests of a device with kept state: what controllers find after a restart, and when the disk is
+//! full.
 
 #[path = "../../../store/tests/store/disk.rs"]
 #[expect(dead_code, reason = "the store's tests use the rest")]
@@ -31,12 +32,12 @@ const CELLS: KeptCells = KeptCells {
     every: Nanos::from_millis(50),
 };
 
-/// A switch that goes on with what is kept.
+/// Starts a switch with the stored state.
 fn start(kept: Kept) -> Rig {
     start_with(kept, |_| {})
 }
 
-/// The same with what becomes of the device before it runs.
+/// Same, with a change to the device before it runs.
 fn start_with(kept: Kept, change: impl FnOnce(&mut Device)) -> Rig {
     let program = kept.program().expect("it can be read");
     let mut device = match &program {
@@ -64,7 +65,7 @@ fn meter(rate: i64) -> Option<rt::MeterConfig> {
     })
 }
 
-/// One of everything that a controller can write.
+/// Returns an update for everything that a controller can write.
 fn everything(objects: &Objects) -> Vec<(Type, Kind)> {
     let id = |name| objects.id(name);
     let table = |name, matches, action| entry(id(name), matches, action);
@@ -229,7 +230,7 @@ fn everything(objects: &Objects) -> Vec<(Type, Kind)> {
     insert.into_iter().chain(modify).chain([gone]).collect()
 }
 
-/// All that can be read, but what time changes.
+/// Reads everything except values that depend on time.
 async fn all(client: &mut Client, objects: &Objects) -> Vec<Kind> {
     let replication = |one| {
         Kind::PacketReplicationEngineEntry(rt::PacketReplicationEngineEntry { r#type: Some(one) })
@@ -284,7 +285,7 @@ async fn a_switch_that_starts_again_is_as_controllers_left_it() {
         let _stream = client.open(Some(1), "").await;
         assert_eq!(client.config().await, config);
         assert_eq!(all(&mut client, &objects).await, before);
-        // It goes on to be written.
+        // The switch still accepts writes.
         assert_eq!(
             client
                 .refused(Type::Insert, everything(&objects)[0].1.clone())
@@ -317,7 +318,7 @@ async fn a_program_that_takes_another_s_place_is_there_with_its_state_after_a_st
     let mut client = rig.client().await;
     let stream = client.open(Some(1), "").await;
     assert_eq!(all(&mut client, &objects).await, before);
-    // What is cleared stays cleared.
+    // State that was cleared stays cleared.
     client
         .load(ConfigAction::VerifyAndCommit, ALL)
         .await
@@ -353,7 +354,7 @@ async fn what_a_full_disk_cannot_keep_is_refused_and_leaves_no_trace() {
         })
     };
     disk.fill(0);
-    // Several at once: one sync is for all of them.
+    // One sync stores several concurrent writes.
     let mut writes = Vec::new();
     for key in 100..104 {
         let mut client = client.clone();
@@ -384,7 +385,7 @@ async fn what_a_full_disk_cannot_keep_is_refused_and_leaves_no_trace() {
     );
     assert_eq!(client.config().await, config);
     assert_eq!(all(&mut client, &objects).await, before);
-    // The switch goes on.
+    // The switch continues.
     rig.receive(1, &frame(1, 2, 0x9999));
     assert_eq!(rig.sent().expect("it is forwarded").0, 6);
     disk.make_room();
@@ -398,7 +399,7 @@ async fn what_a_full_disk_cannot_keep_is_refused_and_leaves_no_trace() {
     assert_eq!(all(&mut client, &objects).await, after);
 }
 
-/// A storage that keeps nothing, and says of batches what the test wants.
+/// Storage that stores nothing. The test chooses the result of each batch.
 #[derive(Clone)]
 struct Clerk {
     says: Arc<Mutex<Says>>,
@@ -409,7 +410,7 @@ struct Clerk {
 enum Says {
     Kept,
     Full,
-    /// Leaves it to the test, batch by batch.
+    /// Leaves each result to the test.
     Nothing,
 }
 
@@ -426,7 +427,7 @@ impl Storage for Clerk {
         match says {
             Says::Kept => done(Ok(())),
             Says::Full => done(full()),
-            // A test that is over waits for none.
+            // The test may have ended.
             Says::Nothing => drop(self.left.send(done)),
         }
     }
@@ -437,7 +438,7 @@ impl Clerk {
         *self.says.lock().expect("nobody panics") = says;
     }
 
-    /// A switch whose state this one keeps; batches that are left to the test.
+    /// Returns a switch with this storage, and the batches left to the test.
     fn rig() -> (Clerk, UnboundedReceiver<Done>, Rig) {
         let (left, batches) = unbounded_channel();
         let says = Arc::new(Mutex::new(Says::Kept));
@@ -454,7 +455,7 @@ async fn what_a_batch_aborted_does_not_come_to_life_when_that_cannot_be_kept() {
         let (clerk, _, rig) = Clerk::rig();
         let (mut client, _stream, objects) = rig.loaded().await;
         let (first, mut then) = of_every_kind(&objects);
-        // It fails in the device.
+        // This update fails in the device.
         then.push((Type::Insert, first[6].1.clone()));
         client.write_all(atomicity, first).await.expect("all fit");
         let before = all(&mut client, &objects).await;
@@ -541,7 +542,8 @@ async fn a_program_that_cannot_be_kept_leaves_what_it_would_have_lost() {
         .await
         .expect("all of it is accepted");
     let before = all(&mut client, &objects).await;
-    // The selector's members go, and its group with them; it has the number that the profile had.
+    // The selector's members are removed, and with them its group. The new selector has the id that
+    // the profile had.
     let profile = "action_profile(4) profile;";
     let selector = "@max_group_size(4) action_selector(HashAlgorithm.crc16, 16, 14) selector;";
     let changed = ALL
@@ -581,7 +583,7 @@ async fn groups_that_went_with_a_program_do_not_come_back_at_a_start() {
         .await
         .expect("all of it is accepted");
     drop((client, stream, rig));
-    // As a program that has no place for the group leaves it.
+    // The state after a program that has no place for the group.
     let lose = |device: &mut Device| {
         let program = Arc::clone(device.program());
         let mut externs = program.externs.iter();

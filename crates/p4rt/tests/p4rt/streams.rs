@@ -1,4 +1,4 @@
-//! Packets, digests, idle entries and errors on sessions.
+//! Tests of packets, digests, idle entries and errors on sessions.
 
 use std::time::{Duration, Instant};
 
@@ -216,7 +216,7 @@ async fn digests_come_in_lists_and_again_only_after_the_acknowledgement() {
         list_id: first.list_id,
     };
     stream.send(Ask::DigestAck(ack)).await;
-    // The acknowledgement is taken when an answer behind it has come.
+    // When a later message has been answered, the acknowledgement has been processed.
     stream.send(Ask::Other(prost_types::Any::default())).await;
     assert!(matches!(stream.next().await, Ok(Told::Error(_))));
     seen(2);
@@ -333,7 +333,7 @@ async fn digests_stay_on_by_name_when_another_program_takes_over_and_what_waited
     client.insert(Kind::TableEntry(one)).await;
     let hour = 3_600_000_000_000;
     client.insert(digest(&objects, 2, hour, hour)).await;
-    // It waits for another one in its list.
+    // The message waits for another one in its list.
     rig.receive(3, &frame(1, 1, 0x9999));
     assert!(stream.is_quiet().await);
     let reconcile = rt::set_forwarding_pipeline_config_request::Action::ReconcileAndCommit;
@@ -357,7 +357,7 @@ async fn digests_stay_on_by_name_when_another_program_takes_over_and_what_waited
         [learned(b"\x01", b"\x03"), learned(b"\x02", b"\x03")],
         "two of the new program's, none of the old one's"
     );
-    // A digest of another name is another one, which is off.
+    // A digest with another name is a different one, which is disabled.
     let renamed = ALL.replace("learned_t", "seen_t");
     client.load(reconcile, &renamed).await.expect("it is kept");
     assert_eq!(client.read(asked).await, []);

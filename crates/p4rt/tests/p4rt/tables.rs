@@ -1,4 +1,4 @@
-//! Table entries: what is accepted, what is read back, what packets see.
+//! Tests of table entries: what is accepted, read back, and seen by packets.
 
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity as Kind;
@@ -7,7 +7,7 @@ use tonic::Code;
 
 use crate::rig::*;
 
-/// An entry of the table with exact, ternary, range and optional fields.
+/// Returns an entry of the table with exact, ternary, range and optional fields.
 fn mixed(objects: &Objects, matches: Vec<rt::FieldMatch>, priority: i32) -> rt::TableEntry {
     rt::TableEntry {
         priority,
@@ -249,7 +249,7 @@ async fn an_entry_lives_from_insert_to_delete() {
     client.modify(one(b"\x04")).await;
     rig.receive(1, &frame(1, 2, 0x9999));
     assert_eq!(rig.sent().expect("it is forwarded").0, 4);
-    // Of an entry to delete only the key counts.
+    // Only the key of an entry to delete is used.
     let mut nonsense = entry(
         objects.id("exact_table"),
         vec![exact(1, b"\x01")],
@@ -435,7 +435,7 @@ async fn const_entries_are_read_with_their_priorities_and_stay() {
             "{ty:?}"
         );
     }
-    // Without action and direct resources there is nothing to do, which is allowed.
+    // An update without action and direct resources is allowed and changes nothing.
     written.action = None;
     client.modify(Kind::TableEntry(written)).await;
 }
@@ -491,7 +491,7 @@ async fn translated_strings_are_accepted_and_read_back() {
     for port in [&b"eth0"[..], b"eth1"] {
         assert!(found.contains(&one(port)), "{found:?}");
     }
-    // The address 0x35 is the string "5", which stands for itself.
+    // The address 0x35 is the string "5", which is translated to the number 5.
     rig.receive(1, &frame(0x35, 2, 0x9999));
     assert_eq!(rig.sent_now().map(|(port, _)| port), Some(5));
     assert_eq!(
@@ -587,7 +587,7 @@ async fn constraints_of_tables_and_actions_are_enforced_and_the_part_that_fails_
     client
         .insert(Kind::TableEntry(mixed(&objects, part(), 3)))
         .await;
-    // An entry that is deleted need not hold.
+    // An entry to delete need not satisfy the constraint.
     assert_eq!(
         client.refused(Type::Delete, Kind::TableEntry(ninth)).await,
         Code::NotFound
@@ -663,7 +663,7 @@ async fn entries_may_share_a_priority_and_a_higher_one_wins() {
         action: does(objects.id("forward"), &[&[port]]),
         ..mixed(&objects, matches, priority)
     };
-    // Both match packets of port 2, and so does the third, which is higher.
+    // Both match packets of port 2. So does the third, with a higher priority.
     let of_type = |ty: &[u8], mask: &[u8]| vec![exact(4, b"\x02"), ternary(1, ty, mask)];
     let entries = [
         to(3, 5, of_type(b"\x99\x00", b"\xff\x00")),
@@ -745,7 +745,7 @@ async fn translated_numbers_have_the_controller_s_width_and_the_device_s_room() 
             action,
         ))
     };
-    // 9 bits of the device.
+    // The device's ports have 9 bits.
     for port in [&b"\x02\x00"[..], b"\x01\x00\x00\x00\x00"] {
         assert_eq!(
             client.refused(Type::Insert, one(port)).await,

@@ -1,19 +1,19 @@
-//! What the generator knows of the architectures: their blocks, what they tell a program, what a program tells them, and how they spell externs.
+//! Architectures in the program generator: their blocks, intrinsic metadata and extern syntax.
 
 use super::{Generator, InstanceKind, Place, Ty, Variable};
 
-/// The architecture that a program is written for.
+/// The architecture of a generated program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Architecture {
     V1model,
     Psa,
-    /// PNA as BMv2 has it: one control.
+    /// PNA as implemented by BMv2, with one control.
     Pna,
     /// PNA with a control before the main one.
     PnaTwoControls,
 }
 
-/// Something that an architecture tells a program.
+/// An intrinsic metadata field that the architecture sets.
 pub(super) struct Told {
     path: &'static str,
     ty: Ty,
@@ -96,7 +96,7 @@ impl Architecture {
         matches!(self, Architecture::Pna | Architecture::PnaTwoControls)
     }
 
-    /// The prefix of its types' names.
+    /// Returns the prefix of the architecture's type names.
     fn prefix(self) -> &'static str {
         match self {
             Architecture::Psa => "PSA",
@@ -104,8 +104,8 @@ impl Architecture {
         }
     }
 
-    /// Keys of what the architecture sets, with match kinds that fit. No controller could write
-    /// those of an enum without an underlying type.
+    /// Returns keys of intrinsic metadata, with valid match kinds. Enums without an underlying type
+    /// are excluded, because no controller could write such keys.
     pub(super) fn told_keys(self, place: Place) -> &'static [(&'static str, &'static str)] {
         match (self, place) {
             (Architecture::V1model, _) => &[
@@ -142,7 +142,7 @@ impl Architecture {
 }
 
 impl Generator<'_> {
-    /// The blocks of the architecture, and its package.
+    /// Writes the blocks of the architecture, and its package.
     pub(super) fn blocks(&mut self) {
         match self.architecture {
             Architecture::V1model => self.v1model(),
@@ -226,7 +226,7 @@ impl Generator<'_> {
         self.line(main);
     }
 
-    /// Has `body` written where the architecture tells these.
+    /// Runs `body` with these metadata fields in scope.
     pub(super) fn where_told(&mut self, told: &[Told], body: impl FnOnce(&mut Self)) {
         let outer = self.variables.len();
         for Told { path, ty } in told {
@@ -240,7 +240,8 @@ impl Generator<'_> {
         self.variables.truncate(outer);
     }
 
-    /// Something that tells the architecture what to do with the packet; none where this has none.
+    /// Returns a statement that requests an operation from the architecture, such as a drop or a
+    /// clone; `None` if there is none at this place.
     pub(super) fn request(&mut self, place: Place) -> Option<String> {
         match self.architecture {
             Architecture::V1model => self.v1model_request(place),
@@ -315,7 +316,7 @@ impl Generator<'_> {
         })
     }
 
-    /// Where a packet goes unless more is said.
+    /// Returns a statement that sets a default egress port.
     pub(super) fn first_port(&mut self) -> String {
         let port = self.choices.below(5);
         match self.architecture {
@@ -327,7 +328,7 @@ impl Generator<'_> {
         }
     }
 
-    /// A kind of extern instance that the architecture has.
+    /// Returns a random kind of extern instance of the architecture.
     pub(super) fn instance_kind(&mut self) -> InstanceKind {
         let size = 1 + self.choices.below(6) as u32;
         let is_v1model = self.architecture == Architecture::V1model;
@@ -340,7 +341,7 @@ impl Generator<'_> {
         }
     }
 
-    /// The declaration of an instance.
+    /// Returns the declaration of an instance.
     pub(super) fn declaration(&mut self, name: &str, kind: InstanceKind) -> String {
         if self.architecture == Architecture::V1model {
             return match kind {
@@ -382,7 +383,8 @@ impl Generator<'_> {
         }
     }
 
-    /// A call of an instance as all architectures but v1model spell it; `target` is a number that it may write.
+    /// Returns a call of an instance in the syntax of PSA and PNA. `target` is a number that the
+    /// call may write.
     pub(super) fn instance_call(
         &mut self,
         name: &str,
@@ -422,7 +424,7 @@ impl Generator<'_> {
         }
     }
 
-    /// A table to which misses add entries, and its two actions.
+    /// Writes a table with `add_on_miss`, and its two actions.
     pub(super) fn learning_table(&mut self) {
         let (table, known, unknown) = (self.name("t"), self.name("known"), self.name("unknown"));
         let Some(target) = self.writable(|ty| matches!(ty, Ty::Bit(_))) else {
@@ -448,12 +450,12 @@ impl Generator<'_> {
         });
     }
 
-    /// Numbers of whole bytes, side by side.
+    /// Returns numbers of whole bytes, concatenated.
     pub(super) fn whole_bytes(&mut self) -> String {
         self.units(8)
     }
 
-    /// Numbers of whole words of 16 bits, side by side.
+    /// Returns numbers of whole 16-bit words, concatenated.
     pub(super) fn words(&mut self) -> String {
         self.units(16)
     }

@@ -1,13 +1,14 @@
-//! Statements.
+//! Generation of statements.
 
 use super::architecture::Architecture;
 use super::{Generator, InstanceKind, Place, Ty, Variable, width_of};
 
-/// Statements of one body, nested ones among them.
+/// Maximum number of statements in one body, including nested ones.
 const MOST: u32 = 40;
 
 impl Generator<'_> {
-    /// Some statements; nested ones up to `depth`. Variables that they declare are forgotten at the end.
+    /// Writes statements, nested up to `depth`. Variables that they declare go out of scope at the
+    /// end.
     pub(super) fn statements(&mut self, place: Place, count: usize, depth: u32) {
         let outer = self.variables.len();
         for _ in 0..count {
@@ -236,7 +237,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Mostly inside, now and then one beyond the end.
+    /// Returns an index, usually in range, sometimes one past the end.
     pub(super) fn index(&mut self, size: u32) -> String {
         match self.choices.one_in(3) {
             true => self.expr(Ty::Bit(32), 1),
@@ -269,7 +270,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Actions are declared before the code that calls them; those with directed parameters can be called.
+    /// Writes a call of an action. Actions are declared before the code that calls them, and only
+    /// those with directed parameters can be called.
     fn call_action(&mut self, place: Place) {
         if place == Place::Action {
             return self.assignment();

@@ -1,9 +1,9 @@
-//! Expressions of a given type.
+//! Generation of expressions of a given type.
 
 use super::{Generator, Ty, width_of};
 
 impl Generator<'_> {
-    /// An expression of this type; deeper ones up to `depth`.
+    /// Returns an expression of this type, nested up to `depth`.
     pub(super) fn expr(&mut self, ty: Ty, depth: u32) -> String {
         if depth == 0 || self.choices.one_in(5) {
             return self.leaf(ty);
@@ -14,7 +14,7 @@ impl Generator<'_> {
         }
     }
 
-    /// A variable of this type, one that is made to fit, or a literal.
+    /// Returns a variable of this type, a converted variable, or a literal.
     fn leaf(&mut self, ty: Ty) -> String {
         let same: Vec<usize> = self.readable(|other| other == ty);
         if let Some(&at) = self.choices.pick(&same)
@@ -41,7 +41,7 @@ impl Generator<'_> {
             .collect()
     }
 
-    /// A literal; often one at the edge.
+    /// Returns a literal, often a boundary value.
     pub(super) fn literal(&mut self, ty: Ty) -> String {
         let width = width_of(ty);
         match ty {
@@ -51,7 +51,7 @@ impl Generator<'_> {
         }
     }
 
-    /// A number of at most this width.
+    /// Returns a number of at most this width.
     fn digits(&mut self, width: u32) -> String {
         match self.choices.below(4) {
             0 => self.choices.below(2).min(width as usize).to_string(),
@@ -65,7 +65,7 @@ impl Generator<'_> {
         }
     }
 
-    /// A literal that packets may well have.
+    /// Returns a small literal, which packets are likely to contain.
     pub(super) fn literal_small(&mut self, ty: Ty) -> String {
         let width = width_of(ty);
         let most = 1usize << width.min(5);

@@ -1,7 +1,8 @@
-//! Random well-typed programs for v1model, PSA and PNA: what engines are compared on.
+//! Generator of random well-typed programs for v1model, PSA and PNA, used to compare engines.
 //!
-//! A program has random headers, parser states, tables, actions, extern instances and code over them; all names are in scope, all types fit, and
-//! widths are those at which engines go wrong (one bit, a byte and a bit, a limb and a bit, some limbs).
+//! A program has random headers, parser states, tables, actions, extern instances and code. All
+//! names are in scope and all types are valid. Widths include those at which engines are likely to
+//! fail: one bit, a byte plus one bit, a limb plus one bit, several limbs.
 
 mod architecture;
 mod code;
@@ -37,7 +38,7 @@ impl Ty {
     }
 }
 
-/// Something that can be read, and written if it is not constant.
+/// A readable location. It is writable unless it is constant.
 #[derive(Clone, Debug)]
 struct Variable {
     path: String,
@@ -45,16 +46,16 @@ struct Variable {
     is_writable: bool,
 }
 
-/// Bits that varbits have at most.
+/// Maximum lengths of varbits, in bits.
 const VARBITS: &[u32] = &[8, 16, 32, 64, 72, 320];
 
-/// A header type: its fields fill whole bytes, but for a varbit `v` behind them.
+/// A header type. Its fields fill whole bytes. A varbit `v` may follow them.
 struct HeaderType {
     fields: Vec<(String, Ty)>,
     has_varbit: bool,
 }
 
-/// A table: its name, how it is applied, and its actions.
+/// A table: its name, its actions, and whether it is applied.
 struct Table {
     name: String,
     actions: Vec<String>,
@@ -68,7 +69,7 @@ struct Action {
     has_control_plane_params: bool,
 }
 
-/// What code may do where it stands.
+/// The position of code in a program, which determines the permitted statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Parser,
@@ -77,7 +78,7 @@ enum Place {
     Egress,
 }
 
-/// The text of a random program.
+/// Returns the text of a random program.
 pub(crate) fn program(choices: &mut Choices) -> String {
     let architecture = match choices.below(8) {
         0 | 1 => Architecture::Psa,
@@ -124,7 +125,7 @@ enum InstanceKind {
 struct Generator<'c> {
     choices: &'c mut Choices,
     architecture: Architecture,
-    /// The control that is written, actions of it included.
+    /// The control that is being written, including its actions.
     side: Place,
     text: String,
     header_types: Vec<HeaderType>,
@@ -139,7 +140,7 @@ struct Generator<'c> {
     next_name: u32,
     is_in_loop: bool,
     may_apply: bool,
-    /// Statements so far, so that programs end.
+    /// Number of statements so far, which is limited.
     size: u32,
 }
 
@@ -292,7 +293,7 @@ impl Generator<'_> {
         self.line("    }");
     }
 
-    /// Sizes of varbits are mostly those of some whole bytes.
+    /// The size of a varbit is usually a small number of whole bytes.
     fn extract(&mut self, header: &str, ty: usize) {
         if !self.header_types[ty].has_varbit {
             return self.line(format!("        packet.extract({header});"));
@@ -305,7 +306,7 @@ impl Generator<'_> {
         self.line(format!("        packet.extract({header}, {size});"));
     }
 
-    /// Mostly forward; a stack may be filled in a circle.
+    /// Writes a transition, usually to a later state. A loop may fill a header stack.
     fn transition(&mut self, number: usize, states: usize) {
         if self.choices.one_in(4) || number + 1 == states && !self.choices.one_in(4) {
             return self.line("        transition accept;");
@@ -451,7 +452,8 @@ impl Generator<'_> {
         let params: Vec<(String, Ty)> = (0..self.choices.below(4))
             .map(|_| (self.name("p"), self.ty()))
             .collect();
-        // Action parameters without direction are the control plane's; an action that code calls has `in` ones.
+        // Parameters without a direction are set by the control plane. An action that code calls
+        // has `in` parameters.
         let has_control_plane_params = self.choices.one_in(2);
         let direction = if has_control_plane_params { "" } else { "in " };
         let list: Vec<String> = params
@@ -525,7 +527,8 @@ impl Generator<'_> {
         });
     }
 
-    /// `carried`: where a field of 16 bits may be written, what the deparser gives packets that go on, each under its condition.
+    /// Writes a deparser. `carried` lists the metadata outputs to set, each with its condition, and
+    /// permits the update of a checksum field of 16 bits. `None` permits neither.
     fn deparser(&mut self, signature: &str, carried: Option<&[(&str, &str)]>) {
         self.line(format!("{signature} {{"));
         let checksum = carried.and_then(|_| self.header_field(16));
