@@ -2,7 +2,7 @@
 //!
 //! Expressions have no side effects. An operation with a side effect is a statement with explicit
 //! destinations, in P4's evaluation order. Control flow is structured (blocks to leave and loops to
-//! continue, as in WebAssembly), so every engine can translate it in one pass.
+//! continue, as in WebAssembly), so every engine can translate it in one walk.
 
 use bits::{Value, define_id};
 
@@ -67,7 +67,7 @@ impl From<HeaderId> for HeaderPlace {
 pub enum Expr {
     /// A constant; the value's width is the type's.
     Const(ScalarTy, Value),
-    /// The value of a location. A `varbit` may only be read where a statement says so.
+    /// The value of a location. A `varbit` may only be read in operands that allow it.
     Read(Place),
     /// A parameter of the action that this code belongs to.
     Param(u32),
@@ -76,7 +76,7 @@ pub enum Expr {
     /// A binary operation. Both operands have one type, except for shifts (the amount is any
     /// `bit`).
     Binary(BinOp, Box<Expr>, Box<Expr>),
-    /// `{a, b}`: the bits of `a`, then those of `b`; the result has the signedness of `a`.
+    /// `{a, b}`: the bits of `a`, then those of `b`. The result has the signedness of `a`.
     Concat(Box<Expr>, Box<Expr>),
     /// Bits `hi` down to `lo`, unsigned.
     Slice(Box<Expr>, u32, u32),
@@ -85,7 +85,7 @@ pub enum Expr {
     Cast(ScalarTy, Box<Expr>),
     /// `c ? a : b`; only the selected operand is evaluated.
     Ternary(Box<Expr>, Box<Expr>, Box<Expr>),
-    /// True if two `varbit`s are equal in length and bits.
+    /// Equality of two `varbit`s: same length and same bits.
     VarbitEq(Place, Place),
     /// The length in bits of a `varbit`, as `bit<32>`.
     VarbitLen(Place),

@@ -371,8 +371,7 @@ pub struct SelectCase {
 pub enum Keyset {
     /// One set for each key.
     Sets(Vec<KeySet>),
-    /// The keys `from .. from + n` are an element of a value set with `n` fields, the others are
-    /// `Any`.
+    /// All keys together are an element of a value set, which has one field for each key.
     ValueSet(ValueSetId),
 }
 

@@ -458,7 +458,7 @@ fn binary(op: BinOp, width: u32) -> (u64, u32) {
     match op {
         // A product of each pair of limbs.
         BinOp::Mul => (1 + limbs * limbs / 4, width),
-        // Bit by bit, but for numbers of one limb.
+        // Bit by bit, except for numbers of one limb.
         BinOp::Div | BinOp::Mod if limbs == 1 => (4, width),
         BinOp::Div | BinOp::Mod => (u64::from(width) * limbs, width),
         BinOp::Eq | BinOp::Ne | BinOp::Lt | BinOp::Le | BinOp::Gt | BinOp::Ge => (limbs, 1),

@@ -30,7 +30,7 @@ pub(crate) struct InstanceNode {
     pub(crate) children: HashMap<InstanceId, NodeId>,
     /// Its extern in the IR.
     pub(crate) ir: Option<ir::ExternId>,
-    /// Number of applications (2 means two or more).
+    /// Number of applications, counted up to 3.
     pub(crate) applied: u8,
     /// Storage of its parameters, if it is applied more than once.
     pub(crate) own_params: HashMap<hir::VarId, crate::storage::Place>,

@@ -113,8 +113,8 @@ pub enum EditError {
         /// The other one.
         of: String,
     },
-    /// A stage from another program decides among successors, and they do not match those of the
-    /// replaced stage.
+    /// A stage from another program has several successors, and its new place does not provide
+    /// them.
     OtherWays {
         /// The stage.
         stage: String,

@@ -2,8 +2,8 @@
 //!
 //! - **In:** structured code with table applications ([`sequence::Node`]), whole programs, and
 //!   policies that chain them ([`compose::Policy`]).
-//! - **Out:** lines of stages, simplified programs, several programs composed into one, stages
-//!   mapped to slots, and programs split into rounds if they need more slots than there are.
+//! - **Out:** lines of stages, simplified programs, several programs composed into one, and stages
+//!   mapped to slots. A program that needs more slots than there are is split into rounds.
 //!
 //! Invariants:
 //! - A pass keeps the semantics for every packet: reads, writes, lookups and calls, in the same

@@ -5,7 +5,8 @@
 //!
 //! Every stage gets a *step* in its control's line. It is the first step, counted without a limit,
 //! that comes after those of all its predecessors and that has room. Step `s` of a device with `n`
-//! slots is slot `s % n` in pass `s / n`; each further pass takes a resubmission ([`crate::wrap`]).
+//! slots is slot `s % n` in round `s / n`. Each further round takes a resubmission
+//! ([`crate::wrap`]).
 //!
 //! Stages that no packet meets on one path (exclusive branches, other programs) share slots freely.
 //! A slot is limited by the capacity that the device declares. A placed program keeps its place
@@ -63,7 +64,7 @@ pub enum Resource {
     Memory,
 }
 
-/// Pipelines of a slot, in the order in which a packet passes them.
+/// Pipelines of a slot, in the order in which a packet traverses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pipe {
     /// The condition binding pipeline.
@@ -99,7 +100,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Returns true if the other stage of the same control comes later in the same pass.
+    /// Returns true if the other stage of the same control comes later in the same round.
     pub(crate) fn leads_to(&self, other: &Placement) -> bool {
         self.pass == other.pass && (self.slot, self.pipe) < (other.slot, other.pipe)
     }
@@ -118,7 +119,7 @@ pub struct SlotMap {
 }
 
 impl SlotMap {
-    /// Returns the maximum number of passes through the slots, apart from the program's own loops.
+    /// Returns the maximum number of rounds through the slots, apart from the program's own loops.
     pub fn turns(&self) -> u32 {
         let passes = self.placements.iter().map(|place| place.pass);
         1 + passes.max().unwrap_or(0)
@@ -179,7 +180,7 @@ pub enum SlotError {
         stage: String,
         /// The slot.
         slot: u32,
-        /// Number of there are.
+        /// Number of slots.
         slots: u32,
     },
     /// A stage is pinned to a slot before those of its predecessors, and the number of slots is

@@ -1,7 +1,7 @@
 //! Splits programs that need more stage slots than a device has. Ingress is cut at the last slot
 //! and continues in another round (HyperVDP, section IV-D).
 //!
-//! A link that does not lead to a later slot of the same pass ([`SlotMap`]) is cut. A stage in its
+//! A link that does not lead to a later slot of the same round ([`SlotMap`]) is cut. A stage in its
 //! place records the number of the target stage, and the control ends. The architecture tests this
 //! number ([`ir::RESUME`]) after ingress, and runs ingress again on the same fields. A suspended
 //! packet consists of its fields. So all live values are kept, and so are the program's requests to
@@ -30,7 +30,7 @@ use ir::{
 use crate::simplify::links;
 use crate::slots::{Placement, SlotMap};
 
-/// Returns the program split into rounds by its map. Returns `None` if one pass through the slots
+/// Returns the program split into rounds by its map. Returns `None` if one round through the slots
 /// suffices. The map must belong to the program.
 pub fn wrap(program: &Program, map: &SlotMap) -> Option<Program> {
     // With an unlimited number of slots there is always a next one.

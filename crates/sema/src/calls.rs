@@ -258,7 +258,7 @@ impl<'p> Checker<'p, '_> {
         }
     }
 
-    /// Depth-first search with an explicit stack. `done` is false while a node is on it.
+    /// Runs a depth-first search with an explicit stack. `done` is false while a node is on it.
     fn search(&mut self, root: Node, done: &mut BTreeMap<Node, bool>) {
         let targets =
             |calls: &BTreeMap<Node, BTreeMap<Node, Span>>, node: Node| -> Vec<(Node, Span)> {

@@ -114,7 +114,7 @@ pub(crate) const W_UNWRITTEN: &str = "W0513";
 pub(crate) const W_ANNOTATION: &str = "W0604";
 /// Two actions with the same control-plane name.
 pub(crate) const W_CONTROL_PLANE_NAME: &str = "W0606";
-/// A register is read and then written outside of `@atomic`.
+/// A register that is read and then written outside `@atomic`.
 pub(crate) const W_NOT_ATOMIC: &str = "W1003";
 /// A construct that the architecture does not specify.
 pub(crate) const W_ARCHITECTURE: &str = "W1001";

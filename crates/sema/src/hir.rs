@@ -687,8 +687,8 @@ pub struct Property {
 /// An instance.
 #[derive(Clone, Debug)]
 pub struct Instance {
-    /// Its name. One made for a direct application has the type's name; an anonymous argument has a
-    /// name made from its place.
+    /// Its name. The instance of a direct application has the type's name. An anonymous argument
+    /// has a name derived from its position.
     pub name: Name,
     /// Its type: extern, parser, control or package; a [`Ty::Stack`] of externs for an array
     /// `T(args) name[n];`.

@@ -203,7 +203,7 @@ pub(crate) struct BlockCx {
 }
 
 impl BlockCx {
-    /// The context of the top level, where `void` is all that may be returned.
+    /// Returns the context of the top level, with the return type `void`.
     fn new(void: TyId) -> BlockCx {
         BlockCx {
             place: Place::TopLevel,
@@ -228,7 +228,7 @@ pub(crate) struct Checker<'a> {
     scopes: Scopes,
     consts: Vec<Expr>,
     overloads: Vec<Vec<FnRef>>,
-    /// Blocks of one name that differ in their constructor parameters.
+    /// Blocks with the same name that differ in their constructor parameters.
     block_sets: Vec<Vec<Entity>>,
     templates: Vec<Template>,
     open_defaults: HashMap<VarId, OpenDefault>,
@@ -259,7 +259,7 @@ pub(crate) struct Checker<'a> {
     action_spans: HashMap<ActionId, Span>,
     /// Messages of `@deprecated` externs and extern functions.
     deprecated: HashMap<Deprecated, String>,
-    /// Direct applications: the name under which the instance made for one is known.
+    /// Source positions of direct applications, by the instance created for each.
     direct: HashMap<InstanceId, Span>,
     /// Source positions of variable declarations.
     var_spans: HashMap<VarId, Span>,
@@ -351,12 +351,12 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The type after an id.
+    /// Returns the type with this id.
     pub(crate) fn ty(&self, id: TyId) -> &Ty {
         self.p.types.get(id)
     }
 
-    /// The id of a type.
+    /// Returns the id of a type.
     pub(crate) fn intern(&mut self, ty: Ty) -> TyId {
         self.p.types.intern(ty)
     }

@@ -18,7 +18,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// The identifier's text.
+    /// Returns the identifier's text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -41,7 +41,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// The span of the name.
+    /// Returns the span of the name.
     pub fn span(&self) -> Span {
         self.name.span
     }

@@ -104,11 +104,11 @@ pub enum BlockRole {
 /// Values passed along with a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// On which way.
+    /// The path on which they are passed.
     pub path: TransferPath,
     /// Read when the packet leaves the source block.
     pub from: Vec<FieldId>,
-    /// Written when it arrives, pairwise.
+    /// Written when it enters the destination block, pairwise.
     pub to: Vec<FieldId>,
 }
 

@@ -237,7 +237,7 @@ impl<'a> Verifier<'a> {
     }
 }
 
-/// Checks that `emit` is not in a parser. The rule of the block says if the control may emit.
+/// Checks that `emit` is not in a parser. Whether a control may emit is checked for its block.
 fn not_in_parser(body: &Body<'_>) -> Check {
     match body.context {
         Context::Parser => Err("emit stands in a parser".to_owned()),

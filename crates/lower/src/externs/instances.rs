@@ -39,7 +39,7 @@ impl Lower<'_> {
         self.nodes[node].ir = Some(self.out.externs.push(made));
     }
 
-    /// Checks the width of a selector's hash: no hash has more than 64 bits.
+    /// Limits the width of a selector's hash to 64 bits. A larger width is reported.
     fn selector_width(&mut self, node: NodeId, width: u32) -> u32 {
         if width > 64
             && let Some(instance) = self.nodes[node].instance

@@ -65,7 +65,7 @@ impl<'c> Composer<'c> {
         Ok(())
     }
 
-    /// The storage of a merged step that exists already: that of the first step of its group.
+    /// Returns a merged step's storage that exists already: that of the first step of its group.
     fn known(&self, id: NodeId) -> Known {
         let Some(shared) = self.plan.shared.get(&id) else {
             return Known::default();

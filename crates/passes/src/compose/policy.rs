@@ -8,15 +8,17 @@
 //! arm       = ( condition | "else" ) ":" [ line ]
 //! condition = and { "||" and }
 //! and       = not { "&&" not }
-//! not       = "!" not | "(" condition ")" | operand [ ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) operand ]
+//! not       = "!" not | "(" condition ")" | operand [ compare operand ]
+//! compare   = "==" | "!=" | "<" | "<=" | ">" | ">="
 //! operand   = term { "&" term }
 //! term      = NUMBER | FIELD [ "[" NUMBER ":" NUMBER "]" ] | HEADER ".isValid()"
 //! ```
 //!
 //! A `NAME` is an identifier. A `SOURCE` locates the step's program: a file, or a known program by
-//! name. It ends before a space, an arrow, a bar, a bracket or an equals sign. Between double quotes
-//! it may contain those too. A step without a name is named after its source, without directories
-//! and extension. `//` begins a comment, as in P4, and so does `#` at the beginning of a line.
+//! name. It ends before a space, an arrow, a bar, a bracket or an equals sign. Between double
+//! quotes it may contain those too. A step without a name is named after its source, without
+//! directories and extension. `//` begins a comment, as in P4, and so does `#` at the beginning of
+//! a line.
 
 use std::fmt;
 

@@ -56,7 +56,7 @@ pub(super) fn check(program: &Program, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// A unit of code that is called by name.
+/// A unit of code that can be called.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Unit {
     Action(ActionId),

@@ -246,7 +246,8 @@ impl<'p> Rules<'p, '_> {
         }
     }
 
-    /// Warns about direct meters that no action of the table reads: BMv2 executes the meter there.
+    /// Reports direct meters that no action of the table reads: BMv2 executes the meter at the
+    /// read.
     fn unread_meters(&mut self) {
         let actions = self.program.actions.values();
         let read: BTreeSet<InstanceId> = actions

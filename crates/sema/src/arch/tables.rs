@@ -22,7 +22,7 @@ pub(super) fn check(arch: Arch, program: &Program, diagnostics: &mut Diagnostics
     }
 }
 
-/// Warns about keys of an enum without an underlying type: a controller cannot write their values.
+/// Reports keys of an enum without an underlying type: a controller cannot write their values.
 fn plain_enums(program: &Program, table: &Table, diagnostics: &mut Diagnostics) {
     if table.entries_are_const || has(&table.annotations, "hidden") {
         return;

@@ -454,8 +454,8 @@ impl Checker<'_> {
         values
     }
 
-    /// Binds type parameters that only omitted optional parameters mention, or that are given as
-    /// `_`, to a placeholder.
+    /// Binds unknown type parameters to `void` if they are given as `_`, or if only omitted
+    /// optional parameters mention them.
     fn settle(
         &mut self,
         params: &[Param],

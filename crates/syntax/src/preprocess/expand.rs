@@ -572,7 +572,7 @@ impl Preprocessor<'_> {
         }]
     }
 
-    /// GNU C: `, ## __VA_ARGS__` is empty if there are no remaining arguments.
+    /// Expands GNU C's `, ## __VA_ARGS__`, which is empty if there are no remaining arguments.
     fn comma_and_rest(
         &mut self,
         comma: Token,
