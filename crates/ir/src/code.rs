@@ -1,7 +1,8 @@
 //! Code: pure expressions, statements, and calls of extern functions.
 //!
-//! Expressions have no effects: whatever has one is a statement with explicit destinations, in the order of P4's evaluation rules. Control flow in
-//! code is structured (blocks to leave and loops to continue, as in WebAssembly), so every engine can translate it in one walk.
+//! Expressions have no side effects. An operation with a side effect is a statement with explicit
+//! destinations, in P4's evaluation order. Control flow is structured (blocks to leave and loops to
+//! continue, as in WebAssembly), so every engine can translate it in one walk.
 
 use bits::{Value, define_id};
 
@@ -14,23 +15,23 @@ define_id! {
     pub struct LabelId;
 }
 
-/// A choice made at run time: of an element of a stack or array.
+/// An index that is known only at run time, into a stack or array.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dim {
     /// The index.
     pub index: Expr,
-    /// How many elements there are; an index outside reads zero and writes nothing.
+    /// Number of elements. An index out of range reads zero and writes nothing.
     pub len: u32,
-    /// How many fields (for a [`Place`]) or headers (for a [`HeaderPlace`]) lie between two elements.
+    /// Distance of two elements, in fields (for a [`Place`]) or headers (for a [`HeaderPlace`]).
     pub stride: u32,
 }
 
-/// A scalar location: `base`, or an element at run time.
+/// A scalar location: `base`, or an element selected at run time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
     /// The field, of the elements with index 0.
     pub base: FieldId,
-    /// Indices known at run time only.
+    /// Indices known only at run time.
     pub dims: Vec<Dim>,
 }
 
@@ -43,12 +44,12 @@ impl From<FieldId> for Place {
     }
 }
 
-/// A header: `base`, or an element of a stack at run time.
+/// A header: `base`, or an element of a stack selected at run time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeaderPlace {
     /// The header, of the elements with index 0.
     pub base: HeaderId,
-    /// Indices known at run time only; strides count headers.
+    /// Indices known only at run time. Strides count headers.
     pub dims: Vec<Dim>,
 }
 
@@ -66,23 +67,25 @@ impl From<HeaderId> for HeaderPlace {
 pub enum Expr {
     /// A constant; the value's width is the type's.
     Const(ScalarTy, Value),
-    /// The value of a location. A `varbit` may only be read where a statement says so.
+    /// The value of a location. A `varbit` may only be read in operands that allow it.
     Read(Place),
     /// A parameter of the action that this code belongs to.
     Param(u32),
     /// A unary operation.
     Unary(UnOp, Box<Expr>),
-    /// A binary operation. Both operands have one type, but for shifts (the amount is any `bit`).
+    /// A binary operation. Both operands have one type, except for shifts (the amount is any
+    /// `bit`).
     Binary(BinOp, Box<Expr>, Box<Expr>),
-    /// `{a, b}`: the bits of `a`, then those of `b`; the result has the signedness of `a`.
+    /// `{a, b}`: the bits of `a`, then those of `b`. The result has the signedness of `a`.
     Concat(Box<Expr>, Box<Expr>),
     /// Bits `hi` down to `lo`, unsigned.
     Slice(Box<Expr>, u32, u32),
-    /// To another type: extension by the source's signedness, or truncation; also between `bool`, `error`, enums and `bit` of their width.
+    /// A cast: extension by the source's signedness, or truncation. Also between `bool`, `error`,
+    /// enums and `bit` of their width.
     Cast(ScalarTy, Box<Expr>),
-    /// `c ? a : b`; only the chosen one is evaluated.
+    /// `c ? a : b`; only the selected operand is evaluated.
     Ternary(Box<Expr>, Box<Expr>, Box<Expr>),
-    /// Whether two `varbit`s are equal in length and bits.
+    /// Equality of two `varbit`s: same length and same bits.
     VarbitEq(Place, Place),
     /// The length in bits of a `varbit`, as `bit<32>`.
     VarbitLen(Place),
@@ -99,7 +102,8 @@ pub enum UnOp {
     Not,
 }
 
-/// Binary operations. Arithmetic wraps; `Saturating` ones stop at the type's bounds. Comparisons give `bool`.
+/// Binary operations. Arithmetic wraps; the `Saturating` operations saturate at the type's bounds.
+/// Comparisons yield `bool`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BinOp {
     /// `+`
@@ -144,16 +148,16 @@ pub enum BinOp {
     LogicalOr,
 }
 
-/// A statement with the place that it came from.
+/// A statement with its source position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stmt {
-    /// What it does.
+    /// Its operation.
     pub kind: StmtKind,
-    /// Where it stands in the source.
+    /// Source position.
     pub loc: Option<Loc>,
 }
 
-/// What a statement does.
+/// Operation of a statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StmtKind {
     /// Writes a scalar; both sides have the same type.
@@ -168,41 +172,46 @@ pub enum StmtKind {
     CopyHeader(HeaderPlace, HeaderPlace),
     /// `if`
     If(Expr, Vec<Stmt>, Vec<Stmt>),
-    /// Runs a body that `Leave(label)` leaves.
+    /// Runs a body, which `Leave(label)` leaves.
     Block(LabelId, Vec<Stmt>),
-    /// Runs a body over and over until something leaves an enclosing block; each round takes work ([`crate::work`]). `Continue(label)` starts the next.
+    /// Repeats a body until something leaves an enclosing block. Each iteration is charged to the
+    /// work budget ([`crate::work`]). `Continue(label)` starts the next one.
     Loop(LabelId, Vec<Stmt>),
     /// Leaves the block or loop.
     Leave(LabelId),
-    /// Starts the next round of the loop.
+    /// Starts the next iteration of the loop.
     Continue(LabelId),
-    /// A body that runs as one step with regard to other packets (`@atomic`).
+    /// A body that runs atomically with respect to other packets (`@atomic`).
     Atomic(Vec<Stmt>),
     /// Ends the control or parser that this code belongs to (P4 `exit`).
     Exit,
-    /// Runs an action's body here, with these parameters; an `Exit` in it is an exit here.
+    /// Runs an action's body here, with these arguments. An `Exit` in it is an exit here.
     CallAction(ActionId, Vec<Expr>),
-    /// Parser: extracts a header of fixed size, or one with a `varbit` of the given size in bits (`bit<32>`). In this order: a header inside a stack
-    /// out of range is `error.StackOutOfBounds`; too short a packet is `error.PacketTooShort`; a size above the maximum is `error.HeaderTooShort`.
+    /// Parser: extracts a header of fixed size, or one with a `varbit` of the given size in bits
+    /// (`bit<32>`). The checks, in this order: a stack index out of range is
+    /// `error.StackOutOfBounds`, too short a packet is `error.PacketTooShort`, a size above the
+    /// maximum is `error.HeaderTooShort`.
     Extract(HeaderPlace, Option<Expr>),
     /// Parser: skips bits (`bit<32>`).
     Advance(Expr),
-    /// Parser: reads ahead without moving: `total` bits must be there; each destination gets the bits that start at its offset.
+    /// Parser: reads ahead without advancing. The packet must have `total` more bits. Each
+    /// destination gets the bits that start at its offset.
     Lookahead {
-        /// Bits that must be there.
+        /// Number of bits required.
         total: u32,
-        /// Destinations and the offset of each, in bits.
+        /// Destinations and their offsets in bits.
         dests: Vec<(Place, u32)>,
     },
-    /// Parser: the packet's remaining length in bytes plus what was consumed, `bit<32>` (`packet.length()`).
+    /// Parser: the length of the packet in bytes, consumed bytes included, as `bit<32>`
+    /// (`packet.length()`).
     PacketLength(Place),
-    /// Parser: `verify(cond, error)`: when the condition fails, sets the error and rejects.
+    /// Parser: `verify(cond, error)`. If the condition is false, sets the error and rejects.
     Verify(Expr, Expr),
-    /// Parser: fails with an error, as `verify(false, error)`.
+    /// Parser: fails with an error, like `verify(false, error)`.
     Fail(u32),
     /// Deparser: appends a header if it is valid.
     Emit(HeaderPlace),
-    /// Deparser: appends scalars (of a struct that is no header).
+    /// Deparser: appends a scalar (of a struct).
     EmitField(Place),
     /// `push_front(n)`
     PushFront(StackId, u32),
@@ -215,7 +224,7 @@ pub enum StmtKind {
 /// A call of an extern function or method.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    /// What is called; [`Op::signature`] says what operands it takes.
+    /// The callee. [`Op::signature`] gives its operands.
     pub op: Op,
     /// The instance, for methods.
     pub instance: Option<ExternId>,
@@ -230,11 +239,12 @@ pub enum Operand {
     In(Expr),
     /// A destination.
     Out(Place),
-    /// A list of values: fields to hash, sum, send. A `varbit` is an [`Expr::Read`] here and counts with its current length.
+    /// A list of values: fields to hash, sum or send. A `varbit` is an [`Expr::Read`] here and
+    /// counts with its current length.
     Data(Vec<Expr>),
     /// A list of destinations.
     Outs(Vec<Place>),
-    /// A text (log messages, digest names).
+    /// A text (log message, digest name).
     Text(String),
     /// A number known at compile time (algorithms, field list indices, flags).
     Number(u64),

@@ -1,7 +1,9 @@
-//! Where each field lives in a packet's frame of 64-bit limbs.
+//! Layout of a packet's frame: the offset of each field in 64-bit limbs.
 //!
-//! A field of at most 64 bits takes one limb, a wider one as many as it needs (least significant first); a `varbit` takes one more, in front, for its
-//! length in bits, and its value stands right-aligned behind it. Fields of one header or array element are consecutive, so elements have a constant stride.
+//! A field of at most 64 bits takes one limb. A wider one takes as many as it needs, least
+//! significant first. A `varbit` has one more limb in front, its length in bits; the value follows,
+//! right-aligned. Fields of one header or array element are consecutive, so elements have a
+//! constant stride.
 
 use bits::IdVec;
 
@@ -27,18 +29,18 @@ impl Layout {
         Layout { offsets, limbs }
     }
 
-    /// The first limb of a field.
+    /// Returns the first limb of a field.
     pub fn offset(&self, field: FieldId) -> u32 {
         self.offsets[field]
     }
 
-    /// Limbs of the whole frame.
+    /// Returns the size of the frame in limbs.
     pub fn limbs(&self) -> u32 {
         self.limbs
     }
 }
 
-/// Limbs that a value of this type takes in a frame.
+/// Returns the number of limbs that a value of this type takes in a frame.
 pub fn limbs_of(ty: ScalarTy) -> u32 {
     let value = ty.width().div_ceil(64).max(1);
     match ty {

@@ -1,16 +1,19 @@
-//! The room of the pipeline IR: schema, verifier, text reader and printer.
+//! Crate `ir`: schema, verifier, text reader and printer of the pipeline IR.
 //!
-//! **In:** programs from `lower`, IR text from users. **Out:** a [`Program`] that is verified and printable.
-//! **May import:** `bits`.
+//! - **In:** programs from `lower`, IR text from users.
+//! - **Out:** a [`Program`] that is verified and printable.
 //!
-//! Invariants (the verifier checks them; it is a security border, since accepted IR runs natively):
-//! - every id points into its table; every expression is well typed; a [`Place`] with dims stays inside consecutive fields of equal types;
-//! - code uses only the statements that its place allows (`Extract` in parsers, `Emit` in controls), and leaves only enclosing labels;
-//! - the links of a control's stages stay inside it; actions do not call each other in a circle.
+//! Invariants (checked by the verifier, which is a security boundary: accepted IR runs natively):
+//! - Every id points into its table. Every expression is well typed. A [`Place`] with dims stays
+//!   inside consecutive fields of equal types.
+//! - Code uses only the statements that its context allows (`Extract` in parsers, `Emit` in
+//!   controls), and leaves only enclosing labels.
+//! - The links of a control's stages stay inside it. Actions are not recursive.
 //!
-//! [`read()`] is the inverse of `Display` of [`Program`]; the module of [`verify()`] lists its rules.
+//! [`read()`] is the inverse of `Display` of [`Program`]. The module of [`verify()`] lists its
+//! rules.
 //!
-//! Tests: `tests/` (text round trips, one refused program a rule).
+//! Tests: `tests/` (text round trips, one rejected program for each rule).
 
 mod code;
 mod layout;

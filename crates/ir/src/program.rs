@@ -1,8 +1,9 @@
-//! The schema: a whole program, its storage, parsers, controls and tables; its externs, and how its blocks make a pipeline.
+//! The schema: a program with its storage, parsers, controls, tables, externs and pipeline.
 //!
-//! Storage is flat. A program has [`Field`]s, each a scalar; headers, stacks and arrays are runs of consecutive fields, so that an element
-//! chosen at run time is `base + index * stride`. All fields of a program live in one frame a packet (see [`crate::Layout`]); the frame is
-//! zero when a packet enters a pipeline, so headers are invalid and variables are zero until written.
+//! Storage is flat. A program has [`Field`]s, each a scalar. Headers, stacks and arrays are runs of
+//! consecutive fields, so an element selected at run time is `base + index * stride`. A packet has
+//! one frame for all fields of a program (see [`crate::Layout`]). The frame is zero when a packet
+//! enters a pipeline, so headers are invalid and variables are zero until written.
 
 mod externs;
 mod pipeline;
@@ -48,7 +49,7 @@ define_id! {
     pub struct StageId;
 }
 define_id! {
-    /// An action, specialised to the place that uses it.
+    /// An action, specialised for its use.
     pub struct ActionId;
 }
 define_id! {
@@ -68,7 +69,7 @@ define_id! {
     pub struct StepId;
 }
 
-/// A place in the user's source: 1-based line and column.
+/// A position in the user's source: 1-based line and column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Loc {
     /// Index into [`Program::files`].
@@ -79,21 +80,21 @@ pub struct Loc {
     pub column: u32,
 }
 
-/// An annotation that was kept: its body is text or evaluated values.
+/// An annotation of the program. Its body is text or evaluated values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Annotation {
     /// Its name, without `@`.
     pub name: String,
-    /// What it carries.
+    /// Its body.
     pub body: AnnotationBody,
 }
 
-/// What an annotation carries.
+/// Body of an annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnnotationBody {
     /// Nothing.
     None,
-    /// The text between the parentheses, as written, of a free annotation.
+    /// The text between the parentheses of an unstructured annotation, as written.
     Text(String),
     /// The values of a structured annotation.
     Expressions(Vec<AnnotationValue>),
@@ -127,7 +128,7 @@ pub enum Arch {
     Ubpf,
     /// The XDP model.
     Xdp,
-    /// A package of the user's own: a parser, one or two controls and a deparser, in a line.
+    /// A package that the user declares: a parser, one or two controls and a deparser, in sequence.
     Own,
 }
 
@@ -164,7 +165,7 @@ pub struct Program {
     pub value_sets: IdVec<ValueSetId, ValueSet>,
     /// Extern instances.
     pub externs: IdVec<ExternId, Extern>,
-    /// How the blocks make a pipeline.
+    /// The pipeline that the blocks form.
     pub pipeline: Pipeline,
     /// Type declarations that P4Info may mention, in source order.
     pub named_types: Vec<NamedType>,
@@ -173,7 +174,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Whether it is the same as another program, whatever the two are called.
+    /// Returns true if it is equal to another program, apart from the names of the two.
     pub fn equals_but_for_name(&self, other: &Program) -> bool {
         let Program {
             name: _,
@@ -195,7 +196,7 @@ impl Program {
             named_types,
             annotations,
         } = self;
-        // What differs between most programs comes first.
+        // Members that usually differ between programs come first.
         *fields == other.fields
             && *tables == other.tables
             && *controls == other.controls
@@ -215,7 +216,7 @@ impl Program {
             && *annotations == other.annotations
     }
 
-    /// A program without anything in it.
+    /// Creates an empty program.
     pub fn empty(name: &str, arch: Arch) -> Program {
         Program {
             name: name.to_owned(),
@@ -276,44 +277,45 @@ pub struct HeaderField {
 /// A scalar location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its full name in P4 (`hdr.ipv4.ttl`, `meta.x`, `ingress.tmp`, `hdr.vlan[1].$valid$`); unique.
+    /// Its full name in P4, which is unique (`hdr.ipv4.ttl`, `meta.x`, `ingress.tmp`,
+    /// `hdr.vlan[1].$valid$`).
     pub name: String,
     /// Its type.
     pub ty: ScalarTy,
 }
 
-/// A header instance: the fields `valid`, `valid + 1`, ... hold its validity (`bool`) and its fields in order.
+/// A header instance. The field `valid` holds its validity (`bool`); its fields follow in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Its full name in P4.
     pub name: String,
     /// Its type.
     pub ty: HeaderTypeId,
-    /// The field of its validity; its own fields follow.
+    /// The field of its validity.
     pub valid: FieldId,
 }
 
-/// A header stack: `len` consecutive headers, the fields of each right behind those of the one before.
+/// A header stack: `len` consecutive headers with consecutive fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
     /// Its full name in P4.
     pub name: String,
     /// Its first header.
     pub first: HeaderId,
-    /// How many headers.
+    /// Number of headers.
     pub len: u32,
     /// `nextIndex`, a `bit<32>`.
     pub next_index: FieldId,
 }
 
-/// A parser: states that may loop; the work budget bounds them.
+/// A parser: states, which may loop. The work budget bounds the loops.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parser {
     /// Its name.
     pub name: String,
-    /// Its states, those of inlined parsers among them.
+    /// Its states, including those of inlined parsers.
     pub states: IdVec<StateId, State>,
-    /// Where it starts.
+    /// The start state.
     pub start: StateId,
 }
 
@@ -322,35 +324,35 @@ pub struct Parser {
 pub struct State {
     /// Its name, with the path of the inlined parser.
     pub name: String,
-    /// What it does.
+    /// Its statements.
     pub body: Vec<Stmt>,
-    /// Where it goes.
+    /// Its transition.
     pub transition: Transition,
-    /// Its place.
+    /// Source position.
     pub loc: Option<Loc>,
 }
 
-/// Where a parser goes.
+/// Target of a transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The packet is accepted.
     Accept,
-    /// The packet is rejected; `parser_error` keeps what was set (`NoError` for an explicit `reject`).
+    /// The packet is rejected. `parser_error` keeps its value (`NoError` for an explicit `reject`).
     Reject,
-    /// To a state.
+    /// Continues in a state.
     State(StateId),
 }
 
-/// How a state ends.
+/// Transition at the end of a state.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Transition {
-    /// To one place.
+    /// Always to one target.
     Direct(Target),
-    /// By the first case all of whose sets hold; with none, `error.NoMatch` and reject.
+    /// To the target of the first matching case. If none matches, sets `error.NoMatch` and rejects.
     Select {
         /// The keys.
         keys: Vec<Expr>,
-        /// The cases, each with one set a key.
+        /// The cases, each with one set for each key.
         cases: Vec<SelectCase>,
     },
 }
@@ -358,22 +360,22 @@ pub enum Transition {
 /// A case of a select.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelectCase {
-    /// What it matches.
+    /// Sets of values that it matches.
     pub keyset: Keyset,
-    /// Where it goes.
+    /// Target of the transition.
     pub target: Target,
 }
 
-/// What a select case matches.
+/// Sets of values that a select case matches.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Keyset {
     /// One set for each key.
     Sets(Vec<KeySet>),
-    /// The keys `from .. from + n` are an element of a value set with `n` fields, the others are `Any`.
+    /// All keys together are an element of a value set, which has one field for each key.
     ValueSet(ValueSetId),
 }
 
-/// A set of values of one key. The expressions have the key's type and read nothing that the packet may not write.
+/// A set of values of one key. The expressions have the key's type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum KeySet {
     /// Everything.
@@ -382,7 +384,7 @@ pub enum KeySet {
     Value(Expr),
     /// `key & mask == value & mask`
     Mask(Expr, Expr),
-    /// `lo <= key <= hi`, signed where the key is.
+    /// `lo <= key <= hi`, signed if the key is.
     Range(Expr, Expr),
     /// A value set of one field.
     ValueSet(ValueSetId),
@@ -391,7 +393,7 @@ pub enum KeySet {
 /// A value set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValueSet {
-    /// Its name for the control plane.
+    /// Its name in the control plane.
     pub name: String,
     /// Its fields.
     pub fields: Vec<ValueSetField>,
@@ -410,25 +412,26 @@ pub struct ValueSetField {
     pub name: String,
     /// Its type.
     pub ty: ScalarTy,
-    /// How it matches (`@match`; exact otherwise).
+    /// Its match kind (`@match`, or exact).
     pub match_kind: MatchKind,
     /// Its annotations.
     pub annotations: Vec<Annotation>,
 }
 
-/// A control: a line of stages. `next` links may skip forward; a link back (a loop that applies a table) is a back edge.
+/// A control: a line of stages. `next` links may skip forward. A backward link (a loop that applies
+/// a table) is a back edge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Control {
     /// Its name.
     pub name: String,
-    /// Its stages in topological order (but for back edges); it starts at the first.
+    /// Its stages in topological order (ignoring back edges). It starts at the first.
     pub stages: IdVec<StageId, Stage>,
 }
 
-/// Where a stage goes.
+/// Successor of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// To a stage.
+    /// A stage.
     Stage(StageId),
     /// The control ends.
     End,
@@ -439,81 +442,82 @@ pub enum Next {
 pub struct Stage {
     /// A unique, readable name (`ingress.ipv4_lpm`, `ingress.if_12`).
     pub name: String,
-    /// What it does.
+    /// Its operation.
     pub kind: StageKind,
-    /// Its place.
+    /// Source position.
     pub loc: Option<Loc>,
 }
 
-/// What a stage does.
+/// Operation of a stage.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StageKind {
     /// Evaluates a `bool` and branches.
     Condition {
         /// The condition.
         cond: Expr,
-        /// Where to go when it holds.
+        /// Successor if it is true.
         then: Next,
-        /// Where to go otherwise.
+        /// Successor if it is false.
         otherwise: Next,
     },
-    /// Looks a table up and runs the action of the entry found, or the default action. An `Exit` in the action ends the control.
+    /// Looks up a table and runs the action of the entry found, or the default action. An `Exit` in
+    /// the action ends the control.
     Match {
         /// The table.
         table: TableId,
-        /// Where the outcome goes.
+        /// Destinations of the results.
         outcome: MatchOutcome,
-        /// Where to go.
+        /// The successor.
         next: MatchNext,
     },
     /// Runs code without tables.
     Action {
         /// The code.
         body: Vec<Stmt>,
-        /// Where to go.
+        /// The successor.
         next: Next,
     },
 }
 
-/// Where a match stage leaves what `apply()` returned, for code that asks later.
+/// Fields in which a match stage stores the results of `apply()` for later code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MatchOutcome {
     /// A `bool` field that gets `hit`.
     pub hit: Option<FieldId>,
-    /// A `bit<32>` field that gets the position of the action that ran in the table's list.
+    /// A `bit<32>` field that gets the executed action's position in the table's list.
     pub action_run: Option<FieldId>,
 }
 
-/// Where a match stage goes.
+/// Successor of a match stage.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MatchNext {
-    /// To one place.
+    /// Always the same.
     Always(Next),
-    /// By hit or miss.
+    /// Depends on hit or miss.
     ByHit {
         /// After a hit.
         hit: Next,
         /// After a miss.
         miss: Next,
     },
-    /// By the action that ran: one for each action of the table.
+    /// Depends on the executed action: one successor for each action of the table.
     ByAction(Vec<Next>),
 }
 
-/// An action. Directional parameters are gone: they were bound where the action is used.
+/// An action. Directional parameters are already bound, by the use of the action.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Action {
     /// A unique name.
     pub name: String,
-    /// Its name for the control plane; specialisations of one action share it.
+    /// Its name in the control plane. Specialisations of one action share it.
     pub control_plane_name: String,
-    /// Parameters bound by the control plane; code reads them as [`crate::code::Expr::Param`].
+    /// Parameters bound by the control plane. Code reads them as [`crate::code::Expr::Param`].
     pub params: Vec<ActionParam>,
     /// Its code; labels are local to it.
     pub body: Vec<Stmt>,
     /// Its annotations.
     pub annotations: Vec<Annotation>,
-    /// Its place.
+    /// Source position.
     pub loc: Option<Loc>,
 }
 
@@ -530,18 +534,18 @@ pub struct ActionParam {
     pub annotations: Vec<Annotation>,
 }
 
-/// How a key matches.
+/// Match kind of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatchKind {
-    /// Equality.
+    /// Equal values.
     Exact,
-    /// Longest prefix.
+    /// Longest prefix match.
     Lpm,
     /// Value and mask.
     Ternary,
-    /// Bounds.
+    /// Lower and upper bound.
     Range,
-    /// A value or anything.
+    /// A value, or a wildcard.
     Optional,
     /// Not matched: input of the action selector's hash.
     Selector,
@@ -550,25 +554,25 @@ pub enum MatchKind {
 /// A table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// Its full name for the control plane.
+    /// Its full name in the control plane.
     pub name: String,
     /// Its key.
     pub keys: Vec<Key>,
     /// Its actions.
     pub actions: Vec<TableAction>,
-    /// What runs on a miss.
+    /// Action on a miss.
     pub default: ActionCall,
-    /// Whether the default may not be changed.
+    /// True if the default action may not be changed.
     pub default_is_const: bool,
-    /// Entries that the program gives.
+    /// Entries that the program declares.
     pub entries: Vec<Entry>,
-    /// Whether the control plane may not add entries.
+    /// True if the control plane may not add entries.
     pub entries_are_const: bool,
-    /// Whether the larger priority wins.
+    /// True if the larger priority number wins.
     pub largest_priority_wins: bool,
-    /// Capacity: what the program says, or 1,024.
+    /// Capacity: the declared size, or 1,024.
     pub size: u32,
-    /// Whether the program itself says a size.
+    /// True if the program declares a size.
     pub size_is_declared: bool,
     /// An action profile or selector that holds its actions.
     pub implementation: Option<ExternId>,
@@ -576,24 +580,25 @@ pub struct Table {
     pub direct_counter: Option<ExternId>,
     /// A direct meter.
     pub direct_meter: Option<ExternId>,
-    /// Whether the control plane may ask for idle time-outs.
+    /// True if the control plane may set idle timeouts.
     pub idle_timeout: bool,
-    /// Whether packets may add entries to it (PNA `add_on_miss`).
+    /// True if packets may add entries to it (PNA `add_on_miss`).
     pub add_on_miss: bool,
     /// Its annotations.
     pub annotations: Vec<Annotation>,
-    /// Its place.
+    /// Source position.
     pub loc: Option<Loc>,
 }
 
 /// An element of a table's key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Key {
-    /// Its name for the control plane.
+    /// Its name in the control plane.
     pub name: String,
-    /// What is matched: evaluated when the table is applied; of scalar type, not a `varbit`.
+    /// The value that is matched. Evaluated when the table is applied; of scalar type, not a
+    /// `varbit`.
     pub expr: Expr,
-    /// How.
+    /// Its match kind.
     pub match_kind: MatchKind,
     /// Its type as the control plane sees it.
     pub data_ty: DataTy,
@@ -606,20 +611,20 @@ pub struct Key {
 pub struct TableAction {
     /// The action.
     pub action: ActionId,
-    /// Where it may be used.
+    /// Allowed uses.
     pub scope: ActionScope,
     /// Its annotations in the table's list.
     pub annotations: Vec<Annotation>,
 }
 
-/// Where a table may use an action.
+/// Allowed uses of an action in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActionScope {
-    /// In entries and as default.
+    /// In entries and as default action.
     TableAndDefault,
     /// In entries (`@tableonly`).
     TableOnly,
-    /// As default (`@defaultonly`).
+    /// As default action (`@defaultonly`).
     DefaultOnly,
 }
 
@@ -632,23 +637,23 @@ pub struct ActionCall {
     pub args: Vec<Value>,
 }
 
-/// An entry that the program gives.
+/// An entry that the program declares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// One match for each key that is not a selector.
     pub keys: Vec<KeyMatch>,
     /// Its action.
     pub action: ActionCall,
-    /// Its priority, where the key has ternary, range or optional elements.
+    /// Its priority, if the key has ternary, range or optional elements.
     pub priority: Option<i32>,
-    /// Whether it may not be changed.
+    /// True if it may not be changed.
     pub is_const: bool,
 }
 
-/// What an entry wants of one key.
+/// Match of an entry for one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyMatch {
-    /// Anything.
+    /// A wildcard.
     Any,
     /// One value.
     Exact(Value),
@@ -656,12 +661,12 @@ pub enum KeyMatch {
     Lpm(Value, u32),
     /// Value and mask.
     Ternary(Value, Value),
-    /// Bounds, both included.
+    /// Lower and upper bound, both included.
     Range(Value, Value),
 }
 
 impl KeyMatch {
-    /// Whether a key of this kind can hold it.
+    /// Returns true if a key of this match kind can hold it.
     pub fn fits(&self, kind: MatchKind) -> bool {
         use MatchKind::{Lpm, Optional, Range, Ternary};
         match self {

@@ -1,16 +1,18 @@
-//! What marks an ingress that packets go through in several turns: a device with few stage slots takes a packet through them again and again, each time
-//! from the stage on at which the turn before has stopped (`passes::wrap`).
+//! Markers of an ingress control that was split into rounds. A device with few stage slots
+//! processes a packet in several rounds, each of which continues where the previous one stopped
+//! (`passes::wrap`).
 
 use crate::program::Stage;
 
-/// The intrinsic that says, when an ingress control has run, whether it is to be run again on the same fields: 0 when it is through.
+/// The intrinsic that requests another round on the same fields after an ingress control. It is 0
+/// when the packet is finished.
 pub const RESUME: &str = "slots.resume";
 
-/// What is in the names of all that was made for turns. No name in P4 has it.
+/// Part of the names of all items that were added for rounds. No P4 name contains it.
 pub const OF_TURNS: &str = "$slots$";
 
 impl Stage {
-    /// Whether the stage leads packets through turns, and is none of the program's own.
+    /// Returns true if the stage was added for rounds and is not one of the program's own.
     pub fn is_of_turns(&self) -> bool {
         self.name.contains(OF_TURNS)
     }

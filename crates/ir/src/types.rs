@@ -7,7 +7,7 @@ define_id! {
     pub struct EnumId;
 }
 
-/// The type of a field or expression: everything that code touches is a scalar.
+/// The type of a field or expression. All values are scalars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScalarTy {
     /// `bit<w>`: 1 to [`MAX_WIDTH`] bits (0 is allowed for a field that P4 declares as `bit<0>`).
@@ -24,11 +24,11 @@ pub enum ScalarTy {
     Enum(EnumId),
 }
 
-/// The widest field that the IR accepts, in bits: a whole 9,216-byte frame and more.
+/// Maximum width of a field in bits: more than a 9,216-byte frame.
 pub const MAX_WIDTH: u32 = 1 << 17;
 
 impl ScalarTy {
-    /// Bits that a value takes (the most that it takes, for a `varbit`).
+    /// Returns the width of a value in bits (the maximum width for a `varbit`).
     pub fn width(self) -> u32 {
         match self {
             ScalarTy::Bit(w) | ScalarTy::Int(w) | ScalarTy::Varbit(w) => w,
@@ -37,13 +37,14 @@ impl ScalarTy {
         }
     }
 
-    /// Whether arithmetic and comparison take the sign into account.
+    /// Returns true if arithmetic and comparison are signed.
     pub fn is_signed(self) -> bool {
         matches!(self, ScalarTy::Int(_))
     }
 }
 
-/// A type as the control plane sees it: of digests, registers, value sets, packet metadata (P4Runtime, `P4DataTypeSpec`).
+/// A type as the control plane sees it, in digests, registers, value sets and packet metadata
+/// (P4Runtime, `P4DataTypeSpec`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DataTy {
     /// `bit<w>`
@@ -69,13 +70,13 @@ pub enum DataTy {
 pub struct NamedType {
     /// Its name in P4.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: NamedTypeKind,
     /// Its annotations.
     pub annotations: Vec<crate::Annotation>,
 }
 
-/// What a named type is.
+/// Kind of a named type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamedTypeKind {
     /// A struct: field names and types.
@@ -88,14 +89,14 @@ pub enum NamedTypeKind {
     Enum(Vec<String>),
     /// A serializable enum: width, signedness, and members with values.
     SerializableEnum {
-        /// Bits of the underlying type.
+        /// Width of the underlying type in bits.
         width: u32,
-        /// Whether it is `int<w>`.
+        /// True if it is `int<w>`.
         signed: bool,
         /// Names and values.
         members: Vec<(String, bits::Value)>,
     },
-    /// A `type`: what it is made of, and its `@p4runtime_translation`.
+    /// A `type`: its underlying type and its `@p4runtime_translation`.
     NewType {
         /// The underlying type.
         underlying: DataTy,
@@ -104,7 +105,7 @@ pub enum NamedTypeKind {
     },
 }
 
-/// `@p4runtime_translation(uri, what)`.
+/// Body of `@p4runtime_translation(uri, type)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Translation {
     /// The URI.

@@ -1,11 +1,12 @@
-//! The type of an expression, and where the elements of a header place lie.
+//! Types of expressions, and strides of header places.
 
 use crate::code::{BinOp, Expr, HeaderPlace, Place, UnOp};
 use crate::program::{Action, HeaderId, Program};
 use crate::types::ScalarTy;
 
 impl Expr {
-    /// Its type. `action` is the action whose parameters it may read. `None` for an expression that the verifier would refuse.
+    /// Returns its type. `action` is the action with the parameters that it may read. Returns
+    /// `None` for an expression that the verifier rejects.
     pub fn ty(&self, program: &Program, action: Option<&Action>) -> Option<ScalarTy> {
         let ty = |expr: &Expr| expr.ty(program, action);
         Some(match self {
@@ -17,7 +18,7 @@ impl Expr {
             Expr::Binary(op, left, _) if op.is_predicate() => ty(left).map(|_| ScalarTy::Bool)?,
             Expr::Binary(_, left, _) => ty(left)?,
             Expr::Concat(left, right) => {
-                // Each side is asked for once: twice is 2^n for n operands.
+                // Each side is typed once: twice would take 2^n steps for n operands.
                 let (left, right) = (ty(left)?, ty(right)?);
                 let width = left.width().saturating_add(right.width());
                 if left.is_signed() {
@@ -34,14 +35,14 @@ impl Expr {
 }
 
 impl Place {
-    /// The type of what it holds.
+    /// Returns the type of its field.
     pub fn ty(&self, program: &Program) -> Option<ScalarTy> {
         program.fields.get(self.base).map(|field| field.ty)
     }
 }
 
 impl BinOp {
-    /// Whether it gives a `bool`.
+    /// Returns true if it yields a `bool`.
     pub fn is_predicate(self) -> bool {
         use BinOp::{Eq, Ge, Gt, Le, LogicalAnd, LogicalOr, Lt, Ne};
         matches!(self, Eq | Ne | Lt | Le | Gt | Ge | LogicalAnd | LogicalOr)
@@ -49,14 +50,15 @@ impl BinOp {
 }
 
 impl HeaderPlace {
-    /// How many fields lie between two elements, for each of `dims`. In verified code every element is where these strides say.
+    /// Returns the distance of two elements in fields, for each of `dims`. Verified code has its
+    /// elements at these strides.
     pub fn field_strides(&self, program: &Program) -> Vec<u32> {
         let valid = |id| program.headers.get(id).map(|header| header.valid.get());
         let stride = |dim: &crate::Dim| {
             let second = HeaderId::new(self.base.get().saturating_add(dim.stride));
             valid(second)?.checked_sub(valid(self.base)?)
         };
-        // With one element there is no second one, and the stride is never used.
+        // With one element there is no second one, so the stride is never used.
         let of = |dim: &crate::Dim| if dim.len > 1 { stride(dim) } else { None };
         self.dims.iter().map(|dim| of(dim).unwrap_or(0)).collect()
     }

@@ -1,16 +1,16 @@
-//! The words of IR text that stand for one choice among few: one table each, for the printer and the reader.
+//! Keywords of IR text for enums: one table for each enum, for the printer and the reader.
 
 use crate::code::{BinOp, UnOp};
 use crate::program::{
     ActionScope, Arch, BlockRole, CounterUnit, HashAlgorithm, MatchKind, TransferPath,
 };
 
-/// A choice that IR text writes as one word or operator.
+/// An enum that IR text writes as one word or operator.
 pub(crate) trait Word: Copy + PartialEq + 'static {
-    /// All choices with their words.
+    /// All variants with their words.
     const WORDS: &'static [(Self, &'static str)];
 
-    /// Its word.
+    /// Returns its word.
     fn word(self) -> &'static str {
         Self::WORDS
             .iter()
@@ -18,7 +18,7 @@ pub(crate) trait Word: Copy + PartialEq + 'static {
             .map_or("?", |(_, word)| word)
     }
 
-    /// The choice with this word.
+    /// Returns the variant with this word.
     fn from_word(word: &str) -> Option<Self> {
         Self::WORDS
             .iter()
@@ -63,27 +63,28 @@ words! {
 }
 
 impl BlockRole {
-    /// Its word in IR text.
+    /// Returns its word in IR text.
     pub fn name(self) -> &'static str {
         self.word()
     }
 }
 
 impl HashAlgorithm {
-    /// Its word in IR text.
+    /// Returns its word in IR text.
     pub fn name(self) -> &'static str {
         self.word()
     }
 }
 
 impl MatchKind {
-    /// Its name in P4.
+    /// Returns its name in P4.
     pub fn name(self) -> &'static str {
         self.word()
     }
 }
 
-/// Words that a bare name may not begin with, because they begin something else where a name could stand.
+/// Words that a bare name may not begin with, because they have another meaning where a name is
+/// allowed.
 const RESERVED: &[&str] = &[
     "_",
     "accept",
@@ -131,13 +132,14 @@ const RESERVED: &[&str] = &[
     "verify",
 ];
 
-/// Whether a name can stand in IR text without quotes: identifiers joined by dots, with decimal indices in brackets.
+/// Returns true if a name needs no quotes in IR text: identifiers joined by dots, with decimal
+/// indices in brackets.
 pub(crate) fn is_bare(name: &str) -> bool {
     let first = name.split(['.', '[']).next().unwrap_or(name);
     !name.is_empty() && !RESERVED.contains(&first) && bare_len(name) == name.len()
 }
 
-/// How many bytes at the beginning of the text are a bare name; 0 if none.
+/// Returns the length in bytes of the bare name at the beginning of the text; 0 if there is none.
 pub(crate) fn bare_len(text: &str) -> usize {
     let bytes = text.as_bytes();
     let word = |from: usize| {

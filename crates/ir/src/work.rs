@@ -1,15 +1,19 @@
-//! What code costs: the units of work that engines take from a packet's budget.
+//! Cost of code: the units of work that engines charge to a packet's budget.
 //!
-//! A packet that may run code over and over (loops, parser states, links back, passes) has a budget, and a unit of it must stand for about the same time
-//! whatever the code is, or a loop over wide numbers runs for seconds within it. So a program's code is measured once, before it runs: in *steps*, each
-//! about as long as an operation on 64 bits, of which [`STEPS_PER_UNIT`] are a unit. Every engine takes the same units at the same places:
+//! Code that may repeat (loops, parser states, back edges, recirculations) is bounded by a budget
+//! for each packet. A unit must take about the same time whatever the code is. Otherwise a loop
+//! over wide numbers would run for seconds within the budget. So a program's code is measured once,
+//! before it runs, in *steps*. A step takes about as long as an operation on 64 bits, and
+//! [`STEPS_PER_UNIT`] of them are a unit. Every engine charges the same units at the same points:
 //!
-//! - a parser state when it is entered ([`Work::state`]), a round of a loop when it begins ([`Work::round`]), a link back when it is
-//!   followed ([`Work::back_link`]): one unit or more;
-//! - an action, when it begins to run, and a stage: what they have beyond a unit, so nothing as a rule ([`Work::action`], [`Work::stage`]).
+//! - a parser state when it is entered ([`Work::state`]), a loop iteration when it begins
+//!   ([`Work::round`]), and a back edge when it is taken ([`Work::back_link`]): one unit or more;
+//! - an action when it begins to run, and a stage: their cost beyond one unit, so normally nothing
+//!   ([`Work::action`], [`Work::stage`]).
 //!
-//! A loop or an action inside of code is not counted with it, but for actions that take nothing themselves. Of alternatives the longest counts.
-//! What is known only at run time, such as the length of a payload, is taken by `exec`.
+//! The code of a nested loop or action is not counted again, except actions that charge nothing
+//! themselves. Of alternatives the longest counts. Costs known only at run time, such as the length
+//! of a payload, are charged by `exec`.
 
 use bits::IdVec;
 
@@ -19,28 +23,28 @@ use crate::ops::Op;
 use crate::program::*;
 use crate::types::ScalarTy;
 
-/// Steps that a unit of work stands for.
+/// Number of steps in a unit of work.
 pub const STEPS_PER_UNIT: u64 = 32;
 
-/// Applying a table: its lookup, and finding the action.
+/// Steps of a table lookup, including the selection of the action.
 const LOOKUP: u64 = 64;
 
-/// Steps of an algorithm for each byte of its data.
+/// Returns the steps of an algorithm for data of this length.
 pub fn hash_steps(algorithm: HashAlgorithm, bytes: u64) -> u64 {
     let each = match algorithm {
-        // Bit by bit.
+        // Computed bit by bit.
         HashAlgorithm::Crc16Custom | HashAlgorithm::Crc32Custom | HashAlgorithm::Toeplitz => 12,
         _ => 1,
     };
     bytes.saturating_mul(each)
 }
 
-/// Whole units of so many steps.
+/// Returns the number of whole units in these steps.
 pub fn units(steps: u64) -> u32 {
     u32::try_from(steps / STEPS_PER_UNIT).unwrap_or(u32::MAX)
 }
 
-/// What the code of a program costs.
+/// Costs of a program's code.
 pub struct Work<'p> {
     program: &'p Program,
     /// Steps of the bodies of actions.
@@ -61,7 +65,7 @@ impl<'p> Work<'p> {
         work
     }
 
-    /// Callees first; the verifier has seen that calls end.
+    /// Measures callees first. Recursion ends because the verifier rejects recursive actions.
     fn measure(&mut self, id: ActionId, known: &mut bits::IdSet<ActionId>) {
         if !known.insert(id) {
             return;
@@ -88,7 +92,7 @@ impl<'p> Work<'p> {
         }
     }
 
-    /// Units of a parser state.
+    /// Returns the units of a parser state.
     pub fn state(&self, state: &State) -> u32 {
         let code = self.plain();
         let transition = match &state.transition {
@@ -102,18 +106,19 @@ impl<'p> Work<'p> {
         units(code.body(&state.body).saturating_add(transition)).saturating_add(1)
     }
 
-    /// Units of a round of a loop with this body, in an action with these parameters (elsewhere there are none).
+    /// Returns the units of an iteration of a loop with this body, in an action with these
+    /// parameters (outside of actions there are none).
     pub fn round(&self, params: &[ActionParam], body: &[Stmt]) -> u32 {
         let code = Code { work: self, params };
         units(code.body(body)).saturating_add(1)
     }
 
-    /// Units of an action, as often as it runs; 0 for most.
+    /// Returns the units of an action for each run; 0 for most.
     pub fn action(&self, id: ActionId) -> u32 {
         units(self.actions.get(id).copied().unwrap_or(0))
     }
 
-    /// Units of a stage without the action that its table runs; 0 for most.
+    /// Returns the units of a stage without the action that its table runs; 0 for most.
     pub fn stage(&self, stage: &Stage) -> u32 {
         match &stage.kind {
             StageKind::Match { .. } => units(self.stage_steps(stage).saturating_sub(LOOKUP)),
@@ -121,14 +126,16 @@ impl<'p> Work<'p> {
         }
     }
 
-    /// Units of a link back: what may run until it is followed again, which is all from the stage `to` to the stage `from`.
+    /// Returns the units of a back edge: all code from the stage `to` to the stage `from`, which
+    /// may run until it is taken again.
     pub fn back_link(&self, control: &Control, from: StageId, to: StageId) -> u32 {
         let stages = control.stages.iter();
         let between = stages.filter(|(id, _)| (to..=from).contains(id));
         units(sum(between.map(|(_, stage)| self.whole_stage(stage)))).saturating_add(1)
     }
 
-    /// Units of everything in the program's controls: what a packet that starts over may do without being asked for it.
+    /// Returns the units of all the program's controls: the code that a packet may run, when it
+    /// starts over, without being charged.
     pub fn controls(&self) -> u32 {
         let stages = self
             .program
@@ -138,7 +145,7 @@ impl<'p> Work<'p> {
         units(sum(stages.map(|stage| self.whole_stage(stage))))
     }
 
-    /// Units of everything in a control; 0 for one that the program does not have.
+    /// Returns the units of a control; 0 if the program does not have it.
     pub fn control(&self, id: ControlId) -> u32 {
         let control = self.program.controls.get(id);
         let stages = control.into_iter().flat_map(|c| c.stages.values());
@@ -234,7 +241,7 @@ fn limbs(width: u32) -> u64 {
     u64::from(width.div_ceil(64).max(1))
 }
 
-/// Code with the parameters that it reads. Costs are steps; expressions give their width too.
+/// Code with the parameters that it reads. Costs are in steps. Expressions also return their width.
 struct Code<'c> {
     work: &'c Work<'c>,
     params: &'c [ActionParam],
@@ -266,7 +273,7 @@ impl Code<'_> {
                 self.expr(cond).0.saturating_add(1).saturating_add(branches)
             }
             StmtKind::Block(_, body) | StmtKind::Atomic(body) => self.body(body),
-            // Its rounds take their own.
+            // Its iterations are charged separately.
             StmtKind::Loop(..)
             | StmtKind::Leave(_)
             | StmtKind::Continue(_)
@@ -274,7 +281,7 @@ impl Code<'_> {
             | StmtKind::Fail(_) => 1,
             StmtKind::CallAction(callee, args) => {
                 let steps = self.work.actions.get(*callee).copied().unwrap_or(0);
-                // An action that is worth a unit takes it itself.
+                // An action that costs a unit or more charges it itself.
                 let own = if steps < STEPS_PER_UNIT { steps } else { 0 };
                 let args = args.iter().map(|arg| self.expr(arg).0 + 1);
                 sum(args.chain([2 + own]))
@@ -350,7 +357,7 @@ impl Code<'_> {
             Op::ChecksumUpdate | Op::InternetChecksumAdd | Op::InternetChecksumSubtract => {
                 8 + bytes
             }
-            // Text is made, by division, and the device hands it on.
+            // The text is built, by division, and passed on by the device.
             Op::LogMessage => {
                 let text = 64 + text + bytes.saturating_mul(4);
                 text.saturating_add(digits.saturating_mul(8))
@@ -389,7 +396,7 @@ impl Code<'_> {
         sum(dims.iter().map(|dim| self.expr(&dim.index).0 + 2))
     }
 
-    /// What finding a place costs, and its width.
+    /// Returns the cost of locating a place, and its width.
     fn place(&self, place: &Place) -> (u64, u32) {
         let field = self.work.program.fields.get(place.base);
         let width = field.map_or(0, |field| field.ty.width());
@@ -445,13 +452,13 @@ impl Code<'_> {
     }
 }
 
-/// Steps of an operation on numbers of this width, and the width of its result.
+/// Returns the steps of an operation on numbers of this width, and the width of its result.
 fn binary(op: BinOp, width: u32) -> (u64, u32) {
     let limbs = limbs(width);
     match op {
-        // A product of each limb with each.
+        // A product of each pair of limbs.
         BinOp::Mul => (1 + limbs * limbs / 4, width),
-        // Bit by bit, but for numbers of one limb.
+        // Bit by bit, except for numbers of one limb.
         BinOp::Div | BinOp::Mod if limbs == 1 => (4, width),
         BinOp::Div | BinOp::Mod => (u64::from(width) * limbs, width),
         BinOp::Eq | BinOp::Ne | BinOp::Lt | BinOp::Le | BinOp::Gt | BinOp::Ge => (limbs, 1),

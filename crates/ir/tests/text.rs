@@ -1,4 +1,4 @@
-//! IR text: what is printed reads back as the same program, and no text panics.
+//! Tests of IR text: printed text reads back as the same program, and no text causes a panic.
 
 use bits::{IdVec, Value};
 use ir::*;
@@ -183,7 +183,7 @@ fn the_deepest_code_that_is_accepted_fits_a_small_stack() {
     }
 }
 
-/// Names that need quotes and names that do not.
+/// Returns names, some of which need quotes.
 fn names() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-z$_][a-z0-9_]{0,5}(\\.[a-z0-9]{1,3}|\\[[0-9]{1,2}\\]){0,2}",

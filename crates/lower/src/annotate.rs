@@ -1,11 +1,11 @@
-//! Annotations: kept for the control plane, and read where they give names.
+//! Converts annotations to the IR, and reads names from them.
 
 use ir::{Annotation, AnnotationBody, AnnotationValue};
 use sema::hir;
 use syntax::ast::{AnnotationToken, AnnotationTokenKind};
 use syntax::source::SourceMap;
 
-/// All annotations, as the IR keeps them.
+/// Converts all annotations to the IR.
 pub(crate) fn annotations(sources: &SourceMap, annotations: &[hir::Annotation]) -> Vec<Annotation> {
     annotations
         .iter()
@@ -41,7 +41,7 @@ fn value(value: &hir::AnnotationValue) -> AnnotationValue {
     }
 }
 
-/// The text of tokens as it was written; of tokens that come from several places, the tokens with blanks between.
+/// Returns the text of tokens as written. Tokens from several places are joined by blanks.
 fn text(sources: &SourceMap, tokens: &[AnnotationToken]) -> String {
     let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else {
         return String::new();
@@ -67,8 +67,8 @@ fn text(sources: &SourceMap, tokens: &[AnnotationToken]) -> String {
     text
 }
 
-/// Whether the source has these tokens where their places say, one behind the other: no macro
-/// made one of them.
+/// Returns true if the source has exactly these tokens at their positions, so no macro produced
+/// one.
 fn as_written(sources: &SourceMap, tokens: &[AnnotationToken]) -> bool {
     let is_own = |token: &AnnotationToken| match (token.kind, sources.text(token.span)) {
         (AnnotationTokenKind::String, text) => text.starts_with('"'),
@@ -82,7 +82,7 @@ fn as_written(sources: &SourceMap, tokens: &[AnnotationToken]) -> bool {
     tokens.iter().all(is_own) && tokens.windows(2).all(follows)
 }
 
-/// A string as a literal.
+/// Returns a string as a literal.
 fn quoted(text: &str) -> String {
     let mut literal = String::from("\"");
     for c in text.chars() {
@@ -98,7 +98,7 @@ fn quoted(text: &str) -> String {
     literal
 }
 
-/// The only string or word that an annotation carries.
+/// Returns the only string or word in an annotation.
 fn single(annotation: &hir::Annotation) -> Option<String> {
     match &annotation.body {
         hir::AnnotationBody::Tokens(tokens) => {
@@ -112,7 +112,7 @@ fn single(annotation: &hir::Annotation) -> Option<String> {
     }
 }
 
-/// What `@name` says; of several, the first.
+/// Returns the name in `@name`; the first one if there are several.
 pub(crate) fn name(annotations: &[hir::Annotation]) -> Option<String> {
     annotations
         .iter()
@@ -120,12 +120,12 @@ pub(crate) fn name(annotations: &[hir::Annotation]) -> Option<String> {
         .and_then(single)
 }
 
-/// Whether there is an annotation of this name.
+/// Returns true if there is an annotation of this name.
 pub(crate) fn has(annotations: &[hir::Annotation], name: &str) -> bool {
     annotations.iter().any(|a| a.name.as_str() == name)
 }
 
-/// The text of the only word or string of the annotation with this name.
+/// Returns the only word or string in the annotation with this name.
 pub(crate) fn word(annotations: &[hir::Annotation], name: &str) -> Option<String> {
     annotations
         .iter()
@@ -133,7 +133,7 @@ pub(crate) fn word(annotations: &[hir::Annotation], name: &str) -> Option<String
         .and_then(single)
 }
 
-/// The two arguments of an annotation, strings without quotes.
+/// Returns the two arguments of an annotation, strings without quotes.
 pub(crate) fn pair(sources: &SourceMap, annotation: &hir::Annotation) -> Option<(String, String)> {
     match &annotation.body {
         hir::AnnotationBody::Tokens(tokens) => {
@@ -162,7 +162,7 @@ pub(crate) fn pair(sources: &SourceMap, annotation: &hir::Annotation) -> Option<
     }
 }
 
-/// The numbers that an annotation lists (`@field_list(1, Lists.member)`).
+/// Returns the numbers in an annotation (`@field_list(1, Lists.member)`).
 pub(crate) fn numbers(program: &hir::Program, annotation: &hir::Annotation) -> Vec<u32> {
     match &annotation.body {
         hir::AnnotationBody::Tokens(tokens) => tokens

@@ -1,7 +1,8 @@
-//! Calls: arguments bound by copy-in and copy-out (section 6.8), bodies inlined.
+//! Calls: binds arguments by copy-in and copy-out (section 6.8), and inlines bodies.
 //!
-//! A parameter shares its argument's storage only where nothing can tell: no other argument that is written overlaps it, and the
-//! body has no other way to it. Otherwise it gets storage of its own.
+//! A parameter shares its argument's storage only if this cannot be observed: no other written
+//! argument overlaps it, and the body does not access it otherwise. Otherwise it gets separate
+//! storage.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -17,36 +18,37 @@ use crate::lvalue::Lvalue;
 use crate::storage::Place;
 use crate::value::Rv;
 
-/// An argument after its evaluation.
+/// An evaluated argument.
 #[derive(Clone, Debug)]
 pub(crate) enum ArgValue {
-    /// Of an `in` or directionless parameter.
+    /// Argument of an `in` or directionless parameter.
     In(Rv),
-    /// Of an `out` parameter.
+    /// Argument of an `out` parameter.
     Out(Lvalue),
-    /// Of an `inout` parameter; the value where it had to be saved before later arguments were evaluated.
+    /// Argument of an `inout` parameter. The value is present if it was saved before later
+    /// arguments were evaluated.
     InOut(Lvalue, Option<Rv>),
 }
 
-/// What else a body can reach besides its parameters.
+/// Variables that a body can access besides its parameters.
 #[derive(Clone, Debug)]
 pub(crate) enum Reach {
-    /// Nothing: functions, parsers and controls.
+    /// None: functions, parsers and controls.
     Nothing,
     /// These variables: actions.
     Vars(Rc<Vec<VarId>>),
-    /// Anything: bodies of abstract methods.
+    /// All: bodies of abstract methods.
     Anything,
 }
 
-/// Parameters that are bound; undone at the end of the call.
+/// Bound parameters. The bindings are undone at the end of the call.
 pub(crate) struct BoundArgs {
     saved: Vec<(VarId, Option<Bound>)>,
     copy_outs: Vec<CopyOut>,
 }
 
 impl Lower<'_> {
-    /// A call in an expression or as a statement; `ty` is the type of its result.
+    /// Lowers a call in an expression or statement. `ty` is its result type.
     pub(crate) fn call(&mut self, call: &hir::Call, ty: TyId) -> Rv {
         match &call.callee {
             Callee::Function(id) => self.call_function(*id, call, Reach::Nothing),
@@ -79,8 +81,8 @@ impl Lower<'_> {
         }
     }
 
-    /// Evaluates arguments from left to right as the call gives them (`order` as in
-    /// [`hir::Call::order`]); the result is in the order of the parameters.
+    /// Evaluates arguments from left to right as written (`order` as in [`hir::Call::order`]). The
+    /// result is in the order of the parameters.
     pub(crate) fn evaluate_args(
         &mut self,
         params: &[hir::Param],
@@ -118,7 +120,7 @@ impl Lower<'_> {
             return ArgValue::In(Rv::Omitted);
         };
         let mut value = self.value(expr);
-        // A header literal may come as a list where the parameter is a header.
+        // A header literal may be a list if the parameter is a header.
         if let (Rv::Int(_), Some(_)) = (&value, self.scalar(self.hir.vars[param.var].ty)) {
             value = Rv::Scalar(self.scalar_value(&value, self.hir.vars[param.var].ty));
         }
@@ -213,7 +215,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Whether values of a type have storage.
+    /// Returns true if values of a type have storage.
     fn is_stored(&mut self, ty: TyId) -> bool {
         self.scalar(ty).is_some()
             || matches!(self.ty(ty), Ty::Record(..) | Ty::Tuple(_) | Ty::Stack(..))
@@ -237,7 +239,7 @@ impl Lower<'_> {
         place
     }
 
-    /// What the arguments of a call read and write, and what the body reaches besides.
+    /// Returns the storage that the arguments of a call, and its body, read and write.
     fn touched(&self, args: &[ArgValue], reach: &Reach) -> Touched {
         let (mut written, mut read) = (Vec::new(), Vec::new());
         for arg in args {
@@ -268,14 +270,13 @@ impl Lower<'_> {
         }
     }
 
-    /// Whether a parameter can use its argument's storage or value in place: no other argument that
-    /// is
-    /// written overlaps it, none that is read lies in what it writes, and the body has no other way
-    /// to it.
+    /// Returns true if a parameter can use its argument's storage or value in place. No other
+    /// written argument may overlap it. It must not write what another argument reads. The body
+    /// must not access it otherwise.
     fn may_share(&self, arg: &ArgValue, touched: &Touched) -> bool {
         match arg {
             ArgValue::In(Rv::Scalar(Expr::Const(..) | Expr::Param(_))) => true,
-            // An operation would be computed anew at each use.
+            // An operation would be evaluated again at each use.
             ArgValue::In(Rv::Scalar(expr)) if !matches!(expr, Expr::Read(_)) => false,
             ArgValue::In(value) => {
                 if touched.is_anything {
@@ -297,7 +298,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Ends a call: values go back, names get their old meaning.
+    /// Ends a call: copies out values and restores the meaning of names.
     pub(crate) fn finish_args(&mut self, bound: BoundArgs) {
         self.unbind(bound.saved);
         self.copy_out(&bound.copy_outs);
@@ -364,7 +365,8 @@ impl Lower<'_> {
                                 let result = self.value(value);
                                 let is_plain = before.is_empty()
                                     && self.frames.last().is_some_and(|f| f.copy_outs.is_empty());
-                                // What a body computed must not be read from its variables later.
+                                // A computed result must not be read from the body's variables
+                                // later.
                                 if is_plain {
                                     result
                                 } else {
@@ -398,7 +400,7 @@ impl Lower<'_> {
         result
     }
 
-    /// Inlines an action that is called directly.
+    /// Inlines an action in a direct call.
     fn call_action(&mut self, id: hir::ActionId, call: &hir::Call) {
         let hir = self.hir;
         let action = &hir.actions[id];
@@ -474,7 +476,7 @@ impl Lower<'_> {
         }
     }
 
-    /// `exit`: all callers copy out, then the block ends.
+    /// Lowers `exit`: all callers copy out, then the block ends.
     pub(crate) fn emit_exit(&mut self) {
         let frames = self.frames.clone();
         for frame in frames.iter().rev() {
@@ -493,7 +495,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The variables that an action mentions and does not declare.
+    /// Returns the variables that an action uses but does not declare.
     fn free_vars(&mut self, id: hir::ActionId) -> Rc<Vec<VarId>> {
         if let Some(known) = self.free_vars.get(&id) {
             return known.clone();
@@ -550,7 +552,8 @@ impl Lower<'_> {
         }
     }
 
-    /// `minSizeInBits` and `maxSizeInBits` (section 9.1): a `varbit` counts as nothing or as its most.
+    /// Computes `minSizeInBits` or `maxSizeInBits` (section 9.1). A `varbit` counts zero or its
+    /// maximum.
     fn size_in_bits(&mut self, ty: TyId, is_max: bool) -> u64 {
         match self.scalar(ty) {
             Some(ScalarTy::Varbit(_)) if !is_max => 0,
@@ -571,7 +574,7 @@ impl Lower<'_> {
         }
     }
 
-    /// `push_front` and `pop_front` (section 8.18).
+    /// Lowers `push_front` and `pop_front` (section 8.18).
     fn shift_stack(&mut self, stack: &Place, push: bool, count: u32) {
         self.for_each_choice(stack, &mut |this, stack| match stack.slot.kind {
             crate::storage::SlotKind::Stack { id: Some(id), .. } => {
@@ -585,7 +588,7 @@ impl Lower<'_> {
         });
     }
 
-    /// Makes the fields of a union's headers zero.
+    /// Sets the fields of a union's headers to zero.
     fn clear_members(&mut self, union: &Place, ty: TyId) {
         for (index, member_ty) in self.part_types(ty).into_iter().enumerate() {
             if let Some(member) = self.place_part(union, ty, index) {
@@ -594,7 +597,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The same for a stack of unions, which the IR does not know.
+    /// Lowers `push_front` and `pop_front` of a stack of unions, which the IR does not have.
     fn shift_unions(&mut self, stack: &Place, push: bool, count: u32) {
         let Ty::Stack(element_ty, len) = *self.ty(stack.ty) else {
             return;
@@ -652,7 +655,7 @@ impl Lower<'_> {
         ));
     }
 
-    /// A number that is known when the program is compiled.
+    /// Evaluates a number that must be known at compile time.
     pub(crate) fn constant_u32(&mut self, expr: &hir::Expr) -> Option<u32> {
         match self.value(expr) {
             Rv::Int(number) => u32::try_from(&number).ok(),
@@ -663,7 +666,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Runs code in another node, with its own loops.
+    /// Runs code in the context of another node, with separate loops.
     pub(crate) fn in_node<R>(
         &mut self,
         node: NodeId,
@@ -679,7 +682,7 @@ impl Lower<'_> {
     }
 }
 
-/// What the arguments of a call, and its body, read and write.
+/// Storage that the arguments of a call, and its body, read and write.
 struct Touched {
     written: Ranges,
     read: Ranges,
@@ -687,7 +690,7 @@ struct Touched {
     is_anything: bool,
 }
 
-/// Ranges of fields, to count those that meet another one.
+/// A set of field ranges, for counting overlaps.
 struct Ranges {
     starts: Vec<u32>,
     ends: Vec<u32>,
@@ -703,8 +706,8 @@ impl Ranges {
         Ranges { starts, ends }
     }
 
-    /// How many share a field with `range`: those that begin before its end, but for those that end
-    /// before its begin.
+    /// Returns the number of ranges that overlap `range`: those that begin before its end, minus
+    /// those that end before its start.
     fn count(&self, range: &Range<u32>) -> usize {
         if range.is_empty() {
             return 0;
@@ -719,7 +722,7 @@ impl Ranges {
     }
 }
 
-/// The parameters in the order of a call: `order`, or all from the first on.
+/// Returns the parameter indices in the order of a call: `order`, or all in ascending order.
 pub(crate) fn steps(order: &[usize], count: usize) -> Vec<usize> {
     match order {
         [] => (0..count).collect(),
@@ -736,7 +739,7 @@ fn is_constant(value: &Rv) -> bool {
     }
 }
 
-/// Whether a statement returns, perhaps deep inside.
+/// Returns true if a statement contains a `return`, at any depth.
 pub(crate) fn returns(stmt: &hir::Stmt) -> bool {
     matches!(stmt.kind, hir::StmtKind::Return(_)) || nested_return(stmt)
 }

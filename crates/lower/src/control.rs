@@ -1,4 +1,4 @@
-//! Controls: their declarations at each invocation, their code in line, and the blocks of the architecture as lines of stages.
+//! Controls: declarations, inlined code, and the architecture's blocks as lines of stages.
 
 use ir::{BlockCode, Control};
 use sema::hir::{self, LocalDecl};
@@ -7,11 +7,12 @@ use crate::cx::{Lower, Mode};
 use crate::instance::NodeId;
 
 impl Lower<'_> {
-    /// The code of a control whose parameters are bound.
+    /// Lowers the code of a control with bound parameters.
     pub(crate) fn run_control(&mut self, node: NodeId, id: hir::ControlId) {
         let hir = self.hir;
         let control = &hir.controls[id];
-        // A control may run inside another instance of itself, given as a constructor argument: the names mean other things in there.
+        // A control may run inside another instance of itself, passed as a constructor argument.
+        // Its names have other meanings there.
         let outer = self.active.contains(&id).then(|| self.vars.clone());
         self.active.push(id);
         let bound = self.bind_ctor_params(node, &control.ctor_params);
@@ -32,7 +33,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Lowers a control that is a block of the architecture; its parameters are bound.
+    /// Lowers a control that is a block of the architecture. Its parameters are bound.
     pub(crate) fn block_control(&mut self, node: NodeId, id: hir::ControlId) -> BlockCode {
         let name = self.nodes[node].path.clone();
         self.loc = None;

@@ -1,4 +1,4 @@
-//! Types as the control plane sees them: names, and the declarations that P4Info may mention.
+//! Control-plane types: names, and the type declarations for P4Info.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use crate::cx::Lower;
 use crate::types::value_of;
 
 impl Lower<'_> {
-    /// The type as the control plane sees it.
+    /// Returns the type as the control plane sees it.
     pub(crate) fn data_ty(&mut self, ty: TyId) -> DataTy {
         let ty = self.subst(ty);
         match self.types.get(ty).clone() {
@@ -42,7 +42,8 @@ impl Lower<'_> {
         }
     }
 
-    /// A record's name: its `@name`; else its own, followed by the type arguments of a generic one, as p4c makes it.
+    /// Returns a record's name: its `@name`, else its own. A generic one is followed by its type
+    /// arguments, as in p4c.
     pub(crate) fn record_name(&self, ty: TyId) -> String {
         match self.types.get(ty) {
             Ty::Record(id, args) => {
@@ -61,7 +62,7 @@ impl Lower<'_> {
         }
     }
 
-    /// A type as a part of a name.
+    /// Returns a type as a part of a name.
     fn type_word(&self, ty: TyId) -> String {
         match self.types.get(ty) {
             Ty::Bit(width) => format!("bit{width}"),
@@ -80,7 +81,8 @@ impl Lower<'_> {
         }
     }
 
-    /// Describes the declared types for P4Info, and the generic ones as far as something mentions them.
+    /// Describes the declared types for P4Info. Generic types are included if something mentions
+    /// them.
     pub(crate) fn describe_types(&mut self) {
         let hir = self.hir;
         for &ty in &hir.type_order {
@@ -184,7 +186,7 @@ impl Lower<'_> {
         })
     }
 
-    /// The members of a record by the names that the control plane sees.
+    /// Returns the members of a record by their control-plane names.
     fn shown_members(&mut self, ty: TyId) -> Vec<(String, TyId)> {
         let members = self.members(ty);
         let ty = self.peel(ty);
@@ -202,7 +204,7 @@ impl Lower<'_> {
         members.iter().zip(given).map(shown).collect()
     }
 
-    /// The members of a header; those of a struct in it are its own.
+    /// Collects the members of a header. Members of a nested struct count as the header's.
     fn flat_members(&mut self, prefix: &str, ty: TyId, flat: &mut Vec<(String, DataTy)>) {
         for (name, ty) in self.shown_members(ty) {
             let name = format!("{prefix}{name}");
@@ -223,7 +225,7 @@ impl Lower<'_> {
     }
 }
 
-/// `@p4runtime_translation(uri, what)`
+/// Parses `@p4runtime_translation(uri, type)`.
 fn translation(
     sources: &syntax::source::SourceMap,
     annotations: &[hir::Annotation],

@@ -1,4 +1,4 @@
-//! The state of a lowering: what is made, what is bound, where code goes.
+//! State of lowering: the IR built so far, the bindings, and the destination of code.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
@@ -16,62 +16,62 @@ use crate::instance::{InstanceNode, NodeId};
 use crate::storage::{Place, Slot};
 use crate::value::Rv;
 
-/// What a variable stands for while code that sees it is lowered.
+/// Meaning of a variable while code in its scope is lowered.
 #[derive(Clone, Debug)]
 pub(crate) enum Bound {
     /// Storage.
     Place(Place),
-    /// A value that does not change while it is visible.
+    /// A value that does not change in the variable's scope.
     Value(Rv),
 }
 
-/// A copy that is due when the code that is being lowered ends in any way.
+/// A copy-out due at every exit from the code being lowered.
 #[derive(Clone, Debug)]
 pub(crate) struct CopyOut {
     pub(crate) to: crate::lvalue::Lvalue,
     pub(crate) from: Place,
 }
 
-/// A call that is being inlined, seen from an `exit` inside.
+/// A call being inlined, as seen by an `exit` inside.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Frame {
-    /// What the call copies out.
+    /// The copy-outs of the call.
     pub(crate) copy_outs: Vec<CopyOut>,
 }
 
-/// Where `return` goes.
+/// Target of `return`.
 #[derive(Clone, Debug)]
 pub(crate) enum ReturnTo {
-    /// To a label, the value to storage.
+    /// Jumps to a label, and stores the value if there is storage.
     Label(LabelId, Option<Place>),
-    /// `return` cannot stand here but as the last statement, which the caller handles.
+    /// `return` is only allowed as the last statement, which the caller handles.
     Nowhere,
 }
 
-/// How an `exit` is lowered.
+/// Lowering of an `exit`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ExitTo {
     /// It ends the block at once.
     Now,
-    /// A table's action whose callers have values to copy out: it sets the flag and leaves the action.
+    /// In a table's action with callers that must copy out: sets the flag and leaves the action.
     Later(FieldId, LabelId),
 }
 
-/// A loop that is being lowered.
+/// A loop being lowered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoopLabels {
     pub(crate) leave: LabelId,
     pub(crate) again: LabelId,
 }
 
-/// What code is being lowered for; some constructs mean different things.
+/// Kind of code being lowered. Some constructs depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Parser,
     Control,
 }
 
-/// The deepest nesting of code that is made, below the verifier's limit for statements.
+/// Maximum nesting depth of generated code, below the verifier's limit for statements.
 const MAX_CODE_NESTING: u32 = ir::MAX_NESTING - 2;
 
 pub(crate) struct Lower<'p> {
@@ -86,11 +86,11 @@ pub(crate) struct Lower<'p> {
 
     pub(crate) files: HashMap<String, u32>,
     pub(crate) names: HashMap<String, u32>,
-    /// Temporaries that are written in one place only.
+    /// Temporaries that are written at one place only.
     pub(crate) saved: HashSet<FieldId>,
     pub(crate) ir_enums: HashMap<hir::EnumId, ir::EnumId>,
     pub(crate) header_types: HashMap<TyId, ir::HeaderTypeId>,
-    /// Generic records, with arguments, that the control plane sees.
+    /// Specialisations of generic records that the control plane sees.
     pub(crate) specialized: Vec<TyId>,
     pub(crate) members: HashMap<TyId, crate::types::Members>,
 
@@ -99,18 +99,18 @@ pub(crate) struct Lower<'p> {
     pub(crate) vars: HashMap<VarId, Bound>,
     pub(crate) ty_vars: HashMap<TypeVarId, TyId>,
     pub(crate) storage: HashMap<(NodeId, VarId, TyId), Rc<Slot>>,
-    /// Storage of the architecture's parameters by the name that the binding gives it.
+    /// Storage of the architecture's parameters, by the name in the binding.
     pub(crate) shared: HashMap<&'static str, Place>,
     pub(crate) tables: HashMap<(NodeId, hir::TableId), crate::table::Made>,
     pub(crate) actions: HashMap<(NodeId, hir::ActionId), ir::ActionId>,
-    /// Actions that controls call directly, by their names for the control plane.
+    /// Actions that controls call directly, by their control-plane names.
     pub(crate) called_actions: BTreeMap<String, hir::ActionId>,
-    /// The result describes the program to controllers and does not run: externs without
-    /// implementation are passed over.
+    /// True if the result describes the program to controllers and does not run. Externs without
+    /// implementation are then ignored.
     pub(crate) is_description: bool,
     pub(crate) value_sets: HashMap<(NodeId, hir::ValueSetId), ir::ValueSetId>,
     pub(crate) digests: HashMap<TyId, ir::ExternId>,
-    /// Direct externs that a table has.
+    /// Direct externs attached to a table.
     pub(crate) attached: HashSet<ir::ExternId>,
     pub(crate) free_vars: HashMap<hir::ActionId, Rc<Vec<VarId>>>,
 
@@ -124,19 +124,19 @@ pub(crate) struct Lower<'p> {
     pub(crate) returns: Vec<ReturnTo>,
     pub(crate) loops: Vec<LoopLabels>,
     pub(crate) exit: ExitTo,
-    /// Whether an `exit` was lowered since this was last reset.
+    /// True if an `exit` was lowered since this was last reset.
     pub(crate) exit_used: bool,
-    /// The controls whose code is being lowered, one inside the other.
+    /// The nested controls being lowered.
     pub(crate) active: Vec<hir::ControlId>,
-    /// Where the code of a table's action is being lowered: the table, and whether the code turned out to depend on it.
+    /// While a table's action is lowered: the table, and whether the code depends on it.
     pub(crate) in_table: Option<crate::table::InTable>,
-    /// The action whose body is being lowered, with its parameters.
+    /// The action being lowered, with its parameters.
     pub(crate) action: Option<ir::Action>,
     /// The block's states while a parser is lowered.
     pub(crate) states: IdVec<ir::StateId, ir::State>,
-    /// The state that code goes to.
+    /// The state that receives code.
     pub(crate) open_state: ir::StateId,
-    /// The path of the sub-parser that is being merged.
+    /// The path of the sub-parser being merged.
     pub(crate) state_prefix: String,
     /// Names of the states of the block.
     pub(crate) state_names: HashMap<String, u32>,
@@ -149,20 +149,20 @@ pub(crate) struct Lower<'p> {
     /// The error codes by name.
     pub(crate) error_codes: HashMap<String, u32>,
 
-    /// The statement or call that is being lowered, for errors about the expansion.
+    /// The statement or call being lowered, for errors about the expansion.
     pub(crate) span: Span,
-    /// What may still be made: statements, operands, states, instances.
+    /// Remaining number of statements, operands, states and instances that may be created.
     left: u64,
-    /// How many calls, applications and instances are open.
+    /// Number of nested calls, applications and instances.
     calls: u32,
-    /// How many captures are open: statements are nested at most so deep.
+    /// Number of nested captures, a bound on the nesting of statements.
     nesting: u32,
-    /// Whether a limit is exceeded. Nothing is made from then on.
+    /// True if a limit is exceeded. Nothing is generated from then on.
     is_over: bool,
 }
 
 impl<'p> Lower<'p> {
-    /// Begins; fails when there is nothing to run or no architecture to run it.
+    /// Creates the state. Fails if there is no `main` or no architecture for it.
     pub(crate) fn new(
         hir: &'p hir::Program,
         sources: &'p SourceMap,
@@ -256,7 +256,7 @@ impl<'p> Lower<'p> {
         })
     }
 
-    /// The program, or what is wrong with it.
+    /// Returns the program, or the errors.
     pub(crate) fn finish(mut self) -> Result<ir::Program, Vec<Diagnostic>> {
         if !self.diagnostics.is_empty() {
             return Err(self.diagnostics);
@@ -270,7 +270,7 @@ impl<'p> Lower<'p> {
         }
     }
 
-    /// What a packet takes along is bounded: large stacks of large headers may not fit.
+    /// Checks the size of a packet's frame: large stacks of large headers may not fit.
     fn too_large(&self) -> Option<Diagnostic> {
         let fields = self.out.fields.values();
         let limbs: u64 = fields.map(|field| u64::from(ir::limbs_of(field.ty))).sum();
@@ -287,8 +287,8 @@ impl<'p> Lower<'p> {
 }
 
 impl Lower<'_> {
-    /// Declares the actions that are called and that no table lists. They have no code, for it is
-    /// inlined; their names decide the aliases and ids of others.
+    /// Declares the called actions that no table lists. They have no code, because it is inlined.
+    /// Their names affect the aliases and ids of other actions.
     fn name_called_actions(&mut self) {
         let hir = self.hir;
         for (name, id) in std::mem::take(&mut self.called_actions) {
@@ -315,15 +315,14 @@ impl Lower<'_> {
             .push(Diagnostic::error(code, span, message));
     }
 
-    /// Reports what this target cannot run.
+    /// Reports a construct that this target cannot run.
     pub(crate) fn unsupported(&mut self, span: Span, message: impl Into<String>) -> Rv {
         self.error("E1101", span, message);
         Rv::Default
     }
 
-    /// Takes what is about to be made from what may be made. A program for which that is not enough
-    /// is
-    /// refused at the statement or call at hand; `false` from then on.
+    /// Charges generated items to the remaining amount. If it does not suffice, the program is
+    /// rejected at the current statement or call. Returns false from then on.
     pub(crate) fn charge(&mut self, count: u64) -> bool {
         checkpoint();
         if self.is_over {
@@ -345,10 +344,10 @@ impl Lower<'_> {
         !self.is_over
     }
 
-    /// Refuses the program for the limit that the statement or call at hand exceeds.
+    /// Rejects the program because the current statement or call exceeds a limit.
     pub(crate) fn exceed(&mut self, message: String, hint: &str) {
         if !self.is_over {
-            // Before the first statement, it is the program as a whole.
+            // Before the first statement, report the program as a whole.
             let span = match self.span == Span::NONE {
                 true => self.hir.instances[self.main].span,
                 false => self.span,
@@ -359,12 +358,12 @@ impl Lower<'_> {
         self.is_over = true;
     }
 
-    /// Whether a limit is exceeded.
+    /// Returns true if a limit is exceeded.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Whether code may be nested deeper.
+    /// Returns true if code may be nested deeper.
     pub(crate) fn may_nest(&mut self) -> bool {
         if self.nesting >= MAX_CODE_NESTING {
             let message = format!(
@@ -376,7 +375,7 @@ impl Lower<'_> {
         !self.is_over
     }
 
-    /// Runs `f` one call, application or instance deeper, at `span`; gives `none` where a limit is
+    /// Runs `f` one call, application or instance deeper, at `span`. Returns `none` if a limit is
     /// exceeded.
     pub(crate) fn deeper<R>(&mut self, span: Span, none: R, f: impl FnOnce(&mut Self) -> R) -> R {
         let outer = std::mem::replace(&mut self.span, span);
@@ -403,7 +402,7 @@ impl Lower<'_> {
         self.types.get(id)
     }
 
-    /// The place of a span, for the IR.
+    /// Returns the source position of a span for the IR.
     pub(crate) fn loc_of(&mut self, span: Span) -> Option<Loc> {
         if span.is_none() {
             return None;
@@ -434,7 +433,7 @@ impl Lower<'_> {
         self.code.push(Node::Stmt(Stmt { kind, loc }));
     }
 
-    /// Appends `if`; as a plain statement where no branch applies a table.
+    /// Appends an `if`. It is a plain statement if no branch applies a table.
     pub(crate) fn emit_if(&mut self, cond: Expr, then: Vec<Node>, otherwise: Vec<Node>) {
         match passes::fold::as_bool(&cond) {
             Some(true) => return self.code.extend(then),
@@ -458,7 +457,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Appends a block that `Leave(label)` leaves.
+    /// Appends a block, which `Leave(label)` leaves.
     pub(crate) fn emit_block(&mut self, label: LabelId, body: Vec<Node>) {
         match plain(body) {
             Ok(body) => self.emit(StmtKind::Block(label, body)),
@@ -474,7 +473,7 @@ impl Lower<'_> {
         }
     }
 
-    /// What `f` appends, on its own.
+    /// Runs `f` and returns the code that it appends, separately.
     pub(crate) fn capture<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> (Vec<Node>, R) {
         let outer = std::mem::take(&mut self.code);
         self.nesting += 1;
@@ -488,13 +487,13 @@ impl Lower<'_> {
         LabelId::new(self.next_label - 1)
     }
 
-    /// Makes a name that no field has.
+    /// Returns a name that no field has.
     pub(crate) fn unique(&mut self, name: &str) -> String {
         free_name(&mut self.names, name)
     }
 
-    /// The name of a table, value set or extern. One that is taken gets a number where the control
-    /// plane does not see it, and is an error where it does.
+    /// Returns the name of a table, value set or extern. If the name is taken, it gets a number, or
+    /// it is an error if the control plane sees it.
     pub(crate) fn thing_name(&mut self, kind: &'static str, name: String, seen: bool) -> String {
         let taken = self.thing_names.entry(kind).or_default();
         if seen && taken.contains_key(&name) {
@@ -506,7 +505,7 @@ impl Lower<'_> {
         free_name(self.thing_names.entry(kind).or_default(), &name)
     }
 
-    /// A name within the instance whose code is being lowered.
+    /// Returns a name within the instance being lowered.
     pub(crate) fn local_name(&self, name: &str) -> String {
         let path = &self.nodes[self.node].path;
         if path.is_empty() {
@@ -516,19 +515,20 @@ impl Lower<'_> {
         }
     }
 
-    /// A scalar temporary.
+    /// Creates a scalar temporary.
     pub(crate) fn temp_field(&mut self, ty: ScalarTy) -> FieldId {
         let name = self.local_name("tmp");
         self.field_named(&name, ty)
     }
 
-    /// The type of an expression.
+    /// Returns the type of an expression.
     pub(crate) fn expr_ty(&self, expr: &Expr) -> ScalarTy {
         expr.ty(&self.out, self.action.as_ref())
             .unwrap_or(ScalarTy::Bit(32))
     }
 
-    /// A number as a `bit`: what indices are. A negative one becomes larger than any array.
+    /// Converts a number to a `bit` for use as an index. A negative one becomes larger than any
+    /// array.
     pub(crate) fn unsigned(&self, expr: Expr) -> Expr {
         match self.expr_ty(&expr) {
             ScalarTy::Int(width) => {
@@ -538,7 +538,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Saves a scalar.
+    /// Saves a scalar in a temporary.
     pub(crate) fn save(&mut self, ty: ScalarTy, value: Expr) -> Expr {
         match &value {
             Expr::Const(..) | Expr::Param(_) => return value,
@@ -563,14 +563,14 @@ impl Lower<'_> {
         code
     }
 
-    /// The error with this name, as a constant.
+    /// Returns the error with this name as a constant.
     pub(crate) fn error_const(&mut self, name: &str) -> Expr {
         let code = self.error_code(name);
         Expr::Const(ScalarTy::Error, Value::truncated(u128::from(code), 32))
     }
 }
 
-/// The name, or one with a number behind it that is not taken; it is taken then.
+/// Returns the name, or the name with a number if it is taken. Marks the result as taken.
 pub(crate) fn free_name(taken: &mut HashMap<String, u32>, name: &str) -> String {
     let mut free = name.to_owned();
     while taken.contains_key(&free) {
@@ -582,7 +582,7 @@ pub(crate) fn free_name(taken: &mut HashMap<String, u32>, name: &str) -> String 
     free
 }
 
-/// A constant of `bit<width>`.
+/// Returns a constant of type `bit<width>`.
 pub(crate) fn bits_const(value: u64, width: u32) -> Expr {
     Expr::Const(
         ScalarTy::Bit(width),
@@ -590,7 +590,7 @@ pub(crate) fn bits_const(value: u64, width: u32) -> Expr {
     )
 }
 
-/// The statements of code that applies no table.
+/// Returns the statements of code that applies no table, else the code.
 pub(crate) fn plain(code: Vec<Node>) -> Result<Vec<Stmt>, Vec<Node>> {
     if code.iter().all(|node| matches!(node, Node::Stmt(_))) {
         Ok(code
@@ -615,7 +615,7 @@ fn nodes(code: Result<Vec<Stmt>, Vec<Node>>) -> Vec<Node> {
     )
 }
 
-/// The error codes in order of declaration, `NoError` first wherever it is declared: it is what nothing wrong is.
+/// Returns the error codes in order of declaration. `NoError` comes first, wherever it is declared.
 fn errors(program: &hir::Program) -> Vec<String> {
     let names = program
         .errors

@@ -1,4 +1,5 @@
-//! Expressions: to pure expressions of the IR, calls hoisted in front of them in P4's order of evaluation (section 8.1).
+//! Expressions: lowered to pure expressions of the IR. Calls are hoisted before them, in P4's order
+//! of evaluation (section 8.1).
 
 use ir::{BinOp, Expr, ScalarTy, StmtKind};
 use num_traits::ToPrimitive;
@@ -10,11 +11,12 @@ use crate::cx::{Bound, Lower, bits_const};
 use crate::types::value_of;
 use crate::value::Rv;
 
-/// Expressions of the IR are not nested deeper; parts of deeper ones are saved.
+/// Maximum depth of generated expressions. Parts of deeper ones are saved in temporaries.
 const MAX_DEPTH: u32 = 48;
 
 impl Lower<'_> {
-    /// Evaluates an expression. What it calls is appended to the code; the value reads storage when it is used.
+    /// Evaluates an expression. Its calls are appended to the code. The value reads storage at its
+    /// use.
     pub(crate) fn value(&mut self, expr: &hir::Expr) -> Rv {
         if !self.may_nest() {
             return Rv::Default;
@@ -120,9 +122,10 @@ impl Lower<'_> {
         self.scalar_value(&value, expr.ty)
     }
 
-    /// Evaluates several expressions from left to right; each keeps the value that it has in its turn.
+    /// Evaluates several expressions from left to right. Each keeps the value of its own
+    /// evaluation.
     pub(crate) fn values(&mut self, exprs: &[&hir::Expr]) -> Vec<Rv> {
-        // The last one that may disturb those before it; the first one has none before it.
+        // The last expression that may change the value of an earlier one.
         let mut after = exprs.iter().skip(1);
         let last = after.rposition(|expr| self.has_effects(expr));
         let last = last.map(|last| last + 1);
@@ -291,7 +294,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Whether evaluating an expression may write storage that another expression reads.
+    /// Returns true if evaluating an expression may write storage that another expression reads.
     pub(crate) fn has_effects(&self, expr: &hir::Expr) -> bool {
         match &expr.kind {
             ExprKind::Call(call) => self.call_has_effects(call),
@@ -345,7 +348,8 @@ impl Lower<'_> {
     }
 }
 
-/// Whether an expression is a variable with members and elements chosen: it may name storage.
+/// Returns true if an expression is a path (a variable with members and elements): it may name
+/// storage.
 pub(crate) fn is_path(expr: &hir::Expr) -> bool {
     match &expr.kind {
         ExprKind::Var(_) => true,

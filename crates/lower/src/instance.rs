@@ -1,4 +1,5 @@
-//! The tree of instances: constructor calls evaluated from `main` down, with their names for the control plane.
+//! The tree of instances: evaluates constructor calls from `main` down, and their control-plane
+//! names.
 
 use std::collections::HashMap;
 
@@ -10,14 +11,14 @@ use crate::cx::{Bound, Lower};
 use crate::value::Rv;
 
 define_id! {
-    /// An instance in its place in the tree.
+    /// A node of the instance tree.
     pub(crate) struct NodeId;
 }
 
 /// An instance.
 #[derive(Clone, Debug)]
 pub(crate) struct InstanceNode {
-    /// Its name for the control plane. Empty for the root.
+    /// Its control-plane name. Empty for the root.
     pub(crate) path: String,
     /// The declaration; the root has none.
     pub(crate) instance: Option<InstanceId>,
@@ -27,11 +28,11 @@ pub(crate) struct InstanceNode {
     pub(crate) args: Vec<Rv>,
     pub(crate) parent: Option<NodeId>,
     pub(crate) children: HashMap<InstanceId, NodeId>,
-    /// The extern that it is in the IR.
+    /// Its extern in the IR.
     pub(crate) ir: Option<ir::ExternId>,
-    /// How often it is applied (2 stands for more).
+    /// Number of applications, counted up to 3.
     pub(crate) applied: u8,
-    /// Storage of its parameters, where it is applied more than once.
+    /// Storage of its parameters, if it is applied more than once.
     pub(crate) own_params: HashMap<hir::VarId, crate::storage::Place>,
 }
 
@@ -50,7 +51,8 @@ impl Lower<'_> {
         }
     }
 
-    /// The node of an instance that code mentions: a child of the node being lowered or of one around it, or a global.
+    /// Returns the node of an instance in code: a child of the current node or of one around it, or
+    /// a global.
     pub(crate) fn node_of(&mut self, instance: InstanceId) -> NodeId {
         let mut at = Some(self.node);
         while let Some(node) = at {
@@ -80,7 +82,7 @@ impl Lower<'_> {
         name.strip_prefix('.').map(str::to_owned).unwrap_or(name)
     }
 
-    /// The control-plane name of something declared in a node; `.name` is absolute.
+    /// Returns the control-plane name of a declaration in a node. `.name` is absolute.
     pub(crate) fn path_in(
         &self,
         node: NodeId,
@@ -104,7 +106,7 @@ impl Lower<'_> {
         self.path_in(node, decl.name.as_str(), &decl.annotations)
     }
 
-    /// Makes an instance with all that it contains.
+    /// Creates an instance with all instances inside it.
     pub(crate) fn instantiate(
         &mut self,
         instance: InstanceId,
@@ -112,7 +114,7 @@ impl Lower<'_> {
         path: String,
     ) -> NodeId {
         let span = self.hir.instances[instance].span;
-        // With a limit exceeded, the root stands for what is not made any more.
+        // If a limit is exceeded, the root replaces instances that are not created any more.
         self.deeper(span, NodeId::new(0), |this| {
             this.make_instance(instance, parent, path)
         })
@@ -183,7 +185,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Lets the constructor parameters stand for the node's arguments. The answer undoes it.
+    /// Binds the constructor parameters to the node's arguments. Returns the previous bindings.
     pub(crate) fn bind_ctor_params(
         &mut self,
         node: NodeId,
@@ -206,7 +208,8 @@ impl Lower<'_> {
         }
     }
 
-    /// The name of a block of the architecture: that of its declaration, whatever the instance is called or annotated, as p4c has it.
+    /// Returns the name of an architecture's block: that of its declaration, as in p4c. The
+    /// instance's name and annotations are ignored.
     fn block_path(&mut self, instance: InstanceId) -> Option<String> {
         let hir = self.hir;
         let name = match *self.ty(hir.instances[instance].ty) {
@@ -257,7 +260,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Counts how often each instance is applied, from a block of the architecture down.
+    /// Counts the applications of each instance, from a block of the architecture down.
     pub(crate) fn count_applications(&mut self, node: NodeId) {
         let applied = self.nodes[node].applied.saturating_add(1).min(3);
         self.nodes[node].applied = applied;
@@ -294,7 +297,7 @@ impl Lower<'_> {
     }
 }
 
-/// The parsers and controls that code applies.
+/// Collects the parsers and controls that code applies.
 fn applied_in<'p>(body: &'p [hir::Stmt], found: &mut Vec<&'p hir::Expr>) {
     for stmt in body {
         match &stmt.kind {
@@ -327,7 +330,7 @@ fn applied_in<'p>(body: &'p [hir::Stmt], found: &mut Vec<&'p hir::Expr>) {
     }
 }
 
-/// Whether an expression names an instance that was constructed in place.
+/// Returns the instance that an expression names, if there is one.
 pub(crate) fn instance_in(expr: &hir::Expr) -> Option<InstanceId> {
     match expr.kind {
         ExprKind::Instance(instance) => Some(instance),

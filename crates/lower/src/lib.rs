@@ -1,16 +1,19 @@
-//! The room of lowering: typed program to pipeline IR.
+//! Crate `lower`: translates the typed program to the pipeline IR.
 //!
-//! **In:** [`sema::hir::Program`] without errors. **Out:** an [`ir::Program`] that the verifier accepts, or located diagnostics.
-//! **May import:** `syntax` (spans and diagnostics), `sema`, `passes`, `ir`, `bits`.
+//! - **In:** a [`sema::hir::Program`] without errors.
+//! - **Out:** an [`ir::Program`] that the verifier accepts, or diagnostics with source positions.
 //!
 //! Invariants:
-//! - everything is inlined: sub-parsers, sub-controls, functions, directly called actions, abstract methods; what is left are the
-//!   blocks of the architecture, tables and the actions that tables run;
-//! - expressions of the IR are pure: calls are hoisted in P4's order of evaluation, and a value that a later call could change is saved;
-//! - copy-in and copy-out are exact; a parameter shares its argument's storage only where nothing can tell;
-//! - what cannot be lowered is a diagnostic, never other code.
+//! - Everything is inlined: sub-parsers, sub-controls, functions, directly called actions, abstract
+//!   methods. Only the architecture's blocks, tables, and the actions that tables run remain.
+//! - Expressions of the IR are pure. Calls are hoisted in P4's order of evaluation. A value that a
+//!   later call could change is saved.
+//! - Copy-in and copy-out are exact. A parameter shares its argument's storage only if this cannot
+//!   be observed.
+//! - A construct that cannot be lowered is a diagnostic, never other code.
 //!
-//! The architectures' bindings (which parameters share storage, the names of [`ir::Pipeline::intrinsics`]) are listed in [`arch`].
+//! The architectures' bindings are listed in [`arch`]: parameters with shared storage, and the
+//! names of [`ir::Pipeline::intrinsics`].
 //!
 //! Tests: `tests/` (P4 text to IR text).
 
@@ -37,12 +40,12 @@ use sema::hir;
 use syntax::diag::Diagnostic;
 use syntax::source::SourceMap;
 
-/// Lowers a typed program; `name` becomes the IR program's name.
+/// Lowers a typed program. `name` becomes the IR program's name.
 ///
 /// # Errors
 ///
-/// Diagnostics when the program has no `main`, is written for no known architecture, or uses what cannot run (an extern object that
-/// nobody implements).
+/// Returns diagnostics if the program has no `main`, is for an unknown architecture, or uses a
+/// construct that cannot run (an extern object without implementation).
 pub fn lower(
     program: &hir::Program,
     sources: &SourceMap,
@@ -53,12 +56,12 @@ pub fn lower(
     lower.finish()
 }
 
-/// As [`lower`], of a program that is described to controllers and not run: calls of externs that
-/// have no implementation do nothing.
+/// Lowers a program that is only described to controllers and does not run, like [`lower`]. Calls
+/// of externs without implementation do nothing.
 ///
 /// # Errors
 ///
-/// As [`lower`], but for externs without implementation.
+/// Those of [`lower`], except for externs without implementation.
 pub fn describe(
     program: &hir::Program,
     sources: &SourceMap,

@@ -1,4 +1,4 @@
-//! Lvalues: where assignments, `out` and `inout` arguments go.
+//! L-values: destinations of assignments and of `out` and `inout` arguments.
 
 use ir::{BinOp, Expr, StmtKind};
 use passes::fold;
@@ -15,12 +15,13 @@ pub(crate) enum Lvalue {
     Place(Place),
     /// Bits of a scalar place.
     Slice(Place, u32, u32),
-    /// Nowhere: an argument that was left out.
+    /// None: an omitted argument.
     Discard,
 }
 
 impl Lower<'_> {
-    /// The destination that an expression names. Indices are evaluated now, but read when the destination is used; see [`Lower::settle`].
+    /// Returns the destination that an expression names. Indices are evaluated now, but read when
+    /// the destination is used; see [`Lower::settle`].
     pub(crate) fn lvalue(&mut self, expr: &hir::Expr) -> Lvalue {
         match &expr.kind {
             ExprKind::Slice(base, hi, lo) => match self.lvalue(base) {
@@ -32,7 +33,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The storage that an expression names; `None` for a value that is nowhere.
+    /// Returns the storage that an expression names; `None` for a value without storage.
     pub(crate) fn place(&mut self, expr: &hir::Expr) -> Option<Place> {
         match &expr.kind {
             ExprKind::Var(var) => match self.vars.get(var)? {
@@ -68,7 +69,7 @@ impl Lower<'_> {
         }
     }
 
-    /// In a parser an element outside the stack is an error (section 8.18).
+    /// Checks a stack index. In a parser an index out of range is an error (section 8.18).
     fn check_bounds(&mut self, stack: &Place, index: Expr) {
         if self.mode == crate::cx::Mode::Parser {
             let len = bits_const(stack.parts().len() as u64, 32);
@@ -78,7 +79,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The destination of an argument.
+    /// Returns the destination of an argument.
     pub(crate) fn arg_lvalue(&mut self, arg: &Arg) -> Lvalue {
         match arg {
             Arg::Expr(expr) => self.lvalue(expr),
@@ -86,7 +87,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The same destination with its indices saved.
+    /// Returns the same destination with saved indices.
     pub(crate) fn settle_lvalue(&mut self, lvalue: Lvalue) -> Lvalue {
         match lvalue {
             Lvalue::Place(place) => Lvalue::Place(self.settle(&place)),
@@ -95,7 +96,7 @@ impl Lower<'_> {
         }
     }
 
-    /// What a destination holds now.
+    /// Returns the current value of a destination.
     pub(crate) fn load_lvalue(&mut self, lvalue: &Lvalue) -> Rv {
         match lvalue {
             Lvalue::Place(place) => self.load(place),
@@ -125,7 +126,7 @@ impl Lower<'_> {
         }
     }
 
-    /// A scalar place for an extern to write, and whether it has to be stored afterwards.
+    /// Returns a scalar place for an extern to write, and true if it must be stored afterwards.
     pub(crate) fn out_place(&mut self, lvalue: &Lvalue, ty: TyId) -> (Place, bool) {
         match lvalue {
             Lvalue::Place(place) => (place.clone(), false),

@@ -46,7 +46,7 @@ impl Lower<'_> {
         self.binary_values(op, (a, left.ty), (b, right.ty), ty)
     }
 
-    /// `a op b` of type `ty`.
+    /// Lowers `a op b` of type `ty`.
     pub(crate) fn binary_values(
         &mut self,
         op: BinaryOp,
@@ -85,7 +85,8 @@ impl Lower<'_> {
             b_ty
         };
         let (a, b) = match (self.scalar(operand_ty), a, b) {
-            // `(int) x + 1`, where `x` is known only at run time: as in the type of `x`, which a cast back cannot tell apart.
+            // `(int) x + 1` with a run-time `x`: computed in the type of `x`. A cast back gives the
+            // same result.
             (None, Rv::Scalar(a), b) => (a.clone(), self.number_like(b, a)),
             (None, a, Rv::Scalar(b)) => (self.number_like(a, b), b.clone()),
             _ => (
@@ -96,7 +97,7 @@ impl Lower<'_> {
         Rv::Scalar(fold::fold(Expr::Binary(op, Box::new(a), Box::new(b))))
     }
 
-    /// A value of type `int` in the type of `other`.
+    /// Converts a value of type `int` to the type of `other`.
     fn number_like(&mut self, value: &Rv, other: &Expr) -> Expr {
         let ty = self.expr_ty(other);
         match value {
@@ -123,7 +124,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The amount of a shift: any `bit`.
+    /// Returns the amount of a shift: any `bit`.
     fn shift_amount(&mut self, value: &Rv, ty: TyId) -> Expr {
         match value {
             Rv::Int(number) => self.int_const(number),
@@ -134,14 +135,14 @@ impl Lower<'_> {
         }
     }
 
-    /// A cast to `ty`.
+    /// Lowers a cast to `ty`.
     pub(crate) fn cast(&mut self, operand: &hir::Expr, ty: TyId) -> Rv {
         let value = self.value(operand);
         let from_ty = self.subst(operand.ty);
         self.convert(value, from_ty, ty)
     }
 
-    /// The value as a value of another type.
+    /// Converts a value to another type.
     pub(crate) fn convert(&mut self, value: Rv, from_ty: TyId, ty: TyId) -> Rv {
         let Some(to) = self.scalar(ty) else {
             let peeled = self.peel(ty);
@@ -172,7 +173,7 @@ impl Lower<'_> {
                     fold::fold(Expr::Cast(to, Box::new(expr)))
                 })
             }
-            // A struct with one field casts to that field's type (section 8.11.1).
+            // A struct with one field can be cast to that field's type (section 8.11.1).
             value @ (Rv::List(_) | Rv::Place(_)) if !matches!(to, ScalarTy::Varbit(_)) => {
                 match self.part_types(from_ty).first().copied() {
                     Some(part_ty) => {
@@ -197,7 +198,7 @@ impl Lower<'_> {
             .collect()
     }
 
-    /// A stored aggregate as a value of another type with the same parts.
+    /// Converts a stored aggregate to another type with the same parts.
     fn reshape(&mut self, value: &Rv, from_ty: TyId, ty: TyId) -> Rv {
         let parts = self.parts(value, from_ty);
         let parts = self.convert_parts(parts, from_ty, ty);
@@ -228,7 +229,7 @@ fn scalar_op(op: BinaryOp) -> Option<BinOp> {
     })
 }
 
-/// Arithmetic on numbers of arbitrary precision, which only depend on constructor arguments here.
+/// Computes arbitrary-precision arithmetic, which only depends on constructor arguments here.
 fn integers(op: BinaryOp, a: &BigInt, b: &BigInt) -> Rv {
     let shift = || b.to_u32().unwrap_or(0);
     let result = match op {
@@ -253,7 +254,7 @@ fn integers(op: BinaryOp, a: &BigInt, b: &BigInt) -> Rv {
     Rv::Int(result)
 }
 
-/// The number that a value stands for.
+/// Returns the number with this bit representation.
 pub(crate) fn number(value: &bits::Value, signed: bool) -> BigInt {
     let bytes = value.to_be_bytes();
     let number = BigInt::from_bytes_be(num_bigint::Sign::Plus, &bytes);

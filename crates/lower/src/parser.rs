@@ -1,4 +1,4 @@
-//! Parsers: states, selects, value sets; sub-parsers merged into the block's states.
+//! Parsers: states, selects, value sets. Sub-parsers are merged into the block's states.
 
 use ir::{BlockCode, State, StateId, Target, Transition};
 use sema::hir::{self, Callee, KeySet, Keyset, LocalDecl, Ty};
@@ -9,7 +9,7 @@ use crate::cx::{Lower, Mode, free_name, plain};
 use crate::instance::NodeId;
 
 impl Lower<'_> {
-    /// Lowers a parser that is a block of the architecture; its parameters are bound.
+    /// Lowers a parser that is a block of the architecture. Its parameters are bound.
     pub(crate) fn block_parser(&mut self, node: NodeId, id: hir::ParserId) -> BlockCode {
         let name = self.nodes[node].path.clone();
         self.loc = None;
@@ -52,12 +52,13 @@ impl Lower<'_> {
         state.transition = transition;
     }
 
-    /// Goes on in another state.
+    /// Continues in another state.
     fn open_state(&mut self, state: StateId) {
         self.open_state = state;
     }
 
-    /// Runs a parser from the open state; where it accepts, `accept` follows. No state is open afterwards.
+    /// Lowers a parser from the open state on. Its `accept` leads to `accept`. No state is open
+    /// afterwards.
     fn run_parser(&mut self, node: NodeId, id: hir::ParserId, accept: Target) {
         let hir = self.hir;
         let parser = &hir.parsers[id];
@@ -100,7 +101,8 @@ impl Lower<'_> {
         self.unbind(bound);
     }
 
-    /// Statements of a state. Those that apply a sub-parser end the open state and open another.
+    /// Lowers the statements of a state. A statement that applies a sub-parser ends the open state
+    /// and opens another.
     fn parser_stmts(&mut self, stmts: &[hir::Stmt]) {
         for stmt in stmts {
             match &stmt.kind {
@@ -115,7 +117,7 @@ impl Lower<'_> {
         }
     }
 
-    /// An `if` with a sub-parser inside: its branches become states.
+    /// Lowers an `if` with a sub-parser inside: its branches become states.
     fn parser_if(&mut self, cond: &hir::Expr, then: &[hir::Stmt], otherwise: &[hir::Stmt]) {
         let cond = self.scalar_of(cond);
         let yes = self.new_state("$then", self.loc);
@@ -139,7 +141,8 @@ impl Lower<'_> {
         self.open_state(join);
     }
 
-    /// Merges a sub-parser whose parameters are bound: the open state ends, another goes on behind it.
+    /// Merges a sub-parser with bound parameters. The open state ends, and a new one follows the
+    /// sub-parser.
     pub(crate) fn run_sub_parser(&mut self, node: NodeId, id: hir::ParserId, span: Span) {
         let loc = self.loc_of(span).or(self.loc);
         let behind = self.states[self.open_state].name.clone();
@@ -323,7 +326,7 @@ impl Lower<'_> {
     }
 }
 
-/// Whether code applies a parser. States have no loops and no `switch` (section 13.4), so there is none to look into.
+/// Returns true if code applies a parser. States have no loops and no `switch` (section 13.4).
 fn applies_parser(body: &[hir::Stmt]) -> bool {
     body.iter().any(|stmt| match &stmt.kind {
         hir::StmtKind::Call(call, _) => matches!(call.callee, Callee::Apply(_)),

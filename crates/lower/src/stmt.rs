@@ -1,4 +1,4 @@
-//! Statements.
+//! Lowering of statements.
 
 use std::collections::HashSet;
 
@@ -78,7 +78,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The storage of a local variable: always the same within an instance.
+    /// Returns the storage of a local variable, always the same within an instance.
     pub(crate) fn var_storage(&mut self, var: VarId) -> Place {
         let hir = self.hir;
         let decl = &hir.vars[var];
@@ -93,7 +93,7 @@ impl Lower<'_> {
         place
     }
 
-    /// A variable comes into being.
+    /// Declares a variable.
     pub(crate) fn declare_var(&mut self, var: VarId, init: Option<&hir::Expr>) {
         let ty = self.subst(self.hir.vars[var].ty);
         let value = init.map(|init| self.value(init));
@@ -170,7 +170,7 @@ impl Lower<'_> {
         match plain(code) {
             Ok(body) if !body.is_empty() => self.emit(StmtKind::Atomic(body)),
             Ok(_) => {}
-            // With tables it is stages, and stays one step to the end of its control.
+            // Code with tables becomes stages, and stays atomic to the end of its control.
             Err(code) => {
                 self.emit(StmtKind::Call(Call {
                     op: Op::HoldAtomic,
@@ -224,8 +224,7 @@ impl Lower<'_> {
         self.emit_if(cond, then, otherwise);
     }
 
-    /// `if .. else if .. else ..` of many branches: one after the other and not one inside the
-    /// other.
+    /// Lowers an `if .. else if ..` chain with many branches as a sequence, without nesting.
     fn if_chain(&mut self, cond: Expr, then: &[hir::Stmt], otherwise: &[hir::Stmt]) {
         let end = self.label();
         let (code, ()) = self.capture(|this| {
@@ -314,7 +313,7 @@ impl Lower<'_> {
         let Some((last, before)) = named.split_last() else {
             return self.code.extend(rest);
         };
-        // One after the other and not one inside the other: there may be very many.
+        // A sequence without nesting: there may be a large number of cases.
         let end = self.label();
         let (code, ()) = self.capture(|this| {
             for case in before {
@@ -361,14 +360,14 @@ impl Lower<'_> {
         });
     }
 
-    /// A loop; `f` appends one round.
+    /// Lowers a loop. `f` appends one iteration.
     fn loop_of(&mut self, f: impl FnOnce(&mut Self, ir::LabelId)) {
         let leave = self.label();
         let (code, ()) = self.capture(|this| f(this, leave));
         self.emit_loop(leave, code);
     }
 
-    /// The body of a round, which `break` and `continue` leave.
+    /// Lowers the body of an iteration, which `break` and `continue` leave.
     fn round(&mut self, leave: ir::LabelId, f: impl FnOnce(&mut Self)) {
         let again = self.label();
         self.loops.push(LoopLabels { leave, again });
@@ -397,7 +396,8 @@ impl Lower<'_> {
         }
     }
 
-    /// `for (x in lo .. hi)`: nothing is computed past `hi`, which may be the largest number of its type.
+    /// Lowers `for (x in lo .. hi)`. Nothing is computed past `hi`, which may be the maximum of its
+    /// type.
     fn for_range(&mut self, var: VarId, lo: &hir::Expr, hi: &hir::Expr, body: &[hir::Stmt]) {
         let values = self.values(&[lo, hi]);
         let [lo_value, hi_value] = values.as_slice() else {
@@ -453,7 +453,7 @@ impl Lower<'_> {
         });
     }
 
-    /// Over parts of different types or values: one copy of the body for each.
+    /// Lowers a loop over parts of different types or values: one copy of the body for each.
     fn for_parts(&mut self, var: VarId, value: &Rv, ty: TyId, body: &[hir::Stmt]) {
         let parts = match value {
             Rv::List(parts) => parts.clone(),
@@ -480,9 +480,9 @@ impl Lower<'_> {
     }
 }
 
-/// Whether these are the branches of a long `else if` chain.
+/// Returns true if these are the branches of a long `else if` chain.
 fn is_long_chain(mut otherwise: &[hir::Stmt]) -> bool {
-    /// Branches of a chain that stay one inside the other.
+    /// Maximum number of branches of a chain that are nested.
     const NESTED: usize = 48;
     for _ in 0..NESTED {
         match otherwise {
@@ -498,7 +498,7 @@ fn is_long_chain(mut otherwise: &[hir::Stmt]) -> bool {
     true
 }
 
-/// `t.apply().hit` (true) or `t.apply().miss` (false), perhaps negated.
+/// Matches `t.apply().hit` (true) or `t.apply().miss` (false), possibly negated.
 fn applied_condition(cond: &hir::Expr) -> Option<(hir::TableId, bool)> {
     match &cond.kind {
         ExprKind::ApplyResult(table, ApplyMember::Hit) => Some((*table, true)),
@@ -510,7 +510,7 @@ fn applied_condition(cond: &hir::Expr) -> Option<(hir::TableId, bool)> {
     }
 }
 
-/// Collects the variables that an action's body mentions, those of the actions that it calls among them.
+/// Collects the variables used in an action's body, including the actions that it calls.
 pub(crate) fn mentioned_vars(
     program: &hir::Program,
     action: hir::ActionId,

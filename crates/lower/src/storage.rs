@@ -1,4 +1,4 @@
-//! Storage: how a P4 variable lies in consecutive fields, and places within it.
+//! Storage: layout of P4 variables in consecutive fields, and places within it.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use syntax::ast::RecordKind;
 
 use crate::cx::{Lower, bits_const};
 
-/// How a variable, or a part of one, is stored.
+/// Storage of a variable or of a part of one.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) kind: SlotKind,
@@ -27,7 +27,7 @@ pub(crate) enum SlotKind {
     /// A struct or tuple.
     Struct(Vec<Rc<Slot>>),
     Union(Vec<Rc<Slot>>),
-    /// A stack of headers (which the IR knows) or unions.
+    /// A stack of headers (known to the IR) or of unions.
     Stack {
         id: Option<StackId>,
         next: FieldId,
@@ -36,24 +36,24 @@ pub(crate) enum SlotKind {
     Array(Vec<Rc<Slot>>),
 }
 
-/// A place: storage with the elements chosen so far at run time.
+/// A place: storage with the run-time indices chosen so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) slot: Rc<Slot>,
     pub(crate) ty: TyId,
     pub(crate) dims: Vec<PlaceDim>,
-    /// The union that the place is a member of.
+    /// The union that contains the place as a member.
     pub(crate) union: Option<Rc<Slot>>,
 }
 
-/// A choice made at run time.
+/// A run-time index.
 #[derive(Clone, Debug)]
 pub(crate) struct PlaceDim {
     pub(crate) index: Expr,
     pub(crate) len: u32,
-    /// Fields between two elements.
+    /// Distance of two elements in fields.
     pub(crate) fields: u32,
-    /// Headers between two elements.
+    /// Distance of two elements in headers.
     pub(crate) headers: u32,
 }
 
@@ -67,7 +67,7 @@ impl Place {
         }
     }
 
-    /// The same choices within a part of the slot.
+    /// Returns a part of the place, with the same indices.
     pub(crate) fn part(&self, slot: &Rc<Slot>, ty: TyId) -> Place {
         Place {
             slot: slot.clone(),
@@ -101,7 +101,7 @@ impl Place {
         HeaderPlace { base, dims }
     }
 
-    /// The scalar, if it is one.
+    /// Returns the scalar, if it is one.
     pub(crate) fn scalar(&self) -> Option<(ir::Place, ScalarTy)> {
         match self.slot.kind {
             SlotKind::Scalar(field, ty) => Some((self.ir(field), ty)),
@@ -109,7 +109,7 @@ impl Place {
         }
     }
 
-    /// The header, if it is one.
+    /// Returns the header, if it is one.
     pub(crate) fn header(&self) -> Option<HeaderPlace> {
         match self.slot.kind {
             SlotKind::Header(header, _) => Some(self.ir_header(header)),
@@ -117,12 +117,12 @@ impl Place {
         }
     }
 
-    /// The validity, if it is a header: the first of its fields.
+    /// Returns the validity of a header: the first of its fields.
     pub(crate) fn valid(&self) -> ir::Place {
         self.ir(FieldId::new(self.slot.fields.start))
     }
 
-    /// The parts in order, without their types.
+    /// Returns the parts in order, without their types.
     pub(crate) fn parts(&self) -> &[Rc<Slot>] {
         match &self.slot.kind {
             SlotKind::Scalar(..) => &[],
@@ -134,7 +134,7 @@ impl Place {
         }
     }
 
-    /// `nextIndex`, if it is a stack.
+    /// Returns `nextIndex`, if it is a stack.
     pub(crate) fn next_index(&self) -> Option<ir::Place> {
         match self.slot.kind {
             SlotKind::Stack { next, .. } => Some(self.ir(next)),
@@ -142,7 +142,7 @@ impl Place {
         }
     }
 
-    /// The fields that a write to the place may touch.
+    /// Returns the fields that a write to the place may change.
     pub(crate) fn extent(&self) -> Range<u32> {
         let fields = &self.union.as_ref().unwrap_or(&self.slot).fields;
         let reach: u32 = self
@@ -153,7 +153,7 @@ impl Place {
         fields.start..fields.end + reach
     }
 
-    /// Whether every choice is made.
+    /// Returns true if there is no run-time index.
     pub(crate) fn is_static(&self) -> bool {
         self.dims.is_empty()
     }
@@ -163,7 +163,7 @@ pub(crate) fn overlap(a: &Range<u32>, b: &Range<u32>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// The fields that reading `place` may touch.
+/// Returns the fields that reading `place` may access.
 pub(crate) fn ir_extent(place: &ir::Place) -> Range<u32> {
     let reach: u32 = place
         .dims
@@ -174,7 +174,7 @@ pub(crate) fn ir_extent(place: &ir::Place) -> Range<u32> {
     start..start + reach + 1
 }
 
-/// The fields that evaluating `expr` may read.
+/// Collects the fields that evaluating `expr` may read.
 pub(crate) fn read_ranges(expr: &Expr, ranges: &mut Vec<Range<u32>>) {
     let of = |place: &ir::Place, ranges: &mut Vec<Range<u32>>| {
         ranges.push(ir_extent(place));
@@ -203,7 +203,7 @@ pub(crate) fn read_ranges(expr: &Expr, ranges: &mut Vec<Range<u32>>) {
 }
 
 impl Lower<'_> {
-    /// Makes storage for a variable of this type.
+    /// Allocates storage for a variable of this type.
     pub(crate) fn allocate(&mut self, name: &str, ty: TyId) -> Place {
         let slot = match self.scalar(ty) {
             Some(_) => self.slot(name, ty),
@@ -215,13 +215,13 @@ impl Lower<'_> {
         Place::of(slot, ty)
     }
 
-    /// A temporary of any type.
+    /// Allocates a temporary of any type.
     pub(crate) fn temp(&mut self, ty: TyId) -> Place {
         let name = self.local_name("tmp");
         self.allocate(&name, ty)
     }
 
-    /// Makes a field. One more than a frame can hold stands for all that would be too many.
+    /// Creates a field. Beyond the frame's capacity all further fields share one.
     pub(crate) fn field_named(&mut self, name: &str, ty: ScalarTy) -> FieldId {
         let most = ir::MAX_FRAME_LIMBS as usize;
         if self.out.fields.len() >= most && !self.is_over() {
@@ -260,7 +260,7 @@ impl Lower<'_> {
             },
             Ty::Tuple(_) => SlotKind::Struct(self.member_slots(name, ty)),
             Ty::Stack(element, len) => self.stack_slot(name, element, len),
-            // Types without run-time values: nothing to store.
+            // Types without run-time values need no storage.
             _ => SlotKind::Struct(Vec::new()),
         }
     }
@@ -316,7 +316,7 @@ impl Lower<'_> {
         }
     }
 
-    /// A member of a struct, header, union or tuple.
+    /// Returns a member of a struct, header, union or tuple.
     pub(crate) fn member(&mut self, place: &Place, index: usize) -> Option<Place> {
         let ty = self.members(place.ty).get(index)?.1;
         let slot = place.parts().get(index)?;
@@ -327,7 +327,8 @@ impl Lower<'_> {
         Some(part)
     }
 
-    /// An element of a stack or array, chosen at run time. An index outside reads zeros and writes nothing.
+    /// Returns an element of a stack or array, selected at run time. An index out of range reads
+    /// zeros and writes nothing.
     pub(crate) fn element(&mut self, place: &Place, index: Expr) -> Option<Place> {
         let Ty::Stack(element, len) = *self.ty(place.ty) else {
             return None;
@@ -352,7 +353,7 @@ impl Lower<'_> {
         Some(part)
     }
 
-    /// The same place with the choices saved, so that later code cannot change them.
+    /// Returns the same place with saved indices, so that later code cannot change them.
     pub(crate) fn settle(&mut self, place: &Place) -> Place {
         let mut settled = place.clone();
         for dim in &mut settled.dims {
@@ -363,7 +364,7 @@ impl Lower<'_> {
         settled
     }
 
-    /// Runs `f` for each element that a place may stand for: code that must know it when the program is compiled.
+    /// Runs `f` for each element that a place may denote, for code that needs a constant index.
     pub(crate) fn for_each_choice(&mut self, place: &Place, f: &mut dyn FnMut(&mut Self, &Place)) {
         let place = self.settle(place);
         let choices: u64 = place.dims.iter().map(|dim| u64::from(dim.len)).product();
@@ -400,7 +401,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The slot of the same shape so many fields and headers behind.
+    /// Returns the storage of the same shape at this distance in fields and headers.
     fn shifted(&self, slot: &Rc<Slot>, fields: u32, headers: u32) -> Rc<Slot> {
         let field = |id: FieldId| FieldId::new(id.get() + fields);
         let all = |parts: &[Rc<Slot>]| {

@@ -1,4 +1,4 @@
-//! Tables: keys, actions specialised to the table, entries, properties.
+//! Tables: keys, actions specialised for the table, entries, properties.
 
 use bits::{Value, limbs};
 use ir::{
@@ -18,19 +18,19 @@ use crate::instance::{NodeId, instance_in};
 use crate::lvalue::Lvalue;
 use crate::value::Rv;
 
-/// The size of a table that says none.
+/// Size of a table without a declared size.
 const DEFAULT_SIZE: u32 = 1024;
 
-/// The largest size of a table.
+/// Maximum size of a table.
 const MAX_SIZE: u32 = i32::MAX as u32;
 
-/// A table that was made.
+/// A lowered table.
 #[derive(Clone, Debug)]
 pub(crate) struct Made {
     pub(crate) id: ir::TableId,
-    /// Set by an action that exits, where callers have values to copy out first.
+    /// Flag set by an action that exits, if callers must copy out first.
     exited: Option<ir::FieldId>,
-    /// Fields that hold the key, where computing it takes code.
+    /// Fields that hold the key, if computing it takes code.
     key_fields: Option<Vec<ir::FieldId>>,
 }
 
@@ -40,24 +40,24 @@ pub(crate) struct InTable {
     pub(crate) table: hir::TableId,
     /// Its direct counter and meter.
     pub(crate) direct: [Option<ir::ExternId>; 2],
-    /// Whether packets may add entries to it.
+    /// True if packets may add entries to it.
     pub(crate) add_on_miss: bool,
-    /// Whether the action's code depends on the table.
+    /// True if the action's code depends on the table.
     pub(crate) used: bool,
 }
 
 impl Lower<'_> {
-    /// Applies a table and goes on behind it.
+    /// Applies a table and continues after it.
     pub(crate) fn apply_table(&mut self, table: hir::TableId, outcome: MatchOutcome, span: Span) {
         self.emit_apply(table, outcome, Dispatch::Always, span);
     }
 
-    /// Whether code behind the table must ask if its action exited.
+    /// Returns true if code after the table must test whether its action exited.
     pub(crate) fn must_check_exit(&mut self, table: hir::TableId) -> bool {
         self.make_table(table).exited.is_some()
     }
 
-    /// Applies a table and goes on by what it found.
+    /// Applies a table and continues depending on the result.
     pub(crate) fn emit_apply(
         &mut self,
         table: hir::TableId,
@@ -94,7 +94,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The table in the IR, made when it is first asked for.
+    /// Returns the table in the IR, which is created at the first use.
     pub(crate) fn make_table(&mut self, table: hir::TableId) -> Made {
         let node = self.node;
         if let Some(made) = self.tables.get(&(node, table)) {
@@ -151,7 +151,7 @@ impl Lower<'_> {
         });
         let (attached_size, declared) = match attached.size {
             Some(size) => (size, true),
-            // As for p4c, a size of 0 says nothing.
+            // As in p4c, a size of 0 counts as undeclared.
             None => match size.filter(|&size| size > 0) {
                 Some(size) => (size, true),
                 None => (DEFAULT_SIZE, false),
@@ -240,7 +240,8 @@ impl Lower<'_> {
         }
     }
 
-    /// The action with its directional parameters bound as the table's list says, and whether it exits through `flag`.
+    /// Returns the action, with its directional parameters bound as in the table's list, and true
+    /// if it exits through `flag`.
     fn table_action(
         &mut self,
         table: hir::TableId,
@@ -349,7 +350,7 @@ impl Lower<'_> {
         made.map_or_else(no_action, |made| ir::Action { body, ..made })
     }
 
-    /// The parameters that the control plane binds, and their values in the action's code.
+    /// Returns the parameters that the control plane binds, and their values in the action's code.
     fn data_params(&mut self, decl: &hir::Action) -> (Vec<ActionParam>, Vec<Rv>) {
         let mut params = Vec::new();
         let mut values = Vec::new();
@@ -409,7 +410,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The action that does nothing, for tables whose list has no default.
+    /// Returns the action that does nothing, for tables without a default action in their list.
     fn no_action(&mut self) -> ir::ActionId {
         if let Some(known) = self.no_action {
             return known;
@@ -436,7 +437,7 @@ impl Lower<'_> {
         for (arg, var) in call.args.iter().zip(types) {
             args.extend(self.constants(arg, var.ty));
         }
-        // A constant that could not be computed was reported: the count must still be right.
+        // A constant that could not be computed was reported. The count must still be right.
         let params = &self.out.actions[actions[call.action].action].params;
         args.truncate(params.len());
         for param in &params[args.len()..] {
@@ -448,7 +449,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The scalars of a constant expression.
+    /// Returns the scalars of a constant expression.
     pub(crate) fn constants(&mut self, expr: &hir::Expr, ty: TyId) -> Vec<Value> {
         let (_, value) = self.capture(|this| this.value(expr));
         let flat = self.flatten(&value, ty, false);
@@ -540,7 +541,7 @@ impl Lower<'_> {
         })
     }
 
-    /// What the table's properties attach to it and say of it.
+    /// Returns the objects and settings of a table's properties.
     fn attached(&mut self, decl: &hir::Table, name: &str) -> Attached {
         let mut attached = Attached::default();
         for property in &decl.properties {
@@ -591,7 +592,8 @@ impl Lower<'_> {
         }
     }
 
-    /// Whether a property's value is `true`, or an enum's member other than the first (`NO_TIMEOUT`).
+    /// Returns true if a property's value is `true`, or a member of an enum other than the first
+    /// (`NO_TIMEOUT`).
     fn property_is_set(&mut self, property: &hir::Property) -> bool {
         match self.capture(|this| this.value(&property.value)).1 {
             Rv::Scalar(Expr::Const(_, value)) => !value.is_zero(),
@@ -613,7 +615,8 @@ impl Lower<'_> {
             return None;
         };
         let made = self.nodes[node].ir?;
-        // What is constructed in place has no name of its own: no identifier has a dot.
+        // An instance constructed in place has a generated name with a dot, which no identifier
+        // has.
         let in_place = instance_in(instance)
             .is_some_and(|id| self.hir.instances[id].name.as_str().contains('.'));
         if in_place {
@@ -624,7 +627,7 @@ impl Lower<'_> {
 }
 
 impl Lower<'_> {
-    /// Attaches a direct extern, which belongs to one table only.
+    /// Attaches a direct extern, which may belong to one table only.
     fn attach(&mut self, id: ir::ExternId, property: &hir::Property) -> Option<ir::ExternId> {
         if self.attached.insert(id) {
             return Some(id);
@@ -640,7 +643,8 @@ impl Lower<'_> {
         self.unsupported(property.value.span, message);
     }
 
-    /// Names an extern that a property constructs: by the property's `@name`, which stands as it is, else after the table.
+    /// Names an extern that a property constructs: by the property's `@name`, taken literally, else
+    /// after the table.
     fn name_in_place(&mut self, made: ir::ExternId, table: &str, property: &hir::Property) {
         let given = annotate::name(&property.annotations)
             .map(|name| name.strip_prefix('.').map_or(name.clone(), str::to_owned));
@@ -656,19 +660,19 @@ impl Lower<'_> {
     }
 }
 
-/// What properties attach to a table.
+/// Objects and settings of a table's properties.
 #[derive(Clone, Debug, Default)]
 struct Attached {
     implementation: Option<ir::ExternId>,
     /// A direct counter and a direct meter.
     direct: [Option<ir::ExternId>; 2],
-    /// The size that the implementation gives (eBPF).
+    /// The size of the implementation (eBPF).
     size: Option<u32>,
     idle_timeout: bool,
     add_on_miss: bool,
 }
 
-/// What is put aside while an action is lowered.
+/// State that is saved while an action is lowered.
 struct OutsideAction {
     action: Option<ir::Action>,
     frames: Vec<crate::cx::Frame>,

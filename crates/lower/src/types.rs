@@ -1,4 +1,4 @@
-//! Types: substitution of type parameters, scalars, header types, and types as the control plane sees them.
+//! Types: substitution of type parameters, scalars, and header types.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use crate::cx::Lower;
 /// Names and types of an aggregate's members, in order.
 pub(crate) type Members = Rc<Vec<(Rc<str>, TyId)>>;
 
-/// The low `width` bits of a number, two's complement where it is negative.
+/// Returns the low `width` bits of a number, in two's complement if it is negative.
 pub(crate) fn value_of(number: &BigInt, width: u32) -> Value {
     let modulus = BigInt::from(1) << width;
     let canonical = ((number % &modulus) + &modulus) % &modulus;
@@ -23,7 +23,7 @@ pub(crate) fn value_of(number: &BigInt, width: u32) -> Value {
 }
 
 impl Lower<'_> {
-    /// The type with the type parameters that are bound now replaced.
+    /// Substitutes the currently bound type parameters in the type.
     pub(crate) fn subst(&mut self, ty: TyId) -> TyId {
         if self.ty_vars.is_empty() {
             return ty;
@@ -48,7 +48,7 @@ impl Lower<'_> {
         self.types.intern(new)
     }
 
-    /// `ty` with `params` replaced by `args`.
+    /// Substitutes `args` for `params` in `ty`.
     pub(crate) fn subst_with(&mut self, ty: TyId, params: &[TypeVarId], args: &[TyId]) -> TyId {
         if params.is_empty() {
             return self.subst(ty);
@@ -61,7 +61,7 @@ impl Lower<'_> {
         result
     }
 
-    /// The type behind `type` declarations.
+    /// Returns the underlying type of `type` declarations.
     pub(crate) fn peel(&mut self, ty: TyId) -> TyId {
         let mut ty = self.subst(ty);
         while let Ty::NewType(id) = *self.types.get(ty) {
@@ -70,7 +70,8 @@ impl Lower<'_> {
         ty
     }
 
-    /// The scalar type of the IR; `None` for types with parts and for those that have no run-time values.
+    /// Returns the scalar type in the IR; `None` for types with parts and those without run-time
+    /// values.
     pub(crate) fn scalar(&mut self, ty: TyId) -> Option<ScalarTy> {
         let ty = self.peel(ty);
         Some(match *self.types.get(ty) {
@@ -113,7 +114,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Names and types of the members of a struct, header, union or tuple.
+    /// Returns the names and types of the members of a struct, header, union or tuple.
     pub(crate) fn members(&mut self, ty: TyId) -> Members {
         let ty = self.peel(ty);
         if let Some(known) = self.members.get(&ty) {
@@ -140,7 +141,7 @@ impl Lower<'_> {
         members
     }
 
-    /// The types of the parts of an aggregate: members or elements.
+    /// Returns the types of the parts of an aggregate: members or elements.
     pub(crate) fn part_types(&mut self, ty: TyId) -> Vec<TyId> {
         let ty = self.peel(ty);
         match *self.types.get(ty) {
@@ -149,7 +150,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The IR's header type for a header.
+    /// Returns the IR's header type for a header.
     pub(crate) fn header_type(&mut self, ty: TyId) -> HeaderTypeId {
         let ty = self.peel(ty);
         if let Some(&known) = self.header_types.get(&ty) {
@@ -193,7 +194,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The annotations of each member.
+    /// Returns the annotations of each member.
     pub(crate) fn member_annotations(&mut self, ty: TyId) -> Vec<Vec<ir::Annotation>> {
         let ty = self.peel(ty);
         match *self.types.get(ty) {
@@ -207,7 +208,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The bits of a type on the wire or in an expression; 0 for what has none.
+    /// Returns the width of a type in bits on the wire or in an expression; 0 if it has none.
     pub(crate) fn bits_of(&mut self, ty: TyId) -> u64 {
         match self.scalar(ty) {
             Some(scalar) => u64::from(scalar.width()),

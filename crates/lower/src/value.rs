@@ -1,4 +1,4 @@
-//! Values while code is lowered, and what one does with them: take apart, save, assign, compare.
+//! Values during lowering, and operations on them: split, save, assign, compare.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::types::value_of;
 pub(crate) enum Rv {
     /// A scalar other than a `varbit`.
     Scalar(Expr),
-    /// What storage holds: an aggregate or a `varbit`.
+    /// The content of storage: an aggregate or a `varbit`.
     Place(Place),
     /// A struct, tuple, stack, array or list, part by part.
     List(Vec<Rv>),
@@ -38,12 +38,12 @@ pub(crate) enum Rv {
     Instance(NodeId),
     /// `packet_in` or `packet_out`.
     Packet,
-    /// An argument that was left out.
+    /// An omitted argument.
     Omitted,
 }
 
 impl Lower<'_> {
-    /// The value that a place holds.
+    /// Returns the value of a place.
     pub(crate) fn load(&self, place: &Place) -> Rv {
         match place.scalar() {
             Some((_, ScalarTy::Varbit(_))) | None => Rv::Place(place.clone()),
@@ -51,7 +51,7 @@ impl Lower<'_> {
         }
     }
 
-    /// A scalar value as an expression of its type.
+    /// Returns a scalar value as an expression of its type.
     pub(crate) fn scalar_value(&mut self, value: &Rv, ty: TyId) -> Expr {
         let scalar = self.scalar(ty);
         match value {
@@ -67,13 +67,13 @@ impl Lower<'_> {
         }
     }
 
-    /// A number without width where one is needed: 32 bits, or as many as it takes.
+    /// Converts a number without width to a constant of 32 bits, or more if needed.
     pub(crate) fn int_const(&self, number: &BigInt) -> Expr {
         let width = u32::try_from(number.bits()).unwrap_or(32).max(32);
         Expr::Const(ScalarTy::Bit(width), value_of(number, width))
     }
 
-    /// The parts of an aggregate, in order.
+    /// Returns the parts of an aggregate, in order.
     pub(crate) fn parts(&mut self, value: &Rv, ty: TyId) -> Vec<Rv> {
         let types = self.part_types(ty);
         (0..types.len())
@@ -81,7 +81,7 @@ impl Lower<'_> {
             .collect()
     }
 
-    /// One part of an aggregate.
+    /// Returns one part of an aggregate.
     pub(crate) fn part(&mut self, value: &Rv, ty: TyId, index: usize) -> Rv {
         match value {
             Rv::List(parts) | Rv::Header(parts) => parts.get(index).cloned().unwrap_or(Rv::Default),
@@ -100,7 +100,7 @@ impl Lower<'_> {
         }
     }
 
-    /// One part of a place, by number: a member, or an element.
+    /// Returns one part of a place by position: a member or an element.
     pub(crate) fn place_part(&mut self, place: &Place, ty: TyId, index: usize) -> Option<Place> {
         match *self.ty(ty) {
             Ty::Stack(..) => self.element(place, bits_const(index as u64, 32)),
@@ -108,7 +108,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Whether a header value is valid.
+    /// Returns the condition that a header value is valid.
     pub(crate) fn validity(&mut self, value: &Rv) -> Expr {
         match value {
             Rv::Place(place) if matches!(place.slot.kind, SlotKind::Union(_)) => {
@@ -148,7 +148,7 @@ impl Lower<'_> {
             .collect()
     }
 
-    /// The value in storage of its own, or where it already is.
+    /// Returns a place with the value: its own storage, or a new temporary.
     pub(crate) fn in_storage(&mut self, value: Rv, ty: TyId) -> Place {
         match value {
             Rv::Place(place) => place,
@@ -160,14 +160,14 @@ impl Lower<'_> {
         }
     }
 
-    /// Whether using a value may read a field in `range`.
+    /// Returns true if using a value may read a field in `range`.
     fn value_reads(&self, value: &Rv, range: &Range<u32>) -> bool {
         let mut ranges = Vec::new();
         self.value_ranges(value, &mut ranges);
         ranges.iter().any(|read| overlap(read, range))
     }
 
-    /// The fields that using a value may read.
+    /// Collects the fields that using a value may read.
     pub(crate) fn value_ranges(&self, value: &Rv, ranges: &mut Vec<Range<u32>>) {
         match value {
             Rv::Scalar(expr) => read_ranges(expr, ranges),
@@ -185,7 +185,8 @@ impl Lower<'_> {
         }
     }
 
-    /// `place = value`. Header parts keep a union's rule: at most one member is valid.
+    /// Assigns `value` to `place`. Header parts preserve a union's rule: at most one member is
+    /// valid.
     pub(crate) fn assign(&mut self, place: &Place, value: &Rv, ty: TyId) {
         let extent = place.extent();
         let is_scalar = place.scalar().is_some();
@@ -227,7 +228,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Copies a place to another of the same type. The two are the same or do not overlap.
+    /// Copies a place to another of the same type. They are the same or do not overlap.
     fn copy(&mut self, to: &Place, from: &Place, ty: TyId) {
         match (&to.slot.kind, &from.slot.kind) {
             (SlotKind::Scalar(..), _) => {
@@ -256,7 +257,7 @@ impl Lower<'_> {
         let types = self.part_types(ty);
         for (index, part_ty) in types.into_iter().enumerate() {
             let parts = (to.parts().get(index), from.parts().get(index));
-            // Members of a union are copied with their validity as they are: no rule to keep.
+            // Members of a union are copied with their validity, so the rule holds.
             if let (Some(a), Some(b)) = parts {
                 let (a, b) = (to.part(a, part_ty), from.part(b, part_ty));
                 self.copy(&a, &b, part_ty);
@@ -264,7 +265,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Makes the other members of a union invalid where `valid` holds.
+    /// Invalidates the other members of a union if `valid` is true.
     pub(crate) fn invalidate_siblings(&mut self, member: &Place, valid: Expr) {
         let Some(union) = member.union.clone() else {
             return;
@@ -328,7 +329,8 @@ impl Lower<'_> {
         }
     }
 
-    /// Makes the headers of a place invalid and its stacks empty, as at the start of what has it as an `out` parameter.
+    /// Invalidates the headers of a place and empties its stacks, as at the start of a block with
+    /// it as an `out` parameter.
     pub(crate) fn reset_headers(&mut self, place: &Place) {
         match &place.slot.kind {
             SlotKind::Scalar(..) => {}
@@ -350,7 +352,7 @@ impl Lower<'_> {
         }
     }
 
-    /// `a == b`
+    /// Returns the condition `a == b`.
     pub(crate) fn equal(&mut self, a: &Rv, b: &Rv, ty: TyId) -> Expr {
         match self.scalar(ty) {
             Some(ScalarTy::Varbit(_)) => {
@@ -391,7 +393,8 @@ impl Lower<'_> {
         fold::all(same)
     }
 
-    /// All scalars of a value in order; a `varbit` is a read. With `validity`, a header's validity comes before its fields.
+    /// Returns all scalars of a value in order; a `varbit` is a read. With `validity`, a header's
+    /// validity comes before its fields.
     pub(crate) fn flatten(&mut self, value: &Rv, ty: TyId, validity: bool) -> Vec<Expr> {
         let mut all = Vec::new();
         self.flatten_into(value, ty, validity, &mut all);
@@ -420,7 +423,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The scalar types of a type in order, as [`Lower::flatten`] gives the values with validity.
+    /// Returns the scalar types of a type, in the order of [`Lower::flatten`] with validity.
     pub(crate) fn flat_types(&mut self, ty: TyId) -> Vec<ScalarTy> {
         if let Some(scalar) = self.scalar(ty) {
             return vec![scalar];
@@ -435,7 +438,7 @@ impl Lower<'_> {
         all
     }
 
-    /// The places of all scalars of a place in order, as [`Lower::flat_types`] types them.
+    /// Returns the places of all scalars of a place, in the order of [`Lower::flat_types`].
     pub(crate) fn flat_places(&mut self, place: &Place) -> Vec<ir::Place> {
         match place.slot.kind {
             SlotKind::Scalar(field, _) => vec![place.ir(field)],

@@ -1,10 +1,12 @@
-//! Each `programs/NAME.p4` lowers to the code in `programs/NAME.ir`: value sets, actions, tables, parsers and controls, without places.
+//! Each `programs/NAME.p4` lowers to the code in `programs/NAME.ir`: value sets, actions, tables,
+//! parsers and controls, without source positions.
 //!
-//! `BLESS=1 cargo test -p lower` writes what comes out now; read the difference before you keep it.
+//! `BLESS=1 cargo test -p lower` writes the current output; review the difference before you keep
+//! it.
 
 use std::path::{Path, PathBuf};
 
-/// Runs `f` with a stack that is large enough for any nesting that the parser accepts.
+/// Runs `f` with a stack that suffices for any nesting that the parser accepts.
 fn on_a_large_stack<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
     let thread = std::thread::Builder::new().stack_size(256 << 20).spawn(f);
     thread
@@ -13,7 +15,7 @@ fn on_a_large_stack<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -
         .expect("no panic")
 }
 
-/// The IR, or all diagnostics as text.
+/// Returns the IR, or all diagnostics as text.
 fn lower(path: &str, text: &str) -> Result<ir::Program, String> {
     let (path, text) = (path.to_owned(), text.to_owned());
     on_a_large_stack(move || {
@@ -43,7 +45,7 @@ fn lower(path: &str, text: &str) -> Result<ir::Program, String> {
     })
 }
 
-/// The code of a program as text: no types, storage and pipeline, and no places.
+/// Returns the code of a program as text, without types, storage, pipeline and source positions.
 fn code(program: &ir::Program) -> String {
     let text = program.to_string();
     let is_code = |line: &&str| {
@@ -129,7 +131,7 @@ fn programs_lower_to_the_code_beside_them() {
     assert!(different.is_empty(), "{}", different.join("\n"));
 }
 
-/// The text lowers to a diagnostic that has each of these parts.
+/// Checks that the text lowers to a diagnostic with each of these parts.
 fn refuse(text: &str, parts: &[&str]) {
     let message = lower("test.p4", text)
         .map(|program| program.to_string())

@@ -1,9 +1,13 @@
-//! Changes of single stages: one is deleted, moved, replaced by a stage of another program, or gets one before or behind it.
+//! Edits of single stages: deletes, moves, replaces or inserts a stage.
 //!
-//! A stage is named by its control's program-wide unique stage name ([`ir::Stage::name`]). A stage that comes from another program brings its table with
-//! actions and externs along, under a prefix as a step of a chain. What its code reads and writes are the fields of the same names, which must be there and
-//! of the same types; only a variable that the stage itself writes may be new. A stage that goes leaves its table, so that entries are there when it
-//! comes back, and whatever it would have written stays as it was. A program that an edit gives is verified; with an error nothing is changed.
+//! A stage is identified by its name ([`ir::Stage::name`]), which is unique in the program. A stage
+//! from another program brings its table, actions and externs along, under a prefix, like a step of
+//! a chain. Its code uses the fields of the same names, which must exist with the same types. Only
+//! a variable that the stage itself writes may be new.
+//!
+//! A deleted stage leaves its table in place, so the entries are still there when the stage comes
+//! back. What it would have written keeps its old value. An edited program is verified. On an error
+//! nothing is changed.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -18,65 +22,67 @@ use crate::link::{self, Known, LinkError};
 use crate::simplify::links;
 use crate::uses::{Uses, fields_of};
 
-/// A stage of another program that is to be put into this one.
+/// A stage of another program, for insertion into this one.
 #[derive(Clone, Copy, Debug)]
 pub struct Donor<'p> {
     /// The program, which the verifier accepts.
     pub program: &'p Program,
     /// The stage's name in it.
     pub stage: &'p str,
-    /// What is put in front of the names of the things that it brings along.
+    /// Prefix for the names of the items that it brings along.
     pub prefix: &'p str,
-    /// What stands in front of the names of the fields that it is to find, with a dot at the end: in a chain the first of the steps that are one
-    /// with the stage's (`l3_sw.`), nothing in a program that is no chain.
+    /// Prefix of the names of the fields that it uses, with a dot at the end. In a chain: the name
+    /// of the first step merged with the stage's step (`l3_sw.`). Empty for a program that is not a
+    /// chain.
     pub scope: &'p str,
 }
 
-/// On which side of a stage another one is put.
+/// Side of a stage on which another one is inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// All that led to the stage leads to the new one, and that leads to the stage.
+    /// All links to the stage then lead to the new one, which leads to the stage.
     Before,
-    /// The new one comes between the stage and what follows it; the stage must lead to one place.
+    /// The new stage comes between the stage and its successor. The stage must have one successor.
     After,
 }
 
 /// A change of one stage.
 #[derive(Clone, Copy, Debug)]
 pub enum Edit<'e> {
-    /// Packets go on with what follows the stage, which must be one place. Its table stays, as long as nothing else is known of it.
+    /// Removes the stage; its predecessors continue with its successor. The stage must have one
+    /// successor. Its table stays.
     Delete {
         /// The stage.
         stage: &'e str,
     },
-    /// The other stage takes the place of this one, and leads where it led.
+    /// Replaces the stage by another one, which inherits its links.
     Replace {
         /// The stage.
         stage: &'e str,
-        /// What takes its place.
+        /// The replacement.
         by: Donor<'e>,
     },
-    /// The other stage comes beside this one.
+    /// Inserts another stage next to this one.
     Insert {
         /// The stage.
         stage: &'e str,
-        /// On which side of it.
+        /// The side.
         side: Side,
-        /// What is put there.
+        /// The new stage.
         new: Donor<'e>,
     },
-    /// The stage, which must lead to one place, goes beside another one of its control.
+    /// Moves the stage, which must have one successor, next to another one of its control.
     Move {
         /// The stage.
         stage: &'e str,
-        /// On which side of the other one.
+        /// Side of the other one.
         side: Side,
         /// The other one.
         of: &'e str,
     },
 }
 
-/// Why a stage cannot be changed so.
+/// Error of an edit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EditError {
     /// A program has no stage of this name.
@@ -95,35 +101,36 @@ pub enum EditError {
         /// The controls.
         controls: Vec<String>,
     },
-    /// A stage leads to several places, and nothing would decide among them.
+    /// The stage has several successors, and nothing would decide among them.
     Decides {
         /// The stage.
         stage: String,
     },
-    /// A stage is to go beside one of another control, or beside itself.
+    /// The target of a move is the stage itself or is in another control.
     Elsewhere {
         /// The stage.
         stage: String,
         /// The other one.
         of: String,
     },
-    /// A stage that comes from another program decides where packets go, and its ways are not those of the program's own.
+    /// A stage from another program has several successors, and its new place does not provide
+    /// them.
     OtherWays {
         /// The stage.
         stage: String,
     },
-    /// A stage needs a field that the program has not, or has of another type.
+    /// A stage needs a field that the program lacks or has with another type.
     MissingField {
         /// The stage.
         stage: String,
         /// The field.
         field: String,
-        /// Whether there is one, of another type.
+        /// True if the field exists with another type.
         is_other: bool,
     },
-    /// What a stage brings along cannot stand beside what is there.
+    /// The items that a stage brings along conflict with existing ones.
     Link(LinkError),
-    /// A name that a stage brings along is there already; another prefix mends it.
+    /// The name of an item that a stage brings along is taken. Another prefix avoids this.
     NameTaken {
         /// The name.
         name: String,
@@ -187,10 +194,10 @@ impl fmt::Display for EditError {
 
 impl std::error::Error for EditError {}
 
-/// The program with one stage changed.
+/// Returns the program with one stage changed.
 ///
 /// # Errors
-/// Why that cannot be.
+/// The reason why the edit is not possible.
 pub fn edit(program: &Program, edit: &Edit<'_>) -> Result<Program, EditError> {
     let mut edited = program.clone();
     match edit {
@@ -203,10 +210,10 @@ pub fn edit(program: &Program, edit: &Edit<'_>) -> Result<Program, EditError> {
     Ok(edited)
 }
 
-/// Whether the program has one stage of this name.
+/// Checks that the program has exactly one stage of this name.
 ///
 /// # Errors
-/// It has none, or several.
+/// The program has no such stage, or several.
 pub fn check_stage(program: &Program, stage: &str) -> Result<(), EditError> {
     find(program, stage).map(drop)
 }
@@ -245,7 +252,7 @@ fn find(program: &Program, name: &str) -> Result<Found, EditError> {
     }
 }
 
-/// The one place that a stage leads to.
+/// Returns the successor of a stage that has only one.
 fn way_on(stage: &Stage) -> Option<Next> {
     let mut kind = stage.kind.clone();
     let ways = links(&mut kind);
@@ -262,7 +269,7 @@ fn delete(program: &mut Program, name: &str) -> Result<(), EditError> {
     let at = found.stage.index();
     let is_circle = next == Next::Stage(found.stage);
     if is_circle || at == 0 && next != Next::Stage(StageId::from_index(1)) {
-        // A control starts at its first stage, so this one keeps its place and does nothing.
+        // A control starts at its first stage, so this one stays as an empty stage.
         let body = Vec::new();
         let next = if is_circle { Next::End } else { next };
         control.stages[found.stage].kind = StageKind::Action { body, next };
@@ -296,7 +303,7 @@ fn replace(program: &mut Program, name: &str, by: &Donor<'_>) -> Result<(), Edit
     Ok(())
 }
 
-/// Lets a stage lead where another one led: way by way where both decide alike, else to its one place.
+/// Copies the links of another stage: each one if both decide alike, else the only successor.
 fn take_ways(new: &mut Stage, old: &Stage) -> Option<()> {
     match (&mut new.kind, &old.kind) {
         (
@@ -352,13 +359,13 @@ fn move_beside(program: &mut Program, name: &str, side: Side, of: &str) -> Resul
     delete(program, name)?;
     let stages = &mut program.controls[found.control].stages;
     if stages.len() == count {
-        // The control's first place stays, and does nothing: the name goes with the stage.
+        // The control's first position stays as an empty stage. The name moves with the stage.
         stages[found.stage].name = format!("{name}.$place$");
     }
     put_beside(program, stage, side, of)
 }
 
-/// Puts a stage that leads to one place beside the one of this name.
+/// Inserts a stage with one successor next to the stage of this name.
 fn put_beside(
     program: &mut Program,
     mut stage: Stage,
@@ -397,7 +404,8 @@ fn put_beside(
     Ok(())
 }
 
-/// A link when a stage has been put in at a place. What led to the stage there leads to the new one if that comes before it.
+/// Adjusts a link after an insertion at a position. Links to the stage there lead to the new one if
+/// that comes before it.
 fn moved(next: Next, at: usize, side: Side) -> Next {
     match next {
         Next::Stage(id) if id.index() > at || id.index() == at && side == Side::After => {
@@ -415,7 +423,8 @@ fn make_room(control: &mut Control, at: usize, side: Side) {
     }
 }
 
-/// A stage of another program, with all that it needs put into this one; its links are still those of the other.
+/// Imports a stage of another program, with all that it needs. Its links still have the other
+/// program's ids.
 fn donated(program: &mut Program, donor: &Donor<'_>) -> Result<Stage, EditError> {
     let found = find(donor.program, donor.stage)?;
     let control = &donor.program.controls[found.control];
@@ -438,7 +447,7 @@ fn donated(program: &mut Program, donor: &Donor<'_>) -> Result<Stage, EditError>
     linked.stages.into_vec().pop().ok_or_else(unknown)
 }
 
-/// Nothing in the program is called by this prefix yet.
+/// Checks that no name of the program begins with this prefix.
 fn free(program: &Program, prefix: &str) -> Result<(), EditError> {
     let prefix = format!("{prefix}.");
     let fields = program.fields.values().map(|field| &field.name);
@@ -452,7 +461,8 @@ fn free(program: &Program, prefix: &str) -> Result<(), EditError> {
     }
 }
 
-/// Which storage of the other program is there already: headers and fields of the same names.
+/// Finds the storage of the other program that exists already: headers and fields of the same
+/// names.
 fn known(program: &Program, donor: &Donor<'_>, uses: Uses) -> Result<Known, EditError> {
     let mut known = Known::default();
     let there: HashMap<&str, FieldId> = program
@@ -495,7 +505,7 @@ fn known(program: &Program, donor: &Donor<'_>, uses: Uses) -> Result<Known, Edit
                 known.fields.insert(id, place);
             }
             Some(_) => return Err(missing(true)),
-            // A variable that the stage itself writes is its own.
+            // A variable that the stage itself writes belongs to the stage.
             None if uses.writes.contains(&id) && !in_headers.contains(&id) => {}
             None => return Err(missing(false)),
         }
@@ -508,7 +518,8 @@ fn known(program: &Program, donor: &Donor<'_>, uses: Uses) -> Result<Known, Edit
     Ok(known)
 }
 
-/// Whether two programs' fields have one type; enums are the same by their names and members.
+/// Returns true if two programs' fields have the same type. Enums are compared by names and
+/// members.
 fn is_same_type((one, a): (&Program, FieldId), (other, b): (&Program, FieldId)) -> bool {
     match (one.fields[a].ty, other.fields[b].ty) {
         (ScalarTy::Enum(a), ScalarTy::Enum(b)) => one.enums[a] == other.enums[b],

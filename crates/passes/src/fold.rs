@@ -1,18 +1,18 @@
 //! Constant folding of one expression node, given folded operands.
 //!
-//! What cannot be computed here (wide divisions) stays as it is; engines compute the same.
+//! Operations that are not computed here (wide divisions) stay. Engines compute the same results.
 
 use std::cmp::Ordering;
 
 use bits::{Value, limbs, limbs_for};
 use ir::{BinOp, Expr, ScalarTy, UnOp};
 
-/// A boolean constant.
+/// Returns a boolean constant.
 pub fn bool_const(value: bool) -> Expr {
     Expr::Const(ScalarTy::Bool, Value::truncated(u128::from(value), 1))
 }
 
-/// The value of a boolean constant.
+/// Returns the value of a boolean constant.
 pub fn as_bool(expr: &Expr) -> Option<bool> {
     match expr {
         Expr::Const(ScalarTy::Bool, value) => Some(!value.is_zero()),
@@ -20,27 +20,27 @@ pub fn as_bool(expr: &Expr) -> Option<bool> {
     }
 }
 
-/// `!e`
+/// Builds `!e`.
 pub fn not(expr: Expr) -> Expr {
     fold(Expr::Unary(UnOp::Not, Box::new(expr)))
 }
 
-/// `a && b`
+/// Builds `a && b`.
 pub fn and(a: Expr, b: Expr) -> Expr {
     fold(Expr::Binary(BinOp::LogicalAnd, Box::new(a), Box::new(b)))
 }
 
-/// `a || b`
+/// Builds `a || b`.
 pub fn or(a: Expr, b: Expr) -> Expr {
     fold(Expr::Binary(BinOp::LogicalOr, Box::new(a), Box::new(b)))
 }
 
-/// Whether all hold, as a tree of little depth.
+/// Builds the conjunction of all conditions as a balanced tree.
 pub fn all(conditions: Vec<Expr>) -> Expr {
     balanced(conditions, true, and)
 }
 
-/// Whether any holds, as a tree of little depth.
+/// Builds the disjunction of all conditions as a balanced tree.
 pub fn any(conditions: Vec<Expr>) -> Expr {
     balanced(conditions, false, or)
 }
@@ -60,7 +60,7 @@ fn balanced(mut conditions: Vec<Expr>, none: bool, join: fn(Expr, Expr) -> Expr)
     conditions.pop().unwrap_or_else(|| bool_const(none))
 }
 
-/// How deep an expression is nested.
+/// Returns the nesting depth of an expression.
 pub fn depth(expr: &Expr) -> u32 {
     1 + match expr {
         Expr::Const(..) | Expr::Param(_) => 0,
@@ -111,7 +111,7 @@ fn unary(op: UnOp, operand: Expr) -> Expr {
     }
 }
 
-/// The comparison that holds where this one does not.
+/// Returns the negation of a comparison.
 fn opposite(op: BinOp) -> Option<BinOp> {
     Some(match op {
         BinOp::Eq => BinOp::Ne,

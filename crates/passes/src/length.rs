@@ -1,10 +1,10 @@
-//! v1model: `packet_length` in egress, which is the length of the packet as ingress left it.
+//! Computes `packet_length` in v1model's egress: the length of the packet as ingress left it.
 //!
-//! The architecture sets `standard_metadata.packet_length` to the bytes that came in. A program
-//! that reads it in egress, and makes headers valid or invalid before, gets two stages: the first
-//! of ingress subtracts what these headers have then, the first of egress adds what they have by
-//! then. Between them the rest is kept in a field of its own, [`REST`], which the architecture
-//! keeps for clones. All other programs stay as they are.
+//! The architecture sets `standard_metadata.packet_length` to the number of received bytes. A
+//! program is changed if it reads this field in egress and changes the validity of headers before.
+//! It gets two stages. The first stage of ingress subtracts the bytes of these headers. The first
+//! stage of egress adds the bytes that they have by then. In between, the difference is kept in the
+//! field [`REST`], which the architecture preserves for clones.
 
 use std::collections::BTreeSet;
 
@@ -17,12 +17,12 @@ use ir::{
 use crate::simplify::links;
 use crate::uses::Uses;
 
-/// The intrinsic that holds the bytes of the packet beside the headers that change.
+/// The intrinsic that holds the packet's bytes without the headers that change.
 pub const REST: &str = "standard_metadata.packet_length.rest";
 
 const LENGTH: &str = "standard_metadata.packet_length";
 
-/// Adds the stages, if the program needs them; `headers` are those that make up a packet.
+/// Adds the stages if the program needs them. `headers` are the headers that make up a packet.
 pub fn egress_length(program: &mut Program, headers: &[HeaderId]) {
     let (Some(ingress), Some(egress)) = (
         control(program, BlockRole::Ingress),
@@ -39,7 +39,7 @@ pub fn egress_length(program: &mut Program, headers: &[HeaderId]) {
     }
     let mut written = Uses::of_control(program, &program.controls[ingress]).writes;
     if in_egress.ops.contains(&Op::Clone) {
-        // The clone's length is that of the packet as egress left it.
+        // A clone has the length of the packet as egress left it.
         written.extend(in_egress.writes);
     }
     let headers: Vec<HeaderId> = headers
@@ -70,7 +70,7 @@ fn control(program: &Program, role: BlockRole) -> Option<ControlId> {
     })
 }
 
-/// Statements that put one field into another one, with the bytes of the valid headers added or
+/// Builds the assignment of one field to another, with the bytes of the valid headers added or
 /// subtracted.
 fn sum(
     program: &Program,
@@ -92,7 +92,7 @@ fn sum(
     code
 }
 
-/// Bytes of a header that is valid.
+/// Returns the size of a valid header in bytes.
 fn bytes(program: &Program, header: HeaderId, ty: ScalarTy) -> Expr {
     let header = &program.headers[header];
     let fields = program.header_types[header.ty].fields.iter();
@@ -128,7 +128,7 @@ fn assign(to: FieldId, value: Expr) -> Stmt {
     }
 }
 
-/// Puts a stage in front of all others of a control.
+/// Inserts a stage before all others of a control.
 fn put_first(program: &mut Program, control: ControlId, body: Vec<Stmt>) {
     let mut names = BTreeSet::new();
     for control in program.controls.values() {

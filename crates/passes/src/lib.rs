@@ -1,15 +1,17 @@
-//! The room of passes: IR to IR.
+//! Crate `passes`: transformations from IR to IR.
 //!
-//! **In:** structured code with table applications ([`sequence::Node`]), whole programs, policies that chain them ([`compose::Policy`]). **Out:** lines of
-//! stages, simpler programs, several programs as one, stages in slots, programs longer than the slots in turns.
-//! **May import:** `ir`, `bits`.
+//! - **In:** structured code with table applications ([`sequence::Node`]), whole programs, and
+//!   policies that chain them ([`compose::Policy`]).
+//! - **Out:** lines of stages, simplified programs, several programs composed into one, and stages
+//!   mapped to slots. A program that needs more slots than there are is split into rounds.
 //!
 //! Invariants:
-//! - a pass keeps the meaning of every packet: what is read, written, looked up and called, in the same order;
-//! - a program that the verifier accepts before a pass is accepted after it;
-//! - user programs never make a pass panic.
+//! - A pass keeps the semantics for every packet: reads, writes, lookups and calls, in the same
+//!   order.
+//! - A program that the verifier accepts before a pass is accepted after it.
+//! - User programs never make a pass panic.
 //!
-//! Tests: `tests/` (hand-made inputs, printed as text).
+//! Tests: `tests/` (hand-written inputs, printed as text).
 
 pub mod compose;
 pub mod edit;

@@ -1,7 +1,8 @@
-//! Structured code with table applications, made into a line of stages (HyperVDP, section IV-C).
+//! Converts structured code with table applications to a line of stages (HyperVDP, section IV-C).
 //!
-//! Every maximal run of code without a table becomes one action stage. A branch that has a table inside, or that leaves a block which
-//! has one, becomes a condition stage; leaving becomes a link. Links go forward, but for those of loops that apply tables.
+//! Every maximal run of code without a table becomes one action stage. A branch becomes a condition
+//! stage if it contains a table, or leaves a block that contains one. Leaving becomes a link. Links
+//! go forward, except those of loops that apply tables.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,49 +13,50 @@ use ir::{
 };
 use support::work::checkpoint;
 
-/// Structured code. The variants other than [`Node::Stmt`] are for code that applies a table somewhere inside.
+/// Structured code. Variants other than [`Node::Stmt`] are for code that applies a table somewhere
+/// inside.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Node {
-    /// A statement. It may leave blocks and loops around it.
+    /// A statement. It may leave enclosing blocks and loops.
     Stmt(Stmt),
     /// `if`
     If {
         /// The condition.
         cond: Expr,
-        /// When it holds.
+        /// The body for true.
         then: Vec<Node>,
-        /// When it does not.
+        /// The body for false.
         otherwise: Vec<Node>,
-        /// Its place.
+        /// Source position.
         loc: Option<Loc>,
     },
     /// A body that `Leave(label)` leaves.
     Block(LabelId, Vec<Node>),
-    /// A body that runs over and over.
+    /// A body that is repeated until it is left.
     Loop(LabelId, Vec<Node>),
-    /// A table is applied.
+    /// A table application.
     Apply(Box<Apply>),
 }
 
-/// A table is applied.
+/// A table application.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Apply {
     /// The table.
     pub table: TableId,
-    /// The stage's name: the table's, as a rule.
+    /// The stage's name, normally the table's.
     pub name: String,
-    /// Where the outcome goes.
+    /// Destination of the outcome.
     pub outcome: MatchOutcome,
-    /// What runs next, before the code behind.
+    /// Code that runs next, before the code that follows.
     pub dispatch: Dispatch,
-    /// Its place.
+    /// Source position.
     pub loc: Option<Loc>,
 }
 
-/// What runs after a table by what it found.
+/// Code that runs after a table, depending on the result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Dispatch {
-    /// Nothing in particular.
+    /// No such code.
     Always,
     /// One body after a hit, another after a miss.
     ByHit {
@@ -63,16 +65,16 @@ pub enum Dispatch {
         /// After a miss.
         miss: Vec<Node>,
     },
-    /// A body chosen by the action that ran.
+    /// A body selected by the action that ran.
     ByAction {
-        /// For each action of the table the body's index; `None` runs nothing.
+        /// For each action of the table the index of its body; `None` runs nothing.
         choice: Vec<Option<usize>>,
         /// The bodies.
         bodies: Vec<Vec<Node>>,
     },
 }
 
-/// Makes a line of stages; their names start with `control`.
+/// Builds a line of stages. Their names start with `control`.
 pub fn sequence(control: &str, code: Vec<Node>) -> IdVec<StageId, Stage> {
     let mut sequencer = Sequencer {
         control,
@@ -89,17 +91,17 @@ pub fn sequence(control: &str, code: Vec<Node>) -> IdVec<StageId, Stage> {
 }
 
 bits::define_id! {
-    /// A point between stages that links go to, resolved when all stages stand.
+    /// A join point between stages that links lead to. It is resolved when all stages exist.
     struct JoinId;
 }
 
 #[derive(Clone, Copy)]
 enum Join {
-    /// Nothing is known yet.
+    /// Not placed yet.
     Open,
-    /// A stage starts here.
+    /// The start of a stage.
     Stage(StageId),
-    /// The same point as another.
+    /// An alias of another point.
     Same(JoinId),
     /// The control's end.
     End,
@@ -123,7 +125,7 @@ enum ProtoNext {
     ByAction(Vec<JoinId>),
 }
 
-/// Where `Leave` and `Continue` of an opened block or loop go.
+/// Targets of `Leave` and `Continue` of an enclosing block or loop.
 #[derive(Clone, Copy)]
 struct Exits {
     leave: JoinId,
@@ -148,7 +150,7 @@ impl Sequencer<'_> {
         self.joins[join.index()] = Join::Same(other);
     }
 
-    /// Puts a stage at `entry`.
+    /// Places a stage at `entry`.
     fn stage(&mut self, entry: JoinId, name: String, loc: Option<Loc>, kind: ProtoKind) {
         let name = self.unique(name);
         self.joins[entry.index()] = Join::Stage(StageId::from_index(self.stages.len()));
@@ -172,7 +174,7 @@ impl Sequencer<'_> {
         }
     }
 
-    /// Lays out `code` from `entry` on; behind it comes `after`.
+    /// Lays out `code`, which starts at `entry` and continues at `after`.
     fn line(&mut self, code: Vec<Node>, entry: JoinId, after: JoinId) {
         let mut here = entry;
         let mut run = Vec::new();
@@ -193,7 +195,7 @@ impl Sequencer<'_> {
         self.same(here, after);
     }
 
-    /// Puts the code gathered so far into a stage.
+    /// Puts the code collected so far into a stage.
     fn flush(&mut self, run: &mut Vec<Stmt>, here: JoinId) -> JoinId {
         let Some(first) = run.first() else {
             return here;
@@ -210,7 +212,8 @@ impl Sequencer<'_> {
         next
     }
 
-    /// Lays out code that cannot stay inside a stage. `None` when nothing behind it is reached.
+    /// Lays out code that cannot be part of a stage. Returns `None` if the code after it is
+    /// unreachable.
     fn open(&mut self, node: Node, here: JoinId) -> Option<JoinId> {
         let next = self.join();
         match node {
@@ -334,7 +337,8 @@ impl Sequencer<'_> {
 
     fn resolve(&self, join: JoinId) -> Next {
         let mut join = join;
-        // A circle of equal points is a loop without a stage: it can only come from code that does nothing for ever.
+        // A cycle of aliases is a loop without a stage. It can only come from an empty infinite
+        // loop.
         for _ in 0..=self.joins.len() {
             match self.joins[join.index()] {
                 Join::Stage(stage) => return Next::Stage(stage),
@@ -388,7 +392,7 @@ impl Sequencer<'_> {
     }
 }
 
-/// Whether a statement leaves and continues only blocks and loops of its own.
+/// Returns true if a statement leaves and continues only blocks and loops inside itself.
 fn is_closed(stmt: &Stmt) -> bool {
     fn walk(stmt: &Stmt, own: &mut HashSet<LabelId>) -> bool {
         match &stmt.kind {

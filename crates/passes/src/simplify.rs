@@ -1,4 +1,5 @@
-//! Simplification of a whole program: constant branches, empty and unreachable stages, unreachable states.
+//! Simplification of a whole program: constant branches, empty and unreachable stages, unreachable
+//! states.
 
 use std::collections::HashMap;
 
@@ -25,7 +26,7 @@ pub fn simplify(program: &mut Program) {
     }
 }
 
-/// Whether control can come out of the end of a statement.
+/// Returns true if control can reach the end of a statement.
 fn falls_through(stmt: &Stmt) -> bool {
     !matches!(
         stmt.kind,
@@ -62,7 +63,7 @@ fn body(stmts: &mut Vec<Stmt>) {
             StmtKind::Block(label, inner) => {
                 let label = *label;
                 body(inner);
-                // A jump to the end from the end is no jump.
+                // A leave at the end of its own block is a no-op.
                 while inner
                     .last()
                     .is_some_and(|last| last.kind == StmtKind::Leave(label))
@@ -149,7 +150,7 @@ fn simplify_parser(parser: &mut Parser) {
     parser.start = renamed[&parser.start];
 }
 
-/// Drops the cases behind one that matches everything.
+/// Drops the cases after one that matches everything.
 fn simplify_select(_keys: &[Expr], cases: &mut Vec<SelectCase>) {
     let all = |case: &SelectCase| match &case.keyset {
         ir::Keyset::Sets(sets) => sets.iter().all(|set| matches!(set, ir::KeySet::Any)),
@@ -184,7 +185,7 @@ fn simplify_control(control: &mut Control) {
     sweep(control);
 }
 
-/// The links of a stage.
+/// Returns the links of a stage.
 pub(crate) fn links(kind: &mut StageKind) -> Vec<&mut Next> {
     match kind {
         StageKind::Condition {
@@ -199,7 +200,7 @@ pub(crate) fn links(kind: &mut StageKind) -> Vec<&mut Next> {
     }
 }
 
-/// Where a stage that decides nothing goes.
+/// Returns the successor of a stage that does nothing.
 fn passes_on(stage: &Stage) -> Option<Next> {
     match &stage.kind {
         StageKind::Action { body, next } if body.is_empty() => Some(*next),
@@ -217,7 +218,7 @@ fn passes_on(stage: &Stage) -> Option<Next> {
     }
 }
 
-/// Lets links skip stages that do nothing.
+/// Redirects links that lead to stages which do nothing.
 fn thread(stages: &mut IdVec<StageId, Stage>) {
     let skip: IdVec<StageId, Option<Next>> = stages.values().map(passes_on).collect();
     let end_of = |mut next: Next| {
@@ -252,7 +253,7 @@ fn thread(stages: &mut IdVec<StageId, Stage>) {
             body.pop();
         }
     }
-    // The control starts at its first stage: one that does nothing gives its place to the one it goes to.
+    // The control starts at its first stage. An empty first stage is replaced by its successor.
     let Some(first) = stages.ids().next() else {
         return;
     };
@@ -265,7 +266,7 @@ fn thread(stages: &mut IdVec<StageId, Stage>) {
     }
 }
 
-/// Puts an action stage at the end of the only one that goes to it, when that is an action stage as well.
+/// Merges an action stage into its only predecessor, if that is an action stage as well.
 fn merge(stages: &mut IdVec<StageId, Stage>) {
     let mut into: IdVec<StageId, usize> = stages.values().map(|_| 0).collect();
     for (_, stage) in stages.iter_mut() {
@@ -296,7 +297,8 @@ fn merge(stages: &mut IdVec<StageId, Stage>) {
         };
         let (tail, after) = (std::mem::take(tail), *after);
         if let StageKind::Action { body, next } = &mut stages[id].kind {
-            // An exit inside must not run the code of the next stage: it leaves the control in both.
+            // An exit inside must not run the code of the next stage. It leaves the control in both
+            // forms.
             body.extend(tail);
             *next = after;
         }
@@ -304,7 +306,7 @@ fn merge(stages: &mut IdVec<StageId, Stage>) {
     }
 }
 
-/// Removes the stages that nothing reaches, and a first stage that does nothing.
+/// Removes unreachable stages, and a first stage that does nothing.
 fn sweep(control: &mut Control) {
     let Some(first) = control.stages.ids().next() else {
         return;

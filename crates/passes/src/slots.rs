@@ -1,10 +1,16 @@
-//! Stages of several programs, mapped to the stage slots of a device (HyperVDP, section IV-D).
+//! Mapping of several programs' stages to the stage slots of a device (HyperVDP, section IV-D).
 //!
-//! A slot is a condition, a match and an action pipeline in this order (section IV-C), so a condition, the match that it guards and the code behind can
-//! share one. Every stage gets a *step* of its control's line: the earliest slot, counted without end, that comes after those of all stages which link to
-//! it and that has room. Step `s` of a device with `n` slots is slot `s % n` in pass `s / n`: what a packet meets after a resubmission ([`crate::wrap`]).
-//! Stages that no packet meets on one way (exclusive branches, other programs) share slots freely; what bounds a slot is the capacity that the device
-//! declares. A program that has its place keeps it when others come and go.
+//! A slot is a condition pipeline, a match pipeline and an action pipeline, in this order (section
+//! IV-C). So a condition, the match that it guards and the code after it can share one slot.
+//!
+//! Every stage gets a *step* in its control's line. It is the first step, counted without a limit,
+//! that comes after those of all its predecessors and that has room. Step `s` of a device with `n`
+//! slots is slot `s % n` in round `s / n`. Each further round takes a resubmission
+//! ([`crate::wrap`]).
+//!
+//! Stages that no packet meets on one path (exclusive branches, other programs) share slots freely.
+//! A slot is limited by the capacity that the device declares. A placed program keeps its place
+//! when others are added or removed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,27 +22,27 @@ use ir::{
     Stage, StageId, StageKind, TableId,
 };
 
-/// What a device's slots can hold. What is `None` has no bound.
+/// Number and capacity of a device's slots. `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotPlan {
-    /// How many slots there are.
+    /// Number of slots.
     pub slots: Option<NonZeroU16>,
-    /// What each slot can hold.
+    /// Capacity of each slot.
     pub capacity: Capacity,
 }
 
-/// What a slot can hold. What is `None` has no bound.
+/// Capacity of a slot. `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capacity {
-    /// Tables.
+    /// Maximum number of tables.
     pub tables: Option<u64>,
-    /// Entries of all its tables, by their declared sizes.
+    /// Maximum number of entries of all its tables, by their declared sizes.
     pub entries: Option<u64>,
-    /// Bytes that these entries take.
+    /// Maximum number of bytes of these entries.
     pub memory: Option<u64>,
 }
 
-/// What stages take, and what a slot holds.
+/// Amount of resources that stages need, or that a slot's stages occupy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     /// Tables.
@@ -47,7 +53,7 @@ pub struct Demand {
     pub memory: u64,
 }
 
-/// A bound of a slot.
+/// A limited resource of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
     /// [`Capacity::tables`].
@@ -58,7 +64,7 @@ pub enum Resource {
     Memory,
 }
 
-/// Which of a slot's pipelines a stage takes; a packet goes through them in this order.
+/// Pipelines of a slot, in the order in which a packet traverses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pipe {
     /// The condition binding pipeline.
@@ -69,32 +75,32 @@ pub enum Pipe {
     Action,
 }
 
-/// Stages that are to be in certain slots, by their names. A stage that is not there is passed over: it may come back.
+/// Required slots of stages, by the stages' names. A missing stage is ignored: it may come back.
 pub type Pins = BTreeMap<String, u32>;
 
-/// Where a stage is.
+/// Position of a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// The stage's control.
     pub control: ControlId,
-    /// What the control is in its architecture.
+    /// Role of the control in its architecture.
     pub role: BlockRole,
     /// The stage.
     pub stage: StageId,
     /// Its name.
     pub name: String,
-    /// The pipeline that it takes.
+    /// The pipeline.
     pub pipe: Pipe,
     /// The slot.
     pub slot: u32,
-    /// How often a packet was resubmitted before it comes here.
+    /// Number of resubmissions before a packet reaches the stage.
     pub pass: u32,
-    /// What it takes of the slot.
+    /// Resources that the stage needs.
     pub demand: Demand,
 }
 
 impl Placement {
-    /// Whether a packet that has been here comes to the other place of the same control in the same pass.
+    /// Returns true if the other stage of the same control comes later in the same round.
     pub(crate) fn leads_to(&self, other: &Placement) -> bool {
         self.pass == other.pass && (self.slot, self.pipe) < (other.slot, other.pipe)
     }
@@ -103,107 +109,109 @@ impl Placement {
 /// A program's stages in slots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlotMap {
-    /// How many slots there are.
+    /// Number of slots.
     pub slots: Option<NonZeroU16>,
-    /// Every stage that takes a slot, in the order of its control's line.
+    /// Every stage that occupies a slot, in the order of its control's line.
     pub placements: Vec<Placement>,
-    /// How many stages take none: those of deparsers, checksums and what leads from step to step of a chain.
+    /// Number of stages without a slot: those of deparsers and checksums, and those that route
+    /// packets between the steps of a chain.
     pub slotless: u64,
 }
 
 impl SlotMap {
-    /// How often a packet goes through the slots, at most and but for the program's own loops.
+    /// Returns the maximum number of rounds through the slots, apart from the program's own loops.
     pub fn turns(&self) -> u32 {
         let passes = self.placements.iter().map(|place| place.pass);
         1 + passes.max().unwrap_or(0)
     }
 }
 
-/// The slots of a device, and what they hold.
+/// The slots of a device and their occupancy.
 #[derive(Clone, Debug)]
 pub struct Slots {
     plan: SlotPlan,
-    /// As many as there are, or as were used.
+    /// One element for each slot, or for each slot used so far.
     held: Vec<Demand>,
 }
 
-/// Why a program does not fit.
+/// Error: a program does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotError {
-    /// A stage takes more than any slot holds.
+    /// A stage needs more than any slot holds.
     StageTooLarge {
         /// The stage.
         stage: String,
-        /// Of what.
+        /// The resource.
         resource: Resource,
-        /// How much the stage takes.
+        /// Amount that the stage needs.
         wanted: u64,
-        /// How much a slot holds.
+        /// Capacity of a slot.
         capacity: u64,
     },
-    /// All slots are too full for a stage.
+    /// No slot has room for a stage.
     Full {
         /// The stage.
         stage: String,
-        /// The slot that lacks the least.
+        /// The slot with the most room.
         slot: u32,
-        /// Of what it has too little.
+        /// The resource that it lacks.
         resource: Resource,
-        /// How much the stage takes.
+        /// Amount that the stage needs.
         wanted: u64,
-        /// How much the slot has left.
+        /// Amount that is free.
         left: u64,
     },
-    /// The slot in which a stage is to be is too full for it.
+    /// The slot that a stage is pinned to has no room.
     PinFull {
         /// The stage.
         stage: String,
         /// The slot.
         slot: u32,
-        /// Of what it has too little.
+        /// The resource that it lacks.
         resource: Resource,
-        /// How much the stage takes.
+        /// Amount that the stage needs.
         wanted: u64,
-        /// How much the slot has left.
+        /// Amount that is free.
         left: u64,
     },
-    /// There is no such slot for a stage.
+    /// A stage is pinned to a slot that does not exist.
     NoSuchSlot {
         /// The stage.
         stage: String,
         /// The slot.
         slot: u32,
-        /// How many there are.
+        /// Number of slots.
         slots: u32,
     },
-    /// A stage is to be in a slot before those of stages that lead to it, and without a number of slots nothing is resubmitted.
+    /// A stage is pinned to a slot before those of its predecessors, and the number of slots is
+    /// unlimited, so nothing is resubmitted.
     PinTooEarly {
         /// The stage.
         stage: String,
         /// The slot.
         slot: u32,
-        /// The first one that it can be in.
+        /// The first possible slot.
         earliest: u64,
     },
-    /// A control behind the ingress needs more steps than there are slots: a packet can be resubmitted from the ingress only.
+    /// A control after ingress needs more steps than there are slots. Only ingress can resubmit.
     NoResubmission {
         /// The control.
         control: String,
-        /// Steps that it needs.
+        /// Number of steps that it needs.
         steps: u64,
         /// Slots that there are.
         slots: usize,
     },
-    /// A control behind the ingress has a loop of stages: going back takes a resubmission.
+    /// A control after ingress has a loop of stages, which would need a resubmission.
     Loop {
         /// The control.
         control: String,
-        /// The stage that leads back.
+        /// The stage with the back edge.
         stage: String,
     },
-    /// The program uses what is kept for turns through slots.
+    /// The program uses a name or an intrinsic that is reserved for rounds.
     Reserved {
-        /// What.
+        /// The name.
         name: String,
     },
 }
@@ -219,7 +227,7 @@ impl fmt::Display for Resource {
 }
 
 impl Resource {
-    /// So much of it.
+    /// Formats an amount of the resource.
     fn amount(self, n: u64) -> String {
         match (self, n) {
             (Resource::Tables, 1) => "1 table".to_owned(),
@@ -344,7 +352,7 @@ impl Capacity {
         bound.unwrap_or(u64::MAX)
     }
 
-    /// What there is too little of for this demand, with how much is wanted.
+    /// Returns a resource that does not suffice for this demand, and the amount needed.
     fn lacks(self, demand: Demand) -> Option<(Resource, u64)> {
         let mut parts = demand.parts().into_iter();
         parts.find(|(resource, wanted)| *wanted > self.of(*resource))
@@ -356,7 +364,7 @@ impl Capacity {
 }
 
 impl Slots {
-    /// Slots that hold nothing.
+    /// Creates empty slots.
     pub fn new(plan: SlotPlan) -> Slots {
         let slots: u16 = plan.slots.map_or(0, NonZeroU16::get);
         Slots {
@@ -365,17 +373,17 @@ impl Slots {
         }
     }
 
-    /// What they can hold.
+    /// Returns their number and capacity.
     pub fn plan(&self) -> &SlotPlan {
         &self.plan
     }
 
-    /// What each of them holds.
+    /// Returns the occupancy of each slot.
     pub fn held(&self) -> &[Demand] {
         &self.held
     }
 
-    /// Puts in what has its place already.
+    /// Adds the stages of a placed program.
     pub fn hold(&mut self, map: &SlotMap) {
         for place in &map.placements {
             let slot = self.slot(place.slot.into());
@@ -383,7 +391,8 @@ impl Slots {
         }
     }
 
-    /// Puts in what has its places already and runs one at a time: of each slot the most that any of it takes.
+    /// Adds placed programs of which only one runs at a time. Each slot is charged the maximum over
+    /// them.
     pub fn hold_one_of<'m>(&mut self, maps: impl IntoIterator<Item = &'m SlotMap>) {
         let mut most = Slots::new(self.plan);
         for map in maps {
@@ -401,7 +410,7 @@ impl Slots {
         }
     }
 
-    /// Whether there is room at the places that a program has been given.
+    /// Returns true if there is room at a program's given positions.
     pub fn have_room_for(&self, map: &SlotMap) -> bool {
         let mut filled = self.clone();
         filled.hold(map);
@@ -409,10 +418,10 @@ impl Slots {
         held.all(|held| self.plan.capacity.lacks(*held).is_none())
     }
 
-    /// Finds places for all stages of a program, and puts them in.
+    /// Finds positions for all stages of a program and adds them.
     ///
     /// # Errors
-    /// The first stage or control that has no place. What the slots hold is not to be relied on then.
+    /// The first stage or control that cannot be placed. The occupancy is then unspecified.
     pub fn place(&mut self, program: &Program, pins: &Pins) -> Result<SlotMap, SlotError> {
         check_names(program)?;
         let mut map = SlotMap {
@@ -439,7 +448,7 @@ impl Slots {
         let BlockCode::Control(id) = block.code else {
             return Ok(());
         };
-        // Deparsers and checksums are no match-action pipelines.
+        // Deparsers and checksums are not match-action pipelines.
         let takes_slots = matches!(
             block.role,
             BlockRole::PreControl | BlockRole::Ingress | BlockRole::Egress
@@ -451,7 +460,8 @@ impl Slots {
         if block.role != BlockRole::Ingress && self.plan.slots.is_some() {
             check_loops(control)?;
         }
-        // For each stage the first step behind those of the stages before it that link to it. Links back are loops, which are resubmissions anyway.
+        // For each stage the first step after those of its predecessors. Back edges are loops,
+        // which are resubmitted anyway.
         let mut earliest = vec![0; control.stages.len()];
         for (at, stage) in control.stages.iter() {
             let pipe = pipe_of(&stage.kind);
@@ -489,7 +499,7 @@ impl Slots {
         Ok(())
     }
 
-    /// The first step from `earliest` on whose slot has room, which it then has no more.
+    /// Returns the first step from `earliest` on with room in its slot, and occupies it.
     fn room(&mut self, stage: &Stage, earliest: u64, demand: Demand) -> Result<u64, SlotError> {
         let capacity = self.plan.capacity;
         if let Some((resource, wanted)) = capacity.lacks(demand) {
@@ -500,7 +510,7 @@ impl Slots {
                 capacity: capacity.of(resource),
             });
         }
-        // Without a bound there is always a slot that nothing is in yet.
+        // Without a limit an empty slot always exists.
         let last = match self.plan.slots {
             Some(slots) => earliest + u64::from(slots.get()),
             None => u64::MAX,
@@ -513,7 +523,7 @@ impl Slots {
         Err(self.full(stage, demand))
     }
 
-    /// The first step from `earliest` on that is this slot.
+    /// Returns the first step from `earliest` on that maps to this slot.
     fn pinned(
         &mut self,
         stage: &Stage,
@@ -554,10 +564,10 @@ impl Slots {
         }
     }
 
-    /// Puts a stage into the slot of a step, if there is room.
+    /// Adds a stage to the slot of a step, if there is room.
     ///
     /// # Errors
-    /// What there is too little of, with how much the stage takes.
+    /// The resource that does not suffice, and the amount that the stage needs.
     fn fill(&mut self, step: u64, demand: Demand) -> Result<(), (Resource, u64)> {
         let slot = self.slot(step);
         let filled = self.held[slot].plus(demand);
@@ -585,7 +595,7 @@ impl Slots {
         }
     }
 
-    /// Why no slot takes the stage: by the one that has the largest part of what it lacks.
+    /// Builds the error for a stage that no slot can take. It names the slot that comes closest.
     fn full(&self, stage: &Stage, demand: Demand) -> SlotError {
         let capacity = self.plan.capacity;
         let lacking = (0..).zip(&self.held).filter_map(|(slot, held)| {
@@ -606,10 +616,12 @@ impl Slots {
     }
 }
 
-/// Slots that a stage can be pinned to where their number is not declared: no word of an operator makes lists of slots without end.
+/// Maximum slot for a pin where the number of slots is unlimited. It bounds the list of slots that
+/// a request can create.
 const MOST_PINNED: u32 = 1 << 16;
 
-/// A program that somebody has cut already, or that plays one that was, would be resubmitted at its own will.
+/// Rejects programs with reserved names: one that was split already, or imitates one, could
+/// resubmit packets at will.
 fn check_names(program: &Program) -> Result<(), SlotError> {
     let stages = program.controls.values().flat_map(|c| c.stages.values());
     let mut stages = stages.filter(|stage| stage.is_of_turns());
@@ -635,7 +647,7 @@ fn check_loops(control: &Control) -> Result<(), SlotError> {
     }
 }
 
-/// The stages that a stage links to.
+/// Returns the stages that a stage links to.
 pub fn links(kind: &StageKind) -> Vec<StageId> {
     let nexts: Vec<Next> = match kind {
         StageKind::Condition {
@@ -670,7 +682,8 @@ fn demand_of(program: &Program, kind: &StageKind) -> Demand {
     }
 }
 
-/// What a table takes: for each entry the key, its mask where it has one, and the arguments of the action with the most of them.
+/// Returns the demand of a table: for each entry the key, its mask if it has one, and the arguments
+/// of the action with the most of them.
 pub fn table_demand(program: &Program, id: TableId) -> Demand {
     let table = &program.tables[id];
     let keys = table.keys.iter().map(|key| {

@@ -1,4 +1,4 @@
-//! What code touches: fields that it reads and writes, operations that it calls.
+//! Use analysis: fields that code reads and writes, and operations that it calls.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use ir::{
 };
 use support::work::checkpoint;
 
-/// What code may touch, on any way through it.
+/// Items that code may use on any path through it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Uses {
     pub(crate) reads: HashSet<FieldId>,
@@ -20,14 +20,14 @@ pub(crate) struct Uses {
     pub(crate) actions: HashSet<ActionId>,
     pub(crate) tables: HashSet<TableId>,
     pub(crate) externs: HashSet<ExternId>,
-    /// Whether code ends its block by `exit`.
+    /// True if the code can execute `exit`.
     pub(crate) exits: bool,
-    /// Fields that are reached by an index known at run time only.
+    /// Fields that are accessed by an index known only at run time.
     pub(crate) indexed: HashSet<FieldId>,
 }
 
 impl Uses {
-    /// What a control touches, with all actions that it runs.
+    /// Returns the uses of a control, with all actions that it runs.
     pub(crate) fn of_control(program: &Program, control: &Control) -> Uses {
         let mut uses = Uses::default();
         let mut walk = Walk {
@@ -48,7 +48,7 @@ impl Uses {
         uses
     }
 
-    /// What a parser touches.
+    /// Returns the uses of a parser.
     pub(crate) fn of_parser(program: &Program, parser: &Parser) -> Uses {
         let mut uses = Uses::default();
         let mut walk = Walk {
@@ -65,7 +65,7 @@ impl Uses {
         uses
     }
 
-    /// What a statement touches.
+    /// Returns the uses of a statement.
     pub(crate) fn of_stmt(program: &Program, stmt: &Stmt) -> Uses {
         let mut uses = Uses::default();
         let mut walk = Walk {
@@ -76,7 +76,7 @@ impl Uses {
         uses
     }
 
-    /// What an expression reads.
+    /// Returns the uses of an expression.
     pub(crate) fn of_expr(program: &Program, expr: &Expr) -> Uses {
         let mut uses = Uses::default();
         let mut walk = Walk {
@@ -87,7 +87,7 @@ impl Uses {
         uses
     }
 
-    /// Both.
+    /// Returns the union of both.
     pub(crate) fn and(mut self, other: Uses) -> Uses {
         self.reads.extend(other.reads);
         self.writes.extend(other.writes);
@@ -102,7 +102,7 @@ impl Uses {
     }
 }
 
-/// A header's validity and fields.
+/// Returns a header's validity field and its fields.
 pub(crate) fn fields_of(program: &Program, header: HeaderId) -> impl Iterator<Item = FieldId> {
     let header = &program.headers[header];
     let count = program.header_types[header.ty].fields.len() as u32;
@@ -222,7 +222,7 @@ impl Walk<'_> {
         for operand in &call.operands {
             match operand {
                 Operand::In(value) => self.expr(value),
-                // What has no result leaves the place as it is.
+                // An operation without a result leaves the place unchanged.
                 Operand::Out(place) => self.write(place),
                 Operand::Data(values) => values.iter().for_each(|value| self.expr(value)),
                 Operand::Outs(places) => places.iter().for_each(|place| self.write(place)),
@@ -290,7 +290,7 @@ impl Walk<'_> {
         self.uses.writes.extend(fields);
     }
 
-    /// The fields that a place may be.
+    /// Returns the fields that a place may denote.
     fn fields(&mut self, place: &Place) -> Vec<FieldId> {
         let fields = self.reached(place.base.get(), &place.dims);
         let fields: Vec<FieldId> = fields.into_iter().map(FieldId::new).collect();
@@ -300,7 +300,7 @@ impl Walk<'_> {
         fields
     }
 
-    /// The headers that a place may be.
+    /// Returns the headers that a place may denote.
     fn headers(&mut self, place: &HeaderPlace) -> Vec<HeaderId> {
         let headers = self.reached(place.base.get(), &place.dims);
         let headers: Vec<HeaderId> = headers.into_iter().map(HeaderId::new).collect();

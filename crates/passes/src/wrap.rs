@@ -1,21 +1,23 @@
-//! Programs that are longer than a device has stage slots: their ingress is cut where a packet has come to the last slot, and goes on in another turn
-//! (HyperVDP, section IV-D).
+//! Splits programs that need more stage slots than a device has. Ingress is cut at the last slot
+//! and continues in another round (HyperVDP, section IV-D).
 //!
-//! A link that does not lead to a later slot of the same pass ([`SlotMap`]) is cut: a stage in its place notes the number of the stage that it led to, and
-//! the control ends. The architecture, which looks at the note ([`ir::RESUME`]) when ingress has run, then runs ingress again on the same fields: a
-//! suspended packet is its fields, so all values that live are kept, with what the program has asked of the device until then. At its beginning the control
-//! goes on at the stage that was noted:
+//! A link that does not lead to a later slot of the same round ([`SlotMap`]) is cut. A stage in its
+//! place records the number of the target stage, and the control ends. The architecture tests this
+//! number ([`ir::RESUME`]) after ingress, and runs ingress again on the same fields. A suspended
+//! packet consists of its fields. So all live values are kept, and so are the program's requests to
+//! the device. At its start the control continues at the recorded stage:
 //!
 //! ```text
 //! begin:    resume == 0 ? the first stage : take
 //! take:     turn = resume; resume = 0
-//! choose:   turn < 2 ? stage a : stage b            (in halves, for more of them)
+//! choose:   turn < 2 ? stage a : stage b            (binary search for more of them)
 //! ...       the program's own stages, in their order
 //! to 1:     resume = 1, end                          (where links to stage a were cut)
 //! ```
 //!
-//! `exit` and the control's own end leave the note empty, so the packet is through. A loop of stages is one turn a round. Parsers, other controls, tables
-//! and state stay as they are, and a program's own `resubmit` is done behind its last turn.
+//! `exit` and the control's own end leave the number zero, so the packet is finished. A loop of
+//! stages takes one round for each iteration. Parsers, other controls, tables and state are
+//! unchanged. A program's own `resubmit` is done after the last round.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,9 +30,10 @@ use ir::{
 use crate::simplify::links;
 use crate::slots::{Placement, SlotMap};
 
-/// The program in turns, as its map says; nothing if packets are through all of its slots in one. The map is the program's own.
+/// Returns the program split into rounds by its map. Returns `None` if one round through the slots
+/// suffices. The map must belong to the program.
 pub fn wrap(program: &Program, map: &SlotMap) -> Option<Program> {
-    // Without a number of slots there is always a next one.
+    // With an unlimited number of slots there is always a next one.
     map.slots?;
     let mut controls: BTreeMap<ControlId, Vec<&Placement>> = BTreeMap::new();
     for place in &map.placements {
@@ -57,7 +60,7 @@ pub fn wrap(program: &Program, map: &SlotMap) -> Option<Program> {
     Some(wrapped)
 }
 
-/// The stages to which a link is cut.
+/// Returns the targets of the links that are cut.
 fn targets(control: &Control, places: &[&Placement]) -> BTreeSet<StageId> {
     let stages = control.stages.iter();
     let links = stages.flat_map(|(from, stage)| {
@@ -68,12 +71,12 @@ fn targets(control: &Control, places: &[&Placement]) -> BTreeSet<StageId> {
     cut.map(|(_, to)| to).collect()
 }
 
-/// Places are in the order of the line.
+/// Returns true if the link is cut. Places are in the order of the line.
 fn is_cut(places: &[&Placement], from: StageId, to: StageId) -> bool {
     !places[from.index()].leads_to(places[to.index()])
 }
 
-/// The fields by which a packet goes on in another turn.
+/// The fields that control the continuation in another round.
 struct Notes {
     resume: FieldId,
     turn: FieldId,
@@ -112,11 +115,11 @@ impl Notes {
     }
 }
 
-/// A control's turns under construction.
+/// A control's rounds under construction.
 struct Turns<'t> {
     notes: &'t Notes,
     control: &'t str,
-    /// The number by which each stage is noted, from 1 on.
+    /// The number of each target stage, starting at 1.
     numbers: BTreeMap<StageId, usize>,
 }
 
@@ -129,7 +132,8 @@ impl<'t> Turns<'t> {
         }
     }
 
-    /// Stages in front of the program's own: two, and one choice less than there are stages to choose from.
+    /// Returns the number of stages before the program's own: two, and one choice less than there
+    /// are target stages.
     fn in_front(&self) -> usize {
         1 + self.numbers.len()
     }
@@ -167,7 +171,7 @@ impl<'t> Turns<'t> {
         stages.into_iter().collect()
     }
 
-    /// What begins a turn.
+    /// Builds the stages at the start of a round.
     fn beginning(&self) -> Vec<Stage> {
         let Notes { resume, turn } = self.notes;
         let is_first = Expr::Binary(BinOp::Eq, read(*resume), Box::new(number(0)));
@@ -200,7 +204,7 @@ impl<'t> Turns<'t> {
         stages
     }
 
-    /// Appends choices among these stages, the first of which has this number.
+    /// Appends choices among these stages. The first one has the number `first`.
     fn choose(&self, stages: &mut Vec<Stage>, noted: &[StageId], first: usize) -> Next {
         let [one] = noted else {
             let (left, right) = noted.split_at(noted.len() / 2);
@@ -215,7 +219,7 @@ impl<'t> Turns<'t> {
                 };
                 self.stage(&format!("choose_{middle}"), kind)
             };
-            // Its place comes before those of the choices behind it.
+            // Its position comes before those of the choices after it.
             stages.push(choice(Next::End, Next::End));
             let then = self.choose(stages, left, first);
             let otherwise = self.choose(stages, right, middle);

@@ -1,9 +1,10 @@
-//! Chains: what policies are, what is wrong with them, and what becomes of names.
+//! Tests of chains: policies, errors, and renaming.
 
 use ir::{Program, StepNext};
 use passes::compose::{ComposeError, Composed, Form, Item, Policy, StepProgram, compose};
 
-/// A program that extracts and emits one header, and sets its first field by a table; `HEADER` stands for the header type's fields, `TYPE` for its name.
+/// A program that extracts and emits one header, and sets its first field by a table. `HEADER`
+/// stands for the header type's fields, `TYPE` for its name.
 const SWITCH: &str = r#"
 program switch v1model
 file "switch.p4"
@@ -203,7 +204,7 @@ fn a_policy_has_limits_by_name_and_is_read_in_linear_time() {
     assert!(refused(&arms(60_000)).ends_with(what));
     assert!(refused(&format!("[{}: a]", "x == 1 || ".repeat(90_000))).ends_with(what));
     assert!(refused(&"a".repeat((1 << 20) + 1)).ends_with("a policy has at most 1048576 bytes"));
-    // Messages repeat the beginning of long words, and long blanks are passed once.
+    // Messages repeat only the beginning of long words, and long blanks are skipped once.
     refused(&format!("1{}", "x".repeat(1_000_000)));
     refused(&format!("a ] {}", "x".repeat(1_000_000)));
     refused(&format!("a {}]", " ".repeat(1_000_000)));

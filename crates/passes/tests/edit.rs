@@ -1,9 +1,9 @@
-//! Stages that go, are replaced and come.
+//! Tests of edits: stages are deleted, replaced, moved and inserted.
 
 use ir::{MatchNext, Next, Program, StageKind};
 use passes::edit::{Donor, Edit, Side, edit};
 
-/// A line of stages: a condition, a table on one way, code on both.
+/// A control with a condition, a table on one branch, and code on both.
 const PROGRAM: &str = r#"
 program NAME v1model
 errors {NoError}
@@ -65,7 +65,7 @@ fn program(name: &str, width: &str) -> Program {
     program
 }
 
-/// A control's stages with where they lead, as text.
+/// Returns a control's stages and their links as text.
 fn line(program: &Program) -> String {
     let control = &program.controls.as_slice()[0];
     let to = |next: Next| match next {
@@ -220,7 +220,7 @@ fn a_stage_moves_along_its_line() {
         moved("C.last", Side::Before, "C.if"),
         "C.last: C.if; C.if: C.first/C.mark; C.first: C.mark/end; C.mark: end"
     );
-    // What is first by name alone goes, too.
+    // A first stage that is only a placeholder can be deleted, too.
     let without_if = edited(&program, &Edit::Delete { stage: "C.mark" });
     let without_if = edited(&without_if, &Edit::Delete { stage: "C.first" });
     let last = Edit::Move {

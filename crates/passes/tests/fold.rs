@@ -1,4 +1,4 @@
-//! Folding computes what P4_16 defines, against arithmetic on wide machine integers.
+//! Tests of constant folding against arithmetic on wide machine integers.
 
 use bits::Value;
 use ir::{BinOp, Expr, ScalarTy, UnOp};
@@ -9,7 +9,7 @@ fn constant(ty: ScalarTy, number: i128) -> Expr {
     Expr::Const(ty, Value::truncated(number as u128, ty.width()))
 }
 
-/// The number of a constant, by its type's sign.
+/// Returns the number of a constant, by its type's sign.
 fn number(expr: &Expr) -> Option<i128> {
     let Expr::Const(ty, value) = expr else {
         return None;
@@ -23,7 +23,7 @@ fn number(expr: &Expr) -> Option<i128> {
     })
 }
 
-/// The bounds of a type.
+/// Returns the bounds of a type.
 fn bounds(ty: ScalarTy) -> (i128, i128) {
     let span = 1i128 << ty.width();
     if ty.is_signed() {
@@ -77,7 +77,7 @@ const OPS: &[BinOp] = &[
     BinOp::Ge,
 ];
 
-/// A type of 1 to 60 bits: products fit the machine integers of the test.
+/// Returns types of 1 to 60 bits, so that products fit the machine integers of the test.
 fn any_ty() -> impl Strategy<Value = ScalarTy> {
     (1u32..=60, any::<bool>()).prop_map(|(width, signed)| {
         if signed {

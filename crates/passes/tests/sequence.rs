@@ -1,4 +1,5 @@
-//! Sequencing and simplifying stages keep the order of events: against a walk over the structured code, on hand-made and on random code.
+//! Tests that sequencing and simplification keep the order of events. The reference is a walk over
+//! the structured code, on hand-written and on random code.
 
 use bits::{IdVec, Value};
 use ir::{
@@ -8,7 +9,7 @@ use ir::{
 use passes::sequence::{Apply, Dispatch, Node, sequence};
 use proptest::prelude::*;
 
-/// What can be seen from outside: statements, conditions and table applications, in order.
+/// Observable events: statements, conditions and table applications, in order.
 #[derive(Clone, Debug, PartialEq)]
 enum Event {
     Ran(u32),
@@ -16,7 +17,7 @@ enum Event {
     Applied(u32),
 }
 
-/// How a piece of code ended.
+/// Outcome of running a piece of code.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Flow {
     On,
@@ -25,7 +26,7 @@ enum Flow {
     Exit,
 }
 
-/// Runs code with answers that depend only on how much happened before.
+/// Runs code. Its decisions depend only on the number of earlier events.
 struct Machine {
     events: Vec<Event>,
     seed: u64,
@@ -256,7 +257,7 @@ fn simplified(stages: IdVec<StageId, Stage>) -> IdVec<StageId, Stage> {
     std::mem::take(&mut program.controls[control].stages)
 }
 
-/// Links go forward, but for those of loops.
+/// Returns the number of back edges. Links go forward, except those of loops.
 fn back_edges(stages: &IdVec<StageId, Stage>) -> usize {
     let forward = |from: StageId, next: &Next| match next {
         Next::Stage(to) => *to > from,
@@ -379,7 +380,7 @@ struct Generator<'a> {
     numbers: std::slice::Iter<'a, u8>,
     labels: u32,
     ids: u32,
-    /// The blocks (false) and loops (true) around.
+    /// The enclosing blocks (false) and loops (true).
     open: Vec<(LabelId, bool)>,
 }
 
@@ -394,7 +395,7 @@ impl Generator<'_> {
     }
 
     fn body(&mut self, depth: u32) -> Vec<Node> {
-        // Something happens in every body, so that no branch is dropped with the question that leads to it.
+        // Every body has an event, so that no branch is dropped together with its condition.
         let mut body = vec![run(self.id())];
         let count = self.number(4);
         body.extend((0..count).map(|_| self.node(depth)));
@@ -467,7 +468,7 @@ impl Generator<'_> {
     }
 }
 
-/// Code without tables as one statement.
+/// Packs code without tables into one statement.
 fn pack(
     make: impl FnOnce(Vec<Stmt>, Vec<Stmt>) -> StmtKind,
     a: Vec<Node>,

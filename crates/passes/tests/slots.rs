@@ -1,4 +1,5 @@
-//! Stages in slots: against a checker that looks at every link and every slot, on random lines of stages; errors by hand.
+//! Tests of slot placement on random lines of stages, against a checker of every link and slot.
+//! Errors are tested by hand.
 
 use bits::{Id, Value};
 use ir::{
@@ -9,7 +10,7 @@ use passes::slots::{self, Capacity, Demand, Pins, Pipe, SlotError, SlotMap, Slot
 use proptest::prelude::*;
 use std::num::NonZeroU16;
 
-/// A stage to make: what it is, how far its two links skip, the size of its table.
+/// A stage: its kind, the distances of its two links, and the size of its table.
 type Shape = (u8, usize, usize, u32);
 
 fn program(ingress: &[Shape], egress: &[Shape]) -> Program {
@@ -90,7 +91,7 @@ fn shapes() -> impl Strategy<Value = Vec<Shape>> {
     prop::collection::vec((0u8..3, 0usize..4, 0usize..4, 1u32..50), 0..14)
 }
 
-/// What does not hold of maps, looked at link by link and slot by slot.
+/// Returns the first violated property of the maps. Checks every link and slot.
 fn wrong(
     plan: &SlotPlan,
     programs: &[Program],
@@ -172,7 +173,7 @@ proptest! {
                 prop_assert_eq!(map.placements.len(), stages);
             }
             prop_assert_eq!(wrong(&plan, &programs, &maps, slots.held()), None);
-            // What has its place is held in the same way without the search for it.
+            // Adding placed programs gives the same occupancy as the search.
             let mut again = Slots::new(plan);
             maps.iter().for_each(|map| again.hold(map));
             prop_assert_eq!(again.held(), slots.held());
@@ -229,7 +230,7 @@ fn stages_of_other_controls_are_counted_and_take_no_slots() {
 
 #[test]
 fn exclusive_branches_share_a_slot() {
-    // A match on either side of a condition.
+    // One match on each branch of a condition.
     let one = program(&[(0, 0, 1, 0), (2, 9, 9, 5), (2, 9, 9, 6)], &[]);
     let mut slots = Slots::new(SlotPlan::default());
     slots.place(&one, &Pins::new()).expect("there is no bound");

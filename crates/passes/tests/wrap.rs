@@ -1,4 +1,5 @@
-//! Lines of stages in turns: random ones, with loops, walked beside themselves as they were before they were cut.
+//! Tests of programs split into rounds. Random lines of stages, with loops, are walked in both
+//! forms.
 
 use std::collections::HashMap;
 use std::num::NonZeroU16;
@@ -12,7 +13,8 @@ use passes::slots::{Pins, Pipe, SlotMap, SlotPlan, Slots, links};
 use passes::wrap::wrap;
 use proptest::prelude::*;
 
-/// A stage to make: whether it is a condition, and where its two links lead; behind the last stage is the end.
+/// A stage: true if it is a condition, and the targets of its two links. Beyond the last stage is
+/// the end.
 type Shape = (bool, usize, usize);
 
 fn program(shapes: &[Shape]) -> Program {
@@ -50,7 +52,7 @@ fn program(shapes: &[Shape]) -> Program {
     program
 }
 
-/// Lines of some stages, most of whose links lead forward.
+/// Returns lines of a few stages. Most links lead forward.
 fn shapes() -> impl Strategy<Value = Vec<Shape>> {
     let stage = (any::<bool>(), 0usize..5, 0usize..5, 0usize..12);
     let stages = prop::collection::vec(stage, 1..14);
@@ -68,17 +70,17 @@ fn shapes() -> impl Strategy<Value = Vec<Shape>> {
     })
 }
 
-/// A packet on its way, which decides at each stage by how often it was there.
+/// A packet that decides at each stage by the number of its visits.
 struct Walk<'w> {
     control: &'w Control,
     decisions: &'w [bool],
     been: HashMap<String, usize>,
-    /// The own stages that it met; a turn's end is an empty name.
+    /// The program's own stages that it visited. An empty name marks the end of a round.
     met: Vec<String>,
     fields: HashMap<FieldId, u64>,
 }
 
-/// Stages that a walk meets at most: loops have no end of their own.
+/// Maximum number of stages in a walk: loops do not end by themselves.
 const LONGEST: usize = 200;
 
 impl<'w> Walk<'w> {
@@ -102,7 +104,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Where a stage that was made for turns leads.
+    /// Executes a stage that was added for rounds and returns its successor.
     fn turn(&mut self, kind: &StageKind) -> Next {
         match kind {
             StageKind::Condition {
@@ -140,7 +142,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// One run of the control.
+    /// Runs the control once.
     fn run(&mut self) {
         let mut next = Next::Stage(StageId::from_index(0));
         while let Next::Stage(id) = next
@@ -154,7 +156,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Runs the control as long as the note says so: the stages met in each turn.
+    /// Runs the control for as long as `resume` is set. Returns the stages visited in each round.
     fn turns(mut self, resume: FieldId) -> Vec<Vec<String>> {
         let mut turns = Vec::new();
         let mut all = 0;

@@ -1,4 +1,4 @@
-//! `{ .. }`, `...` and `{#}`: expressions whose type comes from where they stand, and implicit casts.
+//! Expressions typed by their context (`{ .. }`, `...` and `{#}`), and implicit casts.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use crate::unify::Bindings;
 use crate::{Checker, code};
 
 impl Checker<'_> {
-    /// `{ a, b, ... }`. Without a hint it is a tuple; [`coerce`](Self::coerce) gives it its type.
+    /// Checks `{ a, b, ... }`. Without a hint it is a tuple. [`coerce`](Self::coerce) gives it its
+    /// type.
     pub(crate) fn list(
         &mut self,
         elements: &[ast::Expr],
@@ -58,7 +59,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The type of the `i`th component of a type, when that is plain.
+    /// Returns the type of the `i`th component of a type, if it has components.
     fn component(&mut self, ty: TyId, i: usize) -> Option<TyId> {
         match self.ty(ty).clone() {
             Ty::Tuple(elements) => elements.get(i).copied(),
@@ -70,7 +71,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `{ a = x, b = y, ... }`. Without a hint it is of a struct made for it.
+    /// Checks `{ a = x, b = y, ... }`. Without a hint it has an anonymous struct type.
     pub(crate) fn record(
         &mut self,
         fields: &[(Name, ast::Expr)],
@@ -115,7 +116,8 @@ impl Checker<'_> {
         }
     }
 
-    /// A value of a struct that is made for it: its type is found later, or inferred for a type parameter.
+    /// Builds a value of an anonymous struct. Its type is found later, or inferred for a type
+    /// parameter.
     fn anonymous_record(&mut self, mut values: Vec<(Name, Expr)>, rest: bool, span: Span) -> Expr {
         if rest {
             let name = Name {
@@ -158,7 +160,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether the type of an expression is still to come from where it stands.
+    /// Returns true if the context must still determine the type of an expression.
     pub(crate) fn is_untyped(&self, e: &Expr) -> bool {
         if self.is_weak(e.ty) {
             return true;
@@ -173,7 +175,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The expression as a value of `target`, with the implicit casts of the language; reports what does not fit.
+    /// Converts the expression to a value of `target`, with the implicit casts of the language.
+    /// Reports an error if it does not fit.
     pub(crate) fn coerce(&mut self, e: Expr, target: TyId) -> Expr {
         if e.ty == target {
             return e;
@@ -234,11 +237,11 @@ impl Checker<'_> {
             (None, Some(_)) if self.enum_underlying(e.ty) == Some(target) => {
                 return self.cast_to(e, target);
             }
-            // An `int` takes any number that is known at compile time.
+            // An `int` accepts any number that is known at compile time.
             (Some(Num::Bit(_) | Num::Int(_)), Some(Num::Integer)) if self.is_compile_time(&e) => {
                 return self.cast_to(e, target);
             }
-            // A literal takes a `type` made of numbers, too.
+            // A literal can be converted to a `type` with a numeric underlying type, too.
             (Some(Num::Integer), None)
                 if self.num(self.base(target)).is_some() && self.is_literal(&e) =>
             {
@@ -256,7 +259,7 @@ impl Checker<'_> {
         self.mismatch(e.ty, target, span)
     }
 
-    /// Reports that one type was needed and another one found.
+    /// Reports that one type was expected and another one found.
     pub(crate) fn mismatch(&mut self, found: TyId, needed: TyId, span: Span) -> Expr {
         let message = format!(
             "{} is needed here, but this is {}",
@@ -376,7 +379,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Named values as a struct or header.
+    /// Converts named values to a struct or header.
     fn fields_to(
         &mut self,
         values: Vec<(Name, Expr)>,

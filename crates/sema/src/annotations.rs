@@ -1,4 +1,4 @@
-//! Annotations: structured ones evaluated, strings joined, and what the language says about them.
+//! Annotations: evaluates structured ones, joins strings, and checks the rules of the language.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use syntax::source::Span;
 use crate::hir::{Annotation, AnnotationBody, AnnotationValue, Expr, ExprKind};
 use crate::{Checker, code};
 
-/// Annotations whose body is one string.
+/// Annotations with a single string as body.
 const STRINGS: [&str; 3] = ["name", "deprecated", "noWarn"];
 
 impl Checker<'_> {
-    /// The annotations of a declaration.
+    /// Checks the annotations of a declaration.
     pub(crate) fn annotations(&mut self, list: &[ast::Annotation]) -> Vec<Annotation> {
         for (i, annotation) in list.iter().enumerate() {
             let structured = |a: &ast::Annotation| {
@@ -84,7 +84,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Annotations that the language and P4Runtime define must hold what they say.
+    /// Checks the bodies of annotations that the language and P4Runtime define.
     fn check_known_annotation(&mut self, annotation: &ast::Annotation, body: &AnnotationBody) {
         let name = annotation.name.as_str();
         let is_valued = ast::VALUED_ANNOTATIONS.contains(&name);
@@ -143,8 +143,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The tokens of a free annotation that carries values, with literals in place of the
-    /// expressions; what is written as literals stays as it is.
+    /// Returns the tokens of an unstructured annotation with values. Expressions are replaced by
+    /// their literals; literals stay as written.
     fn values(
         &mut self,
         annotation: &ast::Annotation,
@@ -179,7 +179,7 @@ impl Checker<'_> {
                 ast::ExprKind::Int(_) | ast::ExprKind::String(_) | ast::ExprKind::Bool(_)
             )
         };
-        // Those are read by number; the others are also kept as text.
+        // These are read as numbers. The others are also kept as text.
         let is_read = matches!(annotation.name.as_str(), "field_list" | "priority");
         if !is_read && values.iter().all(is_literal) {
             return tokens.to_vec();
@@ -187,7 +187,8 @@ impl Checker<'_> {
         literals(&known)
     }
 
-    /// The tokens of a free annotation; those of an annotation that holds a string become one string.
+    /// Returns the tokens of an unstructured annotation. The tokens of a string annotation become
+    /// one string.
     fn tokens(
         &mut self,
         annotation: &ast::Annotation,
@@ -204,7 +205,7 @@ impl Checker<'_> {
                     text.push_str(&token.text);
                     wants_string = false;
                 }
-                // The lexer may hand `++` over as one token or as two.
+                // The lexer may produce `++` as one token or as two.
                 AnnotationTokenKind::Punctuation if matches!(&*token.text, "++" | "+") => {
                     wants_string = true
                 }
@@ -257,10 +258,10 @@ impl Checker<'_> {
     }
 }
 
-/// A value of an annotation: its key where it has one, and its place.
+/// A value of an annotation: its key, if any, and its source position.
 type Known<'a> = (Option<&'a ast::Name>, AnnotationValue, Span);
 
-/// The values that an annotation needs, where it has others.
+/// Describes the values that an annotation needs, if it has others.
 fn unmet(name: &str, values: &[Known<'_>]) -> Option<&'static str> {
     let is_zero = |known: &Known<'_>| matches!(&known.1, AnnotationValue::Int(n) if n.is_zero());
     let is_number = |value: &AnnotationValue, most: i64| {
@@ -298,7 +299,7 @@ fn unmet(name: &str, values: &[Known<'_>]) -> Option<&'static str> {
     (!good).then_some(needed)
 }
 
-/// Whether tokens are literals, with commas between and keys before them.
+/// Returns true if the tokens are literals separated by commas, with optional keys.
 fn are_literals(tokens: &[AnnotationToken]) -> bool {
     tokens.iter().enumerate().all(|(index, token)| {
         let before_key = |next: &AnnotationToken| &*next.text == "=";
@@ -310,7 +311,7 @@ fn are_literals(tokens: &[AnnotationToken]) -> bool {
     })
 }
 
-/// Values as tokens.
+/// Converts values to tokens.
 fn literals(values: &[Known<'_>]) -> Vec<AnnotationToken> {
     use AnnotationTokenKind::{Integer, Punctuation, String, Word};
     let mut tokens: Vec<AnnotationToken> = Vec::new();
@@ -335,12 +336,12 @@ fn literals(values: &[Known<'_>]) -> Vec<AnnotationToken> {
     tokens
 }
 
-/// The string that an annotation holds.
+/// Returns the string in an annotation.
 pub(crate) fn string_of(annotations: &[Annotation], name: &str) -> Option<Arc<str>> {
     str_of(annotations, name).map(Arc::from)
 }
 
-/// The same, borrowed.
+/// Returns the string in an annotation, borrowed.
 pub(crate) fn str_of<'a>(annotations: &'a [Annotation], name: &str) -> Option<&'a str> {
     let annotation = annotations.iter().find(|a| a.name.as_str() == name)?;
     match &annotation.body {
@@ -356,12 +357,13 @@ pub(crate) fn str_of<'a>(annotations: &'a [Annotation], name: &str) -> Option<&'
     }
 }
 
-/// Whether an annotation is there.
+/// Returns true if an annotation is present.
 pub(crate) fn has(annotations: &[Annotation], name: &str) -> bool {
     annotations.iter().any(|a| a.name.as_str() == name)
 }
 
-/// Whether tokens are `"uri", bit<w>` or `"uri", string` (P4Runtime, section 8.4.6); the width may also stand alone.
+/// Returns true if the tokens are `"uri", bit<w>` or `"uri", string` (P4Runtime, section 8.4.6).
+/// The width may also be a plain number.
 fn is_translation(tokens: &[AnnotationToken]) -> bool {
     let [uri, comma, kind @ ..] = tokens else {
         return false;

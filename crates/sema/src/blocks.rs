@@ -28,7 +28,7 @@ impl Checker<'_> {
         self.close_block(&decl.signature.name, Entity::Parser(id));
     }
 
-    /// Checks a parser whose type parameters stand for `type_args`.
+    /// Checks a parser with `type_args` for its type parameters.
     pub(crate) fn make_parser(&mut self, decl: &ast::ParserDecl, type_args: &[Entity]) -> ParserId {
         let annotations = self.annotations(&decl.signature.annotations);
         let id = self.p.parsers.push(Parser {
@@ -99,7 +99,7 @@ impl Checker<'_> {
         (params, ctor_params)
     }
 
-    /// Constants, variables, instances, value sets, actions and tables, in order.
+    /// Checks constants, variables, instances, value sets, actions and tables, in order.
     fn locals(&mut self, decls: &[Decl]) -> Vec<LocalDecl> {
         let mut locals = Vec::new();
         for decl in decls {
@@ -132,7 +132,8 @@ impl Checker<'_> {
                     None
                 }
             };
-            // What initialisers and properties instantiated comes before what uses it.
+            // Instances created by initialisers and properties precede the declarations that use
+            // them.
             locals.append(&mut self.cx.pending);
             locals.extend(local);
         }
@@ -323,7 +324,7 @@ impl Checker<'_> {
         self.close_block(&decl.signature.name, Entity::Control(id));
     }
 
-    /// Checks a control whose type parameters stand for `type_args`.
+    /// Checks a control with `type_args` for its type parameters.
     pub(crate) fn make_control(
         &mut self,
         decl: &ast::ControlDecl,

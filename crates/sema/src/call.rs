@@ -1,4 +1,4 @@
-//! Calls: which declaration is meant, what its type parameters are, and which argument goes to which parameter.
+//! Calls: overload resolution, type arguments, and binding of arguments to parameters.
 
 mod args;
 mod builtin;
@@ -18,7 +18,7 @@ use crate::types::Subst;
 use crate::unify::Bindings;
 use crate::{Checker, Deprecated, FnRef, Place, code};
 
-/// Where a prototype is kept.
+/// Reference to a prototype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProtoRef {
     Function(FunctionId),
@@ -47,7 +47,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A call or constructor in an expression or statement.
+    /// Checks a call or constructor in an expression or statement.
     pub(crate) fn call(
         &mut self,
         callee: &ast::Expr,
@@ -97,7 +97,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks arguments whose callee is unknown: their own mistakes are still reported.
+    /// Checks the arguments of an unknown callee, so that errors in them are still reported.
     pub(crate) fn poison_args(&mut self, written: Written<'_>) -> Expr {
         for arg in written.args {
             if let Some(value) = &arg.value {
@@ -169,7 +169,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The one candidate that fits the number and the names of the arguments.
+    /// Returns the only candidate that fits the number and the names of the arguments.
     pub(crate) fn select(
         &mut self,
         candidates: &[ProtoRef],
@@ -210,7 +210,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks the arguments of a call and infers its type arguments. `object` holds the type arguments of the receiver.
+    /// Checks the arguments of a call and infers its type arguments. `object` holds the type
+    /// arguments of the receiver.
     pub(crate) fn instantiate(
         &mut self,
         proto: ProtoRef,
@@ -300,7 +301,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `static_assert(check, message)`: evaluated here and gone.
+    /// Evaluates `static_assert(check, message)`. No code remains.
     fn static_assert(&mut self, args: &[crate::hir::Arg], ty: TyId, span: Span) -> Expr {
         let value = |i: usize| match args.get(i) {
             Some(crate::hir::Arg::Expr(e)) => Some(&e.kind),

@@ -1,4 +1,5 @@
-//! Who may call whom (P4_16, appendix on restrictions of compile-time and run-time calls): places of calls, and no recursion.
+//! Restrictions on calls (P4_16, appendix on compile-time and run-time calls): allowed callers, and
+//! no recursion.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,7 @@ pub(crate) fn check(program: &Program, diagnostics: &mut Diagnostics) {
     checker.recursion();
 }
 
-/// Where code stands.
+/// Kind of the calling code.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     ParserState,
@@ -51,7 +52,7 @@ impl Place {
     }
 }
 
-/// Something that can call and be called.
+/// A caller or callee.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Node {
     Function(FunctionId),
@@ -63,7 +64,7 @@ enum Node {
 struct Checker<'p, 'd> {
     program: &'p Program,
     diagnostics: &'d mut Diagnostics,
-    /// Who calls whom, and where first.
+    /// The call graph, with the first source position of each edge.
     calls: BTreeMap<Node, BTreeMap<Node, Span>>,
 }
 
@@ -130,7 +131,7 @@ impl<'p> Checker<'p, '_> {
         }
     }
 
-    /// Keys and bound arguments may call what an apply block may, but apply no table.
+    /// Checks keys and bound arguments: they may call what an apply block may, but apply no table.
     fn table(&mut self, table: TableId, node: Node) {
         let table = &self.program.tables[table];
         for key in &table.keys {
@@ -187,7 +188,7 @@ impl<'p> Checker<'p, '_> {
         }
     }
 
-    /// The parser or control that an object of this type runs.
+    /// Returns the parser or control that an object of this type runs.
     fn block(&self, ty: crate::hir::TyId) -> Option<Node> {
         match self.program.types.get(ty) {
             Ty::Parser(id) => Some(Node::Parser(*id)),
@@ -248,7 +249,7 @@ impl<'p> Checker<'p, '_> {
             .or_insert(span);
     }
 
-    /// Reports each circle of calls once, where it closes.
+    /// Reports each cycle of calls once, at the call that closes it.
     fn recursion(&mut self) {
         let mut done: BTreeMap<Node, bool> = BTreeMap::new();
         let nodes: Vec<Node> = self.calls.keys().copied().collect();
@@ -257,7 +258,7 @@ impl<'p> Checker<'p, '_> {
         }
     }
 
-    /// Depth first, with an explicit stack; `done` is false while a node is on it.
+    /// Runs a depth-first search with an explicit stack. `done` is false while a node is on it.
     fn search(&mut self, root: Node, done: &mut BTreeMap<Node, bool>) {
         let targets =
             |calls: &BTreeMap<Node, BTreeMap<Node, Span>>, node: Node| -> Vec<(Node, Span)> {

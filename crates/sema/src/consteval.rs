@@ -1,4 +1,4 @@
-//! Computation at compile time, on integers of any size.
+//! Compile-time evaluation with integers of any size.
 
 use num_bigint::{BigInt, Sign};
 use num_integer::Integer;
@@ -10,7 +10,7 @@ use crate::hir::{Arg, Call, Callee, Expr, ExprKind, Ty, TyId, VarKind};
 use crate::types::{MAX_WIDTH, MAX_WRITTEN, Num};
 use crate::{Checker, annotations, code};
 
-/// `value` modulo 2^width, in the range of the type.
+/// Returns `value` modulo 2^width, in the range of the type.
 pub(crate) fn wrap(value: &BigInt, num: Num) -> BigInt {
     let (width, signed) = match num {
         Num::Integer => return value.clone(),
@@ -26,7 +26,7 @@ pub(crate) fn wrap(value: &BigInt, num: Num) -> BigInt {
     }
 }
 
-/// The value as two's complement of `width` bits, not negative.
+/// Returns the non-negative number with the two's complement bits of the value.
 pub(crate) fn unsigned(value: &BigInt, width: u32) -> BigInt {
     wrap(value, Num::Bit(width))
 }
@@ -44,7 +44,7 @@ fn clamp(value: BigInt, num: Num) -> BigInt {
 }
 
 impl Checker<'_> {
-    /// The integer that a folded expression is: a literal, or a member of a serializable enum.
+    /// Returns the integer of a folded expression: a literal, or a member of a serializable enum.
     pub(crate) fn int_value(&self, e: &Expr) -> Option<BigInt> {
         match &e.kind {
             ExprKind::Int(value) => Some(value.clone()),
@@ -53,7 +53,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether an expression is a value that needs nothing from the run time nor from constructor parameters.
+    /// Returns true if an expression depends neither on run-time values nor on constructor
+    /// parameters.
     pub(crate) fn is_literal(&self, e: &Expr) -> bool {
         match &e.kind {
             ExprKind::Int(_)
@@ -72,7 +73,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether an expression is compile-time known: a literal, or made of literals, constructor parameters and instances.
+    /// Returns true if an expression is compile-time known: made of literals, constructor
+    /// parameters and instances.
     pub(crate) fn is_compile_time(&self, e: &Expr) -> bool {
         match &e.kind {
             ExprKind::Var(var) => match self.p.vars[*var].kind {
@@ -110,7 +112,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether a call is evaluated at compile time: of a `@pure` extern function, or of one that makes an object.
+    /// Returns true if a call is evaluated at compile time: of a `@pure` extern function, or of one
+    /// that creates an object.
     fn is_static(&self, call: &Call) -> bool {
         let Callee::ExternFunction(id) = call.callee else {
             return false;
@@ -119,7 +122,7 @@ impl Checker<'_> {
         annotations::has(&proto.annotations, "pure") || matches!(self.ty(proto.ret), Ty::Extern(..))
     }
 
-    /// A literal of a type, wrapped with a warning when it does not fit.
+    /// Builds a literal of a type. Wraps it with a warning if it is out of range.
     pub(crate) fn int_literal_of(&mut self, value: &BigInt, ty: TyId, span: Span) -> Expr {
         let num = self.num(self.base(ty)).unwrap_or(Num::Integer);
         if !Self::in_range(value, num) {
@@ -147,7 +150,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A literal that is the result of a computation: wraps silently, as the run time would.
+    /// Builds the literal of a computed value. Wraps silently, like run-time arithmetic.
     pub(crate) fn computed(&self, value: &BigInt, ty: TyId, span: Span) -> Expr {
         let num = self.num(self.base(ty)).unwrap_or(Num::Integer);
         Expr {
@@ -167,7 +170,8 @@ impl Checker<'_> {
         self.computed(&result, ty, span)
     }
 
-    /// Folds an operation on two literals of the same type that gives that type; `None` when an error was reported.
+    /// Folds an operation on two literals of the same type with a result of that type. Returns
+    /// `None` if an error was reported.
     pub(crate) fn fold_arithmetic(
         &mut self,
         op: BinaryOp,
@@ -229,7 +233,7 @@ impl Checker<'_> {
         Some(self.computed(&result, ty, span))
     }
 
-    /// Folds a shift of a literal by a literal that is not negative.
+    /// Folds a shift of a literal by a non-negative literal.
     pub(crate) fn fold_shift(
         &mut self,
         op: BinaryOp,
@@ -269,7 +273,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Compares two folded values; `None` when one is not known.
+    /// Compares two folded values. Returns `None` if one is unknown.
     pub(crate) fn fold_equal(&self, a: &Expr, b: &Expr) -> Option<bool> {
         if let (Some(x), Some(y)) = (self.int_value(a), self.int_value(b)) {
             return Some(x == y);
@@ -298,7 +302,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The default value of a type, as literals; `None` when it has none (section "Default values").
+    /// Returns the default value of a type as literals; `None` if it has none (section "Default
+    /// values").
     pub(crate) fn default_value(&mut self, ty: TyId, span: Span) -> Option<Expr> {
         let kind = match self.ty(ty).clone() {
             Ty::Integer | Ty::Bit(_) | Ty::Int(_) => ExprKind::Int(BigInt::zero()),

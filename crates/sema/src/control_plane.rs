@@ -1,4 +1,5 @@
-//! Names that the control plane sees: no two tables, and no two actions, share one (section "Control plane names").
+//! Control-plane names: no two tables and no two actions have the same (section "Control plane
+//! names").
 
 use std::collections::HashMap;
 
@@ -12,7 +13,7 @@ use crate::hir::{
     ActionId, Annotation, Arg, Expr, ExprKind, InstanceId, LocalDecl, Program, TableId, Ty, TyId,
 };
 
-/// Checks the names of what `main` instantiates.
+/// Checks the names of all items that `main` instantiates.
 pub(crate) fn check(program: &Program, diagnostics: &mut Diagnostics) {
     let Some(main) = program.main else { return };
     let mut names = Names {
@@ -30,7 +31,7 @@ pub(crate) fn check(program: &Program, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Instances that are given to a constructor.
+/// Returns the instances among the constructor arguments.
 fn argument_instances(program: &Program, instance: InstanceId) -> Vec<InstanceId> {
     let args = program.instances[instance].args.iter();
     args.filter_map(|arg| match arg {
@@ -43,7 +44,8 @@ fn argument_instances(program: &Program, instance: InstanceId) -> Vec<InstanceId
     .collect()
 }
 
-/// The name of the parser or control that is instantiated: the customary prefix of what is inside of it.
+/// Returns the name of the instantiated parser or control, the customary prefix of the names inside
+/// it.
 fn type_name(program: &Program, instance: InstanceId) -> Option<&Name> {
     match program.types.get(program.instances[instance].ty) {
         Ty::Parser(id) => Some(&program.parsers[*id].name),
@@ -52,7 +54,8 @@ fn type_name(program: &Program, instance: InstanceId) -> Option<&Name> {
     }
 }
 
-/// A name that no sibling has: direct applications of one control are told apart by a number.
+/// Returns a name that no sibling has. Direct applications of one control are distinguished by a
+/// number.
 fn fresh(siblings: &mut HashMap<String, usize>, name: &str) -> String {
     let count = siblings.entry(name.to_string()).or_insert(0);
     *count += 1;
@@ -63,7 +66,7 @@ fn fresh(siblings: &mut HashMap<String, usize>, name: &str) -> String {
     }
 }
 
-/// Externs that no message of the control plane names.
+/// Externs that no control-plane message names.
 const UNSEEN_EXTERNS: &[&str] = &[
     "Checksum",
     "Checksum16",
@@ -77,7 +80,7 @@ struct Names<'p, 'd> {
     diagnostics: &'d mut Diagnostics,
     tables: HashMap<String, (TableId, Span)>,
     actions: HashMap<String, (ActionId, Span)>,
-    /// Whether instances of a type hold what the control plane sees by name.
+    /// True if instances of a type contain named control-plane objects.
     controllable: HashMap<TyId, bool>,
 }
 
@@ -108,7 +111,7 @@ impl Names<'_, '_> {
                     let decl = &self.program.instances[*inner];
                     let name = full(prefix, &decl.annotations, &decl.name);
                     match siblings.get(&name) {
-                        // Two that hold nothing with a name may share theirs.
+                        // Two instances without named control-plane objects may have the same name.
                         Some(&before) => {
                             if self.is_controllable(decl.ty) {
                                 self.same_instance(&name, decl.span, before);
@@ -125,7 +128,7 @@ impl Names<'_, '_> {
         }
     }
 
-    /// Whether instances of this type hold tables, value sets or externs.
+    /// Returns true if instances of this type hold tables, value sets or externs.
     fn is_controllable(&mut self, ty: TyId) -> bool {
         if let Some(&known) = self.controllable.get(&ty) {
             return known;
@@ -149,8 +152,8 @@ impl Names<'_, '_> {
         found
     }
 
-    /// Section "Direct type invocation": what is invoked twice in a scope has one name, and so have
-    /// its tables and externs.
+    /// Reports two instances with the same name, and so with the same names of their tables and
+    /// externs (section "Direct type invocation").
     fn same_instance(&mut self, name: &str, span: Span, before: Span) {
         let message =
             format!("two instances are named `{name}`, and so are the tables and externs in them");
@@ -197,7 +200,7 @@ impl Names<'_, '_> {
         }
     }
 
-    /// Whether an action does nothing: two of those are one to the control plane.
+    /// Returns true if an action does nothing. Two such actions are one to the control plane.
     fn is_no_op(&self, id: ActionId) -> bool {
         let action = &self.program.actions[id];
         action.params.is_empty() && action.body.is_empty()
@@ -210,7 +213,8 @@ impl Names<'_, '_> {
             (before, span)
         };
         let message = format!("the control plane would see two {what}s named `{name}`");
-        // Packets do not see the names: where two actions have one, only P4Info cannot be made.
+        // Packets do not depend on the names. With two actions of one name only P4Info cannot be
+        // generated.
         let diagnostic = match what {
             "action" => Diagnostic::warning(code::W_CONTROL_PLANE_NAME, span, message),
             _ => Diagnostic::error(code::CONTROL_PLANE_NAME, span, message),
@@ -225,7 +229,8 @@ impl Names<'_, '_> {
     }
 }
 
-/// The name with its prefix; `@name` replaces it, and one that begins with a dot is absolute.
+/// Returns the name with its prefix. `@name` replaces it; a name that begins with a dot is
+/// absolute.
 fn full(prefix: &str, annotations: &[Annotation], name: &Name) -> String {
     let local = string_of(annotations, "name").unwrap_or_else(|| name.text.clone());
     match local.strip_prefix('.') {

@@ -1,4 +1,4 @@
-//! Declarations of the top level: constants, types, prototypes, functions and actions.
+//! Top-level declarations: constants, types, prototypes, functions and actions.
 
 mod params;
 mod types;
@@ -17,7 +17,7 @@ use crate::stmt::decl_span;
 use crate::{Checker, Deprecated, FnRef, Place, annotations, arch, code};
 
 impl Checker<'_> {
-    /// Checks all declarations, in order. Error codes and match kinds are known in the whole
+    /// Checks all declarations in order. Error codes and match kinds are visible in the whole
     /// program, wherever they are declared (section 7.1.2).
     pub(crate) fn program(&mut self, program: &ast::Program) {
         for decl in &program.decls {
@@ -33,7 +33,7 @@ impl Checker<'_> {
         self.check_main();
     }
 
-    /// What is named `main` at the top level is a package instance.
+    /// Checks that a top-level `main` is a package instance.
     fn check_main(&mut self) {
         let Some((entity, span)) = self.scopes.find_global("main") else {
             return;
@@ -105,7 +105,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `const T name = init;` anywhere.
+    /// Checks `const T name = init;` at any level.
     pub(crate) fn const_decl(&mut self, decl: &ast::ConstDecl) {
         let ty = self.resolve_closed(&decl.ty, decl.name.span);
         self.annotations(&decl.annotations);
@@ -255,7 +255,8 @@ impl Checker<'_> {
         self.check_twin(proto, before.iter().map(|m| &m.proto));
     }
 
-    /// Two declarations of one name must differ in the number or the names of their parameters.
+    /// Checks that two declarations with the same name differ in the number or names of their
+    /// parameters.
     fn check_twin<'p>(&mut self, proto: &Prototype, before: impl Iterator<Item = &'p Prototype>) {
         let names = |p: &Prototype| -> Vec<std::sync::Arc<str>> {
             p.params
@@ -280,12 +281,12 @@ impl Checker<'_> {
         }
     }
 
-    /// A prototype; its type parameters and parameters are declared in a scope of their own.
+    /// Checks a prototype. Its type parameters and parameters are declared in a separate scope.
     fn prototype(&mut self, proto: &ast::FunctionProto, owner: Owner) -> Prototype {
         self.scoped(|this| this.open_prototype(proto, owner))
     }
 
-    /// A prototype whose parameters stay declared in the current scope.
+    /// Checks a prototype and leaves its parameters declared in the current scope.
     pub(crate) fn open_prototype(&mut self, proto: &ast::FunctionProto, owner: Owner) -> Prototype {
         let annotations = self.annotations(&proto.annotations);
         let type_params = self.type_params(&proto.type_params);
@@ -344,7 +345,8 @@ impl Checker<'_> {
                     .map(|&f| self.fn_proto(f).clone())
                     .collect();
                 let proto = self.fn_proto(function).clone();
-                // Functions with bodies that differ in types alone are ambiguous only when they are called.
+                // Functions with bodies that differ only in types are ambiguous only when they are
+                // called.
                 if bodiless(&function) {
                     self.check_twin(&proto, others.iter());
                 }
@@ -376,7 +378,7 @@ impl Checker<'_> {
         self.add_overload(&decl.proto.name, FnRef::Function(id));
     }
 
-    /// A function with its body.
+    /// Checks a function with its body.
     pub(crate) fn function_body(
         &mut self,
         decl: &ast::FunctionDecl,
@@ -403,7 +405,7 @@ impl Checker<'_> {
         )
     }
 
-    /// An action of the top level or of a control.
+    /// Checks an action of the top level or of a control.
     pub(crate) fn action(&mut self, decl: &ast::ActionDecl) -> crate::hir::ActionId {
         let annotations = self.annotations(&decl.annotations);
         self.open(&decl.name);

@@ -1,10 +1,10 @@
-//! A bound on what a program is expanded to, checked before anything is expanded.
+//! Limit on the size of a program after expansion, checked before anything is expanded.
 //!
-//! An engine runs code without calls: each application of a control or parser and each call of a
-//! function or action is replaced by the body, and each instance has tables and states of its own.
-//! Controls that apply others twice, level by level, double at each level. The sizes here are those
-//! after the expansion. They are worked out from the callees up, each body once, so that the check
-//! is linear in the program however large the expansion would be.
+//! An engine runs code without calls. Each application of a control or parser and each call of a
+//! function or action is replaced by the body. Each instance has separate tables and state.
+//! Controls that apply others twice, level by level, double the size at each level. The sizes here
+//! are those after expansion. They are computed bottom-up from the callees, each body once, so the
+//! check is linear in the size of the program.
 
 use std::collections::HashMap;
 
@@ -18,15 +18,15 @@ use crate::hir::{
 };
 use crate::{code, walk};
 
-/// The statements, operators and operands that any program may be expanded to.
+/// Number of statements, operators and operands that any program may expand to.
 pub const MAX_EXPANSION: u64 = 1 << 19;
-/// The same for each statement, operator and operand that is written: long programs may be
-/// expanded to more.
+/// Additional number for each written statement, operator and operand: longer programs may expand
+/// to more.
 pub const EXPANSION_OF_WRITTEN: u64 = 8;
-/// The deepest nesting of calls, applications and instances.
+/// Maximum nesting depth of calls, applications and instances.
 pub const MAX_CALL_DEPTH: u32 = 128;
 
-/// The statements, operators and operands that this program may be expanded to.
+/// Returns the number of statements, operators and operands that this program may expand to.
 pub fn expansion_limit(program: &Program) -> u64 {
     let mut written = 0u64;
     let mut add = |more: u64| written = written.saturating_add(more);
@@ -47,7 +47,7 @@ pub fn expansion_limit(program: &Program) -> u64 {
     MAX_EXPANSION.saturating_add(written.saturating_mul(EXPANSION_OF_WRITTEN))
 }
 
-/// Checks what `main` instantiates. The program has no recursion.
+/// Checks the code that `main` instantiates. The program has no recursion.
 pub(crate) fn check(program: &Program, diagnostics: &mut Diagnostics) {
     let Some(main) = program.main else { return };
     let mut sizes = Sizes {
@@ -70,7 +70,7 @@ pub(crate) fn check(program: &Program, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Something that is expanded.
+/// A unit of expansion.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Unit {
     Function(FunctionId),
@@ -78,7 +78,7 @@ enum Unit {
     /// The code of a parser or control, wherever it is applied.
     Parser(ParserId),
     Control(ControlId),
-    /// What an instance of it has of its own: instances, tables and their actions.
+    /// The parts that each instance has separately: instances, tables and their actions.
     ParserInstance(ParserId),
     ControlInstance(ControlId),
 }
@@ -87,14 +87,14 @@ struct Sizes<'p> {
     program: &'p Program,
     limit: u64,
     known: HashMap<Unit, u64>,
-    /// How many units are being measured, each within the one before.
+    /// Nesting depth of the units being measured.
     depth: u32,
-    /// The first error: it is inside of all that would be reported after it.
+    /// The first error. All later ones would enclose it.
     error: Option<Diagnostic>,
 }
 
 impl<'p> Sizes<'p> {
-    /// Adds to the size of the unit that is being measured; `span` is the place that is expanded.
+    /// Adds to the size of the unit being measured. `span` is the position of the expansion.
     fn add(&mut self, total: &mut u64, more: u64, span: Span) {
         *total = total.saturating_add(more);
         if *total > self.limit && self.error.is_none() {
@@ -109,7 +109,7 @@ impl<'p> Sizes<'p> {
         }
     }
 
-    /// The size of a unit that is expanded at `span`.
+    /// Returns the size of a unit that is expanded at `span`.
     fn unit(&mut self, unit: Unit, span: Span) -> u64 {
         if let Some(&known) = self.known.get(&unit) {
             return known;
@@ -163,7 +163,7 @@ impl<'p> Sizes<'p> {
         }
     }
 
-    /// The initialisers of variables.
+    /// Adds the initialisers of variables.
     fn variables(&mut self, locals: &'p [LocalDecl], total: &mut u64) {
         for local in locals {
             if let LocalDecl::Var(_, Some(init)) = local {
@@ -172,7 +172,7 @@ impl<'p> Sizes<'p> {
         }
     }
 
-    /// Instances, tables and actions of an instance.
+    /// Adds the instances, tables and actions of an instance.
     fn own(&mut self, locals: &'p [LocalDecl], total: &mut u64) {
         let program = self.program;
         for local in locals {
@@ -195,7 +195,7 @@ impl<'p> Sizes<'p> {
         }
     }
 
-    /// An instance with those that are its arguments.
+    /// Adds an instance, including the instances among its arguments.
     fn instance(&mut self, id: InstanceId, span: Span, total: &mut u64) {
         let program = self.program;
         let instance = &program.instances[id];
@@ -221,7 +221,7 @@ impl<'p> Sizes<'p> {
         self.add(total, size.saturating_add(1), span);
     }
 
-    /// The code of the blocks that are given to a package, and to packages that are given to it.
+    /// Adds the code of the blocks that are arguments of a package, and of nested packages.
     fn blocks(&mut self, package: InstanceId, total: &mut u64) {
         let program = self.program;
         for arg in &program.instances[package].args {
@@ -246,7 +246,7 @@ impl<'p> Sizes<'p> {
         }
     }
 
-    /// Statements that stand `times` times in the expansion.
+    /// Adds statements that occur `times` times in the expansion.
     fn body(&mut self, body: &'p [Stmt], times: u64, total: &mut u64) {
         for stmt in body {
             checkpoint();
@@ -264,8 +264,8 @@ impl<'p> Sizes<'p> {
         }
     }
 
-    /// How often the body of a statement stands in the expansion: a loop over parts of several
-    /// types has a copy for each.
+    /// Returns the number of copies of a statement's body in the expansion. A loop over parts of
+    /// several types has a copy for each.
     fn copies(&self, stmt: &Stmt) -> u64 {
         let StmtKind::ForIn {
             collection: Collection::Elements(elements),
@@ -322,7 +322,7 @@ impl<'p> Sizes<'p> {
     }
 }
 
-/// The statement itself with its labels.
+/// Returns the size of the statement itself with its labels.
 fn labels(stmt: &Stmt) -> u64 {
     let labels: usize = match &stmt.kind {
         StmtKind::SwitchAction { cases, .. } => cases.iter().map(|case| case.labels.len()).sum(),
@@ -332,7 +332,7 @@ fn labels(stmt: &Stmt) -> u64 {
     labels as u64 + 1
 }
 
-/// The statements, operators and operands of a body as it is written.
+/// Returns the number of statements, operators and operands of a body as written.
 fn written_in(body: &[Stmt]) -> u64 {
     let mut size = 0u64;
     walk::stmts(body, &mut |stmt| {
@@ -360,7 +360,7 @@ fn transition_size(transition: &Transition) -> u64 {
     }
 }
 
-/// A table with its key, actions and entries.
+/// Returns the size of a table with its key, actions and entries.
 fn table_size(program: &Program, id: TableId) -> u64 {
     let table = &program.tables[id];
     let keys: u64 = table.keys.iter().map(|key| expr_size(&key.expr)).sum();
@@ -371,7 +371,7 @@ fn table_size(program: &Program, id: TableId) -> u64 {
         .saturating_add(1)
 }
 
-/// The operators and operands of an expression, the arguments of its calls among them.
+/// Returns the number of operators and operands of an expression, including call arguments.
 fn expr_size(expr: &Expr) -> u64 {
     1 + match &expr.kind {
         ExprKind::Call(call) => call_size(call),

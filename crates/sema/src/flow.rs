@@ -1,9 +1,12 @@
-//! What follows from the order of execution: functions return a value on all paths, parsers can end, code can be reached, variables are written
-//! before they are read.
+//! Control flow and data flow checks: functions return a value on all paths, parsers can end, code
+//! is reachable, and variables are written before they are read.
 //!
-//! Missing returns and parsers that never end are errors. Reading what was not written gives an unspecified value, which the specification allows
-//! (section 8.26): a warning. The analysis is of whole variables and of the fields of structs (headers are skipped: their validity decides), forward, and errs on
-//! the quiet side: what may have been written on some path through a loop or call counts as written.
+//! Missing returns and parsers that never end are errors. Reading an unwritten variable yields an
+//! unspecified value, which the specification allows (section 8.26), so it is a warning.
+//!
+//! The analysis is a forward analysis of whole variables and of struct fields. Headers are skipped,
+//! because their validity decides. It avoids false warnings: a variable that may have been written
+//! on some path through a loop or call counts as written.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -17,7 +20,7 @@ use crate::hir::{
 };
 use crate::{code, walk};
 
-/// Checks a program that has no errors so far.
+/// Checks a program without errors.
 pub(crate) fn check(program: &Program, diagnostics: &mut Diagnostics) {
     for function in program.functions.values() {
         let returns_value = !matches!(program.types.get(function.proto.ret), Ty::Void);
@@ -59,7 +62,7 @@ fn bodies(program: &Program) -> impl Iterator<Item = &[Stmt]> {
     functions.chain(actions).chain(controls).chain(states)
 }
 
-/// Whether control can reach the end of the statements.
+/// Returns true if control can reach the end of the statements.
 fn completes(body: &[Stmt]) -> bool {
     body.iter().all(stmt_completes)
 }
@@ -81,7 +84,8 @@ fn stmt_completes(stmt: &Stmt) -> bool {
     }
 }
 
-/// P4_16, section 13: from `start`, `accept` or `reject` can be reached (by a select without a case that fits, too).
+/// Checks that `accept` or `reject` can be reached from `start` (P4_16, section 13). A select
+/// without a matching case counts too.
 fn check_ends(parser: &Parser, diagnostics: &mut Diagnostics) {
     let mut seen: BTreeSet<StateId> = BTreeSet::new();
     let mut waiting = vec![parser.start];
@@ -131,11 +135,11 @@ fn warn_unreachable(body: &[Stmt], diagnostics: &mut Diagnostics) {
 /// A variable, or a field of a struct variable: the path of field positions.
 type Slot = (VarId, Vec<usize>);
 
-/// What has certainly or possibly been written: slots, each covering what lies below it.
+/// Storage that is written on some path. Each element also covers all fields inside it.
 #[derive(Default)]
 struct Written {
     slots: BTreeSet<Slot>,
-    /// Those that were new when they were written, in that order.
+    /// Elements in the order in which they were added.
     log: Vec<Slot>,
 }
 
@@ -146,7 +150,7 @@ impl Written {
         }
     }
 
-    /// Takes back what was written since the log was this long, and gives it.
+    /// Removes all elements added since the log had this length, and returns them.
     fn take_back(&mut self, len: usize) -> Vec<Slot> {
         let taken = self.log.split_off(len);
         for slot in &taken {
@@ -155,14 +159,14 @@ impl Written {
         taken
     }
 
-    /// Whether a slot, something above it or something below it was written.
+    /// Returns true if a variable or field, one that contains it or one inside it was written.
     fn covers(&self, slot: &Slot) -> bool {
         let (var, path) = slot;
         let above = (0..=path.len()).map(|len| (*var, path[..len].to_vec()));
         if above.into_iter().any(|above| self.slots.contains(&above)) {
             return true;
         }
-        // What lies below comes next in the order.
+        // Fields inside it come next in the order.
         let next = self.slots.range(slot.clone()..).next();
         next.is_some_and(|(other, below)| other == var && below.starts_with(path))
     }
@@ -172,7 +176,7 @@ struct Initialisation<'p, 'd> {
     program: &'p Program,
     diagnostics: &'d mut Diagnostics,
     reported: BTreeSet<VarId>,
-    /// Whether values of a type hold headers.
+    /// True if values of a type hold headers.
     holds_header: HashMap<TyId, bool>,
 }
 
@@ -243,7 +247,7 @@ impl Initialisation<'_, '_> {
         }
     }
 
-    /// Branches: what any of them writes counts as written afterwards.
+    /// Walks branches. Storage that any of them writes counts as written afterwards.
     fn nested(&mut self, stmt: &Stmt, tracked: &mut BTreeSet<VarId>, written: &mut Written) {
         for expr in walk::exprs_of(stmt) {
             self.read(expr, tracked, written);
@@ -348,7 +352,8 @@ impl Initialisation<'_, '_> {
         }
     }
 
-    /// Whether a value of this type holds headers, whose validity decides what reading means.
+    /// Returns true if a value of this type contains headers: their validity decides the result of
+    /// a read.
     fn holds_header(&mut self, ty: TyId) -> bool {
         if let Some(&known) = self.holds_header.get(&ty) {
             return known;
@@ -387,7 +392,8 @@ impl Initialisation<'_, '_> {
     }
 }
 
-/// The slot that an expression names, if it is a variable or a path of fields in one.
+/// Returns the variable or field that an expression names, if it is a variable or a path of fields
+/// in one.
 fn slot_of(expr: &Expr) -> Option<Slot> {
     match &expr.kind {
         ExprKind::Var(var) => Some((*var, Vec::new())),
@@ -400,7 +406,7 @@ fn slot_of(expr: &Expr) -> Option<Slot> {
     }
 }
 
-/// Whether the path to a field leads through a header.
+/// Returns true if the path to a field passes through a header.
 fn touches_header(program: &Program, expr: &Expr) -> bool {
     let is_header = |ty: TyId| match program.types.get(ty) {
         Ty::Record(id, _) => program.records[*id].kind != syntax::ast::RecordKind::Struct,

@@ -1,14 +1,19 @@
-//! The typed program: what `sema` makes of a syntax tree and `lower` reads.
+//! The typed program: output of `sema` and input of `lower`.
 //!
-//! Every name is resolved to an id, every expression has its type, every generic call carries its type arguments, every
-//! argument list is complete and in the order of the parameters (named arguments sorted, defaults filled in), and every
-//! compile-time known scalar expression is folded to a literal. Invariants on which `lower` relies, once `check` has returned a
-//! program without errors:
+//! Every name is resolved to an id and every expression has its type. Every generic call has its
+//! type arguments. Every argument list is complete and in the order of the parameters: named
+//! arguments are sorted and defaults filled in. Every compile-time known scalar expression is
+//! folded to a literal.
 //!
-//! - No [`Ty::Error`] is left; [`Ty::Integer`] only types literals, constructor arguments and operands that are literals.
-//! - Literals of `bit<w>`, `int<w>` are in range of their type (wrapped with a warning where the source was not).
-//! - Implicit casts are explicit [`ExprKind::Cast`]s; aggregates have the type of their target and all of its fields in order.
-//! - Types inside generic functions and externs may be [`Ty::Var`]; everything else is closed.
+//! Invariants on which `lower` relies, if `check` has returned a program without errors:
+//!
+//! - No [`Ty::Error`] remains. [`Ty::Integer`] is the type of literals, constructor arguments and
+//!   operands that are literals only.
+//! - Literals of `bit<w>`, `int<w>` are in the range of their type (wrapped with a warning if the
+//!   source was not).
+//! - Implicit casts are explicit [`ExprKind::Cast`]s. Aggregates have the type of their target and
+//!   all its fields in order.
+//! - Types inside generic functions and externs may be [`Ty::Var`]; all other types are closed.
 
 mod code;
 
@@ -79,7 +84,8 @@ define_id! {
     pub struct ValueSetId;
 }
 define_id! {
-    /// An instance declaration: `T(args) name;`, or one that stands for a direct application or an argument in place.
+    /// An instance declaration `T(args) name;`, or the instance of a direct application or of an
+    /// argument constructed in place.
     pub struct InstanceId;
 }
 define_id! {
@@ -102,7 +108,7 @@ define_id! {
 /// A type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Ty {
-    /// What a reported error leaves behind; compatible with everything.
+    /// The type of an expression with a reported error; compatible with every type.
     Error,
     /// `void`
     Void,
@@ -164,7 +170,7 @@ pub struct Types {
 }
 
 impl Types {
-    /// The id of `ty`.
+    /// Returns the id of `ty`.
     pub fn intern(&mut self, ty: Ty) -> TyId {
         if let Some(&id) = self.ids.get(&ty) {
             return id;
@@ -174,29 +180,29 @@ impl Types {
         id
     }
 
-    /// The type behind `id`.
+    /// Returns the type with this id.
     pub fn get(&self, id: TyId) -> &Ty {
         &self.all[id]
     }
 }
 
-/// An annotation, its expressions evaluated.
+/// An annotation with evaluated expressions.
 #[derive(Clone, Debug)]
 pub struct Annotation {
     /// Its name.
     pub name: Name,
-    /// What it carries.
+    /// Its body.
     pub body: AnnotationBody,
-    /// Where it stands.
+    /// Source position.
     pub span: Span,
 }
 
-/// What an annotation carries.
+/// Body of an annotation.
 #[derive(Clone, Debug)]
 pub enum AnnotationBody {
     /// Nothing.
     None,
-    /// Free tokens.
+    /// Tokens of an unstructured annotation.
     Tokens(Vec<AnnotationToken>),
     /// `[e1, e2]`
     Expressions(Vec<AnnotationValue>),
@@ -260,14 +266,15 @@ pub struct Program {
     pub main: Option<InstanceId>,
     /// Type declarations in source order, for P4Info's type specifications.
     pub type_order: Vec<TyId>,
-    /// Annotations that stand on the `main` package instance and on no declaration otherwise kept (`@pkginfo` and the like).
+    /// Annotations on the `main` package instance, or on declarations that are not kept (`@pkginfo`
+    /// and similar).
     pub package_annotations: Vec<Annotation>,
 }
 
 /// A header, header union or struct.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// Which of the three.
+    /// Header, header union or struct.
     pub kind: RecordKind,
     /// Its name.
     pub name: Name,
@@ -295,9 +302,9 @@ pub struct Field {
 pub struct Enum {
     /// Its name.
     pub name: Name,
-    /// The underlying type of a serializable enum: `bit<w>` or `int<w>`, perhaps behind a `type`.
+    /// The underlying type of a serializable enum: `bit<w>` or `int<w>`, or a `type` of these.
     pub underlying: Option<TyId>,
-    /// Its members; a serializable enum's have values.
+    /// Its members. Those of a serializable enum have values.
     pub members: Vec<(Name, Option<BigInt>)>,
     /// Its annotations.
     pub annotations: Vec<Annotation>,
@@ -308,13 +315,13 @@ pub struct Enum {
 pub struct NewType {
     /// Its name.
     pub name: Name,
-    /// What it is made of (perhaps another `type`).
+    /// Its underlying type (may be another `type`).
     pub underlying: TyId,
     /// Its annotations (`@p4runtime_translation`).
     pub annotations: Vec<Annotation>,
 }
 
-/// What a variable is.
+/// Kind of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VarKind {
     /// A parameter of a parser, control, function, method or action.
@@ -332,7 +339,7 @@ pub struct Var {
     pub name: Name,
     /// Its type.
     pub ty: TyId,
-    /// What it is.
+    /// Its kind.
     pub kind: VarKind,
     /// Its annotations.
     pub annotations: Vec<Annotation>,
@@ -343,7 +350,7 @@ pub struct Var {
 pub struct Param {
     /// The parameter as a variable: its name, type and direction.
     pub var: VarId,
-    /// Whether it may be left out (`@optional`).
+    /// True if it may be omitted (`@optional`).
     pub optional: bool,
     /// Its default value.
     pub default: Option<Expr>,
@@ -358,7 +365,7 @@ pub struct Prototype {
     pub type_params: Vec<TypeVarId>,
     /// Its parameters.
     pub params: Vec<Param>,
-    /// What it returns; `void` for a constructor.
+    /// Its return type; `void` for a constructor.
     pub ret: TyId,
     /// Its annotations.
     pub annotations: Vec<Annotation>,
@@ -384,7 +391,7 @@ pub struct Extern {
 pub struct Method {
     /// Its signature.
     pub proto: Prototype,
-    /// Whether the instance defines it.
+    /// True if it is abstract: the instance defines it.
     pub is_abstract: bool,
 }
 
@@ -402,7 +409,8 @@ pub struct Function {
 pub struct Action {
     /// Its name.
     pub name: Name,
-    /// Its parameters. Those without direction come last and are bound by the control plane (or by a call).
+    /// Its parameters. Directionless ones come last and are bound by the control plane (or by a
+    /// call).
     pub params: Vec<Param>,
     /// Its body.
     pub body: Vec<Stmt>,
@@ -415,7 +423,7 @@ pub struct Action {
 /// A parser type, control type or package.
 #[derive(Clone, Debug)]
 pub struct BlockType {
-    /// Which of the three.
+    /// Parser type, control type or package.
     pub kind: BlockTypeKind,
     /// Its name.
     pub name: Name,
@@ -427,7 +435,7 @@ pub struct BlockType {
     pub annotations: Vec<Annotation>,
 }
 
-/// Which kind of block a [`BlockType`] is.
+/// Kind of a [`BlockType`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockTypeKind {
     /// A parser type.
@@ -479,13 +487,13 @@ pub struct State {
     pub name: Name,
     /// Its statements.
     pub body: Vec<Stmt>,
-    /// Where it goes.
+    /// Its transition.
     pub transition: Transition,
     /// Its annotations.
     pub annotations: Vec<Annotation>,
 }
 
-/// Where a transition goes.
+/// Target of a transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// `accept`
@@ -496,18 +504,18 @@ pub enum Target {
     State(StateId),
 }
 
-/// How a state ends.
+/// Transition at the end of a state.
 #[derive(Clone, Debug)]
 pub enum Transition {
-    /// To one place.
+    /// Always to one target.
     Direct(Target),
-    /// By the first case that matches; none is `error.NoMatch`.
+    /// To the target of the first matching case. If none matches, the error is `error.NoMatch`.
     Select {
         /// The selected expressions.
         args: Vec<Expr>,
         /// The cases.
         cases: Vec<SelectCase>,
-        /// The whole select.
+        /// Source position of the whole select.
         span: Span,
     },
 }
@@ -517,18 +525,18 @@ pub enum Transition {
 pub struct SelectCase {
     /// One set for each selected expression, or a single value set for all of them.
     pub keyset: Keyset,
-    /// Where it goes.
+    /// Target of the transition.
     pub target: Target,
-    /// Where it stands.
+    /// Source position.
     pub span: Span,
 }
 
-/// What a case or an entry matches.
+/// Sets of values that a case or an entry matches.
 #[derive(Clone, Debug)]
 pub enum Keyset {
     /// One set for each key.
     Sets(Vec<KeySet>),
-    /// A value set whose elements cover all keys (a struct or tuple, or a single scalar).
+    /// A value set with elements that cover all keys (a struct or tuple, or a single scalar).
     ValueSet(ValueSetId),
 }
 
@@ -543,7 +551,7 @@ pub enum KeySet {
     Mask(Expr, Expr),
     /// `lo .. hi`
     Range(Expr, Expr),
-    /// A value set, for this key alone.
+    /// A value set for this key only.
     ValueSet(ValueSetId),
 }
 
@@ -584,25 +592,26 @@ pub struct Table {
     pub name: Name,
     /// Its key, in order.
     pub keys: Vec<Key>,
-    /// Its actions, in order (`NoAction` added where the specification adds it).
+    /// Its actions, in order. `NoAction` is added where the specification requires it.
     pub actions: Vec<TableAction>,
-    /// Its default action; `NoAction` where none was written and there is one in the list.
+    /// Its default action; `NoAction` if none was written and the list has it.
     pub default_action: Option<ActionCall>,
-    /// Whether `const default_action` was written.
+    /// True if `const default_action` was written.
     pub default_is_const: bool,
     /// Its entries.
     pub entries: Vec<Entry>,
-    /// Whether `const entries` was written.
+    /// True if `const entries` was written.
     pub entries_are_const: bool,
-    /// `largest_priority_wins` (true unless written otherwise).
+    /// `largest_priority_wins` (true by default).
     pub largest_priority_wins: bool,
     /// Its size; may mention constructor parameters.
     pub size: Option<Expr>,
-    /// All other properties (`implementation`, `counters`, `meters`, `psa_direct_counter`, `support_timeout`, ...).
+    /// All other properties (`implementation`, `counters`, `meters`, `psa_direct_counter`,
+    /// `support_timeout`, ...).
     pub properties: Vec<Property>,
     /// Its annotations.
     pub annotations: Vec<Annotation>,
-    /// Where its declaration stands.
+    /// Source position of its declaration.
     pub span: Span,
 }
 
@@ -613,7 +622,7 @@ pub struct Key {
     pub expr: Expr,
     /// The match kind.
     pub match_kind: MatchKindId,
-    /// The name that the control plane uses: `@name`, else the expression's text, as in `h.src & 0xFFFF`.
+    /// Its name in the control plane: `@name`, else the expression's text, as in `h.src & 0xFFFF`.
     pub control_plane_name: Arc<str>,
     /// Its annotations.
     pub annotations: Vec<Annotation>,
@@ -624,7 +633,8 @@ pub struct Key {
 pub struct TableAction {
     /// The action.
     pub action: ActionId,
-    /// Arguments for its directional parameters, in order; `None` for those that the control plane binds.
+    /// Arguments for its directional parameters, in order; `None` for those bound by the control
+    /// plane.
     pub args: Vec<Option<Arg>>,
     /// The parameters in the order in which the list gives them, as in [`Call::order`].
     pub order: Vec<usize>,
@@ -632,14 +642,14 @@ pub struct TableAction {
     pub annotations: Vec<Annotation>,
 }
 
-/// An action with the arguments that the control plane would give: of a default action or entry.
+/// An action with its control-plane arguments, in a default action or entry.
 #[derive(Clone, Debug)]
 pub struct ActionCall {
     /// Index into the table's actions.
     pub action: usize,
     /// Values of the directionless parameters, in order.
     pub args: Vec<Expr>,
-    /// Where it stands.
+    /// Source position.
     pub span: Span,
 }
 
@@ -650,24 +660,25 @@ pub struct Entry {
     pub keys: Vec<KeySet>,
     /// Its action.
     pub action: ActionCall,
-    /// The priority as the specification assigns it (section 14.2.1.4); `None` where the key needs none.
+    /// The priority that the specification assigns (section 14.2.1.4); `None` if the key needs
+    /// none.
     pub priority: Option<BigInt>,
-    /// Whether it may not be changed.
+    /// True if it may not be changed.
     pub is_const: bool,
     /// Its annotations.
     pub annotations: Vec<Annotation>,
-    /// Where it stands.
+    /// Source position.
     pub span: Span,
 }
 
-/// Any other property of a table.
+/// Another property of a table.
 #[derive(Clone, Debug)]
 pub struct Property {
     /// Its name.
     pub name: Name,
     /// Its value: an instance, a literal, a list.
     pub value: Expr,
-    /// Whether `const` was written.
+    /// True if `const` was written.
     pub is_const: bool,
     /// Its annotations.
     pub annotations: Vec<Annotation>,
@@ -676,11 +687,13 @@ pub struct Property {
 /// An instance.
 #[derive(Clone, Debug)]
 pub struct Instance {
-    /// Its name. One made for a direct application has the type's name; an anonymous argument has a name made from its place.
+    /// Its name. The instance of a direct application has the type's name. An anonymous argument
+    /// has a name derived from its position.
     pub name: Name,
-    /// Its type: extern, parser, control or package; a [`Ty::Stack`] of externs for an array `T(args) name[n];`.
+    /// Its type: extern, parser, control or package; a [`Ty::Stack`] of externs for an array
+    /// `T(args) name[n];`.
     pub ty: TyId,
-    /// Which constructor of an extern.
+    /// Index of the extern's constructor.
     pub constructor: usize,
     /// Constructor arguments, in the parameters' order.
     pub args: Vec<Arg>,
@@ -690,6 +703,6 @@ pub struct Instance {
     pub inner: Vec<InstanceId>,
     /// Its annotations.
     pub annotations: Vec<Annotation>,
-    /// Where it stands.
+    /// Source position.
     pub span: Span,
 }

@@ -1,4 +1,4 @@
-//! Instances: declared ones, those made in place by a constructor call, and the bodies of abstract methods.
+//! Instances: declarations, constructor calls in place, and the bodies of abstract methods.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::types::Subst;
 use crate::unify::Bindings;
 use crate::{Checker, Deprecated, Place, ThisCx, annotations, code};
 
-/// What a constructor makes.
+/// Kind of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Extern,
@@ -26,7 +26,7 @@ enum Kind {
     Package,
 }
 
-/// A type that is to be instantiated: what the name means, and the type arguments when they are written.
+/// A type for instantiation: the meaning of its name, and the type arguments if they are written.
 struct Constructible {
     entity: Entity,
     type_args: Vec<TyId>,
@@ -34,19 +34,19 @@ struct Constructible {
     name: Arc<str>,
 }
 
-/// What the caller of a constructor asks for.
+/// A request for an instance.
 struct Wanted<'a> {
     name: Name,
     args: &'a [AstArg],
     annotations: Vec<Annotation>,
     init: Option<&'a [Decl]>,
     span: Span,
-    /// The type of the parameter that the instance is given to.
+    /// The type of the parameter that receives the instance.
     expected: Option<TyId>,
 }
 
 impl Checker<'_> {
-    /// `T(args) name;`, declared in the innermost scope.
+    /// Checks `T(args) name;`, and declares it in the innermost scope.
     pub(crate) fn instance_decl(&mut self, decl: &ast::InstanceDecl) -> Option<InstanceId> {
         let annotations = self.annotations(&decl.annotations);
         let wanted = Wanted {
@@ -71,7 +71,7 @@ impl Checker<'_> {
         id
     }
 
-    /// `T(args)` as an expression: an argument of a constructor, or a property of a table.
+    /// Checks `T(args)` as an expression: an argument of a constructor, or a table property.
     pub(crate) fn constructor_call(
         &mut self,
         ty: &TypeRef,
@@ -89,7 +89,7 @@ impl Checker<'_> {
                 "a constructor can only be called in an instantiation or in an argument of one";
             return self.fail(code::BAD_INSTANCE, span, message);
         }
-        // The parameter that the instance is given to names it later.
+        // Named later, after the parameter that receives the instance.
         let name = Name {
             text: "".into(),
             span,
@@ -258,7 +258,7 @@ impl Checker<'_> {
         self.error(code::BAD_INSTANCE, wanted.span, message);
     }
 
-    /// Second table of appendix F: what may be instantiated where.
+    /// Checks the context of an instantiation (second table of appendix F).
     fn check_place(&mut self, what: &Constructible, wanted: &Wanted<'_>) -> bool {
         let nested = self.cx.constructors && wanted.name.as_str().is_empty();
         let problem = match (what.kind, self.cx.place) {
@@ -317,7 +317,7 @@ impl Checker<'_> {
         Some(self.push_instance(wanted, ty, 0, args, &params))
     }
 
-    /// The type arguments that were inferred, in the order of the parameters.
+    /// Returns the inferred type arguments, in the order of the parameters.
     fn type_args_of(&self, vars: &[TypeVarId], b: &Bindings) -> Vec<TyId> {
         let known = b.known();
         let of = |var: &TypeVarId| {
@@ -379,7 +379,7 @@ impl Checker<'_> {
         args: Vec<Arg>,
         params: &[Param],
     ) -> InstanceId {
-        // Instances made in place are named by the parameter that they are given to.
+        // Instances constructed in place are named after the parameter that receives them.
         for (arg, param) in args.iter().zip(params) {
             if let Arg::Expr(Expr {
                 kind: ExprKind::Instance(id),
@@ -459,7 +459,7 @@ impl Checker<'_> {
         Some(instance)
     }
 
-    /// Type arguments that only the bodies of abstract methods tell.
+    /// Infers type arguments that only the bodies of abstract methods determine.
     fn infer_from_methods(&mut self, id: ExternId, init: &[Decl], b: &mut Bindings) {
         if b.is_empty() {
             return;
@@ -554,8 +554,8 @@ impl Checker<'_> {
         self.p.instances[instance].inner = inner;
     }
 
-    /// The initializer block. Its methods see what is declared around it, as existing programs expect (the specification
-    /// grants them the block and the top level only).
+    /// Checks the initializer block. Its methods see the enclosing declarations, as existing
+    /// programs expect. The specification grants them only the block and the top level.
     fn initializer(
         &mut self,
         id: ExternId,
@@ -622,7 +622,8 @@ impl Checker<'_> {
         Some((index, function))
     }
 
-    /// An implementation has the parameters, directions and types of the method it implements.
+    /// Checks that an implementation has the parameters, directions and types of its abstract
+    /// method.
     fn check_implements(
         &mut self,
         id: ExternId,
@@ -678,7 +679,8 @@ impl Checker<'_> {
     }
 }
 
-/// The type of the elements and the sizes of an array of instances: `T(args) name[n];` or `T[n](args) name;`.
+/// Returns the element type and the sizes of an array of instances: `T(args) name[n];` or
+/// `T[n](args) name;`.
 fn array_parts(decl: &ast::InstanceDecl) -> (&TypeRef, Vec<&ast::Expr>) {
     let mut sizes: Vec<&ast::Expr> = decl.sizes.iter().collect();
     let mut element = &decl.ty;

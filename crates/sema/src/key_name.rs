@@ -1,7 +1,8 @@
-//! Names of keys for the control plane, where no `@name` gives one.
+//! Control-plane names of keys without `@name`.
 //!
-//! P4_16 suggests how to make them and leaves it to the target (section "Keys" of control-plane names). These are p4c's, which
-//! controllers and tests know: `isValid()` is `$valid$`, constants are their values, and a field with `@name` has that name.
+//! P4_16 suggests a scheme and leaves it to the target (section "Keys" of control-plane names).
+//! This is p4c's scheme, which controllers and tests know: `isValid()` is `$valid$`, constants are
+//! their values, and a field with `@name` has that name.
 
 use num_bigint::BigInt;
 use syntax::ast;
@@ -10,7 +11,7 @@ use crate::hir::{Builtin, Callee, Expr, ExprKind, Ty, TyId};
 use crate::{Checker, annotations};
 
 impl Checker<'_> {
-    /// The name of the key that is written so and means this; none if it is too complex.
+    /// Returns the name of a key from its text and meaning. Returns `None` if it is too complex.
     pub(crate) fn key_name(&self, written: &ast::Expr, key: &Expr) -> Option<String> {
         use ast::ExprKind as Written;
         match (&written.kind, &key.kind) {
@@ -70,7 +71,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What `@name` says of a field.
+    /// Returns the `@name` of a field.
     fn field_name(&self, ty: TyId, index: usize) -> Option<&str> {
         let Ty::Record(id, _) = self.ty(ty) else {
             return None;
@@ -80,7 +81,7 @@ impl Checker<'_> {
     }
 }
 
-/// The value in the base in which it is written, without its width.
+/// Returns the value in the base in which it is written, without its width.
 fn number(written: &ast::Expr, value: &BigInt) -> String {
     match &written.kind {
         ast::ExprKind::Int(literal) => match literal.radix {

@@ -1,4 +1,4 @@
-//! Keysets: what the cases of a select and the entries of a table match (section "Operations on sets").
+//! Keysets of select cases and table entries (section "Operations on sets").
 
 use syntax::ast::{self, BinaryOp, ExprKind as AstKind, KeysetElement, RecordKind};
 use syntax::diag::Diagnostic;
@@ -8,17 +8,17 @@ use crate::hir::{Expr, ExprKind, KeySet, Keyset, Ty, TyId, ValueSetId};
 use crate::scope::Entity;
 use crate::{Checker, code};
 
-/// The types of what is matched: tuples may be nested, the leaves are what is compared.
+/// Types of the matched values. Tuples may be nested; the leaves are compared.
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
     /// One value.
     Leaf(TyId),
-    /// Several, written in braces.
+    /// A tuple of values, written in braces.
     Tuple(Vec<Shape>),
 }
 
 impl Shape {
-    /// The number of values.
+    /// Returns the number of values.
     fn leaves(&self) -> usize {
         match self {
             Shape::Leaf(_) => 1,
@@ -28,7 +28,7 @@ impl Shape {
 }
 
 impl Checker<'_> {
-    /// The expressions of a select, tuples taken apart, and their shape.
+    /// Checks the expressions of a select. Returns the leaves of all tuples, and the shapes.
     pub(crate) fn select_args(&mut self, args: &[ast::Expr]) -> (Vec<Expr>, Vec<Shape>) {
         let mut leaves = Vec::new();
         let shapes = args
@@ -99,7 +99,7 @@ impl Checker<'_> {
         self.poison(value.span)
     }
 
-    /// The keyset of a select case.
+    /// Checks the keyset of a select case.
     pub(crate) fn select_keyset(
         &mut self,
         keyset: &ast::Keyset,
@@ -113,7 +113,7 @@ impl Checker<'_> {
         self.keyset(keyset, shapes).map(Keyset::Sets)
     }
 
-    /// A keyset with one set for each leaf.
+    /// Checks a keyset with one set for each leaf.
     pub(crate) fn keyset(&mut self, keyset: &ast::Keyset, shapes: &[Shape]) -> Option<Vec<KeySet>> {
         let total = shapes.iter().map(Shape::leaves).sum();
         match keyset.elements.as_slice() {
@@ -224,7 +224,7 @@ impl Checker<'_> {
         None
     }
 
-    /// The types of the scalars in a struct or tuple, in order.
+    /// Collects the types of the scalars in a struct or tuple, in order.
     fn leaf_types(&mut self, ty: TyId, out: &mut Vec<TyId>) {
         match self.ty(ty).clone() {
             Ty::Record(id, args) if self.p.records[id].kind == RecordKind::Struct => {
@@ -315,7 +315,7 @@ impl Checker<'_> {
         (a.ty != self.t.error && b.ty != self.t.error).then_some((a, b))
     }
 
-    /// An endpoint of a range or a mask: one for an enum may be given by number.
+    /// Converts an endpoint of a range or a mask. For an enum it may be a number.
     fn endpoint(&mut self, e: Expr, ty: TyId) -> Expr {
         match self.enum_underlying(ty) {
             Some(under) if e.ty == self.t.integer || e.ty == under => {
@@ -336,7 +336,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether a keyset matches everything.
+    /// Returns true if a keyset matches everything.
     pub(crate) fn matches_all(keyset: &Keyset) -> bool {
         match keyset {
             Keyset::Sets(sets) => sets.iter().all(|set| matches!(set, KeySet::Any)),
@@ -345,7 +345,7 @@ impl Checker<'_> {
     }
 }
 
-/// The elements of `{ a, b }` as elements of a keyset.
+/// Returns the elements of `{ a, b }` as elements of a keyset.
 fn list_elements(e: &ast::Expr) -> Vec<KeysetElement> {
     let AstKind::List { elements, .. } = &e.kind else {
         return Vec::new();

@@ -1,14 +1,17 @@
-//! Syntax tree to typed program: names, types, constants, calls, flow and the rules of the architectures.
+//! Crate `sema`: checks a syntax tree and builds the typed program. It covers names, types,
+//! constants, calls, control flow and the rules of the architectures.
 //!
 //! - **In:** a [`syntax::ast::Program`].
-//! - **Out:** a typed [`hir::Program`], the diagnostics, and the architecture that `main` is written for.
-//! - **May import:** `syntax`, `bits`.
-//! - **Invariants:** a program without error diagnostics satisfies what [`hir`] promises; user text never panics; one mistake
-//!   gives one message (what it leaves behind is [`hir::Ty::Error`], which fits everywhere).
-//! - **Tests:** `tests/` (one file of small programs for each area, the expected diagnostics written beside the lines).
+//! - **Out:** a typed [`hir::Program`], the diagnostics, and the architecture of `main`.
+//! - **Invariants:** a program without error diagnostics satisfies the invariants of [`hir`]. User
+//!   text never causes a panic. One mistake gives one message: its placeholder has the type
+//!   [`hir::Ty::Error`], which is compatible with every type.
+//! - **Tests:** `tests/` (one file of small programs for each area, with the expected diagnostics
+//!   beside the lines).
 //!
-//! The walk is in the order of the text, for P4 declares before it uses: [`scope`](crate::scope) holds what is visible, each
-//! declaration is checked completely before the next one begins, and every expression is folded as it is built.
+//! Declarations are checked in textual order, because P4 declares before use.
+//! [`scope`](crate::scope) holds the visible names. Each declaration is checked completely before
+//! the next one. Every expression is folded when it is built.
 
 pub mod arch;
 pub mod hir;
@@ -57,10 +60,10 @@ use crate::hir::{
 use crate::scope::{Entity, Scopes};
 use crate::template::{OpenDefault, Template};
 
-/// What a caller may choose.
+/// Options of a check.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckOptions {
-    /// Whether to report warnings.
+    /// True if warnings are reported.
     pub warnings: bool,
 }
 
@@ -70,20 +73,21 @@ impl Default for CheckOptions {
     }
 }
 
-/// What a check gives.
+/// Result of a check.
 #[derive(Debug)]
 pub struct Checked {
-    /// The typed program; complete only when there are no errors.
+    /// The typed program. It is complete only if there are no errors.
     pub program: Program,
-    /// What was found.
+    /// Errors and warnings.
     pub diagnostics: Diagnostics,
-    /// The architecture of the package that `main` instantiates, when it is one that is known.
+    /// The architecture of the package that `main` instantiates, if it is known.
     pub arch: Option<Arch>,
 }
 
-/// Checks a program. Never fails: what is wrong is in the diagnostics.
+/// Checks a program. Always returns a result; errors are in the diagnostics.
 ///
-/// Recursion follows the nesting of the source, which the parser bounds: a caller gives the thread a stack of 256 MiB.
+/// The recursion depth follows the nesting of the source, which the parser bounds. The caller's
+/// thread needs a stack of 256 MiB.
 pub fn check(program: &ast::Program, options: &CheckOptions) -> Checked {
     let mut checker = Checker::new(options);
     checker.program(program);
@@ -97,7 +101,7 @@ pub fn check(program: &ast::Program, options: &CheckOptions) -> Checked {
         calls::check(&program, &mut diagnostics);
         flow::check(&program, &mut diagnostics);
     }
-    // What follows walks the tree of instances.
+    // These checks walk the tree of instances.
     if !diagnostics.has_errors() {
         expansion::check(&program, &mut diagnostics);
     }
@@ -114,7 +118,7 @@ pub fn check(program: &ast::Program, options: &CheckOptions) -> Checked {
     }
 }
 
-/// Where in a program a piece of code stands; what may be called depends on it (appendix F of the specification).
+/// Context of a piece of code. It determines the allowed calls (appendix F of the specification).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Outside of everything: constants.
@@ -141,7 +145,7 @@ impl Place {
     }
 }
 
-/// What a name that may be overloaded stands for.
+/// Callee of a name that may be overloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FnRef {
     /// A function with a body.
@@ -150,7 +154,7 @@ pub(crate) enum FnRef {
     Extern(ExternFnId),
 }
 
-/// Types that are needed everywhere.
+/// Frequently used types.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Common {
     error: TyId,
@@ -161,45 +165,45 @@ pub(crate) struct Common {
     match_kind: TyId,
     integer: TyId,
     action: TyId,
-    /// The type of `...` before it is known.
+    /// The type of `...` before its context is known.
     dots: TyId,
-    /// The type of `{#}` before it is known.
+    /// The type of `{#}` before its context is known.
     invalid: TyId,
 }
 
-/// The instance whose abstract methods are being checked.
+/// The instance with the abstract methods being checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThisCx {
     ty: TyId,
 }
 
-/// The block that is being checked.
+/// The context of the block being checked.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockCx {
     place: Place,
-    /// What `return` must give.
+    /// Return type.
     ret: TyId,
-    /// How many loops are around.
+    /// Number of enclosing loops.
     loops: u32,
-    /// The control that is being checked.
+    /// The enclosing control.
     control: Option<ControlId>,
-    /// The instance that `this` means.
+    /// The instance that `this` denotes.
     this: Option<ThisCx>,
-    /// Instances that direct applications made, to be added to the enclosing parser or control.
+    /// Instances of direct applications, to be added to the enclosing parser or control.
     pending: Vec<LocalDecl>,
-    /// Whether constructors may be called in expressions.
+    /// True if constructors may be called in expressions.
     constructors: bool,
-    /// Whether tables may be applied in expressions.
+    /// True if tables may be applied in expressions.
     tables: bool,
-    /// Whether the expression is evaluated, and not only asked for its size.
+    /// True if the expression is evaluated, and not only its size requested.
     evaluated: bool,
 
-    /// Whether the expression is the subject of a `switch`: `action_run` is allowed.
+    /// True if the expression is the subject of a `switch`: `action_run` is allowed.
     switch_subject: bool,
 }
 
 impl BlockCx {
-    /// The context of the top level, where `void` is all that may be returned.
+    /// Returns the context of the top level, with the return type `void`.
     fn new(void: TyId) -> BlockCx {
         BlockCx {
             place: Place::TopLevel,
@@ -216,7 +220,7 @@ impl BlockCx {
     }
 }
 
-/// Everything that the walk carries.
+/// State of the checker.
 pub(crate) struct Checker<'a> {
     pub(crate) options: &'a CheckOptions,
     pub(crate) p: Program,
@@ -224,53 +228,51 @@ pub(crate) struct Checker<'a> {
     scopes: Scopes,
     consts: Vec<Expr>,
     overloads: Vec<Vec<FnRef>>,
-    /// Blocks of one name that differ in their constructor parameters.
+    /// Blocks with the same name that differ in their constructor parameters.
     block_sets: Vec<Vec<Entity>>,
     templates: Vec<Template>,
     open_defaults: HashMap<VarId, OpenDefault>,
     t: Common,
     cx: BlockCx,
-    /// Structs made for `{ a = 1 }` whose type is not known yet.
+    /// Anonymous structs of `{ a = 1 }` that have no known type yet.
     anonymous: HashSet<RecordId>,
     /// Type variables that stand for `_`.
     dont_care: HashSet<TypeVarId>,
-    /// Specialised types whose members were checked.
+    /// Specialised types with checked members; true if the members are valid.
     well_formed: HashMap<TyId, bool>,
-    /// How many scalars values of a type have.
+    /// Number of scalars in values of each type.
     leaves: HashMap<TyId, u64>,
-    /// Types by whether they mention a type variable, by whether they may stand in a header, and
-    /// their
-    /// sizes in bits.
+    /// Cached properties of types: mentions a type variable, is allowed in a header, size in bits.
     open_types: RefCell<HashMap<TyId, bool>>,
     plain_structs: RefCell<HashMap<TyId, bool>>,
     bit_sizes: HashMap<TyId, Option<(u64, u64)>>,
     type_depths: HashMap<TyId, u32>,
     /// Positions of the members of large records and enums.
     positions: HashMap<Members, HashMap<Arc<str>, usize>>,
-    /// How many scalars of constants may still be written out where constants are named.
+    /// Remaining number of scalars of constants that may be written out at uses.
     constants_left: u64,
     /// Error codes by name.
     error_ids: HashMap<Arc<str>, ErrorId>,
-    /// Record types whose declarations were refused.
+    /// Record types with rejected declarations.
     bad_records: HashSet<RecordId>,
-    /// Where actions are declared.
+    /// Source positions of action declarations.
     action_spans: HashMap<ActionId, Span>,
     /// Messages of `@deprecated` externs and extern functions.
     deprecated: HashMap<Deprecated, String>,
-    /// Direct applications: the name under which the instance made for one is known.
+    /// Source positions of direct applications, by the instance created for each.
     direct: HashMap<InstanceId, Span>,
-    /// Where variables are declared.
+    /// Source positions of variable declarations.
     var_spans: HashMap<VarId, Span>,
 }
 
-/// What has members that are found by name.
+/// A declaration with members that are looked up by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Members {
     Record(RecordId),
     Enum(hir::EnumId),
 }
 
-/// What carries `@deprecated`.
+/// A declaration that can have `@deprecated`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Deprecated {
     Extern(ExternId),
@@ -349,17 +351,17 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The type behind an id.
+    /// Returns the type with this id.
     pub(crate) fn ty(&self, id: TyId) -> &Ty {
         self.p.types.get(id)
     }
 
-    /// The id of a type.
+    /// Returns the id of a type.
     pub(crate) fn intern(&mut self, ty: Ty) -> TyId {
         self.p.types.intern(ty)
     }
 
-    /// Runs `f` in a block context that differs by what `set` changes; what was pending afterwards is kept.
+    /// Runs `f` in a block context changed by `set`. Pending declarations of `f` are kept.
     fn with_cx<R>(&mut self, set: impl FnOnce(&mut BlockCx), f: impl FnOnce(&mut Self) -> R) -> R {
         let mut inner = self.cx.clone();
         inner.pending = std::mem::take(&mut self.cx.pending);

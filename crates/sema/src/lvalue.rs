@@ -1,4 +1,5 @@
-//! L-values: what may be assigned to or passed as `out` and `inout` (section "L-values").
+//! L-values: expressions that may be assigned to or passed as `out` and `inout` (section
+//! "L-values").
 
 use syntax::ast::Direction;
 use syntax::diag::Diagnostic;
@@ -7,7 +8,8 @@ use crate::hir::{Expr, ExprKind, VarKind};
 use crate::{Checker, code};
 
 impl Checker<'_> {
-    /// Reports an expression that is not an l-value; `what` says what needs one. The answer is whether it is one.
+    /// Reports an expression that is not an l-value, and returns true if it is one. `what` names
+    /// the construct that needs it.
     pub(crate) fn require_lvalue(&mut self, e: &Expr, what: &str) -> bool {
         if e.ty == self.t.error {
             return false;

@@ -1,8 +1,8 @@
-//! Whether two checked expressions are the same, wherever they stand.
+//! Structural equality of checked expressions, independent of their position.
 
 use crate::hir::{Arg, Call, Callee, Expr, ExprKind};
 
-/// Whether two expressions are built alike from the same names and values.
+/// Returns true if two expressions have the same structure, names and values.
 pub(crate) fn same_expr(a: &Expr, b: &Expr) -> bool {
     use ExprKind::*;
     match (&a.kind, &b.kind) {
@@ -66,7 +66,7 @@ fn same_call(a: &Call, b: &Call) -> bool {
         && a.args.iter().zip(&b.args).all(|(x, y)| same_arg(x, y))
 }
 
-/// Whether two arguments are the same.
+/// Returns true if two arguments are the same.
 pub(crate) fn same_arg(a: &Arg, b: &Arg) -> bool {
     match (a, b) {
         (Arg::Expr(x), Arg::Expr(y)) => same_expr(x, y),

@@ -1,4 +1,4 @@
-//! What names mean: nested scopes, looked up from the inside out.
+//! Name lookup in nested scopes, from the innermost to the outermost.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::hir::{
 };
 use crate::{Checker, Place, code};
 
-/// Errors of a program after which no near names are looked for.
+/// Number of errors after which similar names are no longer suggested.
 const MAX_SUGGESTED: usize = 200;
 
-/// What a name stands for.
+/// Meaning of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entity {
     /// A typedef.
@@ -37,11 +37,11 @@ pub(crate) enum Entity {
     BlockType(BlockTypeId),
     /// A generic parser or control.
     Template(usize),
-    /// Several blocks of one name.
+    /// Several blocks with one name.
     Blocks(usize),
     /// A type parameter.
     TypeVar(TypeVarId),
-    /// A constant, by its place in the list of constants.
+    /// A constant, by its index in the list of constants.
     Const(usize),
     /// A variable or parameter.
     Var(VarId),
@@ -51,7 +51,7 @@ pub(crate) enum Entity {
     Table(TableId),
     /// An action.
     Action(ActionId),
-    /// Functions, by the place of their list.
+    /// Functions, by the index of their overload list.
     Overloads(usize),
     /// A value set.
     ValueSet(ValueSetId),
@@ -59,16 +59,16 @@ pub(crate) enum Entity {
     MatchKind(MatchKindId),
     /// A parser state.
     State(StateId),
-    /// What is being declared: it may not be used yet.
+    /// A declaration in progress, which may not be used yet.
     Open,
-    /// A table that is being declared: its name hides outer ones already.
+    /// A table declaration in progress. Its name already hides outer ones.
     OpenTable,
-    /// A declaration that was refused.
+    /// A rejected declaration.
     Poison,
 }
 
 impl Entity {
-    /// Whether the name is one of a type.
+    /// Returns true if the name denotes a type.
     pub(crate) fn is_type(self) -> bool {
         use Entity::*;
         matches!(
@@ -87,7 +87,7 @@ impl Entity {
         )
     }
 
-    /// What it is, for messages.
+    /// Returns its kind, for messages.
     pub(crate) fn describe(self) -> &'static str {
         use Entity::*;
         match self {
@@ -119,7 +119,7 @@ struct Scope {
     names: HashMap<Arc<str>, (Entity, Span)>,
 }
 
-/// The scopes around the current place, the top level first.
+/// The current scopes, the top level first.
 #[derive(Debug)]
 pub(crate) struct Scopes {
     stack: Vec<Scope>,
@@ -137,9 +137,10 @@ impl Scopes {
         &mut self.stack[last]
     }
 
-    /// What a name means here.
+    /// Looks up a name.
     ///
-    /// What is just being declared is not visible yet: an outer declaration of the same name is meant.
+    /// A declaration in progress is not visible yet: an outer declaration with the same name is
+    /// found.
     pub(crate) fn find(&self, name: &str) -> Option<(Entity, Span)> {
         let mut open = None;
         for scope in self.stack.iter().rev() {
@@ -152,12 +153,12 @@ impl Scopes {
         open
     }
 
-    /// What a name means at the top level.
+    /// Looks up a name at the top level.
     pub(crate) fn find_global(&self, name: &str) -> Option<(Entity, Span)> {
         self.stack[0].names.get(name).copied()
     }
 
-    /// What a name means in the innermost scope alone.
+    /// Looks up a name in the innermost scope only.
     pub(crate) fn find_here(&self, name: &str) -> Option<(Entity, Span)> {
         self.stack.last()?.names.get(name).copied()
     }
@@ -171,19 +172,19 @@ impl Scopes {
         })
     }
 
-    /// Hides everything but the top level; the answer brings it back.
+    /// Hides all scopes but the top level, and returns them for [`restore`](Self::restore).
     pub(crate) fn only_global(&mut self) -> Hidden {
         Hidden(self.stack.split_off(1))
     }
 
-    /// Brings back what was hidden.
+    /// Restores hidden scopes.
     pub(crate) fn restore(&mut self, hidden: Hidden) {
         self.stack.truncate(1);
         self.stack.extend(hidden.0);
     }
 }
 
-/// Scopes that cannot be seen for a while.
+/// Scopes that are temporarily hidden.
 #[derive(Debug)]
 pub(crate) struct Hidden(Vec<Scope>);
 
@@ -196,7 +197,8 @@ impl Checker<'_> {
         result
     }
 
-    /// Declares a name in the innermost scope. A second declaration is an error, and the first one stays.
+    /// Declares a name in the innermost scope. A second declaration is an error, and the first one
+    /// stays.
     pub(crate) fn declare(&mut self, name: &Name, entity: Entity) {
         if name.as_str().is_empty() {
             return;
@@ -215,7 +217,8 @@ impl Checker<'_> {
             .insert(name.text.clone(), (entity, name.span));
     }
 
-    /// A local declaration may not hide a parameter of its own action, function, control or parser.
+    /// Checks that a local declaration does not hide a parameter of its action, function, control
+    /// or parser.
     fn check_shadowed_param(&mut self, name: &Name, entity: Entity) {
         if let Entity::Var(var) = entity
             && !matches!(self.p.vars[var].kind, VarKind::Local)
@@ -236,7 +239,7 @@ impl Checker<'_> {
         );
     }
 
-    /// Replaces what a name of the innermost scope stands for.
+    /// Replaces the meaning of a name in the innermost scope.
     pub(crate) fn redeclare(&mut self, name: &Name, entity: Entity) {
         self.scopes
             .top()
@@ -244,7 +247,8 @@ impl Checker<'_> {
             .insert(name.text.clone(), (entity, name.span));
     }
 
-    /// Marks a name as being declared, unless the scope has one already: a use of it is a recursion.
+    /// Marks a name as a declaration in progress, unless the scope has it already. A use is a
+    /// recursion.
     pub(crate) fn open(&mut self, name: &Name) {
         if self.scopes.find_here(name.as_str()).is_none() {
             self.scopes
@@ -273,7 +277,7 @@ impl Checker<'_> {
         self.report(diagnostic);
     }
 
-    /// What a path means; an unknown name is reported and gives `Poison`.
+    /// Looks up a path. An unknown name is reported and yields `Poison`.
     pub(crate) fn resolve(&mut self, path: &Path) -> Entity {
         let name = path.name.as_str();
         let found = if path.absolute {
@@ -298,7 +302,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What a path means, quietly.
+    /// Looks up a path without reporting errors.
     pub(crate) fn peek(&self, path: &Path) -> Option<Entity> {
         let name = path.name.as_str();
         let found = if path.absolute {
@@ -309,14 +313,14 @@ impl Checker<'_> {
         found.map(|(entity, _)| entity)
     }
 
-    /// Reports an unknown name with a near one of those that `fits` lets through.
+    /// Reports an unknown name, and suggests a similar one among those that `fits` accepts.
     pub(crate) fn unknown(&mut self, name: &Name, what: &str, fits: impl Fn(Entity) -> bool) {
         if name.as_str().is_empty() {
             return;
         }
         let message = format!("unknown {what} `{}`", name.as_str());
         let mut diagnostic = Diagnostic::error(code::UNKNOWN_NAME, name.span, message);
-        // It goes through all names, for which no program has time that has only wrong ones.
+        // The search visits all names, which would take too long in a program of many wrong names.
         if self.diags.error_count() < MAX_SUGGESTED {
             let names = self.scopes.all_names();
             let near = names.filter(|&(_, entity)| fits(entity)).map(|(n, _)| n);

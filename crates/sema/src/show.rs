@@ -1,4 +1,4 @@
-//! Types as a person writes them, for messages.
+//! Formats types for messages.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use crate::hir::{BlockTypeKind, Program, Ty, TyId};
 use syntax::ast::RecordKind;
 
 impl Checker<'_> {
-    /// The type as P4 text, with the word that says what it is: `header ipv4_t`.
+    /// Returns the type as P4 text, with its kind: `header ipv4_t`.
     pub(crate) fn show(&self, ty: TyId) -> String {
         if ty == self.t.dots {
             return "a default value `...`".into();
@@ -19,7 +19,7 @@ impl Checker<'_> {
     }
 }
 
-/// The type as P4 text.
+/// Returns the type as P4 text.
 pub(crate) fn type_text(p: &Program, ty: TyId) -> String {
     let mut out = String::new();
     write_type(p, ty, &mut out);

@@ -17,7 +17,7 @@ use crate::types::Num;
 use crate::{Checker, Place, code};
 
 impl Checker<'_> {
-    /// The statements of a block, in a scope of their own.
+    /// Checks the statements of a block, in a new scope.
     pub(crate) fn block(&mut self, block: &ast::Block) -> Vec<Stmt> {
         self.scoped(|this| this.stmts(&block.stmts))
     }
@@ -60,7 +60,7 @@ impl Checker<'_> {
         Some(Stmt { kind, span })
     }
 
-    /// A statement that is a branch or the body of a loop: a block, or one statement.
+    /// Checks a branch or the body of a loop: a block, or one statement.
     fn branch(&mut self, stmt: &ast::Stmt) -> Vec<Stmt> {
         match &stmt.kind {
             ast::StmtKind::Block(block) if block.annotations.is_empty() => self.block(block),
@@ -110,7 +110,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Declares a local variable.
+    /// Checks and declares a local variable.
     pub(crate) fn variable(&mut self, decl: &ast::VariableDecl) -> Option<(VarId, Option<Expr>)> {
         let ty = self.resolve_closed(&decl.ty, decl.name.span);
         let ty = self.variable_type(ty, &decl.name);
@@ -138,7 +138,7 @@ impl Checker<'_> {
         var
     }
 
-    /// Whether a variable may have the type; reports it when not.
+    /// Checks that a variable may have the type; reports it if not. Returns the type to use.
     fn variable_type(&mut self, ty: TyId, name: &ast::Name) -> TyId {
         let problem = match self.ty(ty) {
             Ty::Extern(..) | Ty::Parser(_) | Ty::Control(_) | Ty::BlockType(..) => {
@@ -209,7 +209,7 @@ impl Checker<'_> {
         } else {
             self.coerce(value, ty)
         };
-        // The operands that the operation ended up with: literals have their width, enums are cast.
+        // The converted operand: literals have their width, enums are cast.
         let rhs = match value.kind {
             ExprKind::Binary(_, _, rhs) => *rhs,
             _ => self.poison(span),
@@ -230,7 +230,7 @@ impl Checker<'_> {
                 );
                 None
             }
-            // What the compiler evaluated itself leaves nothing to do.
+            // A call evaluated at compile time leaves no code.
             _ => None,
         }
     }
@@ -352,7 +352,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The cases, labels that fall through merged into the case with the body.
+    /// Checks the cases of a switch. Labels that fall through are merged into the case with the
+    /// body.
     fn switch_cases<L>(
         &mut self,
         cases: &[ast::SwitchCase],
@@ -569,7 +570,7 @@ impl Checker<'_> {
     }
 }
 
-/// Where a declaration stands.
+/// Returns the source position of a declaration.
 pub(crate) fn decl_span(decl: &Decl) -> Span {
     match decl {
         Decl::Const(d) => d.span,

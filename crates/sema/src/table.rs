@@ -21,19 +21,19 @@ use crate::types::Subst;
 use crate::unify::Bindings;
 use crate::{Checker, Place, annotations, code};
 
-/// The largest size of a table: what P4Runtime's `int64` and all targets hold.
+/// Maximum size of a table. It fits P4Runtime's `int64` and all targets.
 const MAX_SIZE: u32 = i32::MAX as u32;
 
-/// A table as far as it is known, and what was written for the actions of its list.
+/// A table under construction, with the written action references of its list.
 struct Draft<'a> {
     table: Table,
-    /// The references in the list, for the comparison of arguments.
+    /// The references in the list, for comparing arguments.
     refs: Vec<&'a ActionRef>,
     has_actions: bool,
-    /// Positions of the actions in the list, and names of them.
+    /// Positions of the actions in the list, and their names.
     positions: HashMap<ActionId, usize>,
     names: HashMap<std::sync::Arc<str>, usize>,
-    /// `priority_delta`.
+    /// Value of `priority_delta`.
     priority_delta: num_bigint::BigInt,
 }
 
@@ -76,7 +76,7 @@ impl Checker<'_> {
             let message = format!("table `{}` has no `actions` property", decl.name.as_str());
             self.error(code::BAD_PROPERTY, decl.name.span, message);
         }
-        // Entries come last: their priorities depend on other properties, wherever those stand.
+        // Entries come last: their priorities depend on other properties, wherever these are.
         let written = decl
             .properties
             .iter()
@@ -209,7 +209,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The value of a property that the architecture knows: an instance, a literal, an action.
+    /// Checks the value of an architecture's property: an instance, a literal, an action.
     fn property_value(
         &mut self,
         draft: &Draft<'_>,
@@ -320,7 +320,7 @@ impl Checker<'_> {
             return found;
         }
         if let Some((entity, _)) = self.scopes.find(name.as_str()) {
-            // A constant of type match_kind is one, too.
+            // A constant of type `match_kind` denotes one, too.
             if let Entity::Const(index) = entity
                 && let ExprKind::MatchKind(id) = self.consts[index].kind
             {
@@ -394,7 +394,8 @@ impl Checker<'_> {
         draft.refs.push(reference);
     }
 
-    /// Binds what is written at this place in a list of actions, or with an action of it, to parameters of the action of this name.
+    /// Binds the arguments of an action reference to the parameters of the action. The reference is
+    /// in an action list or names an action of the list.
     fn bind_listed(
         &mut self,
         params: &[Param],
@@ -421,7 +422,7 @@ impl Checker<'_> {
         )
     }
 
-    /// Arguments in an action list: all parameters with a direction, and no other.
+    /// Binds the arguments in an action list: all parameters with a direction, and no others.
     fn bound_args(&mut self, action: ActionId, reference: &ActionRef) -> Option<Vec<Option<Arg>>> {
         let params = self.p.actions[action].params.clone();
         let directed: Vec<Param> = params
@@ -484,7 +485,7 @@ impl Checker<'_> {
         Some(call)
     }
 
-    /// An action of the list with the arguments that the control plane would give.
+    /// Checks a call of a listed action with its control-plane arguments.
     fn listed_call(
         &mut self,
         draft: &Draft<'_>,
@@ -522,7 +523,8 @@ impl Checker<'_> {
         })
     }
 
-    /// The values of parameters without direction; those with one must be as they are in the list.
+    /// Returns the values of directionless parameters. Arguments with a direction must equal those
+    /// in the list.
     fn control_plane_args(
         &mut self,
         action: ActionId,
@@ -571,7 +573,7 @@ impl Checker<'_> {
         )
     }
 
-    /// A table without `default_action` gets `NoAction`, also in its list.
+    /// Adds `NoAction` as the default action, also to the list, if there is no `default_action`.
     fn implicit_default(&mut self, draft: &mut Draft<'_>) {
         if draft.table.default_action.is_some() || !draft.has_actions {
             return;
@@ -615,7 +617,7 @@ impl Checker<'_> {
             self.report(diagnostic.label(span, "the table").hint(hint));
         }
         let action = found.unwrap_or_else(|| {
-            // What nobody wrote into the list is no action for entries.
+            // An implicitly added action is not available to entries.
             let default_only = Annotation {
                 name: ast::Name {
                     text: "defaultonly".into(),
@@ -640,7 +642,7 @@ impl Checker<'_> {
     }
 }
 
-/// `name` or `name(args)`.
+/// Returns the parts of `name` or `name(args)`.
 fn action_reference(e: &ast::Expr) -> Option<(&ast::Path, &[AstArg])> {
     match &e.kind {
         ast::ExprKind::Name(path) => Some((path, &[])),

@@ -1,7 +1,9 @@
-//! Parsers and controls with type parameters, and several of one name that differ in their constructor parameters.
+//! Generic parsers and controls, and blocks with one name that differ in their constructor
+//! parameters.
 //!
-//! The specification allows neither for blocks with a body; existing programs use both. A generic block is checked once as it is written, and
-//! once more for each list of type arguments that it is used with: what follows sees closed types only.
+//! The specification allows neither for blocks with a body, but existing programs use both. A
+//! generic block is checked once as written. It is checked again for each list of type arguments
+//! that it is used with. So later stages see closed types only.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -17,7 +19,7 @@ use crate::types::Subst;
 use crate::unify::Bindings;
 use crate::{Checker, code};
 
-/// The text of a generic block.
+/// The syntax tree of a generic block.
 #[derive(Clone, Debug)]
 pub(crate) enum TemplateDecl {
     Parser(Rc<ast::ParserDecl>),
@@ -39,13 +41,14 @@ pub(crate) struct Template {
     decl: TemplateDecl,
     /// Its type parameters.
     pub(crate) vars: Vec<TypeVarId>,
-    /// The block as it was checked with its type parameters open.
+    /// The block checked with open type parameters.
     pub(crate) open: Entity,
-    /// The blocks made of it, by type arguments.
+    /// The specialised blocks, by type arguments.
     made: HashMap<Vec<TyId>, Entity>,
 }
 
-/// The default value of a constructor parameter whose type mentions type parameters: evaluated again at each use.
+/// The default value of a constructor parameter with type parameters in its type. It is evaluated
+/// at each use.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenDefault {
     expr: Rc<ast::Expr>,
@@ -80,7 +83,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The block that a generic one is with these type arguments.
+    /// Returns the specialisation of a generic block for these type arguments.
     pub(crate) fn specialise(&mut self, template: usize, args: Vec<TyId>) -> Entity {
         if let Some(&made) = self.templates[template].made.get(&args) {
             return made;
@@ -94,7 +97,7 @@ impl Checker<'_> {
         made
     }
 
-    /// Learns the type arguments of a generic block from the type that is expected of it.
+    /// Infers the type arguments of a generic block from the expected type.
     pub(crate) fn unify_template(&mut self, b: &mut Bindings, template: usize, expected: TyId) {
         let open = self.templates[template].open;
         let open = self.entity_type(open, Vec::new());
@@ -108,7 +111,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Declares a block. One of the same name and kind may be there already when the constructor parameters differ.
+    /// Declares a block. Another one with the same name and kind may exist if the constructor
+    /// parameters differ.
     pub(crate) fn close_block(&mut self, name: &Name, entity: Entity) {
         match self.scopes.find_here(name.as_str()) {
             Some((Entity::Open, span)) if span == name.span => self.redeclare(name, entity),
@@ -137,7 +141,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The constructor parameters of a block.
+    /// Returns the constructor parameters of a block.
     fn constructor_params(&self, entity: Entity) -> Option<&[Param]> {
         match entity {
             Entity::Parser(id) => Some(&self.p.parsers[id].ctor_params),
@@ -161,7 +165,7 @@ impl Checker<'_> {
         )
     }
 
-    /// The one of several blocks that suits the arguments of a constructor call.
+    /// Returns the block that fits the arguments of a constructor call, among those with one name.
     pub(crate) fn select_block(&mut self, list: usize, name: &Name, args: &[AstArg]) -> Entity {
         let fits = |this: &Self, &entity: &Entity| {
             this.constructor_params(entity)
@@ -193,7 +197,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Keeps a default value whose type is open, to be evaluated where it is used.
+    /// Stores a default value with an open type, for evaluation at each use.
     pub(crate) fn keep_open_default(&mut self, var: VarId, expr: &ast::Expr) {
         self.open_defaults.insert(
             var,
@@ -203,7 +207,7 @@ impl Checker<'_> {
         );
     }
 
-    /// Evaluates an open default value with what is known of the type parameters.
+    /// Evaluates an open default value with the known type arguments.
     pub(crate) fn open_default(
         &mut self,
         param: &Param,
@@ -235,7 +239,7 @@ impl Checker<'_> {
         Some(value)
     }
 
-    /// The type variables that a type mentions.
+    /// Returns the type variables in a type.
     pub(crate) fn vars_in(&self, ty: TyId) -> Vec<TypeVarId> {
         let mut found = Vec::new();
         self.collect_vars(ty, &mut found);

@@ -1,4 +1,4 @@
-//! Types as written to types as meant, and what may be inside of what (section "Type nesting rules").
+//! Resolves written types, and checks their nesting (section "Type nesting rules").
 
 use num_bigint::BigInt;
 use num_traits::{Signed, ToPrimitive, Zero};
@@ -10,20 +10,20 @@ use crate::hir::{EnumId, Ty, TyId, TypeVarId};
 use crate::scope::Entity;
 use crate::{Checker, Members, code};
 
-/// The widest `bit`, `int` and `varbit`, in bits: a whole 9,216-byte frame and more.
+/// Maximum width of `bit`, `int` and `varbit` in bits: more than a 9,216-byte frame.
 pub(crate) const MAX_WIDTH: u32 = 1 << 17;
-/// The largest header stack or array.
+/// Maximum number of elements of a header stack or array.
 const MAX_ELEMENTS: u32 = 1 << 16;
-/// The deepest nesting of types within a type.
+/// Maximum nesting depth of types.
 const MAX_TYPE_DEPTH: u32 = 128;
-/// The most scalars in one type.
+/// Maximum number of scalars in one type.
 const MAX_LEAVES: u64 = 1 << 18;
-/// The most scalars of constants that are written out where constants are named, in all.
+/// Maximum number of scalars of constants that are written out at uses, in the whole program.
 pub(crate) const MAX_CONSTANTS: u64 = 1 << 22;
-/// The most scalars that a default value is written out for.
+/// Maximum number of scalars of a default value that is written out.
 pub(crate) const MAX_WRITTEN: u64 = 1 << 10;
 
-/// What has members.
+/// A type with members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Container {
     Header,
@@ -55,7 +55,7 @@ impl Container {
     }
 }
 
-/// A numeric type: what arithmetic works on.
+/// A numeric type, an operand of arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Num {
     Integer,
@@ -67,7 +67,7 @@ pub(crate) enum Num {
 pub(crate) type Subst = Vec<(TypeVarId, TyId)>;
 
 impl Checker<'_> {
-    /// The type of a variable, field or parameter.
+    /// Resolves the type of a variable, field or parameter.
     pub(crate) fn resolve_type(&mut self, ty: &TypeRef) -> TyId {
         match ty {
             TypeRef::Void(span) => {
@@ -90,7 +90,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The type of something that has a value: no part of it is left open by `_`.
+    /// Resolves the type of a value: no part of it may be `_`.
     pub(crate) fn resolve_closed(&mut self, ty: &TypeRef, span: Span) -> TyId {
         let id = self.resolve_type(ty);
         if self
@@ -108,7 +108,7 @@ impl Checker<'_> {
         id
     }
 
-    /// The result type of a function or method.
+    /// Resolves the return type of a function or method.
     pub(crate) fn resolve_return(&mut self, ty: &TypeRef) -> TyId {
         match ty {
             TypeRef::Void(_) => self.t.void,
@@ -116,7 +116,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A type argument: `_` leaves it open.
+    /// Resolves a type argument; `_` leaves it open.
     pub(crate) fn resolve_type_arg(&mut self, ty: &TypeRef) -> TyId {
         match ty {
             TypeRef::DontCare(span) => self.fresh_dont_care(*span),
@@ -200,7 +200,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A size between 0 and `max` that is known here.
+    /// Evaluates a size between 0 and `max`.
     fn size(&mut self, e: &ast::Expr, span: Span, what: &str, max: u32) -> Option<u32> {
         let value = self.constant_int(e, what)?;
         if value.is_negative() {
@@ -224,7 +224,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The value of an expression that must be a local compile-time known integer.
+    /// Evaluates an expression that must be a local compile-time known integer.
     pub(crate) fn constant_int(&mut self, e: &ast::Expr, what: &str) -> Option<BigInt> {
         let value = self.expr(e, None);
         if value.ty == self.t.error {
@@ -245,7 +245,7 @@ impl Checker<'_> {
         found
     }
 
-    /// How many instances an array of them has.
+    /// Evaluates the number of instances in an array of them.
     pub(crate) fn element_count(&mut self, size: &ast::Expr) -> Option<u32> {
         self.size(size, size.span, "the size of an array", MAX_ELEMENTS)
     }
@@ -324,7 +324,7 @@ impl Checker<'_> {
         self.error(code::TYPE_ARGS, span, message);
     }
 
-    /// Whether a type may stand between `<` and `>`.
+    /// Returns true if a type is allowed between `<` and `>`.
     pub(crate) fn may_be_type_arg(&self, ty: TyId) -> bool {
         !matches!(
             self.ty(ty),
@@ -332,7 +332,7 @@ impl Checker<'_> {
         )
     }
 
-    /// How many type parameters a type's name has; `None` when it names no type.
+    /// Returns the number of type parameters of a type's name; `None` if it is not a type.
     fn type_param_count(&self, entity: Entity) -> Option<usize> {
         Some(match entity {
             Entity::Record(id) => self.p.records[id].type_params.len(),
@@ -344,7 +344,7 @@ impl Checker<'_> {
         })
     }
 
-    /// The type that a name and type arguments of the right number mean.
+    /// Returns the type of a name with the right number of type arguments.
     pub(crate) fn entity_type(&mut self, entity: Entity, args: Vec<TyId>) -> TyId {
         let ty = match entity {
             Entity::Typedef(ty) => return ty,
@@ -373,7 +373,8 @@ impl Checker<'_> {
         self.intern(ty)
     }
 
-    /// Checks the members of a specialised or composed type once; a bad one becomes the error type.
+    /// Checks the members of a specialised or composed type once. An invalid one becomes the error
+    /// type.
     pub(crate) fn well_formed(&mut self, ty: TyId, span: Span) -> TyId {
         if let Some(&good) = self.well_formed.get(&ty) {
             return if good { ty } else { self.t.error };
@@ -383,7 +384,7 @@ impl Checker<'_> {
         if good { ty } else { self.t.error }
     }
 
-    /// Whether a type has a size that can be dealt with: types that double each other grow fast.
+    /// Checks that a type's size is within the limits. Types that double each other grow fast.
     pub(crate) fn check_leaves(&mut self, ty: TyId, span: Span) -> bool {
         if self.type_depth(ty) > MAX_TYPE_DEPTH {
             let message = format!(
@@ -400,7 +401,7 @@ impl Checker<'_> {
         false
     }
 
-    /// How deep types stand within a type.
+    /// Returns the nesting depth of types within a type.
     fn type_depth(&mut self, ty: TyId) -> u32 {
         if let Some(&known) = self.type_depths.get(&ty) {
             return known;
@@ -420,7 +421,7 @@ impl Checker<'_> {
         depth
     }
 
-    /// How many scalars a value of the type has.
+    /// Returns the number of scalars in a value of the type.
     pub(crate) fn leaves(&mut self, ty: TyId) -> u64 {
         if let Some(&known) = self.leaves.get(&ty) {
             return known;
@@ -461,7 +462,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether a member type is allowed; reports it when not.
+    /// Checks that a member type is allowed, and reports it if not.
     pub(crate) fn check_member(
         &mut self,
         container: Container,
@@ -524,7 +525,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether a struct may stand in a header: all its leaves have a fixed size.
+    /// Returns true if a struct is allowed in a header: all its leaves have a fixed size.
     fn plain_struct(&self, ty: TyId) -> bool {
         if let Some(&known) = self.plain_structs.borrow().get(&ty) {
             return known;
@@ -549,7 +550,7 @@ impl Checker<'_> {
         plain
     }
 
-    /// Whether it is a header or a header union (or may become one).
+    /// Returns true if it is a header or a header union (or may become one).
     pub(crate) fn is_header_like(&self, ty: TyId) -> bool {
         match self.ty(ty) {
             Ty::Record(id, _) => self.p.records[*id].kind != RecordKind::Struct,
@@ -558,14 +559,14 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether it is a header.
+    /// Returns true if it is a header.
     pub(crate) fn is_header(&self, ty: TyId) -> bool {
         matches!(self.ty(ty), Ty::Record(id, _) if self.p.records[*id].kind == RecordKind::Header)
     }
 
-    /// The position of the member with this name.
+    /// Returns the position of the member with this name.
     pub(crate) fn position(&mut self, members: Members, name: &str) -> Option<usize> {
-        /// From here on a map is worth it.
+        /// Minimum number of members for which a map pays off.
         const LARGE: usize = 16;
         let names: Box<dyn Iterator<Item = &ast::Name>> = match members {
             Members::Record(id) => Box::new(self.p.records[id].fields.iter().map(|f| &f.name)),
@@ -587,7 +588,7 @@ impl Checker<'_> {
         known.get(name).copied()
     }
 
-    /// The type of a record's field, its type parameters replaced.
+    /// Returns the type of a record's field, with type arguments substituted.
     pub(crate) fn field_type(
         &mut self,
         record: crate::hir::RecordId,
@@ -608,7 +609,7 @@ impl Checker<'_> {
         self.subst(ty, &subst)
     }
 
-    /// A type with type arguments put in for type parameters.
+    /// Substitutes type arguments for type parameters in a type.
     pub(crate) fn subst(&mut self, ty: TyId, subst: &Subst) -> TyId {
         if subst.is_empty() || !self.is_open(ty) {
             return ty;
@@ -635,7 +636,7 @@ impl Checker<'_> {
         self.intern(new)
     }
 
-    /// Whether a type mentions a type variable.
+    /// Returns true if a type mentions a type variable.
     pub(crate) fn is_open(&self, ty: TyId) -> bool {
         if let Some(&known) = self.open_types.borrow().get(&ty) {
             return known;
@@ -653,7 +654,7 @@ impl Checker<'_> {
         open
     }
 
-    /// What a `type` is made of in the end; any other type is itself.
+    /// Returns the final underlying type of a `type`; any other type is returned unchanged.
     pub(crate) fn base(&self, ty: TyId) -> TyId {
         match self.ty(ty) {
             Ty::NewType(id) => self.base(self.p.new_types[*id].underlying),
@@ -661,7 +662,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The numeric type behind an id; enums and `type`s are none.
+    /// Returns the numeric type with this id; `None` for enums and `type`s.
     pub(crate) fn num(&self, ty: TyId) -> Option<Num> {
         match *self.ty(ty) {
             Ty::Integer => Some(Num::Integer),
@@ -671,12 +672,12 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether the type is numeric, a serializable enum included (section "Numeric types").
+    /// Returns true if the type is numeric, a serializable enum included (section "Numeric types").
     pub(crate) fn is_numeric(&self, ty: TyId) -> bool {
         self.num(ty).is_some() || self.enum_underlying(ty).is_some()
     }
 
-    /// The `bit` or `int` type under a serializable enum.
+    /// Returns the underlying `bit` or `int` type of a serializable enum.
     pub(crate) fn enum_underlying(&self, ty: TyId) -> Option<TyId> {
         match *self.ty(ty) {
             Ty::Enum(id) => self.serial(id),
@@ -684,12 +685,12 @@ impl Checker<'_> {
         }
     }
 
-    /// The `bit` or `int` type under a serializable enum.
+    /// Returns the underlying `bit` or `int` type of a serializable enum.
     pub(crate) fn serial(&self, id: EnumId) -> Option<TyId> {
         self.p.enums[id].underlying.map(|ty| self.base(ty))
     }
 
-    /// Whether values of the type exist at run time and have a value: no extern, block, table or set.
+    /// Returns true if the type has run-time values: no extern, block, table or set.
     pub(crate) fn is_value(&self, ty: TyId) -> bool {
         !matches!(
             self.ty(ty),
@@ -706,7 +707,7 @@ impl Checker<'_> {
         )
     }
 
-    /// Whether it is an extern, parser, control or package: what instances are of.
+    /// Returns true if it is an extern, parser, control or package, the types of instances.
     pub(crate) fn is_object(&self, ty: TyId) -> bool {
         matches!(
             self.ty(ty),
@@ -714,7 +715,8 @@ impl Checker<'_> {
         )
     }
 
-    /// The least and the greatest size in bits of what is serializable (section "Compile-time size determination").
+    /// Returns the minimum and maximum size in bits of a serializable type (section "Compile-time
+    /// size determination").
     pub(crate) fn size_in_bits(&mut self, ty: TyId) -> Option<(u64, u64)> {
         if let Some(&known) = self.bit_sizes.get(&ty) {
             return known;
@@ -771,13 +773,13 @@ impl Checker<'_> {
         })
     }
 
-    /// Whether a header has a varbit field.
+    /// Returns true if a header has a `varbit` field.
     pub(crate) fn has_varbit(&mut self, ty: TyId) -> bool {
         self.size_in_bits(ty)
             .is_some_and(|(least, most)| least != most)
     }
 
-    /// Whether a value is in the range of a numeric type.
+    /// Returns true if a value is in the range of a numeric type.
     pub(crate) fn in_range(value: &BigInt, num: Num) -> bool {
         match num {
             Num::Integer => true,

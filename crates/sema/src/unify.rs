@@ -1,4 +1,4 @@
-//! Type inference: what the type parameters of a call must be so that the arguments fit.
+//! Type inference: finds the type arguments of a call from its arguments.
 
 use syntax::ast::RecordKind;
 
@@ -6,16 +6,16 @@ use crate::Checker;
 use crate::hir::{BlockTypeKind, Expr, ExprKind, Param, Ty, TyId, TypeVarId, VarKind};
 use crate::types::Subst;
 
-/// What is known about the type parameters of one call.
+/// Known type arguments of one call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bindings {
     vars: Vec<(TypeVarId, Option<TyId>)>,
-    /// Those that may stay unknown: `_` was written for them.
+    /// Variables that may remain unknown: `_` was written for them.
     free: Vec<TypeVarId>,
 }
 
 impl Bindings {
-    /// All of `vars` unknown.
+    /// Creates bindings with all of `vars` unknown.
     pub(crate) fn new(vars: impl IntoIterator<Item = TypeVarId>) -> Bindings {
         Bindings {
             vars: vars.into_iter().map(|var| (var, None)).collect(),
@@ -23,7 +23,7 @@ impl Bindings {
         }
     }
 
-    /// What is known of a variable; `None` when it is not one of these.
+    /// Returns the binding of a variable; `None` if it is not one of these.
     fn get(&self, var: TypeVarId) -> Option<Option<TyId>> {
         self.vars
             .iter()
@@ -37,17 +37,17 @@ impl Bindings {
         }
     }
 
-    /// Lets a variable stay unknown.
+    /// Allows a variable to remain unknown.
     pub(crate) fn leave_free(&mut self, var: TypeVarId) {
         self.free.push(var);
     }
 
-    /// Whether a variable may stay unknown.
+    /// Returns true if a variable may remain unknown.
     pub(crate) fn is_free(&self, var: TypeVarId) -> bool {
         self.free.contains(&var)
     }
 
-    /// What is known so far.
+    /// Returns the known bindings.
     pub(crate) fn known(&self) -> Subst {
         self.vars
             .iter()
@@ -55,7 +55,7 @@ impl Bindings {
             .collect()
     }
 
-    /// The variables of which nothing is known.
+    /// Returns the unbound variables.
     pub(crate) fn unknown(&self) -> impl Iterator<Item = TypeVarId> {
         self.vars
             .iter()
@@ -63,14 +63,14 @@ impl Bindings {
             .map(|&(var, _)| var)
     }
 
-    /// Whether there are no variables at all.
+    /// Returns true if there are no variables.
     pub(crate) fn is_empty(&self) -> bool {
         self.vars.is_empty()
     }
 }
 
 impl Checker<'_> {
-    /// Makes `actual` fit `formal` by binding type variables.
+    /// Unifies `actual` with `formal` by binding type variables.
     pub(crate) fn unify(&mut self, b: &mut Bindings, formal: TyId, actual: TyId) -> bool {
         if actual == self.t.error || formal == self.t.error {
             return true;
@@ -123,7 +123,8 @@ impl Checker<'_> {
         matches!(self.ty(ty), Ty::Var(var) if self.dont_care.contains(var))
     }
 
-    /// A second argument for a variable that is known: widths win over literals without width, known types over `...`.
+    /// Merges a further argument type into a bound variable. Widths win over literals without
+    /// width, known types win over `...`.
     fn refine(&mut self, b: &mut Bindings, var: TypeVarId, known: TyId, actual: TyId) -> bool {
         match self.merge(known, actual) {
             Some(ty) => {
@@ -160,17 +161,18 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether the type is only a place holder for `...` or `{#}`.
+    /// Returns true if the type is only a placeholder for `...` or `{#}`.
     pub(crate) fn is_weak(&self, ty: TyId) -> bool {
         ty == self.t.dots || ty == self.t.invalid
     }
 
-    /// Makes an argument fit `formal`: a tuple expression may become a struct, header, stack or list.
+    /// Unifies an argument with `formal`. A tuple expression may become a struct, header, stack or
+    /// list.
     pub(crate) fn unify_expr(&mut self, b: &mut Bindings, formal: TyId, actual: &Expr) -> bool {
         if self.is_weak(actual.ty) {
             return true;
         }
-        // Implicit casts come later.
+        // Implicit casts are added later.
         let base = self.base(formal);
         if actual.ty == self.t.integer && matches!(self.ty(base), Ty::Bit(_) | Ty::Int(_)) {
             return true;
@@ -214,7 +216,7 @@ impl Checker<'_> {
             .all(|(&f, element)| self.unify_expr(b, f, element))
     }
 
-    /// Makes a structure-valued expression of unknown type fit `formal`, field by field.
+    /// Unifies a structure-valued expression of unknown type with `formal`, field by field.
     fn unify_fields(
         &mut self,
         b: &mut Bindings,
@@ -241,7 +243,8 @@ impl Checker<'_> {
         })
     }
 
-    /// The field names of the struct made for `{ a = 1 }` whose type is not known yet.
+    /// Returns the field names of the anonymous struct of `{ a = 1 }`, if its type is not known
+    /// yet.
     pub(crate) fn anonymous_fields(&self, ty: TyId) -> Option<Vec<std::sync::Arc<str>>> {
         match self.ty(ty) {
             Ty::Record(id, _) if self.anonymous.contains(id) => Some(
@@ -255,7 +258,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether a parser or control fits a parser or control type: parameters pairwise, directions equal.
+    /// Unifies a parser or control with a parser or control type: parameters pairwise, equal
+    /// directions.
     fn unify_blocks(&mut self, b: &mut Bindings, formal: TyId, actual: TyId) -> bool {
         let (Some((formal_kind, formals)), Some((actual_kind, actuals))) =
             (self.block_signature(formal), self.block_signature(actual))
@@ -275,7 +279,7 @@ impl Checker<'_> {
             .all(|(f, a)| f.kind == a.kind && self.unify(b, f.ty, a.ty))
     }
 
-    /// The kind and parameters of a parser or control, type arguments put in.
+    /// Returns the kind and parameters of a parser or control, with type arguments substituted.
     pub(crate) fn block_signature(&mut self, ty: TyId) -> Option<(BlockTypeKind, Vec<Signature>)> {
         match self.ty(ty).clone() {
             Ty::BlockType(id, args) => {
@@ -317,7 +321,7 @@ impl Checker<'_> {
     }
 }
 
-/// What callers see of a parameter.
+/// A parameter as callers see it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Signature {
     pub(crate) kind: VarKind,

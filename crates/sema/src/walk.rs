@@ -1,4 +1,4 @@
-//! Walking the typed program's statements and expressions.
+//! Walks over the typed program's statements and expressions.
 
 use support::work::checkpoint;
 
@@ -28,7 +28,7 @@ pub(crate) fn calls_in_call<'a>(call: &'a Call, visit: &mut dyn FnMut(&'a Call))
     visit(call);
 }
 
-/// What a method is called on.
+/// Returns the receiver of a method call.
 pub(crate) fn object_of(call: &Call) -> Option<&Expr> {
     match &call.callee {
         Callee::ExternMethod { object, .. }
@@ -40,7 +40,7 @@ pub(crate) fn object_of(call: &Call) -> Option<&Expr> {
     }
 }
 
-/// The direct sub-expressions that are no calls' arguments.
+/// Returns the direct sub-expressions, except call arguments.
 pub(crate) fn children(expr: &Expr) -> impl Iterator<Item = &Expr> {
     let (fixed, many): ([Option<&Expr>; 3], &[Expr]) = match &expr.kind {
         ExprKind::Field(e, _)
@@ -59,7 +59,8 @@ pub(crate) fn children(expr: &Expr) -> impl Iterator<Item = &Expr> {
     fixed.into_iter().flatten().chain(many)
 }
 
-/// The expressions that a statement itself evaluates, without those of nested statements. The call of a [`StmtKind::Call`] is not among them.
+/// Returns the expressions that a statement itself evaluates, without those of nested statements.
+/// The call of a [`StmtKind::Call`] is not included.
 pub(crate) fn exprs_of(stmt: &Stmt) -> Vec<&Expr> {
     match &stmt.kind {
         StmtKind::Var(_, Some(init)) => vec![init],
@@ -79,7 +80,7 @@ pub(crate) fn exprs_of(stmt: &Stmt) -> Vec<&Expr> {
     }
 }
 
-/// The bodies nested in a statement.
+/// Returns the bodies nested in a statement.
 pub(crate) fn bodies_of(stmt: &Stmt) -> Vec<&[Stmt]> {
     match &stmt.kind {
         StmtKind::If(_, then, otherwise) => vec![then, otherwise],
@@ -116,7 +117,7 @@ pub(crate) fn calls<'a>(body: &'a [Stmt], visit: &mut dyn FnMut(&'a Call)) {
     });
 }
 
-/// The expressions of a keyset.
+/// Returns the expressions of a keyset.
 pub(crate) fn exprs_of_keyset(keyset: &Keyset) -> Vec<&Expr> {
     let Keyset::Sets(sets) = keyset else {
         return Vec::new();

@@ -1,6 +1,8 @@
-//! Every file in `tests/cases` is a program; a line that is refused says so: `// error[E0301]`, several codes separated by blanks.
+//! Runs the programs in `tests/cases`. A line with an expected diagnostic is marked
+//! `// error[E0301]`; several codes are separated by blanks.
 //!
-//! The diagnostics must be exactly those, on those lines. A file without such a line must be accepted without a warning.
+//! The diagnostics must be exactly those, on those lines. A file without marks must be accepted
+//! without a warning.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -34,7 +36,7 @@ fn line(sources: &SourceMap, position: u32) -> u32 {
     sources.lookup(position).map_or(0, |at| at.line)
 }
 
-/// The codes that the comments of a text announce.
+/// Returns the codes that the comments of a text announce.
 fn expected(text: &str) -> Found {
     let mut found = Found::new();
     for (number, line) in text.lines().enumerate() {

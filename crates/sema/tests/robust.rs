@@ -1,10 +1,11 @@
-//! Whatever a user writes, the checker answers: programs with tokens removed, doubled, swapped and replaced never make it panic.
+//! Robustness tests: programs with tokens removed, doubled, swapped and replaced never cause a
+//! panic.
 
 use std::path::Path;
 
 use syntax::ParseOptions;
 
-/// A small generator of numbers, so that a failure can be repeated from its seed.
+/// A small random number generator with a seed, so that a failure can be repeated.
 struct Random(u64);
 
 impl Random {
@@ -16,7 +17,8 @@ impl Random {
     }
 }
 
-/// Splits a text into words, numbers, blanks and single characters, which joined are the text again.
+/// Splits a text into words, numbers, blanks and single characters. Joined, they give the text
+/// again.
 fn pieces(text: &str) -> Vec<&str> {
     let mut out = Vec::new();
     let mut rest = text;
@@ -58,7 +60,7 @@ fn check(text: &str) {
         ..ParseOptions::default()
     };
     let parsed = syntax::parse_str("test.p4", text, &options);
-    // Also trees with syntax errors, as an editor would hand them over.
+    // Also trees with syntax errors, as an editor would pass them.
     let checked = sema::check(&parsed.program, &sema::CheckOptions::default());
     let mut all = parsed.diagnostics;
     all.extend(checked.diagnostics);

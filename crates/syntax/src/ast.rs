@@ -1,23 +1,24 @@
-//! The syntax tree of P4_16 1.2.5: what the parser makes and `sema` reads.
+//! The syntax tree of P4_16 1.2.5: output of the parser and input of `sema`.
 //!
-//! One type for each production of the grammar that carries meaning. Every node that a diagnostic may point at has a
-//! [`Span`]. Nothing here is resolved: a [`TypeRef::Name`] may turn out to be a typedef, a type variable or nothing.
+//! There is one type for each production of the grammar with a meaning. Every node that a
+//! diagnostic may refer to has a [`Span`]. Names are not resolved: a [`TypeRef::Name`] may be a
+//! typedef, a type variable or undeclared.
 
 use std::sync::Arc;
 
 use crate::source::Span;
 
-/// An identifier as written, with its place. Two names are the same when their texts are.
+/// An identifier as written, with its source position. Two names are equal if their texts are.
 #[derive(Clone, Debug)]
 pub struct Name {
     /// The identifier's text.
     pub text: Arc<str>,
-    /// Where it stands.
+    /// Source position.
     pub span: Span,
 }
 
 impl Name {
-    /// The identifier's text.
+    /// Returns the identifier's text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -33,14 +34,14 @@ pub struct Program {
 /// A path: `name` or `.name` (looked up at the top level only).
 #[derive(Clone, Debug)]
 pub struct Path {
-    /// Whether a leading dot stands before the name.
+    /// True if the name has a leading dot.
     pub absolute: bool,
     /// The name.
     pub name: Name,
 }
 
 impl Path {
-    /// The span of the name.
+    /// Returns the span of the name.
     pub fn span(&self) -> Span {
         self.name.span
     }
@@ -51,14 +52,14 @@ impl Path {
 pub struct Annotation {
     /// The annotation's name.
     pub name: Name,
-    /// What it carries.
+    /// Its body.
     pub body: AnnotationBody,
     /// From the `@` to the end.
     pub span: Span,
 }
 
-/// Free annotations of which the body is expressions, or keys and expressions: those of core,
-/// BMv2's compiler and P4Runtime that compilers read.
+/// Unstructured annotations with a body of expressions, or of keys and expressions. These
+/// annotations of core, BMv2's compiler and P4Runtime are read by compilers.
 pub const VALUED_ANNOTATIONS: [&str; 11] = [
     "brief",
     "controller_header",
@@ -73,15 +74,15 @@ pub const VALUED_ANNOTATIONS: [&str; 11] = [
     "selector_size_semantics",
 ];
 
-/// What an annotation carries.
+/// Body of an annotation.
 #[derive(Clone, Debug)]
 pub enum AnnotationBody {
     /// Nothing: `@name`.
     None,
-    /// Free tokens: `@name(...)`, or the rest of a `@pragma` line.
+    /// Unstructured tokens: `@name(...)`, or the rest of a `@pragma` line.
     Tokens(Vec<AnnotationToken>),
-    /// `@name(e1, e2)` or `@name(k1 = e1)` of an annotation that carries values
-    /// ([`VALUED_ANNOTATIONS`]), and its tokens.
+    /// `@name(e1, e2)` or `@name(k1 = e1)` of an annotation with values ([`VALUED_ANNOTATIONS`]),
+    /// and its tokens.
     Values(Vec<AnnotationToken>, Vec<(Option<Name>, Expr)>),
     /// `@name[e1, e2]`.
     Expressions(Vec<Expr>),
@@ -89,18 +90,18 @@ pub enum AnnotationBody {
     KeyValues(Vec<(Name, Expr)>),
 }
 
-/// One token of a free annotation.
+/// One token of an unstructured annotation.
 #[derive(Clone, Debug)]
 pub struct AnnotationToken {
-    /// What kind of token it is.
+    /// Kind of the token.
     pub kind: AnnotationTokenKind,
-    /// Its text: as written, or the contents (escapes resolved) of a string literal.
+    /// Its text as written. For a string literal: the contents with escapes resolved.
     pub text: Arc<str>,
-    /// Where it stands.
+    /// Source position.
     pub span: Span,
 }
 
-/// The kinds of token that readers of annotations tell apart.
+/// Kinds of annotation tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnnotationTokenKind {
     /// A string literal.
@@ -109,7 +110,7 @@ pub enum AnnotationTokenKind {
     Integer,
     /// An identifier or keyword.
     Word,
-    /// Anything else.
+    /// Any other token.
     Punctuation,
 }
 
@@ -146,7 +147,7 @@ pub enum Decl {
     MatchKind(IdentifierListDecl),
     /// A function with a body.
     Function(FunctionDecl),
-    /// `T(args) name;`, perhaps with an initializer block.
+    /// `T(args) name;`, optionally with an initializer block.
     Instance(InstanceDecl),
     /// `T name;` or `T name = init;`
     Variable(VariableDecl),
@@ -180,7 +181,7 @@ pub struct VariableDecl {
     pub ty: TypeRef,
     /// Its name.
     pub name: Name,
-    /// Its first value.
+    /// Its initial value.
     pub init: Option<Expr>,
     /// The whole declaration.
     pub span: Span,
@@ -206,7 +207,7 @@ pub struct ExternDecl {
 pub struct MethodProto {
     /// The prototype; a constructor has `ret: None`.
     pub proto: FunctionProto,
-    /// Whether the instance must define it.
+    /// True if it is abstract: the instance must define it.
     pub is_abstract: bool,
 }
 
@@ -252,7 +253,7 @@ pub enum Direction {
 /// One parameter.
 #[derive(Clone, Debug)]
 pub struct Param {
-    /// Annotations before it (`@optional` among them).
+    /// Annotations before it (including `@optional`).
     pub annotations: Vec<Annotation>,
     /// Its direction.
     pub direction: Direction,
@@ -320,13 +321,13 @@ pub struct State {
     pub name: Name,
     /// Its statements.
     pub body: Vec<Stmt>,
-    /// Where it goes; a missing transition means `reject` (P4_16, section 13.4).
+    /// Its transition. A missing transition means `reject` (P4_16, section 13.4).
     pub transition: Transition,
     /// The whole state.
     pub span: Span,
 }
 
-/// How a state ends.
+/// Transition at the end of a state.
 #[derive(Clone, Debug)]
 pub enum Transition {
     /// Nothing written.
@@ -362,9 +363,10 @@ pub struct SelectCase {
 /// A keyset expression: of a select case, a table entry or a parser value.
 #[derive(Clone, Debug)]
 pub struct Keyset {
-    /// The elements. One element without parentheses covers the whole select expression (it may be a tuple-typed value set).
+    /// The elements. One element without parentheses covers the whole select expression (it may be
+    /// a tuple-typed value set).
     pub elements: Vec<KeysetElement>,
-    /// Whether parentheses were written around the elements.
+    /// True if parentheses were written around the elements.
     pub parenthesised: bool,
     /// The whole keyset.
     pub span: Span,
@@ -396,7 +398,7 @@ pub struct ControlDecl {
     pub span: Span,
 }
 
-/// Which record a [`RecordDecl`] declares.
+/// Kind of a [`RecordDecl`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordKind {
     /// `header`
@@ -410,7 +412,7 @@ pub enum RecordKind {
 /// A header, header union or struct type.
 #[derive(Clone, Debug)]
 pub struct RecordDecl {
-    /// Which of the three.
+    /// Header, header union or struct.
     pub kind: RecordKind,
     /// Annotations before it.
     pub annotations: Vec<Annotation>,
@@ -444,7 +446,7 @@ pub struct EnumDecl {
     pub underlying: Option<TypeRef>,
     /// Its name.
     pub name: Name,
-    /// Its members; a serializable enum's have values.
+    /// Its members. Those of a serializable enum have values.
     pub members: Vec<(Name, Option<Expr>)>,
     /// The whole declaration.
     pub span: Span,
@@ -455,9 +457,9 @@ pub struct EnumDecl {
 pub struct TypedefDecl {
     /// Annotations before it.
     pub annotations: Vec<Annotation>,
-    /// Whether it is `type`.
+    /// True if it is `type`.
     pub is_new: bool,
-    /// What it names.
+    /// The type that it names.
     pub target: TypedefTarget,
     /// The name declared.
     pub name: Name,
@@ -465,7 +467,7 @@ pub struct TypedefDecl {
     pub span: Span,
 }
 
-/// What a typedef names.
+/// The type that a typedef names.
 #[derive(Clone, Debug)]
 pub enum TypedefTarget {
     /// A type.
@@ -485,7 +487,7 @@ pub struct IdentifierListDecl {
     pub span: Span,
 }
 
-/// `T(args) name;`, perhaps `= { methods and instances }`.
+/// `T(args) name;`, optionally with `= { methods and instances }`.
 #[derive(Clone, Debug)]
 pub struct InstanceDecl {
     /// Annotations before it.
@@ -496,7 +498,7 @@ pub struct InstanceDecl {
     pub args: Vec<Arg>,
     /// Its name.
     pub name: Name,
-    /// `[n]` behind the name: an array of instances; empty for one.
+    /// `[n]` after the name: an array of instances. Empty for a single instance.
     pub sizes: Vec<Expr>,
     /// The initializer block: functions (abstract methods' bodies) and instances.
     pub init: Option<Vec<Decl>>,
@@ -537,17 +539,17 @@ pub struct TableDecl {
 pub struct TableProperty {
     /// Annotations before it.
     pub annotations: Vec<Annotation>,
-    /// Whether `const` stands before it.
+    /// True if `const` precedes it.
     pub is_const: bool,
-    /// The property's name (`key`, `actions`, `entries`, `default_action`, `size`, or another), with its place.
+    /// The property's name (`key`, `actions`, `entries`, `default_action`, `size`, or another).
     pub name: Name,
-    /// What it is.
+    /// Its kind.
     pub value: TablePropertyValue,
     /// The whole property.
     pub span: Span,
 }
 
-/// What a table property is.
+/// Value of a table property.
 #[derive(Clone, Debug)]
 pub enum TablePropertyValue {
     /// `key = { .. }`
@@ -556,9 +558,9 @@ pub enum TablePropertyValue {
     Actions(Vec<ActionRef>),
     /// `entries = { .. }`
     Entries(Vec<Entry>),
-    /// Any other: `name = expression;` (`default_action`, `size`, `implementation`, ...).
+    /// Another property: `name = expression;` (`default_action`, `size`, `implementation`, ...).
     Expr(Expr),
-    /// Any other with an instance declared in place.
+    /// Another property, with an instance declared in place.
     Instance(InstanceDecl),
 }
 
@@ -582,7 +584,7 @@ pub struct ActionRef {
     pub annotations: Vec<Annotation>,
     /// The action.
     pub path: Path,
-    /// Arguments, when parentheses were written.
+    /// Arguments, if parentheses were written.
     pub args: Option<Vec<Arg>>,
     /// The whole reference.
     pub span: Span,
@@ -593,7 +595,7 @@ pub struct ActionRef {
 pub struct Entry {
     /// Annotations after it.
     pub annotations: Vec<Annotation>,
-    /// Whether `const` stands before it.
+    /// True if `const` precedes it.
     pub is_const: bool,
     /// Its priority.
     pub priority: Option<Expr>,
@@ -620,7 +622,7 @@ pub enum TypeRef {
     Void(Span),
     /// `int`: of arbitrary precision.
     Integer(Span),
-    /// `_`: to be inferred (type argument).
+    /// `_`: inferred (type argument).
     DontCare(Span),
     /// `bit` (one bit), `bit<w>`; the width is an expression.
     Bit(Option<Box<Expr>>, Span),
@@ -643,7 +645,7 @@ pub enum TypeRef {
 /// A statement.
 #[derive(Clone, Debug)]
 pub struct Stmt {
-    /// What it is.
+    /// Its kind.
     pub kind: StmtKind,
     /// The whole statement.
     pub span: Span,
@@ -660,19 +662,21 @@ pub struct Block {
     pub span: Span,
 }
 
-/// What a statement is.
+/// Kind of a statement.
 #[derive(Clone, Debug)]
 pub enum StmtKind {
     /// `;`
     Empty,
-    /// A variable or constant declaration (or an instance, which only parser and control bodies may not have).
+    /// A variable or constant declaration. An instance is also parsed here; only parser and control
+    /// bodies allow it.
     Decl(Box<Decl>),
     /// `lvalue = e;`
     Assign(Expr, Expr),
     /// `lvalue op= e;`
     CompoundAssign(Expr, BinaryOp, Expr),
-    /// A call as a statement: always an [`ExprKind::Call`]. A direct application `T.apply(..)` is one too: its callee is a member `apply` of
-    /// an [`ExprKind::Name`] or [`ExprKind::TypeName`].
+    /// A call as a statement: always an [`ExprKind::Call`]. This includes a direct application
+    /// `T.apply(..)`: its callee is a member `apply` of an [`ExprKind::Name`] or
+    /// [`ExprKind::TypeName`].
     Call(Expr),
     /// `if (c) s else s`
     If(Expr, Box<Stmt>, Option<Box<Stmt>>),
@@ -697,9 +701,9 @@ pub enum StmtKind {
 /// `label: { .. }`, or a label that falls through.
 #[derive(Clone, Debug)]
 pub struct SwitchCase {
-    /// `None` is `default`.
+    /// The label; `None` for `default`.
     pub label: Option<Expr>,
-    /// The place of the label.
+    /// Source position of the label.
     pub label_span: Span,
     /// The block; `None` falls through to the next case.
     pub body: Option<Block>,
@@ -725,11 +729,11 @@ pub struct ForStmt {
 pub struct ForInStmt {
     /// Annotations before it.
     pub annotations: Vec<Annotation>,
-    /// The loop variable; `None` type when an existing variable is named.
+    /// The type of the loop variable; `None` if an existing variable is named.
     pub var_ty: Option<TypeRef>,
-    /// The loop variable (or lvalue path).
+    /// The loop variable (or l-value path).
     pub var: Expr,
-    /// What is walked: a range (`a .. b`), a stack, a list.
+    /// The collection: a range (`a .. b`), a stack, a list.
     pub collection: Expr,
     /// The body.
     pub body: Stmt,
@@ -740,7 +744,7 @@ pub struct ForInStmt {
 pub struct Arg {
     /// `name =` before the value.
     pub name: Option<Name>,
-    /// The value; `None` is `_`.
+    /// The value; `None` for `_`.
     pub value: Option<Expr>,
     /// The whole argument.
     pub span: Span,
@@ -749,7 +753,7 @@ pub struct Arg {
 /// An expression.
 #[derive(Clone, Debug)]
 pub struct Expr {
-    /// What it is.
+    /// Its kind.
     pub kind: ExprKind,
     /// The whole expression.
     pub span: Span,
@@ -760,13 +764,13 @@ pub struct Expr {
 pub struct IntLiteral {
     /// The digits without prefix and underscores, in `radix`.
     pub digits: Arc<str>,
-    /// 2, 8, 10 or 16.
+    /// The base: 2, 8, 10 or 16.
     pub radix: u32,
-    /// The width and signedness written before it.
+    /// The width and signedness (true if signed), if written.
     pub width: Option<(u32, bool)>,
 }
 
-/// What an expression is.
+/// Kind of an expression.
 #[derive(Clone, Debug)]
 pub enum ExprKind {
     /// An integer.
@@ -775,11 +779,13 @@ pub enum ExprKind {
     Bool(bool),
     /// A string, escapes resolved.
     String(Arc<str>),
-    /// A name or `.name`: a variable, constant, action, table, function, instance, or a type (`Enum.member`, `T.apply()`).
+    /// A name or `.name`: a variable, constant, action, table, function, instance, or a type
+    /// (`Enum.member`, `T.apply()`).
     Name(Path),
     /// `this`
     This,
-    /// `error` or `match_kind` before a dot, or a specialized type before `.apply`, or a type as a constructor's callee.
+    /// A type in an expression: `error` or `match_kind` before a dot, a specialized type before
+    /// `.apply`, or the callee of a constructor call.
     TypeName(Box<TypeRef>),
     /// `e.name`
     Member(Box<Expr>, Name),
@@ -799,7 +805,7 @@ pub enum ExprKind {
     Cast(Box<TypeRef>, Box<Expr>),
     /// `f(args)`, `f<T>(args)`, `T(args)`: a call or a constructor.
     Call {
-        /// What is called.
+        /// The callee.
         callee: Box<Expr>,
         /// `<T, U>`
         type_args: Vec<TypeRef>,
@@ -810,23 +816,23 @@ pub enum ExprKind {
     List {
         /// The elements.
         elements: Vec<Expr>,
-        /// Whether `...` ends it (the rest takes default values).
+        /// True if it ends with `...` (the remaining elements have default values).
         rest_default: bool,
     },
     /// `{ a = x, b = y }`, `{ a = x, ... }`
     Record {
         /// The fields.
         fields: Vec<(Name, Expr)>,
-        /// Whether `...` ends it.
+        /// True if it ends with `...`.
         rest_default: bool,
     },
     /// `{#}`
     InvalidHeader,
     /// `...` as a value: the default value of its type.
     Default,
-    /// `_` where an expression may stand (keysets inside expressions).
+    /// `_` in an expression (keysets inside expressions).
     DontCare,
-    /// What stands where a syntax error was reported.
+    /// Placeholder for an expression with a reported syntax error.
     Error,
 }
 

@@ -1,14 +1,15 @@
-//! Diagnostics: what is wrong, where, and what to do. Made by every stage of the front end, printed here as text or JSON.
+//! Diagnostics: error, source position and remedy. Every stage of the front end creates them. They
+//! are printed as text or JSON.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use crate::source::{SourceMap, Span, excerpt};
 
-/// How bad it is.
+/// Severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// The program is refused.
+    /// The program is rejected.
     Error,
     /// The program is accepted.
     Warning,
@@ -23,41 +24,42 @@ impl Severity {
     }
 }
 
-/// A second place that a diagnostic points at.
+/// A secondary source position of a diagnostic.
 #[derive(Clone, Debug)]
 pub struct Label {
-    /// The place.
+    /// Source position.
     pub span: Span,
-    /// What is there.
+    /// Description of this position.
     pub message: String,
 }
 
-/// One thing that is wrong.
+/// An error or a warning.
 #[derive(Clone, Debug)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
-    /// A stable name: `E00..` files and the preprocessor, `E01..` lexer and parser, `E02..` and on what checks the tree.
+    /// A stable code: `E00..` files and the preprocessor, `E01..` lexer and parser, `E02..` and up
+    /// semantic checks.
     pub code: &'static str,
-    /// What happened: one line, no capital, no full stop.
+    /// The message: one line, no capital, no full stop.
     pub message: String,
-    /// Where.
+    /// Source position.
     pub span: Span,
-    /// Other places that explain it.
+    /// Secondary positions that explain it.
     pub labels: Vec<Label>,
     /// Facts that explain it.
     pub notes: Vec<String>,
-    /// What to do.
+    /// Suggested fix.
     pub hint: Option<String>,
 }
 
 impl Diagnostic {
-    /// An error at `span`.
+    /// Creates an error at `span`.
     pub fn error(code: &'static str, span: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic::new(Severity::Error, code, span, message.into())
     }
 
-    /// A warning at `span`.
+    /// Creates a warning at `span`.
     pub fn warning(code: &'static str, span: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic::new(Severity::Warning, code, span, message.into())
     }
@@ -86,7 +88,7 @@ impl Diagnostic {
         }
     }
 
-    /// Adds a second place.
+    /// Adds a secondary position.
     pub fn label(mut self, span: Span, message: impl Into<String>) -> Diagnostic {
         self.labels.push(Label {
             span,
@@ -95,19 +97,19 @@ impl Diagnostic {
         self
     }
 
-    /// Adds a fact.
+    /// Adds a note.
     pub fn note(mut self, note: impl Into<String>) -> Diagnostic {
         self.notes.push(note.into());
         self
     }
 
-    /// Says what to do.
+    /// Sets the suggested fix.
     pub fn hint(mut self, hint: impl Into<String>) -> Diagnostic {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Adds "did you mean" when one of `candidates` is close to `name`.
+    /// Adds "did you mean" if one of `candidates` is similar to `name`.
     pub fn suggest<'a>(
         self,
         name: &str,
@@ -120,43 +122,45 @@ impl Diagnostic {
     }
 }
 
-/// Characters of a line that text shows; of a longer one what stands around the place.
+/// Maximum number of characters of a source line shown. Of a longer line the part around the
+/// position is shown.
 const LINE_SHOWN: usize = 140;
 
-/// Stands for what is not shown of a line.
+/// Marks the omitted part of a line.
 pub const ELLIPSIS: &str = "...";
 
-/// How many errors a run prints before "... and N more".
+/// Maximum number of errors printed before "... and N more".
 pub const SHOWN: usize = 50;
 
-/// How many diagnostics of each severity are kept; further ones are counted.
+/// Maximum number of diagnostics kept for each severity. Further ones are only counted.
 pub const KEPT: usize = 1000;
 
-/// Names that are compared with an unknown one.
+/// Maximum number of names compared with an unknown one.
 const CANDIDATES: usize = 20_000;
 
-/// Bytes of a message, note or hint; a longer one is cut. Messages repeat names of programs.
+/// Maximum length of a message, note or hint in bytes. A longer one is cut: messages repeat names
+/// of the program.
 const TEXT_BYTES: usize = 2000;
 
-/// The diagnostics of a run.
+/// The diagnostics of a compilation.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
     list: Vec<Diagnostic>,
     seen: HashSet<(Span, &'static str, String)>,
     errors: usize,
     warnings: usize,
-    /// How many of each severity were not kept.
+    /// Number of diagnostics not kept, for each severity.
     dropped: [usize; 2],
 }
 
 impl Diagnostics {
-    /// None yet.
+    /// Creates an empty collection.
     pub fn new() -> Diagnostics {
         Diagnostics::default()
     }
 
-    /// Adds one, unless the same was said about the same place before. After [`KEPT`] of its
-    /// severity it is only counted.
+    /// Adds a diagnostic, unless the same one was added for the same position before. After
+    /// [`KEPT`] of its severity it is only counted.
     pub fn push(&mut self, mut diagnostic: Diagnostic) {
         let severity = diagnostic.severity;
         if self.count(severity) - self.dropped[severity as usize] >= KEPT {
@@ -199,34 +203,35 @@ impl Diagnostics {
         self.dropped[severity as usize] += number;
     }
 
-    /// Whether the program is refused.
+    /// Returns true if there are errors: the program is rejected.
     pub fn has_errors(&self) -> bool {
         self.errors > 0
     }
 
-    /// How many errors there are.
+    /// Returns the number of errors.
     pub fn error_count(&self) -> usize {
         self.errors
     }
 
-    /// How many there are of all severities.
+    /// Returns the number of diagnostics of all severities.
     pub fn len(&self) -> usize {
         self.errors + self.warnings
     }
 
-    /// Whether nothing was said.
+    /// Returns true if there are no diagnostics.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Those that are kept, by position.
+    /// Returns the kept diagnostics, sorted by position.
     pub fn sorted(&self) -> Vec<&Diagnostic> {
         let mut sorted: Vec<_> = self.list.iter().collect();
         sorted.sort_by_key(|d| (d.span.lo, d.severity));
         sorted
     }
 
-    /// As text: at most [`SHOWN`] errors and as many warnings, by position, a blank line between them.
+    /// Formats them as text: at most [`SHOWN`] errors and as many warnings, by position, with a
+    /// blank line between them.
     pub fn render(&self, sources: &SourceMap, colour: bool) -> String {
         let mut out = String::new();
         let mut shown = [0usize; 2];
@@ -260,9 +265,10 @@ impl Diagnostics {
         out
     }
 
-    /// As a JSON array of objects with `file`, `line`, `column`, `end_line`, `end_column`, `severity`, `code`, `message`,
-    /// `hint` (or null), `notes` (strings) and `labels` (objects with a place and a message), by
-    /// position, up to [`KEPT`] of each severity.
+    /// Formats them as a JSON array of objects with `file`, `line`, `column`, `end_line`,
+    /// `end_column`, `severity`, `code`, `message`, `hint` (or null), `notes` (strings) and
+    /// `labels` (objects with a position and a message). They are sorted by position, up to
+    /// [`KEPT`] of each severity.
     pub fn to_json(&self, sources: &SourceMap) -> String {
         let objects: Vec<String> = self
             .sorted()
@@ -316,7 +322,7 @@ impl Renderer<'_> {
         }
     }
 
-    /// How many digits the longest line number in the diagnostic has.
+    /// Returns the number of digits of the longest line number in the diagnostic.
     fn gutter(&self, d: &Diagnostic) -> usize {
         let spans = std::iter::once(d.span).chain(d.labels.iter().map(|l| l.span));
         spans
@@ -360,7 +366,7 @@ impl Renderer<'_> {
         }
         self.out.push('\n');
         self.paint(BLUE, &format!("{:gutter$} | ", ""));
-        // Tabs stay tabs, so that the marks stand under what they mean.
+        // Tabs stay tabs, so that the marks are aligned with the text above.
         self.out.extend(
             text[..byte]
                 .chars()
@@ -462,7 +468,8 @@ fn json_string(text: &str) -> String {
     out
 }
 
-/// The candidate nearest to `name`, when it is near enough to be what was meant: a third of the name may differ.
+/// Returns the candidate most similar to `name`, if at most a third of the name's characters
+/// differ.
 pub fn suggest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = name.chars().count() / 3;
     let near = |candidate: &'a str| {
@@ -483,7 +490,8 @@ pub fn suggest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
-/// The number of insertions, deletions, replacements and swaps of neighbours between two words, when it is at most `limit`.
+/// Returns the number of insertions, deletions, replacements and swaps of adjacent characters
+/// between two words, if it is at most `limit`.
 fn edit_distance(a: &str, b: &str, limit: usize) -> Option<usize> {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     if a.len().abs_diff(b.len()) > limit {

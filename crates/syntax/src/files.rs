@@ -1,22 +1,22 @@
-//! Files of the machine as a capability: the only part of this room that reads any.
+//! Access to the machine's files as a capability. No other module of this crate reads files.
 //!
-//! The preprocessor reaches a file only by a [`FileSystem`] that its caller hands over
-//! ([`crate::parse_file`]). A text that came over a network is parsed without one
-//! ([`crate::parse_str`]), so that neither an `#include` nor a message about one depends on the
-//! files of this machine.
+//! The preprocessor accesses files only through a [`FileSystem`] from its caller
+//! ([`crate::parse_file`]). A text received over a network is parsed without one
+//! ([`crate::parse_str`]). So neither an `#include` nor a message about one depends on this
+//! machine's files.
 
 use std::path::{Path, PathBuf};
 
 pub(crate) use support::read::ReadError;
 use support::read::read_file;
 
-/// Bytes that one file of a program may have.
+/// Maximum size of a source file in bytes.
 pub const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// Entries of a directory that are compared with a misspelt name.
+/// Maximum number of directory entries compared with a misspelt name.
 const MAX_NAMES: usize = 1000;
 
-/// Leave to read program files of this machine, and where to look for included ones.
+/// Permission to read program files of this machine, and the include search path.
 #[derive(Clone, Debug, Default)]
 pub struct FileSystem {
     /// Directories searched for included files, in order, before the built-in files (`-I`).
@@ -24,13 +24,13 @@ pub struct FileSystem {
 }
 
 impl FileSystem {
-    /// The first of these directories that has the file.
+    /// Returns the path of the file in the first of these directories that has it.
     pub(crate) fn find(&self, directories: &[PathBuf], name: &str) -> Option<PathBuf> {
         let mut candidates = directories.iter().map(|directory| directory.join(name));
         candidates.find(|path| path.is_file())
     }
 
-    /// A path that is the same for all names of a file.
+    /// Returns a canonical path, equal for all names of a file.
     pub(crate) fn identity(&self, path: &Path) -> PathBuf {
         path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
     }
@@ -39,8 +39,8 @@ impl FileSystem {
         read_file(path, MAX_FILE_BYTES)
     }
 
-    /// The names, as an include would write them, of the files in the directory that `name` lies
-    /// in, seen from `directory`.
+    /// Returns the names of the files in the directory of `name`, as an include in `directory`
+    /// would write them.
     pub(crate) fn names_near(&self, directory: &Path, name: &str) -> Vec<String> {
         let prefix = Path::new(name)
             .parent()

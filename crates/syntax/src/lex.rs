@@ -1,7 +1,9 @@
-//! The lexer: one file's text to tokens, with the line structure that the preprocessor needs.
+//! The lexer: converts a file's text to tokens, with the line structure that the preprocessor
+//! needs.
 //!
-//! It never fails: what no token begins with becomes `Unknown`, which the parser refuses and a free annotation may carry.
-//! `>>` is one token; the parser splits it where generics nest.
+//! It never fails. A character that begins no token becomes `Unknown`. The parser rejects it, but
+//! an unstructured annotation may contain it. `>>` is one token; the parser splits it in nested
+//! generics.
 
 use std::sync::Arc;
 
@@ -9,27 +11,28 @@ use crate::diag::{Diagnostic, Diagnostics};
 use crate::source::Span;
 use crate::token::{AFTER_NEWLINE, AFTER_SPACE, Interner, LINE_START, Symbol, Token, TokenKind};
 
-/// Bytes of a name, a number, a string or a run of strange characters. Messages repeat them.
+/// Maximum length in bytes of a name, a number, a string or a run of unknown characters. Messages
+/// repeat them.
 pub(crate) const MAX_TOKEN_BYTES: usize = 64 << 10;
 
-/// Characters that are kept of what is longer.
+/// Number of characters kept of a longer token.
 const TOKEN_KEPT: usize = 64;
 
-/// Reads one file.
+/// Lexer of one file.
 #[derive(Debug)]
 pub(crate) struct Lexer {
     text: Arc<str>,
     base: u32,
     pos: usize,
-    /// Whether the end of the line ends the tokens (inside a directive).
+    /// True if the tokens end at the end of the line (inside a directive).
     in_directive: bool,
     /// The flags of the next token.
     pending: u8,
-    /// No quote before this byte of the line opens a string that ends on the line.
+    /// No quote before this byte of the line starts a string that ends on the line.
     lone_quotes: usize,
 }
 
-/// What the lexer writes to.
+/// Outputs of the lexer.
 #[derive(Debug)]
 pub(crate) struct LexContext<'a> {
     pub(crate) interner: &'a mut Interner,
@@ -69,23 +72,24 @@ impl Lexer {
         Span::new(self.base + start as u32, self.position())
     }
 
-    /// From here to the end of the line, `next` ends at the end of the line.
+    /// Starts a directive: until its end, `next` returns `End` at the end of the line.
     pub(crate) fn enter_directive(&mut self) {
         self.in_directive = true;
     }
 
-    /// Drops what is left of the directive's line.
+    /// Skips the rest of the directive's line.
     pub(crate) fn leave_directive(&mut self, cx: &mut LexContext<'_>) {
         while self.next(cx).kind != TokenKind::End {}
         self.in_directive = false;
     }
 
-    /// Forgets that a directive is being read.
+    /// Leaves the directive without skipping its line.
     pub(crate) fn abandon_directive(&mut self) {
         self.in_directive = false;
     }
 
-    /// Whether the next thing, after blanks and comments, is this byte. Nothing is consumed and nothing reported.
+    /// Returns true if the next character, after blanks and comments, is this byte. Consumes and
+    /// reports nothing.
     pub(crate) fn next_is(&self, byte: u8) -> bool {
         let mut ahead = Lexer {
             text: self.text.clone(),
@@ -96,7 +100,7 @@ impl Lexer {
         ahead.byte(0) == byte
     }
 
-    /// The next token; `End` at the end of the file (or of the line, inside a directive).
+    /// Returns the next token; `End` at the end of the file (or of the line, inside a directive).
     pub(crate) fn next(&mut self, cx: &mut LexContext<'_>) -> Token {
         self.skip_blank(cx.found);
         let flags = std::mem::take(&mut self.pending);
@@ -124,7 +128,7 @@ impl Lexer {
         }
     }
 
-    /// Skips white space, comments and line continuations, and notes what they were.
+    /// Skips white space, comments and line continuations, and records their kinds.
     fn skip_blank(&mut self, found: &mut Diagnostics) {
         loop {
             match self.byte(0) {
@@ -144,7 +148,7 @@ impl Lexer {
         self.pending |= flags;
     }
 
-    /// The length of a backslash and line end `ahead` of here, or 0.
+    /// Returns the length of a line continuation `ahead` of the current position, or 0.
     fn continuation(&self, ahead: usize) -> usize {
         match (self.byte(ahead), self.byte(ahead + 1), self.byte(ahead + 2)) {
             (b'\\', b'\n', _) => 2,
@@ -184,7 +188,7 @@ impl Lexer {
         (Interner::word_kind(symbol), symbol)
     }
 
-    /// The bytes from here on that belong, line continuations inside them removed.
+    /// Returns the following bytes that belong to the token, without line continuations.
     fn run(&mut self, belongs: impl Fn(u8) -> bool) -> std::borrow::Cow<'_, str> {
         let start = self.pos;
         let mut cuts = Vec::new();
@@ -213,14 +217,14 @@ impl Lexer {
         text.into()
     }
 
-    /// An integer, with whatever letters touch it: the parser judges it. So `0x##a` and `1UL` are one token for the
-    /// preprocessor, as in C.
+    /// Reads an integer with all adjacent letters, which the parser checks. So `0x##a` and `1UL`
+    /// are one token for the preprocessor, as in C.
     fn number(&mut self, cx: &mut LexContext<'_>) -> (TokenKind, Symbol) {
         let text = self.run(|b| b.is_ascii_alphanumeric() || b == b'_');
         (TokenKind::Integer, cx.interner.intern(&text))
     }
 
-    /// A string: up to the first quote without an odd number of backslashes before it; it may cover lines.
+    /// Reads a string up to the first quote that is not escaped. It may span lines.
     fn string(&mut self, cx: &mut LexContext<'_>) -> (TokenKind, Symbol) {
         let start = self.pos;
         let mut text = String::new();
@@ -280,7 +284,8 @@ impl Lexer {
         (TokenKind::Unknown, symbol)
     }
 
-    /// The rest of a directive's line as it stands, without blanks around it. The line's end is not consumed.
+    /// Returns the rest of a directive's line, without blanks around it. The line's end is not
+    /// consumed.
     pub(crate) fn rest_of_line(&mut self) -> (String, Span) {
         let start = self.pos;
         while !self.at_end() && self.byte(0) != b'\n' {
@@ -293,7 +298,7 @@ impl Lexer {
         (text.to_string(), Span::new(lo, lo + text.len() as u32))
     }
 
-    /// The name of an `#include`, when it is written out: `(name, in angle brackets, place)`.
+    /// Returns the name of an `#include`, if it is literal: `(name, in angle brackets, position)`.
     pub(crate) fn header_name(&mut self, found: &mut Diagnostics) -> Option<(String, bool, Span)> {
         self.skip_blank(found);
         let (angle, close) = match self.byte(0) {
@@ -309,7 +314,8 @@ impl Lexer {
         Some((name, angle, self.span_from(start)))
     }
 
-    /// Goes on to the next directive after a group that is left out: stands behind its `#`, whose place is the answer.
+    /// Skips an excluded group up to the next directive. Stops after its `#` and returns its
+    /// position.
     pub(crate) fn skip_to_directive(&mut self) -> Option<Span> {
         while !self.at_end() {
             self.pending = 0;
@@ -332,7 +338,7 @@ impl Lexer {
         None
     }
 
-    /// Skips a string that ends on its line; a lone quote is a character like any other.
+    /// Skips a string that ends on its line. A lone quote is an ordinary character.
     fn skip_string(&mut self) {
         self.pos += 1;
         if self.pos <= self.lone_quotes {
@@ -351,11 +357,12 @@ impl Lexer {
                 _ => i += 1,
             }
         }
-        // Every quote up to here is escaped, so that none of them finds an end either.
+        // Every quote up to here is escaped, so none of them has an end either.
         self.lone_quotes = self.pos + i;
     }
 
-    /// The symbol of what was read; of what is longer than [`MAX_TOKEN_BYTES`], its first bytes.
+    /// Returns the symbol of a token; for one longer than [`MAX_TOKEN_BYTES`], that of its first
+    /// characters.
     fn checked_length(&self, start: usize, symbol: Symbol, cx: &mut LexContext<'_>) -> Symbol {
         if self.pos - start <= MAX_TOKEN_BYTES {
             return symbol;
@@ -375,7 +382,7 @@ impl Lexer {
     }
 }
 
-/// The error for bytes that are not UTF-8 where the program needs text.
+/// Returns the error for bytes that are not UTF-8 where the program needs text.
 pub(crate) fn not_utf8(span: Span) -> Diagnostic {
     Diagnostic::error("E0002", span, "this file is not UTF-8 text").hint("save the file in UTF-8")
 }

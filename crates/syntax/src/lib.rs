@@ -1,22 +1,24 @@
-//! The room of P4 text: preprocessing, lexing and parsing into a syntax tree, with places and diagnostics.
+//! Crate `syntax`: preprocesses, lexes and parses P4 text into a syntax tree, with source positions
+//! and diagnostics.
 //!
-//! **In:** a file with leave to read files ([`files::FileSystem`]), or a text without. **Out:** a
-//! [`Parsed`]: a syntax tree ([`ast`]), the
-//! [`source::SourceMap`] that its spans point into, and [`diag::Diagnostics`]. Parsing never fails: what cannot be read is
-//! reported and left out. **May import:** `support`.
+//! - **In:** a file with permission to read files ([`files::FileSystem`]), or a text without it.
+//! - **Out:** a [`Parsed`]: a syntax tree ([`ast`]), the [`source::SourceMap`] of its spans, and
+//!   [`diag::Diagnostics`]. Parsing always returns a result: text with errors is reported and left
+//!   out.
 //!
 //! Invariants:
-//! - no text makes it panic, run on or overflow a stack of 2 MiB: nesting, chains of operators,
-//!   includes, macro expansion, tokens
-//!   and diagnostics are bounded, and passing a bound is a located error; whoever walks a tree may
-//!   rely on its height;
-//! - a text reads, lists and names no file of the machine: [`parse_str`] has no
-//!   [`files::FileSystem`];
-//! - every span lies in the source map; a token out of a macro has the place of the macro's use, one out of an argument its own;
-//! - a program that p4c's grammar refuses is refused on the line where the first wrong token stands.
+//! - No text causes a panic, an endless run, or an overflow of a 2 MiB stack. Nesting, operator
+//!   chains, includes, macro expansion, tokens and diagnostics are bounded. Exceeding a bound is an
+//!   error with a source position. Recursive walks of a tree may rely on its bounded height.
+//! - A text cannot read, list or name files of the machine: [`parse_str`] has no
+//!   [`files::FileSystem`].
+//! - Every span is in the source map. A token from a macro has the position of the macro's use. A
+//!   token from an argument keeps its own position.
+//! - A program that p4c's grammar rejects is rejected on the line of the first wrong token.
 //!
-//! Tests: `tests/errors.rs` (snippets and what is said about them), `tests/preprocessor.rs`, `tests/trees.rs` (what snippets
-//! become), `tests/soup.rs` (random text), and unit tests beside the code.
+//! Tests: `tests/errors.rs` (snippets and their diagnostics), `tests/preprocessor.rs`,
+//! `tests/trees.rs` (trees of snippets), `tests/soup.rs` (random text), and unit tests beside the
+//! code.
 
 pub mod ast;
 pub mod diag;
@@ -34,35 +36,35 @@ use files::FileSystem;
 use preprocess::{Root, preprocess};
 use source::SourceMap;
 
-/// How to preprocess.
+/// Options of the preprocessor.
 #[derive(Clone, Default)]
 pub struct ParseOptions {
-    /// Macros and their bodies (`-D`).
+    /// Predefined macros and their bodies (`-D`).
     pub defines: Vec<(String, String)>,
-    /// Macros to forget (`-U`).
+    /// Macros to undefine (`-U`).
     pub undefs: Vec<String>,
-    /// Files that are built in, by name.
+    /// Built-in files, by name.
     pub builtin: Option<fn(&str) -> Option<&'static str>>,
 }
 
-/// What parsing gives.
+/// Result of parsing.
 #[derive(Debug)]
 pub struct Parsed {
-    /// The tree; whole only when there are no errors.
+    /// The tree. It is complete only if there are no errors.
     pub program: ast::Program,
-    /// The files that were read.
+    /// The source files.
     pub sources: SourceMap,
-    /// What is wrong.
+    /// Errors and warnings.
     pub diagnostics: Diagnostics,
 }
 
-/// Reads and parses a program; included files are looked for beside it and in `files`.
+/// Reads and parses a program. Included files are searched beside it and in `files`.
 pub fn parse_file(path: &Path, files: &FileSystem, options: &ParseOptions) -> Parsed {
     parse(Root::File(path, files), options)
 }
 
-/// Parses a program given as text. `name` stands for its file in diagnostics and is never opened;
-/// the text can include the built-in files alone.
+/// Parses a program given as text. `name` is its file name in diagnostics and is never opened. The
+/// text can only include the built-in files.
 pub fn parse_str(name: &str, text: &str, options: &ParseOptions) -> Parsed {
     parse(Root::Text(name, text), options)
 }
@@ -73,7 +75,8 @@ fn parse(root: Root<'_>, options: &ParseOptions) -> Parsed {
     let mut parser = parse::Parser::new(&read.tokens, &read.interner, &read.sources);
     let decls = parser.program();
     let found = parser.into_diagnostics();
-    // A string or comment without end swallows what follows, and so does an endless include; what the parser says then misleads.
+    // After an unterminated string or comment, or an endless include, the parser's messages would
+    // be misleading.
     if diagnostics
         .sorted()
         .iter()

@@ -1,11 +1,13 @@
-//! Where text came from: the files of one compilation, laid end to end in one space of positions.
+//! Source positions. The files of a compilation are placed end to end in one position space.
 //!
-//! A [`Span`] is eight bytes and needs no file number: each file owns a range of positions, and [`SourceMap::lookup`] finds
-//! the file, the line and the column again. `#line` directives change what is reported, never the positions.
+//! A [`Span`] has eight bytes and needs no file number: each file owns a range of positions.
+//! [`SourceMap::lookup`] returns the file, line and column. `#line` directives change the reported
+//! lines, never the positions.
 
 use std::sync::Arc;
 
-/// A half-open range of positions `lo..hi` in the [`SourceMap`]'s space. Position 0 belongs to no file.
+/// A half-open range of positions `lo..hi` in the [`SourceMap`]'s space. Position 0 belongs to no
+/// file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
     /// The first byte.
@@ -15,16 +17,16 @@ pub struct Span {
 }
 
 impl Span {
-    /// The span of what nobody wrote.
+    /// The span of generated code without a source position.
     pub const NONE: Span = Span { lo: 0, hi: 0 };
 
-    /// The span from `lo` up to `hi`.
+    /// Creates the span from `lo` up to `hi`.
     pub fn new(lo: u32, hi: u32) -> Span {
         Span { lo, hi }
     }
 
-    /// The smallest span that covers both. A span of nothing, and a part that lies before the start (a macro's expansion may
-    /// end in another place than it began), add nothing.
+    /// Returns the smallest span that covers both. [`Span::NONE`] adds nothing. Neither does a part
+    /// before the start: a macro's expansion may end in another place than it began.
     pub fn to(self, end: Span) -> Span {
         if self.lo == 0 {
             return end;
@@ -35,7 +37,7 @@ impl Span {
         }
     }
 
-    /// The empty span right after this one.
+    /// Returns the empty span right after this one.
     pub fn end(self) -> Span {
         Span {
             lo: self.hi,
@@ -43,13 +45,14 @@ impl Span {
         }
     }
 
-    /// Whether this is [`Span::NONE`].
+    /// Returns true if this is [`Span::NONE`].
     pub fn is_none(self) -> bool {
         self.lo == 0
     }
 }
 
-/// A `#line` directive: from physical line `physical` (from 0) on, lines are reported from `line` in `path`.
+/// A `#line` directive. From physical line `physical` (from 0) on, lines are reported from `line`
+/// in `path`.
 #[derive(Clone, Debug)]
 struct LineMark {
     physical: usize,
@@ -68,22 +71,22 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// The path as the user wrote it, or as the preprocessor built it from a search directory.
+    /// Returns the path as written by the user, or as built from a search directory.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The whole text.
+    /// Returns the whole text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The whole text, not copied.
+    /// Returns the whole text without copying it.
     pub(crate) fn shared_text(&self) -> Arc<str> {
         Arc::clone(&self.text)
     }
 
-    /// The position of the first byte.
+    /// Returns the position of the first byte.
     pub fn base(&self) -> u32 {
         self.base
     }
@@ -107,7 +110,7 @@ impl SourceFile {
     }
 }
 
-/// A place as a person reads it.
+/// A source position for people.
 #[derive(Clone, Copy, Debug)]
 pub struct Location<'a> {
     /// The file, after `#line`.
@@ -116,9 +119,9 @@ pub struct Location<'a> {
     pub line: u32,
     /// The column, from 1, in characters.
     pub column: u32,
-    /// The text of the line as it stands in the file, without its end.
+    /// The text of the line without its end.
     pub text: &'a str,
-    /// The byte in `text` that `column` names.
+    /// The byte offset of `column` in `text`.
     pub byte: usize,
 }
 
@@ -129,12 +132,12 @@ pub struct SourceMap {
 }
 
 impl SourceMap {
-    /// An empty map.
+    /// Creates an empty map.
     pub fn new() -> SourceMap {
         SourceMap::default()
     }
 
-    /// Adds a file; the answer is its index, or `None` when all files together pass 4 GiB.
+    /// Adds a file and returns its index. Returns `None` if all files together exceed 4 GiB.
     pub fn add(&mut self, path: impl Into<Arc<str>>, text: impl Into<Arc<str>>) -> Option<usize> {
         let text: Arc<str> = text.into();
         let base = self
@@ -160,12 +163,12 @@ impl SourceMap {
         Some(self.files.len() - 1)
     }
 
-    /// The files, in the order in which they were first read. The first is the program.
+    /// Returns the files in the order in which they were first read. The first is the program.
     pub fn files(&self) -> &[SourceFile] {
         &self.files
     }
 
-    /// The index of the file that owns a position.
+    /// Returns the index of the file that owns a position.
     pub fn file_of(&self, position: u32) -> Option<usize> {
         let index = self
             .files
@@ -174,7 +177,7 @@ impl SourceMap {
         (position <= self.files[index].base + self.files[index].text.len() as u32).then_some(index)
     }
 
-    /// Where a position is.
+    /// Returns the location of a position.
     pub fn lookup(&self, position: u32) -> Option<Location<'_>> {
         let file = &self.files[self.file_of(position)?];
         let offset = position - file.base;
@@ -207,7 +210,7 @@ impl SourceMap {
         })
     }
 
-    /// The text that a span covers: empty when it does not lie in one file.
+    /// Returns the text of a span; empty if it is not inside one file.
     pub fn text(&self, span: Span) -> &str {
         let Some(file) = self.file_of(span.lo).map(|i| &self.files[i]) else {
             return "";
@@ -216,14 +219,14 @@ impl SourceMap {
         file.text.get(lo as usize..hi as usize).unwrap_or("")
     }
 
-    /// Records a `#line` directive that stands at `position`: the next physical line is line `line` of `path`.
+    /// Records a `#line` directive at `position`: the next physical line is line `line` of `path`.
     pub(crate) fn mark_line(&mut self, position: u32, line: u32, path: Option<Arc<str>>) {
         let Some(file) = self.file_of(position).map(|i| &mut self.files[i]) else {
             return;
         };
         let physical = file.physical_line(position - file.base) + 1;
         let path = path.or_else(|| file.marks.last().and_then(|m| m.path.clone()));
-        // A file that is included twice meets its own marks again.
+        // A file that is included twice reaches the same marks again.
         if file.marks.last().is_none_or(|m| m.physical < physical) {
             file.marks.push(LineMark {
                 physical,
@@ -234,22 +237,22 @@ impl SourceMap {
     }
 }
 
-/// What is shown of a line that may be long.
+/// Excerpt of a line that may be long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Excerpt<'t> {
-    /// The byte of the line with which it begins.
+    /// The byte offset of its start in the line.
     pub start: usize,
-    /// The part that is shown.
+    /// The text of the excerpt.
     pub text: &'t str,
-    /// Whether something stands behind it.
+    /// True if the line continues after it.
     pub is_cut_behind: bool,
 }
 
-/// Characters that are shown before the place that is meant, where a line is cut.
+/// Number of characters shown before the position if a line is cut.
 const SHOWN_BEFORE: usize = 16;
 
-/// At most `most` characters of a line around byte `at`. It takes as long as those characters,
-/// however long the line is.
+/// Returns at most `most` characters of a line around byte `at`. The time depends on those
+/// characters only, not on the length of the line.
 pub fn excerpt(line: &str, at: usize, most: usize) -> Excerpt<'_> {
     let at = line.floor_char_boundary(at);
     let near = most.saturating_sub(SHOWN_BEFORE);
@@ -259,13 +262,13 @@ pub fn excerpt(line: &str, at: usize, most: usize) -> Excerpt<'_> {
     });
     let start = match is_far {
         true => {
-            // A line that ends soon after the place is shown up to its end.
+            // If the line ends soon after the position, it is shown up to its end.
             let after = line[at..].chars().take(near).count();
             let back = (most - after.min(most)).max(SHOWN_BEFORE);
             let mut starts = line[..at].char_indices().rev();
             starts.nth(back - 1).map_or(0, |(byte, _)| byte)
         }
-        // All up to the place fits from the line's start on.
+        // The text from the line's start to the position fits.
         false => 0,
     };
     let end = line[start..]

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use crate::source::Span;
 
-/// A text that occurred: equal texts have equal symbols.
+/// An interned text: equal texts have equal symbols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Symbol(pub(crate) u32);
 
-/// All texts of a run. The first symbols are [`KEYWORDS`], then [`PUNCTUATION`], then the empty text.
+/// All texts of a compilation. The first symbols are [`KEYWORDS`], then [`PUNCTUATION`], then the
+/// empty text.
 #[derive(Debug)]
 pub(crate) struct Interner {
     symbols: HashMap<Arc<str>, Symbol>,
@@ -47,7 +48,7 @@ impl Interner {
     /// The empty text.
     pub(crate) const EMPTY: Symbol = Symbol((KEYWORDS.len() + PUNCTUATION.len()) as u32);
 
-    /// The kind and symbol of the longest punctuation that `text` begins with.
+    /// Returns the kind, symbol and length of the longest punctuation at the start of `text`.
     pub(crate) fn punctuation(text: &str) -> Option<(TokenKind, Symbol, usize)> {
         let first = *text.as_bytes().first()?;
         let from = usize::from(*FIRST_PUNCTUATION.get(usize::from(first))?);
@@ -65,7 +66,7 @@ impl Interner {
         ))
     }
 
-    /// The kind of a word: a keyword's, or `Identifier`.
+    /// Returns the kind of a word: a keyword's, or `Identifier`.
     pub(crate) fn word_kind(symbol: Symbol) -> TokenKind {
         KEYWORDS
             .get(symbol.0 as usize)
@@ -73,17 +74,18 @@ impl Interner {
     }
 }
 
-/// One token: sixteen bytes.
+/// A token of sixteen bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
     pub(crate) kind: TokenKind,
     pub(crate) flags: u8,
-    /// The text: of a string literal what stands between the quotes, of any other token as written.
+    /// The text: for a string literal the contents between the quotes, for any other token as
+    /// written.
     pub(crate) symbol: Symbol,
     pub(crate) span: Span,
 }
 
-/// The sorts of token that the parser tells apart before it looks at the text.
+/// Token classes, which the parser tests before the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// A name or keyword.
@@ -92,19 +94,20 @@ pub(crate) enum Class {
     Integer,
     /// A string literal.
     String,
-    /// Punctuation, and characters that no token begins with.
+    /// Punctuation, and characters that begin no token.
     Punctuation,
     /// The end of the program.
     End,
 }
 
-/// First token on its line (line ends inside comments do not count): where a directive may stand.
+/// Flag: first token on its line, where a directive is allowed. Line ends inside comments do not
+/// count.
 pub(crate) const LINE_START: u8 = 1;
-/// A line ended before it, be it inside a comment: where `@pragma` ends.
+/// Flag: a line ended before the token, possibly inside a comment. `@pragma` ends there.
 pub(crate) const AFTER_NEWLINE: u8 = 2;
-/// White space or a comment stands before it.
+/// Flag: white space or a comment precedes the token.
 pub(crate) const AFTER_SPACE: u8 = 4;
-/// A macro's own name inside its expansion: not expanded again.
+/// Flag: a macro's own name inside its expansion, which is not expanded again.
 pub(crate) const NO_EXPAND: u8 = 8;
 
 impl Token {
@@ -112,12 +115,12 @@ impl Token {
         self.flags & flag != 0
     }
 
-    /// Whether it is an identifier or keyword.
+    /// Returns true if it is an identifier or keyword.
     pub(crate) fn is_word(&self) -> bool {
         self.class() == Class::Word
     }
 
-    /// Which of the five sorts of token it is.
+    /// Returns the class of the token.
     pub(crate) fn class(&self) -> Class {
         match self.kind {
             TokenKind::End => Class::End,
@@ -132,12 +135,12 @@ impl Token {
 
 macro_rules! tokens {
     ($($punct:ident $text:literal,)* ; $($keyword:ident $word:literal,)*) => {
-        /// What a token is.
+        /// Kind of a token.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub(crate) enum TokenKind {
             /// The end of the program, of a directive, or of a macro's argument.
             End,
-            /// A run of characters that no token begins with.
+            /// A run of characters that begin no token.
             Unknown,
             /// A name.
             Identifier,
@@ -194,7 +197,7 @@ tokens! {
     ValueSet "value_set", Varbit "varbit", Void "void", Underscore "_",
 }
 
-/// Where in [`PUNCTUATION`] the group of each first byte begins; 255 for none.
+/// Index in [`PUNCTUATION`] of the group of each first byte; 255 if there is none.
 const FIRST_PUNCTUATION: [u8; 128] = {
     let mut first = [255; 128];
     let mut i = PUNCTUATION.len();

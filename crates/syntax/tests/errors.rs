@@ -1,10 +1,11 @@
-//! Snippets and the diagnostics that they must give. A line of a snippet that is wrong ends with `//~ text`: an error there must say it.
+//! Tests of diagnostics. A line of a snippet with an error ends with `//~ text`: an error on that
+//! line must contain the text.
 
 mod common;
 
 use syntax::files::FileSystem;
 
-/// Every `//~` must be answered on its line, and nothing else may be said.
+/// Checks that every `//~` has an error on its line, and that there are no other diagnostics.
 fn check(snippet: &str) {
     let parsed = common::parse(snippet);
     let said = common::said(&parsed);
@@ -35,7 +36,7 @@ fn a_missing_semicolon_is_reported_where_the_next_token_stands() {
     check("const bit<8> a = 1\nconst bit<8> b = 2; //~ expected `;`, found `const`\n");
 }
 
-/// The diagnostics as text.
+/// Returns the diagnostics as text.
 fn text(snippet: &str) -> String {
     let parsed = common::parse(snippet);
     parsed.diagnostics.render(&parsed.sources, false)
@@ -43,7 +44,7 @@ fn text(snippet: &str) -> String {
 
 #[test]
 fn a_missing_brace_is_told_once_with_the_brace_that_is_open() {
-    // The innermost brace, when indentation says nothing else.
+    // The innermost brace, if the indentation does not say otherwise.
     let snippet = "header h {\n    bit<8> x;\nheader g { }\nheader i { }\n";
     let expect = "\
 t.p4:3:1: error[E0120]: syntax error: expected a type, found `header`
@@ -53,7 +54,7 @@ t.p4:3:1: error[E0120]: syntax error: expected a type, found `header`
   |          - this `{` has no `}`
 ";
     assert_eq!(text(snippet), expect);
-    // The brace that the next `}` passes over.
+    // The brace that the next `}` skips.
     let snippet = "control c(inout bit<8> x) {\n    apply {\n        if (x == 1) {\n            x = 2;\n    }\n}\nconst bit a = 1;\n";
     let said = text(snippet);
     assert!(
@@ -61,7 +62,7 @@ t.p4:3:1: error[E0120]: syntax error: expected a type, found `header`
         "{said}"
     );
     assert_eq!(said.matches("error[").count(), 1, "{said}");
-    // What was written without care before does not matter.
+    // Earlier lines with careless indentation do not matter.
     let snippet = "control c() { apply {\n  if (true) {\n} } }\nparser p(packet_in b) {\n    state start {\n        transition accept;\n    }\n";
     let said = text(snippet);
     assert!(

@@ -1,5 +1,5 @@
-//! Texts made by the grammar of P4_16 (1.2.5, appendix H): each must be accepted, and expressions
-//! must group as the grammar's precedences say.
+//! Tests with random texts from the grammar of P4_16 (1.2.5, appendix H). Each must be accepted,
+//! and expressions must group by the grammar's precedences.
 
 mod common;
 
@@ -7,7 +7,7 @@ use common::print::print;
 use proptest::prelude::*;
 use syntax::ast::Decl;
 
-/// Cases of each property; `POLYPLANE_GRAMMAR_CASES` asks for more of them.
+/// Returns the number of cases of each property. `POLYPLANE_GRAMMAR_CASES` raises it.
 fn config() -> ProptestConfig {
     let cases = std::env::var("POLYPLANE_GRAMMAR_CASES");
     let cases = cases.ok().and_then(|cases| cases.parse().ok());
@@ -17,7 +17,7 @@ fn config() -> ProptestConfig {
     }
 }
 
-/// Where the operators of an expression bind, loosest first.
+/// Precedence level of an expression, loosest first.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 enum Level {
     Ternary,
@@ -46,10 +46,10 @@ const BINARY: &[&[(&str, &str)]] = &[
     &[("*", "Mul"), ("/", "Div"), ("%", "Mod")],
 ];
 
-/// The level of `<` and `>`, which may also stand around type arguments.
+/// The level of `<` and `>`, which also enclose type arguments.
 const RELATION: u8 = 3;
 
-/// Names of variables: words that are names and keywords are among them.
+/// Names of variables, including keywords that can be names.
 const NAMES: &[&str] = &[
     "v", "w", "key", "actions", "state", "entries", "type", "apply", "priority", ".v",
 ];
@@ -57,14 +57,15 @@ const MEMBERS: &[&str] = &[
     "a", "valid", "key", "apply", "list", "type", "T", "state", "size",
 ];
 
-/// An expression: its text, where it binds, and its tree as [`print`] shows it.
+/// An expression: its text, its level, and its tree as [`print`] formats it.
 struct Made {
     text: String,
     level: Level,
     tree: String,
 }
 
-/// Choices, made before: when they run out the first is taken, so that texts end.
+/// A predetermined sequence of choices. When it is exhausted the first alternative is taken, so
+/// that texts end.
 struct Choices<'c> {
     all: &'c [u32],
     at: usize,
@@ -85,7 +86,8 @@ impl Choices<'_> {
         self.pick(&[" ", "", "  ", "\n", " /* , */ ", " // ;\n"])
     }
 
-    /// An operand where this level is asked for; parentheses where they are needed, or for no reason.
+    /// Returns an operand of at least this level, in parentheses if necessary and sometimes without
+    /// need.
     fn operand(&mut self, depth: u32, level: Level, strictly: bool) -> Made {
         let made = self.expression(depth);
         let is_loose = made.level < level || strictly && made.level == level;
@@ -130,7 +132,7 @@ impl Choices<'_> {
         }
     }
 
-    /// A type, with its text for both.
+    /// Returns a type. Its text is the same in the source and in the tree.
     fn ty(&mut self, depth: u32) -> String {
         match self.one_of(if depth == 0 { 5 } else { 9 }) {
             0 => "bit<8>".to_owned(),
@@ -174,7 +176,7 @@ impl Choices<'_> {
 
     fn postfix(&mut self, depth: u32) -> Made {
         let base = self.operand(depth, Level::Postfix, false);
-        // A number before a dot or a call would be other tokens.
+        // A number before a dot or a call would form other tokens.
         let starts_number = base.text.as_bytes()[0].is_ascii_digit();
         let (text, tree) = match self.one_of(if starts_number { 3 } else { 6 }) {
             0 => {
@@ -207,7 +209,7 @@ impl Choices<'_> {
                 (text, format!("{}({trees})", base.tree))
             }
             _ => {
-                // Type arguments that no expression could be.
+                // Type arguments that cannot be an expression.
                 let ty = self.pick(&["bit<8>", "tuple<bit<8>, T>", "_", "list<U<T>>"]);
                 let (args, trees) = self.arguments(depth);
                 let text = format!("v.a<{ty}>{}({args})", self.space());
@@ -269,7 +271,7 @@ impl Choices<'_> {
                 let left = self.operand(depth, Level::Binary(level), level == RELATION);
                 let right = self.operand(depth, Level::Binary(level), true);
                 let (before, behind) = (self.space(), self.space());
-                // `a - -b` and `a & &&...` need their space; so does a comment behind `/`.
+                // `a - -b` and `a & &&...` need their space, and so does a `/` before a comment.
                 let text = format!("{}{before} {op} {behind}{}", left.text, right.text);
                 Made {
                     text,
@@ -458,7 +460,7 @@ impl Choices<'_> {
     }
 }
 
-/// What stands before each text: the types and constants that it names.
+/// Precedes each text: the types and constants that it names.
 const NAMED: &str = "struct T { } struct U<X> { } const bit<8> v = 1; const bit<8> w = 1; \
     const bit<8> key = 1; const bit<8> actions = 1; const bit<8> state = 1; \
     const bit<8> entries = 1; const bit<8> type = 1; const bit<8> apply = 1; \
@@ -483,7 +485,7 @@ proptest! {
         prop_assert_eq!(common::said(&parsed), Vec::<String>::new(), "{}", text);
         match parsed.program.decls.last() {
             Some(Decl::Const(decl)) => {
-                // A name with a dot before it shows the dot, as in the text.
+                // A name with a leading dot is printed with the dot, as in the text.
                 prop_assert_eq!(print(&decl.init), made.tree, "{}", text);
             }
             other => prop_assert!(false, "{other:?}"),

@@ -1,4 +1,4 @@
-//! What a text can reach, and how much work it can make.
+//! Tests of limits: the files that a text can reach, and the work that it can cause.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use syntax::Parsed;
 use syntax::files::FileSystem;
 
-/// A directory of its own, which goes with the value.
+/// A temporary directory, removed when the value is dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -39,7 +39,7 @@ fn rendered(parsed: &Parsed) -> String {
     parsed.diagnostics.render(&parsed.sources, false) + &parsed.diagnostics.to_json(&parsed.sources)
 }
 
-/// Everything that is said about a text with these ways to include `target`.
+/// Returns all diagnostics of texts that include `target` in several forms.
 fn said_of_includes(name: &str, target: &str) -> String {
     let mut said = String::new();
     for text in [
@@ -70,7 +70,7 @@ fn a_text_learns_nothing_of_files_of_the_machine() {
     let secret = directory.write("secret.p4", "const bit<8> key_of_the_switch = 42;\n");
     directory.write("secrets.txt", "hunter2\n");
     let there = secret.display().to_string();
-    // The same length, so that the columns of messages are the same.
+    // The same length, so that the columns in messages are the same.
     let missing = there.replace("secret.p4", "absent.p4");
     let name = directory.0.join("program.p4").display().to_string();
     let (of_there, of_missing) = (
@@ -111,7 +111,7 @@ fn a_text_includes_the_built_in_files() {
     );
 }
 
-/// What is said about a text, which must end soon.
+/// Checks that a text is rejected with the expected error in a short time.
 #[track_caller]
 fn refused_soon(text: &str, expected: &str) {
     let start = Instant::now();
@@ -144,7 +144,7 @@ fn includes_that_fan_out_end_at_a_limit() {
     let said = rendered(&parse_file(&program));
     let expected = "e1.inc:3:10: error[E0019]: the program includes more than 10000 files";
     assert!(said.contains(expected), "{said}");
-    // One error, and no complaint about the rest.
+    // One error, and no further errors about the rest.
     assert_eq!(said.matches("error[").count(), 1, "{said}");
 }
 
@@ -201,7 +201,7 @@ fn work_of_the_preprocessor_is_bounded_with_a_named_limit() {
         &"bit<8> x; ".repeat(100_000),
         "there are no variables at the top level",
     );
-    // A line of quotes that find no end, in a group that is left out.
+    // A line of unterminated quotes, in an excluded group.
     refused_soon(
         &format!("#if 0\n{}\n", "\\\"".repeat(500_000)),
         "this conditional has no `#endif`",

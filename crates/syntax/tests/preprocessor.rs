@@ -1,11 +1,11 @@
-//! The preprocessor: what texts become, seen through the declarations that are left, and what it says about mistakes.
+//! Tests of the preprocessor: the remaining declarations, and the diagnostics.
 
 mod common;
 
 use syntax::ast::{AnnotationBody, Decl};
 use syntax::files::FileSystem;
 
-/// The tokens in `@t(..)` of the last declaration, spelt with blanks between.
+/// Returns the tokens in `@t(..)` of the last declaration, separated by blanks.
 fn expand(text: &str) -> String {
     let parsed = common::parse(text);
     assert!(
@@ -26,13 +26,13 @@ fn expand(text: &str) -> String {
         .join(" ")
 }
 
-/// Checks what `definitions` make of `text`.
+/// Checks the expansion of `text` with `definitions`.
 fn check(definitions: &str, text: &str, expect: &str) {
     let program = format!("{definitions}\n@t({text}) const bit x = 1;\n");
     assert_eq!(expand(&program), expect, "{program}");
 }
 
-/// Checks the names of the constants that are left.
+/// Checks the names of the remaining constants.
 fn check_kept(text: &str, expect: &str) {
     let parsed = common::parse(text);
     assert!(
@@ -47,7 +47,7 @@ fn check_kept(text: &str, expect: &str) {
     assert_eq!(names.collect::<Vec<_>>().join(" "), expect, "{text}");
 }
 
-/// Checks what is said, without the file's name.
+/// Checks the diagnostics, without the file's name.
 fn check_said(text: &str, expect: &[&str]) {
     let said = common::said(&common::parse(text));
     assert_eq!(said.len(), expect.len(), "{text:.200}\n{said:#?}");

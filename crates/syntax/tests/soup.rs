@@ -1,11 +1,12 @@
-//! Texts that nobody would write: whatever comes in, a tree and diagnostics come out, and every place lies in the files.
+//! Robustness tests with random texts. The parser always returns a tree and diagnostics, and every
+//! position is inside the files.
 
 mod common;
 
 use proptest::prelude::*;
 use syntax::diag::Diagnostics;
 
-/// Words and punctuation of P4 and of the preprocessor, and a few that end badly.
+/// Words and punctuation of P4 and of the preprocessor, and some unterminated tokens.
 const PIECES: &[&str] = &[
     "abstract",
     "action",
@@ -123,7 +124,7 @@ const PIECES: &[&str] = &[
     "__VA_ARGS__",
 ];
 
-/// Every place that is named can be shown.
+/// Checks that every reported position can be shown.
 fn check_places(diagnostics: &Diagnostics, sources: &syntax::source::SourceMap) {
     for diagnostic in diagnostics.sorted() {
         let span = diagnostic.span;

@@ -1,11 +1,12 @@
-//! What trees snippets become: expressions printed with every grouping shown, and the whole grammar once.
+//! Tests of syntax trees: expressions printed with explicit grouping, and a text with the whole
+//! grammar.
 
 mod common;
 
 use common::print::{list, print, print_type};
 use syntax::ast::{Decl, KeysetElement, Program, StmtKind, Transition};
 
-/// The initializers of the constants in `text`, the last one printed.
+/// Returns the last constant's initializer in `text`, printed.
 fn expression(text: &str) -> String {
     let program = parse(&format!(
         "struct T {{ }} struct U<X> {{ }} const bit<8> v = 1; const int x = {text};"

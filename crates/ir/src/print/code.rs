@@ -1,4 +1,4 @@
-//! Code as text: parsers, controls, statements and expressions.
+//! Prints code: parsers, controls, statements and expressions.
 
 use super::{Printer, list, loc, name, names, text, value};
 use crate::code::*;
@@ -155,7 +155,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// A statement without a body.
+    /// Formats a statement without a body.
     fn simple(&self, stmt: &StmtKind) -> String {
         match stmt {
             StmtKind::Assign(place, e) => format!("{} = {}", self.place(place), self.expr(e)),
@@ -264,7 +264,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// An expression that stands alone or between separators.
+    /// Formats an expression that is alone or between separators.
     pub(super) fn expr(&self, e: &Expr) -> String {
         match e {
             Expr::Binary(op, a, b) => {
@@ -281,7 +281,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// An expression in parentheses unless it holds together by itself.
+    /// Formats an expression, in parentheses unless it is a primary expression.
     fn operand(&self, e: &Expr) -> String {
         match e {
             Expr::Const(ty, v) => self.constant(*ty, v),
@@ -302,7 +302,7 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// The member with this number, if its name finds it again.
+/// Returns the member with this number, if its name is unambiguous.
 fn member(members: &[String], number: u64) -> Option<&String> {
     let at = usize::try_from(number).ok()?;
     let member = members.get(at)?;

@@ -1,7 +1,8 @@
-//! A program as text, complete and stable: `read(print(p)) == p`.
+//! Prints a program as text, complete and stable: `read(print(p)) == p`.
 //!
-//! Things are named as in P4; a name that is not unique among its kind, or an id that points nowhere, is written `#number`. Source places follow
-//! what they belong to as `@line:column`, or `@file:line:column` outside the first file.
+//! Items are named as in P4. A name that is not unique among its kind, or an id that is out of
+//! range, is written `#number`. Source positions follow their item as `@line:column`, or as
+//! `@file:line:column` outside the first file.
 
 mod code;
 mod names;
@@ -22,7 +23,8 @@ impl Display for Program {
 }
 
 impl Program {
-    /// An expression of this program as text; parameters of an action stand as `%` and their position.
+    /// Returns an expression of this program as text. Parameters of an action are written as `%`
+    /// and their position.
     pub fn expr_text(&self, expr: &crate::code::Expr) -> String {
         Printer::new(self).expr(expr)
     }
@@ -32,18 +34,18 @@ impl Program {
 struct Printer<'a> {
     program: &'a Program,
     refs: Refs,
-    /// How the code at hand calls its action's parameters.
+    /// Names of the current action's parameters.
     params: Vec<String>,
     indent: usize,
     out: String,
 }
 
-/// `text` between double quotes.
+/// Returns `text` between double quotes.
 fn text(text: &str) -> String {
     quoted(text, '"')
 }
 
-/// `name`, between single quotes if it needs them.
+/// Returns `name`, between single quotes if it needs them.
 fn name(name: &str) -> String {
     if is_bare(name) {
         name.to_owned()
@@ -67,7 +69,7 @@ fn quoted(text: &str, quote: char) -> String {
     out
 }
 
-/// A value with its width, as P4 writes it.
+/// Formats a value with its width, in P4 syntax.
 fn value(value: &Value) -> String {
     format!("{value:?}")
 }
@@ -114,12 +116,12 @@ fn annotation(annotation: &Annotation) -> String {
     format!("@{called}{body}")
 }
 
-/// The annotations, each after a space.
+/// Formats the annotations, each after a space.
 fn annotations(all: &[Annotation]) -> String {
     all.iter().map(|a| format!(" {}", annotation(a))).collect()
 }
 
-/// The place, after a space.
+/// Formats the source position, after a space.
 fn loc(loc: Option<Loc>) -> String {
     match loc {
         None => String::new(),
@@ -132,7 +134,7 @@ fn loc(loc: Option<Loc>) -> String {
     }
 }
 
-/// The type as the control plane sees it that a scalar has unless told otherwise.
+/// Returns the type that the control plane sees for a scalar, unless declared otherwise.
 pub(crate) fn natural_data_ty(program: &Program, ty: ScalarTy) -> Option<DataTy> {
     Some(match ty {
         ScalarTy::Bit(w) => DataTy::Bit(w),
@@ -186,7 +188,7 @@ impl<'a> Printer<'a> {
         self.out.push('\n');
     }
 
-    /// Writes `head {`, what `body` writes, and `}`.
+    /// Writes `head {`, the output of `body`, and `}`.
     fn braces(&mut self, head: fmt::Arguments<'_>, body: impl FnOnce(&mut Self)) {
         self.line(format_args!("{head} {{"));
         self.indent += 1;
@@ -206,7 +208,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// A scalar type, and its type as the control plane sees it where that says more.
+    /// Formats a scalar type, and its control-plane type if that differs.
     fn ty_as(&self, ty: ScalarTy, seen: &DataTy) -> String {
         if natural_data_ty(self.program, ty).as_ref() == Some(seen) {
             self.ty(ty)
@@ -299,7 +301,8 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Fields in order. A header whose fields are called after it, in the order of headers, is one line.
+    /// Prints the fields in order. A header is one line if it is the next header in order and its
+    /// fields have names derived from its own.
     fn storage(&mut self) {
         let p = self.program;
         let mut next_header = HeaderId::new(0);
@@ -345,7 +348,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// The number of fields of `header`, if it begins at `first` and its line implies them.
+    /// Returns the number of fields of `header`, if it begins at `first` and its line implies them.
     fn plain_header(&self, header: HeaderId, first: FieldId) -> Option<usize> {
         let p = self.program;
         let header = p.headers.get(header).filter(|h| h.valid == first)?;
@@ -660,7 +663,7 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// The fields that a header has when they are called after it: validity first.
+/// Returns the fields that a header has if their names are derived from its own: validity first.
 pub(crate) fn implied_fields(header: &Header, ty: &HeaderType) -> Vec<Field> {
     let own = ty.fields.iter().map(|f| (f.name.as_str(), f.ty));
     std::iter::once(("$valid$", ScalarTy::Bool))
@@ -672,7 +675,7 @@ pub(crate) fn implied_fields(header: &Header, ty: &HeaderType) -> Vec<Field> {
         .collect()
 }
 
-/// All names of an [`IdVec`]'s things.
+/// Returns the references to all items of an [`IdVec`].
 fn names_of<I: Id, T>(things: &IdVec<I, T>, name: impl Fn(&T) -> &str) -> Vec<String> {
     names::of(things.values().map(name))
 }

@@ -1,4 +1,4 @@
-//! How IR text refers to each thing: by its name where that is unique among its kind, else by `#number`.
+//! References to items in IR text: the name if it is unique among its kind, else `#number`.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use bits::Id;
 use super::names_of;
 use crate::program::Program;
 
-/// The references to everything that has an id of the whole program.
+/// The references to all items with an id that is unique in the program.
 pub(super) struct Refs {
     pub(super) enums: Vec<String>,
     pub(super) header_types: Vec<String>,
@@ -42,7 +42,7 @@ impl Refs {
     }
 }
 
-/// The references to things with these names, in their order.
+/// Returns the references to items with these names, in order.
 pub(super) fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let names: Vec<&str> = names.into_iter().collect();
     let mut uses: HashMap<&str, u32> = HashMap::new();
@@ -55,12 +55,12 @@ pub(super) fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     .collect()
 }
 
-/// The reference to the thing with this id.
+/// Returns the reference to the item with this id.
 pub(super) fn get(refs: &[String], id: impl Id) -> String {
     at(refs, id.index())
 }
 
-/// The reference to the thing in this place.
+/// Returns the reference to the item at this position.
 pub(super) fn at(refs: &[String], index: usize) -> String {
     refs.get(index)
         .cloned()

@@ -1,4 +1,4 @@
-//! Extern instances: what they are, and what they count and hash by.
+//! Extern instances, and the units and algorithms that they use.
 
 use bits::Value;
 
@@ -7,17 +7,17 @@ use crate::types::{DataTy, ScalarTy};
 /// An extern instance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Extern {
-    /// Its full name for the control plane.
+    /// Its full name in the control plane.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: ExternKind,
     /// Its annotations.
     pub annotations: Vec<Annotation>,
-    /// Its place.
+    /// Source position.
     pub loc: Option<Loc>,
 }
 
-/// What a counter or meter counts.
+/// Unit that a counter or meter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CounterUnit {
     /// Packets.
@@ -45,52 +45,52 @@ pub enum HashAlgorithm {
     Csum16,
     /// Bitwise exclusive or of 16-bit words.
     Xor16,
-    /// Sequence: counts up (v1model `random` as hash is a random value).
+    /// A sequence that counts up (v1model `random` used as a hash is a random value).
     Random,
-    /// Whatever the target likes (PSA/PNA `TARGET_DEFAULT`): CRC-32 here.
+    /// The target's choice (PSA/PNA `TARGET_DEFAULT`): CRC-32 here.
     TargetDefault,
     /// Toeplitz (PNA, RSS).
     Toeplitz,
 }
 
-/// What an extern instance is.
+/// Kind of an extern instance.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExternKind {
     /// An array of counters.
     Counter {
-        /// What is counted.
+        /// Unit of the counters.
         unit: CounterUnit,
-        /// How many.
+        /// Number of elements.
         size: u32,
         /// The index's type as the control plane sees it.
         index_ty: Option<DataTy>,
     },
     /// A counter for each entry of a table.
     DirectCounter {
-        /// What is counted.
+        /// Unit of the counters.
         unit: CounterUnit,
     },
     /// An array of meters.
     Meter {
-        /// What is metered (never `Both`).
+        /// Unit of the meters (never `Both`).
         unit: CounterUnit,
-        /// How many.
+        /// Number of elements.
         size: u32,
         /// The index's type as the control plane sees it.
         index_ty: Option<DataTy>,
     },
     /// A meter for each entry of a table.
     DirectMeter {
-        /// What is metered (never `Both`).
+        /// Unit of the meters (never `Both`).
         unit: CounterUnit,
     },
     /// An array of cells.
     Register {
         /// The scalars of a cell, in order.
         cell: Vec<ScalarTy>,
-        /// How many cells.
+        /// Number of cells.
         size: u32,
-        /// First value of every cell, one for each scalar.
+        /// Initial value of every cell, one for each scalar.
         initial: Vec<Value>,
         /// The cell's type as the control plane sees it.
         data_ty: DataTy,
@@ -99,14 +99,14 @@ pub enum ExternKind {
     },
     /// Action members shared by entries.
     ActionProfile {
-        /// How many members.
+        /// Maximum number of members.
         size: u32,
     },
-    /// Action members and groups, chosen by a hash of the selector keys.
+    /// Action members and groups. A hash of the selector keys selects the member of a group.
     ActionSelector {
-        /// How many members and groups.
+        /// Maximum number of members and groups.
         size: u32,
-        /// Bits of the hash.
+        /// Width of the hash in bits.
         width: u32,
         /// The hash.
         algorithm: HashAlgorithm,
@@ -115,37 +115,39 @@ pub enum ExternKind {
     Hash {
         /// The algorithm.
         algorithm: HashAlgorithm,
-        /// Bits of the result.
+        /// Width of the result in bits.
         width: u32,
     },
-    /// A running checksum (PSA `Checksum`), whose state is a packet's.
+    /// A running checksum (PSA `Checksum`). Its state belongs to the packet.
     Checksum {
         /// The algorithm.
         algorithm: HashAlgorithm,
-        /// Bits of the result.
+        /// Width of the result in bits.
         width: u32,
     },
-    /// A running ones' complement sum (PSA `InternetChecksum`, v1model `Checksum16`), whose state is a packet's.
+    /// A running ones' complement sum (PSA `InternetChecksum`, v1model `Checksum16`). Its state
+    /// belongs to the packet.
     InternetChecksum,
     /// Random numbers in a range.
     Random {
-        /// Smallest.
+        /// Smallest number.
         min: Value,
-        /// Largest.
+        /// Largest number.
         max: Value,
     },
     /// Messages to the control plane.
     Digest {
-        /// What is sent, flattened.
+        /// The scalars of a message, flattened.
         fields: Vec<ScalarTy>,
         /// Its type as the control plane sees it.
         data_ty: DataTy,
     },
-    /// An exact table in which packets and the control plane put values (eBPF `hash_table`, `array_table` as table implementations).
+    /// An exact table of values that packets and the control plane write (eBPF `hash_table`,
+    /// `array_table` as table implementations).
     TableKind {
-        /// How many entries.
+        /// Maximum number of entries.
         size: u32,
-        /// Whether it is `array_table`.
+        /// True if it is `array_table`.
         is_array: bool,
     },
 }

@@ -1,50 +1,55 @@
-//! How blocks make a pipeline, steps a chain, and what values follow a packet through them.
+//! The pipeline: blocks, steps of a chain, and values that are passed from block to block.
 
 use std::collections::BTreeMap;
 
 use bits::IdVec;
 
 use super::{ControlId, FieldId, ParserId, StepId};
-/// How blocks make a pipeline. Which blocks there are depends on the architecture.
+/// Blocks of a program in pipeline order. The architecture determines the possible blocks.
 ///
-/// A chain of programs has one run of blocks for each of its [`steps`](Pipeline::steps): what one step's deparser made is parsed by the next. A
-/// program that is no chain has no steps, and all its blocks belong to step 0.
+/// A chain of programs has one run of blocks for each of its [`steps`](Pipeline::steps): each step
+/// parses what the step before it deparsed. A program that is not a chain has no steps, and all its
+/// blocks belong to step 0.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pipeline {
-    /// The blocks in the order in which a packet meets them, those of a step together.
+    /// The blocks in the order in which a packet passes them, grouped by step.
     pub blocks: Vec<Block>,
-    /// The steps of a chain, the first one first; they lead forward only. A step without blocks leaves the packet as it is.
+    /// The steps of a chain, the first one first. They lead forward only. A step without blocks
+    /// does not change the packet.
     pub steps: IdVec<StepId, Step>,
-    /// Fields that the architecture gives and takes, by the block parameter's and field's names in the architecture's include file
-    /// (`standard_metadata.ingress_port`, `ingress_intrinsic.drop`, ...; see `lower::arch`).
+    /// Fields shared with the architecture, by the names of the block parameter and field in the
+    /// architecture's include file (`standard_metadata.ingress_port`, `ingress_intrinsic.drop`,
+    /// ...; see `lower::arch`).
     pub intrinsics: BTreeMap<String, FieldId>,
-    /// Values that follow a packet from one block to another in which the field ids differ, or to a later pass.
+    /// Values passed from one block to another in which the field ids differ, or to a later
+    /// recirculation.
     pub transfers: Vec<Transfer>,
-    /// v1model: fields of each `@field_list`, kept over clone, resubmit and recirculate.
+    /// v1model: fields of each `@field_list`, preserved by clone, resubmit and recirculate.
     pub field_lists: BTreeMap<u32, Vec<FieldId>>,
 }
 
 /// A step of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Its name, which is unique; of steps that were made one, their names joined.
+    /// Its unique name. Merged steps have their joined names.
     pub name: String,
-    /// What comes after it.
+    /// Its successor.
     pub next: StepNext,
 }
 
-/// What comes after a step of a chain.
+/// Successor of a step of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepNext {
     /// The packet leaves the chain.
     End,
     /// Always this step.
     Step(StepId),
-    /// The step of the first arm whose `bool` field holds when the step's [`BlockRole::Route`] has run.
+    /// The step of the first arm with a true `bool` field, after the step's [`BlockRole::Route`]
+    /// has run.
     Branch {
         /// The arms.
         arms: Vec<(FieldId, StepId)>,
-        /// Where to go when no field holds.
+        /// The successor if no field is true.
         otherwise: StepId,
     },
 }
@@ -54,7 +59,7 @@ pub enum StepNext {
 pub struct Block {
     /// The step that it belongs to.
     pub step: StepId,
-    /// What the architecture calls it.
+    /// Its role in the architecture.
     pub role: BlockRole,
     /// Its code.
     pub code: BlockCode,
@@ -69,7 +74,7 @@ pub enum BlockCode {
     Control(ControlId),
 }
 
-/// What a block is in its architecture.
+/// Role of a block in its architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BlockRole {
     /// The parser (v1model, eBPF, uBPF, XDP), PSA's ingress parser, PNA's main parser.
@@ -78,7 +83,8 @@ pub enum BlockRole {
     VerifyChecksum,
     /// PNA's pre control.
     PreControl,
-    /// The ingress control (v1model, PSA); PNA's main control; the filter or pipe of eBPF, uBPF and XDP.
+    /// The ingress control (v1model, PSA), PNA's main control, or the filter or pipe of eBPF, uBPF
+    /// and XDP.
     Ingress,
     /// PSA's ingress deparser.
     IngressDeparser,
@@ -90,22 +96,23 @@ pub enum BlockRole {
     ComputeChecksum,
     /// The (last) deparser.
     Deparser,
-    /// What decides, behind a step of a chain, which step is the next; it sees the step's fields as they were when the packet was deparsed.
+    /// Selects the next step after a step of a chain. It sees the step's fields as they were at
+    /// deparsing.
     Route,
 }
 
-/// Values that follow a packet.
+/// Values passed along with a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// On which way.
+    /// The path on which they are passed.
     pub path: TransferPath,
-    /// Read when the packet leaves.
+    /// Read when the packet leaves the source block.
     pub from: Vec<FieldId>,
-    /// Written when it arrives, pairwise.
+    /// Written when it enters the destination block, pairwise.
     pub to: Vec<FieldId>,
 }
 
-/// The ways on which a packet takes values along.
+/// Paths on which values are passed along with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TransferPath {
     /// From ingress to egress.

@@ -10,7 +10,7 @@ use crate::types::ScalarTy;
 use crate::words::Word;
 
 impl Reader<'_> {
-    /// Declares the names of the states or stages between the braces that come next, without moving.
+    /// Declares the names of the states or stages in the next pair of braces, without advancing.
     fn declare_locals(&mut self, word: &str) -> Read<()> {
         let start = self.scan.here();
         self.scan.expect("{")?;
@@ -28,7 +28,7 @@ impl Reader<'_> {
         let name = self.declare(Kind::Parser)?;
         self.scan.keyword("start")?;
         let start_at = self.scan.here();
-        // The start state is declared below: look there first.
+        // The start state is declared further down: look it up there first.
         if !self.scan.eat("#") {
             self.scan.name()?;
         } else {
@@ -207,7 +207,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `{ statements }`
+    /// Reads `{ statements }`.
     pub(super) fn body(&mut self) -> Read<Vec<Stmt>> {
         self.nested(|r| {
             let mut stmts = Vec::new();
@@ -229,7 +229,7 @@ impl Reader<'_> {
         Ok(Stmt { kind, loc })
     }
 
-    /// A statement with a body, if one comes next.
+    /// Reads a statement with a body, if one comes next.
     fn compound(&mut self) -> Read<Option<Stmt>> {
         let word = self.scan.peek_ident();
         if !["if", "block", "loop", "atomic"].contains(&word) {
@@ -381,7 +381,7 @@ impl Reader<'_> {
         }))
     }
 
-    /// Words joined by dots.
+    /// Reads words joined by dots.
     fn op_name(&mut self) -> Read<String> {
         let mut name = self.scan.ident()?.to_owned();
         while self.scan.eat(".") {
@@ -436,7 +436,7 @@ impl Reader<'_> {
         Ok(dims)
     }
 
-    /// Operands joined by at most one operator.
+    /// Reads operands joined by at most one operator.
     pub(super) fn expr(&mut self) -> Read<Expr> {
         let a = self.operand()?;
         if self.scan.eat("?") {
@@ -524,7 +524,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What begins with a type: a cast, `error.Name`, `enum E::Member`.
+    /// Reads an expression that begins with a type: a cast, `error.Name`, `enum E::Member`.
     fn typed(&mut self) -> Read<Expr> {
         let at = self.scan.here();
         let ty = self.ty()?;
@@ -548,7 +548,7 @@ impl Reader<'_> {
         Ok(Expr::Const(ty, value))
     }
 
-    /// `.Name` of an error.
+    /// Reads `.Name` of an error.
     fn error_number(&mut self) -> Read<u64> {
         self.scan.expect(".")?;
         let errors = self.out.errors.clone();

@@ -8,7 +8,7 @@ use crate::program::*;
 use crate::types::*;
 
 impl Reader<'_> {
-    /// `type` or `type as data_type`
+    /// Reads `type` or `type as data_type`.
     fn ty_as(&mut self) -> Read<(ScalarTy, DataTy)> {
         let at = self.scan.here();
         let ty = self.ty()?;
@@ -131,7 +131,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A header behind its fields (`at`), or one that brings them.
+    /// Reads a header declared after its fields (`at`), or one that implies them.
     pub(super) fn header_instance(&mut self) -> Read<()> {
         let name = self.declare(Kind::Header)?;
         self.scan.expect(":")?;
@@ -318,7 +318,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Everything of an action but its body, which may refer to later actions.
+    /// Reads an action up to its body, which may refer to later actions.
     pub(super) fn action(&mut self) -> Read<()> {
         let name = self.declare(Kind::Action)?;
         let control_plane_name = if self.scan.eat_word("as") {
@@ -496,7 +496,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The names of a chain's steps; `next` says of each what comes after it.
+    /// Reads the names of a chain's steps. A `next` declaration gives each step's successor.
     pub(super) fn steps(&mut self) -> Read<()> {
         for name in self.braced_names()? {
             self.names[Kind::Step as usize].declare(&name);

@@ -1,6 +1,8 @@
-//! IR text to a program: what `Display` of [`Program`] writes, with `//` comments and any white space.
+//! Reads a program from IR text: the output of `Display` of [`Program`], with `//` comments and any
+//! white space.
 //!
-//! Names must be declared before they are used, but for those of actions, states and stages. Nothing is checked that the verifier checks.
+//! Names must be declared before they are used, except those of actions, states and stages. The
+//! reader does not check the verifier's rules.
 
 mod code;
 mod decl;
@@ -17,14 +19,14 @@ use crate::types::*;
 use crate::words::Word;
 use scan::Scanner;
 
-/// Why text is no program.
+/// Syntax error in IR text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadError {
     /// 1-based line.
     pub line: u32,
     /// 1-based column, in characters.
     pub column: u32,
-    /// What is wrong.
+    /// The error.
     pub message: String,
 }
 
@@ -45,7 +47,7 @@ pub fn read(text: &str) -> Result<Program, ReadError> {
     }
 }
 
-/// Where (a byte offset) reading stopped, and why.
+/// Byte offset and message of an error.
 #[derive(Debug)]
 struct Failure {
     at: usize,
@@ -54,10 +56,10 @@ struct Failure {
 
 type Read<T> = Result<T, Failure>;
 
-/// What the names of one kind of thing stand for.
+/// Names of the items of one kind.
 #[derive(Default)]
 struct Names {
-    /// Number by name; none where several things have the name.
+    /// Number of each name; `None` if several items have it.
     numbers: HashMap<String, Option<u32>>,
     len: u32,
 }
@@ -79,7 +81,7 @@ impl Names {
     }
 }
 
-/// A kind of thing that text refers to.
+/// A kind of item that text refers to.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Enum,
@@ -95,9 +97,9 @@ enum Kind {
     Extern,
     /// Steps of the chain.
     Step,
-    /// States of the parser or stages of the control at hand.
+    /// States of the current parser or stages of the current control.
     Local,
-    /// Parameters of the action at hand.
+    /// Parameters of the current action.
     Param,
 }
 
@@ -127,7 +129,7 @@ impl Kind {
 struct Reader<'t> {
     scan: Scanner<'t>,
     names: [Names; KINDS],
-    /// Offsets of the bodies of actions, which are read when everything is declared.
+    /// Offsets of the bodies of actions, which are read after all declarations.
     bodies: Vec<usize>,
     out: Program,
 }
@@ -221,14 +223,14 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    /// The name of a new thing.
+    /// Reads the name of a new item.
     fn declare(&mut self, kind: Kind) -> Read<String> {
         let name = self.scan.name()?;
         self.names[kind as usize].declare(&name);
         Ok(name)
     }
 
-    /// The number of the thing that is referred to.
+    /// Reads a reference to an item and returns its number.
     fn reference(&mut self, kind: Kind) -> Read<u32> {
         if self.scan.eat("#") {
             return self.scan.number();
@@ -250,7 +252,7 @@ impl<'t> Reader<'t> {
         Ok(I::from_index(self.reference(kind)? as usize))
     }
 
-    /// One of the words of a choice.
+    /// Reads one of the keywords of type `W`.
     fn word<W: Word>(&mut self, what: &str) -> Read<W> {
         let at = self.scan.here();
         let word = self.scan.ident()?;
@@ -261,7 +263,7 @@ impl<'t> Reader<'t> {
         })
     }
 
-    /// `open a, b, c close`
+    /// Reads `open a, b, c close`.
     fn list<T>(
         &mut self,
         open: &str,
@@ -280,7 +282,7 @@ impl<'t> Reader<'t> {
         Ok(items)
     }
 
-    /// `{` items up to `}`, without anything between them.
+    /// Reads `{`, items without separators, and `}`.
     fn braced(&mut self, mut each: impl FnMut(&mut Self) -> Read<()>) -> Read<()> {
         self.scan.expect("{")?;
         while !self.scan.eat("}") {
@@ -298,7 +300,7 @@ impl<'t> Reader<'t> {
         self.list("(", ")", |r| r.id(Kind::Field))
     }
 
-    /// `@name` with its body, as often as there are any.
+    /// Reads any number of `@name` with their bodies.
     fn annotations(&mut self) -> Read<Vec<Annotation>> {
         let mut all = Vec::new();
         while self.scan.at_annotation() {
@@ -344,7 +346,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// `@line:column` or `@file:line:column`, if there.
+    /// Reads `@line:column` or `@file:line:column`, if present.
     fn loc(&mut self) -> Read<Option<Loc>> {
         if !self.scan.at_loc() {
             return Ok(None);
@@ -353,7 +355,7 @@ impl<'t> Reader<'t> {
         let a = self.scan.number()?;
         self.scan.expect(":")?;
         let b = self.scan.number()?;
-        // A `:` that another number does not follow belongs to a stage.
+        // A `:` that no number follows belongs to a stage.
         if self.scan.at_colon_digit() {
             self.scan.expect(":")?;
             let column = self.scan.number()?;
@@ -420,7 +422,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// A value with its width: `8w0x45`.
+    /// Reads a value with its width: `8w0x45`.
     fn value(&mut self) -> Read<Value> {
         match self.scan.literal()? {
             (value, false) => Ok(value),
@@ -428,7 +430,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Reads something that may contain itself, up to the nesting that the verifier accepts.
+    /// Reads a recursive construct, up to the nesting depth that the verifier accepts.
     fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
         self.scan.enter()?;
         let result = read(self);

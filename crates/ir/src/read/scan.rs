@@ -1,4 +1,4 @@
-//! Characters to words, names, numbers and texts.
+//! Scanner: words, names, numbers and strings of IR text.
 
 use bits::Value;
 
@@ -7,7 +7,7 @@ use crate::types::MAX_WIDTH;
 use crate::verify::MAX_NESTING;
 use crate::words::{bare_len, is_bare};
 
-/// The text and how far it is read.
+/// The text and the current position.
 pub(super) struct Scanner<'t> {
     text: &'t str,
     at: usize,
@@ -23,7 +23,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Gives a failure its line and column.
+    /// Adds line and column to a failure.
     pub(super) fn locate(&self, failure: Failure) -> ReadError {
         let before = &self.text[..failure.at];
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -52,7 +52,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// The offset of the next thing.
+    /// Returns the offset of the next token.
     pub(super) fn here(&mut self) -> usize {
         self.skip_space();
         self.at
@@ -79,7 +79,7 @@ impl<'t> Scanner<'t> {
         self.rest().starts_with(what)
     }
 
-    /// Whether the next character follows the last thing without space.
+    /// Returns true if no space precedes the next character.
     pub(super) fn is_glued(&self) -> bool {
         !self.text[..self.at].ends_with(char::is_whitespace)
     }
@@ -103,7 +103,7 @@ impl<'t> Scanner<'t> {
             .is_some_and(u8::is_ascii_digit)
     }
 
-    /// Takes the punctuation if it comes next.
+    /// Consumes the punctuation if it comes next.
     pub(super) fn eat(&mut self, what: &str) -> bool {
         let there = self.looking_at(what);
         if there {
@@ -120,7 +120,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// The identifier that comes next; empty if there is none.
+    /// Returns the next identifier without consuming it; empty if there is none.
     pub(super) fn peek_ident(&mut self) -> &'t str {
         self.skip_space();
         let rest = self.rest();
@@ -137,7 +137,7 @@ impl<'t> Scanner<'t> {
         Ok(ident)
     }
 
-    /// Takes the word if it comes next.
+    /// Consumes the word if it comes next.
     pub(super) fn eat_word(&mut self, word: &str) -> bool {
         let there = self.peek_ident() == word;
         if there {
@@ -154,7 +154,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// A name, bare or between single quotes.
+    /// Reads a name, bare or between single quotes.
     pub(super) fn name(&mut self) -> Read<String> {
         if self.looking_at("'") {
             return self.quoted('\'');
@@ -167,7 +167,7 @@ impl<'t> Scanner<'t> {
         Ok(name.to_owned())
     }
 
-    /// The name of an annotation: a bracket behind it is not a part of it.
+    /// Reads the name of an annotation. A bracket after it is not part of it.
     pub(super) fn annotation_name(&mut self) -> Read<String> {
         if self.looking_at("'") {
             return self.quoted('\'');
@@ -182,7 +182,7 @@ impl<'t> Scanner<'t> {
         Ok(name.to_owned())
     }
 
-    /// A text between double quotes.
+    /// Reads a string between double quotes.
     pub(super) fn text(&mut self) -> Read<String> {
         self.skip_space();
         self.quoted('"')
@@ -233,7 +233,7 @@ impl<'t> Scanner<'t> {
         digits
     }
 
-    /// A decimal number.
+    /// Reads a decimal number.
     pub(super) fn number<N: std::str::FromStr>(&mut self) -> Read<N> {
         let at = self.here();
         let digits = self.digits();
@@ -247,7 +247,7 @@ impl<'t> Scanner<'t> {
         })
     }
 
-    /// A value with its width, and whether it is signed: `8w0x45`, `8s0xff`.
+    /// Reads a value with its width: `8w0x45`, or signed `8s0xff` (then the flag is true).
     pub(super) fn literal(&mut self) -> Read<(Value, bool)> {
         let at = self.here();
         let width: u32 = self.number()?;
@@ -281,8 +281,8 @@ impl<'t> Scanner<'t> {
         self.nesting -= 1;
     }
 
-    /// Skips up to and over a `}` that closes the first `{`, or a `;` outside braces. A `{` right behind a name chooses an element and begins
-    /// nothing.
+    /// Skips to the end of an item: past the `}` that closes the first `{`, or past a `;` outside
+    /// braces. A `{` right after a name selects an element and does not count.
     pub(super) fn skip_item(&mut self) -> Read<()> {
         let mut open = 0u32;
         let mut is_choice = false;

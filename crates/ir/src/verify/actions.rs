@@ -1,4 +1,5 @@
-//! Checks actions: their code, who calls whom and at what cost, and what a table's actions do to the table.
+//! Checks actions: their code, call depth and cost, and their uses of a table's externs and
+//! entries.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -11,18 +12,18 @@ use crate::code::*;
 use crate::ops::{InstanceKind, Op};
 use crate::program::*;
 
-/// What an action comes to with all that it calls.
+/// Size of an action, including all actions that it calls.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Expanded {
     depth: u32,
     cost: u32,
 }
 
-/// What an action calls.
+/// Calls in an action.
 #[derive(Default)]
 pub(super) struct Calls<'a> {
     actions: Vec<ActionId>,
-    /// Calls that concern the table that runs the action.
+    /// Calls that refer to the table that runs the action.
     of_tables: Vec<&'a Call>,
 }
 
@@ -99,7 +100,8 @@ impl<'a> Verifier<'a> {
         Ok(sum)
     }
 
-    /// Every stage once, with the costliest action of each table.
+    /// Computes the cost of a control: each stage once, with the most expensive action of each
+    /// table.
     pub(super) fn control_cost(&self, control: &Control) -> Check {
         let cost_of = |id: &ActionId| self.expanded.get(id).map_or(0, |e| e.cost);
         let mut sum = 0u32;
@@ -128,7 +130,8 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// All that the table's actions do, and the actions that they call, concerns this table's direct externs and entries.
+    /// Checks the code of the table's actions and of the actions that they call. It may only use
+    /// this table's direct externs and entries.
     pub(super) fn table_code(&mut self, table: &Table) -> Check {
         let mut todo: Vec<ActionId> = table.actions.iter().map(|a| a.action).collect();
         let mut seen: HashSet<ActionId> = HashSet::new();
@@ -147,7 +150,7 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// What an action calls, worked out once: many tables may have it.
+    /// Returns an action's calls. They are cached, because many tables may have the action.
     fn calls_of(&mut self, id: ActionId) -> Rc<Calls<'a>> {
         if let Some(known) = self.calls.get(&id) {
             return known.clone();
@@ -178,7 +181,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// `add_entry` names an action of the table and gives all its parameters.
+    /// Checks that `add_entry` names an action of the table and gives all its parameters.
     fn add_entry(&mut self, table: &Table, caller: &Action, call: &Call) -> Check {
         let [Operand::Number(at), _, Operand::Data(args), _] = &call.operands[..] else {
             return Ok(());
@@ -206,7 +209,8 @@ impl<'a> Verifier<'a> {
 }
 
 impl Verifier<'_> {
-    /// Whether a control emits: in its own code, or in an action that it or one of its tables runs.
+    /// Returns true if a control emits, in its own code or in an action that it or one of its
+    /// tables runs.
     pub(super) fn emits(&self, id: ControlId) -> bool {
         let Some(control) = self.program.controls.get(id) else {
             return false;
@@ -225,7 +229,7 @@ impl Verifier<'_> {
         })
     }
 
-    /// `seen` holds the actions that were looked at: each is worth it once.
+    /// Returns true if an action emits. `seen` holds the actions visited so far.
     fn action_emits(&self, id: ActionId, seen: &mut HashSet<ActionId>) -> bool {
         match self.program.actions.get(id) {
             Some(action) if seen.insert(id) => self.code_emits(&action.body, seen),
@@ -248,7 +252,7 @@ impl Verifier<'_> {
     }
 }
 
-/// Shows `see` every statement, outer ones first.
+/// Calls `see` with every statement, outer ones first.
 pub(super) fn walk<'s>(stmts: &'s [Stmt], see: &mut impl FnMut(&'s Stmt)) {
     for stmt in stmts {
         checkpoint();

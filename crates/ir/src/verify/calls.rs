@@ -69,7 +69,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// The types of data, `varbit`s among them.
+    /// Returns the types of data operands; `varbit`s are allowed.
     fn data(&mut self, all: &[Expr], action: Option<&Action>) -> Check<Vec<ScalarTy>> {
         all.iter()
             .map(|e| match e {
@@ -79,7 +79,7 @@ impl Verifier<'_> {
             .collect()
     }
 
-    /// What an operation asks beyond its signature. The operands fit that already.
+    /// Checks an operation's rules beyond its signature, which the operands match already.
     fn op_rules(&mut self, call: &Call, action: Option<&Action>) -> Check {
         match (call.op, &call.operands[..]) {
             (
@@ -141,7 +141,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// All values are `bit` or `int`.
+    /// Checks that all values are `bit` or `int`.
     fn numbers(&mut self, operands: &[Operand], action: Option<&Action>) -> Check {
         for operand in operands {
             if let Operand::In(e) = operand {

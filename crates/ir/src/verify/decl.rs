@@ -9,7 +9,7 @@ use crate::program::*;
 use crate::types::{MAX_WIDTH, ScalarTy};
 
 impl Verifier<'_> {
-    /// Whether a type is one.
+    /// Checks that a type is valid.
     pub(super) fn ty(&self, ty: ScalarTy) -> Check {
         match ty {
             ScalarTy::Enum(id) => there(&self.program.enums, id, "enum").map(drop),
@@ -21,7 +21,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// The same, and no `varbit`.
+    /// Checks that a type is valid and not a `varbit`.
     pub(super) fn scalar(&self, ty: ScalarTy) -> Check {
         match ty {
             ScalarTy::Varbit(_) => Err("a varbit is not allowed here".to_owned()),
@@ -120,7 +120,7 @@ impl Verifier<'_> {
             .map_err(|e| format!("its fields do not have the types of {}: {e}", ty.name))
     }
 
-    /// Headers do not share fields.
+    /// Checks that headers do not share fields.
     fn overlaps(&mut self) {
         let p = self.program;
         let mut spans: Vec<(usize, usize, &str)> = p
@@ -257,7 +257,7 @@ impl Verifier<'_> {
         self.table_code(table)
     }
 
-    /// A call with all arguments of an action that does not have the scope that is refused here.
+    /// Checks that a call has all arguments, and that its action does not have the scope `refused`.
     fn action_call(&self, table: &Table, call: &ActionCall, refused: ActionScope) -> Check {
         let chosen = table
             .actions

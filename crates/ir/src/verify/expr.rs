@@ -1,4 +1,4 @@
-//! Types expressions and places, and checks what select cases match.
+//! Types expressions and places, and checks the keysets of select cases.
 
 use support::work::checkpoint;
 
@@ -8,7 +8,7 @@ use crate::program::*;
 use crate::types::{MAX_WIDTH, ScalarTy};
 
 impl Verifier<'_> {
-    /// The type of an expression that is no `varbit`.
+    /// Returns the type of an expression, which must not be a `varbit`.
     pub(super) fn expr(&mut self, e: &Expr, action: Option<&Action>) -> Check<ScalarTy> {
         self.typed(e, action, 0)
     }
@@ -115,12 +115,12 @@ impl Verifier<'_> {
         })
     }
 
-    /// The type of a place, which may be a `varbit`.
+    /// Returns the type of a place, which may be a `varbit`.
     pub(super) fn place(&mut self, place: &Place, action: Option<&Action>) -> Check<ScalarTy> {
         self.place_at(place, action, 0)
     }
 
-    /// The type of a place that is no `varbit`.
+    /// Returns the type of a place, which must not be a `varbit`.
     pub(super) fn scalar_place(
         &mut self,
         place: &Place,
@@ -155,7 +155,7 @@ impl Verifier<'_> {
             .collect()
     }
 
-    /// The type of a header place.
+    /// Returns the type of a header place.
     pub(super) fn header_place(
         &mut self,
         place: &HeaderPlace,
@@ -223,7 +223,7 @@ impl Verifier<'_> {
     }
 }
 
-/// A `bit` or `int`.
+/// Checks that a type is `bit` or `int`.
 pub(super) fn number(ty: ScalarTy) -> Check {
     match ty {
         ScalarTy::Bit(_) | ScalarTy::Int(_) => Ok(()),
@@ -231,7 +231,7 @@ pub(super) fn number(ty: ScalarTy) -> Check {
     }
 }
 
-/// A `bit`.
+/// Checks that a type is `bit`.
 pub(super) fn unsigned(ty: ScalarTy) -> Check {
     match ty {
         ScalarTy::Bit(_) => Ok(()),
@@ -258,7 +258,7 @@ fn binary(op: BinOp, a: ScalarTy, b: ScalarTy) -> Check<ScalarTy> {
     Ok(if op.is_predicate() { ScalarTy::Bool } else { a })
 }
 
-/// The type of bits `hi` down to `lo`.
+/// Returns the type of bits `hi` down to `lo`.
 pub(super) fn slice(ty: ScalarTy, hi: u32, lo: u32) -> Check<ScalarTy> {
     number(ty)?;
     if lo > hi || hi >= ty.width() {

@@ -1,22 +1,32 @@
-//! Accepts exactly the programs that touch only their own packet and state and end for every packet within its work budget.
+//! The verifier. An accepted program accesses only its own packet and state, and ends for every
+//! packet within its work budget.
 //!
-//! The rules, each with a refused program in `tests/verify`:
-//! - storage: widths are at most [`MAX_WIDTH`](crate::MAX_WIDTH), the frame at most [`MAX_FRAME_LIMBS`]; a header's fields follow its validity and have its
-//!   type's types; headers do not overlap; the headers of a stack have one type and follow each other;
-//! - names of fields, actions, tables, externs, value sets, and of a parser's states and a control's stages are unique;
-//! - every id, source file and error code points into its table;
-//! - expressions are well typed; a `varbit` is read only as data; nesting is at most [`MAX_NESTING`];
-//! - a place with dims reaches only fields of one type (headers of one type, at constant strides);
-//! - the dims of all places together reach at most 2^24 elements, each shape of a place counted
-//!   once;
-//! - statements stand where they may; `Leave` and `Continue` name an enclosing label, which is unique in its body;
-//! - calls fit [`OPS`](crate::OPS): operands, instance, and what the operation asks of their types;
-//! - actions do not call each other in a circle, nor deeper than [`MAX_CALL_DEPTH`], and neither they nor a control's
-//!   stages expand to more than [`MAX_CALL_COST`] statements, so what no back edge counts is bounded too;
-//! - tables: default action and entries fit keys and actions, implementation and direct externs are of their kind, and what the actions of a table do
-//!   to a direct extern or by `add_entry` concerns that table;
-//! - stages and states link inside their control and parser; blocks have code of their kind; transfers are typed pairwise;
-//! - the steps of a chain are of v1model, have unique names and lead forward; each has at most one block of a role.
+//! The rules, each with a rejected program in `tests/verify`:
+//! - Storage: widths are at most [`MAX_WIDTH`](crate::MAX_WIDTH), the frame is at most
+//!   [`MAX_FRAME_LIMBS`]. A header's fields follow its validity and have the types of its header
+//!   type. Headers do not overlap. The headers of a stack have one type and are consecutive.
+//! - Names of fields, actions, tables, externs and value sets are unique, and so are those of a
+//!   parser's states and of a control's stages.
+//! - Every id, source file and error code is in range.
+//! - Expressions are well typed. A `varbit` is read only as data. Nesting is at most
+//!   [`MAX_NESTING`].
+//! - A place with dims reaches only fields of one type (headers of one type, at constant strides).
+//! - The dims of all places together reach at most 2^24 elements, with each shape of a place
+//!   counted once.
+//! - Statements are allowed in their context. `Leave` and `Continue` name an enclosing label, which
+//!   is unique in its body.
+//! - Calls match [`OPS`](crate::OPS): operands, instance, and the types that the operation
+//!   requires.
+//! - Actions are not recursive and do not call each other deeper than [`MAX_CALL_DEPTH`]. Neither
+//!   actions nor a control's stages expand to more than [`MAX_CALL_COST`] statements. This bounds
+//!   the code that no back edge counts.
+//! - Tables: default action and entries match keys and actions. Implementation and direct externs
+//!   are of the right kind. Uses of a direct extern or of `add_entry` in the actions of a table
+//!   refer to that table.
+//! - Stages and states link inside their control and parser. Blocks have code of their kind.
+//!   Transfers are typed pairwise.
+//! - The steps of a chain are of v1model, have unique names and lead forward. Each has at most one
+//!   block of a role.
 
 mod actions;
 mod calls;
@@ -33,28 +43,29 @@ use support::work::checkpoint;
 use crate::code::HeaderPlace;
 use crate::program::*;
 
-/// The deepest nesting of expressions and statements.
+/// Maximum nesting depth of expressions and statements.
 pub const MAX_NESTING: u32 = 200;
-/// The deepest nesting of actions that call each other.
+/// Maximum call depth of actions.
 pub const MAX_CALL_DEPTH: u32 = 64;
-/// The most statements that one way through a control without its loops can come to, with the actions that it runs.
+/// Maximum number of statements on one path through a control without loops, including the actions
+/// that it runs.
 pub const MAX_CALL_COST: u32 = 1 << 20;
-/// The largest frame of a packet, in 64-bit limbs (1 MiB).
+/// Maximum size of a packet's frame in 64-bit limbs (1 MiB).
 pub const MAX_FRAME_LIMBS: u32 = 1 << 17;
-/// How many errors are told at most.
+/// Maximum number of errors reported.
 const MAX_ERRORS: usize = 100;
-/// The most fields and headers that the dims of all places reach, each shape of a place counted
-/// once.
+/// Maximum number of fields and headers that the dims of all places reach. Each shape of a place is
+/// counted once.
 const MAX_REACHED: usize = 1 << 24;
 
-/// A rule that a program breaks.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifyError {
-    /// What breaks it: `table ingress.ipv4_lpm`, `stage ingress.if_12`.
+    /// The offending item: `table ingress.ipv4_lpm`, `stage ingress.if_12`.
     pub item: String,
-    /// Where that stands in the source, if known.
+    /// Its source position, if known.
     pub loc: Option<Loc>,
-    /// What is wrong.
+    /// The error.
     pub message: String,
 }
 
@@ -70,7 +81,7 @@ impl fmt::Display for VerifyError {
 
 impl std::error::Error for VerifyError {}
 
-/// Checks every rule of this module; tells the first hundred that are broken.
+/// Checks every rule of this module, and reports the first hundred violations.
 pub fn verify(program: &Program) -> Result<(), Vec<VerifyError>> {
     let mut verifier = Verifier {
         program,
@@ -83,7 +94,7 @@ pub fn verify(program: &Program) -> Result<(), Vec<VerifyError>> {
         calls: HashMap::new(),
     };
     verifier.storage();
-    // Code is typed by the storage: with that broken, nothing else would be told truly.
+    // Code is typed by the storage: errors in the storage would cause wrong errors in the code.
     if verifier.errors.is_empty() {
         verifier.code();
     }
@@ -94,30 +105,30 @@ pub fn verify(program: &Program) -> Result<(), Vec<VerifyError>> {
     }
 }
 
-/// What is being checked.
+/// State of the verifier.
 struct Verifier<'a> {
     program: &'a Program,
     errors: Vec<VerifyError>,
-    /// The item at hand, for messages.
+    /// The current item, for messages.
     item: String,
     loc: Option<Loc>,
-    /// Outcomes for places with dims: base, whether a header, and length and stride of each dim.
+    /// Results for places with dims: base, header flag, and length and stride of each dim.
     places: HashMap<PlaceShape, Result<(), String>>,
-    /// What those reach, all together.
+    /// Number of elements that those reach in total.
     reached: usize,
-    /// What each action comes to.
+    /// Expanded size of each action.
     expanded: HashMap<ActionId, actions::Expanded>,
-    /// What each action calls.
+    /// Calls in each action.
     calls: HashMap<ActionId, std::rc::Rc<actions::Calls<'a>>>,
 }
 
 type PlaceShape = (u32, bool, Vec<(u32, u32)>);
 
-/// A check's outcome: what is wrong.
+/// Result of a check. The error is the message.
 type Check<T = ()> = Result<T, String>;
 
 impl<'a> Verifier<'a> {
-    /// Names the item at hand.
+    /// Sets the current item.
     fn enter(&mut self, item: impl Into<String>, loc: Option<Loc>) {
         self.item = item.into();
         self.loc = None;
@@ -310,7 +321,8 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Between the steps of a chain ports are copied from one intrinsic to the other.
+    /// Checks the intrinsics that hold ports: between the steps of a chain they are copied to each
+    /// other.
     fn kept_ports(&self) -> Check {
         let pipeline = &self.program.pipeline;
         if pipeline.steps.is_empty() {
@@ -328,7 +340,7 @@ impl<'a> Verifier<'a> {
         })
     }
 
-    /// Steps lead forward, so that a chain ends.
+    /// Checks that steps lead forward, so that a chain ends.
     fn step(&self, id: StepId, step: &Step) -> Check {
         let to = |next: StepId| match next > id {
             true => there(&self.program.pipeline.steps, next, "step").map(drop),
@@ -398,14 +410,14 @@ const PORTS: &[&str] = &[
     "chain.egress_spec",
 ];
 
-/// The thing with this id.
+/// Returns the item with this id.
 fn there<'t, I: Id, T>(things: &'t IdVec<I, T>, id: I, what: &str) -> Check<&'t T> {
     things
         .get(id)
         .ok_or_else(|| format!("there is no {what} {}", id.index()))
 }
 
-/// Whether the type is the one that is expected.
+/// Checks that the type is the expected one.
 fn same(expected: crate::ScalarTy, found: crate::ScalarTy) -> Check {
     if expected == found {
         Ok(())
@@ -414,7 +426,8 @@ fn same(expected: crate::ScalarTy, found: crate::ScalarTy) -> Check {
     }
 }
 
-/// All offsets that indices in range can give, for dims of these lengths and strides; none if there are more than `most`.
+/// Returns all offsets that indices in range can yield, for dims of these lengths and strides.
+/// Returns `None` if there are more than `most`.
 fn reach(dims: &[(u32, u32)], most: usize) -> Option<Vec<u64>> {
     let mut offsets = vec![0u64];
     for &(len, stride) in dims {
@@ -430,7 +443,7 @@ fn reach(dims: &[(u32, u32)], most: usize) -> Option<Vec<u64>> {
 }
 
 impl Verifier<'_> {
-    /// The outcome for a place's shape, worked out once.
+    /// Returns the result for a place's shape, which is cached.
     fn shape(&mut self, shape: PlaceShape, check: impl FnOnce(&Self) -> Check) -> Check {
         if let Some(known) = self.places.get(&shape) {
             return known.clone();
@@ -440,7 +453,7 @@ impl Verifier<'_> {
         let elements = dims
             .iter()
             .fold(1usize, |all, &(len, _)| all.saturating_mul(len as usize));
-        // More than there are fields is refused at once.
+        // More elements than fields are rejected at once.
         if elements <= self.program.fields.len() {
             self.reached = self.reached.saturating_add(elements);
         }
@@ -455,7 +468,7 @@ impl Verifier<'_> {
         result
     }
 
-    /// All fields that the dims reach have the base's type.
+    /// Checks that all fields that the dims reach have the base's type.
     fn reached_fields(&self, base: FieldId, dims: &[(u32, u32)]) -> Check {
         let fields = &self.program.fields;
         let ty = there(fields, base, "field")?.ty;
@@ -479,7 +492,8 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// All headers that the dims reach have the base's type and lie where constant strides say.
+    /// Checks that all headers that the dims reach have the base's type and are at constant
+    /// strides.
     fn reached_headers(&self, place: &HeaderPlace, dims: &[(u32, u32)]) -> Check {
         let headers = &self.program.headers;
         let base = there(headers, place.base, "header")?;

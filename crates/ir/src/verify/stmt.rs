@@ -1,4 +1,4 @@
-//! Checks statements: that they stand where they may, and the types of what they read and write.
+//! Checks statements: their context, and the types of the values that they read and write.
 
 use support::work::checkpoint;
 
@@ -8,7 +8,7 @@ use crate::code::*;
 use crate::program::*;
 use crate::types::{MAX_WIDTH, ScalarTy};
 
-/// What code belongs to.
+/// Context of code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Context {
     /// A parser state.
@@ -19,13 +19,13 @@ pub(super) enum Context {
     Action(ActionId),
 }
 
-/// A label around the statement at hand.
+/// A label that encloses the current statement.
 struct Enclosing {
     label: LabelId,
     is_loop: bool,
 }
 
-/// The body at hand.
+/// The current body.
 struct Body<'p> {
     context: Context,
     action: Option<&'p Action>,
@@ -231,13 +231,13 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// A place that holds an unsigned number.
+    /// Checks an expression of type `bit`.
     pub(super) fn unsigned_expr(&mut self, e: &Expr, action: Option<&Action>) -> Check {
         unsigned(self.expr(e, action)?)
     }
 }
 
-/// Whether the control may emit at all is its block's rule.
+/// Checks that `emit` is not in a parser. Whether a control may emit is checked for its block.
 fn not_in_parser(body: &Body<'_>) -> Check {
     match body.context {
         Context::Parser => Err("emit stands in a parser".to_owned()),

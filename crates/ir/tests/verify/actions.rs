@@ -1,4 +1,4 @@
-//! Calls, and actions that call each other.
+//! Tests of calls, and of actions that call each other.
 
 use ir::*;
 
@@ -95,7 +95,7 @@ fn actions_do_not_call_each_other_without_end() {
         &format!("{doubling}table ingress.choose"),
     );
     check_refused(&read(&text).unwrap(), "action double0", "calls come to");
-    // 2^15 statements an action are few enough, but not forty times.
+    // 2^15 statements for each action are accepted, but not forty times as many.
     let text = text.replace("run double16(); run double16();", "");
     let text = text.replace("meta.ok = !meta.ok;", &"run double1();\n".repeat(40));
     check_refused(

@@ -1,4 +1,4 @@
-//! Types, storage, names and ids.
+//! Tests of types, storage, names and ids.
 
 use ir::*;
 

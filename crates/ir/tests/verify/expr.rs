@@ -1,4 +1,4 @@
-//! Expressions and places.
+//! Tests of expressions and places.
 
 use bits::Value;
 use ir::*;
@@ -129,7 +129,7 @@ fn dims_reach_equal_fields_only() {
         "header hdr.vlan[1]{meta.i in 2 by 9} = hdr.vlan[0];",
         "beyond all headers",
     );
-    // hdr.mid has the type of hdr.vlan and follows it, but not at its distance.
+    // hdr.mid has the type of hdr.vlan and follows it, but not at its stride.
     let text = SAMPLE.replace(
         "field hdr.vlan.$next$: bit<32>\n",
         "field hdr.vlan.$next$: bit<32>\nheader hdr.mid: vlan_t\n",

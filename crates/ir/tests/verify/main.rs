@@ -1,4 +1,4 @@
-//! The verifier: one refused program for each rule, made from `sample.ir` by one change.
+//! Tests of the verifier: one rejected program for each rule, made from `sample.ir` by one change.
 
 mod rig;
 

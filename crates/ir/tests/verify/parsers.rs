@@ -1,4 +1,4 @@
-//! Parsers.
+//! Tests of parsers.
 
 use crate::rig::*;
 

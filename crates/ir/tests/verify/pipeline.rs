@@ -1,4 +1,4 @@
-//! Stages, blocks and steps.
+//! Tests of stages, blocks and steps.
 
 use ir::*;
 

@@ -1,11 +1,12 @@
-//! How a program is refused.
+//! Helpers that check that a program is rejected.
 
 use bits::Value;
 use ir::*;
 
 pub(crate) const SAMPLE: &str = include_str!("../sample.ir");
 
-/// The sample with one piece of text replaced is refused, with this item and message among the errors.
+/// Checks that the sample with one piece of text replaced is rejected, with this item and message
+/// among the errors.
 pub(crate) fn refused(from: &str, to: &str, item: &str, message: &str) {
     assert_eq!(
         SAMPLE.matches(from).count(),
@@ -16,7 +17,7 @@ pub(crate) fn refused(from: &str, to: &str, item: &str, message: &str) {
     check_refused(&program, item, message);
 }
 
-/// A statement in the place of one of the stage `ingress.code` is refused.
+/// Checks that a statement in place of one of the stage `ingress.code` is rejected.
 pub(crate) fn stmt(new: &str, message: &str) {
     refused(
         "meta.ok = !meta.ok;",
@@ -26,7 +27,7 @@ pub(crate) fn stmt(new: &str, message: &str) {
     );
 }
 
-/// A change that text cannot express is refused.
+/// Checks that a change which text cannot express is rejected.
 pub(crate) fn changed(change: impl FnOnce(&mut Program), item: &str, message: &str) {
     let mut program = read(SAMPLE).unwrap();
     change(&mut program);

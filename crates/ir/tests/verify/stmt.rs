@@ -1,4 +1,4 @@
-//! Statements.
+//! Tests of statements.
 
 use ir::*;
 

@@ -1,4 +1,4 @@
-//! Tables, their entries and externs.
+//! Tests of tables, their entries and externs.
 
 use ir::*;
 
@@ -138,7 +138,7 @@ fn what_actions_do_concerns_their_table() {
         "add_entry (=2, 8w0x3, {meta.a}",
         "Bit(9) is expected",
     );
-    // Through an action that the table's action runs.
+    // Through an action that the table's action calls.
     let text = SAMPLE.replace("    direct_meter limit;\n", "");
     let text = text.replace("    call direct_meter.execute on limit (out meta.a);\n", "");
     let text = text.replace(

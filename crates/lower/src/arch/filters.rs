@@ -1,4 +1,5 @@
-//! The small architectures of p4c (eBPF filters, uBPF and XDP programs), and packages of the user's own.
+//! Bindings of p4c's small architectures (eBPF filters, uBPF and XDP programs), and of packages
+//! that the user declares.
 
 use ir::{Arch, BlockRole};
 

@@ -1,17 +1,19 @@
-//! The architectures: which package arguments are which blocks, which parameters share storage, what follows a packet.
+//! Bindings of the architectures: the blocks among the package arguments, the storage that block
+//! parameters share, and the values passed along with a packet.
 //!
 //! # Names of intrinsics
 //!
-//! [`ir::Pipeline::intrinsics`] maps `STORAGE.FIELD` (or `STORAGE` alone for a scalar) to the field. `FIELD` is the field's name in the
-//! architecture's include file. A field that a program's version of the file lacks is not in the map; neither is the storage of a block
-//! that a package leaves out.
+//! [`ir::Pipeline::intrinsics`] maps `STORAGE.FIELD` (or `STORAGE` alone for a scalar) to the
+//! field. `FIELD` is the field's name in the architecture's include file. The map lacks a field
+//! that the program's version of the file does not have. It also lacks the storage of a block that
+//! the package leaves out.
 //!
 //! | architecture | storage | type in the include file |
 //! | --- | --- | --- |
 //! | v1model | `standard_metadata` | `standard_metadata_t` |
 //! | PSA | `ingress_parser_input` | `psa_ingress_parser_input_metadata_t` |
 //! | | `ingress_input` | `psa_ingress_input_metadata_t` |
-//! | | `ingress_output` | `psa_ingress_output_metadata_t` (written by ingress, read by its deparser) |
+//! | | `ingress_output` | `psa_ingress_output_metadata_t` (ingress to its deparser) |
 //! | | `egress_parser_input` | `psa_egress_parser_input_metadata_t` |
 //! | | `egress_input` | `psa_egress_input_metadata_t` |
 //! | | `egress_output` | `psa_egress_output_metadata_t` |
@@ -23,21 +25,25 @@
 //! | uBPF | `standard_metadata` | `standard_metadata` (newer version of the model only) |
 //! | XDP | `input`, `output` | `xdp_input`, `xdp_output` |
 //!
-//! # What shares storage
+//! # Shared storage
 //!
-//! Headers, user metadata and standard metadata of v1model are one storage each for all blocks, so what one block writes the next one
-//! reads. PSA has headers and user metadata of its own for ingress and egress. What the deparsers hand over (`clone_i2e_meta`, `resubmit_meta`,
-//! `normal_meta`, `clone_e2e_meta`, `recirculate_meta`) has storage at both ends, connected by [`ir::Transfer`]s. All storage is zero when
-//! a packet enters a pipeline: headers invalid, `out` parameters of blocks too.
+//! In v1model, headers, user metadata and standard metadata are one storage each for all blocks:
+//! each block reads what the block before it wrote. PSA has separate headers and user metadata for
+//! ingress and egress. Metadata that deparsers pass on (`clone_i2e_meta`, `resubmit_meta`,
+//! `normal_meta`, `clone_e2e_meta`, `recirculate_meta`) has storage at both ends, connected by
+//! [`ir::Transfer`]s. All storage is zero when a packet enters a pipeline: headers are invalid,
+//! also in `out` parameters of blocks.
 //!
-//! A package of the user's own (a parser, one or two controls, a deparser) binds parameters in order, the packet aside: headers, then user
-//! metadata, then anything else; what differs in type between two blocks is not shared.
+//! A package that the user declares (a parser, one or two controls, a deparser) binds parameters in
+//! order, without the packet: headers, then user metadata, then others. A parameter with different
+//! types in two blocks is not shared.
 //!
 //! # Dropping and counting
 //!
-//! v1model's `mark_to_drop(standard_metadata)` is plain code: `egress_spec` gets all ones, `mcast_grp` zero. v1model's direct counters have no
-//! operation: the table counts each hit by itself, as in BMv2. `clone3`, `resubmit` and `recirculate` with data get field lists numbered
-//! from 256 on.
+//! v1model's `mark_to_drop(standard_metadata)` is plain code: it sets `egress_spec` to all ones and
+//! `mcast_grp` to zero. v1model's direct counters have no operation: the table counts each hit
+//! itself, as in BMv2. `clone3`, `resubmit` and `recirculate` with data get field lists with
+//! numbers from 256 on.
 
 mod filters;
 mod pna;
@@ -54,38 +60,38 @@ use crate::instance::NodeId;
 use crate::storage::{Place, SlotKind};
 use crate::value::Rv;
 
-/// The parameter that is the packet.
+/// Name of the packet parameter.
 const PACKET: &str = "packet";
 
-/// How a package is bound.
+/// Binding of a package.
 pub(crate) struct Binding {
     pub(crate) arch: Arch,
     /// The package's name.
     package: &'static str,
-    /// How many arguments the package takes.
+    /// Number of package arguments.
     arguments: usize,
     blocks: &'static [BlockSpec],
     transfers: &'static [(TransferPath, &'static str, &'static str)],
-    /// Storage whose fields are intrinsics.
+    /// Storage with fields that are intrinsics.
     intrinsics: &'static [&'static str],
 }
 
 /// A block.
 struct BlockSpec {
     role: BlockRole,
-    /// Positions in the package's arguments, through nested packages.
+    /// Positions in the arguments of nested packages.
     path: &'static [usize],
     /// The storage of each parameter.
     params: &'static [&'static str],
 }
 
-/// What a block's parameter is.
+/// Kind of a block parameter.
 enum Param {
     /// `packet_in` or `packet_out`.
     Packet,
     /// Storage that blocks share.
     Storage(&'static str),
-    /// Storage of its own: the architecture has nothing to put there.
+    /// Separate storage: the architecture provides no value.
     Own,
 }
 
@@ -99,7 +105,7 @@ const BINDINGS: &[&Binding] = &[
     &filters::XDP,
 ];
 
-/// The package instance `main` and how it is bound.
+/// Returns the package instance `main` and its binding.
 pub(crate) fn find(
     program: &hir::Program,
 ) -> Result<(InstanceId, &'static Binding), Vec<Diagnostic>> {
@@ -134,7 +140,8 @@ pub(crate) fn find(
     }
 }
 
-/// How a package that no architecture file declares is bound: by the kinds of its arguments. Its packets leave where they came in.
+/// Returns the binding of a package that no architecture file declares, by the kinds of its
+/// arguments. Its packets leave by the port of their ingress.
 fn own(program: &hir::Program, instance: &hir::Instance) -> Option<&'static &'static Binding> {
     let ty = |arg: &hir::Arg| match arg {
         hir::Arg::Expr(expr) => Some(program.types.get(expr.ty)),
@@ -197,7 +204,7 @@ impl Lower<'_> {
         })
     }
 
-    /// Whether a block is a parser or control as its role wants.
+    /// Returns true if a block is a parser or control, as its role requires.
     fn is_kind(&self, role: BlockRole, node: NodeId) -> bool {
         let is_parser = matches!(role, BlockRole::Parser | BlockRole::EgressParser);
         match self.nodes[node].ty.map(|ty| self.ty(ty)) {
@@ -207,7 +214,7 @@ impl Lower<'_> {
         }
     }
 
-    /// A package of the user's own with the name of an architecture's.
+    /// Reports a user's package with the name of an architecture's package.
     fn wrong_package(&mut self) {
         let span = self.hir.instances[self.main].span;
         let message = format!(
@@ -227,7 +234,8 @@ impl Lower<'_> {
         params.iter().map(|param| param.var).collect()
     }
 
-    /// What each parameter of a block is. A package of the user's own may put the packet anywhere, and have more parameters than are bound.
+    /// Returns the kind of each parameter of a block. A user's package may have the packet at any
+    /// position, and more parameters than are bound.
     fn bound_params(&mut self, spec: &'static BlockSpec, node: NodeId) -> Vec<(hir::VarId, Param)> {
         let mut storage = spec.params.iter().filter(|&&name| name != PACKET);
         let params = self.block_params(node).into_iter();
@@ -244,7 +252,8 @@ impl Lower<'_> {
             .collect()
     }
 
-    /// Makes the storage of all blocks' parameters. A storage is named as the main control calls it, where that name is free.
+    /// Allocates the storage of all block parameters. Storage has the parameter name of the main
+    /// control, if that name is free.
     fn name_storage(&mut self, blocks: &[(&'static BlockSpec, NodeId)]) {
         let mut order: Vec<_> = blocks.iter().collect();
         order.sort_by_key(|(spec, _)| spec.role != BlockRole::Ingress);
@@ -295,7 +304,7 @@ impl Lower<'_> {
         });
     }
 
-    /// The shared storage, or storage of its own for a parameter of another type.
+    /// Returns the shared storage, or separate storage for a parameter of another type.
     fn param_place(&mut self, var: hir::VarId, storage: &str) -> Place {
         let ty = self.subst(self.hir.vars[var].ty);
         match self.shared.get(storage).cloned() {

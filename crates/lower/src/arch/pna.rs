@@ -1,4 +1,5 @@
-//! The Portable NIC Architecture, with and without the pre control (the specification has it, some versions of the include file do not).
+//! Bindings of the Portable NIC Architecture, with and without the pre control. The specification
+//! has it, but some versions of the include file do not.
 
 use ir::{Arch, BlockRole};
 

@@ -1,4 +1,4 @@
-//! The Portable Switch Architecture.
+//! Bindings of the Portable Switch Architecture.
 
 use ir::{Arch, BlockRole, TransferPath};
 

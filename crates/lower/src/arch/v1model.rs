@@ -1,4 +1,4 @@
-//! v1model: BMv2's simple_switch.
+//! Bindings of v1model, the architecture of BMv2's simple_switch.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ pub(super) const BINDING: Binding = Binding {
 };
 
 impl Lower<'_> {
-    /// The fields of the user's metadata that `@field_list` puts into lists.
+    /// Collects the field lists from the `@field_list` annotations of user and standard metadata.
     pub(super) fn annotated_field_lists(&mut self) {
         let mut lists = BTreeMap::new();
         for storage in ["meta", "standard_metadata"] {
@@ -68,7 +68,7 @@ impl Lower<'_> {
         }
     }
 
-    /// `packet_length` in egress is that of the packet as ingress left it.
+    /// Sets `packet_length` in egress to the length of the packet as ingress left it.
     pub(super) fn egress_length(&mut self) {
         let Some(place) = self.shared.get("hdr") else {
             return;

@@ -9,11 +9,11 @@ use crate::cx::{Lower, bits_const};
 use crate::storage::Place;
 use crate::value::Rv;
 
-/// The first number of the field lists that are made for calls which carry their fields themselves.
+/// First number of the field lists for calls that pass their fields directly.
 const CALL_FIELD_LISTS: u32 = 256;
 
 impl Lower<'_> {
-    /// A call of an extern function; `ty` is the type of its result.
+    /// Lowers a call of an extern function. `ty` is its result type.
     pub(crate) fn call_extern_function(
         &mut self,
         id: hir::ExternFnId,
@@ -146,7 +146,7 @@ impl Lower<'_> {
         self.emit_op(op, None, vec![Operand::Number(list)]);
     }
 
-    /// BMv2's drop: the port that drops, and no multicast group.
+    /// Lowers BMv2's drop: sets the drop port and clears the multicast group.
     fn v1model_drop(&mut self, args: &Args) {
         let place = match args.lvalue(0) {
             crate::lvalue::Lvalue::Place(place) => Some(place),
@@ -169,8 +169,9 @@ impl Lower<'_> {
         }
     }
 
-    /// The condition of a checksum. As in BMv2, one that is a field of a header is verified only if
-    /// that header is there; where it is not, an update has no effect that anything can see.
+    /// Returns the condition of a checksum operation. As in BMv2, a checksum in a header field is
+    /// only verified if the header is valid. An update of an invalid header has no observable
+    /// effect.
     fn checksum_condition(&mut self, args: &Args, call: &hir::Call) -> Expr {
         let cond = args.scalar(self, 0);
         let Some(hir::Arg::Expr(checksum)) = call.args.get(2) else {
@@ -187,8 +188,8 @@ impl Lower<'_> {
         fold::fold(Expr::Binary(BinOp::LogicalAnd, cond, there))
     }
 
-    /// The data of a checksum. Fields of a header that is not there do not count, as in BMv2: in a
-    /// sum of 16-bit words, where whole words are left out, they are zeros.
+    /// Returns the data of a checksum. As in BMv2, fields of an invalid header do not count. In a
+    /// sum of 16-bit words that omits whole words, they are zeros.
     fn checksum_data(&mut self, args: &Args, cond: &Expr, number: u64) -> Vec<Expr> {
         let data = args.data(self, 1, false);
         if HashAlgorithm::from_number(number) != Some(HashAlgorithm::Csum16) {
@@ -227,7 +228,7 @@ impl Lower<'_> {
         guarded
     }
 
-    /// The validity of the header whose field is read, if one is read that has a fixed width.
+    /// Returns the validity of the header with the field that is read, if it has a fixed width.
     fn field_of(&self, value: &Expr) -> Option<ir::FieldId> {
         let Expr::Read(place) = value else {
             return None;
@@ -257,7 +258,7 @@ impl Lower<'_> {
         self.emit_op(op, None, operands);
     }
 
-    /// The header that an expression is a field of, or bits of a field.
+    /// Returns the header that contains an expression's field or field bits.
     fn header_of(&mut self, expr: &hir::Expr) -> Option<Place> {
         match &expr.kind {
             hir::ExprKind::Slice(base, ..)
@@ -279,7 +280,7 @@ impl Lower<'_> {
         self.op_out(op, None, args, 2, |_, out| vec![number, cond, data, out]);
     }
 
-    /// The digest of a type: one for each type, named after it.
+    /// Returns the digest of a type. There is one for each type, named after it.
     fn v1model_digest(&mut self, ty: TyId, call: &hir::Call) -> ir::ExternId {
         let ty = self.peel(ty);
         if let Some(&known) = self.digests.get(&ty) {
@@ -333,7 +334,7 @@ impl Lower<'_> {
         }
     }
 
-    /// A field list by its number, plus one.
+    /// Returns a field list's number plus one.
     fn field_list_arg(&mut self, args: &Args, index: usize) -> u64 {
         match args.number(self, index) {
             Some(number) => number + 1,
@@ -347,7 +348,8 @@ impl Lower<'_> {
         }
     }
 
-    /// A field list of the fields that an argument is made of, plus one; 0 for none.
+    /// Creates a field list from the fields of an argument, and returns its number plus one; 0 for
+    /// none.
     fn call_field_list(&mut self, args: &Args, index: usize) -> u64 {
         let fields: Vec<ir::FieldId> = args
             .data(self, index, false)
@@ -378,7 +380,7 @@ impl Lower<'_> {
         u64::from(number) + 1
     }
 
-    /// PSA's questions about what will happen to the packet (PSA, section 6.4).
+    /// Lowers PSA's functions that test the fate of the packet (PSA, section 6.4).
     fn psa_function(&mut self, name: &str, args: &Args) -> Option<Rv> {
         let value = args.value(self, 0);
         let ty = args.ty(0)?;
@@ -441,7 +443,7 @@ impl Lower<'_> {
         Some(Rv::Default)
     }
 
-    /// A function that the user declares: the host supplies it by name.
+    /// Lowers a function that the user declares. The host supplies it by name.
     fn native_function(&mut self, proto: &hir::Prototype, args: &Args, ty: TyId) -> Rv {
         let mut data = Vec::new();
         let mut outs = Vec::new();
@@ -481,7 +483,7 @@ impl Lower<'_> {
     }
 }
 
-/// Operands of [`Op::Hash`] without its destination, for a hash of `width` bits as it is.
+/// Returns the operands of [`Op::Hash`] without its destination, for a full hash of `width` bits.
 fn hash_operands(algorithm: HashAlgorithm, data: Vec<Expr>, width: u32) -> Vec<Operand> {
     vec![
         Operand::Number(algorithm.number()),
@@ -491,7 +493,7 @@ fn hash_operands(algorithm: HashAlgorithm, data: Vec<Expr>, width: u32) -> Vec<O
     ]
 }
 
-/// Whether a condition holds only if the other one does, as it is written.
+/// Returns true if a condition syntactically implies the other one.
 fn asks(cond: &Expr, other: &Expr) -> bool {
     match cond {
         Expr::Binary(BinOp::LogicalAnd, left, right) => asks(left, other) || asks(right, other),

@@ -1,4 +1,4 @@
-//! Extern instances: from constructor arguments to the IR's extern kinds.
+//! Extern instances: converts constructor arguments to the IR's extern kinds.
 
 use bits::Value;
 use ir::{CounterUnit, Expr, ExternKind, HashAlgorithm, ScalarTy};
@@ -12,7 +12,8 @@ use crate::types::value_of;
 use crate::value::Rv;
 
 impl Lower<'_> {
-    /// Gives an extern instance its place in the IR. Externs without state there (and unknown ones) get none.
+    /// Declares an extern instance in the IR. Externs without state there (and unknown ones) are
+    /// skipped.
     pub(crate) fn declare_extern(&mut self, node: NodeId, id: hir::ExternId) {
         let Some(kind) = self.extern_kind(node, id) else {
             return;
@@ -38,7 +39,7 @@ impl Lower<'_> {
         self.nodes[node].ir = Some(self.out.externs.push(made));
     }
 
-    /// Bits of a selector's hash: no hash has more than 64.
+    /// Limits the width of a selector's hash to 64 bits. A larger width is reported.
     fn selector_width(&mut self, node: NodeId, width: u32) -> u32 {
         if width > 64
             && let Some(instance) = self.nodes[node].instance
@@ -52,8 +53,8 @@ impl Lower<'_> {
         width.min(64)
     }
 
-    /// Refuses a number of cells that a parameter of a constructor gives and that is out of range:
-    /// only here is it known.
+    /// Rejects a number of cells that is out of range. A number from a constructor parameter is
+    /// known only here.
     fn check_size(&mut self, node: NodeId, id: hir::ExternId, args: &[Rv]) {
         let Some(at) = sema::arch::size_argument(self.hir.externs[id].name.as_str()) else {
             return;

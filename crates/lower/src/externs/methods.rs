@@ -11,7 +11,7 @@ use crate::cx::{Lower, bits_const};
 use crate::value::Rv;
 
 impl Lower<'_> {
-    /// A method call; `ty` is the type of its result.
+    /// Lowers a method call. `ty` is its result type.
     pub(crate) fn call_extern_method(
         &mut self,
         object: &hir::Expr,
@@ -58,7 +58,8 @@ impl Lower<'_> {
         }
     }
 
-    /// An extern of a user's own architecture means something to its author only: its methods do nothing here and give zeros.
+    /// Lowers a method of an extern without implementation. In a user's own architecture, or in a
+    /// description, it does nothing and returns zeros. Otherwise it is an error.
     fn no_implementation(&mut self, (name, method): (&str, &str), span: Span) -> Rv {
         if self.out.arch == ir::Arch::Own || self.is_description {
             return Rv::Default;
@@ -124,7 +125,7 @@ impl Lower<'_> {
                 });
             }
             ("direct_meter", "read") => {
-                // BMv2's other tables leave the destination as it is.
+                // BMv2 leaves the destination unchanged in other tables.
                 if !self.is_attached(id) {
                     return Some(Rv::Default);
                 }
@@ -211,8 +212,8 @@ impl Lower<'_> {
         Some(Rv::Default)
     }
 
-    /// Code that runs if an index lies inside of a v1model array; as in BMv2, the result of a read
-    /// outside stays as it was.
+    /// Emits code that runs if an index is inside a v1model array. As in BMv2, a read outside
+    /// leaves the result unchanged.
     fn if_inside(
         &mut self,
         id: ExternId,
@@ -238,7 +239,7 @@ impl Lower<'_> {
         self.emit_if(inside, then, Vec::new());
     }
 
-    /// Whether an extern is the direct counter or meter of the table whose action this is.
+    /// Returns true if an extern is the direct counter or meter of the action's table.
     fn is_attached(&mut self, id: ExternId) -> bool {
         match &mut self.in_table {
             Some(table) => {
@@ -254,7 +255,7 @@ impl Lower<'_> {
         self.emit_op(op, instance, vec![data]);
     }
 
-    /// PSA and PNA: colours are members of an enum there, numbers in the IR.
+    /// Lowers meters of PSA and PNA. Colours are enum members there and numbers in the IR.
     fn psa_meter(
         &mut self,
         instance: Option<ExternId>,
@@ -281,7 +282,7 @@ impl Lower<'_> {
         }
         if let Some(at) = length {
             if colour.is_none() {
-                // Colour-blind is the same as green before.
+                // Colour-blind is equivalent to a green input colour.
                 operands.push(Operand::In(bits_const(0, 8)));
             }
             operands.push(Operand::In(args.scalar(self, at)));
@@ -300,7 +301,7 @@ impl Lower<'_> {
         Rv::Scalar(self.colour_member(Expr::Read(number.into()), ty))
     }
 
-    /// The constants of an enum's members for green, yellow and red.
+    /// Returns the constants of an enum's members for green, yellow and red.
     fn colours(&mut self, ty: TyId) -> Option<[Expr; 3]> {
         let ScalarTy::Enum(id) = self.scalar(ty)? else {
             return None;
@@ -357,10 +358,10 @@ impl Lower<'_> {
     }
 }
 
-/// Whether an index of this width is less than a size.
+/// Builds the condition that an index of this width is less than a size.
 fn inside(index: &Expr, width: u32, size: u32) -> Expr {
     let size = u64::from(size);
-    // No number of this width may be as large as the size.
+    // No number of this width reaches the size.
     if width < 64 && 1 << width <= size {
         return fold::bool_const(true);
     }

@@ -1,4 +1,4 @@
-//! Extern objects and functions: instances declared, calls mapped to the IR's operations by name.
+//! Externs: declares instances, and maps calls by name to the IR's operations.
 
 mod functions;
 mod instances;
@@ -16,7 +16,7 @@ use crate::lvalue::Lvalue;
 use crate::storage::Place;
 use crate::value::Rv;
 
-/// The arguments of an extern call, evaluated.
+/// The evaluated arguments of an extern call.
 pub(crate) struct Args {
     values: Vec<ArgValue>,
     types: Vec<Option<TyId>>,
@@ -24,13 +24,13 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// How many arguments were written.
+    /// Returns the number of arguments written.
     fn given(&self) -> usize {
         let omitted = |value: &&ArgValue| !matches!(value, ArgValue::In(Rv::Omitted));
         self.values.iter().filter(omitted).count()
     }
 
-    /// The value of an `in`, `inout` or directionless argument.
+    /// Returns the value of an `in`, `inout` or directionless argument.
     fn value(&self, lower: &mut Lower<'_>, index: usize) -> Rv {
         match self.values.get(index) {
             Some(ArgValue::In(value) | ArgValue::InOut(_, Some(value))) => value.clone(),
@@ -43,7 +43,7 @@ impl Args {
         self.types.get(index).copied().flatten()
     }
 
-    /// A scalar argument.
+    /// Returns a scalar argument.
     fn scalar(&self, lower: &mut Lower<'_>, index: usize) -> Expr {
         let value = self.value(lower, index);
         match (self.ty(index), &value) {
@@ -53,13 +53,13 @@ impl Args {
         }
     }
 
-    /// An index into an array of an extern.
+    /// Returns an index into an extern's array.
     fn index(&self, lower: &mut Lower<'_>, index: usize) -> Operand {
         let value = self.scalar(lower, index);
         Operand::In(lower.unsigned(value))
     }
 
-    /// All scalars of an argument.
+    /// Returns all scalars of an argument.
     fn data(&self, lower: &mut Lower<'_>, index: usize, validity: bool) -> Vec<Expr> {
         let value = self.value(lower, index);
         match self.ty(index) {
@@ -75,7 +75,7 @@ impl Args {
         }
     }
 
-    /// The number that a constant argument has.
+    /// Returns the number of a constant argument.
     fn number(&self, lower: &mut Lower<'_>, index: usize) -> Option<u64> {
         match self.value(lower, index) {
             Rv::Int(number) => u64::try_from(&number).ok(),
@@ -107,7 +107,7 @@ impl Lower<'_> {
         }));
     }
 
-    /// Calls an operation whose last operand is its scalar result.
+    /// Calls an operation with its scalar result as the last operand.
     fn op_value(
         &mut self,
         op: Op,
@@ -156,7 +156,8 @@ impl Lower<'_> {
         }
     }
 
-    /// The destinations of an aggregate result: `f` emits the call, then what could not be written in place is stored.
+    /// Calls `f` with the destinations of an aggregate result. `f` emits the call. Results that
+    /// could not be written in place are then stored.
     fn with_outs(&mut self, lvalue: &Lvalue, ty: TyId, f: impl FnOnce(&mut Self, Vec<ir::Place>)) {
         let (place, store) = self.out_place(lvalue, ty);
         let outs = self.flat_places(&place);
@@ -167,7 +168,7 @@ impl Lower<'_> {
         }
     }
 
-    /// A member of an enum without representation, by name.
+    /// Returns the name of a member of an enum without representation.
     fn member_name(&self, value: &Rv) -> Option<&str> {
         match value {
             Rv::Scalar(Expr::Const(ir::ScalarTy::Enum(id), member)) => {
@@ -178,7 +179,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The algorithm that an enum member of any architecture names.
+    /// Returns the algorithm of an enum member of any architecture.
     fn algorithm(&self, value: &Rv) -> Option<ir::HashAlgorithm> {
         use ir::HashAlgorithm as H;
         Some(
@@ -197,7 +198,7 @@ impl Lower<'_> {
         )
     }
 
-    /// The algorithm of an argument, which must be known when the program is compiled.
+    /// Returns the algorithm of an argument, which must be known at compile time.
     fn algorithm_arg(&mut self, args: &Args, index: usize) -> u64 {
         let value = args.value(self, index);
         match self.algorithm(&value) {
@@ -212,7 +213,7 @@ impl Lower<'_> {
         }
     }
 
-    /// A member of a struct value by its name.
+    /// Returns a member of a struct value by its name.
     pub(crate) fn part_named(&mut self, value: &Rv, ty: TyId, name: &str) -> Option<Expr> {
         let index = self
             .members(ty)
@@ -223,7 +224,7 @@ impl Lower<'_> {
         Some(self.scalar_value(&part, part_ty))
     }
 
-    /// The place of a struct's member by its name.
+    /// Returns the place of a struct's member by its name.
     fn place_named(&mut self, place: &Place, name: &str) -> Option<ir::Place> {
         let index = self
             .members(place.ty)

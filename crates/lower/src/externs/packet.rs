@@ -1,4 +1,4 @@
-//! `packet_in` and `packet_out`.
+//! Methods of `packet_in` and `packet_out`.
 
 use ir::{BinOp, Expr, ScalarTy, StmtKind};
 use passes::fold;
@@ -10,7 +10,7 @@ use crate::storage::{Place, SlotKind};
 use crate::value::Rv;
 
 impl Lower<'_> {
-    /// A method of `packet_in` or `packet_out`.
+    /// Lowers a method of `packet_in` or `packet_out`.
     pub(crate) fn call_packet(&mut self, method: &str, call: &hir::Call, ty: TyId) -> Rv {
         match (method, call.args.as_slice()) {
             ("extract", [header, size @ ..]) => self.extract(header, size.first(), call),
@@ -65,7 +65,8 @@ impl Lower<'_> {
         }
     }
 
-    /// Where `extract` writes; for `stack.next` and its members also the stack's `nextIndex`, which moves on.
+    /// Returns the destination of `extract`. For `stack.next` and its members, also returns the
+    /// stack's `nextIndex`, which is incremented.
     fn extract_target(&mut self, expr: &hir::Expr) -> (Option<Place>, Option<ir::Place>) {
         let stack = match &expr.kind {
             ExprKind::StackNext(stack) => stack,
@@ -138,7 +139,7 @@ impl Lower<'_> {
         }
     }
 
-    /// `emit`: headers that are valid, of a struct, stack or union each in turn (section 15).
+    /// Lowers `emit`: the valid headers of a struct, stack or union, in order (section 15).
     fn emit_value(&mut self, value: Rv, ty: TyId) {
         match value {
             Rv::Place(place) => self.emit_place(&place),

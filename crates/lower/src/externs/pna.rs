@@ -67,7 +67,8 @@ impl Lower<'_> {
         self.emit_if(cond, code, Vec::new());
     }
 
-    /// The first value for packets from the network (`NET_TO_HOST`, or `true`), the second for those from the host.
+    /// Selects the first value for packets from the network (`NET_TO_HOST`, or `true`), the second
+    /// for those from the host.
     fn select_by_direction(&mut self, args: &Args, ty: TyId) -> Rv {
         let direction = args.scalar(self, 0);
         let from_net = match self.expr_ty(&direction) {
@@ -89,7 +90,7 @@ impl Lower<'_> {
         let cond = args.scalar(self, 0);
         let result = self.temp(ty);
         let scalar = self.scalar(ty)?;
-        // `ADD_ENTRY_NOT_DONE` is 1; as a `bool` that nothing was added is `false`.
+        // `ADD_ENTRY_NOT_DONE` is 1. As a `bool`, `false` says that nothing was added.
         let not_done = match scalar {
             ScalarTy::Bool => fold::bool_const(false),
             other => Expr::Const(other, bits::Value::truncated(1, other.width())),
@@ -105,7 +106,7 @@ impl Lower<'_> {
         Some(self.load(&result))
     }
 
-    /// `add_entry`: the action is one of the table whose miss runs this code.
+    /// Lowers `add_entry`. The action is one of the table with the miss that runs this code.
     fn add_entry(&mut self, args: &Args, first: usize, ty: TyId) -> Option<Rv> {
         let Rv::Str(name) = args.value(self, first) else {
             return Some(self.unsupported(args.span, "the action's name must be a string"));
@@ -154,7 +155,7 @@ impl Lower<'_> {
         }))
     }
 
-    /// The action's parameters out of a struct by their names, or in order where the names are others.
+    /// Returns the action's parameters from a struct by name, or by position if the names differ.
     fn action_data(&mut self, args: &Args, index: usize, action: sema::hir::ActionId) -> Vec<Expr> {
         let value = args.value(self, index);
         let Some(ty) = args.ty(index) else {
@@ -186,7 +187,8 @@ impl Lower<'_> {
         }
     }
 
-    /// The scalars that the control plane, or a packet that adds an entry, gives to an action.
+    /// Returns the scalar types of an action's data, from the control plane or from a packet that
+    /// adds an entry.
     fn data_types(&mut self, action: sema::hir::ActionId) -> Vec<ScalarTy> {
         let hir = self.hir;
         let vars = hir.actions[action]

@@ -1,4 +1,4 @@
-//! A chain's one program: the things of all steps, and the blocks that packets meet.
+//! Builds the one program of a chain: the declarations of all steps, and the pipeline blocks.
 
 use bits::IdVec;
 use ir::{
@@ -14,17 +14,18 @@ use super::policy::Condition;
 use super::{Steps, check};
 use crate::link::{self, Known, Places};
 
-/// The intrinsic in which a step's port is kept while its egress runs, if another step follows.
+/// The intrinsic that saves a step's egress port while its egress runs, if another step follows.
 const KEPT_SPEC: &str = "chain.egress_spec";
 
-/// A chain on its way to one program.
+/// Builder of a chain's program.
 pub(super) struct Composer<'c> {
     pub(super) nodes: &'c IdVec<NodeId, Node<'c>>,
     pub(super) steps: &'c Steps<'c>,
     pub(super) plan: &'c Plan,
     pub(super) out: Program,
     pub(super) places: IdVec<NodeId, Places>,
-    /// The first ones of the steps that are one, in order: the steps of the program.
+    /// The first member of each group of merged steps, in order. Each group is one step of the
+    /// program.
     firsts: Vec<NodeId>,
 }
 
@@ -46,7 +47,7 @@ impl<'c> Composer<'c> {
         }
     }
 
-    /// Puts all programs' things into the one.
+    /// Links the declarations of all programs into the one program.
     pub(super) fn link(&mut self) -> Result<(), ComposeError> {
         for (id, node) in self.nodes.iter() {
             let (What::Program(step), Some(program)) = (node.what, self.steps[id]) else {
@@ -64,7 +65,7 @@ impl<'c> Composer<'c> {
         Ok(())
     }
 
-    /// The storage of a step that is there already: that of the first step that it is one with.
+    /// Returns a merged step's storage that exists already: that of the first step of its group.
     fn known(&self, id: NodeId) -> Known {
         let Some(shared) = self.plan.shared.get(&id) else {
             return Known::default();
@@ -83,7 +84,7 @@ impl<'c> Composer<'c> {
         }
     }
 
-    /// Gives each step its blocks; a chain that is one step is a program as any.
+    /// Builds the blocks of each step. A chain that is merged into one step gets no step table.
     pub(super) fn steps(&mut self) -> Result<(), ComposeError> {
         for (index, first) in self.firsts.clone().into_iter().enumerate() {
             let members = self.members(first);
@@ -107,14 +108,14 @@ impl<'c> Composer<'c> {
         self.nodes.ids().filter(is_member).collect()
     }
 
-    /// The members that none of the others follows.
+    /// Returns the members without a successor among the members.
     fn lasts(&self, members: &[NodeId]) -> Vec<NodeId> {
         let stays = |next: &NodeId| members.contains(next);
         let is_last = |id: &&NodeId| !self.nodes[**id].successors().iter().any(stays);
         members.iter().filter(is_last).copied().collect()
     }
 
-    /// The names of the programs that are one step.
+    /// Returns the joined names of the programs that are merged into one step.
     pub(super) fn joined_name(&self, members: &[NodeId]) -> String {
         let programs = members.iter().filter(|id| self.steps[**id].is_some());
         let names: Vec<String> = programs.map(|&id| self.name(id)).collect();
@@ -132,13 +133,14 @@ impl<'c> Composer<'c> {
         }
     }
 
-    /// The step of the program that begins with a member.
+    /// Returns the program's step that begins with a member.
     fn step(&self, node: NodeId) -> StepId {
         let at = self.firsts.iter().position(|&first| first == node);
         StepId::new(at.unwrap_or(0) as u32)
     }
 
-    /// What comes after a step whose last member is `last`; a choice is decided by a block of that step.
+    /// Returns the successor of a step that has `last` as its last member. A block of the step
+    /// decides a choice.
     fn next(&mut self, step: StepId, last: NodeId) -> Result<StepNext, ComposeError> {
         Ok(match &self.nodes[last].next {
             graph::Next::End => StepNext::End,
@@ -157,7 +159,7 @@ impl<'c> Composer<'c> {
         })
     }
 
-    /// The block that decides a choice: a field for each condition.
+    /// Builds the block that decides a choice. Each condition gets a field.
     fn route(
         &mut self,
         step: StepId,
@@ -183,13 +185,13 @@ impl<'c> Composer<'c> {
         Ok(fields)
     }
 
-    /// A field of type `bool`.
+    /// Creates a field of type `bool`.
     pub(super) fn flag(&mut self, name: String) -> FieldId {
         let ty = ScalarTy::Bool;
         self.out.fields.push(Field { name, ty })
     }
 
-    /// A condition of the choice behind a step.
+    /// Lowers a condition of the choice after a step.
     pub(super) fn condition(
         &self,
         id: NodeId,
@@ -206,7 +208,7 @@ impl<'c> Composer<'c> {
         scope.condition(condition)
     }
 
-    /// The blocks of a step that is one program.
+    /// Builds the blocks of a step that is a single program.
     fn blocks(&mut self, step: StepId, id: NodeId) {
         let Some(program) = self.steps[id] else {
             return;
@@ -245,7 +247,8 @@ impl<'c> Composer<'c> {
         self.out.pipeline.blocks.push(Block { step, role, code });
     }
 
-    /// The egress behind these last members. Between two steps an empty one is left out, and another one keeps the port.
+    /// Adds the egress block after these last members. Between two steps an empty egress is left
+    /// out, and a non-empty one saves the port.
     pub(super) fn egress_block(&mut self, step: StepId, lasts: &[NodeId], control: Control) {
         let is_end = |id: &NodeId| matches!(self.nodes[*id].next, graph::Next::End);
         if !lasts.iter().all(is_end) {
@@ -257,7 +260,7 @@ impl<'c> Composer<'c> {
         self.control_block(step, BlockRole::Egress, control);
     }
 
-    /// Makes the field in which a port is kept while an egress between two steps runs.
+    /// Creates the field that saves a port while an egress between two steps runs.
     fn keep_spec(&mut self) {
         let intrinsics = &mut self.out.pipeline.intrinsics;
         let spec = intrinsics.get("standard_metadata.egress_spec");
@@ -271,14 +274,14 @@ impl<'c> Composer<'c> {
         }
     }
 
-    /// A member's control of this role, as it is in the chain.
+    /// Returns a member's control of this role, with the ids of the chain's program.
     pub(super) fn linked(&self, id: NodeId, role: BlockRole) -> Option<Control> {
         let control = check::control(self.steps[id]?, role)?;
         Some(self.places[id].control(control, &self.name(id)))
     }
 }
 
-/// `field = value;`
+/// Builds the assignment `field = value;`.
 pub(super) fn assign(field: FieldId, value: Expr) -> Stmt {
     Stmt {
         kind: StmtKind::Assign(field.into(), value),
@@ -286,7 +289,7 @@ pub(super) fn assign(field: FieldId, value: Expr) -> Stmt {
     }
 }
 
-/// A stage that runs code.
+/// Builds a stage that runs code.
 pub(super) fn action(name: String, body: Vec<Stmt>, next: Next) -> Stage {
     Stage {
         name,

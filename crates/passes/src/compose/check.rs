@@ -1,10 +1,15 @@
-//! Whether a step can begin with what the step before sends.
+//! Checks that a step can parse what the step before it sends.
 //!
-//! A program whose parser begins by extracting a header has an opinion about how packets begin; one that looks ahead, skips bits or extracts nothing has
-//! none. What a program sends is known where its own parser extracts a header first and no code of it makes that header invalid or another: then its
-//! packets begin with that header or with one that the deparser emits in front of it. If none of those has the layout that the next program expects, the
-//! next program could only misread the packet, and the chain is refused. Headers have the same layout if their bits are cut at the same places, or if one
-//! cuts further than the other.
+//! The check applies to a program with a parser that begins by extracting a header. A parser that
+//! looks ahead, skips bits or extracts nothing is not checked.
+//!
+//! The first header that a program sends is known in one case: its own parser extracts a header
+//! first, and no control writes that header's validity. Its packets then begin with that
+//! header or with one that the deparser emits before it. If none of these has the layout that the
+//! next program expects, the chain is refused.
+//!
+//! Two headers have the same layout if their bits are cut at the same offsets, or if one is cut
+//! more finely than the other.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +21,7 @@ use ir::{
 use super::error::Problem;
 use crate::uses::Uses;
 
-/// What a step expects against what the step before sends.
+/// Checks the first header that a step extracts against what the step before it sends.
 pub(super) fn expects(before: (&str, &Program), step: (&str, &Program)) -> Result<(), Problem> {
     let Some(expected) = first_header(step.1) else {
         return Ok(());
@@ -47,7 +52,7 @@ fn described(ty: &HeaderType) -> String {
     format!("`{}` (bits {})", ty.name, widths.join(" "))
 }
 
-/// Where a header's bits are cut; its size is the last one.
+/// Returns the bit offsets at which a header is cut into fields. The last one is its size.
 fn cuts(ty: &HeaderType) -> BTreeSet<u32> {
     let mut at = 0;
     let cut = |field: &ir::HeaderField| {
@@ -62,11 +67,11 @@ fn have_same_layout(a: &HeaderType, b: &HeaderType) -> bool {
     a.last() == b.last() && (a.is_subset(&b) || b.is_subset(&a))
 }
 
-/// The header that a program's packets must begin with, if it extracts one first.
+/// Returns the header that a program extracts first, if it always extracts one first.
 fn first_header(program: &Program) -> Option<HeaderId> {
     let parser = parser(program)?;
     let mut state = parser.start;
-    // More steps than states are a circle.
+    // A longer path than the number of states is a cycle.
     for _ in 0..parser.states.len() {
         let state_here = &parser.states[state];
         for stmt in &state_here.body {
@@ -84,7 +89,7 @@ fn first_header(program: &Program) -> Option<HeaderId> {
     None
 }
 
-/// The headers one of which a program's packets begin with, if that is known.
+/// Returns the headers that a program's packets can begin with, if they are known.
 fn first_sent(program: &Program) -> Option<Vec<HeaderId>> {
     let first = first_header(program)?;
     let controls = program.controls.values();
@@ -124,7 +129,8 @@ pub(super) fn control(program: &Program, role: BlockRole) -> Option<&Control> {
         })
 }
 
-/// What a deparser emits, in order, if it does nothing else: headers known beforehand, each if it is valid.
+/// Returns the headers that a deparser emits, in order, if it does nothing else. The headers are
+/// constants, and each is emitted if it is valid.
 pub(super) fn emitted(deparser: &Control) -> Option<Vec<HeaderId>> {
     let mut emitted = Vec::new();
     for stage in deparser.stages.values() {

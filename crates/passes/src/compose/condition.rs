@@ -1,4 +1,4 @@
-//! A condition of a policy, made an expression over the chain's fields.
+//! Lowers a condition of a policy to an expression over the chain's fields.
 
 use bits::Value;
 use ir::{BinOp, Expr, FieldId, HeaderId, Program, ScalarTy};
@@ -8,7 +8,8 @@ use super::policy::{Comparison, Condition, Number, Operand, Position};
 use crate::fold;
 use crate::link::{Places, STANDARD_METADATA};
 
-/// What a condition can see: standard metadata, and the fields of the step before, if all packets come from one.
+/// Names that a condition can use: standard metadata, and the fields of the previous step if all
+/// packets come from one step.
 pub(super) struct Scope<'a> {
     pub(super) chain: &'a Program,
     pub(super) before: Option<(&'a Program, &'a Places)>,
@@ -49,7 +50,7 @@ impl Scope<'_> {
         Ok(Expr::Binary(op, Box::new(left), Box::new(right)))
     }
 
-    /// The type of an operand; none of a number, which takes any.
+    /// Returns the type of an operand. A number has none: it takes the type of the other side.
     fn ty(&self, operand: &Operand) -> Lowered<Option<ScalarTy>> {
         Ok(match operand {
             Operand::Number(_) => None,
@@ -64,7 +65,7 @@ impl Scope<'_> {
     }
 
     fn typed(&self, operand: &Operand, expected: ScalarTy) -> Lowered<Expr> {
-        // Each part of an and tells its own type.
+        // The operands of `&` are checked one by one.
         if !matches!(operand, Operand::And(..))
             && let Some(found) = self.ty(operand)?
             && found != expected
@@ -86,7 +87,7 @@ impl Scope<'_> {
         }
     }
 
-    /// A field's value, which is zero in a header that is not valid.
+    /// Reads a field. A field of an invalid header reads as zero.
     fn read(&self, name: &str, bits: Option<(u32, u32)>, at: Position) -> Lowered<Expr> {
         let field = self.field(name, at)?;
         let ty = self.chain.fields[field].ty;
@@ -115,7 +116,7 @@ impl Scope<'_> {
         Ok(Expr::Ternary(valid.into(), value.into(), zero.into()))
     }
 
-    /// The validity of the header that a field belongs to.
+    /// Returns the validity field of the header that contains a field.
     fn validity(&self, field: FieldId) -> Option<FieldId> {
         let mut headers = self.chain.headers.values();
         let header = headers.find(|header| {
@@ -155,7 +156,7 @@ impl Scope<'_> {
         self.find("header", name, at, &own.collect::<Vec<_>>())
     }
 
-    /// The thing with this name, or the only one whose name ends in it.
+    /// Finds the item with this name, or the only one with a name that ends in it.
     fn find<I: Copy + PartialEq>(
         &self,
         what: &'static str,

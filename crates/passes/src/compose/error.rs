@@ -1,4 +1,4 @@
-//! Why programs make no chain.
+//! Errors of composing a chain.
 
 use std::fmt;
 
@@ -7,33 +7,33 @@ use ir::{Arch, ScalarTy, VerifyError};
 use super::policy::Position;
 use crate::link::LinkError;
 
-/// Why programs make no chain, and where in the policy.
+/// Error of [`compose`](super::compose()), with its position in the policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComposeError {
-    /// Where in the policy's text; nowhere in particular without.
+    /// Position in the policy's text; `None` if the error has no position.
     pub at: Option<Position>,
-    /// What is wrong.
+    /// The error.
     pub problem: Problem,
 }
 
-/// What is wrong with a chain.
+/// An error in a chain.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Problem {
-    /// There is no program for a step.
+    /// A step has no program.
     UnknownStep {
         /// The step.
         step: String,
-        /// Steps for which there is one.
+        /// The steps that have one.
         known: Vec<String>,
     },
     /// Two steps have one name.
     StepTwice {
         /// The name.
         step: String,
-        /// Where it stands first.
+        /// Position of the first one.
         first: Position,
     },
-    /// A step is written for an architecture whose programs make no chains.
+    /// A step's architecture does not support chains.
     Architecture {
         /// The step.
         step: String,
@@ -51,22 +51,22 @@ pub enum Problem {
         /// The header types that its packets begin with.
         sent: Vec<String>,
     },
-    /// A step's things cannot stand beside those of the steps before.
+    /// A step's declarations conflict with those of the steps before it.
     Link {
         /// The step.
         step: String,
-        /// Why.
+        /// The conflict.
         error: LinkError,
     },
-    /// A condition names nothing, or more than one thing.
+    /// A condition uses an unknown or an ambiguous name.
     UnknownName {
-        /// What it should name.
+        /// Kind of the item that was expected.
         what: &'static str,
         /// The name.
         name: String,
-        /// Whether there are several.
+        /// True if several items have the name.
         is_ambiguous: bool,
-        /// The step whose fields can be seen, if one can.
+        /// The step of which fields are visible, if any.
         step: Option<String>,
     },
     /// A condition reads a field that cannot be compared with numbers.
@@ -91,19 +91,19 @@ pub enum Problem {
     ComparesNumbers,
     /// The types of a condition's sides differ.
     ConditionType {
-        /// One type.
+        /// The one type.
         found: ScalarTy,
         /// The other.
         expected: ScalarTy,
     },
-    /// A number is none of the type that it is compared with.
+    /// A number does not fit the type that it is compared with.
     BadNumber {
         /// The number.
         text: String,
         /// The type.
         ty: ScalarTy,
     },
-    /// The chain breaks a rule of the IR that each program alone keeps: it is too large.
+    /// The chain is not valid IR although each program is, for instance because it is too large.
     Verify(Vec<VerifyError>),
 }
 
@@ -236,7 +236,7 @@ fn unknown_name(
     }
 }
 
-/// A type as P4 writes it.
+/// Returns a type in P4 syntax.
 fn p4(ty: ScalarTy) -> String {
     match ty {
         ScalarTy::Bit(width) => format!("bit<{width}>"),

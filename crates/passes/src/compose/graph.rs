@@ -1,35 +1,35 @@
-//! A policy as steps that lead forward: what follows what, and where packets choose.
+//! A policy as a forward graph of steps and choices.
 
 use bits::{IdVec, define_id};
 
 use super::policy::{Branch, Condition, Item, Policy, StepName};
 
 define_id! {
-    /// A step of the chain, those without a program included.
+    /// A node of the graph: a step, a choice or an end.
     pub(super) struct NodeId;
 }
 
-/// A step of the chain.
+/// A node of the graph.
 #[derive(Debug)]
 pub(super) struct Node<'p> {
     pub(super) what: What<'p>,
     pub(super) next: Next<'p>,
-    /// The step with a program that all packets come from, if they do.
+    /// The step with a program that all packets come from, if there is only one.
     pub(super) before: Option<NodeId>,
 }
 
-/// What a step does.
+/// Kind of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What<'p> {
-    /// It runs a program.
+    /// Runs a program.
     Program(&'p StepName),
-    /// It only decides: packets come to its choice from several steps, or from none.
+    /// Only decides: packets come to its choice from several steps or from none.
     Choice,
-    /// It does nothing: the end of packets that pass by the last choice.
+    /// Does nothing: the end of packets that skip the last choice.
     End,
 }
 
-/// What comes after a step.
+/// Successor of a node.
 #[derive(Debug)]
 pub(super) enum Next<'p> {
     End,
@@ -40,21 +40,21 @@ pub(super) enum Next<'p> {
     },
 }
 
-/// An end of what has been laid out so far, to be tied to what comes next.
+/// An edge of the graph under construction that has no target yet.
 #[derive(Clone, Copy)]
 enum Open {
-    /// Behind a node.
+    /// The edge after a node.
     Behind(NodeId),
-    /// An empty arm of a node's choice.
+    /// The edge of an empty arm of a node's choice.
     Arm(NodeId, usize),
-    /// Where no arm of a node's choice is taken.
+    /// The edge that is taken if no arm of a node's choice is.
     Otherwise(NodeId),
 }
 
-/// A node that is not known yet.
+/// Placeholder for a node that is not known yet.
 const UNKNOWN: NodeId = NodeId::new(u32::MAX);
 
-/// Lays out a policy.
+/// Builds the graph of a policy.
 pub(super) fn graph(policy: &Policy) -> IdVec<NodeId, Node<'_>> {
     let mut layout = Layout {
         nodes: IdVec::new(),
@@ -75,7 +75,8 @@ struct Layout<'p> {
 }
 
 impl<'p> Layout<'p> {
-    /// Lays out a line behind the open ends, whose packets all come from `before`; its own open ends.
+    /// Lays out a line after the open edges and returns its own open edges. All its packets come
+    /// from `before`.
     fn line(
         &mut self,
         line: &'p [Item],
@@ -116,7 +117,7 @@ impl<'p> Layout<'p> {
         ends
     }
 
-    /// Adds a node behind the open ends.
+    /// Adds a node after the open edges.
     fn node(&mut self, what: What<'p>, open: Vec<Open>, before: Option<NodeId>) -> NodeId {
         let id = self.nodes.push(Node {
             what,
@@ -140,7 +141,7 @@ impl<'p> Layout<'p> {
 }
 
 impl Node<'_> {
-    /// All nodes that may come next.
+    /// Returns all nodes that may come next.
     pub(super) fn successors(&self) -> Vec<NodeId> {
         match &self.next {
             Next::End => Vec::new(),

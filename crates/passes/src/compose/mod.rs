@@ -1,32 +1,40 @@
-//! Chains of programs, made one program.
+//! Chains of programs, composed into one program.
 //!
-//! # What a chain means
+//! # Semantics of a chain
 //!
-//! A [`Policy`] names steps, each a v1model program, in a line with branches. A packet goes through the first step's whole pipeline: parser, checksum
-//! verification, ingress, egress, checksum computation, deparser. What that emitted is parsed by the next step, and so on. Between two steps:
+//! A [`Policy`] names steps, each a v1model program, in a line with branches. A packet passes the
+//! whole pipeline of the first step: parser, checksum verification, ingress, egress, checksum
+//! computation, deparser. The next step parses what that step emitted, and so on. Between two
+//! steps:
 //!
-//! - **Dropping.** A packet whose step leaves it with port 511 and without a multicast group after ingress, or with port 511 after egress, is dropped;
-//!   `exit` alone drops nothing.
-//! - **Standard metadata** is carried from step to step: the port chosen, the multicast group, the priority, the port and time at which the packet came
-//!   in. A step that says nothing about them leaves them as the step before did. What only egress has (`egress_port`, `egress_rid`, times and depths of
-//!   the queue) is zero in every ingress; `packet_length` is the packet's as the step gets it; `parser_error` and `checksum_error` are each step's own.
-//! - **User metadata** is each step's own and begins at zero.
-//! - **The queue** is an ideal one, where a packet never waits, before every egress but the last step's: there are the real queue, multicast, and
-//!   the copies of the group. A packet for a multicast group goes through the steps between as one.
-//! - **Copies** that a step clones are for somebody beside the way, as a monitor: they go through the real queue of their session's port and the egress
-//!   and deparser of that step, and leave. **Resubmitted** and **recirculated** packets go through their step again; **truncating** cuts what the
-//!   step's deparser emits; **digests**, counters, meters and registers are as in the program alone.
-//! - **Branches** are decided behind the step before them, by standard metadata and that step's fields as its deparser found them; a field of a header
-//!   that is not valid is zero there. Where packets come from several steps, or from none, standard metadata alone is seen.
+//! - **Dropping.** A packet is dropped if it has port 511 and no multicast group after a step's
+//!   ingress, or port 511 after its egress. `exit` alone drops nothing.
+//! - **Standard metadata** is passed from step to step: the chosen port, the multicast group, the
+//!   priority, the ingress port and the ingress time. A step that does not set them keeps the
+//!   values of the step before. Metadata that only egress has (`egress_port`, `egress_rid`, queue
+//!   times and depths) is zero in every ingress. `packet_length` is the length of the packet that
+//!   the step receives. `parser_error` and `checksum_error` are local to each step.
+//! - **User metadata** is local to each step and starts at zero.
+//! - **The queue** before every egress but the last step's is ideal: a packet never waits. The last
+//!   step has the real queue, multicast, and the copies of a multicast group. Before it, a packet
+//!   for a multicast group is processed as one packet.
+//! - **Clones** of a step are meant for a monitor. They pass the real queue of their session's port
+//!   and the egress and deparser of that step, and are transmitted. **Resubmitted** and
+//!   **recirculated** packets repeat their step. **Truncation** cuts what the step's deparser
+//!   emits. **Digests**, counters, meters and registers act as in the program alone.
+//! - **Branches** are decided after the step before them. They test standard metadata and the
+//!   fields of that step as its deparser found them; a field of an invalid header is zero. If
+//!   packets come from several steps or from none, only standard metadata is visible.
 //!
-//! Every name of a step's things begins with the step's name (`fw.Firewall.rules`), so that a program may be several steps, and state is kept by
-//! name when a chain changes. Steps share the types that are equal.
+//! Every name of a step's items begins with the step's name (`fw.Firewall.rules`). So one program
+//! can be several steps, and state is kept by name when a chain changes. Steps share equal types.
 //!
 //! # Forms
 //!
-//! [`Form::Steps`] is this meaning word for word: a run of blocks for each step ([`ir::Pipeline::steps`]). In [`Form::Merged`] a header parsed once stays
-//! parsed where nobody can tell; [`Composed::joints`] says where not, and why. Both forms do the same to every packet, but for the
-//! work that they take from its budget.
+//! [`Form::Steps`] implements these semantics literally, with separate blocks for each step
+//! ([`ir::Pipeline::steps`]). In [`Form::Merged`], a header that was parsed once stays parsed where
+//! this cannot be observed. [`Composed::joints`] gives the places where it does not, with the
+//! reason. Both forms treat every packet alike, except for the work that they charge to its budget.
 
 mod build;
 mod check;
@@ -54,7 +62,7 @@ pub use policy::{
 use build::Composer;
 use graph::{Node, NodeId, What};
 
-/// The program of a step.
+/// Program of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct StepProgram<'p> {
     /// The step's name in the policy.
@@ -63,12 +71,12 @@ pub struct StepProgram<'p> {
     pub program: &'p Program,
 }
 
-/// How a chain is made one program.
+/// Form of a composed chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Each step has blocks of its own: what a chain means, word for word.
+    /// Each step has separate blocks: the semantics of a chain, literally.
     Steps,
-    /// Steps that go on with the headers of those before them are one.
+    /// Steps that continue with the headers of their predecessors are merged.
     Merged,
 }
 
@@ -77,23 +85,24 @@ pub enum Form {
 pub struct Composed {
     /// The program, which the verifier accepts.
     pub program: Program,
-    /// Whether each step but the first ones goes on with the headers of the steps before it.
+    /// For each step but the first ones, whether it continues with the headers of the steps before
+    /// it.
     pub joints: Vec<Joint>,
 }
 
-/// How a step follows those before it.
+/// Connection of a step to its predecessors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joint {
     /// The step.
     pub step: String,
-    /// Why packets are deparsed and parsed again in front of it; none where they are not.
+    /// Reason why packets are deparsed and parsed again before it; `None` if they are not.
     pub apart: Option<Reason>,
 }
 
-/// Makes a chain one program.
+/// Composes a chain into one program.
 ///
 /// # Errors
-/// The first thing that is wrong with the chain.
+/// The first error of the chain.
 pub fn compose(
     name: &str,
     policy: &Policy,
@@ -106,13 +115,13 @@ pub fn compose(
     let by = |plan: &merge::Plan| by_plan(name, &nodes, &steps, plan, form);
     match form {
         Form::Steps => by(&merge::apart(&nodes, &Reason::AsAsked)),
-        // What is wrong with the steps by themselves is told of them.
+        // Errors of the steps themselves are reported for the unmerged form.
         Form::Merged => by(&merge::plan(&nodes, &steps))
             .or_else(|_| by(&merge::apart(&nodes, &Reason::NotValid))),
     }
 }
 
-/// Makes a chain one program by a plan.
+/// Composes a chain by a plan.
 fn by_plan(
     name: &str,
     nodes: &IdVec<NodeId, Node<'_>>,
@@ -134,7 +143,7 @@ fn by_plan(
     Ok(Composed { program, joints })
 }
 
-/// What became of each step that others stand before.
+/// Returns the joint of each step that has predecessors.
 fn joints(nodes: &IdVec<NodeId, Node<'_>>, plan: &merge::Plan) -> Vec<Joint> {
     let follows = |id: NodeId| nodes.values().any(|node| node.successors().contains(&id));
     let joint = |(id, node): (NodeId, &Node<'_>)| match node.what {
@@ -147,7 +156,7 @@ fn joints(nodes: &IdVec<NodeId, Node<'_>>, plan: &merge::Plan) -> Vec<Joint> {
     nodes.iter().filter_map(joint).collect()
 }
 
-/// The program of each step that has one.
+/// Program of each step that has one.
 type Steps<'p> = IdVec<NodeId, Option<&'p Program>>;
 
 fn resolve<'p>(
@@ -182,7 +191,7 @@ fn resolve<'p>(
     Ok(steps)
 }
 
-/// Every step can begin with what each step that packets come from sends.
+/// Checks that every step can parse what each of its predecessors sends.
 fn check_edges(nodes: &IdVec<NodeId, Node<'_>>, steps: &Steps<'_>) -> Result<(), ComposeError> {
     for (id, node) in nodes.iter() {
         let (What::Program(before), Some(sender)) = (node.what, steps[id]) else {
@@ -199,10 +208,10 @@ fn check_edges(nodes: &IdVec<NodeId, Node<'_>>, steps: &Steps<'_>) -> Result<(),
     Ok(())
 }
 
-/// The steps with a program that packets may come to next.
+/// Returns the steps with a program that packets may reach next.
 fn followers(nodes: &IdVec<NodeId, Node<'_>>, from: NodeId) -> Vec<NodeId> {
     let mut found = Vec::new();
-    // Choices behind choices are met by many ways.
+    // Nested choices can be reached by several paths.
     let mut seen = HashSet::new();
     let mut open = nodes[from].successors();
     while let Some(next) = open.pop() {

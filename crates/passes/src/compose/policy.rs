@@ -1,4 +1,4 @@
-//! A policy: which programs a packet goes through, in which order and under which conditions; and its text.
+//! Policies: the programs that packets pass, their order and conditions. Also the text form.
 //!
 //! ```text
 //! policy    = line
@@ -8,20 +8,23 @@
 //! arm       = ( condition | "else" ) ":" [ line ]
 //! condition = and { "||" and }
 //! and       = not { "&&" not }
-//! not       = "!" not | "(" condition ")" | operand [ ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) operand ]
+//! not       = "!" not | "(" condition ")" | operand [ compare operand ]
+//! compare   = "==" | "!=" | "<" | "<=" | ">" | ">="
 //! operand   = term { "&" term }
 //! term      = NUMBER | FIELD [ "[" NUMBER ":" NUMBER "]" ] | HEADER ".isValid()"
 //! ```
 //!
-//! A `NAME` is an identifier, a `SOURCE` says where the step's program is (a file, a program known by name) and ends before a space, an arrow, a bar, a
-//! bracket or an equals sign; between double quotes it may have those too. A step without a name is called as its source without directories and ending. `//` begins a
-//! comment, as in P4, and so does `#` at the beginning of a line.
+//! A `NAME` is an identifier. A `SOURCE` locates the step's program: a file, or a known program by
+//! name. It ends before a space, an arrow, a bar, a bracket or an equals sign. Between double
+//! quotes it may contain those too. A step without a name is named after its source, without
+//! directories and extension. `//` begins a comment, as in P4, and so does `#` at the beginning of
+//! a line.
 
 use std::fmt;
 
 use super::scan::{Scanner, shown};
 
-/// A place in a policy's text: 1-based line and column.
+/// A position in a policy's text: 1-based line and column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// Line.
@@ -36,54 +39,55 @@ impl fmt::Display for Position {
     }
 }
 
-/// Steps in a line, branches among them.
+/// A sequence of steps and branches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// What a packet meets, in order; never empty.
+    /// The elements in order; never empty.
     pub line: Vec<Item>,
 }
 
 /// An element of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// A program.
+    /// A step that runs a program.
     Step(StepName),
     /// A choice.
     Branch(Branch),
 }
 
-/// A step as a policy names it.
+/// Name and source of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepName {
-    /// Its name, which stands in front of the names of all its tables.
+    /// The step's name, which prefixes the names of all its tables.
     pub name: String,
-    /// Where its program is.
+    /// Source of its program.
     pub source: String,
-    /// Where it stands.
+    /// Source position.
     pub at: Position,
 }
 
-/// A choice: the first arm whose condition holds. Without `else`, a packet for which none holds goes on behind the choice.
+/// A choice: the first arm with a true condition is taken. Without `else`, a packet for which no
+/// condition holds continues after the choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Branch {
     /// The arms with their conditions.
     pub arms: Vec<Arm>,
-    /// The last arm, without one.
+    /// The last arm, which has no condition.
     pub otherwise: Vec<Item>,
-    /// Where it begins.
+    /// Source position of its start.
     pub at: Position,
 }
 
 /// An arm of a choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arm {
-    /// When it is taken.
+    /// Condition of the arm.
     pub condition: Condition,
-    /// What a packet meets in it; may be empty.
+    /// Elements of the arm; may be empty.
     pub line: Vec<Item>,
 }
 
-/// A condition over standard metadata and over the fields of the step before.
+/// A condition over standard metadata and the fields of the step before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// `a || b`
@@ -99,7 +103,7 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// The fields that it asks for, as they are written.
+    /// Returns the fields that the condition reads, as they are written.
     pub(super) fn fields(&self) -> Vec<&str> {
         match self {
             Condition::Any(all) | Condition::All(all) => {
@@ -115,9 +119,9 @@ impl Condition {
 /// A number as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Number {
-    /// Decimal, or with `0x`, `0o` or `0b` in front; `_` may separate digits.
+    /// Decimal, or with prefix `0x`, `0o` or `0b`; `_` may separate digits.
     pub text: String,
-    /// Where it stands.
+    /// Source position.
     pub at: Position,
 }
 
@@ -138,25 +142,25 @@ pub enum Comparison {
     GreaterOrEqual,
 }
 
-/// What is compared.
+/// An operand of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// A number, of the width of what it is compared with.
+    /// A number, of the width of the other operand.
     Number(Number),
     /// A field, or some of its bits.
     Field {
         /// Its name in P4, or a suffix of it that no other field has.
         name: String,
-        /// The highest and lowest of the bits that are meant; all without.
+        /// The highest and lowest bit of a slice; the whole field if `None`.
         bits: Option<(u32, u32)>,
-        /// Where it stands.
+        /// Source position.
         at: Position,
     },
-    /// Whether a header is valid.
+    /// Validity of a header.
     IsValid {
         /// The header's name in P4, or a suffix of it.
         header: String,
-        /// Where it stands.
+        /// Source position.
         at: Position,
     },
     /// `a & b`
@@ -173,12 +177,12 @@ impl Operand {
     }
 }
 
-/// Why text is no policy.
+/// Syntax error in a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyError {
-    /// Where.
+    /// Source position.
     pub at: Position,
-    /// What is wrong and what mends it.
+    /// The error and how to fix it.
     pub message: String,
 }
 
@@ -190,29 +194,29 @@ impl fmt::Display for PolicyError {
 
 impl std::error::Error for PolicyError {}
 
-/// Bits of a field that a condition can ask for; more than any comparison is about.
+/// Maximum bit index of a field in a condition, plus one. No comparison needs more.
 const MOST_BITS: u32 = 2048;
 
-/// Operands that are joined by `&`, each nested in the next one.
+/// Maximum number of operands joined by `&`. Each is nested in the next one.
 const MOST_TERMS: u32 = 64;
 
-/// Steps that a policy may have.
+/// Maximum number of steps of a policy.
 const MAX_STEPS: usize = 256;
 
-/// Arms of choices that a policy may have, and fields and numbers in their conditions.
+/// Maximum number of arms, fields and numbers in all choices of a policy.
 const MAX_OPERANDS: usize = 4096;
 
-/// Bytes that a policy's text may have.
+/// Maximum length of a policy's text in bytes.
 const MAX_POLICY_BYTES: usize = 1 << 20;
 
-/// Branches inside of branches.
+/// Maximum nesting depth of branches.
 const MAX_DEPTH: u32 = 32;
 
 impl Policy {
-    /// Reads a policy.
+    /// Parses a policy.
     ///
     /// # Errors
-    /// What the text is not.
+    /// The first syntax error or exceeded limit.
     pub fn read(text: &str) -> Result<Policy, PolicyError> {
         let mut reader = Reader {
             scan: Scanner::new(text),
@@ -236,7 +240,7 @@ impl Policy {
         }
     }
 
-    /// All steps, in the order in which they stand.
+    /// Returns all steps in textual order.
     pub fn steps(&self) -> Vec<&StepName> {
         let mut steps = Vec::new();
         gather(&self.line, &mut steps);
@@ -282,7 +286,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads what may have more of its kind inside.
+    /// Parses a construct that may be nested, and checks the depth.
     fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
         if self.depth == MAX_DEPTH {
             return Err(self
@@ -491,14 +495,14 @@ impl Reader<'_> {
     }
 }
 
-/// What a step is called whose policy gives a source alone.
+/// Returns the name of a step for which the policy gives only a source.
 pub(super) fn called(source: &str) -> String {
     let file = source.rsplit('/').next().unwrap_or(source);
     let stem = file.split_once('.').map_or(file, |(stem, _)| stem);
     stem.to_owned()
 }
 
-/// Whether text is an identifier of P4.
+/// Returns true if text is an identifier of P4.
 pub(crate) fn is_identifier(text: &str) -> bool {
     let is_first = |c: char| c.is_ascii_alphabetic() || c == '_';
     text.starts_with(is_first) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

@@ -1,21 +1,21 @@
-//! The characters of a policy's text.
+//! Scanner for policy texts.
 
 use super::policy::{PolicyError, Position};
 
-/// Text and how far it has been read.
+/// A text and the current position.
 pub(super) struct Scanner<'t> {
     text: &'t str,
     at: usize,
-    /// The place of `at`.
+    /// Line and column of `at`.
     place: Position,
-    /// Whether nothing but blanks stands before `at` on its line.
+    /// True if only blanks precede `at` on its line.
     is_first: bool,
 }
 
-/// Characters of a policy's words that messages repeat.
+/// Maximum number of characters of a word that a message repeats.
 const SHOWN: usize = 60;
 
-/// A word of a policy for a message: of a long one its beginning.
+/// Returns a word for a message; a long word is cut.
 pub(super) fn shown(word: &str) -> String {
     match word.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}...", &word[..end]),
@@ -33,7 +33,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Goes on by so many bytes.
+    /// Advances by a number of bytes.
     fn advance(&mut self, bytes: usize) {
         let end = self.at + bytes;
         for c in self.text[self.at..end].chars() {
@@ -58,7 +58,7 @@ impl<'t> Scanner<'t> {
         &self.text[self.at..]
     }
 
-    /// Passes over white space and comments.
+    /// Skips white space and comments.
     fn skip(&mut self) {
         loop {
             let rest = self.rest();
@@ -78,7 +78,7 @@ impl<'t> Scanner<'t> {
         self.rest().is_empty()
     }
 
-    /// Where the next token begins.
+    /// Returns the position of the next token.
     pub(super) fn position(&mut self) -> Position {
         self.skip();
         self.place
@@ -111,7 +111,7 @@ impl<'t> Scanner<'t> {
         is_there
     }
 
-    /// Eats a word that no other character of a name follows.
+    /// Consumes a word that no other name character follows.
     pub(super) fn eat_word(&mut self, word: &str) -> bool {
         self.skip();
         let behind = self.rest().strip_prefix(word);
@@ -120,7 +120,8 @@ impl<'t> Scanner<'t> {
         is_whole
     }
 
-    /// A name or a source: all up to a space, an equals sign, an arrow, a bar or a bracket; or what stands between double quotes.
+    /// Reads a name or a source: up to a space, equals sign, arrow, bar or bracket, or the text
+    /// between double quotes.
     pub(super) fn source(&mut self) -> Option<&'t str> {
         self.skip();
         let rest = self.rest();
@@ -140,7 +141,7 @@ impl<'t> Scanner<'t> {
         Some(&rest[..end]).filter(|source| !source.is_empty())
     }
 
-    /// A number as P4 writes it, without a width.
+    /// Reads a number in P4 syntax, without a width.
     pub(super) fn number(&mut self) -> Option<&'t str> {
         self.skip();
         let rest = self.rest();
@@ -152,7 +153,7 @@ impl<'t> Scanner<'t> {
         Some(&rest[..end])
     }
 
-    /// Names joined by dots, with elements of stacks in between (`hdr.vlan[0].id`).
+    /// Reads names joined by dots, with stack indices in between (`hdr.vlan[0].id`).
     pub(super) fn path(&mut self) -> Option<&'t str> {
         self.skip();
         let rest = self.rest();
@@ -175,7 +176,7 @@ impl<'t> Scanner<'t> {
     }
 }
 
-/// Bytes of `[0]` in front of a dot; elsewhere brackets choose bits.
+/// Returns the length of `[0]` before a dot. Other brackets select bits.
 fn element(text: &str) -> usize {
     let inside = text
         .strip_prefix('[')

@@ -1,4 +1,4 @@
-//! A policy's text: on one line, and read again it is the same policy.
+//! Printing of a policy on one line. Parsing the text gives the same policy.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ fn line(f: &mut fmt::Formatter<'_>, items: &[Item]) -> fmt::Result {
     })
 }
 
-/// Writes these with something between them.
+/// Writes items with a separator between them.
 fn joined<T>(
     f: &mut fmt::Formatter<'_>,
     all: &[T],
@@ -45,7 +45,7 @@ impl fmt::Display for StepName {
     }
 }
 
-/// Whether a source can stand without double quotes.
+/// Returns true if a source needs no double quotes.
 fn is_plain(source: &str) -> bool {
     let is_usual = |c: char| c.is_alphanumeric() || "_./-".contains(c);
     let is_read_otherwise = source.contains("->") || source.contains("//");

@@ -1,8 +1,9 @@
-//! Putting programs into one: the things of each get the step's name in front, and ids of that one program.
+//! Linking of programs into one: items get the step's name as a prefix, and new ids.
 //!
-//! Types that are equal are one type; the others keep apart by name. Standard metadata is one for all, field by field, by the names that the
-//! architecture gives; everything else is each program's own. `@id` annotations are left out: two programs may have chosen the same numbers, and the ids
-//! that P4Runtime derives from names stay the same while a chain changes around a step.
+//! Equal types become one type; others are kept apart by name. Standard metadata is shared by all
+//! programs, field by field, under the architecture's names. Everything else belongs to its
+//! program. `@id` annotations are dropped: two programs may use the same numbers. The ids that
+//! P4Runtime derives from names stay the same while a chain changes around a step.
 
 mod places;
 
@@ -19,13 +20,13 @@ pub(crate) use places::Places;
 
 use crate::uses::Uses;
 
-/// The intrinsics of v1model, which all steps share, begin so.
+/// Prefix of the names of v1model's intrinsics, which all steps share.
 pub(crate) const STANDARD_METADATA: &str = "standard_metadata.";
 
-/// Why a program cannot be put beside the others.
+/// Error of linking a program with others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkError {
-    /// A field of standard metadata has another type than in a program before.
+    /// A field of standard metadata has another type than in an earlier program.
     StandardMetadata {
         /// The field.
         field: String,
@@ -34,28 +35,29 @@ pub enum LinkError {
         /// Its type there.
         expected: ScalarTy,
     },
-    /// Two programs declare a controller header in two ways; a switch has one.
+    /// Two programs declare a controller header differently. A switch has only one.
     ControllerHeader {
-        /// What `@controller_header` calls it.
+        /// Its name in `@controller_header`.
         header: String,
     },
 }
 
-/// What need not be put into a program: storage that is another's already, and what nobody uses.
+/// Items that are not linked: storage that exists already, and unused items.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     pub(crate) fields: HashMap<FieldId, FieldId>,
     pub(crate) headers: HashMap<HeaderId, HeaderId>,
-    /// If only a part of the program is wanted, what that uses: everything else gets no place.
+    /// If only a part of the program is linked, the items that it uses. All others get no id.
     pub(crate) only: Option<Uses>,
 }
 
-/// The place of what has none.
+/// Returns the id of an item that is not linked.
 fn nowhere<I: Id>() -> I {
     I::from_index(u32::MAX as usize)
 }
 
-/// Puts all things of a program but its parsers, controls and blocks into `out`, `prefix` in front of their names, and says where they are.
+/// Links all items of a program into `out`, except parsers, controls and blocks. Their names get
+/// the prefix `prefix`. Returns their new ids.
 pub(crate) fn link(
     out: &mut Program,
     program: &Program,
@@ -90,7 +92,7 @@ struct Linker<'a> {
     places: Places,
 }
 
-/// The place of an item that is there, or that is put there.
+/// Returns the position of an item, which is appended if it is missing.
 fn place<T: PartialEq>(items: &mut Vec<T>, item: T) -> usize {
     let found = items.iter().position(|known| *known == item);
     found.unwrap_or_else(|| {
@@ -99,7 +101,7 @@ fn place<T: PartialEq>(items: &mut Vec<T>, item: T) -> usize {
     })
 }
 
-/// A thing's annotations in a chain.
+/// Returns the annotations that an item keeps in a chain.
 fn kept(annotations: &[Annotation]) -> Vec<Annotation> {
     let kept = annotations.iter().filter(|a| a.name != "id");
     kept.cloned().collect()
@@ -121,8 +123,8 @@ impl Linker<'_> {
         }
     }
 
-    /// Decides which named types keep their names: those whose name is free or stands for the same. A type that mentions one that cannot keep its name
-    /// is another type too.
+    /// Decides which named types keep their names: those with a name that is free or denotes an
+    /// equal type. A type that mentions a renamed type is renamed too.
     fn name_types(&mut self) {
         loop {
             let before = self.types.len();
@@ -258,7 +260,7 @@ impl Linker<'_> {
         Ok(self.out.header_types.push(linked))
     }
 
-    /// Whether a thing is wanted, by the set of those that are used.
+    /// Returns true if an item is linked, by the set of used items.
     fn is_wanted<I: Eq + Hash>(&self, id: &I, used: impl Fn(&Uses) -> &HashSet<I>) -> bool {
         let only = self.known.only.as_ref();
         only.is_none_or(|only| used(only).contains(id))
@@ -313,7 +315,7 @@ impl Linker<'_> {
         Ok(())
     }
 
-    /// The stack of the known headers that a stack's headers are.
+    /// Returns the existing stack that contains a stack's known headers.
     fn known_stack(&self, stack: &Stack) -> Option<ir::StackId> {
         let first = self.known.headers.get(&stack.first)?;
         let mut stacks = self.out.stacks.iter();
@@ -321,7 +323,7 @@ impl Linker<'_> {
         stacks.find(is_it).map(|(id, _)| id)
     }
 
-    /// The fields of standard metadata, which are made when the first program has them.
+    /// Maps the fields of standard metadata. They are created by the first program that has them.
     fn standard_metadata(&mut self) -> Result<HashMap<FieldId, FieldId>, LinkError> {
         let mut shared = HashMap::new();
         for (key, id) in &self.program.pipeline.intrinsics {
@@ -351,7 +353,7 @@ impl Linker<'_> {
         Ok(shared)
     }
 
-    /// Value sets and externs: what other things refer to.
+    /// Links value sets and externs, to which other items refer.
     fn objects(&mut self) {
         for set in self.program.value_sets.values() {
             if self.known.only.is_some() {
@@ -409,7 +411,7 @@ impl Linker<'_> {
         kind
     }
 
-    /// Actions and tables. Actions call each other in any order, so their places stand before their code is read.
+    /// Links actions and tables. Actions call each other in any order, so they get their ids first.
     fn code(&mut self) {
         let mut next = self.out.actions.next_id().get();
         for id in self.program.actions.ids() {
@@ -472,7 +474,7 @@ impl Linker<'_> {
         linked
     }
 
-    /// Values in a table's default action and entries whose meaning is a number of this program's.
+    /// Translates values of a table's default action and entries that are numbers of this program.
     fn values(&self, linked: &mut Table, table: &Table) {
         let args = |call: &mut ActionCall| {
             let listed = table.actions.get(call.action);
@@ -495,7 +497,7 @@ impl Linker<'_> {
         }
     }
 
-    /// Where the program's field lists are: under their own numbers where those are free.
+    /// Returns the new numbers of the program's field lists. Each keeps its number if that is free.
     fn new_lists(&self) -> HashMap<u64, u64> {
         let taken = &self.out.pipeline.field_lists;
         let own = &self.program.pipeline.field_lists;

@@ -1,4 +1,4 @@
-//! Where the things of a program are in another one, and code that follows them there.
+//! Translation of ids from one program to another, and of code that uses them.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use ir::{
     Stmt, StmtKind, TableId, Transition, ValueSetId,
 };
 
-/// By id there, the id here.
+/// Maps each id of the source program to the id in the target program.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
     pub(crate) files: Vec<u32>,
@@ -49,7 +49,7 @@ impl Places {
         }
     }
 
-    /// A value of this type, of which error codes have other numbers here.
+    /// Translates a value of this type. Error codes have other numbers in the target.
     pub(crate) fn value(&self, ty: ScalarTy, value: &mut Value) {
         if ty == ScalarTy::Error
             && let Some(code) = value.to_u64()
@@ -96,7 +96,8 @@ impl Places {
         }
     }
 
-    /// A control; its stages get the prefix too, so that those of several programs can be in one line.
+    /// Translates a control. Its stages get the prefix too, so that stages of several programs can
+    /// be in one line.
     pub(crate) fn control(&self, control: &Control, prefix: &str) -> Control {
         let mut linked = control.clone();
         linked.name = format!("{prefix}.{}", control.name);

@@ -1,8 +1,9 @@
-//! Registers that a packet reads and then writes without `@atomic`: another packet's write may
-//! come between the two where several workers carry packets (section "Concurrency model").
+//! Detects registers that a packet reads and then writes without `@atomic`. If several workers
+//! process packets, another packet's write may come between the two (section "Concurrency model").
 //!
-//! A body is walked in order, with the actions, tables, functions and controls that it calls. The
-//! walk has a limit of steps; of a program that needs more, what was found until then is reported.
+//! Bodies are walked in execution order, including the actions, tables, functions and controls that
+//! they call. The number of steps is limited. If a program needs more, the results found so far are
+//! reported.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
@@ -19,10 +20,10 @@ use crate::hir::{
 };
 use crate::walk;
 
-/// Externs whose cells packets read and write.
+/// Externs with cells that packets read and write.
 const REGISTERS: [&str; 2] = ["register", "Register"];
 
-/// Accesses of called code that are looked at, in a whole program.
+/// Maximum number of accesses of called code examined in a program.
 const MOST_STEPS: usize = 1 << 20;
 
 pub(super) fn check(program: &Program, diagnostics: &mut Diagnostics) {
@@ -55,7 +56,7 @@ pub(super) fn check(program: &Program, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Code that is called by name.
+/// A unit of code that can be called.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Unit {
     Action(ActionId),
@@ -64,7 +65,7 @@ enum Unit {
     Control(ControlId),
 }
 
-/// The registers that code reads and writes, with the first place of each.
+/// The registers that code reads and writes, with the first source position of each.
 #[derive(Clone, Default)]
 struct Accesses {
     reads: BTreeMap<InstanceId, Span>,
@@ -73,13 +74,13 @@ struct Accesses {
 
 struct Walk<'p> {
     program: &'p Program,
-    /// The accesses of code that was walked; of what is being walked, none.
+    /// Accesses of units walked so far; empty for units being walked.
     known: HashMap<Unit, Rc<Accesses>>,
-    /// Registers that are written after they are read, each once in a body.
+    /// Writes after reads, each once in a body.
     found: Vec<(InstanceId, Span, Span)>,
-    /// Registers and writes that are found already.
+    /// Pairs of register and write already reported.
     shown: HashSet<(InstanceId, Span)>,
-    /// Steps that are left.
+    /// Remaining steps.
     left: usize,
 }
 
@@ -154,8 +155,8 @@ impl<'p> Walk<'p> {
         }
     }
 
-    /// The accesses of an atomic block that concern the code around it: what is read and written
-    /// within is whole.
+    /// Returns the accesses of an atomic block as seen by the code around it: reads and writes
+    /// inside the block are one atomic access.
     fn within(&mut self, body: &'p [Stmt]) -> Accesses {
         let mut accesses = Accesses::default();
         let found = self.found.len();
@@ -206,7 +207,7 @@ impl<'p> Walk<'p> {
         }
     }
 
-    /// Takes the steps to look at accesses; whether there were enough.
+    /// Charges the steps to examine accesses. Returns true if enough were left.
     fn may_follow(&mut self, later: &Accesses) -> bool {
         checkpoint();
         let steps = 1 + later.reads.len() + later.writes.len();
@@ -215,7 +216,7 @@ impl<'p> Walk<'p> {
         left.is_some()
     }
 
-    /// Accesses after others: a write after a read is found.
+    /// Appends later accesses to earlier ones, and reports a write after a read.
     fn follow(
         &mut self,
         later: &Accesses,
@@ -236,7 +237,7 @@ impl<'p> Walk<'p> {
         accesses.add(later);
     }
 
-    /// The access of a method of a register.
+    /// Returns the access of a register's method.
     fn own(&self, call: &Call) -> Option<Accesses> {
         let Callee::ExternMethod {
             object,
@@ -264,7 +265,7 @@ impl<'p> Walk<'p> {
     }
 }
 
-/// Tables that an expression applies to know whether they hit.
+/// Collects the tables that an expression applies to test for a hit.
 fn applied(expr: &Expr, tables: &mut Vec<TableId>) {
     if let ExprKind::ApplyResult(table, _) = expr.kind {
         tables.push(table);

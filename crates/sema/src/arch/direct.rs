@@ -1,4 +1,5 @@
-//! Properties that attach objects to tables, and direct counters and meters: each belongs to one table and is used by its actions.
+//! Properties that attach objects to tables, and direct counters and meters. Each direct object
+//! belongs to one table and is used by that table's actions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +11,7 @@ use crate::code;
 use crate::hir::{ActionId, Call, Callee, ExprKind, InstanceId, Program, Stmt, Table, TableId, Ty};
 use crate::walk;
 
-/// A property and the externs that it takes.
+/// A table property and the externs that it accepts.
 struct Attachment {
     property: &'static str,
     externs: &'static [&'static str],
@@ -36,7 +37,7 @@ const PNA: [Attachment; 3] = [
     attachment("pna_implementation", &["ActionProfile", "ActionSelector"]),
 ];
 
-/// Externs of which each entry of a table has one.
+/// Externs with one element for each table entry.
 const DIRECT: [&str; 4] = [
     "direct_counter",
     "direct_meter",
@@ -78,11 +79,11 @@ fn listed(program: &Program) -> BTreeMap<ActionId, Vec<TableId>> {
 struct Rules<'p, 'd> {
     program: &'p Program,
     diagnostics: &'d mut Diagnostics,
-    /// Direct objects and the tables that they belong to.
+    /// Direct objects and their tables.
     owners: BTreeMap<InstanceId, Vec<TableId>>,
-    /// The tables that list each action.
+    /// Tables that list each action.
     listed: BTreeMap<ActionId, Vec<TableId>>,
-    /// Whether tables that do not own an object may have actions that use it.
+    /// True if tables that do not own an object may have actions that use it.
     shared_actions: bool,
 }
 
@@ -117,7 +118,7 @@ impl<'p> Rules<'p, '_> {
                     ExprKind::Instance(object) => {
                         self.attach(id, table, object, rule, property.value.span)
                     }
-                    // PSA names one; a list of one is what p4c's back ends take, too.
+                    // PSA requires a single object. p4c's back ends accept a list of one, too.
                     ExprKind::Aggregate(ref parts)
                         if parts.len() == 1 && matches!(parts[0].kind, ExprKind::Instance(_)) =>
                     {
@@ -125,7 +126,7 @@ impl<'p> Rules<'p, '_> {
                             self.attach(id, table, object, rule, parts[0].span)
                         }
                     }
-                    // A constructor parameter is known where the control is instantiated.
+                    // A constructor parameter is known when the control is instantiated.
                     ExprKind::Var(_) => {}
                     ExprKind::Aggregate(ref parts) if parts.len() > 1 => self.error(
                         parts[1].span,
@@ -183,7 +184,7 @@ impl<'p> Rules<'p, '_> {
         }
     }
 
-    /// Calls of direct objects in a body.
+    /// Returns the calls of direct objects in a body.
     fn direct_calls(&self, body: &'p [Stmt]) -> Vec<(InstanceId, &'p Call)> {
         let mut found = Vec::new();
         walk::calls(body, &mut |call| {
@@ -197,7 +198,7 @@ impl<'p> Rules<'p, '_> {
         found
     }
 
-    /// Direct objects are used in actions of their table.
+    /// Checks that direct objects are used in actions of their table.
     fn uses(&mut self) {
         for (id, action) in self.program.actions.iter() {
             for (object, call) in self.direct_calls(&action.body) {
@@ -218,7 +219,7 @@ impl<'p> Rules<'p, '_> {
     fn action_use(&mut self, action: ActionId, object: InstanceId, call: &Call) {
         let name = self.program.instances[object].name.as_str();
         let Some(owners) = self.owners.get(&object).cloned() else {
-            // What a meter without a table would read is not known; p4c refuses it, too.
+            // The result of a meter without a table is undefined; p4c rejects it, too.
             if self.shared_actions && self.extern_name(object) == Some("direct_counter") {
                 let message = format!("`{name}` belongs to no table: the call has no effect");
                 self.diagnostics.push(Diagnostic::warning(
@@ -245,7 +246,8 @@ impl<'p> Rules<'p, '_> {
         }
     }
 
-    /// BMv2 executes a direct meter where its table's actions read it.
+    /// Reports direct meters that no action of the table reads: BMv2 executes the meter at the
+    /// read.
     fn unread_meters(&mut self) {
         let actions = self.program.actions.values();
         let read: BTreeSet<InstanceId> = actions

@@ -1,5 +1,6 @@
-//! `@id` of what controllers name by number: the upper byte is 0 or that of the object's kind
-//! (P4Runtime, "ID Allocation for P4Info Objects"), and no two declarations have one id.
+//! Checks `@id` annotations of control-plane objects. The upper byte is 0 or the prefix of the
+//! object's kind (P4Runtime, "ID Allocation for P4Info Objects"). No two declarations have the same
+//! id.
 
 use std::collections::HashMap;
 
@@ -10,7 +11,7 @@ use syntax::source::Span;
 use crate::code;
 use crate::hir::{Annotation, AnnotationBody, AnnotationValue, Program, Ty};
 
-/// Externs whose instances have ids, and the upper byte of these.
+/// Externs with ids for their instances, and the upper byte of these ids.
 const EXTERNS: [(&str, u8); 15] = [
     ("action_profile", 0x11),
     ("action_selector", 0x11),

@@ -1,14 +1,14 @@
 //! The include files of the standard architectures, embedded in the binary.
 //!
-//! Each text declares what the architecture's specification declares, under the names by which existing programs
-//! include it. The include guards are the customary ones, so that a user's own copy of one file and ours of
-//! another work together.
+//! Each text has the declarations of the architecture's specification, under the file name that
+//! existing programs include. The include guards are the customary ones. So a user's copy of one
+//! file works together with the built-in text of another.
 
-/// The text of the standard include file `name`, as written between `<>` or `""` (`v1model.p4`, `bmv2/psa.p4`), or
-/// `None` when no such file is built in.
+/// Returns the text of the standard include file `name`, as written between `<>` or `""`
+/// (`v1model.p4`, `bmv2/psa.p4`). Returns `None` if there is no such file.
 ///
-/// A file that differs from another one by macros only is a short text that defines them and includes `polyplane/NAME`,
-/// a name that no user's directory is expected to hold.
+/// A file that differs from another one only by macros is a short text. It defines these macros and
+/// includes `polyplane/NAME`, a name that is unlikely in a user's directory.
 pub fn builtin_include(name: &str) -> Option<&'static str> {
     let text = match name {
         "core.p4" => include_str!("include/core.p4"),

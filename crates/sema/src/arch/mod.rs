@@ -1,4 +1,4 @@
-//! The architectures that programs are written for: which one a program uses, and the rules of each.
+//! The architectures: detects the architecture of a program and checks its rules.
 
 mod atomic;
 mod direct;
@@ -20,7 +20,7 @@ use crate::hir::{Program, Ty};
 pub use includes::builtin_include;
 pub use sizes::{MAX_SIZE, size_argument};
 
-/// An architecture that is known here.
+/// A known architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arch {
     /// `V1Switch` of v1model.p4.
@@ -38,7 +38,7 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// The architecture's name, as its include file is named.
+    /// Returns the architecture's name, as in the name of its include file.
     pub fn name(self) -> &'static str {
         match self {
             Arch::V1Model => "v1model",
@@ -51,7 +51,7 @@ impl Arch {
     }
 }
 
-/// The architecture of the package that `main` instantiates.
+/// Returns the architecture of the package that `main` instantiates.
 pub(crate) fn recognise(p: &Program) -> Option<Arch> {
     let main = &p.instances[p.main?];
     let Ty::BlockType(package, _) = p.types.get(main.ty) else {
@@ -68,7 +68,7 @@ pub(crate) fn recognise(p: &Program) -> Option<Arch> {
     })
 }
 
-/// Checks the rules of an architecture on a program that has no errors so far.
+/// Checks the rules of an architecture on a program without errors.
 pub(crate) fn check(arch: Arch, program: &Program, diagnostics: &mut Diagnostics) {
     tables::check(arch, program, diagnostics);
     restrictions::check(program, diagnostics);
@@ -84,7 +84,7 @@ pub(crate) fn check(arch: Arch, program: &Program, diagnostics: &mut Diagnostics
     }
 }
 
-/// Checks a constant by which an include file tells something.
+/// Checks a constant that an include file declares for the compiler.
 pub(crate) fn check_constant(decl: &ConstDecl, value: &BigInt, diagnostics: &mut Diagnostics) {
     if decl.name.as_str() == "__v1model_version" {
         v1model::check_version(decl, value, diagnostics);

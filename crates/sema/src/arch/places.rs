@@ -1,4 +1,4 @@
-//! Extern functions that an architecture offers in some of its blocks only.
+//! Extern functions that an architecture provides only in some of its blocks.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::hir::{
 };
 use crate::walk;
 
-/// Extern functions and the parameters of the package whose blocks may call them.
+/// Extern functions, and the package parameters of the blocks that may call them.
 type Rule = (&'static [&'static str], &'static [&'static str]);
 
 const V1MODEL: &[Rule] = &[
@@ -35,9 +35,9 @@ const V1MODEL: &[Rule] = &[
         &["ig", "eg"],
     ),
 ];
-/// Functions for egress that BMv2 also takes in ingress.
+/// Egress functions that BMv2 also accepts in ingress.
 const KEPT_TO_THE_END: [&str; 2] = ["recirculate", "recirculate_preserving_field_list"];
-/// Functions for ingress that BMv2 ignores in egress.
+/// Ingress functions that BMv2 ignores in egress.
 const WITHOUT_EFFECT: [&str; 2] = ["resubmit", "resubmit_preserving_field_list"];
 const PSA: &[Rule] = &[
     (
@@ -86,13 +86,13 @@ struct Places<'p, 'd> {
     program: &'p Program,
     diagnostics: &'d mut Diagnostics,
     rules: &'static [Rule],
-    /// The parameter of the package whose block is walked.
+    /// The package parameter of the block being walked.
     role: String,
     seen: HashSet<Unit>,
 }
 
 impl<'p> Places<'p, '_> {
-    /// The blocks that a package is made of; packages may be nested.
+    /// Walks the blocks of a package; packages may be nested.
     fn package(&mut self, instance: InstanceId, prefix: &str) {
         let instance = &self.program.instances[instance];
         let Ty::BlockType(package, _) = self.program.types.get(instance.ty) else {

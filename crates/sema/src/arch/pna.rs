@@ -1,4 +1,4 @@
-//! The rules of PNA: tables that packets add entries to.
+//! The rules of PNA for tables to which packets add entries.
 
 use syntax::diag::{Diagnostic, Diagnostics};
 use syntax::source::Span;
@@ -7,7 +7,8 @@ use crate::code;
 use crate::hir::{ActionId, Callee, ExprKind, Program, Stmt, Table};
 use crate::walk;
 
-/// `add_entry` is called in the default action of a table with `add_on_miss = true`.
+/// Checks that `add_entry` is called only in the default action of a table with
+/// `add_on_miss = true`.
 pub(super) fn check(program: &Program, diagnostics: &mut Diagnostics) {
     let mut error = |span: Span, message: String| {
         diagnostics.push(Diagnostic::error(code::ARCHITECTURE, span, message));

@@ -1,7 +1,7 @@
-//! `@entry_restriction` of tables and `@action_restriction` of actions: constraints of the
-//! p4-constraints language that can be read and speak of the keys or parameters there are.
+//! Checks `@entry_restriction` of tables and `@action_restriction` of actions. These constraints of
+//! the p4-constraints language must be well formed and use only existing keys or parameters.
 //!
-//! Others are warnings: packets do not depend on them, and P4Runtime refuses the program.
+//! Violations are warnings: packets do not depend on them. P4Runtime rejects such a program.
 
 use constraints::{Constraint, Name, Type};
 use support::work::checkpoint;
@@ -58,7 +58,7 @@ fn constraint(
     }
 }
 
-/// The strings of an annotation, each on a line of its own.
+/// Returns the strings of an annotation, each on a separate line.
 fn text(annotation: &Annotation) -> Option<String> {
     let strings: Option<Vec<&str>> = match &annotation.body {
         AnnotationBody::Tokens(tokens) => tokens
@@ -116,11 +116,11 @@ fn param_type(program: &Program, action: &Action, name: Name<'_>) -> Option<Type
     }
 }
 
-/// A controller's way to write a value.
+/// The format in which a controller writes a value.
 enum Size {
-    /// As a number.
+    /// A number.
     Bits(u32),
-    /// As a string.
+    /// A string.
     Text,
 }
 
@@ -140,7 +140,7 @@ fn size(program: &Program, ty: TyId) -> Option<Size> {
     }
 }
 
-/// Whether `@p4runtime_translation` makes strings of a type's values.
+/// Returns true if `@p4runtime_translation` maps a type's values to strings.
 fn is_string(annotations: &[Annotation]) -> bool {
     named(annotations, "p4runtime_translation").any(|annotation| match &annotation.body {
         AnnotationBody::Tokens(tokens) => tokens

@@ -1,5 +1,5 @@
-//! Sizes of counters, meters, registers, action profiles and selectors: numbers that P4Info and the
-//! tables of a switch can hold.
+//! Checks the sizes of counters, meters, registers, action profiles and selectors. They must fit
+//! P4Info and the tables of a switch.
 
 use num_bigint::BigInt;
 use syntax::diag::{Diagnostic, Diagnostics};
@@ -7,10 +7,10 @@ use syntax::diag::{Diagnostic, Diagnostics};
 use crate::code;
 use crate::hir::{Arg, ExprKind, Instance, Program, Ty};
 
-/// The largest size: P4Info has 63 bits for some and 31 for others.
+/// Maximum size. P4Info has 63 bits for some sizes and 31 for others.
 pub const MAX_SIZE: u32 = i32::MAX as u32;
 
-/// Externs of cells or members, and which of their constructor's arguments is the size.
+/// Externs with cells or members, and the position of the size in their constructor arguments.
 const SIZED: [(&str, usize); 12] = [
     ("counter", 0),
     ("Counter", 0),
@@ -26,7 +26,7 @@ const SIZED: [(&str, usize); 12] = [
     ("hash_table", 0),
 ];
 
-/// Which of the constructor's arguments of an extern is the number of its cells or members.
+/// Returns the position of the constructor argument that is an extern's number of cells or members.
 pub fn size_argument(name: &str) -> Option<usize> {
     let sized = SIZED.iter().find(|(sized, _)| *sized == name);
     sized.map(|(_, at)| *at)
@@ -53,7 +53,7 @@ fn check_instance(program: &Program, instance: &Instance, diagnostics: &mut Diag
     let Some(Arg::Expr(size)) = instance.args.get(at) else {
         return;
     };
-    // A size that depends on a constructor's parameter is known where the block is instantiated.
+    // A size that depends on a constructor parameter is known when the block is instantiated.
     let ExprKind::Int(number) = &size.kind else {
         return;
     };

@@ -1,4 +1,4 @@
-//! What all architectures demand of tables: entries that their match kinds can express.
+//! Rules of tables in all architectures: match kinds and the entries that they can express.
 
 use num_bigint::BigInt;
 use support::work::checkpoint;
@@ -22,13 +22,13 @@ pub(super) fn check(arch: Arch, program: &Program, diagnostics: &mut Diagnostics
     }
 }
 
-/// Keys of an enum without an underlying type have no values that a controller can write.
+/// Reports keys of an enum without an underlying type: a controller cannot write their values.
 fn plain_enums(program: &Program, table: &Table, diagnostics: &mut Diagnostics) {
     if table.entries_are_const || has(&table.annotations, "hidden") {
         return;
     }
     for key in &table.keys {
-        // Selectors' keys are in no entry.
+        // Entries contain no selector keys.
         if program.match_kinds[key.match_kind].as_str() == "selector" {
             continue;
         }
@@ -49,7 +49,7 @@ fn plain_enums(program: &Program, table: &Table, diagnostics: &mut Diagnostics) 
     }
 }
 
-/// Checks that entries give what the match kinds of their keys can hold.
+/// Checks that the match kinds of the keys can express the entries.
 fn check_entries(program: &Program, diagnostics: &mut Diagnostics) {
     for table in program.tables.values() {
         for entry in &table.entries {
@@ -61,7 +61,7 @@ fn check_entries(program: &Program, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// simple_switch looks up one longest prefix per table.
+/// Checks that a table has at most one `lpm` key, the limit of simple_switch.
 fn one_prefix(program: &Program, table: &Table, diagnostics: &mut Diagnostics) {
     let is_lpm = |key: &&Key| program.match_kinds[key.match_kind].as_str() == "lpm";
     let mut prefixes = table.keys.iter().filter(is_lpm);
@@ -111,7 +111,7 @@ fn key_set(program: &Program, set: &KeySet, key: &Key, entry: Span, diagnostics:
     }
 }
 
-/// Whether a mask is ones followed by zeros; one that is not known may be.
+/// Returns true if a mask is ones followed by zeros, or unknown.
 fn is_prefix(program: &Program, mask: &Expr) -> bool {
     let (ExprKind::Int(value), Some(width)) = (&mask.kind, width(program, mask.ty)) else {
         return true;

@@ -1,4 +1,4 @@
-//! The rules of v1model, as BMv2's simple_switch has them.
+//! The rules of v1model as implemented by BMv2's simple_switch.
 
 use std::collections::HashSet;
 
@@ -11,10 +11,10 @@ use crate::code;
 use crate::hir::{ActionId, Expr, ExprKind, KeySet, Keyset, Program, Transition, Ty, VarKind};
 use crate::walk;
 
-/// The versions of v1model.p4 that are known.
+/// The known versions of v1model.p4.
 const VERSIONS: std::ops::RangeInclusive<u32> = 20180101..=20200408;
 
-/// `V1MODEL_VERSION` must be a version that is known.
+/// Checks that `V1MODEL_VERSION` is a known version.
 pub(super) fn check_version(decl: &ConstDecl, value: &BigInt, diagnostics: &mut Diagnostics) {
     let known = u32::try_from(value).is_ok_and(|version| VERSIONS.contains(&version));
     if !known {
@@ -52,7 +52,7 @@ impl<'p> Rules<'p, '_> {
             .push(Diagnostic::error(code::ARCHITECTURE, span, message));
     }
 
-    /// Masks and ranges of a select are known at compile time.
+    /// Checks that masks and ranges of a select are known at compile time.
     fn selects(&mut self) {
         for parser in self.program.parsers.values() {
             for state in parser.states.values() {
@@ -85,7 +85,7 @@ impl<'p> Rules<'p, '_> {
         }
     }
 
-    /// Action data are scalars.
+    /// Checks that action data are scalars.
     fn action_data(&mut self) {
         let listed: HashSet<ActionId> = self
             .program
@@ -119,7 +119,8 @@ impl<'p> Rules<'p, '_> {
     }
 }
 
-/// Whether a value depends on a constructor parameter, and is known when the block is instantiated.
+/// Returns true if a value depends on a constructor parameter. It is then known when the block is
+/// instantiated.
 fn mentions_constructor(program: &Program, e: &Expr) -> bool {
     match &e.kind {
         ExprKind::Var(var) => program.vars[*var].kind == VarKind::CtorParam,

@@ -1,4 +1,5 @@
-//! Arguments against parameters: by position or by name, defaults, optional ones, directions, inference.
+//! Binding of arguments to parameters: by position or name, defaults, optional parameters,
+//! directions, and type inference.
 
 use support::count::{are, count};
 use syntax::ast::{Arg as AstArg, Direction};
@@ -11,12 +12,12 @@ use crate::types::Subst;
 use crate::unify::Bindings;
 use crate::{Checker, code};
 
-/// What a parameter without direction demands.
+/// Rule for arguments of directionless parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// A value known at compile time.
     Constant,
-    /// Any value: the parameter of an action that is called.
+    /// Any value: a parameter of an action in a call.
     Action,
 }
 
@@ -27,7 +28,7 @@ impl Rule {
 }
 
 impl Checker<'_> {
-    /// Whether the number and the names of arguments suit the parameters.
+    /// Returns true if the number and the names of arguments fit the parameters.
     pub(crate) fn fits(&self, params: &[Param], args: &[AstArg]) -> bool {
         let free = |p: &Param| p.optional || p.default.is_some();
         if args.iter().any(|arg| arg.name.is_some()) {
@@ -47,7 +48,7 @@ impl Checker<'_> {
         args.len() <= params.len() && params[args.len()..].iter().all(free)
     }
 
-    /// For each parameter the place of its argument; reports what does not fit.
+    /// Returns the position of each parameter's argument. Reports arguments that do not fit.
     fn match_args(&mut self, params: &[Param], written: Written<'_>) -> Option<Vec<Option<usize>>> {
         let mut places: Vec<Option<usize>> = vec![None; params.len()];
         let named = written.args.iter().filter(|arg| arg.name.is_some()).count();
@@ -129,8 +130,8 @@ impl Checker<'_> {
         self.error(code::BAD_ARGS, written.span, message);
     }
 
-    /// The parameters in the order in which a call with names gives their arguments, then those
-    /// that it leaves out (section 6.8, steps 1 and 6); empty where no argument has a name.
+    /// Returns the parameters in the order in which a call with named arguments gives them, then
+    /// the omitted ones (section 6.8, steps 1 and 6). Empty if no argument has a name.
     pub(crate) fn order_of_args(&self, params: &[Param], args: &[AstArg]) -> Vec<usize> {
         let place = |arg: &AstArg| {
             let name = &arg.name.as_ref()?.text;
@@ -149,9 +150,10 @@ impl Checker<'_> {
         order
     }
 
-    /// Checks the arguments of a call and brings them into the order of the parameters.
+    /// Checks the arguments of a call and puts them into the order of the parameters.
     ///
-    /// `result` holds the result type and the type that is expected of it, from which type variables that no argument binds are inferred.
+    /// `result` holds the result type and the expected type. Type variables that no argument binds
+    /// are inferred from these.
     pub(crate) fn bind_args(
         &mut self,
         params: &[Param],
@@ -209,7 +211,7 @@ impl Checker<'_> {
         good.then_some(args)
     }
 
-    /// A type that was inferred for a parameter with a direction must be one that values have at run time.
+    /// Checks that the type inferred for a parameter with a direction has run-time values.
     fn check_inferred(&mut self, param: &Param, formal: TyId, written: Written<'_>) -> bool {
         let compile_time = matches!(
             self.ty(formal),
@@ -243,7 +245,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks one argument and learns from its type.
+    /// Checks one argument and infers type arguments from it.
     fn infer_arg(
         &mut self,
         arg: &AstArg,
@@ -304,7 +306,7 @@ impl Checker<'_> {
         Some(value)
     }
 
-    /// Whether it is a parser, control or package.
+    /// Returns true if it is a parser, control or package.
     fn is_block(&self, ty: TyId) -> bool {
         matches!(
             self.ty(ty),
@@ -324,7 +326,7 @@ impl Checker<'_> {
         )
     }
 
-    /// Reports type parameters that stay unknown, or that would be a type which no value has at run time.
+    /// Reports type parameters that remain unknown or would be a type without run-time values.
     pub(crate) fn all_inferred(&mut self, b: &Bindings, written: Written<'_>) -> bool {
         if let Some(var) = b.unknown().next() {
             let name = self.p.type_vars[var].as_str().to_string();
@@ -360,7 +362,7 @@ impl Checker<'_> {
         true
     }
 
-    /// Whether a type has an integer without width, `...` or `{#}` in it.
+    /// Returns true if a type contains an integer without width, `...` or `{#}`.
     fn lacks_width(&self, ty: TyId) -> bool {
         if self.is_weak(ty) {
             return true;
@@ -373,7 +375,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Gives an argument to its parameter by the rules of the direction.
+    /// Converts an argument for its parameter, by the rules of the direction.
     fn pass(
         &mut self,
         value: Expr,
@@ -428,7 +430,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Default values whose types mention type parameters, and what they tell about those.
+    /// Evaluates default values with type parameters in their types, and infers from them.
     fn learn_defaults(
         &mut self,
         params: &[Param],
@@ -452,7 +454,8 @@ impl Checker<'_> {
         values
     }
 
-    /// Type parameters that only omitted optional parameters mention, and those given as `_`, stand for nothing.
+    /// Binds unknown type parameters to `void` if they are given as `_`, or if only omitted
+    /// optional parameters mention them.
     fn settle(
         &mut self,
         params: &[Param],
@@ -477,7 +480,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The value of an argument that was given.
+    /// Returns the value of an argument that was given.
     pub(crate) fn given(args: &[Arg], place: usize) -> Option<&Expr> {
         match args.get(place) {
             Some(Arg::Expr(e)) if !matches!(e.kind, ExprKind::Default) => Some(e),

@@ -1,4 +1,4 @@
-//! Methods that the language defines: validity, stacks, sizes.
+//! Methods defined by the language: validity, stacks, sizes.
 
 use num_traits::Signed;
 use syntax::ast::{Name, RecordKind};
@@ -15,7 +15,7 @@ const SIZES: [&str; 4] = [
     "maxSizeInBytes",
 ];
 
-/// Whether a method tells a size, and does not evaluate what it is called on.
+/// Returns true if a method returns a size and does not evaluate its receiver.
 pub(super) fn is_size_method(name: &str) -> bool {
     SIZES.contains(&name)
 }
@@ -146,7 +146,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `T.minSizeInBits()` and its like on a type's name.
+    /// Checks `T.minSizeInBits()` and similar methods on a type name.
     pub(super) fn size_method_of_type(
         &mut self,
         ty: TyId,

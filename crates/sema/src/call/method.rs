@@ -45,7 +45,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What a method is called on; an extern may be constructed in place.
+    /// Checks the receiver of a method. An extern may be constructed in place.
     fn receiver(&mut self, base: &ast::Expr) -> Expr {
         let constructed = match &base.kind {
             ast::ExprKind::Call { callee, .. } => self.as_type_name(callee).is_some(),
@@ -96,7 +96,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The instance that a direct application `C.apply(..)` stands for (section "Direct type invocation").
+    /// Returns the instance that a direct application `C.apply(..)` denotes (section "Direct type
+    /// invocation").
     fn direct_instance(
         &mut self,
         ty: TyId,
@@ -323,7 +324,7 @@ impl Checker<'_> {
         self.finish_call(callee, chosen, args, &object_subst, &subst, written)
     }
 
-    /// What the core library demands of the headers that are extracted, looked at and emitted.
+    /// Checks the core library's rules for headers that are extracted, looked ahead and emitted.
     fn check_core_method(
         &mut self,
         extern_id: ExternId,
@@ -380,7 +381,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A header that is extracted has one varbit field at most.
+    /// Checks that an extracted header has at most one `varbit` field.
     fn check_varbits(&mut self, ty: TyId, call: Span) -> bool {
         let Ty::Record(id, _) = *self.ty(ty) else {
             return true;
@@ -421,7 +422,7 @@ impl Checker<'_> {
     }
 }
 
-/// `@name("C")` on the instance that a direct application makes.
+/// Returns `@name("C")` for the instance of a direct application.
 fn direct_name(name: &Name) -> Annotation {
     let token = ast::AnnotationToken {
         kind: ast::AnnotationTokenKind::String,

@@ -1,4 +1,5 @@
-//! Parameters: directions, defaults, `@optional`, and which types may be passed where (appendix F).
+//! Parameters: directions, defaults, `@optional`, and the types allowed in each context (appendix
+//! F).
 
 use syntax::ast::{self, Direction};
 use syntax::diag::Diagnostic;
@@ -8,7 +9,7 @@ use crate::scope::Entity;
 use crate::unify::Bindings;
 use crate::{Checker, annotations, code};
 
-/// Whose parameters they are.
+/// Kind of the declaration that has the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// A parser type or control type.
@@ -138,10 +139,10 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether a parser, control or package may be a parameter (first table of appendix F).
+    /// Returns true if a parser, control or package may be a parameter (first table of appendix F).
     fn takes_block(&self, ty: TyId, owner: Owner) -> bool {
         use crate::hir::BlockTypeKind::*;
-        // A block with a body is no type of parameters: its parser type or control type is.
+        // A block with a body is not a parameter type; its parser type or control type is.
         let Ty::BlockType(id, _) = self.ty(ty) else {
             return false;
         };
@@ -154,7 +155,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The default value, and whether its type is open: then it is evaluated again at each use.
+    /// Returns the default value, and true if its type is open. An open default is evaluated at
+    /// each use.
     fn param_default(
         &mut self,
         param: &ast::Param,
@@ -196,7 +198,7 @@ impl Checker<'_> {
         Some((value, open))
     }
 
-    /// Parameters of an action without direction come last.
+    /// Checks that directionless parameters of an action come last.
     fn check_action_order(&mut self, list: &[ast::Param]) {
         let Some(last) = list.iter().rposition(|p| p.direction != Direction::None) else {
             return;

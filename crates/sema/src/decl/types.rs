@@ -1,4 +1,4 @@
-//! Declarations of types: records, enums, typedefs, errors and match kinds.
+//! Type declarations: records, enums, typedefs, errors and match kinds.
 
 use std::collections::HashMap;
 
@@ -64,7 +64,7 @@ impl Checker<'_> {
         if bad { self.t.error } else { ty }
     }
 
-    /// Reports names that occur twice.
+    /// Reports duplicate names.
     pub(crate) fn unique<'n>(&mut self, names: impl Iterator<Item = &'n Name>, what: &str) {
         let mut seen: HashMap<&str, Span> = HashMap::new();
         for name in names {
@@ -107,7 +107,7 @@ impl Checker<'_> {
         if bad { self.t.error } else { ty }
     }
 
-    /// The members of an enum; a later one may use an earlier one by its bare name.
+    /// Checks the members of an enum. A later member may use an earlier one by its bare name.
     fn enum_members(
         &mut self,
         decl: &ast::EnumDecl,
@@ -296,7 +296,7 @@ impl Checker<'_> {
     }
 }
 
-/// Where a type stands.
+/// Returns the source position of a type.
 pub(crate) fn type_span(ty: &ast::TypeRef) -> Span {
     use ast::TypeRef::*;
     match ty {

@@ -74,7 +74,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The cast, when it is one that the language has. A `type` is cast to and from what it is made of, step by step.
+    /// Returns the cast, if the language allows it. A `type` is cast to and from its underlying
+    /// type, step by step.
     fn try_cast(&mut self, e: &Expr, target: TyId) -> Option<Expr> {
         let (from, to) = (e.ty, target);
         if let Ty::NewType(id) = *self.ty(to) {
@@ -123,7 +124,7 @@ impl Checker<'_> {
         self.number_cast(e, to)
     }
 
-    /// A literal without width, which is what may become a `type` or an enum in one step.
+    /// Casts a literal without width, which can become a `type` or an enum in one step.
     fn int_cast(&mut self, e: &Expr, under: TyId) -> Option<Expr> {
         if e.ty != self.t.integer {
             return None;
@@ -158,7 +159,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The same value under another name of its type.
+    /// Returns the same value under another name of its type.
     fn retype(&mut self, e: Expr, ty: TyId) -> Expr {
         match e.kind {
             ExprKind::Int(_) | ExprKind::Bool(_) => Expr { ty, ..e },

@@ -1,4 +1,5 @@
-//! Expressions: names, members, indices, slices, conditionals. Every expression is folded as it is built.
+//! Expressions: names, members, indices, slices, conditionals. Every expression is folded when it
+//! is built.
 
 mod cast;
 mod ops;
@@ -18,11 +19,11 @@ use crate::scope::Entity;
 use crate::types::{MAX_CONSTANTS, MAX_WIDTH, Num};
 use crate::{Checker, Members, code};
 
-/// The longest number that is read.
+/// Maximum number of digits of a literal.
 const MAX_DIGITS: usize = MAX_WIDTH as usize;
 
 impl Checker<'_> {
-    /// What a reported error leaves behind.
+    /// Returns the placeholder for an expression with a reported error.
     pub(crate) fn poison(&self, span: Span) -> Expr {
         Expr {
             kind: ExprKind::Default,
@@ -31,7 +32,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Reports an error and leaves poison behind.
+    /// Reports an error and returns the placeholder.
     pub(crate) fn fail(
         &mut self,
         code: &'static str,
@@ -42,7 +43,8 @@ impl Checker<'_> {
         self.poison(span)
     }
 
-    /// The typed expression. `expected` is only a hint for `{ .. }`, `...`, `{#}` and generic calls: the type may differ.
+    /// Checks an expression. `expected` is only a hint for `{ .. }`, `...`, `{#}` and generic
+    /// calls: the type may differ.
     pub(crate) fn expr(&mut self, e: &ast::Expr, expected: Option<TyId>) -> Expr {
         use ast::ExprKind::*;
         checkpoint();
@@ -98,13 +100,13 @@ impl Checker<'_> {
         }
     }
 
-    /// The expression as a value of type `target`.
+    /// Checks an expression and converts it to `target`.
     pub(crate) fn expr_to(&mut self, e: &ast::Expr, target: TyId) -> Expr {
         let expr = self.expr(e, Some(target));
         self.coerce(expr, target)
     }
 
-    /// A condition.
+    /// Checks a condition.
     pub(crate) fn condition(&mut self, e: &ast::Expr, what: &str) -> Expr {
         let expr = self.expr(e, Some(self.t.boolean));
         if expr.ty != self.t.boolean && expr.ty != self.t.error {
@@ -173,8 +175,7 @@ impl Checker<'_> {
         Expr { kind, ty, span }
     }
 
-    /// The value of a constant. Structs are written out where they are named: as many as the limit
-    /// allows.
+    /// Returns the value of a constant. Structs are written out at each use, up to a limit.
     fn constant(&mut self, index: usize, span: Span) -> Expr {
         let ty = self.consts[index].ty;
         if let ExprKind::Aggregate(elements) = &self.consts[index].kind {
@@ -207,7 +208,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The type that an expression names when it stands before a dot: `E.member`, `T.apply()`.
+    /// Returns the type that an expression before a dot names: `E.member`, `T.apply()`.
     pub(crate) fn as_type_name(&self, e: &ast::Expr) -> Option<TypeRef> {
         match &e.kind {
             ast::ExprKind::TypeName(ty) => Some((**ty).clone()),
@@ -229,7 +230,7 @@ impl Checker<'_> {
         self.member_of(base, name, span)
     }
 
-    /// A member of a constant struct, without the others.
+    /// Returns a member of a constant struct, without writing out the others.
     fn member_of_constant(&mut self, base: &ast::Expr, name: &Name, span: Span) -> Option<Expr> {
         let ast::ExprKind::Name(path) = &base.kind else {
             return None;
@@ -592,7 +593,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A serializable enum as its underlying type; anything else as it is.
+    /// Converts a serializable enum to its underlying type. Other expressions are unchanged.
     pub(crate) fn underlying_of(&mut self, e: Expr) -> Expr {
         match self.enum_underlying(e.ty) {
             Some(under) => self.cast_to(e, under),
@@ -600,7 +601,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A cast that is known to be right, folded.
+    /// Builds a cast that is known to be valid, and folds it.
     pub(crate) fn cast_to(&mut self, e: Expr, ty: TyId) -> Expr {
         let span = e.span;
         match self.int_value(&e) {
@@ -619,7 +620,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Two operands made alike: integers without width take the other's type, untyped expressions too.
+    /// Converts two operands to a common type. Integers without width and untyped expressions take
+    /// the other's type.
     pub(crate) fn balance(&mut self, a: Expr, b: Expr) -> (Expr, Expr) {
         if a.ty == b.ty || a.ty == self.t.error || b.ty == self.t.error {
             return (a, b);

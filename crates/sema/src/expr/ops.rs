@@ -9,10 +9,10 @@ use crate::hir::{Expr, ExprKind, Ty, TyId};
 use crate::types::Num;
 use crate::{Checker, code};
 
-/// The longest string that `++` makes, in bytes.
+/// Maximum length in bytes of a string built by `++`.
 const MAX_STRING: usize = 1 << 20;
 
-/// An operator as it is written.
+/// Returns an operator as written.
 pub(crate) fn symbol(op: BinaryOp) -> &'static str {
     use BinaryOp::*;
     match op {
@@ -125,7 +125,7 @@ impl Checker<'_> {
         self.binary_of(op, a, b, span)
     }
 
-    /// A binary operation on typed operands.
+    /// Checks a binary operation on typed operands.
     pub(crate) fn binary_of(&mut self, op: BinaryOp, a: Expr, b: Expr, span: Span) -> Expr {
         use BinaryOp::*;
         if a.ty == self.t.error || b.ty == self.t.error {
@@ -206,7 +206,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether values of the type can be compared for equality.
+    /// Returns true if values of the type can be compared for equality.
     pub(crate) fn is_comparable(&mut self, ty: TyId) -> bool {
         match self.ty(ty).clone() {
             Ty::Error => true,
@@ -245,7 +245,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Operands of an operator that knows only numbers: enums become their underlying type.
+    /// Converts operands of a numeric operator: enums become their underlying type.
     fn numeric_pair(&mut self, a: Expr, b: Expr) -> (Expr, Expr) {
         let a = self.underlying_of(a);
         let b = self.underlying_of(b);
@@ -254,7 +254,7 @@ impl Checker<'_> {
 
     fn arithmetic(&mut self, op: BinaryOp, a: Expr, b: Expr, span: Span) -> Expr {
         use BinaryOp::*;
-        // Before a literal takes the width of the other operand, and wraps.
+        // Checked before a literal takes the width of the other operand, and wraps.
         if matches!(op, Div | Mod) && !self.check_signs(op, &a, &b, span) {
             return self.poison(span);
         }
@@ -317,7 +317,7 @@ impl Checker<'_> {
         true
     }
 
-    /// Division and modulo are defined for positive numbers.
+    /// Checks the signs: division and modulo are defined only for positive numbers.
     fn check_signs(&mut self, op: BinaryOp, a: &Expr, b: &Expr, span: Span) -> bool {
         let word = if op == BinaryOp::Div {
             "division"
@@ -456,7 +456,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `a &&& b`, `a .. b`: a set.
+    /// Checks a set: `a &&& b` or `a .. b`.
     fn set(&mut self, op: BinaryOp, a: Expr, b: Expr, span: Span) -> Expr {
         let (a, b) = if a.ty == b.ty {
             (a, b)

@@ -88,7 +88,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `e[lo +: width]`: with a constant `lo` a slice, otherwise a shift.
+    /// Checks `e[lo +: width]`. It becomes a slice if `lo` is constant, otherwise a shift.
     pub(super) fn plus_slice(
         &mut self,
         base: &ast::Expr,
@@ -191,7 +191,8 @@ impl Checker<'_> {
         }
     }
 
-    /// `base[lo +: width] = value` where `lo` is known at run time only: the bits are put in by masks. `None` where it is constant.
+    /// Checks `base[lo +: width] = value` if `lo` is known only at run time; the bits are inserted
+    /// by masks. Returns `None` if `lo` is constant.
     pub(crate) fn assign_moving_slice(
         &mut self,
         base: &ast::Expr,

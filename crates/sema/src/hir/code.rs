@@ -13,26 +13,27 @@ use super::{
 /// A statement.
 #[derive(Clone, Debug)]
 pub struct Stmt {
-    /// What it is.
+    /// Its kind.
     pub kind: StmtKind,
-    /// Where it stands.
+    /// Source position.
     pub span: Span,
 }
 
-/// What a statement is.
+/// Kind of a statement.
 #[derive(Clone, Debug)]
 pub enum StmtKind {
-    /// A local variable comes into being; without initializer its value is unspecified (headers are invalid).
+    /// Declares a local variable. Without initializer its value is unspecified (headers are
+    /// invalid).
     Var(VarId, Option<Expr>),
     /// `lvalue = e`
     Assign(Expr, Expr),
-    /// `lvalue op= e`: the lvalue is evaluated once.
+    /// `lvalue op= e`: the l-value is evaluated once.
     CompoundAssign(Expr, BinaryOp, Expr),
     /// A call.
     Call(Call, TyId),
     /// `if`
     If(Expr, Vec<Stmt>, Vec<Stmt>),
-    /// A block; annotations such as `@atomic`.
+    /// A block, with annotations such as `@atomic`.
     Block(Vec<Stmt>, Vec<Annotation>),
     /// `return`
     Return(Option<Expr>),
@@ -46,44 +47,45 @@ pub enum StmtKind {
     SwitchAction {
         /// The table.
         table: TableId,
-        /// Action indices (of the table's list) of each case (empty and `is_default` for `default` alone) and its body. Labels that fall
-        /// through were merged into the case with the body; without one, the body is empty.
+        /// For each case its action indices (in the table's list) and its body. The indices are
+        /// empty if the only label is `default`. Labels that fall through are merged into the case
+        /// with the body; without one, the body is empty.
         cases: Vec<SwitchCase<usize>>,
     },
     /// `switch (e)` on a value.
     SwitchValue {
         /// The expression.
         value: Expr,
-        /// Literals of each case, and its body.
+        /// Literals and body of each case.
         cases: Vec<SwitchCase<Expr>>,
     },
     /// `for (init; cond; update) body`
     For {
-        /// Before the first round.
+        /// Runs before the first iteration.
         init: Vec<Stmt>,
-        /// Tested before each round.
+        /// Tested before each iteration.
         cond: Expr,
-        /// After each round.
+        /// Runs after each iteration.
         update: Vec<Stmt>,
         /// The body.
         body: Vec<Stmt>,
-        /// `@unroll` and the like.
+        /// `@unroll` and similar.
         annotations: Vec<Annotation>,
     },
     /// `for (T x in collection) body`
     ForIn {
         /// The loop variable.
         var: VarId,
-        /// What is walked.
+        /// The collection.
         collection: Collection,
         /// The body.
         body: Vec<Stmt>,
-        /// `@unroll` and the like.
+        /// `@unroll` and similar.
         annotations: Vec<Annotation>,
     },
 }
 
-/// What a `for .. in` walks.
+/// Collection of a `for .. in` loop.
 #[derive(Clone, Debug)]
 pub enum Collection {
     /// `lo .. hi`, both included.
@@ -97,7 +99,7 @@ pub enum Collection {
 pub struct SwitchCase<L> {
     /// Its labels.
     pub labels: Vec<L>,
-    /// Whether `default` is among them.
+    /// True if `default` is among them.
     pub is_default: bool,
     /// Its body.
     pub body: Vec<Stmt>,
@@ -106,18 +108,19 @@ pub struct SwitchCase<L> {
 /// An expression.
 #[derive(Clone, Debug)]
 pub struct Expr {
-    /// What it is.
+    /// Its kind.
     pub kind: ExprKind,
     /// Its type.
     pub ty: TyId,
-    /// Where it stands.
+    /// Source position.
     pub span: Span,
 }
 
-/// What an expression is.
+/// Kind of an expression.
 #[derive(Clone, Debug)]
 pub enum ExprKind {
-    /// A literal of `bit`, `int`, arbitrary-precision `int`, a `type` of those, or a serializable enum given by number.
+    /// A literal of `bit`, `int`, arbitrary-precision `int`, a `type` of those, or a serializable
+    /// enum given by number.
     Int(BigInt),
     /// `true`, `false`
     Bool(bool),
@@ -149,13 +152,13 @@ pub enum ExprKind {
     StackLast(Box<Expr>),
     /// `stack.lastIndex`: `bit<32>`
     StackLastIndex(Box<Expr>),
-    /// `stack.size` of a type that is not closed (otherwise folded): `bit<32>`
+    /// `stack.size` of a type that is not closed (folded otherwise): `bit<32>`
     StackSize(Box<Expr>),
     /// `e[hi:lo]`
     Slice(Box<Expr>, u32, u32),
     /// A unary operation.
     Unary(UnaryOp, Box<Expr>),
-    /// A binary operation; both operands have the same type, but for shifts and `++`.
+    /// A binary operation. Both operands have the same type, except for shifts and `++`.
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
     /// `c ? a : b`
     Ternary(Box<Expr>, Box<Expr>, Box<Expr>),
@@ -167,13 +170,13 @@ pub enum ExprKind {
     InvalidHeader,
     /// The default value of the type (`...`): zeros, invalid headers.
     Default,
-    /// A call with a value.
+    /// A call with a result.
     Call(Call),
     /// `t.apply().hit`, `.miss`, `.action_run`
     ApplyResult(TableId, ApplyMember),
 }
 
-/// A member of what `t.apply()` returns.
+/// A member of the result of `t.apply()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplyMember {
     /// `.hit`
@@ -187,29 +190,29 @@ pub enum ApplyMember {
 /// A call.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// What is called.
+    /// The callee.
     pub callee: Callee,
     /// Type arguments of the callee's own type parameters, given or inferred.
     pub type_args: Vec<TyId>,
     /// The arguments, one for each parameter, in the parameters' order.
     pub args: Vec<Arg>,
-    /// The parameters in the order in which the call gives their arguments; empty where that is
-    /// the order of the parameters.
+    /// The parameters in the order in which the call gives their arguments. Empty if that is the
+    /// order of the parameters.
     pub order: Vec<usize>,
-    /// The whole call.
+    /// Source position of the whole call.
     pub span: Span,
 }
 
 /// An argument.
 #[derive(Clone, Debug)]
 pub enum Arg {
-    /// A value or, for `out` and `inout`, an lvalue.
+    /// A value or, for `out` and `inout`, an l-value.
     Expr(Expr),
-    /// `_` for an `out` parameter, or an `@optional` parameter left out.
+    /// `_` for an `out` parameter, or an omitted `@optional` parameter.
     Omitted,
 }
 
-/// What a call calls.
+/// Callee of a call.
 #[derive(Clone, Debug)]
 pub enum Callee {
     /// A function.

@@ -1,4 +1,4 @@
-//! Entries of a table: their keys, actions and priorities (sections "Entries" and "Entry priorities").
+//! Table entries: keys, actions and priorities (sections "Entries" and "Entry priorities").
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::hir::{Entry, Expr, ExprKind, KeySet};
 use crate::keyset::Shape;
 use crate::{Checker, annotations, code};
 
-/// The largest priority: what P4Runtime's `int32` holds.
+/// Maximum priority, the largest P4Runtime `int32`.
 const MAX_PRIORITY: i64 = i32::MAX as i64;
 
 impl Checker<'_> {
@@ -97,7 +97,7 @@ impl Checker<'_> {
         good.then_some(sets)
     }
 
-    /// What an entry matches is known at compile time.
+    /// Checks that the key of an entry is known at compile time.
     fn check_known(&mut self, set: &KeySet, span: Span) -> bool {
         let parts: Vec<&Expr> = match set {
             KeySet::Any => return true,
@@ -122,7 +122,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Gives every entry its priority; entries of tables with `exact` and `lpm` keys have none.
+    /// Assigns each entry its priority. Entries of tables with only `exact` and `lpm` keys have
+    /// none.
     fn priorities(
         &mut self,
         draft: &Draft<'_>,
@@ -272,7 +273,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Two entries of an exact table cannot have the same key; of a ternary one, the later is never reached.
+    /// Reports entries with equal keys. In an exact table this is an error; in a ternary one the
+    /// later entry is never reached.
     fn check_same_keys(&mut self, draft: &Draft<'_>, entries: &[Entry]) {
         let exact = draft
             .table
@@ -303,7 +305,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The key of an entry in one form, when it is known.
+    /// Returns the key of an entry in canonical form, if it is known.
     fn key_of(&self, entry: &Entry) -> Option<String> {
         let one = |e: &Expr| -> Option<String> {
             match (&e.kind, self.int_value(e)) {
@@ -334,8 +336,9 @@ impl Checker<'_> {
     }
 }
 
-/// The place of each entry in the order in which they are tried: that of the source, unless `@priority(n)` of BMv2's compiler says otherwise. There, the
-/// smaller number comes first, and an entry without it has its place in the source, from 1.
+/// Returns the order in which the entries are tried. It is the source order, unless `@priority(n)`
+/// of BMv2's compiler overrides it. There, the smaller number comes first. An entry without it has
+/// its position in the source as its number, from 1.
 fn order_of_entries(entries: &[(Entry, &ast::Entry)]) -> Vec<usize> {
     let mut tried: Vec<(u64, usize)> = entries
         .iter()

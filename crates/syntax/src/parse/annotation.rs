@@ -1,4 +1,4 @@
-//! Annotations: none, free tokens, structured, and `@pragma` lines.
+//! Annotations: empty, unstructured, structured, and `@pragma` lines.
 
 use super::cursor::{Parse, Parser};
 use crate::ast::{
@@ -7,7 +7,7 @@ use crate::ast::{
 use crate::token::{AFTER_NEWLINE, Class};
 
 impl Parser<'_> {
-    /// All annotations that stand here.
+    /// Parses all annotations at this point.
     pub(super) fn annotations(&mut self) -> Parse<Vec<Annotation>> {
         let mut all = Vec::new();
         while self.is("@") {
@@ -40,7 +40,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `name tokens..` up to the end of the line.
+    /// Parses `name tokens..` up to the end of the line.
     fn pragma(&mut self, start: crate::source::Span) -> Parse<Annotation> {
         if self.kind() != Class::Word || self.starts_line() {
             return Err(self.unexpected("the pragma's name"));
@@ -58,7 +58,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `(e1, e2)` or `(k1 = e1, k2 = e2)`, as tokens and as what they mean.
+    /// Parses `(e1, e2)` or `(k1 = e1)`, as tokens and as expressions.
     fn values(&mut self) -> Parse<AnnotationBody> {
         let from = self.index() + 1;
         self.expect("(")?;
@@ -100,7 +100,7 @@ impl Parser<'_> {
         Ok(tokens)
     }
 
-    /// Behind the `)` that closes the `(` here, counting parentheses only.
+    /// Returns the index after the `)` that closes the `(` here, counting only parentheses.
     fn skip_parentheses(&self) -> Option<usize> {
         let mut depth = 0usize;
         let mut at = self.index();

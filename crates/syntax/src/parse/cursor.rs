@@ -1,4 +1,4 @@
-//! The parser's place in the tokens: looking, eating, and going on after an error.
+//! The parser's position in the tokens: lookahead, consumption, and error recovery.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,16 +9,17 @@ use crate::lex::not_utf8;
 use crate::source::{SourceMap, Span};
 use crate::token::{Class, Interner, LINE_START, Token};
 
-/// How deep the parser recurses before it refuses: nested expressions, statements and types.
+/// Maximum recursion depth of the parser: nested expressions, statements and types.
 pub(super) const MAX_DEPTH: u32 = 128;
 
-/// How high an expression may grow: a chain of operators makes a high tree without nesting, and whoever walks the tree recurses.
+/// Maximum height of an expression. A chain of operators makes a high tree without nesting, and
+/// walks of the tree recurse.
 pub(super) const MAX_HEIGHT: u32 = 4000;
 
-/// How many errors one parse reports before it gives up.
+/// Maximum number of errors before parsing stops.
 const MAX_ERRORS: usize = 200;
 
-/// How many errors there may be before one of a missing `}`, so that the brace that it belongs to is looked for.
+/// Maximum number of earlier errors for which a missing `}` is traced to its opening brace.
 const MAX_BRACES_SOUGHT: usize = 20;
 
 /// Words that are never names.
@@ -65,7 +66,7 @@ const RESERVED: &[&str] = &[
     "void",
 ];
 
-/// Words that begin declarations at the top level and nothing else.
+/// Words that only begin top-level declarations.
 const DECLARATIONS: &[&str] = &[
     "control",
     "extern",
@@ -77,46 +78,46 @@ const DECLARATIONS: &[&str] = &[
     "typedef",
 ];
 
-/// What a name was last declared as.
+/// Kind of a name's latest declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
     Type,
     Value,
 }
 
-/// A parser: tokens, the place in them, what was said so far, and what the names in scope mean.
+/// The parser: tokens, position, diagnostics, and the kinds of the names in scope.
 pub(crate) struct Parser<'t> {
     tokens: &'t [Token],
     texts: &'t Interner,
     sources: &'t SourceMap,
     at: usize,
-    /// Whether the first `>` of a `>>` has been eaten.
+    /// True if the first `>` of a `>>` was consumed.
     split: bool,
     depth: u32,
-    /// The height of the expression read last.
+    /// The height of the expression parsed last.
     pub(super) height: u32,
-    /// Whether a `>` ends the expression that is being read: a width between angle brackets.
+    /// True if a `>` ends the current expression: a width between angle brackets.
     pub(super) angle_ends: bool,
-    /// Whether what is read stands directly in a parser state, where some statements may not.
+    /// True directly inside a parser state, where some statements are not allowed.
     pub(super) in_state: bool,
     pub(super) diagnostics: Diagnostics,
     meanings: HashMap<Arc<str>, Meaning>,
-    /// What names of the open scopes meant before: undone when a scope ends.
+    /// Previous kinds of names in the open scopes, restored when a scope ends.
     shadowed: Vec<(Arc<str>, Option<Meaning>)>,
     last: Span,
-    /// The brace of which it was said last that it is not closed.
+    /// The opening brace that was last reported as unclosed.
     unclosed: Option<Span>,
 }
 
-/// What a production gives up with; the error was reported.
+/// Failure of a production. The error was already reported.
 #[derive(Debug)]
 pub(super) struct Failed;
 
-/// What a production gives.
+/// Result of a production.
 pub(super) type Parse<T> = Result<T, Failed>;
 
 impl<'t> Parser<'t> {
-    /// A parser at the first token. The last token is the end.
+    /// Creates a parser at the first token. The last token is the end.
     pub(crate) fn new(
         tokens: &'t [Token],
         texts: &'t Interner,
@@ -140,7 +141,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// What was said.
+    /// Returns the diagnostics.
     pub(crate) fn into_diagnostics(self) -> Diagnostics {
         self.diagnostics
     }
@@ -157,7 +158,8 @@ impl<'t> Parser<'t> {
         self.kind_at(self.at)
     }
 
-    /// The text of the next token: empty for a string and at the end, and `>` for the second half of a `>>`.
+    /// Returns the text of the next token. It is empty for a string and at the end, and `>` for the
+    /// second half of a `>>`.
     pub(super) fn text(&self) -> &'t str {
         if self.split {
             ">"
@@ -166,7 +168,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// The text of a token, for looking only: empty for a string and at the end.
+    /// Returns the text of a token, for lookahead; empty for a string and at the end.
     pub(super) fn text_at(&self, index: usize) -> &'t str {
         match self.tokens.get(index) {
             Some(token) if !matches!(token.class(), Class::End | Class::String) => {
@@ -176,7 +178,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// The text of a token as the tree keeps it: of a string, what it means.
+    /// Returns the text of a token for the tree; for a string, its contents.
     pub(super) fn meaning_of(&self, token: &Token) -> Arc<str> {
         let text = self.texts.text(token.symbol);
         match token.class() {
@@ -189,7 +191,7 @@ impl<'t> Parser<'t> {
         self.tokens.get(index).map_or(Class::End, Token::class)
     }
 
-    /// The place, for looking ahead by index.
+    /// Returns the position, for lookahead by index.
     pub(super) fn index(&self) -> usize {
         self.at
     }
@@ -198,12 +200,12 @@ impl<'t> Parser<'t> {
         self.token().map_or(self.last, |token| token.span)
     }
 
-    /// The span of the token eaten last.
+    /// Returns the span of the last consumed token.
     pub(super) fn last_span(&self) -> Span {
         self.last
     }
 
-    /// From `start` to the token eaten last.
+    /// Returns the span from `start` to the last consumed token.
     pub(super) fn since(&self, start: Span) -> Span {
         start.to(self.last)
     }
@@ -212,7 +214,7 @@ impl<'t> Parser<'t> {
         self.kind() == Class::End
     }
 
-    /// Whether the next token is this word or punctuation.
+    /// Returns true if the next token is this word or punctuation.
     pub(super) fn is(&self, text: &str) -> bool {
         self.text() == text || text == ">" && self.text() == ">>"
     }
@@ -226,7 +228,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Eats this token if it is next. A `>` is also taken from the front of `>>`.
+    /// Consumes this token if it is next. A `>` can also be the first half of `>>`.
     pub(super) fn eat(&mut self, text: &str) -> bool {
         if !self.is(text) {
             return false;
@@ -265,13 +267,14 @@ impl<'t> Parser<'t> {
         let message = format!("syntax error: expected {expected}, found {found}");
         let mut diagnostic = Diagnostic::error("E0120", self.span(), message);
         let misses_brace = expected.contains("`}`") || self.at_end() || self.begins_declaration();
-        // Finding the brace goes through all that was read, which a program full of mistakes is not worth.
+        // Finding the brace walks all tokens so far, which would be too slow for a program full of
+        // errors.
         let is_early = self.diagnostics.error_count() < MAX_BRACES_SOUGHT;
         if misses_brace
             && is_early
             && let Some(brace) = self.unclosed_brace()
         {
-            // One brace that is missing is told once.
+            // A missing brace is reported once.
             if self.unclosed.replace(brace) == Some(brace) {
                 return Failed;
             }
@@ -281,13 +284,14 @@ impl<'t> Parser<'t> {
         Failed
     }
 
-    /// Whether the next token begins what stands outside of all braces.
+    /// Returns true if the next token begins a top-level declaration.
     fn begins_declaration(&self) -> bool {
         self.token().is_some_and(|token| token.has(LINE_START))
             && DECLARATIONS.contains(&self.text())
     }
 
-    /// The `{` that is open here: the innermost, or, if a `}` further up closes by its indentation one around it, the one that it passed over.
+    /// Returns the `{` that is open here. Normally this is the innermost one. If the indentation of
+    /// an earlier `}` matches an outer `{`, it is the inner one that this `}` skipped.
     fn unclosed_brace(&self) -> Option<Span> {
         let mut open: Vec<(Span, usize)> = Vec::new();
         let mut suspect = None;
@@ -302,7 +306,7 @@ impl<'t> Parser<'t> {
                     let Some((brace, own)) = open.pop() else {
                         continue;
                     };
-                    // Only a `}` that begins its line says by its place what it closes.
+                    // Only a `}` at the start of its line has a meaningful indentation.
                     if token.has(LINE_START) {
                         let column = self.indentation(line);
                         let closes = |&(_, around): &(Span, usize)| around == column;
@@ -321,7 +325,7 @@ impl<'t> Parser<'t> {
         Some(suspect.unwrap_or(innermost))
     }
 
-    /// How many blanks stand before the first token of a line.
+    /// Returns the number of blanks before the first token of a line.
     fn indentation(&self, first: Span) -> usize {
         self.sources.lookup(first.lo).map_or(0, |at| at.byte)
     }
@@ -331,7 +335,7 @@ impl<'t> Parser<'t> {
         Failed
     }
 
-    /// Adds a diagnostic; after too many the rest of the program is not read.
+    /// Adds a diagnostic. After too many errors the rest of the program is skipped.
     pub(super) fn report(&mut self, diagnostic: Diagnostic) {
         self.diagnostics.push(diagnostic);
         if self.diagnostics.error_count() >= MAX_ERRORS {
@@ -339,7 +343,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Goes to the end of the program.
+    /// Moves to the end of the program.
     fn give_up(&mut self) {
         self.at = self.tokens.len().saturating_sub(1);
         self.split = false;
@@ -367,7 +371,7 @@ impl<'t> Parser<'t> {
         Ok(self.any_word())
     }
 
-    /// The next word as a name, whatever it is.
+    /// Returns the next word as a name, even if it is a keyword.
     pub(super) fn any_word(&mut self) -> Name {
         let text = self
             .token()
@@ -377,12 +381,12 @@ impl<'t> Parser<'t> {
         Name { text, span }
     }
 
-    /// Remembers that a name is a type, so that `(T) -1` is a cast and `(a) - 1` is not.
+    /// Records that a name is a type, so that `(T) -1` is a cast and `(a) - 1` is not.
     pub(super) fn declare_type(&mut self, name: &Name) {
         self.declare(name, Meaning::Type);
     }
 
-    /// Remembers that a name is no type (any more, in this scope).
+    /// Records that a name is not a type (or no longer, in this scope).
     pub(super) fn declare_value(&mut self, name: &Name) {
         self.declare(name, Meaning::Value);
     }
@@ -396,12 +400,12 @@ impl<'t> Parser<'t> {
         self.meanings.get(name) == Some(&Meaning::Type)
     }
 
-    /// Whether a name was declared, and not as a type.
+    /// Returns true if a name was declared, but not as a type.
     pub(super) fn is_value_name(&self, name: &str) -> bool {
         self.meanings.get(name) == Some(&Meaning::Value)
     }
 
-    /// Runs a production in a scope of its own: what it declares is forgotten behind it.
+    /// Runs a production in a new scope. Its declarations are forgotten afterwards.
     pub(super) fn scoped<T>(&mut self, production: impl FnOnce(&mut Self) -> Parse<T>) -> Parse<T> {
         let outer = self.shadowed.len();
         let result = production(self);
@@ -414,7 +418,7 @@ impl<'t> Parser<'t> {
         result
     }
 
-    /// Runs a production one level deeper; too deep a nesting is an error, and what follows is not read.
+    /// Runs a production one level deeper. Too deep nesting is an error, and the rest is skipped.
     pub(super) fn deeper<T>(&mut self, production: impl FnOnce(&mut Self) -> Parse<T>) -> Parse<T> {
         if self.depth >= MAX_DEPTH {
             let message = format!("this is nested more than {MAX_DEPTH} levels deep");
@@ -428,7 +432,7 @@ impl<'t> Parser<'t> {
         result
     }
 
-    /// Notes that the expression just read is one higher than its highest part.
+    /// Records that the expression just parsed is one higher than its highest part.
     pub(super) fn grow(&mut self, parts: u32) -> Parse<()> {
         self.height = parts + 1;
         if self.height <= MAX_HEIGHT {
@@ -440,7 +444,8 @@ impl<'t> Parser<'t> {
         Err(failed)
     }
 
-    /// After an error: behind the next `;` at this level, or in front of the `}` that ends it. Always moves unless at such a `}` or the end.
+    /// Recovers from an error: skips past the next `;` at this level, or to the `}` that ends it.
+    /// Always advances, except at such a `}` or the end.
     pub(super) fn skip_statement(&mut self) {
         let mut depth = 0usize;
         while !self.at_end() {
@@ -465,7 +470,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Whether what follows a `}` shows that it closed an expression.
+    /// Returns true if the token after a `}` shows that the brace closed an expression.
     fn closes_expression(&self) -> bool {
         matches!(
             self.text_at(self.at + 1),
@@ -473,7 +478,7 @@ impl<'t> Parser<'t> {
         )
     }
 
-    /// A list of items up to a closing token (which is eaten), with error recovery item by item.
+    /// Parses items up to a closing token (which is consumed), with error recovery for each item.
     pub(super) fn items_until<T>(
         &mut self,
         close: &str,
@@ -498,7 +503,8 @@ impl<'t> Parser<'t> {
         Ok(items)
     }
 
-    /// Items separated by commas up to a closing token (which is eaten); a comma may stand behind the last where `trailing` allows.
+    /// Parses items separated by commas up to a closing token (which is consumed). `trailing`
+    /// allows a comma after the last item.
     pub(super) fn separated<T>(
         &mut self,
         close: &str,
@@ -529,7 +535,8 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// What a string literal means: `\n`, `\t` and `\r` are the control characters, any other character behind a backslash is itself.
+/// Returns the contents of a string literal: `\n`, `\t` and `\r` are control characters. Any other
+/// character after a backslash stands for itself.
 fn unescaped(text: &str) -> String {
     let mut meaning = String::with_capacity(text.len());
     let mut chars = text.chars();

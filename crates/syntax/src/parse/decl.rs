@@ -1,4 +1,4 @@
-//! Declarations: of the top level, of parsers, controls, tables and extern objects.
+//! Declarations: top level, parsers, controls, tables and extern objects.
 
 use super::cursor::{Failed, Parse, Parser};
 use crate::ast::{
@@ -13,7 +13,7 @@ use crate::source::Span;
 use crate::token::Class;
 
 impl Parser<'_> {
-    /// All declarations up to the end of the file.
+    /// Parses all declarations up to the end of the file.
     pub(crate) fn program(&mut self) -> Vec<Decl> {
         let mut decls = Vec::new();
         while !self.at_end() {
@@ -29,7 +29,8 @@ impl Parser<'_> {
         decls
     }
 
-    /// After an error at the top level: behind the declaration's end, or in front of a word that begins another.
+    /// Recovers from a top-level error: skips the declaration, or stops before a word that begins
+    /// another.
     fn skip_declaration(&mut self) {
         loop {
             self.skip_statement();
@@ -71,7 +72,8 @@ impl Parser<'_> {
         Ok(Some(decl))
     }
 
-    /// Whether a function declaration begins here: a type, a name, perhaps type parameters, `(`.
+    /// Returns true if a function declaration begins here: a type, a name, optional type
+    /// parameters, `(`.
     fn is_function_at(&self, index: usize) -> bool {
         let Some(end) = self.skip_type(index) else {
             return false;
@@ -113,7 +115,7 @@ impl Parser<'_> {
         Ok(function)
     }
 
-    /// `typeOrVoid name<..>(..)`; what it declares stays in scope, for the body.
+    /// Parses `typeOrVoid name<..>(..)`. Its declarations stay in scope, for the body.
     fn prototype(&mut self, annotations: Vec<Annotation>) -> Parse<FunctionProto> {
         let start = self.span();
         let ret = Some(self.type_ref()?);
@@ -130,7 +132,7 @@ impl Parser<'_> {
         })
     }
 
-    /// A function or an instance in an object's initialiser.
+    /// Parses a function or an instance in an object's initializer.
     pub(super) fn object_member(&mut self) -> Parse<Option<Decl>> {
         if self.eat(";") {
             return Ok(None);
@@ -184,7 +186,7 @@ impl Parser<'_> {
         Ok(Decl::ExternFunction(proto))
     }
 
-    /// `name {` or `name<T> {`
+    /// Returns true at `name {` or `name<T> {`.
     fn is_extern_object(&self) -> bool {
         let name = self.index();
         let behind = match self.text_at(name + 1) {
@@ -275,7 +277,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `name<..>(..)` behind `parser`, `control` or `package`.
+    /// Parses `name<..>(..)` after `parser`, `control` or `package`.
     fn signature(&mut self, annotations: Vec<Annotation>, start: Span) -> Parse<BlockTypeDecl> {
         let name = self.name()?;
         self.declare_type(&name);
@@ -386,7 +388,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Statements and a transition, and the `}` behind them.
+    /// Parses statements, a transition, and the `}` after them.
     fn state_body(&mut self) -> Parse<(Vec<Stmt>, Transition)> {
         let mut body = Vec::new();
         let mut transition = Transition::Implicit;
@@ -640,7 +642,7 @@ impl Parser<'_> {
 
     fn identifiers(&mut self, annotations: Vec<Annotation>) -> Parse<IdentifierListDecl> {
         let start = self.span();
-        // The grammar lets a comma end a list of match kinds, but not one of errors.
+        // The grammar allows a trailing comma in a list of match kinds, but not in one of errors.
         let trailing = self.is("match_kind");
         self.bump();
         self.expect("{")?;

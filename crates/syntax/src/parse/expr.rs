@@ -9,7 +9,7 @@ use crate::ast::{
 use crate::source::Span;
 use crate::token::Class;
 
-/// A binary operator and how tightly it binds; all are left associative.
+/// Returns a binary operator and its precedence. All are left associative.
 fn binary(text: &str) -> Option<(BinaryOp, u8)> {
     Some(match text {
         "||" => (BinaryOp::LogicalOr, 1),
@@ -41,17 +41,17 @@ fn expr(kind: ExprKind, span: Span) -> Expr {
     Expr { kind, span }
 }
 
-/// How many calls may follow one another: `f()()`.
+/// Limit on consecutive calls: `f()()`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Calls {
-    /// In an expression.
+    /// No limit, in an expression.
     Any,
     /// A call statement ends with its only call.
     One,
 }
 
 impl Parser<'_> {
-    /// `expression`.
+    /// Parses `expression`.
     pub(super) fn expr(&mut self) -> Parse<Expr> {
         self.deeper(|p| {
             let cond = p.binary_expr(1)?;
@@ -72,7 +72,7 @@ impl Parser<'_> {
         })
     }
 
-    /// An expression that a `>` outside of parentheses ends.
+    /// Parses an expression that a `>` outside parentheses ends.
     pub(super) fn width_expr(&mut self) -> Parse<Expr> {
         self.with_angle_ending(true, |p| p.expr())
     }
@@ -141,9 +141,9 @@ impl Parser<'_> {
         self.postfix_expr(Calls::Any)
     }
 
-    /// Whether `(` begins a cast: a type, `)`, and something that can begin an operand. A lone name
-    /// counts as a type when it was declared as one, or when it was not declared and what follows
-    /// could not continue an expression.
+    /// Returns true if `(` begins a cast: a type, `)`, and a token that can begin an operand. A
+    /// single name counts as a type if it was declared as one. An undeclared name counts as a type
+    /// if the following token could not continue an expression.
     fn is_cast(&self) -> bool {
         let first = self.index() + 1;
         let Some(close) = self.skip_type(first) else {
@@ -157,7 +157,7 @@ impl Parser<'_> {
         } else {
             first
         };
-        // A name, or one with `[n]` behind it: an element of a stack as well as a type of stacks.
+        // A name, or a name with `[n]`: either a stack element or a type of stacks.
         let lone = self.is_name_at(name) && matches!(self.text_at(name + 1), ")" | "[");
         if !lone || self.is_type_name(self.text_at(name)) {
             return true;
@@ -176,7 +176,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A primary expression with members, indices and calls behind it.
+    /// Parses a primary expression with members, indices and calls after it.
     pub(super) fn postfix_expr(&mut self, calls: Calls) -> Parse<Expr> {
         let start = self.span();
         self.height = 1;
@@ -221,7 +221,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether `<` begins type arguments of a call: the first is no value, they close and `(` follows.
+    /// Returns true if `<` begins type arguments of a call: the first one is not a value, they are
+    /// closed, and `(` follows.
     fn is_generic_call(&self) -> bool {
         let first = self.text_at(self.index() + 1);
         !self.is_value_name(first)
@@ -300,7 +301,7 @@ impl Parser<'_> {
         Err(self.unexpected("an expression"))
     }
 
-    /// `error` or `match_kind` in front of a dot.
+    /// Parses `error` or `match_kind` before a dot.
     fn type_ref_name(&mut self) -> TypeRef {
         let span = self.span();
         let is_error = self.text() == "error";
@@ -312,7 +313,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A name, or a specialised type in front of `(` (a constructor) or `.apply`.
+    /// Parses a name, or a specialised type before `(` (a constructor) or `.apply`.
     fn name_expr(&mut self) -> Parse<Expr> {
         let start = self.span();
         let path = self.path("a name")?;
@@ -326,7 +327,7 @@ impl Parser<'_> {
             return Ok(expr(ExprKind::TypeName(Box::new(ty)), self.since(start)));
         }
         let is_used_as_type = matches!(self.text(), "(" | "." | "<");
-        // What `.name` means is decided at the top level, whatever shadows it here.
+        // `.name` is resolved at the top level, even if it is shadowed here.
         let is_type = !path.absolute && self.is_type_name(path.name.as_str());
         if is_type && (!is_used_as_type || self.is_compared_type()) {
             let expected = format!("`(` or `.` behind the type `{}`", path.name.text);
@@ -335,12 +336,12 @@ impl Parser<'_> {
         Ok(expr(ExprKind::Name(path), self.since(start)))
     }
 
-    /// Whether the `<` behind a type's name is no type argument list.
+    /// Returns true if the `<` after a type's name does not begin type arguments.
     fn is_compared_type(&self) -> bool {
         self.is("<") && self.skip_type_args(self.index()).is_none()
     }
 
-    /// `{ .. }`: a list or a record.
+    /// Parses `{ .. }`: a list or a record.
     fn braces(&mut self) -> Parse<Expr> {
         let start = self.expect("{")?;
         let is_record = self.is_name() && self.text_at(self.index() + 1) == "=";
@@ -393,7 +394,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `(arguments)`
+    /// Parses `(arguments)`.
     pub(super) fn args(&mut self) -> Parse<Vec<Arg>> {
         self.expect("(")?;
         self.with_angle_ending(false, |p| p.separated(")", false, |p| p.arg()))
@@ -431,7 +432,7 @@ impl Parser<'_> {
         Ok(expr(ExprKind::String(text), span))
     }
 
-    /// An integer literal.
+    /// Parses an integer literal.
     pub(super) fn integer(&mut self) -> Parse<Expr> {
         let span = self.span();
         if self.kind() != Class::Integer {
@@ -448,7 +449,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `keysetExpression`.
+    /// Parses `keysetExpression`.
     pub(super) fn keyset(&mut self) -> Parse<Keyset> {
         let start = self.span();
         if self.is("(") && self.is_keyset_tuple() {
@@ -468,7 +469,8 @@ impl Parser<'_> {
         })
     }
 
-    /// Whether the parentheses that begin here are the keyset's own, and no part of an expression: `:` follows them, and they are no cast.
+    /// Returns true if the parentheses here enclose a keyset and are not part of an expression: `:`
+    /// follows them, and they are not a cast.
     fn is_keyset_tuple(&self) -> bool {
         self.skip_balanced(self.index())
             .is_some_and(|end| self.text_at(end) == ":")
@@ -485,7 +487,7 @@ impl Parser<'_> {
         Ok(KeysetElement::Expr(self.set_expr()?))
     }
 
-    /// An expression, `a &&& b` or `a .. b`.
+    /// Parses an expression, `a &&& b` or `a .. b`.
     pub(super) fn set_expr(&mut self) -> Parse<Expr> {
         let left = self.expr()?;
         let op = match self.text() {
@@ -503,7 +505,7 @@ impl Parser<'_> {
     }
 }
 
-/// `[width w|s] [0x|0o|0b|0d] digits`, underscores anywhere between digits.
+/// Parses `[width w|s] [0x|0o|0b|0d] digits`, with underscores anywhere between digits.
 fn int_literal(text: &str) -> Result<IntLiteral, String> {
     let (width, number) = match text.find(['w', 's']) {
         Some(at) => {

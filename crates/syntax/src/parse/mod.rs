@@ -1,7 +1,9 @@
-//! The parser: recursive descent over preprocessed tokens. It returns a tree and diagnostics and never fails.
+//! The parser: recursive descent over preprocessed tokens. It always returns a tree and
+//! diagnostics.
 //!
-//! P4's grammar needs to know which names are types. Where a declaration or a generic call can be told from an expression by looking ahead
-//! over the tokens, this does so; only `(name) -e` and the like consult the names that were declared as types.
+//! Parsing P4 requires to know which names are types. Lookahead over the tokens distinguishes
+//! declarations and generic calls from expressions where possible. Only `(name) -e` and similar
+//! forms depend on the names declared as types.
 
 mod annotation;
 mod cursor;

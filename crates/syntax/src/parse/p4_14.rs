@@ -1,10 +1,10 @@
-//! Telling programs in P4_14, the language before P4_16, from programs with mistakes.
+//! Detects programs in P4_14, the predecessor of P4_16.
 
 use crate::diag::Diagnostic;
 use crate::source::Span;
 use crate::token::{Interner, Token};
 
-/// Words that begin a declaration of P4_14 and none of P4_16.
+/// Words that begin a declaration in P4_14 but not in P4_16.
 const DECLARATIONS: [&str; 5] = [
     "header_type",
     "field_list",
@@ -13,11 +13,11 @@ const DECLARATIONS: [&str; 5] = [
     "primitive_action",
 ];
 
-/// Words that P4_14 follows by a name and `{`; P4_16 has a parameter list between.
+/// Words followed by a name and `{` in P4_14. P4_16 has a parameter list between them.
 const WITHOUT_PARAMETERS: [&str; 5] =
     ["parser", "control", "counter", "register", "action_profile"];
 
-/// What to say instead of many syntax errors when the program is in P4_14.
+/// Returns one error that replaces many syntax errors if the program is in P4_14.
 pub(crate) fn recognise(tokens: &[Token], texts: &Interner) -> Option<Diagnostic> {
     let at = declaration(tokens, texts)?;
     let message = "this looks like P4_14, an older language; Polyplane reads P4_16";
@@ -25,7 +25,7 @@ pub(crate) fn recognise(tokens: &[Token], texts: &Interner) -> Option<Diagnostic
     Some(Diagnostic::error("E0122", at, message).hint(hint))
 }
 
-/// The place of a declaration that only P4_14 has.
+/// Returns the position of a declaration that only P4_14 has.
 fn declaration(tokens: &[Token], texts: &Interner) -> Option<Span> {
     let text = |token: Option<&Token>| token.map_or("", |token| texts.text(token.symbol));
     let mut depth = 0usize;

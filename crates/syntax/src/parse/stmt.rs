@@ -10,11 +10,12 @@ use crate::ast::{
 };
 use crate::token::Class;
 
-/// How many branches a chain of `else if` may have: the tree is as deep as the chain is long.
+/// Maximum number of branches in a chain of `else if`. The depth of the tree is the length of the
+/// chain.
 const MAX_ELSE_IFS: usize = 1000;
 
 impl Parser<'_> {
-    /// `{ .. }`
+    /// Parses `{ .. }`.
     pub(super) fn block(&mut self, annotations: Vec<Annotation>) -> Parse<Block> {
         let start = self.span();
         self.deeper(|p| {
@@ -28,7 +29,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `statementOrDeclaration`
+    /// Parses `statementOrDeclaration`.
     pub(super) fn stmt(&mut self) -> Parse<Stmt> {
         let start = self.span();
         let kind = self.deeper(|p| p.stmt_kind())?;
@@ -86,7 +87,8 @@ impl Parser<'_> {
         Ok(kind)
     }
 
-    /// Whether a variable or instance declaration begins here: a type, then a name; or a type, arguments, then a name.
+    /// Returns true if a variable or instance declaration begins here: a type and a name, or a
+    /// type, arguments and a name.
     pub(super) fn is_declaration(&self) -> bool {
         let first = self.index();
         if is_type_word(self.text_at(first)) && self.kind_at(first) == Class::Word {
@@ -110,7 +112,7 @@ impl Parser<'_> {
         Ok(StmtKind::Decl(Box::new(decl)))
     }
 
-    /// `T name [= init];` or `T(args) name [= { .. }];`
+    /// Parses `T name [= init];` or `T(args) name [= { .. }];`.
     pub(super) fn variable_or_instance(&mut self, annotations: Vec<Annotation>) -> Parse<Decl> {
         let start = self.span();
         let ty = self.type_ref()?;
@@ -180,7 +182,7 @@ impl Parser<'_> {
         })
     }
 
-    /// An assignment or a call, without its semicolon.
+    /// Parses an assignment or a call, without its semicolon.
     fn assignment_or_call(&mut self) -> Parse<StmtKind> {
         let left = self.lvalue()?;
         let op = match self.text() {
@@ -211,7 +213,8 @@ impl Parser<'_> {
         })
     }
 
-    /// What may stand at the beginning of a statement: a name, `this`, parentheses around one, with members, indices and calls behind.
+    /// Parses the expression at the beginning of a statement: a name, `this`, or one in
+    /// parentheses, with members, indices and calls after it.
     fn lvalue(&mut self) -> Parse<Expr> {
         let begins = self.is_name() || matches!(self.text(), "." | "this" | "(" | "error");
         if !begins {
@@ -220,7 +223,8 @@ impl Parser<'_> {
         self.postfix_expr(Calls::One)
     }
 
-    /// `if .. else if .. else ..`: the chain is read in a loop, since programs that programs write have long ones.
+    /// Parses `if .. else if .. else ..`. The chain is parsed in a loop, because generated programs
+    /// have long ones.
     fn if_stmt(&mut self) -> Parse<StmtKind> {
         let mut chain = Vec::new();
         let mut last = None;
@@ -261,12 +265,12 @@ impl Parser<'_> {
         first.map_or_else(|| Err(self.unexpected("`if`")), |first| Ok(first.kind))
     }
 
-    /// A statement that is no declaration.
+    /// Parses a statement that is not a declaration.
     fn branch(&mut self) -> Parse<Stmt> {
         if self.is("const") || self.is_declaration() {
             return Err(self.unexpected("a statement (a declaration needs braces around it here)"));
         }
-        // A branch may hold any statement, in a parser state too; what is wrong there is found later.
+        // A branch may be any statement, also in a parser state. Errors in it are found later.
         let in_state = std::mem::replace(&mut self.in_state, false);
         let branch = self.stmt();
         self.in_state = in_state;
@@ -347,7 +351,7 @@ impl Parser<'_> {
         })))
     }
 
-    /// Whether `T x in` follows (annotations aside).
+    /// Returns true if `T x in` follows (ignoring annotations).
     fn is_for_in(&self) -> bool {
         let mut at = self.index();
         while self.text_at(at) == "@" {
@@ -391,7 +395,7 @@ impl Parser<'_> {
         })))
     }
 
-    /// Declarations, assignments and calls between commas, up to `;` or `)`.
+    /// Parses declarations, assignments and calls separated by commas, up to `;` or `)`.
     fn for_parts(&mut self, close: &str) -> Parse<Vec<Stmt>> {
         self.separated(close, false, |p| {
             let start = p.span();

@@ -1,4 +1,4 @@
-//! Types, and looking ahead over them: what decides whether `a < b` compares or specialises.
+//! Types, and lookahead over them, which decides whether `a < b` compares or specialises.
 
 use super::cursor::{Failed, Parse, Parser};
 use crate::ast::{Expr, Name, Path, TypeRef};
@@ -6,14 +6,15 @@ use crate::diag::Diagnostic;
 use crate::source::Span;
 use crate::token::Class;
 
-/// How many `[n]` may follow a type.
+/// Maximum number of `[n]` after a type.
 const MAX_DIMENSIONS: usize = 32;
 
-/// How deep type arguments nest where the parser looks ahead; deeper ones are no type arguments.
+/// Maximum nesting depth of type arguments in lookahead. Deeper ones do not count as type
+/// arguments.
 const MAX_TYPE_DEPTH: usize = 64;
 
 impl Parser<'_> {
-    /// `typeRef`, array types included.
+    /// Parses `typeRef`, including array types.
     pub(super) fn type_ref(&mut self) -> Parse<TypeRef> {
         self.deeper(|p| {
             let start = p.span();
@@ -22,7 +23,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `[n]` behind a name that has a type, as in C.
+    /// Parses `[n]` after a name with a type, as in C.
     pub(super) fn array_suffix(&mut self, ty: TypeRef) -> Parse<TypeRef> {
         let start = self.span();
         self.array_of(ty, start)
@@ -35,7 +36,7 @@ impl Parser<'_> {
         Ok(ty)
     }
 
-    /// `[n]`, any number of times.
+    /// Parses any number of `[n]`.
     pub(super) fn sizes(&mut self) -> Parse<Vec<Expr>> {
         let mut sizes = Vec::new();
         while self.eat("[") {
@@ -83,7 +84,7 @@ impl Parser<'_> {
         Ok(plain(start))
     }
 
-    /// `bit`, `bit<8>`, `bit<(expression)>`, `int`, `int<8>`, `varbit<8>`.
+    /// Parses `bit`, `bit<8>`, `bit<(expression)>`, `int`, `int<8>` or `varbit<8>`.
     fn sized_type(&mut self, word: &str) -> Parse<TypeRef> {
         let start = self.span();
         self.bump();
@@ -105,7 +106,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Type parameters stand for types, and widths are numbers (section 7.1.6).
+    /// Rejects a type parameter as a width: widths are numbers (section 7.1.6).
     fn refuse_type_as_width(&mut self, word: &str) -> Parse<()> {
         let name = self.text();
         let is_last = matches!(self.text_at(self.index() + 1), ">" | ">>");
@@ -131,7 +132,7 @@ impl Parser<'_> {
         Ok(TypeRef::Name(path))
     }
 
-    /// `name` or `.name`.
+    /// Parses `name` or `.name`.
     pub(super) fn path(&mut self, what: &str) -> Parse<Path> {
         let absolute = self.eat(".");
         if !self.is_name() {
@@ -143,7 +144,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `<T, U>`, arguments.
+    /// Parses the type arguments `<T, U>`.
     pub(super) fn type_args(&mut self) -> Parse<Vec<TypeRef>> {
         self.expect("<")?;
         self.separated(">", false, |p| {
@@ -156,7 +157,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `<T, U>`, parameters; nothing when there are none.
+    /// Parses the type parameters `<T, U>`; empty if there are none.
     pub(super) fn type_params(&mut self) -> Parse<Vec<Name>> {
         if !self.eat("<") {
             return Ok(Vec::new());
@@ -166,7 +167,7 @@ impl Parser<'_> {
         Ok(names)
     }
 
-    /// Where a type that starts at `index` ends, looking only.
+    /// Returns the end of a type that starts at `index`, without consuming it.
     pub(super) fn skip_type(&self, index: usize) -> Option<usize> {
         let mut at = self.skip_simple_type(index)?;
         while self.text_at(at) == "[" {
@@ -179,7 +180,7 @@ impl Parser<'_> {
         Some(at)
     }
 
-    /// Whether the brackets from `open` to `behind` hold `high:low` or `low+:width`.
+    /// Returns true if the brackets from `open` to `behind` contain `high:low` or `low+:width`.
     fn is_slice(&self, open: usize, behind: usize) -> bool {
         let (mut at, mut questions) = (open + 1, 0usize);
         while at + 1 < behind {
@@ -222,7 +223,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `<8>`, `<(..)>` or `<a + b>`.
+    /// Skips `<8>`, `<(..)>` or `<a + b>`.
     fn skip_width(&self, index: usize) -> Option<usize> {
         let mut at = index + 1;
         loop {
@@ -235,10 +236,11 @@ impl Parser<'_> {
         }
     }
 
-    /// Where `<T, U>` that starts at `index` ends; a `>>` counts as two.
+    /// Returns the end of `<T, U>` that starts at `index`; a `>>` counts as two.
     pub(super) fn skip_type_args(&self, index: usize) -> Option<usize> {
         let mut depth = 0usize;
-        // The depth inside the width of a `bit<..>`: any expression may stand there, and its `<` compares.
+        // The depth inside the width of a `bit<..>`. The width may be any expression, and a `<` in
+        // it compares.
         let mut width: Option<usize> = None;
         let mut at = index;
         loop {
@@ -273,7 +275,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Behind the bracket that closes the one at `index`.
+    /// Returns the index after the bracket that closes the one at `index`.
     pub(super) fn skip_balanced(&self, index: usize) -> Option<usize> {
         let mut depth = 0usize;
         let mut at = index;
@@ -294,7 +296,7 @@ impl Parser<'_> {
     }
 }
 
-/// Keywords that begin a type.
+/// Returns true for keywords that begin a type.
 pub(super) fn is_type_word(word: &str) -> bool {
     matches!(
         word,

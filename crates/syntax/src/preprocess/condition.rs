@@ -1,4 +1,4 @@
-//! The expressions of `#if` and `#elif`: C's integer constant expressions.
+//! Evaluates the conditions of `#if` and `#elif`: C's integer constant expressions.
 
 use crate::diag::Diagnostic;
 use crate::source::Span;
@@ -6,11 +6,12 @@ use crate::token::{Interner, Symbol, Token, TokenKind};
 
 use super::Preprocessor;
 
-/// How deep parentheses and operators may nest.
+/// Maximum nesting depth of parentheses and operators.
 const DEPTH: usize = 200;
 
 impl Preprocessor<'_> {
-    /// Whether the expression is not zero. A wrong expression is reported and counts as zero.
+    /// Returns true if the expression is not zero. An invalid expression is reported and counts as
+    /// zero.
     pub(super) fn evaluate(&mut self, directive: Span, tokens: Vec<Token>) -> bool {
         let Some(tokens) = self.replace_defined(tokens) else {
             return false;
@@ -90,7 +91,7 @@ impl Preprocessor<'_> {
 
 type Value = Result<i128, (Span, String)>;
 
-/// An expression being evaluated.
+/// State of an evaluation.
 struct Evaluation<'a> {
     tokens: &'a [Token],
     at: usize,
@@ -144,7 +145,8 @@ impl Evaluation<'_> {
         value
     }
 
-    /// `live` says whether the value counts: in `0 && 1 / 0` nothing is divided.
+    /// Evaluates a conditional expression. If `live` is false, the value is not used, so in
+    /// `0 && 1 / 0` nothing is divided.
     fn ternary(&mut self, live: bool) -> Value {
         let condition = self.binary(0, live)?;
         if !self.eat(TokenKind::Question) {
@@ -177,7 +179,7 @@ impl Evaluation<'_> {
         Ok(left)
     }
 
-    /// The binary operator here: its text and its strength.
+    /// Returns the binary operator here: its text and its precedence.
     fn operator(&self) -> Option<(&'static str, u8)> {
         let token = self.tokens.get(self.at)?;
         Some(match token.kind {
@@ -232,7 +234,7 @@ impl Evaluation<'_> {
                 )
             }),
             TokenKind::True => Ok(1),
-            // A name that is no macro counts as 0, as in C.
+            // A name that is not a macro counts as 0, as in C.
             _ if token.is_word() => Ok(0),
             _ => {
                 self.at -= 1;
@@ -275,7 +277,8 @@ fn apply(operator: &str, a: i128, b: i128, live: bool) -> Result<i128, &'static 
     value.ok_or(overflow)
 }
 
-/// A C integer (a leading 0 is octal, `u` and `l` may end it) or a P4 one (its width says nothing here).
+/// Parses a C integer (a leading 0 is octal, `u` and `l` are suffixes) or a P4 integer, ignoring
+/// its width.
 fn integer(text: &str) -> Option<i128> {
     let text = text.replace('_', "");
     let text = text.trim_end_matches(['u', 'U', 'l', 'L']);

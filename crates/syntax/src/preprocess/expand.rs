@@ -1,8 +1,8 @@
-//! Macros: their definitions and their expansion, by C's rules.
+//! Macros: definitions and expansion, by C's rules.
 //!
-//! Tokens come from a stack of contexts above the files. A macro is disabled while a context of its expansion is on the stack; its
-//! own name met then is marked and never expanded. Tokens of a body are given the place of the outermost use; tokens of an argument
-//! keep their own.
+//! Tokens come from a stack of contexts above the files. A macro is disabled while a context of its
+//! expansion is on the stack. If its own name occurs then, the name is marked and never expanded.
+//! Tokens of a body get the position of the outermost use; tokens of an argument keep their own.
 
 use std::rc::Rc;
 use support::count::{are, count};
@@ -16,34 +16,34 @@ use crate::token::{
 
 use super::Preprocessor;
 
-/// How many tokens all expansions of a program may make together.
+/// Maximum number of tokens from all expansions of a program.
 pub(super) const BUDGET: usize = 1_000_000;
 
-/// Text that `#` and `##` make counts as a token for so many bytes.
+/// Number of bytes of text from `#` and `##` that count as one token.
 const BYTES_PER_TOKEN: usize = 16;
 
-/// How deep macro calls may nest in the arguments of macro calls.
+/// Maximum nesting depth of macro calls in arguments of macro calls.
 const ARGUMENT_DEPTH: usize = 100;
 
 /// A macro.
 #[derive(Debug)]
 pub(super) struct Macro {
-    /// Where its name stands in its definition.
+    /// Source position of its name in its definition.
     span: Span,
-    /// `None` for a macro without parameter list.
+    /// `None` for a macro without a parameter list.
     parameters: Option<Parameters>,
     body: Vec<Token>,
 }
 
 #[derive(Debug, PartialEq)]
 struct Parameters {
-    /// The names; of a variadic macro the last is what stands for the rest.
+    /// The names. The last one of a variadic macro denotes the remaining arguments.
     names: Vec<Symbol>,
     is_variadic: bool,
 }
 
 impl Parameters {
-    /// Whether `## rest` comes next, where `rest` is the name that stands for the rest.
+    /// Returns true if `## rest` comes next. `rest` is the name of the remaining arguments.
     fn is_rest_pasted(&self, tokens: &[Token]) -> bool {
         let [paste, rest, ..] = tokens else {
             return false;
@@ -54,18 +54,18 @@ impl Parameters {
     }
 }
 
-/// A body being put together.
+/// A body under construction.
 #[derive(Default)]
 struct Joined {
     tokens: Vec<Token>,
-    /// Whether `##` came last.
+    /// True if the last token was `##`.
     paste: bool,
-    /// Whether what `##` would paste to is an empty argument.
+    /// True if the left operand of `##` is an empty argument.
     left_is_empty: bool,
 }
 
 impl Macro {
-    /// Whether a second definition says the same.
+    /// Returns true if another definition is equivalent.
     fn same(&self, other: &Macro) -> bool {
         let key = |t: &Token| (t.kind, t.symbol, t.has(AFTER_SPACE));
         self.parameters == other.parameters
@@ -79,17 +79,18 @@ impl Macro {
     }
 }
 
-/// Tokens to read before the file goes on.
+/// Tokens to be read before the rest of the file.
 pub(super) struct Context {
     tokens: Vec<Token>,
     at: usize,
-    /// The macro whose expansion this is.
+    /// The macro that was expanded.
     of: Option<Symbol>,
-    /// Whether reading stops at its end: an argument or a directive expanded by itself.
+    /// True if reading stops at its end: an argument or a directive that is expanded separately.
     is_whole: bool,
 }
 
-/// The arguments of a macro call; those of a name that stands in the body without `#` and `##` are expanded once.
+/// The arguments of a macro call. Arguments of parameters used without `#` and `##` are expanded
+/// once.
 struct Arguments {
     raw: Vec<Vec<Token>>,
     expanded: Vec<Option<Vec<Token>>>,
@@ -137,7 +138,7 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// The parameter list at the start of `tokens`, and how many tokens it takes.
+    /// Parses the parameter list at the start of `tokens`. Returns it with its number of tokens.
     fn parameters(&mut self, tokens: &[Token]) -> Option<(Parameters, usize)> {
         let mut parameters = Parameters {
             names: Vec::new(),
@@ -162,7 +163,7 @@ impl Preprocessor<'_> {
             };
             parameters.names.push(name);
             at += 1;
-            // `name...`: the rest, with a name of its own.
+            // `name...`: the remaining arguments, with an explicit name.
             if !parameters.is_variadic && tokens.get(at).is_some_and(|t| t.kind == TokenKind::Dots)
             {
                 parameters.is_variadic = true;
@@ -219,7 +220,7 @@ impl Preprocessor<'_> {
         true
     }
 
-    /// The next token of the program, macros expanded.
+    /// Returns the next token of the program, with macros expanded.
     pub(super) fn next_expanded(&mut self) -> Token {
         loop {
             support::work::checkpoint();
@@ -255,7 +256,7 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// `__FILE__` and `__LINE__`.
+    /// Expands `__FILE__` and `__LINE__`.
     fn built_in(&mut self, token: Token) -> Token {
         let is_file = token.symbol == self.words.file;
         if !is_file && token.symbol != self.words.line {
@@ -286,7 +287,7 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Takes from the budget; false, and said once, when it is spent.
+    /// Charges tokens to the budget. Returns false if it is exhausted, which is reported once.
     fn take_budget(&mut self, tokens: usize, at: Token) -> bool {
         if self.budget > tokens {
             self.budget -= tokens;
@@ -300,7 +301,7 @@ impl Preprocessor<'_> {
         false
     }
 
-    /// The next token, macros not expanded.
+    /// Returns the next token, without expanding macros.
     fn next_token(&mut self) -> Token {
         while let Some(context) = self.contexts.last_mut() {
             if let Some(&token) = context.tokens.get(context.at) {
@@ -320,7 +321,7 @@ impl Preprocessor<'_> {
         self.file_token()
     }
 
-    /// Whether the next token is `(`.
+    /// Returns true if the next token is `(`.
     fn paren_follows(&mut self) -> bool {
         while let Some(context) = self.contexts.last() {
             if let Some(token) = context.tokens.get(context.at) {
@@ -336,7 +337,7 @@ impl Preprocessor<'_> {
             .is_some_and(|file| file.lexer.next_is(b'('))
     }
 
-    /// Expands tokens by themselves.
+    /// Expands tokens separately.
     pub(super) fn expand_list(&mut self, tokens: Vec<Token>) -> Vec<Token> {
         self.push_context(Context {
             tokens,
@@ -358,7 +359,7 @@ impl Preprocessor<'_> {
         out
     }
 
-    /// The arguments of a call whose `(` comes next.
+    /// Reads the arguments of a call; its `(` comes next.
     fn arguments(
         &mut self,
         called: &Macro,
@@ -441,7 +442,7 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// The tokens that a macro's use becomes, not yet looked at for further macros.
+    /// Returns the tokens that replace a macro's use, before they are scanned for further macros.
     fn body(
         &mut self,
         body: &[Token],
@@ -458,7 +459,7 @@ impl Preprocessor<'_> {
         out
     }
 
-    /// The body of a macro without parameters: only `##` means anything in it.
+    /// Returns the body of a macro without parameters. Only `##` is special in it.
     fn plain_body(&mut self, body: &[Token], used: Token) -> Vec<Token> {
         let mut joined = Joined::default();
         for &token in body {
@@ -517,7 +518,8 @@ impl Preprocessor<'_> {
         joined.tokens
     }
 
-    /// Adds what the next part of a body became, pasted to what stands before if `##` came between.
+    /// Appends the expansion of the next part of a body, and pastes it to the last token after
+    /// `##`.
     fn join(&mut self, joined: &mut Joined, piece: Vec<Token>) {
         let is_empty = piece.is_empty();
         match (joined.paste && !joined.left_is_empty, piece.split_first()) {
@@ -534,7 +536,7 @@ impl Preprocessor<'_> {
         joined.paste = false;
     }
 
-    /// An argument in the place of `token`.
+    /// Returns the argument that replaces `token`.
     fn argument(
         &mut self,
         arguments: &mut Arguments,
@@ -570,7 +572,7 @@ impl Preprocessor<'_> {
         }]
     }
 
-    /// GNU C: `, ## __VA_ARGS__` is nothing when nothing is given for the rest.
+    /// Expands GNU C's `, ## __VA_ARGS__`, which is empty if there are no remaining arguments.
     fn comma_and_rest(
         &mut self,
         comma: Token,
@@ -600,7 +602,7 @@ impl Preprocessor<'_> {
         expanded
     }
 
-    /// The contents of the string literal that `#` makes of an argument.
+    /// Returns the contents of the string literal that `#` makes of an argument.
     fn stringize(&self, tokens: &[Token]) -> String {
         let mut text = String::new();
         for (i, token) in tokens.iter().enumerate() {
@@ -619,8 +621,8 @@ impl Preprocessor<'_> {
         text
     }
 
-    /// `left ## right`: the one token that they make together; both as they are where they make
-    /// no single one, as C preprocessors do for languages other than C.
+    /// Pastes `left ## right` to one token. Returns both unchanged if they do not form a single
+    /// token, as C preprocessors do for other languages.
     fn paste(&mut self, left: Token, right: Token) -> Vec<Token> {
         let quoted = |token: &Token, interner: &Interner| match token.kind {
             TokenKind::String => format!("\"{}\"", interner.text(token.symbol)),
@@ -631,7 +633,7 @@ impl Preprocessor<'_> {
             return vec![left];
         }
         let mut lexer = Lexer::new(text.as_str().into(), 1);
-        // As in a directive, a number takes the letters that follow.
+        // As in a directive, a number includes the following letters.
         lexer.enter_directive();
         let mut found = Diagnostics::new();
         let mut context = LexContext {
@@ -655,7 +657,7 @@ impl Preprocessor<'_> {
     }
 }
 
-/// A token of a body, at the place of the macro's use.
+/// Returns a token of a body with the position of the macro's use.
 fn at_use(token: Token, used: Token) -> Token {
     Token {
         span: used.span,

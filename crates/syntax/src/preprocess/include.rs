@@ -1,5 +1,5 @@
-//! `#include`: finding and reading files, those of the machine by the caller's
-//! [`crate::files::FileSystem`] alone.
+//! `#include`: finds and reads files. Files of the machine are accessed only through the caller's
+//! [`crate::files::FileSystem`].
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::token::{Token, TokenKind};
 
 use super::{After, INCLUDE_DEPTH, MAX_INCLUDES, Preprocessor, Root};
 
-/// The standard includes that a misspelt name is compared with.
+/// The standard includes for suggestions on a misspelt name.
 const STANDARD: [&str; 8] = [
     "core.p4",
     "v1model.p4",
@@ -29,7 +29,7 @@ struct IncludeName {
     span: Span,
 }
 
-/// Where an include was found.
+/// Location of an included file.
 enum Found<'a> {
     File(&'a FileSystem, PathBuf),
     Builtin(&'static str),
@@ -103,7 +103,7 @@ impl<'a> Preprocessor<'a> {
         name
     }
 
-    /// The name that macros expand to.
+    /// Returns the name given by macros.
     fn computed_name(&mut self) -> Option<IncludeName> {
         let tokens = self.rest_of_directive();
         let tokens = self.expand_list(tokens);
@@ -140,7 +140,7 @@ impl<'a> Preprocessor<'a> {
         self.options.builtin.and_then(|builtin| builtin(name))
     }
 
-    /// The directories where an include is looked for, in order.
+    /// Returns the directories that are searched for an include, in order.
     fn searched(&self, system: &FileSystem, include: &IncludeName) -> Vec<PathBuf> {
         let own = self
             .files
@@ -215,7 +215,8 @@ impl<'a> Preprocessor<'a> {
             }
         };
         let is_binary = bytes.contains(&0);
-        // Bytes that are not UTF-8 may stand in comments (P4_16, section "Lexical constructs"); elsewhere they are refused.
+        // Bytes that are not UTF-8 are allowed in comments (P4_16, section "Lexical constructs")
+        // and rejected elsewhere.
         let text = if is_binary {
             String::new()
         } else {

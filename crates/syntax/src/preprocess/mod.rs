@@ -1,6 +1,8 @@
-//! The preprocessor: files to one line of tokens, as C's does it, for what P4 programs use of it.
+//! The preprocessor: converts files to one sequence of tokens. It has the features of C's
+//! preprocessor that P4 programs use.
 //!
-//! `mod.rs` has the files and directives, [`expand`] the macros, [`condition`] the expressions of `#if`.
+//! `mod.rs` has the files and directives, [`expand`] the macros, [`condition`] the expressions of
+//! `#if`.
 
 mod condition;
 mod expand;
@@ -18,58 +20,59 @@ use crate::source::{SourceMap, Span};
 use crate::token::{AFTER_SPACE, Interner, LINE_START, Symbol, Token, TokenKind};
 use expand::{Context, Macro};
 
-/// How deep includes may nest.
+/// Maximum nesting depth of includes.
 const INCLUDE_DEPTH: usize = 64;
 
-/// How many files may be included, each time counted.
+/// Maximum number of includes. A file counts each time that it is included.
 const MAX_INCLUDES: usize = 10_000;
 
-/// Bytes of all files that are read, each time that one is included counted.
+/// Maximum number of bytes of all files. A file counts each time that it is included.
 const MAX_BYTES: usize = 32 << 20;
 
-/// Tokens that a program may have after preprocessing.
+/// Maximum number of tokens after preprocessing.
 const MAX_TOKENS: usize = 4_000_000;
 
-/// Conditionals that may be open in one file.
+/// Maximum number of open conditionals in one file.
 const MAX_CONDITIONALS: usize = 1000;
 
-/// Errors after which the rest of a program is not read.
+/// Number of errors after which the rest of a program is skipped.
 const MAX_ERRORS: usize = 200;
 
-/// What comes out.
+/// Output of the preprocessor.
 pub(crate) struct Preprocessed {
-    /// Ends with `End`, which stands right after the last token.
+    /// Ends with `End`, which is positioned right after the last token.
     pub(crate) tokens: Vec<Token>,
     pub(crate) interner: Interner,
     pub(crate) sources: SourceMap,
     pub(crate) diagnostics: Diagnostics,
 }
 
-/// Where the program is.
+/// The source of a program.
 pub(crate) enum Root<'a> {
-    /// A file to read, with leave to read files.
+    /// A file, with permission to read files.
     File(&'a std::path::Path, &'a FileSystem),
-    /// A text and the name to report it by. It can include the built-in files alone.
+    /// A file name for diagnostics, and the text. It can only include the built-in files.
     Text(&'a str, &'a str),
 }
 
-/// One `#if` that is open.
+/// An open `#if`.
 struct Conditional {
     span: Span,
-    /// Whether one of its groups was kept.
+    /// True if one of its groups was included.
     taken: bool,
     after_else: bool,
 }
 
-/// What follows a directive.
+/// Action after a directive.
 enum After {
-    /// The next line.
+    /// Continue with the next line.
     Go,
-    /// A group that is left out.
+    /// Skip a group.
     Skip,
-    /// The end of the program.
+    /// End the program.
     Stop,
-    /// A file: its index, where its own includes look first, and the place of its include.
+    /// Open a file: its index, the first search directory of its includes, and the position of its
+    /// include.
     Open(usize, Option<PathBuf>, Span),
 }
 
@@ -78,17 +81,17 @@ const DIRECTIVES: [&str; 13] = [
     "warning", "line", "pragma",
 ];
 
-/// One file being read.
+/// A file being read.
 struct OpenFile {
     lexer: Lexer,
     /// Its index in the source map.
     index: usize,
-    /// Where `#include "..."` looks first, if it is a file.
+    /// First search directory of `#include "..."`, if the text is from a file.
     directory: Option<PathBuf>,
     conditionals: Vec<Conditional>,
 }
 
-/// The words that the preprocessor knows.
+/// The words that the preprocessor recognises.
 struct Words {
     defined: Symbol,
     va_args: Symbol,
@@ -98,32 +101,32 @@ struct Words {
 
 pub(crate) struct Preprocessor<'a> {
     options: &'a ParseOptions,
-    /// Files of the machine, if the program may read any.
+    /// Files of the machine, if the program may read them.
     system: Option<&'a FileSystem>,
     sources: SourceMap,
     interner: Interner,
     words: Words,
-    /// What the lexer and the directives found, in order.
+    /// Diagnostics of the lexer and the directives, in order.
     found: Diagnostics,
     files: Vec<OpenFile>,
-    /// Indices of files by where they were found, so that a file's text is kept once.
+    /// Indices of files by path, so that a file's text is stored once.
     read: HashMap<PathBuf, usize>,
     /// Files with `#pragma once`.
     once: HashSet<usize>,
     macros: HashMap<Symbol, Rc<Macro>>,
     contexts: Vec<Context>,
-    /// Macros whose expansion is being read.
+    /// Macros being expanded.
     active: HashSet<Symbol>,
-    /// How many macro calls' arguments are being collected.
+    /// Number of nested macro calls with arguments being collected.
     collecting: usize,
-    /// How many more tokens expansions may make.
+    /// Remaining number of tokens that expansions may create.
     budget: usize,
-    /// How many more files may be opened, and how many bytes they may have.
+    /// Remaining number of files that may be opened, and of bytes in them.
     includes_left: usize,
     bytes_left: usize,
 }
 
-/// Reads a program.
+/// Preprocesses a program.
 pub(crate) fn preprocess(root: Root<'_>, options: &ParseOptions) -> Preprocessed {
     let system = match root {
         Root::File(_, system) => Some(system),
@@ -194,7 +197,7 @@ impl<'a> Preprocessor<'a> {
         }
     }
 
-    /// Puts `-D` and `-U` before the program, as a file of directives.
+    /// Inserts `-D` and `-U` before the program, as a file of directives.
     fn open_command_line(&mut self) {
         let mut text = String::new();
         for (name, body) in &self.options.defines {
@@ -234,13 +237,13 @@ impl<'a> Preprocessor<'a> {
         self.found.push(diagnostic);
     }
 
-    /// Reports that a limit on the whole program is passed; the rest is not read.
+    /// Reports that a limit on the whole program is exceeded. The rest is skipped.
     fn stop(&mut self, span: Span, message: impl Into<String>, hint: &str) {
         self.error(Diagnostic::error("E0019", span, message).hint(hint));
         self.files.clear();
     }
 
-    /// The next token of the innermost file; `End` when no file is open.
+    /// Returns the next token of the innermost file; `End` if no file is open.
     fn lex(&mut self) -> Token {
         let Some(file) = self.files.last_mut() else {
             return Token {
@@ -256,11 +259,11 @@ impl<'a> Preprocessor<'a> {
         })
     }
 
-    /// The next token of the program before macros are expanded; directives are carried out.
+    /// Returns the next token before macro expansion. Directives are executed.
     fn file_token(&mut self) -> Token {
         loop {
             support::work::checkpoint();
-            // Each kind of mistake may stand on each line of a large file.
+            // An error may occur on each line of a large file.
             if self.found.error_count() >= MAX_ERRORS {
                 self.files.clear();
             }
@@ -287,7 +290,7 @@ impl<'a> Preprocessor<'a> {
         let name = self.lex();
         let after = match name.kind {
             TokenKind::End => After::Go,
-            // `# 12 "file"`: what other preprocessors leave behind.
+            // `# 12 "file"`: output of other preprocessors.
             TokenKind::Integer => self.line_directive(hash.span.to(name.span), name),
             _ => self.named_directive(hash.span.to(name.span), name.symbol),
         };
@@ -322,10 +325,10 @@ impl<'a> Preprocessor<'a> {
                 let message = format!("`#{word}` is no directive: the line is passed over");
                 let diagnostic = Diagnostic::warning("W0012", span, message);
                 if let Some(file) = self.files.last_mut() {
-                    // Its text need not be tokens.
+                    // Its text may contain invalid tokens.
                     file.lexer.rest_of_line();
                 }
-                // Later ones are counted only.
+                // Later errors are only counted.
                 let is_shown = self.found.len() < MAX_ERRORS;
                 self.error(if is_shown {
                     diagnostic.suggest(&word, DIRECTIVES)
@@ -352,13 +355,13 @@ impl<'a> Preprocessor<'a> {
         }
     }
 
-    /// The tokens up to the end of the directive.
+    /// Returns the tokens up to the end of the directive.
     fn rest_of_directive(&mut self) -> Vec<Token> {
         std::iter::from_fn(|| Some(self.lex()).filter(|token| token.kind != TokenKind::End))
             .collect()
     }
 
-    /// The name that `#define`, `#undef`, `#ifdef` or `#ifndef` is about.
+    /// Reads the macro name of `#define`, `#undef`, `#ifdef` or `#ifndef`.
     fn macro_name(&mut self, directive: Span) -> Option<Token> {
         let name = self.lex();
         if name.is_word() && name.symbol != self.words.defined {
@@ -380,7 +383,7 @@ impl<'a> Preprocessor<'a> {
 
     // Conditionals.
 
-    /// Whether the group after `#if`, `#ifdef`, `#ifndef` or `#elif` is kept.
+    /// Returns true if the group after `#if`, `#ifdef`, `#ifndef` or `#elif` is included.
     fn condition(&mut self, directive: Span, word: &str) -> bool {
         if matches!(word, "if" | "elif") {
             let tokens = self.rest_of_directive();
@@ -433,7 +436,7 @@ impl<'a> Preprocessor<'a> {
         }
     }
 
-    /// Nothing but `#endif` may follow `#else`.
+    /// Checks that only `#endif` follows `#else`.
     fn check_order(&mut self, span: Span, word: &str) {
         let Some(open) = self
             .files
@@ -451,7 +454,7 @@ impl<'a> Preprocessor<'a> {
         }
     }
 
-    /// Leaves out groups of the innermost conditional up to one that is kept, or to its end.
+    /// Skips groups of the innermost conditional up to one that is included, or to its end.
     fn skip_groups(&mut self) {
         let mut inner = 0usize;
         loop {
@@ -492,7 +495,7 @@ impl<'a> Preprocessor<'a> {
         }
     }
 
-    /// Goes on inside a directive's line as if it were text, so that what is left out is never complained about.
+    /// Treats the rest of a directive's line as text, so that skipped text never causes an error.
     fn abandon_directive(&mut self) {
         if let Some(file) = self.files.last_mut() {
             file.lexer.abandon_directive();
@@ -543,12 +546,12 @@ impl<'a> Preprocessor<'a> {
                 self.once.insert(file.index);
             }
         } else if let Some(file) = self.files.last_mut() {
-            // Other pragmas speak to other compilers; their text need not be tokens.
+            // Other pragmas are for other compilers. Their text may contain invalid tokens.
             file.lexer.rest_of_line();
         }
     }
 
-    /// `#line 12 "file"` or `# 12 "file" flags`.
+    /// Executes `#line 12 "file"` or `# 12 "file" flags`.
     fn line_directive(&mut self, span: Span, number: Token) -> After {
         let line = self
             .interner

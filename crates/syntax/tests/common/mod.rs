@@ -1,11 +1,11 @@
-//! What the tests of this room share: parsing a snippet and saying what came out in few words.
+//! Helpers of this crate's tests: they parse a snippet and summarise the result.
 
 #[allow(dead_code, reason = "some tests show no expression")]
 pub(crate) mod print;
 
 use syntax::{ParseOptions, Parsed};
 
-/// Includes that are built in for the tests.
+/// Returns the built-in includes of the tests.
 fn builtin(name: &str) -> Option<&'static str> {
     match name {
         "core.p4" => Some("error { NoError }\n"),
@@ -18,7 +18,7 @@ fn builtin(name: &str) -> Option<&'static str> {
     }
 }
 
-/// The options of a test.
+/// Returns the options of a test.
 pub(crate) fn options() -> ParseOptions {
     ParseOptions {
         builtin: Some(builtin),
@@ -31,7 +31,7 @@ pub(crate) fn parse(text: &str) -> Parsed {
     syntax::parse_str("t.p4", text, &options())
 }
 
-/// Each diagnostic as `FILE:LINE:COL: severity[CODE]: message`, by position.
+/// Returns each diagnostic as `FILE:LINE:COL: severity[CODE]: message`, by position.
 pub(crate) fn said(parsed: &Parsed) -> Vec<String> {
     let text = parsed.diagnostics.render(&parsed.sources, false);
     let is_head = |line: &&str| line.contains(": error[") || line.contains(": warning[");

@@ -1,4 +1,4 @@
-//! Expressions as text, with every grouping shown.
+//! Prints expressions with explicit grouping.
 
 use syntax::ast::{Arg, Expr, ExprKind, TypeRef};
 

@@ -1,25 +1,25 @@
-//! Controls put one behind the other.
+//! Concatenation of controls into one line of stages.
 
 use bits::{Id, IdVec};
 use ir::{Control, Next, Stage, StageId};
 
 use crate::simplify::links;
 
-/// A point between stages: where one begins, or the end of the line.
+/// A join point: the start of a stage, or the end of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Point(u32);
 
-/// Until the line is finished, links to points are stage ids from here on.
+/// Base of the stage ids that stand for links to points until the line is finished.
 const POINTS: u32 = 1 << 31;
 
 impl Point {
-    /// A link to it.
+    /// Returns a link to the point.
     pub(super) fn link(self) -> Next {
         Next::Stage(StageId::new(POINTS + self.0))
     }
 }
 
-/// What a point has turned out to be.
+/// Location of a point.
 #[derive(Clone, Copy)]
 enum Found {
     Nothing,
@@ -42,38 +42,38 @@ impl Line {
         }
     }
 
-    /// A point that is nowhere yet.
+    /// Creates a point without a location.
     pub(super) fn point(&mut self) -> Point {
         self.points.push(Found::Nothing);
         Point(self.points.len() as u32 - 1)
     }
 
-    /// The point is here: before the next stage.
+    /// Places the point before the next stage.
     pub(super) fn here(&mut self, point: Point) {
         self.points[point.0 as usize] = Found::Stage(StageId::from_index(self.stages.len()));
     }
 
-    /// The point is the same as another.
+    /// Makes the point an alias of another.
     pub(super) fn same(&mut self, point: Point, other: Point) {
         self.points[point.0 as usize] = Found::Same(other);
     }
 
-    /// The point is the end of the line.
+    /// Places the point at the end of the line.
     pub(super) fn end(&mut self, point: Point) {
         self.points[point.0 as usize] = Found::End;
     }
 
-    /// A name that no other stage has: this one, with the stage's number.
+    /// Returns a unique stage name: this one, followed by the stage's number.
     pub(super) fn unique(&self, name: &str) -> String {
         format!("{name}{}", self.stages.len())
     }
 
-    /// A stage, whose links may lead to points.
+    /// Appends a stage. Its links may name points.
     pub(super) fn stage(&mut self, stage: Stage) {
         self.stages.push(stage);
     }
 
-    /// All stages of a control, from `entry` on; behind them comes `after`.
+    /// Appends all stages of a control, which starts at `entry` and continues at `after`.
     pub(super) fn control(&mut self, control: &Control, entry: Point, after: Point) {
         if control.stages.is_empty() {
             return self.same(entry, after);
@@ -92,7 +92,7 @@ impl Line {
         }
     }
 
-    /// All stages, with links to points resolved.
+    /// Returns all stages, with links to points resolved.
     pub(super) fn finish(mut self) -> IdVec<StageId, Stage> {
         let mut stages = std::mem::take(&mut self.stages);
         for stage in &mut stages {
@@ -108,7 +108,7 @@ impl Line {
     }
 
     fn resolve(&self, mut point: Point) -> Next {
-        // As many as there are would be a circle of points, which nothing makes.
+        // A longer chain of aliases would be a cycle, which no caller builds.
         for _ in 0..self.points.len() {
             match self.points[point.0 as usize] {
                 Found::Stage(id) => return Next::Stage(id),

@@ -1,12 +1,18 @@
-//! Steps of a chain that are one: a header parsed once stays parsed.
+//! Merging of steps: a header that was parsed once stays parsed.
 //!
-//! Where a step's parser would find in the packet just what the parser before it has found, deparsing and parsing between the two are left out. Their
-//! headers, and what their parsers compute, are one storage; their controls stand in one line, with the egress of a step that another one follows in
-//! between, and a choice is a condition stage. [`plan`] says for which steps this is so.
+//! If a step's parser would find exactly what the parser before it has found, deparsing and parsing
+//! between the two are left out. The steps share one storage for their headers and for what their
+//! parsers compute. Their controls form one line of stages, with the egress of each step that
+//! another one follows. A choice becomes a condition stage. [`plan`] decides which steps are
+//! merged.
 //!
-//! Between two members of the line stands what the chain's meaning asks for: a packet to be dropped goes to the end of the line, where the architecture
-//! drops it; what only egress has becomes zero; fields of headers that are not valid become zero if the step may have written them, as they would in a
-//! packet parsed anew. A checksum is not computed where that would be done again before anything could see the result.
+//! Code between two members of the line keeps the chain's semantics:
+//!
+//! - A packet that must be dropped goes to the end of the line, where the architecture drops it.
+//! - Metadata that only egress has becomes zero.
+//! - Fields of invalid headers become zero if the step may have written them, as in a packet that
+//!   is parsed again.
+//! - A checksum is not computed if it is computed again before anything can read it.
 
 mod line;
 mod plan;
@@ -32,7 +38,7 @@ use super::graph::{self, NodeId};
 use crate::uses::{Uses, fields_of};
 use line::{Line, Point};
 
-/// Standard metadata that only egress has, and that a step before may have written.
+/// Standard metadata that only egress has, and that an earlier step may have written.
 const OF_EGRESS: &[&str] = &[
     "egress_port",
     "egress_rid",
@@ -43,21 +49,22 @@ const OF_EGRESS: &[&str] = &[
     "egress_global_timestamp",
 ];
 
-/// Operations that a checksum computation may be made of to be left out where it is done again.
+/// Operations of a checksum computation that can be left out if it is done again.
 const UPDATES: &[Op] = &[Op::UpdateChecksum, Op::UpdateChecksumWithPayload];
 
-/// Operations that only find out whether a checksum is wrong.
+/// Operations that only verify a checksum.
 const CHECKS: &[Op] = &[Op::VerifyChecksum, Op::VerifyChecksumWithPayload];
 
-/// The steps that become one, and their line under construction.
+/// Steps that are merged into one, and their line under construction.
 struct Group<'g> {
     members: &'g [NodeId],
-    /// The members that no other follows.
+    /// The members without a successor among the members.
     lasts: &'g [NodeId],
-    /// For each of these a field that tells packets which came by it, if there are several.
+    /// A field for each of these, if there are several. It is true if the packet came through that
+    /// member.
     came_by: &'g [FieldId],
     line: Line,
-    /// Where each member begins.
+    /// The start of each member.
     begins: Vec<Point>,
     end: Point,
 }
@@ -78,20 +85,20 @@ impl<'g> Group<'g> {
         }
     }
 
-    /// Where a member begins; the end, for a step that is none.
+    /// Returns the start of a member, or the end of the line for a step that is not a member.
     fn begin(&self, id: NodeId) -> Point {
         let at = self.members.iter().position(|member| *member == id);
         at.map_or(self.end, |at| self.begins[at])
     }
 
-    /// Puts a control behind `here`; where it ends.
+    /// Appends a control at `here` and returns its end.
     fn control(&mut self, here: Point, control: &Control) -> Point {
         let after = self.line.point();
         self.line.control(control, here, after);
         after
     }
 
-    /// Puts code behind `here`; where it ends.
+    /// Appends code at `here` and returns its end.
     fn code(&mut self, here: Point, name: &str, body: Vec<Stmt>) -> Point {
         if body.is_empty() {
             return here;
@@ -103,7 +110,7 @@ impl<'g> Group<'g> {
         after
     }
 
-    /// Puts a condition at `here`; where packets go for which it holds, and the others.
+    /// Appends a condition at `here` and returns the points for true and false.
     fn condition(&mut self, here: Point, name: &str, cond: Expr) -> (Point, Point) {
         let (then, otherwise) = (self.line.point(), self.line.point());
         let name = self.line.unique(name);
@@ -122,7 +129,7 @@ impl<'g> Group<'g> {
 }
 
 impl Composer<'_> {
-    /// The blocks of a step that is several of the chain's.
+    /// Builds the blocks of a step that merges several steps of the chain.
     pub(super) fn merged(
         &mut self,
         step: StepId,
@@ -171,7 +178,8 @@ impl Composer<'_> {
         Ok(())
     }
 
-    /// What each of the last members does behind the line. A packet that only passes by a choice has been through its step; it is sent as parsed.
+    /// Returns the control of this role of each last member. A packet that only passes a choice has
+    /// left its step, and is sent as it was parsed.
     fn last_controls(&self, first: NodeId, lasts: &[NodeId], role: BlockRole) -> Vec<Control> {
         let control = |&last: &NodeId| {
             let own = match (self.steps[last], role) {
@@ -189,7 +197,7 @@ impl Composer<'_> {
         let name = self.name(id);
         let last = group.lasts.iter().position(|last| *last == id);
         if let Some(&field) = last.and_then(|at| group.came_by.get(at)) {
-            // In front of the member's blocks, which may leave the line by `exit`.
+            // Before the member's blocks, which may leave the line by `exit`.
             let told = vec![assign(field, crate::fold::bool_const(true))];
             here = group.code(here, &format!("{name}.$last$"), told);
         }
@@ -224,7 +232,7 @@ impl Composer<'_> {
         self.ways_on(group, id, here)
     }
 
-    /// From the end of a member to those that may follow.
+    /// Links the end of a member to its successors.
     fn ways_on(
         &self,
         group: &mut Group<'_>,
@@ -254,14 +262,15 @@ impl Composer<'_> {
         Ok(())
     }
 
-    /// Whether a control does nothing but to find out whether checksums are wrong, which no member behind the first asks for.
+    /// Returns true if a control only verifies checksums. No member after the first needs the
+    /// result.
     fn only_checks(&self, control: &Control) -> bool {
         let uses = Uses::of_control(&self.out, control);
         let is_check = uses.ops.iter().all(|op| CHECKS.contains(op));
         is_check && uses.writes.is_empty() && uses.tables.is_empty() && !uses.ops.is_empty()
     }
 
-    /// The egress of a member that is not the last, if it does anything.
+    /// Returns the egress of a member that is not the last, if it does anything.
     fn own_egress(&self, id: NodeId) -> Option<Control> {
         let egress = self.linked(id, BlockRole::Egress)?;
         Some(egress).filter(|egress| !egress.stages.is_empty())
@@ -278,7 +287,7 @@ impl Composer<'_> {
         uses.fold(Uses::default(), Uses::and)
     }
 
-    /// When a member drops a packet, if it may.
+    /// Returns the condition under which a member drops a packet, if it can.
     fn drops(&self, id: NodeId) -> Option<Expr> {
         let writes = self
             .uses(id, &[BlockRole::VerifyChecksum, BlockRole::Ingress])
@@ -298,7 +307,7 @@ impl Composer<'_> {
         Some(crate::fold::all(all.collect()))
     }
 
-    /// What egress is told of its port.
+    /// Builds the code that sets `egress_port` before egress.
     fn tell_port(&self) -> Vec<Stmt> {
         let fields = self
             .standard("egress_port")
@@ -307,7 +316,8 @@ impl Composer<'_> {
         told.into_iter().collect()
     }
 
-    /// What the member behind this one does not find any more: what only egress has, and fields of headers that are not valid.
+    /// Builds the code that clears what the next member must not see: metadata of egress, and
+    /// fields of invalid headers.
     fn forgets(&self, members: &[NodeId], id: NodeId) -> Result<Vec<Stmt>, ComposeError> {
         let Some(deparser) = self.linked(id, BlockRole::Deparser) else {
             return Ok(Vec::new());
@@ -346,7 +356,8 @@ impl Composer<'_> {
         Ok(body)
     }
 
-    /// Whether the checksums that a member computes are computed again, in the same way, before anything could see them.
+    /// Returns true if the checksums that a member computes are computed again, in the same manner,
+    /// before anything can read them.
     fn is_redone(&self, members: &[NodeId], id: NodeId) -> Result<bool, ComposeError> {
         let Some(compute) = self.linked(id, BlockRole::ComputeChecksum) else {
             return Ok(false);
@@ -394,7 +405,7 @@ impl Composer<'_> {
         Ok(seen.is_disjoint(&results))
     }
 
-    /// The members that packets may come to behind this one.
+    /// Returns the members that packets may reach after this one.
     fn behind(&self, members: &[NodeId], id: NodeId) -> Vec<NodeId> {
         let mut behind = Vec::new();
         let mut open = self.nodes[id].successors();
@@ -415,7 +426,8 @@ fn empty(role: BlockRole) -> Control {
     }
 }
 
-/// One control for all last members: their own if it is the same for all, else a choice among them.
+/// Builds one control for all last members: the common one if they are equal, else a choice among
+/// them.
 fn by_last(name: String, controls: Vec<Control>, came_by: &[FieldId]) -> Control {
     let same = controls.iter().all(|one| bare(one) == bare(&controls[0]));
     if let (true, Some(one)) = (same, controls.first()) {
@@ -436,7 +448,7 @@ fn by_last(name: String, controls: Vec<Control>, came_by: &[FieldId]) -> Control
     Control { name, stages }
 }
 
-/// The calls of a control that does nothing but to compute checksums, always the same ones.
+/// Returns the calls of a control that does nothing but compute checksums, unconditionally.
 fn updates(control: &Control) -> Option<Vec<&Call>> {
     let mut calls = Vec::new();
     for stage in control.stages.values() {
@@ -475,7 +487,7 @@ fn operands_data(call: &Call) -> impl Iterator<Item = &Expr> {
     data.flatten()
 }
 
-/// What a control does, without names and places.
+/// Returns the stages of a control without names and source positions.
 fn bare(control: &Control) -> Vec<StageKind> {
     let stages = control.stages.values();
     let mut kinds: Vec<StageKind> = stages.map(|stage| stage.kind.clone()).collect();

@@ -1,7 +1,12 @@
-//! Which steps of a chain become one.
+//! Decides which steps of a chain are merged.
 //!
-//! Steps are looked at in order. A step goes on with the fields of the steps before if all of them are one already, if each of them may be followed,
-//! and if its parser is that of the first of them. Where a step stays apart, so do all steps that packets may come to instead of it.
+//! Steps are visited in order. A step is merged with the steps before it if all of these hold:
+//!
+//! - those steps are one merged group already;
+//! - each of them can be followed;
+//! - its parser is equal to that of the first step of the group.
+//!
+//! If a step stays separate, so do all other steps that packets may reach instead of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,17 +20,17 @@ use crate::compose::Steps;
 use crate::compose::graph::{Next, Node, NodeId, What};
 use crate::link::Known;
 
-/// Which steps become one.
+/// The steps that are merged.
 pub(in crate::compose) struct Plan {
-    /// For each step the first one of those that it is one with.
+    /// For each step, the first one of its group.
     pub(in crate::compose) first: IdVec<NodeId, NodeId>,
     /// The storage that a step shares with that first one, by ids of both programs.
     pub(in crate::compose) shared: BTreeMap<NodeId, Known>,
-    /// For each step that packets come to from others, why it stays apart if it does.
+    /// For each step with predecessors, the reason why it stays separate, if it does.
     pub(in crate::compose) apart: BTreeMap<NodeId, Reason>,
 }
 
-/// A plan by which each step is by itself.
+/// Returns the plan that merges nothing.
 pub(in crate::compose) fn apart(nodes: &IdVec<NodeId, Node<'_>>, why: &Reason) -> Plan {
     Plan {
         first: nodes.ids().collect(),
@@ -34,7 +39,7 @@ pub(in crate::compose) fn apart(nodes: &IdVec<NodeId, Node<'_>>, why: &Reason) -
     }
 }
 
-/// A plan by which as many steps as can be are one.
+/// Returns the plan that merges as many steps as possible.
 pub(in crate::compose) fn plan<'n>(nodes: &'n IdVec<NodeId, Node<'n>>, steps: &Steps<'n>) -> Plan {
     let mut planner = Planner {
         nodes,
@@ -72,17 +77,18 @@ fn step_name<'n>(nodes: &'n IdVec<NodeId, Node<'_>>, id: NodeId) -> Option<&'n s
 
 struct Planner<'n> {
     nodes: &'n IdVec<NodeId, Node<'n>>,
-    /// The steps that packets come from.
+    /// Predecessors of each step.
     before: IdVec<NodeId, Vec<NodeId>>,
     profiles: Vec<Option<Profile<'n>>>,
-    /// Steps that stay apart from those before them.
+    /// Steps that stay separate from their predecessors.
     apart: BTreeMap<NodeId, Reason>,
-    /// Steps from which all that follow stay apart.
+    /// Steps from which all successors stay separate.
     ends: BTreeSet<NodeId>,
 }
 
 impl Planner<'_> {
-    /// A choice by what each step is told anew is about the step before it alone, and about a packet that was made.
+    /// Keeps steps around certain choices separate: those that test metadata which the device sets
+    /// for each step. Such a choice is about its own step and the packet that this step emitted.
     fn keep_choices_apart(&mut self) {
         for (id, node) in self.nodes.iter() {
             let Some(field) = asks_for_what_is_told(&node.next) else {
@@ -97,7 +103,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Looks at all steps in order, by what is known to stay apart.
+    /// Visits all steps in order, with the separations known so far.
     fn pass(&mut self) -> Plan {
         let mut plan = Plan {
             first: IdVec::new(),
@@ -122,7 +128,8 @@ impl Planner<'_> {
         plan
     }
 
-    /// The first of the steps that a step is one with, and what storage it shares with it.
+    /// Returns the first step of the group that a step joins, and the storage that it shares with
+    /// it.
     fn joined(&self, id: NodeId, plan: &Plan) -> Result<(NodeId, Known), Reason> {
         if let Some(reason) = self.apart.get(&id) {
             return Err(reason.clone());
@@ -159,7 +166,7 @@ impl Planner<'_> {
         step_name(self.nodes, id).unwrap_or("a choice").to_owned()
     }
 
-    /// Finds more that stays apart because of what does; whether there was any.
+    /// Derives further separations from the known ones. Returns true if there were any.
     fn cut(&mut self, plan: &Plan) -> bool {
         let known = (self.apart.len(), self.ends.len());
         for &id in plan.apart.keys() {
@@ -178,7 +185,8 @@ impl Planner<'_> {
         known != (self.apart.len(), self.ends.len())
     }
 
-    /// The last ones of steps that are one, where they neither all end the chain nor all lead to one step: there is no one way on.
+    /// Returns the last members of the groups that have no single successor. Their last members
+    /// neither all end the chain nor all lead to one step.
     fn mixed_ends(&self, plan: &Plan) -> Vec<NodeId> {
         let mut lasts: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();
         for (id, node) in self.nodes.iter() {
@@ -203,7 +211,8 @@ impl Planner<'_> {
     }
 }
 
-/// A field of a choice's conditions that each step is told anew. One of the same name that is something else is taken for it.
+/// Returns a field in a choice's conditions that the device sets for each step. A field of another
+/// kind with the same name counts too.
 fn asks_for_what_is_told<'n>(next: &Next<'n>) -> Option<&'n str> {
     let Next::Choice { arms, .. } = next else {
         return None;
@@ -216,7 +225,7 @@ fn asks_for_what_is_told<'n>(next: &Next<'n>) -> Option<&'n str> {
     names.find(is_told)
 }
 
-/// What storage two steps share that go on with the same fields.
+/// Returns the storage that two steps share when they are merged.
 fn shared(entry: &Profile<'_>, step: &Profile<'_>) -> Result<Known, Reason> {
     step.can_follow()?;
     let differ = |differs| Reason::OtherParser {
@@ -242,7 +251,7 @@ fn shared(entry: &Profile<'_>, step: &Profile<'_>) -> Result<Known, Reason> {
     }
 }
 
-/// Whether some of these headers are elements of stacks.
+/// Returns true if some of these headers are elements of stacks.
 fn in_stacks<'h>(profile: &Profile<'_>, mut headers: impl Iterator<Item = &'h HeaderId>) -> bool {
     let stacks = profile.program.stacks.values();
     let ranges: Vec<_> = stacks

@@ -1,4 +1,4 @@
-//! What a program does that matters to the steps around it.
+//! Properties of a program that decide whether it can be merged with other steps.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -11,10 +11,12 @@ use super::reason::Reason;
 use crate::compose::check;
 use crate::uses::{Uses, fields_of};
 
-/// Requests that concern the step that asks, its packet as it came and its way through: in a step that is one with others they would concern all.
+/// Operations on the step's own incoming packet or its path. In a merged step they would affect all
+/// members.
 const OWN_REQUESTS: &[Op] = &[Op::Clone, Op::Resubmit, Op::Recirculate];
 
-/// Standard metadata that each step is told anew, and by which nothing may be decided or kept between two that are one.
+/// Standard metadata that the device sets for each step. Merged steps must neither write it nor
+/// decide by it.
 pub(super) const TOLD: &[&str] = &[
     "packet_length",
     "parser_error",
@@ -22,10 +24,10 @@ pub(super) const TOLD: &[&str] = &[
     "checksum_error",
 ];
 
-/// What an egress between two steps could change of the packet's way without being asked before the next step drops.
+/// Metadata that an egress between two steps could change although it no longer drops the packet.
 const OF_WAY: &[&str] = &["egress_spec", "mcast_grp"];
 
-/// What an egress between two steps is told of its queue. (`egress_port` is told in the merged form too.)
+/// Queue metadata of an egress between two steps. (`egress_port` is set in the merged form too.)
 pub(super) const TIMES_AND_DEPTHS: &[&str] = &[
     "enq_timestamp",
     "enq_qdepth",
@@ -34,7 +36,7 @@ pub(super) const TIMES_AND_DEPTHS: &[&str] = &[
     "egress_global_timestamp",
 ];
 
-/// A program and what its blocks touch.
+/// A program and what its blocks access.
 pub(super) struct Profile<'p> {
     pub(super) step: &'p str,
     pub(super) program: &'p Program,
@@ -53,7 +55,7 @@ fn uses(program: &Program, role: BlockRole) -> Uses {
 }
 
 impl<'p> Profile<'p> {
-    /// A program that has a parser.
+    /// Returns the profile of a program that has a parser.
     pub(super) fn of(step: &'p str, program: &'p Program) -> Option<Profile<'p>> {
         let parser = check::parser(program)?;
         Some(Profile {
@@ -91,7 +93,7 @@ impl<'p> Profile<'p> {
         self.step.to_owned()
     }
 
-    /// Whether it can be one with other steps at all.
+    /// Checks that the program can be merged with other steps at all.
     pub(super) fn can_merge(&self) -> Result<(), Reason> {
         for uses in self.controls() {
             if let Some(&op) = OWN_REQUESTS.iter().find(|op| uses.ops.contains(op)) {
@@ -102,7 +104,7 @@ impl<'p> Profile<'p> {
         Ok(())
     }
 
-    /// Whether it can go on with the fields of the step before.
+    /// Checks that the program can continue with the fields of the step before.
     pub(super) fn can_follow(&self) -> Result<(), Reason> {
         self.can_merge()?;
         if self.verify.exits {
@@ -118,7 +120,7 @@ impl<'p> Profile<'p> {
         }
     }
 
-    /// Whether the next step can go on with its fields.
+    /// Checks that the next step can continue with the program's fields.
     pub(super) fn can_be_followed(&self) -> Result<(), Reason> {
         self.can_merge()?;
         for uses in self.controls() {
@@ -171,7 +173,8 @@ impl<'p> Profile<'p> {
         Ok(())
     }
 
-    /// What is written so is not what a packet has, and a header may be valid that was not extracted.
+    /// Returns true if the statement writes headers. Such a value is not the packet's, and such a
+    /// header may be valid without having been extracted.
     fn writes_headers(&self, stmt: &Stmt) -> bool {
         let writes = Uses::of_stmt(self.program, stmt).writes;
         let headers = self.program.headers.ids();
@@ -179,7 +182,8 @@ impl<'p> Profile<'p> {
         fields.any(|field| writes.contains(&field))
     }
 
-    /// On every way through the parser, headers are extracted in the order in which the deparser emits them, each at most once.
+    /// Checks that headers are extracted in the order in which the deparser emits them, each at
+    /// most once, on every path through the parser. Returns the emitted headers.
     fn emits_what_is_extracted(&self) -> Result<Vec<HeaderId>, Reason> {
         let wrong = || Reason::Deparser { step: self.step() };
         let emitted = self.deparser.and_then(check::emitted).ok_or_else(wrong)?;
@@ -189,7 +193,7 @@ impl<'p> Profile<'p> {
                 return Err(wrong());
             }
         }
-        // The last position that a way to a state can have come to; one more than it.
+        // One more than the highest position on any path to a state.
         let mut latest: BTreeMap<StateId, usize> = BTreeMap::new();
         let mut open = vec![(self.parser.start, 0)];
         while let Some((id, mut at)) = open.pop() {
@@ -210,7 +214,8 @@ impl<'p> Profile<'p> {
         Ok(emitted)
     }
 
-    /// Nothing changes what the next parser decides by: what it selects by, verifies and computes, which headers there are and how long they are.
+    /// Checks that the controls do not change the input of the next parser's decisions: values that
+    /// it selects by, verifies or computes, header validity, and `varbit` lengths.
     fn keeps_what_decides(&self, emitted: &[HeaderId]) -> Result<(), Reason> {
         let mut data = HashSet::new();
         for &header in emitted {
@@ -227,7 +232,8 @@ impl<'p> Profile<'p> {
         self.keeps(decides.chain(sizes))
     }
 
-    /// Nothing changes what each step is told anew, and egress asks for nothing that only a queue knows.
+    /// Checks that the controls do not write metadata which the device sets for each step, and that
+    /// egress does not use queue metadata.
     fn keeps_what_is_told(&self) -> Result<(), Reason> {
         self.keeps(TOLD.iter().filter_map(|name| self.standard(name)))?;
         let asked = OF_WAY.iter().chain(TIMES_AND_DEPTHS);
@@ -255,7 +261,7 @@ impl<'p> Profile<'p> {
         }
     }
 
-    /// Whether some of these fields are reached by an index known at run time only.
+    /// Returns true if some of these fields are accessed by an index known only at run time.
     pub(super) fn indexes(&self, fields: impl Iterator<Item = FieldId>) -> bool {
         let parser = [&self.parser_uses];
         let all: Vec<&Uses> = self.controls().into_iter().chain(parser).collect();
@@ -264,7 +270,7 @@ impl<'p> Profile<'p> {
     }
 }
 
-/// The header that a statement extracts.
+/// Returns the header that a statement extracts.
 fn extracted(stmt: &Stmt) -> Option<HeaderId> {
     match &stmt.kind {
         StmtKind::Extract(header, _) => Some(header.base),
@@ -272,7 +278,8 @@ fn extracted(stmt: &Stmt) -> Option<HeaderId> {
     }
 }
 
-/// What a statement of a parser does that would not be the same a second time, or that only a way through the parser shows.
+/// Describes a parser statement that may act differently a second time, or that depends on the path
+/// through the parser.
 fn unrepeatable(stmt: &Stmt) -> Option<&'static str> {
     let inside = |body: &[Stmt]| {
         let nested = |stmt: &Stmt| match stmt.kind {

@@ -1,44 +1,45 @@
-//! Why two steps of a chain stay apart.
+//! Reasons why two steps of a chain are not merged.
 
 use std::fmt;
 
 use ir::Op;
 
-/// Why packets are deparsed and parsed again between two steps.
+/// Reason why packets are deparsed and parsed again between two steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// A step asks for something that concerns it alone.
+    /// A step calls an operation that affects only itself.
     Asks {
         /// The step.
         step: String,
-        /// What it asks for.
+        /// The operation.
         op: Op,
     },
-    /// A step that others follow leaves its control by `exit`.
+    /// A step that others follow uses `exit`.
     Exits {
         /// The step.
         step: String,
     },
-    /// A step's parser does more than to extract headers and to choose by them.
+    /// A step's parser does more than extract headers and select by them.
     Parser {
         /// The step.
         step: String,
-        /// What it does.
+        /// The offending statement.
         does: &'static str,
     },
-    /// A step's deparser does not emit the headers that its parser extracted, all of them and in that order.
+    /// A step's deparser does not emit exactly the headers that its parser extracted, in that
+    /// order.
     Deparser {
         /// The step.
         step: String,
     },
-    /// A step changes what the next one's parser decides by.
+    /// A step changes a value that the next step's parser decides by.
     Changes {
         /// The step.
         step: String,
         /// The field.
         field: String,
     },
-    /// A step reads what the device tells each step anew.
+    /// A step reads metadata that the device sets for each step.
     Reads {
         /// The step.
         step: String,
@@ -51,23 +52,23 @@ pub enum Reason {
         step: String,
         /// The step before.
         before: String,
-        /// In what they differ.
+        /// The difference.
         differs: &'static str,
     },
-    /// A choice asks for what each step is told anew.
+    /// A choice tests metadata that the device sets for each step.
     Decides {
-        /// The step that it is behind.
+        /// The step before the choice.
         step: String,
-        /// The field, as the condition calls it.
+        /// The field, as the condition names it.
         field: String,
     },
-    /// The steps as one would not be a valid program.
+    /// The merged steps would not be a valid program.
     NotValid,
-    /// The chain was asked for step by step.
+    /// The caller requested the unmerged form.
     AsAsked,
-    /// Another way into, or out of, one of the two steps stays apart, and with it this one.
+    /// Another edge into or out of one of the two steps stays separate, and this one with it.
     OtherWay {
-        /// The step with the other way.
+        /// The step with the other edge.
         step: String,
     },
 }

@@ -1,4 +1,5 @@
-//! Whether two programs' parsers are one but for names, and which fields and headers of the one are which of the other.
+//! Comparison of two programs' parsers up to names. Yields the correspondence of their fields and
+//! headers.
 
 use std::collections::HashMap;
 
@@ -11,12 +12,12 @@ use ir::{
 use crate::link::Known;
 use crate::uses::fields_of;
 
-/// In what two parsers differ.
+/// A difference of two parsers.
 pub(super) type Difference = &'static str;
 
 type Same = Result<(), Difference>;
 
-/// Finds which things of `other` are which of `one`, if `other`'s parser does the same as that of `one`.
+/// Maps the items of `other` to those of `one`, if both parsers do the same.
 pub(super) fn parsers(
     (one, one_parser): (&Program, &Parser),
     (other, other_parser): (&Program, &Parser),
@@ -53,9 +54,9 @@ pub(super) fn parsers(
     })
 }
 
-/// Things of one program that are things of another, each of one.
+/// A one-to-one correspondence between ids of two programs.
 struct OneToOne<I> {
-    /// By the other program's.
+    /// From the other program's ids.
     there: HashMap<I, I>,
     back: HashMap<I, I>,
 }
@@ -70,7 +71,7 @@ impl<I> Default for OneToOne<I> {
 }
 
 impl<I: Id + std::hash::Hash> OneToOne<I> {
-    /// Whether the two are known to be one, or to be not.
+    /// Returns true if the two are known to correspond, false if they are known not to.
     fn known(&self, one: I, other: I) -> Option<bool> {
         match (self.there.get(&other), self.back.get(&one)) {
             (None, None) => None,
@@ -83,7 +84,7 @@ impl<I: Id + std::hash::Hash> OneToOne<I> {
         self.back.insert(one, other);
     }
 
-    /// Takes two as one, if nothing else is known.
+    /// Lets two ids correspond, unless something else is known.
     fn same(&mut self, one: I, other: I) -> bool {
         self.known(one, other).unwrap_or_else(|| {
             self.pair(one, other);
@@ -219,7 +220,7 @@ impl Pairs<'_> {
         }
     }
 
-    /// Headers of one layout.
+    /// Compares headers by layout.
     fn header(&mut self, a: HeaderId, b: HeaderId) -> Same {
         let types = |program: &Program, header| -> Vec<ScalarTy> {
             fields_of(program, header)
@@ -276,7 +277,7 @@ impl Pairs<'_> {
         }
     }
 
-    /// Error codes of one name.
+    /// Compares error codes by name.
     fn error(&self, a: u64, b: u64) -> Same {
         let name = |program: &Program, code: u64| program.errors.get(code as usize).cloned();
         must(
