@@ -7,7 +7,7 @@ use crate::{Ended, chain, compile, out};
 
 #[derive(Args)]
 #[command(
-    after_help = "Of a chain it says, step by step, whether packets are parsed anew between the programs, and why (docs/COMPOSITION.md).\n\nExit status: 0 for a program without errors, 1 for one with errors, 2 for wrong usage."
+    after_help = "Of a chain it says, step by step, whether packets are parsed anew between the programs, and why (docs/reference/policy.md).\n\nExit status: 0 for a program without errors, 1 for one with errors, 2 for wrong usage."
 )]
 pub(crate) struct Options {
     #[command(flatten)]

@@ -20,7 +20,7 @@ use crate::{Ended, configure, out, report};
                   program says\n\nMulticast groups, clone sessions and queues are the switch's own and stay; packets inside finish on the old program.\n\nWith \
                   --entries the old program is filled first, and lines tell how many of their things stay. A switch refuses a program that would lose something \
                   (RECONCILE_AND_COMMIT), unless the user names the objects that may lose it: here with --may-lose, for a controller with the gRPC metadata \
-                  polyplane-may-lose. docs/MIGRATION.md has the whole rule.\n\nExit status: 0 when a switch would accept the program, 1 when it would refuse it or \
+                  polyplane-may-lose. docs/reference/program-change.md has the whole rule.\n\nExit status: 0 when a switch would accept the program, 1 when it would refuse it or \
                   for errors in what was given, 2 for wrong usage.\n\nExamples:\n  polyplane diff router.p4 router2.p4\n  polyplane diff router.p4 router2.p4 \
                   --entries router.entries --json"
 )]

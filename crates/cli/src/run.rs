@@ -50,7 +50,7 @@ pub(crate) const MOST_WORKERS: i64 = 64;
                   field, one of == != < <= > >=, and a value. Fields are port, len, eth.src, eth.dst, eth.type, vlan.id, ipv4.src, ipv4.dst, \
                   ipv4.protocol, ipv4.ttl, ipv6.src, ipv6.dst, ipv6.next, ipv6.hops, tcp.src, tcp.dst, udp.src, udp.dst and bytes[OFFSET:LENGTH]; \
                   a header alone (arp, vlan, ipv4, ipv6, icmp, icmp6, tcp, udp) asks whether there is one, all means every packet. \
-                  docs/TRACE.md tells more.\n\nExit status: 0 when stopped by a signal, 1 for errors in what was given or when the last port has gone, 2 \
+                  docs/reference/trace.md tells more.\n\nExit status: 0 when stopped by a signal, 1 for errors in what was given or when the last port has gone, 2 \
                   for wrong usage.",
     // These options configure the server.
     mut_group("Guard", |group| group.requires("address")),

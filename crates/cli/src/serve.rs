@@ -38,7 +38,7 @@ V1Switch(P(), C(), I(), E(), C(), D()) main;
 #[command(
     after_help = "The address must be of this machine's own (127.0.0.1 or [::1]); one that other machines reach needs --listen-beyond-loopback and TLS \
                   with client certificates. A controller sends what `polyplane compile` writes, P4 text, or the IR that `polyplane ir` prints, as \
-                  p4_device_config, with the P4Info that `polyplane compile` writes and `polyplane p4info` prints or without one. docs/P4RUNTIME.md tells what is served.\n\nSeveral devices: `--device 1 --device 2=my.p4 \
+                  p4_device_config, with the P4Info that `polyplane compile` writes and `polyplane p4info` prints or without one. docs/reference/p4runtime.md tells what is served.\n\nSeveral devices: `--device 1 --device 2=my.p4 \
                   --port 1:0=eth0 --port 2:0=eth1` serves two, each with its own workers, ports, primary and reports.\n\nStops on SIGINT (Ctrl-C), \
                   SIGTERM and SIGHUP with a final report. Exit status: 0 when stopped by a signal, 1 for errors in what was given or when the last port \
                   has gone, 2 for wrong usage."

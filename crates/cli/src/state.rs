@@ -221,7 +221,7 @@ fn entries_of(device: &Device) -> u64 {
 
 #[derive(Args)]
 #[command(
-    after_help = "The switch that keeps its state there must not run. docs/STATE.md describes the files.\n\nExit status: 0 when all could be read, 1 otherwise."
+    after_help = "The switch that keeps its state there must not run. docs/reference/state-directory.md describes the files.\n\nExit status: 0 when all could be read, 1 otherwise."
 )]
 pub(crate) struct Options {
     /// The directory that `--state` was given.

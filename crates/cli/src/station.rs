@@ -497,7 +497,7 @@ impl Attached {
         }
         told.push((id, *reason));
         Some(format!(
-            "port {id}: {name} drops frames as {}: {advice}; docs/PORTS.md has the kinds",
+            "port {id}: {name} drops frames as {}: {advice}; docs/reference/ports.md has the kinds",
             reason.name()
         ))
     }

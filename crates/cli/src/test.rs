@@ -13,7 +13,7 @@ use crate::{Ended, amount, check, compile, out};
 
 #[derive(Args)]
 #[command(
-    after_help = "Beside the commands of p4c's STF tests there are: `entries FILE` and `entry STATEMENT` (the format of docs/ENTRIES.md), `wait \
+    after_help = "Beside the commands of p4c's STF tests there are: `entries FILE` and `entry STATEMENT` (the format of docs/reference/entries.md), `wait \
                   DURATION`, `expect_digest NAME VALUES..` and `expect_log TEXT`.\n\nExit status: 0 when all that was expected came out and nothing \
                   else, 1 otherwise, 2 for wrong usage."
 )]

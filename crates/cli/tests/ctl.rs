@@ -637,7 +637,7 @@ fn what_a_program_has_no_place_for_goes_only_by_the_word() {
 /// docs/CTL.md: each block `console` has commands after `$ `, followed by their output.
 #[test]
 fn the_walk_through_of_the_guide_is_true() {
-    let guide = include_str!("../../../docs/CTL.md");
+    let guide = include_str!("../../../docs/tutorial/3-controller.md");
     let server = Server::start();
     let root = format!("{}/../..", env!("CARGO_MANIFEST_DIR"));
     let dir = Directory::new("ctl-guide");

@@ -5,7 +5,7 @@ use controller::{Catalog, EncodeError};
 use entries::{EntryAction, Update};
 use ir::KeyMatch;
 
-const GUIDE: &str = include_str!("../../../docs/ENTRIES.md");
+const GUIDE: &str = include_str!("../../../docs/reference/entries.md");
 
 fn catalog() -> Catalog {
     let program = ir::read(include_str!("../../entries/tests/guide.ir"));

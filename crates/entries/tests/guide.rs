@@ -2,7 +2,7 @@
 
 use entries::{Schema, Update, read};
 
-const GUIDE: &str = include_str!("../../../docs/ENTRIES.md");
+const GUIDE: &str = include_str!("../../../docs/reference/entries.md");
 
 fn program() -> ir::Program {
     let program = ir::read(include_str!("guide.ir")).unwrap_or_else(|e| panic!("guide.ir:{e}"));

@@ -90,7 +90,7 @@ fn what_is_wrong_with_a_topology_is_told_with_its_line_and_its_mend() {
             "\"s:2\"]\nspeed = 1",
             17,
             "unknown field `speed`",
-            "docs/FABRIC.md",
+            "docs/reference/topology.md",
         ),
         (
             "name = \"b\"",
@@ -223,7 +223,7 @@ fn what_is_wrong_with_a_topology_is_told_with_its_line_and_its_mend() {
             "[[link]\nends = [\"b\"",
             15,
             "",
-            "docs/FABRIC.md",
+            "docs/reference/topology.md",
         ),
     ];
     for (old, new, line, message, mend) in cases {
@@ -345,7 +345,7 @@ fn what_is_wrong_with_virtual_data_planes_is_told_with_its_line_and_its_mend() {
             "",
             10,
             "missing field `program`",
-            "docs/FABRIC.md",
+            "docs/reference/topology.md",
         ),
     ];
     for (old, new, line, message, mend) in cases {

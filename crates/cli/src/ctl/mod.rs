@@ -34,7 +34,7 @@ use link::LinkOptions;
         polyplane ctl dump > backup.entries; polyplane ctl apply --sync backup.entries\n  \
         polyplane ctl counters --watch\n  \
         polyplane ctl status --addr 192.0.2.1:9559 --tls-ca ca.pem\n\n\
-        docs/CTL.md tells more, docs/ENTRIES.md how entries are written. Exit status: 0 when all is done or a signal stopped it, 1 for errors in what was \
+        docs/reference/ctl.md tells more, docs/reference/entries.md how entries are written. Exit status: 0 when all is done or a signal stopped it, 1 for errors in what was \
         given or of the server, 2 for wrong usage."
 )]
 pub(crate) struct Options {

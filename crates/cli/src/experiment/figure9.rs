@@ -145,7 +145,7 @@ pub(super) fn measure(options: &Hypervdp) -> Result<Figure, String> {
         title: "Figure 9: tables that a packet meets at run time",
         rows: rows.collect(),
         table,
-        note: "Here: in the emitted hypervisor, counted in a trace of one packet. docs/HYPERVISOR.md explains the differences.".to_owned(),
+        note: "Here: in the emitted hypervisor, counted in a trace of one packet. docs/results/fixed-target-hypervisor.md explains the differences.".to_owned(),
         pictures,
     })
 }

@@ -39,7 +39,7 @@ enum Command {
     #[command(
         after_help = "  7   tables that the emitted hypervisor declares\n  9   tables that a packet meets in it\n  11  throughput over packet sizes\n  \
                       15  throughput and delay of policies 1 to 7\n  17  completion times of mice and throughputs of elephants over the fat-tree, \
-                      simulated (docs/FABRIC.md)\n\nEach is written below DIR as a picture, all of them as hypervdp.txt and hypervdp.json. \
+                      simulated (docs/reference/topology.md)\n\nEach is written below DIR as a picture, all of them as hypervdp.txt and hypervdp.json. \
                       docs/results/hypervdp.md has what is measured and the paper's values.\n\nExamples:\n  \
                       polyplane experiment hypervdp --out out/\n  \
                       polyplane experiment hypervdp --figures 15 --vpdps 1,8,64 --seconds 5 --out out/\n  \

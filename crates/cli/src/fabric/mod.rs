@@ -37,7 +37,7 @@ const BAR: usize = 30;
         polyplane fabric run examples/fabric/fat_tree/fat_tree.toml --scale 0.01\n  \
         polyplane fabric run examples/fabric/leaf_spine/leaf_spine.toml --real\n  \
         polyplane fabric up examples/fabric/leaf_spine/leaf_spine.toml\n\n\
-        docs/FABRIC.md tells what a topology file may say. Exit status: 0 when all is done, 1 for errors in what was given or flows that are not \
+        docs/reference/topology.md tells what a topology file may say. Exit status: 0 when all is done, 1 for errors in what was given or flows that are not \
         complete, 2 for wrong usage."
 )]
 pub(crate) struct Options {

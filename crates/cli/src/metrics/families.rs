@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn every_metric_is_in_the_manual_whether_it_has_values_or_not() {
-        let manual = include_str!("../../../../docs/METRICS.md");
+        let manual = include_str!("../../../../docs/reference/metrics.md");
         for (name, _, kind, _) in DEVICES.iter().chain(VPDPS) {
             let end = match kind {
                 MetricType::Counter => "_total",

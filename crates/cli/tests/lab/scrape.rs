@@ -38,7 +38,10 @@ impl Scraped {
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
         assert!(head.contains("application/openmetrics-text"), "{head}");
         assert!(body.ends_with("# EOF\n"), "{body}");
-        let manual = format!("{}/../../docs/METRICS.md", env!("CARGO_MANIFEST_DIR"));
+        let manual = format!(
+            "{}/../../docs/reference/metrics.md",
+            env!("CARGO_MANIFEST_DIR")
+        );
         let manual = std::fs::read_to_string(manual).unwrap();
         let types = body.lines().filter_map(|line| line.strip_prefix("# TYPE "));
         let mut seen = BTreeSet::new();

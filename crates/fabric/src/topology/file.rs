@@ -173,7 +173,7 @@ pub(super) fn parse(text: &str) -> Parsed {
     let mistake = |error: &toml::de::Error| Mistake {
         line: lines.of_byte(error.span().map_or(0, |span| span.start)),
         message: error.message().trim_end().to_owned(),
-        mend: "docs/FABRIC.md shows what a topology file may say".to_owned(),
+        mend: "docs/reference/topology.md shows what a topology file may say".to_owned(),
     };
     let (mut whole, errors) = DeTable::parse_recoverable(text);
     let mut mistakes: Vec<Mistake> = errors.iter().take(MAX_FORM_MISTAKES).map(mistake).collect();

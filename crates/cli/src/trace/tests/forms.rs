@@ -166,7 +166,7 @@ fn all_kinds() -> Vec<TraceEvent> {
 
 #[test]
 fn the_guide_describes_every_event_with_its_keys() {
-    let guide = include_str!("../../../../../docs/TRACE.md");
+    let guide = include_str!("../../../../../docs/reference/trace.md");
     let rows: Vec<&str> = guide
         .lines()
         .filter(|line| line.starts_with("| `"))
