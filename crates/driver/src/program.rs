@@ -61,10 +61,10 @@ pub struct ParsedProgram {
 /// A program after name resolution, type check and the checks of its architecture.
 #[derive(Debug)]
 pub struct CheckedProgram {
-    /// The typed program. It is complete only if there are no errors.
-    pub typed: hir::Program,
     /// Diagnostics up to this phase.
     pub diagnostics: SourceDiagnostics,
+    /// The typed program. It is complete only if there are no errors.
+    typed: hir::Program,
     name: String,
 }
 
