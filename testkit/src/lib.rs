@@ -21,6 +21,6 @@ pub mod scale;
 mod stepwise;
 
 pub use engines::engines;
-pub use program::{compile, compile_policy, compile_steps, compile_text, tested};
+pub use program::{compile, compile_policy, compile_text, tested};
 pub use router::{configure_router, routed_frame, router};
 pub use stepwise::Stepwise;

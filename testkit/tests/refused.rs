@@ -42,21 +42,17 @@ fn cases(text: &str) -> Vec<Case> {
 
 /// Returns the lines of the case's own file with errors, and all errors as text.
 fn refused(file: &str, case: &Case) -> (BTreeSet<u32>, String) {
-    let options = syntax::ParseOptions {
-        builtin: Some(sema::arch::builtin_include),
-        ..Default::default()
+    let source = driver::Source::Text {
+        name: file,
+        text: &case.text,
     };
-    let parsed = syntax::parse_str(file, &case.text, &options);
-    let mut diagnostics = parsed.diagnostics;
-    if !diagnostics.has_errors() {
-        let checked = sema::check(&parsed.program, &sema::CheckOptions::default());
-        diagnostics.extend(checked.diagnostics);
-    }
-    let errors = diagnostics.sorted().into_iter();
+    let diagnostics = driver::check(&source, &driver::Options::default()).diagnostics;
+    let errors = diagnostics.list.sorted().into_iter();
     let errors = errors.filter(|d| d.severity == Severity::Error);
-    let at = |span: syntax::source::Span| parsed.sources.lookup(span.lo).map(|place| place.line);
+    let at =
+        |span: syntax::source::Span| diagnostics.sources.lookup(span.lo).map(|place| place.line);
     let lines = errors.filter_map(|d| at(d.span)).collect();
-    (lines, diagnostics.render(&parsed.sources, false))
+    (lines, diagnostics.render(false))
 }
 
 #[test]

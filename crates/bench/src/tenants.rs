@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use driver::StepSource;
 use exec::Engine;
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
@@ -29,15 +30,6 @@ pub struct Part {
     pub of: usize,
 }
 
-/// A step of a chain: a named program.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// Its name in the chain.
-    pub name: &'static str,
-    /// Its P4_16 text.
-    pub source: String,
-}
-
 /// A shardable workload: its tables and packets can be divided into any number of independent
 /// parts.
 pub trait Divisible: Sync {
@@ -45,7 +37,7 @@ pub trait Divisible: Sync {
     fn name(&self) -> &str;
 
     /// Returns the programs of its chain, in order.
-    fn steps(&self) -> Vec<Step>;
+    fn steps(&self) -> Vec<StepSource>;
 
     /// Returns the number of its ports, numbered from 0. It is the same for each part.
     fn ports(&self) -> u32;

@@ -15,7 +15,7 @@ use testkit::{compile_text, engines};
 #[test]
 fn each_attack_is_made_and_what_is_kept_is_a_share() {
     let workload = workloads::switch(Size::Small);
-    let program = compile_text(&workload.steps()[0].source).unwrap();
+    let program = compile_text(&workload.steps()[0].text).unwrap();
     let compile = |text: &str| compile_text(text).map(|program| Program::clone(&program));
     for attack in Attack::ALL {
         let hostile = Hostile {

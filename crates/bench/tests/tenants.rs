@@ -8,7 +8,7 @@ use bench::measure::Plan;
 use bench::tenants::{Divisible, Entry, Tenants, TenantsError};
 use bench::workloads::{self, Size};
 use ir::Program;
-use testkit::{compile_steps, engines};
+use testkit::engines;
 
 const PLAN: Plan = Plan {
     time: Duration::from_millis(20),
@@ -17,9 +17,8 @@ const PLAN: Plan = Plan {
 };
 
 fn program(function: &dyn Divisible) -> Arc<Program> {
-    let steps = function.steps();
-    let steps = steps.iter().map(|step| (step.name, &*step.source));
-    compile_steps(&steps.collect::<Vec<_>>()).unwrap()
+    let program = driver::compile_steps(function.name(), &function.steps());
+    Arc::new(program.unwrap())
 }
 
 fn tenants<'f>(

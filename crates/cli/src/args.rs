@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use driver::FileSystem;
 use port::PortIo;
 use support::read::{ReadError, read_file};
-
-use crate::chain;
 
 /// A P4 program and how to preprocess it.
 #[derive(Args, Clone)]
@@ -30,12 +29,39 @@ impl Source {
 
     /// Returns true if the source is a chain of programs.
     pub(crate) fn is_chain(&self) -> bool {
-        chain::is_policy(&self.program)
+        driver::is_policy(&self.program)
     }
 
     /// Returns the name of the program.
     pub(crate) fn name(&self) -> String {
-        chain::name(&self.program)
+        driver::program_name(&self.program)
+    }
+
+    /// Returns the capability to read the program and the files that it includes.
+    pub(crate) fn files(&self) -> FileSystem {
+        FileSystem {
+            include_dirs: self.preprocess.include.clone(),
+        }
+    }
+
+    /// Returns the program for the compiler.
+    pub(crate) fn program<'s>(&'s self, files: &'s FileSystem) -> driver::Source<'s> {
+        driver::Source::File {
+            path: &self.program,
+            files,
+        }
+    }
+
+    /// Returns the options of the compiler.
+    pub(crate) fn options(&self) -> driver::Options {
+        let define = |text: &String| match text.split_once('=') {
+            Some((name, value)) => (name.to_string(), value.to_string()),
+            None => (text.clone(), "1".to_string()),
+        };
+        driver::Options {
+            defines: self.preprocess.define.iter().map(define).collect(),
+            undefs: self.preprocess.undefine.clone(),
+        }
     }
 }
 
@@ -70,15 +96,13 @@ pub(crate) struct Setup {
 }
 
 /// Limits on the size of files in bytes, so that an endless file does not fill the memory. The
-/// limits of program files and topologies are [`syntax::files::MAX_FILE_BYTES`] and
-/// [`fabric::topology::MAX_FILE_BYTES`].
+/// limits of program files, policies and topologies are [`syntax::files::MAX_FILE_BYTES`],
+/// [`driver::MAX_POLICY_BYTES`] and [`fabric::topology::MAX_FILE_BYTES`].
 pub(crate) mod limits {
     /// An entries file.
     pub(crate) const ENTRIES: u64 = 256 << 20;
     /// An STF test.
     pub(crate) const STF: u64 = 64 << 20;
-    /// A policy.
-    pub(crate) const POLICY: u64 = 1 << 20;
     /// A P4Info or a device config.
     pub(crate) const CONFIG: u64 = 64 << 20;
     /// A certificate or a key.

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::args::{Format, Source};
-use crate::{Ended, chain, compile, out};
+use crate::{Ended, compile, out};
 
 #[derive(Args)]
 #[command(
@@ -23,21 +23,21 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
 
 /// Reports the diagnostics of a program, or of a chain and each of its programs.
 pub(crate) fn told(source: &Source, format: Format) -> Result<Ended, String> {
-    let (told, joints) = match source.is_chain() {
+    let (texts, joints) = match source.is_chain() {
         true => {
-            let chained = chain::chain(source)?;
+            let compiled = compile::chain(source)?;
             (
-                chained.told,
-                chained.composed.map(|composed| composed.joints),
+                compiled.diagnostics,
+                compiled.composed.map(|composed| composed.joints),
             )
         }
         false => {
-            let checked = compile::check(source);
-            (vec![(checked.diagnostics, checked.sources)], None)
+            let checked = driver::check(&source.program(&source.files()), &source.options());
+            (vec![checked.diagnostics], None)
         }
     };
-    compile::show_all(&told, format);
-    let count: usize = told.iter().map(|(told, _)| told.error_count()).sum();
+    compile::show_all(&texts, format);
+    let count: usize = texts.iter().map(|text| text.list.error_count()).sum();
     if count > 0 {
         if format == Format::Text {
             out::note(&format!(
@@ -49,7 +49,7 @@ pub(crate) fn told(source: &Source, format: Format) -> Result<Ended, String> {
     }
     if format == Format::Text {
         let joints = joints.iter().flatten();
-        joints.for_each(|joint| out::line(&chain::told(joint)));
+        joints.for_each(|joint| out::line(&joint.to_string()));
     }
     Ok(Ended::Well)
 }

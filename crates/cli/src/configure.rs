@@ -76,7 +76,7 @@ pub(crate) fn load_text(
     entries_name: &str,
     entries: &str,
 ) -> Result<Device, String> {
-    let program = Arc::new(compile::compile_text(name, text)?);
+    let program = Arc::new(driver::compile_text(name, text)?);
     let engine = choice.engine_before_packets();
     let mut device = Device::new(program, engine.as_ref(), &DeviceConfig::default())
         .map_err(|error| error.to_string())?;

@@ -12,8 +12,8 @@ use port::{LinkState, OpenedPort, Port, PortError, PortSpec, PortStats, TxDrop, 
 use switch::{Device, DeviceConfig, LoadError};
 use tenancy::{BoundedCompiler, Compilations};
 
+use crate::bounds;
 use crate::engine::Choice;
-use crate::{bounds, compile};
 
 /// PSA's CPU port, `PSA_PORT_CPU`.
 const PSA_CPU: u32 = 0xffff_fffd;
@@ -64,7 +64,7 @@ impl Loader for Compiler {
     }
 
     fn compile(&self, text: &str) -> Result<Program, String> {
-        compile::compile_text("p4_device_config.p4", text)
+        Ok(driver::compile_text("p4_device_config.p4", text)?)
     }
 
     fn ports(&self) -> Option<BTreeSet<PortId>> {

@@ -174,7 +174,7 @@ fn host(options: &Translate) -> Result<Ended, String> {
 
 /// Converts the statements to a request that inserts them into the emitted program's tables.
 fn write_request(statements: &str, shape: Shape) -> Result<String, String> {
-    let program = compile::compile_text("hypervisor.p4", &::hypervisor::emit(shape))?;
+    let program = driver::compile_text("hypervisor.p4", &::hypervisor::emit(shape))?;
     let catalog = Catalog::new(artefacts::p4info(&program)?).map_err(|error| error.to_string())?;
     let file = catalog.schema.read("hosted.entries", statements);
     let file = file.map_err(|errors| format!("{}", errors[0]))?;
@@ -306,7 +306,7 @@ fn compare(options: &Figures) -> Result<Ended, String> {
 
 /// Returns the bits of metadata of the emitted program, without those of the register file.
 fn control_bits() -> Result<u32, String> {
-    let program = compile::compile_text("hypervisor.p4", &::hypervisor::emit(Shape::of(SLOTS)))?;
+    let program = driver::compile_text("hypervisor.p4", &::hypervisor::emit(Shape::of(SLOTS)))?;
     let fields = program
         .fields
         .values()

@@ -17,7 +17,6 @@ mod cable;
 mod captures;
 mod carrier;
 mod cells;
-mod chain;
 mod check;
 mod compile;
 mod completions;

@@ -201,7 +201,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     let mut made = Vec::new();
     for (spec, ports) in devices.iter().zip(dealt) {
         let found = kept.as_ref().map(|kept| kept.device(spec.id)).transpose()?;
-        let empty = compile::compile_text("empty.p4", EMPTY)?;
+        let empty = driver::compile_text("empty.p4", EMPTY)?;
         // The empty program in the stored state does not count.
         let before = found.as_ref().and_then(|found| found.program.as_ref());
         let goes_on = before.is_some_and(|before| before.to_string() != empty.to_string());

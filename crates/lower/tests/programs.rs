@@ -19,29 +19,14 @@ fn on_a_large_stack<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -
 fn lower(path: &str, text: &str) -> Result<ir::Program, String> {
     let (path, text) = (path.to_owned(), text.to_owned());
     on_a_large_stack(move || {
-        let options = syntax::ParseOptions {
-            builtin: Some(sema::arch::includes::builtin_include),
-            ..Default::default()
+        let source = driver::Source::Text {
+            name: &path,
+            text: &text,
         };
-        let parsed = syntax::parse_str(&path, &text, &options);
-        assert!(
-            !parsed.diagnostics.has_errors(),
-            "{}",
-            parsed.diagnostics.render(&parsed.sources, false)
-        );
-        let checked = sema::check(&parsed.program, &sema::CheckOptions { warnings: false });
-        assert!(
-            !checked.diagnostics.has_errors(),
-            "{}",
-            checked.diagnostics.render(&parsed.sources, false)
-        );
-        lower::lower(&checked.program, &parsed.sources, "test").map_err(|found| {
-            let mut all = syntax::diag::Diagnostics::new();
-            found
-                .into_iter()
-                .for_each(|diagnostic| all.push(diagnostic));
-            all.render(&parsed.sources, false)
-        })
+        let checked = driver::check(&source, &driver::Options::default());
+        let diagnostics = &checked.diagnostics;
+        assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
+        Ok(checked.lower().into_result()?)
     })
 }
 

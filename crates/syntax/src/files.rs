@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-pub(crate) use support::read::ReadError;
+pub use support::read::ReadError;
 use support::read::read_file;
 
 /// Maximum size of a source file in bytes.
@@ -37,6 +37,19 @@ impl FileSystem {
 
     pub(crate) fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError> {
         read_file(path, MAX_FILE_BYTES)
+    }
+
+    /// Reads the text of a file that belongs to a program, as a policy.
+    ///
+    /// # Errors
+    /// The file cannot be read, is not text or is larger than `limit` bytes.
+    pub fn read_text(&self, path: &Path, limit: u64) -> Result<String, ReadError> {
+        support::read::read_text(path, limit)
+    }
+
+    /// Returns true if there is a file of this path.
+    pub fn exists(&self, path: &Path) -> bool {
+        path.exists()
     }
 
     /// Returns the names of the files in the directory of `name`, as an include in `directory`

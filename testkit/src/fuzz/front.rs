@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use driver::{Compiled, Options, Source, SourceDiagnostics};
 use exec::Engine;
 use ir::Program;
 use switch::{Device, DeviceConfig, LoadError};
-use syntax::diag::{Diagnostic, Diagnostics};
+use syntax::diag::{Diagnostic, Severity};
 use syntax::source::Span;
 
 use super::corpus::Seed;
@@ -67,38 +68,44 @@ pub(crate) fn examine(text: &str, limit: Duration) -> Examined {
 }
 
 fn compile(text: &str) -> Examined {
-    let options = syntax::ParseOptions {
-        builtin: Some(sema::arch::builtin_include),
-        ..Default::default()
+    let source = Source::Text {
+        name: "fuzz.p4",
+        text,
     };
-    let parsed = syntax::parse_str("fuzz.p4", text, &options);
-    let checked = sema::check(&parsed.program, &sema::CheckOptions::default());
-    let mut diagnostics = parsed.diagnostics;
-    diagnostics.extend(checked.diagnostics);
-    if !diagnostics.has_errors() {
-        match lower::lower(&checked.program, &parsed.sources, "fuzz") {
-            Ok(program) => {
-                shown(&diagnostics, &parsed.sources)?;
-                return accepted(program);
-            }
-            Err(errors) => {
-                placed(&errors)?;
-                errors.into_iter().for_each(|error| diagnostics.push(error));
-            }
-        }
-        if !diagnostics.has_errors() {
-            return Err(Fault::new("refused without an error", ""));
-        }
+    let parsed = driver::parse(&source, &Options::default());
+    if parsed.diagnostics.has_errors() {
+        // The checker accepts an incomplete tree, too.
+        let checked = sema::check(&parsed.tree, &sema::CheckOptions::default());
+        let mut diagnostics = parsed.diagnostics;
+        diagnostics.list.extend(checked.diagnostics);
+        shown(&diagnostics)?;
+        return Ok(None);
     }
-    shown(&diagnostics, &parsed.sources)?;
-    Ok(None)
+    let checked = parsed.check();
+    let is_checked = !checked.diagnostics.has_errors();
+    let Compiled {
+        program,
+        diagnostics,
+    } = checked.lower();
+    if is_checked {
+        placed(&diagnostics)?;
+    }
+    shown(&diagnostics)?;
+    match program {
+        Some(program) => accepted(program),
+        None if diagnostics.has_errors() => Ok(None),
+        None => Err(Fault::new("refused without an error", "")),
+    }
 }
 
 /// Checks that errors at load have a source location. Only a program without `main` (E1102) has
 /// none.
-fn placed(errors: &[Diagnostic]) -> Result<(), Fault> {
-    let is_lost = |error: &&Diagnostic| error.span == Span::NONE && error.code != "E1102";
-    match errors.iter().find(is_lost) {
+fn placed(diagnostics: &SourceDiagnostics) -> Result<(), Fault> {
+    let is_lost = |found: &Diagnostic| {
+        found.severity == Severity::Error && found.span == Span::NONE && found.code != "E1102"
+    };
+    let sorted = diagnostics.list.sorted();
+    match sorted.into_iter().find(|found| is_lost(found)) {
         None => Ok(()),
         Some(error) => Err(Fault::new(
             format!("refused at load without a place: {}", error.code),
@@ -108,15 +115,12 @@ fn placed(errors: &[Diagnostic]) -> Result<(), Fault> {
 }
 
 /// Checks that diagnostics can be displayed, and that none of them reports an internal error.
-fn shown(diagnostics: &Diagnostics, sources: &syntax::source::SourceMap) -> Result<(), Fault> {
-    let (rendered, json) = (
-        diagnostics.render(sources, false),
-        diagnostics.to_json(sources),
-    );
-    if !diagnostics.is_empty() && (rendered.is_empty() || json.is_empty()) {
+fn shown(diagnostics: &SourceDiagnostics) -> Result<(), Fault> {
+    let (rendered, json) = (diagnostics.render(false), diagnostics.to_json());
+    if !diagnostics.list.is_empty() && (rendered.is_empty() || json.is_empty()) {
         return Err(Fault::new("a diagnostic that is not shown", ""));
     }
-    let all = diagnostics.sorted();
+    let all = diagnostics.list.sorted();
     match all.iter().find(|d| d.message.contains("internal error")) {
         None => Ok(()),
         Some(found) => Err(Fault::new(

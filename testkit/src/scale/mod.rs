@@ -60,26 +60,21 @@ pub fn load(text: &str, engine: &dyn Engine) -> Result<Times, String> {
         last = at;
         step += 1;
     };
-    let options = syntax::ParseOptions {
-        builtin: Some(sema::arch::builtin_include),
-        ..Default::default()
+    let source = driver::Source::Text {
+        name: "scaled.p4",
+        text,
     };
-    let parsed = syntax::parse_str("scaled.p4", text, &options);
+    let parsed = driver::parse(&source, &driver::Options::default());
     if parsed.diagnostics.has_errors() {
-        return Err(parsed.diagnostics.render(&parsed.sources, false));
+        return Err(parsed.diagnostics.render(false));
     }
     ended(&mut times);
-    let checked = sema::check(&parsed.program, &sema::CheckOptions::default());
+    let checked = parsed.check();
     if checked.diagnostics.has_errors() {
-        return Err(checked.diagnostics.render(&parsed.sources, false));
+        return Err(checked.diagnostics.render(false));
     }
     ended(&mut times);
-    let lowered = lower::lower(&checked.program, &parsed.sources, "scaled");
-    let program = lowered.map_err(|errors| {
-        let mut diagnostics = syntax::diag::Diagnostics::new();
-        errors.into_iter().for_each(|error| diagnostics.push(error));
-        diagnostics.render(&parsed.sources, false)
-    })?;
+    let program = checked.lower().into_result()?;
     ended(&mut times);
     ir::verify(&program).map_err(|errors| {
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();

@@ -1,5 +1,6 @@
 //! `l2`: a learning switch with known hosts.
 
+use driver::StepSource;
 use exec::Configuration;
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
@@ -11,7 +12,7 @@ use super::flat::{BURST, Flat};
 use crate::forward::{Forward, Outbox, Reading};
 use crate::names::Key;
 use crate::setup::{Item, Setup, SetupError};
-use crate::tenants::{Divisible, Part, Step};
+use crate::tenants::{Divisible, Part};
 use crate::wire::{ETHERNET, be48, put16, put48};
 use crate::{Choices, Hand, Workload};
 
@@ -95,10 +96,10 @@ impl Divisible for Switch {
         "l2"
     }
 
-    fn steps(&self) -> Vec<Step> {
-        vec![Step {
-            name: "l2",
-            source: Workload::source(self).to_owned(),
+    fn steps(&self) -> Vec<StepSource> {
+        vec![StepSource {
+            step: "l2".to_owned(),
+            text: Workload::source(self).to_owned(),
         }]
     }
 

@@ -4,6 +4,7 @@
 //! Hosts are numbered, and each is in a separate network 10.x.y.0/24. So the hosts of a part have
 //! a common prefix. Each block of hosts has two firewall rules and one service class.
 
+use driver::StepSource;
 use ir::Program;
 use packet::Frame;
 use packet::PortId;
@@ -14,7 +15,7 @@ use super::l2::address;
 use crate::Choices;
 use crate::names::Key;
 use crate::setup::{Setup, SetupError};
-use crate::tenants::{Divisible, Part, Step};
+use crate::tenants::{Divisible, Part};
 use crate::wire::{Ipv4, TCP, UDP};
 
 /// Number of ports of the hosts.
@@ -81,12 +82,12 @@ impl Function {
         }
     }
 
-    fn step(self) -> Step {
+    fn step(self) -> StepSource {
         let (name, text) = self.source();
         let shared = include_str!("../../../../examples/functions/headers.p4");
-        Step {
-            name,
-            source: text.replace("#include \"headers.p4\"", shared),
+        StepSource {
+            step: name.to_owned(),
+            text: text.replace("#include \"headers.p4\"", shared),
         }
     }
 }
@@ -212,7 +213,7 @@ impl Divisible for Policy {
         self.name
     }
 
-    fn steps(&self) -> Vec<Step> {
+    fn steps(&self) -> Vec<StepSource> {
         self.functions
             .iter()
             .map(|function| function.step())

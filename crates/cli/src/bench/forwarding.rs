@@ -34,7 +34,7 @@ pub(super) fn built_in(
 ) -> Result<Vec<Row>, String> {
     let mut line = LiveLine::new();
     let name = workload.name();
-    let program = compile::compile_text(&format!("{name}.p4"), workload.source())?;
+    let program = driver::compile_text(&format!("{name}.p4"), workload.source())?;
     let mut sides = wanted(options).built_in(&Arc::new(program), workload, &mut |what| {
         line.show(&format!("{name}: {what}"));
     })?;

@@ -11,10 +11,10 @@ use jit::Jit;
 use serde::Serialize;
 
 use super::{Options, report};
+use crate::Ended;
 use crate::host::FAIR_ROUND;
 use crate::host::gauge::{Cycles, fairness};
 use crate::live::{LiveLine, bar};
-use crate::{Ended, compile};
 
 /// Number of runs of each kind. The time is divided among them.
 const ROUNDS: usize = 9;
@@ -88,10 +88,10 @@ const HEAD: [&str; 12] = [
 
 pub(super) fn run(options: &Options, time: Duration) -> Result<Ended, String> {
     let workload = workloads::switch(Size::Small);
-    let compile = |text: &str| compile::compile_text("hostile.p4", text);
+    let compile = |text: &str| driver::compile_text("hostile.p4", text).map_err(String::from);
     let steps = workload.steps();
     let step = steps.first().ok_or("the workload has no program")?;
-    let program = Arc::new(compile(&step.source)?);
+    let program = Arc::new(compile(&step.text)?);
     let fairness = fairness();
     let mut line = LiveLine::new();
     let mut rows = Vec::new();

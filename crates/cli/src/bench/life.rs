@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::Options;
 use crate::live::{LiveLine, bar};
-use crate::{Ended, compile, out, report};
+use crate::{Ended, out, report};
 
 /// Load, as a share of the maximum rate.
 const LOAD: f64 = 0.8;
@@ -191,7 +191,7 @@ impl Figures {
 
 pub(super) fn run(options: &Options, time: Duration) -> Result<Ended, String> {
     let workload = workloads::switch(Size::Small);
-    let compile = |text: &str| compile::compile_text("life.p4", text).map(Arc::new);
+    let compile = |text: &str| Ok(Arc::new(driver::compile_text("life.p4", text)?));
     let functions = functions(&compile)?;
     let workers = usize::from(options.workers);
     let life = Life {

@@ -10,8 +10,8 @@ use jit::Jit;
 use serde::Serialize;
 
 use super::{Options, report};
+use crate::Ended;
 use crate::live::{LiveLine, bar};
-use crate::{Ended, compile};
 
 /// Number of loads of each program.
 const ROUNDS: usize = 30;
@@ -119,7 +119,8 @@ pub(super) fn run(options: &Options) -> Result<Ended, String> {
     for (number, (name, text)) in programs.iter().enumerate() {
         let done = bar(number as u64, programs.len() as u64, 20);
         line.show(&format!("{name}: {done}"));
-        let compile = |text: &str| compile::compile_text(&format!("{name}.p4"), text);
+        let compile =
+            |text: &str| driver::compile_text(&format!("{name}.p4"), text).map_err(String::from);
         let times = load_times(text, &compile, &engine, ROUNDS);
         let times = times.map_err(|error| error.to_string())?;
         rows.push(Row::new(name, &times));

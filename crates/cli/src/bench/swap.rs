@@ -13,7 +13,7 @@ use serde::Serialize;
 use switch::{Device, DeviceConfig};
 
 use crate::live::{LiveLine, bar};
-use crate::{Ended, compile, out, report};
+use crate::{Ended, out, report};
 
 /// Load, as a share of the maximum rate.
 const LOAD: f64 = 0.9;
@@ -100,7 +100,7 @@ pub(super) fn run(swaps: usize, is_json: bool, time: Duration) -> Result<Ended, 
     let workload = large_sai();
     let engine = Jit::new(Arc::new(Interp));
     let [first, second] = sai_versions();
-    let program = Arc::new(compile::compile_text("sai.p4", &first)?);
+    let program = Arc::new(driver::compile_text("sai.p4", &first)?);
     let loaded = OnDevice::load(&program, &engine, &*workload);
     let OnDevice(mut device) = loaded.map_err(|error| error.to_string())?;
     while device.improve(Duration::MAX) != switch::Improved::NoMore {}
@@ -111,7 +111,7 @@ pub(super) fn run(swaps: usize, is_json: bool, time: Duration) -> Result<Ended, 
     };
     let mut make = |number: usize| {
         let text = [&second, &first][number % 2];
-        let program = Arc::new(compile::compile_text("sai.p4", text)?);
+        let program = Arc::new(driver::compile_text("sai.p4", text)?);
         let made = Device::new(program, &engine as &dyn Engine, &DeviceConfig::default());
         made.map_err(|error| error.to_string())
     };

@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::{Options, Order, report};
 use crate::host::ROUND;
 use crate::live::{LiveLine, bar};
-use crate::{Ended, chain, out};
+use crate::{Ended, out};
 
 /// Row of the result table; times in microseconds. Latencies are of packets in memory at a tenth
 /// and at half of the rate that the program alone reaches, and of packets from wire to wire.
@@ -159,7 +159,7 @@ fn measure(
     mut wires: Option<&mut Cables>,
     line: &mut LiveLine,
 ) -> Result<Vec<Row>, String> {
-    let program = chain::compile_steps(function.name(), &function.steps())?;
+    let program = driver::compile_steps(function.name(), &function.steps())?;
     let program = Arc::new(program);
     let rows = ways.iter().map(|&(entry, arrival)| {
         let tenants = Tenants {

@@ -25,7 +25,7 @@ pub(super) struct Emitted(Arc<Program>);
 
 impl Emitted {
     pub(super) fn new() -> Result<Emitted, String> {
-        let program = compile::compile_text("hypervisor.p4", &emit(SHAPE))?;
+        let program = driver::compile_text("hypervisor.p4", &emit(SHAPE))?;
         Ok(Emitted(Arc::new(program)))
     }
 

@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use bench::arrival::Arrival;
 use bench::measure::{Measured, Packets, Plan, Traffic};
-use bench::tenants::{Divisible, Entry, Part, Step, Tenants, TenantsReport};
+use bench::tenants::{Divisible, Entry, Part, Tenants, TenantsReport};
 use bench::workloads::{self, Size};
 use bench::{Choices, Item, Setup, SetupError};
+use driver::StepSource;
 use entries::{EntryAction, Replica, TableEntry, Update};
 use exec::Engine;
 use ir::Program;
 use packet::Frame;
-
-use crate::chain;
 
 /// Part of the entries for sides on the interpreter: one of 128. Each path through a parser has
 /// separate entries in the P4 hypervisor, and large tables are not part of the comparison.
@@ -36,7 +35,7 @@ impl Policy {
     pub(super) fn new(number: u32) -> Result<Policy, String> {
         let function = workloads::divisible(&format!("pol{number}"), Size::Full);
         let function = function.ok_or_else(|| format!("there is no policy {number}"))?;
-        let program = chain::compile_steps(function.name(), &function.steps())?;
+        let program = driver::compile_steps(function.name(), &function.steps())?;
         Ok(Policy {
             name: format!("Pol. {number}"),
             function,
@@ -144,7 +143,7 @@ impl Divisible for Policy {
         &self.name
     }
 
-    fn steps(&self) -> Vec<Step> {
+    fn steps(&self) -> Vec<StepSource> {
         self.function.steps()
     }
 

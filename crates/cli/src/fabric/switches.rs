@@ -129,7 +129,9 @@ impl Maker {
         }
         let program = match spec {
             ProgramSpec::File(path) => compile::compile(&Source::file(path)),
-            ProgramSpec::Policy { text, directory } => compile::compile_policy(text, directory),
+            ProgramSpec::Policy { text, directory } => {
+                compile::compile_policy_text(text, directory)
+            }
         };
         let program = Arc::new(program.ok_or("its program has errors")?);
         self.programs.insert(spec.clone(), Arc::clone(&program));

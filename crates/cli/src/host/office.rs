@@ -23,7 +23,7 @@ use crate::host::figures::Ask;
 use crate::host::program::Ready;
 use crate::host::tenant::{self, Tenant, Terms};
 use crate::station::{Common, Told};
-use crate::{compile, log, out, serve};
+use crate::{log, out, serve};
 
 /// Maximum sleep of the control loop, and so the maximum delay of the programs' messages.
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
@@ -63,7 +63,7 @@ impl Office {
         asked: Receiver<Ask>,
     ) -> Result<Office, String> {
         let (ready_in, ready) = channel();
-        let empty = Arc::new(compile::compile_text("empty.p4", serve::EMPTY)?);
+        let empty = Arc::new(driver::compile_text("empty.p4", serve::EMPTY)?);
         hypervisor.set_stand_in(Arc::clone(&empty));
         Ok(Office {
             hypervisor,

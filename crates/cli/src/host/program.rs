@@ -13,7 +13,6 @@ use switch::{Carry, MayLose, Migration};
 use tenancy::{Cancelled, Chain, Function, Leave, Made, Maker, Moved, VpdpId};
 
 use crate::bounds::denied;
-use crate::compile;
 use crate::host::answer::{Answered, done, invalid, refused};
 use crate::host::office::Office;
 
@@ -38,7 +37,7 @@ pub(super) type Work = Box<dyn FnOnce(&Maker) -> Answered<Next> + Send>;
 
 /// Compiles P4 text.
 pub(super) fn compile_text(text: &str) -> Result<Program, String> {
-    compile::compile_text("program.p4", text)
+    Ok(driver::compile_text("program.p4", text)?)
 }
 
 /// Function that compiles P4 text to a program.

@@ -12,7 +12,7 @@ use tenancy::{BoundedCompiler, Refusal, SlotBook, VpdpId};
 
 use crate::control::USUAL_CPU;
 use crate::spare::Spare;
-use crate::{amount, bounds, compile};
+use crate::{amount, bounds};
 
 /// Maximum number of digests, and of messages, taken in one turn.
 const MOST_HEARD: usize = 256;
@@ -103,7 +103,7 @@ impl Loader for TenantLoader {
     }
 
     fn compile(&self, text: &str) -> Result<Program, String> {
-        compile::compile_text("program.p4", text)
+        Ok(driver::compile_text("program.p4", text)?)
     }
 
     fn ports(&self) -> Option<BTreeSet<PortId>> {
@@ -201,7 +201,7 @@ V1Switch(P(), V(), I(), E(), V(), D()) main;
 
     #[test]
     fn a_loud_program_is_heard_by_parts_and_shown_in_a_few_lines() {
-        let program = Arc::new(compile::compile_text("loud.p4", LOUD).unwrap());
+        let program = Arc::new(driver::compile_text("loud.p4", LOUD).unwrap());
         let engine = Choice::default().engine();
         let mut device = Device::new(program, engine.as_ref(), &DeviceConfig::default()).unwrap();
         for _ in 0..MOST_HEARD + 44 {

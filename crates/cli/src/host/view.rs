@@ -6,7 +6,6 @@ use packet::PortId;
 use switch::{Device, Ledger};
 use tenancy::{CompileFigures, Connection, Function, Rule, VirtualPort, Vpdp, VpdpId};
 
-use crate::chain;
 use crate::control::USUAL_CPU;
 use crate::host::answer::{Answered, invalid};
 use crate::host::office::Office;
@@ -164,7 +163,7 @@ fn tell_program(vpdp: &Vpdp, device: &Device) -> wire::Program {
         stages: switch::stages(program),
         entries: tables.map(|table| table.len() as u64).sum(),
         policy,
-        joints: vpdp.joints().iter().map(chain::told).collect(),
+        joints: vpdp.joints().iter().map(ToString::to_string).collect(),
     }
 }
 

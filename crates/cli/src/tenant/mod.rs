@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
+use driver::PolicyParts;
 use ir::Program;
 use p4info::polyplane::tenancy::v1 as wire;
 use p4info::polyplane::tenancy::v1::change_request::Change;
@@ -18,7 +19,6 @@ use prost::Message;
 
 use crate::address::Address;
 use crate::args::{Format, Source, limits, read};
-use crate::chain::{self, Parts};
 use crate::{Ended, compile, out};
 
 #[derive(Args)]
@@ -379,10 +379,10 @@ fn function_of(source: &Source) -> Result<Option<wire::Function>, String> {
     let function = match source.is_chain() {
         false => compile::compile(source).map(|program| OneFunction::Program(text(&program))),
         true => {
-            let chained = chain::chain(source)?;
-            compile::show_all(&chained.told, Format::Text);
-            let whole = chained.composed.and(chained.parts);
-            whole.map(|Parts { policy, programs }| {
+            let compiled = compile::chain(source)?;
+            compile::show_all(&compiled.diagnostics, Format::Text);
+            let whole = compiled.composed.and(compiled.parts);
+            whole.map(|PolicyParts { policy, programs }| {
                 let programs = programs.iter();
                 OneFunction::Chain(wire::Chain {
                     policy: policy.to_string(),

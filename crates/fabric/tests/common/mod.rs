@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use driver::{FileSystem, Options, Source};
 use exec::Engine;
 use fabric::topology::{PlaneSpec, ProgramSpec, SwitchSpec};
 use fabric::{Node, Report, Simulation, SwitchNode, Topology};
@@ -74,17 +75,11 @@ pub fn add_entries(device: &mut Device, path: &Path) -> Result<(), String> {
 
 /// Compiles a program.
 pub fn compile(path: &Path) -> Result<ir::Program, String> {
-    let options = syntax::ParseOptions {
-        builtin: Some(sema::arch::builtin_include),
-        ..Default::default()
+    let files = FileSystem::default();
+    let source = Source::File {
+        path,
+        files: &files,
     };
-    let parsed = syntax::parse_file(path, &syntax::files::FileSystem::default(), &options);
-    let checked = sema::check(&parsed.program, &sema::CheckOptions::default());
-    let mut diagnostics = parsed.diagnostics;
-    diagnostics.extend(checked.diagnostics);
-    if diagnostics.has_errors() {
-        return Err(diagnostics.render(&parsed.sources, false));
-    }
-    let lowered = lower::lower(&checked.program, &parsed.sources, "program");
-    lowered.map_err(|errors| format!("{errors:?}"))
+    let compiled = driver::compile(&source, &Options::default());
+    Ok(compiled.into_result()?)
 }

@@ -38,24 +38,7 @@ pub(crate) struct Compiler;
 
 impl Loader for Compiler {
     fn compile(&self, text: &str) -> Result<ir::Program, String> {
-        let options = syntax::ParseOptions {
-            builtin: Some(sema::arch::builtin_include),
-            ..Default::default()
-        };
-        let parsed = syntax::parse_str("config.p4", text, &options);
-        let checked = sema::check(&parsed.program, &sema::CheckOptions::default());
-        let mut diagnostics = parsed.diagnostics;
-        diagnostics.extend(checked.diagnostics);
-        if diagnostics.has_errors() {
-            return Err(diagnostics.render(&parsed.sources, false));
-        }
-        let lowered = lower::lower(&checked.program, &parsed.sources, "config");
-        lowered.map_err(|errors| {
-            errors
-                .first()
-                .map(|e| e.message.clone())
-                .unwrap_or_default()
-        })
+        Ok(driver::compile_text("config.p4", text)?)
     }
 
     fn ports(&self) -> Option<BTreeSet<PortId>> {

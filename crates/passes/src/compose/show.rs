@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::Joint;
 use super::policy::{Branch, Comparison, Condition, Item, Operand, Policy, StepName, called};
 
 impl fmt::Display for Policy {
@@ -109,6 +110,16 @@ impl fmt::Display for Operand {
             },
             Operand::IsValid { header, .. } => write!(f, "{header}.isValid()"),
             Operand::And(left, right) => write!(f, "{left} & {right}"),
+        }
+    }
+}
+
+impl fmt::Display for Joint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Joint { step, apart } = self;
+        match apart {
+            None => write!(f, "{step} goes on with the headers as they are"),
+            Some(reason) => write!(f, "{step} parses packets anew: {reason}"),
         }
     }
 }

@@ -13,14 +13,8 @@ pub(crate) const ALL: &str = include_str!("../../../p4rt/tests/p4rt/all.p4");
 
 /// Compiles P4 text.
 pub(crate) fn compile(text: &str) -> Arc<Program> {
-    let options = syntax::ParseOptions {
-        builtin: Some(sema::arch::builtin_include),
-        ..Default::default()
-    };
-    let parsed = syntax::parse_str("state.p4", text, &options);
-    let checked = sema::check(&parsed.program, &sema::CheckOptions::default());
-    let lowered = lower::lower(&checked.program, &parsed.sources, "state");
-    Arc::new(lowered.expect("the program is fine"))
+    let program = driver::compile_text("state.p4", text);
+    Arc::new(program.expect("the program is fine"))
 }
 
 pub(crate) fn device(program: &Arc<Program>) -> Device {
