@@ -19,7 +19,6 @@
 //! beside the code.
 
 pub mod arrival;
-pub mod choices;
 pub mod clock;
 mod compare;
 mod device;
@@ -43,7 +42,6 @@ mod wire;
 mod workload;
 pub mod workloads;
 
-pub use choices::Choices;
 pub use compare::{Difference, compare};
 pub use device::{OnDevice, OnWorker};
 pub use forward::{Bare, Forward, Outbox, Reading};

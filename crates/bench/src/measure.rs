@@ -296,9 +296,10 @@ pub(crate) fn quantile(values: &mut [f64], share: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Bare, Choices, Reading};
+    use crate::{Bare, Reading};
     use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
+    use support::rng::Rng;
 
     /// A side that spends some time on each packet and drops every second one.
     struct Slow(u64);
@@ -325,7 +326,7 @@ mod tests {
 
     impl Traffic for Random {
         fn packets(&self, seed: u64) -> Packets<'_> {
-            let mut choices = Choices::new(seed);
+            let mut choices = Rng::new(seed);
             Box::new(move |frame| {
                 let _ = frame.assign(&choices.bits().to_be_bytes());
             })

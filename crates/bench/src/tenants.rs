@@ -18,7 +18,8 @@ use crate::device::change;
 use crate::latency::{self, Latencies, Wires};
 use crate::measure::{Measured, Plan, Round, Side, Traffic, measure};
 use crate::setup::{Setup, SetupError};
-use crate::{Choices, Forward, Outbox, Reading};
+use crate::{Forward, Outbox, Reading};
+use support::rng::Rng;
 
 /// A part of a workload's tables and packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +59,7 @@ pub trait Divisible: Sync {
     -> Result<(), SetupError>;
 
     /// Writes a packet of a part, an untagged Ethernet frame: sets ingress port and bytes.
-    fn packet(&self, choices: &mut Choices, part: Part, frame: &mut Frame);
+    fn packet(&self, choices: &mut Rng, part: Part, frame: &mut Frame);
 }
 
 /// Assignment of packets to vPDPs.

@@ -173,11 +173,11 @@ impl Ipv4 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Choices;
+    use support::rng::Rng;
 
     #[test]
     fn a_corrected_checksum_is_the_one_that_would_be_computed() {
-        let mut choices = Choices::new(1);
+        let mut choices = Rng::new(1);
         let mut header = [0u8; 20];
         for _ in 0..10_000 {
             for byte in &mut header {

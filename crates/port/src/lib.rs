@@ -11,7 +11,6 @@
 //!   namespaces; where a machine forbids these, a test prints a line and is skipped.
 #![deny(unsafe_code)]
 
-mod chance;
 mod crc32c;
 mod error;
 mod fault;
@@ -29,7 +28,6 @@ mod pcap;
 mod spec;
 mod stats;
 
-pub use chance::{SplitMix, scale};
 pub use error::PortError;
 pub use fault::{FaultCounts, FaultPort, FaultRates, PerMillion};
 pub use flow::flow_hash;

@@ -3,7 +3,8 @@
 //! **In:** plain values, and paths of files. **Out:** plain values. **May import:** nothing.
 //!
 //! [`work`] bounds the time and the memory of a computation and cancels it; [`read`] reads files
-//! up to a limit; [`name`] bounds names that users give; [`count`] writes counts with their nouns.
+//! up to a limit; [`name`] bounds names that users give; [`count`] writes counts with their nouns;
+//! [`rng`] draws seeded random numbers.
 //!
 //! Invariants: no input but the files that a caller names, and no output; a thread that is not
 //! inside [`work::Work::run`] pays one thread-local read for a [`work::checkpoint`].
@@ -13,4 +14,5 @@
 pub mod count;
 pub mod name;
 pub mod read;
+pub mod rng;
 pub mod work;

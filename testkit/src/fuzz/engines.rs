@@ -9,11 +9,11 @@ use super::packets::{Judged, judged, program};
 use super::play::{Playing, Portions};
 use super::scenario::{Act, Material, material, scenario};
 use super::{Case, Fault, front, generate};
-use crate::random::Choices;
+use support::rng::Rng;
 
 /// One random program and scenario; on what the engines do not agree.
 pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
-    let mut choices = Choices::new(case.stream());
+    let mut choices = Rng::new(case.stream());
     let (text, program, material) = match choices.one_in(4) {
         true => {
             let (text, program, test) = program(seeds, case, &mut choices)?;

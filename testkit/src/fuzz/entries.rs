@@ -11,7 +11,7 @@ use super::guard::guarded;
 use super::minimise::minimise_text;
 use super::{Case, Fault, front};
 use crate::mutate::mutate;
-use crate::random::Choices;
+use support::rng::Rng;
 
 /// How often a failing file is tried in shorter forms.
 const ATTEMPTS: usize = 2000;
@@ -49,7 +49,7 @@ fn pairs(case: &Case<'_>) -> &'static [Pair] {
 
 /// One mutated file; what is wrong with what becomes of it.
 pub(crate) fn case(case: &Case<'_>) -> Option<(Fault, String)> {
-    let mut choices = Choices::new(case.stream());
+    let mut choices = Rng::new(case.stream());
     let pairs = pairs(case);
     let (pair, other) = (choices.pick(pairs)?, choices.pick(pairs)?);
     let text = match choices.one_in(4) {
@@ -76,7 +76,7 @@ pub(crate) fn case(case: &Case<'_>) -> Option<(Fault, String)> {
 }
 
 /// A file with one digit changed: these are often right.
-fn changed(text: &str, choices: &mut Choices) -> String {
+fn changed(text: &str, choices: &mut Rng) -> String {
     let digits: Vec<usize> = text
         .char_indices()
         .filter(|(_, c)| c.is_ascii_digit())
@@ -85,7 +85,7 @@ fn changed(text: &str, choices: &mut Choices) -> String {
     let Some(&at) = choices.pick(&digits) else {
         return text.to_owned();
     };
-    let digit = choices.below(10).to_string();
+    let digit = choices.index(10).to_string();
     format!("{}{digit}{}", &text[..at], &text[at + 1..])
 }
 

@@ -14,7 +14,7 @@ use super::guard::guarded;
 use super::minimise::minimise_text;
 use super::{Case, Fault};
 use crate::mutate::mutate;
-use crate::random::Choices;
+use support::rng::Rng;
 
 /// How often a failing text is tried in shorter forms.
 const ATTEMPTS: usize = 3000;
@@ -27,7 +27,7 @@ pub(crate) type Examined = Result<Option<Arc<Program>>, Fault>;
 
 /// One mutated text; what is wrong with what the front end does with it.
 pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
-    let mut choices = Choices::new(case.stream());
+    let mut choices = Rng::new(case.stream());
     let text = mutant(seeds, &mut choices)?;
     case.keep_running(&text);
     let fault = match examine(&text, case.limit) {
@@ -52,7 +52,7 @@ pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
 }
 
 /// A mutated text.
-pub(crate) fn mutant(seeds: &[Seed], choices: &mut Choices) -> Option<String> {
+pub(crate) fn mutant(seeds: &[Seed], choices: &mut Rng) -> Option<String> {
     let text = &choices.pick(seeds)?.text;
     let other = &choices.pick(seeds)?.text;
     Some(mutate(text, other, choices))

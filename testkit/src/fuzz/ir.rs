@@ -9,7 +9,7 @@ use super::guard::guarded;
 use super::packets::judged;
 use super::scenario::{Material, scenario};
 use super::{Case, Fault, engines, front, generate};
-use crate::random::Choices;
+use support::rng::Rng;
 
 /// Mutants of a text are tried until one is accepted, so often.
 const MUTANTS: usize = 20;
@@ -39,7 +39,7 @@ const NUMBERS: &[&str] = &[
 
 /// One mutant of a program's IR, and a scenario for it.
 pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
-    let mut choices = Choices::new(case.stream());
+    let mut choices = Rng::new(case.stream());
     let text = match choices.one_in(2) {
         true => choices.pick(seeds)?.text.clone(),
         false => generate::program(&mut choices),
@@ -76,14 +76,14 @@ fn accepted(text: &str, case: &Case<'_>) -> Result<Option<Arc<Program>>, Fault> 
 }
 
 /// The text with a few changes: lines moved, repeated or gone, words and numbers exchanged.
-fn mutant(text: &str, choices: &mut Choices) -> String {
+fn mutant(text: &str, choices: &mut Rng) -> String {
     let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
-    for _ in 0..1 + choices.below(3) {
+    for _ in 0..1 + choices.index(3) {
         if lines.len() < 2 {
             break;
         }
-        let (at, other) = (choices.below(lines.len()), choices.below(lines.len()));
-        match choices.below(8) {
+        let (at, other) = (choices.index(lines.len()), choices.index(lines.len()));
+        match choices.index(8) {
             0 => {
                 lines.remove(at);
             }
@@ -118,7 +118,7 @@ fn replaced(line: &str, (from, to): (usize, usize), word: &str) -> String {
     format!("{}{word}{}", &line[..from], &line[to..])
 }
 
-fn number_changed(line: &str, choices: &mut Choices) -> String {
+fn number_changed(line: &str, choices: &mut Rng) -> String {
     let is_number = |&(from, _): &(usize, usize)| line.as_bytes()[from].is_ascii_digit();
     let numbers: Vec<(usize, usize)> = words(line).into_iter().filter(is_number).collect();
     match (choices.pick(&numbers), choices.pick(NUMBERS)) {
@@ -127,7 +127,7 @@ fn number_changed(line: &str, choices: &mut Choices) -> String {
     }
 }
 
-fn word_changed(line: &str, other: &str, choices: &mut Choices) -> String {
+fn word_changed(line: &str, other: &str, choices: &mut Rng) -> String {
     let (own, others) = (words(line), words(other));
     match (choices.pick(&own), choices.pick(&others)) {
         (Some(&place), Some(&(from, to))) => replaced(line, place, &other[from..to]),

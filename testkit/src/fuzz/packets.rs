@@ -11,7 +11,7 @@ use super::minimise::minimise;
 use super::play::{Playing, Portions, Transcript};
 use super::scenario::{Act, Material, material, scenario};
 use super::{Case, Fault, front};
-use crate::random::Choices;
+use support::rng::Rng;
 
 /// How often a failing scenario is tried in shorter forms.
 const ATTEMPTS: usize = 600;
@@ -24,7 +24,7 @@ const MUTANTS: usize = 6;
 
 /// One random scenario; what is wrong with how a device plays it.
 pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
-    let mut choices = Choices::new(case.stream());
+    let mut choices = Rng::new(case.stream());
     let (text, program, test) = program(seeds, case, &mut choices)?;
     let material = material(&program, test.unwrap_or_default());
     let other = compiled(choices.pick(seeds)?, case.limit)?;
@@ -69,7 +69,7 @@ pub(crate) fn examine(text: &str, scenarios: u64, limit: Duration) -> Result<(),
     };
     let programs = [Arc::clone(&program), Arc::clone(&program)];
     for seed in 0..scenarios {
-        let acts = scenario(&program, &Material::default(), &mut Choices::new(seed));
+        let acts = scenario(&program, &Material::default(), &mut Rng::new(seed));
         judge(&programs, &acts, limit)?;
     }
     Ok(())
@@ -96,7 +96,7 @@ fn line(act: &Act) -> String {
 pub(crate) fn program<'s>(
     seeds: &'s [Seed],
     case: &Case<'_>,
-    choices: &mut Choices,
+    choices: &mut Rng,
 ) -> Option<(String, Arc<Program>, Option<&'s str>)> {
     if choices.one_in(2) {
         for _ in 0..MUTANTS {

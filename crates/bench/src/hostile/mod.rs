@@ -20,13 +20,13 @@ use ir::Program;
 use packet::{Frame, FrameError, Nanos, PortId};
 use tenancy::{Connection, Fairness, Gauge, Hypervisor, Refusal, Spec, VpdpId, Worker};
 
-use crate::Choices;
 use crate::clock::Clock;
 use crate::device::change;
 use crate::load::Compile;
 use crate::measure::quantile;
 use crate::setup::SetupError;
 use crate::tenants::{Divisible, Part, settle};
+use support::rng::Rng;
 
 pub use attack::Attack;
 use attack::Beside;
@@ -222,7 +222,7 @@ impl Hostile<'_> {
 
     /// Returns packets of the workload. Its ports start at `first`.
     fn packets(&self, first: u32) -> Vec<Frame> {
-        let mut choices = Choices::new(self.seed);
+        let mut choices = Rng::new(self.seed);
         let packet = |_| {
             let mut frame = Frame::new();
             self.workload.packet(&mut choices, WHOLE, &mut frame);

@@ -11,11 +11,11 @@ use packet::PortId;
 use super::Size;
 use super::fill::Fill;
 use super::l2::address;
-use crate::Choices;
 use crate::names::Key;
 use crate::setup::{Setup, SetupError};
 use crate::tenants::{Divisible, Part, Step};
 use crate::wire::{Ipv4, TCP, UDP};
+use support::rng::Rng;
 
 /// Number of ports of the hosts.
 const PORTS: u64 = 16;
@@ -235,7 +235,7 @@ impl Divisible for Policy {
             .try_for_each(|function| self.fill(*function, part, &mut fill))
     }
 
-    fn packet(&self, choices: &mut Choices, part: Part, frame: &mut Frame) {
+    fn packet(&self, choices: &mut Rng, part: Part, frame: &mut Frame) {
         let (first, count) = self.stations(part);
         let groups = count / PORTS;
         let (from, hop) = (choices.below(PORTS), choices.between(1, PORTS - 1));

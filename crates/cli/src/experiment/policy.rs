@@ -7,11 +7,12 @@ use bench::arrival::Arrival;
 use bench::measure::{Measured, Packets, Plan, Traffic};
 use bench::tenants::{Divisible, Entry, Part, Step, Tenants, TenantsReport};
 use bench::workloads::{self, Size};
-use bench::{Choices, Item, Setup, SetupError};
+use bench::{Item, Setup, SetupError};
 use entries::{EntryAction, Replica, TableEntry, Update};
 use exec::Engine;
 use ir::Program;
 use packet::Frame;
+use support::rng::Rng;
 
 use crate::chain;
 
@@ -161,7 +162,7 @@ impl Divisible for Policy {
         self.function.setup(program, part, setup)
     }
 
-    fn packet(&self, choices: &mut Choices, part: Part, frame: &mut Frame) {
+    fn packet(&self, choices: &mut Rng, part: Part, frame: &mut Frame) {
         self.function.packet(choices, part, frame);
         let missing = self.bytes.saturating_sub(frame.len());
         // Cannot fail: the longest packets are far below a frame's limit.
@@ -172,7 +173,7 @@ impl Divisible for Policy {
 impl Traffic for Policy {
     /// Returns packets for a side on the interpreter.
     fn packets(&self, seed: u64) -> Packets<'_> {
-        let mut choices = Choices::new(seed);
+        let mut choices = Rng::new(seed);
         Box::new(move |frame| self.packet(&mut choices, SMALL, frame))
     }
 }

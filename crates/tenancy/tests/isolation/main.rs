@@ -205,7 +205,7 @@ fn check_ingress(random: &mut Random, way: &Way, runs: &Arc<Program>) -> [u64; 2
 /// Checks the configured number of frames. Some must leave, and some must not, unless the switch
 /// adds description headers.
 fn check(seed: u64, mut way: impl FnMut(&mut Random) -> Way) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let (wire, forger) = (wire(), programs::forger());
     let mut sums = [[0; 2]; 3];
     for _ in 0..count().div_ceil(BURST) {
