@@ -4,13 +4,14 @@
 //!
 //! [`work`] bounds the time and the memory of a computation and cancels it; [`read`] reads files
 //! up to a limit; [`name`] bounds names that users give; [`count`] writes counts with their nouns;
-//! [`rng`] draws seeded random numbers.
+//! [`rng`] draws seeded random numbers; [`checksum`] computes the Internet checksum.
 //!
 //! Invariants: no input but the files that a caller names, and no output; a thread that is not
 //! inside [`work::Work::run`] pays one thread-local read for a [`work::checkpoint`].
 //!
 //! Tests: beside the code.
 
+pub mod checksum;
 pub mod count;
 pub mod name;
 pub mod read;

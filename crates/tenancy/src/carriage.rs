@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use packet::{Frame, FrameError};
+use support::checksum::{internet_checksum, ones_complement_sum};
 
 use crate::description::{Description, Draft};
 use crate::vpdp::VpdpId;
@@ -179,18 +180,6 @@ impl Tunnel {
     }
 }
 
-/// Returns the ones' complement sum (RFC 1071). It is 0xffff for a header with a valid checksum.
-fn ones_complement_sum(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks_exact(2);
-    let mut sum: u32 = words
-        .map(|two| u32::from(u16::from_be_bytes([two[0], two[1]])))
-        .sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
-}
-
 /// Header template of an encapsulation: the headers in front of a vPDP's packets at a port.
 #[derive(Clone, Debug)]
 pub struct Envelope {
@@ -306,7 +295,7 @@ fn write_lengths(bytes: &mut [u8]) {
     };
     write(IPV4_AT + 2, (len - IPV4_AT) as u16);
     write(UDP_AT + 4, (len - UDP_AT) as u16);
-    let checksum = !ones_complement_sum(&bytes[IPV4_AT..UDP_AT]);
+    let checksum = internet_checksum(&bytes[IPV4_AT..UDP_AT]);
     bytes[IPV4_AT + 10..IPV4_AT + 12].copy_from_slice(&checksum.to_be_bytes());
 }
 

@@ -13,9 +13,10 @@ use crate::names::Key;
 use crate::setup::{Setup, SetupError};
 use crate::wire::{
     ETHERNET, ETHERTYPE_IPV4, IPV4_END, Ipv4, TCP, UDP, be16, be32, corrected32, decrement_ttl,
-    fold, ipv4_is_right, put16, put32, put48,
+    ipv4_is_right, put16, put32, put48,
 };
 use crate::{Family, Hand, RoutingTable, Workload};
+use support::checksum::fold;
 use support::rng::Rng;
 
 /// Number of known flows.

@@ -3,6 +3,7 @@
 use super::Natives;
 use super::conntrack::Connections;
 use crate::externs::{checksum, hash};
+use support::checksum::fold;
 
 /// The fields of an IPv4 header without options, as arguments.
 pub(super) mod ipv4 {
@@ -89,11 +90,7 @@ fn ipv4_checksum(before: &[u64], after: &[u64]) -> u16 {
         destination >> 16,
         destination & 0xffff,
     ];
-    let mut sum: u64 = words.iter().map(|word| word & 0xffff).sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
+    !fold(words.iter().map(|word| word & 0xffff).sum())
 }
 
 #[cfg(test)]
