@@ -4,7 +4,8 @@
 //!
 //! [`work`] bounds the time and the memory of a computation and cancels it; [`read`] reads files
 //! up to a limit; [`name`] bounds names that users give; [`count`] writes counts with their nouns;
-//! [`rng`] draws seeded random numbers; [`checksum`] computes the Internet checksum.
+//! [`rng`] draws seeded random numbers; [`checksum`] computes the Internet checksum;
+//! [`mac`] reads and writes MAC addresses.
 //!
 //! Invariants: no input but the files that a caller names, and no output; a thread that is not
 //! inside [`work::Work::run`] pays one thread-local read for a [`work::checkpoint`].
@@ -13,6 +14,7 @@
 
 pub mod checksum;
 pub mod count;
+pub mod mac;
 pub mod name;
 pub mod read;
 pub mod rng;

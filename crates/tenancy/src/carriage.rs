@@ -1,33 +1,15 @@
 //! Encapsulation of description headers at a port: plain, in MAC-in-MAC, or in VXLAN.
 //! docs/TENANCY.md has the layouts, byte by byte.
 
-use std::fmt;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use packet::{Frame, FrameError};
 use support::checksum::{internet_checksum, ones_complement_sum};
+use support::mac::MacAddress;
 
 use crate::description::{Description, Draft};
 use crate::vpdp::VpdpId;
-
-/// A MAC address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct MacAddress(pub [u8; 6]);
-
-impl MacAddress {
-    /// Returns true for a unicast address.
-    pub fn is_unicast(self) -> bool {
-        self.0[0] & 1 == 0
-    }
-}
-
-impl fmt::Display for MacAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
-    }
-}
 
 /// Encapsulation of the description header at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,9 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use packet::PortId;
+use support::mac::MacAddress;
 use support::rng::Xorshift;
-use tenancy::{Condition, MacAddress, Vlan};
+use tenancy::{Condition, Vlan};
 
 use crate::model::{self, Ask, Model, Sharing};
 

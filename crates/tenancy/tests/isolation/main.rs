@@ -20,9 +20,8 @@ use frames::{PREFIX, Random, SHARED, any_rules, contradicts_itself, incoming, vl
 use ir::Program;
 use model::{Model, Sharing};
 use packet::{Frame, PortId};
-use tenancy::{
-    Backbone, Carriage, Hypervisor, MacAddress, MacPrefix, Rule, Tunnel, VpdpId, Worker,
-};
+use support::mac::MacAddress;
+use tenancy::{Backbone, Carriage, Hypervisor, MacPrefix, Rule, Tunnel, VpdpId, Worker};
 
 /// vPDPs of each switch; the number of a vPDP's own port is ten times the vPDP's number.
 const VPDPS: [u16; 3] = [1, 2, 3];
