@@ -19,7 +19,6 @@
 //! beside the code.
 
 pub mod arrival;
-pub mod clock;
 mod compare;
 mod device;
 mod forward;

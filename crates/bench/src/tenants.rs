@@ -13,13 +13,13 @@ use tenancy::{
 };
 
 use crate::arrival::{Arrival, Mixed, Queues, take_part};
-use crate::clock::Clock;
 use crate::device::change;
 use crate::latency::{self, Latencies, Wires};
 use crate::measure::{Measured, Plan, Round, Side, Traffic, measure};
 use crate::setup::{Setup, SetupError};
 use crate::{Forward, Outbox, Reading};
 use support::rng::Rng;
+use support::tsc_clock::Clock;
 
 /// A part of a workload's tables and packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,8 @@
 //! [`work`] bounds the time and the memory of a computation and cancels it; [`read`] reads files
 //! up to a limit; [`name`] bounds names that users give; [`count`] writes counts with their nouns;
 //! [`rng`] draws seeded random numbers; [`checksum`] computes the Internet checksum;
-//! [`mac`] reads and writes MAC addresses; [`quantile`] computes quantiles and medians.
+//! [`mac`] reads and writes MAC addresses; [`quantile`] computes quantiles and medians;
+//! [`tsc_clock`] reads the processor's time stamp counter.
 //!
 //! Invariants: no input but the files that a caller names, and no output; a thread that is not
 //! inside [`work::Work::run`] pays one thread-local read for a [`work::checkpoint`].
@@ -19,4 +20,5 @@ pub mod name;
 pub mod quantile;
 pub mod read;
 pub mod rng;
+pub mod tsc_clock;
 pub mod work;

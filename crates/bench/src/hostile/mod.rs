@@ -20,13 +20,13 @@ use ir::Program;
 use packet::{Frame, FrameError, Nanos, PortId};
 use tenancy::{Connection, Fairness, Gauge, Hypervisor, Refusal, Spec, VpdpId, Worker};
 
-use crate::clock::Clock;
 use crate::device::change;
 use crate::load::Compile;
 use crate::measure::quantile;
 use crate::setup::SetupError;
 use crate::tenants::{Divisible, Part, settle};
 use support::rng::Rng;
+use support::tsc_clock::Clock;
 
 pub use attack::Attack;
 use attack::Beside;

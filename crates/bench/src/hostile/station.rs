@@ -7,8 +7,8 @@ use packet::{Frame, Nanos, PortId};
 use tenancy::{Carried, Reception, Worker};
 
 use super::Carried as Rates;
-use crate::clock::Clock;
 use crate::measure::quantile;
+use support::tsc_clock::Clock;
 
 /// Capacity of a port's receive ring, in frames. Excess frames are dropped, as by a network card.
 const RING: u64 = 4096;

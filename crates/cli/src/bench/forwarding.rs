@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bench::Workload;
-use bench::clock::Clock;
 use bench::measure::{Measured, Packets, Plan, Traffic, measure};
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{Generator, Order, Sizes, Template};
 use support::rng::Rng;
+use support::tsc_clock::Clock;
 
 use super::report::Row;
 use super::sides::{HAND, Sides, Wanted};
