@@ -9,7 +9,7 @@
 //! a channel of jobs, functions on the device that the loop calls between batches. Packets of controllers come and go by a port of the device like
 //! others, [`CpuPort`]. The server runs on a thread of its own.
 //!
-//! - `control`: the ends of the channel: jobs, packets and events; `bell`: what wakes a loop;
+//! - `control`: the ends of the channel: jobs, packets and events;
 //! - `incoming`: connections, TLS and who may listen beyond this machine; `places`: how many
 //!   connections each client may have; `caller`: a client that waits for an answer; `access`: what
 //!   a client's certificate allows it; `logged`: what is logged; `figures`: what is counted;
@@ -44,7 +44,6 @@
 mod access;
 mod arbiter;
 mod batch;
-mod bell;
 mod bytes;
 mod caller;
 pub mod client;

@@ -34,10 +34,9 @@ pub use flow::flow_hash;
 pub use generate::{Flows, Generator, GeneratorError, MAX_FLOWS, Order, Sizes, Template, Values};
 #[cfg(target_os = "linux")]
 pub use linux::{
-    AfPacketPort, AfXdpPort, Bell, Cores, EchoSocket, Interface, Netns, NetnsError, OpenedPort,
-    Poller, PortIo, Privilege, Rtnl, RtnlError, Signal, StopSignals, TapPort, Testbed,
-    TestbedError, Tunnel, XdpMode, enter_private, interfaces, open_interface, open_kept,
-    pin_to_core, spread,
+    AfPacketPort, AfXdpPort, Cores, EchoSocket, Interface, Netns, NetnsError, OpenedPort, Poller,
+    PortIo, Privilege, Rtnl, RtnlError, Signal, StopSignals, TapPort, Testbed, TestbedError,
+    Tunnel, XdpMode, enter_private, interfaces, open_interface, open_kept, pin_to_core, spread,
 };
 pub use memory::MemoryPort;
 pub use pcap::{CapturedPacket, PcapError, PcapErrorKind, PcapReader, PcapWriteError, PcapWriter};
