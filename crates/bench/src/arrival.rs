@@ -4,10 +4,10 @@
 use std::collections::VecDeque;
 
 use packet::{Batch, Frame, PortId};
+use support::rng::Rng;
 
 use crate::measure::{Packets, Traffic};
 use crate::tenants::{Divisible, Part};
-use support::rng::Rng;
 
 /// Order in which the packets of different vPDPs arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 
 use packet::{Frame, Nanos, PortId};
 use std::fmt;
+use support::rng::Rng;
 
 use crate::Workload;
 use crate::forward::{Forward, Outbox, Reading};
-use support::rng::Rng;
 
 /// Maximum number of frames per burst.
 const BURST: u64 = 64;

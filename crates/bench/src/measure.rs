@@ -12,9 +12,9 @@ use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use packet::{Frame, Nanos};
+use support::tsc_clock::{Clock, Rate};
 
 use crate::forward::{Forward, Outbox};
-use support::tsc_clock::{Clock, Rate};
 
 /// Number of frames in the ring, unless a burst is larger. That is 2.2 MB of buffers, of which
 /// 64-byte packets touch about 200 KB.

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use packet::{Frame, Nanos};
 use rustix::time::{ClockId, clock_gettime};
+use support::rng::Rng;
 use switch::{Carry, Device, MayLose, Worker};
 
 use crate::Workload;
 use crate::measure::quantile;
-use support::rng::Rng;
 
 /// Number of different packets.
 const TEMPLATES: usize = 4096;

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use exec::Engine;
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
+use support::rng::Rng;
+use support::tsc_clock::Clock;
 use switch::{Device, DeviceConfig};
 use tenancy::{
     Carriage, Condition, Connection, Envelope, Hypervisor, Refusal, Rule, Sharing, Spec, Vlan,
@@ -18,8 +20,6 @@ use crate::latency::{self, Latencies, Wires};
 use crate::measure::{Measured, Plan, Round, Side, Traffic, measure};
 use crate::setup::{Setup, SetupError};
 use crate::{Forward, Outbox, Reading};
-use support::rng::Rng;
-use support::tsc_clock::Clock;
 
 /// A part of a workload's tables and packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use exec::Configuration;
 use ir::Program;
 use packet::Frame;
+use support::rng::Rng;
 
 use crate::forward::Forward;
 use crate::setup::{Setup, SetupError, configure};
-use support::rng::Rng;
 
 /// A hand-written loop.
 pub type Hand = Box<dyn Forward + Send>;

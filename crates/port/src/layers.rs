@@ -1,8 +1,9 @@
 //! Header walk of a frame through nested tunnels. Finds all headers that have a length or a
 //! checksum.
 
-use crate::inet::word;
 use support::checksum::{ones_complement_sum, sum_from};
+
+use crate::inet::word;
 
 /// Maximum number of headers with lengths or checksums in one frame. Enough for eleven nested
 /// VXLAN tunnels.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use ir::Program;
+use support::rng::Rng;
 
 use super::corpus::Seed;
 use super::packets::{Judged, judged, program};
 use super::play::{Playing, Portions};
 use super::scenario::{Act, Material, material, scenario};
 use super::{Case, Fault, front, generate};
-use support::rng::Rng;
 
 /// One random program and scenario; on what the engines do not agree.
 pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {

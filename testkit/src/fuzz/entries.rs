@@ -5,13 +5,13 @@ use std::sync::{Arc, OnceLock};
 
 use interp::Interp;
 use ir::Program;
+use support::rng::Rng;
 use switch::{Device, DeviceConfig};
 
 use super::guard::guarded;
 use super::minimise::minimise_text;
 use super::{Case, Fault, front};
 use crate::mutate::mutate;
-use support::rng::Rng;
 
 /// How often a failing file is tried in shorter forms.
 const ATTEMPTS: usize = 2000;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use exec::Engine;
 use ir::Program;
+use support::rng::Rng;
 use switch::{Device, DeviceConfig, LoadError};
 use syntax::diag::{Diagnostic, Diagnostics};
 use syntax::source::Span;
@@ -14,7 +15,6 @@ use super::guard::guarded;
 use super::minimise::minimise_text;
 use super::{Case, Fault};
 use crate::mutate::mutate;
-use support::rng::Rng;
 
 /// How often a failing text is tried in shorter forms.
 const ATTEMPTS: usize = 3000;

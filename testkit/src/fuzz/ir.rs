@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use ir::Program;
+use support::rng::Rng;
 
 use super::corpus::Seed;
 use super::guard::guarded;
 use super::packets::judged;
 use super::scenario::{Material, scenario};
 use super::{Case, Fault, engines, front, generate};
-use support::rng::Rng;
 
 /// Mutants of a text are tried until one is accepted, so often.
 const MUTANTS: usize = 20;

@@ -13,11 +13,11 @@ use p4info::p4::v1::field_match::{self, FieldMatchType};
 use p4rt::{Loader, Rehearsal, Rehearsed};
 use packet::{Nanos, PortId};
 use prost::Message;
+use support::rng::Rng;
 use switch::{Device, DeviceConfig, LoadError};
 
 use super::guard::guarded;
 use super::{Case, Fault, front};
-use support::rng::Rng;
 
 /// The program that the tests of P4Runtime load.
 const PROGRAM: &str = include_str!("../../../crates/p4rt/tests/p4rt/all.p4");

@@ -5,13 +5,13 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use ir::Program;
+use support::rng::Rng;
 
 use super::corpus::Seed;
 use super::minimise::minimise;
 use super::play::{Playing, Portions, Transcript};
 use super::scenario::{Act, Material, material, scenario};
 use super::{Case, Fault, front};
-use support::rng::Rng;
 
 /// How often a failing scenario is tried in shorter forms.
 const ATTEMPTS: usize = 600;

@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 use exec::Engine;
 use ir::Program;
 use packet::{Frame, FrameError, Nanos, PortId};
+use support::rng::Rng;
+use support::tsc_clock::Clock;
 use tenancy::{Connection, Fairness, Gauge, Hypervisor, Refusal, Spec, VpdpId, Worker};
 
 use crate::device::change;
@@ -25,8 +27,6 @@ use crate::load::Compile;
 use crate::measure::quantile;
 use crate::setup::SetupError;
 use crate::tenants::{Divisible, Part, settle};
-use support::rng::Rng;
-use support::tsc_clock::Clock;
 
 pub use attack::Attack;
 use attack::Beside;

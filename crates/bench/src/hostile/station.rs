@@ -4,11 +4,11 @@
 use std::time::{Duration, Instant};
 
 use packet::{Frame, Nanos, PortId};
+use support::tsc_clock::Clock;
 use tenancy::{Carried, Reception, Worker};
 
 use super::Carried as Rates;
 use crate::measure::quantile;
-use support::tsc_clock::Clock;
 
 /// Capacity of a port's receive ring, in frames. Excess frames are dropped, as by a network card.
 const RING: u64 = 4096;

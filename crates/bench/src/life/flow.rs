@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use packet::{Frame, Nanos, PortId};
+use support::rng::Rng;
 use switch::Device;
 use tenancy::{Carriage, Envelope, Hypervisor, Spec, VpdpId};
 
@@ -12,7 +13,6 @@ use super::{Life, LifeError, Operation};
 use crate::device::change;
 use crate::setup::SetupError;
 use crate::tenants::{Entry, Part};
-use support::rng::Rng;
 
 /// Number of different packets per vPDP.
 const TEMPLATES: usize = 64;

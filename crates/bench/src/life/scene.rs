@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ir::Program;
 use packet::Nanos;
 use passes::slots::{Capacity, SlotPlan};
+use support::rng::Rng;
 use switch::{Carry, MayLose};
 use tenancy::{
     Carriage, Condition, Connection, Function, Hypervisor, Quotas, Rate, Refusal, Rule, Sharing,
@@ -18,7 +19,6 @@ use super::stages::{SLOTS, edit, ingress_stages};
 use super::station::Station;
 use super::{Life, LifeError, VERSIONS};
 use crate::tenants::{Entry, Part};
-use support::rng::Rng;
 
 /// Numbers of steady and of changing vPDPs. Each kind of packet assignment ([`Entry`]) has equally
 /// many.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use packet::{Frame, Nanos, PortId};
+use support::rng::Rng;
 use tenancy::Worker;
 
 use super::flow::{Expectation, Fates, Flow, Home, NUMBER};
-use support::rng::Rng;
 
 /// Capacity of a port's receive ring, the same as for an AF_XDP port of `polyplane host`. Excess
 /// frames are dropped, as by a network card.

@@ -4,6 +4,7 @@ use bits::Value;
 use exec::Configuration;
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
+use support::rng::Rng;
 use table::{ActionRef, EntryAction, Table, TableSpec};
 
 use super::Size;
@@ -17,7 +18,6 @@ use crate::wire::{
     ipv4_is_right, put16, put48,
 };
 use crate::{Family, FiveTuple, Hand, Kind, Prefix, RoutingTable, RuleSet, Spread, Workload};
-use support::rng::Rng;
 
 /// Number of routes, in addition to the default route.
 const ROUTES: usize = 10_000;

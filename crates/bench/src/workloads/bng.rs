@@ -4,6 +4,7 @@
 use exec::Configuration;
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
+use support::rng::Rng;
 
 use super::Size;
 use super::fill::Fill;
@@ -16,7 +17,6 @@ use crate::wire::{
     ipv4_is_right, put16, put48,
 };
 use crate::{Hand, Workload};
-use support::rng::Rng;
 
 /// Number of subscribers.
 const SUBSCRIBERS: u64 = 100_000;

@@ -3,6 +3,7 @@
 use exec::Configuration;
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
+use support::rng::Rng;
 use table::EntryIdx;
 
 use super::Size;
@@ -14,7 +15,6 @@ use crate::setup::{Item, Setup, SetupError};
 use crate::tenants::{Divisible, Part, Step};
 use crate::wire::{ETHERNET, be48, put16, put48};
 use crate::{Hand, Workload};
-use support::rng::Rng;
 
 /// Number of known hosts.
 const STATIONS: u64 = 1 << 16;

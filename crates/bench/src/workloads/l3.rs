@@ -3,6 +3,7 @@
 use exec::Configuration;
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
+use support::rng::Rng;
 use table::EntryIdx;
 
 use super::Size;
@@ -16,7 +17,6 @@ use crate::wire::{
     put16, put48,
 };
 use crate::{Family, Hand, RoutingTable, Workload};
-use support::rng::Rng;
 
 /// Number of prefixes in a full table.
 const ROUTES: usize = 964_000;

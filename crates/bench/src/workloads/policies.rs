@@ -7,6 +7,7 @@
 use ir::Program;
 use packet::Frame;
 use packet::PortId;
+use support::rng::Rng;
 
 use super::Size;
 use super::fill::Fill;
@@ -15,7 +16,6 @@ use crate::names::Key;
 use crate::setup::{Setup, SetupError};
 use crate::tenants::{Divisible, Part, Step};
 use crate::wire::{Ipv4, TCP, UDP};
-use support::rng::Rng;
 
 /// Number of ports of the hosts.
 const PORTS: u64 = 16;

@@ -6,6 +6,7 @@ use bits::Value;
 use exec::Configuration;
 use ir::Program;
 use packet::{Frame, PortId};
+use support::rng::Rng;
 
 use super::Size;
 use super::acl::tag;
@@ -14,7 +15,6 @@ use crate::names::Key;
 use crate::setup::{Setup, SetupError};
 use crate::wire::{ETHERTYPE_IPV6, Ipv4, TCP, UDP, put16, put48};
 use crate::{Family, Hand, Kind, Prefix, Route, RoutingTable, RuleSet, Spread, Workload};
-use support::rng::Rng;
 
 /// Number of individual ports, from 0. Port `p` is bridge port `BRIDGE_PORTS + p` and untagged
 /// member of one VLAN.

@@ -3,6 +3,8 @@
 use exec::Configuration;
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
+use support::checksum::fold;
+use support::rng::Rng;
 use table::EntryIdx;
 
 use super::Size;
@@ -16,8 +18,6 @@ use crate::wire::{
     ipv4_is_right, put16, put32, put48,
 };
 use crate::{Family, Hand, RoutingTable, Workload};
-use support::checksum::fold;
-use support::rng::Rng;
 
 /// Number of known flows.
 const FLOWS: u64 = 100_000;

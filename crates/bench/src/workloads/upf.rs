@@ -3,6 +3,7 @@
 use exec::Configuration;
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
+use support::rng::Rng;
 
 use super::Size;
 use super::fill::Fill;
@@ -15,7 +16,6 @@ use crate::wire::{
     put16, put32, put48,
 };
 use crate::{Family, Hand, RoutingTable, Workload};
-use support::rng::Rng;
 
 /// Number of user sessions.
 const SESSIONS: u64 = 100_000;

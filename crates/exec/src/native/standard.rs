@@ -1,9 +1,10 @@
 //! The functions that come with Polyplane. A header argument is its validity, then its fields in order.
 
+use support::checksum::fold;
+
 use super::Natives;
 use super::conntrack::Connections;
 use crate::externs::{checksum, hash};
-use support::checksum::fold;
 
 /// The fields of an IPv4 header without options, as arguments.
 pub(super) mod ipv4 {
