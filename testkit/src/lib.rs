@@ -15,7 +15,6 @@ mod engines;
 pub mod fuzz;
 mod mutate;
 mod program;
-mod random;
 mod router;
 pub mod scale;
 mod stepwise;

@@ -1,6 +1,6 @@
 //! Mutation of program texts: typical mistakes of users and fuzzers.
 
-use crate::random::Choices;
+use support::rng::Rng;
 
 /// Words and numbers that are likely to expose faults.
 const SPICE: &[&str] = &[
@@ -97,11 +97,11 @@ const NUMBERS: &[&str] = &[
 /// Binary operators.
 const OPERATORS: &[&str] = &["+", "-", "*", "/", "%", "<", ">", "&", "|", "^"];
 
-/// Returns a mutated copy of `text`. Pieces may be taken from `other`.
-pub(crate) fn mutate(text: &str, other: &str, choices: &mut Choices) -> String {
+/// A changed copy of `text`; `other` is a second text to take pieces from.
+pub(crate) fn mutate(text: &str, other: &str, choices: &mut Rng) -> String {
     let is_gentle = choices.one_in(2);
     let mut text = text.to_string();
-    for _ in 0..=choices.below(4) {
+    for _ in 0..=choices.index(4) {
         text = match is_gentle {
             true => mutate_gently(&text, choices),
             false => mutate_once(&text, other, choices),
@@ -110,9 +110,8 @@ pub(crate) fn mutate(text: &str, other: &str, choices: &mut Choices) -> String {
     text
 }
 
-/// Makes a change after which the text is often still a valid program. It replaces a word or a
-/// number, or deletes or doubles a line.
-fn mutate_gently(text: &str, choices: &mut Choices) -> String {
+/// A change after which the text often still is a program: a word for a word, a number for a number, a line less or twice.
+fn mutate_gently(text: &str, choices: &mut Rng) -> String {
     if choices.one_in(4) {
         return mutate_lines(text, choices);
     }
@@ -138,16 +137,16 @@ fn mutate_gently(text: &str, choices: &mut Choices) -> String {
     text.to_string()
 }
 
-/// Deletes, doubles or moves one line.
-fn mutate_lines(text: &str, choices: &mut Choices) -> String {
+/// One line left out, doubled, or moved elsewhere.
+fn mutate_lines(text: &str, choices: &mut Rng) -> String {
     let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
     if lines.is_empty() {
         return String::new();
     }
-    let line = lines.remove(choices.below(lines.len()));
-    let copies = choices.below(3);
+    let line = lines.remove(choices.index(lines.len()));
+    let copies = choices.index(3);
     for _ in 0..copies {
-        lines.insert(choices.below(lines.len() + 1), line);
+        lines.insert(choices.index(lines.len() + 1), line);
     }
     lines.concat()
 }
@@ -169,11 +168,11 @@ fn kind(token: &str) -> Kind {
     }
 }
 
-fn mutate_once(text: &str, other: &str, choices: &mut Choices) -> String {
+fn mutate_once(text: &str, other: &str, choices: &mut Rng) -> String {
     let tokens = tokens(text);
     let (at, end) = range(&tokens, text, choices);
     let piece = &text[at..end];
-    let middle = match choices.below(7) {
+    let middle = match choices.index(7) {
         0 => String::new(),
         1 => format!("{piece}{piece}"),
         2 => choices
@@ -185,9 +184,9 @@ fn mutate_once(text: &str, other: &str, choices: &mut Choices) -> String {
             format!(" {} ", &other[from..to])
         }
         4 => tokens
-            .get(choices.below(tokens.len()))
+            .get(choices.index(tokens.len()))
             .map_or_else(String::new, |(a, b)| text[*a..*b].to_string()),
-        5 => piece.repeat(choices.below(20)),
+        5 => piece.repeat(choices.index(20)),
         _ => piece.chars().rev().collect(),
     };
     format!("{}{middle}{}", &text[..at], &text[end..])
@@ -213,16 +212,16 @@ fn tokens(text: &str) -> Vec<(usize, usize)> {
     all
 }
 
-/// Returns a range of one or a few tokens.
-fn range(tokens: &[(usize, usize)], text: &str, choices: &mut Choices) -> (usize, usize) {
+/// A range of one or a few tokens.
+fn range(tokens: &[(usize, usize)], text: &str, choices: &mut Rng) -> (usize, usize) {
     if tokens.is_empty() {
         return (text.len(), text.len());
     }
-    let first = choices.below(tokens.len());
+    let first = choices.index(tokens.len());
     let count = if choices.one_in(4) {
-        choices.below(30)
+        choices.index(30)
     } else {
-        choices.below(2)
+        choices.index(2)
     };
     let last = (first + count).min(tokens.len() - 1);
     (tokens[first].0, tokens[last].1)

@@ -1,6 +1,7 @@
 //! The example router with its entries, and packets for it. Benches and tests of the packet path
 //! use it.
 
+use support::checksum::internet_checksum;
 use switch::{Device, DeviceConfig};
 
 use crate::compile;
@@ -41,14 +42,8 @@ pub fn routed_frame(len: usize, number: u16) -> Vec<u8> {
     ipv4.extend(((len - 14) as u16).to_be_bytes());
     ipv4.extend(number.to_be_bytes());
     ipv4.extend([0, 0, 64, 17, 0, 0, 10, 0, 1, 2, 10, 0, 2, 2]);
-    let words = ipv4
-        .chunks(2)
-        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
-    let mut sum: u32 = words.sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    ipv4[10..12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+    let checksum = internet_checksum(&ipv4);
+    ipv4[10..12].copy_from_slice(&checksum.to_be_bytes());
     frame.extend(ipv4);
     frame.resize(len, 0);
     frame

@@ -4,6 +4,7 @@
 
 use exec::Engine;
 use packet::{Frame, Nanos};
+use support::rng::Xorshift;
 use switch::{Device, DeviceConfig};
 
 /// Parts of a program, as P4 text: what it verifies, changes in ingress, and updates.
@@ -226,13 +227,8 @@ const RUNNING_CASES: &[[&str; 3]] = &[
 /// Returns packets with bytes that are all zero, all ones, mixed, or random. Their lengths end in
 /// any header. The first byte, the kind, takes all values.
 fn packets() -> Vec<Vec<u8>> {
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    let mut random = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
+    let mut rng = Xorshift::new(0x9e37_79b9_7f4a_7c15);
+    let mut random = move || rng.bits();
     let mut packet = |number: usize| {
         let length = if number % 9 == 8 { number % 70 } else { 80 };
         let of_kind = number / 256;

@@ -8,6 +8,7 @@ use bits::Value;
 use exec::Engine;
 use ir::{ActionCall, KeyMatch, TableId};
 use packet::{Frame, Nanos};
+use support::rng::Xorshift;
 use switch::{Action, Change, Device, DeviceConfig, TableEntry};
 use table::EntryId;
 
@@ -148,15 +149,12 @@ impl Fields {
     }
 }
 
-/// Pseudo-random number generator.
-struct Random(u64);
+/// Numbers without an order.
+struct Random(Xorshift);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+        self.0.bits().wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
     fn below(&mut self, end: usize) -> usize {
@@ -181,7 +179,7 @@ impl Tested {
         let device = Device::new(program, engine, &DeviceConfig::default()).unwrap();
         Tested {
             device,
-            random: Random(0x9e37_79b9_7f4a_7c15),
+            random: Random(Xorshift::new(0x9e37_79b9_7f4a_7c15)),
             known: Vec::new(),
             model: Default::default(),
             next: 1,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use packet::{Frame, Nanos, PortId};
+use support::rng::Xorshift;
 use switch::{Device, DeviceConfig};
 
 /// Number of headers that the parser may extract.
@@ -195,15 +196,10 @@ PSA_Switch(ip, PacketReplicationEngine(), ep, BufferingQueueingEngine()) main;\n
     )
 }
 
-/// Returns frames of random bytes and lengths (Marsaglia's xorshift).
+/// Frames of any bytes and lengths.
 fn frames() -> Vec<Frame> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
+    let mut rng = Xorshift::new(0x9e37_79b9_7f4a_7c15);
+    let mut next = || rng.bits().to_le_bytes();
     let frame = |number: u32| {
         let length = 20 + next()[0] as usize * 2;
         let bytes: Vec<u8> = std::iter::repeat_with(&mut next)

@@ -8,6 +8,7 @@ use bits::Value;
 use exec::{BURST, Engine};
 use ir::{ActionCall, ExternId, ExternKind, KeyMatch, Program, TableId};
 use packet::{Frame, Nanos, PortId};
+use support::rng::Rng;
 use switch::{
     Action, Carry, Change, Companions, Contexts, Device, DeviceConfig, MayLose, Run, TableEntry,
     Worker, forward_together,
@@ -16,14 +17,11 @@ use table::EntryId;
 
 /// Pseudo-random number generator (SplitMix64).
 #[derive(Clone)]
-struct Random(u64);
+struct Random(Rng);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.bits()
     }
 
     fn below(&mut self, end: usize) -> usize {
@@ -789,7 +787,7 @@ fn arrive(
 fn check(seed: u64, devices: usize) {
     let engines = testkit::engines();
     for engine in &engines[1..] {
-        let random = &mut Random(seed.wrapping_mul(0x1234_5678_9abc_def1));
+        let random = &mut Random(Rng::new(seed.wrapping_mul(0x1234_5678_9abc_def1)));
         let made = Maker::new(random).make();
         let told = format!("{} seed {seed}\n{}", engine.name(), made.texts[0]);
         let programs = made.texts.each_ref().map(|text| {

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use packet::{Batch, Frame, PortId};
+use support::rng::Rng;
 
-use crate::Choices;
 use crate::measure::{Packets, Traffic};
 use crate::tenants::{Divisible, Part};
 
@@ -49,7 +49,7 @@ pub(crate) struct Mixed<'f> {
 
 impl Mixed<'_> {
     /// Writes a packet of the given part, or of a random part. Returns its port.
-    fn write(&self, choices: &mut Choices, part: Option<usize>, frame: &mut Frame) -> usize {
+    fn write(&self, choices: &mut Rng, part: Option<usize>, frame: &mut Frame) -> usize {
         let of = self.parts;
         let number = part.unwrap_or_else(|| choices.below(of as u64) as usize);
         self.function.packet(choices, Part { number, of }, frame);
@@ -61,7 +61,7 @@ impl Mixed<'_> {
 
 impl Traffic for Mixed<'_> {
     fn packets(&self, seed: u64) -> Packets<'_> {
-        let mut choices = Choices::new(seed);
+        let mut choices = Rng::new(seed);
         Box::new(move |frame| {
             self.write(&mut choices, None, frame);
         })
@@ -97,7 +97,7 @@ struct Queued {
 /// State of a worker that polls the ports round robin.
 struct Poll<'q> {
     queues: &'q Queues<'q>,
-    choices: Choices,
+    choices: Rng,
     /// Queue of each port.
     waiting: Vec<VecDeque<Queued>>,
     /// Index of the current port.
@@ -115,7 +115,7 @@ impl<'q> Poll<'q> {
         let Mixed { function, parts } = queues.mixed;
         let owners = if queues.are_shared { 1 } else { parts };
         let ports = owners * function.ports() as usize;
-        let mut choices = Choices::new(seed);
+        let mut choices = Rng::new(seed);
         // A measurement is shorter than a cycle over many ports, so each starts at a random port.
         let at = choices.below(ports as u64) as usize;
         let mut poll = Poll {

@@ -3,9 +3,10 @@
 
 use packet::{Frame, Nanos, PortId};
 use std::fmt;
+use support::rng::Rng;
 
+use crate::Workload;
 use crate::forward::{Forward, Outbox, Reading};
-use crate::{Choices, Workload};
 
 /// Maximum number of frames per burst.
 const BURST: u64 = 64;
@@ -90,7 +91,7 @@ pub fn compare(
     first: &mut dyn Forward,
     second: &mut dyn Forward,
 ) -> Result<(), Box<Difference>> {
-    let mut choices = Choices::new(packets);
+    let mut choices = Rng::new(packets);
     let mut outboxes = [Outbox::keeping(), Outbox::keeping()];
     let mut left = packets;
     let mut now = Nanos::ZERO;
@@ -129,7 +130,7 @@ fn compare_readings(first: Vec<Reading>, second: &[Reading]) -> Result<(), Box<D
     Ok(())
 }
 
-fn packet(workload: &dyn Workload, choices: &mut Choices) -> Frame {
+fn packet(workload: &dyn Workload, choices: &mut Rng) -> Frame {
     let mut frame = Frame::new();
     if choices.per_mille(STRAY_PER_MILLE) {
         workload.stray(choices, &mut frame);

@@ -19,8 +19,6 @@
 //! beside the code.
 
 pub mod arrival;
-pub mod choices;
-pub mod clock;
 mod compare;
 mod device;
 mod forward;
@@ -43,7 +41,6 @@ mod wire;
 mod workload;
 pub mod workloads;
 
-pub use choices::Choices;
 pub use compare::{Difference, compare};
 pub use device::{OnDevice, OnWorker};
 pub use forward::{Bare, Forward, Outbox, Reading};

@@ -8,9 +8,9 @@
 //! "Observed structure of addresses in IP traffic" (IMW 2002). Prefixes nest more than on the
 //! Internet, where about half are covered by a shorter one.
 
-use crate::Choices;
 use bits::Value;
 use std::collections::HashSet;
+use support::rng::Rng;
 use table::{FieldMatch, KeyField, KeyShape, MatchKind};
 
 /// Address family.
@@ -154,7 +154,7 @@ pub struct RoutingTable {
 impl RoutingTable {
     /// Generates a table of `size` prefixes. The same seed gives the same table.
     pub fn generate(family: Family, size: usize, seed: u64) -> Self {
-        let mut choices = Choices::new(seed);
+        let mut choices = Rng::new(seed);
         let cascade = Cascade {
             secret: choices.bits(),
         };
@@ -200,19 +200,19 @@ impl RoutingTable {
 
     /// Returns `count` random addresses, each inside a random route.
     pub fn destinations(&self, count: usize, seed: u64) -> Vec<u128> {
-        let mut choices = Choices::new(seed);
+        let mut choices = Rng::new(seed);
         (0..count).map(|_| self.destination(&mut choices)).collect()
     }
 
     /// Returns a random address inside a random route, or 0 if there is no route.
-    pub fn destination(&self, choices: &mut Choices) -> u128 {
+    pub fn destination(&self, choices: &mut Rng) -> u128 {
         let which = choices.below(self.routes.len() as u64) as usize;
         let route = self.routes.get(which);
         route.map_or(0, |&route| self.destination_in(route, choices))
     }
 
     /// Returns a random address inside this route.
-    pub fn destination_in(&self, route: Route, choices: &mut Choices) -> u128 {
+    pub fn destination_in(&self, route: Route, choices: &mut Rng) -> u128 {
         let host_bits = self.family.width() - u32::from(route.len);
         let host = u128::from(choices.bits()) << 64 | u128::from(choices.bits());
         route.address | host & !u128::MAX.checked_shl(host_bits).unwrap_or(0)
@@ -236,7 +236,7 @@ struct Cascade {
 
 impl Cascade {
     /// Draws a prefix of `len` bits by the shares.
-    fn address(&self, family: Family, len: u8, choices: &mut Choices) -> u128 {
+    fn address(&self, family: Family, len: u8, choices: &mut Rng) -> u128 {
         let (mut prefix, bits) = family.space();
         for depth in bits..u32::from(len) {
             let bias = self.bias(family, prefix, depth);
@@ -251,7 +251,7 @@ impl Cascade {
     /// Returns the excess of the upper half's share over one half, in thousandths.
     fn bias(&self, family: Family, prefix: u128, depth: u32) -> i32 {
         let name = prefix as u64 ^ (prefix >> 64) as u64 ^ u64::from(depth) << 56;
-        let mut choices = Choices::new(self.secret ^ name.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut choices = Rng::new(self.secret ^ name.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let (least, most) = family.bias(depth);
         let bias = choices.between(least, most) as i32;
         if choices.per_mille(500) { bias } else { -bias }

@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 
 use packet::{Frame, Nanos};
 use rustix::time::{ClockId, clock_gettime};
+use support::rng::Rng;
 use switch::{Carry, Device, MayLose, Worker};
 
+use crate::Workload;
 use crate::measure::quantile;
-use crate::{Choices, Workload};
 
 /// Number of different packets.
 const TEMPLATES: usize = 4096;
@@ -274,7 +275,7 @@ fn cpu() -> f64 {
 /// Returns packets of the normal traffic that are each sent exactly once, with their last bytes
 /// unchanged.
 fn templates(device: &mut Device, workload: &dyn Workload) -> Result<Vec<Frame>, String> {
-    let mut choices = Choices::new(1);
+    let mut choices = Rng::new(1);
     let mut templates = Vec::new();
     let mut frame = Frame::new();
     for number in 0..TEMPLATES as u64 * 4 {

@@ -7,6 +7,8 @@ use driver::StepSource;
 use exec::Engine;
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
+use support::rng::Rng;
+use support::tsc_clock::Clock;
 use switch::{Device, DeviceConfig};
 use tenancy::{
     Carriage, Condition, Connection, Envelope, Hypervisor, Refusal, Rule, Sharing, Spec, Vlan,
@@ -14,12 +16,11 @@ use tenancy::{
 };
 
 use crate::arrival::{Arrival, Mixed, Queues, take_part};
-use crate::clock::Clock;
 use crate::device::change;
 use crate::latency::{self, Latencies, Wires};
 use crate::measure::{Measured, Plan, Round, Side, Traffic, measure};
 use crate::setup::{Setup, SetupError};
-use crate::{Choices, Forward, Outbox, Reading};
+use crate::{Forward, Outbox, Reading};
 
 /// A part of a workload's tables and packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ pub trait Divisible: Sync {
     -> Result<(), SetupError>;
 
     /// Writes a packet of a part, an untagged Ethernet frame: sets ingress port and bytes.
-    fn packet(&self, choices: &mut Choices, part: Part, frame: &mut Frame);
+    fn packet(&self, choices: &mut Rng, part: Part, frame: &mut Frame);
 }
 
 /// Assignment of packets to vPDPs.

@@ -1,6 +1,7 @@
 //! Reads, writes and checksums packet headers as bytes (RFC 791, RFC 768, RFC 9293, RFC 1071).
 
 use packet::Frame;
+use support::checksum::{fold, internet_checksum, sum_from};
 
 /// Length of an Ethernet header, in bytes.
 pub(crate) const ETHERNET: usize = 14;
@@ -41,16 +42,6 @@ pub(crate) fn put32(bytes: &mut [u8], at: usize, value: u32) {
 #[inline(always)]
 pub(crate) fn put48(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 6].copy_from_slice(&value.to_be_bytes()[2..]);
-}
-
-/// Folds a one's complement sum to 16 bits (RFC 1071).
-#[inline(always)]
-pub(crate) fn fold(mut sum: u64) -> u16 {
-    sum = (sum & 0xffff_ffff) + (sum >> 32);
-    sum = (sum & 0xffff) + (sum >> 16);
-    sum = (sum & 0xffff) + (sum >> 16);
-    sum = (sum & 0xffff) + (sum >> 16);
-    sum as u16
 }
 
 /// Returns true if the 20 bytes from `at` on are an IPv4 header with the checksum that would be
@@ -94,18 +85,10 @@ pub(crate) fn decrement_ttl(bytes: &mut [u8], at: usize) {
     put16(bytes, at + 10, checksum);
 }
 
-/// Returns the sum of big-endian 16-bit words. An odd last byte is the high byte of its word.
-fn sum16(bytes: &[u8]) -> u64 {
-    let words = bytes.chunks(2);
-    words
-        .map(|word| u64::from(word[0]) << 8 | u64::from(word.get(1).copied().unwrap_or(0)))
-        .sum()
-}
-
 /// Writes the correct checksum into the IPv4 header without options at `at`.
 pub(crate) fn seal_ipv4(bytes: &mut [u8], at: usize) {
     put16(bytes, at + 10, 0);
-    let checksum = !fold(sum16(&bytes[at..at + 20]));
+    let checksum = internet_checksum(&bytes[at..at + 20]);
     put16(bytes, at + 10, checksum);
 }
 
@@ -162,8 +145,8 @@ impl Ipv4 {
             }
             _ => return,
         };
-        let pseudo = sum16(&bytes[12..20]) + u64::from(self.protocol) + (len - 20) as u64;
-        let sum = fold(pseudo + sum16(&bytes[20..]));
+        let pseudo = sum_from(u32::from(self.protocol) + (len - 20) as u32, &bytes[12..20]);
+        let sum = sum_from(pseudo.into(), &bytes[20..]);
         // A checksum of zero is sent as all ones (RFC 768). For TCP that is equivalent.
         let checksum = if sum == 0xffff { 0xffff } else { !sum };
         put16(bytes, checksum_at, checksum);
@@ -173,11 +156,11 @@ impl Ipv4 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Choices;
+    use support::rng::Rng;
 
     #[test]
     fn a_corrected_checksum_is_the_one_that_would_be_computed() {
-        let mut choices = Choices::new(1);
+        let mut choices = Rng::new(1);
         let mut header = [0u8; 20];
         for _ in 0..10_000 {
             for byte in &mut header {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use exec::Configuration;
 use ir::Program;
 use packet::Frame;
+use support::rng::Rng;
 
-use crate::Choices;
 use crate::forward::Forward;
 use crate::setup::{Setup, SetupError, configure};
 
@@ -34,10 +34,10 @@ pub trait Workload: Send + Sync {
 
     /// Writes a packet of the normal traffic, of a uniformly random flow: sets ingress port and
     /// bytes.
-    fn packet(&self, choices: &mut Choices, frame: &mut Frame);
+    fn packet(&self, choices: &mut Rng, frame: &mut Frame);
 
     /// Writes an abnormal packet: malformed, of an unknown type, or for an unknown destination.
-    fn stray(&self, choices: &mut Choices, frame: &mut Frame);
+    fn stray(&self, choices: &mut Rng, frame: &mut Frame);
 
     /// Creates the hand-written loop over these tables.
     ///

@@ -1,8 +1,8 @@
 //! Tests of the lookup benchmarks: properties of samples, and plausible results.
 
-use bench::clock::Clock;
 use bench::lookups::{Changes, Plan, Subject, measure, measure_loaded};
 use std::time::Duration;
+use support::tsc_clock::Clock;
 use table::Improved;
 
 #[test]

@@ -1,7 +1,8 @@
 //! Tests of the properties of rule sets.
 
-use bench::{Choices, FiveTuple, Kind, PortRange, Prefix, RuleSet, Spread};
+use bench::{FiveTuple, Kind, PortRange, Prefix, RuleSet, Spread};
 use std::collections::HashSet;
+use support::rng::Rng;
 
 const SPREADS: [Spread; 2] = [Spread::Scaled, Spread::Copies];
 
@@ -66,7 +67,7 @@ fn prefixes_and_ranges_are_well_formed_so_tables_take_all_entries() {
 fn headers_of_the_trace_match_their_rules() {
     let set = RuleSet::generate(Kind::Ipc, Spread::Copies, 300, 5);
     let shape = FiveTuple::shape();
-    let mut choices = Choices::new(9);
+    let mut choices = Rng::new(9);
     for rule in set.rules() {
         let header = rule.random_header(&mut choices);
         assert!(shape.matches(&rule.matches(), &header));

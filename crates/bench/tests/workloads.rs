@@ -5,6 +5,7 @@ use std::path::Path;
 
 use bench::{OnDevice, Outbox, Workload, compare, workloads, workloads::Size};
 use packet::{Frame, Nanos};
+use support::rng::Rng;
 
 /// Compiles the workload's program by `testkit`.
 fn program(workload: &dyn Workload) -> std::sync::Arc<ir::Program> {
@@ -35,7 +36,7 @@ fn check(workload: &dyn Workload, packets: u64) {
 /// Checks that all packets of the normal traffic are forwarded.
 fn forwards_all(workload: &dyn Workload) {
     let mut hand = workload.hand(&program(workload)).expect("a loop");
-    let mut choices = bench::Choices::new(7);
+    let mut choices = Rng::new(7);
     let mut frames: Vec<Frame> = (0..1000).map(|_| Frame::new()).collect();
     for frame in &mut frames {
         workload.packet(&mut choices, frame);

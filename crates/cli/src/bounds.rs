@@ -4,8 +4,8 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bench::clock::{Clock, time_of_thread};
 use p4rt::{Code, Denial};
+use support::tsc_clock::{Clock, time_of_thread};
 use tenancy::{BoundedCompiler, Cancelled, CompileError, CompilePool, CompileQuota, Leave};
 use tikv_jemalloc_ctl::thread::{ThreadLocal, allocatedp, deallocatedp};
 

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use packet::{Nanos, PortId};
-use port::{Bell, OpenedPort, PortStats};
+use port::{OpenedPort, PortStats};
+use support::wakeup::WakeupFd;
 use switch::Ledger;
 
 use crate::carrier::Carrier;
@@ -48,7 +49,8 @@ impl<C: Carrier> Crew<C> {
         let names: Vec<_> = names
             .map(|(port, _)| (port.id(), port.name().to_owned()))
             .collect();
-        let bell = || Bell::new().map_err(|e| format!("cannot make a descriptor to wait for: {e}"));
+        let bell =
+            || WakeupFd::new().map_err(|e| format!("cannot make a descriptor to wait for: {e}"));
         let common = Arc::new(Common {
             start: Instant::now(),
             is_over: AtomicBool::new(false),
@@ -96,7 +98,7 @@ impl<C: Carrier> Crew<C> {
 
     /// Returns the wake-up descriptor of the first worker. Must be called before
     /// [`Crew::muster`].
-    pub(crate) fn first_bell(&self) -> Option<Arc<Bell>> {
+    pub(crate) fn first_bell(&self) -> Option<Arc<WakeupFd>> {
         self.stations.first().map(|s| Arc::clone(s.bell()))
     }
 
@@ -174,7 +176,8 @@ impl<C: Carrier> Threads<C> {
         mut self,
         office: impl FnOnce(&dyn Fn() -> bool) -> Result<T, String>,
     ) -> Result<T, String> {
-        let bells: Vec<Arc<Bell>> = self.stations.iter().map(|s| Arc::clone(s.bell())).collect();
+        let bells: Vec<Arc<WakeupFd>> =
+            self.stations.iter().map(|s| Arc::clone(s.bell())).collect();
         let ended = std::thread::scope(|scope| {
             let mut threads = Vec::new();
             let mut started = Ok(());
@@ -191,7 +194,7 @@ impl<C: Carrier> Threads<C> {
             let has_ended = || threads.iter().any(|thread| thread.is_finished());
             let ended = started.and_then(|()| office(&has_ended));
             self.common.is_over.store(true, Ordering::Release);
-            bells.iter().for_each(|bell| bell.ring());
+            bells.iter().for_each(|bell| bell.wake());
             let mut worked = Ok(());
             for thread in threads {
                 match thread.join() {

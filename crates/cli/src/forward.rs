@@ -349,7 +349,7 @@ fn watches(
         let deliver = move |traced| {
             // The control loop receives as long as workers run.
             let _ = tell.send(Told::Traced(Box::new(traced)));
-            common.office.ring();
+            common.office.wake();
         };
         Some(Watch::new(number, &filter, tracing.sample, &tally, deliver))
     };

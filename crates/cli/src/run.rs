@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use p4rt::{Server, Urgency};
 use packet::{Nanos, PortId};
-use port::{Bell, Cores, OpenedPort, Poller, PortSpec};
+use port::{Cores, OpenedPort, Poller, PortSpec};
 use serde::Serialize;
+use support::wakeup::WakeupFd;
 use switch::Device;
 use tenancy::Compilations;
 
@@ -357,7 +358,7 @@ fn carry_several(rounds: &mut [Round], early: &Early) -> Result<Ended, String> {
     let no_descriptor = |e| format!("cannot make a descriptor to wait for: {e}");
     // Becomes readable for all threads when the other end is closed.
     let (going_on, over) = UnixStream::pair().map_err(no_descriptor)?;
-    let office = Bell::new().map_err(no_descriptor)?;
+    let office = WakeupFd::new().map_err(no_descriptor)?;
     // Signals are handled by this thread only.
     let none = Early::default();
     std::thread::scope(|scope| {
@@ -371,7 +372,7 @@ fn carry_several(rounds: &mut [Round], early: &Early) -> Result<Ended, String> {
                     done: Some(over.as_fd()),
                 };
                 let ended = round.run(&stop);
-                office.ring();
+                office.wake();
                 ended
             };
             let builder = std::thread::Builder::new().stack_size(crate::STACK_BYTES);

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use exec::DropReason;
 use packet::{Batch, Frame, Nanos, PortId};
-use port::{Bell, Cores, LinkState, Poller, Port, PortError, PortStats, Reason, RxDrop};
+use port::{Cores, LinkState, Poller, Port, PortError, PortStats, Reason, RxDrop};
+use support::wakeup::WakeupFd;
 
 use crate::carrier::Carrier;
 use crate::watch::Traced;
@@ -46,7 +47,7 @@ pub(crate) struct Common {
     /// Number of port shares that may still work.
     pub(crate) alive: AtomicUsize,
     /// Wake-up descriptor of the control loop.
-    pub(crate) office: Bell,
+    pub(crate) office: WakeupFd,
 }
 
 impl Common {
@@ -100,7 +101,7 @@ pub(crate) struct Station<C> {
     ports: Ports,
     batch: Batch,
     poller: Poller,
-    bell: Arc<Bell>,
+    bell: Arc<WakeupFd>,
     board: Arc<Board>,
     figures: Figures,
     habits: Habits,
@@ -115,7 +116,7 @@ pub(crate) struct Parts<C> {
     /// The worker's share of each port. The flag is true for the share that reports the port's
     /// events.
     pub(crate) shares: Vec<(Box<dyn Port>, bool)>,
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) bell: Arc<WakeupFd>,
     pub(crate) habits: Habits,
     pub(crate) common: Arc<Common>,
     pub(crate) tell: Sender<Told>,
@@ -128,7 +129,7 @@ impl<C: Carrier> Station<C> {
             .map(|(port, tells)| Attached::new(port, tells))
             .collect();
         let ring = Arc::clone(&parts.bell);
-        parts.carrier.wake_by(move || ring.ring());
+        parts.carrier.wake_by(move || ring.wake());
         Station {
             number: parts.number,
             batch: Batch::with_capacity(parts.carrier.round()),
@@ -150,7 +151,7 @@ impl<C: Carrier> Station<C> {
     }
 
     /// Returns the worker's wake-up descriptor.
-    pub(crate) fn bell(&self) -> &Arc<Bell> {
+    pub(crate) fn bell(&self) -> &Arc<WakeupFd> {
         &self.bell
     }
 
@@ -273,7 +274,7 @@ impl<C: Carrier> Station<C> {
         }
         if self.ports.attached[place].is_gone() {
             self.common.alive.fetch_sub(1, Ordering::AcqRel);
-            self.common.office.ring();
+            self.common.office.wake();
         }
     }
 
@@ -352,7 +353,7 @@ impl<C: Carrier> Station<C> {
     fn notify(&self, line: String) {
         // The control loop receives as long as workers run.
         let _ = self.tell.send(Told::Notice(line));
-        self.common.office.ring();
+        self.common.office.wake();
     }
 
     fn post(&mut self) {
@@ -670,14 +671,14 @@ mod tests {
                 is_behind: false,
             },
             shares: (0..).zip(waiting).map(attach).collect(),
-            bell: Arc::new(Bell::new().unwrap()),
+            bell: Arc::new(WakeupFd::new().unwrap()),
             habits: Habits::default(),
             common: Arc::new(Common {
                 start: Instant::now(),
                 is_over: AtomicBool::new(false),
                 told_kinds: Mutex::default(),
                 alive: AtomicUsize::new(waiting.len()),
-                office: Bell::new().unwrap(),
+                office: WakeupFd::new().unwrap(),
             }),
             tell: channel().0,
         });

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::process::ChildStderr;
 
 use lab::{Directory, Running, Said, polyplane};
+use support::rng::Xorshift;
 
 /// Path of the program with every kind of object, from the tests of crate `p4rt`.
 fn all_objects() -> String {
@@ -79,21 +80,9 @@ register In.numbers[2] = 4294967295
 register In.rich[0] = { true, green, 7, NoMatch, true, 1, 2, 2048, 3, -4 }
 "#;
 
-/// Pseudo-random numbers, equal in each run.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-}
-
 /// Returns a statement about an object that may exist or not.
-fn statement(chance: &mut Chance) -> String {
-    let (kind, n, m) = (chance.below(16), 1 + chance.below(6), 1 + chance.below(4));
+fn statement(chance: &mut Xorshift) -> String {
+    let (kind, n, m) = (chance.index(16), 1 + chance.index(6), 1 + chance.index(4));
     match kind {
         0 => format!("value_set TestParser.special {{ {} }}", 2048 + n),
         1 => format!("multicast {n} {{ port {m}, port {n} instance 3 }}"),
@@ -145,7 +134,7 @@ fn lines(dump: &str) -> Vec<&str> {
 
 /// Applies `count` random changes: statements are applied, or their objects deleted. Some are
 /// refused.
-fn change(server: &Server, dir: &Directory, chance: &mut Chance, count: usize) {
+fn change(server: &Server, dir: &Directory, chance: &mut Xorshift, count: usize) {
     for part in 0..count / 50 {
         let statements: Vec<String> = (0..50).map(|_| statement(chance)).collect();
         // A file may contain an entry only once.
@@ -172,7 +161,7 @@ fn after_any_changes_a_sync_of_a_dump_makes_the_state_that_it_was_made_of() {
     let kept = dir.with("dump.entries", &dump);
     let none = server.well(&["apply", "--sync", &kept]);
     assert!(none.starts_with("0 changes"), "{none}");
-    let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
+    let mut chance = Xorshift::new(0x9e37_79b9_7f4a_7c15);
     for atomic in [None, Some("--atomic"), Some("--atomic=rollback")] {
         change(&server, &dir, &mut chance, 400);
         let changed = server.well(&["dump"]);
@@ -213,7 +202,7 @@ fn a_sync_of_a_dump_holds_after_the_switch_was_killed() {
     server.well(&["apply", &file]);
     let dump = server.well(&["dump", "--no-counters", "--no-registers"]);
     let kept = dir.with("dump.entries", &dump);
-    change(&server, &dir, &mut Chance(77), 400);
+    change(&server, &dir, &mut Xorshift::new(77), 400);
     let sync = ["apply", "--sync", "--no-counters", "--no-registers", &kept];
     server.well(&sync);
     server.running.signal("KILL");

@@ -4,29 +4,23 @@
 use controller::{Catalog, datum};
 use p4info::P4Info;
 use p4info::p4::v1::Entity;
+use support::rng::Xorshift;
 
-/// Pseudo-random numbers with the same sequence each time (xorshift).
-struct Numbers(u64);
+/// Random changes that are the same in each run.
+struct Numbers(Xorshift);
 
 impl Numbers {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % end as u64) as usize
-    }
-
-    /// Changes, removes or doubles a few bytes.
+    /// The bytes with a few of them changed, left out or doubled.
     fn change(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
-        for _ in 0..=self.below(3) {
+        for _ in 0..=self.0.index(3) {
             if bytes.is_empty() {
                 break;
             }
-            let at = self.below(bytes.len());
-            match self.below(4) {
-                0 => bytes[at] = self.below(256) as u8,
-                1 => bytes[at] ^= 1 << self.below(8),
+            let at = self.0.index(bytes.len());
+            match self.0.index(4) {
+                0 => bytes[at] = self.0.index(256) as u8,
+                1 => bytes[at] ^= 1 << self.0.index(8),
                 2 => drop(bytes.remove(at)),
                 _ => bytes.insert(at, bytes[at]),
             }
@@ -60,7 +54,7 @@ fn entities_with_changed_bytes_are_read_or_refused() {
     let catalog = Catalog::new(info()).unwrap_or_else(|error| panic!("{error}"));
     let file = catalog.schema.read("statements", STATEMENTS);
     let file = file.unwrap_or_else(|errors| panic!("{}", errors[0]));
-    let mut numbers = Numbers(1);
+    let mut numbers = Numbers(Xorshift::new(1));
     let (mut read, mut refused) = (0, 0);
     for update in file.updates() {
         let entity = catalog
@@ -100,7 +94,7 @@ fn p4infos_with_changed_bytes_are_taken_or_refused() {
     let entity = |update| own.entity(update).unwrap_or_else(|error| panic!("{error}"));
     let entities: Vec<_> = file.updates().iter().map(entity).collect();
     let bytes = p4info::to_bytes(&info());
-    let mut numbers = Numbers(2);
+    let mut numbers = Numbers(Xorshift::new(2));
     let mut taken = 0;
     for _ in 0..3000 {
         let Ok(info) = p4info::from_bytes::<P4Info>(&numbers.change(&bytes)) else {

@@ -207,22 +207,7 @@ pub(crate) fn is_near(wanted: &str, distance: usize) -> bool {
 /// Returns the number of insertions, deletions, replacements and transpositions between two words,
 /// ignoring case.
 pub(crate) fn distance(a: &str, b: &str) -> usize {
-    let lower = |text: &str| -> Vec<char> { text.to_lowercase().chars().collect() };
-    let (a, b) = (lower(a), lower(b));
-    let mut before = vec![0; b.len() + 1];
-    let mut above: Vec<usize> = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        let mut row = vec![i; b.len() + 1];
-        for j in 1..=b.len() {
-            let replaced = above[j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            row[j] = replaced.min(above[j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                row[j] = row[j].min(before[j - 2] + 1);
-            }
-        }
-        before = std::mem::replace(&mut above, row);
-    }
-    above[b.len()]
+    strsim::osa_distance(&a.to_lowercase(), &b.to_lowercase())
 }
 
 /// Returns the table with this name.

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use bits::{Value, ValueError};
 use ir::{KeyMatch, MatchKind, ScalarTy};
+use support::mac::{MacAddress, octets};
 
 use crate::error::Fault;
 use crate::resolve::Word;
@@ -99,15 +100,7 @@ fn address(word: Word<'_>, width: u32) -> Result<Option<Value>, Fault> {
 }
 
 fn mac(text: &str) -> Option<u64> {
-    let parts: Vec<&str> = text.split([':', '-']).collect();
-    if parts.len() != 6 || parts.iter().any(|part| part.is_empty() || part.len() > 2) {
-        return None;
-    }
-    let bytes: Option<Vec<u64>> = parts
-        .iter()
-        .map(|part| u64::from_str_radix(part, 16).ok())
-        .collect();
-    Some(bytes?.into_iter().fold(0, |all, byte| all << 8 | byte))
+    octets(text, &[':', '-'], 1..=2).map(|bytes| MacAddress(bytes).into())
 }
 
 fn number(word: Word<'_>, width: u32, signed: bool) -> Result<Value, Fault> {

@@ -1,6 +1,7 @@
 //! Random numbers that depend only on the seed, the packet number and the draw.
 
 use bits::{limbs, limbs_for, one};
+use support::rng::{INCREMENT, mix};
 
 /// Random stream of one packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,20 +10,11 @@ pub struct RandomStream {
     draws: u64,
 }
 
-/// The finaliser of SplitMix64.
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-
 impl RandomStream {
     /// Creates the stream of packet `number` of a device with this seed.
     pub fn new(seed: u64, number: u64) -> RandomStream {
         RandomStream {
-            key: mix(mix(seed.wrapping_add(GOLDEN)) ^ number.wrapping_mul(GOLDEN)),
+            key: mix(mix(seed.wrapping_add(INCREMENT)) ^ number.wrapping_mul(INCREMENT)),
             draws: 0,
         }
     }
@@ -30,7 +22,7 @@ impl RandomStream {
     /// Returns the next draw.
     pub fn next_u64(&mut self) -> u64 {
         self.draws += 1;
-        mix(self.key.wrapping_add(self.draws.wrapping_mul(GOLDEN)))
+        mix(self.key.wrapping_add(self.draws.wrapping_mul(INCREMENT)))
     }
 
     /// Returns a number from `low` to `high`, both included, or `low` if the bounds are reversed.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use packet::{Frame, Nanos};
-use port::SplitMix;
+use support::rng::Rng;
 
 use crate::pacer::Pacer;
 use crate::topology::LinkSpec;
@@ -38,7 +38,7 @@ pub(crate) struct LineCounts {
 pub(crate) struct Line {
     spec: LinkSpec,
     pacer: Pacer,
-    chance: SplitMix,
+    chance: Rng,
     counts: LineCounts,
     /// Frames in transit, in order of arrival. Frames cannot overtake each other.
     on_the_way: VecDeque<Frame>,
@@ -48,7 +48,7 @@ impl Line {
     pub(crate) fn new(spec: LinkSpec, seed: u64) -> Line {
         Line {
             pacer: Pacer::new(spec.rate),
-            chance: SplitMix::new(seed),
+            chance: Rng::new(seed),
             counts: LineCounts::default(),
             on_the_way: VecDeque::new(),
             spec,
@@ -70,7 +70,7 @@ impl Line {
         let waits = usize::from(leaving.start > now);
         self.counts.longest_queue = self.counts.longest_queue.max(waiting + waits);
         self.counts.busy += leaving.end.since(leaving.start);
-        if self.spec.loss.hits(self.chance.draw()) {
+        if self.spec.loss.hits(self.chance.bits()) {
             self.counts.lost += 1;
             return Carried::Lost;
         }
@@ -142,7 +142,7 @@ mod tests {
     fn losses_come_as_often_as_they_should_and_by_the_seed() {
         let outcomes = |seed| -> Vec<bool> {
             let mut line = line(1, 100_000);
-            line.chance = SplitMix::new(seed);
+            line.chance = Rng::new(seed);
             (0..10_000)
                 .map(|n| line.offer(100, Nanos(n * 100)) == Carried::Lost)
                 .collect()

@@ -2,6 +2,7 @@
 
 use packet::Nanos;
 use serde::Serialize;
+use support::quantile::nearest_rank;
 
 use crate::line::LineCounts;
 use crate::simulation::{Flow, Laid, Pings, Simulation};
@@ -266,8 +267,7 @@ impl Distribution {
     /// Returns the smallest value `v` such that at least the fraction `share` of the values is at
     /// most `v`.
     pub fn quantile(&self, share: f64) -> Option<f64> {
-        let rank = (share * self.0.len() as f64).ceil() as usize;
-        self.0.get(rank.saturating_sub(1)).copied()
+        nearest_rank(&self.0, share)
     }
 
     /// Iterates over the steps of the cumulative distribution function: each value with the

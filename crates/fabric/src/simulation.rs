@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use packet::{FramePool, Nanos};
-use port::SplitMix;
+use support::rng::Rng;
 
 use crate::events::Events;
 use crate::host::HostNode;
@@ -204,7 +204,7 @@ impl Simulation {
     /// # Errors
     /// A switch cannot be created, or a host has too many flows.
     pub fn new(topology: Topology, make: &mut MakeSwitch<'_>) -> Result<Simulation, FabricError> {
-        let mut seeds = SplitMix::new(topology.seed);
+        let mut seeds = Rng::new(topology.seed);
         let mut switches = Vec::new();
         for spec in &topology.switches {
             let switch = make(spec).map_err(|why| FabricError::Switch {
@@ -214,7 +214,7 @@ impl Simulation {
             switches.push(switch);
         }
         let hosts = topology.hosts.iter();
-        let hosts = hosts.map(|spec| HostNode::new(spec, seeds.draw()));
+        let hosts = hosts.map(|spec| HostNode::new(spec, seeds.bits()));
         let mut simulation = Simulation {
             hosts: hosts.collect(),
             switches,
@@ -232,12 +232,12 @@ impl Simulation {
         Ok(simulation)
     }
 
-    fn lay(&mut self, seeds: &mut SplitMix) {
+    fn lay(&mut self, seeds: &mut Rng) {
         for link in self.topology.links.clone() {
             let [a, b] = link.ends;
             for (from, to) in [(a, b), (b, a)] {
                 let id = LineId(self.wires.lines.len());
-                let line = Line::new(link.spec, seeds.draw());
+                let line = Line::new(link.spec, seeds.bits());
                 self.wires.lines.push(Laid { from, to, line });
                 self.wires.by_end.insert(from, id);
                 self.node(from.node).attach(from.port, &link.spec);

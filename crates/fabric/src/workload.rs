@@ -2,7 +2,7 @@
 //! (mice) to random peers.
 
 use packet::Nanos;
-use port::{SplitMix, scale};
+use support::rng::{Rng, scale};
 
 use crate::topology::{FlowKind, FlowSpec, HostId, WorkloadSpec};
 
@@ -18,7 +18,7 @@ impl WorkloadSpec {
     /// Generates all flows between `hosts` hosts. All start at time 0. The same seed gives the
     /// same peers.
     pub fn flows(&self, hosts: usize, seed: u64) -> Vec<FlowSpec> {
-        let mut chance = SplitMix::new(seed);
+        let mut chance = Rng::new(seed);
         let mut flows = Vec::new();
         if hosts < 2 {
             return flows;
@@ -43,8 +43,8 @@ impl WorkloadSpec {
 }
 
 /// Returns a random other host.
-fn peer(own: usize, hosts: usize, chance: &mut SplitMix) -> usize {
-    let other = scale((chance.draw() >> 32) as u32, hosts - 1);
+fn peer(own: usize, hosts: usize, chance: &mut Rng) -> usize {
+    let other = scale((chance.bits() >> 32) as u32, hosts - 1);
     other + usize::from(other >= own)
 }
 

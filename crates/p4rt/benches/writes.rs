@@ -485,8 +485,7 @@ struct Window {
 fn tell_windows(how: &str, windows: &[Window]) {
     let median = |figure: &dyn Fn(&Window) -> f64| {
         let mut all: Vec<f64> = windows.iter().map(figure).collect();
-        all.sort_by(f64::total_cmp);
-        all[all.len() / 2]
+        support::quantile::median(&mut all).expect("there is a window")
     };
     println!(
         "  a controller writes {how}: {:.0} a second",

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use ir::{Arch, Program, TableId};
 use packet::PortId;
+use support::wakeup::WakeupFd;
 use switch::{Device, Digest};
 use table::Entry;
 use tokio::sync::{mpsc, oneshot};
 use tonic::Code;
 
-use crate::bell::{Ear, Rope, bell};
 use crate::fault::{Checked, Fault};
 use crate::idle::IdleWatch;
 
@@ -79,18 +79,18 @@ impl From<PortId> for CpuNumbers {
 /// go to the controllers.
 ///
 /// # Errors
-/// The operating system cannot create a socket pair.
+/// The operating system has no descriptor left.
 pub fn channel(cpu_port: impl Into<CpuNumbers>) -> std::io::Result<(Inbox, CpuPort, Remote)> {
     let numbers = cpu_port.into();
-    let (jobs_rope, jobs_ear) = bell()?;
-    let (packets_rope, packets_ear) = bell()?;
+    let jobs_wakeup = Arc::new(WakeupFd::armed()?);
+    let packets_wakeup = Arc::new(WakeupFd::armed()?);
     let (jobs_in, jobs) = plain::channel();
     let (packets_in, packets) = plain::sync_channel(MOST_PACKETS);
     let (events, events_out) = mpsc::channel(MOST_EVENTS);
     let lost = Arc::new(AtomicU64::new(0));
     let inbox = Inbox {
         jobs,
-        ear: jobs_ear,
+        wakeup: Arc::clone(&jobs_wakeup),
         events: Events {
             sender: events,
             lost,
@@ -103,15 +103,15 @@ pub fn channel(cpu_port: impl Into<CpuNumbers>) -> std::io::Result<(Inbox, CpuPo
     let cpu = CpuPort {
         numbers,
         packets,
-        ear: packets_ear,
+        wakeup: Arc::clone(&packets_wakeup),
         events: inbox.events.clone(),
     };
     let remote = Remote {
         jobs: jobs_in,
-        jobs_rope,
+        jobs_wakeup,
         numbers,
         packets: packets_in,
-        packets_rope,
+        packets_wakeup,
         events: Some(events_out),
     };
     Ok((inbox, cpu, remote))
@@ -139,7 +139,7 @@ impl Events {
 pub struct CpuPort {
     numbers: CpuNumbers,
     packets: plain::Receiver<(PortId, Vec<u8>)>,
-    ear: Ear,
+    wakeup: Arc<WakeupFd>,
     events: Events,
 }
 
@@ -157,13 +157,13 @@ impl CpuPort {
 
     /// Returns the descriptor that becomes readable when a packet arrives.
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
-        self.ear.fd()
+        self.wakeup.fd()
     }
 
     /// Dequeues the next packet of a controller, with the number of its ingress port.
     pub fn take(&mut self) -> Option<(PortId, Vec<u8>)> {
         self.packets.try_recv().ok().or_else(|| {
-            self.ear.hear();
+            self.wakeup.rearm();
             self.packets.try_recv().ok()
         })
     }
@@ -194,7 +194,7 @@ impl ToControllers {
 /// Control side of the channel, held by the loop that owns the device.
 pub struct Inbox {
     jobs: plain::Receiver<Job>,
-    ear: Ear,
+    wakeup: Arc<WakeupFd>,
     events: Events,
     idle: IdleWatch,
     alike: Option<Alike>,
@@ -211,13 +211,13 @@ struct Alike {
 impl Inbox {
     /// Returns the descriptor that becomes readable when there is a job.
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
-        self.ear.fd()
+        self.wakeup.fd()
     }
 
     /// Runs pending jobs. Returns true if jobs may be left. While packets arrive (`is_busy`), jobs
     /// use a limited part of the loop's time. Must be called between batches.
     pub fn serve(&mut self, device: &mut Device, is_busy: bool) -> bool {
-        self.ear.hear();
+        self.wakeup.rearm();
         let begin = Instant::now();
         let elapsed = begin.duration_since(self.credited);
         self.credited = begin;
@@ -281,10 +281,10 @@ impl Inbox {
 /// Server side of the channel.
 pub struct Remote {
     jobs: plain::Sender<Job>,
-    jobs_rope: Rope,
+    jobs_wakeup: Arc<WakeupFd>,
     numbers: CpuNumbers,
     packets: plain::SyncSender<(PortId, Vec<u8>)>,
-    packets_rope: Rope,
+    packets_wakeup: Arc<WakeupFd>,
     events: Option<mpsc::Receiver<Event>>,
 }
 
@@ -306,7 +306,7 @@ impl Remote {
         });
         let gone = || Fault::new(Code::Unavailable, "the device has stopped");
         self.jobs.send(job).map_err(|_| gone())?;
-        self.jobs_rope.ring();
+        self.jobs_wakeup.wake();
         answered.await.map_err(|_| gone())
     }
 
@@ -316,7 +316,7 @@ impl Remote {
     /// The queue is full, or the device has stopped.
     pub(crate) fn send(&self, arch: Arch, packet: Vec<u8>) -> Checked {
         let sent = self.packets.try_send((self.numbers.of(arch), packet));
-        self.packets_rope.ring();
+        self.packets_wakeup.wake();
         sent.map_err(|_| {
             Fault::new(
                 Code::ResourceExhausted,

@@ -10,13 +10,11 @@
 //! the loop calls between batches. Packets of controllers enter and leave through a port of the
 //! device, the [`CpuPort`]. The server runs on its own thread.
 //!
-//! - `control`: the channel between loop and server (jobs, packets, events); `bell`: the wake-up
-//!   descriptor of a loop;
-//! - `incoming`: connections and TLS; `places`: limits on connections per client; `caller`:
-//!   cancellation of calls; `access`: permissions by client certificate; `logged`: log messages;
-//!   `figures`: counters;
-//! - `server`, `services`, `stream`: the gRPC services and their sessions; `arbiter`: client
-//!   arbitration, as a state machine without I/O;
+//! - `control`: the ends of the channel: jobs, packets and events;
+//! - `incoming`: connections, TLS and who may listen beyond this machine; `places`: how many
+//!   connections each client may have; `caller`: a client that waits for an answer; `access`: what
+//!   a client's certificate allows it; `logged`: what is logged; `figures`: what is counted;
+//! - `server`, `services`, `stream`: the gRPC services and their sessions; `arbiter`: who is primary, as a state machine without I/O;
 //! - `ports`: the service by which controllers watch ports;
 //! - `site`: a device in the server; `pipeline`: its program, running or saved;
 //! - `platform`: checks of the platform properties in a P4Info;
@@ -57,7 +55,6 @@
 mod access;
 mod arbiter;
 mod batch;
-mod bell;
 mod bytes;
 mod caller;
 pub mod client;

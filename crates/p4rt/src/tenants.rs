@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::mpsc as plain;
 
 use p4info::polyplane::tenancy::v1 as wire;
+use support::wakeup::WakeupFd;
 use tokio::sync::{Semaphore, oneshot};
 use tonic::{Code, Request, Response, Status};
 
 use crate::access::Who;
-use crate::bell::{Ear, Rope, bell};
 use crate::caller::{Call, Caller};
 use crate::fault::{Checked, Fault, refuse};
 use crate::incoming::Peer;
@@ -113,33 +113,33 @@ pub struct Denial {
 /// Creates a channel between the server and the control loop that owns the virtual data planes.
 ///
 /// # Errors
-/// The operating system cannot create a socket pair.
+/// The operating system has no descriptor left.
 pub fn petitions() -> std::io::Result<(Petitions, Petitioner)> {
-    let (rope, ear) = bell()?;
+    let wakeup = Arc::new(WakeupFd::armed()?);
     let (sender, waiting) = plain::sync_channel(MOST_PETITIONS);
     let petitioner = Petitioner {
         sender,
-        rope,
+        wakeup: Arc::clone(&wakeup),
         of_owners: Semaphore::new(MOST_OF_OWNERS),
     };
-    Ok((Petitions { waiting, ear }, petitioner))
+    Ok((Petitions { waiting, wakeup }, petitioner))
 }
 
 /// Receive side of the request channel, held by the control loop.
 pub struct Petitions {
     waiting: plain::Receiver<Petition>,
-    ear: Ear,
+    wakeup: Arc<WakeupFd>,
 }
 
 impl Petitions {
     /// Returns the descriptor that becomes readable when there is a request.
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
-        self.ear.fd()
+        self.wakeup.fd()
     }
 
     /// Dequeues the next request.
     pub fn take(&mut self) -> Option<Petition> {
-        self.ear.hear();
+        self.wakeup.rearm();
         self.waiting.try_recv().ok()
     }
 }
@@ -147,8 +147,8 @@ impl Petitions {
 /// Send side of the request channel, held by the server.
 pub struct Petitioner {
     sender: plain::SyncSender<Petition>,
-    rope: Rope,
-    /// Limits the queued requests of owners.
+    wakeup: Arc<WakeupFd>,
+    /// Places for petitions of owners.
     of_owners: Semaphore,
 }
 
@@ -162,7 +162,7 @@ impl Petitioner {
             hear: None,
         };
         let sent = self.sender.try_send(petition(answer));
-        self.rope.ring();
+        self.wakeup.wake();
         let busy = |error: plain::TrySendError<_>| match error {
             plain::TrySendError::Full(_) => Status::resource_exhausted(format!(
                 "{MOST_PETITIONS} changes wait already; try again"

@@ -5,7 +5,8 @@
 use packet::{Batch, Nanos, PortId};
 use port::{Flows, Generator, Order, Sizes, Template};
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Instant;
+use support::quantile::median;
 
 /// Number of frames processed per timed round.
 const BURST: usize = 1024;
@@ -29,12 +30,6 @@ fn generator(flows: Flows, len: usize) -> Generator {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Returns the median duration of a round.
-fn median(times: &mut [Duration]) -> Duration {
-    times.sort();
-    times.get(times.len() / 2).copied().unwrap_or_default()
-}
-
 /// Measures two copies per frame, in and out, as a port with its own memory makes them.
 fn copies(rounds: usize) {
     println!("copying a frame in and out again");
@@ -43,7 +38,7 @@ fn copies(rounds: usize) {
         let memory = vec![1u8; 2048 * BURST];
         let mut out = vec![0u8; 2048 * BURST];
         let mut batch = Batch::default();
-        let mut times: Vec<Duration> = (0..rounds)
+        let mut times: Vec<f64> = (0..rounds)
             .map(|_| {
                 let start = Instant::now();
                 for (chunks, outs) in memory
@@ -61,10 +56,10 @@ fn copies(rounds: usize) {
                     }
                 }
                 black_box(&mut out);
-                start.elapsed()
+                start.elapsed().as_secs_f64()
             })
             .collect();
-        let each = median(&mut times).as_secs_f64() * 1e9 / BURST as f64;
+        let each = median(&mut times).unwrap_or_default() * 1e9 / BURST as f64;
         println!("{len:>6} {each:>12.1}");
     }
 }
@@ -83,17 +78,17 @@ fn generated(rounds: usize) {
             let flows = Flows { count, order };
             let mut generator = generator(flows, 60);
             let mut batch = Batch::default();
-            let mut times: Vec<Duration> = (0..rounds)
+            let mut times: Vec<f64> = (0..rounds)
                 .map(|_| {
                     let start = Instant::now();
                     for _ in 0..BURST / Batch::USUAL {
                         batch.clear();
                         generator.fill(&mut batch, PortId(0), Nanos::ZERO);
                     }
-                    start.elapsed()
+                    start.elapsed().as_secs_f64()
                 })
                 .collect();
-            let each = median(&mut times).as_secs_f64() * 1e9 / BURST as f64;
+            let each = median(&mut times).unwrap_or_default() * 1e9 / BURST as f64;
             println!("{count:>10} {name:>8} {each:>12.1}");
         }
     }

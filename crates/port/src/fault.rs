@@ -1,11 +1,11 @@
 //! Fault injection: a port that drops, duplicates, reorders and corrupts received frames. The
 //! faults follow from a seed.
 
-use crate::chance::SplitMix;
 use crate::{LinkState, Port, PortError, PortStats, RxDrop, TxOutcome};
 use packet::{Batch, Frame, FramePool, Nanos, PortId};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
+use support::rng::Rng;
 
 /// A probability in millionths. One million or more means always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub struct FaultPort<P> {
     inner: P,
     rates: FaultRates,
     counts: FaultCounts,
-    chance: SplitMix,
+    chance: Rng,
     arrived: Batch,
     ready: VecDeque<Frame>,
     pool: FramePool,
@@ -68,7 +68,7 @@ impl<P: Port> FaultPort<P> {
             inner,
             rates,
             counts: FaultCounts::default(),
-            chance: SplitMix::new(seed),
+            chance: Rng::new(seed),
             arrived: Batch::default(),
             ready: VecDeque::new(),
             pool: FramePool::default(),
@@ -92,7 +92,7 @@ impl<P: Port> FaultPort<P> {
     fn strike(&mut self) {
         for i in 0..self.arrived.len() {
             let [drop, duplicate, reorder, corrupt, place] =
-                std::array::from_fn(|_| self.chance.draw());
+                std::array::from_fn(|_| self.chance.bits());
             if self.rates.drop.hits(drop) {
                 self.counts.dropped += 1;
                 continue;

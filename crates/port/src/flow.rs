@@ -1,5 +1,7 @@
 //! Software flow hash, for links that do not distribute frames over queues themselves.
 
+use support::rng;
+
 /// Ethernet types.
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
@@ -44,7 +46,7 @@ pub fn flow_hash(frame: &[u8]) -> u32 {
     });
     // The sum is symmetric: both directions have the same hash.
     let both = source.wrapping_add(destination);
-    (stir(both ^ protocol) >> 32) as u32
+    (rng::mix(both ^ protocol) >> 32) as u32
 }
 
 /// Hashes of source and destination, and the IP protocol.
@@ -98,18 +100,9 @@ fn mix(address: &[u8], port: u16) -> u64 {
     for part in address.chunks(8) {
         let mut word = [0; 8];
         word[..part.len()].copy_from_slice(part);
-        hash = stir(hash ^ u64::from_le_bytes(word));
+        hash = rng::mix(hash ^ u64::from_le_bytes(word));
     }
     hash
-}
-
-/// Returns `bits` mixed by the finalizer of SplitMix64 (Steele, Lea, Flood, 2014). Every bit of
-/// the result depends on every bit of the input.
-#[inline]
-fn stir(mut bits: u64) -> u64 {
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Locates the IP and transport header of a frame, and computes Internet checksums (RFC 1071).
 
+use support::checksum::sum_from;
+
 /// Length of an Ethernet header without tags, in bytes.
 const ETHERNET: usize = 14;
 
@@ -49,39 +51,6 @@ impl Transport {
 pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u16> {
     let word = bytes.get(at..at + 2)?;
     Some(u16::from_be_bytes([word[0], word[1]]))
-}
-
-/// Returns the one's complement sum of the 16-bit words of `bytes`, added to `start` and not yet
-/// inverted. An odd number of bytes is padded with a zero byte.
-#[inline]
-pub(crate) fn sum(bytes: &[u8], start: u32) -> u32 {
-    // The sum is independent of byte order (RFC 1071, section 2B): little-endian words are added,
-    // and the result is swapped.
-    let mut total = 0u64;
-    let mut steps = bytes.chunks_exact(8);
-    for step in steps.by_ref() {
-        let [a, b, c, d, e, f, g, h] = *step else {
-            continue;
-        };
-        total += u64::from(u32::from_le_bytes([a, b, c, d]));
-        total += u64::from(u32::from_le_bytes([e, f, g, h]));
-    }
-    let mut last = [0; 8];
-    let rest = steps.remainder();
-    last[..rest.len()].copy_from_slice(rest);
-    let last = u64::from_le_bytes(last);
-    total += (last & 0xffff_ffff) + (last >> 32);
-    let swapped = (fold(total) as u16).swap_bytes();
-    fold(u64::from(swapped) + u64::from(start))
-}
-
-/// Folds the carries of a sum back into 16 bits.
-#[inline]
-fn fold(mut total: u64) -> u32 {
-    while total > 0xffff {
-        total = (total & 0xffff) + (total >> 16);
-    }
-    total as u32
 }
 
 /// Returns the version and offset of the IP header, after any VLAN tags.
@@ -147,10 +116,8 @@ pub(crate) fn pseudo_sum(
         Version::V4 => network_at + 12..network_at + 20,
         Version::V6 => network_at + 8..network_at + 40,
     };
-    sum(
-        &frame[addresses],
-        u32::from(transport.protocol()) + len as u32,
-    )
+    let start = u32::from(transport.protocol()) + len as u32;
+    sum_from(start, &frame[addresses]).into()
 }
 
 /// Returns the end offset of the IP packet by its length field, because a short frame has padding

@@ -1,7 +1,9 @@
 //! Header walk of a frame through nested tunnels. Finds all headers that have a length or a
 //! checksum.
 
-use crate::inet::{sum, word};
+use support::checksum::{ones_complement_sum, sum_from};
+
+use crate::inet::word;
 
 /// Maximum number of headers with lengths or checksums in one frame. Enough for eleven nested
 /// VXLAN tunnels.
@@ -181,10 +183,13 @@ impl Layers {
         match network.kind {
             Kind::V6(to) => {
                 let (at, to) = (network.at(), to as usize);
-                let start = sum(frame.get(at + 8..at + 24)?, start);
-                Some(sum(frame.get(to..to + 16)?, start))
+                let start = sum_from(start, frame.get(at + 8..at + 24)?).into();
+                Some(sum_from(start, frame.get(to..to + 16)?).into())
             }
-            _ => Some(sum(frame.get(network.at() + 12..network.at() + 20)?, start)),
+            _ => {
+                let addresses = frame.get(network.at() + 12..network.at() + 20)?;
+                Some(sum_from(start, addresses).into())
+            }
         }
     }
 }
@@ -538,7 +543,7 @@ fn holds_ip(frame: &[u8], at: usize, end: usize) -> bool {
     let is_four = frame.get(at).is_some_and(|first| first >> 4 == 4);
     let ends = if is_four {
         let ends = ipv4_ends(frame, at, end);
-        let is_right = |header: &usize| sum(&frame[at..*header], 0) == 0xffff;
+        let is_right = |header: &usize| ones_complement_sum(&frame[at..*header]) == 0xffff;
         ends.filter(|(header, _)| is_right(header))
             .map(|(_, end)| end)
     } else {

@@ -11,7 +11,6 @@
 //!   namespaces; where a machine forbids these, a test prints a line and is skipped.
 #![deny(unsafe_code)]
 
-mod chance;
 mod crc32c;
 mod error;
 mod fault;
@@ -29,17 +28,15 @@ mod pcap;
 mod spec;
 mod stats;
 
-pub use chance::{SplitMix, scale};
 pub use error::PortError;
 pub use fault::{FaultCounts, FaultPort, FaultRates, PerMillion};
 pub use flow::flow_hash;
 pub use generate::{Flows, Generator, GeneratorError, MAX_FLOWS, Order, Sizes, Template, Values};
 #[cfg(target_os = "linux")]
 pub use linux::{
-    AfPacketPort, AfXdpPort, Bell, Cores, EchoSocket, Interface, Netns, NetnsError, OpenedPort,
-    Poller, PortIo, Privilege, Rtnl, RtnlError, Signal, StopSignals, TapPort, Testbed,
-    TestbedError, Tunnel, XdpMode, enter_private, interfaces, open_interface, open_kept,
-    pin_to_core, spread,
+    AfPacketPort, AfXdpPort, Cores, EchoSocket, Interface, Netns, NetnsError, OpenedPort, Poller,
+    PortIo, Privilege, Rtnl, RtnlError, Signal, StopSignals, TapPort, Testbed, TestbedError,
+    Tunnel, XdpMode, enter_private, interfaces, open_interface, open_kept, pin_to_core, spread,
 };
 pub use memory::MemoryPort;
 pub use pcap::{CapturedPacket, PcapError, PcapErrorKind, PcapReader, PcapWriteError, PcapWriter};

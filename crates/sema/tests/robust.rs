@@ -3,22 +3,10 @@
 
 use std::path::Path;
 
+use support::rng::Xorshift;
 use syntax::ParseOptions;
 
-/// A small random number generator with a seed, so that a failure can be repeated.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % bound.max(1) as u64) as usize
-    }
-}
-
-/// Splits a text into words, numbers, blanks and single characters. Joined, they give the text
-/// again.
+/// Splits a text into words, numbers, blanks and single characters, which joined are the text again.
 fn pieces(text: &str) -> Vec<&str> {
     let mut out = Vec::new();
     let mut rest = text;
@@ -36,18 +24,18 @@ fn pieces(text: &str) -> Vec<&str> {
     out
 }
 
-fn mutate(text: &str, random: &mut Random) -> String {
+fn mutate(text: &str, random: &mut Xorshift) -> String {
     let mut pieces = pieces(text);
-    for _ in 0..=random.below(4) {
-        let (at, other) = (random.below(pieces.len()), random.below(pieces.len()));
-        match random.below(5) {
+    for _ in 0..=random.index(4) {
+        let (at, other) = (random.index(pieces.len()), random.index(pieces.len()));
+        match random.index(5) {
             0 => _ = pieces.remove(at),
             1 => pieces.insert(at, pieces[other]),
             2 => pieces.swap(at, other),
             3 => pieces[at] = pieces[other],
             _ => {
                 pieces[at] =
-                    ["0", "-1", "bit<8>", "{", "}", "(", ";", "...", "{#}", "_"][random.below(10)]
+                    ["0", "-1", "bit<8>", "{", "}", "(", ";", "...", "{#}", "_"][random.index(10)]
             }
         }
     }
@@ -81,7 +69,7 @@ fn no_text_makes_the_checker_panic() {
     let run = move || {
         for seed in 0..rounds {
             for (index, text) in texts.iter().enumerate() {
-                let mut random = Random(0x9E37_79B9_7F4A_7C15 ^ (seed << 8) ^ index as u64);
+                let mut random = Xorshift::new(0x9E37_79B9_7F4A_7C15 ^ (seed << 8) ^ index as u64);
                 let mutated = mutate(text, &mut random);
                 let caught = std::panic::catch_unwind(|| check(&mutated));
                 assert!(caught.is_ok(), "seed {seed}, text {index}:\n{mutated}");

@@ -490,28 +490,14 @@ pub fn suggest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
-/// Returns the number of insertions, deletions, replacements and swaps of adjacent characters
-/// between two words, if it is at most `limit`.
+/// Returns the number of insertions, deletions, replacements and swaps of neighbours between two
+/// words, if it is at most `limit`.
 fn edit_distance(a: &str, b: &str, limit: usize) -> Option<usize> {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    if a.len().abs_diff(b.len()) > limit {
+    // The difference of the lengths is a lower bound.
+    if a.chars().count().abs_diff(b.chars().count()) > limit {
         return None;
     }
-    let mut before: Vec<usize> = vec![0; b.len() + 1];
-    let mut above: Vec<usize> = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        let mut row = vec![i; b.len() + 1];
-        for j in 1..=b.len() {
-            let replaced = above[j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            row[j] = replaced.min(above[j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                row[j] = row[j].min(before[j - 2] + 1);
-            }
-        }
-        before = std::mem::replace(&mut above, row);
-    }
-    let distance = above[b.len()];
-    (distance <= limit).then_some(distance)
+    Some(strsim::osa_distance(a, b)).filter(|distance| *distance <= limit)
 }
 
 #[cfg(test)]

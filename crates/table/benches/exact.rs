@@ -1,10 +1,10 @@
 //! Benchmark of exact lookups per second, on one core, with random keys that hit: `cargo bench -p
 //! table --bench exact`.
 
-use bench::Choices;
 use bits::Value;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::time::{Duration, Instant};
+use support::rng::Rng;
 use table::{
     ActionRef, EntryAction, FieldMatch, KeyField, KeyShape, MatchKind, NewEntry, Table, TableSpec,
 };
@@ -23,7 +23,7 @@ fn direct(action: u32) -> EntryAction {
 
 /// Returns the key with this number: pseudo-random bits that are the same in each run.
 fn key(number: u64, limbs: usize) -> Vec<u64> {
-    let mut choices = Choices::new(number);
+    let mut choices = Rng::new(number);
     (0..limbs).map(|_| choices.bits()).collect()
 }
 
@@ -61,7 +61,7 @@ fn lookups(criterion: &mut Criterion) {
                 table.index_memory() as f64 / entries as f64
             );
             let limbs = width as usize / 64;
-            let mut choices = Choices::new(1);
+            let mut choices = Rng::new(1);
             let keys: Vec<u64> = (0..TRACE)
                 .flat_map(|_| key(choices.below(entries), limbs))
                 .collect();

@@ -9,6 +9,7 @@ use bench::rules::KEY_LIMBS;
 use bench::{FiveTuple, Kind, RuleSet, Spread};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
+use support::quantile::median;
 use table::{ActionRef, EntryAction, EntryIdx, Improved, NewEntry, Table, TableSpec};
 
 /// Number of lookups in a batch.
@@ -137,11 +138,6 @@ fn rate(trace: &[u64], mut find: impl FnMut(&[u64], &mut [Option<EntryIdx>])) ->
         STRETCH as f64 / start.elapsed().as_secs_f64() / 1e6
     };
     let passes = (0..PASSES).flat_map(|_| trace.chunks_exact(STRETCH * KEY_LIMBS));
-    median(passes.map(&mut stretch))
-}
-
-fn median(figures: impl Iterator<Item = f64>) -> f64 {
-    let mut figures: Vec<f64> = figures.collect();
-    figures.sort_unstable_by(f64::total_cmp);
-    figures[figures.len() / 2]
+    let mut rates: Vec<f64> = passes.map(&mut stretch).collect();
+    median(&mut rates).unwrap_or_default()
 }

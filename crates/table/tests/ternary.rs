@@ -2,10 +2,11 @@
 //! matching rule while rules are inserted and removed.
 
 use bench::rules::KEY_LIMBS;
-use bench::{Choices, FiveTuple, Kind, RuleSet, Spread};
+use bench::{FiveTuple, Kind, RuleSet, Spread};
 use bits::Value;
 use std::sync::Arc;
 use std::time::Duration;
+use support::rng::Rng;
 use table::{
     ActionRef, EntryAction, EntryId, FieldMatch, Improved, KeyField, KeyShape, Lookup, MatchKind,
     NewEntry, Table, TableSpec,
@@ -48,7 +49,7 @@ fn check(lookup: &Lookup, keys: &[u64], limbs: usize, model: impl Fn(&[u64]) -> 
 /// Returns headers that match rules. A third of them have one bit inverted.
 fn headers(set: &RuleSet, count: usize, seed: u64) -> Vec<u64> {
     let mut keys = set.trace(count, seed);
-    let mut choices = Choices::new(seed);
+    let mut choices = Rng::new(seed);
     for header in keys.chunks_mut(KEY_LIMBS * 3) {
         let field = choices.below(KEY_LIMBS as u64) as usize;
         header[field] ^= 1 << choices.below(8);
@@ -96,7 +97,7 @@ fn rules_come_and_go(kind: Kind, spread: Spread, count: usize) {
         rules.model(key)
     });
     let before = rules.present.clone();
-    let mut choices = Choices::new(2);
+    let mut choices = Rng::new(2);
     for (rule, entry) in entries.iter().enumerate().skip(count * 2 / 3) {
         rules.present[rule] = Some(table.insert(entry.clone(), 0).unwrap());
         let gone = choices.below(rule as u64) as usize;
@@ -159,13 +160,13 @@ fn a_table_that_shrinks_to_nothing_finds_what_is_left() {
 
 /// Returns a number with few different limbs, so that the upper ones are often equal and the lower
 /// ones decide.
-fn value(choices: &mut Choices, width: u32) -> Value {
+fn value(choices: &mut Rng, width: u32) -> Value {
     let limbs = width.div_ceil(64);
     let limbs: Vec<u64> = (0..limbs).map(|_| choices.below(3)).collect();
     Value::from_limbs(&limbs, width)
 }
 
-fn field_match(choices: &mut Choices, field: &KeyField) -> FieldMatch {
+fn field_match(choices: &mut Rng, field: &KeyField) -> FieldMatch {
     if let Some(any) = FieldMatch::any(field)
         && choices.per_mille(250)
     {
@@ -199,7 +200,7 @@ fn long_keys_and_wide_ranges_are_matched_in_full() {
         (23, MatchKind::Optional),
     ];
     let shape = KeyShape::new(fields.map(|(width, kind)| KeyField { width, kind }));
-    let mut choices = Choices::new(8);
+    let mut choices = Rng::new(8);
     let mut table = Table::new(TableSpec::new(shape.clone(), 500), direct(0));
     let mut rules: Vec<Vec<FieldMatch>> = Vec::new();
     while rules.len() < 300 {

@@ -1,32 +1,15 @@
 //! Encapsulation of description headers at a port: plain, in MAC-in-MAC, or in VXLAN.
 //! docs/TENANCY.md has the layouts, byte by byte.
 
-use std::fmt;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use packet::{Frame, FrameError};
+use support::checksum::{internet_checksum, ones_complement_sum};
+use support::mac::MacAddress;
 
 use crate::description::{Description, Draft};
 use crate::vpdp::VpdpId;
-
-/// A MAC address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct MacAddress(pub [u8; 6]);
-
-impl MacAddress {
-    /// Returns true for a unicast address.
-    pub fn is_unicast(self) -> bool {
-        self.0[0] & 1 == 0
-    }
-}
-
-impl fmt::Display for MacAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
-    }
-}
 
 /// Encapsulation of the description header at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,18 +162,6 @@ impl Tunnel {
     }
 }
 
-/// Returns the ones' complement sum (RFC 1071). It is 0xffff for a header with a valid checksum.
-fn ones_complement_sum(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks_exact(2);
-    let mut sum: u32 = words
-        .map(|two| u32::from(u16::from_be_bytes([two[0], two[1]])))
-        .sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
-}
-
 /// Header template of an encapsulation: the headers in front of a vPDP's packets at a port.
 #[derive(Clone, Debug)]
 pub struct Envelope {
@@ -306,7 +277,7 @@ fn write_lengths(bytes: &mut [u8]) {
     };
     write(IPV4_AT + 2, (len - IPV4_AT) as u16);
     write(UDP_AT + 4, (len - UDP_AT) as u16);
-    let checksum = !ones_complement_sum(&bytes[IPV4_AT..UDP_AT]);
+    let checksum = internet_checksum(&bytes[IPV4_AT..UDP_AT]);
     bytes[IPV4_AT + 10..IPV4_AT + 12].copy_from_slice(&checksum.to_be_bytes());
 }
 

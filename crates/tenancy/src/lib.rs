@@ -51,7 +51,7 @@ mod vpdp;
 mod wiring;
 mod worker;
 
-pub use carriage::{Backbone, Carriage, Envelope, MacAddress, Tunnel};
+pub use carriage::{Backbone, Carriage, Envelope, Tunnel};
 pub use compiler::{
     BoundedCompiler, Cancelled, Canceller, Compilations, CompileError, CompileFigures, CompilePool,
     CompileQuota, Leave, ThreadClock,

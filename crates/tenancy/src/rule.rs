@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
 use packet::PortId;
+use support::mac::MacAddress;
 
-use crate::carriage::MacAddress;
 use crate::vpdp::VpdpId;
 
 /// Assigns packets that match all conditions to a vPDP.
@@ -310,11 +310,6 @@ pub(crate) fn overlap(one: &Asked, other: &Asked) -> bool {
     })
 }
 
-fn mac(address: &MacAddress) -> u128 {
-    let bytes = address.0.iter();
-    bytes.fold(0, |sum, byte| sum << 8 | u128::from(*byte))
-}
-
 /// Returns a port range, with the presence bit set.
 fn ports(field: Field, range: &RangeInclusive<u16>) -> Result<Values, RuleError> {
     let (first, last) = (*range.start(), *range.end());
@@ -343,8 +338,10 @@ impl Condition {
                 LEAST_VLAN..=GREATEST_VLAN => (Field::Vlan, Values::one(HAS_VLAN | u64::from(*id))),
                 id => return Err(RuleError::Vlan(id)),
             },
-            Condition::Destination(address) => (Field::Destination, Values::one(mac(address))),
-            Condition::Source(address) => (Field::Source, Values::one(mac(address))),
+            Condition::Destination(address) => {
+                (Field::Destination, Values::one(u64::from(*address)))
+            }
+            Condition::Source(address) => (Field::Source, Values::one(u64::from(*address))),
             Condition::EtherType(ethertype) => (Field::EtherType, Values::one(*ethertype)),
             Condition::Ipv4Source(address, length) => {
                 prefix(Field::Ipv4Source, address.to_bits().into(), *length)?

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use packet::PortId;
+use support::mac::MacAddress;
 
-use crate::carriage::{Carriage, MacAddress};
+use crate::carriage::Carriage;
 use crate::classifier::Classifier;
 use crate::rule::{Condition, Rule, RuleError, Vlan, overlap};
 use crate::vpdp::{Connection, VirtualPort, VpdpId};

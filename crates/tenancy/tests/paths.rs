@@ -9,10 +9,11 @@ use common::{forward, frame, hypervisor, id, marker, marks, port, program, spec}
 use exec::DropReason;
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
+use support::mac::MacAddress;
 use switch::{Carry, Device, MayLose};
 use tenancy::{
-    Backbone, Carriage, Condition, Envelope, Function, Hypervisor, MAX_HOPS, MacAddress, MacPrefix,
-    Quotas, Rate, Rule, Sharing, Tunnel, Vlan, Worker,
+    Backbone, Carriage, Condition, Envelope, Function, Hypervisor, MAX_HOPS, MacPrefix, Quotas,
+    Rate, Rule, Sharing, Tunnel, Vlan, Worker,
 };
 
 /// Returns two vPDPs on their own ports that mark packets with the vPDP's number.

@@ -203,7 +203,7 @@ const CASES: &[(&str, Wrong)] = &[
         h.share_as(PortId(6), share)
     }),
     ("has more than 24 bits: 0 to 16777215", |h| {
-        let mac = tenancy::MacAddress([2, 0, 0, 0, 0, 1]);
+        let mac = support::mac::MacAddress([2, 0, 0, 0, 0, 1]);
         let tunnel = tenancy::Tunnel {
             backbone: tenancy::Backbone {
                 local: mac,

@@ -4,17 +4,17 @@
 use std::sync::Arc;
 
 use ir::Program;
+use support::rng::Rng;
 
 use super::corpus::Seed;
 use super::packets::{Judged, judged, program};
 use super::play::{Playing, Portions};
 use super::scenario::{Act, Material, material, scenario};
 use super::{Case, Fault, front, generate};
-use crate::random::Choices;
 
 /// Runs one random program and scenario. Returns a fault if the engines disagree.
 pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
-    let mut choices = Choices::new(case.stream());
+    let mut choices = Rng::new(case.stream());
     let (text, program, material) = match choices.one_in(4) {
         true => {
             let (text, program, test) = program(seeds, case, &mut choices)?;

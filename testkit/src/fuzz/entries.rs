@@ -6,13 +6,13 @@ use std::sync::{Arc, OnceLock};
 
 use interp::Interp;
 use ir::Program;
+use support::rng::Rng;
 use switch::{Device, DeviceConfig};
 
 use super::guard::guarded;
 use super::minimise::minimise_text;
 use super::{Case, Fault, front};
 use crate::mutate::mutate;
-use crate::random::Choices;
 
 /// Maximum number of attempts to shorten a failing file.
 const ATTEMPTS: usize = 2000;
@@ -50,7 +50,7 @@ fn pairs(case: &Case<'_>) -> &'static [Pair] {
 
 /// Runs one mutated file. Returns a fault and the file if something is wrong.
 pub(crate) fn case(case: &Case<'_>) -> Option<(Fault, String)> {
-    let mut choices = Choices::new(case.stream());
+    let mut choices = Rng::new(case.stream());
     let pairs = pairs(case);
     let (pair, other) = (choices.pick(pairs)?, choices.pick(pairs)?);
     let text = match choices.one_in(4) {
@@ -76,8 +76,8 @@ pub(crate) fn case(case: &Case<'_>) -> Option<(Fault, String)> {
     Some((fault, text))
 }
 
-/// Changes one digit of a file. The result is often valid.
-fn changed(text: &str, choices: &mut Choices) -> String {
+/// A file with one digit changed: these are often right.
+fn changed(text: &str, choices: &mut Rng) -> String {
     let digits: Vec<usize> = text
         .char_indices()
         .filter(|(_, c)| c.is_ascii_digit())
@@ -86,7 +86,7 @@ fn changed(text: &str, choices: &mut Choices) -> String {
     let Some(&at) = choices.pick(&digits) else {
         return text.to_owned();
     };
-    let digit = choices.below(10).to_string();
+    let digit = choices.index(10).to_string();
     format!("{}{digit}{}", &text[..at], &text[at + 1..])
 }
 

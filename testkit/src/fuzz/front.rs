@@ -6,6 +6,7 @@ use std::time::Duration;
 use driver::{Compiled, Options, Source, SourceDiagnostics};
 use exec::Engine;
 use ir::Program;
+use support::rng::Rng;
 use switch::{Device, DeviceConfig, LoadError};
 use syntax::diag::{Diagnostic, Severity};
 use syntax::source::Span;
@@ -15,7 +16,6 @@ use super::guard::guarded;
 use super::minimise::minimise_text;
 use super::{Case, Fault};
 use crate::mutate::mutate;
-use crate::random::Choices;
 
 /// Maximum number of attempts to shorten a failing text.
 const ATTEMPTS: usize = 3000;
@@ -29,7 +29,7 @@ pub(crate) type Examined = Result<Option<Arc<Program>>, Fault>;
 
 /// Runs one mutated text. Returns a fault and the text if the front end fails.
 pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
-    let mut choices = Choices::new(case.stream());
+    let mut choices = Rng::new(case.stream());
     let text = mutant(seeds, &mut choices)?;
     case.keep_running(&text);
     let fault = match examine(&text, case.limit) {
@@ -53,8 +53,8 @@ pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
     Some((fault, text))
 }
 
-/// Returns a mutated text.
-pub(crate) fn mutant(seeds: &[Seed], choices: &mut Choices) -> Option<String> {
+/// A mutated text.
+pub(crate) fn mutant(seeds: &[Seed], choices: &mut Rng) -> Option<String> {
     let text = &choices.pick(seeds)?.text;
     let other = &choices.pick(seeds)?.text;
     Some(mutate(text, other, choices))

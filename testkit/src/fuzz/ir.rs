@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use ir::Program;
+use support::rng::Rng;
 
 use super::corpus::Seed;
 use super::guard::guarded;
 use super::packets::judged;
 use super::scenario::{Material, scenario};
 use super::{Case, Fault, engines, front, generate};
-use crate::random::Choices;
 
 /// Maximum number of mutants tried until one is accepted.
 const MUTANTS: usize = 20;
@@ -40,7 +40,7 @@ const NUMBERS: &[&str] = &[
 
 /// Runs one mutant of a program's IR with a scenario for it.
 pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
-    let mut choices = Choices::new(case.stream());
+    let mut choices = Rng::new(case.stream());
     let text = match choices.one_in(2) {
         true => choices.pick(seeds)?.text.clone(),
         false => generate::program(&mut choices),
@@ -76,15 +76,15 @@ fn accepted(text: &str, case: &Case<'_>) -> Result<Option<Arc<Program>>, Fault> 
     read.map_err(|trouble| trouble.fault("reading IR"))
 }
 
-/// Mutates the text: moves, repeats and deletes lines, and exchanges words and numbers.
-fn mutant(text: &str, choices: &mut Choices) -> String {
+/// The text with a few changes: lines moved, repeated or gone, words and numbers exchanged.
+fn mutant(text: &str, choices: &mut Rng) -> String {
     let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
-    for _ in 0..1 + choices.below(3) {
+    for _ in 0..1 + choices.index(3) {
         if lines.len() < 2 {
             break;
         }
-        let (at, other) = (choices.below(lines.len()), choices.below(lines.len()));
-        match choices.below(8) {
+        let (at, other) = (choices.index(lines.len()), choices.index(lines.len()));
+        match choices.index(8) {
             0 => {
                 lines.remove(at);
             }
@@ -120,7 +120,7 @@ fn replaced(line: &str, (from, to): (usize, usize), word: &str) -> String {
     format!("{}{word}{}", &line[..from], &line[to..])
 }
 
-fn number_changed(line: &str, choices: &mut Choices) -> String {
+fn number_changed(line: &str, choices: &mut Rng) -> String {
     let is_number = |&(from, _): &(usize, usize)| line.as_bytes()[from].is_ascii_digit();
     let numbers: Vec<(usize, usize)> = words(line).into_iter().filter(is_number).collect();
     match (choices.pick(&numbers), choices.pick(NUMBERS)) {
@@ -129,7 +129,7 @@ fn number_changed(line: &str, choices: &mut Choices) -> String {
     }
 }
 
-fn word_changed(line: &str, other: &str, choices: &mut Choices) -> String {
+fn word_changed(line: &str, other: &str, choices: &mut Rng) -> String {
     let (own, others) = (words(line), words(other));
     match (choices.pick(&own), choices.pick(&others)) {
         (Some(&place), Some(&(from, to))) => replaced(line, place, &other[from..to]),

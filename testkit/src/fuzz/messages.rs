@@ -14,11 +14,11 @@ use p4info::p4::v1::field_match::{self, FieldMatchType};
 use p4rt::{Loader, Rehearsal, Rehearsed};
 use packet::{Nanos, PortId};
 use prost::Message;
+use support::rng::Rng;
 use switch::{Device, DeviceConfig, LoadError};
 
 use super::guard::guarded;
 use super::{Case, Fault, front};
-use crate::random::Choices;
 
 /// The program that the P4Runtime tests load.
 const PROGRAM: &str = include_str!("../../../crates/p4rt/tests/p4rt/all.p4");
@@ -64,8 +64,8 @@ fn material(case: &Case<'_>) -> Option<&'static (Arc<Program>, P4Info)> {
 /// Runs one sequence of requests. Returns a fault if something is wrong.
 pub(crate) fn case(case: &Case<'_>) -> Option<(Fault, String)> {
     let (program, info) = material(case)?;
-    let mut choices = Choices::new(case.stream());
-    let count = 1 + choices.below(MOST_REQUESTS);
+    let mut choices = Rng::new(case.stream());
+    let count = 1 + choices.index(MOST_REQUESTS);
     let mut writer = Writer {
         info,
         choices: &mut choices,
@@ -112,16 +112,16 @@ fn made(program: Arc<Program>, requests: &[Request]) -> Result<usize, Fault> {
 /// Generates requests.
 struct Writer<'a> {
     info: &'a P4Info,
-    choices: &'a mut Choices,
+    choices: &'a mut Rng,
 }
 
 impl Writer<'_> {
     fn request(&mut self) -> Request {
-        let kind = self.choices.below(8);
+        let kind = self.choices.index(8);
         let mut bytes = match kind {
             0 => self.packet_out().encode_to_vec(),
             1 | 2 => {
-                let entities = (0..1 + self.choices.below(3)).map(|_| self.entity());
+                let entities = (0..1 + self.choices.index(3)).map(|_| self.entity());
                 rt::ReadRequest {
                     entities: entities.collect(),
                     ..Default::default()
@@ -129,14 +129,14 @@ impl Writer<'_> {
                 .encode_to_vec()
             }
             _ => {
-                let updates = (0..1 + self.choices.below(4)).map(|_| rt::Update {
-                    r#type: 1 + self.choices.below(3) as i32,
+                let updates = (0..1 + self.choices.index(4)).map(|_| rt::Update {
+                    r#type: 1 + self.choices.index(3) as i32,
                     entity: Some(self.entity()),
                 });
                 let updates = updates.collect();
                 rt::WriteRequest {
                     updates,
-                    atomicity: self.choices.below(3) as i32,
+                    atomicity: self.choices.index(3) as i32,
                     ..Default::default()
                 }
                 .encode_to_vec()
@@ -154,13 +154,13 @@ impl Writer<'_> {
 
     /// Changes, inserts, removes and repeats bytes.
     fn change(&mut self, bytes: &mut Vec<u8>) {
-        for _ in 0..=self.choices.below(3) {
-            let at = self.choices.below(bytes.len());
-            match self.choices.below(5) {
+        for _ in 0..=self.choices.index(3) {
+            let at = self.choices.index(bytes.len());
+            match self.choices.index(5) {
                 _ if bytes.is_empty() => return,
                 0 => bytes[at] = self.choices.bits() as u8,
-                1 => bytes[at] ^= 1 << self.choices.below(8),
-                2 => bytes.insert(at, [0, 1, 0x7f, 0x80, 0xff][self.choices.below(5)]),
+                1 => bytes[at] ^= 1 << self.choices.index(8),
+                2 => bytes.insert(at, [0, 1, 0x7f, 0x80, 0xff][self.choices.index(5)]),
                 3 => drop(bytes.remove(at)),
                 _ => {
                     let tail = bytes.split_off(at);
@@ -178,14 +178,14 @@ impl Writer<'_> {
         });
         rt::PacketOut {
             metadata: metadata.collect(),
-            payload: vec![0x55; 20 + self.choices.below(60)],
+            payload: vec![0x55; 20 + self.choices.index(60)],
         }
     }
 
     /// Returns a number of this width as its shortest byte string. Small numbers are frequent.
     fn bytes(&mut self, width: i32) -> Vec<u8> {
         let bits = match self.choices.one_in(2) {
-            true => self.choices.below(8) as u64,
+            true => self.choices.index(8) as u64,
             false => self.choices.bits(),
         };
         let width = u32::try_from(width).unwrap_or(0).clamp(1, 64);
@@ -201,7 +201,7 @@ impl Writer<'_> {
             .iter()
             .filter_map(|p| Some(p.as_ref()?.id))
             .collect();
-        match self.choices.below(20) {
+        match self.choices.index(20) {
             0 => 0,
             1 => self.choices.bits() as u32,
             _ => self.choices.pick(&ids).copied().unwrap_or_default(),
@@ -209,13 +209,13 @@ impl Writer<'_> {
     }
 
     fn index(&mut self) -> Option<rt::Index> {
-        let index = self.choices.below(6) as i64 - 1;
+        let index = self.choices.index(6) as i64 - 1;
         (!self.choices.one_in(4)).then_some(rt::Index { index })
     }
 
     fn entity(&mut self) -> rt::Entity {
         let info = self.info;
-        let kind = match self.choices.below(14) {
+        let kind = match self.choices.index(14) {
             0..=3 => Kind::TableEntry(self.entry()),
             4 => Kind::CounterEntry(rt::CounterEntry {
                 counter_id: self.id(info.counters.iter().map(|o| &o.preamble).collect()),
@@ -246,7 +246,7 @@ impl Writer<'_> {
             }),
             9 => Kind::ActionProfileMember(rt::ActionProfileMember {
                 action_profile_id: self.profile(),
-                member_id: self.choices.below(4) as u32,
+                member_id: self.choices.index(4) as u32,
                 action: Some(self.action()),
             }),
             10 => Kind::ActionProfileGroup(self.group()),
@@ -254,9 +254,9 @@ impl Writer<'_> {
             12 => Kind::DigestEntry(rt::DigestEntry {
                 digest_id: self.id(info.digests.iter().map(|o| &o.preamble).collect()),
                 config: Some(rt::digest_entry::Config {
-                    max_timeout_ns: self.choices.below(1000) as i64,
-                    max_list_size: self.choices.below(5) as i32,
-                    ack_timeout_ns: self.choices.below(1000) as i64,
+                    max_timeout_ns: self.choices.index(1000) as i64,
+                    max_list_size: self.choices.index(5) as i32,
+                    ack_timeout_ns: self.choices.index(1000) as i64,
                 }),
             }),
             _ => Kind::ValueSetEntry(self.value_set()),
@@ -267,14 +267,14 @@ impl Writer<'_> {
 
     fn counter_data(&mut self) -> Option<rt::CounterData> {
         let data = rt::CounterData {
-            byte_count: self.choices.below(100) as i64 - 1,
-            packet_count: self.choices.below(100) as i64 - 1,
+            byte_count: self.choices.index(100) as i64 - 1,
+            packet_count: self.choices.index(100) as i64 - 1,
         };
         self.choices.one_in(2).then_some(data)
     }
 
     fn meter_config(&mut self) -> Option<rt::MeterConfig> {
-        let mut rate = || self.choices.below(9) as i64 - 1;
+        let mut rate = || self.choices.index(9) as i64 - 1;
         let config = rt::MeterConfig {
             cir: rate(),
             cburst: rate(),
@@ -307,28 +307,28 @@ impl Writer<'_> {
 
     fn group(&mut self) -> rt::ActionProfileGroup {
         use rt::action_profile_group::Member;
-        let members = (0..self.choices.below(4)).map(|_| Member {
-            member_id: self.choices.below(4) as u32,
-            weight: self.choices.below(4) as i32,
+        let members = (0..self.choices.index(4)).map(|_| Member {
+            member_id: self.choices.index(4) as u32,
+            weight: self.choices.index(4) as i32,
             ..Default::default()
         });
         rt::ActionProfileGroup {
             members: members.collect(),
             action_profile_id: self.profile(),
-            group_id: self.choices.below(4) as u32,
-            max_size: self.choices.below(6) as i32,
+            group_id: self.choices.index(4) as u32,
+            max_size: self.choices.index(6) as i32,
         }
     }
 
     fn replication(&mut self) -> rt::PacketReplicationEngineEntry {
         use rt::packet_replication_engine_entry::Type;
-        let replicas = (0..self.choices.below(4)).map(|_| rt::Replica {
+        let replicas = (0..self.choices.index(4)).map(|_| rt::Replica {
             port_kind: Some(rt::replica::PortKind::Port(self.bytes(9))),
-            instance: self.choices.below(3) as u32,
+            instance: self.choices.index(3) as u32,
             ..Default::default()
         });
         let replicas = replicas.collect();
-        let id = self.choices.below(4) as u32;
+        let id = self.choices.index(4) as u32;
         let entry = match self.choices.one_in(2) {
             true => Type::MulticastGroupEntry(rt::MulticastGroupEntry {
                 multicast_group_id: id,
@@ -338,7 +338,7 @@ impl Writer<'_> {
             false => Type::CloneSessionEntry(rt::CloneSessionEntry {
                 session_id: id,
                 replicas,
-                packet_length_bytes: self.choices.below(64) as i32,
+                packet_length_bytes: self.choices.index(64) as i32,
                 ..Default::default()
             }),
         };
@@ -348,7 +348,7 @@ impl Writer<'_> {
     }
 
     fn value_set(&mut self) -> rt::ValueSetEntry {
-        let members = (0..self.choices.below(4)).map(|_| {
+        let members = (0..self.choices.index(4)).map(|_| {
             let exact = field_match::Exact {
                 value: self.bytes(16),
             };
@@ -384,12 +384,12 @@ impl Writer<'_> {
             r#match: matches,
             action: (!self.choices.one_in(5)).then(|| self.table_action(table)),
             priority: match needs_priority {
-                true => self.choices.below(4) as i32,
+                true => self.choices.index(4) as i32,
                 false => 0,
             },
             is_default_action: self.choices.one_in(10),
             idle_timeout_ns: match self.choices.one_in(8) {
-                true => self.choices.below(1_000_000) as i64,
+                true => self.choices.index(1_000_000) as i64,
                 false => 0,
             },
             meter_config: self.meter_config().filter(|_| self.choices.one_in(3)),
@@ -400,14 +400,14 @@ impl Writer<'_> {
 
     fn table_action(&mut self, table: &info::Table) -> rt::TableAction {
         use rt::table_action::Type;
-        let action = match (table.implementation_id, self.choices.below(3)) {
+        let action = match (table.implementation_id, self.choices.index(3)) {
             (0, _) => Type::Action(self.action()),
-            (_, 0) => Type::ActionProfileMemberId(self.choices.below(4) as u32),
-            (_, 1) => Type::ActionProfileGroupId(self.choices.below(4) as u32),
+            (_, 0) => Type::ActionProfileMemberId(self.choices.index(4) as u32),
+            (_, 1) => Type::ActionProfileGroupId(self.choices.index(4) as u32),
             _ => {
-                let actions = (0..1 + self.choices.below(3)).map(|_| rt::ActionProfileAction {
+                let actions = (0..1 + self.choices.index(3)).map(|_| rt::ActionProfileAction {
                     action: Some(self.action()),
-                    weight: self.choices.below(3) as i32,
+                    weight: self.choices.index(3) as i32,
                     ..Default::default()
                 });
                 Type::ActionProfileActionSet(rt::ActionProfileActionSet {

@@ -6,13 +6,13 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use ir::Program;
+use support::rng::Rng;
 
 use super::corpus::Seed;
 use super::minimise::minimise;
 use super::play::{Playing, Portions, Transcript};
 use super::scenario::{Act, Material, material, scenario};
 use super::{Case, Fault, front};
-use crate::random::Choices;
 
 /// Maximum number of attempts to shorten a failing scenario.
 const ATTEMPTS: usize = 600;
@@ -25,7 +25,7 @@ const MUTANTS: usize = 6;
 
 /// Runs one random scenario. Returns a fault if something is wrong.
 pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
-    let mut choices = Choices::new(case.stream());
+    let mut choices = Rng::new(case.stream());
     let (text, program, test) = program(seeds, case, &mut choices)?;
     let material = material(&program, test.unwrap_or_default());
     let other = compiled(choices.pick(seeds)?, case.limit)?;
@@ -71,7 +71,7 @@ pub(crate) fn examine(text: &str, scenarios: u64, limit: Duration) -> Result<(),
     };
     let programs = [Arc::clone(&program), Arc::clone(&program)];
     for seed in 0..scenarios {
-        let acts = scenario(&program, &Material::default(), &mut Choices::new(seed));
+        let acts = scenario(&program, &Material::default(), &mut Rng::new(seed));
         judge(&programs, &acts, limit)?;
     }
     Ok(())
@@ -98,7 +98,7 @@ fn line(act: &Act) -> String {
 pub(crate) fn program<'s>(
     seeds: &'s [Seed],
     case: &Case<'_>,
-    choices: &mut Choices,
+    choices: &mut Rng,
 ) -> Option<(String, Arc<Program>, Option<&'s str>)> {
     if choices.one_in(2) {
         for _ in 0..MUTANTS {

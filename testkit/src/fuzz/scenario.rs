@@ -10,7 +10,7 @@ use switch::{
     TableEntry,
 };
 
-use crate::random::Choices;
+use support::rng::Rng;
 
 /// An event in a scenario.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,8 +49,8 @@ pub(crate) fn material(program: &Program, test: &str) -> Material {
     material
 }
 
-/// Returns a random scenario.
-pub(crate) fn scenario(program: &Program, material: &Material, choices: &mut Choices) -> Vec<Act> {
+/// A random scenario.
+pub(crate) fn scenario(program: &Program, material: &Material, choices: &mut Rng) -> Vec<Act> {
     let mut acts = Vec::new();
     if choices.one_in(2) {
         acts.extend(material.updates.iter().cloned().map(Act::Update));
@@ -61,7 +61,7 @@ pub(crate) fn scenario(program: &Program, material: &Material, choices: &mut Cho
         choices,
         now: Nanos(1_000_000),
     };
-    let count = 4 + maker.choices.below(40);
+    let count = 4 + maker.choices.index(40);
     for _ in 0..count {
         let act = maker.act();
         acts.extend(act);
@@ -72,13 +72,13 @@ pub(crate) fn scenario(program: &Program, material: &Material, choices: &mut Cho
 struct Maker<'a> {
     program: &'a Program,
     material: &'a Material,
-    choices: &'a mut Choices,
+    choices: &'a mut Rng,
     now: Nanos,
 }
 
 impl Maker<'_> {
     fn act(&mut self) -> Option<Act> {
-        Some(match self.choices.below(12) {
+        Some(match self.choices.index(12) {
             0..6 => Act::Packets(self.time(), self.packets()),
             6 => Act::Wait(self.time()),
             7 if self.choices.one_in(10) => Act::Swap,
@@ -90,19 +90,19 @@ impl Maker<'_> {
 
     /// Returns a later time: usually slightly later, sometimes much later.
     fn time(&mut self) -> Nanos {
-        let step = match self.choices.below(20) {
+        let step = match self.choices.index(20) {
             0..4 => 0,
-            4..12 => self.choices.below(5_000),
-            12..18 => self.choices.below(5_000_000),
-            18 => self.choices.below(200_000_000_000),
-            _ => self.choices.below(1 << 50),
+            4..12 => self.choices.index(5_000),
+            12..18 => self.choices.index(5_000_000),
+            18 => self.choices.index(200_000_000_000),
+            _ => self.choices.index(1 << 50),
         };
         self.now = Nanos(self.now.0 + step as u64);
         self.now
     }
 
     fn packets(&mut self) -> Vec<(PortId, Vec<u8>)> {
-        let count = 1 + self.choices.below(6);
+        let count = 1 + self.choices.index(6);
         (0..count).map(|_| (self.port(), self.packet())).collect()
     }
 
@@ -115,12 +115,12 @@ impl Maker<'_> {
             Some(bytes) => bytes.clone(),
             None => self.bytes(),
         };
-        for _ in 0..self.choices.below(4) {
+        for _ in 0..self.choices.index(4) {
             if bytes.is_empty() {
                 break;
             }
-            let at = self.choices.below(bytes.len());
-            match self.choices.below(4) {
+            let at = self.choices.index(bytes.len());
+            match self.choices.index(4) {
                 0 => bytes.truncate(at),
                 1 => bytes.extend_from_within(at..),
                 _ => bytes[at] = self.byte(),
@@ -130,11 +130,11 @@ impl Maker<'_> {
     }
 
     fn bytes(&mut self) -> Vec<u8> {
-        let length = match self.choices.below(30) {
+        let length = match self.choices.index(30) {
             0 => 0,
-            1 => packet::MAX_FRAME - self.choices.below(3),
-            2..5 => self.choices.below(2000),
-            _ => self.choices.below(120),
+            1 => packet::MAX_FRAME - self.choices.index(3),
+            2..5 => self.choices.index(2000),
+            _ => self.choices.index(120),
         };
         let is_calm = self.choices.one_in(2);
         let byte = |_| match is_calm {
@@ -154,11 +154,11 @@ impl Maker<'_> {
     }
 
     fn port(&mut self) -> PortId {
-        PortId(match self.choices.below(24) {
+        PortId(match self.choices.index(24) {
             0 => 511,
             1 => u32::MAX,
             2 => self.choices.bits() as u32,
-            _ => self.choices.below(8) as u32,
+            _ => self.choices.index(8) as u32,
         })
     }
 
@@ -166,13 +166,13 @@ impl Maker<'_> {
     fn number(&mut self) -> u32 {
         match self.choices.one_in(20) {
             true => self.choices.bits() as u32,
-            false => self.choices.below(9) as u32,
+            false => self.choices.index(9) as u32,
         }
     }
 
     fn replication(&mut self) -> Change {
         let id = self.number();
-        match self.choices.below(7) {
+        match self.choices.index(7) {
             0..2 => Change::SetMulticast(id, self.replicas()),
             2..4 => Change::SetCloneSession(id, self.session()),
             4 => Change::SetQueue(self.port(), self.queue()),
@@ -182,7 +182,7 @@ impl Maker<'_> {
     }
 
     fn replicas(&mut self) -> Vec<Replica> {
-        let count = self.choices.below(5);
+        let count = self.choices.index(5);
         let replica = |_| Replica {
             port: self.port(),
             instance: self.number(),
@@ -197,17 +197,17 @@ impl Maker<'_> {
             truncate: self
                 .choices
                 .one_in(3)
-                .then(|| self.choices.below(80) as u32),
+                .then(|| self.choices.index(80) as u32),
             class_of_service: self.number(),
         }
     }
 
     fn queue(&mut self) -> QueueConfig {
-        let depth = self.choices.below(5);
+        let depth = self.choices.index(5);
         QueueConfig {
             depth,
-            bits_per_second: self.choices.one_in(2).then(|| 1 << self.choices.below(40)),
-            packets_per_second: self.choices.one_in(3).then(|| 1 << self.choices.below(30)),
+            bits_per_second: self.choices.one_in(2).then(|| 1 << self.choices.index(40)),
+            packets_per_second: self.choices.one_in(3).then(|| 1 << self.choices.index(30)),
         }
     }
 
@@ -227,7 +227,7 @@ impl Maker<'_> {
         let ids: Vec<_> = self.program.value_sets.ids().collect();
         let id = *self.choices.pick(&ids)?;
         let fields = &self.program.value_sets[id].fields;
-        let count = self.choices.below(3);
+        let count = self.choices.index(3);
         let mut member = || {
             let keys = fields.iter();
             keys.map(|field| self.key(field.match_kind, field.ty.width()))
@@ -242,20 +242,20 @@ impl Maker<'_> {
     fn table_change(&mut self) -> Option<Change> {
         let tables: Vec<TableId> = self.program.tables.ids().collect();
         let id = *self.choices.pick(&tables)?;
-        Some(match self.choices.below(10) {
+        Some(match self.choices.index(10) {
             0 => Change::Clear(id),
-            1 => Change::Delete(id, EntryId(self.choices.below(6) as u64)),
+            1 => Change::Delete(id, EntryId(self.choices.index(6) as u64)),
             2 => Change::SetDefault(id, self.call(id)?),
-            3 => Change::SetExpireProfile(self.choices.below(9) as u8, self.pause()),
+            3 => Change::SetExpireProfile(self.choices.index(9) as u8, self.pause()),
             _ => Change::Insert(id, self.entry(id)?),
         })
     }
 
     fn pause(&mut self) -> Option<Nanos> {
-        let longest = 1 << self.choices.below(40);
+        let longest = 1 << self.choices.index(40);
         self.choices
             .one_in(2)
-            .then(|| Nanos(1 + self.choices.below(longest) as u64))
+            .then(|| Nanos(1 + self.choices.index(longest) as u64))
     }
 
     fn entry(&mut self, id: TableId) -> Option<TableEntry> {
@@ -268,7 +268,7 @@ impl Maker<'_> {
             .map(|key| self.key(key.match_kind, key_width(self.program, &key.expr)))
             .collect();
         let action = match table.implementation {
-            Some(_) => match self.choices.below(3) {
+            Some(_) => match self.choices.index(3) {
                 0 => Action::Member(self.number()),
                 1 => Action::Group(self.number()),
                 _ => Action::OneShot(vec![(self.call(id)?, 1), (self.call(id)?, 2)]),
@@ -294,7 +294,7 @@ impl Maker<'_> {
 
     fn call(&mut self, id: TableId) -> Option<ActionCall> {
         let actions = &self.program.tables[id].actions;
-        let action = self.choices.below(actions.len());
+        let action = self.choices.index(actions.len());
         let params = &self.program.actions[actions.get(action)?.action].params;
         let args = params.iter().map(|param| self.arg(param.ty)).collect();
         Some(ActionCall { action, args })
@@ -306,7 +306,7 @@ impl Maker<'_> {
         match kind {
             _ if self.choices.one_in(6) => KeyMatch::Any,
             MatchKind::Lpm => {
-                let len = self.choices.below(width as usize + 1) as u32;
+                let len = self.choices.index(width as usize + 1) as u32;
                 KeyMatch::Lpm(value.and(&Value::prefix_mask(len, width)), len)
             }
             MatchKind::Ternary => {
@@ -327,7 +327,7 @@ impl Maker<'_> {
     /// Returns this width, or rarely another one.
     fn width(&mut self, width: u32) -> u32 {
         match self.choices.one_in(100) {
-            true => self.choices.below(200) as u32,
+            true => self.choices.index(200) as u32,
             false => width,
         }
     }
@@ -338,7 +338,7 @@ impl Maker<'_> {
     }
 
     fn value(&mut self, width: u32) -> Value {
-        match self.choices.below(4) {
+        match self.choices.index(4) {
             0 => Value::all_ones(width),
             1 => {
                 let limbs: Vec<u64> = (0..width.div_ceil(64))
@@ -351,12 +351,12 @@ impl Maker<'_> {
     }
 
     fn meter(&mut self) -> Option<MeterConfig> {
-        let rate = 1u64 << self.choices.below(50);
+        let rate = 1u64 << self.choices.index(50);
         let config = MeterConfig::TwoRate {
             cir: rate,
-            cburst: 1 << self.choices.below(20),
-            pir: rate << self.choices.below(10),
-            pburst: 1 << self.choices.below(20),
+            cburst: 1 << self.choices.index(20),
+            pir: rate << self.choices.index(10),
+            pburst: 1 << self.choices.index(20),
         };
         (!self.choices.one_in(4)).then_some(config)
     }
@@ -388,11 +388,11 @@ impl Maker<'_> {
         let mut tables = self.program.tables.values();
         let table = tables.rfind(|table| table.implementation == Some(profile))?;
         let id = self.number();
-        Some(match self.choices.below(6) {
+        Some(match self.choices.index(6) {
             0 => Change::DeleteMember(profile, id),
             1 => Change::DeleteGroup(profile, id),
             2..4 => {
-                let count = self.choices.below(4);
+                let count = self.choices.index(4);
                 let members = (0..count).map(|_| (self.number(), self.number())).collect();
                 Change::SetGroup {
                     profile,

@@ -18,7 +18,7 @@ const UNSAFE_PLACES: &[&str] = &[
     "crates/port/",
     "crates/table/src/compare.rs",
     "crates/table/src/prefetch.rs",
-    "crates/bench/src/clock.rs",
+    "crates/support/src/tsc_clock.rs",
     "crates/jit/src/abi.rs",
     "crates/jit/src/abi/",
     "crates/jit/src/backend.rs",

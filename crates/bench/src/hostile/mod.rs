@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 use exec::Engine;
 use ir::Program;
 use packet::{Frame, FrameError, Nanos, PortId};
+use support::rng::Rng;
+use support::tsc_clock::Clock;
 use tenancy::{Connection, Fairness, Gauge, Hypervisor, Refusal, Spec, VpdpId, Worker};
 
-use crate::Choices;
-use crate::clock::Clock;
 use crate::device::change;
 use crate::load::Compile;
 use crate::measure::quantile;
@@ -222,7 +222,7 @@ impl Hostile<'_> {
 
     /// Returns packets of the workload. Its ports start at `first`.
     fn packets(&self, first: u32) -> Vec<Frame> {
-        let mut choices = Choices::new(self.seed);
+        let mut choices = Rng::new(self.seed);
         let packet = |_| {
             let mut frame = Frame::new();
             self.workload.packet(&mut choices, WHOLE, &mut frame);

@@ -4,10 +4,10 @@
 use std::time::{Duration, Instant};
 
 use packet::{Frame, Nanos, PortId};
+use support::tsc_clock::Clock;
 use tenancy::{Carried, Reception, Worker};
 
 use super::Carried as Rates;
-use crate::clock::Clock;
 use crate::measure::quantile;
 
 /// Capacity of a port's receive ring, in frames. Excess frames are dropped, as by a network card.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use packet::{Frame, Nanos, PortId};
+use support::rng::Rng;
 use switch::Device;
 use tenancy::{Carriage, Envelope, Hypervisor, Spec, VpdpId};
 
 use super::{Life, LifeError, Operation};
-use crate::Choices;
 use crate::device::change;
 use crate::setup::SetupError;
 use crate::tenants::{Entry, Part};
@@ -169,7 +169,7 @@ impl Seat {
             .iter()
             .map(|function| Alone::new(life, function, self.part))
             .collect::<Result<Vec<Alone>, _>>()?;
-        let mut choices = Choices::new(life.seed ^ self.part.number as u64);
+        let mut choices = Rng::new(life.seed ^ self.part.number as u64);
         let mut templates = Vec::new();
         while templates.len() < TEMPLATES {
             let mut frame = Frame::new();

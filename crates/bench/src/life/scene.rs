@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ir::Program;
 use packet::Nanos;
 use passes::slots::{Capacity, SlotPlan};
+use support::rng::Rng;
 use switch::{Carry, MayLose};
 use tenancy::{
     Carriage, Condition, Connection, Function, Hypervisor, Quotas, Rate, Refusal, Rule, Sharing,
@@ -17,7 +18,6 @@ use super::flow::{Expectation, Flow, Home, Seat, fill};
 use super::stages::{SLOTS, edit, ingress_stages};
 use super::station::Station;
 use super::{Life, LifeError, VERSIONS};
-use crate::Choices;
 use crate::tenants::{Entry, Part};
 
 /// Numbers of steady and of changing vPDPs. Each kind of packet assignment ([`Entry`]) has equally
@@ -163,7 +163,7 @@ pub struct Scene<'l> {
     second: Hypervisor,
     flows: Arc<[Flow]>,
     changing: Vec<Changing>,
-    choices: Choices,
+    choices: Rng,
     made: BTreeMap<Operation, usize>,
 }
 
@@ -209,7 +209,7 @@ impl<'l> Scene<'l> {
             second: switch(),
             flows: Arc::clone(&flows),
             changing: Vec::new(),
-            choices: Choices::new(life.seed),
+            choices: Rng::new(life.seed),
             made: BTreeMap::new(),
         };
         scene.share(&seats).map_err(refused(Operation::Create))?;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use packet::{Frame, Nanos, PortId};
+use support::rng::Rng;
 use tenancy::Worker;
 
 use super::flow::{Expectation, Fates, Flow, Home, NUMBER};
-use crate::Choices;
 
 /// Capacity of a port's receive ring, the same as for an AF_XDP port of `polyplane host`. Excess
 /// frames are dropped, as by a network card.
@@ -135,7 +135,7 @@ pub struct Station {
     steady: usize,
     /// Capacity for waiting frames, as if all vPDPs shared the ports of one.
     room: u64,
-    choices: Choices,
+    choices: Rng,
     /// Frames of a burst, for the first and for the second switch.
     frames: [Vec<Frame>; 2],
     start: Instant,
@@ -163,7 +163,7 @@ impl Station {
             },
             steady,
             room: RING * u64::from(ports),
-            choices: Choices::new(seed),
+            choices: Rng::new(seed),
             frames: [frames(), frames()],
             start: Instant::now(),
         }

@@ -3,10 +3,10 @@
 
 use super::Sample;
 use super::measure::{Reader, Shared, mlps};
-use crate::clock::Clock;
 use crate::measure::quantile;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use std::time::{Duration, Instant};
+use support::tsc_clock::Clock;
 use table::{Improved, Table};
 
 /// Time after loading at which the early rate is measured, or before if the index is final

@@ -9,12 +9,12 @@
 //! undisturbed.
 
 use super::Sample;
-use crate::clock::Clock;
 use crate::measure::quantile;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use support::tsc_clock::Clock;
 use table::{EntryId, EntryIdx, Improved, Lookup, NewEntry, Table};
 
 /// Number of lookups per batch.

@@ -7,9 +7,10 @@ mod measure;
 pub use loaded::{Loaded, measure_loaded};
 pub use measure::{Beside, Changes, Plan, Rates, measure};
 
-use crate::{Choices, Family, FiveTuple, Kind, RoutingTable, RuleSet, Spread};
+use crate::{Family, FiveTuple, Kind, RoutingTable, RuleSet, Spread};
 use bits::Value;
 use std::cmp::Reverse;
+use support::rng::Rng;
 use table::{
     ActionRef, EntryAction, FieldMatch, KeyField, KeyShape, MatchKind, NewEntry, Table, TableSpec,
 };
@@ -85,14 +86,14 @@ impl Subject {
     /// Creates entries, lookup keys that hit them, and entries to exchange. The result is the same
     /// in every run. It may have fewer entries if there are not enough different ones.
     pub fn sample(self, entries: usize, lookups: usize) -> Sample {
-        let new = |shape, all, spare, key: &dyn Fn(usize, &mut Choices) -> Vec<u64>| {
+        let new = |shape, all, spare, key: &dyn Fn(usize, &mut Rng) -> Vec<u64>| {
             Sample::new(shape, all, spare, lookups, key)
         };
         let spare = (entries / SPARE_SHARE).clamp(1, MOST_SPARE);
         let count = entries + spare;
         match self {
             Self::Exact => {
-                let key = |number| Choices::new(number as u64).bits();
+                let key = |number| Rng::new(number as u64).bits();
                 let entry = |number| {
                     let value = Value::truncated(key(number).into(), 64);
                     NewEntry::new(vec![FieldMatch::Exact(value)], direct())
@@ -139,7 +140,7 @@ impl Sample {
         all: Vec<NewEntry>,
         spare: usize,
         lookups: usize,
-        key: &dyn Fn(usize, &mut Choices) -> Vec<u64>,
+        key: &dyn Fn(usize, &mut Rng) -> Vec<u64>,
     ) -> Self {
         let step = (all.len() / spare.max(1)).max(2);
         let spare = spare.min(all.len() / step);
@@ -148,7 +149,7 @@ impl Sample {
         let is_own = |number: usize| number.is_multiple_of(step) && number / step < spare;
         let stays = |number: &usize| !is_spare(*number) && !is_own(*number);
         let staying: Vec<usize> = (0..all.len()).filter(stays).collect();
-        let mut choices = Choices::new(1);
+        let mut choices = Rng::new(1);
         let mut keys = Vec::with_capacity(lookups * shape.limbs());
         for _ in 0..lookups {
             let which = choices.below(staying.len() as u64) as usize;

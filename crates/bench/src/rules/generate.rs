@@ -2,15 +2,15 @@
 
 use super::profile::{Lengths, Ports, Profile, Zone};
 use super::{FiveTuple, Kind, PortRange, Prefix, Spread};
-use crate::Choices;
 use std::collections::{HashMap, HashSet};
+use support::rng::Rng;
 
 /// Maximum number of attempts to find enough different rules.
 const ATTEMPTS: usize = 6;
 
 pub(super) fn rules(kind: Kind, spread: Spread, count: usize, seed: u64) -> Vec<FiveTuple> {
     let profile = Profile::of(kind);
-    let mut choices = Choices::new(seed ^ (kind as u64) << 56);
+    let mut choices = Rng::new(seed ^ (kind as u64) << 56);
     let mut rules = Vec::new();
     let mut seen = HashSet::new();
     for _ in 0..ATTEMPTS {
@@ -27,7 +27,7 @@ pub(super) fn rules(kind: Kind, spread: Spread, count: usize, seed: u64) -> Vec<
 }
 
 /// Draws `count` rules, which may contain duplicates.
-fn draw(profile: &Profile, spread: Spread, count: usize, choices: &mut Choices) -> Vec<FiveTuple> {
+fn draw(profile: &Profile, spread: Spread, count: usize, choices: &mut Rng) -> Vec<FiveTuple> {
     let mut rules: Vec<FiveTuple> = (0..count).map(|_| application(profile, choices)).collect();
     let growth = count as f64 / profile.scale as f64;
     let tree = |zones| match spread {
@@ -50,7 +50,7 @@ fn draw(profile: &Profile, spread: Spread, count: usize, choices: &mut Choices) 
 }
 
 /// Draws a rule without addresses. Only their prefix lengths are set.
-fn application(profile: &Profile, choices: &mut Choices) -> FiveTuple {
+fn application(profile: &Profile, choices: &mut Rng) -> FiveTuple {
     let protocol = choices.weighted(profile.protocols, |protocol| protocol.weight);
     let ports = protocol.and_then(|protocol| choices.weighted(protocol.ports, |pair| pair.2));
     let (source_class, destination_class) =
@@ -77,7 +77,7 @@ fn application(profile: &Profile, choices: &mut Choices) -> FiveTuple {
     }
 }
 
-fn lengths(pairs: &[Lengths], choices: &mut Choices) -> (u8, u8) {
+fn lengths(pairs: &[Lengths], choices: &mut Rng) -> (u8, u8) {
     let Some(pair) = choices.weighted(pairs, |pair| pair.weight) else {
         return (0, 0);
     };
@@ -85,7 +85,7 @@ fn lengths(pairs: &[Lengths], choices: &mut Choices) -> (u8, u8) {
     (between(pair.source), between(pair.destination))
 }
 
-fn port_range(profile: &Profile, class: Ports, choices: &mut Choices) -> PortRange {
+fn port_range(profile: &Profile, class: Ports, choices: &mut Rng) -> PortRange {
     let range = |lo, hi| PortRange { lo, hi };
     match class {
         Ports::Any => PortRange::ANY,
@@ -195,7 +195,7 @@ impl Tree {
     fn assign(
         &self,
         rules: &mut [FiveTuple],
-        choices: &mut Choices,
+        choices: &mut Rng,
         field: impl Fn(&mut FiveTuple) -> &mut Prefix,
     ) {
         let all = (0..rules.len())
@@ -230,7 +230,7 @@ impl Tree {
         &self,
         node: Node,
         rules: &mut [FiveTuple],
-        choices: &mut Choices,
+        choices: &mut Rng,
         field: &impl Fn(&mut FiveTuple) -> &mut Prefix,
         nodes: &mut Vec<Node>,
     ) {
@@ -287,7 +287,7 @@ impl Tree {
 }
 
 /// Orders the rules randomly, but each before all rules that cover it.
-fn order(rules: &mut Vec<FiveTuple>, choices: &mut Choices) {
+fn order(rules: &mut Vec<FiveTuple>, choices: &mut Rng) {
     let breadth = |range: PortRange| u32::from(range.hi - range.lo);
     // This order has covering rules before the rules that they cover.
     rules.sort_by_cached_key(|rule| {

@@ -8,8 +8,8 @@
 mod generate;
 mod profile;
 
-use crate::Choices;
 use bits::Value;
+use support::rng::Rng;
 use table::{EntryAction, FieldMatch, KeyField, KeyShape, MatchKind, NewEntry};
 
 /// Kind of a rule set.
@@ -72,7 +72,7 @@ impl Prefix {
         self.len <= other.len && other.address & Self::mask(self.len) == self.address
     }
 
-    fn random(self, choices: &mut Choices) -> u32 {
+    fn random(self, choices: &mut Rng) -> u32 {
         self.address | choices.bits() as u32 & !Self::mask(self.len)
     }
 
@@ -177,7 +177,7 @@ impl FiveTuple {
     }
 
     /// Returns a uniformly random header that the rule matches, as the limbs of a key.
-    pub fn random_header(&self, choices: &mut Choices) -> [u64; KEY_LIMBS] {
+    pub fn random_header(&self, choices: &mut Rng) -> [u64; KEY_LIMBS] {
         let mut port = |range: PortRange| choices.between(u64::from(range.lo), u64::from(range.hi));
         let ports = [port(self.source_port), port(self.destination_port)];
         let protocol = match self.protocol {
@@ -233,7 +233,7 @@ impl RuleSet {
     /// Returns a uniform trace of `headers` headers, of `KEY_LIMBS` limbs each. Each is a random
     /// header of a random rule.
     pub fn trace(&self, headers: usize, seed: u64) -> Vec<u64> {
-        let mut choices = Choices::new(seed);
+        let mut choices = Rng::new(seed);
         let mut trace = Vec::with_capacity(headers * KEY_LIMBS);
         for _ in 0..headers {
             let which = choices.below(self.rules.len() as u64) as usize;

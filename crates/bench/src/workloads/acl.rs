@@ -4,6 +4,7 @@ use bits::Value;
 use exec::Configuration;
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
+use support::rng::Rng;
 use table::{ActionRef, EntryAction, Table, TableSpec};
 
 use super::Size;
@@ -16,9 +17,7 @@ use crate::wire::{
     ETHERNET, ETHERTYPE_IPV4, ETHERTYPE_VLAN, Ipv4, TCP, UDP, be16, be32, be48, decrement_ttl,
     ipv4_is_right, put16, put48,
 };
-use crate::{
-    Choices, Family, FiveTuple, Hand, Kind, Prefix, RoutingTable, RuleSet, Spread, Workload,
-};
+use crate::{Family, FiveTuple, Hand, Kind, Prefix, RoutingTable, RuleSet, Spread, Workload};
 
 /// Number of routes, in addition to the default route.
 const ROUTES: usize = 10_000;
@@ -61,7 +60,7 @@ impl Acl {
     }
 
     /// Returns a normal packet with its VLAN, and true if it is received tagged.
-    fn usual(&self, choices: &mut Choices) -> (Ipv4, u64, bool) {
+    fn usual(&self, choices: &mut Rng) -> (Ipv4, u64, bool) {
         let which = choices.below(self.permitted.len() as u64) as usize;
         let [src, dst, src_port, dst_port, protocol] = self.permitted[which];
         let vid = choices.between(1, VLANS);
@@ -203,7 +202,7 @@ impl Workload for Acl {
         self.set_up_rules_and_routes(&mut fill)
     }
 
-    fn packet(&self, choices: &mut Choices, frame: &mut Frame) {
+    fn packet(&self, choices: &mut Rng, frame: &mut Frame) {
         let (packet, vid, is_tagged) = self.usual(choices);
         packet.write(frame);
         frame.ingress = PortId(if is_tagged { TRUNK } else { vid - 1 } as u32);
@@ -212,7 +211,7 @@ impl Workload for Acl {
         }
     }
 
-    fn stray(&self, choices: &mut Choices, frame: &mut Frame) {
+    fn stray(&self, choices: &mut Rng, frame: &mut Frame) {
         let (mut packet, vid, is_tagged) = self.usual(choices);
         match choices.below(8) {
             0 => packet.ttl = choices.below(2) as u8,
@@ -287,7 +286,7 @@ impl Acl {
             fill.rank(action, &keys, (count - i) as u64, &[])?;
         }
         let routes = fill.table("routes", "via")?;
-        let mut choices = Choices::new(2);
+        let mut choices = Rng::new(2);
         fill.add(&routes, &[Key::Lpm(0, 0)], &[0])?;
         for route in self.routes.routes() {
             let prefix = Key::Lpm(route.address as u64, route.len.into());

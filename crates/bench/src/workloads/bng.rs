@@ -4,6 +4,7 @@
 use exec::Configuration;
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
+use support::rng::Rng;
 
 use super::Size;
 use super::fill::Fill;
@@ -15,7 +16,7 @@ use crate::wire::{
     ETHERNET, ETHERTYPE_IPV4, ETHERTYPE_VLAN, IPV4_END, Ipv4, UDP, be16, be32, decrement_ttl,
     ipv4_is_right, put16, put48,
 };
-use crate::{Choices, Hand, Workload};
+use crate::{Hand, Workload};
 
 /// Number of subscribers.
 const SUBSCRIBERS: u64 = 100_000;
@@ -44,7 +45,7 @@ impl Bng {
         }
     }
 
-    fn usual(&self, choices: &mut Choices) -> Ipv4 {
+    fn usual(&self, choices: &mut Rng) -> Ipv4 {
         Ipv4 {
             dst_mac: OUR_MAC,
             src_mac: 0x0200_0000_2000 + choices.below(64),
@@ -97,12 +98,12 @@ impl Workload for Bng {
         Ok(())
     }
 
-    fn packet(&self, choices: &mut Choices, frame: &mut Frame) {
+    fn packet(&self, choices: &mut Rng, frame: &mut Frame) {
         frame.ingress = PortId(choices.between(ACCESS_PORTS, PORTS - 1) as u32);
         self.usual(choices).write(frame);
     }
 
-    fn stray(&self, choices: &mut Choices, frame: &mut Frame) {
+    fn stray(&self, choices: &mut Rng, frame: &mut Frame) {
         frame.ingress = PortId(choices.below(PORTS) as u32);
         let mut packet = self.usual(choices);
         match choices.below(4) {

@@ -4,6 +4,7 @@ use driver::StepSource;
 use exec::Configuration;
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
+use support::rng::Rng;
 use table::EntryIdx;
 
 use super::Size;
@@ -14,7 +15,7 @@ use crate::names::Key;
 use crate::setup::{Item, Setup, SetupError};
 use crate::tenants::{Divisible, Part};
 use crate::wire::{ETHERNET, be48, put16, put48};
-use crate::{Choices, Hand, Workload};
+use crate::{Hand, Workload};
 
 /// Number of known hosts.
 const STATIONS: u64 = 1 << 16;
@@ -44,7 +45,7 @@ impl Switch {
 
 /// Returns the MAC address of a host: locally administered, unicast, in no particular order.
 pub(super) fn address(station: u64) -> u64 {
-    0x0200_0000_0000 | Choices::new(station).bits() >> 24
+    0x0200_0000_0000 | Rng::new(station).bits() >> 24
 }
 
 fn port(station: u64) -> u32 {
@@ -118,7 +119,7 @@ impl Divisible for Switch {
         self.set_up(program, groups.flat_map(ports), setup)
     }
 
-    fn packet(&self, choices: &mut Choices, part: Part, frame: &mut Frame) {
+    fn packet(&self, choices: &mut Rng, part: Part, frame: &mut Frame) {
         let groups = self.groups(part);
         let (from, hop) = (choices.below(PORTS), choices.between(1, PORTS - 1));
         let src = self.station(part, choices.below(groups), from);
@@ -144,14 +145,14 @@ impl Workload for Switch {
         self.set_up(program, 0..self.stations, setup)
     }
 
-    fn packet(&self, choices: &mut Choices, frame: &mut Frame) {
+    fn packet(&self, choices: &mut Rng, frame: &mut Frame) {
         let (src, hop) = (choices.below(self.stations), choices.between(1, PORTS - 1));
         let other = choices.below(self.stations) / PORTS * PORTS;
         let dst = other + (src + hop) % PORTS;
         write(frame, address(src), address(dst), port(src));
     }
 
-    fn stray(&self, choices: &mut Choices, frame: &mut Frame) {
+    fn stray(&self, choices: &mut Rng, frame: &mut Frame) {
         let (src, dst) = (choices.below(self.stations), choices.below(self.stations));
         match choices.below(4) {
             // Destination on the ingress port.

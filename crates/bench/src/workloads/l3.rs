@@ -3,6 +3,7 @@
 use exec::Configuration;
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
+use support::rng::Rng;
 use table::EntryIdx;
 
 use super::Size;
@@ -15,7 +16,7 @@ use crate::wire::{
     ETHERNET, ETHERTYPE_IPV4, IPV4_END, Ipv4, UDP, be16, be32, be48, decrement_ttl, ipv4_is_right,
     put16, put48,
 };
-use crate::{Choices, Family, Hand, RoutingTable, Workload};
+use crate::{Family, Hand, RoutingTable, Workload};
 
 /// Number of prefixes in a full table.
 const ROUTES: usize = 964_000;
@@ -42,7 +43,7 @@ impl Router {
         }
     }
 
-    fn usual(&self, choices: &mut Choices) -> (u32, Ipv4) {
+    fn usual(&self, choices: &mut Rng) -> (u32, Ipv4) {
         let port = choices.below(PORTS.into()) as u32;
         let packet = Ipv4 {
             dst_mac: our_mac(port.into()),
@@ -93,7 +94,7 @@ impl Workload for Router {
             fill.add(&next_hops, &[Key::Is(hop)], &args)?;
         }
         let routes = fill.table("routes", "via")?;
-        let mut choices = Choices::new(2);
+        let mut choices = Rng::new(2);
         for route in self.table.routes() {
             let prefix = Key::Lpm(route.address as u64, route.len.into());
             fill.add(&routes, &[prefix], &[choices.below(NEXT_HOPS)])?;
@@ -101,13 +102,13 @@ impl Workload for Router {
         Ok(())
     }
 
-    fn packet(&self, choices: &mut Choices, frame: &mut Frame) {
+    fn packet(&self, choices: &mut Rng, frame: &mut Frame) {
         let (port, packet) = self.usual(choices);
         frame.ingress = PortId(port);
         packet.write(frame);
     }
 
-    fn stray(&self, choices: &mut Choices, frame: &mut Frame) {
+    fn stray(&self, choices: &mut Rng, frame: &mut Frame) {
         let (port, mut packet) = self.usual(choices);
         frame.ingress = PortId(port);
         match choices.below(8) {

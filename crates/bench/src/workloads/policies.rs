@@ -8,11 +8,11 @@ use driver::StepSource;
 use ir::Program;
 use packet::Frame;
 use packet::PortId;
+use support::rng::Rng;
 
 use super::Size;
 use super::fill::Fill;
 use super::l2::address;
-use crate::Choices;
 use crate::names::Key;
 use crate::setup::{Setup, SetupError};
 use crate::tenants::{Divisible, Part};
@@ -236,7 +236,7 @@ impl Divisible for Policy {
             .try_for_each(|function| self.fill(*function, part, &mut fill))
     }
 
-    fn packet(&self, choices: &mut Choices, part: Part, frame: &mut Frame) {
+    fn packet(&self, choices: &mut Rng, part: Part, frame: &mut Frame) {
         let (first, count) = self.stations(part);
         let groups = count / PORTS;
         let (from, hop) = (choices.below(PORTS), choices.between(1, PORTS - 1));

@@ -6,6 +6,7 @@ use bits::Value;
 use exec::Configuration;
 use ir::Program;
 use packet::{Frame, PortId};
+use support::rng::Rng;
 
 use super::Size;
 use super::acl::tag;
@@ -13,7 +14,7 @@ use super::fill::Fill;
 use crate::names::Key;
 use crate::setup::{Setup, SetupError};
 use crate::wire::{ETHERTYPE_IPV6, Ipv4, TCP, UDP, put16, put48};
-use crate::{Choices, Family, Hand, Kind, Prefix, Route, RoutingTable, RuleSet, Spread, Workload};
+use crate::{Family, Hand, Kind, Prefix, Route, RoutingTable, RuleSet, Spread, Workload};
 
 /// Number of individual ports, from 0. Port `p` is bridge port `BRIDGE_PORTS + p` and untagged
 /// member of one VLAN.
@@ -133,11 +134,11 @@ impl Workload for Sai {
         fill.routes(self)
     }
 
-    fn packet(&self, choices: &mut Choices, frame: &mut Frame) {
+    fn packet(&self, choices: &mut Rng, frame: &mut Frame) {
         self.usual(choices).write(frame, choices);
     }
 
-    fn stray(&self, choices: &mut Choices, frame: &mut Frame) {
+    fn stray(&self, choices: &mut Rng, frame: &mut Frame) {
         let mut visit = self.usual(choices);
         match choices.below(12) {
             0 => visit.ip.dst_mac = choices.bits() >> 16,
@@ -192,7 +193,7 @@ struct Visit {
 }
 
 impl Sai {
-    fn usual(&self, choices: &mut Choices) -> Visit {
+    fn usual(&self, choices: &mut Rng) -> Visit {
         let vlan = choices.below(VLANS);
         let vrf = vrf_of(vlan);
         let is_tagged = choices.per_mille(500);
@@ -233,7 +234,7 @@ impl Sai {
 }
 
 impl Visit {
-    fn write(&self, frame: &mut Frame, choices: &mut Choices) {
+    fn write(&self, frame: &mut Frame, choices: &mut Rng) {
         self.ip.write(frame);
         let bytes = frame.bytes_mut();
         match self.dst6 {
@@ -429,7 +430,7 @@ impl Fill<'_, '_> {
     }
 
     fn routes(&mut self, sai: &Sai) -> Result<(), SetupError> {
-        let mut choices = Choices::new(2);
+        let mut choices = Rng::new(2);
         let host4_table = self.table("ipv4_host", "to_next_hop")?;
         let host6_table = self.table("ipv6_host", "to_next_hop")?;
         for vrf in 0..VRFS {

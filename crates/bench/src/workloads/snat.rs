@@ -3,6 +3,8 @@
 use exec::Configuration;
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
+use support::checksum::fold;
+use support::rng::Rng;
 use table::EntryIdx;
 
 use super::Size;
@@ -13,9 +15,9 @@ use crate::names::Key;
 use crate::setup::{Setup, SetupError};
 use crate::wire::{
     ETHERNET, ETHERTYPE_IPV4, IPV4_END, Ipv4, TCP, UDP, be16, be32, corrected32, decrement_ttl,
-    fold, ipv4_is_right, put16, put32, put48,
+    ipv4_is_right, put16, put32, put48,
 };
-use crate::{Choices, Family, Hand, RoutingTable, Workload};
+use crate::{Family, Hand, RoutingTable, Workload};
 
 /// Number of known flows.
 const FLOWS: u64 = 100_000;
@@ -40,7 +42,7 @@ struct Flow {
 }
 
 fn flow(number: u64) -> Flow {
-    let mut choices = Choices::new(number);
+    let mut choices = Rng::new(number);
     Flow {
         // Each host uses 1,024 ports, and each translated address serves 32 hosts.
         host: (
@@ -68,7 +70,7 @@ impl Snat {
     }
 
     /// Returns a normal packet and its ingress port. It is from a host or to a host.
-    fn usual(&self, choices: &mut Choices) -> (Ipv4, u64) {
+    fn usual(&self, choices: &mut Rng) -> (Ipv4, u64) {
         let flow = flow(choices.below(self.flows));
         let other = (self.routes.destination(choices) as u32, 443);
         let is_out = choices.per_mille(500);
@@ -129,7 +131,7 @@ impl Workload for Snat {
             fill.add(&inbound, &keys(flow.ours), &numbers(flow.host))?;
         }
         let routes = fill.table("routes", "forward")?;
-        let mut choices = Choices::new(2);
+        let mut choices = Rng::new(2);
         let mut hop = |ports: std::ops::Range<u64>| {
             let port = choices.between(ports.start, ports.end - 1);
             [port, OUR_MAC + port, 0x0200_0000_3000 + choices.below(64)]
@@ -145,13 +147,13 @@ impl Workload for Snat {
         Ok(())
     }
 
-    fn packet(&self, choices: &mut Choices, frame: &mut Frame) {
+    fn packet(&self, choices: &mut Rng, frame: &mut Frame) {
         let (packet, port) = self.usual(choices);
         frame.ingress = PortId(port as u32);
         packet.write(frame);
     }
 
-    fn stray(&self, choices: &mut Choices, frame: &mut Frame) {
+    fn stray(&self, choices: &mut Rng, frame: &mut Frame) {
         let (mut packet, port) = self.usual(choices);
         frame.ingress = PortId(port as u32);
         match choices.below(8) {

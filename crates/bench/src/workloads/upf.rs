@@ -3,6 +3,7 @@
 use exec::Configuration;
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
+use support::rng::Rng;
 
 use super::Size;
 use super::fill::Fill;
@@ -14,7 +15,7 @@ use crate::wire::{
     ETHERNET, ETHERTYPE_IPV4, IPV4_END, Ipv4, UDP, be16, be32, be48, decrement_ttl, ipv4_is_right,
     put16, put32, put48,
 };
-use crate::{Choices, Family, Hand, RoutingTable, Workload};
+use crate::{Family, Hand, RoutingTable, Workload};
 
 /// Number of user sessions.
 const SESSIONS: u64 = 100_000;
@@ -53,7 +54,7 @@ impl Upf {
         }
     }
 
-    fn usual(&self, choices: &mut Choices) -> Tunnelled {
+    fn usual(&self, choices: &mut Rng) -> Tunnelled {
         let session = choices.below(self.sessions);
         let interface = choices.below(INTERFACES);
         let outer = Ipv4 {
@@ -176,7 +177,7 @@ impl Workload for Upf {
             fill.add(&sessions, &[tunnel], &[user(session).into()])?;
         }
         let routes = fill.table("routes", "forward")?;
-        let mut choices = Choices::new(2);
+        let mut choices = Rng::new(2);
         for route in self.routes.routes() {
             let prefix = Key::Lpm(route.address as u64, route.len.into());
             let hop = choices.below(64);
@@ -186,12 +187,12 @@ impl Workload for Upf {
         Ok(())
     }
 
-    fn packet(&self, choices: &mut Choices, frame: &mut Frame) {
+    fn packet(&self, choices: &mut Rng, frame: &mut Frame) {
         frame.ingress = PortId(choices.below(PORTS) as u32);
         self.usual(choices).write(frame);
     }
 
-    fn stray(&self, choices: &mut Choices, frame: &mut Frame) {
+    fn stray(&self, choices: &mut Rng, frame: &mut Frame) {
         frame.ingress = PortId(choices.below(PORTS) as u32);
         let mut packet = self.usual(choices);
         match choices.below(12) {

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bench::clock::Clock;
+use bench::Workload;
 use bench::measure::{Measured, Packets, Plan, Traffic, measure};
-use bench::{Choices, Workload};
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{Generator, Order, Sizes, Template};
+use support::rng::Rng;
+use support::tsc_clock::Clock;
 
 use super::report::Row;
 use super::sides::{HAND, Sides, Wanted};
@@ -109,7 +110,7 @@ struct OfWorkload<'w>(&'w dyn Workload);
 
 impl Traffic for OfWorkload<'_> {
     fn packets(&self, seed: u64) -> Packets<'_> {
-        let mut choices = Choices::new(seed);
+        let mut choices = Rng::new(seed);
         Box::new(move |frame| self.0.packet(&mut choices, frame))
     }
 }
@@ -119,7 +120,7 @@ struct InTurn(Vec<Packet>);
 
 impl Traffic for InTurn {
     fn packets(&self, seed: u64) -> Packets<'_> {
-        let begin = Choices::new(seed).below(self.0.len() as u64) as usize;
+        let begin = Rng::new(seed).below(self.0.len() as u64) as usize;
         let mut next = self.0.iter().cycle().skip(begin);
         Box::new(move |frame| {
             if let Some(packet) = next.next() {
@@ -135,7 +136,7 @@ struct AnyOf(Vec<Packet>);
 impl AnyOf {
     /// Returns a few flows of a workload.
     fn few(workload: &dyn Workload) -> AnyOf {
-        let mut choices = Choices::new(1);
+        let mut choices = Rng::new(1);
         let packet = |_| written(|frame| workload.packet(&mut choices, frame));
         AnyOf((0..FEW).map(packet).collect())
     }
@@ -143,7 +144,7 @@ impl AnyOf {
 
 impl Traffic for AnyOf {
     fn packets(&self, seed: u64) -> Packets<'_> {
-        let mut choices = Choices::new(seed);
+        let mut choices = Rng::new(seed);
         Box::new(move |frame| {
             let which = choices.below(self.0.len() as u64) as usize;
             rewrite(frame, &self.0[which]);

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use bench::clock::Clock;
 use bench::lookups::{Beside, Changes, Loaded, Plan, Rates, Subject, measure, measure_loaded};
 use serde::Serialize;
+use support::tsc_clock::Clock;
 
 use super::{Lookups, Options};
 use crate::live::{LiveLine, bar};

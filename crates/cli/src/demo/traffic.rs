@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use port::{EchoSocket, NetnsError};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use support::rng::Rng;
 
 use super::hosts::Host;
 
@@ -222,7 +223,8 @@ fn broken(doing: &str, progress: &Progress, error: &io::Error) -> String {
 fn send(mut stream: TcpStream, volume: Volume, progress: &Progress) -> io::Result<Seen> {
     stream.set_write_timeout(Some(LOOK_UP))?;
     let start = Instant::now();
-    let mut noise = Noise::new();
+    // Without a pattern that an error could repeat.
+    let mut noise = Rng::new(0);
     let mut hash = Sha256::new();
     let mut chunk = vec![0; CHUNK];
     let mut bytes = 0;
@@ -306,31 +308,5 @@ impl Patience {
             return Err(io::Error::new(TimedOut, text));
         }
         Ok(())
-    }
-}
-
-/// Pseudo-random data (SplitMix64), equal in every run. It has no pattern that an error could
-/// repeat.
-struct Noise {
-    state: u64,
-}
-
-impl Noise {
-    fn new() -> Noise {
-        Noise { state: 0 }
-    }
-
-    fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn fill(&mut self, bytes: &mut [u8]) {
-        for part in bytes.chunks_mut(8) {
-            part.copy_from_slice(&self.next().to_le_bytes()[..part.len()]);
-        }
     }
 }

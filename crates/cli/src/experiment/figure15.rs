@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use bench::OnWorker;
-use bench::clock::Clock;
 use bench::measure::{Plan, Side};
 use bench::tenants::{Divisible, Entry};
 use packet::Batch;
 use serde::Serialize;
+use support::tsc_clock::Clock;
 use switch::Device;
 
 use crate::host::ROUND;

@@ -7,12 +7,13 @@ use bench::arrival::Arrival;
 use bench::measure::{Measured, Packets, Plan, Traffic};
 use bench::tenants::{Divisible, Entry, Part, Tenants, TenantsReport};
 use bench::workloads::{self, Size};
-use bench::{Choices, Item, Setup, SetupError};
+use bench::{Item, Setup, SetupError};
 use driver::StepSource;
 use entries::{EntryAction, Replica, TableEntry, Update};
 use exec::Engine;
 use ir::Program;
 use packet::Frame;
+use support::rng::Rng;
 
 /// Part of the entries for sides on the interpreter: one of 128. Each path through a parser has
 /// separate entries in the P4 hypervisor, and large tables are not part of the comparison.
@@ -160,7 +161,7 @@ impl Divisible for Policy {
         self.function.setup(program, part, setup)
     }
 
-    fn packet(&self, choices: &mut Choices, part: Part, frame: &mut Frame) {
+    fn packet(&self, choices: &mut Rng, part: Part, frame: &mut Frame) {
         self.function.packet(choices, part, frame);
         let missing = self.bytes.saturating_sub(frame.len());
         // Cannot fail: the longest packets are far below a frame's limit.
@@ -171,7 +172,7 @@ impl Divisible for Policy {
 impl Traffic for Policy {
     /// Returns packets for a side on the interpreter.
     fn packets(&self, seed: u64) -> Packets<'_> {
-        let mut choices = Choices::new(seed);
+        let mut choices = Rng::new(seed);
         Box::new(move |frame| self.packet(&mut choices, SMALL, frame))
     }
 }

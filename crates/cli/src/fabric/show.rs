@@ -8,6 +8,7 @@ use fabric::topology::{
     FunctionSpec, LinkSpec, PlaneSpec, ServiceSpec, SharedSpec, SwitchSpec, VpdpSpec,
 };
 use serde::Serialize;
+use support::mac::MacAddress;
 
 use crate::{Ended, amount, out};
 
@@ -125,7 +126,7 @@ fn text(topology: &Topology) {
             host.name,
             host.address,
             host.prefix_len,
-            mac_text(host.mac),
+            MacAddress(host.mac),
             gateway.unwrap_or_default()
         ));
     }
@@ -212,10 +213,6 @@ fn link_text(spec: &LinkSpec) -> String {
     format!("{rate}, {delay}, queue of {}{loss}", spec.queue)
 }
 
-fn mac_text(mac: [u8; 6]) -> String {
-    mac.map(|byte| format!("{byte:02x}")).join(":")
-}
-
 fn function_json(function: &FunctionSpec) -> FunctionJson {
     let entries = function.entries.as_ref();
     FunctionJson {
@@ -259,7 +256,7 @@ fn json(topology: &Topology) -> Json<'_> {
     });
     let hosts = topology.hosts.iter().map(|host| HostJson {
         name: &host.name,
-        mac: mac_text(host.mac),
+        mac: MacAddress(host.mac).to_string(),
         ip: format!("{}/{}", host.address, host.prefix_len),
         gateway: host.gateway.map(|gateway| gateway.to_string()),
     });

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bench::clock::{Clock, time_of_thread};
 use packet::Nanos;
+use support::tsc_clock::{Clock, time_of_thread};
 use tenancy::{Fairness, Gauge, Work};
 
 /// Interval of fair sharing: the demand of the vPDPs in one interval sets their shares in the next.

@@ -9,7 +9,8 @@ use std::time::Duration;
 use ir::Program;
 use p4rt::{Denial, Petition, Petitions, Server};
 use packet::PortId;
-use port::{Bell, Poller};
+use port::Poller;
+use support::wakeup::WakeupFd;
 use tenancy::{Connection, Hypervisor, VirtualPort, Vpdp, VpdpId};
 use tracing::level_filters::LevelFilter;
 
@@ -36,7 +37,7 @@ pub(super) struct Office {
     pub(super) hypervisor: Hypervisor,
     pub(super) crew: Crew<Tenants>,
     pub(super) board: Switchboard,
-    first_station: Option<Arc<Bell>>,
+    first_station: Option<Arc<WakeupFd>>,
     pub(super) server: Server,
     petitions: Petitions,
     /// The switch's ports, each with its packet I/O method.
@@ -350,7 +351,7 @@ impl Office {
 
     fn wake_first_station(&self) {
         if let Some(bell) = &self.first_station {
-            bell.ring();
+            bell.wake();
         }
     }
 

@@ -114,7 +114,7 @@ impl Office {
             };
             // Fails if the switch has stopped, which needs no program.
             let _ = tell.send(ready);
-            common.office.ring();
+            common.office.wake();
         };
         let builder = std::thread::Builder::new().stack_size(crate::STACK_BYTES);
         // If no thread starts, the dropped answer reports that the switch does not answer.

@@ -3,6 +3,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use support::mac::{MacAddress, octets};
+
 use super::filter::{
     Comparison, Field, Filter, FilterError, HEADERS, Layer, Notation, Relation, fields,
 };
@@ -248,13 +250,7 @@ fn number(text: &str) -> Option<u128> {
 }
 
 fn mac(text: &str) -> Option<u128> {
-    let mut parts = text.split(':');
-    let mut value = 0;
-    for _ in 0..6 {
-        let byte = u8::from_str_radix(parts.next()?, 16).ok()?;
-        value = value << 8 | u128::from(byte);
-    }
-    parts.next().is_none().then_some(value)
+    octets(text, &[':'], 1..=2).map(|bytes| u64::from(MacAddress(bytes)).into())
 }
 
 #[cfg(test)]

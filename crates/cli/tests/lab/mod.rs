@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use support::checksum::internet_checksum;
+
 /// The unprivileged user id on every distribution.
 pub(crate) const NOBODY: u32 = 65534;
 
@@ -249,12 +251,7 @@ pub(crate) fn to_other_host(from: u8, len: usize, number: u16) -> Vec<u8> {
     ipv4.extend((len as u16).to_be_bytes());
     ipv4.extend(number.to_be_bytes());
     ipv4.extend([0, 0, 64, 17, 0, 0, 10, 0, net, 2, 10, 0, 3 - net, 2]);
-    let sum: u32 = ipv4
-        .chunks(2)
-        .map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])))
-        .sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    let checksum = !((folded & 0xffff) + (folded >> 16)) as u16;
+    let checksum = internet_checksum(&ipv4);
     ipv4[10..12].copy_from_slice(&checksum.to_be_bytes());
     ipv4.resize(len, number as u8);
     frame.extend(ipv4);

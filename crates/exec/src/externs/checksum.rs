@@ -2,6 +2,7 @@
 //! updates.
 
 use ir::HashAlgorithm;
+use support::checksum::ones_complement_sum;
 
 use super::hash::{self, HashParameters};
 use crate::{BitBuffer, RandomStream};
@@ -50,14 +51,14 @@ impl ChecksumUnit {
     pub fn add(&mut self, data: &BitBuffer) {
         match self {
             ChecksumUnit::Data(all) => append(all, data),
-            ChecksumUnit::Sum(sum) => *sum = add(*sum, hash::ones_complement_sum(data.bytes())),
+            ChecksumUnit::Sum(sum) => *sum = add(*sum, ones_complement_sum(data.bytes())),
         }
     }
 
     /// Subtracts packed data from a sum (RFC 1624).
     pub fn subtract(&mut self, data: &BitBuffer) {
         if let ChecksumUnit::Sum(sum) = self {
-            *sum = add(*sum, !hash::ones_complement_sum(data.bytes()));
+            *sum = add(*sum, !ones_complement_sum(data.bytes()));
         }
     }
 

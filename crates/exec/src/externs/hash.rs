@@ -2,6 +2,7 @@
 
 use bits::limbs;
 use ir::HashAlgorithm;
+use support::checksum::internet_checksum;
 
 use crate::RandomStream;
 
@@ -175,26 +176,9 @@ pub fn crc(data: &[u8], parameters: &CrcParameters, width: u32) -> u32 {
     (remainder ^ parameters.final_xor) & mask
 }
 
-/// Returns the folded ones' complement sum of 16-bit words. An odd last byte is the high half of a
-/// word.
-pub fn ones_complement_sum(data: &[u8]) -> u16 {
-    let mut words = data.chunks_exact(2);
-    let mut sum: u64 = words
-        .by_ref()
-        .map(|word| u64::from(u16::from_be_bytes([word[0], word[1]])))
-        .sum();
-    if let [last] = words.remainder() {
-        sum += u64::from(*last) << 8;
-    }
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
-}
-
-/// Returns the Internet checksum (RFC 1071).
+/// RFC 1071's checksum.
 pub fn csum16(data: &[u8]) -> u16 {
-    !ones_complement_sum(data)
+    internet_checksum(data)
 }
 
 /// Returns the XOR of all 16-bit words. An odd last byte is the high half of a word.
@@ -249,7 +233,7 @@ mod tests {
     #[test]
     fn the_internet_checksum_gives_rfc_1071_s_example() {
         let data = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
-        assert_eq!(ones_complement_sum(&data), 0xddf2);
+        assert_eq!(csum16(&data), !0xddf2);
         assert_eq!(csum16(&[0xff]), 0x00ff);
     }
 

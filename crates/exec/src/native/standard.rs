@@ -1,6 +1,8 @@
 //! Native functions that come with Polyplane. A header argument is its validity, followed by its
 //! fields in order.
 
+use support::checksum::fold;
+
 use super::Natives;
 use super::conntrack::Connections;
 use crate::externs::{checksum, hash};
@@ -92,11 +94,7 @@ fn ipv4_checksum(before: &[u64], after: &[u64]) -> u16 {
         destination >> 16,
         destination & 0xffff,
     ];
-    let mut sum: u64 = words.iter().map(|word| word & 0xffff).sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
+    !fold(words.iter().map(|word| word & 0xffff).sum())
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use packet::{Nanos, PortId};
 use port::PerMillion;
+use support::mac::octets;
 use toml::Spanned;
 
 use crate::host::PORTS;
@@ -259,12 +260,7 @@ impl Check<'_> {
     }
 
     fn mac(&mut self, text: &Text) -> Option<[u8; 6]> {
-        let bytes: Option<Vec<u8>> = text
-            .get_ref()
-            .split(':')
-            .map(|byte| u8::from_str_radix(byte, 16).ok())
-            .collect();
-        let mac: Option<[u8; 6]> = bytes.and_then(|bytes| bytes.try_into().ok());
+        let mac: Option<[u8; 6]> = octets(text.get_ref(), &[':'], 1..=2);
         // The lowest bit of the first byte marks group addresses.
         let station = mac.filter(|mac| mac[0] & 1 == 0 && *mac != [0; 6]);
         if station.is_none() {

@@ -11,6 +11,7 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, Variable};
 use std::collections::HashMap;
+use support::rng::Rng;
 
 use super::carry::carry;
 use super::reduce::reduce;
@@ -79,23 +80,24 @@ fn in_word(word: usize) -> MemFlags {
     safe().with_alias_region(REGIONS[word % REGIONS.len()])
 }
 
-/// Pseudo-random numbers (SplitMix64).
-struct Random(u64);
+/// Random numbers and memories.
+struct Random(Rng);
 
 impl Random {
+    fn new(seed: u64) -> Random {
+        Random(Rng::new(seed))
+    }
+
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.bits()
     }
 
     fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
+        self.0.index(bound)
     }
 
     fn one_in(&mut self, count: usize) -> bool {
-        self.below(count) == 0
+        self.0.one_in(count)
     }
 
     fn pick<T: Copy>(&mut self, all: &[T]) -> T {
@@ -682,7 +684,7 @@ impl Run<'_> {
     /// Performs a call that overwrites all memory that the callee may write.
     fn call(&mut self, callee: u64, given: u64) -> u64 {
         self.did.stored.push((callee, given));
-        let mut random = Random(callee ^ given);
+        let mut random = Random::new(callee ^ given);
         for (at, word) in self.memory.iter_mut().enumerate() {
             let is_bytes = at % REGIONS.len() == BYTES;
             if !(is_bytes && Helper::leaves_bytes(callee)) {
@@ -895,7 +897,7 @@ fn random_functions_store_and_return_the_same_when_they_sink_and_carry() {
 fn all_do_the_same(change: impl Fn(&mut Function)) {
     let mut ended = 0;
     for seed in 0..FUNCTIONS {
-        let random = &mut Random(seed);
+        let random = &mut Random::new(seed);
         let before = random_function(random);
         check(&before);
         let mut behind = before.clone();

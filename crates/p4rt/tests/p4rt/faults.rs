@@ -11,6 +11,7 @@ use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use p4info::p4::v1::stream_message_request::Update as Ask;
 use p4info::p4::v1::update::Type;
 use prost::Message;
+use support::rng::Xorshift;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tonic::Code;
@@ -241,28 +242,16 @@ async fn two_controllers_contend_and_one_at_a_time_writes() {
     }
 }
 
-/// Pseudo-random number generator with the same sequence in each run.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit as u64) as usize
-    }
-}
-
-/// Changes some bytes of a message. Returns the result if it still decodes.
-fn mutated<M: Message + Default>(message: &M, chance: &mut Chance) -> Option<M> {
+/// A message with some bytes changed, if it is one still.
+fn mutated<M: Message + Default>(message: &M, chance: &mut Xorshift) -> Option<M> {
     let mut bytes = message.encode_to_vec();
-    for _ in 0..=chance.below(2) {
-        let at = chance.below(bytes.len());
-        match chance.below(4) {
-            0 => bytes[at] = chance.below(256) as u8,
-            1 => bytes[at] ^= 1 << chance.below(8),
-            2 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][chance.below(5)],
-            _ => bytes.insert(at, chance.below(256) as u8),
+    for _ in 0..=chance.index(2) {
+        let at = chance.index(bytes.len());
+        match chance.index(4) {
+            0 => bytes[at] = chance.index(256) as u8,
+            1 => bytes[at] ^= 1 << chance.index(8),
+            2 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][chance.index(5)],
+            _ => bytes.insert(at, chance.index(256) as u8),
         }
     }
     M::decode(&*bytes).ok()
@@ -285,7 +274,7 @@ async fn updates_and_requests_with_changed_bytes_are_made_or_refused() {
     let (mut client, _stream, objects) = rig.loaded().await;
     let (first, then) = of_every_kind(&objects);
     let updates: Vec<(Type, Kind)> = first.iter().cloned().chain(then).collect();
-    let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
+    let mut chance = Xorshift::new(0x9e37_79b9_7f4a_7c15);
     let (mut written, mut read) = (0, 0);
     for round in 0..4000 {
         if round % 400 == 0 {
@@ -296,7 +285,7 @@ async fn updates_and_requests_with_changed_bytes_are_made_or_refused() {
             let all = client.batch(first.clone());
             client.grpc.write(all).await.expect("all fit");
         }
-        let (ty, kind) = updates[chance.below(updates.len())].clone();
+        let (ty, kind) = updates[chance.index(updates.len())].clone();
         let original = client.request(ty, kind).updates.remove(0);
         let Some(update) = mutated(&original, &mut chance) else {
             continue;
@@ -354,7 +343,7 @@ async fn programs_with_changed_bytes_are_set_or_refused() {
     let (mut client, _stream, _objects) = rig.loaded().await;
     let config = client.config().await;
     let info = config.p4info.clone().expect("it has one");
-    let mut chance = Chance(0x2545_f491_4f6c_dd1d);
+    let mut chance = Xorshift::new(0x2545_f491_4f6c_dd1d);
     for _ in 0..60 {
         let Some(info) = mutated(&info, &mut chance) else {
             continue;

@@ -10,9 +10,9 @@ mod tests;
 pub use error::GeneratorError;
 pub use template::{Template, Values};
 
-use crate::chance::{SplitMix, Weighted, scale};
 use mould::Mould;
 use packet::{Batch, Frame, MAX_FRAME, Nanos, PortId};
+use support::rng::{Rng, Weighted, scale};
 
 /// Maximum number of flows. A generator stores eight bytes per flow if the flows have different
 /// frequencies.
@@ -102,7 +102,7 @@ enum Choice {
 
 impl Choice {
     #[inline]
-    fn next(&mut self, chance: &mut SplitMix) -> usize {
+    fn next(&mut self, chance: &mut Rng) -> usize {
         match self {
             Choice::Only => 0,
             Choice::InTurn(next, count) => {
@@ -110,7 +110,7 @@ impl Choice {
                 *next = if this + 1 == *count { 0 } else { this + 1 };
                 this
             }
-            Choice::Equal(count) => scale((chance.draw() >> 32) as u32, *count),
+            Choice::Equal(count) => scale((chance.bits() >> 32) as u32, *count),
             Choice::Weighted(weighted) => weighted.choose(chance),
         }
     }
@@ -124,8 +124,8 @@ pub struct Generator {
     flows: Choice,
     sizes: Choice,
     /// Separate random numbers for flows and lengths: neither selection influences the other.
-    flow_chance: SplitMix,
-    size_chance: SplitMix,
+    flow_chance: Rng,
+    size_chance: Rng,
 }
 
 impl Generator {
@@ -163,8 +163,8 @@ impl Generator {
             moulds: moulds?,
             flows: choice,
             sizes,
-            flow_chance: SplitMix::new(seed),
-            size_chance: SplitMix::new(!seed),
+            flow_chance: Rng::new(seed),
+            size_chance: Rng::new(!seed),
         })
     }
 

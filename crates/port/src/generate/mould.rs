@@ -3,9 +3,10 @@
 
 use super::error::GeneratorError;
 use super::template::{Field, Template, Values};
-use crate::inet::{Transport, Version, find_network, find_transport, network_end, pseudo_sum, sum};
+use crate::inet::{Transport, Version, find_network, find_transport, network_end, pseudo_sum};
 use packet::Frame;
 use std::ops::Range;
+use support::checksum::{internet_checksum, sum_from};
 
 /// A compiled template.
 #[derive(Clone, Debug)]
@@ -104,7 +105,7 @@ impl Layout {
         }
         if let Some(covered) = self.network_covered(bytes) {
             put(bytes, self.network_at + 10, 0);
-            let checksum = !(sum(&bytes[covered], 0) as u16);
+            let checksum = internet_checksum(&bytes[covered]);
             put(bytes, self.network_at + 10, checksum);
         }
         let Some((transport, at)) = self.transport else {
@@ -120,7 +121,7 @@ impl Layout {
         }
         put(bytes, checksum_at, 0);
         let pseudo = pseudo_sum(bytes, self.version, self.network_at, transport, len);
-        let value = !(sum(&bytes[at..], pseudo) as u16);
+        let value = !sum_from(pseudo, &bytes[at..]);
         put(bytes, checksum_at, never_zero(transport, value));
     }
 }

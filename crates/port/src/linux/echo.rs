@@ -1,10 +1,10 @@
 //! ICMP echo requests (ping).
 
-use super::segment::internet_checksum;
 use super::sys;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
+use support::checksum::internet_checksum;
 
 /// Length of an ICMP echo header, in bytes.
 const HEADER: usize = 8;

@@ -2,7 +2,6 @@
 
 mod af_packet;
 mod af_xdp;
-mod bell;
 mod choose;
 mod core;
 mod echo;
@@ -22,7 +21,6 @@ mod testbed;
 
 pub use af_packet::AfPacketPort;
 pub use af_xdp::{AfXdpPort, XdpMode};
-pub use bell::Bell;
 pub use choose::{OpenedPort, PortIo, open_interface};
 pub use core::{Cores, pin_to_core};
 pub use echo::EchoSocket;

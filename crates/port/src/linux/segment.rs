@@ -3,10 +3,11 @@
 
 use crate::crc32c;
 use crate::inet::{
-    Transport, Version, find_network, find_transport, network_end, pseudo_sum, sum, word,
+    Transport, Version, find_network, find_transport, network_end, pseudo_sum, word,
 };
 use crate::layers::{Kind, Layer, Layers, is_tunnel};
 use packet::{Frame, FrameError};
+use support::checksum::{internet_checksum, sum_from};
 
 const TCP_FIN: u8 = 0x01;
 const TCP_PSH: u8 = 0x08;
@@ -58,11 +59,6 @@ impl VnetHeader {
     }
 }
 
-/// Returns the Internet checksum of `bytes`. It is zero if they contain a correct checksum.
-pub(super) fn internet_checksum(bytes: &[u8]) -> u16 {
-    !(sum(bytes, 0) as u16)
-}
-
 /// Completes the checksum over the bytes from `start`. Its field is `offset` bytes after `start`.
 /// Returns false, with the frame unchanged, if that is impossible.
 ///
@@ -79,7 +75,7 @@ pub(super) fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) -
     if covered.len() < offset + 2 {
         return false;
     }
-    let value = !(sum(covered, 0) as u16);
+    let value = internet_checksum(covered);
     // Zero would mean "no checksum" in UDP. All ones is the equivalent value.
     let is_udp = offset == Transport::Udp.checksum_at();
     let value = if value == 0 && is_udp { 0xffff } else { value };
@@ -197,7 +193,7 @@ fn are_right_outside(frame: &[u8], layers: &Layers, n: usize) -> bool {
         let pseudo = layers.pseudo_sum(frame, n, packet.len());
         match (layer.kind, pseudo) {
             (Kind::Udp, _) if packet[6..8] == [0, 0] => true,
-            (Kind::Udp | Kind::Gre, Some(pseudo)) => sum(packet, pseudo) == 0xffff,
+            (Kind::Udp | Kind::Gre, Some(pseudo)) => sum_from(pseudo, packet) == 0xffff,
             _ => true,
         }
     })
@@ -357,7 +353,7 @@ impl Segments {
                 let len = usize::from(bytes[at] & 0xf) * 4;
                 let header = &mut bytes[at..at + len];
                 header[10..12].fill(0);
-                let checksum = !(sum(header, 0) as u16);
+                let checksum = internet_checksum(header);
                 header[10..12].copy_from_slice(&checksum.to_be_bytes());
             }
             let Some(field) = layer.checksum_at() else {
@@ -376,11 +372,11 @@ impl Segments {
             let total = match known {
                 // Both sums have the same word alignment, so the inner sum can be reused.
                 Some((from, inside)) if (from - at) % 2 == 0 => {
-                    sum(&bytes[at..from], pseudo + inside)
+                    sum_from(pseudo + inside, &bytes[at..from])
                 }
-                _ => sum(&bytes[at..], pseudo),
+                _ => sum_from(pseudo, &bytes[at..]),
             };
-            let value = !(total as u16);
+            let value = !total;
             let is_zero = value == 0 && layer.kind == Kind::Udp;
             let value = if is_zero { 0xffff } else { value };
             bytes[field..field + 2].copy_from_slice(&value.to_be_bytes());

@@ -5,7 +5,6 @@
 //! device, an in-memory link. Frames of a flow keep their order. Each worker has one queue from
 //! the owner, and one queue holds all frames to be sent.
 
-use super::bell::Bell;
 use super::sys::xsk::join_fds;
 use crate::{LinkState, Port, PortError, PortStats, RxDrop, TxDrop, TxOutcome, flow::flow_hash};
 use crossbeam_queue::ArrayQueue;
@@ -14,6 +13,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use support::wakeup::WakeupFd;
 
 /// Maximum number of frames queued for one worker, or for transmission.
 const DEPTH: usize = 2048;
@@ -58,7 +58,7 @@ struct Line {
     /// Empty buffers, returned by the consumer.
     empty: ArrayQueue<Frame>,
     /// Wakes the consumer.
-    bell: Bell,
+    bell: WakeupFd,
 }
 
 impl Line {
@@ -68,7 +68,7 @@ impl Line {
             // Capacity for all buffers that are ever made: one per queued frame, and those in use
             // by each thread.
             empty: ArrayQueue::new(2 * DEPTH),
-            bell: Bell::new()?,
+            bell: WakeupFd::new()?,
         })
     }
 
@@ -89,7 +89,7 @@ impl Line {
     fn before_sleep(&self) -> BorrowedFd<'_> {
         let fd = self.bell.before_sleep();
         if !self.frames.is_empty() {
-            self.bell.ring();
+            self.bell.wake();
         }
         fd
     }
@@ -185,7 +185,7 @@ impl Owner {
         }
         for lane in &self.lanes {
             if !lane.frames.is_empty() {
-                lane.bell.ring();
+                lane.bell.wake();
             }
         }
     }
@@ -329,7 +329,7 @@ impl Port for Share {
             }
         }
         if !frames.is_empty() {
-            leaving.bell.ring();
+            leaving.bell.wake();
         }
         outcome
     }

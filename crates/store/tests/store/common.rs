@@ -63,15 +63,3 @@ pub(crate) fn commit(device: &mut Device) -> Result<(), StorageError> {
 pub(crate) fn apply(device: &mut Device, change: Change) -> Option<switch::EntryId> {
     device.apply(change).expect("it fits the program")
 }
-
-/// Seeded random numbers (SplitMix64).
-pub(crate) struct Draw(pub(crate) u64);
-
-impl Draw {
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % bound.max(1) as u64) as usize
-    }
-}

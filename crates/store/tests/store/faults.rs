@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::common::{ALL, Draw, apply, commit, compile, device, forwards, table};
+use crate::common::{ALL, apply, commit, compile, device, forwards, table};
 use ir::Program;
 use packet::Nanos;
 use store::{Directory, Kept};
+use support::rng::Rng;
 use switch::{Change, Device, KeptCells, StorageError};
 
 use crate::disk::SimulatedDisk;
@@ -72,7 +73,7 @@ fn read(device: &Device) -> u64 {
 /// Cuts the power at some moment of some batch. Returns the number of the last batch reported as
 /// stored, and those found on the disk.
 fn cut(program: &Arc<Program>, seed: u64) -> (u64, u64, u64) {
-    let mut draw = Draw(seed);
+    let mut draw = Rng::new(seed);
     let mut disk = SimulatedDisk::new();
     let (mut last_kept, mut last_tried) = (0, 0);
     // The power returns and fails again.
@@ -84,7 +85,7 @@ fn cut(program: &Arc<Program>, seed: u64) -> (u64, u64, u64) {
             "seed {seed}: {there} is there, {last_kept} was kept"
         );
         (last_kept, last_tried) = (there, there);
-        disk.cut_after(draw.below(60) as u32);
+        disk.cut_after(draw.index(60) as u32);
         let mut device = keep(found, kept, there > 0);
         for number in there + 1..there + 12 {
             last_tried = number;
@@ -94,7 +95,7 @@ fn cut(program: &Arc<Program>, seed: u64) -> (u64, u64, u64) {
             last_kept = number;
         }
         drop(device);
-        disk = disk.after_cut(|bound| draw.below(bound));
+        disk = disk.after_cut(|bound| draw.index(bound));
     }
     let (found, _) = started(program, &disk);
     (last_kept, read(&found), last_tried)
@@ -206,13 +207,13 @@ fn a_damaged_file_is_an_error_that_names_it_and_never_an_empty_state() {
     assert_eq!(said(at.path(), &file, &whole), Ok(9));
     let quiet = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let mut draw = Draw(1);
+    let mut draw = Rng::new(1);
     let mut refused = 0;
     let empty = (0, whole.len());
-    let short = (1, draw.below(whole.len()));
+    let short = (1, draw.index(whole.len()));
     let damages = [empty, short]
         .into_iter()
-        .chain((0..60).map(|_| (2, draw.below(whole.len()))));
+        .chain((0..60).map(|_| (2, draw.index(whole.len()))));
     for (kind, place) in damages.collect::<Vec<_>>() {
         let mut bytes = whole.clone();
         match kind {

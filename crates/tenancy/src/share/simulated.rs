@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use super::*;
 use proptest::prelude::*;
+use support::quantile::median;
 
 /// Frames that a port delivers in its turn. `RING` is the maximum number of frames waiting at a
 /// port, `MOST_POSTPONED` that of a vPDP's packets waiting in the worker.
@@ -96,8 +97,7 @@ impl Fate {
     }
 
     fn median(&mut self) -> f64 {
-        self.waits.sort_unstable_by(f64::total_cmp);
-        self.waits[self.waits.len() / 2]
+        median(&mut self.waits).expect("a packet was served")
     }
 }
 

@@ -1,39 +1,15 @@
-//! Text format of shared ports, connections of virtual ports, and MAC addresses.
+//! Text format of shared ports and connections of virtual ports.
 
 use std::fmt;
 use std::str::FromStr;
 
 use packet::PortId;
+use support::mac::octets;
 
-use crate::carriage::{Backbone, Carriage, MacAddress, Tunnel};
+use crate::carriage::{Backbone, Carriage, Tunnel};
 use crate::text::{TextError, Words};
 use crate::vpdp::{Connection, VirtualPort, VpdpId};
 use crate::wiring::{Egress, MacPrefix, Share, Sharing};
-
-const MAC: &str = "a MAC address";
-
-impl FromStr for MacAddress {
-    type Err = TextError;
-
-    fn from_str(text: &str) -> Result<MacAddress, TextError> {
-        octets(text)
-            .map(MacAddress)
-            .ok_or_else(|| TextError::at(text, MAC))
-    }
-}
-
-/// Parses bytes: pairs of hexadecimal digits, separated by colons.
-fn octets<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let mut octets = [0; N];
-    let mut parts = text.split(':');
-    for octet in &mut octets {
-        let part = parts.next().filter(|part| part.len() == 2)?;
-        // `from_str_radix` would accept a sign.
-        let is_hex = part.bytes().all(|digit| digit.is_ascii_hexdigit());
-        *octet = u8::from_str_radix(part, 16).ok().filter(|_| is_hex)?;
-    }
-    parts.next().is_none().then_some(octets)
-}
 
 impl FromStr for Sharing {
     type Err = TextError;
@@ -77,7 +53,7 @@ fn sharing(words: &mut Words<'_>) -> Result<Sharing, TextError> {
             const PREFIX: &str =
                 "three bytes of a locally administered MAC address, as in 02:aa:bb";
             let word = words.next(PREFIX)?;
-            let prefix = octets(word).and_then(MacPrefix::new);
+            let prefix = octets(word, &[':'], 2..=2).and_then(MacPrefix::new);
             Sharing::Destination(prefix.ok_or_else(|| TextError::at(word, PREFIX))?)
         }
         "described" => Sharing::Described(carriage(words)?),

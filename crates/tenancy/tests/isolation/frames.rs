@@ -4,7 +4,9 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use packet::PortId;
-use tenancy::{Condition, MacAddress, Vlan};
+use support::mac::MacAddress;
+use support::rng::Xorshift;
+use tenancy::{Condition, Vlan};
 
 use crate::model::{self, Ask, Model, Sharing};
 
@@ -13,15 +15,16 @@ pub(crate) const SHARED: u32 = 5;
 
 pub(crate) const PREFIX: [u8; 3] = [0x02, 0xaa, 0xbb];
 
-/// Xorshift (Marsaglia), 64 bits.
-pub(crate) struct Random(pub(crate) u64);
+/// Seeded random choices.
+pub(crate) struct Random(Xorshift);
 
 impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(Xorshift::new(seed))
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
+        self.0.bits()
     }
 
     pub(crate) fn below(&mut self, limit: usize) -> usize {

@@ -20,9 +20,8 @@ use frames::{PREFIX, Random, SHARED, any_rules, contradicts_itself, incoming, vl
 use ir::Program;
 use model::{Model, Sharing};
 use packet::{Frame, PortId};
-use tenancy::{
-    Backbone, Carriage, Hypervisor, MacAddress, MacPrefix, Rule, Tunnel, VpdpId, Worker,
-};
+use support::mac::MacAddress;
+use tenancy::{Backbone, Carriage, Hypervisor, MacPrefix, Rule, Tunnel, VpdpId, Worker};
 
 /// vPDPs of each switch; the number of a vPDP's own port is ten times the vPDP's number.
 const VPDPS: [u16; 3] = [1, 2, 3];
@@ -205,7 +204,7 @@ fn check_ingress(random: &mut Random, way: &Way, runs: &Arc<Program>) -> [u64; 2
 /// Checks the configured number of frames. Some must leave, and some must not, unless the switch
 /// adds description headers.
 fn check(seed: u64, mut way: impl FnMut(&mut Random) -> Way) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let (wire, forger) = (wire(), programs::forger());
     let mut sums = [[0; 2]; 3];
     for _ in 0..count().div_ceil(BURST) {

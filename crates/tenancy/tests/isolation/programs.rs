@@ -156,7 +156,7 @@ fn ways(random: &mut Random) -> [Way; 2] {
 
 #[test]
 fn what_comes_over_a_link_leaves_as_the_vpdps_whose_port_it_leaves_by() {
-    let mut random = Random(11);
+    let mut random = Random::new(11);
     let wire = crate::wire();
     let onward = program(
         "apply {
@@ -190,7 +190,7 @@ fn what_comes_over_a_link_leaves_as_the_vpdps_whose_port_it_leaves_by() {
 
 #[test]
 fn what_goes_through_a_chain_leaves_as_its_vpdps() {
-    let mut random = Random(12);
+    let mut random = Random::new(12);
     // The first two bytes are part of an address.
     let step = |mark: &str| {
         program(&format!(

@@ -251,10 +251,10 @@ impl Generator<'_> {
     }
 
     fn v1model_request(&mut self, place: Place) -> Option<String> {
-        Some(match (place, self.choices.below(7)) {
+        Some(match (place, self.choices.index(7)) {
             (_, 0) => String::from("mark_to_drop(sm);"),
             (_, 1) => {
-                let port = self.choices.below(6);
+                let port = self.choices.index(6);
                 format!("sm.egress_spec = {port};")
             }
             (Place::Ingress, 2) => String::from("sm.mcast_grp = 1;"),
@@ -269,7 +269,7 @@ impl Generator<'_> {
                 String::from("if (sm.instance_type == 0) { recirculate_preserving_field_list(1); }")
             }
             (Place::Ingress | Place::Egress, 5) => {
-                let length = 14 + self.choices.below(60);
+                let length = 14 + self.choices.index(60);
                 format!("truncate({length});")
             }
             (_, 6) => {
@@ -281,9 +281,9 @@ impl Generator<'_> {
     }
 
     fn psa_request(&mut self) -> Option<String> {
-        let port = self.choices.below(6);
+        let port = self.choices.index(6);
         let clone = "ostd.clone = true; ostd.clone_session_id = (CloneSessionId_t)1;";
-        Some(match (self.side, self.choices.below(8)) {
+        Some(match (self.side, self.choices.index(8)) {
             (Place::Egress, 0..2) => String::from("egress_drop(ostd);"),
             (Place::Egress, 2) => {
                 format!("if (istd.packet_path == PSA_PacketPath_t.NORMAL_UNICAST) {{ {clone} }}")
@@ -304,8 +304,8 @@ impl Generator<'_> {
     }
 
     fn pna_request(&mut self) -> Option<String> {
-        let port = self.choices.below(6);
-        Some(match self.choices.below(5) {
+        let port = self.choices.index(6);
+        Some(match self.choices.index(5) {
             0 => String::from("drop_packet();"),
             1 => String::from("mirror_packet((MirrorSlotId_t)0, (MirrorSessionId_t)1);"),
             2 => format!("ostd.class_of_service = (ClassOfService_t){port};"),
@@ -318,7 +318,7 @@ impl Generator<'_> {
 
     /// Returns a statement that sets a default egress port.
     pub(super) fn first_port(&mut self) -> String {
-        let port = self.choices.below(5);
+        let port = self.choices.index(5);
         match self.architecture {
             Architecture::V1model => format!("sm.egress_spec = {port};"),
             Architecture::Psa => format!("send_to_port(ostd, (PortId_t){port});"),
@@ -330,9 +330,9 @@ impl Generator<'_> {
 
     /// Returns a random kind of extern instance of the architecture.
     pub(super) fn instance_kind(&mut self) -> InstanceKind {
-        let size = 1 + self.choices.below(6) as u32;
+        let size = 1 + self.choices.index(6) as u32;
         let is_v1model = self.architecture == Architecture::V1model;
-        match self.choices.below(if is_v1model { 3 } else { 5 }) {
+        match self.choices.index(if is_v1model { 3 } else { 5 }) {
             0 => InstanceKind::Counter(size),
             1 => InstanceKind::Meter(size),
             2 => InstanceKind::Register(Ty::Bit(self.width()), size),
@@ -376,7 +376,7 @@ impl Generator<'_> {
                     ("CRC32", 32),
                     ("IDENTITY", 32),
                     ("ONES_COMPLEMENT16", 16),
-                ][self.choices.below(4)];
+                ][self.choices.index(4)];
                 format!("Hash<bit<{width}>>({prefix}_HashAlgorithm_t.{algorithm}) {name};")
             }
             InstanceKind::Random => format!("Random<bit<16>>(16w3, 16w9) {name};"),
@@ -435,8 +435,8 @@ impl Generator<'_> {
         self.line(format!(
             "    action {known}(bit<13> v) {{\n        {path} = (bit<{width}>)v;\n    }}\n    action {unknown}() {{\n        add_entry(\"{known}\", (learned_t){{ v = {value} }}, (ExpireTimeProfileId_t)0);\n    }}\n    table {table} {{\n        key = {{"
         ));
-        for _ in 0..1 + self.choices.below(2) {
-            let width = [2, 8, 9, 48][self.choices.below(4)];
+        for _ in 0..1 + self.choices.index(2) {
+            let width = [2, 8, 9, 48][self.choices.index(4)];
             let (key, name) = (self.expr(Ty::Bit(width), 1), self.name("k"));
             self.line(format!("            {key}: exact @name(\"{name}\");"));
         }
@@ -461,9 +461,9 @@ impl Generator<'_> {
     }
 
     fn units(&mut self, bits: u32) -> String {
-        let data: Vec<String> = (0..1 + self.choices.below(3))
+        let data: Vec<String> = (0..1 + self.choices.index(3))
             .map(|_| {
-                let ty = Ty::Bit(bits * (1 + self.choices.below(8) as u32));
+                let ty = Ty::Bit(bits * (1 + self.choices.index(8) as u32));
                 self.expr(ty, 1)
             })
             .collect();

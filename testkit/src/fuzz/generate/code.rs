@@ -21,7 +21,7 @@ impl Generator<'_> {
     }
 
     fn statement(&mut self, place: Place, depth: u32) {
-        match self.choices.below(16) {
+        match self.choices.index(16) {
             0..6 => self.assignment(),
             6 => self.slice_assignment(),
             7 => self.local("        "),
@@ -48,7 +48,7 @@ impl Generator<'_> {
         let value = self.expr(target.ty, 3);
         let op = match target.ty {
             Ty::Bit(_) if self.choices.one_in(5) => {
-                ["+=", "-=", "&=", "|=", "^="][self.choices.below(5)]
+                ["+=", "-=", "&=", "|=", "^="][self.choices.index(5)]
             }
             _ => "=",
         };
@@ -60,8 +60,8 @@ impl Generator<'_> {
             return;
         };
         let width = width_of(target.ty);
-        let low = self.choices.below(width as usize) as u32;
-        let high = low + self.choices.below((width - low) as usize) as u32;
+        let low = self.choices.index(width as usize) as u32;
+        let high = low + self.choices.index((width - low) as usize) as u32;
         let value = self.expr(Ty::Bit(high - low + 1), 2);
         self.line(format!("        {}[{high}:{low}] = {value};", target.path));
     }
@@ -86,21 +86,21 @@ impl Generator<'_> {
         }
         let condition = self.expr(Ty::Bool, 2);
         self.line(format!("        if ({condition}) {{"));
-        let count = 1 + self.choices.below(3);
+        let count = 1 + self.choices.index(3);
         self.statements(place, count, depth);
         if self.choices.one_in(2) {
             self.line("        } else {");
-            let count = 1 + self.choices.below(3);
+            let count = 1 + self.choices.index(3);
             self.statements(place, count, depth);
         }
         self.line("        }");
     }
 
     fn switch(&mut self, place: Place, depth: u32) {
-        let ty = Ty::Bit([2, 8, 16, 70][self.choices.below(4)]);
+        let ty = Ty::Bit([2, 8, 16, 70][self.choices.index(4)]);
         let value = self.expr(ty, 2);
         self.line(format!("        switch ({value}) {{"));
-        for label in 0..1 + self.choices.below(3) {
+        for label in 0..1 + self.choices.index(3) {
             self.line(format!("        {label}: {{"));
             self.statements(place, 1, depth);
             self.line("        }");
@@ -115,7 +115,7 @@ impl Generator<'_> {
 
     fn counted_loop(&mut self, place: Place, depth: u32) {
         let name = self.name("i");
-        let last = self.choices.below(4);
+        let last = self.choices.index(4);
         self.line(format!("        for (bit<8> {name} in 8w0 .. 8w{last}) {{"));
         let outer = std::mem::replace(&mut self.is_in_loop, true);
         self.variables.push(Variable {
@@ -125,7 +125,7 @@ impl Generator<'_> {
         });
         if self.choices.one_in(4) {
             let condition = self.expr(Ty::Bool, 1);
-            let word = ["break", "continue"][self.choices.below(2)];
+            let word = ["break", "continue"][self.choices.index(2)];
             self.line(format!("        if ({condition}) {{ {word}; }}"));
         }
         self.statements(place, 2, depth);
@@ -144,15 +144,15 @@ impl Generator<'_> {
             .filter(|(other, other_ty)| *other_ty == ty && *other != header)
             .map(|(other, _)| other.clone())
             .collect();
-        let line = match (self.choices.below(6), self.stack) {
-            (0, Some(_)) => format!("hdr.s.push_front({});", 1 + self.choices.below(2)),
-            (1, Some(_)) => format!("hdr.s.pop_front({});", 1 + self.choices.below(2)),
+        let line = match (self.choices.index(6), self.stack) {
+            (0, Some(_)) => format!("hdr.s.push_front({});", 1 + self.choices.index(2)),
+            (1, Some(_)) => format!("hdr.s.pop_front({});", 1 + self.choices.index(2)),
             (2, Some((stack_ty, len))) if stack_ty == ty => {
-                let index = self.choices.below(len as usize);
+                let index = self.choices.index(len as usize);
                 format!("hdr.s[{index}] = {header};")
             }
             (3, _) if !same.is_empty() => {
-                format!("{header} = {};", same[self.choices.below(same.len())])
+                format!("{header} = {};", same[self.choices.index(same.len())])
             }
             (4, _) => format!("{header}.setInvalid();"),
             _ => format!("{header}.setValid();"),
@@ -170,9 +170,9 @@ impl Generator<'_> {
         self.tables[at].is_applied = true;
         let name = self.tables[at].name.clone();
         let depth = depth.saturating_sub(1);
-        match self.choices.below(4) {
+        match self.choices.index(4) {
             0 => {
-                let word = ["hit", "miss"][self.choices.below(2)];
+                let word = ["hit", "miss"][self.choices.index(2)];
                 self.line(format!("        if ({name}.apply().{word}) {{"));
                 self.statements(place, 2, depth);
                 self.line("        }");
@@ -241,7 +241,7 @@ impl Generator<'_> {
     pub(super) fn index(&mut self, size: u32) -> String {
         match self.choices.one_in(3) {
             true => self.expr(Ty::Bit(32), 1),
-            false => format!("32w{}", self.choices.below(size as usize + 1)),
+            false => format!("32w{}", self.choices.index(size as usize + 1)),
         }
     }
 
@@ -250,13 +250,13 @@ impl Generator<'_> {
             return;
         };
         let (path, width) = (target.path, width_of(target.ty));
-        match self.choices.below(3) {
+        match self.choices.index(3) {
             _ if self.architecture != Architecture::V1model => self.call_action(place),
             0 => {
                 let algorithm =
-                    ["crc32", "crc16", "identity", "csum16", "xor16"][self.choices.below(5)];
+                    ["crc32", "crc16", "identity", "csum16", "xor16"][self.choices.index(5)];
                 let data = self.whole_bytes();
-                let (base, most) = (self.choices.below(2), 1 + self.choices.below(100));
+                let (base, most) = (self.choices.index(2), 1 + self.choices.index(100));
                 let width = width.max(8);
                 self.line(format!(
                     "        hash({path}, HashAlgorithm.{algorithm}, {width}w{base}, {{ {data} }}, {width}w{most});",
@@ -289,7 +289,7 @@ impl Generator<'_> {
     }
 
     fn rare(&mut self, place: Place) {
-        let line = match (place, self.choices.below(12)) {
+        let line = match (place, self.choices.index(12)) {
             (Place::Ingress, 6) if self.architecture == Architecture::V1model => {
                 let ty = self.ty();
                 let value = self.expr(ty, 2);

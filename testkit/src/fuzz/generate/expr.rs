@@ -45,7 +45,7 @@ impl Generator<'_> {
     pub(super) fn literal(&mut self, ty: Ty) -> String {
         let width = width_of(ty);
         match ty {
-            Ty::Bool => ["false", "true"][self.choices.below(2)].to_string(),
+            Ty::Bool => ["false", "true"][self.choices.index(2)].to_string(),
             Ty::Bit(_) => format!("{width}w{}", self.digits(width)),
             Ty::Int(_) => format!("{width}s{}", self.digits(width - 1)),
         }
@@ -53,12 +53,12 @@ impl Generator<'_> {
 
     /// Returns a number of at most this width.
     fn digits(&mut self, width: u32) -> String {
-        match self.choices.below(4) {
-            0 => self.choices.below(2).min(width as usize).to_string(),
+        match self.choices.index(4) {
+            0 => self.choices.index(2).min(width as usize).to_string(),
             1 => format!("0b{}", "1".repeat(width.max(1) as usize)),
             _ => {
                 let bits: String = (0..width.max(1))
-                    .map(|_| ['0', '1'][self.choices.below(2)])
+                    .map(|_| ['0', '1'][self.choices.index(2)])
                     .collect();
                 format!("0b{bits}")
             }
@@ -69,29 +69,29 @@ impl Generator<'_> {
     pub(super) fn literal_small(&mut self, ty: Ty) -> String {
         let width = width_of(ty);
         let most = 1usize << width.min(5);
-        format!("{width}w{}", self.choices.below(most))
+        format!("{width}w{}", self.choices.index(most))
     }
 
     fn number(&mut self, ty: Ty, depth: u32) -> String {
         let width = width_of(ty);
         let is_bit = matches!(ty, Ty::Bit(_));
-        match self.choices.below(10) {
+        match self.choices.index(10) {
             0..4 => {
-                let op = ["+", "-", "*", "&", "|", "^", "|+|", "|-|"][self.choices.below(8)];
+                let op = ["+", "-", "*", "&", "|", "^", "|+|", "|-|"][self.choices.index(8)];
                 let (a, b) = (self.expr(ty, depth), self.expr(ty, depth));
                 format!("({a} {op} {b})")
             }
             4 => {
-                let op = ["<<", ">>"][self.choices.below(2)];
+                let op = ["<<", ">>"][self.choices.index(2)];
                 let a = self.expr(ty, depth);
                 let amount = match self.choices.one_in(2) {
-                    true => format!("{}", self.choices.below(width as usize + 2)),
+                    true => format!("{}", self.choices.index(width as usize + 2)),
                     false => self.expr(Ty::Bit(8), depth),
                 };
                 format!("({a} {op} {amount})")
             }
             5 => {
-                let op = ["-", "~"][self.choices.below(2)];
+                let op = ["-", "~"][self.choices.index(2)];
                 format!("({op}{})", self.expr(ty, depth))
             }
             6 => {
@@ -100,13 +100,13 @@ impl Generator<'_> {
                 format!("({condition} ? {a} : {b})")
             }
             7 if is_bit => {
-                let extra = self.choices.below(70) as u32;
-                let low = self.choices.below(extra as usize + 1) as u32;
+                let extra = self.choices.index(70) as u32;
+                let low = self.choices.index(extra as usize + 1) as u32;
                 let whole = self.expr(Ty::Bit(width + extra), depth);
                 format!("({whole})[{}:{low}]", low + width - 1)
             }
             8 if is_bit && width > 1 => {
-                let high = 1 + self.choices.below(width as usize - 1) as u32;
+                let high = 1 + self.choices.index(width as usize - 1) as u32;
                 let (a, b) = (
                     self.expr(Ty::Bit(high), depth),
                     self.expr(Ty::Bit(width - high), depth),
@@ -115,7 +115,7 @@ impl Generator<'_> {
             }
             8 if !is_bit => format!("((int<{width}>){})", self.expr(Ty::Bit(width), depth)),
             _ if is_bit => {
-                let other = match self.choices.below(3) {
+                let other = match self.choices.index(3) {
                     0 => Ty::Int(width.max(2)),
                     _ => Ty::Bit(self.width()),
                 };
@@ -133,10 +133,10 @@ impl Generator<'_> {
     }
 
     fn boolean(&mut self, depth: u32) -> String {
-        match self.choices.below(7) {
+        match self.choices.index(7) {
             0 => format!("(!{})", self.expr(Ty::Bool, depth)),
             1 => {
-                let op = ["&&", "||", "==", "!="][self.choices.below(4)];
+                let op = ["&&", "||", "==", "!="][self.choices.index(4)];
                 let (a, b) = (self.expr(Ty::Bool, depth), self.expr(Ty::Bool, depth));
                 format!("({a} {op} {b})")
             }
@@ -146,7 +146,7 @@ impl Generator<'_> {
                     true => Ty::Int(self.width().max(2)),
                     false => Ty::Bit(self.width()),
                 };
-                let op = ["==", "!=", "<", "<=", ">", ">="][self.choices.below(6)];
+                let op = ["==", "!=", "<", "<=", ">", ">="][self.choices.index(6)];
                 let (a, b) = (self.expr(ty, depth), self.expr(ty, depth));
                 format!("({a} {op} {b})")
             }

@@ -12,7 +12,7 @@ use std::fmt::Write;
 
 use architecture::{Architecture, Told};
 
-use crate::random::Choices;
+use support::rng::Rng;
 
 /// Widths of fields and variables, in bits.
 const WIDTHS: &[u32] = &[
@@ -78,9 +78,9 @@ enum Place {
     Egress,
 }
 
-/// Returns the text of a random program.
-pub(crate) fn program(choices: &mut Choices) -> String {
-    let architecture = match choices.below(8) {
+/// The text of a random program.
+pub(crate) fn program(choices: &mut Rng) -> String {
+    let architecture = match choices.index(8) {
         0 | 1 => Architecture::Psa,
         2 => Architecture::Pna,
         3 => Architecture::PnaTwoControls,
@@ -123,7 +123,7 @@ enum InstanceKind {
 }
 
 struct Generator<'c> {
-    choices: &'c mut Choices,
+    choices: &'c mut Rng,
     architecture: Architecture,
     /// The control that is being written, including its actions.
     side: Place,
@@ -156,11 +156,11 @@ impl Generator<'_> {
     }
 
     fn width(&mut self) -> u32 {
-        WIDTHS[self.choices.below(WIDTHS.len())]
+        WIDTHS[self.choices.index(WIDTHS.len())]
     }
 
     fn ty(&mut self) -> Ty {
-        match self.choices.below(8) {
+        match self.choices.index(8) {
             0 => Ty::Bool,
             1 => Ty::Int(self.width().max(2)),
             _ => Ty::Bit(self.width()),
@@ -169,7 +169,7 @@ impl Generator<'_> {
 
     fn program(&mut self) {
         self.line(self.architecture.preamble());
-        for number in 0..1 + self.choices.below(4) {
+        for number in 0..1 + self.choices.index(4) {
             self.header_type(number);
         }
         self.structs();
@@ -179,8 +179,8 @@ impl Generator<'_> {
     fn header_type(&mut self, number: usize) {
         let mut fields = Vec::new();
         let mut bits = 0;
-        for index in 0..1 + self.choices.below(6) {
-            let ty = match self.choices.below(6) {
+        for index in 0..1 + self.choices.index(6) {
+            let ty = match self.choices.index(6) {
                 0 => Ty::Int(self.width().max(2)),
                 _ => Ty::Bit(self.width()),
             };
@@ -197,7 +197,7 @@ impl Generator<'_> {
         }
         let has_varbit = self.choices.one_in(5);
         if has_varbit {
-            let most = VARBITS[self.choices.below(VARBITS.len())];
+            let most = VARBITS[self.choices.index(VARBITS.len())];
             self.line(format!("    varbit<{most}> v;"));
         }
         self.line("}\n");
@@ -205,21 +205,21 @@ impl Generator<'_> {
     }
 
     fn structs(&mut self) {
-        let count = 1 + self.choices.below(4);
+        let count = 1 + self.choices.index(4);
         let mut text = String::from("struct headers_t {\n");
         for index in 0..count {
-            let ty = self.choices.below(self.header_types.len());
+            let ty = self.choices.index(self.header_types.len());
             self.headers.push((format!("hdr.x{index}"), ty));
             let _ = writeln!(text, "    h{ty}_t x{index};");
         }
         if self.choices.one_in(2) {
-            let ty = self.choices.below(self.header_types.len());
-            let len = 1 + self.choices.below(4) as u32;
+            let ty = self.choices.index(self.header_types.len());
+            let len = 1 + self.choices.index(4) as u32;
             self.stack = Some((ty, len));
             let _ = writeln!(text, "    h{ty}_t[{len}] s;");
         }
         text.push_str("}\n\nstruct metadata_t {\n");
-        for index in 0..1 + self.choices.below(6) {
+        for index in 0..1 + self.choices.index(6) {
             let ty = self.ty();
             let list = match self.choices.one_in(3) {
                 true => "    @field_list(1)\n",
@@ -255,7 +255,7 @@ impl Generator<'_> {
 
     fn parser(&mut self, signature: &str, told: &[Told]) {
         self.line(format!("{signature} {{"));
-        let states = 1 + self.choices.below(5);
+        let states = 1 + self.choices.index(5);
         self.where_told(told, |generator| {
             for state in 0..states {
                 generator.state(state, states);
@@ -270,10 +270,10 @@ impl Generator<'_> {
             number => format!("s{number}"),
         };
         self.line(format!("    state {name} {{"));
-        match self.choices.below(5) {
+        match self.choices.index(5) {
             0 if let Some((ty, _)) = self.stack => self.extract("hdr.s.next", ty),
             1 => {
-                let bits = 8 * self.choices.below(4);
+                let bits = 8 * self.choices.index(4);
                 self.line(format!("        packet.advance({bits});"));
             }
             _ => {
@@ -286,7 +286,7 @@ impl Generator<'_> {
         }
         if self.choices.one_in(6) {
             let condition = self.expr(Ty::Bool, 2);
-            let error = ["NoError", "NoMatch", "HeaderTooShort"][self.choices.below(3)];
+            let error = ["NoError", "NoMatch", "HeaderTooShort"][self.choices.index(3)];
             self.line(format!("        verify({condition}, error.{error});"));
         }
         self.transition(number, states);
@@ -298,8 +298,8 @@ impl Generator<'_> {
         if !self.header_types[ty].has_varbit {
             return self.line(format!("        packet.extract({header});"));
         }
-        let size = match self.choices.below(4) {
-            0 => (8 * self.choices.below(6)).to_string(),
+        let size = match self.choices.index(4) {
+            0 => (8 * self.choices.index(6)).to_string(),
             1 => self.expr(Ty::Bit(32), 1),
             _ => format!("((bit<32>)({})) * 8", self.expr(Ty::Bit(3), 1)),
         };
@@ -311,18 +311,18 @@ impl Generator<'_> {
         if self.choices.one_in(4) || number + 1 == states && !self.choices.one_in(4) {
             return self.line("        transition accept;");
         }
-        let key = match self.choices.below(4) {
+        let key = match self.choices.index(4) {
             0 => {
-                let width = [4, 8, 9, 16][self.choices.below(4)];
+                let width = [4, 8, 9, 16][self.choices.index(4)];
                 (format!("packet.lookahead<bit<{width}>>()"), Ty::Bit(width))
             }
             _ => {
-                let ty = Ty::Bit([3, 8, 16, 48, 64, 72][self.choices.below(6)]);
+                let ty = Ty::Bit([3, 8, 16, 48, 64, 72][self.choices.index(6)]);
                 (self.expr(ty, 2), ty)
             }
         };
         self.line(format!("        transition select({}) {{", key.0));
-        for _ in 0..self.choices.below(4) {
+        for _ in 0..self.choices.index(4) {
             let set = self.key_set(key.1);
             let target = self.target(number, states);
             self.line(format!("            {set}: {target};"));
@@ -338,7 +338,7 @@ impl Generator<'_> {
         let back = self.stack.is_some() && self.choices.one_in(6);
         let from = if back { 1 } else { number + 1 };
         match from < states && !self.choices.one_in(4) {
-            true => format!("s{}", from + self.choices.below(states - from)),
+            true => format!("s{}", from + self.choices.index(states - from)),
             false if self.choices.one_in(6) => String::from("reject"),
             false => String::from("accept"),
         }
@@ -347,11 +347,11 @@ impl Generator<'_> {
     fn key_set(&mut self, ty: Ty) -> String {
         let mut value = || self.literal_small(ty);
         let (a, b) = (value(), value());
-        match self.choices.below(4) {
+        match self.choices.index(4) {
             0 => format!("{a} &&& {b}"),
             1 if !matches!(ty, Ty::Bit(65..)) => {
-                let low = self.choices.below(3);
-                format!("{low} .. {}", low + 1 + self.choices.below(4))
+                let low = self.choices.index(3);
+                format!("{low} .. {}", low + 1 + self.choices.index(4))
             }
             2 => String::from("_"),
             _ => a,
@@ -375,7 +375,7 @@ impl Generator<'_> {
                 if let Some((header, _)) = varbits.next() {
                     data = format!("{data}, {header}.v");
                 }
-                let algorithm = ["csum16", "crc16"][self.choices.below(2)];
+                let algorithm = ["csum16", "crc16"][self.choices.index(2)];
                 let condition = self.header_valid();
                 self.line(format!(
                     "        {function}({condition}, {{ {data} }}, {target}, HashAlgorithm.{algorithm});"
@@ -413,13 +413,13 @@ impl Generator<'_> {
         self.actions.clear();
         self.externs.clear();
         self.instances();
-        for _ in 0..self.choices.below(3) {
+        for _ in 0..self.choices.index(3) {
             self.local("    ");
         }
-        for _ in 0..1 + self.choices.below(4) {
+        for _ in 0..1 + self.choices.index(4) {
             self.action();
         }
-        for _ in 0..self.choices.below(4) {
+        for _ in 0..self.choices.index(4) {
             match self.architecture.is_pna() && self.choices.one_in(3) {
                 true => self.learning_table(),
                 false => self.table(place),
@@ -432,14 +432,14 @@ impl Generator<'_> {
             let line = self.first_port();
             self.line(format!("        {line}"));
         }
-        let count = 2 + self.choices.below(8);
+        let count = 2 + self.choices.index(8);
         self.statements(place, count, 3);
         self.may_apply = false;
         self.line("    }");
     }
 
     fn instances(&mut self) {
-        for _ in 0..self.choices.below(4) {
+        for _ in 0..self.choices.index(4) {
             let (name, kind) = (self.name("e"), self.instance_kind());
             let declaration = self.declaration(&name, kind);
             self.line(format!("    {declaration}"));
@@ -449,7 +449,7 @@ impl Generator<'_> {
 
     fn action(&mut self) {
         let name = self.name("a");
-        let params: Vec<(String, Ty)> = (0..self.choices.below(4))
+        let params: Vec<(String, Ty)> = (0..self.choices.index(4))
             .map(|_| (self.name("p"), self.ty()))
             .collect();
         // Parameters without a direction are set by the control plane. An action that code calls
@@ -470,7 +470,7 @@ impl Generator<'_> {
             });
         }
         self.size = 0;
-        let count = self.choices.below(4);
+        let count = self.choices.index(4);
         self.statements(Place::Action, count, 2);
         self.line("    }");
         self.variables.truncate(outer);
@@ -491,10 +491,10 @@ impl Generator<'_> {
             let key_name = self.name("k");
             let _ = writeln!(text, "            {key}: {kind} @name(\"{key_name}\");");
         }
-        for _ in 0..1 + self.choices.below(4) {
+        for _ in 0..1 + self.choices.index(4) {
             let ty = Ty::Bit(self.width());
             let kind =
-                ["exact", "exact", "ternary", "lpm", "range", "optional"][self.choices.below(6)];
+                ["exact", "exact", "ternary", "lpm", "range", "optional"][self.choices.index(6)];
             let kind = match kind {
                 "lpm" if has_lpm => "exact",
                 kind => kind,
@@ -550,12 +550,12 @@ impl Generator<'_> {
             .map(|(header, _)| header.clone())
             .collect();
         if self.stack.is_some() {
-            order.insert(self.choices.below(order.len() + 1), String::from("hdr.s"));
+            order.insert(self.choices.index(order.len() + 1), String::from("hdr.s"));
         }
         if self.choices.one_in(3) {
             let (a, b) = (
-                self.choices.below(order.len()),
-                self.choices.below(order.len()),
+                self.choices.index(order.len()),
+                self.choices.index(order.len()),
             );
             order.swap(a, b);
         }
@@ -582,7 +582,7 @@ mod tests {
         let mut refused = Vec::new();
         let mut made = std::collections::HashMap::new();
         for seed in 0..400 {
-            let text = program(&mut Choices::new(seed));
+            let text = program(&mut Rng::new(seed));
             let include = text.lines().nth(1).unwrap_or_default().to_string();
             *made.entry(include).or_insert(0) += 1;
             if let Err(error) = crate::compile_text(&text) {

@@ -725,24 +725,3 @@ pub(super) fn read_signal(fd: &OwnedFd) -> io::Result<Option<u32>> {
     // SAFETY: the structure has integers only, so all-zero bytes are already valid.
     Ok(Some(unsafe { info.assume_init() }.ssi_signo))
 }
-
-/// Creates an eventfd: a counter that is readable while it is not zero.
-pub(super) fn event_fd() -> io::Result<OwnedFd> {
-    // SAFETY: takes and returns numbers only.
-    own(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })
-}
-
-/// Increments the counter of an eventfd. If the counter is at its maximum, the call fails, and the
-/// counter is not zero either.
-pub(super) fn count_up(fd: &OwnedFd) {
-    let one = 1u64;
-    // SAFETY: pointer and length are those of `one`.
-    unsafe { libc::write(fd.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
-}
-
-/// Resets the counter of an eventfd to zero.
-pub(super) fn take_count(fd: &OwnedFd) {
-    let mut count = 0u64;
-    // SAFETY: pointer and length are those of `count`.
-    unsafe { libc::read(fd.as_raw_fd(), (&raw mut count).cast(), size_of::<u64>()) };
-}

@@ -117,13 +117,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_go_on_at_the_rate_that_the_clock_tells() {
+    fn ticks_advance_at_the_measured_rate() {
         let clock = Clock::new();
         let (start, before) = (Instant::now(), clock.ticks());
         std::thread::sleep(Duration::from_millis(30));
         let (ticks, time) = (clock.ticks() - before, start.elapsed());
-        let told = ticks as f64 / clock.rate().ticks_per_ns;
+        let measured = ticks as f64 / clock.rate().ticks_per_ns;
         let real = time.as_nanos() as f64;
-        assert!((told / real - 1.0).abs() < 0.02, "{told} of {real} ns");
+        assert!(
+            (measured / real - 1.0).abs() < 0.02,
+            "{measured} of {real} ns"
+        );
+    }
+
+    #[test]
+    fn a_thread_s_processor_time_grows_while_it_computes() {
+        let Some(before) = time_of_thread() else {
+            return;
+        };
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(5) {
+            std::hint::spin_loop();
+        }
+        let after = time_of_thread().expect("it was reported before");
+        assert!(after > before, "{before:?} and {after:?}");
     }
 }
