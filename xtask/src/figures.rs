@@ -20,6 +20,7 @@ pub(crate) struct Options {
 /// One table: its name, a member that its objects have and others do not, and its columns.
 struct Table {
     name: &'static str,
+    page: &'static str,
     member: &'static str,
     columns: &'static [Column],
 }
@@ -30,6 +31,7 @@ type Column = (&'static str, fn(&Value) -> String);
 const TABLES: &[Table] = &[
     Table {
         name: "programs",
+        page: "docs/results/programs.md",
         member: "program",
         columns: &[
             ("program", |row| text(row, "program")),
@@ -44,6 +46,7 @@ const TABLES: &[Table] = &[
     },
     Table {
         name: "lookups",
+        page: "docs/results/lookups.md",
         member: "table",
         columns: &[
             ("table", |row| text(row, "table")),
@@ -66,6 +69,7 @@ const TABLES: &[Table] = &[
     },
     Table {
         name: "io",
+        page: "docs/results/ports.md",
         member: "io",
         columns: &[
             ("ports", |row| text(row, "io")),
@@ -88,19 +92,20 @@ pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
             _ => return Err(format!("{}: not an array of figures", file.display())),
         }
     }
-    let page = root.join("docs/PERFORMANCE.md");
-    let mut text = read(&page)?;
     for table in TABLES {
         let rows: Vec<&Value> = rows
             .iter()
             .filter(|row| row.get(table.member).is_some())
             .collect();
         if !rows.is_empty() {
-            text = replaced(&text, table.name, &written(table, &rows))?;
-            println!("{}: {} rows", table.name, rows.len());
+            let page = root.join(table.page);
+            let text = replaced(&read(&page)?, table, &written(table, &rows))?;
+            std::fs::write(&page, text)
+                .map_err(|error| format!("cannot write {}: {error}", page.display()))?;
+            println!("{}: {} rows in {}", table.name, rows.len(), table.page);
         }
     }
-    std::fs::write(&page, text).map_err(|error| format!("cannot write {}: {error}", page.display()))
+    Ok(())
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -109,13 +114,14 @@ fn read(path: &Path) -> Result<String, String> {
 }
 
 /// The text with another table between the marks of this name.
-fn replaced(text: &str, name: &str, table: &str) -> Result<String, String> {
+fn replaced(text: &str, table: &Table, written: &str) -> Result<String, String> {
+    let (name, page) = (table.name, table.page);
     let (begin, end) = (format!("<!-- figures: {name} -->\n"), "<!-- end -->");
     let marks = text.split_once(&begin).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(end)?;
-        Some(format!("{before}{begin}{table}{end}{after}"))
+        Some(format!("{before}{begin}{written}{end}{after}"))
     });
-    marks.ok_or_else(|| format!("docs/PERFORMANCE.md: no `{}` with an `{end}`", begin.trim()))
+    marks.ok_or_else(|| format!("{page}: no `{}` with an `{end}`", begin.trim()))
 }
 
 /// A Markdown table.
@@ -170,12 +176,12 @@ mod tests {
     #[test]
     fn a_table_is_replaced_between_its_marks_and_nothing_else() {
         let text = "a\n<!-- figures: io -->\nold\n<!-- end -->\nb <!-- end -->\n";
-        let new = replaced(text, "io", "new\n").unwrap();
+        let new = replaced(text, &TABLES[2], "new\n").unwrap();
         assert_eq!(
             new,
             "a\n<!-- figures: io -->\nnew\n<!-- end -->\nb <!-- end -->\n"
         );
-        assert!(replaced(text, "lookups", "").is_err());
+        assert!(replaced(text, &TABLES[1], "").is_err());
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! In which order packets of a function's parts come: each from anywhere, or as a worker takes them from ports that are full.
+//! Arrival order of the packets of a workload divided between vPDPs: mixed at random, or as a
+//! worker polls full port queues.
 
 use std::collections::VecDeque;
 
@@ -8,18 +9,19 @@ use crate::Choices;
 use crate::measure::{Packets, Traffic};
 use crate::tenants::{Divisible, Part};
 
-/// Whose the next packet is.
+/// Order in which the packets of different vPDPs arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// Anybody's, whoever's the one before was: few packets of a round are one vPDP's where there are many. No order is harder.
+    /// Each packet belongs to a random vPDP, independent of the packet before. With many vPDPs,
+    /// each has few packets per burst. This is the hardest order.
     Mixed,
-    /// Packets come like that, but faster than they are carried: they wait in queues of their ports, from which a worker of `polyplane host` takes 64 at
-    /// once, port by port.
+    /// Packets arrive mixed, but faster than they are forwarded, so they queue at their ports. A
+    /// worker of `polyplane host` receives up to 64 packets per port, port by port.
     Queues,
 }
 
 impl Arrival {
-    /// Its name, as rows have it.
+    /// Returns its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Arrival::Mixed => "mixed",
@@ -30,14 +32,15 @@ impl Arrival {
 
 const PART_SHIFT: u32 = 16;
 
-/// Takes the part out of a frame's port.
+/// Removes the part number from a frame's ingress port and returns it.
 pub(crate) fn take_part(frame: &mut Frame) -> usize {
     let part = frame.ingress.0 >> PART_SHIFT;
     frame.ingress = PortId(frame.ingress.0 & ((1 << PART_SHIFT) - 1));
     part as usize
 }
 
-/// Packets of all parts; the part stands in the port's upper half until a side makes them its own.
+/// Packets of all parts in random order. The part number is in the upper half of the ingress port
+/// until a side removes it.
 #[derive(Clone, Copy)]
 pub(crate) struct Mixed<'f> {
     pub(crate) function: &'f dyn Divisible,
@@ -45,7 +48,7 @@ pub(crate) struct Mixed<'f> {
 }
 
 impl Mixed<'_> {
-    /// A packet of any part, or of this one; its port.
+    /// Writes a packet of the given part, or of a random part. Returns its port.
     fn write(&self, choices: &mut Choices, part: Option<usize>, frame: &mut Frame) -> usize {
         let of = self.parts;
         let number = part.unwrap_or_else(|| choices.below(of as u64) as usize);
@@ -65,16 +68,16 @@ impl Traffic for Mixed<'_> {
     }
 }
 
-/// Packets that a port gives a worker of `polyplane host` at once.
+/// Maximum number of packets that a worker of `polyplane host` receives from a port in one turn.
 const TURN: usize = Batch::USUAL;
 
-/// Packets that may wait at a port; more are missed.
+/// Capacity of a port's queue. Excess packets are dropped.
 const MOST_QUEUED: usize = 4 * TURN;
 
-/// The same packets, as they are taken from ports that are full.
+/// The same packets, in the order in which a worker receives them from full port queues.
 pub(crate) struct Queues<'f> {
     pub(crate) mixed: Mixed<'f>,
-    /// Whether each port has packets of all parts; otherwise each part has ports of its own.
+    /// True if each port has packets of all parts. Otherwise each part has separate ports.
     pub(crate) are_shared: bool,
 }
 
@@ -85,23 +88,25 @@ impl Traffic for Queues<'_> {
     }
 }
 
-/// A packet that waits.
+/// A queued packet.
 struct Queued {
     ingress: PortId,
     bytes: Vec<u8>,
 }
 
-/// A worker's way from port to port, over and over.
+/// State of a worker that polls the ports round robin.
 struct Poll<'q> {
     queues: &'q Queues<'q>,
     choices: Choices,
-    /// What waits at each port.
+    /// Queue of each port.
     waiting: Vec<VecDeque<Queued>>,
-    /// The port whose turn it is.
+    /// Index of the current port.
     at: usize,
-    /// Packets that it may still give in this turn.
+    /// Number of packets that the current port may still deliver in this turn.
     left: usize,
-    /// Packets that come before it has nothing more to give, by whichever of its owner's ports: so many that only one by which hardly any come has too few.
+    /// Number of packets to generate for the ports of the current owner before the turn ends
+    /// early. It is so large that only a port with hardly any traffic delivers fewer packets than
+    /// a full turn.
     coming: usize,
 }
 
@@ -111,7 +116,7 @@ impl<'q> Poll<'q> {
         let owners = if queues.are_shared { 1 } else { parts };
         let ports = owners * function.ports() as usize;
         let mut choices = Choices::new(seed);
-        // A pass is shorter than the way round many ports: each begins elsewhere.
+        // A measurement is shorter than a cycle over many ports, so each starts at a random port.
         let at = choices.below(ports as u64) as usize;
         let mut poll = Poll {
             queues,
@@ -125,7 +130,7 @@ impl<'q> Poll<'q> {
         poll
     }
 
-    /// Ports of one owner.
+    /// Returns the number of ports of one owner.
     fn ports(&self) -> usize {
         self.queues.mixed.function.ports() as usize
     }
@@ -142,7 +147,7 @@ impl<'q> Poll<'q> {
                 self.begin_turn();
             }
             if let Some(queued) = self.waiting[self.at].pop_front() {
-                // It was a frame's: it is not too long for one.
+                // The bytes come from a frame, so they are not too long.
                 let _ = frame.assign(&queued.bytes);
                 frame.ingress = queued.ingress;
                 self.left -= 1;
@@ -157,7 +162,8 @@ impl<'q> Poll<'q> {
         }
     }
 
-    /// Whether the next packet comes by the port whose turn it is; otherwise it waits at its own.
+    /// Generates the next packet. Returns true if it is for the current port. Otherwise the packet
+    /// is queued at its port.
     fn comes_here(&mut self, frame: &mut Frame) -> bool {
         self.coming -= 1;
         let owner = self.at / self.ports();
@@ -181,7 +187,7 @@ mod tests {
 
     const PARTS: usize = 4;
 
-    /// The part and the port of each of so many packets.
+    /// Returns the part and the port of each of `packets` packets.
     fn came(are_shared: bool, packets: usize) -> Vec<(usize, u32)> {
         let function = workloads::divisible("l2", Size::Small).unwrap();
         let mixed = Mixed {

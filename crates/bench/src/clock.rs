@@ -1,37 +1,40 @@
-//! A clock for stretches of microseconds: the processor's own, where it goes evenly. The only `unsafe` of this room.
+//! A clock for intervals of microseconds: the processor's time stamp counter, if it is invariant.
+//! This file has the only `unsafe` code of the crate.
 
 use std::time::{Duration, Instant};
 
-/// Reads the time in ticks.
+/// A clock that returns the time in ticks.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
-    /// Where the operating system's clock stood when this one was made; what is read where the processor has none.
+    /// Time of creation by the operating system's clock, which is used if there is no invariant
+    /// counter.
     start: Instant,
-    /// The processor's, then.
+    /// Counter value at creation, if the counter is invariant.
     start_ticks: Option<u64>,
 }
 
-/// How fast ticks go.
+/// Tick rate of a clock.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
-    /// Ticks in a nanosecond.
+    /// Ticks per nanosecond.
     pub ticks_per_ns: f64,
-    /// Whether ticks are the time stamp counter's: cycles at the processor's nominal rate, whatever its rate of the moment.
+    /// True if ticks are those of the time stamp counter: cycles at the processor's nominal
+    /// frequency, independent of its current frequency.
     pub is_counter: bool,
 }
 
-/// How long the clock must have gone before its rate is known to a part in ten thousand.
+/// Minimum interval for a rate with a precision of about 1 in 10,000.
 const LONG_ENOUGH: Duration = Duration::from_millis(10);
 
 impl Clock {
-    /// The best clock of this machine.
+    /// Creates the best clock of this machine.
     pub fn new() -> Self {
         let start = Instant::now();
         let start_ticks = counter::goes_evenly().then(counter::read);
         Self { start, start_ticks }
     }
 
-    /// The time.
+    /// Returns the current time in ticks.
     #[inline(always)]
     pub fn ticks(&self) -> u64 {
         match self.start_ticks {
@@ -40,7 +43,7 @@ impl Clock {
         }
     }
 
-    /// How fast it has gone since it was made; waits where that is not long enough ago.
+    /// Returns the tick rate, measured since creation. Waits if that is too short ago.
     pub fn rate(&self) -> Rate {
         let Some(start_ticks) = self.start_ticks else {
             return Rate {
@@ -63,7 +66,7 @@ impl Default for Clock {
     }
 }
 
-/// How much of processors the thread has had that asks, where the system tells.
+/// Returns the processor time consumed by the calling thread, if the system reports it.
 pub fn time_of_thread() -> Option<Duration> {
     #[cfg(target_os = "linux")]
     {
@@ -78,20 +81,22 @@ pub fn time_of_thread() -> Option<Duration> {
 mod counter {
     use std::arch::x86_64::{__cpuid, _rdtsc};
 
-    /// The leaf that tells of power management, and the bit in EDX that says that the counter is invariant.
+    /// CPUID leaf with power management features, and the EDX bit for an invariant time stamp
+    /// counter.
     const POWER: u32 = 0x8000_0007;
     const INVARIANT: u32 = 1 << 8;
 
-    /// Whether there is a time stamp counter that goes evenly, at any rate of the core and in its sleep.
+    /// Returns true if there is a time stamp counter with a constant rate, in all frequency and
+    /// sleep states.
     pub(super) fn goes_evenly() -> bool {
         __cpuid(0x8000_0000).eax >= POWER && __cpuid(POWER).edx & INVARIANT != 0
     }
 
-    /// The time stamp counter.
+    /// Returns the time stamp counter.
     #[inline(always)]
     #[expect(unsafe_code)]
     pub(super) fn read() -> u64 {
-        // SAFETY: reads a register and nothing else; every x86-64 has it.
+        // SAFETY: only reads a register, which every x86-64 has.
         unsafe { _rdtsc() }
     }
 }

@@ -1,4 +1,5 @@
-//! Holds two ways to forward against each other, packet by packet: a bench of two sides that disagree would be a bench of nothing.
+//! Compares two implementations of a workload packet by packet. A benchmark of two sides with
+//! different results would be meaningless.
 
 use packet::{Frame, Nanos, PortId};
 use std::fmt;
@@ -6,31 +7,31 @@ use std::fmt;
 use crate::forward::{Forward, Outbox, Reading};
 use crate::{Choices, Workload};
 
-/// Frames given at once, at most.
+/// Maximum number of frames per burst.
 const BURST: u64 = 64;
 
-/// One packet in so many is a stray one.
+/// Stray packets per thousand packets.
 const STRAY_PER_MILLE: u32 = 100;
 
-/// Where two sides differ.
+/// A difference between two sides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Difference {
-    /// What left differs, for a burst of packets.
+    /// The sides sent different packets for a burst.
     Packets {
-        /// The burst as it came in.
+        /// The received burst.
         burst: Vec<(PortId, Vec<u8>)>,
-        /// Position of the first difference among what left.
+        /// Index of the first difference in the sent packets.
         at: usize,
-        /// What the first side gave there.
+        /// The packet that the first side sent there.
         first: Option<(PortId, Vec<u8>)>,
-        /// What the second side gave there.
+        /// The packet that the second side sent there.
         second: Option<(PortId, Vec<u8>)>,
     },
     /// A counter differs at the end.
     Counters {
-        /// What the first side has counted.
+        /// Counter values of the first side.
         first: Reading,
-        /// What the second side has counted.
+        /// Counter values of the second side.
         second: Option<Reading>,
     },
 }
@@ -78,7 +79,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Gives both sides that many packets, stray ones among them, in bursts of any size, and compares what leaves, and in the end what was counted.
+/// Passes `packets` packets, including stray ones, to both sides in bursts of random size.
+/// Compares the sent packets of each burst, and the counters at the end.
 ///
 /// # Errors
 /// The first difference.

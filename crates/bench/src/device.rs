@@ -1,4 +1,4 @@
-//! A device as one side of a comparison: the one place where workloads are brought to devices and frames are fed to them.
+//! A device as one side of a comparison. Loads workloads to devices and forwards frames by them.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::forward::{Forward, Outbox, Reading};
 use crate::names::last_name;
 use crate::setup::{Item, SetupError};
 
-/// A device that forwards.
+/// A device as a side of a comparison.
 pub struct OnDevice(pub Device);
 
 impl OnDevice {
-    /// A device that runs the program of this workload on this engine, with all that the workload tells it.
+    /// Creates a device with the workload's program and entries on this engine.
     ///
     /// # Errors
-    /// The engine does not run the program, or the program is not the workload's.
+    /// The engine does not support the program, or the program is not the workload's.
     pub fn load(
         program: &Arc<Program>,
         engine: &dyn Engine,
@@ -37,7 +37,7 @@ impl OnDevice {
     }
 }
 
-/// A device's worker that forwards. What it counts is read from its device.
+/// A worker of a device as a side of a comparison. The counters are read from the device.
 pub struct OnWorker(pub Worker);
 
 impl Forward for OnWorker {

@@ -1,30 +1,35 @@
-//! What a device, a loop written by hand and a bare wire have in common: frames go in, and some come out.
+//! Common interface of a device, a hand-written loop and a bare wire: frames are received, and
+//! frames are sent.
 
 use packet::{Frame, Nanos, PortId};
 use table::CounterReading;
 
-/// Something that forwards frames.
+/// Forwards frames.
 pub trait Forward {
-    /// Makes frames what comes in at this side, of packets that are the same for all sides. It is not timed.
+    /// Adapts received frames, which are the same for all sides, to this side. Not part of the
+    /// measured time.
     fn make_ready(&mut self, _frames: &mut [Frame]) {}
 
-    /// Takes frames in, each from its own port, and gives each that leaves to `out`, in order. What stays in `frames` counts no more.
+    /// Forwards received frames, each with its ingress port. Passes each sent frame to `out`, in
+    /// order. The contents of `frames` are unspecified afterwards.
     fn forward(&mut self, frames: &mut [Frame], now: Nanos, out: &mut Outbox);
 
-    /// What it has counted: each of the program's counters, direct ones in the order in which entries were added.
+    /// Returns the values of all counters of the program. The cells of direct counters are in the
+    /// order in which the entries were added.
     fn readings(&self) -> Vec<Reading>;
 }
 
-/// A counter of a program.
+/// Values of one counter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
-    /// Its name in the program, without the names of controls around it.
+    /// Its name in the program, without the names of enclosing controls.
     pub name: String,
-    /// Its cells.
+    /// Values of its cells.
     pub cells: Vec<CounterReading>,
 }
 
-/// Where frames go that leave: a list of ports, as a driver would fill a ring; copies of the frames where somebody wants to see them.
+/// Receives sent frames. Stores the list of egress ports, as a driver fills a ring, and optionally
+/// copies of the frames.
 #[derive(Debug, Default)]
 pub struct Outbox {
     ports: Vec<PortId>,
@@ -32,12 +37,12 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// An outbox that keeps nothing but ports.
+    /// Creates an outbox that stores only ports.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An outbox that keeps what it is given.
+    /// Creates an outbox that also stores copies of the frames.
     pub fn keeping() -> Self {
         Self {
             kept: Some(Vec::new()),
@@ -45,7 +50,7 @@ impl Outbox {
         }
     }
 
-    /// A frame leaves.
+    /// Stores a sent frame.
     #[inline]
     pub fn take(&mut self, port: PortId, frame: &Frame) {
         self.ports.push(port);
@@ -61,7 +66,7 @@ impl Outbox {
         }
     }
 
-    /// Forgets the ports, and says how many frames left since the last time.
+    /// Clears the ports. Returns the number of frames sent since the last call.
     #[inline]
     pub fn flush(&mut self) -> usize {
         let sent = self.ports.len();
@@ -69,13 +74,14 @@ impl Outbox {
         sent
     }
 
-    /// The frames that were kept since the last time.
+    /// Returns the frames stored since the last call.
     pub fn take_kept(&mut self) -> Vec<(PortId, Vec<u8>)> {
         self.kept.as_mut().map(std::mem::take).unwrap_or_default()
     }
 }
 
-/// A wire: what comes in by a port goes out by its neighbour, and nobody looks at it. Nothing forwards faster.
+/// A wire: sends each frame at the neighbor of its ingress port, without parsing it. This is the
+/// upper limit of the forwarding rate.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Bare;
 

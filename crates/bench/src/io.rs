@@ -1,6 +1,8 @@
-//! Measures ports: frames from one virtual interface (veth) to another, by ports and by a bare loop over the same rings, in turns.
+//! Benchmark of ports: forwards frames from one veth interface to another, by different I/O
+//! drivers and by a bare loop over the same rings, in turns.
 //!
-//! One thread offers frames and then times the switch's part alone; what it costs the kernel to send over the pair is in all figures.
+//! One thread first sends the frames, and then measures only the switch's part. The kernel's cost
+//! of sending over the veth pair is in all results.
 
 use packet::{Batch, Frame, Nanos};
 use port::{
@@ -14,33 +16,34 @@ use crate::latency::Wires;
 use crate::measure::quantile;
 use crate::{Forward, Outbox};
 
-/// Frames that wait when the clock starts.
+/// Number of frames queued when the measurement starts.
 const BURST: usize = 1024;
-/// How long the kernel gets to bring them to where they wait.
+/// Time for the kernel to deliver these frames.
 const ARRIVAL: Duration = Duration::from_micros(100);
-/// How long a frame may take over a cable.
+/// Timeout for a frame over a veth pair.
 const PATIENCE: Duration = Duration::from_millis(10);
-/// The time at which frames over cables begin to come: behind those of other measurements of the same side, whose time never goes back.
+/// Start time of frames over veth pairs. Later than all times of other measurements with the same
+/// side, because time must not decrease.
 const LATER: Nanos = Nanos::from_secs(1 << 21);
-/// Rounds at least.
+/// Minimum number of rounds.
 const LEAST_ROUNDS: usize = 5;
 
-/// By what frames are carried.
+/// I/O driver of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// A loop that passes what comes in by AF_XDP on in place, without a frame of its own.
+    /// A loop that forwards directly between AF_XDP rings, without [`Frame`]s.
     Bare,
-    /// Ports by AF_XDP.
+    /// AF_XDP ports.
     Xdp,
-    /// Ports by AF_PACKET.
+    /// AF_PACKET ports.
     Packet,
 }
 
 impl Way {
-    /// All ways.
+    /// All I/O drivers.
     pub const ALL: [Self; 3] = [Self::Bare, Self::Xdp, Self::Packet];
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bare => "bare",
@@ -50,25 +53,25 @@ impl Way {
     }
 }
 
-/// What was measured of one way.
+/// Results of one I/O driver.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Carried {
-    /// The way.
+    /// The I/O driver.
     pub way: Way,
-    /// Million frames a second.
+    /// Million frames per second.
     pub mpps: f64,
-    /// The middle half of the rounds: the least and the greatest of its `mpps`.
+    /// Interquartile range of `mpps` over the rounds.
     pub middle_half: (f64, f64),
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: usize,
 }
 
-/// Why ports cannot be measured.
+/// Error of the benchmark.
 #[derive(Debug)]
 pub enum IoError {
-    /// This machine has no interfaces to measure on.
+    /// The test bed cannot be created on this machine.
     Testbed(TestbedError),
-    /// There are no such frames.
+    /// The frames cannot be generated.
     Frames(GeneratorError),
     /// A port failed.
     Port(PortError),
@@ -98,7 +101,7 @@ impl From<PortError> for IoError {
     }
 }
 
-/// Two switches of two ports each, between a source of frames and an end that takes none.
+/// Test beds for AF_XDP and AF_PACKET, each with a source, a switch of two ports, and a sink.
 pub struct Ports {
     xdp: Testbed<AfXdpPort>,
     packet: Testbed<AfPacketPort>,
@@ -106,10 +109,11 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Lays the cables and opens the ports. Needs root, or the right to make a user namespace.
+    /// Creates the veth pairs and opens the ports. Needs root, or permission to create a user
+    /// namespace.
     ///
     /// # Errors
-    /// This machine does not allow it.
+    /// The machine does not allow it.
     pub fn open() -> Result<Self, IoError> {
         Ok(Self {
             xdp: Testbed::new(|id, name| AfXdpPort::open(id, name, XdpMode::Driver))?,
@@ -118,10 +122,11 @@ impl Ports {
         })
     }
 
-    /// Measures all ways with frames of this length, for about this time. `tell` is told how much of it is over, from 0 to 1.
+    /// Measures all I/O drivers with frames of this length, for about this time. `tell` is called
+    /// with the progress from 0 to 1.
     ///
     /// # Errors
-    /// A port fails, or there are no frames of this length.
+    /// A port fails, or frames cannot have this length.
     pub fn measure(
         &mut self,
         bytes: usize,
@@ -166,7 +171,8 @@ impl Ports {
     }
 }
 
-/// A switch of two ports, and a cable at each: frames come by one and leave by the other, by AF_XDP.
+/// A switch of two AF_XDP ports, each with a veth pair. Frames are received at one port and sent
+/// at the other.
 pub struct Cables {
     bed: Testbed<AfXdpPort>,
     batch: Batch,
@@ -175,10 +181,11 @@ pub struct Cables {
 }
 
 impl Cables {
-    /// Lays the cables and opens the ports. Needs root, or the right to make a user namespace.
+    /// Creates the veth pairs and opens the ports. Needs root, or permission to create a user
+    /// namespace.
     ///
     /// # Errors
-    /// This machine does not allow it.
+    /// The machine does not allow it.
     pub fn open() -> Result<Self, IoError> {
         Ok(Self {
             bed: Testbed::new(|id, name| AfXdpPort::open(id, name, XdpMode::Driver))?,
@@ -188,7 +195,7 @@ impl Cables {
         })
     }
 
-    /// Waits until frames have arrived where `look` looks for them; none if they do not.
+    /// Waits until `look` returns frames. Returns `None` after a timeout.
     fn wait(&mut self, look: impl Fn(&mut Self) -> Result<usize, PortError>) -> Option<()> {
         let begin = Instant::now();
         while look(self).ok()? == 0 {
@@ -206,7 +213,7 @@ impl Cables {
 
     fn send_all(&mut self) {
         for (_, bytes) in self.out.take_kept() {
-            // It was a frame's.
+            // The bytes come from a frame, so they are not too long.
             let _ = self.leaving.assign(&bytes);
             self.bed.output.tx(std::slice::from_ref(&self.leaving));
         }
@@ -216,7 +223,7 @@ impl Cables {
 
 impl Wires for Cables {
     fn carry(&mut self, frame: &Frame, side: &mut dyn Forward) -> Option<Duration> {
-        // One that was too late counts no more.
+        // Discard a frame that arrived after its timeout.
         while self.bed.take().ok()? > 0 {}
         self.batch.clear();
         let begin = Instant::now();
@@ -233,7 +240,7 @@ impl Wires for Cables {
     }
 }
 
-/// Passes what waits on in place; how many frames.
+/// Forwards the queued frames between the rings. Returns their number.
 fn pass(bed: &mut Testbed<AfXdpPort>) -> u64 {
     let mut carried = 0;
     loop {
@@ -244,7 +251,7 @@ fn pass(bed: &mut Testbed<AfXdpPort>) -> u64 {
     }
 }
 
-/// Carries what waits by the port trait; how many frames.
+/// Forwards the queued frames by the [`Port`] trait. Returns their number.
 fn carry<P: Port>(bed: &mut Testbed<P>, batch: &mut Batch) -> Result<u64, PortError> {
     let now = bed.now();
     let mut carried = 0;
@@ -257,8 +264,9 @@ fn carry<P: Port>(bed: &mut Testbed<P>, batch: &mut Batch) -> Result<u64, PortEr
     }
 }
 
-/// Offers frames, has them carried, and gives the rate; none if hardly any had arrived when the clock started, as when the kernel has
-/// left them to a thread of its own.
+/// Sends frames, forwards them, and returns the rate. Returns `None` if most frames had not
+/// arrived when the measurement started, for instance because the kernel left them to a separate
+/// thread.
 fn turn<P: Port>(
     bed: &mut Testbed<P>,
     frames: &mut Generator,

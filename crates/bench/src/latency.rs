@@ -1,5 +1,6 @@
-//! Latency below saturation: packets come at a rate that both sides carry, and each counts from when it came until the side has done what it came with,
-//! by the wall clock. Runs come in pairs, over the same packets, so that what disturbs one side disturbs the other.
+//! Latency below saturation. Packets arrive at a rate that both sides sustain. The latency of a
+//! packet is the time from its arrival until its burst is processed. Both sides are measured in
+//! alternating runs over the same packets, so that disturbances affect both.
 
 use std::time::{Duration, Instant};
 
@@ -8,21 +9,21 @@ use packet::{Frame, Nanos, PortId};
 use crate::forward::{Forward, Outbox};
 use crate::measure::{Plan, Traffic, quantile};
 
-/// Pairs of runs.
+/// Number of pairs of runs.
 const PAIRS: usize = 30;
 
-/// Packets of a run, fewer if there is little time.
+/// Maximum and minimum number of packets per run. The minimum applies if there is little time.
 const MOST_PACKETS: usize = 4096;
 const LEAST_PACKETS: usize = 64;
-/// Packets of a run over wires.
+/// Number of packets per run over wires.
 const WIRE_PACKETS: usize = 512;
 
-/// Microseconds that packets take.
+/// Latency of packets, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Latency {
-    /// The median.
+    /// Median.
     pub p50: f64,
-    /// Of a hundred the second longest.
+    /// 99th percentile.
     pub p99: f64,
 }
 
@@ -35,24 +36,26 @@ impl Latency {
     }
 }
 
-/// What pairs of runs gave.
+/// Latencies of two sides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Latencies {
-    /// Of the first side: medians over its runs.
+    /// The first side: medians over its runs.
     pub first: Latency,
-    /// Of the second side.
+    /// The second side: medians over its runs.
     pub second: Latency,
-    /// The second side's median for the first one's: the median over pairs.
+    /// Median latency of the second side divided by that of the first side. Median over pairs.
     pub ratio: f64,
 }
 
-/// Where a packet is carried to a side and from it to where it goes.
+/// Transfers a packet to a side and from it to its destination.
 pub trait Wires {
-    /// Has a packet that was made ready for this side come in, and waits for it at the other end; none if it did not arrive there.
+    /// Sends a packet, which was adapted to this side, and waits for it at the other end. Returns
+    /// the time, or `None` if it did not arrive.
     fn carry(&mut self, frame: &Frame, side: &mut dyn Forward) -> Option<Duration>;
 }
 
-/// Measures two sides at this rate, in million packets a second, for about the plan's time; no more packets than the plan's burst go in at once.
+/// Measures two sides at a rate of `mpps` million packets per second, for about the plan's time. A
+/// burst has at most the plan's number of packets.
 pub fn pairs(
     sides: [&mut dyn Forward; 2],
     traffic: &dyn Traffic,
@@ -69,13 +72,13 @@ pub fn pairs(
         frames: (0..packets).map(|_| Frame::new()).collect(),
         out: Outbox::new(),
         took: Vec::with_capacity(packets),
-        // Later than any round of other measurements: time never goes back.
+        // Later than all times of other measurements, because time must not decrease.
         begin: Nanos::from_secs(1 << 20),
     };
     paired(sides, &mut |side, seed| runs.run(side, traffic, seed))
 }
 
-/// Measures two sides from wire to wire: packets come one by one, and each is waited for.
+/// Measures two sides from wire to wire, one packet at a time.
 pub fn over_wires(
     sides: [&mut dyn Forward; 2],
     traffic: &dyn Traffic,
@@ -101,7 +104,7 @@ pub fn over_wires(
     })
 }
 
-/// A packet to be sent, in little memory: frames would take much of the caches, and of the pages that the processor knows, from who is measured.
+/// A packet in compact form. Frames would take cache and TLB capacity from the measured side.
 struct Packet {
     ingress: PortId,
     bytes: Box<[u8]>,
@@ -116,13 +119,13 @@ impl Packet {
     }
 
     fn write_to(&self, frame: &mut Frame) {
-        // It was a frame's.
+        // The bytes come from a frame, so they are not too long.
         let _ = frame.assign(&self.bytes);
         frame.ingress = self.ingress;
     }
 }
 
-/// Pairs of runs, each side the first one in turns.
+/// Makes pairs of runs. The side that runs first alternates.
 fn paired(
     sides: [&mut dyn Forward; 2],
     run: &mut dyn FnMut(&mut dyn Forward, u64) -> Latency,
@@ -156,12 +159,12 @@ fn median(runs: &[Latency]) -> Latency {
 }
 
 struct Runs {
-    /// Nanoseconds from packet to packet.
+    /// Time between packets, in nanoseconds.
     interval: u64,
     most: usize,
     frames: Vec<Frame>,
     out: Outbox,
-    /// Microseconds of each packet of a run.
+    /// Latency of each packet of a run, in microseconds.
     took: Vec<f64>,
     begin: Nanos,
 }
@@ -202,7 +205,7 @@ mod tests {
     use crate::{Bare, Reading};
     use std::time::Duration;
 
-    /// Takes a while for each burst.
+    /// A side that takes a fixed time per burst.
     struct Slow;
 
     impl Forward for Slow {
@@ -242,7 +245,7 @@ mod tests {
         assert!(measured.first.p50 <= measured.first.p99);
     }
 
-    /// Packets that all differ, by several ports.
+    /// Traffic of distinct packets on several ports.
     struct Numbered;
 
     impl Traffic for Numbered {
@@ -256,7 +259,7 @@ mod tests {
         }
     }
 
-    /// Wires that note what is sent, and bring every second packet nowhere.
+    /// Wires that record the sent packets and lose every second packet.
     #[derive(Default)]
     struct Noting(Vec<(PortId, Vec<u8>)>);
 

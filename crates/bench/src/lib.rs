@@ -1,17 +1,22 @@
-//! The room `bench`: workloads: rule sets, routing tables, traces; programs and hand-written loops for benches.
+//! Crate `bench`: workloads for benchmarks, with rule sets, routing tables, traces, programs and
+//! hand-written loops.
 //!
-//! **In:** a kind, a size and a seed; for a [`Workload`] the verified IR of its program. **Out:** the same workload in every run: entries for
-//! tables, keys to look up, packets to forward, and the function of the program as a loop written by hand ([`Forward`]).
-//! **May import:** `switch`, `tenancy`, `passes`, `exec`, `table`, `port`, `packet`, `ir`, `bits`.
+//! **In:** a kind, a size and a seed. A [`Workload`] also needs the verified IR of its program.
+//! **Out:** table entries, lookup keys, packets, and the program's function as a hand-written loop
+//! ([`Forward`]).
 //!
 //! Invariants:
-//! - a workload is the same in every run; what was measured comes from [`measure`], [`lookups`], [`io`], [`life`], [`hostile`] and [`load`] alone;
-//! - a loop written by hand does packet by packet what its program says, counters included, over the same tables: [`compare()`] holds one against the
-//!   other, and whoever measures a workload compares first. It leaves out what only the device adds (usage of entries, ledger, budget);
-//! - each table that a program applies is looked up in the loop too, by its own [`table::Lookup`]: the loop is the limit of code, not of another
-//!   choice of tables.
+//! - A workload is the same in every run. Measured values come only from [`measure`], [`lookups`],
+//!   [`io`], [`life`], [`hostile`] and [`load`].
+//! - A hand-written loop has the same results as its program for every packet, counters included,
+//!   with the same tables. [`compare()`] checks this, and must run before a workload is measured.
+//!   The loop omits what only the device does: usage of entries, packet accounting, work limit.
+//! - The loop looks up every table that the program applies, with the table's own
+//!   [`table::Lookup`]. So the loop is a limit for the generated code, not for another choice of
+//!   tables.
 //!
-//! Tests: `tests/`, where every workload's program is compared with its loop on every engine; beside the code.
+//! Tests: `tests/` compares every workload's program with its loop on every engine. Unit tests are
+//! beside the code.
 
 pub mod arrival;
 pub mod choices;

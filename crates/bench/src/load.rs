@@ -1,4 +1,4 @@
-//! How long it takes from a program's text until a vPDP's first packet meets it.
+//! Measures the time from a program's text to the first packet that a vPDP processes with it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use tenancy::{Connection, Hypervisor, Refusal, Spec};
 
 use crate::measure::quantile;
 
-/// Why packets of a vPDP do not come as far as its program.
+/// Reasons for which packets of a vPDP are dropped before they reach its program.
 const GATE: [DropReason; 6] = [
     DropReason::NoProgram,
     DropReason::Suspended,
@@ -21,34 +21,35 @@ const GATE: [DropReason; 6] = [
     DropReason::FairShare,
 ];
 
-/// What makes a program of a text; or what is wrong with it.
+/// Compiles a text to a program, or returns an error message.
 pub type Compile<'c> = dyn Fn(&str) -> Result<Program, String> + Sync + 'c;
 
-/// Milliseconds, each the median over all rounds.
+/// Times in milliseconds: medians over all rounds, unless stated otherwise.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LoadTimes {
     /// From text to IR.
     pub compile: f64,
     /// From IR to native code and tables.
     pub make: f64,
-    /// Until the first packet has met it.
+    /// Until the first packet has been processed.
     pub first_packet: f64,
-    /// All together.
+    /// Total.
     pub whole: f64,
-    /// The longest round.
+    /// Maximum total of a round.
     pub longest: f64,
-    /// All together in a second vPDP of the switch, whose engine has the code, and makes what mixed packets of both go through.
+    /// Total for a second vPDP on the same switch. The engine already has the code, and compiles
+    /// the variant for bursts with packets of both.
     pub second: f64,
 }
 
-/// Why there are no times.
+/// Error of the measurement.
 #[derive(Debug)]
 pub enum LoadTimesError {
-    /// The text does not compile: diagnostics.
+    /// The text does not compile. Contains the diagnostics.
     Compile(String),
-    /// The vPDP does not take it.
+    /// The vPDP does not accept the program.
     Refusal(Refusal),
-    /// The packet has not met it.
+    /// The program has not processed the packet.
     NoPacket,
 }
 
@@ -70,11 +71,12 @@ impl From<Refusal> for LoadTimesError {
     }
 }
 
-/// Loads a text so many times, each time into a new vPDP of a new switch, whose engine is new, too, since one that had the program already would have its code; and then into a second vPDP
-/// of that switch.
+/// Loads a text `rounds` times, each time into a vPDP on a new switch, and then into a second vPDP
+/// on that switch. The engine is new in each round too, because it would otherwise have the
+/// compiled code.
 ///
 /// # Errors
-/// It does not compile, or does not run.
+/// The text does not compile, or the program does not run.
 pub fn load_times(
     text: &str,
     compile: &Compile<'_>,
@@ -97,7 +99,7 @@ pub fn load_times(
     })
 }
 
-/// How long it took to load a program once, part by part as in [`LoadTimes`].
+/// Times of loading a program once, as in [`LoadTimes`].
 struct LoadTime {
     compile: Duration,
     make: Duration,
@@ -114,14 +116,15 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Whether a packet came as far as a device's program: what the vPDP's gate refuses is received, too, and dropped by its reasons.
+/// Returns true if a packet has reached a device's program. Packets refused before it are also
+/// received, and dropped for one of the reasons in `GATE`.
 fn has_met(device: &Device) -> bool {
     let ledger = device.ledger();
     let refused = GATE.map(|reason| ledger.dropped(reason));
     ledger.received > refused.into_iter().sum()
 }
 
-/// The times of one round: of the first vPDP, and of the second.
+/// Returns the times of one round, for the first and the second vPDP.
 fn round(
     text: &str,
     compile: &Compile<'_>,
@@ -133,7 +136,7 @@ fn round(
     Ok([load(0)?, load(1)?])
 }
 
-/// Makes a vPDP with this port of the switch and loads the text into it.
+/// Creates a vPDP with this physical port and loads the text.
 fn load_at(
     port: PortId,
     text: &str,

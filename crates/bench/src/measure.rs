@@ -1,8 +1,11 @@
-//! Measures how fast several sides forward the same packets: in turns, on cores of their own, so that what disturbs one disturbs all.
+//! Measures how fast several sides forward the same packets. The sides run alternately on
+//! dedicated cores, so that disturbances affect all of them.
 //!
-//! A *round* gives every side one *pass*, each over the same packets, which no other round has. A pass fills a ring of frames, lets the side forward
-//! them in bursts, and so on; only forwarding is timed, so what is measured is a side whose packets lie in the second-level cache, as a network card
-//! leaves them in the third. The side's first rings of a pass are not counted: they warm its code and tables up. A figure is the median over rounds.
+//! A *round* runs every side once, over the same packets, which differ between rounds. A run
+//! repeatedly fills a ring of frames and has the side forward them in bursts. Only forwarding is
+//! timed. So the packets are in the second-level cache, while a network card would leave them in
+//! the third. The first rings of a run only warm up code and tables. Results are medians over
+//! rounds.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Barrier, Mutex};
@@ -13,67 +16,69 @@ use packet::{Frame, Nanos};
 use crate::clock::{Clock, Rate};
 use crate::forward::{Forward, Outbox};
 
-/// Frames in the ring, unless a burst has more: 2.2 MB of buffers, of which 64-byte packets touch about 200 KB.
+/// Number of frames in the ring, unless a burst is larger. That is 2.2 MB of buffers, of which
+/// 64-byte packets touch about 200 KB.
 const RING: usize = 1024;
 
-/// How long a pass is timed, about: shorter than the time that a busy machine gives one thread at a stretch.
+/// Approximate timed duration of a run. Shorter than a scheduler time slice on a busy machine.
 const PASS: Duration = Duration::from_micros(1000);
 
-/// The share of a pass's rings that only warm up.
+/// A run of `n` measured rings is preceded by `n / WARM_UP` rings, rounded up, that are not
+/// measured.
 const WARM_UP: usize = 4;
 
-/// Rounds at least.
+/// Minimum number of rounds.
 const LEAST_ROUNDS: usize = 5;
 
-/// Packets a second that a clock of devices goes by.
+/// Simulated time per packet, in nanoseconds, for the devices' clock.
 const NS_PER_PACKET: u64 = 70;
 
-/// One of the sides that are measured.
+/// A measured side.
 pub struct Side {
     /// Its name.
     pub name: String,
-    /// What it does.
+    /// The implementation.
     pub forward: Box<dyn Forward + Send>,
 }
 
-/// The packets that come.
+/// A source of packets.
 pub trait Traffic: Sync {
-    /// Those of a pass, by its seed.
+    /// Returns the packets of a run with this seed.
     fn packets(&self, seed: u64) -> Packets<'_>;
 }
 
-/// Writes the next packet: its port and its bytes.
+/// Writes the next packet: its ingress port and its bytes.
 pub type Packets<'t> = Box<dyn FnMut(&mut Frame) + 't>;
 
-/// How to measure.
+/// Configuration of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// How long.
+    /// Duration.
     pub time: Duration,
-    /// Frames that a side gets at once.
+    /// Number of frames per burst.
     pub burst: usize,
-    /// What the packets depend on.
+    /// Seed of the packets.
     pub seed: u64,
 }
 
-/// What was measured of a side, on all workers.
+/// Results of a side, over all workers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
     /// The side's name.
     pub name: String,
-    /// Million packets a second, all workers together.
+    /// Million packets per second, summed over all workers.
     pub mpps: f64,
-    /// Ticks a packet on one worker.
+    /// Ticks per packet on one worker.
     pub ticks_per_packet: f64,
-    /// The middle half of the rounds: the least and the greatest of its `mpps`.
+    /// Interquartile range of `mpps` over the rounds.
     pub middle_half: (f64, f64),
-    /// Packets that left for each that came.
+    /// Number of sent packets per received packet.
     pub sent: f64,
-    /// What was measured in each round; all sides have the same rounds.
+    /// Results of each round. All sides have the same rounds.
     pub rounds: Vec<Round>,
 }
 
-/// What a side did in a round, on all workers.
+/// Results of a side in one round, over all workers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Round {
     /// See [`Measured::mpps`].
@@ -82,10 +87,10 @@ pub struct Round {
     pub ticks_per_packet: f64,
 }
 
-/// Measures sides on as many threads as there are sets of them, each set on a core of its own. All sets have sides of the same names in the same
-/// order, and at least one.
+/// Measures sides on `workers.len()` threads, each pinned to a core. All threads must have sides
+/// with the same names in the same order, and at least one.
 ///
-/// `tell` is told how much of the time is over, from 0 to 1.
+/// `tell` is called with the progress from 0 to 1.
 pub fn measure(
     workers: &mut [Vec<Side>],
     traffic: &dyn Traffic,
@@ -125,7 +130,7 @@ pub fn measure(
         .collect()
 }
 
-/// The passes of one worker, by round and side.
+/// Results of one worker, by round and side.
 type Passes = Vec<Vec<Pass>>;
 
 fn collect(all: &Mutex<Vec<Passes>>, passes: Passes) {
@@ -134,7 +139,7 @@ fn collect(all: &Mutex<Vec<Passes>>, passes: Passes) {
     }
 }
 
-/// What a pass gave.
+/// Results of one run.
 #[derive(Debug, Clone, Copy, Default)]
 struct Pass {
     ticks: u64,
@@ -157,9 +162,9 @@ struct Shared<'s> {
 }
 
 impl Shared<'_> {
-    /// One worker: rounds until the time is over.
+    /// Runs one worker until the time is over.
     fn work(&self, worker: usize, sides: &mut [Side], tell: &mut dyn FnMut(f64)) -> Passes {
-        // Where threads cannot be pinned the figures are less even, and still right.
+        // If threads cannot be pinned, the results vary more, but are still valid.
         #[cfg(target_os = "linux")]
         let _ = port::pin_to_core(worker);
         let mut station = Station::new(self);
@@ -171,7 +176,7 @@ impl Shared<'_> {
             let seed = self.plan.seed + ((round as u64) << 16) + worker as u64;
             let mut passes = vec![Pass::default(); sides.len()];
             for turn in 0..sides.len() {
-                // Another one begins each time: none always follows the same.
+                // The order rotates, so that no side always follows the same one.
                 let at = (turn + round) % sides.len();
                 self.barrier.wait();
                 passes[at] = station.pass(&mut *sides[at].forward, seed, rings[at]);
@@ -186,19 +191,19 @@ impl Shared<'_> {
             }
             self.barrier.wait();
             if !self.goes_on.load(Relaxed) {
-                // The first round found out how many rings a pass has.
+                // The first round only determined the number of rings per run.
                 rounds.remove(0);
                 return rounds;
             }
         }
     }
 
-    /// Frames in the ring.
+    /// Returns the number of frames in the ring.
     fn ring(&self) -> usize {
         RING.max(self.plan.burst)
     }
 
-    /// Rings that take a pass's time.
+    /// Returns the number of rings for the duration of a run.
     fn rings(&self, pass: &Pass) -> usize {
         let ticks = PASS.as_nanos() as f64 * self.clock.rate().ticks_per_ns;
         let rings = ticks / (pass.ticks_per_packet() * self.ring() as f64);
@@ -206,7 +211,7 @@ impl Shared<'_> {
     }
 }
 
-/// One worker's frames.
+/// Frame buffers and clock of one worker.
 struct Station<'s> {
     shared: &'s Shared<'s>,
     frames: Vec<Frame>,
@@ -239,7 +244,7 @@ impl<'s> Station<'s> {
         pass
     }
 
-    /// The ticks that forwarding one ring takes, and how many frames left.
+    /// Forwards one ring. Returns the ticks and the number of frames sent.
     fn ring(&mut self, side: &mut dyn Forward, packets: &mut Packets<'_>) -> (u64, usize) {
         self.frames.iter_mut().for_each(packets);
         side.make_ready(&mut self.frames);
@@ -281,7 +286,7 @@ fn summary(name: String, side: usize, all: &[Passes], rate: Rate) -> Measured {
     }
 }
 
-/// The value below which that share of the values lies; 0 without values.
+/// Returns the quantile `share` of the values, or 0 if there are none.
 pub(crate) fn quantile(values: &mut [f64], share: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let at = (values.len().saturating_sub(1)) as f64 * share;
@@ -295,7 +300,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
 
-    /// Works a while on each packet, and keeps every second one.
+    /// A side that spends some time on each packet and drops every second one.
     struct Slow(u64);
 
     impl Forward for Slow {
@@ -362,7 +367,7 @@ mod tests {
         }
     }
 
-    /// Notes how many frames come at once, at most.
+    /// A side that records the maximum burst size.
     #[derive(Default)]
     struct Most(Arc<AtomicUsize>);
 

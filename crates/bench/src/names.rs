@@ -1,13 +1,14 @@
-//! A program's tables and actions by name, and entries with values as wide as the program wants them.
+//! Looks up a program's tables and actions by name, and builds entries with values of the right
+//! widths.
 
 use bits::Value;
 use ir::{ActionCall, KeyMatch, Program, TableId};
 use std::fmt;
 
-/// A program does not have what its workload names.
+/// Error: the program lacks an object that its workload names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameError {
-    /// What was looked for: `table routes`.
+    /// The missing object, as in `table routes`.
     pub name: String,
 }
 
@@ -19,22 +20,22 @@ impl fmt::Display for NameError {
 
 impl std::error::Error for NameError {}
 
-/// What an entry wants of one key.
+/// A match on one key field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
-    /// Anything.
+    /// Matches any value.
     Any,
-    /// One value.
+    /// Matches one value.
     Is(u64),
-    /// The first bits.
+    /// Longest prefix match: value and prefix length.
     Lpm(u64, u32),
-    /// One value of up to 128 bits.
+    /// Matches one value of up to 128 bits.
     Wide(u128),
-    /// The first bits of up to 128.
+    /// Longest prefix match of up to 128 bits.
     WideLpm(u128, u32),
-    /// Value and mask.
+    /// Ternary match: value and mask.
     Mask(u64, u64),
-    /// Bounds, both included.
+    /// Range match: both bounds, inclusive.
     Range(u64, u64),
 }
 
@@ -49,24 +50,24 @@ pub struct TableName {
 /// An action of a table.
 #[derive(Debug, Clone)]
 pub struct ActionName {
-    /// Position in the table's list.
+    /// Index in the table's list of actions.
     position: usize,
     widths: Vec<u32>,
 }
 
-/// Whether `full` is `name`, or ends with it behind a point.
+/// Returns true if `full` is `name` or ends with a dot and `name`.
 fn is_called(full: &str, name: &str) -> bool {
     full.strip_suffix(name)
         .is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }
 
-/// The last part of a name with points.
+/// Returns the last component of a dotted name.
 pub(crate) fn last_name(full: &str) -> &str {
     full.rsplit('.').next().unwrap_or(full)
 }
 
 impl TableName {
-    /// The table of this name.
+    /// Returns the table with this name.
     ///
     /// # Errors
     /// There is none.
@@ -86,7 +87,7 @@ impl TableName {
         })
     }
 
-    /// The action of this name.
+    /// Returns the action with this name.
     ///
     /// # Errors
     /// The table has none.
@@ -109,7 +110,7 @@ impl TableName {
         })
     }
 
-    /// What an entry wants, in the IR's words.
+    /// Converts the matches to those of the IR.
     pub(crate) fn keys(&self, keys: &[Key]) -> Vec<KeyMatch> {
         let both = self.widths.iter().zip(keys);
         both.map(|(&width, key)| key_match(*key, width)).collect()
@@ -117,7 +118,7 @@ impl TableName {
 }
 
 impl ActionName {
-    /// A call with these arguments.
+    /// Returns a call with these arguments.
     pub(crate) fn call(&self, args: &[u64]) -> ActionCall {
         let both = self.widths.iter().zip(args);
         ActionCall {

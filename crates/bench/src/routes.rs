@@ -1,17 +1,19 @@
-//! [`RoutingTable`]: prefixes like those of a router in the default-free zone, and destinations for them.
+//! [`RoutingTable`]: prefixes like those of a router in the default-free zone, and destination
+//! addresses for them.
 //!
-//! Lengths follow what the public reports on the BGP table say of a table of a million IPv4 and two hundred
-//! thousand IPv6 prefixes: most are as long as providers accept, /24 and /48. Addresses follow a multiplicative
-//! cascade: each half of each prefix has a share of what is announced in it, and shares are far from even. That
-//! gives dense and empty regions on every scale, as measured by Kohler et al., "Observed structure of addresses
-//! in IP traffic" (IMW 2002). Prefixes nest more than on the Internet, where about half lie in a shorter one.
+//! Prefix lengths follow public reports on BGP tables of a million IPv4 and two hundred thousand
+//! IPv6 prefixes. Most have the maximum length that providers accept, /24 and /48. Addresses
+//! follow a multiplicative cascade: each half of a prefix gets an uneven share of the announced
+//! prefixes. This gives dense and empty regions on all scales, as measured by Kohler et al.,
+//! "Observed structure of addresses in IP traffic" (IMW 2002). Prefixes nest more than on the
+//! Internet, where about half are covered by a shorter one.
 
 use crate::Choices;
 use bits::Value;
 use std::collections::HashSet;
 use table::{FieldMatch, KeyField, KeyShape, MatchKind};
 
-/// Which addresses.
+/// Address family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Family {
     /// 32 bits.
@@ -20,10 +22,10 @@ pub enum Family {
     V6,
 }
 
-/// Lengths, and the share of each.
+/// Prefix lengths with their weights.
 type Lengths = &'static [(u8, u32)];
 
-/// IPv4: 59.3 % are /24; a few that providers keep to themselves are longer.
+/// IPv4: 59.3 % are /24. A few prefixes, internal to providers, are longer.
 const V4_LENGTHS: Lengths = &[
     (8, 17),
     (9, 14),
@@ -79,7 +81,7 @@ const V6_LENGTHS: Lengths = &[
 ];
 
 impl Family {
-    /// Bits of an address.
+    /// Returns the number of bits of an address.
     pub fn width(self) -> u32 {
         match self {
             Self::V4 => 32,
@@ -94,16 +96,16 @@ impl Family {
         }
     }
 
-    /// Bits at the front that all prefixes share, and how many.
+    /// Returns the common leading bits of all prefixes, and their number.
     fn space(self) -> (u128, u32) {
         match self {
             Self::V4 => (0, 0),
-            // 2000::/3, the unicast addresses that are given out.
+            // 2000::/3, the allocated unicast addresses.
             Self::V6 => (1, 3),
         }
     }
 
-    /// Up to this length, prefixes are those that registries give out.
+    /// Returns the maximum length of prefixes allocated by registries.
     fn held(self) -> u8 {
         match self {
             Self::V4 => 18,
@@ -111,8 +113,8 @@ impl Family {
         }
     }
 
-    /// How uneven halves are at this depth, at least and at most: less among the blocks of the registries and
-    /// inside of a network than between networks.
+    /// Returns the minimum and maximum imbalance of halves at this depth. It is smaller between
+    /// the blocks of registries and inside a network than between networks.
     fn bias(self, depth: u32) -> (u64, u64) {
         match (self, depth) {
             (Self::V4, 0..8) => (0, 150),
@@ -124,7 +126,7 @@ impl Family {
         }
     }
 
-    /// Whether the address may be announced: IPv4 has 0/8, 127/8 and all from 224/4 on apart.
+    /// Returns true if the address may be announced. For IPv4, 0/8, 127/8 and 224/3 are excluded.
     fn is_public(self, address: u128) -> bool {
         match self {
             Self::V4 => matches!(address >> 24, 1..=126 | 128..=223),
@@ -133,16 +135,16 @@ impl Family {
     }
 }
 
-/// One prefix.
+/// A prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Route {
-    /// The address, in the low bits, with zeros behind the prefix.
+    /// The address, in the low bits. The bits after the prefix are zero.
     pub address: u128,
-    /// Its length.
+    /// Prefix length.
     pub len: u8,
 }
 
-/// A routing table without repetitions, in a random order.
+/// A routing table without duplicates, in random order.
 #[derive(Debug, Clone)]
 pub struct RoutingTable {
     family: Family,
@@ -150,7 +152,7 @@ pub struct RoutingTable {
 }
 
 impl RoutingTable {
-    /// A table of `size` prefixes; the same for the same seed.
+    /// Generates a table of `size` prefixes. The same seed gives the same table.
     pub fn generate(family: Family, size: usize, seed: u64) -> Self {
         let mut choices = Choices::new(seed);
         let cascade = Cascade {
@@ -163,7 +165,8 @@ impl RoutingTable {
             let Some(&(len, _)) = choices.weighted(lengths, |(_, weight)| *weight) else {
                 break;
             };
-            // A length keeps its share, as long as there are prefixes of it left.
+            // Retry with the same length, so that lengths keep their frequencies as long as there
+            // are unused prefixes.
             let mut tries = (0..1000).map(|_| Route {
                 address: cascade.address(family, len, &mut choices),
                 len,
@@ -174,12 +177,12 @@ impl RoutingTable {
         Self { family, routes }
     }
 
-    /// The prefixes.
+    /// Returns the prefixes.
     pub fn routes(&self) -> &[Route] {
         &self.routes
     }
 
-    /// The key: one LPM field.
+    /// Returns the key: one LPM field.
     pub fn shape(&self) -> KeyShape {
         KeyShape::new([KeyField {
             width: self.family.width(),
@@ -187,7 +190,7 @@ impl RoutingTable {
         }])
     }
 
-    /// What the entry of a route matches.
+    /// Returns the match of a route's entry.
     pub fn matches(&self, route: Route) -> Vec<FieldMatch> {
         vec![FieldMatch::Lpm {
             value: Value::truncated(route.address, self.family.width()),
@@ -195,27 +198,27 @@ impl RoutingTable {
         }]
     }
 
-    /// `count` addresses, each at random in a route at random.
+    /// Returns `count` random addresses, each inside a random route.
     pub fn destinations(&self, count: usize, seed: u64) -> Vec<u128> {
         let mut choices = Choices::new(seed);
         (0..count).map(|_| self.destination(&mut choices)).collect()
     }
 
-    /// An address at random in a route at random; 0 where there is none.
+    /// Returns a random address inside a random route, or 0 if there is no route.
     pub fn destination(&self, choices: &mut Choices) -> u128 {
         let which = choices.below(self.routes.len() as u64) as usize;
         let route = self.routes.get(which);
         route.map_or(0, |&route| self.destination_in(route, choices))
     }
 
-    /// An address at random in this route.
+    /// Returns a random address inside this route.
     pub fn destination_in(&self, route: Route, choices: &mut Choices) -> u128 {
         let host_bits = self.family.width() - u32::from(route.len);
         let host = u128::from(choices.bits()) << 64 | u128::from(choices.bits());
         route.address | host & !u128::MAX.checked_shl(host_bits).unwrap_or(0)
     }
 
-    /// The limbs of the lookup keys of these addresses, one key after the other.
+    /// Returns the concatenated limbs of the lookup keys of these addresses.
     pub fn keys(&self, addresses: &[u128]) -> Vec<u64> {
         let limbs = bits::limbs_for(self.family.width());
         let key = |address: &u128| [*address as u64, (*address >> 64) as u64];
@@ -226,18 +229,18 @@ impl RoutingTable {
     }
 }
 
-/// Which share each half of each prefix has.
+/// The shares of both halves of each prefix, derived from a seed.
 struct Cascade {
     secret: u64,
 }
 
 impl Cascade {
-    /// An address of a prefix of `len` bits, drawn by the shares.
+    /// Draws a prefix of `len` bits by the shares.
     fn address(&self, family: Family, len: u8, choices: &mut Choices) -> u128 {
         let (mut prefix, bits) = family.space();
         for depth in bits..u32::from(len) {
             let bias = self.bias(family, prefix, depth);
-            // Short prefixes are held by whoever came early, less by who announces much.
+            // Short prefixes depend more on early allocation than on the number of announcements.
             let bias = if len <= family.held() { bias / 4 } else { bias };
             let upper = choices.per_mille((500 + bias) as u32);
             prefix = prefix << 1 | u128::from(upper);
@@ -245,7 +248,7 @@ impl Cascade {
         prefix << (family.width() - u32::from(len))
     }
 
-    /// How much more than half of what is announced in a prefix lies in its upper half, in thousandths.
+    /// Returns the excess of the upper half's share over one half, in thousandths.
     fn bias(&self, family: Family, prefix: u128, depth: u32) -> i32 {
         let name = prefix as u64 ^ (prefix >> 64) as u64 ^ u64::from(depth) << 56;
         let mut choices = Choices::new(self.secret ^ name.wrapping_mul(0x9e37_79b9_7f4a_7c15));

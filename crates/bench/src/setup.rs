@@ -1,4 +1,4 @@
-//! What a device is told before packets come, and the same for a loop written by hand.
+//! Configuration of a device, or of a hand-written loop, by a workload.
 
 use exec::{Configuration, ConfigurationError, action_params, field_match};
 use ir::{ActionCall, KeyMatch, Program, TableId};
@@ -8,26 +8,26 @@ use table::{ActionRef, EntryAction, NewEntry, TableError};
 
 use crate::names::{ActionName, Key, NameError, TableName};
 
-/// One thing that a device is told.
+/// One configuration item.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Item {
     /// A table entry.
     Entry {
         /// The table.
         table: TableId,
-        /// One match a key.
+        /// One match per key field.
         keys: Vec<KeyMatch>,
-        /// The priority, where the key needs one.
+        /// The priority, if the key needs one.
         priority: Option<i32>,
-        /// What it does.
+        /// The action call.
         call: ActionCall,
     },
-    /// A multicast group: a copy to each of these ports.
+    /// A multicast group: its number, and the egress ports of the copies.
     Multicast(u32, Vec<u32>),
 }
 
 impl Item {
-    /// An entry without priority.
+    /// Creates an entry without priority.
     pub(crate) fn entry(
         table: &TableName,
         keys: &[Key],
@@ -37,7 +37,7 @@ impl Item {
         Self::ranked(table, keys, None, action, args)
     }
 
-    /// An entry.
+    /// Creates an entry.
     pub(crate) fn ranked(
         table: &TableName,
         keys: &[Key],
@@ -54,13 +54,14 @@ impl Item {
     }
 }
 
-/// Takes the items of a workload one after the other, since a full table's would fill the memory twice.
+/// Receives the items of a workload one by one. A list of all items would need as much memory as a
+/// full table.
 pub type Setup<'s> = dyn FnMut(Item) -> Result<(), SetupError> + 's;
 
-/// Why a workload cannot be set up: it does not fit its program.
+/// Error of a workload's configuration: it does not fit its program.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SetupError {
-    /// It names what is not there.
+    /// A named object does not exist.
     Name(NameError),
     /// An entry does not fit its table.
     Entry(String),
@@ -89,7 +90,8 @@ impl From<ConfigurationError> for SetupError {
     }
 }
 
-/// The tables of a program with the entries that `items` gives. Multicast groups have no place there.
+/// Returns the tables of a program with the entries that `items` provides. Multicast groups are
+/// ignored.
 ///
 /// # Errors
 /// An entry does not fit.

@@ -1,11 +1,13 @@
-//! What a change of program costs the packets that pass meanwhile: one worker forwards at a share of its rate, while a program takes another one's
-//! place again and again.
+//! Measures the effect of program changes on forwarding. One worker forwards at a fraction of its
+//! maximum rate, while its program is repeatedly replaced.
 //!
-//! Packets come at fixed times, whatever the worker does, into a ring as a network card has it. Each carries a number, and is known to leave once: a
-//! packet that is lost, doubled or overtaken is seen. The *pause* of a change is the time of the worker's thread on its core (`CLOCK_THREAD_CPUTIME_ID`)
-//! in the burst that takes the new program, beyond what its packets take otherwise: what a busy machine does to the thread is not in it. *Gaps*, which it
-//! is in, are between the begins of two bursts on the wall's clock, and by the time of the worker's thread, and are told of a run without changes, too:
-//! where a gap is of the clock alone, the thread was not on its core.
+//! Packets arrive at fixed times, independent of the worker, into a ring like that of a network
+//! card. Each has a sequence number and should be sent exactly once. So lost, duplicated and
+//! reordered packets are detected. The *pause* of a change is the excess thread time
+//! (`CLOCK_THREAD_CPUTIME_ID`) of the burst that switches to the new program. Preemption on a busy
+//! machine is not part of it. *Gaps* are the times between the starts of two bursts. They include
+//! the pause. They are reported by wall clock and by thread time, and also for a run without
+//! changes. If only the wall clock shows a gap, the thread was preempted.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -17,42 +19,43 @@ use switch::{Carry, Device, MayLose, Worker};
 use crate::measure::quantile;
 use crate::{Choices, Workload};
 
-/// Different packets.
+/// Number of different packets.
 const TEMPLATES: usize = 4096;
 
-/// Frames that wait for the worker at most; more are missed, as a network card misses them.
+/// Capacity of the receive ring, in frames. Excess frames are dropped, as by a network card.
 const RING: u64 = 4096;
 
-/// Frames that the worker takes at once, at most.
+/// Maximum number of frames per burst.
 const BURST: usize = 64;
 
-/// Bursts that are noted in one piece of memory: a list that grew would be copied while packets wait.
+/// Number of bursts recorded per block of memory. A growing list would be copied while packets
+/// wait.
 const NOTED: usize = 1 << 16;
 
-/// Bytes of a packet's number, at its end.
+/// Length of a packet's sequence number, which is at its end, in bytes.
 const NUMBER: usize = 8;
 
-/// How to measure.
+/// Configuration of the measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct SwapPlan {
-    /// How often the program is changed.
+    /// Number of program changes.
     pub swaps: usize,
-    /// The load, as a share of the rate that the worker reaches.
+    /// Load, as a fraction of the worker's maximum rate.
     pub load: f64,
-    /// How long to find out the rate, and to measure without changes.
+    /// Duration of the measurement of the maximum rate, and of the run without changes.
     pub time: Duration,
 }
 
-/// Shares of values, in microseconds.
+/// Quantiles of values, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
-    /// The middle one.
+    /// Median.
     pub p50: f64,
-    /// Of a hundred, the second largest or so.
+    /// 99th percentile.
     pub p99: f64,
-    /// Of a thousand.
+    /// 99.9th percentile.
     pub p999: f64,
-    /// The largest.
+    /// Maximum.
     pub max: f64,
 }
 
@@ -67,58 +70,61 @@ impl Spread {
     }
 }
 
-/// What became of the packets of a run.
+/// Packet counters of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fates {
-    /// Packets that the worker took.
+    /// Packets received by the worker.
     pub taken: u64,
-    /// Packets that did not leave.
+    /// Packets not sent.
     pub lost: u64,
-    /// Packets that left behind a later one of theirs, or twice.
+    /// Packets sent after a later one, or twice.
     pub reordered: u64,
-    /// Packets that found the ring full.
+    /// Packets dropped because the ring was full.
     pub missed: u64,
 }
 
-/// What was measured.
+/// Results of the measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SwapReport {
-    /// Million packets a second that the worker reaches, the generator included.
+    /// Maximum rate of the worker in million packets per second, including packet generation.
     pub mpps: f64,
-    /// The same under load.
+    /// Rate of the load, in million packets per second.
     pub load_mpps: f64,
-    /// Changes that were made.
+    /// Number of changes that the worker has seen.
     pub swaps: usize,
-    /// Entries on the device, before and after.
+    /// Number of entries on the device, before and after.
     pub entries: (usize, usize),
-    /// Thread time of the burst that takes a new program, beyond what its packets take otherwise.
+    /// Pause: thread time of the burst that switches to a new program, minus the normal time of
+    /// its packets.
     pub pause: Spread,
-    /// Thread time of that burst as a whole.
+    /// Thread time of that burst.
     pub swap_burst: Spread,
     /// Thread time of all other bursts.
     pub other_burst: Spread,
-    /// Gaps between bursts on the wall's clock, with changes.
+    /// Gaps between bursts by wall clock, with changes.
     pub gaps: Spread,
-    /// The same without changes.
+    /// Gaps between bursts by wall clock, without changes.
     pub quiet_gaps: Spread,
-    /// Gaps between bursts by the time of the worker's thread, with changes.
+    /// Gaps between bursts by thread time, with changes.
     pub own_gaps: Spread,
-    /// The same without changes.
+    /// Gaps between bursts by thread time, without changes.
     pub quiet_own_gaps: Spread,
     /// Packets of the run with changes.
     pub fates: Fates,
-    /// Packets of the run without.
+    /// Packets of the run without changes.
     pub quiet_fates: Fates,
-    /// How long the device took to take state over and publish, on its own thread.
+    /// Time in which the device migrates the state and publishes the new program, on its own
+    /// thread.
     pub adopt: Spread,
-    /// How long a new program took to be compiled and loaded beside.
+    /// Time in which a new program is compiled and loaded in the background.
     pub compile: Spread,
 }
 
-/// Measures changes of the program on this device, which has all of the workload's entries. `make` makes the next device to take its place.
+/// Measures program changes on this device, which must have all of the workload's entries. `make`
+/// creates the device that replaces the current one.
 ///
 /// # Errors
-/// A line that says why it cannot be measured.
+/// A message with the reason for which it cannot be measured.
 pub fn measure_swaps(
     device: &mut Device,
     workload: &dyn Workload,
@@ -141,7 +147,7 @@ pub fn measure_swaps(
     std::thread::scope(|scope| {
         let (worker_ends, taken) = (&is_over, &taken);
         let runs = scope.spawn(move || {
-            // Where threads cannot be pinned the figures are less even, and still right.
+            // If threads cannot be pinned, the results vary more, but are still valid.
             let _ = port::pin_to_core(0);
             let mut for_a_while = |at| at > plan.time;
             let nobody = AtomicU64::new(0);
@@ -149,7 +155,7 @@ pub fn measure_swaps(
             let full = station.run(Load::Full, &mut for_a_while, &nobody);
             let rate = full.fates.taken as f64 / full.time.as_secs_f64() * plan.load;
             let quiet = station.run(Load::Rate(rate), &mut for_a_while, &nobody);
-            // The changes begin.
+            // Signals that the changes may begin.
             taken.store(1, Ordering::Release);
             let mut is_over = |_| worker_ends.load(Ordering::Acquire);
             let swapped = station.run(Load::Rate(rate), &mut is_over, taken);
@@ -219,7 +225,8 @@ fn report(runs: &Runs, entries: (usize, usize), compile: Vec<f64>, adopt: Vec<f6
     }
 }
 
-/// Changes the program, each time when the worker has taken the one before; how long compiling and taking over took.
+/// Changes the program repeatedly, each time after the worker has switched to the previous one.
+/// Returns the times of compilation and of adoption.
 fn change(
     device: &mut Device,
     swaps: usize,
@@ -258,13 +265,14 @@ fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-/// The time that this thread has had, in microseconds.
+/// Returns the processor time of this thread, in microseconds.
 fn cpu() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 
-/// Packets of the usual traffic that leave once each, with their numbers in their last bytes.
+/// Returns packets of the normal traffic that are each sent exactly once, with their last bytes
+/// unchanged.
 fn templates(device: &mut Device, workload: &dyn Workload) -> Result<Vec<Frame>, String> {
     let mut choices = Choices::new(1);
     let mut templates = Vec::new();
@@ -305,29 +313,29 @@ fn number_of(frame: &Frame) -> u64 {
     last.map_or(u64::MAX, |number| u64::from_be_bytes(*number))
 }
 
-/// How packets come.
+/// Arrival of packets.
 #[derive(Clone, Copy)]
 enum Load {
-    /// As fast as the worker takes them.
+    /// As fast as the worker receives them.
     Full,
-    /// So many a second.
+    /// Packets per second.
     Rate(f64),
 }
 
-/// A burst, in microseconds.
+/// A burst. Times are in microseconds.
 struct Burst {
     begin: f64,
-    /// The thread's time at the begin.
+    /// Thread time at the start.
     cpu_begin: f64,
     cpu: f64,
     frames: u32,
-    /// Whether the worker took what was published.
+    /// True if the worker switched to a newly published snapshot.
     takes_root: bool,
 }
 
 struct Run {
     time: Duration,
-    /// All but the last have no room left.
+    /// Blocks of bursts. All except the last are full.
     bursts: Vec<Vec<Burst>>,
     fates: Fates,
 }
@@ -338,7 +346,7 @@ impl Run {
     }
 }
 
-/// Notes a burst; what was noted stays where it is.
+/// Records a burst. Earlier records are not moved.
 fn note(bursts: &mut Vec<Vec<Burst>>, burst: Burst) {
     match bursts.last_mut() {
         Some(last) if last.len() < NOTED => last.push(burst),
@@ -354,7 +362,7 @@ struct Station {
     worker: Worker,
     templates: Vec<Frame>,
     frames: Vec<Frame>,
-    /// The number of the next packet.
+    /// Sequence number of the next packet.
     next: u64,
     start: Instant,
 }

@@ -1,5 +1,5 @@
-//! What it costs that programs run in virtual data planes: one program with all its tables beside many vPDPs that have a part of them each, under the
-//! same packets.
+//! Measures the cost of virtual data planes. One program with all table entries is compared with
+//! many vPDPs that each have a part of them, under the same packets.
 
 use std::sync::Arc;
 
@@ -20,62 +20,63 @@ use crate::measure::{Measured, Plan, Round, Side, Traffic, measure};
 use crate::setup::{Setup, SetupError};
 use crate::{Choices, Forward, Outbox, Reading};
 
-/// A part of a function's tables and packets: one of so many.
+/// A part of a workload's tables and packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Which, from 0.
+    /// Index of the part, from 0.
     pub number: usize,
-    /// How many there are.
+    /// Number of parts.
     pub of: usize,
 }
 
-/// A program of a function.
+/// A step of a chain: a named program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Its name in the line.
+    /// Its name in the chain.
     pub name: &'static str,
-    /// Its text in P4_16.
+    /// Its P4_16 text.
     pub source: String,
 }
 
-/// A function whose tables and packets fall into any number of parts, each of which it could do alone.
+/// A shardable workload: its tables and packets can be divided into any number of independent
+/// parts.
 pub trait Divisible: Sync {
-    /// Its name, as rows have it.
+    /// Returns its name in reports.
     fn name(&self) -> &str;
 
-    /// The programs that it is a line of, one behind the other.
+    /// Returns the programs of its chain, in order.
     fn steps(&self) -> Vec<Step>;
 
-    /// Its ports, from 0: the same in each part.
+    /// Returns the number of its ports, numbered from 0. It is the same for each part.
     fn ports(&self) -> u32;
 
-    /// Tells a device what it must know for a part.
+    /// Generates the configuration of a part.
     ///
     /// # Errors
-    /// The program is another one.
+    /// The program is not the workload's.
     fn setup(&self, program: &Program, part: Part, setup: &mut Setup<'_>)
     -> Result<(), SetupError>;
 
-    /// Writes a packet of a part: an untagged Ethernet frame. Port and bytes are set.
+    /// Writes a packet of a part, an untagged Ethernet frame: sets ingress port and bytes.
     fn packet(&self, choices: &mut Choices, part: Part, frame: &mut Frame);
 }
 
-/// How packets find their vPDP.
+/// Assignment of packets to vPDPs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// Each vPDP has ports of its own.
+    /// Each vPDP has separate ports.
     Whole,
-    /// All share their ports, by a description header in front of the packet.
+    /// All vPDPs share their ports. A description header precedes each packet.
     Described,
-    /// Ports can be shared, and packets are told apart by rules over the port and the VLAN.
+    /// Ports are shared. Rules on port and VLAN assign packets to vPDPs.
     Rules,
 }
 
 impl Entry {
-    /// All of them.
+    /// All kinds of assignment.
     pub const ALL: [Entry; 3] = [Entry::Whole, Entry::Described, Entry::Rules];
 
-    /// Its name, as rows have it.
+    /// Returns its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Entry::Whole => "ports",
@@ -84,17 +85,18 @@ impl Entry {
         }
     }
 
-    /// Whether each port has packets of all vPDPs.
+    /// Returns true if each port has packets of all vPDPs.
     fn mixes_ports(self) -> bool {
         self == Entry::Described
     }
 }
 
-/// The shares of the program's own rate that packets come at while their latency is measured: where hardly any waits for another, and where some do.
+/// Loads for the latency measurements, as fractions of the program's maximum rate: almost no
+/// queueing, and some queueing.
 const LIGHT: f64 = 0.1;
 const HALF: f64 = 0.5;
 
-/// The program alone.
+/// The program on a device without vPDPs.
 struct Native(switch::Worker);
 
 impl Forward for Native {
@@ -114,13 +116,13 @@ impl Forward for Native {
     }
 }
 
-/// Virtual data planes, one a part.
+/// Virtual data planes, one per part.
 struct Hosted {
     worker: Worker,
     ports: u32,
-    /// What stands in front of each part's packets, if descriptions lead in.
+    /// Description header of each part, if packets are assigned by header.
     envelopes: Vec<Envelope>,
-    /// A packet with it.
+    /// Buffer for a packet with its header.
     described: Frame,
 }
 
@@ -130,10 +132,10 @@ impl Forward for Hosted {
             let part = take_part(frame);
             match self.envelopes.get(part) {
                 Some(envelope) => {
-                    // The longest packets of workloads are far below a frame's limit.
+                    // Packets of workloads are far shorter than the maximum frame length.
                     let _ = self.described.assign(frame.bytes());
                     let _ = envelope.put_on(&mut self.described);
-                    // It begins where frames of ports begin.
+                    // Restores the default headroom of received frames.
                     let _ = frame.assign(self.described.bytes());
                 }
                 None => frame.ingress.0 += part as u32 * self.ports,
@@ -151,14 +153,14 @@ impl Forward for Hosted {
     }
 }
 
-/// Why vPDPs cannot be measured.
+/// Error of the measurement.
 #[derive(Debug)]
 pub enum TenantsError {
-    /// A program does not take its entries.
+    /// The entries do not fit a program.
     Setup(SetupError),
-    /// The hypervisor refuses something.
+    /// The hypervisor refuses an operation.
     Refusal(Refusal),
-    /// There cannot be so many vPDPs.
+    /// The number of vPDPs is not supported.
     Count(usize),
 }
 
@@ -188,41 +190,44 @@ impl From<Refusal> for TenantsError {
     }
 }
 
-/// What is measured.
+/// Configuration of the measurement.
 pub struct Tenants<'f> {
-    /// The function.
+    /// The workload.
     pub function: &'f dyn Divisible,
-    /// Its program, for one part or for all.
+    /// Its program, the same for one part and for all parts.
     pub program: Arc<Program>,
-    /// What runs it.
+    /// Execution engine.
     pub engine: Arc<dyn Engine>,
-    /// How many vPDPs.
+    /// Number of vPDPs.
     pub vpdps: usize,
-    /// How packets find them.
+    /// Assignment of packets to vPDPs.
     pub entry: Entry,
-    /// In which order they come.
+    /// Arrival order of packets.
     pub arrival: Arrival,
 }
 
-/// One row of figures.
+/// Results for one configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TenantsReport {
-    /// The program alone.
+    /// The program without vPDPs.
     pub native: Measured,
-    /// vPDPs.
+    /// The vPDPs.
     pub hosted: Measured,
-    /// Both in the round in which they are to each other as they are in the middle of all rounds: the machine was in the same condition for both.
+    /// Both sides in the round with the median ratio, in which the machine was in the same
+    /// condition for both.
     pub middle: (Round, Round),
-    /// Packets in memory, at a tenth of the rate that the program alone carries: of the program alone, and of vPDPs.
+    /// Latencies in memory at a tenth of the program's maximum rate: of the program without vPDPs,
+    /// and of vPDPs.
     pub latencies: Latencies,
     /// The same at half of that rate.
     pub at_half: Latencies,
-    /// Packets from wire to wire, of the same, where there are wires.
+    /// Latencies from wire to wire of both, if wires are available.
     pub over_wires: Option<Latencies>,
 }
 
 impl TenantsReport {
-    /// Packets through vPDPs for each through the program alone: the median over rounds.
+    /// Returns the rate of vPDPs divided by the rate of the program without them: the median over
+    /// rounds.
     pub fn ratio(&self) -> f64 {
         ratio(&self.middle)
     }
@@ -232,7 +237,7 @@ fn ratio((native, hosted): &(Round, Round)) -> f64 {
     hosted.mpps / native.mpps
 }
 
-/// The round in which the second side is to the first as it is in the middle of all rounds.
+/// Returns the round with the median ratio of the second side to the first.
 fn middle_round(first: &Measured, second: &Measured) -> Option<(Round, Round)> {
     let rounds = first.rounds.iter().copied();
     let mut rounds: Vec<_> = rounds.zip(second.rounds.iter().copied()).collect();
@@ -241,11 +246,11 @@ fn middle_round(first: &Measured, second: &Measured) -> Option<(Round, Round)> {
 }
 
 impl Tenants<'_> {
-    /// Measures the program alone and in vPDPs, in turns, on one worker, and latencies over `wires` too. `tell` is told how much of the time is over,
-    /// from 0 to 1.
+    /// Measures the program without and with vPDPs, alternately, on one worker. Also measures
+    /// latencies, over `wires` too if given. `tell` is called with the progress from 0 to 1.
     ///
     /// # Errors
-    /// There is no such number of vPDPs, or a program does not take its entries.
+    /// The number of vPDPs is not supported, or the entries do not fit a program.
     pub fn measure(
         &self,
         plan: &Plan,
@@ -255,7 +260,7 @@ impl Tenants<'_> {
         if !(1..=VpdpId::MAX.into()).contains(&self.vpdps) {
             return Err(TenantsError::Count(self.vpdps));
         }
-        // Both stay, or workers would see nothing any more.
+        // Keep both alive, because the workers need them.
         let (_device, native) = self.native()?;
         let (_hypervisor, hosted) = self.hosted()?;
         let side = |name: &str, forward: Box<dyn Forward + Send>| Side {
@@ -290,7 +295,7 @@ impl Tenants<'_> {
         let ([one, other], Some((native, hosted, middle))) = (&mut sides[..], both) else {
             return Err(TenantsError::Count(self.vpdps));
         };
-        // Where all is carried nothing waits in queues.
+        // Below saturation, packets do not queue at ports, so the order is always mixed.
         let mut latencies_at = |share: f64| {
             let sides = [&mut *one.forward, &mut *other.forward] as [&mut dyn Forward; 2];
             latency::pairs(sides, &mixed, native.mpps * share, plan)
@@ -381,7 +386,7 @@ impl Tenants<'_> {
     }
 }
 
-/// Tables become as fast as they can be, and packets see them.
+/// Improves the device's indexes until they are final, and publishes them.
 pub(crate) fn settle(device: &mut Device) {
     while device.improve(std::time::Duration::MAX) != switch::Improved::NoMore {}
     device.publish();

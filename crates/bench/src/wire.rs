@@ -1,10 +1,10 @@
-//! Headers as bytes: reading, writing, checksums (RFC 791, RFC 768, RFC 9293, RFC 1071).
+//! Reads, writes and checksums packet headers as bytes (RFC 791, RFC 768, RFC 9293, RFC 1071).
 
 use packet::Frame;
 
-/// Bytes of an Ethernet header.
+/// Length of an Ethernet header, in bytes.
 pub(crate) const ETHERNET: usize = 14;
-/// Bytes of an Ethernet and an IPv4 header without options.
+/// Length of an Ethernet and an IPv4 header without options, in bytes.
 pub(crate) const IPV4_END: usize = ETHERNET + 20;
 
 pub(crate) const ETHERTYPE_IPV4: u16 = 0x0800;
@@ -43,7 +43,7 @@ pub(crate) fn put48(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 6].copy_from_slice(&value.to_be_bytes()[2..]);
 }
 
-/// The one's complement sum of 16-bit words, folded (RFC 1071).
+/// Folds a one's complement sum to 16 bits (RFC 1071).
 #[inline(always)]
 pub(crate) fn fold(mut sum: u64) -> u16 {
     sum = (sum & 0xffff_ffff) + (sum >> 32);
@@ -53,8 +53,9 @@ pub(crate) fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// Whether the 20 bytes from `at` on are an IPv4 header whose checksum is what would be computed. The sum does not depend on byte order; a field of
-/// all ones sums up as zero does, but is never computed.
+/// Returns true if the 20 bytes from `at` on are an IPv4 header with the checksum that would be
+/// computed. The sum does not depend on byte order. An all-ones checksum field is rejected: it is
+/// equivalent to zero in the sum, but is never computed.
 #[inline(always)]
 pub(crate) fn ipv4_is_right(bytes: &[u8], at: usize) -> bool {
     let header = &bytes[at..at + 20];
@@ -70,7 +71,7 @@ pub(crate) fn ipv4_is_right(bytes: &[u8], at: usize) -> bool {
     fold(sum) == 0xffff && be16(header, 10) != 0xffff
 }
 
-/// The checksum after a word of its data changed (RFC 1624, equation 3).
+/// Updates a checksum after a 16-bit word changed (RFC 1624, equation 3).
 #[inline(always)]
 pub(crate) fn corrected(checksum: u16, old: u16, new: u16) -> u16 {
     let sum = u32::from(!checksum) + u32::from(!old) + u32::from(new);
@@ -78,13 +79,13 @@ pub(crate) fn corrected(checksum: u16, old: u16, new: u16) -> u16 {
     !((sum + (sum >> 16)) as u16)
 }
 
-/// The checksum after two words of its data changed, which are 32 bits together.
+/// Updates a checksum after a 32-bit word changed.
 #[inline(always)]
 pub(crate) fn corrected32(checksum: u16, old: u32, new: u32) -> u16 {
     !fold(u64::from(!checksum) + u64::from(!old) + u64::from(new))
 }
 
-/// Takes one hop away from the IPv4 header at `at`, whose checksum is right.
+/// Decrements the TTL of the IPv4 header at `at` and updates its checksum, which must be correct.
 #[inline(always)]
 pub(crate) fn decrement_ttl(bytes: &mut [u8], at: usize) {
     let old = be16(bytes, at + 8);
@@ -93,7 +94,7 @@ pub(crate) fn decrement_ttl(bytes: &mut [u8], at: usize) {
     put16(bytes, at + 10, checksum);
 }
 
-/// The sum of big-endian 16-bit words; an odd last byte is the high one of its word.
+/// Returns the sum of big-endian 16-bit words. An odd last byte is the high byte of its word.
 fn sum16(bytes: &[u8]) -> u64 {
     let words = bytes.chunks(2);
     words
@@ -101,14 +102,14 @@ fn sum16(bytes: &[u8]) -> u64 {
         .sum()
 }
 
-/// Writes the right checksum into the IPv4 header without options at `at`.
+/// Writes the correct checksum into the IPv4 header without options at `at`.
 pub(crate) fn seal_ipv4(bytes: &mut [u8], at: usize) {
     put16(bytes, at + 10, 0);
     let checksum = !fold(sum16(&bytes[at..at + 20]));
     put16(bytes, at + 10, checksum);
 }
 
-/// An IPv4 packet over Ethernet with the beginning of a TCP or UDP header, padded with zeros.
+/// An IPv4 packet over Ethernet with a TCP or UDP header, padded with zeros.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ipv4 {
     pub(crate) dst_mac: u64,
@@ -119,15 +120,15 @@ pub(crate) struct Ipv4 {
     pub(crate) protocol: u8,
     pub(crate) src_port: u16,
     pub(crate) dst_port: u16,
-    /// Bytes of the frame.
+    /// Length of the frame, in bytes.
     pub(crate) len: usize,
 }
 
 impl Ipv4 {
-    /// Makes the frame this packet; all checksums are right.
+    /// Writes the packet, with correct checksums, to the frame.
     pub(crate) fn write(&self, frame: &mut Frame) {
         let len = self.len.max(IPV4_END + 20);
-        // Frames of benches are short.
+        // Not reached: frames of benchmarks are short.
         let Ok(bytes) = frame.make_space(len) else {
             return;
         };
@@ -138,7 +139,7 @@ impl Ipv4 {
         self.write_ipv4(&mut bytes[ETHERNET..]);
     }
 
-    /// The packet without its Ethernet header.
+    /// Writes the packet without its Ethernet header.
     pub(crate) fn write_ipv4(&self, bytes: &mut [u8]) {
         let len = bytes.len();
         bytes[0] = 0x45;
@@ -163,7 +164,7 @@ impl Ipv4 {
         };
         let pseudo = sum16(&bytes[12..20]) + u64::from(self.protocol) + (len - 20) as u64;
         let sum = fold(pseudo + sum16(&bytes[20..]));
-        // A sum of zero is sent as all ones (RFC 768); TCP's is the same number.
+        // A checksum of zero is sent as all ones (RFC 768). For TCP that is equivalent.
         let checksum = if sum == 0xffff { 0xffff } else { !sum };
         put16(bytes, checksum_at, checksum);
     }
@@ -180,7 +181,7 @@ mod tests {
         let mut header = [0u8; 20];
         for _ in 0..10_000 {
             for byte in &mut header {
-                // Many equal bytes, so that sums of zero and all ones come up.
+                // Many equal bytes, so that sums of zero and all ones occur.
                 *byte = [0, 0xff, choices.bits() as u8][choices.below(3) as usize];
             }
             header[0] = 0x45;

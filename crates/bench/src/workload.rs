@@ -1,4 +1,5 @@
-//! [`Workload`]: a program, what its device is told, its packets, and its function written by hand.
+//! [`Workload`]: a program with its configuration, its packets, and its function as a hand-written
+//! loop.
 
 use std::sync::Arc;
 
@@ -10,53 +11,55 @@ use crate::Choices;
 use crate::forward::Forward;
 use crate::setup::{Setup, SetupError, configure};
 
-/// A loop written by hand.
+/// A hand-written loop.
 pub type Hand = Box<dyn Forward + Send>;
 
-/// A program that is measured. What a workload gives depends on nothing but its name.
+/// A program to be measured. The result of each method depends only on the workload and the
+/// arguments.
 pub trait Workload: Send + Sync {
-    /// Its name on command lines.
+    /// Returns its name on command lines.
     fn name(&self) -> &'static str;
 
-    /// What it does, in a line.
+    /// Returns a one-line description.
     fn about(&self) -> &'static str;
 
-    /// Its program in P4_16.
+    /// Returns its P4_16 text.
     fn source(&self) -> &'static str;
 
-    /// Tells a device, or a loop, what it must know.
+    /// Generates the configuration of a device or a loop.
     ///
     /// # Errors
-    /// The program is another one.
+    /// The program is not the workload's.
     fn setup(&self, program: &Program, setup: &mut Setup<'_>) -> Result<(), SetupError>;
 
-    /// Writes a packet of the usual traffic: any of all its flows, each with the same probability. Port and bytes are set.
+    /// Writes a packet of the normal traffic, of a uniformly random flow: sets ingress port and
+    /// bytes.
     fn packet(&self, choices: &mut Choices, frame: &mut Frame);
 
-    /// Writes a packet that is not usual: malformed, unknown, for nobody.
+    /// Writes an abnormal packet: malformed, of an unknown type, or for an unknown destination.
     fn stray(&self, choices: &mut Choices, frame: &mut Frame);
 
-    /// The loop over these tables.
+    /// Creates the hand-written loop over these tables.
     ///
     /// # Errors
-    /// The program is another one.
+    /// The program is not the workload's.
     fn hand_over(&self, configuration: &mut Configuration) -> Result<Hand, SetupError>;
 }
 
 impl dyn Workload + '_ {
-    /// The loop written by hand, with tables of its own.
+    /// Creates the hand-written loop with separate tables.
     ///
     /// # Errors
-    /// The program is another one.
+    /// The program is not the workload's.
     pub fn hand(&self, program: &Arc<Program>) -> Result<Hand, SetupError> {
         let mut configuration = configure(program, |setup| self.setup(program, setup))?;
         self.hand_over(&mut configuration)
     }
 
-    /// Several of these loops, over the same tables: one a thread.
+    /// Creates `count` hand-written loops over the same tables, one per thread.
     ///
     /// # Errors
-    /// The program is another one.
+    /// The program is not the workload's.
     pub fn hands(&self, program: &Arc<Program>, count: usize) -> Result<Vec<Hand>, SetupError> {
         let mut configuration = configure(program, |setup| self.setup(program, setup))?;
         (0..count)

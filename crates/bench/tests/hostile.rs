@@ -1,4 +1,5 @@
-//! Hostile neighbours in real time: that each attack is made. What is kept depends on the machine.
+//! Test that each attack of the isolation benchmark runs. The results depend on the machine and
+//! are not checked.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Operations on virtual data planes and packets, burst by burst: the same in every run.
+//! Churn test without real time: operations alternate with bursts, so every run is the same.
 
 use bench::life::{Fates, Life, Operation, Scene, functions};
 use bench::workloads::{self, Size};
@@ -59,7 +59,7 @@ fn a_hundred_operations_lose_and_change_no_packet() {
         ..Fates::default()
     };
     assert_eq!(changing, as_expected);
-    // Most of the time most of them have a program, and packets go through.
+    // Most vPDPs have a program most of the time, so packets are forwarded.
     assert!(changing.left > changing.came / 4, "{changing:?}");
     assert!(changing.dropped > 0, "{changing:?}");
     assert_eq!(scene.operations().values().sum::<usize>(), OPERATIONS);

@@ -1,4 +1,4 @@
-//! Tables to measure: what their samples promise, and that measuring them gives figures.
+//! Tests of the lookup benchmarks: properties of samples, and plausible results.
 
 use bench::clock::Clock;
 use bench::lookups::{Changes, Plan, Subject, measure, measure_loaded};
@@ -19,7 +19,7 @@ fn a_sample_fills_its_table_and_all_of_its_lookups_find_what_a_search_through_al
     }
 }
 
-/// Updates a second that any machine makes.
+/// Updates per second that every machine sustains.
 const PACE: u32 = 700;
 
 #[test]
@@ -55,7 +55,7 @@ fn lookups_go_on_beside_updates_and_hit_before_and_after() {
             assert!(beside.mlps > 0.0, "{name}: {rates:?}");
             assert!(beside.updates_per_s > 0.0, "{name}: {rates:?}");
         }
-        // The first of a turn come at once.
+        // The first updates of a period come at once, so the rate may exceed the pace.
         let paced = rates.beside[1].updates_per_s;
         assert!(paced < f64::from(2 * PACE), "{name}: {rates:?}");
     }

@@ -1,4 +1,4 @@
-//! Routing tables: what they promise.
+//! Tests of the properties of routing tables.
 
 use bench::{Family, Route, RoutingTable};
 use std::collections::{HashMap, HashSet};
@@ -57,7 +57,8 @@ fn addresses_gather_as_those_of_the_internet_do() {
         .filter(|route| route.len > 18)
         .collect();
     let blocks: HashSet<_> = long.iter().map(|route| route.address >> 14).collect();
-    // Spread evenly, a hundred thousand would lie in about eighty thousand blocks of /18.
+    // With a uniform distribution, a hundred thousand prefixes would be in about eighty thousand
+    // /18 blocks.
     assert!(blocks.len() < 50_000, "{} blocks", blocks.len());
 }
 

@@ -1,4 +1,4 @@
-//! Rule sets: what they promise.
+//! Tests of the properties of rule sets.
 
 use bench::{Choices, FiveTuple, Kind, PortRange, Prefix, RuleSet, Spread};
 use std::collections::HashSet;

@@ -1,4 +1,4 @@
-//! Both sides of what is measured about virtual data planes do the same.
+//! Tests that both sides of the vPDP benchmark produce the same packets.
 
 use std::sync::Arc;
 use std::time::Duration;

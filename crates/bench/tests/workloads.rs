@@ -1,11 +1,12 @@
-//! Every workload's loop does on every packet what its program does, on every engine.
+//! Tests that every workload's loop has the same results as its program for every packet, on every
+//! engine.
 
 use std::path::Path;
 
 use bench::{OnDevice, Outbox, Workload, compare, workloads, workloads::Size};
 use packet::{Frame, Nanos};
 
-/// The workload's program, as `testkit` compiles files.
+/// Compiles the workload's program by `testkit`.
 fn program(workload: &dyn Workload) -> std::sync::Arc<ir::Program> {
     let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
     let file = std::fs::read_dir(programs)
@@ -31,7 +32,7 @@ fn check(workload: &dyn Workload, packets: u64) {
     }
 }
 
-/// The usual traffic is what the program is for: all of it leaves.
+/// Checks that all packets of the normal traffic are forwarded.
 fn forwards_all(workload: &dyn Workload) {
     let mut hand = workload.hand(&program(workload)).expect("a loop");
     let mut choices = bench::Choices::new(7);

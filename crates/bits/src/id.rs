@@ -5,11 +5,11 @@ use std::hash::Hash;
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
-/// An index that belongs to one kind of thing. Made by [`define_id!`](crate::define_id).
+/// Index of items of one kind. Defined by [`define_id!`](crate::define_id).
 pub trait Id: Copy + Eq + Ord + Hash + fmt::Debug {
-    /// The id of the thing at place `index`. Panics above `u32::MAX`.
+    /// Returns the id of the item at position `index`. Panics above `u32::MAX`.
     fn from_index(index: usize) -> Self;
-    /// The place of the thing.
+    /// Returns the position of the item.
     fn index(self) -> usize;
 }
 
@@ -31,13 +31,13 @@ macro_rules! define_id {
 
         #[allow(dead_code)]
         impl $name {
-            /// The id with this number.
+            /// Returns the id with this number.
             #[inline]
             $vis const fn new(number: u32) -> Self {
                 Self(number)
             }
 
-            /// The number of this id.
+            /// Returns the number of this id.
             #[inline]
             $vis const fn get(self) -> u32 {
                 self.0
@@ -73,7 +73,7 @@ macro_rules! define_id {
     };
 }
 
-/// A vector whose places are named by ids of type `I`.
+/// Vector that is indexed by ids of type `I`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct IdVec<I, T> {
     items: Vec<T>,
@@ -81,7 +81,7 @@ pub struct IdVec<I, T> {
 }
 
 impl<I: Id, T> IdVec<I, T> {
-    /// An empty vector.
+    /// Creates an empty vector.
     pub const fn new() -> Self {
         Self {
             items: Vec::new(),
@@ -89,53 +89,53 @@ impl<I: Id, T> IdVec<I, T> {
         }
     }
 
-    /// An empty vector with room for `capacity` things.
+    /// Creates an empty vector with capacity for `capacity` items.
     pub fn with_capacity(capacity: usize) -> Self {
         Vec::with_capacity(capacity).into()
     }
 
-    /// Appends `item` and names its place.
+    /// Appends `item` and returns its id.
     pub fn push(&mut self, item: T) -> I {
         let id = self.next_id();
         self.items.push(item);
         id
     }
 
-    /// The id that the next [`push`](Self::push) will give.
+    /// Returns the id that the next [`push`](Self::push) will return.
     pub fn next_id(&self) -> I {
         I::from_index(self.items.len())
     }
 
-    /// How many things there are.
+    /// Returns the number of items.
     #[inline]
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no items.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// The thing called `id`, if there is one.
+    /// Returns the item with this id, if there is one.
     #[inline]
     pub fn get(&self, id: I) -> Option<&T> {
         self.items.get(id.index())
     }
 
-    /// The thing called `id`, if there is one, to be changed.
+    /// Returns the item with this id for writing, if there is one.
     #[inline]
     pub fn get_mut(&mut self, id: I) -> Option<&mut T> {
         self.items.get_mut(id.index())
     }
 
-    /// The ids of all things, ascending.
+    /// Returns the ids of all items, ascending.
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = I> + ExactSizeIterator + use<I, T> {
         (0..self.items.len()).map(I::from_index)
     }
 
-    /// All things with their ids, ascending.
+    /// Returns all items with their ids, ascending.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (I, &T)> + ExactSizeIterator {
         self.items
             .iter()
@@ -143,7 +143,7 @@ impl<I: Id, T> IdVec<I, T> {
             .map(|(index, item)| (I::from_index(index), item))
     }
 
-    /// All things with their ids, ascending, to be changed.
+    /// Returns all items with their ids, ascending, for writing.
     pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = (I, &mut T)> + ExactSizeIterator {
         self.items
             .iter_mut()
@@ -151,17 +151,17 @@ impl<I: Id, T> IdVec<I, T> {
             .map(|(index, item)| (I::from_index(index), item))
     }
 
-    /// All things, ascending by id.
+    /// Returns all items, ascending by id.
     pub fn values(&self) -> std::slice::Iter<'_, T> {
         self.items.iter()
     }
 
-    /// All things as a slice, in the order of their ids.
+    /// Returns all items as a slice, in the order of their ids.
     pub fn as_slice(&self) -> &[T] {
         &self.items
     }
 
-    /// All things as a vector, in the order of their ids.
+    /// Returns all items as a vector, in the order of their ids.
     pub fn into_vec(self) -> Vec<T> {
         self.items
     }
@@ -210,7 +210,7 @@ impl<I: Id, T> IndexMut<I> for IdVec<I, T> {
     }
 }
 
-/// A set of ids, one bit each; it grows to the largest id inserted.
+/// Set of ids, as a bit vector that grows to the largest id inserted.
 #[derive(Clone)]
 pub struct IdSet<I> {
     words: Vec<u64>,
@@ -218,7 +218,7 @@ pub struct IdSet<I> {
 }
 
 impl<I: Id> IdSet<I> {
-    /// The empty set.
+    /// Creates an empty set.
     pub const fn new() -> Self {
         Self {
             words: Vec::new(),
@@ -226,7 +226,7 @@ impl<I: Id> IdSet<I> {
         }
     }
 
-    /// Puts `id` in; says whether it was new.
+    /// Inserts `id`. Returns true if it was new.
     pub fn insert(&mut self, id: I) -> bool {
         let (word, bit) = Self::place(id);
         if word >= self.words.len() {
@@ -237,7 +237,7 @@ impl<I: Id> IdSet<I> {
         new
     }
 
-    /// Takes `id` out; says whether it was in.
+    /// Removes `id`. Returns true if it was in the set.
     pub fn remove(&mut self, id: I) -> bool {
         let (word, bit) = Self::place(id);
         let Some(word) = self.words.get_mut(word) else {
@@ -248,14 +248,14 @@ impl<I: Id> IdSet<I> {
         was_in
     }
 
-    /// Whether `id` is in.
+    /// Returns true if `id` is in the set.
     #[inline]
     pub fn contains(&self, id: I) -> bool {
         let (word, bit) = Self::place(id);
         self.words.get(word).is_some_and(|word| word & bit != 0)
     }
 
-    /// Puts all of `other` in; says whether any was new.
+    /// Inserts all ids of `other`. Returns true if any was new.
     pub fn union_with(&mut self, other: &Self) -> bool {
         if other.words.len() > self.words.len() {
             self.words.resize(other.words.len(), 0);
@@ -268,7 +268,7 @@ impl<I: Id> IdSet<I> {
         grew
     }
 
-    /// How many ids are in.
+    /// Returns the number of ids.
     pub fn len(&self) -> usize {
         self.words
             .iter()
@@ -276,12 +276,12 @@ impl<I: Id> IdSet<I> {
             .sum()
     }
 
-    /// Whether no id is in.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|&word| word == 0)
     }
 
-    /// The ids that are in, ascending.
+    /// Returns the ids, ascending.
     pub fn iter(&self) -> impl Iterator<Item = I> {
         self.words.iter().enumerate().flat_map(|(place, &word)| {
             (0..64)

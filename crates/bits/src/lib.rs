@@ -1,16 +1,17 @@
-//! The room `bits`: values of any width, packing, typed indices.
+//! Crate `bits`: values of any width, packing, typed indices.
 //!
-//! **In:** numbers, limbs, byte strings, text. **Out:** the same in another of these forms, and arithmetic
-//! as P4_16 defines it on `bit<W>` and `int<W>`. **May import:** nothing.
+//! **In:** numbers, limbs, byte strings, text. **Out:** the same in another of these forms, and
+//! arithmetic as P4_16 defines it on `bit<W>` and `int<W>`.
 //!
-//! Words used everywhere in the house:
-//! - a *limb* is a `u64`; a number of `W` bits is `limbs_for(W)` limbs, least significant first;
-//! - such a number is *canonical* when all bits above `W` are zero. Every function here takes
-//!   canonical operands and gives canonical results; that is the one invariant of this room.
-//!   Signed numbers are two's complement in the same canonical form;
-//! - *wire* order is that of the network: big-endian, most significant bit first.
+//! Terms used in all crates:
+//! - A *limb* is a `u64`. A number of `W` bits is stored in `limbs_for(W)` limbs, least significant
+//!   first.
+//! - Such a number is *canonical* if all bits above `W` are zero. Every function here takes
+//!   canonical operands and returns canonical results: this is the invariant of the crate. Signed
+//!   numbers are two's complement in the same canonical form.
+//! - *Wire* order is network order: big-endian, most significant bit first.
 //!
-//! Nothing here allocates but [`Value`] (above 128 bits), [`IdVec`] and [`IdSet`].
+//! Only [`Value`] (above 128 bits), [`IdVec`] and [`IdSet`] allocate.
 //!
 //! Tests: `tests/`, property tests against `u128` and against lists of bits.
 

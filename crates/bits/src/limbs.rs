@@ -1,25 +1,25 @@
-//! Arithmetic on numbers of any width, held in slices of limbs, without allocation.
+//! Arithmetic on numbers of any width in slices of limbs, without allocation.
 //!
-//! Every operand and destination has at least `limbs_for(width)` limbs; shorter slices are a bug of
-//! the caller and panic. Limbs beyond these are neither read nor written, except where a function
-//! says so. Operands are canonical, results are.
+//! Every operand and destination has at least `limbs_for(width)` limbs. Shorter slices are a bug of
+//! the caller and cause a panic. Limbs beyond these are neither read nor written, unless stated
+//! otherwise. Operands and results are canonical.
 
 use crate::one;
 use std::cmp::Ordering;
 
-/// How many limbs a number of `width` bits takes.
+/// Returns the number of limbs of a number of `width` bits.
 #[inline]
 pub const fn limbs_for(width: u32) -> usize {
     width.div_ceil(64) as usize
 }
 
-/// The bits of the last limb that belong to a number of `width` bits (`width` at least 1).
+/// Returns the mask of the last limb's bits that belong to a number of `width` bits (at least 1).
 #[inline]
 const fn top_mask(width: u32) -> u64 {
     one::mask((width - 1) % 64 + 1)
 }
 
-/// Clears the bits of the last limb above `width`: makes `a` canonical.
+/// Clears the bits of the last limb above `width`, which makes `a` canonical.
 #[inline]
 pub fn truncate_in_place(a: &mut [u64], width: u32) {
     if width > 0 {
@@ -27,26 +27,26 @@ pub fn truncate_in_place(a: &mut [u64], width: u32) {
     }
 }
 
-/// Whether all limbs of the slice are 0.
+/// Returns true if all limbs of the slice are 0.
 #[inline]
 pub fn is_zero(a: &[u64]) -> bool {
     a.iter().all(|&limb| limb == 0)
 }
 
-/// Bit `index` of `a`; bits beyond the slice are 0.
+/// Returns bit `index` of `a`. Bits beyond the slice are 0.
 #[inline]
 pub fn bit(a: &[u64], index: u32) -> bool {
     a.get(index as usize / 64)
         .is_some_and(|limb| limb >> (index % 64) & 1 == 1)
 }
 
-/// The sign bit of `a` as an `int<width>`.
+/// Returns the sign bit of `a` as an `int<width>`.
 #[inline]
 pub fn is_negative(a: &[u64], width: u32) -> bool {
     width > 0 && bit(a, width - 1)
 }
 
-/// `dst = a + b + carry`; gives the carry out of the last limb.
+/// Computes `dst = a + b + carry` and returns the carry out of the last limb.
 fn add_carry(dst: &mut [u64], a: &[u64], b: impl Fn(usize) -> u64, mut carry: bool) -> bool {
     for i in 0..dst.len() {
         let (sum, over) = a[i].overflowing_add(b(i));
@@ -93,7 +93,7 @@ pub fn neg(dst: &mut [u64], a: &[u64], width: u32) {
     truncate_in_place(dst, width);
 }
 
-/// `a = a * factor + addend` over the whole slice; gives what does not fit.
+/// Computes `a = a * factor + addend` over the whole slice and returns the overflow.
 pub fn mul_add_small(a: &mut [u64], factor: u64, addend: u64) -> u64 {
     let mut carry = addend;
     for limb in a {
@@ -180,7 +180,7 @@ fn set_ones(a: &mut [u64], from: u32, to: u32) {
     }
 }
 
-/// Compares two numbers of equally many limbs as unsigned.
+/// Compares two unsigned numbers with the same number of limbs.
 #[inline]
 pub fn cmp(a: &[u64], b: &[u64]) -> Ordering {
     debug_assert_eq!(a.len(), b.len());
@@ -233,7 +233,7 @@ pub fn sat_sub_signed(dst: &mut [u64], a: &[u64], b: &[u64], width: u32) {
     }
 }
 
-/// The least (`negative`) or the greatest `int<width>`.
+/// Stores the least (`negative`) or the greatest `int<width>` in `dst`.
 fn extreme_signed(dst: &mut [u64], negative: bool, width: u32) {
     dst[..limbs_for(width)].fill(0);
     if negative {
@@ -243,7 +243,7 @@ fn extreme_signed(dst: &mut [u64], negative: bool, width: u32) {
     }
 }
 
-/// The 64 bits of `a` that start at bit `lo`; bits beyond the slice are 0.
+/// Returns the 64 bits of `a` from bit `lo` on. Bits beyond the slice are 0.
 #[inline]
 fn limb_at(a: &[u64], lo: usize) -> u64 {
     let (whole, part) = (lo / 64, lo % 64);
@@ -271,7 +271,7 @@ pub fn deposit(dst: &mut [u64], lo: u32, src: &[u64], width: u32) {
     }
 }
 
-/// Puts the `width` bits of `piece` (1..=64) at bit `lo` of `dst`.
+/// Stores the `width` bits of `piece` (1..=64) at bit `lo` of `dst`.
 #[inline]
 fn deposit_limb(dst: &mut [u64], lo: usize, piece: u64, width: u32) {
     let (whole, part) = (lo / 64, (lo % 64) as u32);

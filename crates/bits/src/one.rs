@@ -1,10 +1,10 @@
 //! Arithmetic on numbers of at most 64 bits, one limb each.
 //!
-//! Widths are 0..=64. Operands are canonical, results are. A number of width zero is 0.
+//! Widths are 0..=64. Operands and results are canonical. A number of width zero is 0.
 
 use std::cmp::Ordering;
 
-/// `width` ones.
+/// Returns `width` ones.
 #[inline]
 pub const fn mask(width: u32) -> u64 {
     if width >= 64 {
@@ -14,7 +14,7 @@ pub const fn mask(width: u32) -> u64 {
     }
 }
 
-/// The most negative `int<width>`: only the sign bit set.
+/// Returns the most negative `int<width>`: only the sign bit is set.
 #[inline]
 const fn sign_bit(width: u32) -> u64 {
     mask(width) ^ (mask(width) >> 1)
@@ -77,7 +77,7 @@ pub const fn ashr(a: u64, amount: u64, width: u32) -> u64 {
     (to_signed(a, width) >> amount) as u64 & mask(width)
 }
 
-/// The number that `a` is as an `int<width>`.
+/// Returns the number that `a` represents as an `int<width>`.
 #[inline]
 pub const fn to_signed(a: u64, width: u32) -> i64 {
     if width == 0 {
@@ -87,7 +87,7 @@ pub const fn to_signed(a: u64, width: u32) -> i64 {
     ((a << unused) as i64) >> unused
 }
 
-/// `a`, an `int<from>`, as an `int<to>`: sign extended or truncated.
+/// Converts `a`, an `int<from>`, to an `int<to>`: sign extended or truncated.
 #[inline]
 pub const fn sign_extend(a: u64, from: u32, to: u32) -> u64 {
     to_signed(a, from) as u64 & mask(to)
@@ -142,13 +142,13 @@ const fn clamp_signed(exact: i128, width: u32) -> u64 {
     }
 }
 
-/// Bits `lo .. lo + width` of `a`; bits beyond its end are 0.
+/// Returns bits `lo .. lo + width` of `a`. Bits beyond its end are 0.
 #[inline]
 pub const fn extract(a: u64, lo: u32, width: u32) -> u64 {
     if lo >= 64 { 0 } else { (a >> lo) & mask(width) }
 }
 
-/// `into` with its bits `lo .. lo + width` replaced by `a`. `lo + width` is at most 64.
+/// Returns `into` with its bits `lo .. lo + width` replaced by `a`. `lo + width` is at most 64.
 #[inline]
 pub const fn deposit(into: u64, a: u64, lo: u32, width: u32) -> u64 {
     if width == 0 {

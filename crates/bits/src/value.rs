@@ -1,14 +1,14 @@
-//! [`Value`]: an owned `bit<W>` that knows its width.
+//! [`Value`]: an owned `bit<W>` with its width.
 
 use crate::limbs::{self, limbs_for};
 use crate::{one, wire};
 use std::cmp::Ordering;
 use std::fmt;
 
-/// A number of known width, canonical.
+/// Canonical number with its width.
 ///
-/// Equal values have equal width and equal bits. They are ordered by their unsigned number, and
-/// equal numbers by width. Up to 128 bits are stored in place.
+/// Equal values have equal width and equal bits. The order is by the unsigned number, then by
+/// width. Values of up to 128 bits are stored inline.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Value {
     width: u32,
@@ -22,12 +22,12 @@ enum Store {
     Boxed(Box<[u64]>),
 }
 
-/// Why something is not a value of the width asked for.
+/// Error of creating a value of a given width.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ValueError {
     /// The number needs more than `width` bits.
     TooWide {
-        /// The width asked for.
+        /// The requested width.
         width: u32,
     },
     /// The text has no digits.
@@ -60,7 +60,7 @@ impl fmt::Display for ValueError {
 impl std::error::Error for ValueError {}
 
 impl Value {
-    /// 0.
+    /// Returns 0.
     pub fn zero(width: u32) -> Self {
         let store = if width <= 128 {
             Store::Inline([0; 2])
@@ -70,12 +70,13 @@ impl Value {
         Self { width, store }
     }
 
-    /// `width` ones.
+    /// Returns `width` ones.
     pub fn all_ones(width: u32) -> Self {
         Self::zero(width).not()
     }
 
-    /// A mask of `width` bits, of which the `len` most significant are ones (all, if `len` is more).
+    /// Returns a mask of `width` bits, of which the `len` most significant are ones (all, if `len`
+    /// is larger).
     pub fn prefix_mask(len: u32, width: u32) -> Self {
         let mut value = Self::zero(width);
         let host_bits = u64::from(width.saturating_sub(len));
@@ -88,12 +89,12 @@ impl Value {
         value
     }
 
-    /// The low `width` bits of `number`.
+    /// Returns the low `width` bits of `number`.
     pub fn truncated(number: u128, width: u32) -> Self {
         Self::from_limbs(&[number as u64, (number >> 64) as u64], width)
     }
 
-    /// `number`, if it fits into `width` bits.
+    /// Returns `number`, if it fits into `width` bits.
     pub fn from_u128(number: u128, width: u32) -> Result<Self, ValueError> {
         if width < 128 && number >> width != 0 {
             return Err(ValueError::TooWide { width });
@@ -101,15 +102,15 @@ impl Value {
         Ok(Self::truncated(number, width))
     }
 
-    /// The low `width` bits of `src`; limbs that are missing are 0.
+    /// Returns the low `width` bits of `src`. Missing limbs are 0.
     pub fn from_limbs(src: &[u64], width: u32) -> Self {
         let mut value = Self::zero(width);
         limbs::extract(value.limbs_mut(), src, 0, width);
         value
     }
 
-    /// The number in `bytes`, most significant byte first, if it fits into `width` bits. Leading
-    /// zero bytes are accepted, and so is the empty string, as 0.
+    /// Returns the number in `bytes`, most significant byte first, if it fits into `width` bits.
+    /// Leading zero bytes are accepted, and the empty string is 0.
     pub fn from_be_bytes(bytes: &[u8], width: u32) -> Result<Self, ValueError> {
         let mut value = Self::zero(width);
         let bits = bytes.len() * 8;
@@ -125,8 +126,8 @@ impl Value {
         Ok(value)
     }
 
-    /// Parses an unsigned number: decimal, or `0x`, `0b`, `0o`, `0d` and digits of that base.
-    /// Underscores between digits are ignored.
+    /// Parses an unsigned number: decimal digits, or `0x`, `0b`, `0o` or `0d` followed by digits of
+    /// that base. Underscores between digits are ignored.
     pub fn parse(text: &str, width: u32) -> Result<Self, ValueError> {
         let (base, digits) = split_base(text);
         let mut value = Self::zero(width);
@@ -160,13 +161,13 @@ impl Value {
         }
     }
 
-    /// The width in bits.
+    /// Returns the width in bits.
     #[inline]
     pub fn width(&self) -> u32 {
         self.width
     }
 
-    /// The number, `limbs_for(width)` limbs, least significant first.
+    /// Returns the number as `limbs_for(width)` limbs, least significant first.
     #[inline]
     pub fn limbs(&self) -> &[u64] {
         match &self.store {
@@ -183,12 +184,12 @@ impl Value {
         }
     }
 
-    /// The number, if it fits into 64 bits.
+    /// Returns the number, if it fits into 64 bits.
     pub fn to_u64(&self) -> Option<u64> {
         self.to_u128().and_then(|number| u64::try_from(number).ok())
     }
 
-    /// The number, if it fits into 128 bits.
+    /// Returns the number, if it fits into 128 bits.
     pub fn to_u128(&self) -> Option<u128> {
         let limbs = self.limbs();
         if limbs.iter().skip(2).any(|&limb| limb != 0) {
@@ -203,7 +204,7 @@ impl Value {
         )
     }
 
-    /// The number in `width / 8` bytes, rounded up, most significant first.
+    /// Returns the number in `width / 8` bytes, rounded up, most significant first.
     pub fn to_be_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.width.div_ceil(8) as usize];
         let offset = bytes.len() * 8 - self.width as usize;
@@ -212,8 +213,8 @@ impl Value {
         bytes
     }
 
-    /// The canonical byte string of P4Runtime (section "Bytestrings"): the shortest that holds the
-    /// number, most significant byte first, at least one byte.
+    /// Returns the canonical byte string of P4Runtime (section "Bytestrings"): the shortest one
+    /// that holds the number, most significant byte first, at least one byte.
     pub fn to_p4rt_bytes(&self) -> Vec<u8> {
         let bytes = self.to_be_bytes();
         match bytes.iter().position(|&byte| byte != 0) {
@@ -222,7 +223,7 @@ impl Value {
         }
     }
 
-    /// Whether the number is 0.
+    /// Returns true if the number is 0.
     pub fn is_zero(&self) -> bool {
         limbs::is_zero(self.limbs())
     }
@@ -256,20 +257,20 @@ impl Value {
         result
     }
 
-    /// The number with another width: zero extended, or its low bits.
+    /// Returns the number with another width: zero extended, or its low bits.
     #[must_use]
     pub fn resized(&self, width: u32) -> Self {
         Self::from_limbs(self.limbs(), width)
     }
 
-    /// If the ones are exactly the `len` most significant bits: that `len`.
+    /// Returns `len` if exactly the `len` most significant bits are ones.
     pub fn prefix_len(&self) -> Option<u32> {
         let ones: u32 = self.limbs().iter().map(|limb| limb.count_ones()).sum();
         (*self == Self::prefix_mask(ones, self.width)).then_some(ones)
     }
 }
 
-/// The base that the text names, and the digits that follow.
+/// Returns the base that the text's prefix denotes, and the digits after it.
 fn split_base(text: &str) -> (u32, &str) {
     let prefixed = |prefixes: [&str; 2]| prefixes.into_iter().find_map(|p| text.strip_prefix(p));
     if let Some(digits) = prefixed(["0x", "0X"]) {
@@ -309,7 +310,7 @@ impl PartialOrd for Value {
     }
 }
 
-/// `0x` and hexadecimal digits, without leading zeros.
+/// Writes `0x` and hexadecimal digits, without leading zeros.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("0x")?;
@@ -319,7 +320,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// As a literal of P4: width, `w`, number.
+/// Writes a P4 literal: width, `w`, number.
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}w{self}", self.width)

@@ -7,7 +7,7 @@ use crate::limbs::limbs_for;
 use crate::one;
 use std::fmt;
 
-/// A field would reach beyond the end of the bytes. Nothing was read or written.
+/// Error: a field extends beyond the end of the bytes. Nothing was read or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfBounds;
 
@@ -19,7 +19,7 @@ impl fmt::Display for OutOfBounds {
 
 impl std::error::Error for OutOfBounds {}
 
-/// Checks once that the field is inside; all below rely on it.
+/// Checks that the field is within the bytes. The functions below rely on it.
 #[inline]
 fn check(bytes: &[u8], bit_offset: usize, width: u32) -> Result<(), OutOfBounds> {
     match bit_offset.checked_add(width as usize) {
@@ -28,7 +28,7 @@ fn check(bytes: &[u8], bit_offset: usize, width: u32) -> Result<(), OutOfBounds>
     }
 }
 
-/// The field of `width` bits (at most 64) at `bit_offset`.
+/// Returns the field of `width` bits (at most 64) at `bit_offset`.
 #[inline]
 pub fn read_u64(bytes: &[u8], bit_offset: usize, width: u32) -> Result<u64, OutOfBounds> {
     check(bytes, bit_offset, width)?;
@@ -84,7 +84,7 @@ pub fn write(
     Ok(())
 }
 
-/// Offset and width of each limb of a field, least significant limb (the last bits) first.
+/// Returns offset and width of each limb of a field, least significant limb (the last bits) first.
 #[inline]
 fn pieces(bit_offset: usize, width: u32) -> impl Iterator<Item = (usize, u32)> {
     (0..limbs_for(width)).map(move |limb| {
@@ -94,7 +94,7 @@ fn pieces(bit_offset: usize, width: u32) -> impl Iterator<Item = (usize, u32)> {
     })
 }
 
-/// The field, which is inside of `bytes`.
+/// Returns the field, which is within `bytes`.
 #[inline]
 fn load(bytes: &[u8], bit_offset: usize, width: u32) -> u64 {
     if width == 0 {
@@ -113,7 +113,7 @@ fn load(bytes: &[u8], bit_offset: usize, width: u32) -> u64 {
     (gathered >> (span * 8 - skip - width)) as u64 & one::mask(width)
 }
 
-/// Overwrites the field, which is inside of `bytes`.
+/// Overwrites the field, which is within `bytes`.
 #[inline]
 fn store(bytes: &mut [u8], bit_offset: usize, width: u32, value: u64) {
     if width == 0 {

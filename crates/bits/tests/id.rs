@@ -1,11 +1,11 @@
-//! Typed indices, vectors and sets of them.
+//! Tests of typed indices, and of vectors and sets of them.
 
 use bits::{Id, IdSet, IdVec, define_id};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 define_id! {
-    /// A thing of this test.
+    /// Index type for these tests.
     struct ThingId;
 }
 

@@ -1,4 +1,4 @@
-//! `limbs` and `one` agree with `u128` arithmetic and with lists of bits.
+//! Tests of `limbs` and `one` against `u128` arithmetic and lists of bits.
 
 use bits::{limbs, limbs_for, one};
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ fn from_bits(bits: &[bool]) -> Vec<u64> {
     limbs
 }
 
-/// Runs `op` into a destination full of ones, with a guard limb behind it.
+/// Runs `op` on a destination full of ones, followed by a guard limb.
 fn run(width: u32, op: impl FnOnce(&mut [u64])) -> Vec<u64> {
     let limbs = limbs_for(width);
     let mut dst = vec![u64::MAX; limbs + 1];
@@ -66,7 +66,7 @@ fn model_sat_sub_signed(a: &[bool], b: &[bool]) -> Bits {
     clamp(difference)
 }
 
-/// One bit too many: both upper bits must be the sign.
+/// Saturates a number with one extra bit: both upper bits must equal the sign.
 fn clamp(mut exact: Bits) -> Bits {
     let sign = exact.pop().unwrap();
     let width = exact.len();
@@ -78,7 +78,8 @@ fn clamp(mut exact: Bits) -> Bits {
     extreme
 }
 
-/// Bits that are random, or nearly all the same, of a width that is often next to a limb's end.
+/// Generates bits that are random or nearly all the same, with a width that is often next to a
+/// multiple of 64.
 fn number(width: u32) -> impl Strategy<Value = Bits> {
     let width = width as usize;
     prop_oneof![

@@ -1,4 +1,4 @@
-//! `Value`: conversions go there and back; the order is that of the numbers.
+//! Tests of `Value`: round trips of conversions, and the order of values.
 
 use bits::{Value, ValueError, limbs};
 use proptest::prelude::*;

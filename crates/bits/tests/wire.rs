@@ -1,9 +1,10 @@
-//! `wire` reads and writes exactly the bits of the field, and nothing outside of the bytes.
+//! Tests of `wire`: it reads and writes exactly the bits of the field, and nothing outside the
+//! bytes.
 
 use bits::{OutOfBounds, limbs, limbs_for, wire};
 use proptest::prelude::*;
 
-/// All bits in network order.
+/// Returns all bits in network order.
 fn to_bits(bytes: &[u8]) -> Vec<bool> {
     bytes
         .iter()

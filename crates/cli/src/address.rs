@@ -1,4 +1,5 @@
-//! The way to a server: its address, TLS, and what to do when it does not work.
+//! Connection to a P4Runtime server: its address, its TLS options, and advice on connection
+//! errors.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +8,10 @@ use p4rt::client::{ClientError, Code, Endpoint, Tls};
 
 use crate::args::{limits, read};
 
-/// Which server, and how its answers are written.
+/// Options that select a server and the output format.
 #[derive(Args, Clone)]
 pub(crate) struct Address {
-    /// Where the server is.
+    /// Address of the server.
     #[arg(
         long,
         global = true,
@@ -18,7 +19,7 @@ pub(crate) struct Address {
         default_value = "127.0.0.1:9559"
     )]
     pub(crate) addr: String,
-    /// Speak TLS, with a server whose certificate is signed by one of these (PEM).
+    /// Speak TLS, with a server that has a certificate signed by one of these (PEM).
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
     /// This side's certificate, if the server asks for one (PEM).
@@ -36,10 +37,10 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Where to connect to.
+    /// Returns the endpoint to connect to.
     ///
     /// # Errors
-    /// A line that says what is wrong with the options or files.
+    /// One line that describes what is wrong with the options or files.
     pub(crate) fn endpoint(&self) -> Result<Endpoint, String> {
         Ok(Endpoint {
             address: self.addr.clone(),
@@ -56,7 +57,8 @@ impl Address {
             _ => return Err("--tls-cert and --tls-key go together: give both".to_owned()),
         };
         let Some(ca) = &self.tls_ca else {
-            // `requires` would not do: these options may stand before the command, and the others behind it.
+            // `requires` of clap is not enough: these options may come before the subcommand, and
+            // the others after it.
             let lonely = match (&identity, &self.tls_name) {
                 (None, None) => return Ok(None),
                 (Some(_), _) => "--tls-cert",
@@ -73,7 +75,7 @@ impl Address {
         }))
     }
 
-    /// What to try when a connection breaks: TLS tells no more than that.
+    /// Returns advice for a broken connection. TLS gives no more precise reason.
     fn advice_on_tls(&self) -> String {
         match (&self.tls_ca, &self.tls_cert) {
             (None, _) => format!(
@@ -87,7 +89,7 @@ impl Address {
         }
     }
 
-    /// What failed, and what to do about it.
+    /// Describes an error and suggests a remedy.
     pub(crate) fn explain(&self, error: &ClientError) -> String {
         let advice = match error {
             ClientError::Unreachable { with_tls: true, .. } => {
@@ -112,7 +114,7 @@ impl Address {
     }
 }
 
-/// Whether a message is of a connection and not of a server.
+/// Returns true if a message describes a broken connection, not an answer of the server.
 fn is_broken(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     ["transport", "h2 ", "http2", "connection", "canceled"]
@@ -120,7 +122,7 @@ fn is_broken(message: &str) -> bool {
         .any(|word| message.contains(word))
 }
 
-/// The file of a key or certificate.
+/// Reads the file of a key or certificate.
 fn pem(path: &Path, what: &str) -> Result<Vec<u8>, String> {
     let bytes = read(path, limits::CERTIFICATE)?;
     let marked = String::from_utf8_lossy(&bytes).lines().any(|line| {

@@ -1,25 +1,25 @@
-//! Amounts as people read them: counts, sizes, rates and times with a unit that keeps them short.
+//! Formats amounts for people: counts, sizes, rates and times, with a unit that keeps them short.
 
 use std::time::Duration;
 
 pub(crate) use support::count::count;
 
-/// A number of packets a second: `950 pps`, `1.25 Mpps`.
+/// Formats a rate in packets per second: `950 pps`, `1.25 Mpps`.
 pub(crate) fn packet_rate(packets_per_second: f64) -> String {
     scaled(packets_per_second, "pps")
 }
 
-/// A number of bits a second: `812 Mbit/s`.
+/// Formats a rate in bits per second: `812 Mbit/s`.
 pub(crate) fn bit_rate(bits_per_second: f64) -> String {
     scaled(bits_per_second, "bit/s")
 }
 
-/// A number of bytes: `64.0 MB`, by powers of ten.
+/// Formats a number of bytes with a decimal prefix: `64.0 MB`.
 pub(crate) fn bytes(bytes: u64) -> String {
     scaled(bytes as f64, "B")
 }
 
-/// A short time: `85 us`, `1.25 ms`, `3.5 s`.
+/// Formats a short time: `85 us`, `1.25 ms`, `3.5 s`.
 pub(crate) fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     let (value, unit) = match seconds {
@@ -30,13 +30,13 @@ pub(crate) fn time(time: Duration) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// The value with a decimal prefix.
+/// Formats a value with a decimal prefix.
 fn scaled(value: f64, unit: &str) -> String {
     const PREFIXES: [&str; 5] = ["", "k", "M", "G", "T"];
     let mut value = value;
     let mut prefixes = PREFIXES.iter();
     let mut prefix = prefixes.next().unwrap_or(&"");
-    // What would round to four digits takes the next prefix.
+    // A value that would round to four digits takes the next prefix.
     while value >= 999.5 {
         let Some(next) = prefixes.next() else { break };
         prefix = next;

@@ -11,7 +11,8 @@ use crate::chain;
 /// A P4 program and how to preprocess it.
 #[derive(Args, Clone)]
 pub(crate) struct Source {
-    /// The P4_16 program. Or several as one: a policy in a file NAME.policy, or typed, as in 'l3_sw.p4 -> fw.p4' (docs/COMPOSITION.md).
+    /// The P4_16 program. Or several as one: a policy in a file NAME.policy, or typed, as in
+    /// 'l3_sw.p4 -> fw.p4' (docs/COMPOSITION.md).
     #[arg(value_name = "PROGRAM.p4")]
     pub(crate) program: PathBuf,
     #[command(flatten)]
@@ -19,7 +20,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// A program without options of the preprocessor.
+    /// Returns a source of one program file without preprocessor options.
     pub(crate) fn file(program: &Path) -> Source {
         Source {
             program: program.to_path_buf(),
@@ -27,12 +28,12 @@ impl Source {
         }
     }
 
-    /// Whether it is a chain of programs.
+    /// Returns true if the source is a chain of programs.
     pub(crate) fn is_chain(&self) -> bool {
         chain::is_policy(&self.program)
     }
 
-    /// What the program is called.
+    /// Returns the name of the program.
     pub(crate) fn name(&self) -> String {
         chain::name(&self.program)
     }
@@ -41,7 +42,8 @@ impl Source {
 /// Options of the preprocessor.
 #[derive(Args, Clone, Default)]
 pub(crate) struct Preprocess {
-    /// Look for included files here first; the architectures' own files (core.p4, v1model.p4, psa.p4, pna.p4, ...) are built in.
+    /// Look for included files here first; the architectures' own files (core.p4, v1model.p4,
+    /// psa.p4, pna.p4, ...) are built in.
     #[arg(short = 'I', value_name = "DIR")]
     pub(crate) include: Vec<PathBuf>,
     /// Define a macro (value 1 when none is given).
@@ -52,22 +54,23 @@ pub(crate) struct Preprocess {
     pub(crate) undefine: Vec<String>,
 }
 
-/// How a device is set up.
+/// Configuration of a device.
 #[derive(Args, Clone)]
 pub(crate) struct Setup {
     /// Table entries and other configuration (docs/ENTRIES.md).
     #[arg(long, value_name = "FILE")]
     pub(crate) entries: Option<PathBuf>,
-    /// A port on the host's side, for PNA programs; all others are on the network's. Give one for each.
+    /// A port on the host's side, for PNA programs; all others are on the network's. Give one for
+    /// each.
     #[arg(long = "host-port", value_name = "NUMBER")]
     pub(crate) host_ports: Vec<u32>,
-    /// What the program's random numbers depend on.
+    /// Seed of the program's random numbers.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
 }
 
-/// Limits on the bytes of files, so that an endless one does not fill the memory. Those of program
-/// files and topologies are [`syntax::files::MAX_FILE_BYTES`] and
+/// Limits on the size of files in bytes, so that an endless file does not fill the memory. The
+/// limits of program files and topologies are [`syntax::files::MAX_FILE_BYTES`] and
 /// [`fabric::topology::MAX_FILE_BYTES`].
 pub(crate) mod limits {
     /// An entries file.
@@ -80,27 +83,27 @@ pub(crate) mod limits {
     pub(crate) const CONFIG: u64 = 64 << 20;
     /// A certificate or a key.
     pub(crate) const CERTIFICATE: u64 = 1 << 20;
-    /// A virtual data plane that was exported.
+    /// An exported virtual data plane.
     pub(crate) const EXPORTED: u64 = 1 << 30;
 }
 
-/// The bytes of a file that was given.
+/// Reads the bytes of an input file.
 ///
 /// # Errors
-/// It cannot be read, or has more bytes than the limit.
+/// The file cannot be read, or is larger than the limit.
 pub(crate) fn read(file: &Path, limit: u64) -> Result<Vec<u8>, String> {
     read_file(file, limit).map_err(|error| unread(file, &error))
 }
 
-/// The text of a file that was given.
+/// Reads the text of an input file.
 ///
 /// # Errors
-/// As [`read`], and if it is no text.
+/// As for [`read`], and if the file is not text.
 pub(crate) fn read_text(file: &Path, limit: u64) -> Result<String, String> {
     support::read::read_text(file, limit).map_err(|error| unread(file, &error))
 }
 
-/// The line that says why a file was not read.
+/// Formats the message for a file that could not be read.
 pub(crate) fn unread(file: &Path, error: &ReadError) -> String {
     let file = file.display();
     match error {
@@ -109,7 +112,7 @@ pub(crate) fn unread(file: &Path, error: &ReadError) -> String {
     }
 }
 
-/// How diagnostics are written.
+/// Output format of diagnostics.
 #[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For people.
@@ -119,10 +122,10 @@ pub(crate) enum Format {
     Json,
 }
 
-/// How ports on interfaces work.
+/// Packet I/O of ports on interfaces.
 #[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Io {
-    /// In the fastest way that there is, and that leaves the machine its own traffic.
+    /// The fastest driver that is available and leaves the machine its own traffic.
     #[default]
     Auto,
     /// By AF_XDP: the interface's frames go to the switch and not to the machine. Needs root.

@@ -18,7 +18,7 @@ use crate::{Ended, compile, out};
 pub(crate) struct Options {
     #[command(flatten)]
     source: Source,
-    /// Write both files into this directory, which is made if it is not there.
+    /// Write both files into this directory, which is created if it does not exist.
     #[arg(short = 'o', value_name = "DIR", conflicts_with_all = ["p4info", "device_config"])]
     dir: Option<PathBuf>,
     /// Write the P4Info into this file.
@@ -27,10 +27,10 @@ pub(crate) struct Options {
     /// Write the device config into this file.
     #[arg(long, value_name = "FILE")]
     device_config: Option<PathBuf>,
-    /// How the P4Info is written.
+    /// Format of the P4Info.
     #[arg(long, value_enum, default_value_t)]
     p4info_format: P4infoFormat,
-    /// Say as JSON what was written.
+    /// Report the written files as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -45,7 +45,7 @@ enum P4infoFormat {
 }
 
 impl Options {
-    /// Where the P4Info and the device config go.
+    /// Returns the paths of the P4Info and the device config.
     fn files(&self) -> (Option<PathBuf>, Option<PathBuf>) {
         if self.p4info.is_some() || self.device_config.is_some() {
             return (self.p4info.clone(), self.device_config.clone());
@@ -61,10 +61,10 @@ impl Options {
     }
 }
 
-/// A program's P4Info.
+/// Builds the P4Info of a program.
 ///
 /// # Errors
-/// What in the program forbids one, a line each.
+/// Everything in the program that P4Info cannot express, one line each.
 pub(crate) fn p4info(program: &ir::Program) -> Result<P4Info, String> {
     p4info::p4info(program).map_err(|errors| {
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
@@ -72,10 +72,10 @@ pub(crate) fn p4info(program: &ir::Program) -> Result<P4Info, String> {
     })
 }
 
-/// A P4Info of a file, as protobuf text or bytes.
+/// Reads a P4Info from a file, as protobuf text or bytes.
 ///
 /// # Errors
-/// It cannot be read, or is none.
+/// The file cannot be read, or is not a P4Info.
 pub(crate) fn read_p4info(path: &Path) -> Result<P4Info, String> {
     let bytes = read(path, limits::CONFIG)?;
     let text = std::str::from_utf8(&bytes)

@@ -1,5 +1,4 @@
-//! Bounds of compilations as servers have them: the memory that they hold, the time that they take,
-//! and their turns.
+//! Bounds on the compilations of servers: memory, time, and scheduling.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -10,8 +9,8 @@ use p4rt::{Code, Denial};
 use tenancy::{BoundedCompiler, Cancelled, CompileError, CompilePool, CompileQuota, Leave};
 use tikv_jemalloc_ctl::thread::{ThreadLocal, allocatedp, deallocatedp};
 
-/// The bounds of programs that controllers of `serve` and `run` set: larger than those of a tenant,
-/// who shares the switch with others.
+/// Quota for programs that controllers of `serve` and `run` set. It is larger than that of a
+/// tenant, which shares the switch with others.
 pub(crate) const OF_CONTROLLERS: CompileQuota = CompileQuota {
     text_bytes: Some(64 << 20),
     time: Some(Duration::from_secs(60)),
@@ -25,12 +24,12 @@ struct Counters {
 }
 
 thread_local! {
-    /// Found once for each thread: to ask for them by name takes longer than to read them.
+    /// Looked up once per thread, because a lookup by name is slower than a read.
     static COUNTERS: OnceCell<Option<Counters>> = const { OnceCell::new() };
 }
 
-/// Bytes that the calling thread has allocated and not freed, by the allocator's own counters; 0
-/// where it has none.
+/// Returns the bytes that the calling thread has allocated and not freed, by the allocator's
+/// counters. Returns 0 if the allocator has none.
 pub(crate) fn thread_bytes() -> i64 {
     COUNTERS.with(|counters| {
         let counters = counters.get_or_init(|| {
@@ -40,14 +39,14 @@ pub(crate) fn thread_bytes() -> i64 {
             })
         });
         counters.as_ref().map_or(0, |counters| {
-            // Both only grow, and may go around.
+            // Both counters only grow, and may wrap around.
             counters.allocated.get().wrapping_sub(counters.freed.get()) as i64
         })
     })
 }
 
-/// The bounds on compilations of all virtual data planes of a switch, counted in the cycles of its
-/// packets.
+/// Returns the compile pool of a switch with virtual data planes. It counts in the cycles of the
+/// packet clock.
 pub(crate) fn pool() -> CompilePool {
     CompilePool {
         clock: || time_of_thread().unwrap_or_default(),
@@ -56,7 +55,7 @@ pub(crate) fn pool() -> CompilePool {
     }
 }
 
-/// The code under which a client hears of it.
+/// Converts a compile error to the error answer for a client.
 pub(crate) fn denied(error: CompileError) -> Denial {
     let code = match &error {
         CompileError::Wrong(_) => Code::InvalidArgument,
@@ -75,7 +74,7 @@ pub(crate) fn denied(error: CompileError) -> Denial {
     }
 }
 
-/// [`Leave`] as the server of P4Runtime knows it.
+/// Compile permit ([`Leave`]) in the form that the P4Runtime server uses.
 struct Bounded(Leave);
 
 impl p4rt::Leave for Bounded {
@@ -88,10 +87,10 @@ impl p4rt::Leave for Bounded {
     }
 }
 
-/// Admits the making of one program.
+/// Admits the compilation of one program.
 ///
 /// # Errors
-/// It is more than the compiler's quota allows.
+/// The compilation exceeds the compiler's quota.
 pub(crate) fn admit(
     compiler: &BoundedCompiler,
     bytes: usize,

@@ -1,19 +1,20 @@
-//! Virtual cables between network namespaces and switch ports.
+//! Virtual cables (veth pairs) between network namespaces and switch ports.
 
 use std::time::{Duration, Instant};
 
 use packet::{Batch, Nanos, PortId};
 use port::{LinkState, OpenedPort, PortIo, open_interface};
 
-/// How long a cable may take to come up.
+/// Maximum time for a link to come up.
 const LINK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Switches IPv6 off for interfaces still to come in the thread's namespace. Where that is not allowed, a few packets more are dropped.
+/// Switches IPv6 off for new interfaces in the thread's namespace. Where that is not allowed, a
+/// few more packets are dropped.
 pub(crate) fn be_silent() {
     let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
 }
 
-/// Opens a port and waits until its cable carries frames: a kernel takes its time to notice.
+/// Opens a port and waits until its link is up: the kernel reports it with a delay.
 ///
 /// # Errors
 /// There is no such interface, or it does not come up.
@@ -28,7 +29,7 @@ pub(crate) fn open_port(port: PortId, name: &str, io: PortIo) -> Result<OpenedPo
                 return Err(format!("{name} did not come up"));
             }
             std::thread::sleep(Duration::from_millis(1));
-            // Asking for frames makes the port look at its link; nobody sends any yet.
+            // Receiving makes the port check its link. No frames are sent yet.
             let _ = share.rx(&mut unused, Nanos::from(start.elapsed()));
             unused.clear();
         }

@@ -1,4 +1,4 @@
-//! Several captures read as one stream of packets, by time.
+//! Reads several captures as one stream of packets, in time order.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -6,10 +6,10 @@ use std::str::FromStr;
 use packet::{Frame, Nanos, PortId};
 use port::{PcapError, PcapReader};
 
-/// Bytes of a packet's record in a pcap file, before its data.
+/// Size of a packet record header in a pcap file, in bytes.
 const RECORD: u64 = 16;
 
-/// A capture and the port that its packets come in by, as written on the command line: `0=in.pcap`.
+/// A capture and its ingress port, as written on the command line: `0=in.pcap`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Input {
     pub(crate) port: PortId,
@@ -37,13 +37,14 @@ impl FromStr for Input {
     }
 }
 
-/// The captures. A damaged one delivers what is before the damage; the others go on.
+/// Merged captures. A damaged capture delivers its packets before the damage; the others
+/// continue.
 pub(crate) struct Captures {
     open: Vec<Capture>,
     bytes_in_files: u64,
     bytes_read: u64,
     errors: Vec<PcapError>,
-    /// The capture whose packet was delivered last; its next one is not read yet.
+    /// The capture of the last delivered packet. Its next packet is not read yet.
     delivered: Option<usize>,
 }
 
@@ -56,10 +57,10 @@ struct Capture {
 }
 
 impl Captures {
-    /// Opens all of them.
+    /// Opens all captures.
     ///
     /// # Errors
-    /// One cannot be opened or is no capture of Ethernet frames.
+    /// A capture cannot be opened, or is not a capture of Ethernet frames.
     pub(crate) fn open(inputs: &[Input]) -> Result<Captures, PcapError> {
         let open = |input: &Input| Ok((input.port, PcapReader::open(&input.file)?));
         let readers: Result<Vec<_>, PcapError> = inputs.iter().map(open).collect();
@@ -69,7 +70,7 @@ impl Captures {
         Ok(captures)
     }
 
-    /// Reads captures that are open already, each for its port.
+    /// Merges open captures, each with its port.
     pub(crate) fn new(readers: Vec<(PortId, PcapReader)>) -> Captures {
         let capture = |(port, reader)| Capture {
             port,
@@ -90,7 +91,8 @@ impl Captures {
         captures
     }
 
-    /// The packet with the earliest time; of several, that of the capture given first.
+    /// Returns the packet with the earliest time stamp. On a tie, the capture given first goes
+    /// first.
     pub(crate) fn next(&mut self) -> Option<(PortId, &Frame)> {
         if let Some(i) = self.delivered.take() {
             self.read(i);
@@ -107,19 +109,20 @@ impl Captures {
         Some((*port, next))
     }
 
-    /// The time of the first packet; zero without packets. Asked before the first packet is taken.
+    /// Returns the time stamp of the first packet, or zero without packets. Must be called before
+    /// the first packet is taken.
     pub(crate) fn start(&self) -> Nanos {
         let waiting = self.open.iter().filter(|capture| !capture.is_at_end);
         let times = waiting.map(|capture| capture.next.arrival);
         times.min().unwrap_or(Nanos::ZERO)
     }
 
-    /// What was wrong with the captures, so far as they were read.
+    /// Returns the errors of the captures, as far as they were read.
     pub(crate) fn errors(&self) -> &[PcapError] {
         &self.errors
     }
 
-    /// Packets of which a capture holds only the beginning.
+    /// Returns the number of packets that the captures hold only in part.
     pub(crate) fn cut(&self) -> u64 {
         self.open
             .iter()
@@ -127,23 +130,24 @@ impl Captures {
             .sum()
     }
 
-    /// The files of a port.
+    /// Returns the capture files of a port.
     pub(crate) fn names(&self, port: PortId) -> impl Iterator<Item = &str> {
         let of_port = self.open.iter().filter(move |capture| capture.port == port);
         of_port.map(|capture| capture.reader.name())
     }
 
-    /// Bytes of all files together.
+    /// Returns the total size of all files in bytes.
     pub(crate) fn bytes_in_files(&self) -> u64 {
         self.bytes_in_files
     }
 
-    /// About how many of them were delivered.
+    /// Returns the approximate number of bytes delivered.
     pub(crate) fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
 
-    /// Reads the next packet of a capture that can be read.
+    /// Reads the next packet of a capture. Records errors, and continues after those that are
+    /// recoverable.
     fn read(&mut self, i: usize) {
         let capture = &mut self.open[i];
         loop {

@@ -1,4 +1,5 @@
-//! What a station takes frames through: the worker of one device, or that of all virtual data planes of a switch.
+//! Packet processor of a worker thread: the worker of one device, or that of all virtual data
+//! planes of a switch.
 
 use std::os::fd::BorrowedFd;
 
@@ -8,27 +9,28 @@ use switch::Worker;
 
 use crate::watch::Watch;
 
-/// A thread's share of what happens to frames.
+/// Processes the frames of one thread.
 pub(crate) trait Carrier: Send {
-    /// Frames that it is given at once at most, of one port or of several.
+    /// Maximum number of frames in one batch, of one port or of several.
     fn round(&self) -> usize {
         Batch::USUAL
     }
 
-    /// Frames that this port may give in a round at most.
+    /// Maximum number of frames that this port may give in a round.
     fn allow(&mut self, _port: PortId) -> usize {
         usize::MAX
     }
 
-    /// A port gave all that it may in a round. Whether it may have more than is its own: then the worker does not keep up.
+    /// Notes that a port gave all frames that it was allowed to. Returns true if that may exceed
+    /// its own share: the worker then counts as overloaded.
     fn fills_up(&mut self, _port: PortId) -> bool {
         true
     }
 
-    /// A port may have more frames than it gave in its turn.
+    /// Notes that a port may have more frames than it gave in its turn.
     fn falls_behind(&mut self) {}
 
-    /// Takes frames through; those that leave go to `sent`.
+    /// Processes frames. `sent` receives those that leave.
     fn forward(
         &mut self,
         frames: &mut [Frame],
@@ -36,28 +38,29 @@ pub(crate) trait Carrier: Send {
         sent: impl FnMut(PortId, &mut Frame, Nanos),
     );
 
-    /// From now on frames are received for it.
+    /// Notes that frames are received for this processor from now on.
     fn receives(&mut self) {}
 
-    /// Puts frames into the batch that come by none of the station's ports.
+    /// Adds frames to the batch that do not arrive by a port of the thread.
     fn arrive(&mut self, _batch: &mut Batch, _now: Nanos) {}
 
-    /// When something is to be done that needs no frame.
+    /// Returns the time of the next work that needs no frame.
     fn next_time(&self) -> Option<Nanos>;
 
-    /// Has `wake` called when there is something to do.
+    /// Registers `wake`, which is called when there is work.
     fn wake_by(&self, wake: impl Fn() + Send + Sync + 'static);
 
-    /// Descriptors that become readable when frames come by none of the station's ports.
+    /// Returns descriptors that become readable when frames arrive, but not by a port of the
+    /// thread.
     fn wake_fds(&self) -> Vec<BorrowedFd<'_>> {
         Vec::new()
     }
 
-    /// Counts a frame that left by a port that is not there.
+    /// Counts a frame that left by a port that does not exist.
     fn count_drop(&mut self, reason: DropReason);
 }
 
-/// The worker of a device, with what watches its packets.
+/// The worker of a device, with its packet tracer.
 pub(crate) struct Single {
     pub(crate) worker: Worker,
     pub(crate) watch: Option<Watch>,
@@ -107,6 +110,6 @@ impl Carrier for tenancy::Worker {
         self.wake_by(wake);
     }
 
-    /// Which ports the switch has was asked when its vPDPs were made.
+    /// Does nothing: ports are checked when the vPDPs are created.
     fn count_drop(&mut self, _reason: DropReason) {}
 }

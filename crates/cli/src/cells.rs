@@ -1,5 +1,5 @@
-//! What registers and counters hold at the end of a replay: as the statements that would set them,
-//! or as JSON.
+//! Contents of registers and counters at the end of a replay, as the statements that would set
+//! them or as JSON.
 
 use entries::{CounterValue, Schema, Update};
 use ir::{CounterUnit, ExternId, ExternKind};
@@ -9,21 +9,21 @@ use table::CounterReading;
 
 use crate::{amount, out, trace};
 
-/// Cells of one array that are shown as text; JSON has all.
+/// Maximum number of cells of one array shown as text. JSON has all.
 const MOST_SHOWN: usize = 1000;
 
 /// A cell that is not zero.
 #[derive(Debug, Serialize)]
 pub(crate) struct Cell {
     kind: &'static str,
-    /// The register or counter; of a direct counter its table.
+    /// The register or counter. For a direct counter: its table.
     name: String,
-    /// Which cell, or which entry.
+    /// Index of the cell. A direct counter has `entry` instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     index: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     entry: Option<String>,
-    /// A register's value, as a statement has it.
+    /// Value of a register, formatted as in a statement.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,7 +34,7 @@ pub(crate) struct Cell {
     line: String,
 }
 
-/// All cells of registers and counters that are not zero.
+/// Returns all cells of registers and counters that are not zero.
 pub(crate) fn cells(device: &Device) -> Vec<Cell> {
     let program = device.program();
     let schema = Schema::of(program);
@@ -133,7 +133,7 @@ fn counter_cell(
     }
 }
 
-/// Shows cells as text, of each array the first ones.
+/// Shows cells as text: the first ones of each array.
 pub(crate) fn show(cells: &[Cell]) {
     for array in cells.chunk_by(|one, next| one.kind == next.kind && one.name == next.name) {
         for cell in array.iter().take(MOST_SHOWN) {

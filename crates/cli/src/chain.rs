@@ -1,4 +1,5 @@
-//! A chain of programs in the stead of one: a policy file, or a policy as it is typed (docs/COMPOSITION.md).
+//! A chain of programs used as one program. The policy that defines it is a file, or is typed on
+//! the command line (docs/COMPOSITION.md).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,22 +13,22 @@ use syntax::source::{SourceMap, Span};
 use crate::args::{Preprocess, Source, limits, read_text};
 use crate::compile::{self, Lowered};
 
-/// The ending of policy files.
+/// Extension of policy files.
 const ENDING: &str = "policy";
 
-/// What joins steps, and is in no file's name.
+/// Separator of steps. No file name contains it.
 const ARROW: &str = "->";
 
-/// What a chain is called that was typed.
+/// Name of a chain that was typed.
 const TYPED: &str = "chain";
 
-/// Whether a policy is given, and not a program.
+/// Returns true if the argument is a policy, not a program.
 pub(crate) fn is_policy(program: &Path) -> bool {
     let is_typed = program.to_str().is_some_and(|text| text.contains(ARROW));
     is_typed || program.extension().is_some_and(|ending| ending == ENDING)
 }
 
-/// What the chain is called.
+/// Returns the name of the chain.
 pub(crate) fn name(program: &Path) -> String {
     match typed(program) {
         Some(_) => TYPED.to_owned(),
@@ -35,50 +36,50 @@ pub(crate) fn name(program: &Path) -> String {
     }
 }
 
-/// What a file is called without directory and ending.
+/// Returns a file's name without directory and extension.
 fn stem(file: &Path) -> String {
     let stem = file.file_stem().unwrap_or_default();
     stem.to_string_lossy().into_owned()
 }
 
-/// The policy, if it was typed.
+/// Returns the policy, if it was typed.
 fn typed(program: &Path) -> Option<&str> {
     program.to_str().filter(|text| text.contains(ARROW))
 }
 
-/// What came of a policy.
+/// Result of compiling a policy.
 pub(crate) struct Chained {
-    /// What is told of each text: of the policy first, then of the steps' programs.
+    /// Diagnostics of each text: first the policy, then the programs of its steps.
     pub(crate) told: Vec<(Diagnostics, SourceMap)>,
-    /// The chain, if nothing is wrong.
+    /// The composed program, if there are no errors.
     pub(crate) composed: Option<Composed>,
-    /// What it was made of, if all of that could be read.
+    /// The input of the composition, if all of it could be read.
     pub(crate) parts: Option<Parts>,
 }
 
-/// What a chain is made of.
+/// Input of a composition.
 pub(crate) struct Parts {
     pub(crate) policy: Policy,
     /// The program of each step, by its name in the policy.
     pub(crate) programs: Vec<(String, Program)>,
 }
 
-/// Compiles the programs of all steps and makes them one.
+/// Compiles the programs of all steps and composes them into one.
 pub(crate) fn chain(source: &Source) -> Result<Chained, String> {
     let text = Text::of(&source.program)?;
     Ok(chained(&name(&source.program), &text, &source.preprocess))
 }
 
-/// As [`chain`], of a policy as it is typed, whose programs are looked for in this directory.
+/// Compiles a typed policy, as [`chain`] does. Its programs are searched in this directory.
 pub(crate) fn typed_chain(policy: &str, directory: &Path) -> Chained {
     let text = Text::typed(policy, directory);
     chained(TYPED, &text, &Preprocess::default())
 }
 
-/// The chain of programs that are given as texts, in their order.
+/// Composes programs that are given as texts, in their order.
 ///
 /// # Errors
-/// The first text that is wrong, or why they are no chain.
+/// The errors of the first wrong text, or the reason why the programs cannot be composed.
 pub(crate) fn compile_steps(name: &str, steps: &[Step]) -> Result<Program, String> {
     let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
     let policy =
@@ -112,7 +113,7 @@ fn chained(name: &str, text: &Text, preprocess: &Preprocess) -> Chained {
         }
     };
     let mut programs = Vec::new();
-    // A file may be the program of several steps.
+    // Several steps may use the same file.
     let mut compiled: BTreeMap<&str, Option<Program>> = BTreeMap::new();
     for step in policy.steps() {
         let source = text.step(&step.source, preprocess);
@@ -149,7 +150,7 @@ fn chained(name: &str, text: &Text, preprocess: &Preprocess) -> Chained {
     chained
 }
 
-/// Why a step cannot be what this file has.
+/// Returns the reason if this file cannot be the program of a step.
 fn no_program(file: &Path) -> Option<String> {
     let file_name = file.display();
     if is_policy(file) {
@@ -161,7 +162,7 @@ fn no_program(file: &Path) -> Option<String> {
     is_missing.then(|| format!("cannot read {file_name}: there is no such file"))
 }
 
-/// How a step follows those before it, as a line.
+/// Formats as a line how a step is joined to the step before it.
 pub(crate) fn told(joint: &Joint) -> String {
     let Joint { step, apart } = joint;
     match apart {
@@ -170,12 +171,12 @@ pub(crate) fn told(joint: &Joint) -> String {
     }
 }
 
-/// A policy's text.
+/// Text of a policy.
 struct Text {
-    /// Where it stands, for messages.
+    /// File name, for messages.
     file: String,
     text: String,
-    /// Where its steps' programs are looked for.
+    /// Directory in which the programs of its steps are searched.
     directory: PathBuf,
 }
 
@@ -202,7 +203,8 @@ impl Text {
         })
     }
 
-    /// The program of a step: a file beside the policy, with the ending `.p4` if it has none.
+    /// Returns the source of a step's program: a file beside the policy, with the extension `.p4`
+    /// if it has none.
     fn step(&self, source: &str, preprocess: &Preprocess) -> Source {
         let mut program = self.directory.join(source);
         if program.extension().is_none() {
@@ -215,12 +217,12 @@ impl Text {
     }
 }
 
-/// What is wrong with a policy's own text.
+/// Diagnostics of a policy's own text.
 struct Own<'t> {
     text: &'t Text,
     sources: SourceMap,
     diagnostics: Diagnostics,
-    /// The bytes at which lines begin.
+    /// Byte offsets at which lines begin.
     lines: Vec<usize>,
 }
 
@@ -245,7 +247,7 @@ impl<'t> Own<'t> {
         (self.diagnostics, self.sources)
     }
 
-    /// Adds an error at its place.
+    /// Adds an error at a position.
     fn wrong(&mut self, at: Option<Position>, message: String) {
         let base = self.sources.files().first().map_or(0, |file| file.base());
         let span = at.map_or(Span::NONE, |at| {
@@ -256,7 +258,7 @@ impl<'t> Own<'t> {
         self.diagnostics.push(diagnostic);
     }
 
-    /// The byte that a place begins with.
+    /// Returns the byte offset of a position.
     fn offset(&self, at: Position) -> usize {
         let text = self.text.text.as_str();
         let line = self.lines.get(at.line as usize - 1);

@@ -1,4 +1,4 @@
-//! `polyplane check`: what is wrong with a program.
+//! `polyplane check`: reports the errors and warnings of a program.
 
 use clap::Args;
 
@@ -12,7 +12,7 @@ use crate::{Ended, chain, compile, out};
 pub(crate) struct Options {
     #[command(flatten)]
     source: Source,
-    /// How diagnostics are written.
+    /// Output format of diagnostics.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
@@ -21,7 +21,7 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     told(&options.source, options.format)
 }
 
-/// Shows what is wrong with a program, or with a chain and each program of it.
+/// Reports the diagnostics of a program, or of a chain and each of its programs.
 pub(crate) fn told(source: &Source, format: Format) -> Result<Ended, String> {
     let (told, joints) = match source.is_chain() {
         true => {

@@ -1,4 +1,4 @@
-//! P4 text to verified IR, with diagnostics shown on the way.
+//! Compiles P4 text to verified IR and shows its diagnostics.
 
 use std::path::Path;
 
@@ -10,14 +10,14 @@ use crate::args::{Format, Preprocess, Source};
 use crate::chain::Chained;
 use crate::{chain, out};
 
-/// A program that was parsed and checked.
+/// A parsed and checked program.
 pub(crate) struct Checked {
     pub(crate) program: sema::hir::Program,
     pub(crate) sources: SourceMap,
     pub(crate) diagnostics: Diagnostics,
 }
 
-/// Parses and checks a program; all that is wrong with it is in the diagnostics.
+/// Parses and checks a program. All errors are in the diagnostics.
 pub(crate) fn check(source: &Source) -> Checked {
     let files = FileSystem {
         include_dirs: source.preprocess.include.clone(),
@@ -79,18 +79,18 @@ pub(crate) fn show_all(told: &[(Diagnostics, SourceMap)], format: Format) {
     }
 }
 
-/// A program's IR, if nothing is wrong with it, and what is told of its text.
+/// A program's IR, if it has no errors, and the diagnostics of its text.
 pub(crate) struct Lowered {
     pub(crate) program: Option<ir::Program>,
     pub(crate) told: (Diagnostics, SourceMap),
 }
 
-/// Compiles the program of one file down to verified IR.
+/// Compiles the program of one file to verified IR.
 pub(crate) fn lowered(source: &Source) -> Lowered {
     lowered_by(lower::lower, source)
 }
 
-/// How a typed program becomes one of the IR.
+/// Function that lowers a typed program to IR.
 type Lowering = fn(&sema::hir::Program, &SourceMap, &str) -> Result<ir::Program, Vec<Diagnostic>>;
 
 fn lowered_by(lowering: Lowering, source: &Source) -> Lowered {
@@ -108,7 +108,8 @@ fn lowered_by(lowering: Lowering, source: &Source) -> Lowered {
     }
 }
 
-/// Compiles a program, or a chain of them, down to verified IR. With errors, they are shown and there is none.
+/// Compiles a program, or a chain of them, to verified IR. Shows all errors, and returns `None`
+/// if there are any.
 pub(crate) fn compile(source: &Source) -> Option<ir::Program> {
     if !source.is_chain() {
         let Lowered { program, told } = lowered(source);
@@ -124,7 +125,8 @@ pub(crate) fn compile(source: &Source) -> Option<ir::Program> {
     }
 }
 
-/// As [`compile`], of a program that is described to controllers and does not run here.
+/// Compiles a program that is described to controllers and does not run here. Otherwise as
+/// [`compile`].
 pub(crate) fn describe(source: &Source) -> Option<ir::Program> {
     if source.is_chain() {
         return compile(source);
@@ -134,7 +136,7 @@ pub(crate) fn describe(source: &Source) -> Option<ir::Program> {
     program
 }
 
-/// As [`compile`], of a policy as it is typed, whose programs are looked for in this directory.
+/// Compiles a typed policy, as [`compile`] does. Its programs are searched in this directory.
 pub(crate) fn compile_policy(policy: &str, directory: &Path) -> Option<ir::Program> {
     composed(chain::typed_chain(policy, directory))
 }
@@ -144,9 +146,9 @@ fn composed(chained: Chained) -> Option<ir::Program> {
     chained.composed.map(|composed| composed.program)
 }
 
-/// Compiles a program that is given as text, for instance by a controller; its first errors as
-/// text, if it has some. The text has no way to files of this machine: it can include the built-in
-/// ones alone.
+/// Compiles a program that is given as text, for example by a controller. Returns its first
+/// errors as text, if there are any. The text cannot include files of this machine, only the
+/// built-in ones.
 pub(crate) fn compile_text(name: &str, text: &str) -> Result<ir::Program, String> {
     let options = syntax::ParseOptions {
         builtin: Some(sema::arch::builtin_include),

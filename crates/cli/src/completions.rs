@@ -1,4 +1,4 @@
-//! `polyplane completions`: what a shell needs to complete commands and options.
+//! `polyplane completions`: writes the completion script of a shell.
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;

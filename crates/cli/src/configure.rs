@@ -1,4 +1,4 @@
-//! From texts to a configured device: a program with its entries; and what a device did, for reports.
+//! Builds a configured device from a program and its entries, and reports what a device did.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use crate::engine::Choice;
 use crate::report::{self, DeviceReport, TableReport};
 use crate::{compile, out};
 
-/// Compiles a program and loads it with its entries, which are there from `start` on. With errors in either, they are shown and there is none.
+/// Compiles a program and loads it with its entries, which are added at time `start`. Shows all
+/// errors, and returns `None` if there are any.
 pub(crate) fn load(
     source: &Source,
     setup: &Setup,
@@ -27,7 +28,8 @@ pub(crate) fn load(
     load_on(engine.as_ref(), &Arc::new(program), setup, start)
 }
 
-/// Loads a program on an engine with its entries, which are there from `start` on. With errors in them, they are shown and there is no device.
+/// Loads a program with its entries on an engine. The entries are added at time `start`. Shows
+/// errors in them, and returns `None` if there are any.
 pub(crate) fn load_on(
     engine: &dyn Engine,
     program: &Arc<ir::Program>,
@@ -37,7 +39,7 @@ pub(crate) fn load_on(
     let config = device_config(setup);
     let mut device =
         Device::new(Arc::clone(program), engine, &config).map_err(|error| error.to_string())?;
-    // Idle time-outs of entries begin when they are added.
+    // Idle time-outs of entries begin when the entries are added.
     device.step(start);
     let Some(path) = &setup.entries else {
         return Ok(Some(device));
@@ -45,7 +47,8 @@ pub(crate) fn load_on(
     Ok(add_file(&mut device, path)?.then_some(device))
 }
 
-/// Reads an entries file and applies it; whether it was without errors, which are shown. With errors the device is not to be used.
+/// Reads an entries file and applies it. Shows its errors, and returns true if there are none.
+/// After an error the device must not be used.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -55,7 +58,7 @@ pub(crate) fn add_file(device: &mut Device, path: &Path) -> Result<bool, String>
     Ok(add_entries(device, &file, &text))
 }
 
-/// How a device is made.
+/// Returns the configuration of a device.
 pub(crate) fn device_config(setup: &Setup) -> DeviceConfig {
     DeviceConfig {
         seed: setup.seed,
@@ -64,7 +67,8 @@ pub(crate) fn device_config(setup: &Setup) -> DeviceConfig {
     }
 }
 
-/// Compiles a program that is given as text, with its entries; what is built in has no errors to show.
+/// Compiles a program that is given as text, and loads it with its entries. For built-in
+/// programs, which have no errors to show.
 pub(crate) fn load_text(
     name: &str,
     text: &str,
@@ -82,8 +86,8 @@ pub(crate) fn load_text(
     }
 }
 
-/// Reads an entries file and applies it; whether it was without errors, which are shown. With errors the device is not to be used: it may have
-/// a part of the entries.
+/// Applies the text of an entries file. Shows its errors, and returns true if there are none.
+/// After an error the device must not be used: it may have a part of the entries.
 fn add_entries(device: &mut Device, file: &str, text: &str) -> bool {
     let entries = match entries::read(device.program(), file, text) {
         Ok(entries) => entries,
@@ -96,7 +100,7 @@ fn add_entries(device: &mut Device, file: &str, text: &str) -> bool {
     };
     match stf::apply_file(device, &entries) {
         Ok(()) => {
-            // Before packets come there is time.
+            // No packets arrive yet, so the time for this is free.
             while device.improve(Duration::MAX) != Improved::NoMore {}
             true
         }
@@ -107,7 +111,7 @@ fn add_entries(device: &mut Device, file: &str, text: &str) -> bool {
     }
 }
 
-/// What a device did.
+/// Returns the report of a device.
 pub(crate) fn report(device: &Device) -> DeviceReport {
     let program = device.program();
     let configuration = device.configuration();
@@ -133,12 +137,13 @@ pub(crate) fn report(device: &Device) -> DeviceReport {
     }
 }
 
-/// Checks that a program of this architecture can tell the port from others.
+/// Checks that programs of this architecture can distinguish the port from others.
 ///
 /// # Errors
-/// A line that says which port numbers there are.
+/// A line with the valid port numbers.
 pub(crate) fn check_port(program: &ir::Program, port: PortId) -> Result<(), String> {
-    // v1model's port numbers have 9 bits, of which all ones is the drop port; PSA reserves the numbers from its recirculation port on.
+    // v1model's port numbers have 9 bits, of which all ones is the drop port. PSA reserves the
+    // numbers from its recirculation port on.
     let (arch, last) = match program.arch {
         ir::Arch::V1model => ("v1model", 510),
         ir::Arch::Psa => ("PSA", 0xffff_fff9),

@@ -1,4 +1,4 @@
-//! P4Runtime for a running switch: the compiler for its server, the port for controllers, the options.
+//! P4Runtime for a running switch: the compiler for its server, the CPU port, and the options.
 
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
@@ -15,45 +15,46 @@ use tenancy::{BoundedCompiler, Compilations};
 use crate::engine::Choice;
 use crate::{bounds, compile};
 
-/// PSA's port for controllers, `PSA_PORT_CPU`.
+/// PSA's CPU port, `PSA_PORT_CPU`.
 const PSA_CPU: u32 = 0xffff_fffd;
 
-/// The port for controllers elsewhere: the largest one of v1model.
+/// Default CPU port of other architectures: the largest port number of v1model.
 pub(crate) const USUAL_CPU: u32 = 510;
 
-/// The port for controllers.
+/// Option for the CPU port.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Cpu {
-    /// The port whose packets go to controllers and by which theirs come in; if none is given,
-    /// 4294967293 for PSA programs and 510 for all others.
+    /// The port for packets to and from controllers; if none is given, 4294967293 for PSA
+    /// programs and 510 for all others.
     #[arg(long, value_name = "NUMBER")]
     cpu_port: Option<u32>,
 }
 
-/// What the device has that is served.
+/// Served state of a device.
 #[derive(Clone, Copy)]
 pub(crate) struct Served<'d> {
-    /// Its program, if controllers need not set one first.
+    /// Its program. `None` if controllers must set one first.
     pub(crate) program: Option<&'d Arc<Program>>,
-    /// The architecture of the program that the command line names, if it names one: what else is there may change, and the port for controllers stays.
+    /// Architecture of the program that the command line names, if any. It fixes the CPU port,
+    /// even if the program changes later.
     pub(crate) named: Option<Arch>,
-    /// What it keeps for the server.
+    /// Metadata that the device keeps for the server.
     pub(crate) notes: &'d Notes,
 }
 
-/// The way between a device and its server: the ends that the switch has.
+/// The switch's ends of the connection between a device and its server.
 pub(crate) struct Line {
     pub(crate) inbox: Inbox,
     pub(crate) port: OpenedPort,
 }
 
-/// The compiler and the engine that the command was started with.
+/// Compiler and engine with the settings of the command line.
 pub(crate) struct Compiler {
     pub(crate) choice: Choice,
     pub(crate) config: DeviceConfig,
-    /// The ports that can be watched.
+    /// Ports that can be traced.
     pub(crate) ports: BTreeSet<PortId>,
-    /// The bounds of what it makes.
+    /// Bounds on its compilations.
     pub(crate) bounds: BoundedCompiler,
 }
 
@@ -76,9 +77,9 @@ impl Loader for Compiler {
 }
 
 impl Cpu {
-    /// The numbers of the port for controllers: the one of the option; else that of the program's
-    /// architecture. Where controllers may set any program, PSA's programs have theirs and all
-    /// others the usual one.
+    /// Returns the numbers of the CPU port: that of the option, else that of the program's
+    /// architecture. If controllers may set any program, PSA programs use PSA's number and all
+    /// others use the default.
     fn numbers(self, named: Option<Arch>) -> CpuNumbers {
         match (self.cpu_port, named) {
             (Some(port), _) => PortId(port).into(),
@@ -93,7 +94,7 @@ impl Cpu {
     /// Connects a device with a server.
     ///
     /// # Errors
-    /// The port for controllers is one of the others.
+    /// The CPU port is one of the switch's other ports.
     pub(crate) fn connect(
         self,
         (id, second_id): (u64, Option<u64>),
@@ -138,7 +139,7 @@ impl Cpu {
     }
 }
 
-/// The server, from the side of one of its devices.
+/// Handle to the server for one of its devices.
 #[derive(Clone)]
 pub(crate) struct Desk {
     server: Arc<Server>,
@@ -151,18 +152,18 @@ impl Desk {
         Desk { server, device }
     }
 
-    /// A port went down or came up.
+    /// Reports to the server that a port went down or came up.
     pub(crate) fn port_changed(&self, port: PortId, is_up: bool) {
         self.server.port_changed(self.device, port, is_up);
     }
 
-    /// What the server counted of the device.
+    /// Returns the server's counters for the device.
     pub(crate) fn figures(&self) -> Figures {
         self.server.figures(self.device).unwrap_or_default()
     }
 }
 
-/// The port for controllers, as the workers have others.
+/// The CPU port as a port of a worker.
 struct ControllerPort {
     cpu: CpuPort,
     stats: PortStats,
@@ -197,7 +198,7 @@ impl Port for ControllerPort {
                 break;
             };
             let Some(frame) = batch.push() else { break };
-            // The server checks lengths.
+            // The server checks lengths, so `assign` does not fail.
             if frame.assign(&bytes).is_err() {
                 batch.pop();
                 continue;

@@ -1,4 +1,4 @@
-//! The stations of a switch, with its ports dealt among them, and their threads.
+//! Worker pool of a switch: its worker threads and the ports that are distributed among them.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,28 +13,30 @@ use crate::carrier::Carrier;
 use crate::report::{PortReport, WorkerReport};
 use crate::station::{Board, Common, Habits, Parts, Station, Told};
 
-/// How long a switch waits for a port when all are gone.
+/// Time that a switch waits for a port when all ports are gone.
 const GRACE: Nanos = Nanos::from_millis(3000);
 
-/// The stack of a worker, of which programs take little.
+/// Stack size of a worker. Programs use little of it.
 const STACK_BYTES: usize = 4 << 20;
 
-/// Stations, and what their office knows of them.
+/// Worker threads, with the control loop's side of their shared state.
 pub(crate) struct Crew<C> {
     stations: Vec<Station<C>>,
     boards: Vec<Arc<Board>>,
     names: Vec<(PortId, String)>,
     common: Arc<Common>,
     told: Receiver<Told>,
-    /// Since when no port carries anything.
+    /// Time since which no port is usable.
     alone_since: Option<Nanos>,
 }
 
 impl<C: Carrier> Crew<C> {
-    /// The ports, dealt among as many stations as each has shares; `carriers` makes one for each of so many stations, which may tell by the sender.
+    /// Creates one worker per port share and distributes the ports among them. `carriers` creates
+    /// a packet processor for each worker; its arguments are the number of workers, the event
+    /// sender and the shared state.
     ///
     /// # Errors
-    /// The operating system gives no descriptors.
+    /// The operating system provides no descriptors.
     pub(crate) fn new(
         ports: Vec<OpenedPort>,
         habits: Habits,
@@ -79,7 +81,7 @@ impl<C: Carrier> Crew<C> {
         })
     }
 
-    /// The stations, to be run; once.
+    /// Takes the workers out, to be run. May be called once.
     pub(crate) fn muster(&mut self) -> Threads<C> {
         Threads {
             stations: std::mem::take(&mut self.stations),
@@ -87,27 +89,28 @@ impl<C: Carrier> Crew<C> {
         }
     }
 
-    /// What stations and the office share.
+    /// Returns the state shared by the workers and the control loop.
     pub(crate) fn common(&self) -> &Arc<Common> {
         &self.common
     }
 
-    /// What wakes the first station; before they are mustered.
+    /// Returns the wake-up descriptor of the first worker. Must be called before
+    /// [`Crew::muster`].
     pub(crate) fn first_bell(&self) -> Option<Arc<Bell>> {
         self.stations.first().map(|s| Arc::clone(s.bell()))
     }
 
-    /// The next thing that a station has told.
+    /// Returns the next event of a worker.
     pub(crate) fn hear(&self) -> Option<Told> {
         self.told.try_recv().ok()
     }
 
-    /// Where stations post what they have done.
+    /// Returns the statistics that the workers publish.
     pub(crate) fn boards(&self) -> &[Arc<Board>] {
         &self.boards
     }
 
-    /// What the workers have carried from port to port.
+    /// Returns the frame counts of the workers.
     pub(crate) fn worker_reports(&self) -> Vec<WorkerReport> {
         let boards = self.boards.iter().enumerate();
         let report = |(number, board): (usize, &Arc<Board>)| {
@@ -123,7 +126,8 @@ impl<C: Carrier> Crew<C> {
         boards.map(report).collect()
     }
 
-    /// Whether no port has carried anything for a while: one that was removed may be made again.
+    /// Returns true if no port has been usable for the grace period. Until then, a removed port
+    /// may be created again.
     pub(crate) fn has_no_port_left(&mut self) -> bool {
         if self.common.alive.load(Ordering::Acquire) > 0 {
             self.alone_since = None;
@@ -133,7 +137,7 @@ impl<C: Carrier> Crew<C> {
         now.since(*self.alone_since.get_or_insert(now)) >= GRACE
     }
 
-    /// What the ports have carried.
+    /// Returns the frame counts of the ports.
     pub(crate) fn port_reports(&self) -> Vec<PortReport> {
         let report = |(place, (id, name)): (usize, &(PortId, String))| {
             let mut sum = PortStats::default();
@@ -142,7 +146,7 @@ impl<C: Carrier> Crew<C> {
                     sum.add(stats);
                 }
             }
-            // All shares know of the link; the first says.
+            // All shares know the link state; the first one reports it.
             let up = self
                 .boards
                 .first()
@@ -153,17 +157,19 @@ impl<C: Carrier> Crew<C> {
     }
 }
 
-/// Stations with threads of their own.
+/// Workers that run on threads.
 pub(crate) struct Threads<C> {
     stations: Vec<Station<C>>,
     common: Arc<Common>,
 }
 
 impl<C: Carrier> Threads<C> {
-    /// Runs them while `office` does its part on this thread; it is told by a question whether one has ended.
+    /// Runs the workers while `office`, the control loop, runs on this thread. The argument of
+    /// `office` returns true if a worker has ended.
     ///
     /// # Errors
-    /// The operating system gives no threads, or does not let them wait for their ports; or the office's.
+    /// The operating system provides no threads, or the threads cannot wait for their ports. Also
+    /// the errors of `office`.
     pub(crate) fn run<T>(
         mut self,
         office: impl FnOnce(&dyn Fn() -> bool) -> Result<T, String>,
@@ -200,7 +206,8 @@ impl<C: Carrier> Threads<C> {
     }
 }
 
-/// Deals the ports' shares to workers, so that each worker is the owner of some. The owner's share tells of the port.
+/// Distributes the shares of the ports among the workers, so that each worker owns some ports.
+/// The owner's share reports events of the port.
 fn deal(ports: Vec<OpenedPort>, workers: usize) -> Vec<Vec<(Box<dyn port::Port>, bool)>> {
     let mut dealt: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
     for (number, port) in ports.into_iter().enumerate() {

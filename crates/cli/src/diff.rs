@@ -1,4 +1,5 @@
-//! `polyplane diff`: what becomes of a switch's state when another program takes the running one's place.
+//! `polyplane diff`: shows how a switch's state is migrated when another program replaces the
+//! running one.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,7 +28,7 @@ pub(crate) struct Options {
     /// The program that runs.
     #[arg(value_name = "OLD.p4")]
     old: PathBuf,
-    /// The program that is to take its place.
+    /// The program that replaces it.
     #[arg(value_name = "NEW.p4")]
     new: PathBuf,
     #[command(flatten)]
@@ -37,7 +38,7 @@ pub(crate) struct Options {
     /// An object that may lose state, by its whole name; `*` for all. Give one for each.
     #[arg(long = "may-lose", value_name = "NAME")]
     may_lose: Vec<String>,
-    /// Show what is simply kept, too.
+    /// Also show objects that are kept unchanged.
     #[arg(long)]
     all: bool,
     /// Write all lines as JSON.
@@ -53,7 +54,7 @@ struct Told<'l> {
     reasons: &'l [String],
     held: u64,
     lost: u64,
-    /// Whether a switch with this state would refuse the program because of it.
+    /// True if a switch with this state would refuse the program because of it.
     refused: bool,
 }
 
@@ -80,7 +81,7 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     let Some(next) = configure::load(&new, &empty, Choice::INTERP, Nanos::ZERO)? else {
         return Ok(Ended::WithErrors);
     };
-    // The change itself, on a switch that nobody uses, is what tells.
+    // The program change itself, on an idle device, gives the answer.
     let changed = device.adopt(next, Carry::State(MayLose::Anything));
     let migration = changed.map_err(|refused| refused.to_string())?;
     let word = word(&options.may_lose);

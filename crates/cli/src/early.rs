@@ -1,4 +1,4 @@
-//! What only a process with a single thread can do, done before there is a second one.
+//! Process setup that requires a single thread. It is done before any other thread starts.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -7,29 +7,31 @@ use std::time::Duration;
 
 use port::{NetnsError, Poller, Privilege, Signal, StopSignals};
 
-/// The time until a command that has not looked for signals so far takes one. After that the
-/// process ends without it.
+/// Time limit for a command that has not checked for signals so far to take one. After that the
+/// process ends.
 const MAX_UNTAKEN: Duration = Duration::from_millis(700);
 
-/// The same for a command that has looked for signals: it may have to take down what it set up.
+/// The same limit for a command that has checked for signals: it may have to clean up.
 const MAX_UNTAKEN_AT_WORK: Duration = Duration::from_secs(10);
 
-/// What was prepared for a command.
+/// Prepared process state.
 #[derive(Default)]
 pub(crate) struct Early {
-    /// Signals that ask to stop, if they are caught; else the process dies of them.
+    /// Caught stop signals. `None`: a signal kills the process.
     signals: Option<Arc<StopSignals>>,
-    /// True once the command has looked for signals.
+    /// True once the command has checked for signals.
     is_at_work: Arc<AtomicBool>,
-    /// For the demo: by what right the process is in a network namespace of its own, or why it is not.
+    /// For the demo: the privilege by which the process is in a network namespace created for it,
+    /// or the error.
     pub(crate) private: Option<Result<Privilege, NetnsError>>,
 }
 
 impl Early {
-    /// Catches the signals that ask to stop; a thread that exists before would still die of them.
+    /// Catches the stop signals. Must be called before other threads start, which would die of
+    /// them.
     ///
     /// # Errors
-    /// The operating system's, as text.
+    /// An error of the operating system, as text.
     pub(crate) fn catch_signals() -> Result<Early, String> {
         let signals = StopSignals::catch().map_err(|e| format!("cannot catch signals: {e}"))?;
         Ok(Early {
@@ -39,34 +41,34 @@ impl Early {
         })
     }
 
-    /// Also puts the process into a network namespace of its own, if the machine allows it.
+    /// Also moves the process into a new network namespace, if the machine allows it.
     ///
     /// # Errors
-    /// The operating system's, as text.
+    /// An error of the operating system, as text.
     pub(crate) fn go_private() -> Result<Early, String> {
         let mut early = Early::catch_signals()?;
         early.private = Some(port::enter_private());
         Ok(early)
     }
 
-    /// Declares that the command is about to set up what it takes down when a signal comes.
+    /// Declares that the command starts to set up state that it must clean up after a signal.
     pub(crate) fn begin_work(&self) {
         self.is_at_work.store(true, Ordering::Relaxed);
     }
 
-    /// A signal that asks to stop, if one has arrived.
+    /// Returns a stop signal, if one has arrived.
     pub(crate) fn take_signal(&self) -> Option<Signal> {
         self.begin_work();
         self.signals.as_ref().and_then(|signals| signals.take())
     }
 
-    /// The descriptor that becomes readable when a signal arrives.
+    /// Returns the descriptor that becomes readable when a signal arrives.
     pub(crate) fn signal_fd(&self) -> Option<BorrowedFd<'_>> {
         self.signals.as_ref().map(|signals| signals.poll_fd())
     }
 
-    /// What ends the process when a signal that is caught is not taken: a command may compile,
-    /// read a pipe or build tables when it comes.
+    /// Returns the guard that ends the process if a caught signal is not taken. A command may be
+    /// compiling, reading a pipe or building tables when the signal arrives.
     pub(crate) fn guard(&self) -> Option<Guard> {
         let signals = self.signals.clone()?;
         let is_at_work = Arc::clone(&self.is_at_work);
@@ -77,18 +79,18 @@ impl Early {
     }
 }
 
-/// Waits for a signal that nothing else takes.
+/// Waits for a signal that the command does not take.
 pub(crate) struct Guard {
     signals: Arc<StopSignals>,
     is_at_work: Arc<AtomicBool>,
 }
 
 impl Guard {
-    /// The first signal that is not taken for [`MAX_UNTAKEN`], or [`MAX_UNTAKEN_AT_WORK`]. A command
-    /// that takes signals in time never lets this return.
+    /// Returns the first signal that is not taken within [`MAX_UNTAKEN`], or
+    /// [`MAX_UNTAKEN_AT_WORK`]. Does not return while the command takes its signals in time.
     ///
     /// # Errors
-    /// The operating system's.
+    /// An error of the operating system.
     pub(crate) fn wait(&self) -> std::io::Result<Signal> {
         let mut poller = Poller::new();
         loop {

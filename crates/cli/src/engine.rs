@@ -1,4 +1,4 @@
-//! The engines that users choose among.
+//! Engines that users can select.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use jit::Jit;
 
 use crate::out;
 
-/// What runs the program.
+/// Option that selects the engine.
 #[derive(Args, Clone, Copy, Default)]
 pub(crate) struct Choice {
-    /// What runs the program.
+    /// Engine that runs the program.
     #[arg(long, value_name = "NAME", value_enum, default_value_t)]
     engine: Name,
 }
 
-/// An engine's name.
+/// Name of an engine.
 #[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 enum Name {
     /// Native code, or the interpreter for a program that is too large for it.
@@ -30,11 +30,12 @@ enum Name {
     Interp,
 }
 
-/// The engine that takes native code where there is some, and else the interpreter.
+/// Engine that uses native code if it supports the program, and else the interpreter.
 struct Auto(Jit);
 
 impl Auto {
-    /// What the interpreter makes of a program that native code does not run. A line says so.
+    /// Loads a program into the interpreter because native code does not support it. Prints a
+    /// note.
     fn interpret(
         program: &Arc<Program>,
         layout: &Layout,
@@ -77,23 +78,24 @@ impl Engine for Auto {
     }
 }
 
-/// All engines, by name; the first defines the meaning.
+/// Returns all engines, by name. The first one defines the semantics.
 pub(crate) fn all() -> Vec<Box<dyn Engine>> {
     vec![Box::new(Interp), Box::new(Jit::new(Arc::new(Interp)))]
 }
 
 impl Choice {
-    /// The interpreter, for what native code has no part in.
+    /// The interpreter, for commands that make no use of native code.
     pub(crate) const INTERP: Choice = Choice {
         engine: Name::Interp,
     };
 
-    /// The engine that was chosen.
+    /// Returns the selected engine.
     pub(crate) fn engine(self) -> Box<dyn Engine> {
         self.with(Jit::new(Arc::new(Interp)))
     }
 
-    /// The same for programs that are loaded while no packets are carried, so that there is a core to spare.
+    /// Returns the selected engine for programs that are loaded before packets are forwarded. It
+    /// compiles on two threads, because a core is idle.
     pub(crate) fn engine_before_packets(self) -> Box<dyn Engine> {
         self.with(Jit::new(Arc::new(Interp)).with_two_threads())
     }

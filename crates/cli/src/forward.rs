@@ -1,7 +1,8 @@
-//! Workers between ports, and the office that looks after them: what `run` and `demo` do all the time.
+//! Worker threads between ports, and their control loop: the core of `run` and `demo`.
 //!
-//! Packets go through the workers, each on a thread of its own ([`Station`]). The office, on the caller's thread, has what concerns the whole device:
-//! its time, what it tells, signals, reports.
+//! Packets are processed by the workers, each on its thread ([`Station`]). The control loop runs
+//! on the caller's thread. It does the work that concerns the whole device: time, notifications,
+//! signals, reports.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -24,73 +25,74 @@ use crate::state;
 use crate::station::{Common, Habits, Told};
 use crate::watch::{self, Filter, Tally, Traced, Watch};
 
-/// The longest that the office sleeps: what the program says is heard this often at least.
+/// Maximum sleep of the control loop, and so the maximum delay of the program's messages.
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 
-/// Why the loop ended.
+/// Reason why the loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// A signal asked for it.
+    /// A signal requested a stop.
     Stopped(Signal),
-    /// The descriptor that says so became readable.
+    /// The descriptor [`Stop::done`] became readable.
     Done,
     /// The last port has gone.
     NoPortLeft,
 }
 
-/// Something that the user should hear of at once.
+/// Event that the observer handles at once.
 pub(crate) enum Event<'a> {
-    /// A line about a port, or one that the program wrote.
+    /// A line about a port, or a line that the program wrote.
     Notice(String),
     /// A port went down or came up.
     Link(PortId, bool),
     /// A packet was traced.
     Traced(&'a Device, Traced),
-    /// Time has passed.
+    /// The interval has passed.
     Tick(&'a Forwarder),
 }
 
-/// What ends the loop from outside.
+/// Sources of a stop request.
 pub(crate) struct Stop<'a> {
-    /// Signals to the process.
+    /// Stop signals of the process.
     pub(crate) early: &'a Early,
-    /// A descriptor that becomes readable when there is nothing left to do.
+    /// Descriptor that becomes readable when there is no more work.
     pub(crate) done: Option<BorrowedFd<'a>>,
 }
 
-/// Which packets are to be traced.
+/// Selection of the packets to trace.
 pub(crate) struct Tracing {
     pub(crate) filter: Filter,
     pub(crate) sample: watch::Sample,
-    /// How many at most.
+    /// Maximum number of traced packets.
     pub(crate) count: Option<u64>,
 }
 
-/// How packets are to be forwarded.
+/// Forwarding options.
 #[derive(Default)]
 pub(crate) struct Plan {
     pub(crate) habits: Habits,
     pub(crate) tracing: Option<Tracing>,
-    /// Where controllers leave what is to be done.
+    /// Queue of the controllers' requests.
     pub(crate) inbox: Option<Inbox>,
-    /// Who asks for a sample of all figures.
+    /// Queue of requests for a metrics sample.
     pub(crate) asked: Option<Receiver<Ask>>,
 }
 
-/// A question for a sample.
+/// Request for a sample, with its reply channel.
 pub(crate) type Ask = oneshot::Sender<Sample>;
 
-/// All figures at one time.
+/// Metrics of one moment.
 #[derive(Debug)]
 pub(crate) struct Sample {
     pub(crate) ports: Vec<PortReport>,
     pub(crate) workers: Vec<WorkerReport>,
     pub(crate) device: DeviceReport,
-    /// Packets, digests and notifications that wait for the server, and those that it did not take in time.
+    /// Number of events (packets, digests, notifications) that wait for the server, and of those
+    /// lost because the server was too slow.
     pub(crate) events: (usize, u64),
 }
 
-/// Ports joined by a device.
+/// A device with its ports and worker threads.
 pub(crate) struct Forwarder {
     device: Device,
     crew: Crew<Single>,
@@ -102,10 +104,11 @@ pub(crate) struct Forwarder {
 }
 
 impl Forwarder {
-    /// Joins the ports, each with a number of its own, by the device: by as many workers as each port has shares.
+    /// Connects the ports, each with a different number, to the device. The number of workers is
+    /// the number of shares of each port.
     ///
     /// # Errors
-    /// The operating system gives no descriptors.
+    /// The operating system provides no descriptors.
     pub(crate) fn new(
         mut device: Device,
         ports: Vec<OpenedPort>,
@@ -130,10 +133,11 @@ impl Forwarder {
         })
     }
 
-    /// Carries frames until something ends it. `observe` hears of what happens, and of the time every `interval`.
+    /// Forwards frames until an event ends it. `observe` receives the events, and a tick every
+    /// `interval`.
     ///
     /// # Errors
-    /// The operating system gives no threads, or does not let the process wait for its ports.
+    /// The operating system provides no threads, or the process cannot wait for its ports.
     pub(crate) fn run(
         &mut self,
         stop: &Stop<'_>,
@@ -150,7 +154,7 @@ impl Forwarder {
         ended
     }
 
-    /// The office: until something ends it.
+    /// Runs the control loop until an event ends it.
     fn look_after(
         &mut self,
         stop: &Stop<'_>,
@@ -163,7 +167,8 @@ impl Forwarder {
         loop {
             let now = self.crew.common().now();
             let has_more = self.serve();
-            // No packet is here; but entries expire, and what workers' packets have learned is told.
+            // Forwards no packet here. It expires entries and collects the notifications of the
+            // workers' packets.
             self.device.step(now);
             self.hear(observe);
             self.answer();
@@ -171,7 +176,7 @@ impl Forwarder {
                 return Ok(ending);
             }
             if has_ended() {
-                // Joining says why.
+                // Joining the threads gives the reason.
                 return Ok(Ending::Done);
             }
             if now >= next_tick {
@@ -190,7 +195,7 @@ impl Forwarder {
         }
     }
 
-    /// Does what controllers want done; whether there is more of it.
+    /// Executes the controllers' requests. Returns true if there are more.
     fn serve(&mut self) -> bool {
         let Some(inbox) = &mut self.inbox else {
             return false;
@@ -199,10 +204,10 @@ impl Forwarder {
         inbox.serve(&mut self.device, false)
     }
 
-    /// Answers who asks for figures.
+    /// Answers the requests for samples.
     fn answer(&self) {
         while let Some(Ok(ask)) = self.asked.as_ref().map(Receiver::try_recv) {
-            // Who asked may have gone.
+            // The requester may have gone.
             let _ = ask.send(self.sample());
         }
     }
@@ -219,7 +224,7 @@ impl Forwarder {
         }
     }
 
-    /// Takes what the program and the workers say, so that there is room for more.
+    /// Takes the messages of the program and of the workers out of their queues.
     fn hear(&mut self, observe: &mut dyn FnMut(Event<'_>)) {
         while let Some(told) = self.crew.hear() {
             match told {
@@ -239,7 +244,7 @@ impl Forwarder {
         });
     }
 
-    /// Waits for a worker, a stop, or the device's next timer.
+    /// Waits for a worker, a stop request, or the device's next timer.
     fn sleep(
         &self,
         now: Nanos,
@@ -282,22 +287,23 @@ impl Forwarder {
         done.then_some(Ending::Done)
     }
 
-    /// Has kept all that is to outlive the switch, and waits for it. To be called when nothing runs any more.
+    /// Stores all state that survives the switch, and waits until it is durable. Must be called
+    /// after all workers have ended.
     ///
     /// # Errors
-    /// It cannot be kept.
+    /// The state cannot be stored.
     pub(crate) fn keep_state(&mut self) -> Result<(), String> {
         self.device.step(self.crew.common().now());
         self.device.keep_cells();
         state::commit(&mut self.device)
     }
 
-    /// What the ports have carried.
+    /// Returns the counters of the ports.
     pub(crate) fn port_reports(&self) -> Vec<PortReport> {
         self.crew.port_reports()
     }
 
-    /// What each worker has done.
+    /// Returns the counters of the workers.
     pub(crate) fn worker_reports(&self) -> Vec<WorkerReport> {
         let ledgers = self.device.worker_ledgers();
         let both = self.crew.boards().iter().zip(&ledgers).enumerate();
@@ -305,7 +311,7 @@ impl Forwarder {
             .collect()
     }
 
-    /// What the device has done.
+    /// Returns the counters of the device.
     pub(crate) fn device_report(&self) -> DeviceReport {
         let (traced, untraced) = self.tally.as_ref().map_or((0, 0), |tally| tally.counts());
         DeviceReport {
@@ -315,17 +321,18 @@ impl Forwarder {
         }
     }
 
-    /// Checks that every packet that came in went out, was dropped by name or is still inside. The answer counts only while nothing runs.
+    /// Checks packet conservation: every received packet was sent, was dropped with a reason, or
+    /// is still inside. Valid only while no worker runs.
     ///
     /// # Errors
-    /// It is not so: a defect of the device.
+    /// The counts do not add up, which is a defect of the device.
     pub(crate) fn check_conservation(&self) -> Result<(), String> {
         let checked = self.device.check_conservation();
         checked.map_err(|unbalanced| unbalanced.to_string())
     }
 }
 
-/// A watch for each worker, if packets are to be traced, and what they count together.
+/// Returns a tracer for each worker if tracing is enabled, and their common counters.
 fn watches(
     tracing: Option<Tracing>,
     workers: usize,
@@ -340,7 +347,7 @@ fn watches(
     let watch = |number| {
         let (tell, common) = (tell.clone(), Arc::clone(common));
         let deliver = move |traced| {
-            // The office listens as long as workers run.
+            // The control loop receives as long as workers run.
             let _ = tell.send(Told::Traced(Box::new(traced)));
             common.office.ring();
         };

@@ -1,4 +1,5 @@
-//! What a device tells its controller, for people: digests, entries that are idle and entries that have expired, each as a line.
+//! Notifications of a device, shown to people: digests, idle entries and expired entries, each as
+//! a line.
 
 use std::collections::VecDeque;
 
@@ -10,17 +11,17 @@ use tracing::level_filters::LevelFilter;
 use crate::report::DeviceReport;
 use crate::{amount, configure, log, trace};
 
-/// Lines of one kind that a report has: the last ones.
+/// Maximum number of lines of one kind in a report: the last ones.
 const LAST: usize = 1000;
 
-/// How often idle entries are looked for, on the device's clock: that walks through all entries.
+/// Interval of the search for idle entries, on the device's clock. The search visits all entries.
 const LOOK_EVERY: Nanos = Nanos::from_millis(100);
 
-/// What a device has told so far.
+/// Notifications of a device so far.
 ///
-/// Of each kind, ten lines a second are shown, and how many were left out. What a controller may
-/// take (digests, idle entries) is shown under `--log debug` where controllers are served; under
-/// `--log off` nothing is.
+/// Of each kind, ten lines per second are shown; further lines are only counted. Notifications
+/// that a controller may receive (digests, idle entries) need `--log debug` if controllers are
+/// served. `--log off` shows nothing.
 #[derive(Default)]
 pub(crate) struct Heard {
     messages: Shown,
@@ -30,14 +31,14 @@ pub(crate) struct Heard {
     next_look: Nanos,
 }
 
-/// Lines of one kind as they are shown: a few a second.
+/// Rate limiter for lines of one kind.
 #[derive(Default)]
 struct Shown {
     limit: Limit,
 }
 
 impl Shown {
-    /// Shows a line, if there were not too many; the line is made only then.
+    /// Shows a line if the limit permits. `line` is called only then.
     fn show(&self, line: impl FnOnce() -> String, note: &mut dyn FnMut(String)) {
         match self.limit.may_say() {
             None => {}
@@ -49,7 +50,7 @@ impl Shown {
         }
     }
 
-    /// Shows how many lines were left out, once their second is over, or in any case at the end.
+    /// Shows the number of suppressed lines once their second is over, and always at the end.
     fn settle(&self, is_end: bool, note: &mut dyn FnMut(String)) {
         let left_out = match is_end {
             true => self.limit.left_out_at_last(),
@@ -66,7 +67,7 @@ fn left_out_line(lines: u64) -> String {
     format!("({lines} of this kind left out: at most ten a second are shown)")
 }
 
-/// Lines of one kind: how many there were, and the last of them.
+/// Lines of one kind: their number, and the last of them.
 #[derive(Default)]
 struct Lines {
     count: u64,
@@ -88,7 +89,8 @@ impl Lines {
 }
 
 impl Heard {
-    /// Takes what the device says, so that there is room for more; `note` shows a line, and controllers get digests.
+    /// Takes the notifications out of the device's queues. `note` shows a line. `inbox` passes
+    /// digests to controllers.
     pub(crate) fn hear(
         &mut self,
         device: &mut Device,
@@ -121,7 +123,8 @@ impl Heard {
         self.settle(false, note);
     }
 
-    /// The end: shows the entries that have become idle, and how many lines were left out.
+    /// Ends the output: shows the entries that have become idle, and the numbers of suppressed
+    /// lines.
     pub(crate) fn finish(
         &mut self,
         device: &mut Device,
@@ -152,7 +155,7 @@ impl Heard {
         }
     }
 
-    /// What the device did, with what it told.
+    /// Returns the report of the device, with its notifications.
     pub(crate) fn report(&self, device: &Device) -> DeviceReport {
         let last = |lines: &Lines| lines.last.iter().cloned().collect();
         DeviceReport {
@@ -167,7 +170,7 @@ impl Heard {
     }
 }
 
-/// Whether what controllers may take is shown.
+/// Returns true if notifications that controllers may receive are shown.
 fn tells(is_served: bool) -> bool {
     log::says(match is_served {
         true => LevelFilter::DEBUG,
@@ -187,7 +190,7 @@ mod tests {
             lines.add(n.to_string(), Some(&mut |line| shown.push(line)));
         }
         lines.shown.settle(true, &mut |line| shown.push(line));
-        // Adding them may have taken more than a second.
+        // Adding the lines may have taken more than a second.
         let counts = shown.iter().filter_map(|line| line.strip_prefix('('));
         let left_out = counts.map(|line| line.split(' ').next().unwrap().parse::<usize>().unwrap());
         let told = shown.iter().filter(|line| !line.starts_with('('));

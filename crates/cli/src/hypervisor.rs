@@ -1,4 +1,5 @@
-//! `polyplane hypervisor`: the hypervisor for fixed targets as a P4 program, and functions as entries for it (docs/HYPERVISOR.md).
+//! `polyplane hypervisor`: the P4 hypervisor for fixed targets, and functions translated to
+//! entries of it (docs/HYPERVISOR.md).
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use crate::args::{Source, limits, read_text};
 use crate::{Ended, amount, artefacts, compile, out};
 
-/// Slots of a hypervisor, as in the paper's figures, unless the user says how many.
+/// Default number of slots, as in the paper's figures.
 const SLOTS: u32 = 8;
 
 #[derive(Args)]
@@ -39,7 +40,7 @@ enum Action {
 struct Emit {
     #[command(flatten)]
     slots: Slots,
-    /// What the program is written for.
+    /// Target that the program is written for.
     #[arg(long, value_enum, default_value_t)]
     target: Target,
     /// Write it into this file.
@@ -94,7 +95,7 @@ impl Slots {
 struct Translate {
     #[command(flatten)]
     source: Source,
-    /// What is in the function's tables (docs/ENTRIES.md).
+    /// The entries of the function's tables (docs/ENTRIES.md).
     #[arg(long, value_name = "FILE")]
     entries: Option<PathBuf>,
     #[command(flatten)]
@@ -105,7 +106,7 @@ struct Translate {
     /// The function's number within it.
     #[arg(long, value_name = "ID", default_value_t = 1)]
     program_id: u8,
-    /// Ports whose packets are the function's; all, if none is given. Give one for each.
+    /// Ports that send their packets to the function; all, if none is given. Give one for each.
     #[arg(long = "port", value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(0..=510))]
     ports: Vec<u32>,
     /// Cells of registers, counters and meters that other functions have.
@@ -114,7 +115,8 @@ struct Translate {
     /// Print JSON: the entries as objects, and what the function takes.
     #[arg(long)]
     json: bool,
-    /// Print a P4Runtime WriteRequest as protobuf text, for a controller of one's own: it fills in device, role and election id.
+    /// Print a P4Runtime WriteRequest as protobuf text, for your own controller: it fills in
+    /// device, role and election id.
     #[arg(long, conflicts_with = "json")]
     write_request: bool,
 }
@@ -170,7 +172,7 @@ fn host(options: &Translate) -> Result<Ended, String> {
     Ok(Ended::Well)
 }
 
-/// The statements as inserts into the tables of the emitted program.
+/// Converts the statements to a request that inserts them into the emitted program's tables.
 fn write_request(statements: &str, shape: Shape) -> Result<String, String> {
     let program = compile::compile_text("hypervisor.p4", &::hypervisor::emit(shape))?;
     let catalog = Catalog::new(artefacts::p4info(&program)?).map_err(|error| error.to_string())?;
@@ -206,7 +208,7 @@ fn updates(program: &ir::Program, file: &Path) -> Result<Vec<entries::Update>, S
     Ok(read.updates().to_vec())
 }
 
-/// The statements by which packets become the function's.
+/// Returns the statements that assign packets to the function.
 fn classified(options: &Translate) -> Vec<String> {
     let assign = format!("assign({}, {})", options.vpdp, options.program_id);
     let entry = |port: String| {
@@ -260,12 +262,13 @@ fn described(options: &Translate, hosted: &Hosted) -> Value {
     })
 }
 
-/// The paper's figure 7(b): tables for 1 to 8 slots, 24 a slot and 5 more (figure 6).
+/// Returns the paper's number of tables (figure 7(b), 1 to 8 slots): 24 per slot and 5 more
+/// (figure 6).
 pub(crate) fn tables_in_paper(slots: u32) -> u32 {
     24 * slots + 5
 }
 
-/// The paper's figure 8.
+/// Header, user and control bits in the paper's figure 8.
 const BITS_IN_PAPER: (u32, u32, u32) = (800, 256, 312);
 
 fn compare(options: &Figures) -> Result<Ended, String> {
@@ -301,7 +304,7 @@ fn compare(options: &Figures) -> Result<Ended, String> {
     Ok(Ended::Well)
 }
 
-/// The bits of metadata that the emitted program has beside the file.
+/// Returns the bits of metadata of the emitted program, without those of the register file.
 fn control_bits() -> Result<u32, String> {
     let program = compile::compile_text("hypervisor.p4", &::hypervisor::emit(Shape::of(SLOTS)))?;
     let fields = program

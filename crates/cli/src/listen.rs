@@ -1,4 +1,4 @@
-//! Where and for whom P4Runtime is served: the options.
+//! Options for the address of the P4Runtime server and for its access control.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,10 +8,11 @@ use p4rt::{Allow, Clients, Listen, Reach, Tls};
 
 use crate::args::{limits, read};
 
-/// Who may control the switch.
+/// Access control of the server.
 #[derive(Args)]
 pub(crate) struct Guard {
-    /// Serve P4Runtime by TLS with this certificate (PEM), the server's first and then those between it and its CA.
+    /// Serve P4Runtime by TLS with this certificate (PEM), the server's first and then those
+    /// between it and its CA.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// The private key of the certificate (PEM).
@@ -20,15 +21,17 @@ pub(crate) struct Guard {
     /// Serve only clients with a certificate that one of these has signed (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
-    /// Let clients whose certificate has this name (its subject alternative names, or its common name if it has none) be primary of a role, with
-    /// NAME=* of any role, with NAME alone only read; the name * is everyone with a certificate. Give one for each; without any, each client may do
-    /// everything.
+    /// Let clients with a certificate of this name (its subject alternative names, or its common
+    /// name if it has none) be primary of a role, with NAME=* of any role, with NAME alone only
+    /// read; the name * is everyone with a certificate. Give one for each; without any, each
+    /// client may do everything.
     #[arg(long, value_name = "NAME[=ROLE]", requires = "tls_client_ca")]
     allow: Vec<Allow>,
     /// Allow an address that other machines reach; it needs TLS and --tls-client-ca.
     #[arg(long)]
     listen_beyond_loopback: bool,
-    /// With --listen-beyond-loopback, need no client certificates: anyone who reaches the address controls the switch.
+    /// With --listen-beyond-loopback, need no client certificates: anyone who reaches the address
+    /// controls the switch.
     #[arg(
         long,
         requires = "listen_beyond_loopback",
@@ -38,7 +41,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// How the server is to listen at an address.
+    /// Returns the server's address with its TLS configuration and reach.
     ///
     /// # Errors
     /// A file cannot be read.

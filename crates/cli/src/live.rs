@@ -1,12 +1,13 @@
-//! A line at the bottom of the terminal that changes in place while something runs.
+//! A status line at the bottom of the terminal that is updated in place.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// How often the line changes at most.
+/// Minimum time between two updates.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// The line. Where standard error is no terminal nothing is written: a log file wants no animation.
+/// The status line. If standard error is not a terminal, nothing is written: log files need no
+/// animation.
 pub(crate) struct LiveLine {
     is_terminal: bool,
     is_shown: bool,
@@ -14,7 +15,7 @@ pub(crate) struct LiveLine {
 }
 
 impl LiveLine {
-    /// A line that is empty so far.
+    /// Returns an empty line.
     pub(crate) fn new() -> LiveLine {
         LiveLine {
             is_terminal: std::io::stderr().is_terminal(),
@@ -23,7 +24,7 @@ impl LiveLine {
         }
     }
 
-    /// A line that is never shown.
+    /// Returns a line that is never shown.
     pub(crate) fn never() -> LiveLine {
         LiveLine {
             is_terminal: false,
@@ -31,7 +32,7 @@ impl LiveLine {
         }
     }
 
-    /// Whether it is time to change the line, on a terminal.
+    /// Returns true if standard error is a terminal and the line may be updated now.
     pub(crate) fn is_due(&self) -> bool {
         self.is_terminal && self.shown_at.is_none_or(|at| at.elapsed() >= INTERVAL)
     }
@@ -45,13 +46,13 @@ impl LiveLine {
         }
     }
 
-    /// Writes a line that stays, above this one.
+    /// Writes a permanent line above this one.
     pub(crate) fn note(&mut self, line: &str) {
         self.clear();
         crate::out::note(line);
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub(crate) fn clear(&mut self) {
         if self.is_shown {
             let _ = write!(std::io::stderr().lock(), "\r\x1b[2K");
@@ -66,7 +67,7 @@ impl Drop for LiveLine {
     }
 }
 
-/// A bar of `width` places, filled up to `done` of `all`: `[#####     ]  50%`.
+/// Formats a bar of `width` characters, filled up to `done` of `all`: `[#####     ]  50%`.
 pub(crate) fn bar(done: u64, all: u64, width: usize) -> String {
     let share = if all == 0 {
         1.0

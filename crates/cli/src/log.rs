@@ -1,4 +1,4 @@
-//! Lines about what controllers do, to standard error: for people, or as JSON.
+//! Log of the controllers' actions on standard error, as text or as JSON.
 
 use std::fmt;
 use std::io::{IsTerminal, Write};
@@ -10,7 +10,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry, fmt as lines};
 
-/// What is logged, and how.
+/// Log level and format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verbosity {
     level: LevelFilter,
@@ -53,25 +53,26 @@ impl FromStr for Verbosity {
     }
 }
 
-/// Whether lines are JSON, once it is known.
+/// True if lines are JSON. Set by [`begin`].
 static IS_JSON: OnceLock<bool> = OnceLock::new();
 
-/// Whether everything that goes to standard error is to be JSON.
+/// Returns true if all output on standard error must be JSON.
 pub(crate) fn is_json() -> bool {
     IS_JSON.get().copied().unwrap_or(false)
 }
 
-/// How much is logged, once it is known.
+/// Log level. Set by [`begin`].
 static LEVEL: OnceLock<LevelFilter> = OnceLock::new();
 
-/// Whether lines of this level are logged; as by default in commands that have no option for it.
+/// Returns true if lines of this level are logged. Commands without the option use the default.
 pub(crate) fn says(level: LevelFilter) -> bool {
     level <= LEVEL.get().copied().unwrap_or(Verbosity::default().level)
 }
 
-/// Begins to log.
+/// Starts logging.
 pub(crate) fn begin(verbosity: Verbosity) {
-    // Libraries say what concerns their authors; what the command itself says is always written.
+    // Log lines of libraries are for their authors. Lines of the command itself are always
+    // written.
     let ours = Targets::new()
         .with_target("p4rt", verbosity.level)
         .with_target("polyplane", LevelFilter::INFO);
@@ -79,7 +80,7 @@ pub(crate) fn begin(verbosity: Verbosity) {
     let writer = move || {
         let mut stderr = std::io::stderr();
         if is_terminal {
-            // The live line is there; it comes again by itself.
+            // Clears the status line, which is redrawn later.
             let _ = write!(stderr, "\r\x1b[2K");
         }
         stderr
@@ -89,7 +90,7 @@ pub(crate) fn begin(verbosity: Verbosity) {
         true => Box::new(layer.json().flatten_event(true).with_filter(ours)),
         false => Box::new(layer.with_ansi(crate::out::colours()).with_filter(ours)),
     };
-    // The first one counts; a process begins once.
+    // The first subscriber stays. A process starts logging once.
     let _ = tracing::subscriber::set_global_default(Registry::default().with(layer));
     let _ = IS_JSON.set(verbosity.is_json);
     let _ = LEVEL.set(verbosity.level);

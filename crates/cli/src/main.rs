@@ -1,9 +1,11 @@
-//! The command `polyplane`: wires the rooms together, injects the engines and the compiler.
+//! Crate `cli`: the command `polyplane`. Wires the crates together and injects the engines and
+//! the compiler.
 //!
-//! **In:** command lines. **Out:** text for people, JSON for programs, exit status 0 (done), 1 (errors in what the user gave), 2 (wrong usage).
-//! **May import:** all rooms.
+//! **In:** command lines. **Out:** text for people, JSON for programs, exit status 0 (done), 1
+//! (errors in the input), 2 (wrong usage).
 //!
-//! Each subcommand is a module with its `Options` and a `run` function. Tests: `tests/`, which run the built binary as a new user would.
+//! Each subcommand is a module with its `Options` and a `run` function. Tests: `tests/`, which
+//! run the built binary as a new user would.
 
 mod address;
 mod amount;
@@ -57,7 +59,8 @@ use early::Early;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-/// The stack on which everything runs: programs with very deep expressions are legal, and walking them takes stack.
+/// Stack size of the main thread's work. Programs may have very deep expressions, and recursion
+/// over them takes stack.
 const STACK_BYTES: usize = 512 << 20;
 
 #[derive(Parser)]
@@ -74,7 +77,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Say what is wrong with a program.
+    /// Report the errors and warnings of a program.
     Check(check::Options),
     /// Print the pipeline IR that a program compiles to.
     Ir(show::IrOptions),
@@ -82,7 +85,8 @@ enum Command {
     P4info(show::P4infoOptions),
     /// Write the files that a P4Runtime controller sends: P4Info and device config.
     Compile(artefacts::Options),
-    /// Say what becomes of tables, counters and all other state when another program takes the running one's place.
+    /// Show how tables, counters and all other state are migrated when another program replaces
+    /// the running one.
     Diff(diff::Options),
     /// Run a test: packets in, packets expected (p4c's STF).
     Test(test::Options),
@@ -94,38 +98,43 @@ enum Command {
     Run(run::Options),
     /// Run a switch on network interfaces that gets its program from a controller, by P4Runtime.
     Serve(serve::Options),
-    /// Run a switch on network interfaces that hosts virtual data planes: many programs, each with its own controllers.
+    /// Run a switch on network interfaces that hosts virtual data planes: many programs, each
+    /// with its own controllers.
     Host(host::Options),
-    /// Make, change and show the virtual data planes of a switch that hosts some.
+    /// Create, change and show the virtual data planes of a switch that hosts some.
     Tenant(tenant::Options),
-    /// Control a switch, or any P4Runtime server: tables, entries, counters, digests, packets, programs.
+    /// Control a switch, or any P4Runtime server: tables, entries, counters, digests, packets,
+    /// programs.
     Ctl(ctl::Options),
-    /// Host functions on a switch whose program is fixed: a P4 program that runs others, which are its entries.
+    /// Host functions on a switch with a fixed program: a P4 program that runs others, which are
+    /// its entries.
     Hypervisor(hypervisor::Options),
-    /// Tell what a switch has kept in a directory (`--state`), and check it.
+    /// Show what a switch has kept in a directory (`--state`), and check it.
     State(state::Options),
     /// Measure how fast engines run a program, against the same loop written by hand.
     Bench(bench::Options),
-    /// Watch the example router carry real traffic between two Linux hosts.
+    /// Watch the example router forward real traffic between two Linux hosts.
     Demo(demo::Options),
     /// Run many switches, hosts and links of a topology: simulated, or as network namespaces.
     Fabric(fabric::Options),
-    /// Measure figures of papers, and set them beside the papers' own.
+    /// Measure figures of papers, and compare them with the papers' own.
     Experiment(experiment::Options),
-    /// Print what a shell needs to complete this command.
+    /// Print the completion script of a shell for this command.
     Completions(completions::Options),
 }
 
-/// How a command ended, when it did not fail with an error of its own.
+/// Result of a command that did not fail with an error message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// All is well.
+    /// Success.
     Well,
-    /// What the user gave has errors; they were reported.
+    /// The input has errors, which were reported.
     WithErrors,
 }
 
-/// Keeps things of one size side by side, and on huge pages: with 256 virtual data planes a packet takes a tenth fewer cycles than with the system's allocator (docs/TENANCY.md).
+/// The allocator places objects of one size side by side, and on huge pages. With 256 virtual
+/// data planes a packet takes a tenth fewer cycles than with the system's allocator
+/// (docs/TENANCY.md).
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -143,7 +152,7 @@ fn main() -> ExitCode {
         }
     };
     if let Some(guard) = early.guard() {
-        // Without a thread to spare the command itself still takes signals.
+        // If no thread can be started, the command itself still takes signals.
         let _ = std::thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || {
@@ -171,7 +180,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Does what a command needs done while the process has a single thread.
+/// Does the setup of a command that requires a single thread.
 fn prepare(command: &Command) -> Result<Early, String> {
     match command {
         Command::Demo(options) if options.wants_hosts() => Early::go_private(),

@@ -1,6 +1,9 @@
-//! `--metrics`: all figures for Prometheus, in its text format (OpenMetrics), by HTTP. docs/METRICS.md tells what each means.
+//! `--metrics`: serves all metrics to Prometheus, in its text format (OpenMetrics), over HTTP.
+//! docs/METRICS.md describes each metric.
 //!
-//! A scrape asks the office of each device, or of the switch that hosts them, which answers between two rounds of its own from cells that it reads: no worker hears of it.
+//! A scrape sends a request to the control loop of each device, or of the switch that hosts them.
+//! The control loop answers between two of its turns from published counters. Workers are not
+//! interrupted.
 
 mod families;
 mod shot;
@@ -29,18 +32,18 @@ use crate::{forward, host, out};
 use families::Collector;
 pub(crate) use shot::{Shot, SwitchShot, VpdpShot};
 
-/// A device that does not answer in this time has ended.
+/// Time limit for an answer. A device that exceeds it has ended.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Connections at a time; the next one waits.
+/// Maximum number of concurrent connections. Further ones wait.
 const MOST_CONNECTIONS: usize = 16;
 
-/// Whose figures are served.
+/// Source of the served metrics.
 pub(crate) enum Subject {
     Device {
         id: u64,
         ask: Sender<forward::Ask>,
-        /// If controllers are let in.
+        /// Handle to the P4Runtime server, if controllers are served.
         desk: Option<Desk>,
     },
     /// A switch that hosts virtual data planes.
@@ -61,14 +64,14 @@ impl Subject {
     }
 }
 
-/// What an office answers, unless it has ended.
+/// Returns the answer of a control loop. `None` if it has ended.
 async fn answer_to<T>(office: &Sender<oneshot::Sender<T>>) -> Option<T> {
     let (ask, answer) = oneshot::channel();
     office.send(ask).ok()?;
     tokio::time::timeout(PATIENCE, answer).await.ok()?.ok()
 }
 
-/// A server of metrics, until it is dropped.
+/// A metrics server. It stops when it is dropped.
 pub(crate) struct Metrics {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
@@ -76,10 +79,10 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Serves where it is asked for, if it is, and says so.
+    /// Starts the server if an address is given, and prints its URL.
     ///
     /// # Errors
-    /// The address cannot be had, or is not of this machine alone.
+    /// The address is not available, or is not a loopback address.
     pub(crate) fn begin(
         address: Option<SocketAddr>,
         subjects: Vec<Subject>,
@@ -92,11 +95,10 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Whether metrics may be served there: at loopback addresses alone. To be asked before
-    /// anything is opened.
+    /// Checks that the address is a loopback address. Must be called before ports are opened.
     ///
     /// # Errors
-    /// Other machines reach the address.
+    /// Other machines can reach the address.
     pub(crate) fn check(address: Option<SocketAddr>) -> Result<(), String> {
         match address {
             Some(address) if !address.ip().is_loopback() => Err(format!(
@@ -106,7 +108,7 @@ impl Metrics {
         }
     }
 
-    /// Serves at a loopback address, on a thread of its own.
+    /// Serves at a loopback address, on a separate thread.
     fn serve(address: SocketAddr, subjects: Vec<Subject>) -> Result<Metrics, String> {
         Metrics::check(Some(address))?;
         let io = |error| format!("cannot serve metrics on {address}: {error}");
@@ -141,7 +143,7 @@ impl Metrics {
 impl Drop for Metrics {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // It may have ended by itself.
+            // Fails if the server has ended already.
             let _ = stop.send(());
         }
         if let Some(thread) = self.thread.take() {
@@ -171,7 +173,7 @@ async fn accept(listener: TcpListener, subjects: Arc<[Subject]>) {
                 .header_read_timeout(PATIENCE)
                 .keep_alive(false)
                 .serve_connection(TokioIo::new(stream), service);
-            // A reader that goes away has what it wanted.
+            // An error means that the client has closed the connection.
             let _ = served.await;
             drop(place);
         });

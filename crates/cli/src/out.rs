@@ -1,8 +1,8 @@
-//! Writing to the terminal: quietly when the reader has gone, with colours only where a person looks.
+//! Terminal output. A closed pipe is not an error, and colours are used only on terminals.
 
 use std::io::{IsTerminal, Write};
 
-/// Writes text to standard output. A closed pipe is no error: the reader has seen enough.
+/// Writes text to standard output. Ignores a closed pipe.
 pub(crate) fn text(text: &str) {
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }
@@ -12,7 +12,7 @@ pub(crate) fn line(line: &str) {
     text(&format!("{line}\n"));
 }
 
-/// Writes text to standard output; whether anybody still reads it.
+/// Writes text to standard output. Returns false if the reader has closed it.
 pub(crate) fn try_text(text: &str) -> bool {
     let mut stdout = std::io::stdout().lock();
     stdout
@@ -21,12 +21,12 @@ pub(crate) fn try_text(text: &str) -> bool {
         .is_ok()
 }
 
-/// Writes a line to standard output; whether anybody still reads it.
+/// Writes a line to standard output. Returns false if the reader has closed it.
 pub(crate) fn try_line(line: &str) -> bool {
     try_text(&format!("{line}\n"))
 }
 
-/// Writes a line to standard error; as JSON where the log is JSON.
+/// Writes a line to standard error, as JSON if the log is JSON.
 pub(crate) fn note(line: &str) {
     if crate::log::is_json() {
         tracing::info!(target: "polyplane", "{line}");
@@ -45,7 +45,7 @@ pub(crate) fn error(message: &str) {
     note(&format!("{word}: {message}"));
 }
 
-/// Whether standard error takes colours: a terminal, and `NO_COLOR` is not set.
+/// Returns true if standard error takes colours: it is a terminal, and `NO_COLOR` is not set.
 pub(crate) fn colours() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }

@@ -1,4 +1,4 @@
-//! `polyplane replay`: captures in, a capture a port out.
+//! `polyplane replay`: reads captures, and writes a capture for each egress port.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,10 +20,10 @@ use crate::live::{self, LiveLine};
 use crate::report::{self, DeviceReport, PortReport, Traffic};
 use crate::{Ended, amount, configure, out};
 
-/// Packets between two looks at the clock and at signals.
+/// Number of packets between two checks of the clock and of signals.
 const LOOK_EVERY: u64 = 256;
 
-/// Places of the progress bar.
+/// Width of the progress bar in characters.
 const BAR: usize = 30;
 
 #[derive(Args)]
@@ -34,10 +34,11 @@ const BAR: usize = 30;
 pub(crate) struct Options {
     #[command(flatten)]
     source: Source,
-    /// A capture (pcap or pcapng) and the port that its packets come in by. May be given several times.
+    /// A capture (pcap or pcapng) and the port that its packets come in by. May be given several
+    /// times.
     #[arg(long = "in", value_name = "PORT=FILE", required = true)]
     inputs: Vec<Input>,
-    /// Where the captures of what leaves the ports go. Made if it does not exist.
+    /// Directory for the captures of what leaves the ports. Created if it does not exist.
     #[arg(long, value_name = "DIR")]
     out_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -91,11 +92,11 @@ struct Replay {
     outputs: Outputs,
     received: BTreeMap<PortId, Traffic>,
     sent: BTreeMap<PortId, Traffic>,
-    /// The device's clock: the latest time of a packet so far.
+    /// The device's clock: the latest time stamp so far.
     now: Nanos,
     first: Option<Nanos>,
     started: Instant,
-    /// Packets whose time was before the one ahead of them.
+    /// Packets with a time stamp before that of their predecessor.
     late: u64,
     heard: Heard,
     errors: Vec<String>,
@@ -117,7 +118,7 @@ impl Replay {
         }
     }
 
-    /// Takes every packet of the captures through the device. The line, if a signal ended it before.
+    /// Processes all packets of the captures. Returns a message if a signal ended it early.
     fn carry(&mut self, captures: &mut Captures, early: &Early) -> Option<String> {
         let mut line = LiveLine::new();
         let mut packets: u64 = 0;
@@ -145,19 +146,19 @@ impl Replay {
         }
         self.now = self.now.max(arrival);
         self.first.get_or_insert(arrival);
-        // What a queue holds back leaves at its own time.
+        // Packets in queues leave at their own times.
         self.device.step(self.now);
-        // What has become idle by now is told before the packet hits it.
+        // Entries that are idle by now are reported before the packet hits them.
         self.collect(line);
         self.received.entry(port).or_default().count(bytes.len());
-        // A capture gives no packet that is longer than a frame may be.
+        // Packets of a capture fit into a frame.
         let taken = self.device.receive(port, bytes);
         debug_assert!(taken.is_ok());
         self.device.step(self.now);
         self.collect(line);
     }
 
-    /// Lets the device's queues run empty after the last packet.
+    /// Empties the device's queues after the last packet.
     fn drain(&mut self) {
         let mut line = LiveLine::new();
         while let Some(at) = self.device.next_time() {
@@ -168,7 +169,7 @@ impl Replay {
             .finish(&mut self.device, false, &mut |text| line.note(&text));
     }
 
-    /// Writes what has left, and shows what the program said.
+    /// Writes sent packets and shows the program's notifications.
     fn collect(&mut self, line: &mut LiveLine) {
         let Replay {
             device,
@@ -194,7 +195,7 @@ impl Replay {
         )
     }
 
-    /// Completes the output captures and says what happened.
+    /// Completes the output captures and returns the report.
     fn finish(mut self, captures: &Captures) -> Report {
         let seconds = self.started.elapsed().as_secs_f64();
         let (files, write_errors) = self.outputs.finish();
@@ -237,7 +238,7 @@ impl Replay {
     }
 }
 
-/// The files of a port: what it was read from, and what it was written to.
+/// Returns the files of a port: those read, and the one written.
 fn names(port: PortId, captures: &Captures, files: &[OutputFile]) -> String {
     let read = captures.names(port);
     let written = files.iter().filter(|file| file.port == port.0);
@@ -250,7 +251,7 @@ fn names(port: PortId, captures: &Captures, files: &[OutputFile]) -> String {
     }
 }
 
-/// A capture that was written.
+/// A written capture.
 #[derive(Clone, Debug, Serialize)]
 struct OutputFile {
     port: u32,
@@ -258,11 +259,11 @@ struct OutputFile {
     packets: u64,
 }
 
-/// The captures being written, each made when its first packet comes.
+/// Output captures. Each is created with its first packet.
 struct Outputs {
     directory: Option<PathBuf>,
     writers: BTreeMap<PortId, PcapWriter>,
-    /// Ports whose capture could not be written any further.
+    /// Ports with a write error.
     failed: BTreeMap<PortId, PcapWriteError>,
 }
 
@@ -302,7 +303,8 @@ impl Outputs {
         }
     }
 
-    /// Gives every capture its name; those that were written, and what went wrong with the others.
+    /// Renames all captures to their final names. Returns the written ones and the errors of the
+    /// others.
     fn finish(&mut self) -> (Vec<OutputFile>, Vec<PcapWriteError>) {
         let mut files = Vec::new();
         let failed = std::mem::take(&mut self.failed);
@@ -329,7 +331,7 @@ fn file_of(directory: &Path, port: PortId) -> PathBuf {
     directory.join(format!("{port}.pcap"))
 }
 
-/// A capture that is read must not be what is written: it would be lost.
+/// Checks that no input capture would be overwritten.
 fn refuse_to_overwrite(directory: &Path, inputs: &[Input]) -> Result<(), String> {
     let Ok(directory) = directory.canonicalize() else {
         return Ok(());
@@ -355,20 +357,20 @@ fn refuse_to_overwrite(directory: &Path, inputs: &[Input]) -> Result<(), String>
 /// The summary.
 #[derive(Serialize)]
 struct Report {
-    /// How long it took.
+    /// Wall-clock time.
     seconds: f64,
-    /// The time that the captures span.
+    /// Time span of the captures.
     capture_seconds: f64,
     received: Traffic,
     sent: Traffic,
-    /// Packets of which the capture holds only the beginning.
+    /// Number of packets that the captures hold only in part.
     cut: u64,
-    /// Packets whose time was before that of the one ahead of them.
+    /// Number of packets with a time stamp before that of their predecessor.
     late: u64,
     ports: Vec<PortReport>,
     #[serde(flatten)]
     device: DeviceReport,
-    /// What registers and counters hold.
+    /// Contents of registers and counters.
     cells: Vec<Cell>,
     files: Vec<OutputFile>,
     errors: Vec<String>,

@@ -1,4 +1,4 @@
-//! What a device did, at the end of `run`, `replay` and `demo`: as aligned text or as JSON.
+//! Reports of a device for `run`, `replay` and `demo`, as aligned text or as JSON.
 
 use std::time::Duration;
 
@@ -24,33 +24,33 @@ impl Traffic {
     }
 }
 
-/// Packets that were dropped for one reason.
+/// Number of packets dropped for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Drops {
     pub(crate) reason: String,
     pub(crate) packets: u64,
 }
 
-/// One port.
+/// Report of one port.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PortReport {
     /// Its number.
     pub(crate) port: u32,
     /// Its interface or files.
     pub(crate) name: String,
-    /// What came in by it.
+    /// Received traffic.
     pub(crate) received: Traffic,
-    /// What went out by it.
+    /// Sent traffic.
     pub(crate) sent: Traffic,
-    /// What the port itself dropped, before or behind the program.
+    /// Packets that the port itself dropped, before or after the program.
     pub(crate) dropped: Vec<Drops>,
-    /// Whether its link carries packets, of a live port.
+    /// For a live port: true if its link is up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) up: Option<bool>,
 }
 
 impl PortReport {
-    /// The report of a live port.
+    /// Returns the report of a live port.
     pub(crate) fn new(port: u32, name: &str, stats: &PortStats, up: bool) -> PortReport {
         let mut dropped = reasons(&stats.rx_dropped);
         dropped.extend(reasons(&stats.tx_dropped));
@@ -81,69 +81,70 @@ fn reasons<R: Reason>(counts: &DropCounts<R>) -> Vec<Drops> {
         .collect()
 }
 
-/// One table.
+/// Report of one table.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct TableReport {
-    /// Its name for the control plane.
+    /// Its control-plane name.
     pub(crate) name: String,
     /// Lookups that found an entry.
     pub(crate) hits: u64,
     /// Lookups that did not.
     pub(crate) misses: u64,
-    /// Entries that it has, those that packets added among them.
+    /// Number of entries, including those that packets added.
     pub(crate) entries: usize,
-    /// Entries that it may have.
+    /// Maximum number of entries.
     pub(crate) capacity: usize,
 }
 
-/// What a device did.
+/// Report of a device.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct DeviceReport {
     pub(crate) tables: Vec<TableReport>,
     /// Packets that the program or the device dropped, by reason.
     pub(crate) dropped: Vec<Drops>,
-    /// Copies that the device made: clones and multicast.
+    /// Number of copies: clones and multicast.
     pub(crate) replicated: u64,
-    /// Copies that were asked for and not made, by reason.
+    /// Number of requested copies that were not made, by reason.
     pub(crate) copies_refused: Vec<Drops>,
-    /// Digests that the program sent.
+    /// Number of digests that the program sent.
     pub(crate) digests: u64,
-    /// The last of them, as they were shown.
+    /// The last digests, as they were shown.
     pub(crate) last_digests: Vec<String>,
-    /// Times that an entry was idle for its time-out.
+    /// Number of idle time-outs of entries.
     pub(crate) idle: u64,
-    /// The last of them, as they were shown.
+    /// The last idle time-outs, as they were shown.
     pub(crate) last_idle: Vec<String>,
-    /// Entries that packets added and that have expired.
+    /// Number of expired entries that packets had added.
     pub(crate) expired: u64,
-    /// The last of them, as they were shown.
+    /// The last expired entries, as they were shown.
     pub(crate) last_expired: Vec<String>,
-    /// Packets that are still inside, waiting in a queue.
+    /// Packets still inside the device, in queues.
     pub(crate) held: u64,
-    /// Packets that were traced.
+    /// Number of traced packets.
     pub(crate) traced: u64,
-    /// Packets that were to be traced, and were not because too many traces waited to be shown.
+    /// Number of packets that matched the filter and were not traced, because the queue of traces
+    /// was full.
     pub(crate) untraced: u64,
 }
 
-/// One worker.
+/// Report of one worker.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct WorkerReport {
     /// Its number.
     pub(crate) worker: usize,
-    /// The core that is its own, if one is.
+    /// The core that it is pinned to, if any.
     pub(crate) core: Option<usize>,
-    /// Packets that it took in.
+    /// Number of received packets.
     pub(crate) received: u64,
-    /// Packets that left by it.
+    /// Number of sent packets.
     pub(crate) sent: u64,
     /// Packets that it dropped, by reason.
     pub(crate) dropped: Vec<Drops>,
-    /// Times that it took packets from its ports.
+    /// Number of rounds with packets.
     pub(crate) bursts: u64,
-    /// Times that it slept.
+    /// Number of sleeps.
     pub(crate) sleeps: u64,
-    /// Seconds in which it carried packets.
+    /// Seconds spent on processing packets.
     pub(crate) busy: f64,
 }
 
@@ -162,7 +163,7 @@ impl WorkerReport {
     }
 }
 
-/// Packets that a device dropped, by reason.
+/// Returns the packets that a device dropped, by reason.
 pub(crate) fn device_drops(ledger: &Ledger) -> Vec<Drops> {
     let drops = ledger.drops().map(|(reason, packets)| Drops {
         reason: reason.name().to_string(),
@@ -171,7 +172,7 @@ pub(crate) fn device_drops(ledger: &Ledger) -> Vec<Drops> {
     drops.collect()
 }
 
-/// Copies that a device was asked for and did not make, by reason.
+/// Returns the requested copies that a device did not make, by reason.
 pub(crate) fn refused_copies(ledger: &Ledger) -> Vec<Drops> {
     let refused = ledger.refused_copies().map(|(reason, packets)| Drops {
         reason: reason.name().to_string(),
@@ -180,7 +181,7 @@ pub(crate) fn refused_copies(ledger: &Ledger) -> Vec<Drops> {
     refused.collect()
 }
 
-/// Workers as text, one a line.
+/// Formats workers as text, one per line.
 pub(crate) fn workers_text(workers: &[WorkerReport]) -> String {
     let row = |worker: &WorkerReport| {
         let core = worker
@@ -197,7 +198,7 @@ pub(crate) fn workers_text(workers: &[WorkerReport]) -> String {
     align(&workers.iter().map(row).collect::<Vec<_>>())
 }
 
-/// The ports and the device as text, one thing a line.
+/// Formats the ports and the device as text, with one port, table or count per line.
 pub(crate) fn text(ports: &[PortReport], device: &DeviceReport) -> String {
     let mut rows: Vec<Vec<String>> = ports.iter().map(port_row).collect();
     rows.extend(device.tables.iter().map(|table| {
@@ -261,21 +262,23 @@ fn port_row(port: &PortReport) -> Vec<String> {
     row
 }
 
-/// Rows under a head, with their columns under each other.
+/// Formats rows under a head, with aligned columns.
 pub(crate) fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let head = head.iter().map(|&name| name.to_owned()).collect();
     let all: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
     align(&all)
 }
 
-/// A cell, as wide as its column: widths that are given to `format!` end at 65,535.
+/// Pads a cell to the width of its column. `format!` cannot do it, because its widths end at
+/// 65,535.
 pub(crate) fn padded(cell: &str, width: usize) -> String {
     let missing = width.saturating_sub(cell.chars().count());
     let spaces = std::iter::repeat_n(' ', missing);
     cell.chars().chain(spaces).collect()
 }
 
-/// Rows with their columns under each other. The last cell of a row does not widen its column; no line ends with a space.
+/// Formats rows with aligned columns. The last cell of a row does not widen its column. No line
+/// ends with a space.
 pub(crate) fn align(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

@@ -34,13 +34,13 @@ use crate::watch::{Filter, Sample};
 use crate::{Ended, amount, bounds, compile, configure, out};
 use tracer::Tracer;
 
-/// How often the live counters change.
+/// Interval between updates of the live counters.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// More ports than this are shown as one sum.
+/// Maximum number of ports shown separately. More ports are shown as one sum.
 const PORTS_SHOWN: usize = 4;
 
-/// The most workers.
+/// Maximum number of workers.
 pub(crate) const MOST_WORKERS: i64 = 64;
 
 #[derive(Args)]
@@ -52,14 +52,14 @@ pub(crate) const MOST_WORKERS: i64 = 64;
                   a header alone (arp, vlan, ipv4, ipv6, icmp, icmp6, tcp, udp) asks whether there is one, all means every packet. \
                   docs/TRACE.md tells more.\n\nExit status: 0 when stopped by a signal, 1 for errors in what was given or when the last port has gone, 2 \
                   for wrong usage.",
-    // What they say is of the server.
+    // These options configure the server.
     mut_group("Guard", |group| group.requires("address")),
     mut_group("Cpu", |group| group.requires("address"))
 )]
 pub(crate) struct Options {
     #[command(flatten)]
     source: Source,
-    /// A switch port and its interface; `tap:NAME` makes a TAP device. Give one for each port.
+    /// A switch port and its interface; `tap:NAME` creates a TAP device. Give one for each port.
     #[arg(
         long = "port",
         value_name = "NUMBER=INTERFACE",
@@ -72,7 +72,8 @@ pub(crate) struct Options {
     setup: Setup,
     #[command(flatten)]
     choice: Choice,
-    /// Let controllers in by P4Runtime at this address of the machine's own, such as 127.0.0.1:9559 (docs/P4RUNTIME.md).
+    /// Let controllers in by P4Runtime at this address of the machine's own, such as
+    /// 127.0.0.1:9559 (docs/P4RUNTIME.md).
     #[arg(long = "p4runtime", value_name = "ADDRESS")]
     address: Option<SocketAddr>,
     #[command(flatten)]
@@ -87,17 +88,17 @@ pub(crate) struct Options {
     keeping: Keeping,
 }
 
-/// How packets are carried between ports.
+/// Options of packet forwarding.
 #[derive(Args)]
 pub(crate) struct Carrying {
-    /// How ports on interfaces work.
+    /// Packet I/O of ports on interfaces.
     #[arg(long, value_enum, default_value_t)]
     io: Io,
     #[command(flatten)]
     workers: Workers,
     #[command(flatten)]
     trace: Trace,
-    /// Write a report so often too, not only at the end; with --json each is one line.
+    /// Also write a report at this interval, not only at the end; with --json each is one line.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     every: Option<u64>,
     /// Write the final report as JSON.
@@ -107,32 +108,36 @@ pub(crate) struct Carrying {
     /// (docs/METRICS.md).
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
-    /// What is logged to standard error about controllers, and how: off, error, warn, info or debug; with `json,` before it, as lines of JSON.
+    /// Log of the controllers on standard error: off, error, warn, info or debug; with `json,`
+    /// before it, as lines of JSON.
     #[arg(long, value_name = "[json,]LEVEL", default_value_t)]
     log: Verbosity,
 }
 
-/// The threads that forward.
+/// Options of worker threads.
 #[derive(Args)]
 pub(crate) struct Workers {
-    /// Threads that forward, each pinned to a core if there are several and cores enough. Packets of a flow go through one of them.
+    /// Threads that forward, each pinned to a core if there are several and cores enough. All
+    /// packets of a flow are processed by one of them.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MOST_WORKERS))]
     workers: u16,
-    /// How long a worker goes on looking for packets before it sleeps, in microseconds: less latency for more processor time.
+    /// Time that a worker keeps polling for packets before it sleeps, in microseconds: less
+    /// latency for more processor time.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
     spin: u64,
 }
 
-/// What is traced.
+/// Options of packet tracing.
 #[derive(Args)]
 struct Trace {
-    /// Trace packets that this describes, as in 'ipv4.dst == 10.0.0.1 and udp', step by step as `polyplane trace` does; others go on at full speed.
+    /// Trace packets that this describes, as in 'ipv4.dst == 10.0.0.1 and udp', step by step as
+    /// `polyplane trace` does; others go on at full speed.
     #[arg(long, value_name = "FILTER")]
     trace: Option<Filter>,
-    /// Trace at most so many packets.
+    /// Trace at most this number of packets.
     #[arg(long, value_name = "N", requires = "trace", value_parser = clap::value_parser!(u64).range(1..))]
     trace_count: Option<u64>,
-    /// Trace one of so many packets that the filter describes.
+    /// Trace one of N packets that the filter describes.
     #[arg(long, value_name = "1/N", requires = "trace", default_value = "1/1")]
     trace_sample: Sample,
     /// Write traces here, each as one line of JSON, instead of to standard error as text.
@@ -145,11 +150,12 @@ impl Workers {
         self.workers.into()
     }
 
-    /// Leaves the first cores to the workers of so many devices if there are more, before threads start. How those workers work, and how urgent a server
-    /// is beside them.
+    /// Reserves the first cores for the workers of all devices, if there are more cores than
+    /// workers. Must be called before threads start. Returns the worker configuration of each
+    /// device, and the priority of servers relative to workers.
     pub(crate) fn begin(&self, devices: usize) -> (Vec<Habits>, Urgency) {
         let workers = self.number() * devices;
-        // Where the system does not say, threads run where they are put.
+        // If the system does not report the allowed cores, threads are not pinned.
         let cores = Cores::allowed().unwrap_or_default();
         if workers > cores.count() && cores.count() > 0 {
             out::note(&format!(
@@ -166,11 +172,13 @@ impl Workers {
         ((0..devices).map(habits).collect(), urgency)
     }
 
-    /// How the workers of a device work, where there are so many in all.
+    /// Returns the configuration of a device's workers. `all` is the number of workers of all
+    /// devices.
     fn habits(&self, device: usize, all: usize, cores: &Cores) -> Habits {
         let of_worker = |worker| match all > 1 && all <= cores.count() {
             true => cores.nth(worker),
-            // Alone it runs where there is room: other switches of the machine have a first core, too.
+            // A single worker is not pinned to the first core, which other switches on the
+            // machine may use, too.
             false => Some(cores.clone()),
         };
         let first = device * self.number();
@@ -194,23 +202,24 @@ impl Trace {
 }
 
 impl Carrying {
-    /// Begins to log, and as [`Workers::begin`]: before anything is written.
+    /// Starts logging, then prepares the workers as [`Workers::begin`] does. Must be called
+    /// before any output.
     pub(crate) fn begin(&self, devices: usize) -> (Vec<Habits>, Urgency) {
         log::begin(self.log);
         self.workers.begin(devices)
     }
 
-    /// How many threads forward.
+    /// Returns the number of worker threads.
     pub(crate) fn workers(&self) -> usize {
         self.workers.number()
     }
 }
 
 impl Carrying {
-    /// Whether it can be as the options say. To be asked before anything is opened.
+    /// Checks the options. Must be called before ports are opened.
     ///
     /// # Errors
-    /// Other machines reach the address for metrics.
+    /// Other machines can reach the address for metrics.
     pub(crate) fn check(&self) -> Result<(), String> {
         Metrics::check(self.metrics)
     }
@@ -263,7 +272,8 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     carry(vec![carried], habits, carrying, early)
 }
 
-/// The device, with the state that was kept. With errors in the program or its entries, they are shown and there is none.
+/// Creates the device, with the stored state. Shows errors in the program or its entries, and
+/// returns `None` if there are any.
 fn device(options: &Options) -> Result<Option<Device>, String> {
     let opened = options.keeping.open()?;
     let found = opened.map(|opened| opened.device(options.device_id()));
@@ -294,19 +304,20 @@ fn device(options: &Options) -> Result<Option<Device>, String> {
     Ok(Some(device))
 }
 
-/// A device that is to carry packets.
+/// A device that is ready to forward packets.
 pub(crate) struct Carried {
-    /// The number by which controllers and metrics know it.
+    /// Device id for controllers and metrics.
     pub(crate) id: u64,
-    /// What runs on it.
+    /// Description of what runs on it.
     pub(crate) what: String,
     pub(crate) device: Device,
     pub(crate) ports: Vec<PortSpec>,
-    /// The way to the server, and the server.
+    /// Connection to the server, and a handle to the server.
     pub(crate) control: Option<(Line, Desk)>,
 }
 
-/// Carries packets through devices, each with its workers' habits, until something ends it, and reports.
+/// Forwards packets on devices, each with its worker configuration, until an event ends it. Then
+/// reports.
 pub(crate) fn carry(
     carried: Vec<Carried>,
     habits: Vec<Habits>,
@@ -330,7 +341,7 @@ pub(crate) fn carry(
         rounds.push(Round::prepare(one, options, habits, asked, are_several)?);
     }
     let _metrics = Metrics::begin(options.metrics, subjects)?;
-    // They are served until packets are carried no more.
+    // The server is stopped when this function returns.
     carry_all(rounds, early)
 }
 
@@ -341,13 +352,13 @@ fn carry_all(mut rounds: Vec<Round>, early: &Early) -> Result<Ended, String> {
     }
 }
 
-/// Each device on a thread of its own, until a signal or until all have ended.
+/// Runs each device on a separate thread, until a signal arrives or all have ended.
 fn carry_several(rounds: &mut [Round], early: &Early) -> Result<Ended, String> {
     let no_descriptor = |e| format!("cannot make a descriptor to wait for: {e}");
-    // Readable for all when the other end is gone.
+    // Becomes readable for all threads when the other end is closed.
     let (going_on, over) = UnixStream::pair().map_err(no_descriptor)?;
     let office = Bell::new().map_err(no_descriptor)?;
-    // Signals are taken here.
+    // Signals are handled by this thread only.
     let none = Early::default();
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
@@ -376,7 +387,7 @@ fn carry_several(rounds: &mut [Round], early: &Early) -> Result<Ended, String> {
                 break;
             }
             let fds = early.signal_fd().into_iter().chain([rung]);
-            // Threads end a moment after they ring.
+            // Threads end shortly after they ring.
             let waited = poller.wait(fds, Duration::from_millis(100));
             office.after_sleep();
             started = waited
@@ -394,7 +405,7 @@ fn carry_several(rounds: &mut [Round], early: &Early) -> Result<Ended, String> {
     })
 }
 
-/// A device with all that it works with, until it ends.
+/// A device with its forwarder and observer.
 struct Round {
     forwarder: Forwarder,
     observer: Observer,
@@ -447,7 +458,7 @@ impl Round {
         let ending = forwarder.run(stop, INTERVAL, &mut |event| observer.observe(event))?;
         observer.line.clear();
         let kept = forwarder.keep_state();
-        // Whatever failed, what was carried is told.
+        // The report is written even after an error.
         observer.report(forwarder);
         let ends = [
             forwarder.check_conservation(),
@@ -465,16 +476,16 @@ impl Round {
     }
 }
 
-/// Opens a port, with a share for each of so many workers.
+/// Opens a port, with a share for each worker.
 ///
 /// # Errors
-/// It cannot be opened; the port is named.
+/// The port cannot be opened. The message names it.
 pub(crate) fn open(spec: &PortSpec, io: Io, workers: usize) -> Result<OpenedPort, String> {
     let opened = port::open_kept(spec, io.into(), workers);
     opened.map_err(|e| format!("port {}: {e}", spec.id))
 }
 
-/// Says how each port carries frames.
+/// Prints the packet I/O method of each port.
 pub(crate) fn tell_ports(which: &str, opened: &[OpenedPort]) {
     for OpenedPort { shares, how } in opened {
         if let Some(port) = shares.first() {
@@ -505,10 +516,10 @@ fn announce(carried: &Carried, options: &Carrying, opened: &[OpenedPort], says_w
     ));
 }
 
-/// A report, of what there was so far.
+/// A report of all counts so far.
 #[derive(Serialize)]
 struct Report {
-    /// The device, if there are several.
+    /// Device id, if there are several devices.
     #[serde(rename = "device", skip_serializing_if = "Option::is_none")]
     id: Option<u64>,
     seconds: f64,
@@ -533,7 +544,7 @@ impl Report {
     }
 }
 
-/// Shows what happens: live counters (rates since they were last shown), lines, traces, reports.
+/// Shows events: live counters (rates since the last update), lines, traces, reports.
 struct Observer {
     line: LiveLine,
     last: Vec<PortReport>,
@@ -544,7 +555,7 @@ struct Observer {
     every: Option<Duration>,
     next_report: Duration,
     desk: Option<Desk>,
-    /// The device's number, if there are several.
+    /// Device id, if there are several devices.
     id: Option<u64>,
 }
 
@@ -554,7 +565,7 @@ impl Observer {
         Observer {
             line: match id {
                 None => LiveLine::new(),
-                // Several would write over each other.
+                // Several status lines would overwrite each other.
                 Some(_) => LiveLine::never(),
             },
             last: Vec::new(),
@@ -614,7 +625,7 @@ impl Observer {
     }
 }
 
-/// One line with the rates of each port, or of all together if they are many.
+/// Formats the rates of each port on one line, or the sum for many ports.
 fn rates(now: &[PortReport], before: &[PortReport], seconds: f64) -> String {
     let rate = |pick: fn(&PortReport) -> u64, i: usize| {
         let earlier = before.get(i).map_or(0, pick);

@@ -1,4 +1,4 @@
-//! `polyplane serve`: a switch on real interfaces whose program comes from a controller.
+//! `polyplane serve`: a switch on real interfaces that gets its program from a controller.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use crate::run::{self, Carried, Carrying};
 use crate::state::{Found, Keeping};
 use crate::{Ended, bounds, compile, out};
 
-/// What runs until a controller sets a program: every packet is dropped by name.
+/// Program that runs until a controller sets one. It drops every packet, with a drop reason.
 pub(crate) const EMPTY: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -54,22 +54,24 @@ pub(crate) struct Options {
     #[command(flatten)]
     guard: Guard,
     /// A device: the number by which controllers know it, and the P4 program that it runs until
-    /// they set another one. Give one for each; if none is given, it is 1 and answers to 0, BMv2's
-    /// default, too.
+    /// they set another one. Give one for each; if none is given, it is 1 and answers to 0,
+    /// BMv2's default, too.
     #[arg(long = "device", value_name = "ID[=PROGRAM]", alias = "device-id")]
     devices: Vec<DeviceSpec>,
     #[command(flatten)]
     cpu: Cpu,
-    /// A switch port and its interface; `tap:NAME` makes a TAP device. Give one for each port; without any there is the port for controllers alone.
-    /// With several devices, a port begins with its device's number.
+    /// A switch port and its interface; `tap:NAME` creates a TAP device. Give one for each port;
+    /// without any there is the port for controllers alone. With several devices, a port begins
+    /// with its device's number.
     #[arg(long = "port", value_name = "[DEVICE:]NUMBER=INTERFACE")]
     ports: Vec<DevicePort>,
     #[command(flatten)]
     carrying: Carrying,
-    /// A port on the host's side, for PNA programs; all others are on the network's. Give one for each.
+    /// A port on the host's side, for PNA programs; all others are on the network's. Give one for
+    /// each.
     #[arg(long = "host-port", value_name = "NUMBER")]
     host_ports: Vec<u32>,
-    /// What programs' random numbers depend on.
+    /// Seed of the programs' random numbers.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     #[command(flatten)]
@@ -78,7 +80,7 @@ pub(crate) struct Options {
     keeping: Keeping,
 }
 
-/// A device of the command line: `1`, `2=my.p4`.
+/// A device on the command line: `1`, `2=my.p4`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DeviceSpec {
     id: u64,
@@ -100,7 +102,7 @@ impl FromStr for DeviceSpec {
     }
 }
 
-/// A port of the command line: `0=eth0`, with several devices `2:0=eth0`.
+/// A port on the command line: `0=eth0`, with several devices `2:0=eth0`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DevicePort {
     device: Option<u64>,
@@ -111,7 +113,7 @@ impl FromStr for DevicePort {
     type Err = String;
 
     fn from_str(text: &str) -> Result<DevicePort, String> {
-        // `tap:NAME` has a colon too, behind the number.
+        // `tap:NAME` has a colon, too, after the number.
         let number = text.split('=').next().unwrap_or_default();
         let (device, spec) = match number.split_once(':') {
             Some((device, _)) => (Some(device_id(device)?), &text[device.len() + 1..]),
@@ -133,10 +135,11 @@ fn device_id(text: &str) -> Result<u64, String> {
     })
 }
 
-/// The ports of each device.
+/// Returns the ports of each device.
 ///
 /// # Errors
-/// A device twice; a port whose device there is not, or that names none of several.
+/// A device is given twice, a port's device does not exist, or a port names none of several
+/// devices.
 fn deal(devices: &[DeviceSpec], ports: &[DevicePort]) -> Result<Vec<Vec<PortSpec>>, String> {
     let ids = devices.iter().map(|device| device.id);
     for (place, id) in ids.enumerate() {
@@ -180,7 +183,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
         true => &only[..],
         false => &options.devices[..],
     };
-    // Controllers that were written for BMv2 know their device by its default, 0.
+    // Controllers written for BMv2 use its default device id, 0.
     let second_id = options.devices.is_empty().then_some(0);
     options.carrying.check()?;
     let (habits, urgency) = options.carrying.begin(devices.len());
@@ -192,14 +195,14 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     let dealt = deal(devices, &options.ports)?;
     let kept = options.keeping.open()?;
     let mut is_waiting = false;
-    // All devices take turns.
+    // All devices share the compile pool.
     let compilations = Compilations::new(bounds::pool());
     let mut setups = Vec::new();
     let mut made = Vec::new();
     for (spec, ports) in devices.iter().zip(dealt) {
         let found = kept.as_ref().map(|kept| kept.device(spec.id)).transpose()?;
         let empty = compile::compile_text("empty.p4", EMPTY)?;
-        // Not what waited for a program when it was kept.
+        // The empty program in the stored state does not count.
         let before = found.as_ref().and_then(|found| found.program.as_ref());
         let goes_on = before.is_some_and(|before| before.to_string() != empty.to_string());
         let Some(device) = device(spec, found, empty, options.choice, &config)? else {
@@ -250,7 +253,8 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     run::carry(carried.collect(), habits, &options.carrying, early)
 }
 
-/// A device with what was kept of it, or with what it runs at first; with errors in that, they are shown and there is none.
+/// Creates a device from its stored state, or with its first program. Shows errors in the
+/// program, and returns `None` if there are any.
 fn device(
     spec: &DeviceSpec,
     found: Option<Found>,

@@ -1,4 +1,4 @@
-//! `polyplane ir` and `polyplane p4info`: what a program compiles to.
+//! `polyplane ir` and `polyplane p4info`: print the compiled forms of a program.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,8 +22,8 @@ pub(crate) struct IrOptions {
 pub(crate) struct P4infoOptions {
     #[command(flatten)]
     source: Source,
-    /// Compare this P4Info, as protobuf text or bytes, with the program by meaning, and name what
-    /// differs.
+    /// Compare this P4Info, as protobuf text or bytes, with the program by meaning, and name the
+    /// differences.
     #[arg(long, value_name = "FILE")]
     compare: Option<PathBuf>,
 }

@@ -1,27 +1,29 @@
-//! What the office does when it has time to spare: tables with many rules make indexes that find them faster.
+//! Background indexing: while the control loop is idle, it builds faster indexes for tables with
+//! many rules.
 
 use std::time::Duration;
 
 use packet::Nanos;
 use switch::{Device, Improved};
 
-/// For so long no controller has changed anything, before the office takes the time.
+/// Time without changes by controllers before the work starts.
 const QUIET: Nanos = Nanos::from_millis(100);
 
-/// How long a turn takes, about.
+/// Approximate duration of one turn.
 const BUDGET: Duration = Duration::from_millis(2);
 
-/// How far the work is.
+/// Progress of the background indexing.
 #[derive(Default)]
 pub(crate) struct Spare {
-    /// Changes of the device when it was last looked at, and when that was.
+    /// The device's change count at the last turn, and the time of its last change.
     changes: u64,
     since: Nanos,
     is_done: bool,
 }
 
 impl Spare {
-    /// Does a part of the work, if there is any and the time for it has come; whether there is more to do at once.
+    /// Does a part of the work, if there is any and its time has come. Returns true if there is
+    /// more to do at once.
     pub(crate) fn turn(&mut self, device: &mut Device, now: Nanos) -> bool {
         let changes = device.changes();
         if changes != self.changes {
@@ -64,7 +66,7 @@ mod tests {
         let loaded = configure::load_text("acl.p4", PROGRAM, Choice::default(), "none", "");
         let mut device = loaded.unwrap();
         let mut spare = Spare::default();
-        // As a controller would, without an end after which there is time.
+        // Adds entries as a controller does, without the indexing at the end.
         let program = std::sync::Arc::clone(device.program());
         let entries = entries::read(&program, "acl.entries", &text).unwrap();
         stf::apply_file(&mut device, &entries).unwrap();
@@ -75,7 +77,7 @@ mod tests {
         assert_eq!(device.improve(Duration::ZERO), Improved::NoMore);
     }
 
-    /// Two tables that ask for the same key.
+    /// Program with two tables that have the same key.
     const TWO: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -111,7 +113,7 @@ V1Switch(P(), V(), I(), E(), V(), D()) main;
         stf::apply_file(&mut device, &entries).unwrap();
         let turns = std::iter::repeat_with(|| device.improve(Duration::MAX));
         let done = turns.take_while(|turn| *turn == Improved::Done).count();
-        // Each table is built; one that is found faster in sets is built once more.
+        // Each table is built once. A table that is faster with another index is built once more.
         assert!((2..=4).contains(&done), "{done} turns");
     }
 }

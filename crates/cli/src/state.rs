@@ -1,4 +1,5 @@
-//! `--state`: a switch's program and state in a directory, and what becomes of them when it starts again; `polyplane state` tells what is there.
+//! `--state`: stores a switch's program and state in a directory, and restores them at the next
+//! start. `polyplane state` shows the content of the directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,14 +16,15 @@ use switch::{Carry, Change, Device, DeviceConfig, Improved, KeptCells, MayLose};
 
 use crate::{Ended, amount, out};
 
-/// Where state is kept, and what of it.
+/// Options of the state directory.
 #[derive(Args, Clone)]
 pub(crate) struct Keeping {
-    /// Keep the program, entries, groups and configuration in this directory, and begin with what is there (docs/STATE.md). Without it all is in
-    /// memory and goes with the switch.
+    /// Keep the program, entries, groups and configuration in this directory, and begin with what
+    /// it has (docs/STATE.md). Without it all is in memory and is lost with the switch.
     #[arg(long = "state", value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Keep these cells as well, which packets write: every so often, and when the switch is stopped.
+    /// Keep these cells as well, which packets write: periodically, and when the switch is
+    /// stopped.
     #[arg(
         long = "state-keep",
         value_name = "WHAT",
@@ -31,7 +33,7 @@ pub(crate) struct Keeping {
         requires = "state"
     )]
     state_keep: Vec<Cells>,
-    /// How often they are kept, in seconds.
+    /// Time between two writes of these cells, in seconds.
     #[arg(long = "state-every", value_name = "SECONDS", default_value_t = 10, requires = "state_keep", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     state_every: u64,
 }
@@ -43,16 +45,16 @@ enum Cells {
     Registers,
 }
 
-/// The state of a device as it was kept.
+/// Stored state of a device.
 pub(crate) struct Found {
     kept: Kept,
-    /// The program that it is of, if there is any.
+    /// The program that the state belongs to, if any.
     pub(crate) program: Option<Arc<Program>>,
     place: String,
     cells: KeptCells,
 }
 
-/// The directory, for all devices of a switch.
+/// Open directory with the state of all devices of a switch.
 pub(crate) struct Opened {
     directory: Directory,
     place: String,
@@ -60,10 +62,10 @@ pub(crate) struct Opened {
 }
 
 impl Keeping {
-    /// Opens the directory, if state is kept.
+    /// Opens the directory, if state is stored.
     ///
     /// # Errors
-    /// Another switch has it, or it cannot be read.
+    /// Another switch uses the directory, or it cannot be read.
     pub(crate) fn open(&self) -> Result<Option<Opened>, String> {
         let Some(path) = &self.state else {
             return Ok(None);
@@ -81,7 +83,7 @@ impl Keeping {
 }
 
 impl Opened {
-    /// The state of a device.
+    /// Returns the state of a device.
     ///
     /// # Errors
     /// It cannot be read.
@@ -101,10 +103,11 @@ impl Opened {
 }
 
 impl Found {
-    /// A device that goes on with what is there; a line for the user. There must be a program.
+    /// Creates a device from the stored state, and prints a line about it. A program must be
+    /// stored.
     ///
     /// # Errors
-    /// The engine does not run the program any more, or the state is damaged.
+    /// The engine does not support the program any more, or the state is damaged.
     pub(crate) fn go_on(
         &self,
         program: &Arc<Program>,
@@ -120,7 +123,7 @@ impl Found {
             .restore(&mut device)
             .map_err(|error| error.to_string())?;
         if !config.host_ports.is_empty() {
-            // What this start says counts.
+            // The command line has priority over the stored state.
             let change = Change::SetHostPorts(config.host_ports.clone());
             device.apply(change).map_err(|error| error.to_string())?;
         }
@@ -132,10 +135,10 @@ impl Found {
         Ok(device)
     }
 
-    /// A device that runs the program that is there, with its state, and is kept.
+    /// Creates a device with the stored program and state, and keeps storing it.
     ///
     /// # Errors
-    /// As [`Found::go_on`] and [`Found::keep`].
+    /// As for [`Found::go_on`] and [`Found::keep`].
     pub(crate) fn start(
         mut self,
         engine: &dyn Engine,
@@ -148,10 +151,11 @@ impl Found {
         Ok(device)
     }
 
-    /// A device that runs this program, with the state that is there of the program `before`; it is kept.
+    /// Creates a device that runs this program, with the stored state of the program `before`,
+    /// and keeps storing it.
     ///
     /// # Errors
-    /// As [`Found::go_on`] and [`Found::keep`].
+    /// As for [`Found::go_on`] and [`Found::keep`].
     pub(crate) fn run(
         self,
         before: &Arc<Program>,
@@ -169,10 +173,11 @@ impl Found {
         Ok(device)
     }
 
-    /// Keeps the device from now on, and all that it has, unless that `is_kept`: it is when this returns.
+    /// Stores all changes of the device from now on. Also stores its present state, unless
+    /// `is_kept` is true. The state is durable when this returns.
     ///
     /// # Errors
-    /// It cannot be kept.
+    /// The state cannot be stored.
     pub(crate) fn keep(self, device: &mut Device, is_kept: bool) -> Result<(), String> {
         while device.improve(Duration::MAX) != Improved::NoMore {}
         let keeper = self.kept.keep().map_err(|error| error.to_string())?;
@@ -181,18 +186,19 @@ impl Found {
     }
 }
 
-/// Has kept what was changed, and waits for it.
+/// Stores the pending changes and waits until they are durable.
 pub(crate) fn commit(device: &mut Device) -> Result<(), String> {
     let (tell, told) = channel();
     device.commit(Box::new(move |kept| {
-        // Who waits is there.
+        // The receiver is still there: this function waits on it.
         let _ = tell.send(kept);
     }));
     let kept = told.recv().map_err(|_| "state is no longer kept")?;
     kept.map_err(|error| format!("cannot keep the state: {error}"))
 }
 
-/// Gives another program the state of the one that runs, as far as it has places for it; a line for the user.
+/// Migrates the state of the running program to another one, as far as it fits, and prints a line
+/// about it.
 fn carry_over(device: &mut Device, new: Device) -> Result<(), String> {
     let adopted = device.adopt(new, Carry::State(MayLose::Anything));
     let migration = adopted.map_err(|error| error.to_string())?;
@@ -226,7 +232,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// What is kept of a device.
+/// Stored state of a device.
 #[derive(Serialize)]
 struct DeviceState {
     device_id: u64,
@@ -237,14 +243,14 @@ struct DeviceState {
 
 #[derive(Serialize)]
 struct Objects {
-    /// In the plural.
+    /// Plural noun.
     kind: &'static str,
     count: u64,
     #[serde(skip)]
     name: &'static str,
 }
 
-/// Checks every page, and tells what is there.
+/// Checks every page, and shows the content.
 pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     let states = read(&options.directory).map_err(|error| error.to_string())?;
     if options.json {

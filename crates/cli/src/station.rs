@@ -1,4 +1,4 @@
-//! A worker's place: its thread, its share of each port, and the loop that carries frames between them.
+//! Worker thread: its share of each port, and the loop that forwards frames between ports.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
@@ -12,87 +12,88 @@ use port::{Bell, Cores, LinkState, Poller, Port, PortError, PortStats, Reason, R
 use crate::carrier::Carrier;
 use crate::watch::Traced;
 
-/// The longest that a worker sleeps: links are looked after this often at least.
+/// Maximum sleep of a worker, and so the maximum time between two checks of the links.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 
-/// How often links are looked after and figures posted under load.
+/// Interval of link checks and published statistics under load.
 const LOOK_EVERY: Nanos = Nanos::from_millis(5);
 
-/// How long a link must have been down before it is said: one that is being removed goes down first, and is told as gone only.
+/// Time that a link must be down before it is reported. An interface that is being removed first
+/// goes down, and is only reported as gone.
 const SETTLE: Nanos = Nanos::from_millis(150);
 
-/// Frames that a port gives at once; a round has room for one turn at least.
+/// Number of frames that a port gives in one turn. A round has room for at least one turn.
 const TURN: usize = Batch::USUAL;
 
-/// What a worker tells the office.
+/// Event that a worker reports to the control loop.
 pub(crate) enum Told {
     /// A line about a port.
     Notice(String),
     /// A port went down or came up.
     Link(PortId, bool),
-    /// A packet that was traced.
+    /// A traced packet.
     Traced(Box<Traced>),
 }
 
-/// What workers and the office share.
+/// State shared by the workers and the control loop.
 pub(crate) struct Common {
-    /// When the device's clock began.
+    /// Start of the device's clock.
     pub(crate) start: Instant,
-    /// Workers are to end.
+    /// True if workers must end.
     pub(crate) is_over: AtomicBool,
-    /// Kinds of frames that ports cannot carry and that were reported.
+    /// Kinds of frames that ports cannot forward, as far as they were reported.
     pub(crate) told_kinds: Mutex<Vec<(PortId, RxDrop)>>,
-    /// Shares of ports that may still carry something.
+    /// Number of port shares that may still work.
     pub(crate) alive: AtomicUsize,
-    /// Wakes the office.
+    /// Wake-up descriptor of the control loop.
     pub(crate) office: Bell,
 }
 
 impl Common {
-    /// The time since the start: the device's clock.
+    /// Returns the time since the start, which is the device's clock.
     pub(crate) fn now(&self) -> Nanos {
         Nanos::from(self.start.elapsed())
     }
 }
 
-/// What a worker has done, for reports.
+/// Statistics of a worker.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
-    /// Its core, if it has one of its own.
+    /// The core that it is pinned to, if any.
     pub(crate) core: Option<usize>,
-    /// By port.
+    /// Counters by port.
     pub(crate) ports: Vec<PortStats>,
-    /// Whether their links carry frames, by port.
+    /// Link states by port; true is up.
     pub(crate) up: Vec<bool>,
-    /// Times that it took frames from its ports.
+    /// Number of rounds with frames.
     pub(crate) bursts: u64,
-    /// Times that it slept.
+    /// Number of sleeps.
     pub(crate) sleeps: u64,
-    /// The time of the rounds in which there were frames.
+    /// Total duration of the rounds with frames.
     pub(crate) busy: Nanos,
 }
 
-/// Where a worker posts its figures.
+/// Published statistics of a worker.
 #[derive(Default)]
 pub(crate) struct Board(Mutex<Figures>);
 
 impl Board {
-    /// The last figures that were posted.
+    /// Returns the statistics published last.
     pub(crate) fn read(&self) -> MutexGuard<'_, Figures> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// How workers work.
+/// Configuration of the workers of a device.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Habits {
-    /// Where each worker runs; one that is not here runs where it is put.
+    /// CPU affinity by worker. Workers without one are placed by the system.
     pub(crate) cores: Vec<Cores>,
-    /// How long a worker goes on looking for frames before it sleeps.
+    /// Time that a worker keeps polling before it sleeps.
     pub(crate) spin: Duration,
 }
 
-/// A worker with what it works with.
+/// A worker thread.
 pub(crate) struct Station<C> {
     number: usize,
     carrier: C,
@@ -107,11 +108,12 @@ pub(crate) struct Station<C> {
     tell: Sender<Told>,
 }
 
-/// What a station is made of.
+/// Parts of a worker thread.
 pub(crate) struct Parts<C> {
     pub(crate) number: usize,
     pub(crate) carrier: C,
-    /// The worker's share of each port, and whether it is the one that tells the user of the port.
+    /// The worker's share of each port. The flag is true for the share that reports the port's
+    /// events.
     pub(crate) shares: Vec<(Box<dyn Port>, bool)>,
     pub(crate) bell: Arc<Bell>,
     pub(crate) habits: Habits,
@@ -142,20 +144,20 @@ impl<C: Carrier> Station<C> {
         }
     }
 
-    /// Where the worker's figures are.
+    /// Returns the worker's published statistics.
     pub(crate) fn board(&self) -> &Arc<Board> {
         &self.board
     }
 
-    /// Wakes the worker.
+    /// Returns the worker's wake-up descriptor.
     pub(crate) fn bell(&self) -> &Arc<Bell> {
         &self.bell
     }
 
-    /// Carries frames until the office says that it is over, on the calling thread.
+    /// Forwards frames on the calling thread until [`Common::is_over`].
     ///
     /// # Errors
-    /// The operating system does not let the thread wait for its ports.
+    /// The thread cannot wait for its ports.
     pub(crate) fn run(&mut self) -> Result<(), String> {
         if let Some(cores) = self.habits.cores.get(self.number)
             && cores.keep_to().is_ok()
@@ -167,7 +169,8 @@ impl<C: Carrier> Station<C> {
         let mut busy_since = None;
         while !self.common.is_over.load(Ordering::Acquire) {
             let now = self.common.now();
-            // The clock is read once a round: what a round took is known in the next one.
+            // The clock is read once per round, so the duration of a round is known in the next
+            // one.
             if let Some(since) = busy_since.take() {
                 self.figures.busy += now.since(since);
             }
@@ -190,7 +193,8 @@ impl<C: Carrier> Station<C> {
         Ok(())
     }
 
-    /// Sends what other workers have left here to be sent, and posts the last figures. To be called when no worker runs any more.
+    /// Sends the frames that other workers have put into this worker's port shares, and publishes
+    /// the last statistics. Must be called while no worker runs.
     pub(crate) fn finish(&mut self) {
         for attached in &mut self.ports.attached {
             attached.port.tx(&[]);
@@ -198,9 +202,12 @@ impl<C: Carrier> Station<C> {
         self.post();
     }
 
-    /// Takes what ports have through the program, a round at most and each port its turn at least, and sends what left it; how many frames there were.
+    /// Processes one round: receives frames from the ports, runs the program and sends the
+    /// results. A round has a maximum size, but every port has at least one turn. Returns the
+    /// number of frames.
     ///
-    /// Ports give in turns until the round is full or none has more: one with more than anybody can carry takes only what the others leave.
+    /// Ports give in turns until the round is full or no port has more. So an overloaded port
+    /// takes only the space that the other ports leave.
     fn carry(&mut self, now: Nanos) -> usize {
         let mut received = 0;
         self.expect_all();
@@ -219,14 +226,14 @@ impl<C: Carrier> Station<C> {
             self.carrier.falls_behind();
         }
         if received == 0 || !self.batch.is_empty() {
-            // What waits in queues leaves at its time also when nothing came.
+            // Frames in queues leave at their time, also without received frames.
             received += self.forward(now);
         }
         self.ports.attached.iter_mut().for_each(Attached::flush);
         received
     }
 
-    /// A new round: whatever still works may have frames.
+    /// Starts a round: every port that still works may have frames.
     fn expect_all(&mut self) {
         for attached in &mut self.ports.attached {
             attached.may_have_more = !attached.is_gone();
@@ -234,7 +241,7 @@ impl<C: Carrier> Station<C> {
         }
     }
 
-    /// A port's turn, if it may have frames.
+    /// Gives a port its turn, if it may have frames.
     fn receive(&mut self, place: usize, now: Nanos) {
         let attached = &mut self.ports.attached[place];
         if !attached.may_have_more {
@@ -258,7 +265,7 @@ impl<C: Carrier> Station<C> {
             return;
         };
         if attached.tells {
-            // The office listens as long as workers run.
+            // The control loop receives as long as workers run.
             let _ = self.tell.send(Told::Link(attached.port.id(), false));
         }
         if let Some(line) = attached.notice_error(&error, now) {
@@ -270,7 +277,7 @@ impl<C: Carrier> Station<C> {
         }
     }
 
-    /// Takes the batch through the program, after which it is empty; how many frames it had.
+    /// Processes the batch and empties it. Returns the number of its frames.
     fn forward(&mut self, now: Nanos) -> usize {
         let Station {
             carrier,
@@ -292,7 +299,7 @@ impl<C: Carrier> Station<C> {
         frames
     }
 
-    /// Looks after links, and posts figures.
+    /// Checks the links and publishes the statistics.
     fn look(&mut self, now: Nanos) {
         for place in 0..self.ports.attached.len() {
             self.look_for_gone(place, now);
@@ -300,7 +307,7 @@ impl<C: Carrier> Station<C> {
             let line = self.ports.attached[place].notice_link(now);
             let attached = &self.ports.attached[place];
             if was_down && attached.trouble.is_none() && attached.tells {
-                // The office listens as long as workers run.
+                // The control loop receives as long as workers run.
                 let _ = self.tell.send(Told::Link(attached.port.id(), true));
             }
             if let Some(line) = line {
@@ -317,7 +324,7 @@ impl<C: Carrier> Station<C> {
         }
     }
 
-    /// Takes a port back whose interface was removed and made again.
+    /// Takes a port back if its interface was removed and created again.
     fn look_for_gone(&mut self, place: usize, now: Nanos) {
         let attached = &mut self.ports.attached[place];
         if !attached.is_gone() {
@@ -334,16 +341,16 @@ impl<C: Carrier> Station<C> {
         }
         let (id, name) = (attached.port.id(), attached.port.name());
         let line = format!("port {id}: {name} is back, by {how}");
-        // If it is not up yet, it says so when it is asked for frames.
+        // If the link is not up yet, the port reports an error at the next receive.
         if attached.port.link() == LinkState::Up {
-            // The office listens as long as workers run.
+            // The control loop receives as long as workers run.
             let _ = self.tell.send(Told::Link(id, true));
         }
         self.notify(line);
     }
 
     fn notify(&self, line: String) {
-        // The office listens as long as workers run.
+        // The control loop receives as long as workers run.
         let _ = self.tell.send(Told::Notice(line));
         self.common.office.ring();
     }
@@ -362,13 +369,13 @@ impl<C: Carrier> Station<C> {
         self.board.read().clone_from(&self.figures);
     }
 
-    /// Waits for a frame, another worker, the office or a timer.
+    /// Waits for a frame, another worker, the control loop or a timer.
     fn sleep(&mut self, now: Nanos) -> Result<(), String> {
         let bell = self.bell.before_sleep();
         let until_timer = self.carrier.next_time();
         let until_timer = until_timer.map(|at| Duration::from(at.since(now)));
         let timeout = until_timer.map_or(LONGEST_SLEEP, |span| span.min(LONGEST_SLEEP));
-        // Whoever said it before the bell was heard did not wake anybody.
+        // A stop set before `before_sleep` did not ring.
         if self.common.is_over.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -384,10 +391,10 @@ impl<C: Carrier> Station<C> {
     }
 }
 
-/// The shares of ports that a worker has, by number.
+/// A worker's port shares, by port number.
 struct Ports {
     attached: Vec<Attached>,
-    /// Port numbers, ascending, with their places.
+    /// Port numbers, ascending, with indices into `attached`.
     places: Vec<(PortId, usize)>,
 }
 
@@ -417,23 +424,23 @@ impl Ports {
     }
 }
 
-/// A share of a port and what waits to be sent by it.
+/// A port share with its send queue.
 struct Attached {
     port: Box<dyn Port>,
-    /// Whether this share is the one that tells of the port's troubles.
+    /// True if this share reports the port's events.
     tells: bool,
     outgoing: Batch,
-    /// Whether more frames may wait in this round: its last turn, if it had one, was full.
+    /// True if more frames may wait in this round: the last turn, if any, was full.
     may_have_more: bool,
-    /// Frames that it may still give in this round.
+    /// Number of frames that it may still give in this round.
     allowance: usize,
-    /// If it does not carry frames.
+    /// Reason why the port does not forward frames, if so.
     trouble: Option<Trouble>,
-    /// Kinds of frames that cannot be carried and that this share has noticed.
+    /// Kinds of frames that cannot be forwarded and that this share has noticed.
     told_drops: Vec<RxDrop>,
 }
 
-/// Drop reasons of kinds of received frames that a port cannot carry, with the remedy.
+/// Drop reasons for kinds of received frames that a port cannot forward, with the remedy.
 const KINDS: [(RxDrop, &str); 2] = [
     (
         RxDrop::ChecksumUnfinished,
@@ -445,15 +452,16 @@ const KINDS: [(RxDrop, &str); 2] = [
     ),
 ];
 
-/// Why a port does not carry frames.
+/// Reason why a port does not forward frames.
 enum Trouble {
-    /// Its link is down; the line is for the user, who is told when it has been down for a while.
+    /// Its link is down. The line is for the user, and is shown after the link has been down for
+    /// [`SETTLE`].
     Down {
         line: String,
         since: Nanos,
         is_told: bool,
     },
-    /// Its interface was removed: it carries frames again if the port says so.
+    /// Its interface was removed. The port recovers when it reports that the interface is back.
     Gone,
 }
 
@@ -470,8 +478,8 @@ impl Attached {
         }
     }
 
-    /// A line for the user about a kind of frame that the port cannot carry, when the first has
-    /// come to a share of it.
+    /// Returns a line for the user about a kind of frame that the port cannot forward. `Some`
+    /// only for the first such frame at any share of the port.
     fn notice_kind(
         &mut self,
         stats: &PortStats,
@@ -494,7 +502,7 @@ impl Attached {
         ))
     }
 
-    /// Puts a frame behind those that wait to be sent; the caller gets another one for it.
+    /// Appends a frame to the send queue. The caller gets a free frame in exchange.
     #[inline]
     fn send(&mut self, frame: &mut Frame) {
         if self.outgoing.room() == 0 {
@@ -505,7 +513,7 @@ impl Attached {
         }
     }
 
-    /// Sends what waits. What became of each frame is in the port's statistics.
+    /// Sends the queued frames. Their results are in the port's statistics.
     fn flush(&mut self) {
         if !self.outgoing.is_empty() {
             self.port.tx(self.outgoing.frames());
@@ -517,7 +525,7 @@ impl Attached {
         matches!(self.trouble, Some(Trouble::Gone))
     }
 
-    /// Takes an error of the port; the line for the user, if the port will not work again.
+    /// Handles an error of the port. Returns a line for the user if the error is not recoverable.
     fn notice_error(&mut self, error: &PortError, now: Nanos) -> Option<String> {
         let line = format!("port {}: {error}", self.port.id());
         if error.is_recoverable() {
@@ -532,7 +540,7 @@ impl Attached {
         self.tells.then_some(line)
     }
 
-    /// A line for the user about a link that stays down, or about one that came up again.
+    /// Returns a line for the user about a link that stays down, or that is up again.
     fn notice_link(&mut self, now: Nanos) -> Option<String> {
         let Some(Trouble::Down {
             line,
@@ -569,7 +577,8 @@ mod tests {
     use super::*;
     use crate::host::ROUND;
 
-    /// Tells the ports of the frames of each round, in which each port may give so many, and whether one may have had more.
+    /// Records the frames of each round by port, and whether a port may have had more. Each port
+    /// may give `allowance` frames per round.
     struct Rounds {
         allowance: usize,
         rounds: Vec<BTreeMap<PortId, usize>>,
@@ -637,12 +646,14 @@ mod tests {
         assert_eq!(first.notice_kind(&stats, &told), None);
     }
 
-    /// The frames of each port in the rounds of one call, when so many wait at the ports.
+    /// Returns the frames of each port in the rounds of one call, with this number of frames
+    /// waiting at each port.
     fn rounds(waiting: &[usize]) -> Vec<Vec<usize>> {
         rounds_of(usize::MAX, waiting).0
     }
 
-    /// The same where each port may give so many a round; whether one may have more.
+    /// The same with a limit per port and round. Also returns true if a port may have more
+    /// frames.
     fn rounds_of(allowance: usize, waiting: &[usize]) -> (Vec<Vec<usize>>, bool) {
         let attach = |(number, waiting): (u32, &usize)| {
             let (near, mut far) = MemoryPort::pair(PortId(number), PortId(0), *waiting);
@@ -692,7 +703,7 @@ mod tests {
 
     #[test]
     fn a_port_that_is_full_does_not_take_the_round_from_others() {
-        // The rest of the round is less than a turn.
+        // The rest of the round is shorter than a turn.
         assert_eq!(rounds(&[5000, 10]), [[ROUND - TURN, 10]]);
         assert_eq!(rounds(&[5000, 5000]), [[ROUND / 2, ROUND / 2]]);
         assert_eq!(rounds(&[0, 5000]), [[0, ROUND]]);

@@ -1,4 +1,4 @@
-//! `polyplane test`: a program, and a file of packets that go in and packets that must come out.
+//! `polyplane test`: runs an STF test of a program: packets in, and packets that must come out.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,12 +23,12 @@ pub(crate) struct Options {
     /// The STF test.
     #[arg(value_name = "TEST.stf")]
     test: PathBuf,
-    /// What random numbers depend on.
+    /// Seed of random numbers.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
     #[command(flatten)]
     choice: Choice,
-    /// Say nothing when all is as expected.
+    /// Print nothing when all is as expected.
     #[arg(short, long)]
     quiet: bool,
 }
@@ -66,13 +66,14 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     }
 }
 
-/// Whether a test asks anything at all.
+/// Returns true if a test has a command.
 fn has_commands(text: &str) -> bool {
     let code = |line: &str| line.split('#').next().unwrap_or_default().trim().is_empty();
     !text.lines().all(code)
 }
 
-/// A test without a command asks that the program is without errors; it needs nothing that runs.
+/// Runs a test without commands: it only checks that the program has no errors, and starts no
+/// device.
 fn check_only(source: &Source) -> Result<Ended, String> {
     check::told(source, Format::Text)
 }

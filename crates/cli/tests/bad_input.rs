@@ -1,10 +1,11 @@
-//! What a new user gets wrong in programs, entries and tests: each is told with its place and what to do, and nothing is done.
+//! User errors in programs, entries and tests: each is reported with its position and a remedy,
+//! and nothing is executed.
 
 mod lab;
 
 use lab::{Directory, Said, said};
 
-/// Whether what was said has all the parts, the exit status 1, and not a word of a panic.
+/// Checks that the output has all parts, the exit status is 1, and nothing panicked.
 fn check(said: &Said, parts: &[&str]) {
     let text = format!("{}{}", said.err, said.out);
     assert_eq!(said.status, Some(1), "{text}");
@@ -44,7 +45,7 @@ fn a_wrong_program_is_marked_where_it_is_wrong() {
     for (text, parts) in cases {
         let program = dir.with("bad.p4", text);
         check(&said(&["check", &program]), &parts);
-        // A command that would run it says the same and does not run it.
+        // A command that would run the program reports the same and does not run it.
         let capture = lab::example("router/router.pcap");
         let input = format!("0={capture}");
         let out = dir.file("out");
@@ -130,7 +131,7 @@ fn wrong_entries_are_marked_where_they_are_wrong() {
     );
 }
 
-/// A table of two entries, and one with a selector.
+/// A program with a table of two entries, and one with a selector.
 const SMALL: &str = "#include <v1model.p4>\nheader e_t { bit<16> a; }\nstruct h { e_t e; }\nstruct m {}\n\
     parser P(packet_in p, out h hdr, inout m meta, inout standard_metadata_t s) {\n\
       state start { p.extract(hdr.e); transition accept; }\n}\n\
@@ -302,7 +303,7 @@ fn options_without_those_that_they_are_for_are_refused() {
     let load = ["ctl", "load", &program, "--may-lose", "*"];
     wrong(&[&load[..], &["--clear"]].concat(), &["--may-lose"]);
     wrong(&[&load[..], &["--verify"]].concat(), &["--may-lose"]);
-    // Nothing is sent in plain text to who asked for TLS.
+    // Nothing is sent in plain text if TLS options were given.
     for at in [
         &["ctl", "--tls-name", "switch", "status"],
         &["ctl", "status", "--tls-name", "switch"],

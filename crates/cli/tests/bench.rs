@@ -1,4 +1,4 @@
-//! `polyplane bench`: figures as JSON and as tables, and what it says of wrong wishes.
+//! `polyplane bench`: results as JSON and as tables, and errors for wrong options.
 
 mod lab;
 
@@ -22,7 +22,8 @@ fn lookups_are_told_as_json_with_updates_beside_them() {
     assert_eq!((told.status, told.err.as_str()), (Some(0), ""));
     let rows: serde_json::Value = serde_json::from_str(&told.out).unwrap();
     let rows = rows.as_array().unwrap();
-    // Exact, IPv4 and IPv6, each with four ways to update: flat out and at the pace, one and ten at once.
+    // Exact, IPv4 and IPv6, each with four update patterns: at full speed and at the given rate,
+    // in batches of one and of ten.
     assert_eq!(rows.len(), 12);
     for (row, asked) in rows
         .iter()
@@ -107,7 +108,7 @@ fn operations_under_load_are_told_with_what_became_of_each_packet() {
         let [carried, missed, share] =
             ["carried_mpps", "missed_mpps", "share"].map(|figure| number(&load[figure]));
         assert!((share - carried / reached).abs() < 1e-9, "{figures}");
-        // What came is no more than the load.
+        // No more packets arrive than the load has.
         let came = carried + missed;
         let offered = number(&figures["load_mpps"]);
         assert!(carried > 0.0 && came < 1.01 * offered, "{figures}");

@@ -1,4 +1,4 @@
-//! Policies in the stead of a program: what works, and what is wrong where.
+//! Policies in place of a program: valid ones, and the positions of errors.
 
 mod lab;
 
@@ -8,7 +8,7 @@ fn functions(name: &str) -> String {
     example(&format!("functions/{name}"))
 }
 
-/// Whether what was said has all the parts and this exit status.
+/// Checks that the output has all parts and this exit status.
 #[track_caller]
 fn check(said: &Said, status: i32, parts: &[&str]) {
     let text = format!("{}{}", said.err, said.out);

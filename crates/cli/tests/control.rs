@@ -1,4 +1,5 @@
-//! `polyplane serve` with TLS: what controllers may do, what the log and the metrics tell of it.
+//! `polyplane serve` with TLS: rights of controllers, and their actions in the log and the
+//! metrics.
 
 mod lab;
 
@@ -17,7 +18,7 @@ use p4rt::service::p4_runtime_client::P4RuntimeClient;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 use tonic::{Code, Streaming};
 
-/// A switch that only clients with certificates control.
+/// A switch that only clients with certificates can control.
 struct Guarded {
     running: Running,
     authority: Authority,
@@ -50,7 +51,7 @@ impl Guarded {
         std::thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {
                 let line = serde_json::from_str(&line).expect("each line is JSON");
-                // The test may have seen enough.
+                // The test may have stopped reading.
                 let _ = told.send(line);
             }
         });
@@ -74,7 +75,7 @@ impl Guarded {
         rest.split([';', '/']).next().unwrap().to_owned()
     }
 
-    /// The next line that has these words.
+    /// Returns the next log line with these words.
     fn logged(&self, words: &str) -> serde_json::Value {
         loop {
             let line = self.log.recv_timeout(Duration::from_secs(20));
@@ -103,7 +104,7 @@ fn election(low: u64) -> Option<rt::Uint128> {
     Some(rt::Uint128 { high: 0, low })
 }
 
-/// A session of a client that asks to be primary.
+/// Opens a stream and requests to be primary.
 async fn session(client: &mut P4RuntimeClient<Channel>) -> Streaming<rt::StreamMessageResponse> {
     use tokio_stream::StreamExt;
     let ask = rt::StreamMessageRequest {
@@ -186,7 +187,7 @@ fn the_log_and_the_metrics_tell_what_controllers_did() {
         }
         drop(stream);
     });
-    // With it, its connections end.
+    // Dropping the runtime ends its connections.
     drop(runtime);
     guarded.logged("the primary has gone");
     guarded.running.signal("TERM");

@@ -8,16 +8,16 @@ use std::process::ChildStderr;
 use lab::{Directory, Running, Said, example, polyplane, said};
 use serde_json::Value;
 
-/// The program with every kind of object, of the tests of the room `p4rt`.
+/// Path of the program with every kind of object, from the tests of crate `p4rt`.
 fn all_objects() -> String {
     format!("{}/../p4rt/tests/p4rt/all.p4", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A switch without ports, at an address of its own.
+/// A switch without ports, at a separate address.
 struct Server {
     address: String,
     _running: Running,
-    /// Kept open: the switch writes to it.
+    /// Kept open, because the switch writes to it.
     _said: BufReader<ChildStderr>,
 }
 
@@ -46,7 +46,7 @@ impl Server {
         }
     }
 
-    /// With a program.
+    /// Starts a switch with a program.
     fn with(program: &str) -> Server {
         let server = Server::start();
         server.well(&["load", program]);
@@ -66,7 +66,7 @@ impl Server {
         Running::start(&mut self.command(arguments)).finish()
     }
 
-    /// What a command that ends well writes.
+    /// Runs a command that must succeed. Returns its output.
     fn well(&self, arguments: &[&str]) -> String {
         let said = self.ctl(arguments);
         assert_eq!(
@@ -84,11 +84,11 @@ impl Server {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}:\n{text}"))
     }
 
-    /// A command that goes on, once it has written that it is there: it is primary.
+    /// Starts a command that keeps running, and waits until it is primary.
     fn follow(&self, arguments: &[&str]) -> Running {
         let before = self.json(&["status"])["highest_election_id"].clone();
         let running = Running::start(&mut self.command(arguments));
-        // An arbitration is seen by the next status; there is no other event to wait for.
+        // The next status shows the arbitration. There is no other event to wait for.
         let is_there = || {
             let status = self.json(&["status"]);
             status["has_primary"] == true || status["highest_election_id"] != before
@@ -98,7 +98,7 @@ impl Server {
     }
 }
 
-/// Statements for every kind of object of the program, in the form and order in which `dump` writes them.
+/// Statements for every kind of object of the program, in the form and order of `dump`.
 const STATEMENTS: &str = r#"value_set TestParser.special { 2048, 34525 }
 multicast 5 { port 1, port 2 instance 7 }
 clone 9 { port 3 } truncate 64 class 2
@@ -144,7 +144,7 @@ fn a_dump_makes_the_state_that_it_was_made_of() {
     let second = Server::with(&program);
     second.well(&["apply", "--replace", &dir.with("dump.entries", &dump)]);
     assert_eq!(second.well(&["dump"]), dump);
-    // A dump goes over the state that it is of, too, and all at once.
+    // A dump can also be applied to the state that it was made from, in one batch.
     second.well(&[
         "apply",
         "--replace",
@@ -448,7 +448,7 @@ fn digests_are_followed_and_acknowledged() {
     let server = Server::with(&example("learning/learning.p4"));
     let following = server.follow(&["digests", "--count", "1", "--json"]);
     let frame = "ffffffffffff02000000000a88b50000000000000000000000000000";
-    // Roles have primaries of their own.
+    // Each role has a primary.
     server.well(&["packets", "--out", frame, "--role", "sender"]);
     let said = following.finish();
     assert_eq!(said.status, Some(0), "{}", said.err);
@@ -459,7 +459,8 @@ fn digests_are_followed_and_acknowledged() {
 #[test]
 fn packets_go_out_and_come_in() {
     let server = Server::with(&all_objects());
-    // The program sends it back to the controllers, where the first two bytes are taken for the header of packet-ins.
+    // The program sends the packet back to the controllers, which take its first two bytes for
+    // the header of packet-ins.
     let frame = "80870000000102000000000a88b5";
     let out = [
         "packets",
@@ -578,7 +579,7 @@ fn completions_are_written_for_shells() {
         ("zsh", "#compdef polyplane"),
         ("fish", "complete -c polyplane"),
     ] {
-        // They are longer than a pipe holds.
+        // The scripts are longer than a pipe holds.
         let said = Said::from(polyplane().args(["completions", shell]).output().unwrap());
         assert_eq!(said.status, Some(0), "{}", said.err);
         assert!(
@@ -624,7 +625,7 @@ fn what_a_program_has_no_place_for_goes_only_by_the_word() {
     let dump = server.well(&["dump"]);
     assert!(!dump.contains("In.lpm_table { "), "{dump}");
     assert!(dump.contains("In.exact_table { "), "{dump}");
-    // Where no state is in the way, emptying it would not help.
+    // The error is not about state, so the message must not suggest `--clear`.
     let said = server.ctl(&["load", &dir.with("no.device", "nonsense")]);
     assert_eq!(said.status, Some(1));
     assert!(said.err.contains("(InvalidArgument)"), "{}", said.err);
@@ -633,7 +634,7 @@ fn what_a_program_has_no_place_for_goes_only_by_the_word() {
     assert!(said.err.contains("ASCII"), "{}", said.err);
 }
 
-/// docs/CTL.md: each block `console` holds commands behind `$ ` with what they write.
+/// docs/CTL.md: each block `console` has commands after `$ `, followed by their output.
 #[test]
 fn the_walk_through_of_the_guide_is_true() {
     let guide = include_str!("../../../docs/CTL.md");
@@ -661,7 +662,7 @@ fn the_walk_through_of_the_guide_is_true() {
                 .unwrap();
             let said = Said::from(output);
             let told = format!("{}{}", said.out, said.err);
-            // How long it took is another time every time.
+            // The duration differs in each run.
             let told = match told
                 .strip_suffix(" s\n")
                 .and_then(|line| line.rsplit_once(" in "))

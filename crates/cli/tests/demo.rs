@@ -1,4 +1,4 @@
-//! `polyplane demo`: what it carries, what it leaves behind, what it says where it cannot.
+//! `polyplane demo`: its traffic, its cleanup, and its messages on machines without namespaces.
 
 mod lab;
 
@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use lab::{Directory, Running, Said, polyplane, said, without_rights};
 
-/// Whether this machine let the demo have its hosts; if not, it must have said why and carried the captures.
+/// Returns true if this machine let the demo create its hosts. Otherwise the output must give the
+/// reason, and the demo must have processed the captures.
 fn had_hosts(said: &Said) -> bool {
     if said.err.contains("no hosts to connect:") {
         println!("skipped: {}", said.err.lines().next().unwrap_or_default());
@@ -100,7 +101,7 @@ fn the_captures_that_ship_with_it_are_carried_on_request() {
 
 #[test]
 fn where_namespaces_are_forbidden_it_says_why_and_carries_the_captures() {
-    // The limit holds in the user namespace where it is set, and below.
+    // The limit holds in the user namespace that sets it, and in those below.
     let forbidding = "echo 0 > /proc/sys/user/max_net_namespaces && exec \"$0\" demo";
     let mut shell = Command::new("unshare");
     shell.args(["--user", "--map-root-user", "sh", "-c", forbidding]);

@@ -1,4 +1,4 @@
-//! `polyplane diff`: what it says of a change of program, and what its exit status means.
+//! `polyplane diff`: its report on a program change, and its exit status.
 
 mod lab;
 
@@ -44,7 +44,7 @@ fn a_change_is_foretold_line_by_line_and_the_status_says_whether_a_switch_accept
         "t { k: 1 } -> go(1)\nt { k: 2 } -> go(2)\nu { b: 3 } -> go(3)\n",
     );
 
-    // Nothing is there, so nothing is lost.
+    // There is no state, so nothing is lost.
     let told = said(&["diff", &old, &new]);
     assert_eq!((told.status, told.err.as_str()), (Some(0), ""));
     let expected = "object  state    fate       why\n\

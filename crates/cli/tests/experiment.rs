@@ -1,4 +1,4 @@
-//! `polyplane experiment`: figures are measured, drawn and set beside the paper's values.
+//! `polyplane experiment`: figures are measured, drawn and compared with the paper's values.
 
 mod lab;
 
@@ -18,7 +18,7 @@ const KEYS: [&str; 8] = [
     "p99_us",
 ];
 
-/// Rows of these figures; the files are there too.
+/// Runs these figures. Returns their rows, and checks that the files exist.
 fn rows(dir: &Directory, figures: &str, more: &[&str], files: &[&str]) -> Vec<Value> {
     let (out, examples) = (dir.file("out"), example(""));
     let run = [

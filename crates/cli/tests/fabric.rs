@@ -1,4 +1,4 @@
-//! `polyplane fabric`: what it shows, what it carries, what it says of wrong topologies, what it leaves behind.
+//! `polyplane fabric`: its output, its traffic, its errors for wrong topologies, and its cleanup.
 
 mod lab;
 
@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use lab::{Directory, Running, Said, example, polyplane, said, without_rights};
 
-/// A program of Linux that serves one connection, and one that uses it. They say by their exit status whether all bytes came.
+/// A Linux program that serves one connection, and one that uses it. Their exit status is 0 if
+/// all bytes arrived.
 const SERVER: &str = "import socket; s = socket.create_server(('', 7000)); c, _ = s.accept(); n = 0
 while n < 1000000: n += len(c.recv(65536))
 c.sendall(b'%d' % n)";
@@ -19,7 +20,7 @@ fn leaf_spine() -> String {
     example("fabric/leaf_spine/leaf_spine.toml")
 }
 
-/// The leaf-spine's text, for a directory elsewhere, with flows that are soon carried.
+/// Returns the leaf-spine topology, for another directory, with flows that complete soon.
 fn small() -> String {
     let text = std::fs::read_to_string(leaf_spine()).unwrap();
     let beside = format!("entries = \"{}/", example("fabric/leaf_spine"));
@@ -71,7 +72,7 @@ fn a_share_is_above_nothing_and_at_most_all() {
 fn more_time_is_advised_only_where_something_moves() {
     let dir = Directory::new("fabric-dropped");
     let text = small();
-    // A leaf without entries drops all.
+    // A leaf without entries drops all packets.
     let entries = format!(
         "entries = \"{}/leaf1.entries\"\n",
         example("fabric/leaf_spine")
@@ -126,7 +127,7 @@ fn a_user_without_rights_is_told_that_hosts_with_names_take_root() {
 #[test]
 fn flows_that_are_not_complete_are_an_error() {
     let dir = Directory::new("fabric-short");
-    // The cable is cut: everything is lost.
+    // The link is cut: all packets are lost.
     let end = "ends = [\"h1\", \"leaf1:1\"]";
     let text = small().replace(end, &format!("{end}\nloss = 1.0"));
     let file = dir.with("cut.toml", text);
@@ -208,7 +209,8 @@ fn a_wrong_topology_is_told_with_its_line_and_a_wrong_program_with_its_switch() 
     assert!(wrong.err.contains("p.p4:2:"), "{}", wrong.err);
 }
 
-/// Whether this machine lets fabrics be for real and has the programs that the tests run; if not, why is printed.
+/// Returns true if this machine does not allow real fabrics, or lacks the programs of the tests.
+/// Prints the reason.
 fn is_skipped(said: &Said) -> bool {
     let skipped = said.err.contains("network namespace") && said.status == Some(1);
     if skipped {
@@ -217,7 +219,8 @@ fn is_skipped(said: &Said) -> bool {
     skipped
 }
 
-/// The leaf-spine with other names of hosts, since tests share the machine, and with these programs in h1 and h3.
+/// Writes the leaf-spine topology with other host names, since the tests share the machine, and
+/// with these programs in h1 and h3.
 fn renamed(dir: &Directory, prefix: &str, commands: &str) -> String {
     let mut text = small();
     text.truncate(text.find("[[ping]]").unwrap());
@@ -248,7 +251,7 @@ fn programs_of_linux_reach_each_other_through_a_fabric_for_real() {
     assert_eq!(said.status, Some(0), "{}\n{}", said.err, said.out);
     let json = said.json();
     assert_eq!(json["commands"][0]["status"], 0);
-    // The spine by which h3's network is reached from h1, and the one by which the answers go.
+    // The spine on the path from h1 to h3's network, and the one on the path of the answers.
     for switch in json["switches"].as_array().unwrap() {
         let packets = switch["ports"][0]["received"]["packets"].as_u64().unwrap();
         assert!(packets > 0 || switch["name"] == "spine2", "{switch}");
@@ -300,7 +303,7 @@ fn a_fabric_that_was_killed_is_no_obstacle_and_one_that_is_up_is() {
     assert!(!name.is_symlink());
 }
 
-/// A topology of the examples with few flows, for a directory elsewhere.
+/// Returns a topology of the examples with few flows, for another directory.
 fn with_few_flows(name: &str) -> String {
     let file = example(&format!("fabric/{name}/{name}.toml"));
     let text = std::fs::read_to_string(file).unwrap();
@@ -365,7 +368,7 @@ fn rules_that_overlap_are_told_with_their_line_and_a_wrong_chain_with_its_vpdp()
     assert!(wrong.err.contains("no_such_"), "{}", wrong.err);
 }
 
-/// Two hosts whose packets go over a link between two virtual data planes.
+/// Two hosts. Their packets pass a link between two virtual data planes.
 const LINKED: &str = r#"
 [[switch]]
 name = "s"
@@ -402,7 +405,7 @@ host = "rc1"
 run = ["python3", "-c", CLIENT]
 "#;
 
-/// Port 0 to 1 and back.
+/// Forwards packets of port 0 to port 1 and back.
 const CROSS: &str = "#include <core.p4>
 #include <v1model.p4>
 struct none {}

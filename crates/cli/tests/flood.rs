@@ -1,4 +1,4 @@
-//! Lines that packets cause are few, whatever comes: ten a second of each kind.
+//! Packets cause few log lines, whatever arrives: ten per second of each kind.
 
 mod lab;
 
@@ -35,7 +35,7 @@ control D(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr.etherne
 V1Switch(P(), V(), I(), E(), V(), D()) main;
 "#;
 
-/// What a switch wrote in a flood.
+/// Output of a switch during a flood.
 struct Flooded {
     lines: Vec<String>,
     seconds: u64,
@@ -43,13 +43,13 @@ struct Flooded {
 }
 
 impl Flooded {
-    /// How many lines there are with such a beginning.
+    /// Returns the number of lines with this beginning.
     fn begin_with(&self, words: &str) -> u64 {
         let such = self.lines.iter().filter(|line| line.starts_with(words));
         such.count() as u64
     }
 
-    /// How many lines are said to be left out.
+    /// Returns the number of suppressed lines, as reported.
     fn left_out(&self) -> u64 {
         let number = |line: &String| {
             let (number, rest) = line.strip_prefix('(')?.split_once(' ')?;

@@ -1,4 +1,5 @@
-//! `polyplane host` and `polyplane tenant`: virtual data planes on interfaces of a real kernel, made and changed while they run.
+//! `polyplane host` and `polyplane tenant`: virtual data planes on interfaces of a real kernel,
+//! created and changed while they run.
 
 mod lab;
 
@@ -41,7 +42,7 @@ fn each_vpdp_has_its_own_ports_entries_and_controllers() {
     }
     assert_eq!(host.carries(0, 9), Some(1));
     assert_eq!(host.carries(2, 9), Some(3));
-    // Another one's entries change nothing here.
+    // Entries of another vPDP change nothing here.
     let statement = "L2Switch.forward { hdr.ethernet.dst: 02:00:00:00:00:09 }";
     host.controller("1", &["delete", statement]).unwrap();
     assert!(host.drops(0, 9));
@@ -96,7 +97,7 @@ fn a_vpdp_is_changed_suspended_rolled_back_and_taken_elsewhere_while_it_runs() {
     let statement = forward("l2.L2Switch.forward", 9, 1);
     host.controller("1", &["add", &statement]).unwrap();
     assert_eq!(host.carries(0, 9), Some(1));
-    // The entry stays, whatever steps come before and behind.
+    // The entry stays, whatever steps are added before and after.
     let longer = format!("{mac} -> {l2} -> {qos}");
     host.tenant(&["load", "blue", &longer]).unwrap();
     assert_eq!(host.carries(0, 9), Some(1));
@@ -185,7 +186,7 @@ fn shared_ports_and_links_lead_packets_through_vpdps() {
     host.stop();
 }
 
-/// Sends all that comes by port 0 to port 1, and back.
+/// Forwards all packets of port 0 to port 1 and back.
 const WIRE: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -214,7 +215,7 @@ struct Station {
 }
 
 impl Station {
-    /// Takes an interface of another namespace.
+    /// Moves an interface of another namespace into the host.
     fn with(interface: &str, from: &Netns, last: u8) -> Station {
         let netns = Netns::create().unwrap();
         from.rtnl().unwrap().move_link(interface, &netns).unwrap();
@@ -229,7 +230,7 @@ impl Station {
         Station { netns, socket }
     }
 
-    /// Whether this text comes; what else comes must not be.
+    /// Returns true if this text is received. No other text may arrive.
     fn hears(&self, text: &str) -> bool {
         let mut buffer = [0; 64];
         match self.socket.recv(&mut buffer) {
@@ -241,7 +242,7 @@ impl Station {
         }
     }
 
-    /// Sends a text to another station until it comes there.
+    /// Sends a text to another host until it arrives there.
     fn reaches(&self, other: &Station, text: &str) -> bool {
         let to = other.socket.local_addr().unwrap();
         (0..50).any(|_| {
@@ -250,15 +251,15 @@ impl Station {
         })
     }
 
-    /// Takes no more of what was sent again.
+    /// Discards received repetitions.
     fn forget(&self) {
         let mut buffer = [0; 64];
         while self.socket.recv(&mut buffer).is_ok() {}
     }
 }
 
-/// The other end of an uplink: frames of VLANs 10 and 20 go without their tags to the interfaces
-/// `host10` and `host20`, and come back with them.
+/// The other end of an uplink. Frames of VLANs 10 and 20 are sent without their tags to the
+/// interfaces `host10` and `host20`, and return with them.
 struct Trunk {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -267,7 +268,7 @@ struct Trunk {
 /// The VLANs of the trunk.
 const VLANS: [u8; 2] = [10, 20];
 
-/// Makes the interfaces of a trunk.
+/// Creates the interfaces of a trunk.
 fn add_hosts(far: &Netns) {
     let mut rtnl = far.rtnl().unwrap();
     for vlan in VLANS {
@@ -278,7 +279,7 @@ fn add_hosts(far: &Netns) {
 }
 
 impl Trunk {
-    /// Takes the last cable's end, when the interfaces of hosts are in their places.
+    /// Takes the last cable's end, after the interfaces of the hosts have been moved.
     fn new(cables: &mut Cables) -> Trunk {
         let far = &cables.far;
         let open = |vlan: u8| {
@@ -351,7 +352,7 @@ fn two_tenants_on_one_uplink_have_a_vlan_each_and_the_same_addresses() {
     let blue = [("end1", 1), ("host20", 2)];
     let blue = blue.map(|(interface, last)| Station::with(interface, far, last));
     let trunk = Trunk::new(&mut host.cables);
-    // There are no rules yet: nothing comes in by the uplink, and nothing leaves.
+    // There are no rules yet: no packets enter or leave by the uplink.
     assert!(!red[1].hears("") && !blue[1].hears(""));
     for rule in [
         "red: port 2 and vlan 10 untag -> red",
@@ -367,7 +368,7 @@ fn two_tenants_on_one_uplink_have_a_vlan_each_and_the_same_addresses() {
     }
     let listing = host.listing();
     assert_eq!(listing["rules"][0], "red: port 2 and vlan 10 untag -> red");
-    // A tag of its own does not bring red into blue's VLAN.
+    // A tag sent by red itself does not bring the packet into blue's VLAN.
     let foreign = || {
         let listing = host.listing();
         listing["vpdps"][0]["packets"]["dropped"]["foreign_egress"].as_u64()
@@ -406,14 +407,14 @@ fn what_a_controller_loads_is_held_to_the_quotas_of_now() {
     let load = || host.controller("1", &["load", &program]);
     assert!(load().unwrap_err().contains("stages"));
     host.tenant(&["quota", "blue", "text-bytes=100"]).unwrap();
-    // What the command sends is IR.
+    // The command sends IR.
     let too_long = load().unwrap_err();
     assert!(too_long.contains("quota is 100 bytes"), "{too_long}");
     let too_long = host.tenant(&["load", "blue", &program]).unwrap_err();
     assert!(too_long.contains("quota is 100"), "{too_long}");
     host.tenant(&["quota", "blue", "stages=50"]).unwrap();
     load().unwrap();
-    // Who asks for nothing is told, and changes nothing.
+    // Without settings the quotas are shown and not changed.
     let shown = host.tenant(&["quota", "blue"]).unwrap();
     assert!(shown.contains("stages=50: 50 stages"), "{shown}");
     assert!(shown.contains("4096 units of work a packet"), "{shown}");
@@ -429,7 +430,7 @@ fn what_a_controller_loads_is_held_to_the_quotas_of_now() {
     let shown = host.tenant(&["quota", "blue"]).unwrap();
     assert!(shown.contains("has no quotas"), "{shown}");
     load().unwrap();
-    // What operators have changed is written down, and what was refused.
+    // Changes of operators are logged, and refused changes, too.
     let line = host.line(&["done", "create blue --quota stages=1"]);
     assert!(line.contains("peer=127.0.0.1:"), "{line}");
     host.line(&["done", "quota blue --none"]);
@@ -437,7 +438,7 @@ fn what_a_controller_loads_is_held_to_the_quotas_of_now() {
     host.stop();
 }
 
-/// A line of two tables by the port by which a packet came in.
+/// A program with two tables in a row; their key is the ingress port.
 const LINE: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -483,7 +484,7 @@ fn stages_are_in_slots_go_on_in_turns_and_change_while_it_runs() {
         "{text}"
     );
 
-    // Another one has no place, whoever loads it.
+    // Another program does not fit, whichever client loads it.
     host.tenant(&["create", "red"]).unwrap();
     let load = host.tenant(&["load", "red", &program]).unwrap_err();
     assert!(
@@ -513,7 +514,7 @@ fn stages_are_in_slots_go_on_in_turns_and_change_while_it_runs() {
     assert_eq!(host.carries(0, 9), Some(1));
     host.controller("1", &["add", "guard.I.second { in: 0 } -> drop()"])
         .unwrap();
-    // What comes later says otherwise: a port is chosen again.
+    // The later stage overrides this: it sets a port again.
     assert_eq!(host.carries(0, 9), Some(1));
     let behind = [
         "stage",
@@ -525,7 +526,7 @@ fn stages_are_in_slots_go_on_in_turns_and_change_while_it_runs() {
     ];
     host.tenant(&behind).unwrap();
     assert!(host.drops(0, 9));
-    // It takes no other turn, and controllers need not come anew.
+    // It takes no other turn, and controllers need not reconnect.
     for slot in ["0", "any"] {
         let to_slot = ["stage", "move", "blue", "I.first", "--slot", slot];
         host.tenant(&to_slot).unwrap();
@@ -560,7 +561,7 @@ fn stages_are_in_slots_go_on_in_turns_and_change_while_it_runs() {
         assert!(refused.contains(part), "{words:?}: {refused}");
         assert_eq!(slots(&host), before, "{words:?}");
     }
-    // What is gone keeps no slot for what comes.
+    // A removed program keeps no slots.
     host.tenant(&["unload", "blue"]).unwrap();
     assert!(slots(&host)["programs"].as_array().unwrap().is_empty());
     host.tenant(&["delete", "blue"]).unwrap();

@@ -1,5 +1,6 @@
-//! Programs that are made to hurt the compiler, set by a tenant beside another one: each ends
-//! within the tenant's quotas, nothing of it runs on, and the other tenant's packets pass.
+//! Programs that attack the compiler, set by a tenant beside another one. Each compilation ends
+//! within the tenant's quotas, no work of it continues afterwards, and the other tenant's packets
+//! pass.
 
 mod lab;
 
@@ -15,23 +16,23 @@ use p4info::polyplane::tenancy::v1::change_request::Change;
 use p4info::polyplane::tenancy::v1::function::Function as OneFunction;
 use p4rt::client::{Client, ClientError, Endpoint, Operator};
 
-/// The quotas of the tenant whose programs are hostile.
+/// The quotas of the hostile tenant.
 const QUOTAS: [&str; 2] = ["compile-ms=1000", "compile-bytes=200000000"];
 
-/// The time after which nothing of a refused or cancelled compilation runs. Without optimisation
-/// the pieces between two checkpoints take longer.
+/// Time after which a refused or cancelled compilation must have stopped. Without optimization
+/// the code between two checkpoints takes longer.
 const AFTER: Duration = match cfg!(debug_assertions) {
     true => Duration::from_secs(2),
     false => Duration::from_millis(100),
 };
 
-/// The time over which a process's use of the processor is measured.
+/// Window in which a process's CPU usage is measured.
 const WINDOW: Duration = Duration::from_millis(200);
 
-/// Ticks of 10 ms that a compilation may not reach in a window.
+/// CPU ticks of 10 ms per window that only a compilation reaches.
 const BUSY_TICKS: u64 = 8;
 
-/// A program of v1model with these parts.
+/// Returns a v1model program with these parts.
 fn program(top: &str, parser: &str, locals: &str, apply: &str) -> String {
     format!(
         "#include <core.p4>\n#include <v1model.p4>\nstruct H {{}}\nstruct M {{ bit<32> x; }}\n{top}\n\
@@ -46,7 +47,7 @@ fn program(top: &str, parser: &str, locals: &str, apply: &str) -> String {
     )
 }
 
-/// States and actions of the largest programs.
+/// Number of states and actions in the largest programs.
 const MANY: usize = match cfg!(debug_assertions) {
     true => 3_000,
     false => 16_000,
@@ -54,12 +55,12 @@ const MANY: usize = match cfg!(debug_assertions) {
 
 const START: &str = "state start { transition accept; }";
 
-/// A program that leaves each packet by the other one of two ports.
+/// Returns a program that forwards each packet by the other one of two ports.
 fn cable() -> String {
     program("", START, "", "s.egress_spec = s.ingress_port ^ 1;")
 }
 
-/// A parser of a chain of states, which takes long to compile.
+/// Returns a parser with a chain of states, which is slow to compile.
 fn states(count: usize) -> String {
     let state = |n| {
         let next = n + 1;
@@ -71,13 +72,13 @@ fn states(count: usize) -> String {
     program("", &parser, "", "s.egress_spec = 1;")
 }
 
-/// Controls or parsers that each use the one before twice.
+/// Returns controls or parsers, each of which uses the one before it twice.
 fn doubling(kind: &str, body: impl Fn(usize) -> String, first: &str, depth: usize) -> String {
     let one = |n| format!("{kind} k{n}(inout bit<32> x) {{ {} }}\n", body(n));
     format!("{first}\n{}", (1..depth).map(one).collect::<String>())
 }
 
-/// Hostile programs by name. Those of [`REFUSED`] are refused whatever the quotas are.
+/// Returns hostile programs by name. Those of [`REFUSED`] are refused under any quota.
 fn hostile() -> Vec<(&'static str, String)> {
     let controls = doubling(
         "control",
@@ -159,7 +160,7 @@ fn hostile() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Programs that no quota lets pass.
+/// Programs that no quota permits.
 const REFUSED: [&str; 5] = [
     "controls applied twice",
     "parsers applied twice",
@@ -194,7 +195,7 @@ fn set(endpoint: &Endpoint, device: u64, text: &str) -> Result<(), ClientError> 
     client.set_config(Action::VerifyAndCommit, config, &[])
 }
 
-/// The most memory that a process has had.
+/// Returns the peak memory of a process.
 fn peak_kib(running: &Running) -> u64 {
     let status = format!("/proc/{}/status", running.0.id());
     let status = std::fs::read_to_string(status).unwrap();
@@ -203,10 +204,10 @@ fn peak_kib(running: &Running) -> u64 {
     number.unwrap().parse().unwrap()
 }
 
-/// Holds an error against what a user needs of it.
+/// Checks that an error has what a user needs.
 fn check_error(name: &str, error: &ClientError) {
     let error = error.to_string();
-    // It names the place, or the quota.
+    // It names the position or the quota.
     assert!(
         error.contains("error[E") || error.contains("compile-") || error.contains(" at "),
         "{name}: {error}"
@@ -215,7 +216,7 @@ fn check_error(name: &str, error: &ClientError) {
 }
 
 impl Switch {
-    /// None where the machine forbids namespaces.
+    /// Returns `None` if the machine forbids namespaces.
     fn start(port: u16) -> Option<Switch> {
         let cables = Cables::new(2)?;
         cables.switch.rtnl().unwrap().set_up("lo").unwrap();
@@ -270,14 +271,14 @@ impl Switch {
         self.cables.switch.run(set).unwrap()
     }
 
-    /// Whether the victim's packets pass.
+    /// Returns true if the victim's packets pass.
     fn passes(&mut self) -> bool {
         self.frames += 1;
         let frame = to_other_host(1, 64, self.frames);
         self.cables.carries(0, &frame) == Some(1)
     }
 
-    /// Ticks of the processor that the switch has used.
+    /// Returns the CPU ticks that the switch has used.
     fn ticks(&self) -> u64 {
         let stat = format!("/proc/{}/stat", self.running.0.id());
         let stat = std::fs::read_to_string(stat).unwrap();
@@ -293,7 +294,7 @@ impl Switch {
         self.ticks() - before
     }
 
-    /// The time until the switch uses no more of the processor than `idle` ticks of a window.
+    /// Returns the time until the switch uses no more CPU than `idle` ticks per window.
     fn quiet_after(&self, idle: u64) -> Duration {
         let begin = Instant::now();
         loop {
@@ -324,7 +325,7 @@ fn hostile_programs_end_within_their_quotas_and_other_packets_pass() {
             Err(error) => check_error(name, error),
             Ok(()) => assert!(!REFUSED.contains(&name), "{name} is accepted"),
         }
-        // The quota is a second; a message of 300 KB takes its time, too.
+        // The quota is a second; transferring a message of 300 KB takes time, too.
         assert!(took < Duration::from_secs(8), "{name}: {took:?}");
         assert!(quiet <= AFTER, "{name}: {quiet:?}");
         assert!(switch.passes(), "{name}");

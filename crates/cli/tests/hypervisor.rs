@@ -1,4 +1,5 @@
-//! `polyplane hypervisor`: what it writes is a program and entries for it, and what it cannot express it names.
+//! `polyplane hypervisor`: it writes a program and entries for it, and names what it cannot
+//! express.
 
 mod lab;
 
@@ -9,7 +10,7 @@ use lab::{Directory, Running, Said, example, polyplane, said};
 /// A datagram from 10.0.1.2 to 10.0.2.2.
 const PACKET: &str = "02000000010102000000010208004500002100010000401163c80a0001020a00020203e80035000d94cb7175657279";
 
-/// What a command says that says more than a pipe holds.
+/// Runs a command with more output than a pipe holds.
 fn told(args: &[&str]) -> Said {
     Said::from(polyplane().args(args).output().expect("it runs"))
 }
@@ -91,7 +92,8 @@ fn figures_are_at_or_below_the_papers() {
     }
 }
 
-/// A switch without ports whose program is fixed, and where it serves.
+/// Starts a switch without ports and with a fixed program. Returns it with the address of its
+/// server.
 fn fixed(program: &str) -> (Running, String) {
     let mut command = polyplane();
     let device = format!("1={program}");
@@ -108,7 +110,7 @@ fn fixed(program: &str) -> (Running, String) {
             break rest.split(';').next().unwrap_or(rest).trim().to_owned();
         }
     };
-    // A closed pipe would end it.
+    // A closed pipe would end the switch.
     std::thread::spawn(move || told.read_to_end(&mut Vec::new()));
     (running, address)
 }
@@ -139,7 +141,7 @@ fn a_fixed_switch_changes_its_function_by_entries_alone() {
         let classify = classify.first().expect("there is one").to_string();
         (dir.with(name, rest.join("\n") + "\n"), classify)
     };
-    // What the switch does to a packet now.
+    // Result of the switch for a packet, with its present entries.
     let sent = || {
         let state = dir.with("state.entries", ctl(&["dump"]));
         let traced = told(&["trace", &program, "--entries", &state, "--packet", PACKET]);
@@ -153,7 +155,8 @@ fn a_fixed_switch_changes_its_function_by_entries_alone() {
     let (router, to_router) = hosted("l3.hosted", "functions/l3_sw.p4", route, "1");
     ctl(&["apply", &router]);
     ctl(&["add", &to_router]);
-    // The next function stands beside it until one entry is changed; then the first one goes.
+    // The next function is loaded beside it, until one entry is changed. Then the first function
+    // is removed.
     let station = "forward { hdr.ethernet.dst: 02:00:00:00:01:01; } -> to_port(6)\n";
     let (switch, to_switch) = hosted("l2.hosted", "functions/l2_sw.p4", station, "2");
     ctl(&["apply", &switch]);

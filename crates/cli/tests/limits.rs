@@ -1,5 +1,5 @@
-//! Inputs that are too large or have no end stop at a limit that is named, and every command ends
-//! soon when it is asked to.
+//! Inputs that are too large or endless stop at a limit that the error names, and every command
+//! ends soon after a stop request.
 
 mod lab;
 
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use lab::{Directory, Running, Said, example, polyplane, said};
 
-/// Runs the command; it must end well within the time that only an endless one takes.
+/// Runs the command. It must end well within the time that only an endless one takes.
 #[track_caller]
 fn refused(arguments: &[&str], expected: &str) -> Said {
     let start = Instant::now();

@@ -1,4 +1,5 @@
-//! `polyplane host` and `polyplane tenant`: what operators and owners are told, what is refused, and what stays when virtual data planes go.
+//! `polyplane host` and `polyplane tenant`: the output for operators and owners, refused
+//! requests, and what remains after virtual data planes are deleted.
 
 mod lab;
 
@@ -70,7 +71,7 @@ fn an_owner_controls_its_own_vpdp_and_operators_all_of_them() {
             "{refused}"
         );
     }
-    // An owner is told of its own, and of nothing else.
+    // An owner sees only its vPDPs.
     let rule = "r: port 0 and vlan 7 -> of-bob";
     for words in [
         &["tenant", "share", "0", "rules"][..],
@@ -129,7 +130,7 @@ fn an_owner_controls_its_own_vpdp_and_operators_all_of_them() {
     load(&root, "2").unwrap();
     asked(&root, &["tenant", "delete", "of-bob"]).unwrap();
     host.line(&["done", "operator=\"root\"", "delete of-bob"]);
-    // What is bob's no more tells him nothing.
+    // Bob gets no information about a vPDP that is not his any more.
     let refused = load(&bob, "2").unwrap_err();
     assert!(refused.contains("bob"), "{refused}");
     asked(&alice, &["ctl", "--device-id", "1", "tables"]).unwrap();
@@ -172,7 +173,7 @@ fn metrics_tell_of_the_switch_and_of_each_vpdp_as_long_as_it_is_there() {
         assert_eq!(red(name), Some(of_red), "{name}");
     }
     assert!(blue("vpdp_stages") > Some(0.0));
-    // What is not limited has no quota.
+    // Without a limit there is no quota metric.
     assert_eq!(blue("vpdp_quota_stages"), None);
     assert_eq!(red("vpdp_quota_stages"), Some(9.0));
     let made = format!("p4runtime_updates_total{{{of_blue},outcome=\"made\"}}");
@@ -207,7 +208,7 @@ fn metrics_tell_of_the_switch_and_of_each_vpdp_as_long_as_it_is_there() {
     host.stop();
 }
 
-/// Controllers cannot know its table: the id is of another kind of object.
+/// A program that controllers cannot address: the id of its table is of another kind of object.
 const NAMELESS: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -223,7 +224,7 @@ control D(packet_out p, in empty_t h) { apply {} }
 V1Switch(P(), V(), I(), E(), V(), D()) main;
 "#;
 
-/// Its packets begin with a header that no program of the examples sends.
+/// A program with a header that no packet of the examples' programs has.
 const OTHER: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -250,7 +251,7 @@ fn what_is_wrong_is_told_and_changes_nothing() {
     let other = host.directory.with("other.p4", OTHER);
     host.tenant(&["create", "blue", "--port", "0", "--program", &program])
         .unwrap();
-    // A compilation that is refused is counted.
+    // A refused compilation is counted.
     let without_counts = |mut listing: serde_json::Value| {
         for vpdp in listing["vpdps"].as_array_mut().unwrap() {
             vpdp.as_object_mut().unwrap().remove("compilations");
@@ -309,7 +310,7 @@ fn what_is_wrong_is_told_and_changes_nothing() {
     host.stop();
 }
 
-/// Threads of a process, and the KiB that it has in memory.
+/// Returns the number of threads of a process, and its resident memory in KiB.
 fn threads_and_memory(pid: u32) -> (u64, u64) {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let of = |name: &str| {
@@ -320,7 +321,7 @@ fn threads_and_memory(pid: u32) -> (u64, u64) {
     (of("Threads:"), of("VmRSS:"))
 }
 
-/// Creates, loads and deletes virtual data planes, and holds threads and memory against those after
+/// Creates, loads and deletes virtual data planes. Compares threads and memory with those after
 /// the first rounds.
 fn create_load_and_delete(test: &str, rounds: u32) {
     let Some(host) = Host::new(test, 1, &[]) else {
@@ -337,7 +338,7 @@ fn create_load_and_delete(test: &str, rounds: u32) {
     (0..10).for_each(|_| round());
     let (threads, memory) = threads_and_memory(pid);
     (0..rounds).for_each(|_| round());
-    // Threads that have made a program stay for a moment.
+    // Compile threads end a moment later.
     let mut now = threads_and_memory(pid);
     for _ in 0..50 {
         if now.0 <= threads {
@@ -348,7 +349,7 @@ fn create_load_and_delete(test: &str, rounds: u32) {
     }
     println!("{rounds} rounds: {threads} threads and {memory} KiB became {now:?}");
     assert!(now.0 <= threads, "{} threads became {}", threads, now.0);
-    // The allocator keeps some.
+    // The allocator keeps some memory.
     assert!(now.1 < memory + 64 * 1024, "{memory} KiB became {}", now.1);
     host.stop();
 }
@@ -388,7 +389,7 @@ fn names_and_owners_are_short_printable_and_of_somebody() {
     let refused = host.tenant(&["add-rule", &rule]).unwrap_err();
     assert!(refused.contains("a rule's name has 256 bytes"), "{refused}");
     host.tenant(&["delete", "blue"]).unwrap();
-    // One that is no more is in the final report.
+    // A deleted vPDP is in the final report.
     let report = host.stop();
     assert_eq!(report["deleted"][0]["name"], "blue");
 }
@@ -469,7 +470,7 @@ fn options_that_protect_nothing_or_are_always_refused_are_not_offered() {
         "{}",
         said.err
     );
-    // What would be lost is named with the option that lets it go.
+    // State that would be lost is named, with the option that permits its loss.
     host.tenant(&["load", "blue", &example(L2)]).unwrap();
     let entry = forward("L2Switch.forward", 9, 1);
     host.controller("1", &["add", &entry]).unwrap();

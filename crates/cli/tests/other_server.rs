@@ -1,4 +1,4 @@
-//! `polyplane ctl` with a server that is not ours: it has less, as BMv2's has, and may want TLS.
+//! `polyplane ctl` with another server: it supports less, as BMv2's does, and may require TLS.
 
 mod lab;
 
@@ -23,7 +23,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 use tonic::{Request, Response, Status, Streaming};
 
-/// What the server was given.
+/// Requests that the server received.
 #[derive(Default)]
 struct Given {
     config: Option<rt::ForwardingPipelineConfig>,
@@ -31,7 +31,7 @@ struct Given {
     others: Vec<Entity>,
 }
 
-/// A server of before 1.4 that leaves out what ours has.
+/// A server of P4Runtime before 1.4, without extensions of ours.
 #[derive(Clone, Default)]
 struct Old(Arc<Mutex<Given>>);
 
@@ -41,7 +41,7 @@ fn without<T>(what: &str) -> Result<T, Status> {
 
 type Answers<T> = ReceiverStream<Result<T, Status>>;
 
-/// All answers at once.
+/// Returns a stream with all answers.
 fn answers<T: Send + 'static>(all: Vec<T>) -> Answers<T> {
     let (sender, answers) = mpsc::channel(all.len().max(1));
     for one in all {
@@ -144,7 +144,7 @@ impl P4Runtime for Old {
             let first = rt::StreamMessageResponse {
                 update: Some(Told::Arbitration(asked)),
             };
-            // Who has gone does not hear it; who has not keeps the stream open.
+            // Fails if the client has gone. Otherwise the client keeps the stream open.
             let _ = answer.send(Ok(first)).await;
             while let Ok(Some(_)) = asks.message().await {}
         });
@@ -159,7 +159,7 @@ impl P4Runtime for Old {
     }
 }
 
-/// The server on a runtime that ends with the test.
+/// The server, on a runtime that ends with the test.
 struct Running {
     address: SocketAddr,
     given: Old,
@@ -282,7 +282,7 @@ fn tls_is_spoken_with_certificates_of_both_sides() {
     let load = ["load", &example("router/router.p4"), "--clear"];
     well(&server.ctl(&[&load, &["--tls-ca", &ca][..], &own].concat()));
     well(&server.ctl(&[&["tables", "--tls-ca", &ca][..], &own].concat()));
-    // Without a certificate, by another authority, with swapped files, and without TLS.
+    // Without a certificate, with one of another authority, with swapped files, and without TLS.
     let plain = server.ctl(&["tables"]);
     wrong(&plain, &["does it want TLS (--tls-ca)?"]);
     let alone = server.ctl(&["tables", "--tls-ca", &ca]);
@@ -305,7 +305,7 @@ fn tls_is_spoken_with_certificates_of_both_sides() {
     wrong(&server.ctl(&swapped), &["me.key has no certificate in PEM"]);
     let name = ["tables", "--tls-ca", &ca, "--tls-name", "elsewhere"];
     wrong(&server.ctl(&[&name[..], &own].concat()), &["with TLS"]);
-    // TLS with a server that has none.
+    // TLS with a server that does not support it.
     let server = Running::start(None);
     wrong(
         &server.ctl(&["tables", "--tls-ca", &ca]),

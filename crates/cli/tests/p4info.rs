@@ -1,5 +1,5 @@
-//! `polyplane p4info`: what controllers see, for programs that do not run here, too, and compared
-//! with the P4Info of another compiler.
+//! `polyplane p4info`: the P4Info of programs, including those that cannot run here, and its
+//! comparison with that of another compiler.
 
 mod lab;
 
@@ -18,7 +18,7 @@ fn a_program_with_an_extern_of_its_own_has_a_p4info_and_the_aliases_count_called
     assert_eq!(made.status, Some(0), "{}", made.err);
     assert!(made.out.contains("alias: \"c2.drop\""), "{}", made.out);
     assert!(made.out.contains("alias: \"t\""), "{}", made.out);
-    // It does not run here.
+    // The program cannot run here.
     let compiled = said(&["ir", &program()]);
     assert_eq!(compiled.status, Some(1));
     assert!(compiled.err.contains("flash"), "{}", compiled.err);
@@ -33,7 +33,7 @@ fn p4infos_are_compared_by_meaning_and_what_differs_is_named() {
         said(&["p4info", &program(), "--compare", &file])
     };
     assert_eq!(compare(&own).status, Some(0));
-    // p4c lists what is called, too.
+    // p4c also lists actions that are called by other actions.
     let called = "actions { preamble { id: 29480552 name: \"I.helper\" alias: \"helper\" }\n  params { id: 1 name: \"port\" bitwidth: 9 } }\n";
     assert_eq!(compare(&format!("{own}{called}")).status, Some(0));
     let other = compare(&own.replace("bitwidth: 8", "bitwidth: 16"));

@@ -1,5 +1,5 @@
-//! Text that comes over gRPC reaches no file of the switch's machine: each message that carries
-//! text, from each kind of client, is answered as if there were no files at all.
+//! Text that arrives over gRPC cannot access files of the switch's machine. Each message with
+//! text, from each kind of client, is answered as if no files existed.
 
 mod lab;
 
@@ -16,14 +16,14 @@ use p4info::polyplane::tenancy::v1::edit_stage::Edit;
 use p4info::polyplane::tenancy::v1::function::Function as OneFunction;
 use p4rt::client::{Client, Endpoint, Operator, Tls};
 
-/// The file that is there, and a name of the same length that no file has.
+/// An existing file, and a name of the same length without a file.
 const THERE: &str = "secret.p4";
 const MISSING: &str = "absent.p4";
 
-/// What no answer may have: text of the file, and names of files beside it.
+/// Text that no answer may contain: text of the file, and names of files beside it.
 const LEAKS: [&str; 3] = ["key_of_the_switch", "listed_beside", "/etc/"];
 
-/// A switch that is served, and its clients' certificates.
+/// A running server with its clients' certificates.
 struct Served {
     _running: Running,
     address: String,
@@ -57,7 +57,7 @@ impl Served {
         }
     }
 
-    /// The clients that there are: those with these certificates, or one without.
+    /// Returns the clients: those with these certificates, or one without.
     fn clients(&self, names: &[&str]) -> Vec<(String, Endpoint)> {
         let endpoint = |tls| Endpoint {
             address: self.address.clone(),
@@ -78,7 +78,7 @@ impl Served {
         names.iter().map(client).collect()
     }
 
-    /// Names by which a text may try to reach the file.
+    /// Returns names by which a text may try to access the file.
     fn targets(&self) -> Vec<String> {
         let absolute = self.directory.file(THERE);
         let (_, inner) = absolute.split_once('/').unwrap();
@@ -86,7 +86,7 @@ impl Served {
         vec![absolute, THERE.to_owned(), format!("./{THERE}"), up]
     }
 
-    /// Holds what is answered of the file against what is answered of one that is not there.
+    /// Compares the answers for the file with those for a missing file.
     fn check(&self, who: &str, message: &str, ask: &mut dyn FnMut(&str) -> String) {
         for target in self.targets() {
             let of_there = ask(&target);
@@ -100,7 +100,7 @@ impl Served {
     }
 }
 
-/// Programs that try to read `target`.
+/// Returns programs that try to read `target`.
 fn programs(target: &str) -> Vec<String> {
     vec![
         format!("#include \"{target}\"\n"),
@@ -124,11 +124,11 @@ fn config(text: &str) -> rt::ForwardingPipelineConfig {
     }
 }
 
-/// Sends each message of P4Runtime that carries text.
+/// Sends each P4Runtime message that contains text.
 fn try_controllers(served: &Served, names: &[&str], device: u64) {
     for (who, endpoint) in served.clients(names) {
         let mut client = Client::connect(&endpoint, device, "").unwrap();
-        // A reader cannot be primary, and asks all the same.
+        // A reader cannot be primary; the request is sent all the same.
         let _ = client.arbitrate(Some(7));
         for action in [
             Action::Verify,
@@ -190,7 +190,7 @@ fn function(function: OneFunction) -> Option<wire::Function> {
     })
 }
 
-/// The changes of a function that carry a program, or a name of one.
+/// Returns functions that contain a program, or the name of one.
 fn functions(text: &str, target: &str) -> Vec<OneFunction> {
     let chain = |policy: &str, name: &str| {
         OneFunction::Chain(wire::Chain {
@@ -206,7 +206,7 @@ fn functions(text: &str, target: &str) -> Vec<OneFunction> {
     ]
 }
 
-/// Sends each message of the tenancy service that carries text.
+/// Sends each message of the tenancy service that contains text.
 fn try_operators(served: &Served, names: &[&str]) {
     for (who, endpoint) in served.clients(names) {
         let mut operator = Operator::connect(&endpoint).unwrap();

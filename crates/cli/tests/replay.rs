@@ -1,10 +1,11 @@
-//! `polyplane replay`, as a new user would try it: whole and damaged captures, full disks, wrong arguments.
+//! `polyplane replay`, as a new user would try it: whole and damaged captures, full disks, wrong
+//! arguments.
 
 mod lab;
 
 use lab::{Captured, Directory, Running, packets, pcap, polyplane, said, to_other_host, whole};
 
-/// A PNA program that sends what comes from the host to port 7 and drops the rest.
+/// A PNA program that forwards packets from the host side to port 7 and drops the rest.
 const FROM_HOST: &str = r#"
 #include <core.p4>
 #include <pna.p4>
@@ -68,7 +69,7 @@ fn packets_leave_by_the_port_that_the_program_says_at_the_time_of_their_capture(
     let times: Vec<u64> = to_b.iter().map(|(time, _)| *time).collect();
     assert_eq!(times, [1_000_000_000, 3_000_000_000]);
     let (_, first) = &to_b[0];
-    // The neighbour's address, the router's, and one hop less to live.
+    // The neighbour's address, the router's address, and a decremented TTL.
     assert_eq!(first[..12], [2, 0, 0, 0, 2, 2, 2, 0, 0, 0, 2, 1]);
     assert_eq!(first[22], 63);
     assert_eq!(packets(&dir.0.join("out/0.pcap")).len(), 1);
@@ -311,14 +312,14 @@ fn an_interrupted_replay_keeps_what_it_has_written() {
 #[test]
 fn a_disk_that_runs_full_keeps_what_was_written() {
     let dir = Directory::new("replay-small-disk");
-    // More than twice what fits on the disk.
+    // More than twice the size of the disk.
     let many: Vec<Captured> = (0..4000)
         .map(|i| whole(i, to_other_host(0, 1400, i as u16)))
         .collect();
     let capture = dir.with("in.pcap", pcap(&many));
     let out = dir.file("out");
     std::fs::create_dir(&out).unwrap();
-    // The disk exists in a mount namespace of the shell's own.
+    // The disk exists in the mount namespace of the shell.
     let script = format!(
         "mount -t tmpfs -o size=2m tmpfs {out} && \"$@\"; status=$?; ls {out}; exit $status"
     );
@@ -386,7 +387,8 @@ fn digests_and_idle_entries_are_shown_and_reported() {
     let mut frame = vec![0; 60];
     frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 9, 0, 0x11, 0x22, 0x33, 0x44, 0x55]);
     let at = |seconds: u64| seconds * 1_000_000;
-    // The clock starts long after zero: entries are not idle for that. Their time-out is 300 s.
+    // The clock starts long after zero. Entries must not count as idle for that time. Their
+    // time-out is 300 s.
     let capture = dir.with(
         "in.pcap",
         pcap(&[
@@ -439,7 +441,7 @@ fn entries_that_are_not_text_are_told_as_such() {
     );
 }
 
-/// Programs of the corpus for v1model that BMv2's behaviour decides.
+/// STF programs for v1model with results that BMv2's behaviour defines.
 const AS_BMV2: &[&str] = &[
     "a_checksum_of_an_absent_header_is_not_verified",
     "a_clone_each_round_leaves_all_rounds",
@@ -451,7 +453,7 @@ const AS_BMV2: &[&str] = &[
     "slices_in_parentheses",
 ];
 
-/// The bytes of a line of an STF test, behind its port.
+/// Returns the bytes of a line of an STF test, given the words after its port.
 fn bytes_of(words: &[&str]) -> Vec<u8> {
     let hex: String = words.iter().copied().filter(|word| *word != "$").collect();
     let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal digits");
@@ -515,7 +517,7 @@ fn a_replay_of_packets_gives_what_bmv2_sends() {
     }
 }
 
-/// A program that clones each packet in egress, clones among them, and floods those of type 1.
+/// A program that clones each packet in egress, also the clones, and multicasts those of type 1.
 const CLONES: &str = r#"
 #include <core.p4>
 #include <v1model.p4>

@@ -1,4 +1,5 @@
-//! `polyplane run` on interfaces of a real kernel: frames carried, links that fail, and what a new user gets wrong.
+//! `polyplane run` on interfaces of a real kernel: forwarded frames, failing links, and user
+//! errors.
 
 mod lab;
 
@@ -12,7 +13,7 @@ use lab::{Directory, Running, polyplane, said, without_rights};
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{AfPacketPort, Port};
 
-/// A program that joins ports 0 and 1 like a cable.
+/// A program that connects ports 0 and 1 like a cable.
 const CABLE: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -34,7 +35,7 @@ control Deparse(packet_out packet, in headers_t hdr) { apply {} }
 V1Switch(P(), Verify(), In(), Out(), Compute(), Deparse()) main;
 "#;
 
-/// A switch in a namespace of its own, with two cables; their far ends are ports of the test.
+/// A switch in a separate namespace, with two cables. Their far ends are ports of the test.
 struct Bench {
     cables: Cables,
     program: String,
@@ -42,7 +43,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// None, with a line that says why, where the machine forbids namespaces.
+    /// Creates the namespaces. Returns `None`, and prints the reason, if the machine forbids
+    /// them.
     fn new(test: &str) -> Option<Bench> {
         let cables = Cables::new(2)?;
         let dir = Directory::new(test);
@@ -59,12 +61,13 @@ impl Bench {
         (running, lines)
     }
 
-    /// Starts it with this way to carry frames; with the lines that say how each port works.
+    /// Starts the switch with this packet I/O method. Also returns the lines that describe each
+    /// port.
     fn start_with(&self, io: &str) -> (Running, Lines, Vec<String>) {
         self.start_by(&["--io", io])
     }
 
-    /// Starts it with these options.
+    /// Starts the switch with these options.
     fn start_by(&self, options: &[&str]) -> (Running, Lines, Vec<String>) {
         let mut command = polyplane();
         command.args([
@@ -96,7 +99,7 @@ impl Bench {
         }
     }
 
-    /// Sends a frame by one end until it arrives at the other, five seconds at most.
+    /// Sends a frame by one end until it arrives at the other, for at most five seconds.
     fn carries(&mut self, from: usize, number: u8) -> bool {
         let mut bytes = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5];
         bytes.resize(60, number);
@@ -104,7 +107,7 @@ impl Bench {
     }
 }
 
-/// What a running switch writes to standard error, line by line.
+/// Standard error of a running switch, line by line.
 struct Lines(BufReader<ChildStderr>);
 
 impl Lines {
@@ -115,7 +118,7 @@ impl Lines {
     }
 }
 
-/// Waits for the end and gives what was written to standard output.
+/// Waits for the end. Returns standard output.
 fn running_out(mut running: Running) -> String {
     let out = running.0.stdout.take().unwrap();
     let text = std::io::read_to_string(out).unwrap();
@@ -123,7 +126,7 @@ fn running_out(mut running: Running) -> String {
     text
 }
 
-/// Waits for the end; standard error was read already.
+/// Waits for the end. Standard error has been read already.
 fn finish(mut running: Running) -> (Option<i32>, serde_json::Value) {
     let out = running.0.stdout.take().unwrap();
     let report = serde_json::from_reader(BufReader::new(out)).unwrap();
@@ -156,7 +159,8 @@ fn several_workers_carry_every_frame_in_each_way() {
             return;
         };
         let (running, _lines, how) = bench.start_by(&["--workers", "2", "--io", io]);
-        // Both directions, until each worker has had some: AF_PACKET's hash is keyed by chance.
+        // Both directions, until each worker has received frames: the key of AF_PACKET's hash is
+        // random.
         for number in 1..40 {
             assert!(bench.carries(0, number), "{how:?}");
             assert!(bench.carries(1, number), "{how:?}");
@@ -296,7 +300,7 @@ fn a_link_that_goes_down_is_told_and_carries_again_when_it_is_up() {
     assert_eq!(finish(running).0, Some(0));
 }
 
-/// Waits until a gauge of port 1 and `ctl status` say that it is up, or down, for five seconds.
+/// Waits until a gauge of port 1 and `ctl status` report this state, for at most five seconds.
 fn check_port_state(bench: &Bench, is_up: bool) {
     let level = f64::from(u8::from(is_up));
     let line = format!(
@@ -537,7 +541,7 @@ fn a_tap_device_is_a_port_as_well() {
         .unwrap();
     let mut lines = Lines(BufReader::new(running.0.stderr.take().unwrap()));
     lines.next();
-    // The kernel's side of the device takes the place of the second cable's end.
+    // The kernel's side of the device replaces the second cable's end.
     let tap = bench
         .cables
         .switch

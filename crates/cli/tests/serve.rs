@@ -1,4 +1,4 @@
-//! `polyplane serve`: devices, metrics, logs, and what is wrong with how it is to listen.
+//! `polyplane serve`: devices, metrics, logs, and errors in its listen options.
 
 mod lab;
 
@@ -11,7 +11,7 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use lab::scrape::{self, Scraped};
 use lab::{Directory, Running, Said, example, polyplane, said};
 
-/// A switch that serves, and what it said of where.
+/// A running server with its addresses.
 struct Serving {
     running: Running,
     control: String,
@@ -23,7 +23,7 @@ impl Serving {
         Serving::start_as(polyplane(), arguments)
     }
 
-    /// With a command that the arguments are behind.
+    /// Starts the server by a command; the arguments are appended to it.
     fn start_as(mut command: Command, arguments: &[&str]) -> Serving {
         command
             .args([
@@ -73,11 +73,11 @@ fn metrics_tell_of_each_device_in_the_format_of_prometheus() {
         assert_eq!(of("held_packets"), 0.0);
         assert_eq!(of("p4runtime_sessions"), 0.0);
         assert_eq!(of("p4runtime_write_seconds_count"), 0.0);
-        // Quantiles cannot be told without a bucket for all.
+        // Quantiles cannot be computed without a bucket for all values.
         let all = format!("p4runtime_write_seconds_bucket{{le=\"+Inf\",device=\"{device}\"}}");
         assert_eq!(scraped.value(&all), 0.0);
     }
-    // Only the second has a program with tables.
+    // Only the second device has a program with tables.
     let body = &scraped.0;
     assert!(!body.contains("table_capacity{device=\"1\""), "{body}");
     assert!(
@@ -165,7 +165,7 @@ fn what_would_be_open_to_others_is_refused_with_what_to_give() {
     assert!(!std::path::Path::new(&state).exists(), "nothing is opened");
 }
 
-/// What `ctl status` says of the program.
+/// Returns the line of `ctl status` about the program.
 fn program_of(serving: &Serving) -> String {
     let status = said(&["ctl", "status", "--addr", &serving.control]);
     let line = status.out.lines().find(|line| line.starts_with("program"));
@@ -179,7 +179,7 @@ fn a_program_that_is_kept_is_there_for_controllers_and_the_port_for_them_stays()
     let state = |name: &str| directory.file(name);
     let [none, router, psa] = ["none", "router", "psa"].map(state);
     let names = |program: &str| format!("1={}", example(program));
-    // Nothing was ever set: it waits, and waits when it starts again.
+    // No program was ever set: the switch waits for one, also after a restart.
     for _ in 0..2 {
         let serving = Serving::start(&["--state", &none]);
         assert!(program_of(&serving).contains("none"));
@@ -192,7 +192,8 @@ fn a_program_that_is_kept_is_there_for_controllers_and_the_port_for_them_stays()
     let serving = Serving::start(&["--state", &router]);
     assert!(program_of(&serving).contains("5 tables"));
     assert_eq!(serving.stop().status, Some(0));
-    // A PSA program that the command line names has PSA's port for controllers; one that is only kept has that of a switch that waited for it.
+    // A PSA program on the command line selects PSA's CPU port. A stored one has the CPU port of
+    // a switch that waited for a program.
     let taken = |arguments: &[&str], port: &str| {
         let words = ["serve", "--p4runtime", "127.0.0.1:0", "--state", &psa];
         let said = said(&[&words[..], arguments, &["--port", &format!("{port}=lo")]].concat());
@@ -212,7 +213,7 @@ fn a_switch_whose_state_cannot_be_kept_at_its_end_reports_what_it_did() {
     let directory = Directory::new("serve-full");
     let state = directory.file("state");
     let program = format!("1={}", example("router/router.p4"));
-    // A file that must not grow is an error and not a signal then.
+    // With SIGXFSZ ignored, exceeding the file size limit is an error and not a signal.
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]);
     command.arg(env!("CARGO_BIN_EXE_polyplane"));

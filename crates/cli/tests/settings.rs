@@ -1,10 +1,12 @@
-//! What entries files set beside tables acts on packets: queues of ports, parameters of hashes.
+//! Settings in entries files besides tables act on packets: queues of ports, parameters of
+//! hashes.
 
 mod lab;
 
 use lab::{Directory, packets, pcap, said, whole};
 
-/// Sends all to port 1, at the priority that the packet names, and writes what it saw of the queue.
+/// Forwards all packets to port 1, with the priority in the packet, and writes the queue metadata
+/// into them.
 const QUEUED: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -29,7 +31,7 @@ control D(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr.queued)
 V1Switch(P(), V(), I(), E(), V(), D()) main;
 "#;
 
-/// A packet that left: when, in microseconds, its number, and what it saw of the queue.
+/// A sent packet: its time in microseconds, its number, and its queue metadata.
 #[derive(Debug, PartialEq)]
 struct Left {
     time: u64,
@@ -38,7 +40,8 @@ struct Left {
     waited: u32,
 }
 
-/// What leaves of these packets of 60 bytes, all of which come at once; how many are dropped.
+/// Sends these packets of 60 bytes at once. Returns the packets that leave, and the number of
+/// drops.
 fn queued(name: &str, statements: &str, priorities: &[u8]) -> (Vec<Left>, u64) {
     let dir = Directory::new(&format!("settings-{name}"));
     let program = dir.with("queued.p4", QUEUED);
@@ -80,7 +83,7 @@ fn queued(name: &str, statements: &str, priorities: &[u8]) -> (Vec<Left>, u64) {
 
 #[test]
 fn a_queue_that_an_entries_file_sets_has_its_rate_and_depth() {
-    // 60 bytes are 480 bits: both are a packet each 10 milliseconds.
+    // 60 bytes are 480 bits, so both rates are a packet per 10 milliseconds.
     for rate in ["rate 100", "bits 48000"] {
         let (left, dropped) = queued("depth", &format!("queue port 1 {rate} depth 5\n"), &[0; 20]);
         assert!((5..=6).contains(&left.len()), "{rate}: {left:?}");
@@ -97,7 +100,7 @@ fn a_queue_that_an_entries_file_sets_has_its_rate_and_depth() {
         }
         assert!(left.last().unwrap().enqueued >= 4, "{rate}: {left:?}");
     }
-    // A queue of another port is another one's.
+    // The queue of another port does not matter.
     let (left, dropped) = queued("other-port", "queue port 2 rate 100 depth 1\n", &[0; 20]);
     assert_eq!((left.len(), dropped), (20, 0));
     assert!(left.iter().all(|packet| packet.waited == 0), "{left:?}");
@@ -111,7 +114,7 @@ fn each_priority_has_the_depth_of_the_statement_and_the_largest_goes_first() {
         &[0, 0, 0, 0, 0, 7, 7, 7, 7],
     );
     let numbers: Vec<u8> = left.iter().map(|packet| packet.number).collect();
-    // Three of each wait; the first may be on its way already.
+    // Three packets of each priority wait; the first packet may have left already.
     let behind_first = &numbers[numbers.iter().position(|n| *n == 5).unwrap()..];
     assert_eq!(behind_first[..3], [5, 6, 7], "{numbers:?}");
     assert!(dropped >= 2, "{left:?}");
@@ -140,7 +143,7 @@ control D(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr.hashed)
 V1Switch(P(), V(), I(), E(), V(), D()) main;
 "#;
 
-/// Parameters of a cyclic redundancy check of some bits.
+/// Parameters of a cyclic redundancy check.
 #[derive(Clone, Copy)]
 struct Crc {
     width: u32,
@@ -150,7 +153,7 @@ struct Crc {
     reflects: bool,
 }
 
-/// The check of some bytes, bit by bit.
+/// Computes the check of some bytes, bit by bit.
 fn crc(of: Crc, bytes: &[u8]) -> u32 {
     let top = 1 << (of.width - 1);
     let mask = top | (top - 1);

@@ -1,4 +1,5 @@
-//! A switch whose state is kept, as a user runs it: killed at any moment, started again, with another program.
+//! A switch with stored state, as a user runs it: killed at any moment, restarted, with another
+//! program.
 
 #[expect(dead_code, reason = "p4rt's tests use the rest")]
 #[path = "../../p4rt/tests/p4rt/rig.rs"]
@@ -21,10 +22,10 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use tempfile::TempDir;
 use tonic::Code;
 
-/// Entries that every batch changes.
+/// Number of entries that every batch changes.
 const STRIPE: u64 = 3;
 
-/// A file system of a few bytes, in memory, that is gone with it.
+/// A small file system in memory, unmounted when dropped.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
@@ -45,7 +46,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Files may still be open; it goes with the last of them.
+        // Files may still be open; the file system is removed with the last of them.
         let _ = rustix::mount::unmount(self.0.path(), UnmountFlags::DETACH);
     }
 }
@@ -54,7 +55,7 @@ impl Drop for SmallDisk {
 struct Switch {
     process: Child,
     address: SocketAddr,
-    /// What it said before it was ready.
+    /// Its output before it was ready.
     said: Vec<String>,
 }
 
@@ -93,7 +94,7 @@ impl Switch {
         Switch::start(&["serve"], state)
     }
 
-    /// Kills it as a power cut would the process: SIGKILL.
+    /// Kills the process as a power cut would: SIGKILL.
     fn kill(&mut self) {
         self.process.kill().expect("it runs");
         self.process.wait().expect("it has ended");
@@ -108,7 +109,7 @@ impl Switch {
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -121,7 +122,7 @@ fn forwards(objects: &Objects, key: u64, port: u64) -> Kind {
     Kind::TableEntry(entry(objects.id("exact_table"), vec![exact(1, &key)], does))
 }
 
-/// A batch that changes the stripe to its number and adds an entry with it.
+/// Returns a batch that changes the stripe's entries to its number, and adds one entry.
 fn batch(client: &Client, objects: &Objects, number: u64) -> rt::WriteRequest {
     let ty = match number {
         1 => Type::Insert,
@@ -138,7 +139,7 @@ fn batch(client: &Client, objects: &Objects, number: u64) -> rt::WriteRequest {
     request
 }
 
-/// The number of the last batch that is there; all of it and of those before it is.
+/// Returns the number of the last stored batch. Checks that it and all earlier ones are complete.
 async fn last_batch(client: &mut Client, objects: &Objects) -> u64 {
     let all = Kind::TableEntry(entry(objects.id("exact_table"), vec![], None));
     let (mut stripe, mut own) = (Vec::new(), Vec::new());
@@ -173,7 +174,8 @@ async fn last_batch(client: &mut Client, objects: &Objects) -> u64 {
     last
 }
 
-/// Kills the switch so many times while a controller writes; how many batches were kept in the end.
+/// Kills the switch this number of times while a controller writes. Returns the number of batches
+/// stored in the end.
 async fn kill(times: u64) -> u64 {
     let state = tempfile::tempdir().expect("a directory");
     let (mut kept, mut tried) = (0, 0);
@@ -194,7 +196,7 @@ async fn kill(times: u64) -> u64 {
         );
         (kept, tried) = (there, there);
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        // Some moment of some batch.
+        // A random moment of some batch.
         let moment = Instant::now() + Duration::from_micros(seed >> 47);
         let writing = async {
             loop {
@@ -231,7 +233,7 @@ async fn a_switch_that_is_killed_two_hundred_times_has_all_that_it_acknowledged(
     assert!(kept > 200, "{kept}");
 }
 
-/// Entries of a batch that fills a disk, and the bytes that each has beside.
+/// Number of entries of a batch that fills a disk, and additional bytes of each.
 const MANY: u64 = 200;
 const LARGE: usize = 1024;
 
@@ -274,7 +276,7 @@ async fn what_a_real_disk_has_no_room_for_is_refused_and_goes_in_when_there_is_r
     let told = refused.message();
     assert!(told.contains("no space is left on the disk"), "{told}");
     assert_eq!(client.read(all()).await.len() as u64, kept * MANY);
-    // Neither a crash nor a start with a full disk takes what was acknowledged.
+    // Neither a crash nor a start with a full disk loses acknowledged entries.
     drop(stream);
     switch.kill();
     let switch = Switch::serve(&state);
@@ -326,7 +328,7 @@ async fn another_program_on_the_command_line_takes_the_state_over_and_says_what_
     let all = Kind::TableEntry(entry(objects.id("exact_table"), vec![], None));
     assert_eq!(client.read(all.clone()).await.len(), 1);
     switch.kill();
-    // Once it is taken over it is this program's.
+    // After the migration the state belongs to this program.
     let switch = run(&second);
     let said = switch.said.join("\n");
     assert!(!said.contains("another program"), "{said}");

@@ -1,5 +1,4 @@
-//! What controllers of a served switch find: a state that is made equal to a file, and the port for
-//! controllers.
+//! Controllers of a served switch: synchronization of the state with a file, and the CPU port.
 
 mod lab;
 
@@ -8,16 +7,16 @@ use std::process::ChildStderr;
 
 use lab::{Directory, Running, Said, polyplane};
 
-/// The program with every kind of object, of the tests of the room `p4rt`.
+/// Path of the program with every kind of object, from the tests of crate `p4rt`.
 fn all_objects() -> String {
     format!("{}/../p4rt/tests/p4rt/all.p4", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A switch without ports, at an address of its own.
+/// A switch without ports, at a separate address.
 struct Server {
     address: String,
     running: Running,
-    /// Kept open: the switch writes to it.
+    /// Kept open, because the switch writes to it.
     _said: BufReader<ChildStderr>,
 }
 
@@ -58,7 +57,7 @@ impl Server {
     }
 }
 
-/// A state with something of every kind.
+/// A state with an object of every kind.
 const STATE: &str = r#"value_set TestParser.special { 2048, 34525 }
 multicast 5 { port 1, port 2 instance 7 }
 clone 9 { port 3 } truncate 64 class 2
@@ -80,7 +79,7 @@ register In.numbers[2] = 4294967295
 register In.rich[0] = { true, green, 7, NoMatch, true, 1, 2, 2048, 3, -4 }
 "#;
 
-/// Numbers that look like chance and are the same in each run.
+/// Pseudo-random numbers, equal in each run.
 struct Chance(u64);
 
 impl Chance {
@@ -92,7 +91,7 @@ impl Chance {
     }
 }
 
-/// A statement about something that may be there or not.
+/// Returns a statement about an object that may exist or not.
 fn statement(chance: &mut Chance) -> String {
     let (kind, n, m) = (chance.below(16), 1 + chance.below(6), 1 + chance.below(4));
     match kind {
@@ -137,25 +136,26 @@ fn statement(chance: &mut Chance) -> String {
     }
 }
 
-/// The statements of a dump; entries of a table have no order among each other.
+/// Returns the statements of a dump, sorted: entries of a table have no order.
 fn lines(dump: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = dump.lines().collect();
     lines.sort_unstable();
     lines
 }
 
-/// So many random changes: statements that are applied, or what they add deleted. Some are refused.
+/// Applies `count` random changes: statements are applied, or their objects deleted. Some are
+/// refused.
 fn change(server: &Server, dir: &Directory, chance: &mut Chance, count: usize) {
     for part in 0..count / 50 {
         let statements: Vec<String> = (0..50).map(|_| statement(chance)).collect();
-        // An entry stands in a file once.
+        // A file may contain an entry only once.
         let file = dir.with("changes.entries", statements.join("\n"));
         let how = match part % 4 {
             3 => "--delete",
             _ => "--replace",
         };
         let said = server.ctl(&["apply", how, &file]);
-        // Statements are refused one by one, but never the file.
+        // Single statements may be refused, but never the file.
         let is_applied = said.out.contains("applied") || said.err.contains("were refused");
         assert!(is_applied, "{}", said.err);
     }
@@ -177,7 +177,7 @@ fn after_any_changes_a_sync_of_a_dump_makes_the_state_that_it_was_made_of() {
         change(&server, &dir, &mut chance, 400);
         let changed = server.well(&["dump"]);
         assert_ne!(changed, dump);
-        // A look at the difference changes nothing.
+        // A dry run changes nothing.
         let shown = server.well(&["apply", "--sync", "--dry-run", &kept]);
         assert_eq!(server.well(&["dump"]), changed);
         let sync = ["apply", "--sync", &kept];
@@ -190,7 +190,8 @@ fn after_any_changes_a_sync_of_a_dump_makes_the_state_that_it_was_made_of() {
         let count = |text: &str| text.lines().count();
         assert_eq!(count(&applied), count(&shown), "{applied}\n{shown}");
     }
-    // A group keeps its max_size: it is made again, with the entries that refer to it.
+    // The max_size of a group cannot change: the group is created again, with the entries that
+    // refer to it.
     let other = dir.with(
         "other.entries",
         dump.replace("weight 3 } max_size 4", "weight 2 } max_size 3"),

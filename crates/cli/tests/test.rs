@@ -1,10 +1,10 @@
-//! `polyplane test`: what it says of tests that hold.
+//! `polyplane test`: its output for tests that pass.
 
 mod lab;
 
 use lab::{Directory, said};
 
-/// A program that recirculates packets of 0xff for ever, and makes copies of those of 1.
+/// A program that recirculates packets of 0xff endlessly, and makes copies of those of 1.
 const PROGRAM: &str = "#include <v1model.p4>\nheader e_t { bit<8> a; }\nstruct h { e_t e; }\nstruct m {}\n\
     parser P(packet_in p, out h hdr, inout m meta, inout standard_metadata_t s) {\n\
       state start { p.extract(hdr.e); transition accept; }\n}\n\

@@ -22,7 +22,7 @@ fn trace(example: &str, args: &[&str]) -> Output {
         .expect("the command can be run")
 }
 
-/// Runs the router with its entries; what it writes.
+/// Traces a packet through the router with its entries. Returns the output.
 fn router(args: &[&str]) -> String {
     let all = [&["router.p4", "--entries", "router.entries"], args].concat();
     stdout("router", &all)
@@ -36,7 +36,7 @@ fn stdout(example: &str, args: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("the output is text")
 }
 
-/// Whether the lines stand in the text in this order, each beginning like this behind its indentation.
+/// Checks that the text has lines in this order that begin like these, after their indentation.
 #[track_caller]
 fn check(text: &str, lines: &[&str]) {
     let mut rest = text.lines();
@@ -283,7 +283,7 @@ fn json_is_one_object_with_the_packet_the_events_and_the_outputs() {
     assert_eq!((kinds[0], kinds[kinds.len() - 1]), ("received", "sent"));
 }
 
-/// Runs with a mistake; what is said about it.
+/// Runs the command with a user error, and checks the message.
 #[track_caller]
 fn check_error(args: &[&str], status: i32, expect: &str) {
     let output = trace("router", args);
@@ -368,7 +368,7 @@ fn every_example_can_be_traced_with_the_first_packet_of_its_test() {
     assert!(traced >= 10, "{traced} examples");
 }
 
-/// What a trace of the program with all sorts of externs says.
+/// Returns a trace of the program with all kinds of externs.
 fn externs(args: &[&str]) -> String {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/externs.p4");
     stdout("router", &[&[program, "--port", "1"], args].concat())

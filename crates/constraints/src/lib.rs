@@ -1,15 +1,17 @@
-//! The room of constraints: the language of `@entry_restriction` and `@action_restriction`
-//! (p4-constraints), read and checked once a program and evaluated for each update.
+//! Crate `constraints`: the p4-constraints language of `@entry_restriction` and
+//! `@action_restriction`. A constraint is parsed and type-checked once per program and evaluated
+//! for each update.
 //!
-//! **In:** the text of a constraint, the types of keys or parameters, and their values.
-//! **Out:** a [`Constraint`], and whether it holds. **May import:** nothing.
+//! **In:** the text of a constraint, the types of match keys or action parameters, and their
+//! values. **Out:** a [`Constraint`], and the result of its evaluation.
 //!
 //! Invariants:
-//! - the grammar, precedence and types are those of p4-constraints' language specification; in
-//!   addition, names may have indices and `$`, numbers may have `_`, and what a controller writes
-//!   as a string is compared with a string;
-//! - a checked constraint has a value for all values of its names;
-//! - reading takes linear time, and the depth of an expression has a limit.
+//! - Grammar, precedence and types are those of the p4-constraints language specification.
+//! - Extensions: names may have indices and `$`, numbers may have `_`, and values that a
+//!   controller writes as strings are compared with string literals.
+//! - A constraint that passed [`Constraint::check`] evaluates to a value for all values of its
+//!   names.
+//! - Parsing takes linear time, and the nesting depth of an expression is limited.
 
 mod number;
 mod parse;
@@ -18,72 +20,72 @@ use std::fmt;
 
 pub use number::{Int, Number};
 
-/// Bytes of a constraint's text.
+/// Maximum length of a constraint's text, in bytes.
 const MOST_BYTES: usize = 64 << 10;
 
-/// A constraint that was read.
+/// A parsed constraint: a list of statements that must all hold.
 #[derive(Debug)]
 pub struct Constraint {
-    /// Each holds; with its text.
+    /// The expression and the source text of each statement.
     statements: Vec<(Expr, String)>,
 }
 
-/// The type of a key, a parameter or an expression.
+/// The type of a match key, an action parameter or an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// A truth value.
+    /// A Boolean.
     Bool,
-    /// A number of any size.
+    /// An integer of arbitrary precision.
     Int,
-    /// `bit<W>`: a parameter, or a part of a key.
+    /// `bit<W>`: an action parameter, or a component of a match key.
     Bits(u32),
-    /// An exact key.
+    /// An exact match key.
     Exact(u32),
-    /// A ternary key.
+    /// A ternary match key.
     Ternary(u32),
-    /// A key of a longest prefix.
+    /// An LPM match key.
     Lpm(u32),
-    /// A key of a range.
+    /// A range match key.
     Range(u32),
-    /// An optional key.
+    /// An optional match key.
     Optional(u32),
-    /// An exact key or a parameter that is written as a string.
+    /// An exact match key or an action parameter that the controller writes as a string.
     Text,
-    /// An optional key that is written as a string.
+    /// An optional match key that the controller writes as a string.
     OptionalText,
 }
 
 /// A value of a [`Type`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// A truth value.
+    /// A Boolean.
     Bool(bool),
-    /// A number of any size.
+    /// An integer of arbitrary precision.
     Int(Int),
     /// `bit<W>`.
     Bits(u32, Number),
-    /// An exact key.
+    /// An exact match key.
     Exact(u32, Number),
-    /// A ternary key: value and mask.
+    /// A ternary match key: value and mask.
     Ternary(u32, Number, Number),
-    /// A prefix: value and length.
+    /// An LPM match key: value and prefix length.
     Lpm(u32, Number, u32),
-    /// A range: its bounds, both within.
+    /// A range match key: lower and upper bound, both inclusive.
     Range(u32, Number, Number),
-    /// An optional key: value and mask.
+    /// An optional match key: value and mask. The mask is 0 for a wildcard.
     Optional(u32, Number, Number),
     /// A string.
     Text(String),
-    /// A string, or none for any.
+    /// An optional string; `None` is the wildcard.
     OptionalText(Option<String>),
 }
 
-/// What a constraint speaks of.
+/// A name that a constraint refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name<'n> {
-    /// A key of the table, or a parameter of the action.
+    /// A match key of the table, or a parameter of the action.
     Own(&'n str),
-    /// An attribute of the entry: `::priority`.
+    /// An attribute of the table entry: `::priority`.
     Attribute(&'n str),
 }
 
@@ -117,10 +119,10 @@ type Types<'n> = &'n dyn Fn(Name<'_>) -> Option<Type>;
 type Values<'n> = &'n dyn Fn(Name<'_>) -> Option<Value>;
 
 impl Constraint {
-    /// Reads a constraint.
+    /// Parses a constraint.
     ///
     /// # Errors
-    /// What is wrong with its text.
+    /// A syntax error, or a text of more than `MOST_BYTES` bytes.
     pub fn read(text: &str) -> Result<Constraint, String> {
         if text.len() > MOST_BYTES {
             return Err(format!(
@@ -133,10 +135,10 @@ impl Constraint {
         })
     }
 
-    /// Checks the names and types of a constraint.
+    /// Checks that all names are known and all types match.
     ///
     /// # Errors
-    /// The statement that has no meaning, and the reason.
+    /// The first statement that does not type-check, and the reason.
     pub fn check(&self, types: Types<'_>) -> Result<(), String> {
         for (expr, text) in &self.statements {
             expects(expr, Type::Bool, types).map_err(|why| format!("`{text}`: {why}"))?;
@@ -144,10 +146,10 @@ impl Constraint {
         Ok(())
     }
 
-    /// Checks that all statements hold.
+    /// Evaluates all statements.
     ///
     /// # Errors
-    /// The first that does not, as it is written, with the values of its names.
+    /// The first statement that is false: its source text and the values of its names.
     pub fn holds(&self, values: Values<'_>) -> Result<(), String> {
         for (expr, text) in &self.statements {
             if !truth(expr, values).map_err(|why| format!("`{text}`: {why}"))? {
@@ -177,7 +179,7 @@ impl Type {
         }
     }
 
-    /// Whether values of the other type are converted to this one where both meet.
+    /// Returns true if an operand of type `other` is converted to this type in a comparison.
     fn takes(self, other: Type) -> bool {
         match (self, other) {
             (Type::OptionalText, Type::Text) => true,
@@ -192,7 +194,7 @@ impl Type {
         matches!(self, Type::Int | Type::Bits(_) | Type::Exact(_))
     }
 
-    /// The type of a part of a key.
+    /// Returns the type of a component of a match key, for example `::mask`.
     fn part(self, name: &str) -> Option<Type> {
         Some(match (self, name) {
             (
@@ -243,7 +245,7 @@ fn shown(name: Name<'_>) -> String {
     }
 }
 
-/// Checks that an expression has a type.
+/// Checks that an expression has the type `wanted`.
 fn expects(expr: &Expr, wanted: Type, types: Types<'_>) -> Result<(), String> {
     let found = type_of(expr, types)?;
     match found == wanted {
@@ -389,7 +391,7 @@ fn part(whole: Value, name: &str) -> Option<Value> {
     })
 }
 
-/// A number or a string as a value of the other one's type.
+/// Converts a number or a string to the type of the value it is compared with.
 fn converted(from: Value, like: &Value) -> Value {
     let width = match like {
         Value::Bits(width, ..)
@@ -459,7 +461,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// The names in an expression with their values.
+/// Collects the names of an expression, each with its value.
 fn names(expr: &Expr, values: Values<'_>, all: &mut Vec<String>) {
     match expr {
         Expr::Name(_) | Expr::Attribute(_) | Expr::Part(..) => {

@@ -1,13 +1,13 @@
-//! Whole numbers of any size.
+//! Integers of arbitrary precision.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// A number of any size, not below zero: big-endian, without leading zeros.
+/// A natural number of arbitrary precision: big-endian bytes without leading zeros.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Number(Vec<u8>);
 
-/// A number of any size with a sign. Zero is not negative.
+/// A signed integer of arbitrary precision. Zero is not negative.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Int {
     negative: bool,
@@ -15,32 +15,32 @@ pub struct Int {
 }
 
 impl Number {
-    /// The number that these bytes are, the highest first.
+    /// Creates a number from big-endian bytes.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Number {
         let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
         Number(bytes[zeros..].to_vec())
     }
 
-    /// The number that fits a word.
+    /// Creates a number from a machine word.
     #[must_use]
     pub fn from_u64(number: u64) -> Number {
         Number::from_bytes(&number.to_be_bytes())
     }
 
-    /// 2^`width` - 1.
+    /// Returns 2^`width` - 1.
     #[must_use]
     pub fn ones(width: u32) -> Number {
         Number(vec![0xff; width.div_ceil(8) as usize]).low_bits(width)
     }
 
-    /// Whether it is 0.
+    /// Returns true if the number is 0.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The number with a digit after its others.
+    /// Appends a digit: returns the number times `base`, plus `digit`.
     pub(crate) fn with_digit(self, base: u32, digit: u32) -> Number {
         let mut carry = digit;
         let mut bytes = self.0;
@@ -55,7 +55,7 @@ impl Number {
         Number::from_bytes(&bytes)
     }
 
-    /// The number modulo 2^`width`.
+    /// Returns the number modulo 2^`width`.
     fn low_bits(&self, width: u32) -> Number {
         let size = width.div_ceil(8) as usize;
         let mut bytes = self.0[self.0.len().saturating_sub(size)..].to_vec();
@@ -65,7 +65,7 @@ impl Number {
         Number::from_bytes(&bytes)
     }
 
-    /// 2^`width` less a number below that; 0 of 0.
+    /// Returns the two's complement of a number below 2^`width`; 0 for 0.
     fn complement(&self, width: u32) -> Number {
         let size = width.div_ceil(8) as usize;
         let mut bytes = vec![0; size - self.0.len()];
@@ -104,7 +104,7 @@ impl fmt::Display for Number {
 }
 
 impl Int {
-    /// The number without a sign.
+    /// Creates a non-negative integer.
     #[must_use]
     pub fn new(magnitude: Number) -> Int {
         Int {
@@ -113,7 +113,7 @@ impl Int {
         }
     }
 
-    /// The number with the other sign.
+    /// Returns the integer with the opposite sign.
     pub(crate) fn negated(self) -> Int {
         Int {
             negative: !self.negative && !self.magnitude.is_zero(),
@@ -121,7 +121,7 @@ impl Int {
         }
     }
 
-    /// The number modulo 2^`width`, which is not below zero.
+    /// Returns the integer modulo 2^`width`, in two's complement.
     pub(crate) fn modulo(&self, width: u32) -> Number {
         let low = self.magnitude.low_bits(width);
         match self.negative {

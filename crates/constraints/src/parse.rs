@@ -1,11 +1,11 @@
-//! Text to the tree of a constraint.
+//! Parser: text of a constraint to expression trees.
 
 use std::net::Ipv6Addr;
 
 use crate::number::{Int, Number};
 use crate::{Comparison, Expr};
 
-/// A word of the language.
+/// A token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
     Name(String),
@@ -14,22 +14,22 @@ enum Token {
     Sign(&'static str),
 }
 
-/// Signs, longer ones first.
+/// Operators and punctuation, longer ones first so that the longest one matches.
 const SIGNS: [&str; 18] = [
     "::", "->", "&&", "||", "==", "!=", "<=", ">=", "<", ">", "!", "(", ")", ";", "-", ".", "[",
     "]",
 ];
 
-/// The most digits of a number.
+/// Maximum number of digits of a number.
 const MAX_DIGITS: usize = 4096;
 
-/// The most characters of a text that an error shows.
+/// Maximum number of characters of source text in an error message.
 const MAX_SHOWN: usize = 60;
 
-/// The most parentheses, negations and signs around one operand.
+/// Maximum nesting depth: parentheses, negations and signs around one operand.
 const MAX_DEPTH: usize = 100;
 
-/// The tokens of a text, each with its place.
+/// Splits the text into tokens, each with its byte offset.
 fn tokens(text: &str) -> Result<Vec<(Token, usize)>, String> {
     let mut all = Vec::new();
     let mut at = 0;
@@ -69,7 +69,7 @@ fn tokens(text: &str) -> Result<Vec<(Token, usize)>, String> {
     Ok(all)
 }
 
-/// The length of a word of letters, digits, `_` and the `$` of P4Info's names.
+/// Returns the length in bytes of a word of letters, digits, `_` and the `$` of P4Info names.
 fn word_length(text: &str) -> usize {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$');
     text.find(|c| !is_part(c)).unwrap_or(text.len())
@@ -97,7 +97,7 @@ fn number(text: &str) -> Result<Number, String> {
     Ok(number)
 }
 
-/// The number of a network address, as `ipv4('10.0.0.1')` writes it.
+/// Parses an address literal such as `ipv4('10.0.0.1')` to its number.
 fn address(kind: &str, text: &str) -> Result<Number, String> {
     let parts = |mark: char, count: usize, base: u32, most: usize| {
         let bytes: Option<Vec<u8>> = text
@@ -129,7 +129,7 @@ fn address(kind: &str, text: &str) -> Result<Number, String> {
     }
 }
 
-/// What joins two operands.
+/// A binary operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
     Also,
@@ -140,7 +140,7 @@ enum Op {
 }
 
 impl Op {
-    /// The strength with which the operator binds.
+    /// Returns the precedence of the operator.
     fn level(self) -> u8 {
         match self {
             Op::Also => 1,
@@ -159,7 +159,7 @@ struct Parser<'t> {
     depth: usize,
 }
 
-/// The statements of a constraint, each with its text.
+/// Parses a constraint into its statements, each with its source text.
 pub(crate) fn statements(text: &str) -> Result<Vec<(Expr, String)>, String> {
     let mut parser = Parser {
         text,
@@ -200,7 +200,7 @@ impl Parser<'_> {
         Some(name)
     }
 
-    /// The place of the next word.
+    /// Returns the byte offset of the next token.
     fn place(&self) -> usize {
         self.tokens
             .get(self.at)
@@ -226,7 +226,7 @@ impl Parser<'_> {
         })
     }
 
-    /// An expression of operators that bind stronger than `context`.
+    /// Parses an expression of operators with a higher precedence than `context`.
     fn expression(&mut self, context: u8) -> Result<Expr, String> {
         let mut left = self.operand()?;
         while let Some(op) = self.operator() {
@@ -325,7 +325,8 @@ impl Parser<'_> {
         }
     }
 
-    /// The name of a key or parameter: words with dots between, and indices of header stacks.
+    /// Parses the name of a match key or parameter: words separated by dots, and indices of header
+    /// stacks.
     fn name(&mut self, mut name: String) -> Result<Expr, String> {
         loop {
             if self.take(".") {
@@ -356,7 +357,8 @@ impl Parser<'_> {
         }
     }
 
-    /// The text from the next word to the end of its line, or the first of it.
+    /// Returns the source text from the next token to the end of its line, at most `MAX_SHOWN`
+    /// characters.
     fn rest(&self) -> &str {
         let rest = self.text[self.place()..].lines().next().unwrap_or("");
         let end = rest
@@ -367,7 +369,7 @@ impl Parser<'_> {
     }
 }
 
-/// Two operands as one; rows of one operator are one list.
+/// Joins two operands; a chain of one operator becomes one list.
 fn joined(left: Expr, op: Op, right: Expr) -> Expr {
     match op {
         Op::Also | Op::And => match left {

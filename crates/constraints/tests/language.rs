@@ -1,4 +1,4 @@
-//! The language: what holds, what does not, and what is refused.
+//! Tests of the language: constraints that are true, false, or refused.
 
 use constraints::{Constraint, Int, Name, Number, Type, Value};
 

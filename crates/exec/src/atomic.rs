@@ -1,17 +1,17 @@
-//! `@atomic`: code that runs as one step with regard to other packets.
+//! `@atomic` blocks: code that is atomic with respect to other packets.
 
 use std::hint;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The one gate of a device's `@atomic` code: whoever is inside, all other workers wait before theirs. What they wait for is bounded, since it is
-/// code of one packet, which has a work budget; a device with one worker never waits.
+/// Spin lock for all `@atomic` code of a device. The wait is bounded, because each packet has a
+/// work budget. A device with one worker never waits.
 #[derive(Debug, Default)]
 pub struct AtomicGate {
     is_closed: AtomicBool,
 }
 
 impl AtomicGate {
-    /// Waits until nobody is inside, and goes in.
+    /// Acquires the lock.
     fn enter(&self) {
         while self.is_closed.swap(true, Ordering::Acquire) {
             while self.is_closed.load(Ordering::Relaxed) {
@@ -25,12 +25,13 @@ impl AtomicGate {
     }
 }
 
-/// How deep a packet is in `@atomic` code. Code that jumps out of it stays inside until its block ends.
+/// Nesting depth of a packet in `@atomic` code. Code that jumps out of it holds the lock until its
+/// block ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AtomicDepth(u32);
 
 impl AtomicDepth {
-    /// The packet enters `@atomic` code.
+    /// Enters `@atomic` code. Acquires the lock at the outermost level.
     pub fn enter(&mut self, gate: &AtomicGate) {
         if self.0 == 0 {
             gate.enter();
@@ -38,7 +39,7 @@ impl AtomicDepth {
         self.0 = self.0.saturating_add(1);
     }
 
-    /// The packet leaves what it entered last.
+    /// Leaves the innermost level. Releases the lock at the outermost one.
     pub fn leave(&mut self, gate: &AtomicGate) {
         match self.0 {
             0 => {}
@@ -47,7 +48,7 @@ impl AtomicDepth {
         }
     }
 
-    /// The block of code ends, however.
+    /// Releases the lock, if held, at the end of a block.
     #[inline]
     pub fn leave_all(&mut self, gate: &AtomicGate) {
         if self.0 != 0 {

@@ -1,20 +1,21 @@
-//! Bits appended one after the other: field lists to hash, headers to emit.
+//! Bit buffer: bits appended one after the other, for field lists to hash and headers to emit.
 
 use bits::{limbs_for, one, wire};
 
-/// Bytes kept behind the last one, so that a field is written by one 64-bit store.
+/// Number of spare bytes after the last one, so that a field can be written by one 64-bit store.
 const SLACK: usize = 8;
 
-/// A growing string of bits, first bit first; the last byte is padded with zeros.
+/// Growable string of bits, first bit first. The last byte is zero-padded.
 #[derive(Clone, Debug, Default)]
 pub struct BitBuffer {
-    /// At least `bits / 8` rounded up plus [`SLACK`] bytes; all zero behind the last bit.
+    /// Has at least `bits / 8` (rounded up) plus [`SLACK`] bytes. All bits after the last one are
+    /// zero.
     bytes: Vec<u8>,
     bits: usize,
 }
 
 impl BitBuffer {
-    /// An empty buffer with room for `bytes` bytes.
+    /// Creates an empty buffer with a capacity of `bytes` bytes.
     pub fn with_capacity(bytes: usize) -> BitBuffer {
         BitBuffer {
             bytes: vec![0; bytes + SLACK],
@@ -22,7 +23,7 @@ impl BitBuffer {
         }
     }
 
-    /// Forgets all bits; the memory stays.
+    /// Removes all bits and keeps the memory.
     #[inline]
     pub fn clear(&mut self) {
         let used = self.bits.div_ceil(8).min(self.bytes.len());
@@ -30,29 +31,30 @@ impl BitBuffer {
         self.bits = 0;
     }
 
-    /// Number of bits.
+    /// Returns the number of bits.
     #[inline]
     pub fn bits(&self) -> usize {
         self.bits
     }
 
-    /// Bytes of memory.
+    /// Returns the allocated bytes.
     pub(crate) fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no bits.
     pub fn is_empty(&self) -> bool {
         self.bits == 0
     }
 
-    /// The bits, the last byte padded with zeros.
+    /// Returns the bits, with the last byte zero-padded.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.bits.div_ceil(8).min(self.bytes.len())]
     }
 
-    /// Appends the canonical number in `limbs`, `width` bits wide; limbs that are missing are zero.
+    /// Appends the canonical number in `limbs` with a width of `width` bits. Missing limbs are
+    /// zero.
     #[inline]
     pub fn push(&mut self, limbs: &[u64], width: u32) {
         if width <= 64 {
@@ -102,21 +104,22 @@ impl BitBuffer {
         self.grow(missing);
     }
 
-    /// Where the next bits go, for code that appends by itself: the whole memory, and how many bits there may be before it must grow. Behind these
-    /// there are eight more bytes to write, but whatever is behind the last bit must be zero.
+    /// Returns the whole memory and its capacity in bits, for code that appends by itself. Eight
+    /// more bytes after the capacity may be written. All bits after the last appended one must stay
+    /// zero.
     #[inline]
     pub fn storage(&mut self) -> (&mut [u8], usize) {
         let room = self.bytes.len().saturating_sub(SLACK) * 8;
         (&mut self.bytes, room)
     }
 
-    /// Says how many bits there are after such code has appended some.
+    /// Sets the number of bits, after code has appended through [`BitBuffer::storage`].
     #[inline]
     pub fn set_bits(&mut self, bits: usize) {
         self.bits = bits.min(self.bytes.len().saturating_sub(SLACK) * 8);
     }
 
-    /// Appends `width` zeros and gives their place.
+    /// Appends `width` zeros and returns their position.
     #[inline]
     fn grow(&mut self, width: usize) -> usize {
         let at = self.bits;

@@ -1,4 +1,5 @@
-//! The control side of a device's state for one program: owned tables and profiles, and the [`State`] that packets get of them.
+//! Control-plane side of a device's state for one program: owned tables and profiles, from which
+//! the [`State`] that packets read is made.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,14 +17,14 @@ use crate::convert::{action_params, counter_kind, field_match, key_shape, meter_
 use crate::state::ProfileState;
 use crate::{ExpireProfiles, ExternState, HashParameters, Registers, State, TableState};
 
-/// Tables, profiles and cells of a program. Changes are visible to packets in the next [`Configuration::snapshot`], but for cells, which
-/// are shared.
+/// Tables, profiles and cells of a program. Packets see a change from the next
+/// [`Configuration::snapshot`] on. Cells are shared, so their changes are visible at once.
 #[derive(Debug)]
 pub struct Configuration {
     program: Arc<Program>,
-    /// Tables: the control plane's and the program's entries.
+    /// Tables, with the entries of the control plane and of the program.
     pub tables: IdVec<TableId, Table>,
-    /// Entries that packets add, where they may.
+    /// Entries that packets add, for tables that allow it.
     pub learned: IdVec<TableId, Option<Arc<LearningTable>>>,
     /// Action profiles and selectors; `None` for other externs.
     pub profiles: IdVec<ExternId, Option<ActionProfile>>,
@@ -31,38 +32,39 @@ pub struct Configuration {
     pub cells: IdVec<ExternId, ExternState>,
     /// Parser value sets.
     pub value_sets: IdVec<ValueSetId, ValueSet>,
-    /// Parameters of hashes.
+    /// Parameters of the hash algorithms.
     pub hash: Arc<HashParameters>,
-    /// PNA: host ports, ascending.
+    /// PNA: numbers of the host ports, ascending.
     pub host_ports: Arc<[u32]>,
     /// PNA: time-outs of entries that packets add.
     pub expire_profiles: Arc<ExpireProfiles>,
-    /// PNA: the next flow id.
+    /// PNA: the next flow id to allocate.
     pub next_flow_id: Arc<AtomicU32>,
-    /// The device's: programs that follow each other share what it guards.
+    /// Lock for `@atomic` code. It belongs to the device: successive programs of a device share it.
     pub atomic: Arc<crate::AtomicGate>,
 }
 
-/// Bytes that the preallocated state of a program may take: counters, meters, registers, tables that packets write.
+/// Maximum number of bytes of a program's preallocated state: counters, meters, registers, and
+/// tables that packets write.
 const MAX_STATE_BYTES: u64 = 4 << 30;
 
-/// Why a program's state cannot be set up.
+/// Error of setting up a program's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigurationError {
     /// An entry of the program does not fit its table.
     Entry {
         /// The table's name.
         table: String,
-        /// Which entry, from 0.
+        /// Index of the entry, from 0.
         entry: usize,
-        /// What is wrong with it.
+        /// The cause.
         reason: String,
     },
-    /// What the program declares takes more memory than a device gives it.
+    /// The declared state takes more memory than a device grants.
     TooLarge {
-        /// The extern or table that is too much.
+        /// Extern or table that exceeds the limit.
         name: String,
-        /// Bytes up to and with it.
+        /// Number of bytes up to and including this extern or table.
         bytes: u64,
     },
 }
@@ -90,10 +92,11 @@ impl fmt::Display for ConfigurationError {
 impl std::error::Error for ConfigurationError {}
 
 impl Configuration {
-    /// The state that the program itself describes: its entries, default actions and first register values.
+    /// Creates the state that the program itself declares: its entries, default actions and initial
+    /// register values.
     ///
     /// # Errors
-    /// An entry of the program that its table cannot hold; state that takes too much memory.
+    /// A table cannot hold an entry of the program, or the state takes too much memory.
     pub fn new(program: Arc<Program>) -> Result<Configuration, ConfigurationError> {
         check_memory(&program)?;
         let tables = program
@@ -121,12 +124,13 @@ impl Configuration {
         })
     }
 
-    /// The program.
+    /// Returns the program.
     pub fn program(&self) -> &Arc<Program> {
         &self.program
     }
 
-    /// Makes lanes to count in for so many threads; those that there are stay. Packets count in them from the next snapshot on.
+    /// Allocates counter shards for `lanes` threads. Existing shards are kept. Packets use the new
+    /// ones from the next snapshot on.
     pub fn set_lanes(&mut self, lanes: usize) {
         for (_, table) in self.tables.iter_mut() {
             table.set_lanes(lanes);
@@ -138,7 +142,7 @@ impl Configuration {
         }
     }
 
-    /// Lets the first table that can find entries faster work on it, about as long as `budget` says.
+    /// Lets the first table that can improve its index work on it, for about `budget`.
     pub fn improve(&mut self, budget: Duration) -> Improved {
         let mut tables = self.tables.iter_mut();
         let improved = tables.find_map(|(_, table)| match table.improve(budget) {
@@ -148,7 +152,8 @@ impl Configuration {
         improved.unwrap_or(Improved::NoMore)
     }
 
-    /// The state of this moment. Costs what changed since the last one.
+    /// Returns a snapshot of the current state. The cost is proportional to the changes since the
+    /// last one.
     pub fn snapshot(&mut self) -> State {
         let profiles: Vec<_> = self
             .profiles
@@ -185,7 +190,7 @@ impl Configuration {
     }
 }
 
-/// The hash of a selector.
+/// Returns the hash algorithm of a selector; CRC-16 for an action profile.
 fn selector(kind: &ExternKind) -> HashAlgorithm {
     match kind {
         ExternKind::ActionSelector { algorithm, .. } => *algorithm,
@@ -193,7 +198,7 @@ fn selector(kind: &ExternKind) -> HashAlgorithm {
     }
 }
 
-/// The action that a call names, as `table` stores it.
+/// Returns the action of a call in `table`'s representation.
 fn action_ref(program: &Program, table: &ir::Table, call: &ActionCall) -> Option<ActionRef> {
     let id = table.actions.get(call.action)?.action;
     let params = action_params(program.actions.get(id)?, &call.args)?;
@@ -240,7 +245,7 @@ fn new_table(program: &Program, table: &ir::Table) -> Result<Table, Configuratio
             ..NewEntry::new(matches, EntryAction::Direct(action))
         };
         match made.insert(new, 0) {
-            // The first of two equal entries wins, as in a list that is tried in order.
+            // Of two equal entries the first one wins, as in a list that is searched in order.
             Ok(_) | Err(TableError::Duplicate(_)) => {}
             Err(refused) => return Err(error(at, refused.to_string())),
         }
@@ -248,7 +253,8 @@ fn new_table(program: &Program, table: &ir::Table) -> Result<Table, Configuratio
     Ok(made)
 }
 
-/// The priority that makes entries without one match in the order of declaration.
+/// Returns the priority that makes entries without an explicit one match in the order of
+/// declaration.
 fn declared_priority(table: &ir::Table, at: usize) -> i32 {
     let order = if table.largest_priority_wins {
         table.entries.len() - at
@@ -258,7 +264,7 @@ fn declared_priority(table: &ir::Table, at: usize) -> i32 {
     i32::try_from(order).unwrap_or(i32::MAX)
 }
 
-/// The table of entries that packets add: all keys exact.
+/// Creates the table for entries that packets add. All its keys are exact.
 fn learning(program: &Program, table: &ir::Table) -> LearningTable {
     let spec = table_spec(program, table);
     let exact = spec.shape.fields().iter().map(|field| KeyField {
@@ -278,7 +284,8 @@ fn profile(kind: &ExternKind) -> Option<ActionProfile> {
     }
 }
 
-/// Bytes of a program's state that are allocated at once: cells, and tables that packets write; at least so many.
+/// Returns a lower bound of the bytes that a program's state allocates in advance: cells, and
+/// tables that packets write.
 pub fn state_bytes(program: &Program) -> u64 {
     let parts = preallocated(program).map(|(_, bytes)| bytes);
     parts.fold(0, u64::saturating_add)
@@ -296,22 +303,22 @@ fn check_memory(program: &Program) -> Result<(), ConfigurationError> {
     Ok(())
 }
 
-/// What is allocated at once, by name.
+/// Returns the name and size of each part that is allocated in advance.
 fn preallocated(program: &Program) -> impl Iterator<Item = (&String, u64)> {
     let externs = program
         .externs
         .values()
         .map(|e| (&e.name, cell_bytes(&e.kind)));
     let learning = program.tables.values().filter(|table| table.add_on_miss);
-    // Keys, parameters and cells of an entry that a packet adds: some hundred bytes.
+    // Estimate for the key, parameters and cells of an entry that a packet adds.
     let learning = learning.map(|table| (&table.name, u64::from(table.size) * 512));
     externs.chain(learning)
 }
 
-/// Bytes of an extern's cells, at least.
+/// Returns a lower bound of the bytes of an extern's cells.
 fn cell_bytes(kind: &ExternKind) -> u64 {
     match kind {
-        // Packets and bytes, of each lane and of the control side.
+        // Packet and byte counts, in a shard and in the control-plane copy.
         ExternKind::Counter { size, .. } => u64::from(*size) * 32,
         ExternKind::Meter { size, .. } => u64::from(*size) * 96,
         ExternKind::Register { cell, size, .. } => {

@@ -1,4 +1,4 @@
-//! The memory that a packet lives in while its program runs.
+//! Packet context: all memory of a packet while its program runs.
 
 use std::sync::Arc;
 
@@ -9,64 +9,66 @@ use table::Lane;
 use crate::externs::checksum::ChecksumUnit;
 use crate::{BitBuffer, DropReason, Found, LogBuffer, RandomStream, Requests, State, WorkBudget};
 
-/// Memory of a context's buffers that is kept: lists, headers and checksums of a jumbo frame have room in it.
+/// Maximum number of buffer bytes of a context that is reused. Field lists, headers and checksums
+/// of a jumbo frame fit.
 const KEPT_BYTES: usize = 256 << 10;
 
-/// A packet being processed: fields, bytes, and what it carries from block to block.
+/// Packet being processed: its fields, its bytes, and the state that it keeps from block to block.
 #[derive(Debug)]
 pub struct PacketContext {
-    /// The frame as [`Layout`] says, then the engine's scratch limbs.
+    /// The fields in the order of [`Layout`], followed by the engine's scratch limbs.
     pub limbs: Vec<u64>,
     frame_limbs: usize,
-    /// The packet's bytes, those parsed already included, until [`PacketContext::finish_deparse`].
+    /// The packet's bytes. Until [`PacketContext::finish_deparse`] they include the parsed ones.
     pub bytes: Frame,
-    /// Bits of [`PacketContext::bytes`] that the parser has consumed.
+    /// Number of bits of [`PacketContext::bytes`] that the parser has consumed.
     pub cursor: usize,
-    /// What the deparser has emitted.
+    /// Bits that the deparser has emitted.
     pub emitted: BitBuffer,
-    /// The list of values that an operation is being given.
+    /// Packed field list, the input of a hash or checksum.
     pub data: BitBuffer,
-    /// What the packet asks of the device.
+    /// Requests to the device.
     pub requests: Requests,
     /// Running checksums, by extern instance; `None` for other externs.
     pub checksums: Vec<Option<ChecksumUnit>>,
     /// The packet's random stream.
     pub random: RandomStream,
-    /// The device's time at which the current block runs.
+    /// Device time at which the current block runs.
     pub now: Nanos,
-    /// Where the packet is counted: that of the thread which runs it.
+    /// Counter shard of the thread that processes the packet.
     pub lane: Lane,
-    /// Length in bytes that counters and meters count.
+    /// Length in bytes that counters and meters use.
     pub length: u32,
     /// Units of work left.
     pub work_left: u32,
-    /// The entry of the table being applied.
+    /// The table being applied and its lookup result.
     pub current: Option<CurrentEntry>,
-    /// Parameters of a learned entry that was hit.
+    /// Action parameters of a learned entry that was hit.
     pub learned_params: Vec<u64>,
-    /// How deep the packet is in `@atomic` code.
+    /// Nesting depth in `@atomic` code.
     pub atomic: crate::AtomicDepth,
     /// Messages that the program wrote.
     pub log: LogBuffer,
     /// Digests that the program sent.
     pub digests: Digests,
-    /// What the engine notes for a burst.
+    /// Scratch memory of the engine for a burst.
     pub notes: Vec<u64>,
 }
 
-/// What an engine has made of a state, kept from burst to burst.
+/// Data that an engine derived from a state. It is kept from burst to burst.
 #[derive(Debug, Default)]
 pub struct Derived {
-    /// The state and the lane that it was made for. It keeps the state: packets find it here, and nowhere else.
+    /// State and counter shard from which the data was derived. This is the only reference through
+    /// which packets reach the state, and it keeps the state alive.
     of: Option<(Arc<State>, Lane)>,
-    /// The engine's own: what bursts look at before anything else.
+    /// Engine-specific words that a burst reads first.
     pub marks: [u64; 2],
-    /// All else.
+    /// All other engine-specific words.
     pub words: Vec<u64>,
 }
 
 impl Derived {
-    /// Whether it was made of this state and for this lane.
+    /// Returns true if the data was derived from this state and for this counter shard.
     #[inline]
     pub fn is_of(&self, state: &Arc<State>, lane: Lane) -> bool {
         let is_same =
@@ -74,35 +76,37 @@ impl Derived {
         self.of.as_ref().is_some_and(is_same)
     }
 
-    /// Says what it was made of.
+    /// Sets the state and counter shard from which the data was derived.
     pub fn is_made_of(&mut self, state: &Arc<State>, lane: Lane) {
         self.of = Some((Arc::clone(state), lane));
     }
 
-    /// What it was made of, for packets that are counted on this lane; none if it was not made, or for another lane.
+    /// Returns the state, for packets that count in this shard. `None` if nothing was derived, or
+    /// if it was derived for another shard.
     #[inline]
     pub fn state(&self, lane: Lane) -> Option<&State> {
         let (state, for_lane) = self.of.as_ref()?;
         (*for_lane == lane).then_some(state)
     }
 
-    /// Lets go of the state. What was made stays until it is made anew, and is of none.
+    /// Releases the state. The derived data stays allocated until the next derivation, but is no
+    /// longer valid.
     pub fn let_go(&mut self) {
         self.of = None;
     }
 }
 
-/// The entry, or default action, whose action is running.
+/// Entry or default action of which the action is running.
 #[derive(Clone, Copy, Debug)]
 pub struct CurrentEntry {
     /// The table.
     pub table: TableId,
-    /// What was found.
+    /// Result of the lookup.
     pub found: Found,
 }
 
 impl PacketContext {
-    /// A context for packets of this program; `scratch` limbs follow the frame.
+    /// Creates a context for packets of this program. `scratch` limbs follow the frame.
     pub fn new(program: &Program, layout: &Layout, scratch: usize) -> PacketContext {
         let frame_limbs = layout.limbs() as usize;
         PacketContext {
@@ -128,19 +132,20 @@ impl PacketContext {
         }
     }
 
-    /// The packet's fields.
+    /// Returns the packet's fields.
     #[inline]
     pub fn frame(&self) -> &[u64] {
         &self.limbs[..self.frame_limbs]
     }
 
-    /// The packet's fields, to be changed; values must stay canonical.
+    /// Returns the packet's fields for writing. Values must stay canonical.
     #[inline]
     pub fn frame_mut(&mut self) -> &mut [u64] {
         &mut self.limbs[..self.frame_limbs]
     }
 
-    /// Starts a pass over the packet's bytes: all fields zero, nothing parsed, nothing asked.
+    /// Starts processing the packet from its first byte: all fields are zero, nothing is parsed,
+    /// and there are no requests.
     #[inline]
     pub fn begin_pass(&mut self) {
         self.frame_mut().fill(0);
@@ -151,8 +156,9 @@ impl PacketContext {
         self.clear_checksums();
     }
 
-    /// Whether the program has asked something of the device that the usual way of a packet does not answer ([`crate::PassTest::Asked`]). What it only tells, digests and messages, is taken from
-    /// the context when the packet has gone its way.
+    /// Returns true if the program has made a request that the fast path does not serve
+    /// ([`crate::PassTest::Asked`]). Digests and messages are no such requests: the device takes
+    /// them from the context after the packet is processed.
     pub fn has_asked(&self) -> bool {
         let usual = Requests {
             checksum_error: self.requests.checksum_error,
@@ -163,26 +169,26 @@ impl PacketContext {
         self.requests != usual
     }
 
-    /// Whether the program has told something that nobody has taken: messages, digests.
+    /// Returns true if the context holds messages or digests that the device has not yet taken.
     #[inline]
     pub fn has_told(&self) -> bool {
         !self.log.is_empty() || !self.digests.is_empty()
     }
 
-    /// Running checksums begin anew.
+    /// Resets all running checksums.
     pub fn clear_checksums(&mut self) {
         for unit in self.checksums.iter_mut().flatten() {
             unit.clear();
         }
     }
 
-    /// Before each block: no table is being applied.
+    /// Prepares for the next block: no table is being applied.
     #[inline]
     pub fn begin_block(&mut self) {
         self.current = None;
     }
 
-    /// Takes units of work from the budget; whether there were enough.
+    /// Charges work units to the budget. Returns false if there were too few.
     #[inline]
     pub fn spend(&mut self, units: u32) -> bool {
         match self.work_left.checked_sub(units) {
@@ -197,10 +203,10 @@ impl PacketContext {
         }
     }
 
-    /// Takes the work of hashing so many bytes.
+    /// Charges the work of hashing `bytes` bytes.
     ///
     /// # Errors
-    /// The reason to drop the packet: its budget does not have that much.
+    /// The reason to drop the packet, if its work budget is too small.
     #[inline]
     pub fn spend_on_hash(
         &mut self,
@@ -213,23 +219,25 @@ impl PacketContext {
         }
     }
 
-    /// Whether the deparser has emitted more than any frame holds: engines drop the packet there and then, as too long.
+    /// Returns true if the deparser has emitted more than the longest frame holds. Engines then
+    /// drop the packet at once as too long.
     #[inline]
     pub fn has_emitted_too_much(&self) -> bool {
         self.emitted.bits() > packet::MAX_FRAME * 8
     }
 
-    /// The bytes behind what was parsed; a byte that was parsed in part is not one of them.
+    /// Returns the bytes after the parsed ones. A partly parsed byte is not included.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         let bytes = self.bytes.bytes();
         &bytes[self.cursor.div_ceil(8).min(bytes.len())..]
     }
 
-    /// The packet becomes what was emitted, followed by what was not parsed.
+    /// Replaces the packet's parsed bytes by the emitted ones.
     ///
-    /// Where both end inside a byte at the same bit, the rest of that byte stays behind the emitted bits; otherwise emitted bits are padded
-    /// with zeros to a byte, and a byte that was parsed in part is gone.
+    /// If the parsed and the emitted bits end at the same bit within a byte, the rest of that byte
+    /// follows the emitted bits. Otherwise the emitted bits are zero-padded to a byte, and a partly
+    /// parsed byte is removed.
     ///
     /// # Errors
     /// [`FrameError::TooLong`]; the bytes are unchanged.
@@ -240,7 +248,7 @@ impl PacketContext {
         finished
     }
 
-    /// The same for a packet whose bytes are in another place.
+    /// Does the same as [`PacketContext::finish_deparse`] for a frame outside the context.
     ///
     /// # Errors
     /// [`FrameError::TooLong`]; the bytes are unchanged.
@@ -264,7 +272,8 @@ impl PacketContext {
         Ok(())
     }
 
-    /// Whether a packet has made the buffers so large that the context had better be given up than kept for another packet.
+    /// Returns true if the buffers have grown so large that the context should be freed, not
+    /// reused.
     pub fn is_oversized(&self) -> bool {
         let checksums = self.checksums.iter().flatten().map(ChecksumUnit::capacity);
         let buffers = [&self.emitted, &self.data].map(BitBuffer::capacity);
@@ -272,7 +281,7 @@ impl PacketContext {
         all.sum::<usize>() > KEPT_BYTES
     }
 
-    /// The running checksum of an instance; `None` for an extern that has none.
+    /// Returns the running checksum of an instance; `None` for an extern without one.
     #[inline]
     pub fn checksum(&mut self, instance: ExternId) -> Option<&mut ChecksumUnit> {
         self.checksums.get_mut(instance.get() as usize)?.as_mut()
@@ -287,7 +296,7 @@ fn checksum_unit(instance: &ir::Extern) -> Option<ChecksumUnit> {
     }
 }
 
-/// Limbs of the longest parameter list.
+/// Returns the number of limbs of the longest parameter list.
 fn most_param_limbs(program: &Program) -> usize {
     let limbs = |action: &ir::Action| -> usize {
         let params = action.params.iter();
@@ -296,23 +305,25 @@ fn most_param_limbs(program: &Program) -> usize {
     program.actions.values().map(limbs).max().unwrap_or(0)
 }
 
-/// Digest messages of one packet: packed values, up to a limit; what does not fit is counted.
+/// Digest messages of one packet: packed values, up to a limit. Messages beyond the limit are
+/// counted.
 #[derive(Clone, Debug, Default)]
 pub struct Digests {
     messages: Vec<(ExternId, usize)>,
     limbs: Vec<u64>,
     lost: u64,
-    /// Whether the last message is one of the lost.
+    /// True if the last message was lost.
     is_losing: bool,
 }
 
-/// Messages that a packet may send.
+/// Maximum number of messages of a packet.
 const MAX_MESSAGES: usize = 1 << 10;
 
-/// Limbs of all messages of a packet.
+/// Maximum number of limbs of all messages of a packet.
 const MAX_MESSAGE_LIMBS: usize = 1 << 15;
 
-/// A digest message: the values of its fields, each starting on its own limb, a `varbit`'s length in front of it.
+/// Digest message: the values of its fields. Each value starts on a new limb. A `varbit`'s length
+/// precedes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DigestMessage<'d> {
     /// The digest.
@@ -322,13 +333,13 @@ pub struct DigestMessage<'d> {
 }
 
 impl Digests {
-    /// Whether no message was sent.
+    /// Returns true if no message was sent.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.lost == 0
     }
 
-    /// How many messages did not fit.
+    /// Returns the number of messages that did not fit.
     pub fn lost(&self) -> u64 {
         self.lost
     }
@@ -337,7 +348,7 @@ impl Digests {
         self.limbs.capacity() * size_of::<u64>()
     }
 
-    /// Starts a message; [`Digests::push`] appends its values.
+    /// Starts a message. [`Digests::push`] appends its values.
     pub fn begin(&mut self, digest: ExternId) {
         self.is_losing = self.messages.len() >= MAX_MESSAGES;
         match self.is_losing {
@@ -346,7 +357,7 @@ impl Digests {
         }
     }
 
-    /// Appends limbs of a value to the last message.
+    /// Appends the limbs of a value to the last message.
     pub fn push(&mut self, limbs: &[u64]) {
         if self.is_losing {
             return;
@@ -354,7 +365,7 @@ impl Digests {
         if self.limbs.len() + limbs.len() <= MAX_MESSAGE_LIMBS {
             return self.limbs.extend_from_slice(limbs);
         }
-        // A message is whole or lost.
+        // A message is stored whole or not at all.
         self.is_losing = true;
         self.lost += 1;
         if let Some((_, start)) = self.messages.pop() {
@@ -362,7 +373,7 @@ impl Digests {
         }
     }
 
-    /// The messages, in order.
+    /// Returns the messages, in order.
     pub fn iter(&self) -> impl Iterator<Item = DigestMessage<'_>> {
         let ends = self.messages.iter().skip(1).map(|message| message.1);
         let ends = ends.chain([self.limbs.len()]);
@@ -375,7 +386,7 @@ impl Digests {
             })
     }
 
-    /// Forgets all.
+    /// Removes all messages and resets the count of lost ones.
     pub fn clear(&mut self) {
         self.messages.clear();
         self.limbs.clear();

@@ -1,4 +1,4 @@
-//! From the IR's words to `table`'s: keys, matches, parameters.
+//! Conversion from IR types to those of the crate `table`: keys, matches, parameters.
 
 use bits::{Value, limbs_for};
 use ir::{
@@ -10,7 +10,8 @@ use table::{
     TableSpec,
 };
 
-/// The match kind in `table`'s words, for a field of this type; `None` for a selector key, which is not matched.
+/// Returns the match kind of `table` for a field of this type; `None` for a selector key, which is
+/// not matched.
 fn match_kind(kind: MatchKind, ty: ScalarTy) -> Option<table::MatchKind> {
     Some(match kind {
         MatchKind::Exact => table::MatchKind::Exact,
@@ -23,7 +24,7 @@ fn match_kind(kind: MatchKind, ty: ScalarTy) -> Option<table::MatchKind> {
     })
 }
 
-/// The shape of fields with these types and match kinds; selectors are left out.
+/// Returns the key shape of fields with these types and match kinds. Selector keys are left out.
 pub fn key_shape(fields: impl IntoIterator<Item = (ScalarTy, MatchKind)>) -> KeyShape {
     KeyShape::new(fields.into_iter().filter_map(|(ty, kind)| {
         let (width, kind) = (ty.width(), match_kind(kind, ty)?);
@@ -31,7 +32,7 @@ pub fn key_shape(fields: impl IntoIterator<Item = (ScalarTy, MatchKind)>) -> Key
     }))
 }
 
-/// What a table is made from.
+/// Returns the specification from which a table is created.
 pub fn table_spec(program: &Program, table: &Table) -> TableSpec {
     let fields = table.keys.iter().map(|key| {
         let ty = key.expr.ty(program, None).unwrap_or(ScalarTy::Bit(0));
@@ -59,9 +60,9 @@ pub fn table_spec(program: &Program, table: &Table) -> TableSpec {
     }
 }
 
-/// Where the records of a table's entries have what: for who writes them and for who reads them.
+/// Returns the layout of the records of a table's entries, for both writers and readers.
 pub(crate) fn record_layout(program: &Program, table: &Table) -> RecordLayout {
-    // A varbit has its size in front, whole limbs all of it.
+    // A varbit is preceded by its size, and all its limbs are stored.
     let width = |param: &ir::ActionParam| match param.ty {
         ScalarTy::Varbit(_) => 64 * ir::limbs_of(param.ty),
         ty => ty.width(),
@@ -69,7 +70,8 @@ pub(crate) fn record_layout(program: &Program, table: &Table) -> RecordLayout {
     RecordLayout::new(table.actions.iter().map(|listed| {
         let action = program.actions.get(listed.action);
         let params = action.map_or(&[][..], |action| &action.params);
-        // Entries of a table with an action profile refer to it.
+        // Entries of a table with an action profile store a reference to a member or group, not an
+        // action.
         let run_by = match listed.scope {
             _ if table.implementation.is_some() => RunBy::DefaultOnly,
             ActionScope::DefaultOnly => RunBy::DefaultOnly,
@@ -79,7 +81,7 @@ pub(crate) fn record_layout(program: &Program, table: &Table) -> RecordLayout {
     }))
 }
 
-/// What a counter counts.
+/// Returns the unit of a counter.
 pub(crate) fn counter_kind(unit: CounterUnit) -> CounterKind {
     match unit {
         CounterUnit::Packets => CounterKind::Packets,
@@ -88,7 +90,7 @@ pub(crate) fn counter_kind(unit: CounterUnit) -> CounterKind {
     }
 }
 
-/// What a meter meters.
+/// Returns the unit of a meter.
 pub(crate) fn meter_unit(unit: CounterUnit) -> MeterUnit {
     match unit {
         CounterUnit::Packets => MeterUnit::Packets,
@@ -96,8 +98,9 @@ pub(crate) fn meter_unit(unit: CounterUnit) -> MeterUnit {
     }
 }
 
-/// What an entry says of one field, in the field's own kind and with ignored bits cleared; `None` if that kind cannot say it, or if
-/// values do not have the field's width. Full masks and prefixes are values; ternary fields take all kinds but ranges.
+/// Converts an entry's match of one field to the field's match kind, with ignored bits cleared.
+/// Returns `None` if that kind cannot express it, or if a value does not have the field's width.
+/// Full masks and full prefixes become exact values. Ternary fields accept all kinds except ranges.
 pub fn field_match(field: &KeyField, wanted: &KeyMatch) -> Option<FieldMatch> {
     use table::MatchKind::{Exact, Lpm, Optional, Range, SignedRange, Ternary};
     let width = field.width;
@@ -157,7 +160,8 @@ fn range(lo: &Value, hi: &Value) -> FieldMatch {
     }
 }
 
-/// Values of an action's parameters as limbs, each starting on its own; `None` unless there is one value of the right width for each.
+/// Returns the values of an action's parameters as limbs; each starts on a new limb. `None` unless
+/// there is exactly one value of the right width for each parameter.
 pub fn action_params(action: &Action, args: &[Value]) -> Option<Box<[u64]>> {
     if action.params.len() != args.len() {
         return None;

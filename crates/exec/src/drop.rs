@@ -1,18 +1,18 @@
-//! Why packets end without being sent.
+//! Drop reasons.
 
 use std::fmt;
 
 macro_rules! drop_reasons {
     ($($(#[$doc:meta])* $variant:ident = $name:literal;)*) => {
-        /// Why a packet was dropped. Names are stable: reports, counters and traces use them.
+        /// Reason for dropping a packet. Names are stable: reports, counters and traces use them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum DropReason { $($(#[$doc])* $variant,)* }
 
         impl DropReason {
-            /// All reasons; the position of each is [`DropReason::index`].
+            /// All reasons, indexed by [`DropReason::index`].
             pub const ALL: &[DropReason] = &[$(DropReason::$variant,)*];
 
-            /// The reason's stable name.
+            /// Returns the reason's stable name.
             pub fn name(self) -> &'static str {
                 match self { $(DropReason::$variant => $name,)* }
             }
@@ -21,11 +21,11 @@ macro_rules! drop_reasons {
 }
 
 drop_reasons! {
-    /// The program marked the packet for dropping in ingress (or its only control).
+    /// The program marked the packet to drop in ingress, or in its only control.
     Ingress = "ingress_drop";
-    /// The program marked the packet for dropping in egress.
+    /// The program marked the packet to drop in egress.
     Egress = "egress_drop";
-    /// The parser rejected the packet, on an architecture where that drops it.
+    /// The parser rejected the packet, on an architecture that drops rejected packets.
     ParserReject = "parser_reject";
     /// A filter did not accept the packet.
     Filtered = "filtered";
@@ -37,45 +37,46 @@ drop_reasons! {
     NoReplicas = "no_replicas";
     /// The queue was full.
     TailDrop = "tail_drop";
-    /// The program asked for a priority that has no queue.
+    /// The program selected a priority that has no queue.
     NoSuchQueue = "no_such_queue";
-    /// The packet was to leave at a port that the device does not have.
+    /// The egress port does not exist in the device.
     NoSuchPort = "no_such_port";
-    /// The packet used up its work budget: an endless loop in the program, or endless recirculation.
+    /// The packet used up its work budget, by an endless loop in the program or by endless
+    /// recirculation.
     WorkBudget = "work_budget";
-    /// Copies of one packet made more copies than a packet may have.
+    /// A packet and its copies made more copies than allowed.
     CopyBudget = "copy_budget";
     /// An `assert` failed.
     AssertFailed = "assert_failed";
     /// An `assume` failed.
     AssumeFailed = "assume_failed";
-    /// The program made the packet longer than a frame may be.
+    /// The program made the packet longer than the maximum frame.
     FrameTooLong = "frame_too_long";
-    /// No virtual data plane takes the packet.
+    /// No virtual data plane accepts the packet.
     Unclassified = "unclassified";
-    /// The header that describes the packet's virtual data plane fails a check.
+    /// The description header that selects the packet's virtual data plane fails a check.
     BadDescription = "bad_description";
     /// The packet's virtual data plane has no program.
     NoProgram = "no_program";
     /// The packet's virtual data plane is suspended.
     Suspended = "suspended";
-    /// The virtual data plane had its packets of this moment.
+    /// The virtual data plane exceeded its packet rate.
     RateQuota = "rate_quota";
-    /// The virtual data plane's packets have started over more often than they may.
+    /// The virtual data plane's packets have recirculated more often than its quota allows.
     PassQuota = "pass_quota";
-    /// The virtual data plane has used up its processor cycles.
+    /// The virtual data plane has used up its CPU cycles.
     CycleQuota = "cycle_quota";
-    /// The virtual data plane had its share of a processor that has too much to do.
+    /// The virtual data plane exceeded its fair share of an overloaded CPU.
     FairShare = "fair_share";
-    /// The packet went over too many links between virtual data planes.
+    /// The packet traversed too many links between virtual data planes.
     LinkHops = "link_hops";
-    /// The packet was to leave by a port that virtual data planes share, where a receiver would
-    /// take it for another one's, or for that of none.
+    /// The egress port is shared by virtual data planes, and a receiver would assign the packet to
+    /// another one, or to none.
     ForeignEgress = "foreign_egress";
 }
 
 impl DropReason {
-    /// Its position in [`DropReason::ALL`].
+    /// Returns its index in [`DropReason::ALL`].
     pub fn index(self) -> usize {
         self as usize
     }

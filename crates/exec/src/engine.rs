@@ -1,4 +1,5 @@
-//! What an engine is: it loads a program, and what it loaded runs the program's blocks on packets.
+//! The engine interface. An engine compiles a program, and the result runs the program's blocks on
+//! packets.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,15 +8,16 @@ use ir::{ControlId, Layout, Loc, ParserId, Program};
 
 use crate::{DropReason, Fused, Natives, PacketContext, Pass, State, Tracer};
 
-/// A way to run programs.
+/// Execution engine: compiles programs to a form that it can run.
 pub trait Engine: Send + Sync {
-    /// Its name, as users choose it.
+    /// Returns the engine's name, as users select it.
     fn name(&self) -> &'static str;
 
-    /// Makes a verified program ready to run. `layout` is the program's own. What is loaded has no state, so that several devices may run the same.
+    /// Compiles a verified program. `layout` is the program's layout. The result holds no state, so
+    /// several devices may share it.
     ///
     /// # Errors
-    /// [`Unsupported`] names a construct that this engine does not run.
+    /// [`Unsupported`] names a construct that this engine does not support.
     fn load(
         &self,
         program: &Arc<Program>,
@@ -23,7 +25,8 @@ pub trait Engine: Send + Sync {
         natives: &Natives,
     ) -> Result<Arc<dyn Loaded>, Unsupported>;
 
-    /// [`Engine::load`] of a program of which [`Loaded::fuse`] will be asked for this pass: an engine may do both at the same time.
+    /// Compiles a program, and optionally its fast path at the same time. The caller will call
+    /// [`Loaded::fuse`] with the same `_pass` afterwards.
     ///
     /// # Errors
     /// As [`Engine::load`].
@@ -38,20 +41,24 @@ pub trait Engine: Send + Sync {
     }
 }
 
-/// A program as an engine runs it: code without state.
+/// Program compiled by an engine: code without state.
 ///
-/// Engines take the units that [`ir::work`] says from [`PacketContext::work_left`], and drop a packet that has not so many left; they drop one
-/// that has emitted more than any frame holds ([`PacketContext::has_emitted_too_much`]).
+/// Engines charge the work units that [`ir::work`] defines to [`PacketContext::work_left`], and
+/// drop a packet that has too few left. They also drop a packet that has emitted more than the
+/// longest frame holds ([`PacketContext::has_emitted_too_much`]).
 ///
-/// The `trace_` methods do the same and tell a [`Tracer`] each step; the others cost nothing for it.
+/// The `trace_` methods do the same and report each step to a [`Tracer`]. The other methods have no
+/// tracing cost.
 pub trait Loaded: Send + Sync {
-    /// Limbs that the engine needs behind the frame in [`PacketContext::limbs`].
+    /// Returns the number of scratch limbs that the engine needs after the frame in
+    /// [`PacketContext::limbs`].
     fn scratch_limbs(&self) -> usize;
 
-    /// Fills a new context's scratch limbs, once; packets leave it as it must be for the next.
+    /// Initializes the scratch limbs of a new context. Called once: processing a packet restores
+    /// them for the next one.
     fn prepare(&self, packet: &mut PacketContext);
 
-    /// Runs a parser from the packet's cursor on.
+    /// Runs a parser, starting at the packet's cursor.
     fn run_parser(
         &self,
         parser: ParserId,
@@ -59,7 +66,7 @@ pub trait Loaded: Send + Sync {
         state: &State,
     ) -> ParserVerdict;
 
-    /// Runs a control; a deparser appends to [`PacketContext::emitted`].
+    /// Runs a control. A deparser appends to [`PacketContext::emitted`].
     fn run_control(
         &self,
         control: ControlId,
@@ -67,12 +74,12 @@ pub trait Loaded: Send + Sync {
         state: &State,
     ) -> ControlVerdict;
 
-    /// Makes one function of a pass, where the engine can.
+    /// Returns the fast path compiled to one function, or `None` if the engine cannot compile it.
     fn fuse(&self, _pass: &Pass) -> Option<Arc<dyn Fused>> {
         None
     }
 
-    /// [`Loaded::run_parser`], telling each step.
+    /// Runs a parser as [`Loaded::run_parser`] does, and reports each step.
     fn trace_parser(
         &self,
         parser: ParserId,
@@ -81,7 +88,7 @@ pub trait Loaded: Send + Sync {
         tracer: &mut dyn Tracer,
     ) -> ParserVerdict;
 
-    /// [`Loaded::run_control`], telling each step.
+    /// Runs a control as [`Loaded::run_control`] does, and reports each step.
     fn trace_control(
         &self,
         control: ControlId,
@@ -91,32 +98,32 @@ pub trait Loaded: Send + Sync {
     ) -> ControlVerdict;
 }
 
-/// How a parser ended.
+/// Result of a parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParserVerdict {
-    /// In `accept`.
+    /// The parser reached `accept`.
     Accept,
-    /// In `reject`, with the error's number in [`Program::errors`].
+    /// The parser reached `reject`. Holds the error's index in [`Program::errors`].
     Reject(u32),
-    /// The packet must be dropped whatever the architecture.
+    /// The packet must be dropped, in every architecture.
     Drop(DropReason),
 }
 
-/// How a control ended.
+/// Result of a control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlVerdict {
-    /// At its end, or by `exit`.
+    /// The control ended normally or by `exit`.
     Done,
-    /// The packet must be dropped whatever the architecture.
+    /// The packet must be dropped, in every architecture.
     Drop(DropReason),
 }
 
-/// A construct that an engine does not run.
+/// Error: the program has a construct that the engine does not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
-    /// What it is, in the user's words.
+    /// The construct, in the user's terms.
     pub construct: String,
-    /// Where it stands.
+    /// Source location of the construct.
     pub loc: Option<Loc>,
 }
 
@@ -128,7 +135,8 @@ impl fmt::Display for Unsupported {
 
 impl std::error::Error for Unsupported {}
 
-/// The numbers of core.p4's errors in one program; 0 (`NoError`) for one that the program does not have.
+/// Indices of core.p4's errors in one program. An error that the program does not declare has index
+/// 0 (`NoError`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ParserErrors {
     /// `error.PacketTooShort`
@@ -144,7 +152,7 @@ pub struct ParserErrors {
 }
 
 impl ParserErrors {
-    /// The numbers in this program.
+    /// Returns the indices in this program.
     pub fn of(program: &Program) -> ParserErrors {
         let number = |name: &str| {
             let at = program.errors.iter().position(|error| error == name);

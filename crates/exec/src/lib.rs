@@ -1,16 +1,19 @@
-//! The room `exec`: what an engine is, and all that engines have in common.
+//! Crate `exec`: the execution engine interface, and the semantics that all engines share.
 //!
-//! **In:** a verified [`ir::Program`], a packet. **Out:** the traits [`Engine`] and [`Loaded`], the packet's [`PacketContext`], the device's
+//! **In:** a verified [`ir::Program`] and a packet.
+//! **Out:** the traits [`Engine`] and [`Loaded`], the packet's [`PacketContext`], a device's
 //! [`State`] for a program, extern functions, [`DropReason`]s and [`TraceEvent`]s.
-//! **May import:** `ir`, `table`, `packet`, `bits`.
 //!
 //! Invariants:
-//! - what an extern function, a table and a header do is defined here once ([`externs`], [`slots`]); engines only bring operands;
-//! - engines hold code, never state: [`State`] is an immutable root of shared cells, [`Configuration`] its control side;
-//! - the packet path does not allocate once its buffers are warm, takes no lock and makes no system call; user-controlled data never panics;
-//! - time and chance are inputs: [`PacketContext::now`] and [`RandomStream`].
+//! - The semantics of extern functions, tables and headers are defined once, here ([`externs`],
+//!   [`slots`]). Engines only supply operands.
+//! - Engines hold code, never state. [`State`] is an immutable snapshot of shared cells.
+//!   [`Configuration`] is its control-plane side.
+//! - The packet path does not allocate once its buffers are warm, takes no lock and makes no system
+//!   call. User-controlled data never causes a panic.
+//! - Time and random numbers are inputs: [`PacketContext::now`] and [`RandomStream`].
 //!
-//! Tests: beside each module; `interp` and `switch` test what packets see.
+//! Tests: in each module; the crates `interp` and `switch` test packet processing.
 
 mod atomic;
 mod bit_buffer;

@@ -1,25 +1,26 @@
-//! Messages that programs write (`log_msg`, `assert`): a bounded buffer, filled by packets, emptied by the device.
+//! Messages that programs write (`log_msg`, `assert`): a bounded buffer, filled by packets and
+//! drained by the device.
 
-/// Bytes of text that a packet may write; more is counted, not kept.
+/// Maximum number of bytes of text of a packet. Messages beyond it are counted and dropped.
 const CAPACITY: usize = 16 * 1024;
 
-/// Digits that 64 bits take at most, and a sign.
+/// Maximum number of decimal digits of a 64-bit limb, and a sign.
 const DIGITS_OF_LIMB: usize = 21;
 
-/// The largest power of ten in 64 bits: 19 digits.
+/// Largest power of ten in 64 bits; a chunk has 19 digits.
 const CHUNK: u64 = 10_000_000_000_000_000_000;
 
-/// The lines that a packet has written.
+/// Lines that a packet has written.
 #[derive(Clone, Debug, Default)]
 pub struct LogBuffer {
     text: String,
     lost: u64,
-    /// What is left of a number while its digits are found, and the digits, 19 at a time.
+    /// Rest of a number during its conversion to decimal, and its digits in chunks of 19.
     rest: Vec<u64>,
     chunks: Vec<u64>,
 }
 
-/// Divides a number by [`CHUNK`]: the remainder, or none for zero.
+/// Divides a number by [`CHUNK`]. Returns the remainder, or `None` if the number is zero.
 fn take_chunk(limbs: &mut Vec<u64>) -> Option<u64> {
     while limbs.last() == Some(&0) {
         limbs.pop();
@@ -33,7 +34,7 @@ fn take_chunk(limbs: &mut Vec<u64>) -> Option<u64> {
     remainder
 }
 
-/// The two's complement of a number of this width.
+/// Negates a number of this width in two's complement.
 fn negate(limbs: &mut [u64], width: u32) {
     let mut carry = true;
     for limb in limbs.iter_mut() {
@@ -43,7 +44,7 @@ fn negate(limbs: &mut [u64], width: u32) {
 }
 
 impl LogBuffer {
-    /// Whether nothing was written.
+    /// Returns true if nothing was written.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.text.is_empty() && self.lost == 0
@@ -63,7 +64,7 @@ impl LogBuffer {
         self.push("\n");
     }
 
-    /// Appends a number in decimal, as BMv2 does; `signed_width` is the width of a signed one.
+    /// Appends a number in decimal, as BMv2 does. `signed_width` is the width of a signed number.
     pub fn push_number(&mut self, limbs: &[u64], signed_width: Option<u32>) {
         use std::fmt::Write;
         let significant = limbs.iter().rposition(|&limb| limb != 0);
@@ -92,7 +93,7 @@ impl LogBuffer {
         }
     }
 
-    /// Gives each line to `sink` and forgets all.
+    /// Passes each line to `sink` and clears the buffer.
     pub fn drain(&mut self, mut sink: impl FnMut(&str)) {
         self.text.lines().for_each(&mut sink);
         if self.lost > 0 {
@@ -138,7 +139,7 @@ mod tests {
 
     #[test]
     fn wide_numbers_have_all_their_digits() {
-        // 2^n, of which the digits are known by doubling.
+        // 2^n; the digits are computed by repeated doubling.
         let mut digits = vec![1_u8];
         let mut log = LogBuffer::default();
         for n in 0..1_000_u32 {

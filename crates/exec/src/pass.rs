@@ -1,9 +1,11 @@
-//! The usual way of a packet through an architecture, as data: in by one port, out by one port, never copied.
+//! The fast path of a packet through an architecture, as data: received at one port, sent at one
+//! port, never copied.
 //!
-//! An architecture describes that way as a [`Pass`]; an engine that can makes one function of it ([`Fused`]), which takes a burst of frames through
-//! parser, controls and deparser without a context each. A packet that asks for anything else *leaves* the pass at a numbered step, with everything
-//! that it has done so far in a [`PacketContext`], and the architecture's own code takes it on from there. So a pass changes speed, never the
-//! result.
+//! An architecture describes its fast path as a [`Pass`]. An engine may compile it to one function
+//! ([`Fused`]) that takes a burst of frames through parser, controls and deparser, without a
+//! context for each frame. A packet that needs anything else *exits* the fast path at a numbered
+//! step. Its state so far is then in a [`PacketContext`], and the architecture's general code
+//! continues from that step. So the fast path changes speed, never results.
 
 use std::sync::Arc;
 
@@ -13,99 +15,102 @@ use table::Lane;
 
 use crate::{Derived, DropReason, PacketContext, State, WorkBudget};
 
-/// The way, step by step. The first step finds all fields zero, nothing parsed and nothing asked; the last one is [`PassStep::Send`].
+/// Fast path of an architecture, step by step. Before the first step all fields are zero, nothing
+/// is parsed, and there are no requests. The last step is [`PassStep::Send`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pass {
     /// The steps, in order.
     pub steps: Vec<PassStep>,
 }
 
-/// A step of a [`Pass`].
+/// Step of a [`Pass`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PassStep {
-    /// Tells the program something.
+    /// Sets a field to an input of the architecture.
     Set(FieldId, PassInput),
-    /// Copies a field to another one of its type.
+    /// Copies a field to another field of the same type.
     Copy {
-        /// What is copied.
+        /// The source.
         from: FieldId,
-        /// Where it is put.
+        /// The destination.
         to: FieldId,
     },
     /// Runs a parser.
     Parse {
-        /// Which.
+        /// The parser.
         parser: ParserId,
-        /// Fields that get the error of a rejected packet, which goes on; after `accept` they are 0, `error.NoError`, whatever the parser
-        /// wrote.
+        /// Fields that receive the error of a rejected packet, which is not dropped. After `accept`
+        /// they are set to 0 (`error.NoError`), whatever the parser wrote to them.
         errors: Vec<FieldId>,
     },
     /// Runs a control.
     Control(ControlId),
-    /// Runs a deparser, after which the frame is what it emitted, followed by what was not parsed, cut to
+    /// Runs a deparser. The frame becomes the emitted bytes followed by the unparsed ones, cut to
     /// [`crate::Requests::truncate`]. A frame that gets too long is dropped.
     Deparse(ControlId),
-    /// All fields become zero, but for those that are carried from one to the other; the frame is parsed anew from its first byte, and no checksum of it is
-    /// known to be wrong.
+    /// Copies each first field of a pair to the second, and sets all other fields to zero. The next
+    /// parser starts at the first byte of the frame, and the checksum error is cleared.
     Carry(Vec<(FieldId, FieldId)>),
-    /// Drops the packet.
+    /// Drops the packet if the test holds.
     DropIf(PassTest, DropReason),
-    /// The packet leaves the pass here.
+    /// The packet exits the fast path if the test holds.
     LeaveIf(PassTest),
-    /// The packet is to leave by this port. It leaves the pass here if that port's queues are not free ([`Owner::busy_ports`]).
+    /// Selects the egress port. The packet exits the fast path if that port's queues are busy
+    /// ([`Owner::busy_ports`]).
     Enqueue(PassPort),
-    /// The packet goes out by the port of the last [`PassStep::Enqueue`].
+    /// Sends the packet to the port of the last [`PassStep::Enqueue`].
     Send,
 }
 
-/// Where an architecture reads the port that a packet is to leave by.
+/// Source of the egress port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassPort {
-    /// This field, of at most 32 bits.
+    /// A field of at most 32 bits.
     Field(FieldId),
-    /// [`crate::Requests::destination`] (PNA): none drops the packet as `NoDestination`, `Drop` as `Ingress`.
+    /// [`crate::Requests::destination`] (PNA). No destination drops the packet as `NoDestination`,
+    /// `Drop` drops it as `Ingress`.
     Destination,
 }
 
-/// What an architecture tells a program.
+/// Value that an architecture passes to a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassInput {
-    /// A number.
+    /// A constant.
     Constant(u64),
-    /// The port that the packet came in by.
+    /// The ingress port.
     IngressPort,
-    /// Whether that port is a host port ([`State::is_host_port`]).
+    /// 1 if the ingress port is a host port ([`State::is_host_port`]), else 0.
     IsHostPort,
     /// The port of the last [`PassStep::Enqueue`].
     EgressPort,
-    /// Bytes of the frame as it came.
+    /// Length in bytes of the frame as received.
     ReceivedLength,
-    /// Bytes of the frame as the last [`PassStep::Deparse`] left it.
+    /// Length in bytes of the frame after the last [`PassStep::Deparse`].
     Length,
     /// [`Burst::now`] in nanoseconds.
     Nanos,
     /// [`Burst::now`] in microseconds.
     Micros,
-    /// Whether a checksum did not verify ([`crate::Requests::checksum_error`]).
+    /// 1 if a checksum failed to verify ([`crate::Requests::checksum_error`]), else 0.
     ChecksumError,
 }
 
-/// What an architecture asks of a packet.
+/// Test of a packet by its architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassTest {
     /// The field, of at most 64 bits, has this value.
     Equals(FieldId, u64),
     /// The field, of at most 64 bits, has another value.
     Differs(FieldId, u64),
-    /// The program has asked something of the device: any of [`crate::Requests`] but `checksum_error`, `destination` and
-    /// `mark` ([`PacketContext::has_asked`]).
+    /// The program has made a request to the device: any of [`crate::Requests`] except
+    /// `checksum_error`, `destination` and `mark` ([`PacketContext::has_asked`]).
     Asked,
 }
 
-/// Frames that a pass takes at once, at most.
+/// Maximum number of frames in a burst.
 pub const BURST: usize = 64;
 
-/// The order of frames that go as they lie.
+/// Identity order: frames are processed in the order in which they are stored.
 pub const AS_THEY_LIE: [u32; BURST] = {
     let mut order = [0; BURST];
     let mut at = 0;
@@ -116,48 +121,51 @@ pub const AS_THEY_LIE: [u32; BURST] = {
     order
 };
 
-/// Frames to take through a pass: at most [`BURST`], of one device after the other.
+/// Burst of at most [`BURST`] frames, grouped by device.
 pub struct Burst<'b> {
-    /// The frames, and others; each knows the port that it came in by.
+    /// Frame buffer. May hold frames that are not part of this burst. Each frame holds its ingress
+    /// port.
     pub frames: &'b mut [Frame],
-    /// Which of these they are, in the order in which they go: each is there.
+    /// Indices into `frames`: the packets of the burst, in processing order. Every index is in
+    /// range.
     pub order: &'b [u32],
-    /// What became of each, as far as the pass has come: as many as go.
+    /// Outcomes, in the order of `order`. Has one element for each packet of the burst.
     pub outcomes: &'b mut [PackedOutcome],
-    /// The devices' time.
+    /// Current time of the devices.
     pub now: Nanos,
-    /// Whose frames they are, in their order: at most as many lots as frames.
+    /// Segments of the burst by device, in processing order. There are at most as many as frames.
     pub lots: &'b [Lot<'b>],
 }
 
-/// The frames of a burst that are one device's.
+/// Burst segment: the consecutive frames of one device in a burst.
 #[derive(Clone, Copy)]
 pub struct Lot<'b> {
-    /// How many they are.
+    /// Number of frames.
     pub frames: usize,
-    /// The number, for random numbers, of the first frame's packet; the next ones follow.
+    /// Packet number of the first frame, an input of the random stream. The following frames have
+    /// consecutive numbers.
     pub first_packet: u64,
-    /// Whose they are. What they see is what [`Owner::derived`] was made of.
+    /// View of the device. Its packets read the state from which [`Owner::derived`] was made.
     pub owner: &'b Owner,
 }
 
-/// A device as its packets find it on one worker, beside its state.
+/// A worker's view of a device, apart from the device's state.
 #[derive(Debug)]
 pub struct Owner {
-    /// What [`Fused::derive`] has made of the state.
+    /// Data that [`Fused::derive`] made from the state.
     pub derived: Derived,
-    /// Where packets are counted.
+    /// Counter shard of the worker.
     pub lane: Lane,
-    /// What each of them may do.
+    /// Work budget of each packet.
     pub work: WorkBudget,
-    /// What random numbers depend on: the device's seed.
+    /// Seed of the device's random streams.
     pub seed: u64,
-    /// Ports whose queues are shaped or not empty, ascending.
+    /// Numbers of the ports that have a shaped or non-empty queue, ascending.
     pub busy_ports: Vec<u32>,
 }
 
 impl Owner {
-    /// What its packets see, unless nothing was derived yet.
+    /// Returns the state that the device's packets read, or `None` if nothing was derived yet.
     #[inline]
     pub fn state(&self) -> Option<&State> {
         self.derived.state(self.lane)
@@ -165,10 +173,10 @@ impl Owner {
 }
 
 impl<'b> Lot<'b> {
-    /// What they see.
+    /// Returns the state that the packets of the segment read.
     ///
     /// # Panics
-    /// Nothing was derived of it for the owner's lane.
+    /// Nothing was derived for the owner's counter shard.
     #[inline]
     pub fn state(&self) -> &'b State {
         let state = self.owner.state();
@@ -176,50 +184,50 @@ impl<'b> Lot<'b> {
     }
 }
 
-/// What became of a frame.
+/// Outcome of a frame on the fast path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PassOutcome {
-    /// Nothing yet.
+    /// Not processed yet.
     #[default]
     Waiting,
-    /// It is to be sent by this port.
+    /// Must be sent to this port.
     Sent(PortId),
-    /// It was dropped.
+    /// Dropped.
     Dropped(DropReason),
-    /// It left the pass at the step of this number; its bytes and all that is known of it are in the context.
+    /// Exited the fast path. Its bytes and its state are in the context.
     Left {
-        /// The step.
+        /// Number of the step at which it exited.
         step: u32,
-        /// The port of the last [`PassStep::Enqueue`] that it passed; port 0 before.
+        /// Port of the last [`PassStep::Enqueue`] before the exit, or port 0.
         egress: PortId,
     },
 }
 
-/// A [`PassOutcome`] as one number, which native code writes by itself: what it is in bits 32 to 39, a step from bit 40 on, and a port or the index of a
-/// [`DropReason`] in the lower half.
+/// [`PassOutcome`] packed into 64 bits, as native code writes it. Bits 32 to 39 hold the kind. Bits
+/// from 40 on hold the step. The low half holds a port or the index of a [`DropReason`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct PackedOutcome(u64);
 
 impl PackedOutcome {
-    /// What to put around the index of a reason to drop the packet.
+    /// Kind of a dropped packet; the low half is the index of the drop reason.
     pub const DROPPED: u64 = 2 << 32;
-    /// What to put around the port that the packet is to be sent by.
+    /// Kind of a packet to send; the low half is the egress port.
     pub const SENT: u64 = 3 << 32;
-    /// What to put around the port of the last [`PassStep::Enqueue`] of a packet that left, beside the step.
+    /// Kind of a packet that exited; the low half is the port of the last [`PassStep::Enqueue`].
     pub const LEFT: u64 = 4 << 32;
-    /// Where a step's number begins.
+    /// Position of the step's number.
     pub const STEP_SHIFT: u32 = 40;
 
-    /// The port that the packet is to be sent by, if it is, as most are.
+    /// Returns the egress port if the packet must be sent, the most common outcome.
     #[inline]
     pub fn sent(self) -> Option<PortId> {
-        // Halves are compared: masks of 64 bits would be made anew where each packet leaves.
+        // Compares 32-bit halves: constants of 64 bits would be materialized again for each packet.
         let is_sent = self.0 >> 32 == PackedOutcome::SENT >> 32;
         is_sent.then_some(PortId(self.0 as u32))
     }
 
-    /// What it says; what no engine should have written is [`PassOutcome::Waiting`].
+    /// Returns the unpacked outcome. An invalid value gives [`PassOutcome::Waiting`].
     #[inline]
     pub fn unpack(self) -> PassOutcome {
         let low = self.0 as u32;
@@ -252,33 +260,39 @@ impl From<PassOutcome> for PackedOutcome {
     }
 }
 
-/// What bursts read of a state: each can be asked for when the one before is there, the first one when what was made of the state is.
+/// Prefetch stage of a device's state. The addresses of a stage are read from the data of the stage
+/// before. Those of the first stage are read from the derived data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ahead {
-    /// Tables that are searched, and what packets change of any table.
+    /// Tables that are searched, and cells that packets write in any table.
     Tables,
-    /// What packets see of tables that are searched.
+    /// Lookup structures of the searched tables.
     Lookups,
-    /// What lookups in them begin with.
+    /// Memory at which lookups in these structures start.
     Entries,
 }
 
-/// A pass as an engine made it one function.
+/// Fast path compiled to one function.
 pub trait Fused: Send + Sync {
-    /// Makes what the engine needs of a state for packets that are counted on this lane, unless it is there; and says so ([`Derived::is_made_of`]), whether it needs anything or not: packets see
-    /// that state.
+    /// Derives what the engine needs from a state, for packets that count in this shard, unless it
+    /// is already there. Always sets the state as the current one ([`Derived::is_made_of`]), even
+    /// if the engine needs nothing: packets read that state.
     fn derive(&self, state: &Arc<State>, lane: Lane, derived: &mut Derived);
 
-    /// Asks the processor for memory that a burst reads of a state and of what was made of it, whatever its packets are.
+    /// Prefetches memory of a state and its derived data that every burst reads, independent of its
+    /// packets.
     fn ask_for(&self, what: Ahead, owner: &Owner);
 
-    /// Takes the frames through the pass, in order, until all are through, or one has left or told something, and says how many of them have an outcome now: the last of
-    /// them is the one that has left, if one has.
+    /// Processes the frames in order. Stops after a packet that exits the fast path or has written
+    /// a digest or a message. Returns the number of frames that have an outcome. If a packet has
+    /// exited, it is the last of these.
     ///
-    /// `context` is one of this program's; what is in it counts only after a packet has left. Then its `bytes` are the packet's frame (the burst's has
-    /// the context's former buffer) and all else is as after the same steps by [`crate::Loaded`]: fields, cursor, requests, work, random stream,
-    /// messages and digests that nobody has taken. A packet that has told something (digest, message) ends the run too when it is sent or dropped in its
-    /// pass: messages and digests count then, for the device to take them.
+    /// `context` is a context of this program. Its contents are valid only after a packet has
+    /// exited. Then its `bytes` are the packet's frame, and the burst's frame holds the context's
+    /// former buffer. Everything else is as after the same steps with [`crate::Loaded`]: fields,
+    /// cursor, requests, work, random stream, messages and digests not yet taken. For a packet that
+    /// was sent or dropped with messages or digests, only these are valid in the context. The
+    /// device takes them.
     fn run(&self, burst: &mut Burst<'_>, context: &mut PacketContext) -> usize;
 }
 

@@ -1,8 +1,8 @@
-//! Random numbers that depend on nothing but (seed, packet number, draw).
+//! Random numbers that depend only on the seed, the packet number and the draw.
 
 use bits::{limbs, limbs_for, one};
 
-/// The random stream of one packet.
+/// Random stream of one packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RandomStream {
     key: u64,
@@ -19,7 +19,7 @@ fn mix(mut z: u64) -> u64 {
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl RandomStream {
-    /// The stream of packet `number` of a device with this seed.
+    /// Creates the stream of packet `number` of a device with this seed.
     pub fn new(seed: u64, number: u64) -> RandomStream {
         RandomStream {
             key: mix(mix(seed.wrapping_add(GOLDEN)) ^ number.wrapping_mul(GOLDEN)),
@@ -27,13 +27,13 @@ impl RandomStream {
         }
     }
 
-    /// The next draw.
+    /// Returns the next draw.
     pub fn next_u64(&mut self) -> u64 {
         self.draws += 1;
         mix(self.key.wrapping_add(self.draws.wrapping_mul(GOLDEN)))
     }
 
-    /// A number from `low` to `high`, both included; `low` when they are reversed.
+    /// Returns a number from `low` to `high`, both included, or `low` if the bounds are reversed.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         let draw = self.next_u64();
         if high <= low {
@@ -45,7 +45,8 @@ impl RandomStream {
         }
     }
 
-    /// Numbers of any width: fills `dst` with a value from `low` to `high`, both included; `low` when they are reversed.
+    /// Fills `dst` with a value of any width from `low` to `high`, both included, or with `low` if
+    /// the bounds are reversed.
     pub fn between_wide(&mut self, dst: &mut [u64], low: &[u64], high: &[u64], width: u32) {
         let n = limbs_for(width).max(1).min(dst.len());
         if n == 1 {
@@ -56,7 +57,8 @@ impl RandomStream {
             dst[..n].copy_from_slice(&low[..n]);
             return;
         }
-        // Candidates below the next power of two of the span, the first that is inside; bounded, then the low end.
+        // Rejection sampling: draws numbers below the next power of two of the span until one is in
+        // range. After 128 failed draws the result is `low`.
         limbs::sub(dst, high, low, width);
         let top = dst[..n].iter().rposition(|&limb| limb != 0).unwrap_or(0);
         let mask = u64::MAX >> dst[top].leading_zeros();

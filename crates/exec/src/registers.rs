@@ -1,4 +1,4 @@
-//! Registers as programs have them: cells of several scalars of any width, each read and written as a whole.
+//! Registers: cells of several scalars of any width. Each cell is read and written atomically.
 
 use std::hint;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -6,24 +6,25 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use bits::{Value, limbs_for};
 use table::RegisterArray;
 
-/// Registers whose cells are lists of scalars: one array a scalar.
+/// Register array. Each cell is a list of scalars, with one array for each scalar.
 ///
-/// Whoever reads a cell sees what one write has left there, whichever workers write it. A cell of one limb is one atomic word; for all others there are
-/// sequence locks, each for some of the cells.
+/// A reader sees a cell as one write has left it, even if several workers write it. A cell of one
+/// limb is one atomic word. Other cells are protected by sequence locks, each shared by a part of
+/// the cells.
 #[derive(Debug)]
 pub struct Registers {
     arrays: Box<[RegisterArray]>,
     initial: Box<[Value]>,
     size: u32,
-    /// None for cells of one limb.
+    /// Empty for cells of one limb.
     locks: Box<[SequenceLock]>,
 }
 
-/// Locks of registers whose cells have several limbs: a power of two.
+/// Number of sequence locks if cells have several limbs. A power of two.
 const LOCKS: usize = 16;
 
 impl Registers {
-    /// `size` cells of scalars of these widths, all set to `initial`.
+    /// Creates `size` cells of scalars of these widths, all set to `initial`.
     pub fn new(widths: impl IntoIterator<Item = u32>, size: u32, initial: &[Value]) -> Registers {
         let arrays: Box<[_]> = widths
             .into_iter()
@@ -41,23 +42,24 @@ impl Registers {
         registers
     }
 
-    /// How many cells there are.
+    /// Returns the number of cells.
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// The first value of every cell.
+    /// Returns the initial value of every cell.
     pub fn initial(&self) -> &[Value] {
         &self.initial
     }
 
-    /// The arrays, one a scalar of the cell.
+    /// Returns the arrays, one for each scalar of a cell.
     #[inline]
     pub fn arrays(&self) -> &[RegisterArray] {
         &self.arrays
     }
 
-    /// Reads a cell: `read` is to read its part of each array, by number, and may be asked again, if a write came between.
+    /// Reads a cell. Calls `read` for each array with its index, and again for all arrays if a
+    /// write interfered.
     #[inline]
     pub fn read(&self, index: u64, mut read: impl FnMut(usize, &RegisterArray)) {
         let mut all = || {
@@ -70,7 +72,7 @@ impl Registers {
         }
     }
 
-    /// Writes a cell: `write` is to write its part of each array, by number.
+    /// Writes a cell. Calls `write` for each array with its index.
     #[inline]
     pub fn write(&self, index: u64, mut write: impl FnMut(usize, &RegisterArray)) {
         let mut all = || {
@@ -88,14 +90,14 @@ impl Registers {
         self.locks.get(index as usize & (LOCKS - 1))
     }
 
-    /// The scalars of a cell; `None` beyond the end.
+    /// Returns the scalars of a cell, or `None` if the index is out of range.
     pub fn get(&self, index: u64) -> Option<Vec<Value>> {
         let mut values = vec![None; self.arrays.len()];
         self.read(index, |at, array| values[at] = array.get(index));
         values.into_iter().collect()
     }
 
-    /// Sets the scalars of a cell; `None` beyond the end.
+    /// Sets the scalars of a cell. Returns `None` if the index is out of range.
     pub fn set(&self, index: u64, values: &[Value]) -> Option<()> {
         let mut set = Some(());
         self.write(index, |at, array| {
@@ -106,7 +108,7 @@ impl Registers {
         set
     }
 
-    /// Sets all cells to the first value.
+    /// Sets all cells to the initial value.
     pub fn reset(&self) {
         if self.locks.is_empty() && self.initial.iter().all(Value::is_zero) {
             return self.arrays.iter().for_each(RegisterArray::clear);
@@ -117,9 +119,9 @@ impl Registers {
     }
 }
 
-/// Lets readers see whole what writers change: a count that is odd while somebody writes. A reader copies and looks at the count again; a writer waits
-/// for another one, which is between its first and its last word (Boehm, "Can seqlocks get along with programming language memory models?", 2012,
-/// figure 6).
+/// Sequence lock: a counter that is odd during a write. A reader copies the data and checks that
+/// the counter is unchanged. A writer spins while another one has the counter odd (Boehm, "Can
+/// seqlocks get along with programming language memory models?", 2012, figure 6).
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct SequenceLock(AtomicU32);
@@ -167,7 +169,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
 
-    /// Miri takes a thousand times as long for each.
+    /// Number of reads. Under Miri each takes a thousand times as long.
     const READS: u32 = if cfg!(miri) { 50 } else { 50_000 };
 
     #[test]

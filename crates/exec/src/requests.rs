@@ -1,9 +1,10 @@
-//! What a packet asks of the device while its program runs; the device acts when a block ends.
+//! Requests of a packet to the device. The program makes them while a block runs; the device acts
+//! on them when the block ends.
 
-/// How many mirror slots a PNA packet has.
+/// Number of mirror slots of a PNA packet.
 pub const MIRROR_SLOTS: usize = 8;
 
-/// The requests of one packet in one pass.
+/// Requests that one packet has made since it entered the pipeline or was recirculated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
     /// v1model `clone`; the last call counts.
@@ -12,9 +13,9 @@ pub struct Requests {
     pub resubmit: Option<Option<u32>>,
     /// v1model `recirculate`: the field list to keep, if any.
     pub recirculate: Option<Option<u32>>,
-    /// Bytes that the packet keeps when it leaves.
+    /// Length in bytes to which the packet is truncated when it is sent.
     pub truncate: Option<u32>,
-    /// A checksum did not verify.
+    /// Set if a checksum failed to verify.
     pub checksum_error: bool,
     /// `mark_to_drop` and `mark_to_pass`; the last call counts.
     pub mark: Option<Mark>,
@@ -29,23 +30,24 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Cuts the packet when it leaves; of several lengths the smallest counts (as in BMv2), whoever asked for it.
+    /// Requests truncation of the packet when it is sent. The smallest requested length counts, as
+    /// in BMv2.
     #[inline]
     pub fn truncate_to(&mut self, bytes: u32) {
         self.truncate = Some(self.truncate.map_or(bytes, |before| before.min(bytes)));
     }
 }
 
-/// A v1model clone.
+/// Request for a v1model clone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CloneRequest {
     /// The clone session.
     pub session: u32,
-    /// The field list whose fields the clone keeps.
+    /// Field list of which the clone keeps the fields.
     pub field_list: Option<u32>,
 }
 
-/// An architecture's own mark.
+/// Drop or pass mark of an architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// `mark_to_drop`
@@ -54,11 +56,11 @@ pub enum Mark {
     Pass,
 }
 
-/// Where a PNA packet goes.
+/// Destination of a PNA packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// Nowhere.
+    /// The packet is dropped.
     Drop,
-    /// To a port.
+    /// The packet is sent to this port.
     Port(u32),
 }

@@ -1,4 +1,5 @@
-//! A device's state as packets of one program see it: an immutable root of tables and shared cells.
+//! State of a device as the packets of one program read it: an immutable snapshot of tables and
+//! shared cells.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -12,35 +13,36 @@ use table::{
 
 use crate::{AtomicGate, HashParameters, Registers};
 
-/// The root that packets read. Cells behind it are shared with other roots of the device.
+/// Immutable snapshot that packets read. Its cells (counters, meters, registers) are shared with
+/// the device's other snapshots.
 #[derive(Debug)]
 pub struct State {
-    /// Tables, by [`TableId`].
+    /// Tables, indexed by [`TableId`].
     pub tables: Box<[TableState]>,
-    /// Extern instances, by [`ExternId`].
+    /// Extern instances, indexed by [`ExternId`].
     pub externs: Box<[ExternState]>,
-    /// Parser value sets, by [`ir::ValueSetId`].
+    /// Parser value sets, indexed by [`ir::ValueSetId`].
     pub value_sets: Box<[ValueSet]>,
-    /// Parameters of hashes.
+    /// Parameters of the hash algorithms.
     pub hash: Arc<HashParameters>,
-    /// PNA: which ports are host ports, ascending; the others are network ports.
+    /// PNA: numbers of the host ports, ascending. All other ports are network ports.
     pub host_ports: Arc<[u32]>,
-    /// PNA: time-outs by profile.
+    /// PNA: time-outs, by expire profile.
     pub expire_profiles: Arc<ExpireProfiles>,
-    /// PNA: the next flow id.
+    /// PNA: the next flow id to allocate.
     pub next_flow_id: Arc<AtomicU32>,
-    /// What `@atomic` code goes through.
+    /// Lock that serializes `@atomic` code.
     pub atomic: Arc<AtomicGate>,
 }
 
 impl State {
-    /// The state of an extern instance.
+    /// Returns the state of an extern instance.
     #[inline]
     pub fn extern_state(&self, id: ExternId) -> Option<&ExternState> {
         self.externs.get(id.get() as usize)
     }
 
-    /// The registers of an instance.
+    /// Returns the registers of an extern instance, or `None` if it is not a register.
     #[inline]
     pub fn registers(&self, id: ExternId) -> Option<&Registers> {
         match self.extern_state(id) {
@@ -49,72 +51,75 @@ impl State {
         }
     }
 
-    /// The state of a table.
+    /// Returns the state of a table.
     #[inline]
     pub fn table(&self, id: TableId) -> Option<&TableState> {
         self.tables.get(id.get() as usize)
     }
 
-    /// A flow id that no other packet got, as long as 32 bits suffice.
+    /// Allocates a flow id. Ids are unique until the 32-bit counter wraps around.
     pub fn allocate_flow_id(&self) -> u32 {
         self.next_flow_id.fetch_add(1, Relaxed)
     }
 
-    /// Whether a port is a host port (PNA).
+    /// Returns true if a port is a host port (PNA).
     pub fn is_host_port(&self, port: u64) -> bool {
         u32::try_from(port).is_ok_and(|port| self.host_ports.binary_search(&port).is_ok())
     }
 }
 
-/// The state of an extern instance.
+/// State of an extern instance.
 #[derive(Clone, Debug)]
 pub enum ExternState {
-    /// Counters.
+    /// A counter array.
     Counter(Arc<CounterArray>),
-    /// Meters.
+    /// A meter array.
     Meter(Arc<MeterArray>),
-    /// Registers.
+    /// A register array.
     Register(Arc<Registers>),
-    /// Members and groups of an action profile or selector.
+    /// Members and groups of an action profile or action selector.
     Profile(Arc<ProfileLookup>),
-    /// The instance has no state of the device's.
+    /// An instance without state in the device.
     None,
 }
 
-/// A table as packets see it.
+/// State of a table as packets read it.
 #[derive(Debug)]
 pub struct TableState {
-    /// Entries of the control plane and the program, and the default action.
+    /// Entries of the control plane and of the program, and the default action.
     pub lookup: Arc<Lookup>,
-    /// Entries that packets added, where they may.
+    /// Entries that packets add (`add_on_miss`), if the table allows it.
     pub learned: Option<Arc<LearningTable>>,
-    /// The action profile or selector that holds the table's actions.
+    /// Action profile or action selector that holds the table's actions.
     pub profile: Option<ProfileState>,
 }
 
-/// The action profile or selector of a table.
+/// State of a table's action profile or action selector.
 #[derive(Debug)]
 pub struct ProfileState {
     /// Members and groups.
     pub lookup: Arc<ProfileLookup>,
-    /// The selector's hash; CRC-16 for a profile. All of its bits count, or a group with more
-    /// members than the selector's width can number would have members that get no packet.
+    /// Hash of the selector; CRC-16 for an action profile. All bits of the hash are used. If it
+    /// were cut to the selector's width, a group with more members than that width can number would
+    /// have members that never get a packet.
     pub algorithm: HashAlgorithm,
 }
 
-/// What a lookup found.
+/// Result of a table lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing: the default action runs.
+    /// A miss: the default action runs.
     Miss,
-    /// An entry of [`TableState::lookup`].
+    /// A hit: an entry of [`TableState::lookup`].
     Entry(EntryIdx),
-    /// An entry that a packet added; its parameters are in [`crate::PacketContext::learned_params`].
+    /// A hit of an entry that a packet added. Its action parameters are in
+    /// [`crate::PacketContext::learned_params`].
     Learned(Learned),
 }
 
 impl Found {
-    /// The entry of [`TableState::lookup`] that stands for it, or none for the default action; nothing for learned entries.
+    /// Returns the index in [`TableState::lookup`]: `Some(None)` for the default action, `None` for
+    /// learned entries.
     #[inline]
     fn in_lookup(&self) -> Option<Option<EntryIdx>> {
         match self {
@@ -126,7 +131,8 @@ impl Found {
 }
 
 impl TableState {
-    /// Finds the entry for a key: each field's limbs in order, canonical.
+    /// Searches the table. `key` holds each field's limbs in order, canonical. The parameters of a
+    /// learned entry are copied to `learned_params`.
     #[inline]
     pub fn find(&self, key: &[u64], learned_params: &mut [u64]) -> Found {
         if let Some(idx) = self.lookup.find(key) {
@@ -141,7 +147,7 @@ impl TableState {
         }
     }
 
-    /// Notes a packet for what was found.
+    /// Records a packet for the result of a lookup: hit counts and the time of last use.
     #[inline]
     pub fn record(&self, found: &Found, lane: Lane, bytes: u64, now: Nanos) {
         match found {
@@ -156,7 +162,7 @@ impl TableState {
         }
     }
 
-    /// Counts a packet in the direct counter of what was found, if it has one.
+    /// Counts a packet in the direct counter of the entry or default action, if there is one.
     #[inline]
     pub fn count(&self, found: &Found, lane: Lane, bytes: u64) {
         if let Some(found) = found.in_lookup() {
@@ -164,12 +170,12 @@ impl TableState {
         }
     }
 
-    /// The direct meter of what was found, if it has one.
+    /// Returns the direct meter of the entry or default action, if there is one.
     pub fn meter(&self, found: &Found) -> Option<&MeterCell> {
         self.lookup.meter(found.in_lookup()?)
     }
 
-    /// The id of the entry found.
+    /// Returns the id of the entry that was hit.
     pub fn entry_id(&self, found: &Found) -> Option<EntryId> {
         match found {
             Found::Miss => None,
@@ -178,7 +184,8 @@ impl TableState {
         }
     }
 
-    /// What an entry or the default action says to run. `None` for learned entries, whose action is in the hit.
+    /// Returns the action of an entry or the default action. `None` for learned entries: their
+    /// action is in the hit.
     #[inline]
     pub fn action(&self, found: &Found) -> Option<&EntryAction> {
         match found {
@@ -188,13 +195,13 @@ impl TableState {
         }
     }
 
-    /// The action of a member of the table's profile.
+    /// Returns the action of a member of the table's action profile.
     #[inline]
     pub fn member(&self, member: MemberId) -> Option<&ActionRef> {
         self.profile.as_ref()?.lookup.member(member)
     }
 
-    /// The member of a group that this hash chooses.
+    /// Returns the member of a group that this hash selects.
     #[inline]
     pub fn pick(&self, group: GroupId, hash: u64) -> Option<MemberId> {
         let profile = self.profile.as_ref()?;
@@ -202,14 +209,15 @@ impl TableState {
     }
 }
 
-/// PNA: how long entries that packets add stay without being hit, by profile number.
+/// PNA expire time profiles: idle time-outs of entries that packets add, by profile number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExpireProfiles {
     timeouts: Vec<Option<Nanos>>,
 }
 
 impl ExpireProfiles {
-    /// The time-out of a profile in nanoseconds; a profile that is not set never expires.
+    /// Returns the time-out of a profile in nanoseconds. Entries of a profile that is not set never
+    /// expire.
     pub fn timeout_ns(&self, profile: u64) -> Option<u64> {
         let at = usize::try_from(profile).ok()?;
         self.timeouts
@@ -219,7 +227,7 @@ impl ExpireProfiles {
             .map(|nanos| nanos.0)
     }
 
-    /// The shortest time-out of all profiles.
+    /// Returns the shortest time-out of all profiles.
     pub fn shortest(&self) -> Option<Nanos> {
         self.timeouts.iter().flatten().min().copied()
     }

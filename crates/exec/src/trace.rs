@@ -1,4 +1,4 @@
-//! What a traced packet tells, step by step.
+//! Trace events of a packet.
 
 use bits::Value;
 use ir::{
@@ -10,9 +10,9 @@ use table::EntryId;
 
 use crate::DropReason;
 
-/// Receives the steps of a packet, in order.
+/// Receiver of a packet's trace events, in order.
 pub trait Tracer {
-    /// One step.
+    /// Receives one event.
     fn event(&mut self, event: TraceEvent);
 }
 
@@ -28,26 +28,26 @@ impl Tracer for Vec<TraceEvent> {
     }
 }
 
-/// A step. Ids are the program's; values have their fields' widths.
+/// Trace event. Ids are those of the program. Values have their fields' widths.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TraceEvent {
     /// The device received a packet.
     Received {
-        /// The port.
+        /// The ingress port.
         port: u32,
         /// The bytes.
         bytes: Vec<u8>,
     },
-    /// The architecture set fields that the next block is told.
+    /// The architecture set input fields of the next block.
     Given {
         /// The fields and their values.
         fields: Vec<(FieldId, Value)>,
     },
     /// A block starts.
     Block {
-        /// The step that it belongs to, in a chain.
+        /// The step of the chain to which the block belongs.
         step: StepId,
-        /// What it is in its architecture.
+        /// The block's role in its architecture.
         role: BlockRole,
     },
     /// A parser entered a state.
@@ -61,25 +61,25 @@ pub enum TraceEvent {
     Extracted {
         /// The header.
         header: HeaderId,
-        /// First bit, from the start of the packet.
+        /// Position of its first bit, from the start of the packet.
         offset: usize,
-        /// Bits.
+        /// Number of bits.
         bits: usize,
-        /// Its fields and what they got.
+        /// Its fields and the extracted values.
         fields: Vec<(FieldId, Value)>,
     },
     /// The parser skipped bits.
     Advanced {
-        /// How many.
+        /// Number of bits.
         bits: u64,
     },
     /// A select compared its keys.
     Select {
         /// The keys' values.
         keys: Vec<Value>,
-        /// Which case held, from 0; none: `error.NoMatch`.
+        /// Index of the matching case, from 0; `None` means `error.NoMatch`.
         case: Option<usize>,
-        /// Where it goes.
+        /// The target of the transition.
         target: Target,
     },
     /// The parser failed or rejected the packet.
@@ -89,7 +89,7 @@ pub enum TraceEvent {
     },
     /// The parser accepted the packet.
     Accepted {
-        /// Bits that it consumed.
+        /// Number of bits consumed.
         consumed: usize,
     },
     /// A stage starts.
@@ -99,9 +99,9 @@ pub enum TraceEvent {
         /// The stage.
         stage: StageId,
     },
-    /// A condition stage decided.
+    /// A condition stage was evaluated.
     Condition {
-        /// Whether it held.
+        /// The result.
         holds: bool,
     },
     /// A table was looked up.
@@ -110,13 +110,13 @@ pub enum TraceEvent {
         table: TableId,
         /// The values of its matched keys.
         key: Vec<Value>,
-        /// Whether an entry was hit.
+        /// True for a hit.
         hit: bool,
-        /// The entry.
+        /// The entry that was hit.
         entry: Option<EntryId>,
-        /// The member of the action profile.
+        /// The selected member of the action profile.
         member: Option<u32>,
-        /// The group of the action selector.
+        /// The selected group of the action selector.
         group: Option<u32>,
     },
     /// An action starts.
@@ -139,25 +139,26 @@ pub enum TraceEvent {
     },
     /// An extern function or method was called.
     Call {
-        /// The call as the program has it.
+        /// The call, from the program.
         call: Box<Call>,
-        /// The values of its operands that are values or data, in order.
+        /// The values of its `In` and data operands, in order.
         arguments: Vec<Value>,
-        /// What its destinations get, in order; behind them what a checksum that is verified was found to be.
+        /// The values of its destinations, in order, followed by the computed checksum if the call
+        /// verifies one.
         results: Vec<Value>,
         /// The statement.
         loc: Option<Loc>,
     },
-    /// A round of a loop starts.
+    /// An iteration of a loop starts.
     Round {
         /// The loop.
         of: u32,
-        /// Which round, from 1.
+        /// Number of the iteration, from 1.
         number: u64,
         /// The loop's statement.
         loc: Option<Loc>,
     },
-    /// A loop was left by its own condition or a `break`.
+    /// A loop ended by its condition or a `break`.
     LoopLeft {
         /// The loop.
         of: u32,
@@ -166,15 +167,15 @@ pub enum TraceEvent {
     Emitted {
         /// The header.
         header: HeaderId,
-        /// Bits.
+        /// Number of bits.
         bits: usize,
     },
-    /// A deparser passed over an invalid header.
+    /// A deparser skipped an invalid header.
     NotEmitted {
         /// The header.
         header: HeaderId,
     },
-    /// The program left the control early.
+    /// The program executed `exit`.
     Exit,
     /// The deparsed packet.
     Deparsed {
@@ -195,40 +196,40 @@ pub enum TraceEvent {
     },
     /// A copy was made.
     Copied {
-        /// Why.
+        /// The reason for the copy.
         why: &'static str,
-        /// Where the copy goes.
+        /// The egress port of the copy.
         port: u32,
         /// Its instance (`egress_rid`).
         instance: u32,
     },
-    /// Copies were asked for, and are not made.
+    /// Copies were requested but not made.
     CopiesRefused {
-        /// How many.
+        /// Number of copies.
         copies: u32,
-        /// What the packet and its copies have used up.
+        /// The limit that was exceeded.
         reason: DropReason,
     },
-    /// A clone was asked for with a session that is not configured.
+    /// A clone was requested for a session that is not configured.
     NoCloneSession {
         /// The session.
         session: u32,
     },
-    /// The packet waits in a queue.
+    /// The packet was enqueued.
     Queued {
         /// The port.
         port: u32,
         /// The priority.
         priority: u8,
-        /// Packets in that queue before it.
+        /// Number of packets in the queue before it.
         depth: u32,
     },
-    /// The packet leaves its queue; what follows is about it.
+    /// The packet was dequeued. The following events are about it.
     Dequeued {
         /// The port.
         port: u32,
     },
-    /// The packet starts over.
+    /// The packet is processed again from the start.
     Again {
         /// `resubmit` or `recirculate`.
         why: &'static str,
@@ -242,21 +243,21 @@ pub enum TraceEvent {
     },
     /// The packet was dropped.
     Dropped {
-        /// Why.
+        /// The drop reason.
         reason: DropReason,
-        /// More on it.
+        /// More detail.
         detail: DropDetail,
     },
 }
 
-/// What a drop's reason does not say.
+/// Detail of a drop that its reason does not include.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DropDetail {
-    /// Nothing.
+    /// No detail.
     #[default]
     None,
     /// The port or multicast group.
     Number(u32),
-    /// The parser's error, by number.
+    /// The number of the parser error.
     ParserError(u32),
 }

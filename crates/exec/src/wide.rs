@@ -1,16 +1,18 @@
-//! Division of numbers of any width, which `bits` leaves out: P4 allows it at run time for unsigned operands only.
+//! Division of numbers of any width, which `bits` does not provide. P4 allows division at run time
+//! for unsigned operands only.
 
 use bits::{limbs, limbs_for};
 
-/// `quotient = a / b`; zero when `b` is zero. `a` is left as the remainder. All have `limbs_for(width)` limbs.
+/// Computes `quotient = a / b`, or zero if `b` is zero. `a` becomes the remainder. All operands
+/// have `limbs_for(width)` limbs.
 pub fn div(quotient: &mut [u64], a: &mut [u64], b: &[u64], width: u32) {
     let n = limbs_for(width);
     quotient[..n].fill(0);
     if limbs::is_zero(&b[..n]) {
         return;
     }
-    // The bits of `a` leave at the top while those of the quotient come in at the bottom; what left is the remainder, kept in `quotient`'s
-    // place until the end.
+    // Shift-subtract division. `a` is shifted out at the top while the quotient's bits enter at the
+    // bottom. The remainder is in `quotient` until the end.
     let remainder = &mut quotient[..n];
     let top = width - 1;
     for _ in 0..width {
@@ -26,7 +28,7 @@ pub fn div(quotient: &mut [u64], a: &mut [u64], b: &[u64], width: u32) {
     a[..n].swap_with_slice(remainder);
 }
 
-/// `remainder = a % b`; zero when `b` is zero. `a` is left as the quotient.
+/// Computes `remainder = a % b`, or zero if `b` is zero. `a` becomes the quotient.
 pub fn rem(remainder: &mut [u64], a: &mut [u64], b: &[u64], width: u32) {
     let n = limbs_for(width);
     if limbs::is_zero(&b[..n]) {
@@ -37,7 +39,7 @@ pub fn rem(remainder: &mut [u64], a: &mut [u64], b: &[u64], width: u32) {
     a[..n].swap_with_slice(&mut remainder[..n]);
 }
 
-/// `a = a << 1 | bit`; gives the bit that left.
+/// Computes `a = a << 1 | bit` and returns the bit shifted out.
 fn shift_in(a: &mut [u64], bit: bool) -> bool {
     let mut carry = bit;
     for limb in a {
@@ -48,7 +50,7 @@ fn shift_in(a: &mut [u64], bit: bool) -> bool {
     carry
 }
 
-/// `a -= b`, wrapping.
+/// Computes `a -= b`, wrapping.
 fn subtract(a: &mut [u64], b: &[u64]) {
     let mut borrow = false;
     for (a, &b) in a.iter_mut().zip(b) {

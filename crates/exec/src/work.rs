@@ -1,17 +1,18 @@
-//! How much work a packet may do.
+//! Work budget of a packet.
 
-/// Units of work ([`ir::work`]) that each packet has that comes in.
+/// Maximum number of work units ([`ir::work`]) of each received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WorkBudget(u32);
 
 impl WorkBudget {
-    /// The least that a device gives: engines need not measure a pass that never takes more.
+    /// Minimum that a device accepts. Engines need not count work on a fast path that never exceeds
+    /// it.
     pub const LEAST: WorkBudget = WorkBudget(1 << 8);
 
-    /// The most, which a device gives unless it is told otherwise.
+    /// Maximum, and the default.
     pub const MOST: WorkBudget = WorkBudget(1 << 16);
 
-    /// So many units, if that is neither too few nor too many.
+    /// Returns a budget of `units`, or `None` if it is out of range.
     pub const fn new(units: u32) -> Option<WorkBudget> {
         match WorkBudget::LEAST.0 <= units && units <= WorkBudget::MOST.0 {
             true => Some(WorkBudget(units)),
@@ -19,7 +20,7 @@ impl WorkBudget {
         }
     }
 
-    /// How many units these are.
+    /// Returns the number of units.
     pub const fn units(self) -> u32 {
         self.0
     }

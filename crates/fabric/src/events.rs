@@ -1,11 +1,12 @@
-//! What is to happen, by time.
+//! Event queue of the simulation, ordered by time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use packet::Nanos;
 
-/// Events to come. Those of one time happen in the order in which they were made.
+/// Queue of future events. Events of the same time are processed in the order in which they were
+/// added.
 #[derive(Debug)]
 pub(crate) struct Events<T> {
     heap: BinaryHeap<Reverse<Event<T>>>,
@@ -55,7 +56,7 @@ impl<T> Default for Events<T> {
 }
 
 impl<T> Events<T> {
-    /// Has `what` happen at this time.
+    /// Adds an event at this time.
     pub(crate) fn push(&mut self, at: Nanos, what: T) {
         self.made += 1;
         self.heap.push(Reverse(Event {
@@ -65,13 +66,13 @@ impl<T> Events<T> {
         }));
     }
 
-    /// The next event that happens by `end`.
+    /// Removes and returns the next event with a time up to `end`.
     pub(crate) fn pop_by(&mut self, end: Nanos) -> Option<(Nanos, T)> {
         self.next_time().filter(|at| *at <= end)?;
         self.heap.pop().map(|Reverse(event)| (event.at, event.what))
     }
 
-    /// When the next event happens.
+    /// Returns the time of the next event.
     pub(crate) fn next_time(&self) -> Option<Nanos> {
         self.heap.peek().map(|Reverse(event)| event.at)
     }
@@ -83,7 +84,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against a list sorted by time, which a stable sort leaves in the order of making.
+        /// Compares with a list sorted by time. A stable sort keeps the order of insertion.
         #[test]
         fn events_happen_by_time_and_then_in_the_order_of_making(times in prop::collection::vec(0u64..20, 0..200), slice in 1u64..25) {
             let mut events = Events::default();

@@ -1,17 +1,22 @@
-//! The room of many switches on one machine: topologies, simulated links and hosts.
+//! Crate `fabric`: simulates networks of many switches on one machine, with topologies, links and
+//! hosts.
 //!
-//! **In:** a topology file, and from outside a function that makes a switch's node (compilers and engines are other rooms'). **Out:** a [`Report`]:
-//! what became of each flow, each link and each switch.
-//! **May import:** `tenancy`, `switch`, `port`, `packet`.
+//! **In:** a topology file, and a function that creates the node of a switch. Compilers and
+//! execution engines are in other crates. **Out:** a [`Report`] with the results of each flow,
+//! link and switch.
 //!
 //! Invariants:
-//! - time and chance are inputs: the same topology and seed give the same report, in however many steps [`Simulation::run_until`] is called;
-//! - events happen in the order of their times, and of one time in the order in which they were made;
-//! - made = delivered + dropped by named reason + in flight, over the whole fabric and at each node and line ([`Simulation::check_conservation`]);
-//! - a wrong topology is told in full, each error with its line and its mend, and nothing runs;
-//! - a node is told its links' rates before its first packet and does its own queueing; what it sends too fast all the same, the line queues.
+//! - Time and random seed are inputs. The same topology and seed give the same report, independent
+//!   of the steps in which [`Simulation::run_until`] is called.
+//! - Events are processed in order of time. Events of the same time are processed in the order in
+//!   which they were added.
+//! - Packet conservation: packets made = delivered + dropped for a named reason + in flight, over
+//!   the whole fabric and at each node and link direction ([`Simulation::check_conservation`]).
+//! - A topology with errors does not run. All errors are reported, each with its line and a hint.
+//! - A node gets its links' rates before its first packet and queues its own packets. If it sends
+//!   too fast, the link queues the excess.
 //!
-//! Tests: `tests/`; beside the code what is private to it.
+//! Tests: `tests/`. Tests of private items are beside the code.
 
 mod events;
 mod host;

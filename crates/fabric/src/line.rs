@@ -1,4 +1,4 @@
-//! One direction of a simulated link: a queue, a rate, a delay, and losses by a seed.
+//! One direction of a simulated link: a queue, a rate, a delay, and random losses from a seed.
 
 use std::collections::VecDeque;
 
@@ -8,18 +8,18 @@ use port::SplitMix;
 use crate::pacer::Pacer;
 use crate::topology::LinkSpec;
 
-/// What a line does with a frame.
+/// Result of offering a frame to a link direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carried {
-    /// It arrives at the other end.
+    /// The frame arrives at the other end at this time.
     Arrives(Nanos),
-    /// It is lost on the way.
+    /// The frame is lost in transit.
     Lost,
-    /// There was no room for it in the queue.
+    /// The queue is full.
     Overflows,
 }
 
-/// What a line has carried: offered = arrived + lost + overflowed + on the way.
+/// Counters of a link direction: offered = arrived + lost + overflowed + in transit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LineCounts {
     pub(crate) offered: u64,
@@ -27,20 +27,20 @@ pub(crate) struct LineCounts {
     pub(crate) arrived_bytes: u64,
     pub(crate) lost: u64,
     pub(crate) overflowed: u64,
-    /// The most frames that waited at once.
+    /// Maximum number of queued frames.
     pub(crate) longest_queue: usize,
-    /// How long the line was busy with frames.
+    /// Total transmission time of all frames.
     pub(crate) busy: Nanos,
 }
 
-/// The line.
+/// One direction of a link.
 #[derive(Debug)]
 pub(crate) struct Line {
     spec: LinkSpec,
     pacer: Pacer,
     chance: SplitMix,
     counts: LineCounts,
-    /// Frames on the way, in the order of their arrival: they cannot overtake each other.
+    /// Frames in transit, in order of arrival. Frames cannot overtake each other.
     on_the_way: VecDeque<Frame>,
 }
 
@@ -55,7 +55,8 @@ impl Line {
         }
     }
 
-    /// Decides what becomes of a frame that is offered now; one that arrives is then to be put on the way.
+    /// Decides what happens to a frame offered now. The caller must pass a frame that arrives to
+    /// [`Line::put`].
     pub(crate) fn offer(&mut self, bytes: usize, now: Nanos) -> Carried {
         self.counts.offered += 1;
         let waiting = self.pacer.waiting(now);
@@ -76,12 +77,12 @@ impl Line {
         Carried::Arrives(leaving.end + self.spec.delay)
     }
 
-    /// Puts a frame on the way that arrives.
+    /// Adds a frame that will arrive to the frames in transit.
     pub(crate) fn put(&mut self, frame: Frame) {
         self.on_the_way.push_back(frame);
     }
 
-    /// The frame that arrives next.
+    /// Removes and returns the frame that arrives next.
     pub(crate) fn take(&mut self) -> Option<Frame> {
         let frame = self.on_the_way.pop_front()?;
         self.counts.arrived += 1;
@@ -129,7 +130,7 @@ mod tests {
     fn a_full_queue_takes_no_more_until_a_frame_has_begun_to_leave() {
         let mut line = line(2, 0);
         let carried: Vec<Carried> = (0..4).map(|_| line.offer(100, Nanos(0))).collect();
-        // One is on the line, two wait.
+        // One frame is being sent, two are queued.
         assert_eq!(carried[3], Carried::Overflows);
         assert_eq!(line.offer(100, Nanos(99)), Carried::Overflows);
         assert_eq!(line.offer(100, Nanos(100)), Carried::Arrives(Nanos(900)));

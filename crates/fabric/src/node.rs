@@ -1,51 +1,56 @@
-//! What stands at the ends of links.
+//! The interface of nodes: the ends of links.
 
 use packet::{Nanos, PortId};
 
 use crate::topology::LinkSpec;
 
-/// What a fabric is made of: a switch, a host, whatever takes packets at ports and sends them at ports. It owns no thread and no clock.
+/// A node of the fabric, such as a switch or a host. It receives and sends packets at ports. It
+/// has no thread and no clock.
 ///
-/// Times given to a node never go back. What is to happen at one time happens before [`Node::step`] with that time returns.
+/// Times passed to a node never decrease. All work that is due at a time is done when
+/// [`Node::step`] with that time returns.
 pub trait Node {
-    /// Tells what the link at a port carries, before there are packets. A node that sends no faster and queues itself decides what it drops.
+    /// Sets the properties of the link at a port, before the first packet. A node that queues its
+    /// packets and sends no faster than the link decides itself which packets to drop.
     fn attach(&mut self, port: PortId, link: &LinkSpec);
 
-    /// A packet arrives. The next step processes it.
+    /// Delivers a packet. The next step processes it.
     fn receive(&mut self, port: PortId, bytes: &[u8], now: Nanos);
 
-    /// Does all that is to be done by now.
+    /// Does all work that is due at `now`.
     fn step(&mut self, now: Nanos);
 
-    /// When something is to be done that needs no packet.
+    /// Returns the time of the node's next action without a packet.
     fn next_time(&self) -> Option<Nanos>;
 
-    /// Gives each packet that left to `take`, in the order of leaving: its port, its bytes, when it begins to leave, which may be later than now.
+    /// Passes each sent packet to `take`, in order: its port, its bytes, and the start of its
+    /// transmission, which may be later than now.
     fn drain_sent(&mut self, take: &mut dyn FnMut(PortId, &[u8], Nanos));
 
-    /// What became of all packets so far.
+    /// Returns the packet counters so far.
     fn tally(&self) -> Tally;
 }
 
-/// What became of a node's packets: received + made = delivered + sent + dropped + held, between any two steps.
+/// Packet counters of a node. Between two steps, received + made = delivered + sent + dropped +
+/// held.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Came in at a port.
+    /// Packets received at ports.
     pub received: u64,
-    /// Made here: a host's own, a switch's copies.
+    /// Packets made by the node: by a host's applications, or by replication in a switch.
     pub made: u64,
-    /// Reached their end here.
+    /// Packets delivered to this node as their destination.
     pub delivered: u64,
-    /// Left at a port.
+    /// Packets sent at ports.
     pub sent: u64,
-    /// Dropped, by the reason's name.
+    /// Dropped packets, by name of the reason.
     pub dropped: Vec<(&'static str, u64)>,
-    /// Inside.
+    /// Packets inside the node.
     pub held: u64,
 }
 
 impl Tally {
-    /// All that was dropped.
+    /// Returns the total number of dropped packets.
     pub fn drops(&self) -> u64 {
         self.dropped.iter().map(|(_, packets)| packets).sum()
     }

@@ -1,4 +1,4 @@
-//! When frames begin and end to leave by something that carries one after the other.
+//! Transmission times of frames that are sent one after the other at a given rate.
 
 use std::collections::VecDeque;
 
@@ -6,21 +6,21 @@ use packet::Nanos;
 
 use crate::topology::BitRate;
 
-/// One direction of a cable as its sender sees it: busy with one frame at a time, first come, first served.
+/// Transmission schedule of a link direction: one frame at a time, in FIFO order.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     rate: Option<BitRate>,
     free_at: Nanos,
-    /// When frames begin to leave that had to wait, in order.
+    /// Transmission starts of queued frames, in order.
     starts: VecDeque<Nanos>,
 }
 
-/// When a frame leaves.
+/// Transmission time of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Leaving {
-    /// Its first bit.
+    /// Time of the first bit.
     pub(crate) start: Nanos,
-    /// Its last bit.
+    /// Time of the last bit.
     pub(crate) end: Nanos,
 }
 
@@ -33,7 +33,7 @@ impl Pacer {
         }
     }
 
-    /// Frames that have not begun to leave.
+    /// Returns the number of frames with a transmission that has not started.
     pub(crate) fn waiting(&mut self, now: Nanos) -> usize {
         while self.starts.front().is_some_and(|start| *start <= now) {
             self.starts.pop_front();
@@ -41,7 +41,7 @@ impl Pacer {
         self.starts.len()
     }
 
-    /// Puts a frame behind those that wait.
+    /// Appends a frame to the queue.
     pub(crate) fn place(&mut self, bytes: usize, now: Nanos) -> Leaving {
         let start = self.free_at.max(now);
         let end = start + self.rate.map_or(Nanos::ZERO, |rate| rate.time_of(bytes));
@@ -52,7 +52,8 @@ impl Pacer {
         Leaving { start, end }
     }
 
-    /// From when on fewer than `depth` frames wait, given that no more come.
+    /// Returns the time from which fewer than `depth` frames are queued, if no more are added.
+    /// Returns `None` if that is already so.
     pub(crate) fn room_at(&self, depth: usize) -> Option<Nanos> {
         let too_many = self.starts.len().checked_sub(depth)?;
         self.starts.get(too_many).copied()
@@ -65,7 +66,7 @@ mod tests {
 
     #[test]
     fn frames_leave_one_after_the_other_at_the_rate() {
-        // A byte takes 8 ns.
+        // One byte takes 8 ns.
         let mut pacer = Pacer::new(Some(BitRate(1_000_000_000)));
         let leaving = |start, end| Leaving {
             start: Nanos(start),

@@ -1,4 +1,4 @@
-//! What a switch's packets go through behind its processor: one device, or virtual data planes.
+//! The data plane of a simulated switch: one device, or several virtual data planes (vPDPs).
 
 use std::collections::VecDeque;
 
@@ -6,30 +6,31 @@ use packet::{Frame, FrameError, FramePool, Nanos, PortId};
 use switch::{Change, Device, Ledger, QueueConfig};
 use tenancy::{Connection, Hypervisor, VpdpId, Worker};
 
-/// What forwards a switch's packets, with queues at its ports. Times given to it never go back.
+/// A data plane that forwards packets and queues them at its ports. Times passed to it never
+/// decrease.
 pub trait Plane {
-    /// Says how fast a port sends, and what waits for it.
+    /// Sets rate and depth of a port's queue.
     fn set_queue(&mut self, port: PortId, queue: QueueConfig);
 
-    /// Takes a packet through; what is left of the frame is no packet any more.
+    /// Processes a packet. The contents of `frame` are unspecified afterwards.
     ///
     /// # Errors
-    /// It is longer than a packet may be.
+    /// The packet is too long.
     fn forward(&mut self, port: PortId, frame: &mut Frame, now: Nanos) -> Result<(), FrameError>;
 
-    /// Does all that is to be done by now.
+    /// Does all work that is due at `now`.
     fn step(&mut self, now: Nanos);
 
-    /// When something is to be done that needs no packet.
+    /// Returns the time of the next action without a packet.
     fn next_time(&self) -> Option<Nanos>;
 
-    /// Gives each packet that left to `take`: its port, its bytes, when it left.
+    /// Passes each sent packet to `take`: its port, its bytes, and its transmission time.
     fn drain_sent(&mut self, take: &mut dyn FnMut(PortId, &[u8], Nanos));
 
-    /// What became of all packets; true between [`Plane::step`] and the next packet.
+    /// Returns the packet accounting. It is exact after [`Plane::step`], before the next packet.
     fn ledger(&self) -> Ledger;
 
-    /// Packets inside.
+    /// Returns the number of packets inside.
     fn held(&self) -> usize;
 }
 
@@ -66,12 +67,13 @@ impl Plane for Device {
     }
 }
 
-/// How often the control side of virtual data planes gets its turn: digests and messages wait for it no longer.
+/// Interval of the hypervisor's control work: the maximum delay of digests and messages.
 const TURN: Nanos = Nanos::from_millis(1);
 
-/// Virtual data planes with one worker, in simulated time.
+/// Several virtual data planes with one worker, in simulated time.
 ///
-/// Each has queues of its own for a port that several have, at the whole rate of its link; what they send together beyond that, the line queues.
+/// For a shared port, each vPDP has separate queues at the link's full rate. If together they
+/// exceed it, the link queues the excess.
 pub struct Tenants {
     hypervisor: Hypervisor,
     worker: Worker,
@@ -79,7 +81,7 @@ pub struct Tenants {
     out: Outbox,
 }
 
-/// Packets that left.
+/// Sent packets.
 #[derive(Default)]
 struct Outbox {
     sent: VecDeque<(PortId, Frame, Nanos)>,
@@ -95,7 +97,7 @@ impl Outbox {
 }
 
 impl Tenants {
-    /// The virtual data planes of a switch, if it has no worker yet.
+    /// Creates the data plane from a hypervisor. Returns `None` if that already has a worker.
     pub fn new(mut hypervisor: Hypervisor) -> Option<Tenants> {
         let worker = hypervisor.workers(1).pop()?;
         Some(Tenants {
@@ -112,13 +114,14 @@ impl Tenants {
             .forward(frames, now, |port, frame, time| out.take(port, frame, time));
     }
 
-    /// When a device has something to do of its own: entries that packets have added may expire.
+    /// Returns the time of the next device action without a packet, such as the expiry of an entry
+    /// added by a packet.
     fn next_due(&self) -> Option<Nanos> {
         let devices = self.hypervisor.vpdps().filter_map(tenancy::Vpdp::device);
         devices.filter_map(Device::next_time).min()
     }
 
-    /// Gives the control side its turn when there is something to do, or when it has waited long enough.
+    /// Does the hypervisor's control work if a device action is due or the interval has passed.
     fn control(&mut self, now: Nanos) {
         let is_due = self.next_due().is_some_and(|at| at <= now);
         if !is_due && now < self.next_turn {
@@ -130,7 +133,7 @@ impl Tenants {
             .step(now, |port, frame, time| out.take(port, frame, time));
     }
 
-    /// Virtual ports that are connected to a port of the switch.
+    /// Returns the virtual ports that are connected to a port of the switch.
     fn connected_to(&self, port: PortId) -> Vec<(VpdpId, PortId)> {
         let hypervisor = &self.hypervisor;
         let vpdps = hypervisor.vpdps().map(tenancy::Vpdp::id);
@@ -152,7 +155,7 @@ impl Plane for Tenants {
     }
 
     fn forward(&mut self, port: PortId, frame: &mut Frame, now: Nanos) -> Result<(), FrameError> {
-        // A packet that comes when an entry expires does not find it any more.
+        // Expiry comes before packets of the same time: the packet does not find an expired entry.
         self.control(now);
         frame.ingress = port;
         frame.arrival = now;

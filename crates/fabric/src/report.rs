@@ -1,4 +1,4 @@
-//! What became of flows, links and switches.
+//! Results of a simulation: flows, pings, links and switches.
 
 use packet::Nanos;
 use serde::Serialize;
@@ -7,108 +7,109 @@ use crate::line::LineCounts;
 use crate::simulation::{Flow, Laid, Pings, Simulation};
 use crate::topology::{FlowKind, NodeId};
 
-/// What a simulation has seen.
+/// Results of a simulation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// The topology's name.
     pub fabric: String,
-    /// How long it lasted, in simulated seconds.
+    /// Simulated duration, in seconds.
     pub seconds: f64,
-    /// Each flow, in the order of being added.
+    /// The flows, in the order in which they were added.
     pub flows: Vec<FlowReport>,
-    /// Each series of pings.
+    /// The series of pings.
     pub pings: Vec<PingReport>,
-    /// Each link, a line for each direction.
+    /// The links, one entry per direction.
     pub links: Vec<LinkReport>,
-    /// Each switch.
+    /// The switches.
     pub switches: Vec<SwitchReport>,
-    /// What hosts and switches made.
+    /// Packets made by hosts and switches.
     pub made: u64,
-    /// What reached a host.
+    /// Packets delivered to a host.
     pub delivered: u64,
-    /// What was dropped, by reason.
+    /// Dropped packets, by reason.
     pub dropped: Vec<Drop>,
-    /// What is on the way.
+    /// Packets in flight.
     pub in_flight: u64,
 }
 
-/// A flow.
+/// Results of a flow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowReport {
-    /// Who sent.
+    /// Name of the sender.
     pub from: String,
-    /// To whom.
+    /// Name of the receiver.
     pub to: String,
-    /// What it is part of.
+    /// Origin of the flow.
     pub kind: FlowKind,
-    /// How much was to be sent.
+    /// Number of bytes to send.
     pub bytes: u64,
-    /// How much has arrived.
+    /// Number of bytes received.
     pub received: u64,
-    /// Whether what has arrived is what was sent.
+    /// True if the received data is as sent.
     pub is_intact: bool,
-    /// From the begin of the connection to the last byte, if that has come: the flow completion time.
+    /// Flow completion time: from the start of the connection to the last byte, if that has
+    /// arrived.
     pub completion_seconds: Option<f64>,
-    /// Bits a second of what was to be sent over that time.
+    /// Throughput in bits per second: bytes to send over completion time.
     pub bits_per_second: Option<f64>,
 }
 
-/// A series of pings.
+/// Results of a series of pings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PingReport {
-    /// Who asked.
+    /// Name of the sender.
     pub from: String,
-    /// Whom.
+    /// Name of the receiver.
     pub to: String,
-    /// Requests.
+    /// Number of requests sent.
     pub sent: u16,
-    /// How long each answer took, in microseconds.
+    /// Round-trip times, in microseconds.
     pub microseconds: Vec<f64>,
 }
 
-/// One direction of a link.
+/// Results of one direction of a link.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkReport {
-    /// Where frames come from.
+    /// Its transmitting end.
     pub from: String,
-    /// Where they go.
+    /// Its receiving end.
     pub to: String,
     /// Frames that arrived.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub bytes: u64,
-    /// Frames lost on the way.
+    /// Frames lost in transit.
     pub lost: u64,
-    /// Frames for which the line's queue had no room.
+    /// Frames dropped because the link's queue was full.
     pub overflowed: u64,
-    /// The share of the time at which the line was busy; none without a rate.
+    /// Fraction of time in which the link was transmitting. `None` for a link without a rate.
     pub utilisation: Option<f64>,
 }
 
-/// A switch.
+/// Results of a switch.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SwitchReport {
     /// Its name.
     pub name: String,
-    /// Packets that came.
+    /// Packets received.
     pub received: u64,
-    /// Packets that left.
+    /// Packets sent.
     pub sent: u64,
-    /// What was dropped, by reason.
+    /// Dropped packets, by reason.
     pub dropped: Vec<Drop>,
 }
 
-/// Packets dropped for a reason.
+/// Packets dropped for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Drop {
-    /// The reason's stable name.
+    /// Stable name of the reason.
     pub reason: String,
-    /// How many.
+    /// Number of packets.
     pub packets: u64,
 }
 
 impl Simulation {
-    /// What became of everything so far.
+    /// Returns the results so far.
     pub fn report(&self) -> Report {
         let mut dropped = Drops::default();
         let (mut made, mut delivered, mut in_flight) = (0, 0, 0);
@@ -204,7 +205,7 @@ impl Simulation {
     }
 }
 
-/// Drops added up by reason, in the order of their first coming.
+/// Drops summed up by reason, in order of first occurrence.
 #[derive(Default)]
 struct Drops(Vec<Drop>);
 
@@ -230,12 +231,12 @@ impl Drops {
 }
 
 impl Report {
-    /// The flows of one kind.
+    /// Iterates over the flows of one kind.
     pub fn flows_of(&self, kind: FlowKind) -> impl Iterator<Item = &FlowReport> {
         self.flows.iter().filter(move |flow| flow.kind == kind)
     }
 
-    /// Completion times of the flows of one kind that are complete, in seconds.
+    /// Returns the completion times of the complete flows of one kind, in seconds.
     pub fn completion_times(&self, kind: FlowKind) -> Distribution {
         distribution(
             self.flows_of(kind)
@@ -243,17 +244,18 @@ impl Report {
         )
     }
 
-    /// Throughputs of the flows of one kind that are complete, in bits a second.
+    /// Returns the throughputs of the complete flows of one kind, in bits per second.
     pub fn throughputs(&self, kind: FlowKind) -> Distribution {
         distribution(self.flows_of(kind).filter_map(|flow| flow.bits_per_second))
     }
 }
 
-/// Values in ascending order: the cumulative distribution function is the share of them up to a value.
+/// Values in ascending order. The cumulative distribution function of a value is the fraction of
+/// values up to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Distribution(pub Vec<f64>);
 
-/// The distribution of values.
+/// Returns the distribution of the values.
 pub fn distribution(values: impl Iterator<Item = f64>) -> Distribution {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -261,13 +263,15 @@ pub fn distribution(values: impl Iterator<Item = f64>) -> Distribution {
 }
 
 impl Distribution {
-    /// The smallest value that so large a share of the values does not exceed.
+    /// Returns the smallest value `v` such that at least the fraction `share` of the values is at
+    /// most `v`.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let rank = (share * self.0.len() as f64).ceil() as usize;
         self.0.get(rank.saturating_sub(1)).copied()
     }
 
-    /// The function's steps: each value with the share of values up to it.
+    /// Iterates over the steps of the cumulative distribution function: each value with the
+    /// fraction of values up to it.
     pub fn steps(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         let all = self.0.len() as f64;
         let values = self.0.iter().enumerate();

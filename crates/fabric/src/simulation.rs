@@ -1,4 +1,4 @@
-//! A fabric in simulated time: one event after the other, in one thread.
+//! Discrete event simulation of a fabric, in one thread.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,49 +12,50 @@ use crate::line::{Carried, Line};
 use crate::node::{Node, Tally};
 use crate::topology::{End, FlowSpec, HostId, NodeId, PingSpec, SwitchId, SwitchSpec, Topology};
 
-/// Makes the node of a switch: compiles its program, loads it on an engine, applies its entries; or says why it cannot.
+/// Creates the node of a switch: compiles its program, loads it on an execution engine and adds
+/// its entries. Returns an error message on failure.
 pub type MakeSwitch<'a> = dyn FnMut(&SwitchSpec) -> Result<Box<dyn Node>, String> + 'a;
 
-/// How often [`Simulation::run`] looks whether all is done.
+/// Simulated time between two checks of [`Simulation::run`] for completion.
 const LOOK: Nanos = Nanos::from_millis(1);
 
-/// Events after which [`Simulation::run`] lets its observer look in any case.
+/// Maximum number of events between two calls of the observer of [`Simulation::run`].
 const EVENTS_PER_LOOK: usize = 10_000;
 
-/// Links that a packet may pass at one instant without reaching a host, beside four times as many
-/// as there are.
+/// Hop limit within one instant of time, without a host in between. Four times the number of link
+/// directions is added.
 const MAX_HOPS: usize = 1000;
 
-/// Packets that may be on their way at one instant.
+/// Maximum number of packets in transit at one instant.
 const MAX_AT_ONCE: usize = 50_000;
 
-/// Why a fabric cannot be simulated.
+/// Error of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FabricError {
-    /// A switch cannot be made.
+    /// A switch cannot be created.
     Switch {
         /// Its name.
         name: String,
-        /// Why.
+        /// The error message.
         why: String,
     },
-    /// A host has more flows than there are ports to send them from.
+    /// A host has more flows than source ports.
     TooManyFlows {
         /// Its name.
         host: String,
     },
-    /// Packets pass the same links again and again while no time passes.
+    /// Packets loop over the same links while no time passes.
     Circle {
-        /// When.
+        /// The simulated time.
         at: Nanos,
-        /// The ends of the links, as in `a:1 -> b:1`.
+        /// The links of the loop, as in `a:1 -> b:1`.
         links: Vec<String>,
     },
-    /// More packets are made at one instant than can be held.
+    /// Packets multiply beyond the limit at one instant.
     TooManyAtOnce {
-        /// When.
+        /// The simulated time.
         at: Nanos,
-        /// The ends of the link that was offered the last one.
+        /// The link that the last packet was offered to.
         link: String,
     },
 }
@@ -84,14 +85,14 @@ impl fmt::Display for FabricError {
 
 impl std::error::Error for FabricError {}
 
-/// Packets that are not accounted for: a defect.
+/// A violation of packet conservation, which is a bug.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unbalanced {
-    /// Where: a node, a line, or the whole.
+    /// A node, a link direction, or the whole fabric.
     pub place: String,
-    /// Packets that came into being, or came in.
+    /// Packets made or received.
     pub came: u64,
-    /// Packets that went, and those that are inside.
+    /// Packets delivered, sent or dropped, and packets inside.
     pub went: u64,
 }
 
@@ -107,68 +108,69 @@ impl fmt::Display for Unbalanced {
 
 impl std::error::Error for Unbalanced {}
 
-/// How far a simulation is.
+/// Progress of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// The simulated time.
     pub now: Nanos,
-    /// Bytes of flows that their receivers have.
+    /// Bytes of flows received so far.
     pub received: u64,
     /// Bytes of all flows.
     pub bytes: u64,
     /// Frames that have arrived at an end of a link.
     pub frames: u64,
-    /// Whether all flows and pings are over.
+    /// True if all flows and pings are complete.
     pub is_done: bool,
 }
 
-/// One direction of a link: where frames arrive.
+/// Index of a link direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LineId(usize);
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A frame arrives that passed so many lines at one instant.
+    /// A frame arrives. The number counts the links that it has passed at this instant.
     Arrival(LineId, usize),
-    /// A node wanted to do something at this time; void if it has changed its mind since.
+    /// The wake-up of a node. It is void if the node has since changed its wake-up time.
     Wake(NodeId),
 }
 
-/// A line by which a packet came, and the lines that it passed at the same instant.
+/// The link direction by which a packet arrived, and the number of links that it has passed at
+/// this instant.
 type Cause = (LineId, usize);
 
-/// Packets that are sent on and on while no time passes.
+/// Detection of packets that loop or multiply while no time passes. The state covers one instant.
 #[derive(Default)]
 struct Moment {
     at: Nanos,
-    /// Arrivals of this instant that are still to come.
+    /// Number of pending arrivals at this instant.
     coming: usize,
-    /// The line before, of lines that packets pass after many others.
+    /// Predecessor of each link direction passed by packets with many hops.
     before: BTreeMap<LineId, LineId>,
-    /// What switches received that have yet to send it.
+    /// Packets that switches have received but will send only when they are woken.
     held: BTreeMap<NodeId, Cause>,
 }
 
-/// A flow, and the port that its sender sends it from.
+/// A flow with its source port.
 pub(crate) struct Flow {
     pub(crate) spec: FlowSpec,
     pub(crate) port: u16,
 }
 
-/// A series of pings, and its number at its host.
+/// A series of pings with its ICMP identifier.
 pub(crate) struct Pings {
     pub(crate) spec: PingSpec,
     pub(crate) ident: u16,
 }
 
-/// A line and its ends.
+/// A link direction with its ends.
 pub(crate) struct Laid {
     pub(crate) from: End,
     pub(crate) to: End,
     pub(crate) line: Line,
 }
 
-/// What is between the nodes.
+/// All links, with the event queue.
 #[derive(Default)]
 struct Wires {
     lines: Vec<Laid>,
@@ -176,20 +178,20 @@ struct Wires {
     events: Events<Event>,
     pool: FramePool,
     frames: u64,
-    /// Frames that were sent at a port without a link, by switch.
+    /// Frames sent at ports without a link, by node.
     nowhere: BTreeMap<NodeId, u64>,
 }
 
-/// The fabric.
+/// A simulated fabric.
 pub struct Simulation {
     topology: Topology,
     hosts: Vec<HostNode>,
     switches: Vec<Box<dyn Node>>,
     wires: Wires,
-    /// When each node is to be woken.
+    /// Next wake-up of each node.
     wakes: BTreeMap<NodeId, Nanos>,
     flows: Vec<Flow>,
-    /// Flows that are not known to be over.
+    /// Flows that are not known to be complete.
     open: Vec<usize>,
     pings: Vec<Pings>,
     now: Nanos,
@@ -197,10 +199,10 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// A fabric of this topology with the flows and pings that it names. `make` makes the switches.
+    /// Creates a fabric of this topology, with its flows and pings. `make` creates the switches.
     ///
     /// # Errors
-    /// A switch cannot be made, or a host has too many flows.
+    /// A switch cannot be created, or a host has too many flows.
     pub fn new(topology: Topology, make: &mut MakeSwitch<'_>) -> Result<Simulation, FabricError> {
         let mut seeds = SplitMix::new(topology.seed);
         let mut switches = Vec::new();
@@ -258,10 +260,10 @@ impl Simulation {
         self.nodes().try_for_each(|node| self.settle(node, None))
     }
 
-    /// Has one more flow be sent, from its time on or from now.
+    /// Adds a flow. It starts at its time, or now if that is past.
     ///
     /// # Errors
-    /// The host has no port left.
+    /// The host has no source port left. Otherwise as [`Simulation::run_until`].
     pub fn add_flow(&mut self, spec: FlowSpec) -> Result<(), FabricError> {
         let to = self.topology.hosts[spec.to.0].address;
         let at = spec.at.max(self.now);
@@ -277,10 +279,10 @@ impl Simulation {
         self.settle(NodeId::Host(spec.from), None)
     }
 
-    /// Has one more series of pings be sent.
+    /// Adds a series of pings.
     ///
     /// # Errors
-    /// As of [`Simulation::run_until`].
+    /// As [`Simulation::run_until`].
     pub fn add_ping(&mut self, spec: PingSpec) -> Result<(), FabricError> {
         let to = self.topology.hosts[spec.to.0].address;
         let at = spec.at.max(self.now);
@@ -293,16 +295,16 @@ impl Simulation {
         node_of(&mut self.hosts, &mut self.switches, node)
     }
 
-    /// Lets all happen that happens by `end`.
+    /// Processes all events up to `end`.
     ///
     /// # Errors
-    /// Packets go in a circle or multiply without end while no time passes.
+    /// Packets loop or multiply endlessly while no time passes.
     pub fn run_until(&mut self, end: Nanos) -> Result<(), FabricError> {
         while !self.advance(end, usize::MAX)? {}
         Ok(())
     }
 
-    /// Lets up to `most` events happen of those by `end`; whether there are no more of them.
+    /// Processes up to `most` events with times up to `end`. Returns true if there are no more.
     fn advance(&mut self, end: Nanos, most: usize) -> Result<bool, FabricError> {
         for _ in 0..most {
             let Some((now, event)) = self.wires.events.pop_by(end) else {
@@ -330,10 +332,11 @@ impl Simulation {
         Ok(false)
     }
 
-    /// Runs until all flows and pings are over, or until `end`. `observe` may look at it often, and says whether to go on.
+    /// Runs until all flows and pings are complete, or until `end`. `observe` is called frequently
+    /// and stops the run by returning false.
     ///
     /// # Errors
-    /// As of [`Simulation::run_until`].
+    /// As [`Simulation::run_until`].
     pub fn run(
         &mut self,
         end: Nanos,
@@ -369,7 +372,7 @@ impl Simulation {
         node.receive(to.port, frame.bytes(), now);
         node.step(now);
         self.wires.pool.put(frame);
-        // A host sends packets of its own.
+        // A host does not forward packets, so the loop detection ends there.
         let cause = matches!(to.node, NodeId::Switch(_)).then_some((id, hops));
         self.settle(to.node, cause)
     }
@@ -378,7 +381,7 @@ impl Simulation {
         MAX_HOPS + 4 * self.wires.lines.len()
     }
 
-    /// The error that names the links which packets pass again and again, the last one `id`.
+    /// Returns the error that lists the links of a loop. `id` is the last link passed.
     fn circle(&self, id: LineId) -> FabricError {
         let mut path = vec![id];
         let mut last = id;
@@ -403,8 +406,8 @@ impl Simulation {
         format!("{from} -> {to}")
     }
 
-    /// Puts what a node has sent on its lines, and asks when it wants to be woken. `cause` is the
-    /// packet that a switch sends on.
+    /// Offers a node's sent packets to its links, and schedules its next wake-up. `cause` is the
+    /// packet that a switch forwards.
     fn settle(&mut self, id: NodeId, cause: Option<Cause>) -> Result<(), FabricError> {
         let now = self.now;
         let node = node_of(&mut self.hosts, &mut self.switches, id);
@@ -426,7 +429,7 @@ impl Simulation {
             }
         });
         moment.coming += sent;
-        // Each step has done all that was to be done by then.
+        // The step has done all work due up to now, so an earlier time means now.
         let wake = node.next_time().map(|at| at.max(now));
         if let Some(cause) = cause.filter(|_| wake == Some(now)) {
             moment.held.insert(id, cause);
@@ -450,7 +453,7 @@ impl Simulation {
         }
     }
 
-    /// Whether all flows and pings are over.
+    /// Returns true if all flows and pings are complete.
     pub fn is_done(&mut self) -> bool {
         let (flows, hosts, topology) = (&self.flows, &self.hosts, &self.topology);
         self.open.retain(|number| {
@@ -465,7 +468,7 @@ impl Simulation {
         echoes.is_some_and(|echoes| echoes.times.len() >= usize::from(ping.spec.count))
     }
 
-    /// How far it is.
+    /// Returns the progress.
     pub fn progress(&mut self) -> Progress {
         let is_done = self.is_done();
         let flows = self.flows.iter();
@@ -483,18 +486,18 @@ impl Simulation {
         }
     }
 
-    /// The simulated time.
+    /// Returns the simulated time.
     pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// What became of each node's packets.
+    /// Returns the packet counters of a node.
     pub fn tally(&self, node: NodeId) -> Tally {
         let mut tally = match node {
             NodeId::Host(id) => self.hosts[id.0].tally(),
             NodeId::Switch(id) => self.switches[id.0].tally(),
         };
-        // It sent them as far as it knows.
+        // The node counted these frames as sent, but there was no link.
         if let Some(nowhere) = self.wires.nowhere.get(&node) {
             tally.sent -= nowhere;
             tally.dropped.push(("no_link", *nowhere));
@@ -502,7 +505,7 @@ impl Simulation {
         tally
     }
 
-    /// All nodes, switches first.
+    /// Iterates over all nodes, switches first.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
         let switches = (0..self.switches.len()).map(|n| NodeId::Switch(SwitchId(n)));
         let hosts = (0..self.hosts.len()).map(|n| NodeId::Host(HostId(n)));
@@ -529,10 +532,10 @@ impl Simulation {
         &self.wires.lines
     }
 
-    /// Whether all packets are accounted for, at each node, on each line and over the whole fabric.
+    /// Checks packet conservation at each node, on each link direction and over the whole fabric.
     ///
     /// # Errors
-    /// They are not: a defect of the fabric or of a node.
+    /// A violation, which is a bug in the fabric or in a node.
     pub fn check_conservation(&self) -> Result<(), Unbalanced> {
         let balanced = |place: &dyn Fn() -> String, came: u64, went: u64| match came == went {
             true => Ok(()),
@@ -566,7 +569,8 @@ impl Simulation {
 }
 
 impl Wires {
-    /// Sends a frame at the first of these times; the line, if the frame arrives at the second one.
+    /// Offers a frame to the link at time `at`. Returns the link direction if the frame arrives at
+    /// time `now`.
     fn send(
         &mut self,
         from: End,
@@ -583,7 +587,7 @@ impl Wires {
             return None;
         };
         let mut frame = self.pool.get();
-        // A node's frames are no longer than a frame may be.
+        // Frames of nodes do not exceed the maximum length.
         let copied = frame.assign(bytes);
         debug_assert!(copied.is_ok());
         line.put(frame);
@@ -605,7 +609,7 @@ fn node_of<'a>(
     }
 }
 
-/// Bytes of a flow that its receiver has.
+/// Returns the number of bytes of a flow that its receiver has.
 fn received(flow: &Flow, hosts: &[HostNode], topology: &Topology) -> u64 {
     let from = topology.hosts[flow.spec.from.0].address;
     let receipt = hosts[flow.spec.to.0].receipt(from, flow.port);

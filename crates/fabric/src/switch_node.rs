@@ -1,4 +1,4 @@
-//! A switch in a fabric: packets wait for its processor, then for their ports.
+//! A simulated switch: packets are queued for its processor, then for their egress ports.
 
 use std::collections::VecDeque;
 
@@ -9,22 +9,23 @@ use crate::node::{Node, Tally};
 use crate::plane::Plane;
 use crate::topology::{LinkSpec, ServiceSpec};
 
-/// The name of the reason for which packets are dropped that find the processor's queue full.
+/// Name of the drop reason for packets that find the processor's queue full.
 pub const OVERLOADED: &str = "processor_overload";
 
-/// A packet that the processor has, or that waits for it.
+/// A packet that the processor works on, or that is queued for it.
 struct Served {
     frame: Frame,
     port: PortId,
     done: Nanos,
 }
 
-/// A plane with a model of the time that its processor takes for a packet: one after the other, each as long as [`ServiceSpec`] says. Its ports
-/// send at their links' rates, by the plane's own traffic managers: programs see the queues.
+/// A data plane with a model of its processing time. Packets are processed one after the other,
+/// each in the time of [`ServiceSpec`]. The data plane's traffic manager sends at the links'
+/// rates, so programs see the queues.
 pub struct SwitchNode<P> {
     plane: P,
     service: ServiceSpec,
-    /// First come, first served.
+    /// The processor's queue, in FIFO order.
     served: VecDeque<Served>,
     free_at: Nanos,
     pool: FramePool,
@@ -33,7 +34,7 @@ pub struct SwitchNode<P> {
 }
 
 impl<P: Plane> SwitchNode<P> {
-    /// A plane, and how fast it is.
+    /// Creates a switch from a data plane and its processing time.
     pub fn new(plane: P, service: ServiceSpec) -> SwitchNode<P> {
         SwitchNode {
             plane,
@@ -46,7 +47,8 @@ impl<P: Plane> SwitchNode<P> {
         }
     }
 
-    /// Gives the plane what its processor has done by now, each packet at its time.
+    /// Passes the packets that the processor has finished by now to the data plane, each with its
+    /// completion time.
     fn finish(&mut self, now: Nanos) {
         while self.served.front().is_some_and(|first| first.done <= now)
             && let Some(mut served) = self.served.pop_front()
@@ -72,7 +74,7 @@ impl<P: Plane> Node for SwitchNode<P> {
 
     fn receive(&mut self, port: PortId, bytes: &[u8], now: Nanos) {
         self.finish(now);
-        // One is with the processor, the others wait.
+        // The first packet is being processed, the others are queued.
         if self.served.len() > self.service.backlog {
             self.overloaded += 1;
             return;

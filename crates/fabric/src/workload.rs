@@ -1,4 +1,5 @@
-//! The workload of HyperVDP, section V-D: each host sends elephants and mice to peers that are drawn.
+//! The workload of HyperVDP, section V-D: each host sends large flows (elephants) and small flows
+//! (mice) to random peers.
 
 use packet::Nanos;
 use port::{SplitMix, scale};
@@ -6,7 +7,7 @@ use port::{SplitMix, scale};
 use crate::topology::{FlowKind, FlowSpec, HostId, WorkloadSpec};
 
 impl WorkloadSpec {
-    /// The same number of flows with elephants of this share of their bytes, at least one byte.
+    /// Returns the workload with the size of elephants multiplied by `share`, at least one byte.
     pub fn scaled(self, share: f64) -> WorkloadSpec {
         WorkloadSpec {
             elephant_bytes: ((self.elephant_bytes as f64 * share) as u64).max(1),
@@ -14,7 +15,8 @@ impl WorkloadSpec {
         }
     }
 
-    /// All flows between so many hosts. All begin at once; the same seed draws the same peers.
+    /// Generates all flows between `hosts` hosts. All start at time 0. The same seed gives the
+    /// same peers.
     pub fn flows(&self, hosts: usize, seed: u64) -> Vec<FlowSpec> {
         let mut chance = SplitMix::new(seed);
         let mut flows = Vec::new();
@@ -40,7 +42,7 @@ impl WorkloadSpec {
     }
 }
 
-/// One of the other hosts.
+/// Returns a random other host.
 fn peer(own: usize, hosts: usize, chance: &mut SplitMix) -> usize {
     let other = scale((chance.draw() >> 32) as u32, hosts - 1);
     other + usize::from(other >= own)

@@ -1,11 +1,12 @@
-//! Simulated fabrics carry what hosts send, as fast as links and switches allow, and always the same.
+//! Tests that simulated fabrics deliver the hosts' traffic, as fast as links and switches allow,
+//! and deterministically.
 
 mod common;
 
 use common::{LONG, finish, run, simulation, topology};
 use packet::Nanos;
 
-/// The networks of the example router.
+/// Topology with the networks of the router example.
 const ROUTER: &str = r#"
 [defaults.link]
 rate = "100 Mbit/s"
@@ -48,7 +49,7 @@ fn flow(from: &str, to: &str, bytes: &str) -> String {
     format!("[[flow]]\nfrom = \"{from}\"\nto = \"{to}\"\nbytes = \"{bytes}\"\n")
 }
 
-/// Two hosts on one cable that know each other.
+/// Returns a topology of two hosts on one link, with static neighbor entries.
 fn cable(link: &str, traffic: &str) -> String {
     format!(
         r#"
@@ -101,7 +102,8 @@ fn pings_through_the_router_are_answered() {
     assert_eq!(report.pings[0].microseconds.len(), 5);
 }
 
-/// A frame of 98 bytes (Ethernet 14, IPv4 20, ICMP 8, 56 of payload) takes 784 us at 1 Mbit/s, both ways.
+/// A frame of 98 bytes (Ethernet 14, IPv4 20, ICMP 8, payload 56) takes 784 us at 1 Mbit/s, in
+/// each direction.
 #[test]
 fn a_ping_over_a_cable_takes_the_frame_s_time_and_the_delay_twice() {
     let report = run(&cable("rate = \"1 Mbit/s\"\ndelay = \"100 us\"", PING));
@@ -110,13 +112,13 @@ fn a_ping_over_a_cable_takes_the_frame_s_time_and_the_delay_twice() {
     assert_eq!(report.pings[0].microseconds, [14.0; 3]);
 }
 
-/// Two links and the processor each way; 98 bytes take 7.84 us at 100 Mbit/s.
+/// Two links and the processor in each direction. 98 bytes take 7.84 us at 100 Mbit/s.
 #[test]
 fn a_switch_adds_the_time_of_its_processor() {
     let ping = "[[ping]]\nfrom = \"h1\"\nto = \"h2\"\ncount = 3\n";
     let report = run(&routed("", ping));
     let way = 2.0 * (7.84 + 50.0) + 2.0;
-    // The first waits for the hosts' questions for addresses.
+    // The first ping is delayed by ARP.
     assert_eq!(report.pings[0].microseconds[1..], [2.0 * way; 2]);
 }
 
@@ -127,7 +129,7 @@ fn a_flow_takes_the_whole_rate_and_no_more() {
         &flow("a", "b", "2 MB"),
     );
     let report = run(&text);
-    // 1460 bytes of payload in frames of 1514.
+    // 1460 bytes of payload in frames of 1514 bytes.
     let best = 2e6 * 8.0 / 10e6 * 1514.0 / 1460.0;
     let time = report.flows[0].completion_seconds.unwrap();
     assert!((best..best * 1.05).contains(&time), "{time} for {best}");
@@ -180,7 +182,7 @@ fn a_processor_that_is_too_slow_drops_by_name() {
 
 #[test]
 fn packets_for_a_port_without_a_link_are_dropped_by_name() {
-    // The router has a route to 10.9.0.0/16 by port 1, where nothing is.
+    // The router has a route to 10.9.0.0/16 through port 1, which has no link.
     let text = format!(
         "{ROUTER}
 [[host]]

@@ -1,5 +1,5 @@
-//! A fabric in which no time passes ends with an error that names the circle, and one in which
-//! packets pass many links at one instant does not.
+//! Tests of loop detection: a loop in which no time passes ends with an error that lists its
+//! links. A long path within one instant is not an error.
 
 mod common;
 
@@ -7,7 +7,7 @@ use fabric::topology::{LinkSpec, PlaneSpec, SwitchSpec};
 use fabric::{FabricError, Node, Simulation, Tally};
 use packet::{Nanos, PortId};
 
-/// A switch that sends what comes in by some ports out by others, at once or at its next waking.
+/// A switch that forwards each packet by its ingress port, immediately or at its next wake-up.
 struct Patch {
     to: fn(u32) -> &'static [u32],
     waits: bool,
@@ -57,7 +57,7 @@ impl Node for Patch {
     }
 
     fn step(&mut self, _: Nanos) {
-        // The step that follows the arrival leaves the packet for the waking at the same time.
+        // The step after the arrival keeps the packet for the wake-up at the same time.
         match std::mem::replace(&mut self.waits, false) {
             true => {}
             false => self.send(),
@@ -81,7 +81,8 @@ impl Node for Patch {
     }
 }
 
-/// Two switches with three links between them, a host at each, and a ping from one to the other.
+/// Returns a topology of two switches with three links between them, a host at each, and pings
+/// from one to the other.
 fn text(delay: &str) -> String {
     let links =
         (1..4).map(|port| format!("[[link]]\nends = [\"a:{port}\", \"b:{port}\"]\n{delay}\n"));
@@ -101,7 +102,7 @@ fn text(delay: &str) -> String {
         + "[[ping]]\nfrom = \"h\"\nto = \"k\"\ncount = 2\ninterval = \"1 ms\"\n"
 }
 
-/// Simulates a second with these switches.
+/// Simulates one second with these switches. Returns the number of frames.
 fn ended(
     delay: &str,
     a: fn(u32) -> &'static [u32],
@@ -122,7 +123,7 @@ fn ended(
     Ok(simulation.progress().frames)
 }
 
-/// Out by link 1, back by link 2, for ever.
+/// Forwards to port 2 if the packet came from port 1, otherwise to port 1: an endless loop.
 fn one_and_two(port: u32) -> &'static [u32] {
     match port {
         1 => &[2],
@@ -166,7 +167,7 @@ fn packets_that_multiply_at_one_instant_are_an_error() {
 
 #[test]
 fn a_path_without_delay_that_ends_is_no_circle() {
-    // In by the host, out by link 1, back by 2, out by 3, and to the other host.
+    // Path: from the host, by link 1, back by link 2, by link 3, and to the other host.
     let a = |port: u32| -> &'static [u32] {
         match port {
             0 => &[1],

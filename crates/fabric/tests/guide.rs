@@ -1,4 +1,4 @@
-//! The topology that docs/FABRIC.md shows is one.
+//! Test that the topology in docs/FABRIC.md is valid.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! The topologies of `examples/fabric`, simulated.
+//! Simulation of the topologies in `examples/fabric`.
 
 mod common;
 
@@ -30,7 +30,7 @@ fn the_leaf_spine_carries_flows_and_pings() {
     let report = finish(&mut simulation(read("leaf_spine")));
     check_intact(&report);
     assert_eq!(report.pings[0].microseconds.len(), 4);
-    // Either spine carries one of the flows between the leaves.
+    // Each spine carries one of the flows between the leaves.
     for spine in ["spine1:1", "spine2:1"] {
         let link = report.links.iter().find(|link| link.to == spine).unwrap();
         assert!(link.bytes > 10_000_000, "{link:?}");
@@ -54,7 +54,7 @@ fn the_fat_tree_carries_elephants_and_mice_between_all_stations() {
     check_intact(&report);
     assert_eq!(report.completion_times(FlowKind::Mouse).0.len(), 80);
     assert_eq!(report.throughputs(FlowKind::Elephant).0.len(), 12);
-    // Every switch has part in it: within pods and between them.
+    // Traffic within and between pods uses every switch.
     assert!(
         report.switches.iter().all(|switch| switch.sent > 100),
         "{:?}",

@@ -1,4 +1,4 @@
-//! Virtual data planes in simulated time.
+//! Tests of virtual data planes in simulated time.
 
 mod common;
 
@@ -13,10 +13,10 @@ use tenancy::{Connection, Hypervisor, Spec};
 const NETWORK: PortId = PortId(0);
 const HOST: PortId = PortId(1);
 
-/// How long a connection may be idle: less than the control side's usual turn.
+/// Idle timeout of a connection. Shorter than the interval of the control work.
 const IDLE: Nanos = Nanos::from_micros(300);
 
-/// A vPDP that keeps connections which the host opens.
+/// Creates a vPDP that tracks connections opened by the host.
 fn firewall() -> Tenants {
     let directory = common::examples().join("pna_firewall");
     let program = common::compile(&directory.join("pna_firewall.p4")).unwrap();
@@ -35,7 +35,8 @@ fn firewall() -> Tenants {
     Tenants::new(hypervisor).unwrap()
 }
 
-/// UDP between 10.0.0.2:5353 and 198.51.100.9:53, as the firewall reads it.
+/// Builds a UDP datagram between 10.0.0.2:5353 and 198.51.100.9:53, in the format that the
+/// firewall parses.
 fn datagram(from: PortId) -> Frame {
     let (host, remote) = ([10, 0, 0, 2, 0x14, 0xe9], [198, 51, 100, 9, 0, 53]);
     let [source, destination] = match from {
@@ -49,7 +50,7 @@ fn datagram(from: PortId) -> Frame {
     Frame::from_bytes(&bytes).unwrap()
 }
 
-/// Where a datagram leaves that comes at this time, if it does.
+/// Forwards a datagram at this time. Returns its egress port, if it is not dropped.
 fn forward(plane: &mut Tenants, from: PortId, now: Nanos) -> Option<PortId> {
     plane.forward(from, &mut datagram(from), now).unwrap();
     let mut left = None;
@@ -67,7 +68,7 @@ fn an_entry_that_packets_added_goes_at_its_time() {
     assert_eq!(forward(&mut plane, NETWORK, answered), Some(HOST));
     plane.step(opened + IDLE);
     assert_eq!(plane.next_time(), Some(answered + IDLE));
-    // The packet comes when the entry goes, and nothing has happened since.
+    // The packet arrives exactly when the entry expires, without an event in between.
     assert_eq!(forward(&mut plane, NETWORK, answered + IDLE), None);
     assert_eq!(plane.next_time(), None);
 }

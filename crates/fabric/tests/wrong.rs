@@ -1,11 +1,11 @@
-//! Wrong topologies: each is told with its line and what to do.
+//! Tests of invalid topologies: each error must have its line and a hint.
 
 mod common;
 
 use fabric::Topology;
 use fabric::topology::PlaneSpec;
 
-/// Line 1 is empty, as in all of the cases.
+/// A valid topology. Line 1 is empty, as in all cases.
 const NODES: &str = r#"
 [[switch]]
 name = "s"
@@ -26,7 +26,7 @@ ends = ["b", "s:2"]
 
 #[test]
 fn what_is_wrong_with_a_topology_is_told_with_its_line_and_its_mend() {
-    // What is replaced, by what; the line, the message, the mend.
+    // Replaced text, replacement, line, message, hint.
     let cases = [
         (
             "ends = [\"b\", \"s:2\"]",
@@ -289,7 +289,7 @@ fn what_is_wrong_with_virtual_data_planes_is_told_with_its_line_and_its_mend() {
             "1 = \"turns\"",
             4,
             "`turns` is not `rules`",
-            "docs/TENANCY.md",
+            "docs/reference/port-sharing.md",
         ),
         (
             "{ 1 =",
@@ -419,7 +419,7 @@ fn a_topology_has_limits_by_name_and_its_mistakes_are_counted() {
     assert!(told.contains("100 mistakes"), "{told}");
 }
 
-/// The lines and messages of all mistakes of [`NODES`] with these replacements.
+/// Returns the lines and messages of all errors of [`NODES`] with these replacements.
 fn mistakes(replaced: &[(&str, &str)]) -> Vec<(usize, String)> {
     let text = replaced.iter().fold(NODES.to_owned(), |text, (old, new)| {
         assert!(text.contains(old), "{old}");
@@ -464,7 +464,7 @@ fn a_part_that_is_wrong_hides_no_other_part_that_is_wrong() {
         let is_found = found.iter().any(|(_, message)| message.contains(part));
         assert!(is_found, "{part}: {found:?}");
     }
-    // Names that only a part has which is wrong are not called unknown.
+    // Names defined only in a part with an error are not reported as unknown.
     let is_guess = |(_, message): &(usize, String)| message.contains("there is no");
     assert!(!found.iter().any(is_guess), "{found:?}");
 }

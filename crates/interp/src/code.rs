@@ -1,4 +1,4 @@
-//! Flat code: instructions over slots, and the side tables that they refer to.
+//! Flat code: instructions over slots, and the side tables to which they refer.
 
 use bits::IdVec;
 use exec::ParserErrors;
@@ -9,16 +9,17 @@ use exec::slots::table::TableSite;
 use exec::slots::wide::WideStep;
 use ir::{ActionId, ControlId, FieldId, Loc, ParserId, StageId, StateId, TableId, Target};
 
-/// A place in [`Code::insts`]; while compiling, a label.
+/// Index into [`Code::insts`]; a label during compilation.
 pub(crate) type Pc = u32;
 
-/// No slot, no field: for operands that may be missing.
+/// Absent slot or field, for optional operands.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// What an address slot holds when an index was out of range.
+/// Value of an address slot after an index was out of range.
 pub(crate) const OUT_OF_RANGE: u64 = u64::MAX;
 
-/// An instruction. `d` is written, `a`, `b`, `c` are read; `w` is a width of at most 64 bits; `to` is where it may go.
+/// Instruction. `d` is written; `a`, `b`, `c` are read; `w` is a width of at most 64 bits; `to` is
+/// a jump target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Inst {
     Copy {
@@ -181,7 +182,7 @@ pub(crate) enum Inst {
         lo: u8,
         w: u8,
     },
-    /// An operation on more than one limb.
+    /// Operation on numbers of more than one limb ([`Code::wides`]).
     Wide(u32),
     /// `d = all n limbs of a equal those of b`
     EqN {
@@ -190,25 +191,25 @@ pub(crate) enum Inst {
         b: Slot,
         n: u32,
     },
-    /// Adds an index to an address; the bounds are in [`Code::strides`].
+    /// Adds an index to an address. Its bounds are in [`Code::strides`].
     Index {
         d: Slot,
         a: Slot,
         stride: u32,
     },
-    /// Reads the element at an address behind `base`.
+    /// Reads the element at an address relative to `base`.
     LoadAt {
         d: Slot,
         base: Slot,
         at: Slot,
     },
-    /// Writes the element at an address behind `base`.
+    /// Writes the element at an address relative to `base`.
     StoreAt {
         base: Slot,
         at: Slot,
         a: Slot,
     },
-    /// The same with more limbs.
+    /// The same with several limbs.
     LoadAtN(u32),
     StoreAtN(u32),
     Jump {
@@ -246,27 +247,27 @@ pub(crate) enum Inst {
     EnterAtomic,
     /// `@atomic` code ends.
     LeaveAtomic,
-    /// Takes units of work ([`ir::work`]); without so many left the packet is dropped.
+    /// Charges work units ([`ir::work`]). Drops the packet if it has too few left.
     Work {
         units: u32,
     },
-    /// Runs an action; its parameters are in place.
+    /// Runs an action. Its parameters are already stored.
     CallAction {
         action: u32,
     },
-    /// Goes back to where the action was called.
+    /// Returns to the caller of the action.
     Return {
         a: Slot,
     },
-    /// Looks a table up with the key in place, and runs the action found.
+    /// Looks up a table with the stored key, and runs the action of the entry.
     Apply {
         table: u32,
     },
-    /// After `Apply`, when nothing was hit.
+    /// After `Apply`: jumps if no entry was hit.
     JumpIfMiss {
         to: Pc,
     },
-    /// After `Apply`: where the action that ran says ([`Code::switches`]).
+    /// After `Apply`: jumps to the target for the action that ran ([`Code::switches`]).
     SwitchAction(u32),
     /// After `Apply`: `d = hit`.
     StoreHit {
@@ -276,13 +277,13 @@ pub(crate) enum Inst {
     StoreActionRun {
         d: Slot,
     },
-    /// The control ends, the parser accepts.
+    /// The control ends, or the parser accepts.
     End,
     /// The parser rejects.
     Reject {
         error: u32,
     },
-    /// The same with the error in a slot.
+    /// The parser rejects with the error in a slot.
     RejectWith {
         a: Slot,
     },
@@ -292,17 +293,18 @@ pub(crate) enum Inst {
         a: Slot,
         set: u32,
     },
-    /// Extracts a header; `at` is an address or `NONE`, `size` holds a varbit's bits or is `NONE`.
+    /// Extracts a header. `at` is an address or `NONE`; `size` holds the varbit's bits or is
+    /// `NONE`.
     Extract {
         header: u32,
         at: Slot,
         size: Slot,
     },
-    /// Skips bits.
+    /// Advances the parser's cursor.
     Advance {
         a: Slot,
     },
-    /// Reads ahead ([`Code::lookaheads`]).
+    /// Executes a lookahead ([`Code::lookaheads`]).
     Lookahead(u32),
     /// `d = the packet's length in bytes`
     PacketLength {
@@ -324,64 +326,64 @@ pub(crate) enum Inst {
     },
     /// Copies a header ([`Code::header_copies`]).
     CopyHeader(u32),
-    /// Shifts a stack ([`Code::stacks`]) up.
+    /// Shifts a header stack ([`Code::stacks`]) up.
     PushFront {
         stack: u32,
         n: u32,
     },
-    /// Shifts a stack down.
+    /// Shifts a header stack down.
     PopFront {
         stack: u32,
         n: u32,
     },
     /// Calls an extern ([`Code::calls`]).
     Call(u32),
-    /// Traced code only: tells a step ([`Code::tells`]).
+    /// Traced code only: reports a step ([`Code::tells`]).
     Tell(u32),
 }
 
-/// A step to tell.
+/// Step to report to the tracer.
 #[derive(Clone, Debug)]
 pub(crate) enum Tell {
     State(ParserId, StateId),
     Stage(ControlId, StageId),
     Condition(bool),
-    /// A case of a select was chosen: keys with widths, the case.
+    /// A case of a select was chosen: slots and widths of the keys, index of the case, target.
     Select(Vec<(Slot, u32)>, Option<usize>, Target),
     Action(ActionId),
     Exit,
-    /// A statement begins: remembers all fields.
+    /// A statement begins: saves all fields.
     Before,
-    /// A statement has ended: tells what it wrote.
+    /// A statement has ended: reports the fields that it wrote.
     After(FieldId, Option<Loc>),
-    /// A call is done ([`Code::calls`]), or about to be where it can end the run.
+    /// A call is done ([`Code::calls`]), or is about to be made if it may end the run.
     Call(u32, Box<ir::Call>, Option<Loc>),
     /// A loop begins.
     Loop(u32),
-    /// A round of it begins.
+    /// An iteration of a loop begins.
     Round(u32, Option<Loc>),
-    /// Behind a loop.
+    /// A loop has ended.
     LoopLeft(u32),
 }
 
-/// An index: how many elements there are and how many limbs lie between them.
+/// Bounds of an index: number of elements, and limbs from one to the next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stride {
     pub(crate) len: u32,
     pub(crate) limbs: u32,
 }
 
-/// Reads or writes of more than one limb at an address.
+/// Read or write of several limbs at an address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AtN {
     pub(crate) base: Slot,
     pub(crate) at: Slot,
-    /// The other side.
+    /// Slot of the other operand.
     pub(crate) slot: Slot,
     pub(crate) n: u32,
 }
 
-/// A header that is copied, with the slots of the addresses to add, or `NONE`.
+/// Copy of a header, with the slots of the addresses to add, or `NONE`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeaderCopyAt {
     pub(crate) copy: HeaderCopy,
@@ -389,19 +391,19 @@ pub(crate) struct HeaderCopyAt {
     pub(crate) src_at: Slot,
 }
 
-/// An action: its code and where its parameters are put.
+/// Action: its code and the slots of its parameters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ActionCode {
     pub(crate) entry: Pc,
     pub(crate) params: Slot,
     pub(crate) param_limbs: u32,
-    /// Where the caller's place is kept.
+    /// Slot of the return address.
     pub(crate) ret: Slot,
-    /// Nothing to run.
+    /// True if the action has no instructions.
     pub(crate) is_empty: bool,
 }
 
-/// A whole program.
+/// Code of a whole program.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Code {
     pub(crate) insts: Vec<Inst>,
@@ -424,6 +426,6 @@ pub(crate) struct Code {
     pub(crate) constants: Vec<u64>,
     /// The first slot for operands of wide operations.
     pub(crate) wide_scratch: Slot,
-    /// Limbs behind the frame.
+    /// Number of limbs after the frame.
     pub(crate) scratch_limbs: usize,
 }

@@ -1,17 +1,20 @@
-//! The room `interp`: the engine that defines the meaning of programs.
+//! Crate `interp`: the interpreter, the engine that defines the semantics of programs.
 //!
-//! **In:** a verified [`ir::Program`]. **Out:** [`Interp`], an [`exec::Engine`] that runs everything the IR can say.
-//! **May import:** `exec`, `table`, `ir`, `packet`, `bits`.
+//! **In:** a verified [`ir::Program`]. **Out:** [`Interp`], an [`exec::Engine`] that runs every
+//! construct of the IR.
 //!
-//! A program is compiled once to flat code ([`code`]): all locations are slots of one array of limbs (the packet's frame, then keys, parameters,
-//! constants and temporaries), all control flow is jumps. Running it ([`run`]) is one loop over instructions.
+//! A program is compiled once to flat code ([`code`]). All locations are slots of one array of
+//! limbs: the packet's frame, then keys, parameters, constants and temporaries. All control flow is
+//! jumps. Execution ([`run`]) is one loop over instructions.
 //!
 //! Invariants:
-//! - per packet nothing is allocated, locked or formatted; tracing is other code of the same program, compiled when first asked for;
-//! - a slot always holds a canonical value: the bits above its width are zero;
-//! - a `varbit` is its length in bits in one limb and its value, right-aligned, behind it.
+//! - No allocation, lock or text formatting for each packet. Traced code is separate code of the
+//!   same program, compiled on first use.
+//! - A slot always holds a canonical value: the bits above its width are zero.
+//! - A `varbit` is its length in bits, in one limb, followed by its right-aligned value.
 //!
-//! Tests: `testkit/tests/engines` (expressions, parsers, tables, externs on IR text, on every engine), and `switch`'s and `testkit`'s others.
+//! Tests: `testkit/tests/engines` (expressions, parsers, tables, externs in IR text, on every
+//! engine), and other tests of `switch` and `testkit`.
 
 mod code;
 mod compile;
@@ -54,10 +57,10 @@ impl Engine for Interp {
     }
 }
 
-/// A program as the interpreter runs it.
+/// Program compiled by the interpreter.
 struct LoadedProgram {
     code: Code,
-    /// The same code with steps to tell; its slots are those of `code`.
+    /// The same code with trace instructions. Its slots are those of `code`.
     traced: OnceLock<Code>,
     program: Arc<Program>,
     layout: Layout,

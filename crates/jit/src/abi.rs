@@ -1,8 +1,10 @@
-//! How native code is entered, and what it sees: one [`Invocation`], whose first fields it reads and writes by their offsets.
+//! Interface between Rust and native code. Native code is entered with one [`Invocation`]. It reads
+//! and writes the first fields of that structure by their offsets.
 //!
-//! Native code gets nothing but a pointer to the invocation. What it may touch is behind the pointers at its front: the packet's limbs, its bytes,
-//! the memory of what is emitted, and the parameters of the action that runs. It calls functions of [`crate::helpers`] for all else; those see the
-//! invocation as Rust does.
+//! The only argument of native code is a pointer to the invocation. Native code reaches these
+//! regions through the pointers at its front: the packet's limbs, its bytes, the buffer of emitted
+//! bits, and the parameters of the running action. For everything else it calls functions of
+//! [`crate::helpers`], which use the invocation as a Rust structure.
 
 pub(crate) mod frames;
 mod outcome;
@@ -34,68 +36,76 @@ use frames::{Frames, Places};
 pub(crate) use outcome::Outcome;
 use sight::Sight;
 
-/// A packet's run through one block, or a burst's through a pass. Native code knows the offsets of the fields that [`offset`] names.
+/// Arguments and results of one call into native code: a packet in one parser or control, or a
+/// burst on the fast path. Native code knows the offsets of the fields that [`offset`] names.
 ///
-/// It lies within a page: on a stack it would begin anywhere, and what writes two of its words across two pages has a burst take 60 cycles more. Whether any does would depend on who calls.
+/// The alignment keeps the structure within one page. On the stack it could start at any address,
+/// and two words written across a page boundary cost 60 cycles per burst. Whether that happened
+/// would depend on the caller.
 #[repr(C, align(512))]
 pub(crate) struct Invocation<'i> {
-    /// The first of the packet's limbs.
+    /// Address of the packet's first limb.
     limbs_at: *mut u64,
-    /// The first of the packet's bytes.
+    /// Address of the packet's first byte.
     bytes_at: *const u8,
-    /// How many bits these are.
+    /// Length of the packet in bits.
     bits: u64,
-    /// How many bytes in front of the first one may be written.
+    /// Number of bytes before the first one that may be written.
     headroom: u64,
-    /// By how many bytes the packet begins behind the beginning of its frame, with [`flags::MOVED`].
+    /// Distance in bytes from the start of the frame to the start of the packet. Valid with
+    /// [`flags::MOVED`].
     shift: i64,
-    /// Bits that the parser has consumed.
+    /// Number of bits that the parser has consumed.
     cursor: u64,
-    /// Units of work left.
+    /// Units of work that are left.
     work: u64,
-    /// For a pass: those that each packet has.
+    /// For the fast path: the work budget of each packet.
     budget: u64,
-    /// The memory of what is emitted, how many bits of it are, and how many there may be before it must grow.
+    /// Buffer of emitted bits: its address, the number of bits in it, and its capacity in bits.
     emitted_at: *mut u8,
     emitted: u64,
     emitted_room: u64,
-    /// The parameters of the action that the last table chose.
+    /// Parameters of the action that the last table selected.
     params_at: *const u64,
-    /// For a pass: what [`crate::view`] says of the state, and the notes of its scout.
+    /// For the fast path: the words that [`crate::view`] derives from the state, and the lookup
+    /// buffer of its prefetch passes.
     view_at: *const u64,
     notes_at: *mut u64,
-    /// Of what rows its scouts' answers list which: [`view::marks`].
+    /// Mask that selects the rows which the lookup results list for prefetching: [`view::marks`].
     rows_wanted: u64,
-    /// For a pass: the time.
+    /// For the fast path: the current time.
     nanos: u64,
     micros: u64,
-    /// For a pass: the frames of its packets, how many packets there are, which of them is at hand, and where their outcomes go.
+    /// For the fast path: the frames of the burst, the number of packets, the index of the current
+    /// packet, and the outcomes.
     frames: Frames<'i>,
     count: u64,
     at: u64,
     outcomes_at: *mut PackedOutcome,
-    /// What has become of the context since the packet at hand began, and what it was then: [`flags`].
+    /// Changes of the context since the current packet began, and their initial value: [`flags`].
     flags: u64,
     first_flags: u64,
-    /// Of [`Arrival::Mixed`], what native code sees of the device of each packet.
+    /// For [`Arrival::Mixed`], the device of each packet.
     sights_at: *const Sight,
-    /// For a pass, what helpers need: ports that are busy.
+    /// For helpers on the fast path: the busy ports.
     busy_ports: &'i [u32],
-    /// What a packet's random numbers depend on, beside its place in the burst: the device's seed and the number that its packet would have at the first
-    /// place, modulo 2^64.
+    /// Inputs of a packet's random numbers, apart from its index in the burst. They are the
+    /// device's seed and the number that a packet at index 0 would have, modulo 2^64.
     chance: (u64, u64),
     uses: PassUses,
-    /// The lots that follow, those that are meant, and whether there are several, 0 if not.
+    /// The remaining burst segments, the function that walks them, and 1 if there are several
+    /// segments, else 0.
     lots: Parts<'i>,
     turn: Turn,
     are_many: u64,
-    /// What is marked of any lot's state.
+    /// Marks of the states of all segments, combined.
     marked: Marked,
-    /// What native code sees of the devices of [`Arrival::Mixed`], none of others; all lots, and which of them helpers see if there are sights.
+    /// Packet devices of [`Arrival::Mixed`], empty otherwise. Then all segments, and the index of
+    /// the one that helpers see if there are packet devices.
     sights: &'i [Sight],
     seen: &'i [Lot<'i>],
     lot: u32,
-    /// The same for helpers.
+    /// Parameters of the running action, for helpers.
     pub(crate) params: Params<'i>,
     pub(crate) limbs: &'i mut [u64],
     pub(crate) packet: &'i mut PacketContext,
@@ -103,31 +113,34 @@ pub(crate) struct Invocation<'i> {
     pub(crate) code: &'i Code,
 }
 
-// Its size is a multiple of its alignment, and a page one of that.
+// Its size is equal to its alignment, which divides the size of a page. So it never crosses a page
+// boundary.
 const _: () = assert!(size_of::<Invocation<'_>>() == 512);
 
-/// Packets from which on a scout goes before.
+/// Minimum number of packets in a burst for which prefetch passes run.
 pub(crate) const WORTH_SCOUTING: usize = 4;
 
-/// What has become of the context since the packet at hand began. A pass begins its packets without it, since few need it whole.
+/// Changes of the context since the current packet began. The fast path starts packets without a
+/// prepared context, since few packets need one.
 pub(crate) mod flags {
-    /// It is this packet's: [`super::Invocation::begin`].
+    /// The context belongs to this packet: [`super::Invocation::begin`].
     pub(crate) const BEGUN: u64 = 1;
-    /// It holds the packet's frame: [`super::Invocation::hold`].
+    /// The context holds the packet's frame: [`super::Invocation::hold`].
     pub(crate) const HELD: u64 = 2;
-    /// The program may have asked or told something.
+    /// The program may have issued a request or a notification to the device.
     pub(crate) const ASKED: u64 = 4;
-    /// The packet begins elsewhere than its frame does: [`super::Invocation::frame`].
+    /// The packet does not start where its frame starts: [`super::Invocation::frame`].
     pub(crate) const MOVED: u64 = 16;
-    /// Packets note the use of entries of some table. It is so of all packets of a lot.
+    /// Packets record the use of entries of some table. The same for all packets of a segment.
     pub(crate) const NOTES_USE: u64 = 32;
-    /// The queues of some port are not free. It is so of all packets of a lot.
+    /// The queues of some port are not free. The same for all packets of a segment.
     pub(crate) const ANY_BUSY: u64 = 64;
-    /// Scouts go behind the first one, which notes for them what it has parsed. It is so of all packets of a lot.
+    /// More prefetch passes follow the first one, which saves its parsed fields for them. The same
+    /// for all packets of a segment.
     pub(crate) const SEVERAL_SCOUTS: u64 = 128;
 }
 
-/// Where native code finds the fields of an [`Invocation`].
+/// Offsets of the fields of an [`Invocation`] that native code accesses.
 pub(crate) mod offset {
     use super::Invocation;
     use std::mem::offset_of;
@@ -158,11 +171,12 @@ pub(crate) mod offset {
     pub(crate) const ARE_MANY: i32 = offset_of!(Invocation<'_>, are_many) as i32;
     pub(crate) const PARAMS: i32 = offset_of!(Invocation<'_>, params_at) as i32;
 
-    /// What [`Invocation::take_up`] writes for each lot, of all that native code otherwise finds as it was.
+    /// Offsets of the fields that [`Invocation::take_up`] writes for each segment. Native code may
+    /// assume that all other fields stay unchanged.
     pub(crate) const OF_LOT: [i32; 4] = [COUNT, VIEW, FIRST_FLAGS, BUDGET];
 }
 
-/// What helpers need to know of the program; native code names its elements by their positions.
+/// Side tables for helpers, derived from the program. Native code names their elements by index.
 #[derive(Debug, Default)]
 pub(crate) struct Code {
     pub(crate) tables: IdVec<TableId, TableSite>,
@@ -173,47 +187,54 @@ pub(crate) struct Code {
     pub(crate) calls: Vec<ExternCall>,
     pub(crate) wides: Vec<WideStep>,
     pub(crate) scouts: Vec<ScoutSite>,
-    /// What the first of several scouts notes for the others.
+    /// Layout of the fields that the first of several prefetch passes saves for the others.
     pub(crate) parsed: Option<ParsedNotes>,
     pub(crate) constants: Vec<Box<[u64]>>,
-    /// Where its scouts' answers list what the pass will read.
+    /// Position of the list of rows to prefetch in the lookup buffer.
     pub(crate) rows: RowList,
-    /// Tables whose keys native code looks up in hash tables, if they have no direct index, and limbs of their packed keys.
+    /// Tables that native code searches as hash tables, unless they have a direct index, with the
+    /// number of limbs of their packed keys.
     pub(crate) hashed_tables: BTreeMap<TableId, usize>,
-    /// Tables whose keys native code looks up in tries, where no scout has asked.
+    /// Tables that native code searches as tries, for packets without a prefetched lookup.
     pub(crate) trie_tables: BTreeSet<TableId>,
-    /// Tables in whose direct index native code looks without asking whether there is one, and the number of the last slot that it may look at by itself.
+    /// Tables that must have a direct index, with the last slot that native code may access. Native
+    /// code does not check that the index exists.
     pub(crate) direct_tables: BTreeMap<TableId, u64>,
-    /// Counters of which native code writes cells without asking whether they are there, and how many there must be.
+    /// Counters of which native code writes cells without a bounds check, with the number of cells
+    /// that they must have.
     pub(crate) full_counters: BTreeMap<ExternId, u64>,
-    /// Tables whose records native code reads, the default action's at least; and those of which it reads what entries have.
+    /// Tables of which native code reads records, at least the default action's, and those of which
+    /// it reads entries' records.
     pub(crate) recorded_tables: BTreeSet<TableId>,
     pub(crate) tables_read: BTreeSet<TableId>,
     pub(crate) errors: ParserErrors,
-    /// Where a record is put together of what is not told in one; in front of it there is room for what a first record has there.
+    /// Scratch area in which a helper assembles a record that is not in the table, such as that of
+    /// an action profile's member. The limbs before it hold the data that precede a first record.
     pub(crate) settled: Slot,
-    /// The first slot of the scratch of wide operations.
+    /// First slot of the scratch area of wide operations.
     pub(crate) wide_scratch: Slot,
-    /// Limbs of frame and scratch together.
+    /// Number of limbs of frame and scratch together.
     pub(crate) limbs: usize,
-    /// Whether a pass may leave a packet's beginning elsewhere than its frame's.
+    /// True if the fast path may move a packet's start away from its frame's start.
     pub(crate) may_move: bool,
 }
 
 impl Code {
-    /// Whether packets' keys may be looked up by the table: otherwise native code always does that itself. A table that may be of few rules counts too, since only a state
-    /// tells how many it has.
+    /// Returns true if keys may be looked up by the table's own code. Returns false if native code
+    /// always performs the lookup. A table that may be small counts as searched, since its size is
+    /// known only with a state.
     pub(crate) fn is_searched(&self, table: TableId) -> bool {
         !self.hashed_tables.contains_key(&table) && !self.direct_tables.contains_key(&table)
     }
 
-    /// The levels on which scouts have something to ask, of some state.
+    /// Returns the schedule levels on which prefetch passes perform lookups for some state.
     pub(crate) fn scout_levels(&self) -> BTreeSet<usize> {
         let asked = self.scouts.iter().filter(|site| !site.is_direct());
         asked.map(|site| site.level).collect()
     }
 
-    /// Whether what is derived of a state for this ([`view`]), and a context that has room for it, do for the other one, too.
+    /// Returns true if the data derived from a state ([`view`]) and a context with enough room also
+    /// serve the other code.
     pub(crate) fn sees_as(&self, other: &Code) -> bool {
         self.limbs == other.limbs
             && self.scouts == other.scouts
@@ -227,22 +248,22 @@ impl Code {
             && self.tables_read == other.tables_read
     }
 
-    /// The word behind the notes of all sites.
+    /// Returns the index of the first word after the lookup buffers of all sites.
     pub(crate) fn end_of_scouts(&self) -> usize {
         let last = self.scouts.last();
         last.map_or(0, |site| site.first + site.words())
     }
 
-    /// Whether it calls functions of the host.
+    /// Returns true if the code calls host functions.
     pub(crate) fn calls_natives(&self) -> bool {
         self.calls.iter().any(ExternCall::is_native)
     }
 }
 
-/// A function that was compiled.
+/// Compiled function.
 pub(crate) type Native = unsafe extern "C" fn(&mut Invocation<'_>) -> u64;
 
-/// No cursor of a packet is behind this, so that native code adds the bits of a header without overflow.
+/// Maximum cursor of a packet. Native code can add the bits of a header to it without overflow.
 const MAX_CURSOR: usize = 1 << 48;
 
 /// Runs a compiled parser or control of `code` on a packet.
@@ -266,27 +287,29 @@ pub(crate) fn run(
     Outcome::of(number)
 }
 
-/// A compiled scout of a pass.
+/// Compiled prefetch pass.
 #[derive(Clone, Copy)]
 pub(crate) struct Scout {
     pub(crate) level: usize,
-    /// Writes down questions.
+    /// Function that writes the lookup keys.
     pub(crate) asks: Native,
-    /// Answer those about hash tables, if there are any: from first lines, and from second ones.
+    /// Lookup functions for hash tables, if there are any: one for the first lines of the keys, one
+    /// for their second lines.
     pub(crate) answers: Option<[Native; 2]>,
 }
 
-/// A compiled pass.
+/// Compiled fast path.
 pub(crate) struct NativePass {
     pub(crate) run: Native,
-    /// What goes before, in the order of levels, if it is worth it.
+    /// Prefetch passes, ascending by level. They run only for bursts that are large enough.
     pub(crate) scouts: Vec<Scout>,
     pub(crate) uses: PassUses,
-    /// Which packets its functions take.
+    /// Order of the packets that its functions process.
     pub(crate) arrival: Arrival,
 }
 
-/// Runs a compiled pass of `code` on a burst; how many packets have an outcome.
+/// Runs a compiled fast path of `code` on a burst. Returns the number of packets that have an
+/// outcome.
 pub(crate) fn run_pass(
     pass: &NativePass,
     burst: &mut Burst<'_>,
@@ -336,7 +359,7 @@ pub(crate) fn run_pass(
     done
 }
 
-/// The packets of each lot, of so many packets.
+/// Returns the packet ranges of the segments, limited to `count` packets.
 fn parts<'l>(lots: &'l [Lot<'l>], count: usize) -> Parts<'l> {
     Parts {
         lots: lots.iter(),
@@ -345,7 +368,7 @@ fn parts<'l>(lots: &'l [Lot<'l>], count: usize) -> Parts<'l> {
     }
 }
 
-/// [`parts`].
+/// Iterator of [`parts`].
 struct Parts<'l> {
     lots: std::slice::Iter<'l, Lot<'l>>,
     end: usize,
@@ -368,17 +391,17 @@ impl<'l> Iterator for Parts<'l> {
     }
 }
 
-/// Whose lots native code goes through.
+/// Function that walks the segments of a burst.
 #[derive(Clone, Copy)]
 enum Turn {
-    /// The pass: through all of them.
+    /// The fast path, over all segments.
     Pass,
-    /// A function of the scout of this level: through those that have something to ask there.
+    /// A function of the prefetch pass of this level, over the segments that have lookups there.
     Scout(usize),
 }
 
 impl<'i> Invocation<'i> {
-    /// Native code sees the packets of a lot.
+    /// Sets the fields for the packets of a segment.
     #[inline]
     fn take_up(&mut self, lot: &'i Lot<'i>, packets: &Range<usize>) {
         self.view_at = view::of_lot(lot);
@@ -389,7 +412,8 @@ impl<'i> Invocation<'i> {
         (self.at, self.count) = (packets.start as u64, packets.end as u64);
     }
 
-    /// Helpers see the device of a lot whose first packet is this one.
+    /// Sets the fields that helpers read to the device of a segment, of which `begin` is the first
+    /// packet.
     #[inline]
     fn see(&mut self, lot: &'i Lot<'i>, begin: usize) {
         let owner = lot.owner;
@@ -399,7 +423,7 @@ impl<'i> Invocation<'i> {
         self.packet.lane = owner.lane;
     }
 
-    /// Helpers see the device of the packet at hand.
+    /// Sets the fields that helpers read to the device of the current packet.
     #[inline]
     fn look(&mut self) {
         let sight = self.sights.get(self.at as usize);
@@ -418,20 +442,20 @@ impl<'i> Invocation<'i> {
         }
     }
 
-    /// The state that the packet at hand sees.
+    /// Returns the state that the current packet uses.
     #[inline]
     pub(crate) fn state(&mut self) -> &'i State {
         self.look();
         self.state
     }
 
-    /// The ports of the packet's device that are busy.
+    /// Returns the busy ports of the packet's device.
     pub(crate) fn busy_ports(&mut self) -> &'i [u32] {
         self.look();
         self.busy_ports
     }
 
-    /// Native code sees the packets of the next lot that is meant; whether there is one.
+    /// Switches to the next segment of the current walk. Returns false if there is none.
     #[inline]
     pub(crate) fn take_up_next(&mut self) -> bool {
         let (turn, are_many) = (self.turn, self.are_many != 0);
@@ -447,7 +471,8 @@ impl<'i> Invocation<'i> {
         true
     }
 
-    /// Has native code go through lots, or through all packets where each may be another lot's; whether any are meant.
+    /// Starts a walk over the segments, or over all packets if each may belong to another segment.
+    /// Returns true if there is any packet to process.
     #[inline]
     fn begin_turn(&mut self, turn: Turn, lots: &'i [Lot<'i>], count: usize) -> bool {
         if !self.sights.is_empty() {
@@ -462,7 +487,8 @@ impl<'i> Invocation<'i> {
         self.take_up_next()
     }
 
-    /// Runs the scout of a level on so many packets, and answers what it asks: for all lots together, so that they wait for memory together.
+    /// Runs the prefetch pass of a level on `count` packets and performs its lookups. It does so
+    /// for all segments together, so that their memory accesses overlap.
     fn scout(&mut self, scout: Scout, lots: &'i [Lot<'i>], count: usize, notes: &mut [u64]) {
         let Scout { level, .. } = scout;
         let are_many = lots.len() > 1;
@@ -484,7 +510,7 @@ impl<'i> Invocation<'i> {
             }
             read_ahead(code.rows.take(notes));
         }
-        // Of many lots each would be looked at for nothing.
+        // Without this exit each of many segments would be visited for nothing.
         if sites().next().is_none() {
             return self.show_notes(notes);
         }
@@ -511,7 +537,7 @@ impl<'i> Invocation<'i> {
         self.show_notes(notes);
     }
 
-    /// Runs a function that answers for each lot that has something to ask on its level.
+    /// Runs a lookup function for each segment that has lookups on its level.
     fn answer_all(&mut self, native: Native, level: usize, lots: &'i [Lot<'i>], count: usize) {
         let mut goes_on = self.begin_turn(Turn::Scout(level), lots, count);
         while goes_on {
@@ -520,13 +546,15 @@ impl<'i> Invocation<'i> {
         }
     }
 
-    /// Native code sees the notes, which Rust had in hand: a pointer from before that is not to be used any more.
+    /// Publishes the address of the lookup buffer after Rust code has borrowed it. Pointers from
+    /// before that borrow are no longer valid.
     fn show_notes(&mut self, notes: &mut [u64]) {
         self.notes_at = notes.as_mut_ptr();
     }
 
-    /// Runs the pass on so many packets, until one leaves it or tells something: no other may follow before the device has seen to it. How many have an
-    /// outcome.
+    /// Runs the fast path on `count` packets. It stops at a packet that leaves the fast path or
+    /// notifies the device, since the device must handle that first. Returns the number of packets
+    /// that have an outcome.
     fn go_through(
         &mut self,
         native: Native,
@@ -553,38 +581,58 @@ impl<'i> Invocation<'i> {
     }
 }
 
-/// The number that a compiled function of the invocation's code returns.
+/// Runs a compiled function of the invocation's code and returns its result.
 fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
     assert!(
         invocation.limbs.len() >= invocation.code.limbs,
         "a context of another program"
     );
-    // What native code touches by pointers is behind those at the front of the invocation: slots below `code.limbs`, which are there as was asserted; bytes of the
-    // packet below `bits` and `headroom` bytes in front of them, both compared before; emitted bits below `emitted_room` and eight bytes behind; parameters as many
-    // as the table's action has, as `TableSite::apply` made sure; of a burst `count` frames, where its places say, the bytes of which no helper moves but by `show_bytes`, and of
-    // which it changes where they begin and how long they are, after it has compared both with `headroom` and with the longest frame; and as many outcomes, and of mixed packets as many sights, whose lots' words these are. Of each table the slots of a direct index, which a key of bits that are not outside is below the last of, or as many as `view::make` has
-    // found there to be where native code does not ask; the slots of a trie, none behind the last one, and the lines of its nodes that targets lead to, which `view::make` has found there to be, and of which a node has one, or four by six bits; the lines of a hash table, of which a hash names none behind the last one, and which no lot's scout, nor its answers, write
-    // down but for its own state; the records and counts of what a lookup found there, which `view::make` has seen to have what the code's layouts say, the limbs in front of the first record among that. Of each
-    // counter cells below their number; and the notes of `code`'s scouts, which `notes::clear` has made long enough, and which stay where they are from the first scout on, since who asks is noted as a place there: answers are read
-    // there where it clears them (`view::Marked::looked_at`), and what was parsed where the first scout has gone before, as it does for each lot that any scout asks for (`view::levels`).
+    // SAFETY: the function was compiled from a verified program for this `code`. It accesses only
+    // the memory below.
+    // - Limbs: indices below `code.limbs`, which is asserted above.
+    // - Packet bytes: below `bits`, and at most `headroom` bytes before them. Generated code
+    //   compares both.
+    // - Emitted bits: below `emitted_room`, plus eight bytes of slack.
+    // - Parameters: as many as the action of the table has (`TableSite::apply`).
+    // - Frames of a burst: `count` of them, at the listed addresses. Their bytes move only in
+    //   helpers that call `show_bytes`. Start and length change only after comparison with
+    //   `headroom` and the maximum frame length.
+    // - Outcomes: `count` of them.
+    // - Packet devices of an interleaved burst: `count` of them, with the words of their own
+    //   segments.
+    // - Direct indices: a key without bits outside the index selects a slot up to the last one.
+    //   Where native code does not compare, `view::make` has checked the number of slots.
+    // - Tries: slots up to the last one, and the lines of nodes that targets lead to, as found by
+    //   `view::make`. A node has one line, or four selected by six bits.
+    // - Hash tables: a hash selects a line up to the last one. Prefetch passes and lookup functions
+    //   store only lines of the packet's own state.
+    // - Records and counters of found entries: `view::make` has compared their layouts with those
+    //   of the code. They include the limbs before the first record.
+    // - Counter cells: below the number of cells.
+    // - Lookup buffer: `notes::clear` has made it long enough. It stays in place from the first
+    //   prefetch pass on, since packets are named by their position in it.
+    // - Lookup results: read only at sites that `notes::clear` clears (`view::Marked::looked_at`).
+    // - Parsed fields: read only after the first prefetch pass. That pass runs for each segment for
+    //   which any later one runs (`view::levels`).
     //
-    // What it prefetches may be anywhere: that touches nothing.
-    //
-    // SAFETY: the function was compiled from a verified program for this `code`, and touches no more than that.
+    // Prefetch instructions may name any address, since they access nothing.
     unsafe { native(invocation) }
 }
 
-/// Loads from the rows of these numbers, as far as there are any, so that they are near when native code reads them. A load waits until the processor can have
-/// one more miss under way; of what it is asked to prefetch, more than that at once, it may forget some. With loads a packet of 100,000 sessions, each with its
-/// counter, took half of the cycles that it took with prefetches (docs/PERFORMANCE.md).
+/// Loads from the rows of these numbers, so that they are in a near cache when native code reads
+/// them. Numbers without a row are skipped. The processor delays a load while its miss buffers are
+/// full, but may discard prefetches beyond that number. With loads a packet took half as many
+/// cycles as with prefetches, in a test with 100,000 sessions that each have a counter
+/// (docs/PERFORMANCE.md).
 #[inline]
 pub(crate) fn load_rows(rows: &view::Rows, numbers: &[u64]) {
     let mut seen = 0;
-    // Rows are laid out so that none is in more lines than it must be.
+    // Rows are aligned so that each occupies as few lines as possible.
     for behind in (0..rows.stride()).step_by(LINE) {
         for &number in numbers {
             if let Some(row) = rows.at(number) {
-                // SAFETY: the row is one of those that `view::make` has found there in the state of the burst's lot, as `view::entries` made sure.
+                // SAFETY: `view::make` has found the row in the state of the segment, as
+                // `view::entries` checks.
                 seen ^= unsafe { first_word(row + behind) };
             }
         }
@@ -592,37 +640,48 @@ pub(crate) fn load_rows(rows: &view::Rows, numbers: &[u64]) {
     std::hint::black_box(seen);
 }
 
-/// The word in which a row begins, or a line of it: several small rows share one.
+/// Loads the aligned word that contains the first byte of a row or of one of its lines. Several
+/// small rows may share a word.
 ///
 /// # Safety
 ///
-/// The row is a record, or of what is counted or noted of entries, or a line of a hash table, in a state that lives.
+/// The row is a record, a counter or usage cell of an entry, or a line of a hash table. Its state
+/// is alive.
 #[inline(always)]
 unsafe fn first_word(row: usize) -> u64 {
     let word = row & !(align_of::<AtomicU64>() - 1);
     let word = std::ptr::with_exposed_provenance_mut(word);
-    // SAFETY: rows of a kind are whole words altogether, the first of which begins with the first row, and so are lines; they live as long as their state. Others write cells by atomic
-    // stores alone, and records and keys not at all while the state is held. Nothing is written by this pointer, which is read once.
+    // SAFETY:
+    // - Rows of one kind occupy whole words. The first word starts with the first row. The same
+    //   holds for lines.
+    // - They live as long as their state.
+    // - Other threads write cells only by atomic stores. Records and keys are not written while the
+    //   state is held.
+    // - This pointer is used for one read and for no write.
     unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed)
 }
 
-/// Loads from lines of hash tables that scouts, or the answers from first lines, have written down, or rows that answers have listed: as in [`load_rows`]. It is so with many lots too, since they all
-/// have been asked before.
+/// Loads from listed addresses, as [`load_rows`] does. These are lines of hash tables that prefetch
+/// passes or first-line lookups have stored, or rows that lookup results list. Loads are right for
+/// many segments too, since all lookups have been issued before.
 pub(crate) fn read_ahead(places: &[u64]) {
     let mut seen = 0;
     for &place in places {
-        // SAFETY: native code writes down lines of its lot's hash tables alone, which begin with a key that nobody changes while they are shown, and rows of numbers alone
-        // that a lookup in the lot's state has given, of which the state has a record and all that its marks say to be there (`enter`).
+        // SAFETY: the address is one of these:
+        // - a line of a hash table of the packet's state, which starts with a key that is not
+        //   written while it is published,
+        // - a row that a lookup in the packet's state has found, for which the state has all data
+        //   that its marks name (`enter`).
         seen ^= unsafe { first_word(place as usize) };
     }
     std::hint::black_box(seen);
 }
 
-/// Bytes of a cache line.
+/// Number of bytes of a cache line.
 pub(crate) const LINE: usize = 64;
 
 impl<'i> Invocation<'i> {
-    /// An invocation with nothing in it but the context's memory.
+    /// Returns an invocation that contains only the memory of the context.
     fn new(
         limbs: &'i mut [u64],
         packet: &'i mut PacketContext,
@@ -663,7 +722,7 @@ impl<'i> Invocation<'i> {
             marked: Marked::default(),
             sights: &[],
             seen: &[],
-            // Helpers have seen none.
+            // Helpers have seen no segment yet.
             lot: u32::MAX,
             params: Params::Of(&[]),
             limbs,
@@ -677,7 +736,7 @@ impl<'i> Invocation<'i> {
 }
 
 impl Invocation<'_> {
-    /// The context becomes that of the packet at hand: its length, its random numbers, its requests.
+    /// Prepares the context for the current packet: length, random numbers, and requests.
     #[inline]
     pub(crate) fn begin(&mut self) {
         if !self.has_begun() {
@@ -706,7 +765,8 @@ impl Invocation<'_> {
         self.packet.random = RandomStream::new(seed, first.wrapping_add(self.at));
     }
 
-    /// The packet's frame, wherever it is; it begins where the packet does.
+    /// Returns the packet's frame, wherever it is stored, and moves its start to the packet's
+    /// start.
     pub(crate) fn frame(&mut self) -> &mut Frame {
         let (has_moved, shift) = (self.flags & flags::MOVED != 0, self.shift);
         self.flags &= !flags::MOVED;
@@ -716,17 +776,18 @@ impl Invocation<'_> {
             _ => &mut self.packet.bytes,
         };
         if has_moved {
-            // Native code has seen that there is room.
+            // Native code has checked the headroom.
             let is_there = frame.move_front(shift as isize);
             debug_assert!(is_there);
         }
         frame
     }
 
-    /// The packet becomes what was emitted, followed by what was not parsed, as far as its program has not asked for less.
+    /// Replaces the packet by the emitted bits followed by the unparsed payload. Truncates it if
+    /// the program requests that.
     ///
     /// # Errors
-    /// It would be too long.
+    /// The packet would be too long.
     pub(crate) fn finish_deparse(&mut self) -> Result<(), FrameError> {
         self.frame();
         let truncated = self.requests().and_then(|requests| requests.truncate);
@@ -742,13 +803,14 @@ impl Invocation<'_> {
         Ok(())
     }
 
-    /// The context holds the packet's frame. Its bytes stay where they are.
+    /// Moves the packet's frame into the context. Its bytes stay at their address.
     pub(crate) fn hold(&mut self) {
         self.frame();
         if self.flags & flags::HELD == 0 {
             self.flags |= flags::HELD;
             self.swap_frame();
-            // Native code asks the burst's frame for it until the packet is through.
+            // Native code reads the ingress port from the burst's frame until the packet is
+            // finished.
             let ingress = self.packet.bytes.ingress;
             if let Some(frame) = self.frames.at(self.at) {
                 frame.ingress = ingress;
@@ -762,27 +824,28 @@ impl Invocation<'_> {
         }
     }
 
-    /// The program asks or tells something by what it calls next.
+    /// Records that the next call may issue a request or a notification to the device.
     pub(crate) fn note_asking(&mut self) {
         self.flags |= flags::ASKED;
     }
 
-    /// Whether the program may have asked or told something.
+    /// Returns true if the program may have issued a request or a notification.
     pub(crate) fn may_have_asked(&self) -> bool {
         self.flags & flags::ASKED != 0
     }
 
-    /// Whether the context is that of the packet at hand.
+    /// Returns true if the context belongs to the current packet.
     pub(crate) fn has_begun(&self) -> bool {
         self.flags & flags::BEGUN != 0
     }
 
-    /// What the packet has asked, if it may have asked anything.
+    /// Returns the requests of the packet, if it may have any.
     pub(crate) fn requests(&self) -> Option<&Requests> {
         (self.has_begun() && self.uses.may_request).then_some(&self.packet.requests)
     }
 
-    /// The packet at hand has an outcome and is still in its pass: its frame goes back to the others. Whether the device must see what it told.
+    /// Ends the current packet, which has an outcome on the fast path, and returns its frame to the
+    /// burst. Returns true if the device must handle the packet's notifications.
     pub(crate) fn end_packet(&mut self) -> bool {
         self.frame();
         if self.flags & flags::HELD != 0 {
@@ -793,7 +856,7 @@ impl Invocation<'_> {
         stops
     }
 
-    /// The packet at hand has left its pass: all that is known of it is in the context.
+    /// Completes the context of the current packet, which has left the fast path.
     fn leave(&mut self) {
         self.begin();
         self.hold();
@@ -809,24 +872,24 @@ impl Invocation<'_> {
 }
 
 impl Invocation<'_> {
-    /// The packet gets what native code has changed.
+    /// Copies the fields that native code changes into the packet's context.
     pub(crate) fn take_back(&mut self) {
         self.packet.cursor = self.cursor as usize;
         self.packet.work_left = self.work as u32;
         self.packet.emitted.set_bits(self.emitted as usize);
     }
 
-    /// Native code sees where the packet's cursor is now.
+    /// Publishes the packet's cursor to native code.
     pub(crate) fn show_cursor(&mut self) {
         self.cursor = self.packet.cursor as u64;
     }
 
-    /// Native code sees how much work is left.
+    /// Publishes the remaining work to native code.
     pub(crate) fn show_work(&mut self) {
         self.work = self.packet.work_left.into();
     }
 
-    /// Native code sees the packet's bytes as they are now.
+    /// Publishes address and length of the packet's bytes to native code.
     pub(crate) fn show_bytes(&mut self) {
         let frame = self.frame();
         let bits = frame.len() as u64 * 8;
@@ -835,28 +898,29 @@ impl Invocation<'_> {
         (self.bits, self.headroom) = (bits, start as u64);
     }
 
-    /// Native code sees what is emitted now.
+    /// Publishes the emitted bits to native code.
     pub(crate) fn show_emitted(&mut self) {
         self.emitted = self.packet.emitted.bits() as u64;
         let (memory, room) = self.packet.emitted.storage();
         self.emitted_at = memory.as_mut_ptr();
-        // What is longer than a frame is for helpers, which tell that it is.
+        // Helpers emit packets that are longer than a frame, since they report the error.
         self.emitted_room = room.min(packet::MAX_FRAME * 8) as u64;
     }
 }
 
 impl<'i> Invocation<'i> {
-    /// Native code sees the parameters of an action.
+    /// Publishes the parameters of an action to native code.
     pub(crate) fn show_params(&mut self, params: Params<'i>) {
         self.params = params;
         self.params_at = params.limbs(&self.packet.learned_params).as_ptr();
     }
 }
 
-/// A table's outcome as native code sees it: the position of the action that runs, or [`NO_ACTION`], and above it whether the table was hit.
+/// Encodes the outcome of a table for native code: the position of the action in the lower half, or
+/// [`NO_ACTION`], and the hit flag above it.
 pub(crate) fn applied_number(position: Option<u32>, hit: bool) -> u64 {
     u64::from(hit) << 32 | position.map_or(NO_ACTION, u64::from)
 }
 
-/// The position of no action.
+/// Position that means no action.
 pub(crate) const NO_ACTION: u64 = u32::MAX as u64;

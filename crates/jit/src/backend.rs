@@ -1,4 +1,4 @@
-//! Cranelift's side: the target, the memory of compiled code, and who frees it.
+//! Cranelift back end: target selection, memory of compiled code, and its release.
 
 use std::sync::Mutex;
 use std::thread;
@@ -19,33 +19,34 @@ use crate::simplify::{PASS_GROWTH, SCOUT_GROWTH, simplify};
 use crate::translate::{Arrival, Body, Lines, PassUses, ScoutedStages, Shared, translate};
 use crate::{notes, prefetch};
 
-/// Instructions from which on a function is compiled with the least effort: a large function would
-/// take too long in one step, and little of it is run for each packet.
+/// Minimum number of instructions of a function that is compiled without optimization. A large
+/// function would take too long in one step, and a packet runs only a small part of it.
 const LARGE_FUNCTION: usize = 20_000;
 
-/// A program, compiled.
+/// Compiled blocks of a program.
 pub(crate) struct Compiled {
     pub(crate) code: Code,
     pub(crate) parsers: IdVec<ParserId, Native>,
     pub(crate) controls: IdVec<ControlId, Native>,
-    /// What holds the memory of the functions above.
+    /// Memory that contains the functions above.
     _memory: Memory,
 }
 
-/// The memory of compiled code.
+/// Owner of the memory of compiled code.
 struct Memory(Mutex<Option<JITModule>>);
 
 impl Drop for Memory {
     fn drop(&mut self) {
         let module = self.0.get_mut().ok().and_then(Option::take);
         if let Some(module) = module {
-            // SAFETY: the functions in this memory are known to the `Compiled` that is being dropped alone, so none of them runs or will.
+            // SAFETY: only the `Compiled` that is being dropped holds pointers to functions in this
+            // memory. So none of them runs now or later.
             unsafe { module.free_memory() };
         }
     }
 }
 
-/// Why there is no native code, in the user's words.
+/// Returns the error for a program that cannot be compiled, in the user's terms.
 fn failed(what: impl std::fmt::Display) -> Unsupported {
     Unsupported {
         construct: format!("this program as native code ({what})"),
@@ -77,14 +78,14 @@ pub(crate) fn compile(
     })
 }
 
-/// A pass, compiled.
+/// Compiled fast path.
 pub(crate) struct CompiledPass {
     pub(crate) code: Code,
     pub(crate) native: NativePass,
     _memory: Memory,
 }
 
-/// Compiles a pass of a verified program, for packets that come so.
+/// Compiles the fast path of a verified program for bursts with this layout.
 pub(crate) fn compile_pass(
     program: &Program,
     layout: &Layout,
@@ -100,7 +101,8 @@ pub(crate) fn compile_pass(
     begun.finish(&scouts)
 }
 
-/// [`compile`] and [`compile_pass`], the pass by a thread of its own while this one compiles all else.
+/// Runs [`compile`] and [`compile_pass`]. A second thread compiles the fast path while this one
+/// compiles everything else.
 pub(crate) fn compile_both(
     program: &Program,
     layout: &Layout,
@@ -118,7 +120,8 @@ pub(crate) fn compile_both(
     let mut function = std::mem::take(&mut begun.function);
     let (compiled, scouts, made) = thread::scope(|scope| {
         let make = || match &work {
-            // The work's interrupt is this thread's, too: the other one gets it at a checkpoint.
+            // An interrupt of the work applies to both threads. The new thread sees it at a
+            // checkpoint.
             Some(work) => work.run(|| function.make(&targets)),
             None => Ok(function.make(&targets)),
         };
@@ -132,7 +135,7 @@ pub(crate) fn compile_both(
         Ok(Ok(Ok(made))) => made,
         Ok(Ok(Err(interrupt))) => std::panic::resume_unwind(Box::new(interrupt)),
         Ok(Err(panic)) => std::panic::resume_unwind(panic),
-        // There is no thread to be had.
+        // No thread could be started.
         Err(_) => function.make(&targets),
     };
     let finish = || {
@@ -144,10 +147,11 @@ pub(crate) fn compile_both(
     Ok((compiled?, finish()))
 }
 
-/// A scout being compiled: its level, what asks, and what answers.
+/// Prefetch pass being compiled: its level, the function that writes keys, and the two lookup
+/// functions.
 type BegunScout = (usize, FuncId, Option<[FuncId; 2]>);
 
-/// A pass being compiled: it is translated, but not made yet.
+/// Fast path being compiled: translated to Cranelift IR, but not yet to native code.
 struct BegunPass<'p> {
     compiler: Compiler,
     shared: Shared<'p>,
@@ -180,7 +184,7 @@ impl<'p> BegunPass<'p> {
         })
     }
 
-    /// Compiles what goes before the pass.
+    /// Compiles the prefetch passes.
     fn scouts(&mut self) -> Result<Vec<BegunScout>, Unsupported> {
         let (compiler, shared) = (&mut self.compiler, &mut self.shared);
         let levels = shared.code.scout_levels();
@@ -225,12 +229,12 @@ impl<'p> BegunPass<'p> {
     }
 }
 
-/// The processor that native code is made for, with the effort of making it.
+/// Target processor with two levels of optimization.
 #[derive(Clone)]
 struct Targets {
-    /// For most functions.
+    /// Target for most functions.
     best: OwnedTargetIsa,
-    /// For functions of [`LARGE_FUNCTION`] instructions and more.
+    /// Target for functions with [`LARGE_FUNCTION`] instructions or more.
     quick: OwnedTargetIsa,
 }
 
@@ -242,7 +246,7 @@ impl Targets {
         })
     }
 
-    /// The one for a function of so many instructions.
+    /// Returns the target for a function of `insts` instructions.
     fn of(&self, insts: usize) -> &dyn TargetIsa {
         match insts < LARGE_FUNCTION {
             true => &*self.best,
@@ -251,7 +255,7 @@ impl Targets {
     }
 }
 
-/// What native code is made for.
+/// Builds the target for the processor that this runs on.
 fn target(opt_level: &str, regalloc_algorithm: &str) -> Result<OwnedTargetIsa, Unsupported> {
     let mut flags = settings::builder();
     let verifies = if cfg!(debug_assertions) {
@@ -266,7 +270,8 @@ fn target(opt_level: &str, regalloc_algorithm: &str) -> Result<OwnedTargetIsa, U
         ("is_pic", "false"),
         ("use_colocated_libcalls", "false"),
         ("unwind_info", "false"),
-        // Frames are a few pages at most: the stack is touched in the function itself, without a library's help.
+        // Stack frames have a few pages at most. The function touches the pages itself, without a
+        // library call.
         ("probestack_strategy", "inline"),
         ("enable_probestack", "true"),
     ];
@@ -277,11 +282,11 @@ fn target(opt_level: &str, regalloc_algorithm: &str) -> Result<OwnedTargetIsa, U
     isa.finish(settings::Flags::new(flags)).map_err(failed)
 }
 
-/// A function on its way to native code.
+/// Function in translation to native code.
 struct Translated {
     id: FuncId,
     context: cranelift_codegen::Context,
-    /// By how many instructions it may grow when its ways get code of their own.
+    /// Number of instructions by which tail duplication may increase the function.
     growth: usize,
 }
 
@@ -296,7 +301,7 @@ impl Default for Translated {
 }
 
 impl Translated {
-    /// Makes native code of it.
+    /// Optimizes the function and compiles it.
     fn make(&mut self, targets: &Targets) -> Result<(), Unsupported> {
         let insts = simplify(&mut self.context.func, self.growth);
         checkpoint();
@@ -310,7 +315,7 @@ impl Translated {
 struct Compiler {
     targets: Targets,
     module: JITModule,
-    /// One for all functions that are made one after the other.
+    /// Context that is reused for functions compiled one after the other.
     function: Translated,
     builder: FunctionBuilderContext,
 }
@@ -350,7 +355,8 @@ impl Compiler {
         Ok(self.function.id)
     }
 
-    /// Translates a function; of a pass, where it takes answers of a scout.
+    /// Translates a function to Cranelift IR. For a fast path, returns the stages that use lookup
+    /// results.
     fn translate(
         &mut self,
         shared: &mut Shared<'_>,
@@ -370,7 +376,7 @@ impl Compiler {
             .module
             .declare_function(&name, Linkage::Local, &signature);
         function.id = declared.map_err(failed)?;
-        // Ways are worth code of their own where nearly all packets go.
+        // Tail duplication pays off only in code that nearly all packets run.
         function.growth = match body {
             Body::Pass(_) => PASS_GROWTH,
             Body::Scout(..) => SCOUT_GROWTH,
@@ -385,7 +391,7 @@ impl Compiler {
         Ok(translated)
     }
 
-    /// Gives a function that was made its memory.
+    /// Copies the compiled function into the module's memory.
     fn define(&mut self, function: &mut Translated) -> Result<(), Unsupported> {
         let (id, context) = (function.id, &mut function.context);
         if let Some(code) = context.compiled_code() {
@@ -407,10 +413,11 @@ impl Compiler {
     }
 }
 
-/// The function, which lives as long as the module's memory.
+/// Returns the function pointer, which is valid as long as the module's memory.
 fn native(module: &JITModule, id: FuncId) -> Native {
     let address = module.get_finalized_function(id);
-    // SAFETY: the function was compiled with the signature of `Native`: a pointer in, a number out, by the platform's C convention.
+    // SAFETY: the function was compiled with the signature of `Native`: one pointer argument, one
+    // integer result, and the platform's C convention.
     unsafe { std::mem::transmute::<*const u8, Native>(address) }
 }
 
@@ -424,10 +431,10 @@ mod tests {
     use exec::{PassStep, PassTest};
     use ir::FieldId;
 
-    /// What a function has after it was simplified, but for ways of their own.
+    /// Size of a function after optimization, without tail duplication.
     struct Size {
         insts: usize,
-        /// What ways give blocks, all together: each is a move, or a place on the stack.
+        /// Number of block arguments on all edges. Each is a register move or a stack access.
         args: usize,
     }
 
@@ -452,8 +459,9 @@ mod tests {
         }
     }
 
-    /// The pass of a program with so many headers of so many fields, each of which may be followed by any of the next two or by none; all fields are
-    /// written by a control. Packets may leave at so many steps behind that.
+    /// Returns the size of the fast path of a program with this number of headers and fields. Each
+    /// header may be followed by one of the next two or by none. A control writes all fields.
+    /// Packets may leave at `steps` steps after that.
     fn pass_of(headers: usize, fields: usize, steps: usize) -> Size {
         let declared: String = (0..fields)
             .map(|at| format!("    f{at}: bit<16>;\n"))
@@ -536,7 +544,8 @@ mod tests {
     fn a_parser_of_many_headers_carries_no_fields_from_state_to_state() {
         let few = pass_of(24, 8, 1);
         let many = pass_of(24, 24, 1);
-        // Where a header's fields meet that was extracted or not.
+        // Block parameters at merge points, where a header's fields were extracted on one edge and
+        // not on the other.
         let meeting = 24 * (24 - 8) * 2;
         assert!(
             many.args < few.args + 2 * meeting,

@@ -1,7 +1,10 @@
-//! What packets of a device read whatever they are: cache lines that are listed when a state is seen for the first time, and asked for together when few packets come.
+//! Prefetch list: cache lines that every packet of a device reads. They are listed when a state is
+//! first used. They are prefetched together when a burst has few packets.
 //!
-//! A packet that comes alone, of a device whose last one came long ago, finds nothing of it in the near caches. What it reads there is many small things, each found by the one before: to wait
-//! for one after the other is most of what such a packet takes, and to ask for all of them at once takes a few cycles where they are near. Larger bursts ask ahead ([`exec::Fused::ask_for`]).
+//! A single packet of a device that was idle finds none of the device's data in the near caches. It
+//! reads many small structures, each found through the one before, so most of its time is spent
+//! waiting for memory. Prefetching all lines at once takes a few cycles if they are in a near
+//! cache. Larger bursts are prefetched in stages ([`exec::Fused::ask_for`]).
 
 use exec::State;
 use table::prefetch::{prefetch, prefetch_at, tell_few_lines_of, tell_lines_of};
@@ -9,19 +12,21 @@ use table::{Lane, Lookup};
 
 use crate::abi::{Code, LINE};
 
-/// Lines of words that are asked for, and lines that are listed, at most: more than that the processor would not ask for together.
+/// Maximum number of lines of words that are prefetched, and of lines that are listed. The
+/// processor does not fetch more lines in parallel.
 const MOST: usize = 32;
 
-/// Lines of a hash table of which one is likely to be read whatever the key, at most.
+/// Maximum number of lines of a hash table for which all lines are listed. With so few lines each
+/// is likely to be read.
 const FEW: u64 = 2;
 
-/// Words of a line.
+/// Number of words of a cache line.
 const WORDS: usize = LINE / size_of::<u64>();
 
-/// Adds the lines to the words of a state, and behind them how many they are.
+/// Appends the lines to the words of a state, followed by their number.
 pub(crate) fn list(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
     let begin = words.len();
-    // Other states have other lists: of none of them room is made where packets go.
+    // Reserves the capacity here. The list must not reallocate while packets are processed.
     words.reserve(MOST + 1);
     let mut tell = |address: usize| {
         let line = (address - address % LINE) as u64;
@@ -45,7 +50,7 @@ pub(crate) fn list(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code)
     words.push((words.len() - begin) as u64);
 }
 
-/// Tells of the index in which native code looks keys up by itself; whether there is one.
+/// Lists the lines of the index that native code searches itself. Returns false if there is none.
 fn tell_native_index(lookup: &Lookup, tell: &mut dyn FnMut(usize)) -> bool {
     if let Some(direct) = lookup.direct() {
         tell_few_lines_of(direct.slots, tell);
@@ -65,7 +70,7 @@ fn tell_native_index(lookup: &Lookup, tell: &mut dyn FnMut(usize)) -> bool {
     true
 }
 
-/// Asks the processor for these words, and for the lines that [`list`] added to them.
+/// Prefetches these words, and the lines that [`list`] appended to them.
 #[inline]
 pub(crate) fn ask_for(words: &[u64]) {
     (0..words.len().min(MOST * WORDS))
@@ -86,7 +91,8 @@ mod tests {
     use crate::notes::tests::compiled;
     use exec::Configuration;
 
-    /// The lines of a program with so many tables that are searched, without entries, and its state.
+    /// Returns the list of a program with this number of searched tables without entries, and its
+    /// state.
     fn listed(tables: usize, kind: &str) -> (Vec<u64>, State) {
         let name = |number: usize| match number {
             number if number < tables => format!("t{number}"),
@@ -119,7 +125,8 @@ mod tests {
         (words, state)
     }
 
-    /// A key that the table looks up: native code does so with prefixes, unless there is something beside.
+    /// Key that the table's own code looks up. Native code would search a key that is only a
+    /// prefix.
     const SEARCHED: &str = "lpm as bit<32> = h.a;\n key b: exact";
 
     #[test]
@@ -135,11 +142,11 @@ mod tests {
         once.sort_unstable();
         once.dedup();
         assert_eq!(once.len(), lines.len());
-        // The lookup, and the index that it goes to.
+        // The lookup structure, and the index that it refers to.
         assert!(read.len() >= 4, "{read:?}");
         let is_listed = |address: usize| lines.contains(&((address - address % LINE) as u64));
         assert!(read.into_iter().all(is_listed));
-        // Whatever is there.
+        // Any contents are accepted.
         ask_for(&words);
         ask_for(&[u64::MAX; 3]);
         ask_for(&[]);
@@ -150,7 +157,8 @@ mod tests {
         let (words, state) = listed(1, "lpm");
         let (_, lines) = words[5..].split_last().expect("how many they are");
         let lookup = &state.tables[0].lookup;
-        // Lines that things beside lie in by chance may be among them: what is told is asked, not what is in its lines.
+        // Unrelated data may share a listed line. So the check uses the reported addresses, not the
+        // contents of the lines.
         let mut told = Vec::new();
         let mut tell = |address: usize| {
             let line = (address - address % LINE) as u64;
@@ -167,7 +175,7 @@ mod tests {
 
     #[test]
     fn what_is_empty_has_no_lines() {
-        // Of few rules, none of whose parts has classes.
+        // A table with few rules, none of which has equivalence classes.
         let (words, _) = listed(1, "ternary");
         let (_, lines) = words[5..].split_last().expect("how many they are");
         assert!(!lines.is_empty() && !lines.contains(&0), "{lines:?}");

@@ -1,4 +1,4 @@
-//! Bursts through a pass that is one native function.
+//! Runs bursts on a compiled fast path.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -12,20 +12,23 @@ use crate::abi::{self, WORTH_SCOUTING};
 use crate::backend::CompiledPass;
 use crate::{common, view};
 
-/// The most tables that are asked for ahead: nobody is charged for it, however many tables a program has.
+/// Maximum number of tables that are prefetched. The bound keeps the time small, since it is not
+/// charged to any device.
 const MOST_ASKED: usize = 8;
 
-/// Packets of a lot, on average, from which on those of each lot go by themselves.
+/// Average number of packets per segment from which on segments are processed one by one.
 const FEW_OF_A_LOT: usize = 4;
 
-/// A pass as native code.
+/// Compiled fast path of a program.
 pub(crate) struct FusedPass {
     compiled: CompiledPass,
-    /// Whether a device has it.
+    /// True if a device uses it.
     is_taken: AtomicBool,
-    /// The same for packets of which each may be another device's, once several devices have it; none if it cannot be had.
+    /// Variant for interleaved bursts. It is compiled when a second device uses the program. The
+    /// inner option is empty if it cannot be compiled.
     mixed: OnceLock<Option<CompiledPass>>,
-    /// Of the first tables, those that may be searched: in the others native code finds what packets ask by itself.
+    /// Those of the first tables that may be searched by their own code. Native code searches the
+    /// others.
     searched: Box<[TableId]>,
 }
 
@@ -41,7 +44,8 @@ impl FusedPass {
         }
     }
 
-    /// A device takes it. If others have it, packets may be mixed: what takes those is compiled, unless it was, and kept if what is derived for the one does for the other.
+    /// Registers one more device. From the second device on, compiles the variant for interleaved
+    /// bursts. It is kept if both variants can use the same derived data.
     pub(crate) fn take(&self, compile: impl FnOnce() -> Option<CompiledPass>) {
         if self.is_taken.swap(true, Ordering::Relaxed) && !self.compiled.code.calls_natives() {
             let does = |mixed: &CompiledPass| self.compiled.code.sees_as(&mixed.code);
@@ -49,7 +53,7 @@ impl FusedPass {
         }
     }
 
-    /// What mixed packets go through, if there is something of their own.
+    /// Returns the variant for interleaved bursts, if there is one.
     pub(crate) fn mixed(&self) -> Option<&CompiledPass> {
         self.mixed.get()?.as_ref()
     }

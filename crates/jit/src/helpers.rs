@@ -1,5 +1,5 @@
-//! Functions that native code calls. They get the invocation and numbers, and are written in safe Rust: whatever native code asks, they
-//! stay inside of the packet and its state.
+//! Functions that native code calls. Their arguments are the invocation and numbers. They are safe
+//! Rust: for any arguments, they access only the packet and its state.
 
 use exec::slots::Slot;
 use exec::slots::header;
@@ -9,20 +9,20 @@ use table::EntryIdx;
 
 use crate::abi::{Invocation, Outcome, applied_number};
 
-/// An address out of range; the distance to no element.
+/// Marks an address out of range, or the distance to a missing element.
 pub(crate) const OUT_OF_RANGE: u64 = u64::MAX;
 
-/// No size: of a header without a varbit.
+/// Marks the missing size of a header without a varbit field.
 pub(crate) const NO_SIZE: u64 = u64::MAX;
 
 macro_rules! helpers {
     ($($(#[$doc:meta])* $variant:ident = $function:ident($($arg:ident),*);)*) => {
-        /// A function that native code calls.
+        /// Function that native code calls.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Helper { $($(#[$doc])* $variant,)* }
 
         impl Helper {
-            /// Where it is.
+            /// Returns the address of the function.
             pub(crate) fn address(self) -> usize {
                 match self {
                     $(Helper::$variant => {
@@ -41,88 +41,94 @@ macro_rules! helpers {
 helpers! {
     /// Copies limbs.
     Copy = copy(d, a, n);
-    /// Reads limbs of an element at an address behind `base`; zeros out of range.
+    /// Reads limbs of an element at an offset from `base`. Reads zeros if the offset is out of
+    /// range.
     LoadAt = load_at(d, base, at, n);
-    /// Writes limbs of an element at an address behind `base`; nothing out of range.
+    /// Writes limbs of an element at an offset from `base`. Writes nothing if the offset is out of
+    /// range.
     StoreAt = store_at(base, at, a, n);
-    /// Whether so many limbs are equal.
+    /// Returns 1 if `n` limbs are equal.
     Equal = equal(a, b, n);
     /// Writes zeros.
     Clear = clear(d, n);
-    /// Puts a constant into slots.
+    /// Writes a constant into slots.
     Constant = constant(d, which);
-    /// Copies limbs of the parameters of the action that runs.
+    /// Copies limbs of the parameters of the running action.
     CopyParam = copy_param(d, from, n);
-    /// An operation on more than one limb.
+    /// Performs an operation on values of more than one limb.
     Wide = wide(which);
-    /// Whether the key in slots is in a value set.
+    /// Returns 1 if the key in slots is in a value set.
     InValueSet = in_value_set(set, a);
-    /// Extracts a header; 0, or the number of the outcome.
+    /// Extracts a header. Returns 0, or the encoded outcome.
     Extract = extract(header, distance, size);
-    /// Reads ahead; 0, or the number of the outcome.
+    /// Reads bits ahead of the cursor. Returns 0, or the encoded outcome.
     Lookahead = lookahead(which);
-    /// Emits a header; 0, or the number of the outcome.
+    /// Emits a header. Returns 0, or the encoded outcome.
     Emit = emit(header, distance);
-    /// Emits a scalar; the same.
+    /// Emits a scalar. Returns 0, or the encoded outcome.
     EmitField = emit_field(slot, width);
-    /// Emits a varbit; the same.
+    /// Emits a varbit. Returns 0, or the encoded outcome.
     EmitVarbit = emit_varbit(slot);
     /// Copies a header.
     CopyHeader = copy_header(which, to, from);
-    /// Shifts a stack up.
+    /// Runs `push_front` on a header stack.
     PushFront = push_front(stack, n);
-    /// Shifts a stack down.
+    /// Runs `pop_front` on a header stack.
     PopFront = pop_front(stack, n);
-    /// `@atomic` code begins.
+    /// Enters `@atomic` code.
     EnterAtomic = enter_atomic();
-    /// `@atomic` code ends.
+    /// Leaves `@atomic` code.
     LeaveAtomic = leave_atomic();
-    /// Whatever `@atomic` code was begun is over.
+    /// Leaves all `@atomic` code that was entered.
     EndAtomic = end_atomic();
-    /// A block of code begins.
+    /// Begins a block of the program.
     BeginBlock = begin_block();
-    /// A pass over the packet's bytes begins anew.
+    /// Begins one more parse of the packet's bytes.
     BeginPass = begin_pass();
-    /// The packet becomes what was emitted; 0, or the number of the outcome.
+    /// Replaces the packet by the emitted bits. Returns 0, or the encoded outcome.
     FinishDeparse = finish_deparse();
-    /// A packet that may have asked something, or whose frame the context holds, is through; whether no other may follow.
+    /// Ends a packet that may have issued requests, or of which the context holds the frame.
+    /// Returns 1 if the burst must stop here.
     EndPacket = end_packet();
-    /// All packets of a lot are through: whether there is another one, which is at hand then.
+    /// Switches to the next burst segment when all packets of one are finished. Returns 0 if there
+    /// is none.
     NextLot = next_lot();
-    /// What was emitted is forgotten.
+    /// Discards the emitted bits.
     ForgetEmitted = forget_emitted();
-    /// Whether the packet has asked something of the device.
+    /// Returns 1 if the packet has issued a request to the device.
     Asked = asked();
-    /// A checksum did not verify.
+    /// Records a checksum error.
     WrongChecksum = wrong_checksum();
-    /// The running sum of an instance is this.
+    /// Sets the running sum of a checksum instance.
     SetSum = set_sum(instance, sum);
-    /// Whether a checksum did not verify.
+    /// Returns 1 if a checksum did not verify.
     ChecksumError = checksum_error();
-    /// PNA: the port that the packet is to leave by, or the number of the outcome.
+    /// PNA: returns the egress port of the packet, or the encoded outcome.
     Destination = destination();
-    /// Whether the packet came in by a host port.
+    /// Returns 1 if the ingress port of the packet is a host port.
     IsHostPort = is_host_port();
-    /// Bytes of the frame as it is now.
+    /// Returns the current length of the frame in bytes.
     FrameLength = frame_length();
-    /// Whether the queues of a port are not free.
+    /// Returns 1 if the queues of a port are not free.
     IsBusy = is_busy(port);
     /// Applies a table.
     Apply = apply(table);
-    /// Finds a table's entry: its record's number, 0 for a miss.
+    /// Looks up an entry of a table. Returns its record number, 0 for a miss.
     Find = find(table);
-    /// What to run for what was found in a table; puts a record of it together.
+    /// Selects the action for a lookup result and assembles its record.
     Settle = settle(table, record);
-    /// Calls an extern; 0, or the number of the outcome.
+    /// Calls an extern. Returns 0, or the encoded outcome.
     Call = call(which);
-    /// The same for one that asks or tells the device something.
+    /// Calls an extern that may issue requests or notifications to the device. Returns 0, or the
+    /// encoded outcome.
     CallToAsk = call_to_ask(which);
-    /// The same for one that looks at the packet's bytes.
+    /// Calls an extern that reads the packet's bytes. Returns 0, or the encoded outcome.
     CallWithBytes = call_with_bytes(which);
 }
 
 impl Helper {
-    /// Whether the helper at this address leaves the packet's bytes as they are, and where they are. What the host's functions do nobody knows.
+    /// Returns true if the helper at this address neither changes nor moves the packet's bytes.
+    /// Host functions may do anything, so calls of externs count as writes.
     pub(crate) fn leaves_bytes(address: u64) -> bool {
         let writes = |helper: Helper| {
             matches!(
@@ -358,7 +364,7 @@ extern "C" fn begin_block(inv: &mut Invocation<'_>) -> u64 {
 }
 
 extern "C" fn begin_pass(inv: &mut Invocation<'_>) -> u64 {
-    // A context that has not begun yet begins with all this.
+    // A context that has not begun yet gets all of this when it begins.
     if inv.has_begun() {
         inv.packet.begin_block();
         inv.packet.clear_checksums();

@@ -1,21 +1,35 @@
-//! The room `jit`: the engine that makes native code of programs.
+//! Crate `jit`: engine that compiles programs to native code with Cranelift.
 //!
-//! **In:** a verified [`ir::Program`]. **Out:** [`Jit`], an [`exec::Engine`] that runs everything the IR can say, as `interp` does.
-//! **May import:** `exec`, `table`, `ir`, `packet`, `bits`.
+//! **In:** a verified [`ir::Program`]. **Out:** [`Jit`], an [`exec::Engine`] that runs everything
+//! the IR can express, with the same results as `interp`.
 //!
-//! Each parser and each control becomes one function ([`translate`]) by Cranelift ([`backend`]). It works on the packet's limbs and bytes through
-//! the pointers of an [`abi::Invocation`] and calls [`helpers`] for tables, externs and whatever is rare; these are `exec`'s, which all engines share.
-//! A whole pass becomes one function that takes a burst, and, once several devices have it, a second one that finds each packet's device by the packet ([`abi::sight`]); a packet of it has a context only from the first helper on that needs one. Scouts may go
-//! before (`translate/scout.rs`): they write down the keys of tables, which are then looked up together, level by level where keys depend on answers; in hash tables
-//! native code does that itself (`translate/hashed.rs`), and asks the processor ahead for what it will read ([`prefetch`]). Where no scout has asked, as of few packets, native code looks in hash tables and tries by itself (`translate/trie.rs`). What a table's entries do, what small keys hit, and what is counted, native code finds without a helper ([`view`]). What no effect needs is swept out before
-//! code is made ([`simplify`]).
+//! Structure:
+//! - Each parser and each control is translated ([`translate`]) to one function, which Cranelift
+//!   compiles ([`backend`]). The function accesses the packet's limbs and bytes through the
+//!   pointers of an [`abi::Invocation`]. For tables, externs and rare operations it calls
+//!   [`helpers`], which use the code of `exec` that all engines share.
+//! - The *fast path* of a program is compiled to one function that processes a burst. When a second
+//!   device loads the same program, an *interleaved* variant is compiled. In that variant every
+//!   packet carries a pointer to its device's state ([`abi::sight`]). A packet's context is
+//!   prepared lazily, by the first helper that needs it.
+//! - *Prefetch passes* (`translate/scout.rs`) may run before the fast path. They compute the lookup
+//!   keys of a burst, so that tables are searched in batches. If a key depends on the result of
+//!   another table, its lookup belongs to a later level.
+//! - Native code searches hash tables itself (`translate/hashed.rs`) and prefetches what it will
+//!   read ([`prefetch`]). Without a prefetched lookup, as in small bursts, it searches hash tables
+//!   and tries by itself (`translate/trie.rs`).
+//! - Entries' records, direct indices and counters are accessed without a helper ([`view`]).
+//! - The Cranelift IR is optimized before code generation ([`simplify`]).
 //!
 //! Invariants:
-//! - what a packet leaves behind (fields, cursor, emitted bits, requests, work, verdict) is what `interp` leaves;
-//! - native code touches the packet's limbs, its bytes and the headroom in front of them, where its frame begins and how long that is, and its lane's counts, in bounds for every verified program;
-//!   its memory is freed with what was loaded;
-//! - `unsafe` stands in [`abi`] and [`backend`] alone: where native code is entered, and where its memory is made and freed;
-//! - steps are told by another engine ([`Jit::new`]), so that native code knows no tracer.
+//! - The result for a packet (fields, cursor, emitted bits, requests, work, verdict) is that of
+//!   `interp`.
+//! - Native code accesses the packet's limbs, its bytes and headroom, the start and length of its
+//!   frame, and the counters of its shard. Every access is in bounds for every verified program.
+//!   Its memory is freed with the loaded program.
+//! - `unsafe` is used only in [`abi`] and [`backend`]: to enter native code, and to create and free
+//!   its memory.
+//! - Another engine runs traced packets ([`Jit::new`]), so that native code has no tracing.
 //!
 //! Tests: `testkit/tests/engines`, which runs on every engine.
 
@@ -48,15 +62,15 @@ use backend::{Compiled, CompiledPass};
 use fuse::FusedPass;
 use translate::Arrival;
 
-/// The engine that makes native code. A program that is equal to one that is loaded, but for its name, runs as the same code: many devices that do
-/// the same keep one copy in the processor's caches.
+/// Engine that compiles programs to native code. Programs that differ only in their names share one
+/// compiled copy, so that many devices with the same program share cache lines.
 pub struct Jit {
     tracer: Arc<dyn Engine>,
     threads: Threads,
     loaded: Mutex<Vec<Weak<NativeProgram>>>,
 }
 
-/// How many threads compile a program.
+/// Number of threads that compile a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Threads {
     One,
@@ -64,7 +78,7 @@ enum Threads {
 }
 
 impl Jit {
-    /// The engine; `tracer` is the one that runs packets whose steps are to be told.
+    /// Returns the engine. `tracer` is the engine that runs traced packets.
     pub fn new(tracer: Arc<dyn Engine>) -> Jit {
         Jit {
             tracer,
@@ -73,7 +87,8 @@ impl Jit {
         }
     }
 
-    /// The same, which compiles by two threads: for programs before which no packets wait, on cores that nobody else needs.
+    /// Returns the same engine with two compilation threads. Use it for programs that start without
+    /// waiting packets, on otherwise idle cores.
     pub fn with_two_threads(self) -> Jit {
         Jit {
             threads: Threads::Two,
@@ -85,13 +100,13 @@ impl Jit {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was compiled, for all that load an equal program.
+    /// Stores the compiled program, for all later loads of an equal program.
     fn keep(
         &self,
         compiled: Compiled,
         (program, layout, natives): (&Arc<Program>, &Layout, &Natives),
     ) -> Arc<NativeProgram> {
-        // Functions of the host may have state, which belongs to one device.
+        // Host functions may have state, which belongs to one device.
         let is_shared = !compiled.code.calls_natives();
         let loaded = Arc::new(NativeProgram {
             most_limbs: AtomicUsize::new(compiled.code.limbs),
@@ -111,7 +126,7 @@ impl Jit {
         loaded
     }
 
-    /// The code of an equal program, if there is some.
+    /// Returns the compiled code of an equal program, if there is one.
     fn find(&self, program: &Program) -> Option<Arc<NativeProgram>> {
         let loaded = self.loaded();
         let mut alive = loaded.iter().filter_map(Weak::upgrade);
@@ -156,18 +171,18 @@ impl Engine for Jit {
     }
 }
 
-/// A program as native code.
+/// Loaded program in native code.
 struct NativeProgram {
     compiled: Compiled,
-    /// Limbs that a packet needs for the blocks and the passes that were compiled.
+    /// Number of limbs that a packet needs for the compiled blocks and fast paths.
     most_limbs: AtomicUsize,
     tracer: Arc<dyn Engine>,
-    /// The same program as the tracer runs it, loaded when first asked for.
+    /// The same program loaded by the tracer, on first use.
     traced: OnceLock<Option<Arc<dyn Loaded>>>,
     program: Arc<Program>,
     layout: Layout,
     natives: Natives,
-    /// Passes that were made one function.
+    /// Compiled fast paths.
     passes: Mutex<Vec<(Pass, Arc<FusedPass>)>>,
 }
 
@@ -176,7 +191,7 @@ impl NativeProgram {
         self.passes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a pass that was compiled for whoever asks for it.
+    /// Stores a compiled fast path for later calls of `fuse`.
     fn keep(&self, pass: &Pass, compiled: CompiledPass) {
         let fused = self.fused(compiled);
         self.passes().push((pass.clone(), fused));
@@ -188,7 +203,7 @@ impl NativeProgram {
         Arc::new(FusedPass::new(compiled))
     }
 
-    /// Runs a block by the tracer, with limbs of its own behind the frame.
+    /// Runs a block with the tracer, with separate scratch limbs after the frame.
     fn trace<V>(
         &self,
         packet: &mut PacketContext,
@@ -222,7 +237,7 @@ fn parser_verdict(outcome: Outcome) -> ParserVerdict {
 fn control_verdict(outcome: Outcome) -> ControlVerdict {
     match outcome {
         Outcome::Done => ControlVerdict::Done,
-        // Verified controls have no statement that rejects.
+        // Verified controls have no reject statement.
         Outcome::Reject(_) => ControlVerdict::Drop(DropReason::ParserReject),
         Outcome::Drop(reason) => ControlVerdict::Drop(reason),
     }
@@ -306,7 +321,7 @@ mod tests {
     use super::*;
     use exec::PassStep;
 
-    /// A program of this name whose one control does this with the field `a`.
+    /// Returns a program with this name. Its only control runs `code` on the field `a`.
     fn program(name: &str, code: &str) -> Arc<Program> {
         let text = format!(
             "program {name} psa\nfield a: bit<8>\ncontrol c {{\n stage c.code: action next end {{\n{code}\n}}\n}}\n"
@@ -342,7 +357,7 @@ mod tests {
         loaded.expect("the engine runs it")
     }
 
-    /// Whether both are loaded as the same code.
+    /// Returns true if both programs share their compiled code.
     fn is_shared(one: &Arc<Program>, other: &Arc<Program>) -> bool {
         let engine = engine();
         let loaded = [one, other].map(|program| load(&engine, program));

@@ -1,4 +1,5 @@
-//! The notes of a pass's scout: what packets ask of tables, answered for a whole burst at once.
+//! Lookup buffer: lookup keys of a burst, as the prefetch passes write them, and the results of the
+//! batched lookups.
 
 use std::ops::Range;
 
@@ -10,16 +11,17 @@ use crate::abi::{self, Code};
 use crate::translate::{ParsedNotes, ScoutSite, words_of_rows};
 use crate::view::{self, Rows};
 
-/// Where among the notes the rows are listed that native code will read: how many, and their addresses.
+/// Position of the list of rows to prefetch in the lookup buffer. Rows are records, counters and
+/// usage cells of entries. The list is the number of rows followed by their addresses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RowList {
     pub(crate) first: usize,
-    /// Words of the list.
+    /// Number of words of the list.
     words: usize,
 }
 
 impl RowList {
-    /// What is listed; then nothing is.
+    /// Returns the listed rows and clears the list.
     pub(crate) fn take(self, notes: &mut [u64]) -> &[u64] {
         match notes[self.first..][..self.words].split_first_mut() {
             Some((count, rows)) => &rows[..std::mem::take(count) as usize],
@@ -28,7 +30,8 @@ impl RowList {
     }
 }
 
-/// The list behind all other notes, long enough for all that packets find in hash tables.
+/// Returns the position of the list after all other parts of the lookup buffer. It has room for all
+/// rows that packets can find in hash tables.
 pub(crate) fn list_of_rows(code: &Code) -> RowList {
     let hashed = code
         .scouts
@@ -42,7 +45,9 @@ pub(crate) fn list_of_rows(code: &Code) -> RowList {
     }
 }
 
-/// None of so many packets asks, and no row is listed; the notes are as long as this code wants them. Of which sites anybody looks at the answers, [`view::Marked::looked_at`] says of all lots.
+/// Clears the lookup buffer for a number of packets: no keys, no listed rows. Resizes it for this
+/// code. `looked_at` marks the sites of which results are read by any segment
+/// ([`view::Marked::looked_at`]).
 pub(crate) fn clear(code: &Code, notes: &mut Vec<u64>, packets: usize, looked_at: u64) {
     let words = code.rows.first + code.rows.words;
     if notes.len() < words {
@@ -56,7 +61,7 @@ pub(crate) fn clear(code: &Code, notes: &mut Vec<u64>, packets: usize, looked_at
     }
 }
 
-/// All packets have asked what native code will look for in hash tables. Reads the lines ahead if they are in no cache.
+/// Ends the writing of keys for hash tables. Loads their first lines ahead if they are in no cache.
 pub(crate) fn end_questions(code: &Code, level: usize, notes: &mut [u64], are_in_memory: bool) {
     for site in code.scouts.iter().filter_map(|site| site.hashed_on(level)) {
         let lines = site.lines(notes);
@@ -66,7 +71,8 @@ pub(crate) fn end_questions(code: &Code, level: usize, notes: &mut [u64], are_in
     }
 }
 
-/// The same of second lines, for what first ones have not answered; whether there are any.
+/// Ends the lookups in first lines. Loads second lines for keys that were not found there. Returns
+/// true if there are any.
 pub(crate) fn end_first_lines(
     code: &Code,
     level: usize,
@@ -84,7 +90,8 @@ pub(crate) fn end_first_lines(
     are_any
 }
 
-/// Asks the processor for what the answers to these packets' questions will read first; what they need not find out again stands where they will.
+/// Prefetches the memory that the lookups of these packets read first. Computed intermediate values
+/// are stored in place of the results, for the lookup itself.
 pub(crate) fn announce(site: &ScoutSite, notes: &mut [u64], packets: Range<usize>, state: &State) {
     let asked = site.questions(notes, packets);
     if let Some(table) = state.table(site.table)
@@ -94,8 +101,9 @@ pub(crate) fn announce(site: &ScoutSite, notes: &mut [u64], packets: Range<usize
     }
 }
 
-/// Answers these packets' questions, which were announced if there are many lots, and loads what the pass will read of the entries, or asks
-/// the processor for it: that is never near where there are many lots.
+/// Performs the lookups of these packets, which were announced if there are many segments. Then
+/// loads or prefetches the entries that the fast path will read. With many segments they are never
+/// in a near cache.
 pub(crate) fn answer(
     site: &ScoutSite,
     notes: &mut [u64],
@@ -122,8 +130,10 @@ pub(crate) fn answer(
     }
     for rows in [&entries.records, &entries.counts, &entries.usage] {
         match are_many {
-            // Where each of many has few packets, loads keep the next one's lookups waiting: 64 vPDPs of `l2` took 100 cycles a packet more with them when their tables were searched here. What
-            // native code has searched is loaded when all lots are answered ([`abi::read_ahead`]).
+            // With few packets per segment, loads would delay the next segment's lookups. They cost
+            // 64 vPDPs of `l2` 100 cycles more per packet when their tables were searched here.
+            // Rows that native code has found are loaded after all segments' lookups
+            // ([`abi::read_ahead`]).
             true => ask_for(rows, asked.found),
             false if rows.is_empty() => {}
             false => abi::load_rows(rows, asked.found),
@@ -131,7 +141,8 @@ pub(crate) fn answer(
     }
 }
 
-/// [`announce`] and [`answer`] for packets each of which may be of another lot than the one before.
+/// Performs [`announce`] and [`answer`] for interleaved packets, each of which may belong to
+/// another segment than the one before.
 pub(crate) fn answer_mixed<'l>(
     site: &ScoutSite,
     notes: &mut [u64],
@@ -166,7 +177,7 @@ pub(crate) fn answer_mixed<'l>(
     asked.answer(|_, found| found);
 }
 
-/// Asks the processor for the rows of these numbers.
+/// Prefetches the rows of these numbers.
 fn ask_for(rows: &Rows, numbers: &[u64]) {
     for behind in (0..rows.stride()).step_by(abi::LINE) {
         for row in numbers.iter().filter_map(|&number| rows.at(number)) {
@@ -183,7 +194,8 @@ pub(crate) mod tests {
     use exec::{Natives, Pass, PassStep};
     use ir::{ControlId, Layout, ParserId, Program};
 
-    /// A program in the text form of IR, and its pass through its first parser and its first control.
+    /// Reads a program in the text form of the IR. Returns it with the fast path through its first
+    /// parser and first control.
     pub(crate) fn read(text: &str) -> (Program, Pass) {
         let program = ir::read(text).unwrap_or_else(|error| panic!("{error:?}"));
         let parse = PassStep::Parse {
@@ -196,7 +208,7 @@ pub(crate) mod tests {
         (program, pass)
     }
 
-    /// The same, compiled.
+    /// Reads and compiles such a program.
     pub(crate) fn compiled(text: &str) -> (Program, CompiledPass) {
         let (program, pass) = read(text);
         let (layout, natives) = (Layout::of(&program), Natives::default());
@@ -215,7 +227,7 @@ pub(crate) mod tests {
             clear(&compiled.code, &mut notes, 7, looked_at);
             notes.iter().filter(|&&word| word == 0).count()
         };
-        // How many ask, and the answers of seven packets.
+        // Number of lookups, and the results of seven packets.
         assert_eq!(cleared(0), 1);
         assert_eq!(cleared(1), 1 + 7);
     }

@@ -1,25 +1,27 @@
-//! Prefetches in native code. Cranelift's IR has none: a prefetch is a load of two bytes that nobody uses and that alone says what to do if it traps
-//! ([`flags`]); when its function has been compiled, [`make`] writes the instruction over it, which is as long. So any place may be prefetched, as it is with that instruction: none of these loads is ever
-//! run.
+//! Prefetch instructions in native code. Cranelift's IR has no prefetch, so the translator emits a
+//! two-byte load with an unused result and a unique trap code ([`flags`]). After compilation,
+//! [`make`] overwrites it with the prefetch instruction, which has the same length. These loads are
+//! never executed, so any address may be prefetched.
 //!
-//! Encodings: AMD64 Architecture Programmer's Manual, volume 3, `MOVZX` (0F B7 /r) and `PREFETCHlevel` (0F 18 /1).
+//! Encodings: AMD64 Architecture Programmer's Manual, volume 3, `MOVZX` (0F B7 /r) and
+//! `PREFETCHlevel` (0F 18 /1).
 
 use std::fmt;
 
 use cranelift_codegen::ir::{MemFlags, TrapCode};
 
-/// What loads say that are to become prefetches.
+/// Trap code of loads that become prefetches.
 pub(crate) const MARK: TrapCode = TrapCode::unwrap_user(1);
 
-/// Whether there are prefetches on this processor.
+/// True if prefetches are supported on this processor.
 pub(crate) const ARE_THERE: bool = cfg!(target_arch = "x86_64");
 
-/// How the load of a place that is to be prefetched is marked.
+/// Returns the flags of a load that becomes a prefetch.
 pub(crate) fn flags() -> MemFlags {
     MemFlags::new().with_trap_code(Some(MARK))
 }
 
-/// A load that is to become a prefetch is encoded otherwise than it must be.
+/// Error: a load that should become a prefetch has an unexpected encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unknown;
 
@@ -29,10 +31,11 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// Makes prefetches of the instructions of a function's code that begin at these places and may trap so.
+/// Replaces the marked loads in a function's code by prefetches. `traps` lists the offsets and trap
+/// codes of all instructions that may trap.
 ///
 /// # Errors
-/// One of them is no such load. The code must not be run.
+/// A marked instruction is not such a load. The code must not be run.
 pub(crate) fn make(
     code: &mut [u8],
     traps: impl Iterator<Item = (usize, TrapCode)>,
@@ -44,14 +47,15 @@ pub(crate) fn make(
     Ok(())
 }
 
-/// Writes a prefetch over a load: its prefix for registers, its opcode, and the byte that tells the operands.
+/// Overwrites a load with a prefetch. The bytes are the REX prefix, the opcode, and the ModRM byte.
 fn write_over(load: &mut [u8; 4]) -> Result<(), Unknown> {
     let [prefix, opcode @ .., operands] = load;
     let is_load = *prefix & 0xf0 == 0x40 && opcode == &[0x0f, 0xb7] && *operands < 0xc0;
     if !is_load {
         return Err(Unknown);
     }
-    // Of the prefix, what belongs to the address stays; in place of the register there is the cache's level, the first.
+    // Keep the bits of the prefix that belong to the address. The register field of ModRM becomes
+    // the cache level, which is 1 for `prefetcht0`.
     *prefix &= 0x43;
     *opcode = [0x0f, 0x18];
     *operands = *operands & 0xc7 | 1 << 3;
@@ -64,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_marked_load_becomes_a_prefetch_of_the_same_place() {
-        // `movzx r9, word [r12 + 8 * r15 + 0x10]`, twice, one of them marked.
+        // `movzx r9, word [r12 + 8 * r15 + 0x10]`, twice. One of them is marked.
         let load = [0x4f, 0x0f, 0xb7, 0x4c, 0xfc, 0x10];
         let mut code = [load, load].concat();
         let other = TrapCode::unwrap_user(2);
@@ -77,7 +81,7 @@ mod tests {
 
     #[test]
     fn what_is_no_such_load_is_refused() {
-        // A load of four bytes, one without a prefix, a move between registers, and one that the code ends in.
+        // A four-byte load, one without a prefix, a register move, and a load that is cut off.
         let others: [&[u8]; 4] = [
             &[0x48, 0x8b, 0x07, 0x90],
             &[0x0f, 0xb7, 0x07, 0x90],

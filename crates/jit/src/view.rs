@@ -1,8 +1,18 @@
-//! What native code sees of a state: where the records and counts of its tables are, how tables with simple indices are looked up, and its counters' cells.
+//! Description of a state for native code: addresses of the tables' records and counters, data of
+//! simple indices, and counter cells.
 //!
-//! Twelve words a table, two words an extern instance (cells, how many), six words a part of a [`VectorIndex`], and what is read in any case ([`common`]); and marks, at which a burst looks before: the sites of scouts at whose answers
-//! native code looks, the levels of scouts that have something to ask, and whether packets note the use of any entries. They are made once for a state and a lane, and kept by the device;
-//! everything that they point to lives as long as the state, and nothing of it moves.
+//! The words of a description are, in this order:
+//! - twelve words per table,
+//! - two words per extern instance: address and number of its cells,
+//! - six words per part of a [`VectorIndex`],
+//! - the prefetch list ([`common`]).
+//!
+//! Two mark words summarize a state. A burst reads them first. They contain the levels of prefetch
+//! passes with lookups, the sites of which results are read, and whether packets record the use of
+//! entries.
+//!
+//! A description is built once per state and shard, and the device stores it. All that it points to
+//! lives as long as the state and is not moved.
 
 use std::sync::Arc;
 
@@ -20,53 +30,57 @@ use crate::common;
 use crate::prefetch;
 use crate::translate::ScoutSite;
 
-/// Bytes of a table's part.
+/// Number of bytes of a table's words.
 const TABLE: i32 = 96;
 
-/// Which of its words says where its totals are.
+/// Index of the word with the address of a table's totals.
 const TOTALS: usize = 3;
 
-/// Bytes of an extern's part.
+/// Number of bytes of an extern's words.
 const EXTERN: i32 = 16;
 
-/// Limbs of a key that native code looks up by itself, at most.
+/// Maximum number of limbs of a key that native code looks up itself.
 pub(crate) const MOST_DIGITS: usize = DirectIndex::MOST_LIMBS;
 
-/// The offsets of a table's words.
+/// Byte offsets of a table's words.
 pub(crate) struct TableView {
-    /// Its records, if native code reads any.
+    /// Records, if native code reads any.
     pub(crate) records: i32,
-    /// Its rows of use, if packets note each entry's use there; else 0.
+    /// Usage cells, if packets record the use of entries, else 0.
     pub(crate) usage: i32,
-    /// Its direct counters.
+    /// Direct counters.
     pub(crate) counts: i32,
-    /// Its totals.
+    /// Totals.
     pub(crate) totals: i32,
-    /// The slots of its [`DirectIndex`], if it has one, or of its [`TrieIndex`]; else 0.
+    /// Slots of the [`DirectIndex`] or the [`TrieIndex`], if there is one, else 0.
     pub(crate) slots: i32,
-    /// The lines of its [`HashIndex`], if it has one, or of its [`TrieIndex`]; else 0.
+    /// Lines of the [`HashIndex`] or the [`TrieIndex`], if there is one, else 0.
     pub(crate) lines: i32,
-    /// Of a direct index or a trie, the number of the last slot.
+    /// For a direct index or a trie: the index of the last slot.
     pub(crate) last_slot: i32,
-    /// Of a direct index, by limb of the key: how far it is shifted, and which of its bits are outside.
+    /// For a direct index, by limb of the key: the shift, and the mask of bits outside the index.
     pub(crate) digits: [(i32, i32); MOST_DIGITS],
-    /// Of a hash table, in the same words: how many lines there are, and both numbers of the seed, with the second one as the last factor.
+    /// For a hash table, in the same words: the number of lines and the two seeds. The last element
+    /// is the multiplier derived from the second seed.
     pub(crate) line_count: i32,
     pub(crate) seed: [i32; 3],
-    /// Of a [`VectorIndex`], in the same words: the places that have a rule, the entries (else 0: no table has both kinds of keys), and so many
-    /// bytes behind the view's beginning the words of its parts begin and end.
+    /// For a [`VectorIndex`], in the same words: the bit vector of used positions and the entries.
+    /// `entries` is 0 otherwise, since no table has both kinds of index. `parts` are the byte
+    /// offsets where its parts' words begin and end, from the start of the description.
     pub(crate) live: i32,
     pub(crate) entries: i32,
     pub(crate) parts: [i32; 2],
-    /// Of a [`TrieIndex`], in the same words, beside its slots, the number of the last one, and its lines: what addresses share, where the bits that choose a slot end, and what is found where nothing is.
+    /// For a [`TrieIndex`], in the same words, in addition to slots, last slot and lines: the
+    /// common prefix, the end of the bits that select a slot, and the result for a miss.
     pub(crate) shared: i32,
     pub(crate) end: i32,
     pub(crate) default: i32,
-    /// What there is beside the table's index, and what of that is not near: [`marks`].
+    /// Marks of the data other than the index: kinds that exist, and kinds that are not in a near
+    /// cache ([`marks`]).
     pub(crate) marks: i32,
 }
 
-/// Where a table's words are.
+/// Returns the offsets of a table's words.
 pub(crate) fn of_table(table: TableId) -> TableView {
     let first = table.get() as i32 * TABLE;
     TableView {
@@ -77,7 +91,7 @@ pub(crate) fn of_table(table: TableId) -> TableView {
         slots: first + 32,
         lines: first + 40,
         last_slot: first + 48,
-        // The first digit is not shifted, and nobody reads by how much.
+        // The first digit is not shifted, and its shift is not read.
         digits: [(first + 64, first + 56), (first + 64, first + 72)],
         line_count: first + 48,
         seed: [first + 56, first + 64, first + 72],
@@ -91,29 +105,31 @@ pub(crate) fn of_table(table: TableId) -> TableView {
     }
 }
 
-/// Where the words of a part of a [`VectorIndex`] are, in bytes from the first.
+/// Byte offsets of the words of a [`VectorIndex`] part, from its first word.
 pub(crate) mod part {
-    /// Where the limb of the key is, in bytes from the first; how far it is shifted down, and what is left of it.
+    /// Byte offset of the key's limb, the right shift, and the mask applied after it.
     pub(crate) const LIMB: i32 = 0;
     pub(crate) const SHIFT: i32 = 8;
     pub(crate) const MASK: i32 = 16;
-    /// Its rows.
+    /// Address of the rows.
     pub(crate) const ROWS: i32 = 24;
-    /// Where classes begin, and half as many bytes as that takes: 0 where each value is a class.
+    /// Array of the first values of the classes, and half its size in bytes. The size is 0 if each
+    /// value is a class.
     pub(crate) const STARTS: i32 = 32;
     pub(crate) const HALF: i32 = 40;
-    /// Bytes of a part.
+    /// Number of bytes of a part.
     pub(crate) const SIZE: i32 = 48;
 }
 
-/// What belongs to the entries of a table, the default action's first.
+/// Data of a table's entries, starting with the default action's.
 pub(crate) struct Entries {
     pub(crate) records: Rows,
     pub(crate) usage: Rows,
     pub(crate) counts: Rows,
 }
 
-/// Rows one behind the other: none where there are none, or none need be asked for. Only this file makes any, so that they are where they are said to be.
+/// Array of rows, one per entry: records, direct counters, or usage cells. It is empty if there are
+/// none or if they need no prefetch. Only this module creates it, so that the addresses are valid.
 pub(crate) struct Rows {
     first: usize,
     stride: usize,
@@ -121,49 +137,54 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Whether there are none.
+    /// Returns true if there are no rows.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The bytes of each.
+    /// Returns the number of bytes of a row.
     #[inline]
     pub(crate) fn stride(&self) -> usize {
         self.stride
     }
 
-    /// The address of a row.
+    /// Returns the address of a row, if it exists.
     #[inline]
     pub(crate) fn at(&self, number: u64) -> Option<usize> {
         (number < self.count).then(|| self.first + number as usize * self.stride)
     }
 }
 
-/// Words that need not be asked for: they stay in the first-level cache, unless many devices take turns.
+/// Maximum number of words that need no prefetch. They stay in the L1 cache unless many devices
+/// alternate.
 const NEAR: usize = 1024;
 
-/// Words of which it is enough to ask for those that will be read: half of the second-level cache. Of more, loads bring them sooner, as they do where native code cannot ask.
+/// Maximum number of words for which prefetches suffice: half of the L2 cache. Beyond that, loads
+/// are faster. The limit is lower on processors without prefetches.
 const CACHED: usize = if prefetch::ARE_THERE { 64 * 1024 } else { NEAR };
 
-/// Lines of a hash table that need not be asked for either: half of that cache.
+/// Maximum number of lines of a hash table that need no prefetch: half of the L1 cache.
 const NEAR_LINES: u64 = 256;
 
-/// Lines of which it is enough to ask for those that will be read. They may be more than words of rows: the next levels bring what was asked for in time, until the processor does not know
-/// its pages any more. `l2` with 65,536 stations, 1 MB of lines, takes 3 to 5 cycles a packet less so, with a million 20 more.
+/// Maximum number of lines of a hash table for which prefetches suffice. It is higher than for
+/// rows, since the outer caches deliver prefetched lines in time until the TLB no longer covers
+/// their pages. With 65,536 addresses in `l2`, 1 MB of lines, prefetches save 3 to 5 cycles per
+/// packet. With a million addresses they cost 20 cycles more.
 const CACHED_LINES: u64 = if prefetch::ARE_THERE { 64 * 1024 } else { 0 };
 
-/// What the last but one of a table's words says beside its records' stride, which is in its upper half: which rows there are, and which of them are not near. What is there has to be
-/// asked for where many take turns, what is far in any case.
+/// Marks in the eleventh word of a table, below the record stride in the upper half. They name the
+/// kinds of rows that exist and those that are not in a near cache. Existing rows are prefetched if
+/// many devices alternate. Far rows are prefetched always.
 pub(crate) mod marks {
     const RECORDS_ARE_THERE: u64 = 1;
     const COUNTS_ARE_THERE: u64 = 2;
     const USAGE_IS_THERE: u64 = 4;
-    /// So much further up is what says that rows are far, and that they are in no cache.
+    /// Shifts to the bits for rows that are far, and for rows that are in no cache.
     const FAR: u32 = 8;
     const IN_MEMORY: u32 = 16;
 
-    /// What says of a kind that it is there, far, or in no cache.
+    /// All bits of a kind: it exists, is far, or is in no cache.
     pub(crate) const RECORDS: u64 = all_of(RECORDS_ARE_THERE);
     pub(crate) const COUNTS: u64 = all_of(COUNTS_ARE_THERE);
     pub(crate) const USAGE: u64 = all_of(USAGE_IS_THERE);
@@ -173,7 +194,7 @@ pub(crate) mod marks {
         there | there << FAR | there << IN_MEMORY
     }
 
-    /// What says that rows are to be asked for.
+    /// Returns the mask of the rows that must be prefetched.
     pub(crate) const fn wanted(are_many: bool) -> u64 {
         if are_many {
             THERE
@@ -182,10 +203,11 @@ pub(crate) mod marks {
         }
     }
 
-    /// What says of rows that are to be asked for that this is not enough: they are to be loaded. Where there are many devices, all are.
+    /// Mask of the rows for which a prefetch does not suffice and a load is needed. With many
+    /// devices, this applies to all rows.
     pub(crate) const LOADED: u64 = THERE | THERE << IN_MEMORY;
 
-    /// Of one of these kinds, which has so many words.
+    /// Returns the marks of a kind with this number of words.
     pub(super) fn of(kind: u64, words: usize) -> u64 {
         let if_more = |than: usize, marks: u64| if words > than { kind & marks } else { 0 };
         let [near, cached] = [super::NEAR, super::CACHED];
@@ -193,7 +215,7 @@ pub(crate) mod marks {
     }
 }
 
-/// The entries of a table of a lot's state.
+/// Returns the entry data of a table in a segment's state.
 #[inline]
 pub(crate) fn entries(lot: &Lot<'_>, table: TableId, are_many: bool) -> Option<Entries> {
     let first = table.get() as usize * (TABLE / 8) as usize;
@@ -214,7 +236,8 @@ pub(crate) fn entries(lot: &Lot<'_>, table: TableId, are_many: bool) -> Option<E
 
 const WORD: usize = size_of::<u64>();
 
-/// How many rows a table's records have, and what is noted and counted of them, where that is.
+/// Returns the number of a table's records for which usage and counter cells, if there are any,
+/// also exist.
 fn rows(lookup: &Lookup, lane: Lane) -> u64 {
     let there = |cells: &Cells| match cells.lane(lane).len() {
         0 => usize::MAX,
@@ -224,7 +247,7 @@ fn rows(lookup: &Lookup, lane: Lane) -> u64 {
     lookup.records().count().min(noted) as u64
 }
 
-/// The last but one of a table's words.
+/// Returns the marks of a table, with the record stride in the upper half.
 fn marks(lookup: &Lookup, lane: Lane, is_read: bool) -> u64 {
     let usage = match lookup.notes_usage() {
         true => lookup.usage().lane(lane).len(),
@@ -240,23 +263,23 @@ fn marks(lookup: &Lookup, lane: Lane, is_read: bool) -> u64 {
         | marks::of(marks::USAGE, usage)
 }
 
-/// The offset of an extern's cells; how many they are is eight bytes behind.
+/// Returns the offset of an extern's words: the address of its cells, then their number.
 pub(crate) fn extern_at(program: &Program, id: ExternId) -> i32 {
     program.tables.len() as i32 * TABLE + id.get() as i32 * EXTERN
 }
 
-/// Makes the words for this state and lane, unless they are there.
+/// Builds the description for this state and shard, unless it exists.
 #[inline]
 pub(crate) fn derive(derived: &mut Derived, state: &Arc<State>, lane: Lane, code: &Code) {
     if !derived.is_of(state, lane) {
-        // Should that panic, it is of none.
+        // If `make` panics, the description belongs to no state.
         derived.let_go();
         make(derived, state, lane, code);
         derived.is_made_of(state, lane);
     }
 }
 
-/// The words of a lot, from the first on.
+/// Returns the address of a segment's description.
 #[inline]
 pub(crate) fn of_lot(lot: &Lot<'_>) -> *const u64 {
     words_of(lot).as_ptr()
@@ -264,12 +287,12 @@ pub(crate) fn of_lot(lot: &Lot<'_>) -> *const u64 {
 
 #[inline]
 fn words_of<'l>(lot: &Lot<'l>) -> &'l [u64] {
-    // They are of what packets see, if that is there.
+    // The call checks that the description belongs to the state that packets see.
     lot.state();
     &lot.owner.derived.words
 }
 
-/// Asks the processor for the totals of the first tables, so many: every packet that asks one is counted there.
+/// Prefetches the totals of the first `tables` tables. Every lookup counts there.
 #[inline]
 pub(crate) fn ask_for_totals(derived: &Derived, tables: usize) {
     let words = derived.words.chunks_exact((TABLE / 8) as usize);
@@ -278,7 +301,7 @@ pub(crate) fn ask_for_totals(derived: &Derived, tables: usize) {
     }
 }
 
-/// What is marked of a state, or of any of several.
+/// Mark words of a state, or of several states combined.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Marked([u64; 2]);
 
@@ -288,7 +311,7 @@ impl Marked {
         Marked(derived.marks)
     }
 
-    /// What is marked of any lot's.
+    /// Returns the combined marks of all segments' states.
     #[inline]
     pub(crate) fn of_any(lots: &[Lot<'_>]) -> Marked {
         lots.iter().fold(Marked::default(), |Marked(all), lot| {
@@ -297,61 +320,66 @@ impl Marked {
         })
     }
 
-    /// The levels whose scouts have something to ask, in a burst of one device or of many: a bit for each.
+    /// Returns the levels of prefetch passes with lookups, one bit each, for bursts of one device
+    /// or of many.
     #[inline]
     pub(crate) fn levels(self, are_many: bool) -> u64 {
         let shift = if are_many { MANY } else { 0 };
         self.0[LEVELS] >> shift & ((1 << MANY) - 1)
     }
 
-    /// Whether the scout of a level has something to ask.
+    /// Returns true if the prefetch pass of a level has lookups.
     #[inline]
     pub(crate) fn is_scouted(self, level: usize, are_many: bool) -> bool {
         self.levels(are_many) >> level & 1 != 0
     }
 
-    /// Whether the scouts of several levels have.
+    /// Returns true if the prefetch passes of several levels have lookups.
     #[inline]
     pub(crate) fn are_several_scouted(self, are_many: bool) -> bool {
         let levels = self.levels(are_many);
         levels & levels.wrapping_sub(1) != 0
     }
 
-    /// Whether the scout of a level asks hash tables whose lines are in no cache.
+    /// Returns true if the prefetch pass of a level searches hash tables with lines that are in no
+    /// cache.
     #[inline]
     pub(crate) fn asks_in_memory(self, level: usize) -> bool {
         self.0[LEVELS] >> (IN_MEMORY + level) & 1 != 0
     }
 
-    /// The sites at whose answers native code looks, by their numbers among the code's.
+    /// Returns the bit set of the sites of which native code reads results, by their index in the
+    /// code.
     #[inline]
     pub(crate) fn looked_at(self) -> u64 {
         self.0[LOOKED_AT]
     }
 
-    /// Whether packets note the use of entries of some table.
+    /// Returns true if packets record the use of entries of some table.
     #[inline]
     pub(crate) fn notes_use(self) -> bool {
         self.0[LEVELS] & NOTES_USE != 0
     }
 }
 
-/// What is marked of a state: the levels of scouts that have something to ask and whether packets note the use of any entries; the sites at whose answers native code looks.
+/// Indices of the two mark words: levels with lookups together with [`NOTES_USE`], and sites with
+/// results that are read.
 const LEVELS: usize = 0;
 const LOOKED_AT: usize = 1;
 
-/// Bits of the first mark for levels that ask in bursts of one device; behind them there are as many for bursts of many, and then as many for levels that ask hash tables whose lines
-/// are in no cache.
+/// Bit positions in the first mark word. The lowest bits are levels with lookups in bursts of one
+/// device. From [`MANY`] on there are as many for bursts of several devices. From [`IN_MEMORY`] on
+/// there are as many for hash tables with lines in no cache.
 const MANY: usize = 8;
 const IN_MEMORY: usize = 2 * MANY;
 
-/// Whether a site is among such sites, of which more than a word has bits for always are.
+/// Returns true if a site is in the set. Sites beyond the bits of a word always are.
 #[inline]
 pub(crate) fn is_among(sites: u64, number: usize) -> bool {
     number >= u64::BITS as usize || sites >> number & 1 != 0
 }
 
-/// What that mark says beside the levels.
+/// Bit of the first mark word: packets record the use of entries.
 const NOTES_USE: u64 = 1 << 63;
 
 #[cold]
@@ -430,7 +458,7 @@ fn make(derived: &mut Derived, state: &State, lane: Lane, code: &Code) {
         levels(code, state) | levels_in_memory(code, state) << IN_MEMORY | notes_use;
 }
 
-/// The levels that ask hash tables whose lines are in no cache.
+/// Returns the levels that search hash tables with lines in no cache.
 fn levels_in_memory(code: &Code, state: &State) -> u64 {
     let sites = code.scouts.iter().filter(|site| {
         let hashed = site.hashed_on(site.level);
@@ -441,7 +469,9 @@ fn levels_in_memory(code: &Code, state: &State) -> u64 {
     sites.fold(0, |levels, site| levels | 1 << site.level)
 }
 
-/// The levels that ask in a burst of one device, and [`MANY`] bits further up those that do in one of many. Levels whose tables are all near are left out, but for those in front of one that has others and may depend on them.
+/// Returns the levels with lookups in bursts of one device, and shifted by [`MANY`] those in bursts
+/// of many. Levels of which all tables are near are omitted, except before a level with other
+/// tables, which may depend on them.
 fn levels(code: &Code, state: &State) -> u64 {
     let (mut asked, mut far) = (0, 0);
     for site in &code.scouts {
@@ -457,13 +487,13 @@ fn levels(code: &Code, state: &State) -> u64 {
             far |= 1 << site.level;
         }
     }
-    // The first scout parses for those that have.
+    // The first prefetch pass parses for the later ones.
     let first = code.parsed.as_ref().map_or(0, |parsed| 1 << parsed.level);
     let with_first = |levels: u64| if levels != 0 { levels | first } else { 0 };
     with_first(asked) << MANY | with_first(up_to_last(asked, far))
 }
 
-/// Levels that ask, as far as a last one of others.
+/// Returns the levels in `asked` up to the last level in `of`.
 fn up_to_last(asked: u64, of: u64) -> u64 {
     match of.checked_ilog2() {
         Some(last) => asked & ((2 << last) - 1),
@@ -471,13 +501,14 @@ fn up_to_last(asked: u64, of: u64) -> u64 {
     }
 }
 
-/// Whether the lines of a table's hash table stay in the first-level cache, unless many devices take turns.
+/// Returns true if the lines of a table's hash table stay in the L1 cache, unless many devices
+/// alternate.
 fn has_near_lines(table: &TableState) -> bool {
     let hashed = table.lookup.hashed();
     hashed.is_some_and(|index| index.count <= NEAR_LINES)
 }
 
-/// The sites of these scouts at whose answers native code looks in a state.
+/// Returns the sites of which native code reads results in a state.
 fn looked_at_in(state: &State, code: &Code) -> u64 {
     let looked_at = |site: &ScoutSite| {
         let table = state.table(site.table);
@@ -489,12 +520,14 @@ fn looked_at_in(state: &State, code: &Code) -> u64 {
     })
 }
 
-/// Whether native code finds keys of a table by itself: of which it may is known when it is made.
+/// Returns true if the table has an index that native code searches itself. Compilation decides
+/// which tables native code may search.
 fn has_near_index(table: &TableState) -> bool {
     table.lookup.direct().is_some() || table.lookup.vectors().is_some()
 }
 
-/// Adds the words of the parts of each [`VectorIndex`], and tells its table where they are.
+/// Appends the words of the parts of each [`VectorIndex`], and stores their offsets in the table's
+/// words.
 fn add_parts(words: &mut Vec<u64>, state: &State) {
     for (number, table) in state.tables.iter().enumerate() {
         let Some(index) = table.lookup.vectors() else {
@@ -521,14 +554,15 @@ fn part_words(part: VectorPart<'_>) -> [u64; part::SIZE as usize / WORD] {
     ]
 }
 
-/// The first of a table's records, which are as native code reads them, and what belongs to that in front of it.
+/// Returns the address of a table's first record. Asserts that the layout of records is the one
+/// that native code reads.
 fn records_of(lookup: &Lookup, site: &TableSite) -> usize {
     let is_read = *lookup.record_layout() == *site.records;
     assert!(is_read, "a table whose records have another layout");
     lookup.records().first().expose_provenance()
 }
 
-/// The words about a table's index from its slots on.
+/// Returns the words that describe a table's index, from the slots on.
 fn index_words(lookup: &Lookup) -> [u64; 6] {
     if let Some(direct) = lookup.direct() {
         return direct_words(&direct);
@@ -596,7 +630,7 @@ mod tests {
         let state = Arc::new(configuration.expect("it has no entries").snapshot());
         let mut derived = Derived::default();
         derive(&mut derived, &state, Lane::new(0), &compiled.code);
-        // Of few rules: native code finds them.
+        // The first table has few rules, which native code searches itself.
         let marked = Marked::of(&derived);
         assert!(!is_among(marked.looked_at(), 0));
         assert!(is_among(marked.looked_at(), 1));

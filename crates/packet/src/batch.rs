@@ -1,23 +1,24 @@
-//! A batch: frames that are received, processed or sent together.
+//! Batches: frames that are received, processed or sent together.
 
 use crate::Frame;
 
-/// Up to `capacity` frames. The frames behind the last used one keep their buffers, so that filling
-/// a batch again allocates nothing. To keep a frame, swap an empty one in with [`std::mem::swap`].
+/// Batch of at most `capacity` frames. The unused frames after the last one keep their buffers, so
+/// filling a batch again allocates nothing. To keep a frame, swap an empty one in with
+/// [`std::mem::swap`].
 #[derive(Debug)]
 pub struct Batch {
     slots: Vec<Frame>,
     len: usize,
-    /// No frame is added from here on; at most the number of slots.
+    /// Maximum number of frames for now, at most the number of slots.
     limit: usize,
 }
 
 impl Batch {
-    /// Frames in a batch unless there is a reason for another number: enough to spread a system
-    /// call's cost, few enough to stay in the first-level cache.
+    /// Default number of frames. It is large enough to amortise the cost of a system call, and
+    /// small enough for the first-level cache.
     pub const USUAL: usize = 64;
 
-    /// An empty batch for `capacity` frames, at least one.
+    /// Creates an empty batch for `capacity` frames, at least one.
     pub fn with_capacity(capacity: usize) -> Batch {
         let mut slots = Vec::new();
         slots.resize_with(capacity.max(1), Frame::new);
@@ -29,27 +30,27 @@ impl Batch {
         }
     }
 
-    /// Number of frames that fit.
+    /// Returns the maximum number of frames.
     pub fn capacity(&self) -> usize {
         self.slots.len()
     }
 
-    /// Number of frames.
+    /// Returns the number of frames.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no frame.
+    /// Returns true if there are no frames.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Number of frames that still fit.
+    /// Returns the number of frames that still fit.
     pub fn room(&self) -> usize {
         self.limit - self.len
     }
 
-    /// Calls `fill` with room for so many more frames at most.
+    /// Calls `fill` with the batch limited to at most `room` more frames.
     pub fn with_room<T>(&mut self, room: usize, fill: impl FnOnce(&mut Batch) -> T) -> T {
         let limit = self.limit;
         self.limit = limit.min(self.len.saturating_add(room));
@@ -58,17 +59,17 @@ impl Batch {
         filled
     }
 
-    /// The frames, in order of arrival.
+    /// Returns the frames, in order of arrival.
     pub fn frames(&self) -> &[Frame] {
         &self.slots[..self.len]
     }
 
-    /// The frames, in order of arrival, to be changed or swapped.
+    /// Returns the frames, in order of arrival, for writing or swapping.
     pub fn frames_mut(&mut self) -> &mut [Frame] {
         &mut self.slots[..self.len]
     }
 
-    /// One more frame, empty, for the caller to fill; none if the batch is full.
+    /// Adds an empty frame for the caller to fill. Returns `None` if the batch is full.
     #[inline]
     pub fn push(&mut self) -> Option<&mut Frame> {
         if self.len == self.limit {
@@ -80,12 +81,12 @@ impl Batch {
         Some(frame)
     }
 
-    /// Forgets the last frame, if there is one.
+    /// Removes the last frame, if there is one.
     pub fn pop(&mut self) {
         self.len = self.len.saturating_sub(1);
     }
 
-    /// Forgets all frames and keeps their buffers.
+    /// Removes all frames and keeps their buffers.
     pub fn clear(&mut self) {
         self.len = 0;
     }

@@ -1,4 +1,4 @@
-//! One frame: its bytes, with room in front of them for headers that a program adds.
+//! Frames: packet bytes with headroom for headers that a program adds.
 
 use crate::Nanos;
 use std::fmt;
@@ -6,27 +6,28 @@ use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes kept free in front of a new frame, at least: room for several tunnel headers.
+/// Minimum headroom of a new frame in bytes: space for several tunnel headers.
 pub const HEADROOM: usize = 128;
 
-/// Bytes that a new buffer holds behind its headroom: an Ethernet frame with several VLAN tags.
+/// Default capacity of a new buffer after its headroom, in bytes: an Ethernet frame with several
+/// VLAN tags.
 pub const USUAL_FRAME: usize = 2048;
 
-/// New frames begin in so many places of their buffers. Allocators lay buffers out at multiples of a power of two, where all frames that begin alike would share an eighth of
-/// a cache, or less.
+/// Number of different start offsets of new frames (cache colouring). Allocators align buffers to a
+/// power of two. Frames with equal offsets would then share an eighth of a cache, or less.
 const COLOURS: usize = 7;
 
-/// Bytes of a cache line, from one place to the next.
+/// Size of a cache line in bytes: the distance between two start offsets.
 const LINE: usize = 64;
 
-// What jemalloc gives for the least of them anyway.
+// For any of these sizes jemalloc allocates 2560 bytes anyway.
 const _: () = assert!(HEADROOM + (COLOURS - 1) * LINE + USUAL_FRAME <= 2560);
 
-/// The longest frame, in bytes. Jumbo frames (9216 and their tags) are well below; nothing that a
-/// Linux interface hands over as one frame on a wire is above.
+/// Maximum length of a frame in bytes. It is well above jumbo frames (9216 bytes and tags), and at
+/// least as large as any frame that a Linux interface delivers.
 pub const MAX_FRAME: usize = 65535;
 
-/// Number of a switch port, as a program sees it in `ingress_port`.
+/// Number of a switch port, as programs see it in `ingress_port`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortId(pub u32);
 
@@ -36,19 +37,19 @@ impl fmt::Display for PortId {
     }
 }
 
-/// Why bytes cannot become, or be taken from, a frame.
+/// Error of putting bytes into a frame or removing them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameError {
     /// The frame would have `len` bytes, more than [`MAX_FRAME`].
     TooLong {
-        /// Length that the frame would have had, in bytes.
+        /// Length that the frame would have, in bytes.
         len: usize,
     },
-    /// `wanted` bytes were to be taken from a frame that has `len`.
+    /// The frame has `len` bytes, fewer than the `wanted` ones.
     TooShort {
-        /// Bytes that were asked for.
+        /// Number of bytes requested.
         wanted: usize,
-        /// Bytes that there are.
+        /// Number of bytes of the frame.
         len: usize,
     },
 }
@@ -71,39 +72,41 @@ impl fmt::Display for FrameError {
 
 impl std::error::Error for FrameError {}
 
-/// A packet's bytes, first byte first on the wire, without preamble and frame check sequence.
+/// Bytes of a packet in wire order, without preamble and frame check sequence.
 ///
-/// Bytes go away and come in front without moving the others, as long as the headroom lasts. Where
-/// it does not, the buffer grows: the slow path, counted in [`Frame::growths`]. A frame that is used
-/// again keeps its buffer.
+/// Bytes can be removed and added at the front without moving the others, as long as the headroom
+/// suffices. If it does not, the buffer grows. This is the slow path, counted in
+/// [`Frame::growths`]. A reused frame keeps its buffer.
 #[derive(Debug)]
 pub struct Frame {
-    /// Every byte initialised; the frame is `buf[start..start + len]`. No buffer is longer than a few of the longest frames.
+    /// Buffer, with every byte initialised. The frame is `buf[start..start + len]`. The buffer is
+    /// at most a few times as long as [`MAX_FRAME`].
     buf: Box<[u8]>,
     start: u32,
     len: u32,
-    /// Where in the buffer a frame begins that has its whole headroom: see [`COLOURS`].
+    /// Start offset of a frame with its whole headroom: see [`COLOURS`].
     front: u16,
     growths: u16,
-    /// Port on which the frame arrived.
+    /// Port at which the frame arrived.
     pub ingress: PortId,
-    /// When the frame arrived.
+    /// Time of arrival.
     pub arrival: Nanos,
 }
 
-// A burst's frames are read, and exchanged, one behind the other.
+// Frames of a burst are read and swapped one after the other, so they must be compact.
 const _: () = assert!(size_of::<Frame>() <= 40);
 
-/// Where a frame has what, in bytes from its beginning: for code that is made at run time.
+/// Offsets of a frame's fields in bytes, for code generated at run time.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameLayout {
-    /// The buffer, a `Box<[u8]>`.
+    /// Offset of the buffer, a `Box<[u8]>`.
     pub buffer: usize,
-    /// Where in the buffer the frame begins, a `u32`.
+    /// Offset of the frame's start within the buffer, a `u32`.
     pub start: usize,
-    /// The frame's length, a `u32`. The buffer ends behind it, and it is at most [`MAX_FRAME`].
+    /// Offset of the frame's length, a `u32`. `start + len` is within the buffer, and `len` is at
+    /// most [`MAX_FRAME`].
     pub len: usize,
-    /// The port on which it arrived, a `u32`.
+    /// Offset of the ingress port, a `u32`.
     pub ingress: usize,
 }
 
@@ -114,7 +117,8 @@ impl Default for Frame {
 }
 
 impl Frame {
-    /// What code that is made at run time may read, and of which it may change `start` and `len` as [`Frame::move_front`] does.
+    /// Offsets for code generated at run time. Such code may read these fields, and may change
+    /// `start` and `len` as [`Frame::move_front`] does.
     pub const LAYOUT: FrameLayout = FrameLayout {
         buffer: offset_of!(Frame, buf),
         start: offset_of!(Frame, start),
@@ -122,7 +126,7 @@ impl Frame {
         ingress: offset_of!(Frame, ingress),
     };
 
-    /// An empty frame with the usual room.
+    /// Creates an empty frame with the default capacity.
     pub fn new() -> Frame {
         static COLOUR: AtomicUsize = AtomicUsize::new(0);
         let colour = COLOUR.fetch_add(1, Ordering::Relaxed) % COLOURS;
@@ -138,7 +142,7 @@ impl Frame {
         }
     }
 
-    /// An empty frame that allocates nothing until it is given bytes.
+    /// Creates an empty frame without a buffer. It allocates when bytes are added.
     #[inline]
     pub fn without_buffer() -> Frame {
         Frame {
@@ -152,7 +156,7 @@ impl Frame {
         }
     }
 
-    /// A new frame with these bytes, from port 0 at time zero.
+    /// Creates a frame with these bytes, from port 0 at time zero.
     ///
     /// # Errors
     /// [`FrameError::TooLong`] above [`MAX_FRAME`].
@@ -162,34 +166,34 @@ impl Frame {
         Ok(frame)
     }
 
-    /// The frame's bytes.
+    /// Returns the frame's bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.buf[self.place()]
     }
 
-    /// The frame's bytes, to be changed in place.
+    /// Returns the frame's bytes for writing.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let place = self.place();
         &mut self.buf[place]
     }
 
-    /// Where in the buffer the frame is.
+    /// Returns the frame's range in the buffer.
     #[inline]
     fn place(&self) -> Range<usize> {
         let start = self.headroom();
         start..start + self.len()
     }
 
-    /// The frame is there in the buffer.
+    /// Sets the frame's range in the buffer.
     #[inline]
     fn set_place(&mut self, place: Range<usize>) {
         self.start = place.start as u32;
         self.len = place.len() as u32;
     }
 
-    /// Where a frame begins that has its whole headroom.
+    /// Returns the start of a frame with its whole headroom.
     #[inline]
     fn front(&self) -> usize {
         self.front.into()
@@ -199,21 +203,23 @@ impl Frame {
         self.growths = self.growths.saturating_add(1);
     }
 
-    /// The address of the first byte.
+    /// Returns the address of the first byte.
     #[inline]
     pub fn address(&self) -> usize {
         self.buf.as_ptr().addr() + self.headroom()
     }
 
-    /// The whole buffer, and where in it the frame begins: for code that puts bytes in front by itself and says so by [`Frame::move_front`].
+    /// Returns the whole buffer, and the frame's start in it. For code that writes in front of the
+    /// frame and then calls [`Frame::move_front`].
     #[inline]
     pub fn storage_mut(&mut self) -> (&mut [u8], usize) {
         let start = self.headroom();
         (&mut self.buf, start)
     }
 
-    /// Lets the frame begin so many bytes further on, or further in front, where the headroom's bytes become its first ones. Its end stays. Whether
-    /// there is room; otherwise nothing changes.
+    /// Moves the frame's start by this number of bytes. With a negative number, bytes of the
+    /// headroom become part of the frame. The end does not move. Returns false, with nothing
+    /// changed, if it is not possible.
     #[inline]
     pub fn move_front(&mut self, by: isize) -> bool {
         let Range { start, end } = self.place();
@@ -225,36 +231,37 @@ impl Frame {
         start.is_some()
     }
 
-    /// Number of bytes, 0 to [`MAX_FRAME`].
+    /// Returns the number of bytes, 0 to [`MAX_FRAME`].
     #[inline]
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether the frame has no bytes.
+    /// Returns true if the frame has no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes that can still be put in front without growing.
+    /// Returns the number of bytes that can be added in front without growing the buffer.
     #[inline]
     pub fn headroom(&self) -> usize {
         self.start as usize
     }
 
-    /// How often the buffer had to grow, or its bytes to move, since [`Frame::take_growths`]; 65,535 and more are as many.
+    /// Returns how many times the buffer grew, or its bytes were moved, since
+    /// [`Frame::take_growths`]. Saturates at 65,535.
     #[inline]
     pub fn growths(&self) -> u32 {
         self.growths.into()
     }
 
-    /// [`Frame::growths`], counted from zero again.
+    /// Returns [`Frame::growths`] and resets the counter.
     pub fn take_growths(&mut self) -> u32 {
         std::mem::take(&mut self.growths).into()
     }
 
-    /// Empties the frame and gives it its whole headroom back. Port and time are zero again.
+    /// Empties the frame and restores its whole headroom. Resets port and time to zero.
     pub fn reset(&mut self) {
         let front = self.front();
         self.set_place(front..front);
@@ -262,7 +269,7 @@ impl Frame {
         self.arrival = Nanos::ZERO;
     }
 
-    /// Replaces the bytes, with the whole headroom in front of them; port and time stay.
+    /// Replaces the bytes, with the whole headroom in front of them. Port and time are kept.
     ///
     /// # Errors
     /// [`FrameError::TooLong`] above [`MAX_FRAME`]; the frame is unchanged.
@@ -271,7 +278,7 @@ impl Frame {
         self.assign_parts(&[bytes])
     }
 
-    /// Replaces the bytes by the concatenation of `parts`; else like [`Frame::assign`].
+    /// Replaces the bytes by the concatenation of `parts`. Otherwise like [`Frame::assign`].
     ///
     /// # Errors
     /// [`FrameError::TooLong`] above [`MAX_FRAME`]; the frame is unchanged.
@@ -288,7 +295,7 @@ impl Frame {
     }
 
     /// Makes the frame `len` bytes long, with the whole headroom in front, for the caller to
-    /// overwrite: what the bytes are is unspecified. Port and time stay.
+    /// overwrite. The contents are unspecified. Port and time are kept.
     ///
     /// # Errors
     /// [`FrameError::TooLong`] above [`MAX_FRAME`]; the frame is unchanged.
@@ -304,16 +311,16 @@ impl Frame {
         Ok(self.bytes_mut())
     }
 
-    /// A copy of `other`, with its port and time, in this frame's own buffer.
+    /// Copies the bytes, port and time of `other` to this frame's buffer.
     pub fn copy_from(&mut self, other: &Frame) {
-        // Another frame's length is within the limit already.
+        // The length of the other frame is within the limit.
         let copied = self.assign(other.bytes());
         debug_assert!(copied.is_ok());
         self.ingress = other.ingress;
         self.arrival = other.arrival;
     }
 
-    /// Puts `bytes` in front.
+    /// Adds `bytes` at the front.
     ///
     /// # Errors
     /// [`FrameError::TooLong`] above [`MAX_FRAME`]; the frame is unchanged.
@@ -323,7 +330,7 @@ impl Frame {
         Ok(())
     }
 
-    /// Puts `n` bytes in front, for the caller to overwrite: what they are is unspecified.
+    /// Adds `n` bytes at the front, for the caller to overwrite. Their contents are unspecified.
     ///
     /// # Errors
     /// [`FrameError::TooLong`] above [`MAX_FRAME`]; the frame is unchanged.
@@ -333,14 +340,14 @@ impl Frame {
         if n > self.headroom() {
             self.grow_front(n);
         }
-        // There is room, and no frame is so long that its length would not fit.
+        // The headroom suffices, and the length fits a `u32`.
         self.start -= n as u32;
         self.len += n as u32;
         let start = self.headroom();
         Ok(&mut self.buf[start..start + n])
     }
 
-    /// Takes `n` bytes away from the front.
+    /// Removes `n` bytes from the front.
     ///
     /// # Errors
     /// [`FrameError::TooShort`] if there are fewer; the frame is unchanged.
@@ -357,7 +364,7 @@ impl Frame {
         Ok(())
     }
 
-    /// Puts `bytes` behind.
+    /// Adds `bytes` at the end.
     ///
     /// # Errors
     /// [`FrameError::TooLong`] above [`MAX_FRAME`]; the frame is unchanged.
@@ -380,15 +387,17 @@ impl Frame {
         self.set_place(start..end.min(start + len.min(MAX_FRAME)));
     }
 
-    /// Moves the bytes back so that `wanted` bytes and a new headroom fit in front of them.
+    /// Moves the bytes towards the end so that `wanted` bytes and a new headroom fit in front of
+    /// them.
     #[cold]
     fn grow_front(&mut self, wanted: usize) {
         self.count_growth();
         self.move_to(self.front() + wanted);
     }
 
-    /// Makes room for `wanted` bytes behind the frame, with no more than a whole headroom in front: a frame that loses bytes in front and gets others behind, again and again, does not
-    /// go on through memory.
+    /// Makes space for `wanted` bytes after the frame, with at most a whole headroom in front. So a
+    /// frame that repeatedly loses bytes at the front and gains others at the end does not move
+    /// through memory.
     #[cold]
     fn grow_back(&mut self, wanted: usize) {
         self.count_growth();
@@ -396,7 +405,7 @@ impl Frame {
         self.grow(self.place().end + wanted);
     }
 
-    /// The frame begins there in the buffer, which grows if it must.
+    /// Moves the frame to this start in the buffer, which grows if necessary.
     fn move_to(&mut self, start: usize) {
         let place = self.place();
         let end = start + place.len();
@@ -405,7 +414,7 @@ impl Frame {
         self.set_place(start..end);
     }
 
-    /// The buffer has at least so many bytes.
+    /// Grows the buffer to at least this number of bytes.
     fn grow(&mut self, bytes: usize) {
         if bytes > self.buf.len() {
             let mut grown = std::mem::take(&mut self.buf).into_vec();
@@ -439,11 +448,12 @@ mod tests {
         Truncate(usize),
     }
 
-    /// Miri takes a thousand times as long for each.
+    /// Maximum number of steps. Under Miri each takes a thousand times as long.
     const MOST_STEPS: usize = if cfg!(miri) { 4 } else { 60 };
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
-        // Bytes that count up from one drawn number: to draw thousands takes long under Miri. They begin anew where no size of a buffer is a multiple.
+        // Bytes that count up from one random number, because drawing thousands is slow under Miri.
+        // The period of 251 divides no buffer size.
         let run = |(len, first): (u16, u8)| {
             let bytes = (0..len).map(|i| first.wrapping_add((i % 251) as u8));
             bytes.collect()
@@ -461,7 +471,7 @@ mod tests {
         )
     }
 
-    /// Does to the naive model what the frame is asked to do; whether that is allowed.
+    /// Applies the step to the naive model. Returns false if the step is not allowed.
     fn model(bytes: &mut Vec<u8>, step: &Step) -> bool {
         let mut next = bytes.clone();
         match step {

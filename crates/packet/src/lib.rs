@@ -1,12 +1,11 @@
-//! The room `packet`: frames, batches, headroom; the memory that a packet lives in.
+//! Crate `packet`: frames, batches and headroom, that is the memory of packets.
 //!
-//! - **In:** bytes as they were on a wire, with the port and the time of their arrival.
+//! - **In:** bytes as received, with the port and the time of their arrival.
 //! - **Out:** [`Frame`]s that can lose and gain bytes at the front without a copy, in reusable
-//!   [`Batch`]es, from a [`FramePool`]; [`Nanos`], the one unit of time.
-//! - **May import:** nothing.
-//! - **Invariants:** a frame is at most [`MAX_FRAME`] bytes; its bytes are always inside its buffer;
-//!   once warm, nothing here allocates, and each time that a buffer grows is counted.
-//! - **Tests:** beside the code, in `frame.rs` against a `Vec<u8>` as the naive model.
+//!   [`Batch`]es, from a [`FramePool`]; [`Nanos`], the unit of time.
+//! - **Invariants:** a frame has at most [`MAX_FRAME`] bytes, always inside its buffer. Once warm,
+//!   no operation allocates, and each growth of a buffer is counted.
+//! - **Tests:** in each module; `frame.rs` is tested against a `Vec<u8>` as the naive model.
 #![deny(unsafe_code)]
 
 mod batch;

@@ -1,8 +1,8 @@
-//! Frames that are used again and again.
+//! Pool of reusable frames.
 
 use crate::Frame;
 
-/// A stock of empty frames. Once it has as many as its user has in flight, nothing is allocated.
+/// Pool of empty frames. Once it holds as many as its user has in flight, nothing is allocated.
 #[derive(Debug, Default)]
 pub struct FramePool {
     free: Vec<Frame>,
@@ -11,7 +11,7 @@ pub struct FramePool {
 }
 
 impl FramePool {
-    /// A pool with `n` frames in stock.
+    /// Creates a pool with `n` free frames.
     pub fn with_frames(n: usize) -> FramePool {
         let mut free = Vec::with_capacity(n.saturating_mul(2));
         free.resize_with(n, Frame::new);
@@ -22,7 +22,7 @@ impl FramePool {
         }
     }
 
-    /// An empty frame, of the stock if it has one, else a new one.
+    /// Returns an empty frame: a free one, or a new one if there is none.
     #[inline]
     pub fn get(&mut self) -> Frame {
         match self.free.pop() {
@@ -31,7 +31,7 @@ impl FramePool {
         }
     }
 
-    /// Takes a frame back; its bytes are forgotten, its buffer is kept.
+    /// Takes a frame back. Its bytes are discarded, its buffer is kept.
     #[inline]
     pub fn put(&mut self, mut frame: Frame) {
         frame.reset();
@@ -39,17 +39,17 @@ impl FramePool {
         self.free.push(frame);
     }
 
-    /// Frames in stock.
+    /// Returns the number of free frames.
     pub fn in_stock(&self) -> usize {
         self.free.len()
     }
 
-    /// Frames that this pool has allocated since it was made.
+    /// Returns the number of frames that the pool has allocated.
     pub fn made(&self) -> u64 {
         self.made
     }
 
-    /// How often buffers of frames that came back had grown, or their bytes moved.
+    /// Returns how many times the buffers of returned frames grew, or their bytes were moved.
     pub fn growths(&self) -> u64 {
         self.growths
     }

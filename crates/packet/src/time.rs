@@ -1,11 +1,11 @@
-//! Time as the data plane counts it: unsigned nanoseconds on a clock that the caller chooses.
+//! Time in the data plane: unsigned nanoseconds on a clock that the caller chooses.
 
 use std::fmt;
 use std::ops::{Add, AddAssign};
 use std::time::Duration;
 
-/// A point in time, or a span of it, in nanoseconds. Where zero is, the clock's owner says: a
-/// capture counts from 1970, a simulation from its start. Arithmetic saturates: time never wraps.
+/// Point in time, or time span, in nanoseconds. The caller defines zero: a capture counts from
+/// 1970, a simulation from its start. Arithmetic saturates: time never wraps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
@@ -15,37 +15,37 @@ impl Nanos {
     /// The last representable time, some 584 years after zero.
     pub const MAX: Nanos = Nanos(u64::MAX);
 
-    /// `n` microseconds.
+    /// Returns `n` microseconds.
     pub const fn from_micros(n: u64) -> Nanos {
         Nanos(n.saturating_mul(1_000))
     }
 
-    /// `n` milliseconds.
+    /// Returns `n` milliseconds.
     pub const fn from_millis(n: u64) -> Nanos {
         Nanos(n.saturating_mul(1_000_000))
     }
 
-    /// `n` seconds.
+    /// Returns `n` seconds.
     pub const fn from_secs(n: u64) -> Nanos {
         Nanos(n.saturating_mul(1_000_000_000))
     }
 
-    /// Whole microseconds, rounded down.
+    /// Returns whole microseconds, rounded down.
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
     }
 
-    /// Whole seconds, rounded down.
+    /// Returns whole seconds, rounded down.
     pub const fn as_secs(self) -> u64 {
         self.0 / 1_000_000_000
     }
 
-    /// Seconds with a fraction, for reports.
+    /// Returns seconds with a fraction, for reports.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// The span from `earlier` to `self`, zero if `earlier` is later.
+    /// Returns the span from `earlier` to `self`, or zero if `earlier` is later.
     pub const fn since(self, earlier: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
@@ -77,7 +77,7 @@ impl From<Nanos> for Duration {
     }
 }
 
-/// Seconds with nine decimals: `1.000000250`.
+/// Writes seconds with nine decimals: `1.000000250`.
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:09}", self.as_secs(), self.0 % 1_000_000_000)

@@ -1,19 +1,20 @@
-//! What frames cost in memory: copying one in and out again, as a port with memory of its own does, and making one. What ports
-//! carry is measured by `polyplane bench --io`. Run this by `cargo bench -p port --bench frames`.
+//! Benchmark of frame costs in memory: copying a frame in and out, as a port with its own memory
+//! does, and generating a frame. `polyplane bench --io` measures ports. Run this with
+//! `cargo bench -p port --bench frames`.
 
 use packet::{Batch, Nanos, PortId};
 use port::{Flows, Generator, Order, Sizes, Template};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Frames that wait when the clock starts.
+/// Number of frames processed per timed round.
 const BURST: usize = 1024;
 
-/// How often each way has its turn.
+/// Number of timed rounds of each variant.
 const ROUNDS: usize = 400;
 
 fn main() {
-    // `cargo test --benches` asks for a short run.
+    // `cargo test --benches` requests a short run.
     let rounds = if std::env::args().any(|word| word == "--bench") {
         ROUNDS
     } else {
@@ -28,13 +29,13 @@ fn generator(flows: Flows, len: usize) -> Generator {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The time that a round takes, in the middle of all.
+/// Returns the median duration of a round.
 fn median(times: &mut [Duration]) -> Duration {
     times.sort();
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-/// What two copies cost: one in, one out, as a port with memory of its own makes them.
+/// Measures two copies per frame, in and out, as a port with its own memory makes them.
 fn copies(rounds: usize) {
     println!("copying a frame in and out again");
     println!("{:>6} {:>12}", "bytes", "ns a frame");
@@ -68,7 +69,7 @@ fn copies(rounds: usize) {
     }
 }
 
-/// What making a frame costs, by the number and the order of flows.
+/// Measures the generation of a frame, by the number and order of flows.
 fn generated(rounds: usize) {
     println!("\nmaking a frame of 60 bytes");
     println!("{:>10} {:>8} {:>12}", "flows", "order", "ns a frame");

@@ -1,16 +1,17 @@
-//! Chance by a seed: the same draws in every run.
+//! Seeded random numbers: the same sequence in every run.
 
-/// The SplitMix64 generator: a counter and a mixing function, good enough to choose frames.
+/// The SplitMix64 generator: a counter and a mixing function. Its quality suffices to choose
+/// frames.
 #[derive(Clone, Debug)]
 pub struct SplitMix(u64);
 
 impl SplitMix {
-    /// The draws that belong to this seed.
+    /// Returns a generator that starts with this seed.
     pub fn new(seed: u64) -> SplitMix {
         SplitMix(seed)
     }
 
-    /// The next draw: 64 bits, each as likely set as not.
+    /// Returns the next 64 random bits.
     #[inline]
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -21,31 +22,32 @@ impl SplitMix {
     }
 }
 
-/// One of `n` choices: `draw` scaled to `0..n`.
+/// Returns one of `n` choices: `draw` scaled to `0..n`.
 #[inline]
 pub fn scale(draw: u32, n: usize) -> usize {
     ((u64::from(draw) * n as u64) >> 32) as usize
 }
 
-/// Choices by weight, each in constant time: the alias method (M. D. Vose, "A linear algorithm for
-/// generating random numbers with a given distribution", 1991).
+/// Weighted random choice in constant time by the alias method (M. D. Vose, "A linear algorithm
+/// for generating random numbers with a given distribution", 1991).
 #[derive(Clone, Debug)]
 pub(crate) struct Weighted {
     columns: Vec<Column>,
 }
 
-/// An equal share of the whole, divided between two choices.
+/// A column of the alias table: an equal part of the total probability, divided between two
+/// choices.
 #[derive(Clone, Copy, Debug)]
 struct Column {
-    /// Draws below this are the column's own choice.
+    /// Draws below this value select the column's index.
     own: u32,
-    /// The other choice.
+    /// The alias: the choice for all other draws.
     other: u32,
 }
 
 impl Weighted {
-    /// The choices `0..weights.len()`, below 2^32 of them, each as likely as its weight says. The weights
-    /// must be finite, not negative, and not all zero.
+    /// Builds the table for the choices `0..weights.len()`, fewer than 2^32. Each is as likely as
+    /// its weight says. The weights must be finite, not negative, and not all zero.
     pub(crate) fn new(weights: &[f64]) -> Weighted {
         let total: f64 = weights.iter().sum();
         let mut shares: Vec<f64> = weights
@@ -72,17 +74,18 @@ impl Weighted {
                 small.push(giver);
             }
         }
-        // What is left has a share of 1, but for rounding: a column of its own choice only.
+        // The remaining columns have probability 1, except for rounding errors. They need no
+        // alias.
         Weighted { columns }
     }
 
-    /// One choice.
+    /// Returns one random choice.
     #[inline]
     pub(crate) fn choose(&self, chance: &mut SplitMix) -> usize {
         let draw = chance.draw();
         let i = scale((draw >> 32) as u32, self.columns.len());
         let column = self.columns[i];
-        // Chance decides, which no processor predicts: no branch.
+        // A branch on random data would be mispredicted, so the choice is an array index.
         let either = [column.other as usize, i];
         either[usize::from((draw as u32) < column.own)]
     }
@@ -94,7 +97,7 @@ mod tests {
     use proptest::prelude::*;
 
     impl Weighted {
-        /// The exact probability of each choice.
+        /// Returns the exact probability of each choice.
         fn probabilities(&self) -> Vec<f64> {
             let share = 1.0 / self.columns.len() as f64;
             let mut all = vec![0.0; self.columns.len()];

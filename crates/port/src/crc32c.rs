@@ -1,12 +1,13 @@
-//! CRC-32C (Castagnoli), the checksum of SCTP (RFC 9260, appendix A).
+//! CRC-32C (Castagnoli), the checksum of SCTP (RFC 9260, appendix A), computed eight bytes at a
+//! time (slicing-by-8).
 
-/// The generator polynomial, its bits in reverse order.
+/// The generator polynomial, bit-reversed.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// Bytes that one step takes.
+/// Number of bytes processed in one step.
 const STEP: usize = 8;
 
-/// For each place in a step, the remainders of all bytes there.
+/// Lookup tables: for each byte position of a step, the remainders of all byte values.
 static TABLES: [[u32; 256]; STEP] = tables();
 
 const fn tables() -> [[u32; 256]; STEP] {
@@ -39,7 +40,7 @@ const fn tables() -> [[u32; 256]; STEP] {
     tables
 }
 
-/// The remainder of `bytes` behind what has this remainder; all ones before the first.
+/// Continues the CRC `remainder` with `bytes`. The initial remainder is all ones.
 pub(crate) fn update(remainder: u32, bytes: &[u8]) -> u32 {
     let mut remainder = remainder;
     let mut steps = bytes.chunks_exact(STEP);
@@ -62,7 +63,8 @@ pub(crate) fn update(remainder: u32, bytes: &[u8]) -> u32 {
     remainder
 }
 
-/// The checksum field of an SCTP packet that has other bytes in it, in the order of the field.
+/// Returns the checksum of an SCTP packet in wire byte order. The four bytes at `field`, where the
+/// checksum is stored, count as zero.
 pub(crate) fn sctp_checksum(packet: &[u8], field: usize) -> [u8; 4] {
     let (before, behind) = packet.split_at(field.min(packet.len()));
     let behind = behind.get(4..).unwrap_or_default();

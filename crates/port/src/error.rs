@@ -1,4 +1,4 @@
-//! Why a port cannot be opened or used, and what to do about it.
+//! Errors of opening and using a port, with advice in their texts.
 
 use std::{fmt, io};
 
@@ -7,60 +7,61 @@ use std::{fmt, io};
 pub enum PortError {
     /// No interface has this name.
     NoSuchInterface {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// The interfaces that there are.
+        /// The existing interfaces.
         existing: Vec<String>,
     },
     /// The process lacks the capability.
     NoPermission {
-        /// What was being done, as in "opening a raw socket on eth0".
+        /// The attempted operation, as in "opening a raw socket on eth0".
         doing: String,
-        /// The capability that is missing, as in `CAP_NET_RAW`.
+        /// The missing capability, as in `CAP_NET_RAW`.
         capability: &'static str,
     },
-    /// The link went down. The port carries frames again when it comes back.
+    /// The link went down. The port works again when the link comes up.
     Down {
         /// The interface.
         name: String,
     },
     /// The interface was removed, or moved to another network namespace.
     Gone {
-        /// The name that it had.
+        /// Its former name.
         name: String,
     },
-    /// The interface carries something else than Ethernet frames.
+    /// The interface is not an Ethernet interface.
     NotEthernet {
         /// The interface.
         name: String,
-        /// Its hardware type, an ARPHRD number.
+        /// Its hardware type, an `ARPHRD` number.
         hardware: u16,
     },
-    /// A TAP device of this name exists and is in use, or is another kind of interface.
+    /// A TAP device of this name is in use, or the interface is not a TAP device.
     TapUnavailable {
         /// The device.
         name: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// AF_XDP cannot be had on the interface.
+    /// AF_XDP is not available on the interface.
     NoXdp {
         /// The interface.
         name: String,
-        /// The reason, and what to do about it.
+        /// The reason, and advice.
         because: String,
     },
     /// A system call failed for another reason.
     System {
-        /// What was being done.
+        /// The attempted operation.
         doing: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
 impl PortError {
-    /// Whether the port still works, or will by itself: go on asking it.
+    /// Returns true if the port still works, or will recover by itself. The caller goes on polling
+    /// it.
     pub fn is_recoverable(&self) -> bool {
         matches!(self, PortError::Down { .. })
     }
@@ -123,7 +124,7 @@ impl std::error::Error for PortError {
     }
 }
 
-/// The running program's path, for a command that can be pasted.
+/// Returns the running program's path, for a command that can be pasted.
 fn program() -> String {
     match std::env::current_exe() {
         Ok(path) => path.display().to_string(),

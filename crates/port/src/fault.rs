@@ -1,4 +1,5 @@
-//! A port that misbehaves as links do: it loses, doubles, swaps and damages frames, by a seed.
+//! Fault injection: a port that drops, duplicates, reorders and corrupts received frames. The
+//! faults follow from a seed.
 
 use crate::chance::SplitMix;
 use crate::{LinkState, Port, PortError, PortStats, RxDrop, TxOutcome};
@@ -6,48 +7,48 @@ use packet::{Batch, Frame, FramePool, Nanos, PortId};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
-/// A probability in millionths; above one million means always.
+/// A probability in millionths. One million or more means always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerMillion(pub u32);
 
 impl PerMillion {
-    /// Whether what has this probability happens by this draw.
+    /// Returns true if the random number `draw` hits an event of this probability.
     #[inline]
     pub fn hits(self, draw: u64) -> bool {
-        // The high half of the draw, scaled to 0..1_000_000.
+        // The upper half of the draw, scaled to 0..1_000_000.
         ((draw >> 32) * 1_000_000) >> 32 < u64::from(self.0)
     }
 }
 
-/// How often each fault happens to a frame that arrives.
+/// Probability of each fault for a received frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultRates {
-    /// The frame is lost.
+    /// The frame is dropped.
     pub drop: PerMillion,
     /// The frame arrives twice.
     pub duplicate: PerMillion,
-    /// The frame changes places with the one that came before it.
+    /// The frame changes places with the frame before it.
     pub reorder: PerMillion,
-    /// One bit of the frame is wrong.
+    /// One bit of the frame is inverted.
     pub corrupt: PerMillion,
 }
 
-/// How often each fault has happened.
+/// Number of faults injected so far, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounts {
-    /// Frames lost, also in the port's statistics as [`RxDrop::Fault`].
+    /// Dropped frames, also counted in the port's statistics as [`RxDrop::Fault`].
     pub dropped: u64,
-    /// Frames that there are more because of duplication.
+    /// Additional frames made by duplication.
     pub duplicated: u64,
     /// Pairs of frames that changed places.
     pub reordered: u64,
-    /// Frames with a wrong bit.
+    /// Frames with an inverted bit.
     pub corrupted: u64,
 }
 
-/// A port with faults on what it receives; what it sends passes untouched, so that a link with
-/// faults both ways has one of these at each end. The same seed, rates and frames give the same
-/// faults.
+/// A port that injects faults into received frames. Sent frames are not changed, so a link with
+/// faults in both directions has one of these at each end. The same seed, rates and frames give
+/// the same faults.
 #[derive(Debug)]
 pub struct FaultPort<P> {
     inner: P,
@@ -61,7 +62,7 @@ pub struct FaultPort<P> {
 }
 
 impl<P: Port> FaultPort<P> {
-    /// `inner`, with faults.
+    /// Wraps `inner` in a port with faults.
     pub fn new(inner: P, rates: FaultRates, seed: u64) -> FaultPort<P> {
         FaultPort {
             inner,
@@ -75,18 +76,19 @@ impl<P: Port> FaultPort<P> {
         }
     }
 
-    /// The faults so far.
+    /// Returns the number of faults so far.
     pub fn counts(&self) -> FaultCounts {
         self.counts
     }
 
-    /// Frames that have come in and wait for room in the caller's batch.
+    /// Returns the number of frames received but not yet delivered, because the caller's batch was
+    /// full.
     pub fn held(&self) -> usize {
         self.ready.len()
     }
 
-    /// Decides what happens to each frame that came in. Every frame takes the same number of draws,
-    /// so that one rate does not change where the others strike.
+    /// Decides the faults of each received frame. Every frame uses the same number of random
+    /// draws. So a change of one rate does not change the frames that the other faults hit.
     fn strike(&mut self) {
         for i in 0..self.arrived.len() {
             let [drop, duplicate, reorder, corrupt, place] =
@@ -116,7 +118,7 @@ impl<P: Port> FaultPort<P> {
         self.arrived.clear();
     }
 
-    /// Hands out what is ready, as far as `batch` has room; how many.
+    /// Moves ready frames to `batch` until it is full. Returns their number.
     fn deliver(&mut self, batch: &mut Batch) -> usize {
         let mut delivered = 0;
         while !self.ready.is_empty() {
@@ -180,7 +182,7 @@ impl<P: Port> Port for FaultPort<P> {
     }
 }
 
-/// Inverts the bit that `place` selects; whether there is one.
+/// Inverts the bit of the frame selected by `place`. Returns false if the frame is empty.
 fn flip_bit(frame: &mut Frame, place: u64) -> bool {
     let bits = frame.len() as u64 * 8;
     if bits == 0 {
@@ -196,7 +198,8 @@ mod tests {
     use super::*;
     use crate::MemoryPort;
 
-    /// Sends 1000 numbered frames through a port with faults; what arrives, and the port.
+    /// Sends 1000 numbered frames through a port with faults. Returns the delivered frames and the
+    /// port.
     fn carry(rates: FaultRates, seed: u64) -> (Vec<Vec<u8>>, FaultPort<MemoryPort>) {
         let (mut sender, receiver) = MemoryPort::pair(PortId(0), PortId(1), 2000);
         let mut port = FaultPort::new(receiver, rates, seed);

@@ -1,21 +1,27 @@
-//! Which flow a frame belongs to: a hash in software, for links that do not spread frames over queues themselves.
+//! Software flow hash, for links that do not distribute frames over queues themselves.
 
 /// Ethernet types.
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const VLAN: [u16; 2] = [0x8100, 0x88a8];
 
-/// Bytes of an Ethernet header's addresses.
+/// Bytes of the two addresses of an Ethernet header.
 const ADDRESSES: usize = 12;
 
-/// Protocols whose first four bytes are two ports: TCP, UDP, DCCP, SCTP, UDP-Lite.
+/// Protocols with two port numbers in their first four bytes: TCP, UDP, DCCP, SCTP, UDP-Lite.
 const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
 
-/// More VLAN tags than this are payload.
+/// Maximum number of VLAN tags. Further tags count as payload.
 const MOST_TAGS: usize = 4;
 
-/// The hash of a frame's flow, the same for both directions of it, as the kernel's own for PACKET_FANOUT_HASH: addresses and protocol of IPv4 and
-/// IPv6 behind any VLAN tags, with the ports of what has some unless the packet is a fragment; else the Ethernet addresses and type.
+/// Returns the hash of a frame's flow. Both directions of a flow have the same hash, as with the
+/// kernel's `PACKET_FANOUT_HASH`.
+///
+/// Input of the hash:
+///
+/// - IPv4 and IPv6, also after VLAN tags: addresses and protocol, and the ports of protocols that
+///   have them. A fragment is hashed without ports.
+/// - Other frames: the Ethernet addresses and type.
 pub fn flow_hash(frame: &[u8]) -> u32 {
     let mut at = ADDRESSES;
     let mut kind = word16(frame, at);
@@ -36,18 +42,19 @@ pub fn flow_hash(frame: &[u8]) -> u32 {
         let address = |at: usize| mix(frame.get(at..at + 6).unwrap_or_default(), 0);
         (address(6), address(0), u64::from(kind))
     });
-    // A sum is the same for both directions.
+    // The sum is symmetric: both directions have the same hash.
     let both = source.wrapping_add(destination);
     (stir(both ^ protocol) >> 32) as u32
 }
 
-/// Hashes of source and destination, and the protocol.
+/// Hashes of source and destination, and the IP protocol.
 type Ends = (u64, u64, u64);
 
 fn ipv4(packet: &[u8]) -> Option<Ends> {
     let header = packet.get(..20)?;
     let protocol = header[9];
-    // More fragments, or not the first: only one of them has ports.
+    // More fragments, or a fragment offset. Only the first fragment has ports, so no fragment is
+    // hashed with them.
     let is_fragment = word16(header, 6) & 0x3fff != 0;
     let length = usize::from(header[0] & 0xf) * 4;
     let [from, to] = if is_fragment {
@@ -59,7 +66,8 @@ fn ipv4(packet: &[u8]) -> Option<Ends> {
     Some((source, destination, protocol.into()))
 }
 
-/// Extension headers are not walked through: such packets go by their addresses.
+/// Hashes an IPv6 packet. Extension headers are not parsed: packets with extension headers are
+/// hashed without ports.
 fn ipv6(packet: &[u8]) -> Option<Ends> {
     let header = packet.get(..40)?;
     let [from, to] = ports(packet, 40, header[6]);
@@ -67,7 +75,7 @@ fn ipv6(packet: &[u8]) -> Option<Ends> {
     Some((source, destination, header[6].into()))
 }
 
-/// Source and destination port of a protocol that has some.
+/// Returns source and destination port, or zeros for a protocol without ports.
 fn ports(packet: &[u8], at: usize, protocol: u8) -> [u16; 2] {
     if !WITH_PORTS.contains(&protocol) || packet.len() < at + 4 {
         return [0, 0];
@@ -83,7 +91,7 @@ fn word16(bytes: &[u8], at: usize) -> u16 {
     }
 }
 
-/// A hash of an address and a port.
+/// Returns the hash of an address and a port.
 #[inline]
 fn mix(address: &[u8], port: u16) -> u64 {
     let mut hash = u64::from(port);
@@ -95,7 +103,8 @@ fn mix(address: &[u8], port: u16) -> u64 {
     hash
 }
 
-/// The finishing step of splitmix64 (Steele, Lea, Flood, 2014): every bit of the result depends on every one given.
+/// Returns `bits` mixed by the finalizer of SplitMix64 (Steele, Lea, Flood, 2014). Every bit of
+/// the result depends on every bit of the input.
 #[inline]
 fn stir(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -107,7 +116,7 @@ fn stir(mut bits: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Ethernet, IPv4, UDP between these ends.
+    /// Builds an Ethernet, IPv4 and UDP frame between these ends.
     fn udp(from: (u8, u16), to: (u8, u16), tag: Option<u16>, fragment: u16) -> Vec<u8> {
         let mut frame = vec![2, 0, 0, 0, 0, to.0, 2, 0, 0, 0, 0, from.0];
         if let Some(tag) = tag {

@@ -1,6 +1,6 @@
-//! Where the headers of a frame are, and the sums that their checksums are made of.
+//! Locates the IP and transport header of a frame, and computes Internet checksums (RFC 1071).
 
-/// Bytes of an Ethernet header without tags.
+/// Length of an Ethernet header without tags, in bytes.
 const ETHERNET: usize = 14;
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
@@ -9,18 +9,18 @@ const ETHERTYPE_VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
-/// IPv6 extension headers that may stand before the transport header and have the usual length
-/// field: hop-by-hop options, routing, destination options.
+/// IPv6 extension headers that may precede the transport header and have the common length field:
+/// hop-by-hop options, routing, destination options.
 const IPV6_EXTENSIONS: [u8; 3] = [0, 43, 60];
 
-/// The version of a frame's Internet Protocol.
+/// The IP version of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
     V4,
     V6,
 }
 
-/// A transport protocol with the Internet checksum.
+/// A transport protocol with an Internet checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     Tcp,
@@ -35,7 +35,7 @@ impl Transport {
         }
     }
 
-    /// Where the checksum is in the transport header.
+    /// Returns the offset of the checksum in the transport header.
     pub(crate) fn checksum_at(self) -> usize {
         match self {
             Transport::Tcp => 16,
@@ -44,19 +44,19 @@ impl Transport {
     }
 }
 
-/// The 16-bit number at `at`, most significant byte first.
+/// Returns the big-endian 16-bit word at `at`, or `None` if it is outside of `bytes`.
 #[inline]
 pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u16> {
     let word = bytes.get(at..at + 2)?;
     Some(u16::from_be_bytes([word[0], word[1]]))
 }
 
-/// The sum of 16-bit words that Internet checksums are made of, before it is inverted. `bytes` of odd
-/// length count as if a zero byte came behind.
+/// Returns the one's complement sum of the 16-bit words of `bytes`, added to `start` and not yet
+/// inverted. An odd number of bytes is padded with a zero byte.
 #[inline]
 pub(crate) fn sum(bytes: &[u8], start: u32) -> u32 {
-    // The sum does not depend on the order of bytes in a word, but for the order of its own (RFC
-    // 1071).
+    // The sum is independent of byte order (RFC 1071, section 2B): little-endian words are added,
+    // and the result is swapped.
     let mut total = 0u64;
     let mut steps = bytes.chunks_exact(8);
     for step in steps.by_ref() {
@@ -75,7 +75,7 @@ pub(crate) fn sum(bytes: &[u8], start: u32) -> u32 {
     fold(u64::from(swapped) + u64::from(start))
 }
 
-/// A sum with its carries added in.
+/// Folds the carries of a sum back into 16 bits.
 #[inline]
 fn fold(mut total: u64) -> u32 {
     while total > 0xffff {
@@ -84,7 +84,7 @@ fn fold(mut total: u64) -> u32 {
     total as u32
 }
 
-/// The IP header of a frame, behind any tags.
+/// Returns the version and offset of the IP header, after any VLAN tags.
 pub(crate) fn find_network(frame: &[u8]) -> Option<(Version, usize)> {
     let mut at = ETHERNET;
     loop {
@@ -98,7 +98,8 @@ pub(crate) fn find_network(frame: &[u8]) -> Option<(Version, usize)> {
     }
 }
 
-/// The transport header of a frame, if it is TCP or UDP, no fragment, and all headers are inside.
+/// Returns the protocol and offset of the transport header. Returns `None` if it is neither TCP
+/// nor UDP, the packet is a fragment, or a header is truncated.
 pub(crate) fn find_transport(
     frame: &[u8],
     version: Version,
@@ -107,7 +108,7 @@ pub(crate) fn find_transport(
     let (protocol, at) = match version {
         Version::V4 => {
             let len = usize::from(frame.get(network_at)? & 0xf) * 4;
-            // More fragments to come, or an offset.
+            // More fragments, or a fragment offset.
             let is_fragment =
                 frame.get(network_at + 6)? & 0x3f != 0 || *frame.get(network_at + 7)? != 0;
             if is_fragment {
@@ -133,8 +134,8 @@ pub(crate) fn find_transport(
     (at + 8 <= frame.len()).then_some((transport, at))
 }
 
-/// The sum of the pseudo header of a segment of `len` bytes: addresses, protocol, length. The IP header
-/// must be inside the frame.
+/// Returns the sum of the pseudo header of a segment of `len` bytes: addresses, protocol and
+/// length. The IP header must be inside the frame.
 pub(crate) fn pseudo_sum(
     frame: &[u8],
     version: Version,
@@ -152,8 +153,8 @@ pub(crate) fn pseudo_sum(
     )
 }
 
-/// Where the IP packet ends: what its length says, as a short frame has padding behind it, but all of
-/// the frame where the length is 0, which a packet above 64 KiB has.
+/// Returns the end offset of the IP packet by its length field, because a short frame has padding
+/// after the packet. If the length is 0, as in a packet above 64 KiB, the packet fills the frame.
 pub(crate) fn network_end(frame: &[u8], version: Version, network_at: usize) -> Option<usize> {
     let half = |at: usize| {
         Some(usize::from(u16::from_be_bytes([

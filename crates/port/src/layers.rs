@@ -1,11 +1,13 @@
-//! The headers of a frame that have lengths or checksums, through tunnels of any kind and depth.
+//! Header walk of a frame through nested tunnels. Finds all headers that have a length or a
+//! checksum.
 
 use crate::inet::{sum, word};
 
-/// The most headers with lengths or checksums that are looked for: eleven nested VXLAN tunnels.
+/// Maximum number of headers with lengths or checksums in one frame. Enough for eleven nested
+/// VXLAN tunnels.
 const MOST_LAYERS: usize = 24;
 
-/// The most VLAN tags, MPLS labels or IPv6 extension headers in a row.
+/// Maximum number of consecutive VLAN tags, MPLS labels or IPv6 extension headers.
 const MOST_IN_A_ROW: usize = 16;
 
 const ETHERNET: usize = 14;
@@ -37,25 +39,25 @@ const PORT_GRE: u16 = 4754;
 const PORT_GUE: u16 = 6080;
 const PORT_MPLS: u16 = 6635;
 
-/// The kind of a header.
+/// Type of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// IPv4; its header has a checksum.
+    /// IPv4. The header has a checksum.
     V4,
-    /// IPv6; the number is where the address of the last destination stands, in the header itself
-    /// or in a routing header.
+    /// IPv6. The number is the offset of the final destination's address, which is in the header
+    /// itself or in a routing header.
     V6(u32),
-    /// PPPoE; it has a length.
+    /// PPPoE. The header has a length.
     Pppoe,
-    /// GRE with a checksum, over itself and all that follows.
+    /// GRE with a checksum, which covers the GRE header and its payload.
     Gre,
     Udp,
     Tcp,
-    /// SCTP; its checksum is a CRC-32C.
+    /// SCTP. The checksum is a CRC-32C.
     Sctp,
 }
 
-/// One header: where it starts, and where what it carries ends.
+/// One header: its type, its offset, and the end of its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layer {
     pub(crate) kind: Kind,
@@ -72,7 +74,7 @@ impl Layer {
         self.end as usize
     }
 
-    /// Where the checksum of a transport header or GRE is in the frame.
+    /// Returns the offset in the frame of the checksum of a transport or GRE header.
     pub(crate) fn checksum_at(&self) -> Option<usize> {
         match self.kind {
             Kind::Tcp => Some(self.at() + 16),
@@ -84,36 +86,36 @@ impl Layer {
     }
 }
 
-/// The headers of a frame that have lengths or checksums, from the outermost on.
+/// The headers of a frame that have lengths or checksums, outermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layers {
     layers: [Layer; MOST_LAYERS],
     count: usize,
 }
 
-/// The next header, which starts at the number.
+/// The type of the next header. The last number is its offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Ethernet(usize),
-    /// What an Ethernet type says.
+    /// A header by Ethernet type.
     Type(u16, usize),
-    /// A stack of MPLS labels.
+    /// An MPLS label stack.
     Mpls(usize),
-    /// What a number of an IP protocol says.
+    /// A header by IP protocol number.
     Protocol(u8, usize),
-    /// A header that is not known.
+    /// An unknown header.
     Unknown(usize),
 }
 
 impl Layers {
-    /// The headers of an Ethernet frame.
+    /// Returns the headers of an Ethernet frame.
     pub(crate) fn of(frame: &[u8]) -> Layers {
         Walk::over(frame).layers
     }
 
-    /// The headers of an Ethernet frame up to the transport header at `target`, which is known to
-    /// be of this kind; none if there is none. What stands between is found by its own structure,
-    /// or, in an encapsulation that is not known, backwards from the target.
+    /// Returns the headers of an Ethernet frame up to the transport header at `target`, which is
+    /// known to have type `kind`. The headers in between are parsed from the front. In an unknown
+    /// encapsulation they are searched backwards from the target. Returns `None` if this fails.
     pub(crate) fn up_to(frame: &[u8], target: usize, kind: Kind) -> Option<Layers> {
         let Walk {
             mut layers,
@@ -138,13 +140,13 @@ impl Layers {
         &self.layers[..self.count]
     }
 
-    /// The same headers up to the `n`-th.
+    /// Returns the first `n` headers.
     pub(crate) fn cut(mut self, n: usize) -> Layers {
         self.count = self.count.min(n);
         self
     }
 
-    /// Whether there was room.
+    /// Appends a header. Returns false if the list is full.
     fn push(&mut self, layer: Layer) -> bool {
         let has_room = self.count < MOST_LAYERS;
         if has_room {
@@ -154,20 +156,20 @@ impl Layers {
         has_room
     }
 
-    /// The IP header that the `n`-th header is in.
+    /// Returns the IP header that contains the `n`-th header.
     fn network_of(&self, n: usize) -> Option<&Layer> {
         let outside = self.as_slice().get(..n)?;
         let is_network = |layer: &&Layer| matches!(layer.kind, Kind::V4 | Kind::V6(_));
         outside.iter().rev().find(is_network)
     }
 
-    /// Whether the `n`-th header is in an IPv4 packet.
+    /// Returns true if the `n`-th header is in an IPv4 packet.
     pub(crate) fn is_in_ipv4(&self, n: usize) -> bool {
         self.network_of(n).is_some_and(|l| l.kind == Kind::V4)
     }
 
-    /// The sum of the pseudo header of the `n`-th header with `len` bytes in its packet; 0 for one
-    /// whose checksum covers none.
+    /// Returns the sum of the pseudo header for the `n`-th header with a segment of `len` bytes.
+    /// It is 0 for a header without a pseudo header.
     pub(crate) fn pseudo_sum(&self, frame: &[u8], n: usize, len: usize) -> Option<u32> {
         let protocol = match self.as_slice().get(n)?.kind {
             Kind::Tcp => PROTOCOL_TCP,
@@ -187,11 +189,11 @@ impl Layers {
     }
 }
 
-/// A search for headers, from the outermost on.
+/// State of a header walk, which starts at the outermost header.
 struct Walk<'a> {
     frame: &'a [u8],
     layers: Layers,
-    /// Where the innermost packet ends.
+    /// End offset of the innermost packet.
     end: usize,
     next: Next,
 }
@@ -216,8 +218,8 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// Goes over one header; none if there is no further one that is known, or not all of it is
-    /// inside.
+    /// Parses one header. Returns `None` at the end of the walk: the next header is unknown,
+    /// missing or truncated.
     fn step(&mut self) -> Option<()> {
         let next = match self.next {
             Next::Ethernet(at) => ethernet(self.frame, at, self.end)?,
@@ -258,7 +260,7 @@ impl<'a> Walk<'a> {
     fn ipv4(&mut self, at: usize) -> Option<Next> {
         let (header, end) = ipv4_ends(self.frame, at, self.end)?;
         self.push(Kind::V4, at, end)?;
-        // More fragments to come, or an offset: the transport header is not whole.
+        // More fragments, or a fragment offset: the transport payload is incomplete.
         if word(self.frame, at + 6)? & 0x3fff != 0 {
             return None;
         }
@@ -308,14 +310,15 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether a UDP payload, from `at` to `end`, looks like a tunnel's, going to this port.
+/// Returns true if the UDP payload from `at` to `end`, with destination port `port`, looks like a
+/// tunnel header.
 #[inline]
 pub(crate) fn is_tunnel(frame: &[u8], at: usize, end: usize, port: u16) -> bool {
     inside_udp(frame, at, end, port).is_some()
 }
 
-/// Where a packet ends that has `len` bytes from `at` on, in one that ends at `end`. The length is
-/// 0 where it does not fit in its field.
+/// Returns the end of a packet of `len` bytes that starts at `at`, if that is within `end`. A
+/// length of 0 means that the length does not fit its field: the packet reaches to `end`.
 fn length_ends(at: usize, len: usize, end: usize) -> Option<usize> {
     match len {
         0 => Some(end),
@@ -323,7 +326,7 @@ fn length_ends(at: usize, len: usize, end: usize) -> Option<usize> {
     }
 }
 
-/// A transport header of this kind, if all of it is inside.
+/// Returns the transport header of this type, if all of it is inside.
 fn transport(frame: &[u8], at: usize, end: usize, kind: Kind) -> Option<Layer> {
     let header = match kind {
         Kind::Tcp => (usize::from(frame.get(at + 12)? >> 4) * 4).max(20),
@@ -353,7 +356,7 @@ fn ethernet(frame: &[u8], at: usize, end: usize) -> Option<Next> {
     None
 }
 
-/// Where an IPv4 header and its packet end.
+/// Returns the end offsets of an IPv4 header and of its packet.
 fn ipv4_ends(frame: &[u8], at: usize, end: usize) -> Option<(usize, usize)> {
     let first = *frame.get(at)?;
     let header = usize::from(first & 0xf) * 4;
@@ -362,8 +365,9 @@ fn ipv4_ends(frame: &[u8], at: usize, end: usize) -> Option<(usize, usize)> {
     (first >> 4 == 4 && header >= 20 && at + header <= end).then_some((at + header, end))
 }
 
-/// The transport protocol of an IPv6 packet, where its header starts, where the last destination
-/// stands and where the packet ends. A fragment has no protocol.
+/// Parses an IPv6 header with its extension headers. Returns the transport protocol, the offset of
+/// the transport header, the offset of the final destination's address, and the end of the packet.
+/// The protocol is `None` for a fragment.
 fn ipv6_ends(frame: &[u8], at: usize, end: usize) -> Option<(Option<u8>, usize, usize, usize)> {
     const HOP_BY_HOP: u8 = 0;
     const ROUTING: u8 = 43;
@@ -397,8 +401,8 @@ fn ipv6_ends(frame: &[u8], at: usize, end: usize) -> Option<(Option<u8>, usize, 
     None
 }
 
-/// Where the address of the last destination stands in a routing header; none if the packet is on
-/// its last way. A checksum's pseudo header has this one.
+/// Returns the offset of the final destination's address in a routing header, which the checksum's
+/// pseudo header uses (RFC 8200, section 8.1). Returns `None` if no segments are left.
 fn last_destination(frame: &[u8], at: usize, size: usize) -> Option<usize> {
     const SOURCE_ROUTE: u8 = 0;
     const MOBILE: u8 = 2;
@@ -424,7 +428,7 @@ fn mpls(frame: &[u8], at: usize) -> Option<Next> {
     None
 }
 
-/// An IP packet, by the version in its first byte.
+/// Returns the type of an IP packet by the version in its first byte.
 fn by_version(frame: &[u8], at: usize) -> Next {
     match frame.get(at).map(|first| first >> 4) {
         Some(4) => Next::Type(IPV4, at),
@@ -433,13 +437,13 @@ fn by_version(frame: &[u8], at: usize) -> Next {
     }
 }
 
-/// Behind a network service header.
+/// Returns the header after a network service header (NSH, RFC 8300).
 fn nsh(frame: &[u8], at: usize) -> Option<Next> {
     let behind = at + usize::from(frame.get(at + 1)? & 0x3f) * 4;
     Some(by_short_number(*frame.get(at + 3)?, behind))
 }
 
-/// What the next-protocol numbers of VXLAN-GPE and NSH say.
+/// Maps a next-protocol number of VXLAN-GPE and NSH to the header type.
 fn by_short_number(number: u8, at: usize) -> Next {
     match number {
         1 => Next::Type(IPV4, at),
@@ -451,14 +455,14 @@ fn by_short_number(number: u8, at: usize) -> Next {
     }
 }
 
-/// Whether a GRE header of version 0 has a checksum, and what is behind it.
+/// Parses a GRE header of version 0. Returns true if it has a checksum, and the header after it.
 fn gre_inside(frame: &[u8], at: usize, end: usize) -> Option<(bool, Next)> {
     const CHECKSUM: u8 = 0x80;
     const KEY: u8 = 0x20;
     const SEQUENCE: u8 = 0x10;
     let flags = *frame.get(at)?;
     let kind = word(frame, at + 2)?;
-    // Routing (RFC 1701) and other versions, such as PPTP, are something else.
+    // Routing (RFC 1701) and other versions, such as PPTP, are not supported.
     if flags & 0x4f != 0 || frame.get(at + 1)? & 0x7f != 0 {
         return None;
     }
@@ -477,8 +481,9 @@ fn gre_inside(frame: &[u8], at: usize, end: usize) -> Option<(bool, Next)> {
     (behind <= end).then_some((flags & CHECKSUM != 0, next))
 }
 
-/// What a UDP payload is the tunnel header of, by its port; or, as any port may be configured, by
-/// its structure if that leaves no doubt.
+/// Returns the first header inside a UDP payload if that is a tunnel. Well-known ports decide
+/// first. As any port may be configured for a tunnel, other ports are decided by the structure of
+/// the payload, if it is unambiguous.
 #[inline]
 fn inside_udp(frame: &[u8], at: usize, end: usize, port: u16) -> Option<Next> {
     let len = end.checked_sub(at).filter(|len| *len > 8)?;
@@ -506,13 +511,14 @@ fn inside_udp(frame: &[u8], at: usize, end: usize, port: u16) -> Option<Next> {
     {
         return Some(next);
     }
-    // A checksum of its own makes GRE a header to look at.
+    // A GRE header may have a checksum, so the walk must visit it: return it, not the header after
+    // it.
     by_gre()
         .filter(|next| is_sound(frame, *next, end))
         .map(|_| Next::Protocol(PROTOCOL_GRE, at))
 }
 
-/// Whether an IP packet stands where this says, as long as what it is in.
+/// Returns true if `next` is an IP packet that ends exactly at `end`.
 fn is_sound(frame: &[u8], next: Next, end: usize) -> bool {
     let next = match next {
         Next::Ethernet(at) | Next::Type(BRIDGED, at) => ethernet(frame, at, end),
@@ -526,7 +532,8 @@ fn is_sound(frame: &[u8], next: Next, end: usize) -> bool {
     }
 }
 
-/// Whether a sound IP packet, with a right header checksum, fills the bytes from `at` to `end`.
+/// Returns true if the bytes from `at` to `end` are exactly one valid IP packet. An IPv4 header
+/// checksum must be correct.
 fn holds_ip(frame: &[u8], at: usize, end: usize) -> bool {
     let is_four = frame.get(at).is_some_and(|first| first >> 4 == 4);
     let ends = if is_four {
@@ -561,7 +568,8 @@ fn geneve(frame: &[u8], at: usize) -> Option<Next> {
     (first >> 6 == 0 && is_known).then_some(Next::Type(kind, behind))
 }
 
-/// Generic UDP encapsulation: of the version that has a header, or an IP packet.
+/// Parses a generic UDP encapsulation (GUE) header: version 0 has a header, version 1 is an IP
+/// packet.
 fn gue(frame: &[u8], at: usize) -> Option<Next> {
     const CONTROL: u8 = 0x20;
     let first = *frame.get(at)?;
@@ -575,8 +583,8 @@ fn gue(frame: &[u8], at: usize) -> Option<Next> {
     }
 }
 
-/// The IP header right before the transport header at `target`, inside an encapsulation that is not
-/// known and starts at `from`.
+/// Searches backwards for the IP header directly before the transport header at `target`. The
+/// header is inside an unknown encapsulation that starts at `from`.
 fn network_before(
     frame: &[u8],
     from: usize,

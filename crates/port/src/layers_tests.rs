@@ -1,4 +1,4 @@
-//! Tests of the search for headers.
+//! Tests of the header walk.
 
 use super::*;
 use crate::nest::{Part, Position, make, parts};
@@ -14,7 +14,7 @@ proptest! {
         let layers = Layers::of(&made.bytes);
         let mut found = layers.as_slice().iter().enumerate().filter_map(|(n, layer)| {
             let at = layer.checksum_at()?;
-            // A tunnel's UDP header without a checksum has none.
+            // The UDP header of a tunnel may have no checksum (zero).
             let is_there = layer.kind != Kind::Udp || made.bytes[at..at + 2] != [0, 0];
             let pseudo = layers.pseudo_sum(&made.bytes, n, layer.end() - layer.at());
             is_there.then_some((layer.at(), at, pseudo))

@@ -1,15 +1,14 @@
-//! The room `port`: packet I/O, by which frames enter and leave a device.
+//! Crate `port`: packet I/O. Receives and transmits the frames of a device.
 //!
-//! - **In:** interface names, capture files, and on transmission [`packet::Frame`]s.
-//! - **Out:** frames as they are on the wire: VLAN tags where they were, checksums complete,
-//!   nothing longer than what the link carries, none that this machine sent itself. A [`Generator`]
-//!   makes frames up for benches.
-//! - **May import:** `packet`.
-//! - **Invariants:** no call waits, except [`Poller::wait`]; every frame that a port was asked to carry
-//!   is counted as sent or as dropped for a named reason; a capture is delivered up to its last whole
-//!   packet before an error is; `unsafe` is in `linux/sys` and nowhere else.
-//! - **Tests:** beside the code; `tests/` on real kernels, in network namespaces of their own, skipped
-//!   with a line that says so where a machine forbids them.
+//! - **In:** interface names, capture files, and [`packet::Frame`]s to transmit.
+//! - **Out:** received frames in wire format. VLAN tags are in place, checksums are complete, no
+//!   frame exceeds the MTU, and frames sent by this host are filtered out. A [`Generator`] makes
+//!   frames for benchmarks.
+//! - **Invariants:** only [`Poller::wait`] blocks. Every frame given to a port is counted as sent
+//!   or as dropped for a named reason. A damaged capture is delivered up to its last whole packet
+//!   before the error is returned. `unsafe` code is in `linux/sys` only.
+//! - **Tests:** unit tests beside the code. `tests/` runs on real kernels in private network
+//!   namespaces; where a machine forbids these, a test prints a line and is skipped.
 #![deny(unsafe_code)]
 
 mod chance;
@@ -50,51 +49,52 @@ pub use stats::{DropCounts, LinkState, PortStats, Reason, RxDrop, TxDrop, TxOutc
 use packet::{Batch, Frame, Nanos, PortId};
 use std::os::fd::BorrowedFd;
 
-/// A switch port: where frames come in and go out. It never waits; to wait for several ports, poll
+/// A switch port: receives and transmits frames. No method blocks. To wait for several ports, poll
 /// their descriptors.
 ///
-/// Where several workers have one port, each has a share of it that is a port too: frames of a flow
-/// come by one share, and each share sends. The shares' statistics add up to the port's; frames that
-/// still wait between shares, as those in the kernel's queues, are in none.
+/// If several workers use one port, each has a *share* of it, which is a port too. All frames of a
+/// flow are received by one share. Every share can transmit. The port's statistics are the sums
+/// over its shares. Frames queued between shares or in the kernel are not yet counted.
 pub trait Port: Send {
-    /// The switch port number that received frames carry.
+    /// Returns the switch port number that received frames get as their ingress port.
     fn id(&self) -> PortId;
 
-    /// A second number: frames that are sent to it leave by this port, too.
+    /// Returns a second port number. Frames sent to it are transmitted by this port, too.
     fn second_id(&self) -> Option<PortId> {
         None
     }
 
-    /// The port's name for reports: an interface, a device, a file.
+    /// Returns the port's name for reports: an interface, a device, or a file.
     fn name(&self) -> &str;
 
-    /// Appends frames that have arrived to `batch`, as many as fit, with `now` as their arrival, and
-    /// says how many. A batch that came back full means: ask again before waiting.
+    /// Appends received frames to `batch` until it is full, with `now` as their arrival time.
+    /// Returns their number. If the batch is full afterwards, call again before waiting.
     ///
     /// # Errors
-    /// [`PortError::Down`] once each time that the link goes down, after the frames that came before
-    /// it: the port recovers by itself. [`PortError::Gone`] if it does not,
-    /// but for [`Port::comes_back`]. No frame is lost by an
-    /// error.
+    /// [`PortError::Down`] once each time that the link goes down, after the frames received
+    /// before. The port recovers by itself. [`PortError::Gone`] if it does not recover, except by
+    /// [`Port::comes_back`]. An error loses no frame.
     fn rx(&mut self, batch: &mut Batch, now: Nanos) -> Result<usize, PortError>;
 
-    /// Sends the frames, in order. Each is accounted for in the outcome; what a link that is down,
-    /// or a full queue, does not take, is dropped under that name.
+    /// Sends the frames, in order. The outcome accounts for each. Frames that cannot be sent,
+    /// because the link is down or a queue is full, are dropped for that reason.
     fn tx(&mut self, frames: &[Frame]) -> TxOutcome;
 
-    /// What the port has carried and dropped since it was opened.
+    /// Returns the port's counters since it was opened.
     fn stats(&mut self) -> PortStats;
 
-    /// Whether the link carries frames, as far as the port knows.
+    /// Returns the link state, as far as the port knows it.
     fn link(&self) -> LinkState;
 
-    /// Takes a port back whose interface was made again, and returns how it carries frames. Workers
-    /// call it now and then while the port is gone, for each share. It carries frames from then on. Most ports never come back.
+    /// Reopens a port after its interface was created again. Returns a description of its I/O
+    /// driver. While the port is gone, workers call this for each share at intervals. Afterwards
+    /// the port works again. Most ports never come back: the default returns `None`.
     fn comes_back(&mut self, now: Nanos) -> Option<String> {
         let _ = now;
         None
     }
 
-    /// The descriptor that becomes readable when frames arrive, if the port has one. To be asked for right before waiting for it.
+    /// Returns the descriptor that becomes readable when frames arrive, if the port has one. Call
+    /// this immediately before waiting for the descriptor.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>>;
 }

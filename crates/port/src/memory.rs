@@ -1,4 +1,4 @@
-//! Two ports joined by a link in memory: for tests, benches and simulated topologies.
+//! In-memory links: two ports joined by queues, for tests, benchmarks and simulated topologies.
 
 use crate::{LinkState, Port, PortError, PortStats, TxDrop, TxOutcome};
 use packet::{Batch, Frame, FramePool, Nanos, PortId};
@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// One direction of the link.
+/// One direction of the link: a queue of bounded length.
 #[derive(Debug)]
 struct Lane {
     queue: VecDeque<Frame>,
@@ -14,7 +14,7 @@ struct Lane {
     depth: usize,
 }
 
-/// One end of a link in memory: what it sends, the other end receives, in order.
+/// One end of an in-memory link. The other end receives the frames that this one sends, in order.
 #[derive(Debug)]
 pub struct MemoryPort {
     id: PortId,
@@ -25,8 +25,8 @@ pub struct MemoryPort {
 }
 
 impl MemoryPort {
-    /// Both ends of a new link that holds at most `depth` frames in each direction; more are dropped
-    /// as [`TxDrop::QueueFull`].
+    /// Returns both ends of a new link that queues at most `depth` frames in each direction.
+    /// Excess frames are dropped as [`TxDrop::QueueFull`].
     pub fn pair(a: PortId, b: PortId, depth: usize) -> (MemoryPort, MemoryPort) {
         let lane = || {
             Arc::new(Mutex::new(Lane {
@@ -46,13 +46,14 @@ impl MemoryPort {
         (end(a, &to_a, &to_b), end(b, &to_b, &to_a))
     }
 
-    /// Frames on their way to this end.
+    /// Returns the number of frames queued for this end.
     pub fn waiting(&self) -> usize {
         lock(&self.incoming).queue.len()
     }
 }
 
-/// A lane is whole between any two statements, so that a panic elsewhere does not spoil it.
+/// Locks a lane. A poisoned lock is ignored: a lane is consistent between any two statements, so a
+/// panic elsewhere does not damage it.
 fn lock(lane: &Mutex<Lane>) -> MutexGuard<'_, Lane> {
     lane.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,7 @@
-//! "Did you mean": the name that is closest to a mistyped one.
+//! "Did you mean" suggestions: the name closest to a mistyped one.
 
-/// The candidate with the fewest edits from `name`, if that is few for its length.
+/// Returns the candidate with the smallest edit distance from `name`, if the distance is small
+/// relative to the length of `name`.
 pub(crate) fn nearest<'a>(name: &str, candidates: &'a [String]) -> Option<&'a str> {
     let limit = (name.chars().count() / 3).max(1) + 1;
     candidates
@@ -11,7 +12,8 @@ pub(crate) fn nearest<'a>(name: &str, candidates: &'a [String]) -> Option<&'a st
         .map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions and substitutions between two words.
+/// Returns the Levenshtein distance of two words: the number of insertions, deletions and
+/// substitutions.
 fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,20 +1,23 @@
-//! Frames with tunnels in each other, made from a description, for tests: slow, simple, and
-//! independent of what is tested.
+//! Test frames with nested tunnels, built from a list of headers. The code is slow, simple, and
+//! independent of the tested code.
 
 use proptest::prelude::*;
 
 /// One header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Ethernet, with so many VLAN tags.
+    /// Ethernet with this number of VLAN tags.
     Ethernet(usize),
-    /// So many labels.
+    /// A stack of this number of labels.
     Mpls(usize),
     Pppoe,
-    /// With or without options.
+    /// IPv4, with options if true.
     V4(bool),
-    /// Without extension headers; with destination options; with a segment routing header of two
-    /// segments, of which one is left; with hop-by-hop options and an atomic fragment's header.
+    /// IPv6 with extension headers, by number:
+    /// - 1: destination options
+    /// - 2: a segment routing header of two segments, of which one is left
+    /// - 3: hop-by-hop options and the fragment header of an atomic fragment
+    /// - otherwise: none
     V6(u8),
     Gre {
         checksum: bool,
@@ -22,16 +25,16 @@ pub(crate) enum Part {
     },
     Vxlan,
     VxlanGpe,
-    /// With so many words of options.
+    /// Geneve with this number of 4-byte words of options.
     Geneve(usize),
     Gue,
-    /// To a port, with or without a checksum.
+    /// UDP with this destination port, with a checksum if true.
     Udp(u16, bool),
     Tcp,
     Sctp,
 }
 
-/// The checksum as RFC 1071 words it.
+/// Returns the Internet checksum, computed literally as in RFC 1071.
 pub(crate) fn naive_checksum(bytes: &[u8]) -> u16 {
     let mut total: u32 = 0;
     for (i, byte) in bytes.iter().enumerate() {
@@ -45,7 +48,7 @@ pub(crate) fn naive_checksum(bytes: &[u8]) -> u16 {
     !(total as u16)
 }
 
-/// CRC-32C, bit by bit.
+/// Returns the CRC-32C, computed bit by bit.
 pub(crate) fn naive_crc32c(bytes: &[u8]) -> u32 {
     let mut remainder = !0u32;
     for byte in bytes {
@@ -80,8 +83,8 @@ fn protocol(part: &Part) -> u8 {
     }
 }
 
-/// A place where a checksum is, of what starts at `start` of the frame, and the sum of its pseudo
-/// header.
+/// Position of a checksum in the frame, the start of the header that it belongs to, and the sum of
+/// its pseudo header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Checksum {
     pub(crate) start: usize,
@@ -90,20 +93,20 @@ pub(crate) struct Checksum {
     pub(crate) is_crc: bool,
 }
 
-/// A frame, and its checksums but IPv4's from the outermost on.
+/// A frame and its checksums, outermost first. IPv4 header checksums are not listed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Made {
     pub(crate) bytes: Vec<u8>,
     pub(crate) checksums: Vec<Checksum>,
 }
 
-/// Makes a frame of these headers and payload: the `segment`-th of a sequence of which `skipped`
-/// bytes came before, and the last of it or not. Checksums without one are 0.
+/// Builds a frame of these headers and this payload. `position` gives the segment's place in a
+/// sequence of segments. Headers without a checksum have 0 there.
 pub(crate) fn make(parts: &[Part], payload: &[u8], position: Position) -> Made {
     make_from(parts, &[], 0, payload, position)
 }
 
-/// Where a segment is in what it is part of.
+/// Position of a segment in a segmented packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Position {
     pub(crate) segment: u16,
@@ -281,7 +284,7 @@ fn make_from(
     Made { bytes, checksums }
 }
 
-/// Headers from Ethernet to a transport protocol, with up to four tunnels.
+/// Generates headers from Ethernet to a transport protocol, with up to three tunnels.
 pub(crate) fn parts() -> impl Strategy<Value = Vec<Part>> {
     let transport = prop::sample::select(vec![Part::Tcp, Part::Udp(80, true), Part::Sctp]);
     (bridged(), prop::collection::vec(tunnel(), 0..4), transport).prop_map(
@@ -300,7 +303,7 @@ fn ip() -> impl Strategy<Value = Vec<Part>> {
     ]
 }
 
-/// Headers from Ethernet to IP.
+/// Generates headers from Ethernet to IP.
 fn bridged() -> impl Strategy<Value = Vec<Part>> {
     let between = prop_oneof![
         4 => Just(None),
@@ -319,7 +322,7 @@ fn plain_bridged() -> impl Strategy<Value = Vec<Part>> {
     (0usize..3, ip()).prop_map(|(tags, ip)| [vec![Part::Ethernet(tags)], ip].concat())
 }
 
-/// Headers behind IP, to the next IP header.
+/// Generates the headers after an IP header, up to the next IP header.
 fn tunnel() -> impl Strategy<Value = Vec<Part>> {
     let gre = || {
         let made = |(checksum, key)| vec![Part::Gre { checksum, key }];

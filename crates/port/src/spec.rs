@@ -4,28 +4,28 @@ use packet::PortId;
 use std::fmt;
 use std::str::FromStr;
 
-/// The longest interface name that Linux takes, in bytes.
+/// Maximum length of a Linux interface name, in bytes.
 const MAX_NAME: usize = 15;
 
-/// What a switch port is attached to.
+/// The interface or device of a switch port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortTarget {
     /// An existing network interface.
     Interface(String),
-    /// A TAP device, made if it does not exist.
+    /// A TAP device. It is created if it does not exist.
     Tap(String),
 }
 
-/// One switch port and what it is attached to.
+/// One switch port and its interface or device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortSpec {
-    /// The number that programs see.
+    /// The port number that P4 programs see.
     pub id: PortId,
-    /// What it is attached to.
+    /// The interface or device.
     pub target: PortTarget,
 }
 
-/// Why a text is no port specification, or several do not go together.
+/// Error in a port specification, or a conflict between several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortSpecError {
     /// There is no `=`.
@@ -33,14 +33,14 @@ pub enum PortSpecError {
         /// The whole text.
         spec: String,
     },
-    /// What stands before `=` is no port number.
+    /// The text before `=` is not a port number.
     BadNumber {
         /// The whole text.
         spec: String,
-        /// What stands before `=`.
+        /// The text before `=`.
         number: String,
     },
-    /// What stands behind `=` is no name that an interface can have.
+    /// The text after `=` is not a valid interface name.
     BadName {
         /// The whole text.
         spec: String,
@@ -60,17 +60,18 @@ pub enum PortSpecError {
 }
 
 impl PortSpec {
-    /// The name of the interface or device.
+    /// Returns the name of the interface or device.
     pub fn name(&self) -> &str {
         match &self.target {
             PortTarget::Interface(name) | PortTarget::Tap(name) => name,
         }
     }
 
-    /// Checks that no two specifications have a number or an interface in common.
+    /// Checks that no two specifications have the same number or interface.
     ///
     /// # Errors
-    /// The first pair that has, as [`PortSpecError::SameNumber`] or [`PortSpecError::SameInterface`].
+    /// [`PortSpecError::SameNumber`] or [`PortSpecError::SameInterface`] for the first conflict.
+    /// All numbers are compared before the interfaces.
     pub fn check_distinct(specs: &[PortSpec]) -> Result<(), PortSpecError> {
         for (i, spec) in specs.iter().enumerate() {
             if specs[..i].iter().any(|earlier| earlier.id == spec.id) {
@@ -80,10 +81,10 @@ impl PortSpec {
         PortSpec::check_interfaces(specs)
     }
 
-    /// Checks that no two specifications, of one device or of several, have an interface in common.
+    /// Checks that no two specifications, of one device or of several, have the same interface.
     ///
     /// # Errors
-    /// [`PortSpecError::SameInterface`].
+    /// [`PortSpecError::SameInterface`] for the first conflict.
     pub fn check_interfaces(specs: &[PortSpec]) -> Result<(), PortSpecError> {
         for (i, spec) in specs.iter().enumerate() {
             let name = spec.name();
@@ -134,19 +135,19 @@ impl FromStr for PortSpec {
     }
 }
 
-/// A port number, decimal or hexadecimal.
+/// Parses a port number, decimal or hexadecimal.
 fn parse_number(text: &str) -> Option<u32> {
     let hexadecimal = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     let (digits, radix) = hexadecimal.map_or((text, 10), |digits| (digits, 16));
-    // `from_str_radix` takes a sign as well.
+    // `from_str_radix` also accepts a sign.
     if !digits.starts_with(|c: char| c.is_ascii_hexdigit()) {
         return None;
     }
     u32::from_str_radix(digits, radix).ok()
 }
 
-/// What Linux takes as an interface name; ':' is left out, which would name an alias or a target
-/// that this version does not know.
+/// Returns true if Linux accepts `name` as an interface name. A ':' is refused: it would name an
+/// alias, or a target type that this version does not have.
 fn is_interface_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= MAX_NAME
@@ -192,7 +193,7 @@ impl fmt::Display for PortSpecError {
 
 impl std::error::Error for PortSpecError {}
 
-/// The text that parses to this specification.
+/// Formats the specification as the text that parses to it.
 impl fmt::Display for PortSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.target {

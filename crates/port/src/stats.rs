@@ -1,47 +1,47 @@
-//! What a port counts: frames, bytes, and drops by reason.
+//! Port statistics: frames, bytes, and drops by reason.
 
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Why a port did not send a frame.
+/// Reason for which a port did not send a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TxDrop {
     /// The link is down or the interface is gone.
     LinkDown,
-    /// The queue towards the link is full.
+    /// The transmit queue is full.
     QueueFull,
-    /// The frame is longer than the link carries.
+    /// The frame is longer than the link's MTU allows.
     TooLong,
-    /// The frame has no whole Ethernet header.
+    /// The frame has no complete Ethernet header.
     TooShort,
-    /// The operating system refused the frame for a reason of its own.
+    /// The operating system refused the frame for another reason.
     Refused,
 }
 
-/// Why a frame that arrived was not delivered.
+/// Reason for which a received frame was not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RxDrop {
-    /// The queue from the link was full: the switch did not keep up.
+    /// The receive queue was full: the switch did not keep up.
     QueueFull,
     /// The frame is longer than [`packet::MAX_FRAME`].
     TooLong,
-    /// Several segments arrived as one in a form that cannot be taken apart.
+    /// A GSO frame has several segments and a format that cannot be segmented in software.
     Unsegmentable,
-    /// The sender left a checksum to the interface that cannot be completed.
+    /// The sender left a checksum to the interface, and it cannot be completed.
     ChecksumUnfinished,
-    /// A fault injector took the frame away.
+    /// A fault injector dropped the frame.
     Fault,
-    /// The worker whose flow it is did not keep up with those that another one received for it.
+    /// Another worker received the frame for this one, and this worker's queue was full.
     WorkerFull,
 }
 
-/// A set of reasons, each with its place in a [`DropCounts`] and its name in a report.
+/// A set of drop reasons. Each has an index in [`DropCounts`] and a name in reports.
 pub trait Reason: Copy + 'static {
-    /// Every reason, in the order of their indices.
+    /// All reasons, ordered by index.
     const ALL: &'static [Self];
-    /// The reason's name: lower case, words joined by underscores.
+    /// Returns the reason's name: lower case, words joined by underscores.
     fn name(self) -> &'static str;
-    /// The reason's place in [`Reason::ALL`].
+    /// Returns the reason's index in [`Reason::ALL`].
     fn index(self) -> usize;
 }
 
@@ -95,10 +95,10 @@ impl Reason for RxDrop {
     }
 }
 
-/// The most reasons that a direction has.
+/// Maximum number of reasons of one direction.
 const REASONS: usize = 6;
 
-/// Frames dropped, by reason.
+/// Counters of dropped frames, by reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DropCounts<R> {
     counts: [u64; REASONS],
@@ -115,7 +115,7 @@ impl<R> Default for DropCounts<R> {
 }
 
 impl<R: Reason> DropCounts<R> {
-    /// Counts `n` more frames dropped for `reason`.
+    /// Adds `n` frames dropped for `reason`.
     #[inline]
     pub fn add(&mut self, reason: R, n: u64) {
         self.counts[reason.index()] += n;
@@ -128,23 +128,23 @@ impl<R: Reason> DropCounts<R> {
         }
     }
 
-    /// Frames dropped for `reason`.
+    /// Returns the number of frames dropped for `reason`.
     pub fn get(&self, reason: R) -> u64 {
         self.counts[reason.index()]
     }
 
-    /// Frames dropped for any reason.
+    /// Returns the number of frames dropped for any reason.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Each reason with its count, in a fixed order, zero counts included.
+    /// Iterates over all reasons with their counts, in a fixed order, zero counts included.
     pub fn iter(&self) -> impl Iterator<Item = (R, u64)> + '_ {
         R::ALL.iter().map(|&reason| (reason, self.get(reason)))
     }
 }
 
-/// `tx_link_down 3, tx_too_long 1`, or `none`.
+/// Formats the counts as `tx_link_down 3, tx_too_long 1`, or `none`.
 impl<R: Reason> fmt::Display for DropCounts<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
@@ -160,34 +160,34 @@ impl<R: Reason> fmt::Display for DropCounts<R> {
     }
 }
 
-/// What became of the frames of one [`crate::Port::tx`]: `sent` and the drops add up to them.
+/// Result of one [`crate::Port::tx`]. `sent` and the drops add up to the given frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxOutcome {
-    /// Frames that the port took.
+    /// Frames accepted for transmission.
     pub sent: u64,
-    /// Frames that it did not.
+    /// Frames dropped.
     pub dropped: DropCounts<TxDrop>,
 }
 
-/// What a port has done since it was opened.
+/// Counters of a port since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortStats {
     /// Frames delivered to the switch.
     pub rx_frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub rx_bytes: u64,
-    /// Frames that arrived and were not delivered.
+    /// Frames received but not delivered.
     pub rx_dropped: DropCounts<RxDrop>,
-    /// Frames that the port took to send, but those that the kernel has said it did not send.
+    /// Frames accepted for transmission, except those that the kernel reported as not sent.
     pub tx_frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub tx_bytes: u64,
-    /// Frames that it was asked to send and did not.
+    /// Frames given to the port but not sent.
     pub tx_dropped: DropCounts<TxDrop>,
 }
 
 impl PortStats {
-    /// Adds what another share of the same port has done.
+    /// Adds the counters of another share of the same port.
     pub fn add(&mut self, other: &PortStats) {
         self.rx_frames += other.rx_frames;
         self.rx_bytes += other.rx_bytes;
@@ -212,8 +212,8 @@ impl PortStats {
         outcome.sent += 1;
     }
 
-    /// Counts one frame of `len` bytes, which was counted as sent, as not sent after all; also in
-    /// `outcome`, if that counted it.
+    /// Moves one frame of `len` bytes from the sent frames to the drops. Does the same in
+    /// `outcome` if that counts sent frames.
     pub fn count_tx_lost(&mut self, len: usize, reason: TxDrop, outcome: &mut TxOutcome) {
         self.tx_frames = self.tx_frames.saturating_sub(1);
         self.tx_bytes = self.tx_bytes.saturating_sub(len as u64);
@@ -232,14 +232,14 @@ impl PortStats {
     }
 }
 
-/// Whether a link carries frames.
+/// State of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkState {
-    /// It does.
+    /// The link transfers frames.
     Up,
-    /// It does not now; it may again.
+    /// The link is down and may come up again.
     Down,
-    /// Its interface does not exist any more.
+    /// The interface no longer exists.
     Gone,
 }
 

@@ -1,5 +1,5 @@
-//! What only AF_XDP ports have: programs, queues, tags that senders leave to the interface, and the choice
-//! between them and raw sockets.
+//! Tests of features that only AF_XDP ports have: XDP programs, queues, VLAN tags that senders
+//! leave to the interface, and the selection between AF_XDP and raw sockets.
 
 mod lab;
 
@@ -17,10 +17,10 @@ use std::time::Duration;
 
 const XDP: Kind = Kind::Xdp(XdpMode::Driver);
 
-/// The switch's namespace, in a child that holds a port open.
+/// Environment variable that makes this program a child that holds a port open.
 const HOLDER: &str = "POLYPLANE_TEST_HOLDS";
 
-/// Whether this kernel has what a test needs; else there is a line that says so.
+/// Returns true if the kernel supports what a test needs. Otherwise prints a line.
 fn has(made: Result<(), RtnlError>) -> bool {
     match made {
         Err(error) if error.source.kind() == std::io::ErrorKind::Unsupported => {
@@ -34,7 +34,7 @@ fn has(made: Result<(), RtnlError>) -> bool {
 #[test]
 fn tags_that_a_sender_leaves_to_its_interface_are_put_back() {
     let Some(lab) = XDP.lab() else { return };
-    // A bridge takes a frame's tag out, and leaves it to the next interface to put it back.
+    // A bridge removes a frame's tag and leaves it to the egress interface to reinsert it.
     let mut config = lab.at_host();
     if !has(config.add_bridge("bridge")) {
         return;
@@ -58,7 +58,7 @@ fn tags_that_a_sender_leaves_to_its_interface_are_put_back() {
         frame(&[[0x88, 0xa8, 0, 7], [0x81, 0, 0, 9]], 1500, 2),
         frame(&[], 60, 3),
     ];
-    // The bridge looks around for some time before it carries frames: others may come first.
+    // The bridge starts forwarding with a delay, so the first frames may be lost.
     let mut got = Vec::new();
     for _ in 0..20 {
         host.tx(&frames);
@@ -71,7 +71,7 @@ fn tags_that_a_sender_leaves_to_its_interface_are_put_back() {
     assert_eq!(got, expect);
 }
 
-/// A lab whose cable has several queues: `s1` at the switch, `h1` at the host.
+/// Returns a lab with a veth pair of several queues: `s1` at the switch, `h1` at the host.
 fn lab_with_queues(queues: u32) -> Option<Lab> {
     let lab = XDP.lab()?;
     let made = lab
@@ -95,7 +95,7 @@ fn frames_of_all_queues_arrive_and_wake_who_waits() {
     let mut host = Kind::Packet.open(&lab.host, "h1");
     lab::wait_up(&mut *host);
     lab::wait_up(&mut switch);
-    // The kernel spreads flows over its queues.
+    // The kernel distributes flows over its queues.
     let ports = Values::From {
         first: 1,
         count: 64,
@@ -131,7 +131,7 @@ fn one_queue_wakes_who_waits() {
     let mut switch = XDP.open(&lab.switch, "s0");
     let mut host = Kind::Packet.open(&lab.host, "h0");
     let (mut poller, mut batch, now) = (Poller::new(), Batch::default(), clock());
-    // Whatever kernels send by themselves on a new link is taken out of the way.
+    // Discard frames that kernels send by themselves on a new link.
     while poller
         .wait(switch.poll_fd(), Duration::from_millis(300))
         .unwrap()
@@ -182,7 +182,7 @@ fn the_bare_loop_passes_what_a_port_would() {
     let mut near = Kind::Packet.open(&lab.host, "h0");
     let mut far = Kind::Packet.open(&second, "h1");
     lab::wait_up(&mut *far);
-    // More than the ring to send by holds: the loop makes room on its way.
+    // More than the TX ring holds, so the loop must reclaim chunks on the way.
     let frames: Vec<Frame> = (0..3000u16).map(|i| frame(&[], 60, i as u8)).collect();
     assert_eq!(near.tx(&frames).sent, 3000);
     let mut passed = 0;
@@ -214,9 +214,10 @@ fn a_port_that_was_overrun_goes_on_as_before() {
         }
         let got = receive(&mut *switch, usize::MAX).unwrap().len() as u64;
         let after = switch.stats();
-        // The kernels' own frames are counted, too.
+        // Frames of the kernels are counted, too.
         assert!(got <= after.rx_frames - before.rx_frames);
-        // One of these may have had a place of the ring that a burst's frame then missed.
+        // Each of the kernels' frames may have used a ring entry, so that a frame of the burst was
+        // dropped.
         assert!(got >= 4096 - 64, "{got}");
         let full = |stats: port::PortStats| stats.rx_dropped.get(RxDrop::QueueFull);
         assert!(full(after) > full(before));
@@ -236,7 +237,7 @@ fn holder() {
     std::thread::sleep(Duration::from_secs(60));
 }
 
-/// A process that holds the switch's port open.
+/// Starts a process that holds the switch's port open.
 fn hold(netns: &Netns) -> Child {
     let start = || {
         Command::new(std::env::current_exe().unwrap())
@@ -264,7 +265,7 @@ fn a_killed_process_leaves_nothing_and_a_living_one_is_respected() {
             .starts_with("s0 cannot be used by AF_XDP: another program uses"),
         "{error}"
     );
-    // SIGKILL: nothing of the process runs any more.
+    // SIGKILL, so no cleanup code of the process runs.
     child.kill().unwrap();
     child.wait().unwrap();
     let mut host = Kind::Packet.open(&lab.host, "h0");
@@ -313,7 +314,7 @@ fn a_dropped_port_gives_the_interface_back() {
     assert!(reaches());
 }
 
-/// How the port is opened, in words.
+/// Opens a port and returns the description of its driver.
 fn how(netns: &Netns, name: &str, io: PortIo) -> String {
     let opened = netns.run(|| open_interface(PortId(0), name, io, 1).map(|opened| opened.how));
     opened.unwrap().unwrap()

@@ -1,4 +1,5 @@
-//! Ports on real interfaces of a real kernel: frames as on the wire, links that go down, errors.
+//! Tests of ports on interfaces of a real kernel: frames in wire format, links that go down,
+//! errors.
 
 mod lab;
 
@@ -8,7 +9,7 @@ use port::{EchoSocket, LinkState, Netns, Port, PortError, RxDrop, TapPort, TxDro
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// Each of these tests on each kind of port.
+/// Instantiates each of these tests for each kind of port.
 macro_rules! on_each_kind {
     ($($test:ident,)*) => {
         mod af_packet {
@@ -55,7 +56,7 @@ fn packet_port(netns: &Netns, name: &str) -> Box<dyn Port> {
     Kind::Packet.open(netns, name)
 }
 
-/// Checks that `frames` arrive as they are, at the switch's port and from it.
+/// Checks that `frames` arrive unchanged, in both directions.
 fn check_carried(lab: &Lab, kind: Kind, frames: &[Frame]) {
     let (mut switch, mut host) = (kind.open(&lab.switch, "s0"), packet_port(&lab.host, "h0"));
     assert_eq!(host.tx(frames).sent, frames.len() as u64);
@@ -235,7 +236,7 @@ fn a_removed_interface_is_gone(lab: &Lab, kind: Kind) {
     );
 }
 
-/// Opens the switch's port, and one to receive what it sends, where kernels send nothing
+/// Opens the switch's port and a port at the host, in namespaces where kernels send nothing by
 /// themselves.
 fn both_ends(lab: &Lab, kind: Kind) -> [Box<dyn Port>; 2] {
     lab::be_silent(&lab.switch);
@@ -309,7 +310,7 @@ fn frames_for_a_far_end_that_has_just_gone_down_are_not_counted_as_sent(lab: &La
     let [mut switch, host] = both_ends(lab, kind);
     drop(host);
     lab.at_host().set_down("h0").unwrap();
-    // The port has not asked about its link since.
+    // The port has not queried its link since.
     let frames: Vec<Frame> = (0..70).map(|n| frame(&[], 60, n)).collect();
     let outcome = switch.tx(&frames);
     assert_eq!(outcome.sent, 0);
@@ -402,7 +403,7 @@ fn a_tap_device_carries_frames_to_and_from_the_kernel() {
         [0, 0],
         "the kernel has completed the checksum"
     );
-    // Both addresses and ports exchanged: all checksums stay as they are.
+    // Addresses and ports are swapped in pairs, so all checksums stay valid.
     for (a, b, n) in [(0, 6, 6), (26, 30, 4), (34, 36, 2)] {
         for i in 0..n {
             reply.swap(a + i, b + i);
@@ -418,7 +419,7 @@ fn a_tap_device_carries_frames_to_and_from_the_kernel() {
     );
 }
 
-/// The next UDP frame over IPv4.
+/// Returns the next UDP frame over IPv4.
 fn next_udp(port: &mut dyn Port) -> Vec<u8> {
     let now = clock();
     let mut batch = Batch::default();
@@ -485,6 +486,6 @@ fn a_host_answers_an_echo_request_and_a_silent_one_is_noticed() {
     };
     assert!(ask(asked, b"odd").unwrap());
     assert!(ask(asked, &[9; 1400]).unwrap());
-    // Nobody has this address: silence, or the kernel says that the host is unreachable.
+    // No host has this address: there is no reply, or the kernel reports it as unreachable.
     assert!(!ask(silent, b"").unwrap_or(false));
 }

@@ -1,5 +1,5 @@
-//! Hosts whose kernels leave checksums and segmentation to the interface: the switch still sees frames
-//! as they would be on a wire, and the data arrives intact.
+//! Tests with hosts that leave checksums and segmentation to the interface. The switch must still
+//! see frames in wire format, and the data must arrive intact.
 
 mod lab;
 
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Bytes of the transfer.
+/// Length of the transfer, in bytes.
 const BYTES: usize = 4 << 20;
 
-/// What a wire saw.
+/// Counters of the frames on a wire.
 #[derive(Default, Debug)]
 struct Seen {
     frames: usize,
@@ -25,7 +25,7 @@ struct Seen {
     wrong_checksums: usize,
 }
 
-/// Passes all frames between two ports until told to stop.
+/// Forwards all frames between two ports until `stop` is set.
 fn wire(ports: &mut [Box<dyn Port>; 2], stop: &AtomicBool) -> Seen {
     let now = clock();
     let mut seen = Seen::default();
@@ -85,10 +85,10 @@ fn sum(bytes: &[u8]) -> u32 {
     })
 }
 
-/// Two hosts, of which the first is the lab's, and the switch ports that they are at.
+/// Two hosts, of which the first is the lab's, and their switch ports.
 type Hosts = (Lab, Netns, [Box<dyn Port>; 2]);
 
-/// Two hosts with the addresses.
+/// Creates two hosts with these addresses.
 fn two_hosts(kind: Kind, a: IpAddr, b: IpAddr, mtu: u32) -> Option<Hosts> {
     let lab = kind.lab()?;
     let second = Netns::create().unwrap();

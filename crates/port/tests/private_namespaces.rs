@@ -1,6 +1,6 @@
-//! Namespaces without root, and what a user without permission is told. It has its own `main`, as only
-//! a process with one thread may enter a user namespace; the parts run in processes of their own, by a
-//! user without rights.
+//! Tests of namespaces without root, and of the errors for users without permission. The file has
+//! a separate `main`, because only a single-threaded process can enter a user namespace. Each test
+//! runs in a separate, unprivileged process.
 
 use packet::PortId;
 use port::{
@@ -9,10 +9,10 @@ use port::{
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-/// "nobody" on every distribution.
+/// User id of the unprivileged user `nobody` on every distribution.
 const NOBODY: u32 = 65534;
 
-/// A test's name, and the test, which gives its result in a line.
+/// A test's name, and the test function, which returns its result as a line.
 type Test = (&'static str, fn() -> String);
 
 const TESTS: [Test; 4] = [
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
 }
 
 fn in_child(name: &str) -> (String, bool) {
-    // A user without rights may not be able to reach the program where it was built.
+    // An unprivileged user may have no access to the build directory.
     let directory = std::env::temp_dir().join(format!("polyplane-private-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let program = directory.join("test");
@@ -118,7 +118,8 @@ fn namespaces() -> String {
     );
     match tap {
         Ok(_) => "ok".to_owned(),
-        // Most machines let every user open the device; where one does not, nobody can have TAP.
+        // Most machines let every user open the device. Otherwise unprivileged users cannot use
+        // TAP.
         Err(error) => {
             assert!(
                 error
@@ -135,7 +136,7 @@ fn forbidden() -> String {
     if let Err(error) = enter_private() {
         return format!("skipped: {error}");
     }
-    // The limit holds inside the namespace where it is set.
+    // The limit applies inside the namespace in which it is set.
     std::fs::write("/proc/sys/user/max_net_namespaces", "0").unwrap();
     let error = Netns::create().unwrap_err().to_string();
     let start = "this machine does not allow network namespaces: user.max_net_namespaces is 0";
@@ -163,7 +164,7 @@ fn signal() -> String {
     let signals = StopSignals::catch().unwrap();
     assert_eq!(signals.take(), None);
     let pid = std::process::id().to_string();
-    // The shell's own kill: the program of that name may be missing.
+    // The shell's builtin, because the `kill` program may be missing.
     let kill = Command::new("sh")
         .args(["-c", &format!("kill -TERM {pid}")])
         .status()

@@ -1,4 +1,4 @@
-//! Interfaces that are removed and made again while a port has them.
+//! Tests of interfaces that are removed and created again while a port uses them.
 
 mod lab;
 
@@ -10,7 +10,7 @@ use port::{
 };
 use std::time::Duration;
 
-/// Makes the cable between switch and host again.
+/// Creates the veth pair between switch and host again.
 fn lay(lab: &Lab) {
     lab.at_switch()
         .add_veth("s0", "h0", Some(&lab.host))
@@ -26,7 +26,8 @@ fn host_port(netns: &Netns) -> AfPacketPort {
     port
 }
 
-/// Experimental frames that all shares receive within a second, or until so many have come.
+/// Receives on all shares until there are `n` experimental frames, or for two seconds. Returns
+/// their number.
 fn receive(shares: &mut [Box<dyn Port>], n: usize, now: &dyn Fn() -> Nanos) -> usize {
     let (mut got, until) = (0, now().as_secs() + 2);
     let mut batch = Batch::default();

@@ -1,4 +1,5 @@
-//! Ports that several workers share: every frame comes once, a flow's all by one share and in order, and every share sends.
+//! Tests of ports shared by several workers: every frame is received once, all frames of a flow
+//! are received by one share and in order, and every share can send.
 
 mod lab;
 
@@ -10,7 +11,8 @@ use port::{
 };
 use std::collections::HashMap;
 
-/// Frames, of as many flows as half of them, and each flow's in the order of their numbers.
+/// Number of frames. There are half as many flows. The frames of each flow are numbered in
+/// ascending order.
 const FRAMES: usize = 512;
 
 fn frames() -> Vec<Frame> {
@@ -42,7 +44,8 @@ fn is_ours(bytes: &[u8]) -> bool {
     bytes.len() == 100 && bytes[12..14] == [8, 0]
 }
 
-/// What each share receives, until so many frames have come, or two seconds are over.
+/// Receives on all shares until there are `n` frames, or for two seconds. Returns the frames of
+/// each share.
 fn receive(shares: &mut [Box<dyn Port>], n: usize) -> Vec<Vec<Vec<u8>>> {
     let mut got = vec![Vec::new(); shares.len()];
     let (now, mut batch) = (clock(), Batch::with_capacity(9));
@@ -57,7 +60,8 @@ fn receive(shares: &mut [Box<dyn Port>], n: usize) -> Vec<Vec<Vec<u8>>> {
     got
 }
 
-/// Opens the switch's end of a cable with so many queues for so many workers; `how` says what is expected of it.
+/// Opens the switch's end of a veth pair with `queues` queues for `workers` workers. `how` is the
+/// expected description of the driver.
 fn check(io: PortIo, queues: u32, workers: usize, how: &str) {
     let Some(lab) = Lab::new() else { return };
     let made = lab
@@ -100,7 +104,7 @@ fn check(io: PortIo, queues: u32, workers: usize, how: &str) {
     for share in &mut shares {
         assert_eq!(share.tx(&sent[..20]).sent, 20);
     }
-    // Shares that send by another's queue have it do so when it looks for frames.
+    // Shares without a queue have their frames sent by another share when that one receives.
     for share in &mut shares {
         share.rx(&mut Batch::default(), clock()()).unwrap();
     }

@@ -1,4 +1,4 @@
-//! TAP devices, from both of their sides.
+//! Tests of TAP devices, from both ends.
 
 mod lab;
 
@@ -20,7 +20,7 @@ fn frames_that_the_kernel_drops_before_the_switch_fetches_them_are_counted() {
     wait_up(&mut kernel);
     let now = clock();
     let frames: Vec<Frame> = (0..64).map(|n| frame(&[], 60, n)).collect();
-    // More than wait for a device: 1,000 in its queue, 1,000 in the kernel's.
+    // More frames than are queued for a device: 1,000 in its queue, 1,000 in the kernel's.
     let sent: u64 = (0..100).map(|_| kernel.tx(&frames).sent).sum();
     let mut batch = Batch::default();
     let mut fetched = 0;

@@ -1,5 +1,5 @@
-//! Hosts with tunnel devices at the ports of a switch, as at those of a Linux bridge: what is
-//! inside arrives, with right checksums.
+//! Tests of hosts with tunnel devices, connected by a switch or by a Linux bridge: inner packets
+//! must arrive with correct checksums.
 
 mod lab;
 
@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 
 const XDP: Kind = Kind::Xdp(XdpMode::Driver);
 
-/// Datagrams that are sent each way of carrying.
+/// Number of datagrams sent over each kind of connection.
 const DATAGRAMS: u8 = 20;
 
-/// How long TCP is measured in one turn.
+/// Duration of one TCP measurement.
 const TURN: Duration = Duration::from_millis(400);
 
-/// Two hosts joined by a switch, and a tunnel between them.
+/// Two hosts connected by a switch, with a tunnel between them.
 struct Hosts {
     lab: Lab,
     second: Netns,
@@ -28,7 +28,8 @@ struct Hosts {
 }
 
 impl Hosts {
-    /// None, with a line that says why, where the machine does not allow it or has no such tunnels.
+    /// Creates the hosts. Returns `None` and prints the reason if the machine does not allow it or
+    /// has no such tunnels.
     fn new(kind: Kind, tunnel: Tunnel, outside: [&str; 2], inside: [&str; 2]) -> Option<Hosts> {
         let lab = kind.lab()?;
         let second = Netns::create().unwrap();
@@ -61,8 +62,8 @@ impl Hosts {
         })
     }
 
-    /// Carries datagrams and TCP while `carry` does its part, until it is told to stop; the bytes a
-    /// second of TCP, and what `carry` says.
+    /// Sends datagrams and TCP data while `carry` connects the hosts. Returns the TCP rate in
+    /// bytes per second, and the result of `carry`.
     fn talk<T: Send>(&self, carry: impl FnOnce(&AtomicBool) -> T + Send) -> (u64, T) {
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -86,7 +87,7 @@ impl Hosts {
         let bind = |netns: &Netns, address: SocketAddr| {
             let start = Instant::now();
             loop {
-                // An address of IPv6 is checked for a while before it can be used.
+                // An IPv6 address is usable only after duplicate address detection.
                 match netns.run(|| UdpSocket::bind(address)).unwrap() {
                     Err(error) if start.elapsed() > Duration::from_secs(5) => panic!("{error}"),
                     Err(_) => thread::sleep(Duration::from_millis(20)),
@@ -99,7 +100,8 @@ impl Hosts {
         let short = Some(Duration::from_millis(200));
         receiver.set_read_timeout(short).unwrap();
         let mut buf = [0; 2000];
-        // The first ones may wait for neighbours, and for a bridge that looks around first.
+        // The first datagrams may wait for neighbor resolution, and for a bridge to start
+        // forwarding.
         let start = Instant::now();
         while receiver.recv(&mut buf).is_err() {
             assert!(
@@ -125,7 +127,7 @@ impl Hosts {
         }
     }
 
-    /// Bytes a second that arrive by TCP.
+    /// Returns the TCP rate at the receiver, in bytes per second.
     fn measure_tcp(&self) -> u64 {
         let to: SocketAddr = (self.inside[1], 7002).into();
         let listener = self.second.run(|| TcpListener::bind(to)).unwrap().unwrap();
@@ -140,7 +142,8 @@ impl Hosts {
                     match stream.read(&mut buf).unwrap() {
                         0 => break,
                         n => {
-                            // The first byte of each read says where it is in the pattern.
+                            // The first byte of each read is determined by its position in the
+                            // pattern.
                             assert_eq!(buf[0], next, "the data arrived changed");
                             bytes += n as u64;
                             next = (bytes % 251) as u8;
@@ -175,7 +178,7 @@ fn is_there(made: Result<(), RtnlError>) -> bool {
     }
 }
 
-/// Packets that a host has refused for their checksums, of any protocol.
+/// Returns the number of packets of any protocol that a host dropped for wrong checksums.
 fn checksum_errors(netns: &Netns) -> u64 {
     let read = || {
         ["snmp", "snmp6", "netstat"].map(|file| {
@@ -204,7 +207,8 @@ fn checksum_errors(netns: &Netns) -> u64 {
     total
 }
 
-/// Passes all frames between two ports until told to stop; how many could not be sent.
+/// Forwards all frames between two ports until `stop` is set. Returns the number of frames that
+/// could not be sent.
 fn wire(ports: &mut [Box<dyn Port>; 2], stop: &AtomicBool) -> u64 {
     let now = clock();
     let mut lost = 0;
@@ -227,7 +231,7 @@ fn wire(ports: &mut [Box<dyn Port>; 2], stop: &AtomicBool) -> u64 {
     lost
 }
 
-/// A Linux bridge in the switch's place, until told to stop.
+/// Connects the hosts by a Linux bridge, instead of the switch, until `stop` is set.
 fn bridge(lab: &Lab, stop: &AtomicBool) {
     let mut switch = lab.at_switch();
     switch.add_bridge("bridge").unwrap();
@@ -241,9 +245,9 @@ fn bridge(lab: &Lab, stop: &AtomicBool) {
     switch.delete_link("bridge").unwrap();
 }
 
-/// Bytes a second below which TCP crawls, as it does where merged segments are dropped and each is
-/// sent again alone: 10 Mbit/s, which a busy machine passes by far in a build that is not
-/// optimised.
+/// Minimum TCP rate, in bytes per second (10 Mbit/s). TCP falls below it if merged segments are
+/// dropped, since each is then retransmitted separately. Even an unoptimized build on a busy
+/// machine is far faster.
 const CRAWL: u64 = 10_000_000 / 8;
 
 fn check(kind: Kind, tunnel: Tunnel, outside: [&str; 2], inside: [&str; 2]) {

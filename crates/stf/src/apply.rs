@@ -1,4 +1,4 @@
-//! From checked updates to a device's changes.
+//! Conversion of checked updates to changes of a device.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,26 +11,27 @@ use switch::{
     QueueConfig, Replica,
 };
 
-/// Makes the change that an update asks for. The id of the entry that it adds, if it adds one.
+/// Applies an update to the device. Returns the id of the entry that it adds, if it adds one.
 ///
 /// # Errors
-/// The device refuses it: there is no room, the entry exists, a member is missing.
+/// The device refuses the change: the table is full, the entry exists, or a member is missing.
 pub fn apply(device: &mut Device, update: &Update) -> Result<Option<EntryId>, ControlError> {
     let change = change(device, update);
     device.apply(change)
 }
 
-/// Errors of one file that are told in full.
+/// Maximum number of errors of one file that are reported in full.
 const MOST_ERRORS: usize = 20;
 
-/// Statements of an entries file that the device refused. The others are in force.
+/// Error: statements of an entries file that the device refused. The other statements are in
+/// force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unapplied {
-    /// What is wrong with the first of them.
+    /// The errors of the first refused statements, at most 20.
     pub errors: Vec<EntryError>,
-    /// How many they are.
+    /// Number of refused statements.
     pub refused: usize,
-    /// How many statements the file has.
+    /// Number of statements in the file.
     pub statements: usize,
     file: String,
 }
@@ -54,10 +55,11 @@ impl fmt::Display for Unapplied {
 
 impl std::error::Error for Unapplied {}
 
-/// Makes all changes that a file asks for, in its order.
+/// Applies all updates of a file, in file order.
 ///
 /// # Errors
-/// Those that the device refuses, each with its place. The others were made: whoever wants all or none gives the device up.
+/// The statements that the device refuses, each with its position in the file. The other
+/// statements are applied: a caller that wants all or none must discard the device.
 pub fn apply_file(device: &mut Device, file: &EntriesFile<'_>) -> Result<(), Unapplied> {
     let mut added: BTreeMap<(TableId, EntryId), usize> = BTreeMap::new();
     let mut errors = Vec::new();
@@ -91,7 +93,7 @@ pub fn apply_file(device: &mut Device, file: &EntriesFile<'_>) -> Result<(), Una
     })
 }
 
-/// The statement of the same file that added what is now in the way.
+/// Returns the statement of the same file that added the entry that already exists.
 fn first_of(
     added: &BTreeMap<(TableId, EntryId), usize>,
     update: &Update,

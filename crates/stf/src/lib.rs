@@ -1,16 +1,20 @@
-//! The room of STF tests: packets into a device, packets expected from it, and what is said when they differ.
+//! Crate `stf`: runs STF tests. A test sends packets into a device, compares the packets that
+//! leave it with those that it expects, and reports the differences.
 //!
-//! **In:** an [`ir::Program`], an [`exec::Engine`], the text of an STF file. **Out:** a [`Report`]: what failed, each failure with the line of
-//! the test that it belongs to. [`run_in`] does the same for what has a device inside ([`Plane`]). [`apply()`] and [`apply_file`] bring checked [`entries::Update`]s to a device, for the other commands
-//! too.
-//! **May import:** `switch`, `entries`, `exec`, `packet`, `ir`, `bits`.
+//! **In:** an [`ir::Program`], an [`exec::Engine`], the text of an STF file. **Out:** a
+//! [`Report`] of the failures, each with the line of the test that it belongs to. [`run_in`] does
+//! the same for a test bed that contains a device ([`Plane`]). [`apply()`] and [`apply_file`]
+//! apply checked [`entries::Update`]s to a device; other commands use them too.
 //!
 //! Invariants:
-//! - commands take effect in file order; expectations are global: their place in the file does not matter;
-//! - the ports that a packet or an expectation names are observed: exactly the expected packets come out there, in their order; what comes out
-//!   elsewhere is not looked at. The same goes for the digests that `expect_digest` names, and for the log once there is an `expect_log`;
-//! - time is the test's: a packet arrives a microsecond after the one before it, `wait DURATION` lets more pass;
-//! - after every test the device's packets are conserved, or the test fails.
+//! - Commands take effect in file order. Expectations are global: their position in the file does
+//!   not matter.
+//! - A port that a packet or an expectation names is observed: exactly the expected packets leave
+//!   by it, in their order. Packets that leave by other ports are ignored. The same rule holds
+//!   for the digests that `expect_digest` names, and for the log if there is an `expect_log`.
+//! - Time is virtual: a packet arrives a microsecond after the one before it. `wait DURATION`
+//!   lets more time pass.
+//! - After every test the device's packet counts are conserved, or the test fails.
 //!
 //! Tests: the programs of `testkit` and the examples.
 

@@ -1,14 +1,14 @@
-//! Multicast groups as BMv2's command line builds them, which STF follows: nodes (an instance and its ports) with handles, associated with
-//! groups.
+//! Multicast groups as STF and BMv2's command line define them: nodes (an instance and its ports)
+//! with handles, and groups that nodes are associated with.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use entries::Replica;
 
-/// Nodes and groups of a test.
+/// The nodes and groups of a test.
 #[derive(Debug, Default)]
 pub(crate) struct Replication {
-    /// By handle; `None` when destroyed.
+    /// Nodes by handle; `None` for a destroyed node.
     nodes: Vec<Option<Node>>,
     /// The handles of each group's nodes.
     groups: BTreeMap<u32, BTreeSet<u32>>,
@@ -21,18 +21,18 @@ struct Node {
 }
 
 impl Replication {
-    /// Makes a node; its handle is how many there were.
+    /// Creates a node. Its handle is the number of nodes created before it.
     pub(crate) fn create_node(&mut self, instance: u32, ports: Vec<u32>) {
         self.nodes.push(Some(Node { instance, ports }));
     }
 
-    /// Gives a node other ports. `None` when there is no such node.
+    /// Replaces the ports of a node. Returns `None` if there is no such node.
     pub(crate) fn update_node(&mut self, handle: u32, ports: Vec<u32>) -> Option<()> {
         self.nodes.get_mut(handle as usize)?.as_mut()?.ports = ports;
         Some(())
     }
 
-    /// Removes a node, from its groups too. `None` when there is no such node.
+    /// Destroys a node and removes it from its groups. Returns `None` if there is no such node.
     pub(crate) fn destroy_node(&mut self, handle: u32) -> Option<()> {
         self.nodes.get_mut(handle as usize)?.take()?;
         for handles in self.groups.values_mut() {
@@ -41,17 +41,18 @@ impl Replication {
         Some(())
     }
 
-    /// Makes a group that has no nodes yet.
+    /// Creates a group without nodes.
     pub(crate) fn create_group(&mut self, group: u32) {
         self.groups.entry(group).or_default();
     }
 
-    /// Removes a group. `None` when there is no such group.
+    /// Destroys a group. Returns `None` if there is no such group.
     pub(crate) fn destroy_group(&mut self, group: u32) -> Option<()> {
         self.groups.remove(&group).map(|_| ())
     }
 
-    /// Lets a node belong to a group, or not. `None` when one of them does not exist.
+    /// Associates a node with a group, or dissociates it. Returns `None` if one of them does not
+    /// exist.
     pub(crate) fn associate(&mut self, group: u32, handle: u32, belongs: bool) -> Option<()> {
         self.nodes.get(handle as usize)?.as_ref()?;
         let handles = self.groups.get_mut(&group)?;
@@ -62,7 +63,7 @@ impl Replication {
         Some(())
     }
 
-    /// The groups and their copies.
+    /// Returns the groups with their replicas.
     pub(crate) fn groups(&self) -> Vec<(u32, Vec<Replica>)> {
         let groups = self.groups.iter();
         groups

@@ -1,29 +1,30 @@
-//! What a test run came to, as text for people.
+//! Result of a test run, and its text form.
 
 use entries::stf::{Mismatch, Pattern};
 use exec::DropReason;
 use switch::Device;
 
-/// Bytes of a packet that a failure shows on a line.
+/// Number of packet bytes that a failure shows on one line.
 const BYTES_A_LINE: usize = 32;
 
-/// What a test run came to.
+/// Result of a test run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Packets that went in.
+    /// Number of packets sent into the device.
     pub packets: usize,
-    /// Expectations that held.
+    /// Number of expectations that held.
     pub held: usize,
-    /// What the test asked to see (`register_read`, `counter_read`, ...), in order.
+    /// Output of the commands that read state (`register_read`, `counter_read`, ...), in order.
     pub shown: Vec<String>,
-    /// What went wrong, in the order of the test's lines.
+    /// Failures, in the order of the test's lines.
     pub failures: Vec<Failure>,
-    /// What hardly a program means to happen, whether the test asked for it or not: packets dropped by a limit of the device, copies refused,
-    /// messages lost; each with its number.
+    /// Events that a program rarely intends: packets dropped by a limit of the device, refused
+    /// copies, lost messages. Each has its count. They are reported even if the test does not
+    /// check for them.
     pub unusual: Vec<String>,
 }
 
-/// Drops that are limits of the device, which hardly a program means to meet.
+/// Drop reasons that are limits of the device, with the text that describes them.
 const LIMITS: [(DropReason, &str); 3] = [
     (DropReason::WorkBudget, "used up the work budget"),
     (DropReason::CopyBudget, "asked for too many copies"),
@@ -33,7 +34,7 @@ const LIMITS: [(DropReason, &str); 3] = [
     ),
 ];
 
-/// What of a device's work is [`Report::unusual`].
+/// Returns the lines of [`Report::unusual`] for a device.
 pub(crate) fn unusual(device: &Device) -> Vec<String> {
     let ledger = device.ledger();
     let limits = LIMITS.iter().filter_map(|(reason, words)| {
@@ -58,12 +59,12 @@ pub(crate) fn unusual(device: &Device) -> Vec<String> {
     limits.chain(refused).chain(lost).collect()
 }
 
-/// One thing that went wrong.
+/// One failed expectation or command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The line of the test, from 1; 0 when none asked for what happened.
+    /// Line of the test, from 1. 0 if the failure belongs to no line.
     pub line: u32,
-    /// What happened, several lines perhaps.
+    /// Description of the failure; may have several lines.
     pub message: String,
 }
 
@@ -76,7 +77,8 @@ impl Failure {
     }
 }
 
-/// How a packet differs from what was expected: which packet, which byte, both in full.
+/// Describes the difference between a packet and its pattern: the packet's number, the first byte
+/// that differs, and that part of both.
 pub(crate) fn difference(
     port: u32,
     number: usize,
@@ -115,7 +117,7 @@ pub(crate) fn difference(
     )
 }
 
-/// The two nibbles of a byte of a pattern.
+/// Returns the two nibbles of a byte of a pattern.
 fn nibbles(pattern: &Pattern, byte: usize) -> String {
     let digit = |at: usize| match pattern.nibbles.get(at) {
         Some(Some(nibble)) => char::from_digit(u32::from(*nibble), 16).unwrap_or('?'),
@@ -125,7 +127,7 @@ fn nibbles(pattern: &Pattern, byte: usize) -> String {
     [digit(2 * byte), digit(2 * byte + 1)].iter().collect()
 }
 
-/// One line of bytes.
+/// Formats one line of bytes, from `start` on.
 fn shown(bytes: &[String], start: usize) -> String {
     let end = bytes.len().min(start + BYTES_A_LINE);
     match bytes.get(start..end) {
@@ -134,7 +136,7 @@ fn shown(bytes: &[String], start: usize) -> String {
     }
 }
 
-/// A packet on one line.
+/// Formats a packet on one line.
 pub(crate) fn hex(packet: &[u8]) -> String {
     const MOST: usize = 128;
     let mut text: String = packet

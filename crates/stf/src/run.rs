@@ -1,4 +1,5 @@
-//! A test against a device: its commands one after the other, then what came out against what was expected.
+//! Runs a test on a device: executes its commands in order, then compares the results with the
+//! expectations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,28 +16,29 @@ use crate::apply::{apply, apply_file, replicas};
 use crate::replication::Replication;
 use crate::report::{Failure, Report, difference, hex, unusual};
 
-/// When a test's first packet comes: a time that no program takes for "never".
+/// Arrival time of a test's first packet. It is not zero, which programs may use for "never".
 const START: Nanos = Nanos::from_millis(1);
 
-/// From one packet to the next.
+/// Time between two packets.
 const BETWEEN_PACKETS: Nanos = Nanos::from_micros(1);
 
-/// Reads a file that a test names (`entries FILE`), by the path that it writes.
+/// Reads a file that a test names (`entries FILE`). The argument is the path as the test writes
+/// it.
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
-/// What a test runs with.
+/// Environment of a test.
 pub struct Setup<'a> {
     /// The program.
     pub program: Arc<Program>,
-    /// What runs it.
+    /// Engine that runs the program.
     pub engine: &'a dyn Engine,
-    /// The device.
+    /// Configuration of the device.
     pub device: DeviceConfig,
-    /// How to read other files.
+    /// Reads the files that the test names.
     pub read_file: ReadFile<'a>,
 }
 
-/// Why a test cannot run.
+/// Error: a test cannot start.
 #[derive(Debug)]
 pub enum Refused {
     /// The program cannot be loaded.
@@ -45,25 +47,25 @@ pub enum Refused {
     Test(Vec<EntryError>),
 }
 
-/// What a test's packets go through: a device, or what has one inside.
+/// Test bed that forwards a test's packets: a device, or a node that contains one.
 pub trait Plane {
-    /// The device.
+    /// Returns the device.
     fn device(&self) -> &Device;
 
-    /// The device, to be changed.
+    /// Returns the device for changes.
     fn device_mut(&mut self) -> &mut Device;
 
-    /// [`Device::forward`] of one frame.
+    /// Forwards one frame, as [`Device::forward`] does.
     fn forward(&mut self, frame: Frame, now: Nanos, sent: &mut TakeSent<'_>);
 
-    /// [`Device::step`], and all that has left by then.
+    /// Advances time, as [`Device::step`] does, and delivers all packets that have left by then.
     fn step(&mut self, now: Nanos, sent: &mut TakeSent<'_>);
 
-    /// [`Device::next_time`].
+    /// Returns the time of the next event, as [`Device::next_time`] does.
     fn next_time(&self) -> Option<Nanos>;
 }
 
-/// Takes a packet that left: its port and its bytes.
+/// Callback for a transmitted packet: its egress port and its bytes.
 pub type TakeSent<'t> = dyn FnMut(PortId, &[u8]) + 't;
 
 impl Plane for Device {
@@ -94,17 +96,18 @@ impl Plane for Device {
 /// Runs the test `text` of the file `file`.
 ///
 /// # Errors
-/// The test cannot begin. What goes wrong later is in the report.
+/// The test cannot start. Later errors are in the report.
 pub fn run(setup: &Setup<'_>, file: &str, text: &str) -> Result<Report, Refused> {
     let mut device = Device::new(Arc::clone(&setup.program), setup.engine, &setup.device)
         .map_err(Refused::Load)?;
     run_in(&mut device, setup.read_file, file, text)
 }
 
-/// Runs the test `text` of the file `file` with packets through `plane`, whose device runs the test's program.
+/// Runs the test `text` of the file `file`. `plane` forwards the packets; its device runs the
+/// test's program.
 ///
 /// # Errors
-/// The test cannot begin. What goes wrong later is in the report.
+/// The test cannot start. Later errors are in the report.
 pub fn run_in(
     plane: &mut dyn Plane,
     read_file: ReadFile<'_>,
@@ -207,7 +210,7 @@ impl<'a> Test<'a> {
         Ok(())
     }
 
-    /// Lets time pass, event by event.
+    /// Advances time by `span`, event by event.
     fn wait(&mut self, span: Nanos) {
         let end = self.now + span;
         while let Some(next) = self.plane.next_time().filter(|next| *next < end) {
@@ -218,7 +221,7 @@ impl<'a> Test<'a> {
         self.collect();
     }
 
-    /// Lets time pass until nothing is in flight.
+    /// Advances time until no packet is in flight.
     fn settle(&mut self) {
         while self.device().held() > 0 {
             let Some(next) = self.plane.next_time() else {
@@ -284,7 +287,7 @@ impl<'a> Test<'a> {
             .try_for_each(|table| self.change(Change::Clear(table)))
     }
 
-    /// Commands of multicast groups and mirror sessions.
+    /// Executes the commands of multicast groups and mirror sessions.
     fn replicate(&mut self, kind: &CommandKind) -> Result<(), String> {
         let no_node = |handle: &u32| format!("there is no node with the handle {handle}");
         let no_group = |group: &u32| format!("there is no multicast group {group}");
@@ -392,7 +395,7 @@ impl<'a> Test<'a> {
         ))
     }
 
-    /// Commands that ask to see something.
+    /// Executes the commands that read state.
     fn show(&mut self, kind: &CommandKind, line: u32) -> Result<(), String> {
         let texts = match kind {
             CommandKind::RegisterRead(register, index) => self.registers(*register, *index)?,
@@ -436,7 +439,7 @@ impl<'a> Test<'a> {
         }
     }
 
-    /// Compares what came out with what was expected.
+    /// Compares the results with the expectations.
     fn finish(mut self, commands: &[Command]) -> Report {
         self.settle();
         self.compare_packets(commands);
@@ -613,7 +616,7 @@ impl<'a> Test<'a> {
     }
 }
 
-/// The scalars of a digest message, each of which begins at a limb of its own.
+/// Splits a digest message into its scalars. Each scalar starts at a limb boundary.
 fn digest_values(program: &Program, digest: &Digest) -> Vec<Value> {
     let ExternKind::Digest { fields, .. } = &program.externs[digest.digest].kind else {
         return Vec::new();

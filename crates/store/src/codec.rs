@@ -1,4 +1,5 @@
-//! Places and objects as bytes: keys, in the order of places, and messages. docs/STATE.md describes both.
+//! Encoding of objects and their keys as bytes. The encoded keys have the order of the keys
+//! ([`Place`]). docs/STATE.md describes both.
 
 use ir::{ExternId, TableId, ValueSetId};
 use packet::{Nanos, PortId};
@@ -13,7 +14,7 @@ use crate::message::{
     RegistersMessage, ReplicasMessage, ValueSetMessage,
 };
 
-/// The first byte of a key.
+/// First byte of an encoded key.
 pub(crate) mod kind {
     pub(crate) const PROGRAM: u8 = 1;
     pub(crate) const NOTE: u8 = 2;
@@ -37,19 +38,20 @@ pub(crate) mod kind {
     pub(crate) const REGISTERS: u8 = 20;
 }
 
-/// A place and its object as bytes, as they are in a device's file (docs/STATE.md).
+/// Encodes a key and its object, as stored in a device's file (docs/STATE.md).
 pub fn write_object(place: &Place, object: &Object) -> (Vec<u8>, Vec<u8>) {
     (key(place), bytes(object))
 }
 
-/// What [`write_object`] wrote; nothing if these are other bytes.
+/// Decodes the result of [`write_object`]. Returns `None` for other bytes.
 pub fn read_object(key: &[u8], bytes: &[u8]) -> Option<(Place, Object)> {
     let place = place(key)?;
     let object = object(&place, bytes)?;
     Some((place, object))
 }
 
-/// The key of a place. [`Place::Entries`] has none: [`table_keys`] are its.
+/// Encodes a key. [`Place::Entries`] is never stored: [`table_keys`] returns the keys that it
+/// covers.
 pub(crate) fn key(place: &Place) -> Vec<u8> {
     let (kind, numbers): (u8, &[u32]) = match place {
         Place::Program => (kind::PROGRAM, &[]),
@@ -99,14 +101,15 @@ fn with_id(kind: u8, table: TableId, id: EntryId) -> Vec<u8> {
     key
 }
 
-/// The ranges of all keys of a table's entries, with those that packets added, and of their counters.
+/// Returns the ranges of all keys of a table's entries (including those that packets added) and of
+/// their counters.
 pub(crate) fn table_keys(table: TableId) -> [std::ops::Range<Vec<u8>>; 3] {
     let next = TableId::new(table.get().saturating_add(1));
     let kinds = [kind::ENTRY, kind::LEARNED, kind::DIRECT_COUNTER];
     kinds.map(|kind| table_key(kind, table)..table_key(kind, next))
 }
 
-/// The place of a key.
+/// Decodes a key.
 pub(crate) fn place(key: &[u8]) -> Option<Place> {
     let (&kind, rest) = key.split_first()?;
     if kind == kind::NOTE {
@@ -154,7 +157,7 @@ pub(crate) fn place(key: &[u8]) -> Option<Place> {
     })
 }
 
-/// The bytes of an object.
+/// Encodes an object.
 pub(crate) fn bytes(object: &Object) -> Vec<u8> {
     let numbers = |numbers: Vec<u64>| NumbersMessage { numbers }.encode_to_vec();
     match object {
@@ -195,7 +198,7 @@ fn number(bytes: &[u8]) -> Option<u64> {
     message::<NumbersMessage>(bytes)?.numbers.first().copied()
 }
 
-/// The object that bytes are at a place.
+/// Decodes the object of a key.
 pub(crate) fn object(place: &Place, bytes: &[u8]) -> Option<Object> {
     Some(match place {
         Place::Program => {
@@ -250,7 +253,7 @@ pub(crate) fn object(place: &Place, bytes: &[u8]) -> Option<Object> {
     })
 }
 
-/// The kind of a key's object: of one, and of several.
+/// Returns the name of the kind of a key's object.
 pub(crate) fn kind_name(key: &[u8]) -> Option<KindName> {
     let (one, several) = match *key.first()? {
         kind::PROGRAM => ("program", "programs"),

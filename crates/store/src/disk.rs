@@ -1,4 +1,4 @@
-//! A device's file: batches in, objects out.
+//! File of a device: batches are written, objects are read.
 
 use std::fmt;
 use std::io;
@@ -14,19 +14,19 @@ use switch::{Batch, Device, Object, Place, StorageError};
 use crate::codec;
 use crate::keeper::Keeper;
 
-/// The version of the format that is written, and the only one that is read.
+/// Version of the file format. Only this one is written and read.
 const VERSION: u64 = 1;
 
-/// Pages that are kept in memory.
+/// Size of the page cache in bytes.
 const CACHE_BYTES: usize = 64 << 20;
 
-/// What the file says of itself.
+/// Metadata of the file.
 const ABOUT: TableDefinition<&str, u64> = TableDefinition::new("about");
 
-/// Objects by the keys of their places.
+/// Objects, by their encoded keys.
 const STATE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("state");
 
-/// Why a directory or a file cannot be used: which, what is wrong, what to do.
+/// Error of opening a directory or a file: name, cause and remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenError(pub(crate) String);
 
@@ -38,29 +38,29 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// What has a device's file; tests have other ones than files.
+/// Storage medium of a device's file. Tests use media other than files.
 pub trait Medium: Send + Sync + fmt::Debug {
-    /// Opens it.
+    /// Opens the database.
     ///
     /// # Errors
     /// As the builder.
     fn open(&self, builder: &Builder) -> Result<Database, DatabaseError>;
 
-    /// Its name for people.
+    /// Returns the name for messages.
     fn name(&self) -> String;
 }
 
-/// The name of a kind of object.
+/// Name of a kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KindName {
-    /// Of one.
+    /// The singular.
     pub one: &'static str,
-    /// Of several.
+    /// The plural.
     pub several: &'static str,
 }
 
 impl KindName {
-    /// The name of so many.
+    /// Returns the name for this count.
     pub fn of(self, count: u64) -> &'static str {
         match count {
             1 => self.one,
@@ -69,16 +69,16 @@ impl KindName {
     }
 }
 
-/// How much there is of each kind of object.
+/// Number of objects of each kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// The kind, and how many there are.
+    /// Kinds with their counts.
     pub counts: Vec<(KindName, u64)>,
-    /// Bytes of keys and values.
+    /// Number of bytes of keys and values.
     pub bytes: u64,
 }
 
-/// A device's state as it was kept.
+/// Stored state of a device.
 #[derive(Debug)]
 pub struct Kept {
     medium: Box<dyn Medium>,
@@ -86,10 +86,10 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Opens it, and checks every page.
+    /// Opens the file and checks every page.
     ///
     /// # Errors
-    /// It is damaged, of another version, or cannot be read.
+    /// The file is damaged, has another version, or cannot be read.
     pub fn open(medium: Box<dyn Medium>) -> Result<Kept, OpenError> {
         let name = medium.name();
         let database = open(&*medium, true).map_err(|error| OpenError(error.message))?;
@@ -110,7 +110,7 @@ impl Kept {
         damaged(&self.medium.name(), error)
     }
 
-    /// The program that the device ran; nothing if no device has kept anything here yet.
+    /// Returns the program that the device ran, or `None` if nothing was stored yet.
     ///
     /// # Errors
     /// The file is damaged.
@@ -124,10 +124,10 @@ impl Kept {
         }
     }
 
-    /// Gives a device that runs the same program the state that was kept.
+    /// Restores the stored state in a device that runs the same program.
     ///
     /// # Errors
-    /// The file is damaged; the device is not to be used then.
+    /// The file is damaged. The device must not be used then.
     pub fn restore(&self, device: &mut Device) -> Result<(), OpenError> {
         let mut failed = None;
         let objects = self.objects()?;
@@ -153,7 +153,7 @@ impl Kept {
         Ok(all.map(read))
     }
 
-    /// How much there is.
+    /// Returns the number of stored objects of each kind.
     ///
     /// # Errors
     /// The file is damaged.
@@ -173,10 +173,10 @@ impl Kept {
         Ok(summary)
     }
 
-    /// Keeps what comes from now on.
+    /// Starts to store changes.
     ///
     /// # Errors
-    /// The operating system has no thread left.
+    /// The operating system cannot create another thread.
     pub fn keep(self) -> Result<Keeper, OpenError> {
         let name = self.medium.name();
         let disk = Disk {
@@ -209,10 +209,10 @@ fn version(database: &Database) -> Result<Option<u64>, redb::Error> {
     Ok(about.get("version")?.map(|version| version.value()))
 }
 
-/// Makes the tables of a new file.
+/// Creates the tables of a new file.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file cannot be written.
 pub fn prepare(database: &Database) -> Result<(), StorageError> {
     let said = || -> Result<(), redb::Error> {
         let change = database.begin_write()?;
@@ -223,7 +223,7 @@ pub fn prepare(database: &Database) -> Result<(), StorageError> {
     said().map_err(|error| told("the new file", error))
 }
 
-/// Opens a file; one that is not as the store left it fails, whatever the store does with it.
+/// Opens a file. A panic of the database on a damaged file becomes an error too.
 fn open(medium: &dyn Medium, is_checked: bool) -> Result<Database, StorageError> {
     let mut builder = Builder::new();
     builder
@@ -241,7 +241,7 @@ fn open(medium: &dyn Medium, is_checked: bool) -> Result<Database, StorageError>
     }
 }
 
-/// A failure of the store, for people.
+/// Converts an error of the database to a message for users.
 fn told(name: &str, error: redb::Error) -> StorageError {
     let is_full = matches!(&error, redb::Error::Io(error) if is_full(error));
     let message = match &error {
@@ -263,15 +263,15 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-/// A device's file, to be written.
+/// File of a device, open for writing.
 pub(crate) struct Disk {
     medium: Box<dyn Medium>,
-    /// None when the last one could not be used any more.
+    /// `None` after an error, until the file is opened again.
     database: Option<Database>,
 }
 
 impl Disk {
-    /// Keeps batches, all or none of them, with one sync.
+    /// Writes batches atomically, with one sync.
     pub(crate) fn keep(&mut self, batches: &[Batch]) -> Result<(), StorageError> {
         let database = match self.database.take() {
             Some(database) => database,
@@ -282,7 +282,8 @@ impl Disk {
                 self.database = Some(database);
                 Ok(())
             }
-            // After an error the store knows no more what is in the file: it is opened anew for the next batch, when there may be room.
+            // After an error the state of the file is unknown to the database. It is opened again
+            // for the next batch, when there may be space.
             Err(error) => Err(told(&self.medium.name(), error)),
         }
     }
@@ -290,7 +291,7 @@ impl Disk {
 
 fn write(database: &Database, batches: &[Batch]) -> Result<(), redb::Error> {
     let change = database.begin_write()?;
-    // Whatever was on the way before a whole batch does not matter.
+    // A batch with all objects replaces everything before it.
     let first = batches.iter().rposition(|batch| batch.is_whole);
     if first.is_some() {
         change.delete_table(STATE)?;
@@ -325,7 +326,7 @@ fn put(state: &mut State<'_>, place: &Place, object: Option<&Object>) -> Result<
         return Ok(());
     };
     let bytes = codec::bytes(object);
-    // Cells come again and again, and most are as they were.
+    // Cells are written repeatedly, and most are unchanged.
     let is_cell = matches!(
         place,
         Place::Counters(..) | Place::DirectCounter(..) | Place::Registers(..)

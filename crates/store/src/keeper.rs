@@ -1,4 +1,4 @@
-//! The thread that writes: it takes all batches that wait and keeps them with one sync.
+//! Storage writer thread: writes all waiting batches with one sync.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -8,10 +8,10 @@ use switch::{Batch, Done, Storage, StorageError};
 
 use crate::disk::Disk;
 
-/// The most objects that one sync keeps, beyond the first batch.
+/// Maximum number of objects in one sync, beyond those of the first batch.
 const MOST_OBJECTS: usize = 100_000;
 
-/// Keeps a device's state. Dropped, it finishes what it was given.
+/// Storage writer of a device's state. When dropped, it finishes the waiting batches first.
 pub struct Keeper {
     batches: Option<Sender<(Batch, Done)>>,
     thread: Option<JoinHandle<()>>,
@@ -48,7 +48,7 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         self.batches = None;
         if let Some(thread) = self.thread.take() {
-            // What it said when it failed is told by then.
+            // A failure was reported to the callbacks before.
             let _ = thread.join();
         }
     }
@@ -56,7 +56,7 @@ impl Drop for Keeper {
 
 struct Writer {
     disk: Disk,
-    /// Why the last batch was not kept, until one goes on.
+    /// Reason why the last batch was not stored. Cleared by a batch with `goes_on`.
     failed: Option<StorageError>,
 }
 

@@ -1,18 +1,21 @@
-//! The room of state that survives: a directory in which devices' state is kept, for `--state DIR`.
+//! Crate `store`: persistent state of devices in a directory, for `--state DIR`.
 //!
-//! **In:** batches of what has changed, from a device's log ([`switch::Storage`]). **Out:** the program and the state of a device that starts again.
-//! **May import:** `switch`, `exec`, `table`, `packet`, `ir`, `bits`. No other room knows the store that is used, and no packet meets it.
+//! **In:** batches of changes from a device's journal ([`switch::Storage`]). **Out:** program and
+//! state of a device that restarts. Only this crate depends on the database. It is never on the
+//! packet path.
 //!
-//! - `place`: the directory, which one process has at a time, and the files in it, one a device;
-//! - `disk`: a file: batches in, objects out;
-//! - `keeper`: the thread that writes, all batches that wait with one sync;
-//! - `codec`, `message`: places and objects as bytes.
+//! - `place`: the directory, which one process uses at a time, with one file for each device;
+//! - `disk`: a file: batches are written, objects are read;
+//! - `keeper`: the storage writer thread, which writes all waiting batches with one sync;
+//! - `codec`, `message`: encoding of objects and keys.
 //!
 //! Invariants:
-//! - a batch that was told as kept is there after a power cut; of any other batch all is there, or nothing;
-//! - a file that cannot be read, or not in full, is an error that names it: never an empty state.
+//! - A batch that was reported as stored survives a power failure. Any other batch is stored
+//!   completely or not at all.
+//! - A file that cannot be read completely is an error that names it, never an empty state.
 //!
-//! Tests: `tests/store/`: power cuts on a simulated disk, a disk that fills, damaged files; `cli` kills whole switches. docs/STATE.md describes the format.
+//! Tests: `tests/store/`: power failures on a simulated disk, a full disk, damaged files; `cli`
+//! kills whole switches. docs/STATE.md describes the format.
 
 mod codec;
 mod disk;

@@ -1,5 +1,5 @@
-//! The messages that objects are on the disk, in protobuf's encoding. docs/STATE.md describes them; a field's number is never used again for another
-//! meaning.
+//! Protobuf messages of stored objects. docs/STATE.md describes them. A field's number is never
+//! reused with another meaning.
 
 use bits::Value;
 use exec::{CrcParameters, HashParameters};
@@ -9,7 +9,7 @@ use prost::{Message, Oneof};
 use switch::{Action, CloneSession, CounterReading, MeterConfig, QueueConfig, Replica, TableEntry};
 use table::{ActionRef, EntryId, LearnedEntry};
 
-/// A value of so many bits, most significant byte first.
+/// Value with its width, most significant byte first.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ValueMessage {
     #[prost(uint32, tag = "1")]
@@ -71,14 +71,14 @@ impl PairMessage {
     }
 }
 
-/// The match of a field.
+/// Match of a field.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct MatchMessage {
     #[prost(oneof = "Matched", tags = "1, 2, 3, 4")]
     matched: Option<Matched>,
 }
 
-/// Without one of these the field matches anything.
+/// Kinds of match. A field without one matches anything.
 #[derive(Clone, PartialEq, Oneof)]
 enum Matched {
     #[prost(message, tag = "1")]
@@ -135,14 +135,14 @@ fn read_matches(keys: &[MatchMessage]) -> Option<Vec<KeyMatch>> {
     keys.iter().map(MatchMessage::read).collect()
 }
 
-/// A call of an action: its place among those of its table, or its number among those of the program.
+/// Call of an action: its position in its table's `actions` list, or its id in the program.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct CallMessage {
     #[prost(uint32, tag = "1")]
     action: u32,
     #[prost(message, repeated, tag = "2")]
     args: Vec<ValueMessage>,
-    /// Of an action in one shot.
+    /// Weight of an action in a one-shot group.
     #[prost(uint32, tag = "3")]
     weight: u32,
 }
@@ -225,7 +225,7 @@ impl Does {
     }
 }
 
-/// The rates of a meter.
+/// Rates of a meter.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct MeterMessage {
     #[prost(uint64, tag = "1")]
@@ -246,10 +246,10 @@ pub(crate) struct PeakMessage {
 
 #[derive(Clone, PartialEq, Oneof)]
 enum Excess {
-    /// Two rates.
+    /// Two-rate meter: peak rate and burst.
     #[prost(message, tag = "3")]
     Peak(PeakMessage),
-    /// One rate: its excess burst.
+    /// Single-rate meter: excess burst.
     #[prost(uint64, tag = "4")]
     Burst(u64),
 }
@@ -296,7 +296,7 @@ impl MeterMessage {
     }
 }
 
-/// Meters in a row; those without rates are empty.
+/// Consecutive meters. Those without rates are empty.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct MetersMessage {
     #[prost(message, repeated, tag = "1")]
@@ -361,7 +361,7 @@ pub(crate) struct CountersMessage {
     pub(crate) counters: Vec<CounterMessage>,
 }
 
-/// Cells of a register in a row.
+/// Consecutive cells of a register.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct RegistersMessage {
     #[prost(message, repeated, tag = "1")]
@@ -390,7 +390,7 @@ impl RegistersMessage {
     }
 }
 
-/// A table entry.
+/// Table entry.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct EntryMessage {
     #[prost(message, repeated, tag = "1")]
@@ -436,7 +436,7 @@ impl EntryMessage {
     }
 }
 
-/// A default entry.
+/// Default entry.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct DefaultMessage {
     #[prost(message, optional, tag = "1")]
@@ -445,14 +445,14 @@ pub(crate) struct DefaultMessage {
     pub(crate) meter: Option<MeterMessage>,
 }
 
-/// An entry that a packet added; its key is its name.
+/// Entry that a packet added. Its match key is part of the encoded key.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct LearnedMessage {
     #[prost(uint64, tag = "1")]
     id: u64,
     #[prost(uint32, tag = "2")]
     action: u32,
-    /// Parameters, each beginning a new number, least significant 64 bits first.
+    /// Parameters. Each starts with a new element, least significant 64 bits first.
     #[prost(uint64, repeated, tag = "3")]
     params: Vec<u64>,
     #[prost(uint64, optional, tag = "4")]
@@ -494,7 +494,7 @@ struct ReplicaMessage {
     instance: u32,
 }
 
-/// Copies of a packet; those of a clone session with how they are made.
+/// Copies of a packet. For a clone session also its other properties.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ReplicasMessage {
     #[prost(message, repeated, tag = "1")]
@@ -609,7 +609,7 @@ impl GroupMessage {
     }
 }
 
-/// Numbers: host ports, one number, a time-out of a profile.
+/// List of numbers: host ports, a single number, or the time-out of an expire profile.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct NumbersMessage {
     #[prost(uint64, repeated, tag = "1")]
@@ -684,7 +684,7 @@ impl CrcMessage {
     }
 }
 
-/// Parameters of hashes.
+/// Parameters of the hash algorithms.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct HashMessage {
     #[prost(message, optional, tag = "1")]

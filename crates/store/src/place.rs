@@ -1,4 +1,4 @@
-//! The directory: one process has it at a time, one file is one device's.
+//! State directory: used by one process at a time, with one file for each device.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, Write};
@@ -9,23 +9,24 @@ use redb::{Builder, Database, DatabaseError};
 
 use crate::disk::{Kept, Medium, OpenError, prepare};
 
-/// A directory of state, which no other process has as long as this one or a device's state of it is held.
+/// State directory. No other process can use it while this value, or a device's state opened from
+/// it, exists.
 #[derive(Clone, Debug)]
 pub struct Directory {
     path: PathBuf,
-    /// None where it is only looked at, and nobody ever had it.
+    /// `None` if it is opened for reading only and was never used by a switch.
     lock: Option<Arc<File>>,
 }
 
-/// The longest `lock` that is one, in bytes: a process's number.
+/// Maximum length of a valid `lock` file in bytes: a process id.
 const MOST_LOCK: u64 = 32;
 
-/// Something of a directory that failed.
+/// Returns an error of an operation on a directory.
 fn told(path: &Path, what: &str, error: &std::io::Error) -> OpenError {
     OpenError(format!("{}: {what}: {error}", path.display()))
 }
 
-/// Locks the file `lock` of a directory, if it is one of a switch.
+/// Locks the file `lock` of a directory, if it is that of a switch.
 fn take(path: &Path, lock: &mut File) -> Result<(), OpenError> {
     let taken = lock.try_lock();
     if let Err(TryLockError::Error(error)) = &taken {
@@ -36,7 +37,7 @@ fn take(path: &Path, lock: &mut File) -> Result<(), OpenError> {
     read.map_err(|error| told(path, "cannot read the file `lock`", &error))?;
     let owner = String::from_utf8_lossy(&owner);
     let owner = owner.trim();
-    // Empty is that of a switch that was killed before it had written.
+    // The file is empty if a switch was killed before it wrote its process id.
     if !owner.is_empty() && owner.parse::<u32>().is_err() {
         return Err(OpenError(format!(
             "{}: the file `lock` is not that of a switch, which has a process's number; give another directory",
@@ -57,10 +58,10 @@ fn take(path: &Path, lock: &mut File) -> Result<(), OpenError> {
 }
 
 impl Directory {
-    /// Opens a directory, and makes it if it is not there.
+    /// Opens a directory, and creates it if it does not exist.
     ///
     /// # Errors
-    /// Another process has it, it has a file `lock` of something else, or it cannot be used.
+    /// Another process uses it, it has a file `lock` of another kind, or it cannot be accessed.
     pub fn open(path: &Path) -> Result<Directory, OpenError> {
         let made = std::fs::create_dir_all(path);
         made.map_err(|error| told(path, "cannot make the directory", &error))?;
@@ -80,7 +81,8 @@ impl Directory {
         })
     }
 
-    /// Opens a directory to tell what is there: it is locked as by [`Directory::open`] if a switch ever had it, and no file is made or written.
+    /// Opens a directory for reading. It is locked as by [`Directory::open`] if a switch ever used
+    /// it. No file is created or written.
     ///
     /// # Errors
     /// As [`Directory::open`].
@@ -99,10 +101,10 @@ impl Directory {
         })
     }
 
-    /// The state of the device with this number; empty if there is none yet.
+    /// Returns the state of the device with this number. It is empty if there is none yet.
     ///
     /// # Errors
-    /// Its file is damaged, of another version, or cannot be read.
+    /// The device's file is damaged, has another version, or cannot be read.
     pub fn device(&self, id: u64) -> Result<Kept, OpenError> {
         let path = self.path.join(format!("device-{id}.redb"));
         if !path.exists() {
@@ -115,7 +117,7 @@ impl Directory {
         Kept::open(Box::new(medium))
     }
 
-    /// Makes a file that is whole from its first moment under its name.
+    /// Creates a file atomically: it is complete before it gets its name.
     fn make(&self, path: &Path) -> Result<(), OpenError> {
         let told = |error: &dyn std::fmt::Display| {
             OpenError(format!("{}: cannot make the file: {error}", path.display()))
@@ -133,7 +135,7 @@ impl Directory {
         synced.map_err(|e| told(&e))
     }
 
-    /// The devices of which there is state.
+    /// Returns the numbers of the devices that have state.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -157,7 +159,7 @@ impl Directory {
     }
 }
 
-/// A file of a directory.
+/// File in a directory.
 #[derive(Debug)]
 struct InFile {
     path: PathBuf,

@@ -1,6 +1,6 @@
 //! Counts with their nouns, for messages.
 
-/// A count with its noun: `1 packet`, `2 packets`, `2 entries`, `0 switches`.
+/// Returns a count with its noun: `1 packet`, `2 packets`, `2 entries`, `0 switches`.
 pub fn count(n: u64, noun: &str) -> String {
     match n {
         1 => format!("1 {noun}"),
@@ -8,7 +8,7 @@ pub fn count(n: u64, noun: &str) -> String {
     }
 }
 
-/// The plural of a noun, by the rules of spelling.
+/// Returns the plural of a noun, by spelling rules.
 fn plural(noun: &str) -> String {
     let is_vowel = |c: char| "aeiou".contains(c);
     match noun.strip_suffix('y') {
@@ -23,7 +23,7 @@ fn plural(noun: &str) -> String {
     }
 }
 
-/// A count with its verb: `1 is`, `2 are`.
+/// Returns a count with its verb: `1 is`, `2 are`.
 pub fn are(n: u64) -> String {
     match n {
         1 => "1 is".to_owned(),
@@ -31,7 +31,7 @@ pub fn are(n: u64) -> String {
     }
 }
 
-/// A count with its noun and verb: `there is 1 cell`, `there are 2 cells`.
+/// Returns a count with its noun and verb: `there is 1 cell`, `there are 2 cells`.
 pub fn there_are(n: u64, noun: &str) -> String {
     let is_or_are = if n == 1 { "is" } else { "are" };
     format!("there {is_or_are} {}", count(n, noun))

@@ -1,14 +1,14 @@
-//! The room of small services that every room may use and that know nothing of packets or P4.
+//! Crate `support`: small utilities for all crates, independent of packets and P4.
 //!
-//! **In:** plain values, and paths of files. **Out:** plain values. **May import:** nothing.
+//! **In:** plain values, and paths of files. **Out:** plain values.
 //!
-//! [`work`] bounds the time and the memory of a computation and cancels it; [`read`] reads files
-//! up to a limit; [`name`] bounds names that users give; [`count`] writes counts with their nouns.
+//! [`work`] bounds the time and the memory of a computation and cancels it; [`read`] reads files up
+//! to a limit; [`name`] checks names that users give; [`count`] writes counts with their nouns.
 //!
-//! Invariants: no input but the files that a caller names, and no output; a thread that is not
+//! Invariants: no input except the files that a caller names, and no output. A thread that is not
 //! inside [`work::Work::run`] pays one thread-local read for a [`work::checkpoint`].
 //!
-//! Tests: beside the code.
+//! Tests: in each module.
 
 pub mod count;
 pub mod name;

@@ -1,19 +1,19 @@
-//! Names that operators give to what a switch has: they stand in lists, logs, metrics and messages
-//! of others.
+//! Names that operators give to objects of a switch. They appear in lists, logs, metrics and
+//! messages that other users read.
 
 use std::fmt;
 
-/// The longest name, in bytes: that of a DNS name in a certificate, and of a file.
+/// Maximum length of a name in bytes: that of a DNS name in a certificate, and of a file name.
 pub const LONGEST: usize = 255;
 
-/// The reason for which a text is no name.
+/// Reason why a text is not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameError {
-    /// It has no characters.
+    /// It is empty.
     Empty(&'static str),
-    /// It has more bytes than a name may have.
+    /// It is too long.
     TooLong(&'static str, usize),
-    /// It has a character that is not shown as itself.
+    /// It has a character that is not displayed as itself.
     Unprintable(&'static str, char),
 }
 
@@ -35,10 +35,10 @@ impl fmt::Display for NameError {
 
 impl std::error::Error for NameError {}
 
-/// Checks a name, of which `what` says what it names.
+/// Checks a name. `what` describes the named object.
 ///
 /// # Errors
-/// It is empty or too long, or has a control character or one that changes how others are shown.
+/// It is empty or too long, or has a control character or one that changes the display of others.
 pub fn check(what: &'static str, name: &str) -> Result<(), NameError> {
     if name.is_empty() {
         return Err(NameError::Empty(what));
@@ -52,9 +52,8 @@ pub fn check(what: &'static str, name: &str) -> Result<(), NameError> {
     }
 }
 
-/// Whether a character is a control character, or an invisible one: line and paragraph separators,
-/// marks that change the direction of
-/// text (Unicode Standard Annex #9) and those without width.
+/// Returns true for control characters and invisible ones: line and paragraph separators, marks
+/// that change the direction of text (Unicode Standard Annex #9), and characters without width.
 fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -96,7 +95,7 @@ mod tests {
         for (name, is_good) in cases {
             let checked = check("a name", name);
             assert_eq!(checked.is_ok(), is_good, "{name:?}: {checked:?}");
-            // What is wrong is told in few words, whatever was given.
+            // The message is short and printable, whatever the name.
             let told = checked.map_or_else(|error| error.to_string(), |()| String::new());
             assert!(
                 told.len() < 120 && !told.contains(char::is_control),

@@ -1,25 +1,24 @@
 //! Reading of files up to a limit.
 //!
-//! A device such as `/dev/zero`, a pipe or a wrong file has no end, or one that lies too far. A
-//! reader asks for at most one byte more than its limit and ends with a [`ReadError`] that names
-//! the limit.
+//! A device such as `/dev/zero`, a pipe or a wrong file may be endless or very long. A reader reads
+//! at most one byte more than its limit, and then returns a [`ReadError`] that names the limit.
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Bytes of a text that are read before they are looked at.
+/// Number of bytes of a text that are read before they are checked.
 const CHUNK: u64 = 1 << 20;
 
-/// The reason why a file was not read.
+/// Reason why a file was not read.
 #[derive(Debug)]
 pub enum ReadError {
-    /// The operating system's.
+    /// Error of the operating system.
     System(io::Error),
-    /// It has more bytes than this.
+    /// It has more bytes than this limit.
     TooLarge(u64),
-    /// It is no UTF-8 text.
+    /// It is not UTF-8 text.
     NotText,
 }
 
@@ -48,7 +47,7 @@ impl From<io::Error> for ReadError {
     }
 }
 
-/// A number of bytes, shown in the largest unit that divides it.
+/// Number of bytes, displayed in the largest unit that divides it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes(pub u64);
 
@@ -65,7 +64,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// The bytes of a file.
+/// Returns the bytes of a file.
 ///
 /// # Errors
 /// It cannot be opened or read, or has more bytes than the limit.
@@ -73,18 +72,18 @@ pub fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
     read_from(File::open(path)?, limit)
 }
 
-/// The text of a file.
+/// Returns the text of a file.
 ///
 /// # Errors
-/// As [`read_file`], and if it is not UTF-8 or has a NUL character.
+/// As [`read_file`], or it is not UTF-8 or has a NUL character.
 pub fn read_text(path: &Path, limit: u64) -> Result<String, ReadError> {
     read_text_from(File::open(path)?, limit)
 }
 
-/// The text of a stream up to its end. A stream of NUL characters is left at the first one.
+/// Returns the text of a stream up to its end. Reading stops soon after the first NUL character.
 ///
 /// # Errors
-/// As [`read_from`], and if it is not UTF-8 or has a NUL character.
+/// As [`read_from`], or it is not UTF-8 or has a NUL character.
 pub fn read_text_from(stream: impl Read, limit: u64) -> Result<String, ReadError> {
     let mut bytes = Vec::new();
     let mut bounded = stream.take(limit.saturating_add(1));
@@ -104,7 +103,7 @@ pub fn read_text_from(stream: impl Read, limit: u64) -> Result<String, ReadError
     }
 }
 
-/// The bytes of a stream up to its end.
+/// Returns the bytes of a stream up to its end.
 ///
 /// # Errors
 /// It cannot be read, or has more bytes than the limit.
@@ -122,7 +121,7 @@ pub fn read_from(stream: impl Read, limit: u64) -> Result<Vec<u8>, ReadError> {
 mod tests {
     use super::*;
 
-    /// Counts the bytes that are taken from an endless stream.
+    /// Endless stream that counts the bytes read.
     struct Endless(u64);
 
     impl Read for &mut Endless {

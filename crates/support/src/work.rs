@@ -15,27 +15,27 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Calls of [`checkpoint`] between two readings of the clock and of the thread's memory.
+/// Number of calls of [`checkpoint`] between two readings of the clock and of the thread's memory.
 const CHECKS_PER_READING: u32 = 64;
 
-/// The limits of a computation. `None` is no limit.
+/// Limits of a computation. `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkLimits {
-    /// The time from [`Work::new`] to the end.
+    /// Maximum time since [`Work::new`].
     pub time: Option<Duration>,
-    /// Bytes that the computation's threads hold at once, if there is a memory probe
-    /// ([`set_memory_probe`]).
+    /// Maximum number of bytes that the computation's threads hold at once. It applies only with a
+    /// memory probe ([`set_memory_probe`]).
     pub bytes: Option<u64>,
 }
 
-/// The reason why a computation ended before its result.
+/// Reason why a computation ended before its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interrupt {
     /// [`Work::cancel`] was called.
     Cancelled,
-    /// It ran for longer than its limit.
+    /// It exceeded its time limit.
     Time(Duration),
-    /// It held more bytes than its limit.
+    /// It exceeded its memory limit.
     Memory(u64),
 }
 
@@ -62,7 +62,7 @@ impl fmt::Display for Interrupt {
 
 impl std::error::Error for Interrupt {}
 
-/// A handle of a bounded computation. Clones are the same computation.
+/// Handle of a bounded computation. Clones refer to the same computation.
 #[derive(Clone, Debug)]
 pub struct Work(Arc<Shared>);
 
@@ -71,14 +71,14 @@ struct Shared {
     limits: WorkLimits,
     deadline: Option<Instant>,
     is_cancelled: AtomicBool,
-    /// Bytes that the threads hold, as of the last reading of each.
+    /// Number of bytes that the threads hold, as of the last reading of each.
     bytes: AtomicI64,
 }
 
-/// One thread's part of a computation.
+/// Part of a computation on one thread.
 struct Scope {
     work: Work,
-    /// The thread's bytes at the begin of the part and at the last reading.
+    /// Bytes of the thread at the start of the part, and at the last reading.
     begin: i64,
     seen: Cell<i64>,
     until_reading: Cell<u32>,
@@ -90,8 +90,8 @@ thread_local! {
 
 static MEMORY_PROBE: OnceLock<fn() -> i64> = OnceLock::new();
 
-/// Sets the function that gives the bytes which the calling thread has allocated and not freed.
-/// The first call counts; later ones change nothing.
+/// Sets the function that returns the number of bytes that the calling thread has allocated and not
+/// freed. Only the first call has an effect.
 pub fn set_memory_probe(probe: fn() -> i64) {
     let _ = MEMORY_PROBE.set(probe);
 }
@@ -101,7 +101,7 @@ fn thread_bytes() -> i64 {
 }
 
 impl Work {
-    /// A computation whose time begins now.
+    /// Creates a computation. Its time starts now.
     pub fn new(limits: WorkLimits) -> Work {
         Work(Arc::new(Shared {
             limits,
@@ -134,7 +134,7 @@ impl Work {
         let ended = catch_unwind(AssertUnwindSafe(part));
         let scope = SCOPE.replace(outer);
         if let Some(scope) = scope {
-            // Other threads' parts go on without the bytes of this one.
+            // The bytes of this part no longer count for the parts of other threads.
             let held = scope.seen.get() - scope.begin;
             self.0.bytes.fetch_sub(held, Ordering::Relaxed);
         }
@@ -144,7 +144,7 @@ impl Work {
         })
     }
 
-    /// The reason for which the computation has to end now, if there is one.
+    /// Returns the reason why the computation must end now, if there is one.
     fn interrupt(&self) -> Option<Interrupt> {
         let shared = &*self.0;
         if shared.is_cancelled.load(Ordering::Relaxed) {
@@ -161,16 +161,16 @@ impl Work {
     }
 }
 
-/// The computation that this thread runs a part of.
+/// Returns the computation of which this thread runs a part.
 pub fn current() -> Option<Work> {
     SCOPE.with_borrow(|scope| scope.as_ref().map(|scope| scope.work.clone()))
 }
 
-/// A place where a computation may be interrupted. Each loop over input of a bounded computation
-/// calls it once a turn; it reads the clock at every 64th call.
+/// Checkpoint at which a computation may be interrupted. Each loop over input of a bounded
+/// computation calls it once per iteration. It reads the clock at every 64th call.
 ///
-/// Values on the stack are dropped while it unwinds, so a caller keeps no invariant broken over
-/// it that a `Drop` or another thread relies on.
+/// Values on the stack are dropped while it unwinds. So a caller must not break an invariant across
+/// the call on which a `Drop` or another thread relies.
 pub fn checkpoint() {
     let interrupt = SCOPE.with_borrow(|scope| scope.as_ref().and_then(Scope::check));
     if let Some(interrupt) = interrupt {
@@ -288,7 +288,7 @@ mod tests {
             (0..=CHECKS_PER_READING).for_each(|_| checkpoint());
         };
         assert_eq!(work.run(|| grow(900)), Ok(()));
-        // The part's result, 900 bytes, is the caller's now.
+        // The result of the part, 900 bytes, now belongs to the caller.
         assert_eq!(work.run(|| grow(900)), Ok(()));
         assert_eq!(
             work.run(|| (grow(900), grow(200))).unwrap_err(),

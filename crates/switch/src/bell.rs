@@ -1,85 +1,92 @@
-//! The bell of a thread that runs workers, one or those of many devices: who leaves something for one of them, or wants it to have no packets in hand, rings it. So the thread looks at one
-//! place before a burst, however many devices' packets go in it, and at each device only when it rang.
+//! Epoch of a worker thread. A device that publishes something for a worker, or needs the worker to
+//! be outside a burst, increments the epoch. The thread reads one counter before each burst,
+//! however many devices it serves. It checks its devices only when the counter has changed.
 //!
-//! A device that changes what all packets must see at once says that it is held, rings, and then waits until the thread has let go of it ([`Bell::has_let_go`]). The thread says whose packets it
-//! takes in hand, and then looks whether it rang. Both are in one order (`SeqCst`): either the thread hears the ring, and asks the device before it touches its packets, or the device sees that the
-//! thread is at work.
+//! For a barrier, a device sets its barrier flag, increments the epoch, and waits until the thread
+//! has quiesced ([`Bell::has_let_go`]). The thread first stores the mask of the devices that it
+//! processes, then reads the epoch. Both sides use `SeqCst`. So either the thread sees the new
+//! epoch and checks the device before it touches its packets, or the device sees that the thread is
+//! active.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Devices as bits. Several may have the same one: who wants one of them to have no packets in hand waits for those of the others too, for as long as a visit takes.
+/// Bit mask of devices. Several devices may share a bit. A barrier of one of them then waits for
+/// bursts of the others too, which is a short time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks(u64);
 
 impl Marks {
-    /// The mark of a device that has this number among those of its threads.
+    /// Returns the mask of the device with this number on its threads.
     pub fn of(number: u32) -> Marks {
         Marks(1 << (number % u64::BITS))
     }
 
-    /// These and those.
+    /// Returns the union of both masks.
     pub fn and(self, others: Marks) -> Marks {
         Marks(self.0 | others.0)
     }
 }
 
-/// The bell of a thread.
+/// Epoch of a thread.
 #[derive(Debug, Default)]
 pub struct Bell {
-    /// How often it rang: others write it.
+    /// Current epoch, written by devices.
     rings: Line,
-    /// What the thread alone writes.
+    /// Words that only the thread writes.
     thread: Thread,
-    /// Since when no device holds its workers; devices write it.
+    /// Time at which the last barrier ended, written by devices.
     free: Mutex<Option<Instant>>,
 }
 
-/// A counter in cache lines of its own.
+/// Counter in separate cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// The same of a thread: no other one's burst waits for what is written here.
+/// The thread's words, in separate cache lines: bursts of other threads do not wait for writes
+/// here.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Thread {
-    /// The last ring that it has heard.
+    /// Last epoch that the thread has seen.
     heard: AtomicU64,
-    /// The marks of those whose packets it has in hand.
+    /// Mask of the devices that the thread is processing.
     at_work: AtomicU64,
 }
 
 impl Bell {
-    /// Something was left for a worker of the thread. The number of this ring.
+    /// Increments the epoch and returns the new value.
     pub(crate) fn ring(&self) -> u64 {
         self.rings.0.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// A device does not hold its worker any more.
+    /// Records the end of a barrier.
     pub(crate) fn set_free(&self) {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         *free = Some(Instant::now());
     }
 
-    /// Since when no device holds its workers, if any has held one.
+    /// Returns the time at which the last barrier ended, if there was one.
     pub(crate) fn free_since(&self) -> Option<Instant> {
         *self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread takes packets in hand, and has no others.
+    /// Marks the thread as active for these devices, and for no others.
     #[inline]
     pub(crate) fn begin(&self, whose: Marks) {
         self.thread.at_work.store(whose.0, Ordering::SeqCst);
     }
 
-    /// It has none any more.
+    /// Marks the thread as inactive.
     pub fn end(&self) {
         self.thread.at_work.store(0, Ordering::Release);
     }
 
-    /// The thread takes packets in hand, and has no others. Whether it rang since it last asked: then it asks all devices anew before it touches any.
+    /// Marks the thread as active for these devices, and for no others. Returns true if the epoch
+    /// has changed since `last`: the thread must then check all devices again before it touches any
+    /// packet.
     #[inline]
     pub fn listen(&self, whose: Marks, last: &mut u64) -> bool {
         self.begin(whose);
@@ -92,7 +99,8 @@ impl Bell {
         has_rung
     }
 
-    /// Whether the thread has no packet in hand of a device with this mark that it took before it heard this ring.
+    /// Returns true if the thread is not processing packets of a device with this mask, or has seen
+    /// this epoch.
     pub(crate) fn has_let_go(&self, mark: Marks, ring: u64) -> bool {
         self.thread.at_work.load(Ordering::SeqCst) & mark.0 == 0
             || self.thread.heard.load(Ordering::SeqCst) >= ring
@@ -111,7 +119,8 @@ mod tests {
         let ring = bell.ring();
         assert!(bell.has_let_go(other, ring));
         assert!(!bell.has_let_go(own, ring));
-        // The next burst hears it, whoever's that is, and asks all anew.
+        // The next burst sees the new epoch, whichever device it is for, and checks all devices
+        // again.
         assert!(bell.listen(own, &mut last));
         assert!(bell.has_let_go(own, ring));
         assert!(!bell.listen(own, &mut last));

@@ -1,10 +1,11 @@
-//! The budget of a received packet: the work, copies and rounds that it and its copies may take.
+//! Budget of a received packet: the work, copies and rounds that the packet and its copies may
+//! take.
 //!
-//! A packet without copies keeps its work in its own context. With the first copy the work moves
-//! to a [`Budget`] that the packet, its copies and the copies of those share: each of them borrows
-//! what is there when a block begins to run it, and gives back what is left when it waits or ends.
-//! So a copy that does nothing costs what it costs to make it, and all of them together cannot do
-//! more than the budget has, however the program arranges copies and rounds.
+//! A packet without copies has its work in its own context. With the first copy the work moves to a
+//! [`Budget`], which the packet, its copies and their copies share. Each of them borrows available
+//! work when a block starts to run it, and gives back the rest when it waits or ends. So a copy
+//! that does nothing costs only the copying. All of them together cannot exceed the budget, however
+//! the program arranges copies and rounds.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,33 +13,34 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use exec::{DropReason, WorkBudget};
 
-/// Copies that may be made of one packet that came in, copies of copies among them.
+/// Maximum number of copies of one received packet, including copies of copies.
 pub(crate) const MOST_COPIES: u32 = 1 << 14;
 
-/// Rounds of a packet: how often it may start over, and how often a copy of it may, together with
-/// what it is a copy of.
+/// Maximum number of recirculations of a packet. A copy also counts those of the packet from which
+/// it was made.
 pub(crate) const MOST_ROUNDS: u32 = 512;
 
-/// Units of work that each copy of a packet as it came brings with it at most: large groups of
-/// copies are the control plane's wish.
+/// Maximum work units that each copy of a packet in its first round adds to the budget. Large
+/// multicast groups are the control plane's choice, so their copies get work.
 const COPY_WORK: u32 = 4096;
 
-/// Budgets that are kept to be used again, and how many of them are looked at for a free one.
+/// Maximum number of budgets that are kept for reuse, and the number of them that are tried.
 const MOST_KEPT: usize = 1024;
 const MOST_LOOKED_AT: usize = 4;
 
-/// What a packet that came in and all its copies share.
+/// Budget that a received packet and all its copies share.
 #[derive(Debug)]
 struct Budget {
-    /// Units of work that none of them has borrowed.
+    /// Work units that none of them has borrowed.
     work: AtomicU32,
-    /// Copies that may still be made.
+    /// Number of copies that may still be made.
     copies: AtomicU32,
-    /// Copies that were made of the packet as it came.
+    /// Number of copies made in the packet's first round.
     first_copies: AtomicU32,
-    /// Units of work that a packet has which comes in.
+    /// Work units of a received packet.
     base: u32,
-    /// Whether another worker has one of them: each may then borrow half of what is there.
+    /// True if a packet of this budget is at another worker. Then each may borrow only half of the
+    /// available units.
     is_parted: AtomicBool,
 }
 
@@ -53,8 +55,8 @@ impl Budget {
         }
     }
 
-    /// Borrows work for a packet that begins to run and still has so much: no more than a packet
-    /// has which comes in.
+    /// Borrows work for a packet that starts to run with `has` units. It gets at most the units of
+    /// a received packet in total.
     fn borrow(&self, has: u32) -> u32 {
         let room = self.base.saturating_sub(has);
         let part = |all: u32| match self.is_parted.load(Relaxed) {
@@ -71,23 +73,23 @@ impl Budget {
         }
     }
 
-    /// Takes back what a packet has left of what it borrowed.
+    /// Takes back the units that a packet has not used.
     fn give_back(&self, work: u32) {
         if work > 0 {
             self.work.fetch_add(work, Relaxed);
         }
     }
 
-    /// Says that other workers get packets of this budget.
+    /// Marks the budget as shared with another worker.
     fn part(&self) {
         self.is_parted.store(true, Relaxed);
     }
 
-    /// Takes copies of the packet as it came. Copies bring half of the packet's work with them,
-    /// or [`COPY_WORK`] each where that is more.
+    /// Takes copies in the packet's first round. Together they add half of the packet's work to the
+    /// budget, or [`COPY_WORK`] each if that is more.
     ///
     /// # Errors
-    /// So many more copies may not be made of the packet.
+    /// The packet's limit of copies is exceeded.
     fn take_first_copies(&self, others: u32) -> Result<(), DropReason> {
         self.take_count(others)?;
         let half = self.base / 2;
@@ -100,10 +102,10 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes copies of a copy, or of a packet that has started over; each costs so much work.
+    /// Takes copies of a copy or of a recirculated packet. Each costs `cost` work units.
     ///
     /// # Errors
-    /// So many more copies may not be made of the packet, or there is not the work to make them.
+    /// The packet's limit of copies is exceeded, or there is too little work.
     fn take_later_copies(&self, others: u32, cost: u32) -> Result<(), DropReason> {
         let work = others.saturating_mul(cost);
         if self.work.load(Relaxed) < work {
@@ -124,19 +126,19 @@ impl Budget {
     }
 }
 
-/// A packet's part in its budget.
+/// A packet's share of its budget.
 #[derive(Clone, Debug)]
 pub(crate) struct Spending {
-    /// What it shares with its copies, or with those it is a copy of; none until there is a copy.
+    /// Budget shared with its copies; `None` until there is a copy.
     shared: Option<Arc<Budget>>,
-    /// How often it may still start over.
+    /// Number of recirculations left.
     rounds_left: u32,
-    /// Whether it is no copy and has not started over.
+    /// True if the packet is no copy and has not been recirculated.
     is_first_pass: bool,
 }
 
 impl Spending {
-    /// The part of a packet that came in.
+    /// Returns the share of a received packet.
     pub(crate) fn whole() -> Spending {
         Spending {
             shared: None,
@@ -145,7 +147,7 @@ impl Spending {
         }
     }
 
-    /// The part of a copy of this packet.
+    /// Returns the share of a copy of this packet.
     pub(crate) fn of_copy(&self) -> Spending {
         Spending {
             shared: self.shared.clone(),
@@ -154,7 +156,7 @@ impl Spending {
         }
     }
 
-    /// Begins to run the packet: the work that it may do goes to `work`.
+    /// Starts to run the packet: adds borrowed units to `work`.
     #[inline]
     pub(crate) fn resume(&self, work: &mut u32) {
         if let Some(shared) = &self.shared {
@@ -162,7 +164,7 @@ impl Spending {
         }
     }
 
-    /// The packet waits or ends: what is left of its work is its copies', too.
+    /// Suspends or ends the packet: its remaining work becomes available to its copies.
     #[inline]
     pub(crate) fn suspend(&self, work: &mut u32) {
         if let Some(shared) = &self.shared {
@@ -170,14 +172,14 @@ impl Spending {
         }
     }
 
-    /// The packet goes to another worker.
+    /// Records that the packet is handed to another worker.
     pub(crate) fn part(&self) {
         if let Some(shared) = &self.shared {
             shared.part();
         }
     }
 
-    /// Takes one more round; whether there was one.
+    /// Takes one recirculation. Returns false if there is none left.
     pub(crate) fn start_over(&mut self) -> bool {
         self.is_first_pass = false;
         let left = self.rounds_left.checked_sub(1);
@@ -185,11 +187,11 @@ impl Spending {
         left.is_some()
     }
 
-    /// Takes copies of the packet, each of which costs so much work if it is not the packet as it
-    /// came. The packet is suspended then, in any case.
+    /// Takes copies of the packet. After the first round each costs `cost` work units. The packet
+    /// is suspended in any case.
     ///
     /// # Errors
-    /// The reason for which none of them may be made.
+    /// The reason why no copy may be made.
     pub(crate) fn take_copies(
         &mut self,
         work: &mut u32,
@@ -207,12 +209,12 @@ impl Spending {
     }
 }
 
-/// Budgets that were used and can be used again.
+/// Budgets for reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Budgets(VecDeque<Arc<Budget>>);
 
 impl Budgets {
-    /// A budget without work that nothing else uses.
+    /// Returns an unused budget without work.
     fn get(&mut self, base: WorkBudget) -> Arc<Budget> {
         for _ in 0..self.0.len().min(MOST_LOOKED_AT) {
             let Some(mut budget) = self.0.pop_front() else {

@@ -1,37 +1,39 @@
-//! What workers of one thread lend each other: those of devices that run the same function use one context, which stays in the processor's caches, and all of them have the same room for outcomes.
+//! Contexts that workers of one thread share. Devices that run the same compiled fast path use one
+//! context, which stays in the CPU's caches. All workers use the same buffer for outcomes.
 
 use std::sync::{Arc, Weak};
 
 use exec::{BURST, Fused, PackedOutcome, PacketContext};
 
-/// Functions that have a context here; workers of others use their own.
+/// Maximum number of functions with a shared context. Workers of other functions use their own
+/// contexts.
 const MOST_FUNCTIONS: usize = 8;
 
-/// Contexts for bursts of several workers, one a function.
+/// Shared contexts for bursts of several workers, one for each function.
 #[derive(Default)]
 pub struct Contexts {
     places: Vec<Place>,
-    /// What became of packets, with room for a burst: it need not be made anew for each.
+    /// Outcomes of a burst. Allocated once.
     outcomes: Vec<PackedOutcome>,
 }
 
-/// Where the context of one function is.
+/// Context of one function.
 struct Place {
     function: Weak<dyn Fused>,
-    /// Where the function is. As long as there is a weak reference, no other one is there.
+    /// Address of the function. It is not reused while a weak reference exists.
     address: usize,
-    /// Here, unless a worker has it.
+    /// The context, unless a worker is using it.
     context: Option<Box<PacketContext>>,
 }
 
 impl Contexts {
-    /// Forgets those of functions that are no more.
+    /// Removes the contexts of functions that no longer exist.
     pub fn forget_gone(&mut self) {
         self.places
             .retain(|place| place.function.strong_count() > 0);
     }
 
-    /// Room for the outcomes of a burst; those of one before are in it.
+    /// Takes the buffer for outcomes. It still holds those of the previous burst.
     #[inline]
     pub(crate) fn take_outcomes(&mut self) -> Vec<PackedOutcome> {
         let mut outcomes = std::mem::take(&mut self.outcomes);
@@ -41,19 +43,20 @@ impl Contexts {
         outcomes
     }
 
-    /// They are not needed any more.
+    /// Returns the buffer for outcomes.
     #[inline]
     pub(crate) fn put_outcomes_back(&mut self, outcomes: Vec<PackedOutcome>) {
         self.outcomes = outcomes;
     }
 
-    /// The context of this function.
+    /// Takes the context of this function.
     pub(crate) fn take(&mut self, function: &Arc<dyn Fused>) -> Option<Box<PacketContext>> {
         let at = self.find(function)?;
         self.places[at].context.take()
     }
 
-    /// Keeps a context of this function for the next worker; gives it back if there is no room.
+    /// Stores a context of this function for the next worker. Returns it as the error if there is
+    /// no free element.
     pub(crate) fn put_back(
         &mut self,
         context: Box<PacketContext>,
@@ -75,7 +78,8 @@ impl Contexts {
         }
     }
 
-    /// Makes a place for this function if there is room, or one that is no more has one.
+    /// Adds an element for this function if there are few enough, or replaces that of a function
+    /// that no longer exists.
     #[cold]
     fn make_place(&mut self, function: &Arc<dyn Fused>) -> Option<&mut Place> {
         let place = Place {
@@ -92,7 +96,7 @@ impl Contexts {
         self.find(function).and_then(|at| self.places.get_mut(at))
     }
 
-    /// Where the context of a function is.
+    /// Returns the index of a function's context.
     #[inline]
     fn find(&self, function: &Arc<dyn Fused>) -> Option<usize> {
         let own = address(function);

@@ -1,4 +1,5 @@
-//! The control side: every change of a device's state is one [`Change`], checked against the program, applied, and told as a numbered [`Record`].
+//! Control plane: every change of a device's state is one [`Change`]. It is checked against the
+//! program, applied, and reported as a numbered [`Record`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,24 +18,24 @@ use crate::device::Device;
 use crate::pre::{CloneSession, Replica};
 use crate::queue::QueueConfig;
 
-/// A table entry.
+/// Table entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableEntry {
-    /// One match for each key that is not a selector.
+    /// Matches, one for each key that is not a selector key.
     pub keys: Vec<KeyMatch>,
-    /// Its priority, where the key needs one.
+    /// Priority, for tables that need one.
     pub priority: Option<i32>,
-    /// What it does.
+    /// Action of the entry.
     pub action: Action,
-    /// After how long without a hit the control plane is told.
+    /// Idle time-out: the control plane is notified after this time without a hit.
     pub idle_timeout: Option<Nanos>,
-    /// The rates of its direct meter.
+    /// Rates of the direct meter.
     pub meter: Option<MeterConfig>,
-    /// The first value of its direct counter.
+    /// Initial value of the direct counter.
     pub counter: Option<CounterReading>,
 }
 
-/// What an entry does.
+/// Action of an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Runs an action.
@@ -43,18 +44,19 @@ pub enum Action {
     Member(u32),
     /// Runs a member of a group of the table's selector.
     Group(u32),
-    /// Makes a group of its own: actions and weights.
+    /// Creates an action profile group for this entry alone: actions and weights.
     OneShot(Vec<(ActionCall, u32)>),
 }
 
-/// A change of a device's state.
+/// Change of a device's state.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// Adds an entry.
     Insert(TableId, TableEntry),
-    /// Changes what an entry does and its idle time-out; its match, priority and counts stay.
+    /// Changes the action and the idle time-out of an entry. Its match, priority and counters stay.
     Modify(TableId, EntryId, Action, Option<Nanos>),
-    /// Sets the bytes that the controller keeps with an entry; packets do not see them. Const entries have none.
+    /// Sets the metadata that the controller stores with an entry. Packets do not see it. Const
+    /// entries have none.
     SetMetadata(TableId, EntryId, Box<[u8]>),
     /// Removes an entry.
     Delete(TableId, EntryId),
@@ -62,7 +64,7 @@ pub enum Change {
     Clear(TableId),
     /// Sets the default action.
     SetDefault(TableId, ActionCall),
-    /// Restores the default action that the program gives.
+    /// Restores the default action of the program.
     ResetDefault(TableId),
     /// Adds or replaces a member of an action profile or selector.
     SetMember {
@@ -98,17 +100,18 @@ pub enum Change {
     DeleteCloneSession(u32),
     /// Writes one cell of a register, or all of them.
     WriteRegister(ExternId, Option<u32>, Vec<Value>),
-    /// Sets all cells of a register to their first value.
+    /// Sets all cells of a register to their initial value.
     ResetRegister(ExternId),
     /// Sets the rates of one meter, or of all.
     SetMeter(ExternId, Option<u32>, MeterConfig),
-    /// Takes the rates of one meter, or of all, away: it marks everything green.
+    /// Removes the rates of one meter, or of all. Such a meter marks every packet green.
     ResetMeter(ExternId, Option<u32>),
-    /// Sets, or takes away, the rates of the direct meter of an entry, or of the default action.
+    /// Sets or removes the rates of the direct meter of an entry, or of the default action.
     SetDirectMeter(TableId, Option<EntryId>, Option<MeterConfig>),
-    /// Writes what one meter, or all, have marked with each colour.
+    /// Writes the packet counts by colour of one meter, or of all.
     WriteColorCounts(ExternId, Option<u32>, ColorCounts),
-    /// Writes what the direct meter of an entry, or of the default action, has marked with each colour.
+    /// Writes the packet counts by colour of the direct meter of an entry, or of the default
+    /// action.
     WriteDirectColorCounts(TableId, Option<EntryId>, ColorCounts),
     /// Writes one counter, or all of them.
     WriteCounter(ExternId, Option<u32>, CounterReading),
@@ -118,60 +121,64 @@ pub enum Change {
     SetValueSet(ValueSetId, Vec<Vec<KeyMatch>>),
     /// Sets the parameters of `crc16_custom`, `crc32_custom` and of Toeplitz hashes.
     SetHashParameters(HashParameters),
-    /// Sets which ports are host ports (PNA).
+    /// Sets the host ports (PNA).
     SetHostPorts(Vec<u32>),
-    /// Sets after how long an entry that packets added with this profile expires (PNA); `None` is never.
+    /// Sets the time-out of entries that packets add with this expire profile (PNA). `None` means
+    /// never.
     SetExpireProfile(u8, Option<Nanos>),
-    /// Sets how a port sends.
+    /// Configures the queues of a port.
     SetQueue(PortId, QueueConfig),
-    /// Keeps bytes for the control plane under a name, or no longer; packets do not see them, and they outlive programs.
+    /// Stores or removes bytes of the control plane under a name. Packets do not see them, and they
+    /// outlive programs.
     SetNote(Box<[u8]>, Option<Box<[u8]>>),
-    /// Another program has taken the running one's place, with what it kept of its state. Told by the device; it cannot be applied.
+    /// Another program has replaced the running one, with the state that it kept. Reported by the
+    /// device; it cannot be applied.
     Program,
-    /// A packet added this entry. Made by the device itself when a step ends; one who follows its records makes the same of it.
+    /// A packet added this entry. Created by the device when a step ends. A replica that follows
+    /// the records applies it.
     Learn(TableId, LearnedEntry),
-    /// The time of this entry, which a packet had added, is over. As [`Change::Learn`].
+    /// This entry, which a packet had added, has expired. Created and applied as [`Change::Learn`].
     Expire(TableId, LearnedEntry),
 }
 
-/// A change that was made: its place in the device's one order of changes.
+/// Record of a change that was made: its position in the device's total order of changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// Counts from 1, without gaps.
+    /// Sequence number, from 1 without gaps.
     pub number: u64,
-    /// The device's time.
+    /// Time of the device.
     pub time: Nanos,
-    /// What was changed.
+    /// The change.
     pub change: Change,
-    /// The entry that the control side made.
+    /// Id of the entry that the change created.
     pub entry: Option<EntryId>,
 }
 
-/// The kind of a refusal, in P4Runtime's words.
+/// Error code, with P4Runtime's meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlCode {
     /// The change does not fit the program.
     InvalidArgument,
-    /// What it names is not there.
+    /// The object does not exist.
     NotFound,
-    /// What it adds is there already.
+    /// The object already exists.
     AlreadyExists,
-    /// There is no room.
+    /// A table, profile or quota is full.
     ResourceExhausted,
-    /// The program does not let it be changed.
+    /// The program does not allow the change.
     PermissionDenied,
-    /// Something else refers to it.
+    /// Another object refers to this one.
     FailedPrecondition,
 }
 
-/// Why a change was refused. Nothing was changed.
+/// Error of a change. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlError {
-    /// Its kind.
+    /// The code.
     pub code: ControlCode,
-    /// What is wrong, with names.
+    /// The cause, with names.
     pub message: String,
-    /// The entry that is there already, where one is in the way.
+    /// The existing entry, if one is in conflict.
     pub existing: Option<EntryId>,
 }
 
@@ -194,12 +201,12 @@ pub(crate) fn refused<T>(code: ControlCode, message: impl Into<String>) -> Resul
 type Applied = Result<Option<EntryId>, ControlError>;
 
 impl Device {
-    /// Makes a change; packets see it from the next step on.
+    /// Applies a change. Packets see it from the next step on.
     pub fn apply(&mut self, change: Change) -> Result<Option<EntryId>, ControlError> {
         self.check_room(&change)?;
         let entry = self.change(&change)?;
         match change {
-            // Packets do not see it.
+            // Packets do not see notes, so no new snapshot is needed.
             Change::SetNote(..) => self.tell(change, entry),
             change => self.record(change, entry),
         }
@@ -358,7 +365,8 @@ impl Device {
         Ok(Some(made))
     }
 
-    /// The direct meter and counter of an entry. The entry stays when its table has none: nothing was asked then.
+    /// Sets the direct meter and counter of a new entry. The entry stays if its table has none and
+    /// none was requested.
     fn set_entry_cells(
         &mut self,
         table: TableId,
@@ -423,7 +431,8 @@ impl Device {
         fields.iter().zip(keys).zip(named).map(matched).collect()
     }
 
-    /// A call of one of the table's actions; `forbidden` is the scope that does not fit the place.
+    /// Checks a call of one of the table's actions. `forbidden` is the scope that is not allowed in
+    /// this place.
     pub(crate) fn table_call(
         &self,
         id: TableId,
@@ -481,7 +490,7 @@ impl Device {
             Some(old) if old.is_const => return refuse(table::TableError::ConstEntry(id)),
             Some(old) => Arc::clone(old),
         };
-        // What the entry had for itself makes room for what it gets.
+        // Removes the one-shot members of the old action first, to make room for the new ones.
         let own = self.take_own(table, &old.action);
         let action = match self.entry_action(table, action) {
             Ok(action) => action,
@@ -648,7 +657,7 @@ impl Device {
         Ok(())
     }
 
-    /// The direct meter of an entry, or of the default action.
+    /// Returns the direct meter of an entry, or of the default action.
     fn direct_meter(
         &self,
         table: TableId,
@@ -753,12 +762,12 @@ impl Device {
             .or_else(|error| refused(ControlCode::InvalidArgument, error.to_string()))
     }
 
-    /// A register's cell; `None` beyond the end.
+    /// Returns a cell of a register, or `None` if the index is out of range.
     pub fn read_register(&self, id: ExternId, index: u32) -> Option<Vec<Value>> {
         self.registers(id).ok()?.get(index.into())
     }
 
-    /// A counter; `None` beyond the end.
+    /// Returns a counter, or `None` if the index is out of range.
     pub fn read_counter(&self, id: ExternId, index: u32) -> Option<CounterReading> {
         match self.cells(id)? {
             ExternState::Counter(counters) => counters.read(index.into()),
@@ -766,7 +775,7 @@ impl Device {
         }
     }
 
-    /// The rates of a meter, if they are set.
+    /// Returns the rates of a meter, if they are set.
     pub fn read_meter(&self, id: ExternId, index: u32) -> Option<MeterConfig> {
         match self.cells(id)? {
             ExternState::Meter(meters) => meters.config(index.into()),
@@ -774,7 +783,7 @@ impl Device {
         }
     }
 
-    /// What a meter has marked with each colour.
+    /// Returns the packet counts by colour of a meter.
     pub fn read_color_counts(&self, id: ExternId, index: u32) -> Option<ColorCounts> {
         match self.cells(id)? {
             ExternState::Meter(meters) => meters.counts(index.into()),
@@ -782,13 +791,13 @@ impl Device {
         }
     }
 
-    /// The direct counter of an entry.
+    /// Returns the direct counter of an entry.
     pub fn read_direct_counter(&self, table: TableId, entry: EntryId) -> Option<CounterReading> {
         self.configuration.tables.get(table)?.counter(Some(entry))
     }
 }
 
-/// One index, or all of them.
+/// Returns the range of one index, or of all.
 fn indices(index: Option<u32>, size: u32) -> Result<std::ops::Range<u32>, ControlError> {
     match index {
         None => Ok(0..size),

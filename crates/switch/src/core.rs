@@ -1,4 +1,5 @@
-//! What all architectures' pipelines share: running blocks, copying, queueing, sending and dropping packets, collecting what programs tell.
+//! Common parts of all pipelines: running blocks, copying, queueing, sending and dropping packets,
+//! and collecting digests and messages.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -28,45 +29,46 @@ use crate::queue::{QueueConfig, QueueTimes, Queues};
 use crate::slot::Slot;
 use crate::worker::{Handover, HandoverError};
 
-/// Units of work that a pass takes beside those of the program's code.
+/// Fixed work units of a recirculation, in addition to those of the program's controls.
 const PASS_WORK: u32 = 64;
 
-/// Packets that wait while those before them start over, and packets that are postponed: one more is dropped.
+/// Maximum number of packets that wait for recirculating packets before them, and of postponed
+/// packets. Further packets are dropped.
 pub const MOST_WAITING: usize = 1024;
 
-/// Queues of a port: priorities and classes of service 0 to 7.
+/// Number of queues of a port: priorities or classes of service 0 to 7.
 pub(crate) const PRIORITIES: u32 = 8;
 
-/// Units of work that a copy takes at least which is not one of a packet as it came, and the bytes
-/// of it that take one more.
+/// Minimum work units of a copy of a copy or of a recirculated packet, and the number of bytes of
+/// it that cost one more unit.
 const COPY_COST: u32 = 16;
 const COPY_BYTES: usize = 128;
 
-/// A pass as the engine made it one function, and what to do with packets that leave it.
+/// Compiled fast path, and the plan for packets that exit it.
 pub(crate) struct FusedPass {
     pub(crate) plan: PassPlan,
     pub(crate) run: Arc<dyn Fused>,
 }
 
-/// How many [`Code`]s were made, and one more: 0 is the version of none.
+/// Version of the next [`Code`]. Version 0 is never used.
 static CODES: AtomicU64 = AtomicU64::new(1);
 
-/// A program as a device runs it: code without state.
+/// Program as a device runs it: code without state.
 pub(crate) struct Code {
     pub(crate) program: Arc<Program>,
     pub(crate) layout: Layout,
     pub(crate) loaded: Arc<dyn Loaded>,
     pub(crate) pipeline: Pipeline,
-    /// The usual way of a packet as one function, if the engine made one.
+    /// Compiled fast path, if the engine compiled one.
     pub(crate) fused: Option<FusedPass>,
-    /// Different for each that was ever made, so that no context is used with code that it was not made for.
+    /// Unique version, so that no context is used with code for which it was not created.
     pub(crate) version: u64,
     blocks: Vec<Block>,
-    /// Units of work that starting over takes.
+    /// Work units of a recirculation.
     pass_work: u32,
-    /// Units of work that a later copy takes, but for its bytes.
+    /// Work units of a later copy, without those for its bytes.
     copy_work: u32,
-    /// Whether ingress goes on in another turn through stage slots.
+    /// Field that is non-zero if ingress continues with another round through the stage slots.
     resume: Slot,
 }
 
@@ -74,7 +76,7 @@ impl Code {
     /// Loads a program on an engine.
     ///
     /// # Errors
-    /// The engine does not run it.
+    /// The engine does not support the program.
     pub(crate) fn load(program: Arc<Program>, engine: &dyn Engine) -> Result<Code, Unsupported> {
         let layout = Layout::of(&program);
         let natives = Natives::standard();
@@ -116,8 +118,8 @@ impl Code {
     }
 }
 
-/// What a device publishes at once: code, the state that packets see, replication entries, what each packet may do. A packet finishes on the root it
-/// began with.
+/// Data plane snapshot, published as a whole: code, state, replication entries and work budget. A
+/// packet finishes on the snapshot with which it began.
 pub(crate) struct Root {
     pub(crate) code: Arc<Code>,
     pub(crate) state: Arc<State>,
@@ -126,14 +128,14 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// The function that packets go through, if there is one.
+    /// Returns the compiled fast path, if there is one.
     pub(crate) fn runs(&self) -> Option<Arc<dyn Fused>> {
         let fused = self.code.fused.as_ref()?;
         Some(Arc::clone(&fused.run))
     }
 }
 
-/// Why a packet is where it is; PSA's packet paths, which v1model's instance types are mapped to.
+/// Packet path of PSA. v1model's instance types are mapped to these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PacketPath {
     Normal,
@@ -145,26 +147,26 @@ pub(crate) enum PacketPath {
     Recirculate,
 }
 
-/// A packet inside the device.
+/// In-flight packet: a packet inside the device.
 pub(crate) struct Job {
     pub(crate) root: Arc<Root>,
     pub(crate) packet: Box<PacketContext>,
     pub(crate) path: PacketPath,
-    /// The step of the chain that it is in; 0 in a program that is no chain.
+    /// Current step of the chain; 0 in a program that is no chain.
     pub(crate) step: StepId,
-    /// Where it came in.
+    /// Ingress port.
     pub(crate) ingress: PortId,
-    /// `egress_rid`, instance.
+    /// Instance of the copy (`egress_rid`).
     pub(crate) instance: u32,
     pub(crate) class_of_service: u32,
-    /// Whether the frame holds what a new pass keeps, and is not to be zeroed.
+    /// True if the frame holds the fields to preserve in the next round, so it must not be zeroed.
     pub(crate) is_prepared: bool,
-    /// What it may still do.
+    /// Remaining work, copies and recirculations.
     spending: Spending,
 }
 
 impl Job {
-    /// A packet that came in by a port.
+    /// Creates the state of a packet received at a port.
     pub(crate) fn arrived(root: &Arc<Root>, packet: Box<PacketContext>, port: PortId) -> Job {
         Job {
             root: Arc::clone(root),
@@ -179,32 +181,32 @@ impl Job {
         }
     }
 
-    /// Begins to run it, again or for the first time since it waited.
+    /// Starts or resumes execution: borrows work from the shared budget.
     #[inline]
     pub(crate) fn resume(&mut self) {
         self.spending.resume(&mut self.packet.work_left);
     }
 
-    /// Says that it goes to another worker.
+    /// Marks the packet's budget as shared with another worker.
     pub(crate) fn part(&self) {
         self.spending.part();
     }
 
-    /// Says that it waits or ends.
+    /// Ends or interrupts execution: returns unused work to the shared budget.
     #[inline]
     fn suspend(&mut self) {
         self.spending.suspend(&mut self.packet.work_left);
     }
 }
 
-/// How a clone session makes its copies.
+/// Properties of the copies of a clone session.
 #[derive(Clone, Copy)]
 pub(crate) struct CloneMode {
     pub(crate) truncate: Option<u32>,
     pub(crate) class_of_service: u32,
 }
 
-/// A packet that left.
+/// Transmitted packet that was not yet taken.
 pub(crate) struct Sent {
     pub(crate) port: PortId,
     pub(crate) time: Nanos,
@@ -212,16 +214,16 @@ pub(crate) struct Sent {
     pub(crate) packet: Box<PacketContext>,
 }
 
-/// A message of a digest, for the control plane.
+/// Digest message for the control plane.
 #[derive(Clone, PartialEq)]
 pub struct Digest {
     /// The program that sent it.
     pub program: Arc<Program>,
-    /// Which digest.
+    /// Id of the digest.
     pub digest: ExternId,
-    /// The values of its fields, each starting on its own limb.
+    /// Values of its fields; each starts on a new limb.
     pub limbs: Vec<u64>,
-    /// When it was sent.
+    /// Time at which it was sent.
     pub time: Nanos,
 }
 
@@ -235,7 +237,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// A tracer, or none.
+/// Optional tracer.
 pub(crate) struct Trace<'t>(pub(crate) Option<&'t mut dyn Tracer>);
 
 impl Trace<'_> {
@@ -246,7 +248,8 @@ impl Trace<'_> {
         }
     }
 
-    /// Tells what the architecture has set; fields that the program has not are passed over.
+    /// Reports the fields that the architecture has set. Fields that the program does not have are
+    /// skipped.
     pub(crate) fn given<'s>(&mut self, frame: &[u64], slots: impl IntoIterator<Item = &'s Slot>) {
         if let Some(tracer) = &mut self.0 {
             let fields: Vec<_> = slots
@@ -260,65 +263,69 @@ impl Trace<'_> {
     }
 }
 
-/// The numbers that a device's packets have. Who only looks at the device may give the next ones: packets of many devices go through their pass while all of these are looked at.
+/// Packet numbers of a device. They can be allocated through a shared reference, because packets of
+/// several devices are processed in one burst while all of them are borrowed.
 #[derive(Debug, Default)]
 pub(crate) struct PacketNumbers(Cell<u64>);
 
 impl PacketNumbers {
-    /// The first of the next numbers, so many.
+    /// Allocates `packets` numbers and returns the first.
     pub(crate) fn give(&self, packets: u64) -> u64 {
         let before = self.0.get();
         self.0.set(before + packets);
         before + 1
     }
 
-    /// The last ones, so many, may be given anew.
+    /// Returns the last `packets` numbers, to be allocated again.
     pub(crate) fn take_back(&self, packets: u64) {
         self.0.set(self.0.get() - packets);
     }
 }
 
-/// The device's insides that packets pass through. What each burst reads stands first, in few cache lines: where very many devices take turns, all of it is far.
+/// Packet-processing state of a device. The fields that each burst reads come first, in few cache
+/// lines: with many devices that take turns, all of it is out of the cache.
 #[repr(C)]
 pub(crate) struct Core {
-    /// What packets find here beside the state.
+    /// View of the device for its packets, apart from the snapshot.
     pub(crate) owner: Owner,
-    /// Those of packets that have been begun, copies among them: what random numbers depend on.
+    /// Numbers of the packets processed so far, copies included. Inputs of their random streams.
     pub(crate) packets: PacketNumbers,
     pub(crate) now: Nanos,
-    /// Passes that may begin before other devices' packets have their turn: of packets that start over, and first ones of those that had to wait. No
-    /// bound where nobody else waits.
+    /// Number of rounds that may start before other devices' packets are processed: recirculations,
+    /// and first rounds of packets that had to wait. `None` means no limit.
     pub(crate) passes_left: Option<u32>,
     pub(crate) ledger: Ledger,
     pub(crate) queues: Queues<Job>,
-    /// Packets that came in and that no step has taken on yet. A worker's are those that came while it was behind, each with its time.
+    /// Received packets that are not yet processed. At a worker: packets that arrived while earlier
+    /// ones waited for rounds, each with its time.
     pub(crate) arriving: VecDeque<Job>,
-    /// Packets that start over at ingress, at their own time.
+    /// Packets that recirculate to ingress, each at its own time.
     pub(crate) again: VecDeque<Job>,
-    /// Frames that are to go through later.
+    /// Frames to forward later.
     pub(crate) postponed: VecDeque<Frame>,
     pub(crate) sent: VecDeque<Sent>,
     pub(crate) digests: Outbox<Digest>,
     pub(crate) messages: Outbox<String>,
     pub(crate) lost_messages: u64,
-    /// Contexts that wait to be used again; all of the newest program.
+    /// Free contexts, all of the newest program.
     #[expect(
         clippy::vec_box,
         reason = "contexts move between queues, and are large"
     )]
     pool: Vec<Box<PacketContext>>,
     pool_version: u64,
-    /// Those of programs before it: to free them takes time that packets do not have.
+    /// Contexts of earlier programs. They are freed later, because freeing takes time on the packet
+    /// path.
     #[expect(
         clippy::vec_box,
         reason = "contexts move between queues, and are large"
     )]
     pub(crate) old_contexts: Vec<Box<PacketContext>>,
-    /// Values on their way from one frame to another.
+    /// Values that are copied from one frame to another.
     pub(crate) scratch: Vec<u64>,
     pub(crate) replicas: Vec<Replica>,
     budgets: Budgets,
-    /// Where packets for shaped ports go, if there are workers.
+    /// Handover of packets for shaped ports, if there are workers.
     pub(crate) handover: Option<Handover>,
 }
 
@@ -354,7 +361,7 @@ impl Core {
         }
     }
 
-    /// A context that nothing uses.
+    /// Returns an unused context.
     pub(crate) fn context(&mut self, code: &Code) -> Box<PacketContext> {
         let pooled = if code.version == self.pool_version {
             self.pool.pop()
@@ -369,19 +376,20 @@ impl Core {
         })
     }
 
-    /// The next random stream. Packets get theirs when they are processed, not when they come, so that the size of batches does not matter.
+    /// Returns the next random stream. A packet gets its stream when it is processed, not when it
+    /// arrives, so the batch size has no influence.
     fn random(&mut self) -> RandomStream {
         RandomStream::new(self.owner.seed, self.packets.give(1))
     }
 
-    /// Begins to process a packet that came in.
+    /// Starts processing a received packet.
     pub(crate) fn begin(&mut self, job: &mut Job) {
         job.packet.random = self.random();
         job.packet.work_left = job.root.work.units();
         job.packet.now = self.now;
     }
 
-    /// Keeps a context for the next packet of its program, unless a packet has made it large.
+    /// Keeps a context for the next packet of its program, unless it has grown too large.
     pub(crate) fn put_back(&mut self, packet: Box<PacketContext>, code: &Code) {
         let is_kept = code.version == self.pool_version && self.pool.len() < 1024;
         if is_kept && !packet.is_oversized() {
@@ -389,7 +397,7 @@ impl Core {
         }
     }
 
-    /// From now on contexts of this program are kept, and no others.
+    /// Keeps only contexts of this program from now on.
     pub(crate) fn keep_contexts_of(&mut self, code: &Code) {
         match self.old_contexts.is_empty() {
             true => std::mem::swap(&mut self.pool, &mut self.old_contexts),
@@ -398,7 +406,7 @@ impl Core {
         self.pool_version = code.version;
     }
 
-    /// A packet that comes in.
+    /// Receives a packet.
     pub(crate) fn arrive(
         &mut self,
         root: &Arc<Root>,
@@ -444,7 +452,8 @@ impl Core {
         verdict
     }
 
-    /// Runs a control block, if there is one, ingress in all of its turns; the reason to drop the packet, if there is one.
+    /// Runs a control block, if there is one. Ingress runs all of its rounds through the stage
+    /// slots. Returns the drop reason as an error.
     pub(crate) fn control(
         &mut self,
         job: &mut Job,
@@ -458,8 +467,9 @@ impl Core {
         }
     }
 
-    /// Takes a packet whose ingress stopped at its last stage slot through the turns that follow, each of which costs what a pass does. Nothing comes
-    /// between them: other packets see no turns.
+    /// Runs the remaining rounds of a packet for which ingress stopped at its last stage slot. Each
+    /// round costs as much work as a recirculation. No other packet is processed in between, so
+    /// other packets do not observe the rounds.
     pub(crate) fn finish_turns(
         &mut self,
         job: &mut Job,
@@ -506,7 +516,7 @@ impl Core {
         }
     }
 
-    /// Runs a deparser block and makes the packet what it emitted.
+    /// Runs a deparser block and replaces the packet by what it emitted.
     pub(crate) fn deparse(
         &mut self,
         job: &mut Job,
@@ -523,7 +533,7 @@ impl Core {
         Ok(())
     }
 
-    /// Takes what the program told the control plane.
+    /// Takes the digests and messages of the packet.
     pub(crate) fn collect(
         &mut self,
         program: &Arc<Program>,
@@ -586,7 +596,7 @@ impl Core {
         });
     }
 
-    /// Puts a packet into the queue of a port.
+    /// Enqueues a packet at a port.
     pub(crate) fn enqueue(
         &mut self,
         mut job: Job,
@@ -626,7 +636,7 @@ impl Core {
         }
     }
 
-    /// The packet starts over at ingress.
+    /// Sends the packet back to ingress (resubmit or recirculate).
     pub(crate) fn start_over(&mut self, mut job: Job, why: &'static str, trace: &mut Trace<'_>) {
         trace.event(|| TraceEvent::Again { why });
         let may_go = job.spending.start_over() && job.packet.spend(job.root.code.pass_work);
@@ -641,11 +651,11 @@ impl Core {
         self.again.push_back(job);
     }
 
-    /// Takes so many copies from a packet's budget. While they are made the packet itself does not
-    /// run: [`Job::resume`] follows.
+    /// Charges `others` copies to a packet's budget. The packet itself is suspended while they are
+    /// made, so [`Job::resume`] must follow.
     ///
     /// # Errors
-    /// The reason for which they may not be made; they are counted and traced as refused.
+    /// The reason why they may not be made. They are counted and traced as refused.
     pub(crate) fn may_copy(
         &mut self,
         job: &mut Job,
@@ -673,8 +683,8 @@ impl Core {
         taken
     }
 
-    /// A copy of a packet's bytes, and of its frame where `whole` is set. The packet may be copied
-    /// ([`Core::may_copy`]).
+    /// Copies a packet's bytes, and its fields if `whole` is set. [`Core::may_copy`] must have
+    /// allowed the copy.
     pub(crate) fn copy(&mut self, job: &Job, whole: bool) -> Job {
         let mut packet = self.context(&job.root.code);
         packet.random = self.random();
@@ -703,7 +713,8 @@ impl Core {
         copy
     }
 
-    /// The copies of a clone session, into [`Core::replicas`]; whether it is configured.
+    /// Writes the copies of a clone session to [`Core::replicas`]. Returns `None` if the session is
+    /// not configured.
     pub(crate) fn session(
         &mut self,
         root: &Root,
@@ -722,7 +733,7 @@ impl Core {
         })
     }
 
-    /// What may leave its queue by now.
+    /// Dequeues the next packet that may be sent by `now`.
     pub(crate) fn dequeue(&mut self, now: Nanos) -> Option<(PortId, Job, QueueTimes)> {
         let (port, mut job, times) = self.queues.pop(now)?;
         job.packet.now = times.dequeued;
@@ -730,7 +741,7 @@ impl Core {
         Some((port, job, times))
     }
 
-    /// Takes each packet that came in as far as it can get, one after the other.
+    /// Processes the received packets one after the other, each as far as possible.
     pub(crate) fn run_arrived(&mut self, trace: &mut Trace<'_>) {
         while let Some(mut job) = self.arriving.pop_front() {
             self.begin(&mut job);
@@ -739,7 +750,8 @@ impl Core {
         }
     }
 
-    /// Runs what starts over, and what leaves a queue by `until`; if passes run out before, [`Core::is_behind`].
+    /// Runs recirculating packets, and packets that leave a queue by `until`. If the allowed rounds
+    /// are used up before, [`Core::is_behind`] is true afterwards.
     pub(crate) fn drain(&mut self, until: Nanos, trace: &mut Trace<'_>) {
         loop {
             if !self.again.is_empty() {
@@ -760,7 +772,7 @@ impl Core {
         }
     }
 
-    /// Whether one more pass may begin.
+    /// Takes one of the allowed rounds. Returns false if there is none left.
     fn take_pass(&mut self) -> bool {
         match &mut self.passes_left {
             None => true,
@@ -772,12 +784,14 @@ impl Core {
         }
     }
 
-    /// Whether packets that came wait for passes: time stands still here until they had them, so that they see what they would have seen at once.
+    /// Returns true if received packets wait for rounds. The core's time stands still until they
+    /// are processed, so that they see the same state as without the wait.
     pub(crate) fn is_behind(&self) -> bool {
         !self.again.is_empty() || !self.arriving.is_empty()
     }
 
-    /// Goes on where passes had run out, one packet after the other, each at its own time.
+    /// Continues after rounds were used up: processes the waiting packets one after the other, each
+    /// at its own time.
     pub(crate) fn catch_up(&mut self, trace: &mut Trace<'_>) {
         self.drain(self.now, trace);
         while self.again.is_empty()
@@ -800,7 +814,8 @@ impl Core {
         }
     }
 
-    /// Lets time go on with all that is due before then; not if passes run out.
+    /// Advances the time and processes everything due before. Returns false, without advancing, if
+    /// the allowed rounds are used up.
     pub(crate) fn go_on_to(&mut self, now: Nanos, trace: &mut Trace<'_>) -> bool {
         let now = self.now.max(now);
         if let Some(before) = now.0.checked_sub(1) {
@@ -813,7 +828,7 @@ impl Core {
         got_there
     }
 
-    /// Has frames that came at this time wait until those before them had their passes.
+    /// Queues frames received at this time after those that wait for rounds.
     pub(crate) fn keep_waiting(&mut self, root: &Arc<Root>, frames: &mut [Frame], now: Nanos) {
         let room = MOST_WAITING.saturating_sub(self.arriving.len());
         let (kept, refused) = frames.split_at_mut(room.min(frames.len()));
@@ -826,7 +841,8 @@ impl Core {
         }
     }
 
-    /// Takes frames in that go through later: nothing is done for them yet. Where too many wait, others are dropped for this reason.
+    /// Stores frames to forward later. Nothing is done for them yet. If too many are stored, the
+    /// others are dropped for this reason.
     pub(crate) fn postpone(
         &mut self,
         frames: &mut [Frame],
@@ -844,19 +860,19 @@ impl Core {
         }
     }
 
-    /// How many frames are to go through later.
+    /// Returns the number of postponed frames.
     pub(crate) fn postponed(&self) -> usize {
         self.postponed.len()
     }
 
-    /// Gives up to so many frames back that were to go through later. Until they do they did not come.
+    /// Dequeues up to `most` postponed frames. They count as not received until they are forwarded.
     pub(crate) fn take_up(&mut self, most: usize, frames: &mut Vec<Frame>) {
         let count = most.min(self.postponed.len());
         self.ledger.received -= count as u64;
         frames.extend(self.postponed.drain(..count));
     }
 
-    /// A frame as a packet that came in; an empty frame is left in its place.
+    /// Converts a frame to a received packet. Leaves an empty frame in its place.
     pub(crate) fn job_of(&mut self, root: &Arc<Root>, frame: &mut Frame, now: Nanos) -> Job {
         let mut packet = self.context(&root.code);
         std::mem::swap(&mut packet.bytes, frame);
@@ -866,13 +882,13 @@ impl Core {
         Job::arrived(root, packet, ingress)
     }
 
-    /// Packets inside.
+    /// Returns the number of packets inside.
     pub(crate) fn held(&self) -> usize {
         self.queues.held() + self.arriving.len() + self.again.len() + self.postponed.len()
     }
 }
 
-/// The values of a digest's fields, which start on their own limbs.
+/// Returns the values of a digest's fields. Each value starts on a new limb.
 fn digest_values(program: &Program, digest: ExternId, mut limbs: &[u64]) -> Vec<Value> {
     let Some(ExternKind::Digest { fields, .. }) = program.externs.get(digest).map(|d| &d.kind)
     else {
@@ -882,7 +898,7 @@ fn digest_values(program: &Program, digest: ExternId, mut limbs: &[u64]) -> Vec<
         let (own, rest) = limbs.split_at(limbs.len().min(limbs_of(*ty) as usize));
         limbs = rest;
         match ty {
-            // Its length in bits comes first.
+            // The varbit's length in bits comes first.
             ScalarTy::Varbit(most) => {
                 let width = own.first().map_or(0, |&bits| bits as u32).min(*most);
                 Value::from_limbs(own.get(1..).unwrap_or_default(), width)

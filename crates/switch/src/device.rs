@@ -1,4 +1,5 @@
-//! A device: one program's root, the packets inside it, its control side. It owns no thread and no clock: callers give packets and the time.
+//! Device: the snapshot of one program, the packets inside it, and its control plane. It owns no
+//! thread and no clock: callers supply packets and the time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,38 +22,38 @@ use crate::queue::QueueConfig;
 use crate::replace::{self, Carried, Moved};
 use crate::worker::{Desk, Office};
 
-/// A change of program that was made, and what takes it back.
+/// Result of an exchange of programs, with the data to undo it.
 pub struct Exchange {
-    /// What became of the state.
+    /// Report of what became of the state.
     pub migration: Migration,
     moved: Vec<Moved>,
-    /// Whether groups and sessions were exchanged as well.
+    /// True if multicast groups and clone sessions were exchanged too.
     has_replication: bool,
 }
 
-/// How a device is set up.
+/// Configuration of a device.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceConfig {
-    /// What random numbers depend on.
+    /// Seed of the random streams.
     pub seed: u64,
-    /// How ports send unless they are told otherwise.
+    /// Queue configuration of ports that have none of their own.
     pub queue: QueueConfig,
-    /// PNA: the host's ports.
+    /// PNA: the host ports.
     pub host_ports: Vec<u32>,
-    /// What it may hold.
+    /// Limits of the device.
     pub limits: Limits,
 }
 
-/// Why a program cannot be loaded.
+/// Error of loading a program.
 #[derive(Clone, Debug)]
 pub enum LoadError {
     /// The IR is not well formed.
     Verify(Vec<VerifyError>),
-    /// The engine does not run something in it.
+    /// The engine does not support a construct of the program.
     Unsupported(Unsupported),
-    /// An entry of the program does not fit its table.
+    /// An entry of the program does not fit its table, or the program's state is too large.
     Entry(ConfigurationError),
-    /// The device may not hold so much.
+    /// The program exceeds a limit of the device.
     Exceeded(Exceeded),
 }
 
@@ -72,12 +73,12 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// Why a device does not take another program. The running one and all state stay.
+/// Error of adopting another program. The running program and all state stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdoptError {
-    /// There is state for which the new program has no place, and which may not be lost.
+    /// State that may not be lost has no place in the new program.
     WouldLose(WouldLose),
-    /// The device may not hold so much.
+    /// The new program exceeds a limit of the device.
     Exceeded(Exceeded),
 }
 
@@ -92,27 +93,29 @@ impl fmt::Display for AdoptError {
 
 impl std::error::Error for AdoptError {}
 
-/// What of a device's state stays when another program takes its place.
+/// State that stays when another program replaces the running one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Carry {
-    /// Nothing: the state is what the new program describes, without groups and sessions.
+    /// No state stays. The state is that of the new program, without multicast groups and clone
+    /// sessions.
     Nothing,
-    /// What has a place in the new program: all but what may be lost, or the program is refused.
+    /// All state that has a place in the new program stays. The program is refused if other state
+    /// would be lost than what may be lost.
     State(MayLose),
 }
 
-/// How often a table was hit and missed.
+/// Hit and miss counts of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableHits {
     /// The table.
     pub table: TableId,
-    /// Packets that hit an entry.
+    /// Number of packets that hit an entry.
     pub hits: u64,
-    /// Packets that hit none.
+    /// Number of packets that hit none.
     pub misses: u64,
 }
 
-/// Told of every change, in order.
+/// Callback for every change, in order.
 type Follower = Box<dyn FnMut(&Record) + Send>;
 
 /// A device.
@@ -124,29 +127,31 @@ pub struct Device {
     pub(crate) next_own_id: u32,
     code: Arc<Code>,
     pub(crate) root: Arc<Root>,
-    /// Roots that workers, or packets that they hold, may still refer to. Freeing one takes time that packets do not have, so the device does it.
+    /// Snapshots to which workers or their packets may still refer. The device frees them, because
+    /// that takes time on the packet path.
     retired: Vec<Arc<Root>>,
     pub(crate) is_stale: bool,
-    /// Whether the program is one that was exchanged and is not kept yet: no packet meets it.
+    /// True while the program is one of an exchange that is not confirmed yet. No packet runs it.
     is_provisional: bool,
     changes: u64,
     pub(crate) notes: BTreeMap<Box<[u8]>, Box<[u8]>>,
     pub(crate) journal: Option<Journal>,
     followers: Vec<Follower>,
-    /// Entries whose idleness was told, with the last use that it was told for.
+    /// Entries that were reported as idle, with the last use for which this was reported.
     told_idle: BTreeMap<(TableId, EntryId), u64>,
-    /// Packets that left, here or by a worker, and were dropped behind.
+    /// Packets that were sent, here or by a worker, and dropped afterwards.
     refused: Ledger,
     pub(crate) expired: Vec<(TableId, LearnedEntry)>,
-    /// What is shared with workers, if there are some.
+    /// State shared with workers, if there are any.
     pub(crate) office: Option<Arc<Office>>,
 }
 
 impl Device {
-    /// A device that runs this program.
+    /// Creates a device that runs this program.
     ///
     /// # Errors
-    /// The program is not well formed, the engine does not run it, its own entries do not fit its tables, or it is more than the device may hold.
+    /// The program is not well formed, the engine does not support it, its entries do not fit its
+    /// tables, or it exceeds the device's limits.
     pub fn new(
         program: Arc<Program>,
         engine: &dyn Engine,
@@ -198,38 +203,38 @@ impl Device {
         })
     }
 
-    /// The program.
+    /// Returns the program.
     pub fn program(&self) -> &Arc<Program> {
         self.configuration.program()
     }
 
-    /// The control side of tables, profiles and cells, for reading.
+    /// Returns the control-plane side of tables, profiles and cells, for reading.
     pub fn configuration(&self) -> &Configuration {
         &self.configuration
     }
 
-    /// Multicast groups and clone sessions.
+    /// Returns the multicast groups and clone sessions.
     pub fn replication(&self) -> &ReplicationEngine {
         &self.replication
     }
 
-    /// What the control plane keeps with the device.
+    /// Returns the notes that the control plane stores with the device.
     pub fn notes(&self) -> &BTreeMap<Box<[u8]>, Box<[u8]>> {
         &self.notes
     }
 
-    /// Tells `follower` of every change from now on.
+    /// Calls `follower` for every change from now on.
     pub fn follow(&mut self, follower: impl FnMut(&Record) + Send + 'static) {
         self.followers.push(Box::new(follower));
     }
 
-    /// Records a change of what is published.
+    /// Records a change of the published state.
     pub(crate) fn record(&mut self, change: Change, entry: Option<EntryId>) {
         self.is_stale = true;
         self.tell(change, entry);
     }
 
-    /// Gives a change its number, and tells it.
+    /// Gives a change its number and reports it.
     pub(crate) fn tell(&mut self, change: Change, entry: Option<EntryId>) {
         self.changes += 1;
         let record = Record {
@@ -244,18 +249,20 @@ impl Device {
         self.journalise(&record);
     }
 
-    /// How many changes there were: the number of the last [`Record`].
+    /// Returns the number of changes: the number of the last [`Record`].
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Lets packets see what was changed since the last time. The device's own packets see every change at once; workers see what was published.
+    /// Publishes the changes since the last call to workers. The device's own packets see every
+    /// change at once.
     pub fn publish(&mut self) {
         self.publish_root();
         self.free_retired();
     }
 
-    /// As [`Device::publish`]; what workers no longer need is freed later.
+    /// Publishes as [`Device::publish`] does. Snapshots that workers no longer need are freed
+    /// later.
     pub(crate) fn publish_root(&mut self) {
         if self.is_provisional || !std::mem::take(&mut self.is_stale) {
             return;
@@ -276,7 +283,8 @@ impl Device {
         }
     }
 
-    /// Frees the roots that nothing refers to any more: no worker takes one again that is not the newest.
+    /// Frees the snapshots to which nothing refers any more. A worker only ever takes the newest
+    /// snapshot, so these are not used again.
     pub(crate) fn free_retired(&mut self) {
         self.core.old_contexts.clear();
         if self.retired.is_empty() {
@@ -285,37 +293,40 @@ impl Device {
         self.retired.retain(|root| Arc::strong_count(root) > 1);
         for desk in self.desks() {
             let contexts = std::mem::take(&mut desk.papers().old_contexts);
-            // The worker may have its papers back meanwhile.
+            // The lock is released, so the worker may write its report meanwhile.
             drop(contexts);
         }
     }
 
-    /// Lets the first table that can find entries faster work on it, about as long as `budget` says. What packets do does not change, only how fast: to be
-    /// called when the control side has time, until there is no more to do.
+    /// Lets the first table that can improve its index work on it, for about `budget`. Results do
+    /// not change, only lookup times. Call it while the control plane is idle, until there is
+    /// nothing more to improve.
     pub fn improve(&mut self, budget: Duration) -> Improved {
         let improved = self.configuration.improve(budget);
         self.is_stale |= improved == Improved::Done;
         improved
     }
 
-    /// Takes a packet in; the next step processes it.
+    /// Receives a packet. The next step processes it.
     ///
     /// # Errors
-    /// The packet is longer than a frame may be.
+    /// The packet is longer than the maximum frame.
     pub fn receive(&mut self, port: PortId, bytes: &[u8]) -> Result<(), FrameError> {
         self.publish();
         self.core.arrive(&self.root, port, bytes)
     }
 
-    /// Processes all that came and all that may leave its queue by `now`. Time never goes back.
+    /// Processes all received packets, and all that may leave a queue by `now`. Time never goes
+    /// back.
     pub fn step(&mut self, now: Nanos) {
         self.run(now, &mut Trace(None));
     }
 
-    /// Takes one packet in and processes it, telling each step of it, and of what else is inside, to `tracer`.
+    /// Receives and processes one packet. Reports each step of it, and of the other packets inside,
+    /// to `tracer`.
     ///
     /// # Errors
-    /// The packet is longer than a frame may be.
+    /// The packet is longer than the maximum frame.
     pub fn trace(
         &mut self,
         port: PortId,
@@ -332,8 +343,8 @@ impl Device {
         Ok(())
     }
 
-    /// Each packet that came runs as far as it can before the next one, so that how many came together changes nothing; what leaves a queue
-    /// by this moment runs before them all.
+    /// Each received packet runs as far as possible before the next one, so the batch size has no
+    /// influence. Packets that leave a queue by this time run before all of them.
     fn run(&mut self, now: Nanos, trace: &mut Trace<'_>) {
         self.begin_step(now, trace);
         self.core.run_arrived(trace);
@@ -341,8 +352,9 @@ impl Device {
         self.keep_own();
     }
 
-    /// Moves the device's time on, and does what was to be done by then: packets that come now run behind it, also if they come at the same moment, so
-    /// that a step without packets between changes nothing.
+    /// Advances the device's time and processes everything due by then. Packets received now run
+    /// after it, even if they have the same time. So an additional step without packets changes
+    /// nothing.
     pub(crate) fn begin_step(&mut self, now: Nanos, trace: &mut Trace<'_>) {
         self.free_retired();
         let now = self.core.now.max(now);
@@ -354,7 +366,8 @@ impl Device {
         self.core.drain(now, trace);
     }
 
-    /// When something is to be done that needs no packet: the next packet leaves its queue, entries may expire.
+    /// Returns the next time at which something happens without a packet: a packet leaves its
+    /// queue, or entries may expire.
     pub fn next_time(&self) -> Option<Nanos> {
         let learned = self.configuration.learned.values().flatten();
         let expiries = learned.map(|learned| Nanos(learned.next_expiry()));
@@ -363,12 +376,12 @@ impl Device {
         queues.into_iter().chain(expiry).min()
     }
 
-    /// The device's time.
+    /// Returns the device's time.
     pub fn now(&self) -> Nanos {
         self.core.now
     }
 
-    /// Gives each packet that left, in order, to `take`: its port, its bytes, when it left.
+    /// Passes each sent packet, in order, to `take`: its port, its bytes and its time.
     pub fn drain_sent(&mut self, mut take: impl FnMut(PortId, &[u8], Nanos)) {
         while let Some(sent) = self.core.sent.pop_front() {
             take(sent.port, sent.packet.bytes.bytes(), sent.time);
@@ -376,7 +389,7 @@ impl Device {
         }
     }
 
-    /// The next digest message.
+    /// Returns the next digest message.
     pub fn take_digest(&mut self) -> Option<Digest> {
         let own = self.core.digests.pop();
         own.or_else(|| {
@@ -385,7 +398,7 @@ impl Device {
         })
     }
 
-    /// The next message that the program wrote (`log_msg`, `assert`, `assume`).
+    /// Returns the next message that the program wrote (`log_msg`, `assert`, `assume`).
     pub fn take_message(&mut self) -> Option<String> {
         let own = self.core.messages.pop();
         own.or_else(|| {
@@ -394,13 +407,14 @@ impl Device {
         })
     }
 
-    /// Messages and digests that were lost because nobody took them, or because a packet sent too many.
+    /// Returns the number of messages and digests that were lost, because they were not taken or
+    /// because a packet sent too many.
     pub fn lost_messages(&self) -> u64 {
         let lost = self.desks().iter().map(|desk| desk.papers().lost_messages);
         self.core.lost_messages + lost.sum::<u64>()
     }
 
-    /// What became of all packets.
+    /// Returns the ledger of all packets.
     pub fn ledger(&self) -> Ledger {
         let mut ledger = self.core.ledger.clone();
         for desk in self.desks() {
@@ -410,19 +424,20 @@ impl Device {
         ledger
     }
 
-    /// What became of the packets of each worker, by its number; all that the device knows of it.
+    /// Returns the ledger of each worker, by its number, as of its last report.
     pub fn worker_ledgers(&self) -> Vec<Ledger> {
         let ledgers = self.desks().iter().map(|desk| desk.papers().ledger.clone());
         ledgers.collect()
     }
 
-    /// Packets inside.
+    /// Returns the number of packets inside.
     pub fn held(&self) -> usize {
         let at_workers: usize = self.desks().iter().map(|desk| desk.held()).sum();
         self.core.held() + at_workers
     }
 
-    /// Whether workers take packets through it while it is changed: they see tables and groups as they were published, cells at once.
+    /// Returns true if workers forward packets while the device is changed. They see tables and
+    /// groups as published, and cells at once.
     pub fn has_workers(&self) -> bool {
         !self.desks().is_empty()
     }
@@ -431,24 +446,26 @@ impl Device {
         self.office.as_ref().map_or(&[], |office| &office.desks)
     }
 
-    /// Whether all packets are accounted for. With workers the answer counts only while none of them has packets in hand.
+    /// Checks that all packets are accounted for. With workers the result is meaningful only while
+    /// none of them processes packets.
     ///
     /// # Errors
-    /// They are not: a defect of the device.
+    /// The ledger does not balance: a defect of the device.
     pub fn check_conservation(&self) -> Result<(), Unbalanced> {
         self.ledger().check(self.held())
     }
 
-    /// Counts a packet that a port refused after it had left here; nothing if none has left.
+    /// Counts a packet that a port refused after it was sent. Does nothing if no packet was sent.
     ///
-    /// The packet may have left by any worker. One that knows which counts there ([`crate::Worker::count_drop`]).
+    /// Use it if the worker that sent the packet is unknown. A worker counts its own with
+    /// [`crate::Worker::count_drop`].
     pub fn count_drop(&mut self, reason: DropReason) {
         if self.ledger().sent > 0 {
             self.refused.drop(reason);
         }
     }
 
-    /// Hits and misses of all tables.
+    /// Returns the hits and misses of all tables.
     pub fn table_hits(&self) -> Vec<TableHits> {
         let tables = self.configuration.tables.iter();
         tables
@@ -463,7 +480,8 @@ impl Device {
             .collect()
     }
 
-    /// Entries that no packet has hit for as long as their idle time-out: each once until it is hit again.
+    /// Returns the entries that no packet has hit for their idle time-out. Each is returned once
+    /// until it is hit again.
     pub fn take_idle(&mut self) -> Vec<(TableId, EntryId)> {
         let now = self.core.now.0;
         let mut idle = Vec::new();
@@ -479,11 +497,11 @@ impl Device {
         idle
     }
 
-    /// Loads another program in place of the running one; what becomes of the state is as docs/MIGRATION.md tells, and what has no place is lost.
-    /// Packets inside finish on the old program.
+    /// Replaces the running program. State is kept by the rules of docs/MIGRATION.md; state that
+    /// has no place is lost. Packets inside finish on the old program.
     ///
     /// # Errors
-    /// As [`Device::new`]; the running program stays.
+    /// As [`Device::new`]. The running program stays.
     pub fn replace(
         &mut self,
         program: Arc<Program>,
@@ -497,20 +515,22 @@ impl Device {
         Ok(self.begin(&mut new, carried).0)
     }
 
-    /// Runs the program of a device that was made beside this one, for which packets wait no longer than for any change: workers take it at the begin
-    /// of a burst, once it is published. The new device's own state counts where nothing stays.
+    /// Adopts the program of a device that was created beside this one. Packets wait no longer than
+    /// for any other change: workers take the program at the start of a burst, once it is
+    /// published. With [`Carry::Nothing`] the new device's state is used.
     ///
     /// # Errors
-    /// There is state for which the new program has no place, and which may not be lost, or the new program and its state are more than this device may
-    /// hold. The running program and all state stay.
+    /// State that may not be lost has no place in the new program, or the new program and its state
+    /// exceed this device's limits. The running program and all state stay.
     pub fn adopt(&mut self, mut new: Device, carry: Carry) -> Result<Migration, AdoptError> {
         let exchange = self.exchange(&mut new, carry)?;
         self.is_provisional = false;
         Ok(exchange.migration)
     }
 
-    /// As [`Device::adopt`]; the other device gets the program and the state that were here, for [`Device::go_back`]. Where state is kept, nothing is
-    /// published until that or [`Device::stay`].
+    /// Exchanges the programs, as [`Device::adopt`] does. The other device gets the previous
+    /// program and state, for [`Device::go_back`]. If state is kept, nothing is published until
+    /// then or until [`Device::stay`].
     ///
     /// # Errors
     /// As [`Device::adopt`].
@@ -548,13 +568,13 @@ impl Device {
         })
     }
 
-    /// The program of the last exchange stays, and packets meet it.
+    /// Confirms the program of the last exchange, and publishes it.
     pub fn stay(&mut self) {
         self.is_provisional = false;
         self.publish();
     }
 
-    /// Takes back an exchange with this device that was just made, of which packets have seen nothing.
+    /// Undoes an exchange with this device that was just made and that packets have not seen.
     pub fn go_back(&mut self, before: &mut Device, exchange: Exchange) {
         if exchange.has_replication {
             std::mem::swap(&mut self.replication, &mut before.replication);
@@ -566,7 +586,8 @@ impl Device {
         self.is_provisional = false;
     }
 
-    /// Checks that this device may hold another one's program and state, with these copies and what is carried over.
+    /// Checks that this device may hold the other device's program and state, with this replication
+    /// engine and the migrated state.
     fn check_limits(
         &self,
         new: &Device,
@@ -579,7 +600,7 @@ impl Device {
         self.limits.check_entries(self.entries(), entries + moving)
     }
 
-    /// Makes a device ready to run on this one's workers.
+    /// Prepares a device to run on this one's workers.
     fn share_with(&mut self, new: &mut Device) {
         self.tell_learned();
         new.configuration.atomic = Arc::clone(&self.configuration.atomic);
@@ -587,13 +608,14 @@ impl Device {
         new.configuration.set_lanes(desks + 1);
     }
 
-    /// Finds out what becomes of this device's state in another one, and converts what has to be.
+    /// Determines what becomes of this device's state in another device, and converts it where
+    /// necessary.
     fn carry_to(&mut self, new: &mut Device) -> Carried {
         self.share_with(new);
         replace::carry(&self.configuration, &mut new.configuration, self.core.now)
     }
 
-    /// Goes on with another device's program and state, after what is carried over.
+    /// Completes the migration and continues with the other device's program and state.
     fn begin(&mut self, new: &mut Device, carried: Carried) -> (Migration, Vec<Moved>) {
         let now = self.core.now;
         let carried = carried.finish(&mut self.configuration, &mut new.configuration, now);
@@ -601,13 +623,13 @@ impl Device {
         carried
     }
 
-    /// Goes on with another device's program and state, which gets this one's.
+    /// Swaps program and state with another device.
     fn turn_to(&mut self, other: &mut Device) {
         std::mem::swap(&mut self.code, &mut other.code);
         std::mem::swap(&mut self.configuration, &mut other.configuration);
         self.core.keep_contexts_of(&self.code);
         self.told_idle.clear();
-        // Of another program's tables.
+        // They belong to another program's tables.
         self.core.lost_messages += self.expired.len() as u64;
         self.expired.clear();
         self.record(Change::Program, None);

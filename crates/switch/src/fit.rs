@@ -1,6 +1,8 @@
-//! How keys, actions and cells of one program become those of another: what goes where, and why something cannot.
+//! Conversion of keys, actions and cells of one program to those of another, with the reasons why
+//! something cannot be converted.
 //!
-//! A conversion keeps the meaning: an entry in its new form matches the packets that it matched before, and hands the same numbers to the same action.
+//! A conversion preserves the meaning. A converted entry matches the same packets as before, and
+//! passes the same values to the same action.
 
 use bits::Value;
 use exec::field_match;
@@ -9,7 +11,7 @@ use table::{
     ActionRef, Entry, FieldMatch, KeyField, KeyShape, MatchKind, PriorityOrder, TableSpec,
 };
 
-/// A table as a program declares it.
+/// Table with its declaration in a program.
 #[derive(Clone, Copy)]
 pub(crate) struct Declared<'p> {
     pub(crate) program: &'p Program,
@@ -17,7 +19,7 @@ pub(crate) struct Declared<'p> {
     pub(crate) spec: &'p TableSpec,
 }
 
-/// A key that is matched.
+/// Matched key of a table.
 struct Key<'p> {
     name: &'p str,
     field: KeyField,
@@ -46,7 +48,8 @@ impl<'p> Declared<'p> {
         selected.map(|key| key.name.as_str()).collect()
     }
 
-    /// The action that the control plane knows by this name, where the table may run it in such a place.
+    /// Returns the action with this control-plane name, if its scope in the table is not
+    /// `forbidden`.
     fn action(self, name: &str, forbidden: ActionScope) -> Option<(u32, &'p Action)> {
         self.table.actions.iter().find_map(|listed| {
             let action = self.program.actions.get(listed.action)?;
@@ -56,11 +59,11 @@ impl<'p> Declared<'p> {
     }
 }
 
-/// What is told of a change beside what it does.
+/// Report of a conversion.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     pub(crate) reasons: Vec<String>,
-    /// Whether some state may have no new form.
+    /// True if some state may have no converted form.
     pub(crate) may_lose: bool,
 }
 
@@ -75,32 +78,32 @@ impl Notes {
     }
 }
 
-/// One field of the new key.
+/// Source of one field of the new key.
 enum FieldFit {
-    /// From the old field at this place.
+    /// Converted from the old field at this index.
     From(usize, Resized),
-    /// Whatever it is.
+    /// A wildcard match.
     Any(FieldMatch),
 }
 
-/// A field that gets another width or kind.
+/// Conversion of a field to another width or match kind.
 #[derive(Clone, Copy)]
 struct Resized {
     from: KeyField,
     to: KeyField,
 }
 
-/// What entries of the new key have as priority.
+/// Priority of entries with the new key.
 enum RankFit {
     Same,
-    /// As long as the prefix: what won before wins again.
+    /// Derived from the prefix length, so that the same entries win as before.
     FromPrefix(PriorityOrder),
 }
 
-/// How entries of one key become entries of another.
+/// Conversion of entries from one key to another.
 pub(crate) struct KeyFit {
     fields: Vec<FieldFit>,
-    /// Old fields that are gone.
+    /// Old fields that the new key does not have.
     dropped: Vec<(usize, KeyField)>,
     rank: RankFit,
     pub(crate) notes: Notes,
@@ -108,7 +111,7 @@ pub(crate) struct KeyFit {
 
 impl KeyFit {
     /// # Errors
-    /// Why no entry can stay.
+    /// The reason why no entry can be kept.
     pub(crate) fn of(old: Declared<'_>, new: Declared<'_>) -> Result<KeyFit, String> {
         let mut notes = Notes::default();
         let (before, after) = (old.keys(), new.keys());
@@ -156,7 +159,8 @@ impl KeyFit {
         })
     }
 
-    /// The match and the priority of an entry in the new table; `None` if that cannot say it.
+    /// Returns the match and the priority of an entry in the new table. `None` if they cannot be
+    /// expressed there.
     pub(crate) fn convert(&self, entry: &Entry) -> Option<(Vec<FieldMatch>, Option<i32>)> {
         let matches_any = |(at, field): &(usize, KeyField)| {
             FieldMatch::any(field) == entry.matches.get(*at).cloned()
@@ -250,7 +254,8 @@ impl Resized {
         field_match(&self.to, &self.resize(matched)?)
     }
 
-    /// The numbers that match are the same numbers: in a wider field, the bits in front are 0.
+    /// Converts a match to the new width. It matches the same numbers: in a wider field the leading
+    /// bits are 0.
     fn resize(&self, matched: &FieldMatch) -> Option<KeyMatch> {
         let (from, to) = (self.from.width, self.to.width);
         Some(match matched {
@@ -278,20 +283,20 @@ impl Resized {
     }
 }
 
-/// The same number with another width, if it has room there.
+/// Returns the same number with another width, if it fits.
 fn resized(value: &Value, width: u32) -> Option<Value> {
     let resized = value.resized(width);
     (resized.resized(value.width()) == *value).then_some(resized)
 }
 
-/// The same signed number with another width, if it has room there.
+/// Returns the same signed number with another width, if it fits.
 fn resized_signed(value: &Value, width: u32) -> Option<Value> {
     let is_negative = |value: &Value| {
         let sign = Value::prefix_mask(1.min(value.width()), value.width());
         !value.and(&sign).is_zero()
     };
     let extend = |value: &Value, width: u32| match is_negative(value) {
-        // The bits in front of a negative number are ones.
+        // Sign extension.
         true => value.not().resized(width).not(),
         false => value.resized(width),
     };
@@ -299,12 +304,12 @@ fn resized_signed(value: &Value, width: u32) -> Option<Value> {
     (extend(&resized, value.width()) == *value).then_some(resized)
 }
 
-/// A member of a value set in its new form.
+/// Conversion of a value set's members.
 pub(crate) struct MemberFit(Vec<Resized>);
 
 impl MemberFit {
     /// # Errors
-    /// Why none can stay.
+    /// The reason why no member can be kept.
     pub(crate) fn of(
         old: (&ir::ValueSet, &KeyShape),
         new: (&ir::ValueSet, &KeyShape),
@@ -343,26 +348,26 @@ fn members_of<'p>((set, shape): (&'p ir::ValueSet, &KeyShape)) -> Vec<Key<'p>> {
     fields.map(key).collect()
 }
 
-/// How calls of an action become calls of another.
+/// Conversion of calls of one action to another.
 pub(crate) struct ActionFit {
-    /// The new action's number.
+    /// Id of the new action.
     pub(crate) number: u32,
-    /// Where parameters come from; `None` if their limbs are the same.
+    /// Sources of the parameters; `None` if their limbs are the same.
     params: Option<Vec<ParamFit>>,
 }
 
 struct ParamFit {
-    /// The first limb of the old parameter.
+    /// First limb of the old parameter.
     at: usize,
     from: ScalarTy,
     to: ScalarTy,
 }
 
 impl ActionFit {
-    /// What the old action is for the control plane, in the new table.
+    /// Finds the action with the same control-plane name in the new table.
     ///
     /// # Errors
-    /// Why no call of it can stay.
+    /// The reason why no call of it can be kept.
     pub(crate) fn of(
         old: &Action,
         new: Declared<'_>,
@@ -405,12 +410,12 @@ impl ActionFit {
         })
     }
 
-    /// Whether calls have the same parameters.
+    /// Returns true if the parameters are unchanged.
     pub(crate) fn keeps_params(&self) -> bool {
         self.params.is_none()
     }
 
-    /// A call in its new form; `None` if a value has no room there.
+    /// Converts a call. Returns `None` if a value does not fit.
     pub(crate) fn convert(&self, call: &ActionRef) -> Option<ActionRef> {
         let params = match &self.params {
             None => call.params.clone(),
@@ -466,10 +471,10 @@ impl ParamFit {
     }
 }
 
-/// Tells what becomes of values of a type.
+/// Checks the conversion of a type, and reports its consequences.
 ///
 /// # Errors
-/// They have no meaning in the new type.
+/// Values have no meaning in the new type.
 fn check_ty(
     from: ScalarTy,
     to: ScalarTy,
@@ -491,7 +496,7 @@ fn check_ty(
     Ok(())
 }
 
-/// A number in a type that [`check_ty`] accepted, if it has room there.
+/// Converts a number to a type that [`check_ty`] accepted, if it fits.
 fn convert_value(value: &Value, to: ScalarTy) -> Option<Value> {
     match to {
         ScalarTy::Int(width) => resized_signed(value, width),
@@ -499,12 +504,12 @@ fn convert_value(value: &Value, to: ScalarTy) -> Option<Value> {
     }
 }
 
-/// How the cells of a register become those of another.
+/// Conversion of a register's cells.
 pub(crate) struct CellFit(Vec<ScalarTy>);
 
 impl CellFit {
     /// # Errors
-    /// Why none can stay.
+    /// The reason why no cell can be kept.
     pub(crate) fn of(
         old: &[ScalarTy],
         new: &[ScalarTy],

@@ -1,4 +1,5 @@
-//! Frames in, frames out: bursts through a program's pass, and the device's own code for the packets that leave it.
+//! Forwarding of bursts: the compiled fast path of a program, and the general code for packets that
+//! exit it.
 
 use std::sync::Arc;
 
@@ -14,11 +15,13 @@ use crate::device::Device;
 use crate::leave::Leave;
 
 impl Device {
-    /// Takes frames in, each from its own port, processes them and all else that is due by `now`, and gives each packet that left to `sent`: its port,
-    /// its frame, which may be swapped for another, when it left. What stays in `frames` counts no more.
+    /// Receives frames at their ingress ports, and processes them and everything else due by `now`.
+    /// Passes each sent packet to `sent`: its port, its frame, which may be swapped for another,
+    /// and its time. The contents of `frames` are unspecified afterwards.
     ///
-    /// The same as [`Device::receive`] of each, [`Device::step`] and [`Device::drain_sent`], but faster: frames are not copied, and where the engine fuses
-    /// the program's [`exec::Pass`], packets on their usual way need no context.
+    /// Equivalent to [`Device::receive`] of each frame, [`Device::step`] and
+    /// [`Device::drain_sent`], but faster. Frames are not copied, and packets on a compiled fast
+    /// path ([`exec::Pass`]) need no context.
     pub fn forward(
         &mut self,
         frames: &mut [Frame],
@@ -34,8 +37,8 @@ impl Device {
 }
 
 impl Core {
-    /// Sends what is to be sent, then takes frames through the program, at the time of the step that has begun. When passes run out, those behind
-    /// wait.
+    /// Sends waiting packets, then processes frames at the time of the current step. If the allowed
+    /// rounds are used up, the remaining frames wait.
     pub(crate) fn forward(
         &mut self,
         root: &Arc<Root>,
@@ -52,7 +55,7 @@ impl Core {
         }
     }
 
-    /// Takes frames through the program one after the other.
+    /// Processes frames one after the other, without the fast path.
     pub(crate) fn forward_one_by_one(
         &mut self,
         root: &Arc<Root>,
@@ -101,13 +104,14 @@ impl Core {
                 lots: &[self.lot(count)],
             };
             let through = run.run(&mut burst, &mut context);
-            // An engine that does nothing would never end.
+            // An engine that makes no progress would cause an endless loop.
             let through = through.clamp(1, count);
             self.packets.take_back((count - through) as u64);
             let left = self.account(&mut some[..through], outcomes, sent);
             self.take_on(root, left, &mut context, sent);
             done += through;
-            // Those behind one that has left or told something were looked at for nothing: where many do, few are taken at once.
+            // Prefetching for packets after one that exits or reports is wasted. So the burst size
+            // shrinks when this happens often.
             most = match through < count {
                 true => BURST.min(2 * through),
                 false => BURST.min(2 * most),
@@ -117,7 +121,7 @@ impl Core {
         self.give_back(context, lent, run, root);
     }
 
-    /// A burst may begin: all that an engine must know of this device is there.
+    /// Prepares a burst: provides all that an engine must know of this device.
     pub(crate) fn make_ready(&mut self, root: &Root, run: &dyn Fused) {
         let Owner {
             derived,
@@ -131,7 +135,8 @@ impl Core {
         *work = root.work;
     }
 
-    /// So many frames that are this device's, which was [made ready](Self::make_ready): they have the next numbers.
+    /// Returns the burst segment of this device's next `frames` frames, which get the next packet
+    /// numbers. [`Core::make_ready`] must have been called.
     #[inline(always)]
     pub(crate) fn lot(&self, frames: usize) -> Lot<'_> {
         Lot {
@@ -141,7 +146,8 @@ impl Core {
         }
     }
 
-    /// A context that is lent, or one of its own. Of the root nothing is read where one is lent: it is far where many devices take turns.
+    /// Returns a shared context, or one of this device. With a shared context nothing is read from
+    /// the snapshot, which is out of the cache if many devices take turns.
     pub(crate) fn borrow(
         &mut self,
         lent: Option<&mut Contexts>,
@@ -168,7 +174,8 @@ impl Core {
         }
     }
 
-    /// Counts, sends and drops what went through; the step and the port of the packet that left its pass, if the last one has.
+    /// Sends, drops and counts processed packets. If the last one exited the fast path, returns the
+    /// step and the port.
     pub(crate) fn account(
         &mut self,
         frames: &mut [Frame],
@@ -191,13 +198,14 @@ impl Core {
         left
     }
 
-    /// Drops a packet that was not sent; or else the step at which it left its pass, and its port. Kept apart from the way of those that are sent, whose loop has no room to keep what this needs.
+    /// Handles a packet that was not sent: drops it, or returns the step at which it exited and its
+    /// port. Kept out of the loop over sent packets, which has no registers to spare for it.
     #[cold]
     pub(crate) fn account_unsent(&mut self, outcome: PackedOutcome) -> Option<(u32, PortId)> {
         match outcome.unpack() {
             PassOutcome::Dropped(reason) => self.ledger.drop(reason),
             PassOutcome::Left { step, egress } => return Some((step, egress)),
-            // Engines give every frame an outcome; one that has none is accounted for all the same.
+            // Engines give every frame an outcome. A frame without one is counted as a drop.
             PassOutcome::Sent(_) | PassOutcome::Waiting => {
                 self.ledger.drop(exec::DropReason::Aborted);
             }
@@ -205,7 +213,8 @@ impl Core {
         None
     }
 
-    /// Takes what packets of a burst have told, of which the last was this device's, and takes that one on if it has left its pass, with its context.
+    /// Collects the digests and messages of the last packet of a burst, and continues with it if it
+    /// exited the fast path.
     pub(crate) fn take_on(
         &mut self,
         root: &Arc<Root>,
@@ -213,7 +222,8 @@ impl Core {
         context: &mut Box<PacketContext>,
         sent: &mut impl Leave,
     ) {
-        // Who has told something or left is rare, and what is known of the code is far where many devices take turns: it is not looked at before.
+        // This is rare, and the code's data is out of the cache if many devices take turns. So it
+        // is not read earlier.
         if context.has_told() {
             self.collect(&root.code.program, context, &mut Trace(None));
         }
@@ -233,7 +243,7 @@ impl Core {
         self.take_sent(sent);
     }
 
-    /// Gives what has left to `sent`.
+    /// Passes transmitted packets to `sent`.
     pub(crate) fn take_sent(&mut self, sent: &mut impl Leave) {
         while let Some(mut gone) = self.sent.pop_front() {
             sent.leave(gone.port, &mut gone.packet.bytes, gone.time);

@@ -1,4 +1,5 @@
-//! The log's way out of a device: what changes, in the order of changes, goes to a [`Storage`], batch by batch. The device never waits for it.
+//! Journal of a device: sends changed objects to a [`Storage`], batch by batch, in the order of the
+//! changes. The device never waits for it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,15 +11,15 @@ use crate::control::Record;
 use crate::device::Device;
 use crate::object::{self, Changed, Object, Place};
 
-/// How long the device waits before it tries again to keep what nobody waits for.
+/// Time before the device retries a failed batch of its own changes.
 const RETRY_AFTER: Nanos = Nanos::from_millis(1000);
 
-/// Why something could not be kept.
+/// Error of storing a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageError {
-    /// Whether there was no room.
+    /// True if the storage is full.
     pub is_full: bool,
-    /// What is wrong, where, and what to do.
+    /// The cause, the place, and the remedy.
     pub message: String,
 }
 
@@ -30,64 +31,67 @@ impl fmt::Display for StorageError {
 
 impl std::error::Error for StorageError {}
 
-/// Told whether a batch is kept: it is behind the last one that was kept then, and nothing takes it away, not even a power cut.
+/// Callback with the result of storing a batch. On success the batch follows the last stored one
+/// and is durable, even after a power failure.
 pub type Done = Box<dyn FnOnce(Result<(), StorageError>) + Send>;
 
-/// Changes that are kept together or not at all.
+/// Batch of changes that are stored atomically.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// Whether these objects are all that there is: what was kept before goes.
+    /// True if the batch holds all objects: everything stored before is removed.
     pub is_whole: bool,
-    /// Whether the device knows that a batch was not kept, and has gone back to what was.
+    /// True if the device has handled the failure of an earlier batch by going back to the state
+    /// before.
     pub goes_on: bool,
-    /// What is at places now; nothing for what has gone. In the order of places.
+    /// New values of objects, or `None` for deleted ones. In the order of keys.
     pub objects: Vec<(Place, Option<Object>)>,
 }
 
-/// Keeps a device's state.
+/// Persistent storage of a device's state.
 pub trait Storage: Send {
-    /// Takes a batch; never waits. Batches are kept in the order in which they come. After one that is not kept, all are refused until one goes on.
+    /// Appends a batch without blocking. Batches are stored in the order of the calls. After a
+    /// failure all batches are refused until one with `goes_on`.
     fn append(&mut self, batch: Batch, done: Done);
 }
 
-/// What is kept of cells that packets write.
+/// Options for storing cells that packets write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeptCells {
-    /// Counters, direct ones among them.
+    /// Stores counters, including direct ones.
     pub counters: bool,
-    /// Registers.
+    /// Stores registers.
     pub registers: bool,
-    /// How often; what a controller writes is kept at once.
+    /// Interval. Cells that a controller writes are stored at once.
     pub every: Nanos,
 }
 
-/// What became of batches, told from the storage's side.
+/// Status of batches, updated by the storage.
 #[derive(Default)]
 struct Fate {
-    /// Batches that are under way.
+    /// Number of batches in progress.
     under_way: usize,
-    /// Whether one of them is of what nobody waits for.
+    /// True if one of them holds only the device's own changes.
     own_under_way: bool,
     failure: Option<Failure>,
 }
 
-/// What was not kept.
+/// Failure of one or more batches.
 #[derive(Debug)]
 struct Failure {
     error: StorageError,
     places: Vec<Place>,
     is_whole: bool,
-    /// Whether somebody was told so, who takes his changes back.
+    /// True if a caller of [`Device::commit`] was notified and must undo its changes.
     is_to_be_undone: bool,
 }
 
-/// The device's end.
+/// The device's side of the journal.
 pub(crate) struct Journal {
     storage: Box<dyn Storage>,
     cells: KeptCells,
     changed: BTreeSet<Place>,
     is_whole: bool,
-    /// Within a batch of the control plane, of which nothing is to be kept alone.
+    /// True within a batch of the control plane, which must not be stored in parts.
     is_held: bool,
     next_cells: Nanos,
     retry_at: Nanos,
@@ -99,7 +103,7 @@ fn lock(fate: &Mutex<Fate>) -> MutexGuard<'_, Fate> {
 }
 
 impl Journal {
-    /// Notes what a record has changed.
+    /// Adds the objects that a record has changed.
     fn note(&mut self, device: &Device, record: &Record) {
         let places = match object::changed(device, record) {
             Changed::Everything => return self.is_whole = true,
@@ -114,7 +118,7 @@ impl Journal {
             }));
     }
 
-    /// What is to be kept now.
+    /// Creates a batch of all pending changes.
     fn gather(&mut self, device: &Device) -> Batch {
         let mut places = std::mem::take(&mut self.changed);
         let is_whole = std::mem::take(&mut self.is_whole);
@@ -152,7 +156,8 @@ impl Journal {
         places
     }
 
-    /// Whether a batch can go now; a failure that is over is taken up. Otherwise why not.
+    /// Checks that a batch may be sent. After a failure, adds its objects again and returns true:
+    /// the batch must have `goes_on` set. Returns the error if the failure is not yet handled.
     fn make_ready(&mut self) -> Result<bool, StorageError> {
         let mut fate = lock(&self.fate);
         let Some(failure) = &fate.failure else {
@@ -213,7 +218,8 @@ impl Journal {
 }
 
 impl Device {
-    /// Keeps the device's state in a storage from now on; all that there is now too, unless the storage `has_it`.
+    /// Stores the device's state from now on. The current state is stored too, unless the storage
+    /// `has_it`.
     pub fn keep_in(&mut self, storage: Box<dyn Storage>, cells: KeptCells, has_it: bool) {
         self.journal = Some(Journal {
             storage,
@@ -227,20 +233,21 @@ impl Device {
         });
     }
 
-    /// Whether what changes is kept.
+    /// Returns true if changes are stored.
     pub fn is_kept(&self) -> bool {
         self.journal.is_some()
     }
 
-    /// A batch begins: what changes from now on is kept together, when it is committed.
+    /// Begins a batch: the following changes are stored atomically when it is committed.
     pub fn hold(&mut self) {
         if let Some(journal) = &mut self.journal {
             journal.is_held = true;
         }
     }
 
-    /// Ends a batch, and has kept what was changed; `done` is told when it is. If it is not, the device refuses to keep more until the one who was told so
-    /// has taken back what he had done since, and says so ([`Device::is_undone`]).
+    /// Ends a batch and stores the changes. `done` gets the result. After a failure the device
+    /// refuses further batches, until the notified caller has undone its changes and calls
+    /// [`Device::is_undone`].
     pub fn commit(&mut self, done: Done) {
         let Some(mut journal) = self.journal.take() else {
             return done(Ok(()));
@@ -258,7 +265,7 @@ impl Device {
         self.journal = Some(journal);
     }
 
-    /// What was not kept has been taken back.
+    /// Confirms that the changes that could not be stored were undone.
     pub fn is_undone(&mut self) {
         if let Some(journal) = &mut self.journal {
             journal.is_held = false;
@@ -269,7 +276,7 @@ impl Device {
         }
     }
 
-    /// Has all cells that are kept by choice kept with the next batch.
+    /// Adds all cells that are stored by option to the next batch.
     pub fn keep_cells(&mut self) {
         if let Some(mut journal) = self.journal.take() {
             let places = journal.cell_places(self);
@@ -278,7 +285,7 @@ impl Device {
         }
     }
 
-    /// Notes a record for the storage.
+    /// Adds a record to the journal.
     pub(crate) fn journalise(&mut self, record: &Record) {
         if let Some(mut journal) = self.journal.take() {
             journal.note(self, record);
@@ -286,7 +293,8 @@ impl Device {
         }
     }
 
-    /// Has kept what packets and time have changed, one batch after the other; nobody waits for it.
+    /// Stores the changes made by packets and by time, one batch after the other. No caller waits
+    /// for the result.
     pub(crate) fn keep_own(&mut self) {
         let now = self.core.now;
         let Some(journal) = &mut self.journal else {

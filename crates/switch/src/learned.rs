@@ -1,4 +1,5 @@
-//! Entries that packets add: told as records when a step ends, deleted when their time is over, and added again by one who follows the records.
+//! Entries that packets add: reported as records when a step ends, deleted when they expire, and
+//! added again by a replica that follows the records.
 
 use std::sync::Arc;
 
@@ -11,11 +12,11 @@ use crate::device::Device;
 use crate::outbox::MAX_WAITING;
 
 impl Device {
-    /// Deletes the entries that packets added and whose time-out is over.
+    /// Deletes the expired entries that packets added.
     pub(crate) fn expire(&mut self) {
         let now = self.core.now.0;
         for (table, learned) in self.learning(|learned| learned.next_expiry() <= now) {
-            // An entry is told of before its end is.
+            // The insertion of an entry is reported before its expiry.
             self.tell_inserted(table, &learned);
             for entry in learned.expire(now) {
                 self.tell(Change::Expire(table, entry.clone()), None);
@@ -24,7 +25,8 @@ impl Device {
         }
     }
 
-    /// Records the entries that packets have added since the last time, table by table, in the order in which they were added.
+    /// Records the entries that packets have added since the last call, table by table, in the
+    /// order of insertion.
     pub(crate) fn tell_learned(&mut self) {
         for (table, learned) in self.learning(LearningTable::is_told) {
             self.tell_inserted(table, &learned);
@@ -37,7 +39,7 @@ impl Device {
         }
     }
 
-    /// The tables that packets add entries to and for which this holds; no memory is taken while it holds for none.
+    /// Returns the learning tables that satisfy `holds`. Allocates nothing if there are none.
     fn learning(
         &self,
         holds: impl Fn(&LearningTable) -> bool,
@@ -58,12 +60,14 @@ impl Device {
         }
     }
 
-    /// Entries that packets added and that have expired since the last call. Those that nobody takes are lost in the end, as digests are.
+    /// Returns the entries that packets added and that have expired since the last call. If they
+    /// are not taken, they are eventually lost, as digests are.
     pub fn take_expired(&mut self) -> Vec<(TableId, LearnedEntry)> {
         std::mem::take(&mut self.expired)
     }
 
-    /// [`Change::Learn`]: an entry that a packet added to this table elsewhere.
+    /// Applies [`Change::Learn`]: adds an entry that a packet added to this table in another
+    /// device.
     pub(crate) fn learn(&mut self, id: TableId, entry: &LearnedEntry) -> Result<(), ControlError> {
         let learned = self.learning_table(id)?;
         let name = &self.table_of(id)?.name;
@@ -81,7 +85,7 @@ impl Device {
         })
     }
 
-    /// [`Change::Expire`]: the end of an entry that a packet added elsewhere.
+    /// Applies [`Change::Expire`]: deletes an entry that expired in another device.
     pub(crate) fn forget(&mut self, id: TableId, entry: &LearnedEntry) -> Result<(), ControlError> {
         let learned = self.learning_table(id)?;
         let has_its_shape = entry.key.len() == learned.shape().limbs();
@@ -107,7 +111,7 @@ impl Device {
         }
     }
 
-    /// Whether an entry is one that a packet of this program could have added.
+    /// Returns true if a packet of this program could have added the entry.
     fn fits(&self, id: TableId, learned: &LearningTable, entry: &LearnedEntry) -> bool {
         let program = self.program();
         let fields = learned.shape().fields().iter();
@@ -126,7 +130,7 @@ impl Device {
     }
 }
 
-/// Whether limbs are values of these types, one behind the other, as engines leave them.
+/// Returns true if `limbs` holds canonical values of these types, one after the other.
 fn are_values(limbs: &[u64], types: impl IntoIterator<Item = ScalarTy>) -> bool {
     let mut rest = limbs;
     for ty in types {

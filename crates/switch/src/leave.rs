@@ -1,15 +1,17 @@
-//! Where packets go that leave.
+//! Packet sinks: receivers of transmitted packets.
 
 use exec::PackedOutcome;
 use packet::{Frame, Nanos, PortId};
 
-/// What takes packets that leave: any function that does, or what has its code stand where packets leave, however long that is.
+/// Receives transmitted packets. Implemented for closures. Implement it by hand to have the code
+/// inlined into the transmit loop.
 pub trait Leave {
-    /// Takes a packet that leaves by this port at that time; its frame may be swapped for another.
+    /// Receives a packet sent to this port at this time. Its frame may be swapped for another.
     fn leave(&mut self, port: PortId, frame: &mut Frame, time: Nanos);
 
-    /// Takes the packets of these outcomes, as long as they are sent; how many. There are as many frames as outcomes. Who reaches what it needs by several steps overrides this, so that it takes
-    /// them once, and not for each packet.
+    /// Receives packets as long as their outcomes are sent, and returns their number. There are as
+    /// many frames as outcomes. Override this if the target is found by several steps, so that
+    /// these run once instead of once for each packet.
     #[inline(always)]
     fn leave_sent(
         &mut self,
@@ -21,7 +23,7 @@ pub trait Leave {
     }
 }
 
-/// [`Leave::leave_sent`], one packet after the other.
+/// Implements [`Leave::leave_sent`] one packet after the other.
 #[inline(always)]
 pub fn leave_sent<L: Leave + ?Sized>(
     leave: &mut L,

@@ -1,31 +1,32 @@
-//! The ledger of packets: nothing disappears silently.
+//! Ledger of packets: every packet is accounted for.
 //!
-//! received + generated + replicated = sent + dropped by named reason + held, at every moment between two steps.
+//! Between any two steps: received + generated + replicated = sent + dropped (by named reason) +
+//! held.
 
 use exec::DropReason;
 
-/// Reasons for which a copy is refused.
+/// Reasons for which copies are refused.
 const REFUSALS: [DropReason; 2] = [DropReason::WorkBudget, DropReason::CopyBudget];
 
-/// Packets by what became of them. What changes with each packet stands first.
+/// Packet counts by outcome. The counts that change with each packet come first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Ledger {
-    /// Came in at a port.
+    /// Number of packets received at a port.
     pub received: u64,
-    /// Left at a port.
+    /// Number of packets sent to a port.
     pub sent: u64,
-    /// Made by the device or its control plane.
+    /// Number of packets created by the device or its control plane.
     pub generated: u64,
-    /// Copies made, beyond the packet they were made of.
+    /// Number of copies made, without the packets that were copied.
     pub replicated: u64,
-    /// Ended otherwise, by [`DropReason::index`].
+    /// Number of dropped packets, by [`DropReason::index`].
     dropped: [u64; DropReason::ALL.len()],
-    /// Copies that were asked for and not made, by [`REFUSALS`]; this changes no sum.
+    /// Number of copies requested but not made, by [`REFUSALS`]. Not part of the balance.
     copies_refused: [u64; REFUSALS.len()],
-    /// Started over, which changes no sum.
+    /// Number of resubmissions. Not part of the balance.
     pub resubmitted: u64,
-    /// Started over after a whole pass, which changes no sum.
+    /// Number of recirculations. Not part of the balance.
     pub recirculated: u64,
 }
 
@@ -45,12 +46,12 @@ impl Default for Ledger {
     }
 }
 
-/// A ledger that does not add up: a defect of the device.
+/// Error: a ledger that does not balance, which is a defect of the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unbalanced {
-    /// Packets that came into being.
+    /// Number of packets received or created.
     pub came: u64,
-    /// Packets that went, and those that are held.
+    /// Number of packets sent, dropped or held.
     pub went: u64,
 }
 
@@ -67,7 +68,7 @@ impl std::fmt::Display for Unbalanced {
 impl std::error::Error for Unbalanced {}
 
 impl Ledger {
-    /// Adds another part of the same packets.
+    /// Adds the counts of another ledger.
     pub fn add(&mut self, other: &Ledger) {
         self.received += other.received;
         self.generated += other.generated;
@@ -82,7 +83,7 @@ impl Ledger {
         refused.for_each(|(sum, more)| *sum += more);
     }
 
-    /// Notes copies that were asked for and are not made.
+    /// Counts copies that were requested but not made.
     pub(crate) fn refuse_copies(&mut self, reason: DropReason, copies: u64) {
         let counters = REFUSALS.iter().zip(&mut self.copies_refused);
         for (_, counter) in counters.filter(|(counted, _)| **counted == reason) {
@@ -90,7 +91,7 @@ impl Ledger {
         }
     }
 
-    /// The reasons for which copies were refused, and how many.
+    /// Returns the reasons for which copies were refused, with the counts.
     pub fn refused_copies(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
         let counted = REFUSALS.iter().zip(self.copies_refused);
         counted
@@ -98,29 +99,30 @@ impl Ledger {
             .filter(|(_, count)| *count > 0)
     }
 
-    /// Notes a drop.
+    /// Counts a drop.
     pub fn drop(&mut self, reason: DropReason) {
         self.dropped[reason.index()] += 1;
     }
 
-    /// Notes packets that came in and were dropped at once.
+    /// Counts packets that were received and dropped at once.
     pub fn refuse(&mut self, packets: u64, reason: DropReason) {
         self.received += packets;
         self.dropped[reason.index()] += packets;
     }
 
-    /// Counts the packets that `refused` says were dropped no more as sent: they had left, and were dropped behind.
+    /// Moves the drops of `refused` from sent to dropped: these packets were sent by the device and
+    /// dropped afterwards.
     pub(crate) fn take_back(&mut self, refused: &Ledger) {
         self.sent = self.sent.saturating_sub(refused.dropped.iter().sum());
         self.add(refused);
     }
 
-    /// Packets dropped for this reason.
+    /// Returns the number of packets dropped for this reason.
     pub fn dropped(&self, reason: DropReason) -> u64 {
         self.dropped[reason.index()]
     }
 
-    /// The reasons for which packets were dropped, and how many.
+    /// Returns the reasons for which packets were dropped, with the counts.
     pub fn drops(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
         DropReason::ALL
             .iter()
@@ -128,7 +130,7 @@ impl Ledger {
             .filter(|(_, count)| *count > 0)
     }
 
-    /// Whether all packets are accounted for, `held` being those still inside.
+    /// Checks that all packets are accounted for. `held` is the number of packets inside.
     pub fn check(&self, held: usize) -> Result<(), Unbalanced> {
         let came = self.received + self.generated + self.replicated;
         let went = self.sent + self.dropped.iter().sum::<u64>() + held as u64;

@@ -1,18 +1,25 @@
-//! The room of the device: architectures' pipelines, traffic manager, packet replication, the control side and the ledger of packets.
+//! Crate `switch`: the device. Pipelines of the architectures, traffic manager, packet replication
+//! engine, control plane, and the ledger of packets.
 //!
-//! **In:** a program, an engine, packets with their ports, changes, the time. **Out:** packets, digests, messages, a [`Ledger`].
-//! **May import:** `exec`, `table`, `port`, `packet`, `ir`, `bits`.
+//! **In:** a program, an engine, packets with their ports, control-plane changes, the time.
+//! **Out:** packets, digests, messages, a [`Ledger`].
 //!
 //! Invariants:
-//! - received + generated + replicated = sent + dropped by named reason + held, after every step ([`Device::check_conservation`]);
-//! - a packet finishes on the root (code, state, replication entries) that it began with; changes are visible to packets received after them;
-//! - workers free no program and no table: roots live with the device until nothing refers to them;
-//! - another program takes state over by the rule of docs/MIGRATION.md, or is refused and changes nothing;
-//! - every change, be it of the control side, of a packet or of time, is one numbered [`Record`], in one order; a refused change changes nothing;
-//! - a device holds no more than its [`Limits`], whoever writes to it and whatever program it adopts;
-//! - time and seeds come from outside: the same inputs give the same outputs.
+//! - After every step: received + generated + replicated = sent + dropped (by named reason) + held
+//!   ([`Device::check_conservation`]).
+//! - A packet finishes on the snapshot (code, state, replication entries) with which it began. A
+//!   change is visible to packets received after it.
+//! - Workers free no program and no table. Snapshots are owned by the device until nothing refers
+//!   to them.
+//! - A new program takes over state by the rules of docs/MIGRATION.md, or is refused and changes
+//!   nothing.
+//! - Every change of the control plane, of a packet or by a time-out is one numbered [`Record`], in
+//!   one total order. A refused change changes nothing.
+//! - A device never holds more than its [`Limits`], whatever is written to it and whatever program
+//!   it adopts.
+//! - Time and seeds are inputs: the same inputs give the same outputs.
 //!
-//! Tests: `tests/`, one file an architecture; `testkit` runs programs.
+//! Tests: `tests/`, one file for each architecture; `testkit` runs programs.
 
 mod arch;
 mod bell;

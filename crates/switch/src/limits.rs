@@ -1,4 +1,5 @@
-//! What a device may hold, where somebody else's device stands beside it: checked when programs come and before entries do.
+//! Limits of a device's resources, so that devices of several tenants can share a host. Programs
+//! and entries are checked before they are accepted.
 
 use std::fmt;
 
@@ -10,24 +11,28 @@ use crate::control::{Action, Change, ControlCode, ControlError, refused};
 use crate::device::Device;
 use crate::pre::ReplicationEngine;
 
-/// The most that a device may hold; what is not given is not limited.
+/// Maximum resources of a device. `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Entries of tables, the program's own among them, members of profiles and of value sets, groups of profiles, multicast groups and clone sessions,
-    /// each of them with its members or copies. Metadata of an entry has no more than [`MOST_METADATA`] bytes then.
+    /// Number of table entries, including the program's own, members and groups of action profiles,
+    /// value set members, multicast groups and clone sessions. Each group or session also counts
+    /// its members or copies. With this limit an entry's metadata has at most [`MOST_METADATA`]
+    /// bytes.
     pub entries: Option<u64>,
-    /// Bytes of counters, meters, registers and tables that packets write.
+    /// Number of bytes of counters, meters, registers, and tables that packets write.
     pub state_bytes: Option<u64>,
-    /// Stages of the program, without those that lead packets through turns ([`ir::Stage::is_of_turns`]).
+    /// Number of stages of the program, without those that control the rounds through the stage
+    /// slots ([`ir::Stage::is_of_turns`]).
     pub stages: Option<u64>,
-    /// What each packet may do; [`WorkBudget::MOST`] without it.
+    /// Work budget of each packet; [`WorkBudget::MOST`] by default.
     pub work: Option<WorkBudget>,
 }
 
-/// Bytes that a controller keeps with an entry at most, where entries are limited: so that their number bounds memory.
+/// Maximum number of metadata bytes of an entry if entries are limited, so that the number of
+/// entries bounds the memory.
 pub const MOST_METADATA: usize = 1024;
 
-/// What a limit is of.
+/// Resource that is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limited {
     /// Entries.
@@ -38,16 +43,17 @@ pub enum Limited {
     Stages,
 }
 
-/// A limit does not allow what was asked for.
+/// Error: a request exceeds a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exceeded {
-    /// Which limit.
+    /// The resource.
     pub what: Limited,
-    /// Entries that there are already. A program's bytes and stages take the place of another's: of them there are none.
+    /// Number of entries in use. Always 0 for bytes and stages, because a program replaces those of
+    /// another.
     pub used: u64,
-    /// What there would be.
+    /// Number after the request.
     pub asked: u64,
-    /// What there may be.
+    /// The limit.
     pub allowed: u64,
 }
 
@@ -96,7 +102,7 @@ impl Limits {
         }
     }
 
-    /// Checks what a program itself takes.
+    /// Checks the resources that a program itself needs.
     pub(crate) fn check_program(&self, program: &Program) -> Result<(), Exceeded> {
         Limits::check(Limited::Stages, [0, stages(program)], self.stages)?;
         let bytes = state_bytes(program);
@@ -107,19 +113,19 @@ impl Limits {
         self.work.unwrap_or_default()
     }
 
-    /// Checks that there may be so many entries, where some are used.
+    /// Checks the number of entries, of which some are in use.
     pub(crate) fn check_entries(&self, used: u64, entries: u64) -> Result<(), Exceeded> {
         Limits::check(Limited::Entries, [used, entries], self.entries)
     }
 }
 
-/// Stages of a program that count against [`Limits::stages`].
+/// Returns the number of stages that count against [`Limits::stages`].
 pub fn stages(program: &Program) -> u64 {
     let stages = program.controls.values().flat_map(|c| c.stages.values());
     stages.filter(|stage| !stage.is_of_turns()).count() as u64
 }
 
-/// Entries that count.
+/// Returns the number of entries that count.
 pub(crate) fn entries(configuration: &Configuration, replication: &ReplicationEngine) -> u64 {
     let tables = configuration.tables.values().map(Table::len);
     let profiles = configuration.profiles.values().flatten();
@@ -136,27 +142,27 @@ pub(crate) fn entries(configuration: &Configuration, replication: &ReplicationEn
     own.chain(groups).chain(sessions).sum::<usize>() as u64
 }
 
-/// What something with members or copies counts more than it does already.
+/// Returns the growth of the count when a group or session gets this number of members.
 fn more(members: usize, there: Option<usize>) -> usize {
     let there = there.map_or(0, |members| 1 + members);
     (1 + members).saturating_sub(there)
 }
 
 impl Device {
-    /// What this device may hold.
+    /// Returns the limits of this device.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Entries that count against [`Limits::entries`].
+    /// Returns the number of entries that count against [`Limits::entries`].
     pub fn entries(&self) -> u64 {
         entries(&self.configuration, &self.replication)
     }
 
-    /// Gives the device other limits. Packets meet what they may do once it is published.
+    /// Sets the limits. The work budget applies to packets from the next publication on.
     ///
     /// # Errors
-    /// It holds more already; the limits stay.
+    /// The device already exceeds the new limits. The old ones stay.
     pub fn set_limits(&mut self, limits: Limits) -> Result<(), Exceeded> {
         limits.check_program(self.program())?;
         let used = self.entries();
@@ -166,7 +172,7 @@ impl Device {
         Ok(())
     }
 
-    /// Checks that there is room for what a change adds.
+    /// Checks that the device may hold what a change adds.
     pub(crate) fn check_room(&self, change: &Change) -> Result<(), ControlError> {
         if self.limits.entries.is_none() {
             return Ok(());
@@ -185,7 +191,7 @@ impl Device {
         checked.or_else(|error| refused(ControlCode::ResourceExhausted, error.to_string()))
     }
 
-    /// Entries that there are more after a change, at most.
+    /// Returns an upper bound of the entries that a change adds.
     fn growth(&self, change: &Change) -> usize {
         let profile = |id| self.configuration.profiles.get(id)?.as_ref();
         match change {
@@ -228,7 +234,8 @@ impl Device {
         }
     }
 
-    /// Entries that an action brings with it, where a profile keeps it: a member, or members and a group of them.
+    /// Returns the number of profile entries that an action creates: a member, or members and a
+    /// group with them.
     fn brought_by(&self, table: TableId, action: &Action) -> usize {
         let table = self.program().tables.get(table);
         let has_profile = table.is_some_and(|table| table.implementation.is_some());

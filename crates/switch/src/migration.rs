@@ -1,20 +1,21 @@
-//! What becomes of a device's state when another program takes its place, object by object: the report, and the user's word.
+//! Migration of a device's state to another program: the report for each object, and the user's
+//! permission to lose state.
 
 use std::fmt;
 
-/// What a change of program may cost.
+/// Permission to lose state when the program changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MayLose {
-    /// Nothing: the change is refused if something would be lost.
+    /// No state: the change is refused if any would be lost.
     Nothing,
-    /// State of the objects of these names.
+    /// State of the objects with these names.
     These(Vec<String>),
-    /// Whatever has no place in the new program.
+    /// All state that has no place in the new program.
     Anything,
 }
 
 impl MayLose {
-    /// Whether state of this object may go.
+    /// Returns true if state of this object may be lost.
     pub fn covers(&self, name: &str) -> bool {
         match self {
             MayLose::Nothing => false,
@@ -24,7 +25,7 @@ impl MayLose {
     }
 }
 
-/// Kinds of state that belong to an object of a program.
+/// Kinds of an object's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateKind {
     /// Entries of a table that are not const.
@@ -33,9 +34,9 @@ pub enum StateKind {
     LearnedEntries,
     /// A default action that the control plane had set.
     DefaultAction,
-    /// Counts of a table's entries.
+    /// Direct counters of a table's entries.
     DirectCounters,
-    /// Rates of a table's entries.
+    /// Direct meters of a table's entries.
     DirectMeters,
     /// Members of an action profile or selector.
     Members,
@@ -43,16 +44,16 @@ pub enum StateKind {
     Groups,
     /// Members of a value set.
     ValueSetMembers,
-    /// Counters that counted.
+    /// Counters that are not zero.
     Counters,
     /// Meters that are configured.
     Meters,
-    /// Cells of a register that hold other than their first value.
+    /// Cells of a register that differ from their initial value.
     Registers,
 }
 
 impl StateKind {
-    /// In words, as many of them.
+    /// Returns the name in the plural.
     pub fn name(self) -> &'static str {
         match self {
             StateKind::Entries => "entries",
@@ -69,7 +70,7 @@ impl StateKind {
         }
     }
 
-    /// In words, of one.
+    /// Returns the name in the singular.
     pub fn name_of_one(self) -> &'static str {
         match self {
             StateKind::Entries => "entry",
@@ -87,23 +88,23 @@ impl StateKind {
     }
 }
 
-/// What becomes of an object's state, whatever it is.
+/// Outcome for the state of an object, whatever its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// All of it stays as it is.
+    /// All of it stays unchanged.
     Kept,
-    /// All of it stays, in the new program's form.
+    /// All of it stays, converted to the new program's form.
     Converted,
-    /// What fits into the new program's form stays.
+    /// The part that fits the new program's form stays.
     WhatFits,
-    /// None of it has a place.
+    /// None of it has a place in the new program.
     Lost,
-    /// There was none: the object is new, and begins as the new program says.
+    /// The object is new, with the new program's initial state.
     New,
 }
 
 impl Fate {
-    /// In a word.
+    /// Returns the name of the outcome.
     pub fn name(self) -> &'static str {
         match self {
             Fate::Kept => "kept",
@@ -115,20 +116,21 @@ impl Fate {
     }
 }
 
-/// What becomes of one kind of state of one object.
+/// Outcome for one kind of state of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// What it is.
+    /// Kind of state.
     pub kind: StateKind,
-    /// The name of the table, extern or value set that has it.
+    /// Name of the table, extern or value set.
     pub name: String,
-    /// What the two programs say of it.
+    /// Outcome according to the two programs.
     pub fate: Fate,
-    /// Why, where it is not simply kept.
+    /// Reasons, unless the state is simply kept.
     pub reasons: Vec<String>,
-    /// How many there are on this device; of cells that stay as they are, all, whatever they hold.
+    /// Number of items on this device. Of cells that stay unchanged all are counted, whatever they
+    /// hold.
     pub held: u64,
-    /// How many of these the new program has no place for.
+    /// Number of items for which the new program has no place.
     pub lost: u64,
 }
 
@@ -146,7 +148,8 @@ impl fmt::Display for Line {
     }
 }
 
-/// What becomes of all state: a line an object and kind, in the order of the old program; new objects come last.
+/// Report of a migration: one line for each object and kind of state, in the order of the old
+/// program. New objects come last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Migration {
     /// The lines.
@@ -154,22 +157,22 @@ pub struct Migration {
 }
 
 impl Migration {
-    /// Lines that lose something on this device.
+    /// Returns the lines with losses on this device.
     pub fn losses(&self) -> impl Iterator<Item = &Line> {
         self.lines.iter().filter(|line| line.lost > 0)
     }
 
-    /// Lines that lose something that they may not.
+    /// Returns the lines with losses that are not permitted.
     pub(crate) fn refused_by(&self, word: &MayLose) -> Vec<Line> {
         let losses = self.losses().filter(|line| !word.covers(&line.name));
         losses.cloned().collect()
     }
 }
 
-/// A change of program would lose state without the user's word for it. Nothing was changed.
+/// Error: a change of program would lose state without permission. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WouldLose {
-    /// What.
+    /// The losses.
     pub lines: Vec<Line>,
 }
 

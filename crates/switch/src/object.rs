@@ -1,4 +1,5 @@
-//! What is kept of a device, object by object: each has a [`Place`], which says what it is, and is read and put back by itself.
+//! Objects of a device's persistent state. Each has a key, its [`Place`], and is read and restored
+//! separately.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,23 +20,24 @@ use crate::pre::{CloneSession, Replica};
 use crate::profiles::is_one_shot;
 use crate::queue::QueueConfig;
 
-/// Cells of a counter, meter or register that are one object.
+/// Number of cells of a counter, meter or register that form one object.
 pub const CELLS: u32 = 64;
 
-/// Where an object of a device is. In this order objects can be put back: what refers to others comes behind them.
+/// Key of an object. The order of keys is an order of restoration: an object comes after those to
+/// which it refers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// The program.
     Program,
     /// A note of the control plane.
     Note(Box<[u8]>),
-    /// Parameters of hashes.
+    /// The parameters of the hash algorithms.
     Hash,
-    /// PNA's host ports.
+    /// PNA: the host ports.
     HostPorts,
-    /// PNA's time-out of this number.
+    /// PNA: the time-out of this expire profile.
     ExpireProfile(u8),
-    /// How a port sends.
+    /// The queue configuration of a port.
     Queue(PortId),
     /// A value set.
     ValueSet(ValueSetId),
@@ -43,84 +45,84 @@ pub enum Place {
     Member(ExternId, u32),
     /// A group of a selector.
     Group(ExternId, u32),
-    /// All entries of a table, those that packets added among them: an object that only goes.
+    /// All entries of a table, including those that packets added. This object can only be deleted.
     Entries(TableId),
     /// A table entry.
     Entry(TableId, EntryId),
-    /// The first number that no entry of a table has had.
+    /// The next entry number of a table.
     NextEntry(TableId),
     /// The default entry of a table.
     Default(TableId),
     /// The entry with this key that a packet added.
     Learned(TableId, Box<[u64]>),
-    /// PNA's next flow id.
+    /// PNA: the next flow id.
     NextFlow,
     /// A multicast group.
     Multicast(u32),
     /// A clone session.
     CloneSession(u32),
-    /// Configurations of meters, [`CELLS`] of them from this times [`CELLS`] on.
+    /// The configurations of [`CELLS`] meters, from index [`CELLS`] times this number on.
     Meters(ExternId, u32),
-    /// Counters, [`CELLS`] of them.
+    /// The values of [`CELLS`] counters.
     Counters(ExternId, u32),
     /// The direct counter of an entry, or of the default action.
     DirectCounter(TableId, Option<EntryId>),
-    /// Cells of a register, [`CELLS`] of them.
+    /// The values of [`CELLS`] register cells.
     Registers(ExternId, u32),
 }
 
-/// What is at a place.
+/// Value of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Object {
     /// The program.
     Program(Arc<Program>),
     /// A note.
     Note(Box<[u8]>),
-    /// Parameters of hashes.
+    /// The parameters of the hash algorithms.
     Hash(HashParameters),
     /// Host ports.
     HostPorts(Vec<u32>),
-    /// A time-out, if there is one.
+    /// A time-out, if it is set.
     Timeout(Option<Nanos>),
-    /// How a port sends.
+    /// The queue configuration of a port.
     Queue(QueueConfig),
     /// Members of a value set.
     ValueSet(Vec<Vec<KeyMatch>>),
     /// The action of a member.
     Member(ActionId, Vec<Value>),
-    /// Members of a group, and their weights.
+    /// The members of a group, and their weights.
     Group(Vec<(u32, u32)>),
-    /// An entry with its metadata. Of a const one only the direct meter is put back.
+    /// An entry with its metadata. Of a const entry only the direct meter is restored.
     Entry(TableEntry, Box<[u8]>),
-    /// A number.
+    /// The next number.
     Next(u64),
     /// The default action, if it is not the program's, and its direct meter.
     Default(Option<ActionCall>, Option<MeterConfig>),
     /// An entry that a packet added.
     Learned(LearnedEntry),
-    /// Copies.
+    /// The copies of a multicast group.
     Replicas(Vec<Replica>),
     /// A clone session.
     CloneSession(CloneSession),
-    /// Configurations of meters.
+    /// The configurations of meters.
     Meters(Vec<Option<MeterConfig>>),
-    /// Counters.
+    /// The values of counters.
     Counters(Vec<CounterReading>),
-    /// A counter.
+    /// The value of a counter.
     Counter(CounterReading),
-    /// Cells of a register.
+    /// The values of register cells.
     Registers(Vec<Vec<Value>>),
 }
 
-/// What a change has changed.
+/// Objects that a change has modified.
 pub(crate) enum Changed {
-    /// These places.
+    /// These objects.
     Places(Vec<Place>),
-    /// All of it.
+    /// All objects.
     Everything,
 }
 
-/// The match of a field in the words of an update.
+/// Converts the match of a field to the form of a [`TableEntry`].
 pub fn key_match(matched: &FieldMatch) -> KeyMatch {
     match matched {
         FieldMatch::Exact(value) | FieldMatch::Optional(Some(value)) => {
@@ -133,7 +135,7 @@ pub fn key_match(matched: &FieldMatch) -> KeyMatch {
     }
 }
 
-/// Values of an action's parameters.
+/// Returns the values of an action's parameters.
 pub fn arguments(action: &ir::Action, params: &[u64]) -> Vec<Value> {
     let mut at = 0;
     let value = |param: &ir::ActionParam| {
@@ -144,7 +146,7 @@ pub fn arguments(action: &ir::Action, params: &[u64]) -> Vec<Value> {
     action.params.iter().map(value).collect()
 }
 
-/// The objects of cells that a change of one cell, or of all, concerns.
+/// Returns the cell objects that a change of one cell, or of all, modifies.
 fn chunks(device: &Device, id: ExternId, index: Option<u32>) -> std::ops::Range<u32> {
     match index {
         Some(index) => index / CELLS..index / CELLS + 1,
@@ -161,7 +163,7 @@ fn cells_of(device: &Device, id: ExternId) -> u32 {
     }
 }
 
-/// What a record says has changed.
+/// Returns the objects that a recorded change has modified.
 pub(crate) fn changed(device: &Device, record: &Record) -> Changed {
     let cells = |id, index, place: fn(ExternId, u32) -> Place| {
         let chunks = chunks(device, id, index);
@@ -199,7 +201,7 @@ pub(crate) fn changed(device: &Device, record: &Record) -> Changed {
         Change::SetMeter(id, index, _) | Change::ResetMeter(id, index) => {
             cells(*id, *index, Place::Meters)
         }
-        // Of meters, rates are kept.
+        // Only the rates of meters are stored.
         Change::WriteColorCounts(..) | Change::WriteDirectColorCounts(..) => Vec::new(),
         Change::WriteCounter(id, index, _) => cells(*id, *index, Place::Counters),
         Change::WriteDirectCounter(table, id, _) => vec![Place::DirectCounter(*table, *id)],
@@ -215,7 +217,7 @@ pub(crate) fn changed(device: &Device, record: &Record) -> Changed {
     })
 }
 
-/// The places of all objects that a device may have.
+/// Returns the keys of all objects that a device may have.
 pub(crate) fn all_places(device: &Device) -> BTreeSet<Place> {
     let configuration = device.configuration();
     let mut places = BTreeSet::from([
@@ -268,7 +270,7 @@ pub(crate) fn all_places(device: &Device) -> BTreeSet<Place> {
     places
 }
 
-/// The places of a table's entries.
+/// Returns the keys of a table's entries.
 pub(crate) fn entries_of(device: &Device, table: TableId) -> Vec<Place> {
     let entries = device.configuration().tables[table].iter();
     let entries = entries.map(|entry| Place::Entry(table, entry.id));
@@ -280,7 +282,7 @@ pub(crate) fn entries_of(device: &Device, table: TableId) -> Vec<Place> {
     entries.chain(learned).collect()
 }
 
-/// The places of all counters.
+/// Returns the keys of all counters.
 pub(crate) fn counters_of(device: &Device) -> Vec<Place> {
     let mut places = arrays(
         device,
@@ -297,7 +299,7 @@ pub(crate) fn counters_of(device: &Device) -> Vec<Place> {
     places
 }
 
-/// The places of all registers.
+/// Returns the keys of all registers.
 pub(crate) fn registers_of(device: &Device) -> Vec<Place> {
     arrays(
         device,
@@ -319,7 +321,7 @@ fn arrays(
 }
 
 impl Device {
-    /// The object at a place, if there is one.
+    /// Returns the object with this key, if there is one.
     pub(crate) fn object(&self, place: &Place) -> Option<Object> {
         let configuration = self.configuration();
         Some(match place {
@@ -430,7 +432,7 @@ impl Device {
         (call.is_some() || meter.is_some()).then_some(Object::Default(call, meter))
     }
 
-    /// An action of a table as a call.
+    /// Converts an action of a table to a call.
     fn call(&self, table: TableId, action: &ActionRef) -> Option<ActionCall> {
         let program = self.program();
         let mut listed = program.tables[table].actions.iter();
@@ -442,7 +444,8 @@ impl Device {
         })
     }
 
-    /// What an entry of a table does, in the words of an update; what the device made for it alone is told as it was given.
+    /// Converts the action of an entry to the form of a [`TableEntry`]. Members and groups that the
+    /// device created for this entry alone become a one-shot action.
     pub fn action(&self, table: TableId, action: &EntryAction) -> Option<Action> {
         let profile = self.program().tables.get(table)?.implementation;
         let profile = profile.and_then(|id| self.configuration().profiles[id].as_ref());
@@ -465,7 +468,7 @@ impl Device {
         })
     }
 
-    /// All that is written of an entry but its metadata and its counter.
+    /// Returns an entry in the form of a [`TableEntry`], without its metadata and its counter.
     pub fn written(&self, table: TableId, entry: &Entry) -> Option<TableEntry> {
         Some(TableEntry {
             keys: entry.matches.iter().map(key_match).collect(),
@@ -477,7 +480,8 @@ impl Device {
         })
     }
 
-    /// All objects of the device and of its cells, in the order of places: what [`Device::restore`] takes.
+    /// Returns all objects of the device, including its cells, in the order of keys: the input of
+    /// [`Device::restore`].
     pub fn objects(&self) -> Vec<(Place, Object)> {
         let mut places = all_places(self);
         places.extend(counters_of(self));
@@ -488,11 +492,13 @@ impl Device {
         objects.collect()
     }
 
-    /// Takes up the state that objects describe in place of all entries that there are, the program's own that are not const among them. Nothing is
-    /// recorded. Objects come in the order of their places; the program's object says nothing here.
+    /// Restores the state that objects describe. It replaces all existing entries, also the
+    /// program's own ones that are not const. Nothing is recorded. The objects must be in the order
+    /// of their keys. The program object is ignored.
     ///
     /// # Errors
-    /// An object does not fit the program, or there are more than the device may hold; the device is not to be used then.
+    /// An object does not fit the program, or there are more than the device may hold. The device
+    /// must not be used then.
     pub fn restore(
         &mut self,
         objects: impl IntoIterator<Item = (Place, Object)>,
@@ -553,7 +559,7 @@ impl Device {
                 Change::SetDirectMeter(table, None, meter)
             }
             (Place::Learned(table, _), Object::Learned(entry)) => {
-                // Its time begins anew.
+                // Its idle time restarts.
                 let now = self.core.now.0;
                 Change::Learn(
                     table,
@@ -612,10 +618,11 @@ impl Device {
             .try_for_each(|change| self.change(change).map(drop))
     }
 
-    /// Inserts an entry that was deleted under the number that it had, so that it wins and loses against others of its priority as before.
+    /// Inserts a deleted entry again under its former number, so that its rank among entries of the
+    /// same priority is unchanged.
     ///
     /// # Errors
-    /// As of [`Change::Insert`]; the number is another entry's.
+    /// As for [`Change::Insert`], or the number belongs to another entry.
     pub fn insert_again(
         &mut self,
         table: TableId,

@@ -1,14 +1,14 @@
-//! What waits for the control plane: bounded in number and in bytes.
+//! Queue to the control plane, bounded in items and in bytes.
 
 use std::collections::VecDeque;
 
-/// How many items wait; more are lost.
+/// Maximum number of items. Further ones are lost.
 pub(crate) const MAX_WAITING: usize = 65_536;
 
-/// How many bytes they may have together; more are lost.
+/// Maximum number of bytes of all items. Further ones are lost.
 const MAX_BYTES: usize = 16 << 20;
 
-/// A queue of items with their sizes.
+/// Bounded queue of items with their sizes.
 pub(crate) struct Outbox<T> {
     items: VecDeque<(T, usize)>,
     bytes: usize,
@@ -24,7 +24,8 @@ impl<T> Default for Outbox<T> {
 }
 
 impl<T> Outbox<T> {
-    /// Keeps an item of so many bytes, which is made only if there is room for it; whether there was.
+    /// Appends an item of `bytes` bytes, which is created only if it fits. Returns false if it does
+    /// not fit.
     pub(crate) fn push(&mut self, bytes: usize, make: impl FnOnce() -> T) -> bool {
         let has_room = self.has_room(bytes);
         if has_room {
@@ -38,7 +39,7 @@ impl<T> Outbox<T> {
         self.items.len() < MAX_WAITING && bytes <= MAX_BYTES - self.bytes
     }
 
-    /// Gives the items that have waited for the longest to another, as many as it has room for.
+    /// Moves the oldest items to another queue, as many as fit there.
     pub(crate) fn move_to(&mut self, other: &mut Outbox<T>) {
         while let Some((_, bytes)) = self.items.front() {
             if !other.has_room(*bytes) {
@@ -51,12 +52,12 @@ impl<T> Outbox<T> {
         }
     }
 
-    /// Whether nothing is in it.
+    /// Returns true if the queue is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// The item that has waited for the longest.
+    /// Removes and returns the oldest item.
     pub(crate) fn pop(&mut self) -> Option<T> {
         let (item, bytes) = self.items.pop_front()?;
         self.bytes -= bytes;

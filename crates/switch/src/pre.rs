@@ -1,32 +1,33 @@
-//! The packet replication engine: multicast groups and clone sessions (P4Runtime, section 9.5; PSA, section 6.3).
+//! Packet replication engine (PRE): multicast groups and clone sessions (P4Runtime, section 9.5;
+//! PSA, section 6.3).
 
 use std::collections::BTreeMap;
 
 use packet::PortId;
 
-/// A copy of a packet: the port and the instance (`egress_rid`).
+/// Replica: egress port and instance (`egress_rid`) of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Replica {
-    /// Where it goes.
+    /// Egress port.
     pub port: PortId,
-    /// Which instance it is.
+    /// Instance of the copy.
     pub instance: u32,
 }
 
-/// A clone session: the copies of a cloned packet.
+/// Clone session: the copies of a cloned packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CloneSession {
     /// The copies.
     pub replicas: Vec<Replica>,
-    /// A multicast group whose copies are made too.
+    /// Multicast group of which the copies are made too.
     pub group: Option<u32>,
-    /// Bytes that a clone keeps.
+    /// Length in bytes to which clones are truncated.
     pub truncate: Option<u32>,
-    /// The clones' class of service.
+    /// Class of service of the clones.
     pub class_of_service: u32,
 }
 
-/// Groups and sessions by number.
+/// Multicast groups and clone sessions, by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicationEngine {
     groups: BTreeMap<u32, Vec<Replica>>,
@@ -34,7 +35,7 @@ pub struct ReplicationEngine {
 }
 
 impl ReplicationEngine {
-    /// The copies of a group; none for one that does not exist.
+    /// Returns the copies of a group, or none if it does not exist.
     pub fn group(&self, id: u32) -> &[Replica] {
         self.groups.get(&id).map_or(&[], Vec::as_slice)
     }
@@ -44,19 +45,19 @@ impl ReplicationEngine {
         self.groups.insert(id, replicas);
     }
 
-    /// Removes a group; whether there was one.
+    /// Removes a group. Returns false if it does not exist.
     pub fn remove_group(&mut self, id: u32) -> bool {
         self.groups.remove(&id).is_some()
     }
 
-    /// All groups.
+    /// Returns all groups.
     pub fn groups(&self) -> impl Iterator<Item = (u32, &[Replica])> {
         self.groups
             .iter()
             .map(|(id, replicas)| (*id, replicas.as_slice()))
     }
 
-    /// A session.
+    /// Returns a session.
     pub fn session(&self, id: u32) -> Option<&CloneSession> {
         self.sessions.get(&id)
     }
@@ -66,17 +67,17 @@ impl ReplicationEngine {
         self.sessions.insert(id, session);
     }
 
-    /// Removes a session; whether there was one.
+    /// Removes a session. Returns false if it does not exist.
     pub fn remove_session(&mut self, id: u32) -> bool {
         self.sessions.remove(&id).is_some()
     }
 
-    /// All sessions.
+    /// Returns all sessions.
     pub fn sessions(&self) -> impl Iterator<Item = (u32, &CloneSession)> {
         self.sessions.iter().map(|(id, session)| (*id, session))
     }
 
-    /// The copies that a session makes: its group's, then its own (as BMv2).
+    /// Returns the copies of a session: its group's, then its own, as in BMv2.
     pub fn clones<'a>(&'a self, session: &'a CloneSession) -> impl Iterator<Item = Replica> + 'a {
         let group = session.group.map_or(&[][..], |id| self.group(id));
         group.iter().chain(&session.replicas).copied()

@@ -1,4 +1,5 @@
-//! Members and groups of action profiles and selectors, those that entries make for themselves among them.
+//! Members and groups of action profiles and selectors, including those created for one-shot
+//! entries.
 
 use bits::Value;
 use exec::action_params;
@@ -8,17 +9,17 @@ use table::{ActionProfile, ActionRef, EntryAction, GroupId, GroupMember, MemberI
 use crate::control::{Action, ControlCode, ControlError, refused};
 use crate::device::Device;
 
-/// Members and groups with numbers from here on are the device's own, made for one-shot entries.
+/// First number of the members and groups that the device creates for one-shot entries.
 const OWN_IDS: u32 = 1 << 31;
 
-/// Whether a member or group of this number is of one entry only, made for it.
+/// Returns true if the member or group with this number was created for a single entry.
 pub fn is_one_shot(number: u32) -> bool {
     number >= OWN_IDS
 }
 
 type Checked<T = ()> = Result<T, ControlError>;
 
-/// What one entry alone had in its table's profile, taken out of it.
+/// Members and group of a single entry, removed from its table's profile.
 #[derive(Default)]
 pub(crate) struct Own {
     group: Option<GroupId>,
@@ -26,7 +27,8 @@ pub(crate) struct Own {
 }
 
 impl Device {
-    /// What an entry of a table does, in `table`'s words; a one-shot group is made here.
+    /// Converts the action of an entry to `table`'s form. Creates the members and the group of a
+    /// one-shot action.
     pub(crate) fn entry_action(&mut self, id: TableId, action: &Action) -> Checked<EntryAction> {
         let table = self.table_of(id)?;
         let (name, profile) = (table.name.clone(), table.implementation);
@@ -58,7 +60,7 @@ impl Device {
         }
     }
 
-    /// Members and a group that belong to one entry.
+    /// Creates members and a group for a single entry.
     fn one_shot(
         &mut self,
         table: TableId,
@@ -99,7 +101,8 @@ impl Device {
         Ok(EntryAction::Group(group))
     }
 
-    /// A number of the device's own that nothing in the profile has. Numbers come round after 2^31 one-shot entries.
+    /// Returns a number in the device's own range that is unused in the profile. The numbers wrap
+    /// around after 2^31 one-shot entries.
     fn own_id(&mut self, profile: ExternId) -> Checked<u32> {
         loop {
             let id = OWN_IDS + self.next_own_id;
@@ -115,18 +118,20 @@ impl Device {
     fn forget_members(&mut self, profile: ExternId, members: &[GroupMember]) {
         if let Ok(profile) = self.profile(profile) {
             for member in members {
-                // One that was not made is not there to be deleted.
+                // Members that were not created cannot be deleted, which is no error here.
                 let _ = profile.delete_member(member.member);
             }
         }
     }
 
-    /// An entry no longer does this: members and a group of its own go with it.
+    /// Removes the members and the group that belong to an entry alone, after its action has
+    /// changed.
     pub(crate) fn release(&mut self, table: TableId, action: &EntryAction) {
         self.take_own(table, action);
     }
 
-    /// Takes the members and the group that an entry with this action has for itself out of their profile.
+    /// Removes the members and the group that belong to an entry with this action alone, and
+    /// returns them.
     pub(crate) fn take_own(&mut self, table: TableId, action: &EntryAction) -> Own {
         let implementation = self.table_of(table).map(|table| table.implementation);
         match implementation {
@@ -202,7 +207,7 @@ impl Device {
         })
     }
 
-    /// Deletes a member that no entry and no group has.
+    /// Deletes a member that no entry and no group uses.
     pub(crate) fn delete_member(&mut self, profile: ExternId, id: u32) -> Checked {
         not_own(id)?;
         let member = MemberId::new(id);
@@ -213,7 +218,7 @@ impl Device {
         on_profile(self.profile(profile)?.delete_member(member))
     }
 
-    /// Whether an entry of a table with this profile uses something.
+    /// Returns true if an entry of a table with this profile satisfies `uses`.
     fn is_used(&self, profile: ExternId, uses: impl Fn(&table::Table) -> usize) -> bool {
         let tables = self.program().tables.iter();
         tables
@@ -242,7 +247,7 @@ impl Device {
         })
     }
 
-    /// Deletes a group that no entry has.
+    /// Deletes a group that no entry uses.
     pub(crate) fn delete_group(&mut self, profile: ExternId, id: u32) -> Checked {
         not_own(id)?;
         let group = GroupId::new(id);
@@ -262,7 +267,7 @@ impl Own {
             }
             EntryAction::Group(group) if is_one_shot(group.get()) => {
                 let members = profile.group(group).map(<[_]>::to_vec);
-                // It was made with the entry, so it is there.
+                // The group was created with the entry, so it exists.
                 let _ = profile.delete_group(group);
                 (Some(group), members.unwrap_or_default())
             }
@@ -277,7 +282,7 @@ impl Own {
         Own { group, members }
     }
 
-    /// There is room: it was there before.
+    /// Inserts the members and the group again. They fit, because they were there before.
     fn put_into(self, profile: &mut ActionProfile) {
         let mut parts = Vec::new();
         for (part, action) in self.members {

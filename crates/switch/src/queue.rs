@@ -1,27 +1,28 @@
-//! The traffic manager's queues: a first-in-first-out queue for each egress port and priority, served strictly by priority at the port's rate.
+//! Traffic manager: a FIFO queue for each egress port and priority, with strict priority scheduling
+//! and rate limits by port.
 //!
-//! Time is an input: a packet leaves at the first moment at which its port is free and nothing of higher priority waits. At the default, unlimited
-//! rate that is the moment at which it came. Depths and times are those that v1model shows as `enq_qdepth`, `deq_qdepth`, `enq_timestamp` and
-//! `deq_timedelta`.
+//! Time is an input. A packet leaves at the first moment at which its port is free and no packet of
+//! higher priority waits. At the default, unlimited rate that is its arrival time. Depths and times
+//! are those of v1model's `enq_qdepth`, `deq_qdepth`, `enq_timestamp` and `deq_timedelta`.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use packet::{Nanos, PortId};
 
-/// How a port sends.
+/// Queue configuration of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueConfig {
-    /// Packets that one priority's queue holds; one more is dropped.
+    /// Maximum number of packets in the queue of one priority. Further packets are dropped.
     pub depth: usize,
-    /// Bits a second; unlimited without it.
+    /// Rate in bits per second; `None` means unlimited.
     pub bits_per_second: Option<u64>,
-    /// Packets a second; unlimited without it.
+    /// Rate in packets per second; `None` means unlimited.
     pub packets_per_second: Option<u64>,
 }
 
 impl Default for QueueConfig {
-    /// Unlimited rate, and room for 64 packets as in BMv2.
+    /// Returns an unlimited rate and a depth of 64 packets, as in BMv2.
     fn default() -> Self {
         QueueConfig {
             depth: 64,
@@ -32,7 +33,7 @@ impl Default for QueueConfig {
 }
 
 impl QueueConfig {
-    /// How long the port is busy with a packet.
+    /// Returns the transmission time of a packet in nanoseconds.
     fn busy(&self, bytes: usize) -> u64 {
         let by = |unit: u64, rate: Option<u64>| {
             rate.map_or(0, |rate| {
@@ -47,16 +48,16 @@ impl QueueConfig {
     }
 }
 
-/// What a packet sees of the queue that it went through.
+/// Queue times and depths of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueTimes {
-    /// When it came.
+    /// Time of arrival in the queue.
     pub enqueued: Nanos,
-    /// Packets in its queue when it came.
+    /// Number of packets in its queue on arrival.
     pub enqueue_depth: u32,
-    /// When it left.
+    /// Time of departure.
     pub dequeued: Nanos,
-    /// Packets in its queue when it left.
+    /// Number of packets left in its queue on departure.
     pub dequeue_depth: u32,
 }
 
@@ -70,13 +71,13 @@ struct Waiting<T> {
 
 struct PortQueues<T> {
     config: QueueConfig,
-    /// Whether the port has a configuration of its own.
+    /// True if the port was configured explicitly.
     is_configured: bool,
-    /// By priority, the highest served first.
+    /// Queues by priority; the highest is served first.
     queues: BTreeMap<u8, VecDeque<Waiting<T>>>,
-    /// When the last packet that left will have gone, and so the port is free.
+    /// Time at which the port is free again after the last packet.
     free_at: Nanos,
-    /// When that packet left, and its bytes.
+    /// Departure time and bytes of the last packet.
     last: (Nanos, usize),
 }
 
@@ -85,34 +86,35 @@ impl<T> PortQueues<T> {
         self.queues.values().all(VecDeque::is_empty)
     }
 
-    /// The packet that leaves next, and when, the port being free.
+    /// Returns the time and the sequence number of the packet that leaves next.
     fn next(&self) -> Option<(Nanos, u64)> {
         let next = self.queues.values().rev().find_map(VecDeque::front)?;
         Some((self.free_at.max(next.enqueued), next.sequence))
     }
 }
 
-/// Ports that are kept though nothing waits there and nobody configured them, so that ports in use keep their memory.
+/// Number of unconfigured idle ports to keep, so that ports in use keep their memory.
 const IDLE_PORTS: usize = 512;
 
 /// All queues of a device.
 pub struct Queues<T> {
     default: QueueConfig,
     ports: BTreeMap<PortId, PortQueues<T>>,
-    /// How many ports there may be before idle ones are forgotten.
+    /// Number of ports at which idle ones are removed.
     most_ports: usize,
-    /// Each port with packets once: when it may send, and the sequence number of its next packet.
+    /// Heap with one element for each port that has packets: the time at which it may send, and the
+    /// sequence number of its next packet.
     ready: BinaryHeap<Reverse<(Nanos, u64, PortId)>>,
     sequence: u64,
     held: usize,
-    /// Whether any port is shaped.
+    /// True if any port is shaped.
     has_limited: bool,
-    /// When every port that has sent will be free.
+    /// Time at which all ports that have sent are free.
     all_free_at: Nanos,
 }
 
 impl<T> Queues<T> {
-    /// Empty queues; ports take `default` until they are configured.
+    /// Creates empty queues. Ports use `default` until they are configured.
     pub fn new(default: QueueConfig) -> Self {
         Queues {
             default,
@@ -126,8 +128,8 @@ impl<T> Queues<T> {
         }
     }
 
-    /// Sets how a port sends from `now` on. A packet that is still going out goes on at the new rate, as if it had left at that rate; what waits
-    /// leaves no earlier than now.
+    /// Configures a port from `now` on. A packet in transmission continues at the new rate, as if
+    /// it had started at that rate. Waiting packets leave no earlier than now.
     pub fn configure(&mut self, port: PortId, config: QueueConfig, now: Nanos) {
         let queues = self.port(port, now);
         queues.config = config;
@@ -160,42 +162,43 @@ impl<T> Queues<T> {
         })
     }
 
-    /// Forgets ports of which nothing has to be known: whoever names more and more ports does not make the device grow.
+    /// Removes ports without state, so that packets to ever new ports do not grow the memory.
     fn forget_idle(&mut self, now: Nanos) {
         self.ports
             .retain(|_, queues| queues.is_configured || queues.free_at > now || !queues.is_empty());
-        // Ports that are in use are looked through again only when there are twice as many.
+        // Doubles the limit if many ports are in use, so that the scan stays rare.
         self.most_ports = IDLE_PORTS.max(self.ports.len() * 2);
     }
 
-    /// How ports send that are not configured.
+    /// Returns the configuration of ports that are not configured.
     pub fn default_config(&self) -> QueueConfig {
         self.default
     }
 
-    /// How a port sends.
+    /// Returns the configuration of a port.
     pub fn config(&self, port: PortId) -> QueueConfig {
         let queues = self.ports.get(&port);
         queues.map_or(self.default, |queues| queues.config)
     }
 
-    /// Whether packets may have to wait at a port.
+    /// Returns true if a port has a rate limit.
     pub fn is_shaped(&self, port: PortId) -> bool {
         self.config(port).is_limited()
     }
 
-    /// The ports that are configured, and how.
+    /// Returns the configured ports with their configurations.
     pub fn configured(&self) -> Vec<(PortId, QueueConfig)> {
         let ports = self.ports.iter().filter(|(_, queues)| queues.is_configured);
         ports.map(|(port, queues)| (*port, queues.config)).collect()
     }
 
-    /// Whether ports that are not configured send at once.
+    /// Returns true if ports that are not configured have no rate limit.
     pub fn is_usually_free(&self) -> bool {
         !self.default.is_limited()
     }
 
-    /// Writes the ports that are shaped, that still send at `now`, or where packets wait, into `busy`, ascending.
+    /// Writes the busy ports to `busy`, ascending: those that are shaped, are still sending at
+    /// `now`, or have waiting packets.
     pub fn busy(&self, now: Nanos, busy: &mut Vec<u32>) {
         busy.clear();
         if !self.has_limited && self.held == 0 && self.all_free_at <= now {
@@ -208,12 +211,12 @@ impl<T> Queues<T> {
         busy.extend(ports.map(|(port, _)| port.0));
     }
 
-    /// Packets that wait.
+    /// Returns the number of waiting packets.
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// Packets that wait in one queue.
+    /// Returns the number of packets in one queue.
     pub fn waiting(&self, port: PortId, priority: u8) -> usize {
         let queues = self.ports.get(&port).map(|port| &port.queues);
         queues
@@ -221,7 +224,7 @@ impl<T> Queues<T> {
             .map_or(0, VecDeque::len)
     }
 
-    /// Puts a packet in; gives it back when its queue is full.
+    /// Enqueues a packet. Returns it as the error if its queue is full.
     pub fn push(
         &mut self,
         port: PortId,
@@ -237,7 +240,8 @@ impl<T> Queues<T> {
         let limited = queues.config.is_limited() || queues.free_at > now;
         let (depth, free_at) = (queues.config.depth, queues.free_at);
         let queue = queues.queues.entry(priority).or_default();
-        // At unlimited rate nothing ever waits, so nothing can be full: the packets here are those of one batch.
+        // At unlimited rate nothing ever waits, so no queue is full: its packets belong to the
+        // current batch.
         if limited && queue.len() >= depth {
             return Err(item);
         }
@@ -256,7 +260,7 @@ impl<T> Queues<T> {
         Ok(())
     }
 
-    /// The next packet that may leave by `now`, its port and what it saw of the queue.
+    /// Dequeues the next packet that may leave by `now`. Returns its port and its queue times too.
     pub fn pop(&mut self, now: Nanos) -> Option<(PortId, T, QueueTimes)> {
         let Reverse((at, _, port)) = *self.ready.peek()?;
         if at > now {
@@ -288,7 +292,7 @@ impl<T> Queues<T> {
         Some((port, waiting.item, times))
     }
 
-    /// When the next packet may leave.
+    /// Returns the time at which the next packet may leave.
     pub fn next_time(&self) -> Option<Nanos> {
         self.ready.peek().map(|Reverse((at, _, _))| *at)
     }
@@ -361,7 +365,7 @@ mod tests {
         assert!(queues.ports.len() <= IDLE_PORTS, "{}", queues.ports.len());
         assert_eq!(queues.waiting(PortId(7), 0), 2);
         assert_eq!(drain(&mut queues, 3_000_000_000).len(), 3);
-        // A port that is still busy with its last packet stays so.
+        // A port stays busy until its last packet is sent.
         let mut queues = Queues::new(slow);
         for port in 0..2000 {
             assert!(queues.push(PortId(port), 0, 64, ns(0), port).is_ok());
@@ -387,7 +391,8 @@ mod tests {
             queues.configure(PortId(1), config, ns(now));
             drain(&mut queues, 10_000_000_000)
         };
-        // Unlimited: all leave now. Faster: the first packet has gone, or goes at the new rate. Slower: the port is busy for longer.
+        // Unlimited: all leave now. Faster: the first packet has been sent, or is sent at the new
+        // rate. Slower: the port is busy for longer.
         assert_eq!(configured(rate(None), 500), [(1, 1, 500), (1, 2, 500)]);
         let fast = rate(Some(1_000_000));
         assert_eq!(configured(fast, 400), [(1, 1, 1000), (1, 2, 2000)]);
@@ -424,7 +429,7 @@ mod tests {
         queues.configure(PortId(5), QueueConfig::default(), ns(30));
         assert_eq!(busy(&queues, 25), [5]);
         assert!(busy(&queues, 30).is_empty());
-        // All ports are shaped unless they are told otherwise.
+        // All ports are shaped by the default configuration.
         let mut queues = Queues::new(slow);
         assert!(queues.push(PortId(3), 0, 64, ns(0), 1).is_ok());
         assert_eq!(drain(&mut queues, 0).len(), 1);
@@ -443,7 +448,7 @@ mod tests {
         assert!(queues.push(PortId(1), 0, 64, ns(0), 0).is_ok());
         assert_eq!(drain(&mut queues, 0).len(), 1);
         queues.configure(PortId(1), config(None), ns(100));
-        // Packets of an earlier moment find the port busy until then.
+        // Packets that arrive before 100 find the port busy until then.
         let pushed = [1, 2, 3].map(|item| queues.push(PortId(1), 0, 64, ns(50), item).is_ok());
         assert_eq!(pushed, [true, true, false]);
         assert_eq!(drain(&mut queues, 100), [(1, 1, 100), (1, 2, 100)]);

@@ -1,9 +1,10 @@
-//! Intrinsic fields in a packet's frame: found by name once, when a program is loaded.
+//! Intrinsic fields in a packet's frame. They are looked up by name once, when a program is loaded.
 
 use bits::{Value, one};
 use ir::{FieldId, Layout, Program};
 
-/// Where a field of at most 64 bits lives. A field that the program does not have reads as 0 and ignores writes.
+/// Location of a field of at most 64 bits. A field that the program does not have reads as 0 and
+/// ignores writes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Slot {
     place: Option<(u32, u64)>,
@@ -11,13 +12,13 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// The intrinsic of this name.
+    /// Returns the location of the intrinsic field with this name.
     pub(crate) fn of(program: &Program, layout: &Layout, name: &str) -> Slot {
         let field = program.pipeline.intrinsics.get(name);
         field.map_or_else(Slot::default, |field| Slot::at(program, layout, *field))
     }
 
-    /// Where this field lives.
+    /// Returns the location of this field.
     pub(crate) fn at(program: &Program, layout: &Layout, field: FieldId) -> Slot {
         let width = program.fields[field].ty.width();
         Slot {
@@ -26,17 +27,17 @@ impl Slot {
         }
     }
 
-    /// The field, if the program has it.
+    /// Returns the field's id, if the program has it.
     pub(crate) fn field(self) -> Option<FieldId> {
         self.field
     }
 
-    /// Whether the program has it.
+    /// Returns true if the program has the field.
     pub(crate) fn exists(self) -> bool {
         self.place.is_some()
     }
 
-    /// The largest value that it holds; 0 without the field.
+    /// Returns the largest value of the field, or 0 if there is none.
     pub(crate) fn largest(self) -> u64 {
         self.place.map_or(0, |(_, mask)| mask)
     }
@@ -46,14 +47,14 @@ impl Slot {
         self.place.map_or(0, |(at, _)| frame[at as usize])
     }
 
-    /// The field with its value, if the program has it.
+    /// Returns the field with its value, if the program has it.
     pub(crate) fn read(self, frame: &[u64]) -> Option<(FieldId, Value)> {
         let (at, mask) = self.place?;
         let value = Value::truncated(frame[at as usize].into(), mask.count_ones());
         Some((self.field?, value))
     }
 
-    /// Writes the low bits.
+    /// Writes the low bits of `value`.
     #[inline]
     pub(crate) fn set(self, frame: &mut [u64], value: u64) {
         if let Some((at, mask)) = self.place {
@@ -62,14 +63,14 @@ impl Slot {
     }
 }
 
-/// The limbs of fields that are copied together.
+/// Limbs of fields that are copied together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Limbs {
     ranges: Vec<(u32, u32)>,
 }
 
 impl Limbs {
-    /// The limbs of these fields, in order.
+    /// Returns the limbs of these fields, in order.
     pub(crate) fn of(program: &Program, layout: &Layout, fields: &[FieldId]) -> Limbs {
         let range =
             |&field: &FieldId| (layout.offset(field), ir::limbs_of(program.fields[field].ty));
@@ -85,7 +86,7 @@ impl Limbs {
         }
     }
 
-    /// Writes values that [`Limbs::save`] of the same fields, or of fields of the same types, gave.
+    /// Writes values saved by [`Limbs::save`] for the same fields, or for fields of the same types.
     pub(crate) fn restore(&self, frame: &mut [u64], saved: &[u64]) {
         let mut from = 0;
         for &(at, len) in &self.ranges {
@@ -105,7 +106,8 @@ impl Limbs {
     }
 }
 
-/// The limbs of all fields that belong to no header and no stack: metadata and variables.
+/// Returns the limbs of all fields that belong to no header and no header stack: metadata and
+/// variables.
 pub(crate) fn metadata(program: &Program, layout: &Layout) -> Limbs {
     let mut is_header = bits::IdSet::default();
     for header in program.headers.values() {

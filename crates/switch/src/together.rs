@@ -1,5 +1,6 @@
-//! Packets of several devices that run the same code go through it together, in the order in which they came: what a burst costs beside its packets is paid
-//! once, and all of them wait for memory together. Each device sees and counts its own as if they had come alone.
+//! Shared bursts: packets of several devices that run the same code are processed in one call, in
+//! the order of arrival. The fixed cost of a burst is paid once, and cache misses of all packets
+//! overlap. Each device sees and counts its packets as if they had been forwarded alone.
 
 use std::sync::Arc;
 
@@ -11,49 +12,55 @@ use crate::contexts::Contexts;
 use crate::leave::Leave;
 use crate::worker::Worker;
 
-/// The workers of a thread, by numbers.
+/// Set of the workers of a thread, by number.
 pub trait Companions {
-    /// What tells them apart.
+    /// Number of a worker.
     type Number: Copy + PartialEq;
 
-    /// The worker of this number, if there is one.
+    /// Returns the worker of this number, if there is one.
     fn worker(&self, number: Self::Number) -> Option<&Worker>;
 
-    /// The same.
+    /// Returns the worker of this number for writing, if there is one.
     fn worker_mut(&mut self, number: Self::Number) -> Option<&mut Worker>;
 
-    /// How many passes one of its packets may begin that starts over.
+    /// Returns the number of rounds that may start for a packet of this worker that recirculates.
     fn passes(&self, number: Self::Number) -> u32;
 }
 
-/// How far packets went that go together.
+/// Progress of a shared burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Through {
-    /// How many are through.
+    /// Number of packets processed.
     pub frames: usize,
-    /// Whether the last of these left its pass: it is to be asked anew of its worker whether packets may go together with others'.
+    /// True if the last of these exited the fast path. Its worker must be checked again before its
+    /// packets join a shared burst.
     pub has_left: bool,
 }
 
 impl Through {
-    /// None is.
+    /// No packet was processed.
     const NONE: Through = Through {
         frames: 0,
         has_left: false,
     };
 }
 
-/// Frames of one worker, one behind the other in their order.
+/// Consecutive frames of one worker in a shared burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run<N> {
-    /// The worker's number.
+    /// Number of the worker.
     pub whose: N,
-    /// How many they are: one at least.
+    /// Number of frames, at least one.
     pub frames: usize,
 }
 
-/// [`Worker::forward_among`] for some of these frames, in this order, of several workers of one thread: whose they are, `runs` say. All of them run the same ([`Worker::runs`]) and may go
-/// together ([`Worker::may_join`]); at most [`BURST`] frames go. Those behind one that has left its pass, or told something, do not go any more. What leaves is given to `sent`, with what `way` says of its worker.
+/// Forwards frames of several workers of one thread in one call, in this order, as
+/// [`Worker::forward_among`] does. `runs` assigns the frames to workers.
+///
+/// All workers must run the same code ([`Worker::runs`]) and may join ([`Worker::may_join`]). At
+/// most [`BURST`] frames are processed. Processing stops after a packet that exits the fast path or
+/// has written a digest or message. Transmitted packets are passed to `sent`, with the value of
+/// `way` for their worker.
 pub fn forward_together<C: Companions, W: Copy>(
     companions: &mut C,
     runs: &[Run<C::Number>],
@@ -70,7 +77,7 @@ pub fn forward_together<C: Companions, W: Copy>(
     let mut outcomes = contexts.take_outcomes();
     let count = runs.iter().map(|run| run.frames).sum::<usize>();
     let count = count.min(order.len()).min(outcomes.len());
-    // Of packets before: what became of those is not to be taken for what becomes of these.
+    // Clears outcomes of the previous burst, which must not be taken for those of this one.
     outcomes[..count].fill(PackedOutcome::default());
     let burst = (&mut *frames, order, &mut outcomes[..count], now);
     let done = run(companions, runs, &function, &mut context, burst);
@@ -89,7 +96,7 @@ pub fn forward_together<C: Companions, W: Copy>(
             }
         }
     }
-    // Most that nobody lets wait come alone: what few of them need is a function of its own.
+    // Kept in a separate function, because most bursts do not need it.
     if left.is_some() || context.has_told() {
         let way = way(last);
         let sent = &mut |port, frame: &mut Frame, time| sent(way, port, frame, time);
@@ -103,7 +110,8 @@ pub fn forward_together<C: Companions, W: Copy>(
     }
 }
 
-/// Goes on with the last packet that went, of this worker, which has left its pass or told something.
+/// Continues with the last processed packet, of this worker, after it exited the fast path or wrote
+/// a digest or message.
 #[cold]
 fn take_on<C: Companions>(
     companions: &mut C,
@@ -119,7 +127,8 @@ fn take_on<C: Companions>(
     }
 }
 
-/// Counts the packets of runs of which so many went: as sent, as most are, so that nothing is to be counted for each.
+/// Counts the packets of the runs, of which `went` were processed. All are counted as sent, the
+/// most common outcome, so that nothing has to be counted for each packet.
 fn count_all<C: Companions>(
     companions: &mut C,
     runs: &[Run<C::Number>],
@@ -138,7 +147,8 @@ fn count_all<C: Companions>(
     }
 }
 
-/// Takes frames through the function until one has left it or told something; how many are through. Their packets have numbers then, and those behind them have, too.
+/// Processes frames until one exits the fast path or has written a digest or message. Returns the
+/// number processed. All frames get packet numbers, also those not processed.
 #[inline(always)]
 fn run<C: Companions>(
     companions: &C,
@@ -148,7 +158,7 @@ fn run<C: Companions>(
     (frames, order, outcomes, now): (&mut [Frame], &[u32], &mut [PackedOutcome], Nanos),
 ) -> usize {
     let count = outcomes.len();
-    // What is made elsewhere would be moved here with all the room that it has.
+    // Built in place: returned from a function, the whole array would be copied.
     let mut lots: SmallVec<[Lot<'_>; BURST]> = SmallVec::new();
     let mut are_there = true;
     for run in runs {
@@ -170,7 +180,7 @@ fn run<C: Companions>(
     function.run(&mut burst, context).min(count)
 }
 
-/// The function that all run, and a context of it.
+/// Returns the common fast path and a context for it.
 fn borrow<C: Companions>(
     companions: &mut C,
     runs: &[Run<C::Number>],
@@ -180,13 +190,15 @@ fn borrow<C: Companions>(
     let Worker {
         core, root, runs, ..
     } = first;
-    // It is taken out while it runs: to count who has it would have workers on several cores wait for each other.
+    // Taken out while it runs: cloning the `Arc` would make workers on several cores contend for
+    // its reference count.
     let function = runs.take()?;
     let context = core.borrow(Some(contexts), &function, root);
     Some((function, context))
 }
 
-/// Gives back what [`borrow`] took. Part of its only caller, so that the function stays where it is until it goes back in one piece.
+/// Gives back what [`borrow`] took. Inlined into its only caller, so that the function pointer
+/// stays in place until it is given back.
 #[inline(always)]
 fn give_back<C: Companions>(
     companions: &mut C,

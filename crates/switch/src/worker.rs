@@ -1,10 +1,18 @@
-//! Workers: each takes a share of a device's packets, on a thread of its own.
+//! Workers: each processes a share of a device's packets on one thread.
 //!
-//! A worker has its own queues, contexts and ledger, and sees the device's state through the root that it takes at the begin of a burst, or when its thread's bell rang; cells
-//! (counters, meters, registers, learned entries) are shared. A port that is shaped belongs to one worker, by its number: the others hand packets for
-//! it over, so that its rate and its order hold. Nothing here waits, but for cells that all packets must see changed at once
-//! ([`Device::between_bursts`]): what a worker has to tell is left on its desk when nobody reads there.
-//! What concerns the whole device (changes, time-outs, what packets have learned) stays with the device: [`Device::step`] does it.
+//! A worker has its own queues, contexts and ledger. It reads the device's state from a snapshot,
+//! which it takes at the start of a burst or when its thread's epoch has changed. Cells (counters,
+//! meters, registers, learned entries) are shared.
+//!
+//! A shaped port is assigned to one worker, by port number. The other workers hand packets for it
+//! over, so that its rate and its packet order are correct.
+//!
+//! Workers do not block, except while cells change that all packets must see at once
+//! ([`Device::between_bursts`]). A worker stores its report in its mailbox only if the device is
+//! not reading there.
+//!
+//! Everything that concerns the whole device (changes, time-outs, learned entries) stays with the
+//! device: see [`Device::step`].
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -26,43 +34,48 @@ use crate::ledger::Ledger;
 use crate::outbox::Outbox;
 use crate::queue::QueueConfig;
 
-/// Packets that wait to be taken over by the worker of their port; one more is dropped as from a full queue.
+/// Maximum number of packets that wait to be taken over by the worker of their port. Further
+/// packets are dropped as from a full queue.
 const MOST_HANDED: usize = 4096;
 
-/// A packet for a port of another worker.
+/// Packet for a port of another worker.
 pub(crate) struct Handed {
     job: Job,
     port: PortId,
     priority: u8,
 }
 
-/// Wakes a worker's thread.
+/// Callback that wakes a worker's thread.
 type Wake = Box<dyn Fn() + Send + Sync>;
 
-/// Where a worker leaves what it has to tell, others leave packets for it, and the device what it publishes.
+/// Mailbox between a worker and its device. Holds the worker's report, the device's publication,
+/// and packets that other workers hand over.
 pub(crate) struct Desk {
     papers: Mutex<Papers>,
     published: Mutex<Published>,
     signs: Signs,
-    /// Of the worker's thread. It rings behind all that is left here.
+    /// Epoch of the worker's thread. Incremented after each write to this mailbox.
     bell: Arc<Bell>,
     inbox: ArrayQueue<Handed>,
-    /// What to do when a packet is left here.
+    /// Called when a packet is handed over.
     wake: OnceLock<Wake>,
 }
 
-/// What a worker looks at before each burst of its own: in one cache line, for there may be many devices.
+/// Flags that a worker reads before each of its bursts. They share one cache line, because there
+/// may be many devices.
 #[repr(align(64))]
 struct Signs {
-    /// How often something was published.
+    /// Number of publications.
     version: AtomicU64,
-    /// The publication that a worker must have taken before it goes on: cells were changed together with it.
+    /// Publication that the worker must take before its next burst, because cells were changed
+    /// together with it.
     required: AtomicU64,
-    /// Whether packets may be in the inbox: set behind each that is put there, cleared by the worker before it looks.
+    /// True if the inbox may hold packets. Set after each push; cleared by the worker before it
+    /// reads the inbox.
     has_mail: AtomicBool,
 }
 
-/// What a worker has to tell the device.
+/// Report of a worker to its device.
 #[derive(Default)]
 pub(crate) struct Papers {
     pub(crate) ledger: Ledger,
@@ -70,7 +83,7 @@ pub(crate) struct Papers {
     pub(crate) digests: Outbox<Digest>,
     pub(crate) messages: Outbox<String>,
     pub(crate) lost_messages: u64,
-    /// Contexts of programs that are gone, to be freed where nobody waits.
+    /// Contexts of programs that are no longer used. Freed off the packet path.
     #[expect(
         clippy::vec_box,
         reason = "contexts move between queues, and are large"
@@ -79,7 +92,7 @@ pub(crate) struct Papers {
 }
 
 impl Papers {
-    /// Takes what a worker has to tell.
+    /// Moves a worker's report into this one.
     fn fill(&mut self, core: &mut Core) {
         self.ledger.clone_from(&core.ledger);
         self.held = core.held();
@@ -108,23 +121,23 @@ impl Desk {
         }
     }
 
-    /// Whether packets may wait to be taken over.
+    /// Returns true if packets may wait to be taken over.
     fn has_mail(&self) -> bool {
         self.signs.has_mail.load(Ordering::Acquire)
     }
 
-    /// The papers, for the device: it may wait, workers do not.
+    /// Locks the report, for the device. The device may block here; workers never do.
     pub(crate) fn papers(&self) -> MutexGuard<'_, Papers> {
         self.papers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Packets on this desk and at its worker.
+    /// Returns the number of packets in this mailbox and at its worker.
     pub(crate) fn held(&self) -> usize {
         self.papers().held + self.inbox.len()
     }
 }
 
-/// What a device publishes to a worker.
+/// Publication of a device for a worker.
 #[derive(Clone)]
 struct Published {
     root: Arc<Root>,
@@ -148,27 +161,28 @@ impl Desk {
     }
 }
 
-/// What a device and its workers share.
+/// State shared by a device and its workers.
 pub(crate) struct Office {
     pub(crate) desks: Vec<Arc<Desk>>,
-    /// Whether workers are to begin no burst.
+    /// True while a barrier is active: workers must not start a burst.
     is_held: AtomicBool,
-    /// What the device is told by where it is one of many.
+    /// Mask of this device among those of its threads.
     mark: Marks,
 }
 
-/// For how long workers are held until all of them rest: one that is in the middle of a burst then lets the others go on, and they are held again
-/// later.
+/// Maximum time for which workers wait at a barrier until all of them have reached it. If one is in
+/// the middle of a burst, the others resume and the barrier is tried again later.
 const LONGEST_HOLD: Duration = Duration::from_micros(200);
 
-/// For how long it is tried to hold all workers.
+/// Maximum time of all attempts to reach a barrier.
 const LONGEST_TRY: Duration = Duration::from_secs(2);
 
-/// For how long packets go on at least before workers of a thread are held again, whichever device's. That costs the thread something for all devices' packets, which somebody who changes
-/// his own over and over is not to take from the others: without it a neighbour's packets took half as long again.
+/// Minimum time between two barriers on one thread, for any of its devices. A barrier stops all
+/// devices of the thread. Without this limit a tenant that changes its state in a loop raised its
+/// neighbours' packet time by 50 %.
 const BREATHER: Duration = Duration::from_micros(50);
 
-/// A worker did not come to the end of its burst: its thread does not run.
+/// Error: a worker did not reach the end of its burst, because its thread does not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stuck;
 
@@ -188,7 +202,7 @@ impl Office {
         }
     }
 
-    /// Has every worker take what is published now before its next burst.
+    /// Requires every worker to take the current publication before its next burst.
     fn require(&self) {
         for desk in &self.desks {
             let version = desk.signs.version.load(Ordering::Acquire);
@@ -196,7 +210,7 @@ impl Office {
         }
     }
 
-    /// Waits until packets have gone on for long enough since workers of the same threads were held last.
+    /// Waits until the minimum time since the last barrier on the same threads has passed.
     fn let_breathe(&self) {
         let free = self.desks.iter().filter_map(|desk| desk.bell.free_since());
         let rest = free
@@ -207,9 +221,11 @@ impl Office {
         }
     }
 
-    /// Lets no worker begin a burst until the guard is gone, and waits for those in the middle of one.
+    /// Starts a barrier: no worker starts a burst until the guard is dropped. Waits for workers
+    /// that are in the middle of one.
     ///
-    /// Either a worker sees that it is held, or the device sees that it is at work ([`crate::bell`]).
+    /// Either a worker sees the barrier, or the device sees that the worker is active
+    /// ([`crate::bell`]).
     fn hold(&self) -> Result<Held<'_>, Stuck> {
         self.let_breathe();
         let begin = Instant::now();
@@ -232,13 +248,14 @@ impl Office {
             if begin.elapsed() > LONGEST_TRY {
                 return Err(Stuck);
             }
-            // The worker that was waited for gets its time; the others forward what has come.
+            // Gives the worker that was waited for time to finish. The others forward waiting
+            // packets.
             std::thread::sleep(LONGEST_HOLD * 2);
         }
     }
 }
 
-/// No worker has a packet in hand while this lives.
+/// Barrier guard: no worker processes a packet while it exists.
 struct Held<'o>(&'o Office);
 
 impl Drop for Held<'_> {
@@ -248,18 +265,19 @@ impl Drop for Held<'_> {
     }
 }
 
-/// How a core hands packets over.
+/// Handover of packets from one core to the worker of their port.
 pub(crate) struct Handover {
     office: Arc<Office>,
-    /// The worker whose core this is; none for the device's own.
+    /// Number of the worker to which this core belongs; `None` for the device itself.
     own: Option<usize>,
 }
 
 impl Handover {
-    /// Gives a packet for a shaped port to the worker of that port; how many wait there already.
+    /// Hands a packet for a shaped port over to the worker of that port. Returns the number of
+    /// packets already waiting there.
     ///
     /// # Errors
-    /// The packet comes back, with the reason.
+    /// Returns the packet, with the reason.
     pub(crate) fn give(
         &self,
         job: Job,
@@ -281,7 +299,7 @@ impl Handover {
         let pushed = desk.inbox.push(handed);
         pushed.map_err(|handed| HandoverError::Full(handed.job))?;
         if !desk.signs.has_mail.swap(true, Ordering::AcqRel) {
-            // Who has mail is asked before each visit until it was taken over.
+            // The flag is checked before each burst until the packets were taken over.
             desk.bell.ring();
         }
         if let Some(wake) = desk.wake.get() {
@@ -291,30 +309,32 @@ impl Handover {
     }
 }
 
-/// Why a packet was not handed over.
+/// Reason why a packet was not handed over.
 pub(crate) enum HandoverError {
-    /// The port belongs to this worker.
+    /// The port is assigned to this worker.
     Own(Job),
-    /// The other worker has too many packets to take over.
+    /// Too many packets already wait at the other worker.
     Full(Job),
 }
 
-/// The most words of what an engine has made of a state that are asked for ahead, and how many of them a cache line has.
+/// Maximum number of words of derived data that are prefetched, and the number of words in a cache
+/// line.
 const MOST_WORDS: usize = 64;
 const LINE: usize = 8;
 
-/// What a worker's next burst will need: each can be asked for when the one before is there.
+/// Prefetch stage for a worker's next burst. The addresses of a stage are read from the data of the
+/// stage before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ahead {
     /// The worker itself.
     Own,
-    /// What the device publishes, and what the engine has made of it.
+    /// The published snapshot, and the data that the engine derived from it.
     Root,
-    /// What the engine reads of that.
+    /// Data that the engine reads from the derived data.
     State(exec::Ahead),
 }
 
-/// What tells that packets came, went, were copied or started over.
+/// Reported counters. They change whenever a packet arrives, leaves, is copied or recirculates.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct SoFar {
     received: u64,
@@ -324,22 +344,25 @@ struct SoFar {
     held: usize,
 }
 
-/// A share of a device's packets. It is moved to the thread that runs it. What each burst reads stands first.
+/// Worker: processes a share of a device's packets. It is moved to its thread. The fields that each
+/// burst reads come first.
 #[repr(C)]
 pub struct Worker {
-    /// The function that packets go through, if there is one: the root's, which workers of many devices have in common.
+    /// Compiled fast path of the snapshot, if there is one. Workers of several devices may share
+    /// it.
     pub(crate) runs: Option<Arc<dyn Fused>>,
     pub(crate) root: Arc<Root>,
     pub(crate) core: Core,
     version: u64,
-    /// What the device was last told.
+    /// Counters of the last report.
     told: SoFar,
     office: Arc<Office>,
     desk: Arc<Desk>,
 }
 
 impl Worker {
-    /// [`Device::forward`] for this worker's share. Time is each worker's own; it never goes back.
+    /// Forwards this worker's share of packets, as [`Device::forward`] does. Each worker has its
+    /// own time, which never goes back.
     pub fn forward(
         &mut self,
         frames: &mut [Frame],
@@ -350,12 +373,14 @@ impl Worker {
         self.tell();
     }
 
-    /// [`Worker::forward`] by a thread that runs workers of several devices, which lend each other contexts: what this one has to tell it tells with
-    /// [`Worker::tell`].
+    /// Forwards packets as [`Worker::forward`] does, on a thread with workers of several devices
+    /// that share contexts. Does not report: call [`Worker::tell`] for that.
     ///
-    /// So that packets which start over do not keep the other devices' waiting, no more than `passes` begin beside the first ones of `frames`. The others
-    /// begin in the next calls, and all that comes or is due behind them waits ([`Worker::is_behind`]): up to 1,024 packets, more are dropped
-    /// (`tail_drop`). What the others become, in which order and at which times they leave, does not depend on `passes`.
+    /// At most `passes` rounds start in addition to the first ones of `frames`, so that
+    /// recirculating packets do not delay other devices' packets. The remaining rounds start in the
+    /// next calls. Everything that arrives or becomes due after them waits ([`Worker::is_behind`]):
+    /// up to 1,024 packets, further ones are dropped (`tail_drop`). The resulting packets, their
+    /// order and their times do not depend on `passes`.
     pub fn forward_among(
         &mut self,
         contexts: &mut Contexts,
@@ -379,14 +404,17 @@ impl Worker {
         self.finish(frames, now, lent, sent);
     }
 
-    /// Takes packets in hand, which may start over for so many passes, and does what is due before any frame of a burst.
+    /// Marks the thread as active for this device, and does everything due before the first frame
+    /// of a burst. At most `passes` rounds may start.
     fn take_in_hand(&mut self, now: Nanos, passes: Option<u32>) {
         self.desk.bell.begin(self.office.mark);
         self.go_on_to(now, passes);
     }
 
-    /// Whether packets may go through together with those of other workers of the thread ([`crate::forward_together`]), from now on until its bell rings or one of
-    /// them does not go straight through: nothing waits here, nothing new was left here, and all ports send at once.
+    /// Returns true if packets may be forwarded together with those of other workers of the thread
+    /// ([`crate::forward_together`]). This holds until the thread's epoch changes or a packet of
+    /// this worker exits the fast path. It requires that nothing waits here, the mailbox is empty,
+    /// and no port is shaped or busy.
     pub fn may_join(&mut self, now: Nanos) -> bool {
         if self.is_held() {
             return false;
@@ -406,7 +434,7 @@ impl Worker {
         core.owner.busy_ports.is_empty()
     }
 
-    /// Takes frames that came at that time through the program, and ends what [`Worker::take_in_hand`] has begun.
+    /// Forwards frames received at this time, and ends what [`Worker::take_in_hand`] has begun.
     pub(crate) fn finish(
         &mut self,
         frames: &mut [Frame],
@@ -423,41 +451,44 @@ impl Worker {
         self.desk.bell.end();
     }
 
-    /// What its thread tells its device by.
+    /// Returns the mask by which the thread identifies this worker's device.
     pub fn mark(&self) -> Marks {
         self.office.mark
     }
 
-    /// Which function packets go through, if there is one: workers of devices that run the same one have the same number.
+    /// Returns an id of the compiled fast path, if there is one. Workers of devices that share it
+    /// return the same id.
     #[inline]
     pub fn runs(&self) -> Option<usize> {
         self.runs.as_ref().map(|runs| Arc::as_ptr(runs).addr())
     }
 
-    /// Whether packets wait because those before them start over.
+    /// Returns true if packets wait because packets before them recirculate.
     pub fn is_behind(&self) -> bool {
         self.core.is_behind()
     }
 
-    /// Takes frames in that [`Worker::take_up`] gives back later, in their order, to be forwarded then: meanwhile they are held, up to 1,024 of them; more
-    /// are dropped for this reason. Frames of `spare` are left in their place.
+    /// Stores frames to forward later: [`Worker::take_up`] returns them in the same order. Up to
+    /// 1,024 frames are held; further ones are dropped for this reason. Frames of `spare` replace
+    /// the stored ones.
     pub fn postpone(&mut self, frames: &mut [Frame], spare: &mut FramePool, reason: DropReason) {
         self.core.postpone(frames, spare, reason);
     }
 
-    /// How many frames were postponed and have not been taken up.
+    /// Returns the number of postponed frames.
     #[inline]
     pub fn postponed(&self) -> usize {
         self.core.postponed()
     }
 
-    /// Gives back the first frames that were postponed, up to so many, as frames that come now.
+    /// Dequeues up to `most` postponed frames, to be forwarded as frames received now.
     pub fn take_up(&mut self, most: usize, frames: &mut Vec<Frame>) {
         self.core.take_up(most, frames);
     }
 
-    /// [`Worker::forward`] of one frame, which tells each step of it, and of what else becomes due, to `tracer`. It runs as the interpreter runs it; what
-    /// waits in a queue for a later moment goes on untraced.
+    /// Forwards one frame as [`Worker::forward`] does, and reports each step to `tracer`, also of
+    /// other packets that become due. The packet runs in the engine's traced mode. Packets that
+    /// stay queued for later are not traced any further.
     pub fn trace(
         &mut self,
         frame: &mut Frame,
@@ -477,13 +508,13 @@ impl Worker {
         self.tell();
     }
 
-    /// Asks the processor for memory that the next burst will need.
+    /// Prefetches memory that the next burst will read.
     #[inline]
     pub fn ask_for(&self, what: Ahead) {
         match what {
             Ahead::Own => {
                 let core = &self.core;
-                // What stands between, before and behind these two comes with them.
+                // The cache lines next to these are fetched with them.
                 prefetch_value(&core.owner);
                 prefetch_value(&core.ledger.received);
                 prefetch_value(&core.queues);
@@ -512,13 +543,13 @@ impl Worker {
         }
     }
 
-    /// At work, does what is due before any frame of a burst.
+    /// Does everything due before the first frame of a burst. The thread is marked as active.
     fn go_on_to(&mut self, now: Nanos, passes: Option<u32>) {
         self.core.passes_left = passes;
         self.wait_while_held();
         self.take_root();
         if self.core.held() == 0 && !self.desk.has_mail() {
-            // Nothing is due: this is the usual case, and all of it.
+            // Nothing is due: the common case.
             self.core.now = self.core.now.max(now);
             return;
         }
@@ -530,17 +561,19 @@ impl Worker {
         }
     }
 
-    /// How often it has taken what the device published; more than once at a time counts as well.
+    /// Returns the version of the last publication taken. Publications that were taken together
+    /// count separately.
     pub fn publications(&self) -> u64 {
         self.version
     }
 
-    /// The program that packets have gone through since the last burst began.
+    /// Returns the program that packets have run since the last burst began.
     pub fn program(&self) -> &Arc<Program> {
         &self.root.code.program
     }
 
-    /// When a packet may go on, leave a queue of this worker, or is to be taken over by it.
+    /// Returns the time at which a packet may continue, may leave a queue of this worker, or must
+    /// be taken over by it.
     pub fn next_time(&self) -> Option<Nanos> {
         match self.core.is_behind() || self.postponed() > 0 {
             true => Some(self.core.now),
@@ -548,7 +581,8 @@ impl Worker {
         }
     }
 
-    /// The same beside packets that start over, those behind them and those that were postponed.
+    /// Returns the same without recirculating packets, those that wait for them, and postponed
+    /// frames.
     pub fn next_due(&self) -> Option<Nanos> {
         match self.desk.has_mail() {
             true => Some(self.core.now),
@@ -556,13 +590,14 @@ impl Worker {
         }
     }
 
-    /// Has `wake` called whenever another worker leaves a packet for this one: its thread may sleep. Called again, it changes nothing.
+    /// Sets the callback that wakes this worker's thread when another worker hands a packet over.
+    /// Only the first call has an effect.
     pub fn wake_by(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _ = self.desk.wake.set(Box::new(wake));
     }
 
-    /// Counts a packet that a port refused after it had left here; nothing if none has left. The device hears of it with the next
-    /// burst.
+    /// Counts a packet that a port refused after this worker had sent it. Does nothing if no packet
+    /// was sent. The device learns of it with the next report.
     pub fn count_drop(&mut self, reason: DropReason) {
         if self.core.ledger.sent > 0 {
             self.core.ledger.sent -= 1;
@@ -570,28 +605,29 @@ impl Worker {
         }
     }
 
-    /// Counts packets that came for this worker and were dropped before it.
+    /// Counts packets for this worker that were dropped before they reached it.
     pub fn refuse(&mut self, packets: u64, reason: DropReason) {
         self.core.ledger.refuse(packets, reason);
     }
 
-    /// What became of this worker's packets.
+    /// Returns the ledger of this worker's packets.
     pub fn ledger(&self) -> &Ledger {
         &self.core.ledger
     }
 
-    /// Packets that it holds.
+    /// Returns the number of packets that it holds.
     pub fn held(&self) -> usize {
         self.core.held() + self.desk.inbox.len()
     }
 
-    /// Whether a burst would have to wait right now, because the device changes what all packets must see at once.
+    /// Returns true if a burst would have to wait now for a barrier.
     #[inline]
     pub fn is_held(&self) -> bool {
         self.office.is_held.load(Ordering::Acquire)
     }
 
-    /// Waits while the device changes what all packets must see at once: no longer than [`LONGEST_HOLD`] and the change take. Meanwhile the worker rests.
+    /// Waits while a barrier is active, at most for [`LONGEST_HOLD`] and the time of the change.
+    /// The worker is marked as inactive meanwhile.
     fn wait_while_held(&self) {
         while self.office.is_held.load(Ordering::SeqCst) {
             self.desk.bell.end();
@@ -613,8 +649,9 @@ impl Worker {
             if let Ok(published) = self.desk.published.try_lock() {
                 break published;
             }
-            // A device that publishes right now is not waited for: the next burst sees it; but what cells agree with has to be seen with them, and then
-            // the lock is held for a pointer's change.
+            // The worker does not wait for a device that is publishing now: the next burst takes
+            // the publication. But a publication that belongs to changed cells must be taken with
+            // them. Then the lock is held only for the replacement of a pointer.
             if self.version >= self.desk.signs.required.load(Ordering::Acquire) {
                 return;
             }
@@ -624,7 +661,8 @@ impl Worker {
         if self.root.code.version != published.root.code.version {
             self.core.keep_contexts_of(&published.root.code);
         }
-        // The device keeps roots until nobody else does ([`Device::publish`]): nothing is freed here. As long as a root is kept so is what it runs, and what packets see.
+        // Nothing is freed here, because the device keeps snapshots until they are unused
+        // ([`Device::publish`]). A snapshot keeps its code and its state alive.
         self.core.owner.derived.let_go();
         self.runs = published.root.runs();
         self.root = Arc::clone(&published.root);
@@ -635,12 +673,12 @@ impl Worker {
         }
     }
 
-    /// Takes over packets for this worker's ports. Those of one worker stay in their order.
+    /// Takes over packets for this worker's ports. Packets from one worker stay in order.
     fn take_over(&mut self) {
         if !self.desk.has_mail() {
             return;
         }
-        // What comes while it looks is looked for again.
+        // Packets that arrive during the loop set the flag again.
         self.desk.signs.has_mail.swap(false, Ordering::AcqRel);
         for _ in 0..self.desk.inbox.len() {
             let Some(handed) = self.desk.inbox.pop() else {
@@ -651,7 +689,7 @@ impl Worker {
         }
     }
 
-    /// Whether packets came or went that the device has not been told of.
+    /// Returns true if packets arrived or left since the last report.
     pub fn has_news(&self) -> bool {
         let core = &self.core;
         let is_full = !core.digests.is_empty() || !core.messages.is_empty();
@@ -669,7 +707,7 @@ impl Worker {
         }
     }
 
-    /// Leaves what it has to tell for the device, unless that reads right now.
+    /// Stores the report for the device, unless the device is reading the last one now.
     pub fn tell(&mut self) {
         if let Ok(mut papers) = self.desk.papers.try_lock() {
             papers.fill(&mut self.core);
@@ -678,7 +716,8 @@ impl Worker {
     }
 }
 
-/// Between two looks at what the device does, which is soon over unless its thread needs this core.
+/// Waits between two polls of a barrier. The barrier ends soon, unless the device's thread needs
+/// this core.
 fn let_device_go_on(looks: &mut u32) {
     *looks = looks.wrapping_add(1);
     match *looks % 64 {
@@ -688,27 +727,29 @@ fn let_device_go_on(looks: &mut u32) {
 }
 
 impl Drop for Worker {
-    /// What the worker has done stays in the device's ledger, and what it has to tell with the device.
+    /// Stores the last report, so that the worker's packets stay in the device's ledger.
     fn drop(&mut self) {
         self.desk.papers().fill(&mut self.core);
     }
 }
 
 impl Device {
-    /// Workers for this device's packets, which from now on go through them. The device itself goes on to be the control side; packets that it takes in
-    /// itself (traced ones, those of a controller) are processed as before. Workers are made once; later calls give none.
+    /// Creates workers for this device's packets, which must be given to them from now on. The
+    /// device remains the control plane. Packets that it receives itself (traced ones, packet-outs)
+    /// are processed as before. Workers are created once; later calls return none.
     pub fn workers(&mut self, count: usize) -> Vec<Worker> {
         let bells = (0..count).map(|_| Arc::default());
         self.workers_with(bells.collect(), Marks::of(0))
     }
 
-    /// [`Device::workers`], one for each of these bells: of threads that run workers of several devices, which tell this one by its mark.
+    /// Creates workers as [`Device::workers`] does, one for each of these thread epochs. The
+    /// threads run workers of several devices and identify this device by its mask.
     pub fn workers_with(&mut self, bells: Vec<Arc<Bell>>, mark: Marks) -> Vec<Worker> {
         let count = bells.len();
         if self.office.is_some() || count == 0 {
             return Vec::new();
         }
-        // One lane is the device's own.
+        // One counter shard is the device's.
         self.configuration.set_lanes(count + 1);
         self.is_stale = true;
         self.publish();
@@ -733,12 +774,17 @@ impl Device {
         workers
     }
 
-    /// Changes cells (counters, meters, registers) together with all that was changed since the last [`Device::publish`], and publishes it: every packet
-    /// that a worker takes sees the whole or nothing of it. Packets wait for no longer than the bursts that are under way and `change` take, so `change`
-    /// should do no more than it must; if it fails it has to leave cells as they were, and nothing is published. Packets that wait in queues then, or
-    /// that start over, go on with the tables that they began with, and see the cells as they are.
+    /// Changes cells (counters, meters, registers) atomically with everything changed since the
+    /// last [`Device::publish`], and publishes it. Each packet that a worker receives sees all of
+    /// the changes or none.
     ///
-    /// If workers of the same threads were held less than 50 us ago, this device's or another's, it waits until that is past: packets go on meanwhile.
+    /// Packets wait for the bursts in progress and for `change`, so `change` should do as little as
+    /// possible. If it fails, it must leave cells unchanged, and nothing is published. Packets that
+    /// are queued or recirculate continue with the tables with which they began, and see the
+    /// current cells.
+    ///
+    /// If there was a barrier on the same threads less than 50 us ago, for this device or another
+    /// one, the call waits first. Packets continue meanwhile.
     ///
     /// # Errors
     /// A worker's thread does not run. Nothing was done.
@@ -747,7 +793,7 @@ impl Device {
         change: impl FnOnce(&mut Device) -> Result<T, E>,
     ) -> Result<Result<T, E>, Stuck> {
         let office = self.office.clone();
-        // Tables keep the snapshot, so that it is not made while packets wait.
+        // Makes the snapshot of the tables in advance, so that packets do not wait for it.
         drop(self.configuration.snapshot());
         let held = office.as_ref().map(|office| office.hold()).transpose()?;
         let done = change(self);
@@ -763,7 +809,7 @@ impl Device {
     }
 
     fn worker(&self, number: usize, office: &Arc<Office>) -> Worker {
-        // Random numbers depend on the seed, the worker and the packet's number among those of the worker.
+        // Random numbers depend on the seed, the worker, and the packet's number at the worker.
         let seed = self.core.owner.seed.wrapping_add((number as u64 + 1) << 48);
         let mut core = Core::new(seed, self.core.queues.default_config());
         core.keep_contexts_of(&self.root.code);

@@ -1,4 +1,5 @@
-//! The control side: what is refused and with which code, what packets see, what is recorded, what time brings.
+//! Tests of the control plane: refused changes and their codes, the effect on packets, records, and
+//! time-outs.
 
 mod common;
 
@@ -14,7 +15,8 @@ use switch::{
 
 const TABLE: TableId = TableId::new(0);
 
-/// A table on `kind` with actions `send(port)`, `drop`; a direct counter and a direct meter that marks; and one with a selector.
+/// Returns a program with two tables. The first matches `kind`, has the actions `send(port)` and
+/// `drop`, a direct counter, and a direct meter that marks. The second has a selector.
 fn switching() -> Arc<Program> {
     let declarations = r#"
 extern hits: direct_counter packets_and_bytes
@@ -217,7 +219,8 @@ fn groups_of_one_entry_come_and_go_with_it() {
         action: 0,
         args: port(to),
     };
-    // The selector holds eight members; without clean-up the third entry would not fit.
+    // The selector holds eight members. Without deletion of the old ones the third entry would not
+    // fit.
     for round in 0..10 {
         let group = Action::OneShot(vec![(call(3), 1), (call(4), 1), (call(5), 2)]);
         let id = device
@@ -244,7 +247,7 @@ fn groups_of_one_entry_come_and_go_with_it() {
         seen.iter().all(|&n| n > 20) && seen[2] > seen[0] && seen[2] > seen[1],
         "{seen:?}"
     );
-    // One flow stays with one member.
+    // All packets of a flow use one member.
     for _ in 0..20 {
         send(&mut device, &[1, 0, 0, 9, 9, 0], ns(0));
     }
@@ -252,7 +255,7 @@ fn groups_of_one_entry_come_and_go_with_it() {
     assert!(flow.iter().all(|port| *port == flow[0]));
 }
 
-/// An entry that makes a group of its own: members that go to these ports.
+/// Returns an entry action with a one-shot group: its members send to these ports.
 fn spread_over(ports: std::ops::Range<u128>) -> Action {
     let call = |number| ActionCall {
         action: 0,
@@ -265,7 +268,7 @@ fn spread_over(ports: std::ops::Range<u128>) -> Action {
 fn an_entry_s_own_members_make_room_for_its_next_ones_and_stay_when_those_are_refused() {
     let mut device = spreading();
     let spread = TableId::new(1);
-    // The profile takes eight members, which one entry has.
+    // The profile holds eight members, all used by one entry.
     let insert = Change::Insert(spread, entry(key(1), spread_over(10..18)));
     let id = device.apply(insert).unwrap().unwrap();
     let modify = |ports| Change::Modify(spread, id, spread_over(ports), None);
@@ -415,7 +418,7 @@ fn a_replaced_program_keeps_its_state_and_its_packets() {
     }
     device.step(ns(0));
     assert_eq!(device.held(), 2);
-    // The new program has one field more, and marks its packets in egress.
+    // The new program has an additional field, and marks its packets in egress.
     let text = program
         .to_string()
         .replace(

@@ -1,4 +1,4 @@
-//! Entries that packets add: when they go, and that each is a record as it comes and as it goes.
+//! Tests of entries that packets add: their expiry, and the records of insertion and expiry.
 
 mod common;
 
@@ -11,7 +11,8 @@ use switch::{Change, ControlCode, Device, LearnedEntry, Record};
 
 const TABLE: TableId = TableId::new(0);
 
-/// A table on `kind` to which misses add entries with time-out 0; hits answer with the entry's mark, and restart its timer if `value` is 1.
+/// Returns a program with a table on `kind`. Misses add entries with expire profile 0. Hits write
+/// the entry's mark to the packet, and restart its timer if `value` is 1.
 fn learning() -> Arc<Program> {
     let declarations = r#"
 field meta.failed: bit<8>
@@ -53,7 +54,7 @@ fn followed(device: &mut Device) -> Arc<Mutex<Vec<Record>>> {
     records
 }
 
-/// Sends packets of these kinds at this time; where they left.
+/// Sends packets of these kinds at this time, and returns their egress ports.
 fn out(device: &mut Device, kinds: &[u8], now: u64) -> Vec<u32> {
     for &kind in kinds {
         device.receive(PortId(0), &packet(kind, &[])).unwrap();
@@ -116,7 +117,7 @@ fn entries_that_come_and_go_are_records_in_their_order_among_all_changes() {
         "9 at 110: expire 5",
         "10 at 110: clear",
     ];
-    // Those that are due at one moment go in no order of meaning.
+    // The order of expiries at the same time is unspecified.
     let mut sorted = told.clone();
     sorted[5..8].sort_by_key(|line| line.split(' ').next_back().map(str::to_owned));
     assert_eq!(told[..5], expect[..5]);
@@ -148,7 +149,7 @@ fn one_who_follows_the_records_has_the_same_entries() {
     assert_eq!(entries(&mirror), entries(&device));
     assert_eq!(entries(&mirror).len(), 1);
     assert_eq!(out(&mut mirror, &[9, 7], 110), [1, 2]);
-    // What no packet of this program adds is refused.
+    // Entries that no packet of this program could add are refused.
     let known = entries(&device).remove(0);
     let refused = |mirror: &mut Device, change: Change, code: ControlCode| {
         assert_eq!(mirror.apply(change).unwrap_err().code, code);

@@ -1,4 +1,4 @@
-//! The traffic manager as programs see it: rates, depths, times, priorities, full queues.
+//! Tests of the traffic manager as programs see it: rates, depths, times, priorities, full queues.
 
 mod common;
 
@@ -7,8 +7,9 @@ use exec::DropReason;
 use packet::{Nanos, PortId};
 use switch::{Change, Device};
 
-/// A device whose port 1 sends a packet a millisecond, and whose packets tell in `value` how long they waited in microseconds, in `mark` the
-/// depth at which they came (high half) and left (low half). `kind` is the priority.
+/// Returns a device of which port 1 sends one packet per millisecond. Each packet stores its
+/// waiting time in microseconds in `value`. It stores the queue depth on arrival (high half) and
+/// departure (low half) in `mark`. `kind` is the priority.
 fn waiting(depth: usize) -> Device {
     let ingress = code(
         "ingress",
@@ -30,7 +31,8 @@ fn receive(device: &mut Device, kind: u8, payload: u8) {
         .unwrap();
 }
 
-/// Payload, microseconds waited, depths, and when it left in microseconds.
+/// Returns for each sent packet: payload, waiting time in microseconds, depths, and departure time
+/// in microseconds.
 fn told(device: &mut Device) -> Vec<(u8, u32, u8, u64)> {
     let of = |bytes: &[u8]| u32::from_be_bytes([bytes[1], bytes[2], bytes[3], bytes[4]]);
     sent(device)
@@ -50,7 +52,8 @@ fn a_rate_spaces_packets_and_they_see_how_long_they_waited() {
     assert_eq!(device.held(), 2);
     assert_eq!(device.next_time(), Some(Nanos::from_millis(1)));
     device.step(Nanos::from_millis(10));
-    // The second found nobody waiting, the third found the second; each left when the port was free.
+    // The second packet found no packet waiting, the third found the second. Each left when the
+    // port was free.
     assert_eq!(
         told(&mut device),
         [(1, 1000, 0x01, 1000), (2, 2000, 0x10, 2000)]
@@ -99,7 +102,7 @@ fn bytes_count_where_the_rate_is_in_bits() {
     }
     device.step(Nanos::from_secs(1));
     let times: Vec<u64> = sent(&mut device).iter().map(|packet| packet.2).collect();
-    // All three came at one second; 100 bytes take 100 microseconds, 200 bytes 200.
+    // All three arrived at one second. 100 bytes take 100 microseconds, 200 bytes take 200.
     let at = |micros: u64| 1_000_000_000 + micros * 1000;
     assert_eq!(times[..1], [at(0)]);
     device.step(Nanos::from_secs(2));
@@ -109,7 +112,8 @@ fn bytes_count_where_the_rate_is_in_bits() {
 
 #[test]
 fn what_left_a_queue_before_a_packet_came_ran_before_it() {
-    // Egress counts; ingress reads the count: the packet that comes at 5 ms sees those that left by then.
+    // Egress counts and ingress reads the count. The packet received at 5 ms sees the packets that
+    // left by then.
     let declarations =
         "extern r: register (bit<32>) size 1 initial (32w0x0) as bit<32>\nfield tmp: bit<32>";
     let ingress = code(
@@ -140,7 +144,8 @@ fn what_left_a_queue_before_a_packet_came_ran_before_it() {
 
 #[test]
 fn what_leaves_a_queue_when_a_packet_comes_runs_before_it_however_many_steps_there_are() {
-    // Egress counts; ingress reads the count. The second packet leaves at 1 ms, when the watcher comes.
+    // Egress counts and ingress reads the count. The second packet leaves at 1 ms, when the
+    // observing packet arrives.
     let declarations =
         "extern r: register (bit<32>) size 1 initial (32w0x0) as bit<32>\nfield tmp: bit<32>";
     let ingress = code(

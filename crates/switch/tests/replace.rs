@@ -1,4 +1,5 @@
-//! What stays when another program is loaded, and what has no place in it.
+//! Tests of program replacement: state that is kept, and state that has no place in the new
+//! program.
 
 mod common;
 
@@ -22,7 +23,8 @@ fn dropped(kind: StateKind, name: &str, count: u64) -> (StateKind, String, u64) 
     (kind, name.to_owned(), count)
 }
 
-/// Misses add entries that mark with their parameter of `width` bits; kinds from 128 on add one of another action.
+/// Returns a program in which misses add entries that mark with a parameter of `width` bits. Kinds
+/// from 128 on add an entry with another action.
 fn learning(width: u32, more: &str, size: u32) -> String {
     let declarations = format!(
         r#"
@@ -73,20 +75,20 @@ fn learned_entries_stay_where_their_action_has_the_parameters() {
         send(&mut device, &packet(kind, &[]), ns(10));
     }
     assert_eq!(ports(&mut device), [2; 4]);
-    // Another action comes first, so that all have other numbers.
+    // Another action comes first, so that all action ids change.
     let other = "action first() {\n    sm.egress_spec = 9w0x8;\n}";
     assert_eq!(replace(&mut device, &learning(8, other, 8)), []);
     send(&mut device, &packet(1, &[]), ns(20));
     send(&mut device, &packet(0x80, &[]), ns(20));
     let out = sent(&mut device);
     assert_eq!((out[0].0, out[0].1[5], out[1].0), (1, 5, 3));
-    // A wider parameter has the same values.
+    // A wider parameter keeps the values.
     assert_eq!(replace(&mut device, &learning(70, other, 8)), []);
     send(&mut device, &packet(0x81, &[]), ns(20));
     send(&mut device, &packet(1, &[]), ns(20));
     let out = sent(&mut device);
     assert_eq!((out[0].0, out[1].0, out[1].1[5]), (3, 1, 5));
-    // A smaller table keeps the oldest; time-outs go on.
+    // A smaller table keeps the oldest entries. Time-outs continue.
     let gone = replace(&mut device, &learning(70, "", 2));
     assert_eq!(gone, [dropped(StateKind::LearnedEntries, "flows", 2)]);
     assert_eq!(learned(&device), 2);
@@ -108,7 +110,8 @@ fn packets_of_both_programs_share_learned_entries_of_one_layout() {
     assert_eq!(learned(&device), 1);
 }
 
-/// Tables with a selector, of which one uses it only in the old program; a value set; a counter.
+/// Returns a program with tables that use a selector (one of them only in the old program), a value
+/// set and a counter.
 fn spreading(with_drop: bool, size: u32, more: &str) -> String {
     let listed = if with_drop {
         "action drop table_and_default;"
@@ -200,7 +203,7 @@ fn entries_stay_with_the_members_that_fit_and_no_others_stay() {
         }
         ports(device)
     };
-    // The program does not have the action `drop` in this table any more.
+    // The new program does not have the action `drop` in this table.
     let gone = replace(&mut device, &spreading(false, 16, ""));
     let expect = [
         dropped(StateKind::Members, "chosen", 1),
@@ -209,9 +212,9 @@ fn entries_stay_with_the_members_that_fit_and_no_others_stay() {
     ];
     assert_eq!(gone, expect);
     assert_eq!(out(&mut device), [5, 5, 6, 8]);
-    // One member of the controller, two of one entry's group, one of another.
+    // One member of the controller, two of a one-shot group, one of another entry.
     assert_eq!(in_profile(&device), (4, 2));
-    // Room for that of the controller and two more.
+    // There is space for the controller's member and two others.
     let gone = replace(&mut device, &spreading(false, 3, ""));
     assert_eq!(gone, [dropped(StateKind::Entries, "spread", 1)]);
     assert_eq!(out(&mut device), [5, 5, 6]);
@@ -258,7 +261,7 @@ fn value_sets_and_flow_ids_go_on() {
     let gone = replace(&mut device, &set(2, 8));
     assert_eq!(gone, [dropped(StateKind::ValueSetMembers, "kinds", 1)]);
     assert_eq!(known(&device), [1, 2]);
-    // In a wider field they are the same numbers.
+    // A wider field keeps the numbers.
     assert_eq!(replace(&mut device, &set(2, 9)), []);
     assert_eq!(known(&device), [1, 2]);
     assert_eq!(

@@ -1,4 +1,5 @@
-//! v1model's packet paths: what starts over, what is copied, what ends, and that nothing runs away.
+//! Tests of v1model's packet paths: resubmission, recirculation, copies, drops, and the limits of
+//! all of them.
 
 mod common;
 
@@ -17,7 +18,7 @@ fn replicas(ports: impl IntoIterator<Item = u32>) -> Vec<Replica> {
         .collect()
 }
 
-/// Sets a session with a copy to port 8 and what else is said.
+/// Returns a change that sets a clone session with a copy to port 8 and the given options.
 fn session(id: u32, config: CloneSession) -> Change {
     let config = CloneSession {
         replicas: replicas([8]),
@@ -125,7 +126,7 @@ fn clones_keep_the_field_list_only_and_are_cut_by_their_session() {
 
 #[test]
 fn clones_of_clones_without_end_run_out_of_copies() {
-    // Every packet clones itself when it leaves; so does every clone.
+    // Every packet clones itself when it leaves, and so does every clone.
     let egress = code("egress", "call clone (=1, =0, 32w0x5);");
     let mut device = device(&v1model("", &to_port(1), &egress));
     let session = CloneSession {
@@ -140,7 +141,7 @@ fn clones_of_clones_without_end_run_out_of_copies() {
     assert_eq!(sent(&mut device).len() as u64, copies + 1);
 }
 
-/// Code that goes round a loop so often.
+/// Returns code that runs a loop this number of times.
 fn rounds(number: u32) -> String {
     format!(
         "i = 32w0x0; block 0 {{ loop 1 {{ if (i == 32w{number:#x}) {{ leave 0; }} i = i + 32w0x1; }} }}"
@@ -159,7 +160,8 @@ fn copies_of_copies_share_the_work_that_one_packet_may_do() {
     device.apply(Change::SetCloneSession(5, config)).unwrap();
     send(&mut device, &packet(1, &[]), ns(0));
     let done = sent(&mut device).len() as u32;
-    // The packet's own budget, and 4,096 units for each of so many copies; their copies have shares of that.
+    // The packet's own budget, plus 4,096 units for each of 100 copies. Copies of these have shares
+    // of that.
     let all = exec::WorkBudget::MOST.units() + 100 * 4096;
     assert!((101..all / 200).contains(&done), "{done}");
 }
@@ -201,7 +203,7 @@ fn each_copy_of_a_large_group_has_work_to_do_after_a_clone_too() {
 #[test]
 fn starting_over_takes_the_more_work_the_larger_the_program_is() {
     let recirculated = |stages: usize| {
-        // None of them is worth a unit alone.
+        // A single stage costs less than one unit.
         let stage = |at: usize| {
             let next = at + 1;
             format!("stage ingress.s{at}: action next ingress.s{next} {{ i = i + 32w0x1; }}\n")
@@ -236,7 +238,7 @@ fn recirculation_without_end_runs_out_of_work() {
 
 #[test]
 fn a_packet_goes_512_rounds_with_copies_in_each_of_them() {
-    // Clones are as they are made: a clone of a clone would be another matter.
+    // Clones do not clone again. Clones of clones are another case.
     let egress = code(
         "egress",
         "if (sm.instance_type != 32w0x2) { if (hdr.h.value != 32w0x0) { \
@@ -263,7 +265,7 @@ fn a_packet_goes_512_rounds_with_copies_in_each_of_them() {
 
 #[test]
 fn copies_that_all_start_over_end_with_the_budget() {
-    // Each packet becomes two in each round, so that no program could make more of them.
+    // Each packet becomes two in each round, so the number of packets would grow without limit.
     let egress = code(
         "egress",
         "call clone (=1, =0, 32w0x5); call recirculate (=0);",
@@ -279,7 +281,8 @@ fn copies_that_all_start_over_end_with_the_budget() {
     };
     device.apply(Change::SetCloneSession(5, config)).unwrap();
     send(&mut device, &packet(1, &[]), ns(0));
-    // All work is that of the packet and what its first copies brought, in rounds of 64 and more.
+    // The available work is that of the packet and of its first copies. A round costs at least 64
+    // units.
     let ledger = device.ledger();
     let most = u64::from(exec::WorkBudget::MOST.units()) * 3 / 2;
     assert!(
@@ -304,7 +307,8 @@ fn a_resubmitted_packet_is_as_it_came_and_keeps_its_list_only() {
     assert_eq!(device.ledger().resubmitted, 1);
 }
 
-/// Ingress port and microsecond of arrival as a packet sees them when it starts over with this field list (its number in a call).
+/// Returns the ingress port and the arrival time in microseconds that a packet sees after it starts
+/// again with this field list (its number in a call).
 fn after_starting_over(call: &str, list: u32) -> (u8, u32) {
     let (ingress, egress) = match call {
         "resubmit" => (format!("call resubmit (={list});"), String::new()),
@@ -351,7 +355,7 @@ fn a_clone_s_port_is_zero_unless_its_list_keeps_it() {
 
 #[test]
 fn a_packet_that_parses_again_without_error_has_none() {
-    // Too short at first; recirculation, which keeps `parser_error`, emits a header in front.
+    // Too short at first. Recirculation keeps `parser_error`, and emits a header in front.
     let ingress = code(
         "ingress",
         "sm.egress_spec = 9w0x1; if (sm.parser_error == error.PacketTooShort) { hdr.h.$valid$ = true; sm.egress_spec = 9w0x2; }",
@@ -435,10 +439,10 @@ fn a_session_s_class_of_service_is_the_queue_of_its_copies() {
         let refused = dropped(&device, DropReason::NoSuchQueue);
         (seen.collect::<Vec<_>>(), refused)
     };
-    // Clone and original come at once; the highest queue goes first.
+    // Clone and original are queued at the same time. The highest priority is served first.
     assert_eq!(run(0, 2), (vec![(0, 3), (1, 3), (0, 0), (1, 0)], 0));
     assert_eq!(run(5, 2), (vec![(0, 5), (1, 5), (0, 3), (1, 3)], 0));
-    // BMv2 takes a clone's queue from its metadata, which a field list may keep.
+    // BMv2 takes a clone's priority from its metadata, which a field list may keep.
     assert_eq!(run(0, 3).0[3], (1, 3));
     assert_eq!(run(9, 2), (vec![(0, 3), (1, 3)], 2));
 }
@@ -458,7 +462,7 @@ fn a_failed_assert_drops_and_is_told() {
 
 #[test]
 fn how_many_packets_come_together_changes_nothing() {
-    // Ingress counts up what egress reads: a batch must not run all ingresses first.
+    // Ingress increments a register that egress reads. A batch must not run all ingresses first.
     let registers =
         "extern r: register (bit<32>) size 1 initial (32w0x0) as bit<32>\nfield tmp: bit<32>";
     let ingress = code(

@@ -1,4 +1,4 @@
-//! Workers: several threads forward for one device, and nothing that they share is lost.
+//! Tests of workers: several threads forward for one device, and no shared state is lost.
 
 mod common;
 
@@ -24,7 +24,8 @@ fn frames(kind: u8, from: usize) -> Vec<Frame> {
     (from..from + BURST).map(frame).collect()
 }
 
-/// Runs each worker on a thread of its own with packets of its own kind, 0 for the first; the numbers of the packets that left, by port.
+/// Runs each worker on a thread with packets of its own kind (0 for the first). Returns the ports
+/// and the numbers of the sent packets.
 fn run(workers: Vec<Worker>) -> Vec<(u32, u32)> {
     let threads: Vec<_> = workers
         .into_iter()
@@ -144,7 +145,8 @@ fn workers_see_what_was_published_from_their_next_burst_on() {
 
 #[test]
 fn packets_are_conserved_by_reason_while_workers_drop_hand_over_and_strand_them() {
-    // Kind 0 goes to port 1, which is slow and short; kind 1 to port 2, which nobody has; kind 2 is dropped by the program.
+    // Kind 0 goes to port 1, which is slow and has a short queue. Kind 1 goes to port 2, which does
+    // not exist. Kind 2 is dropped by the program.
     let mut device = forwarding(
         "",
         "if (hdr.h.kind == 8w0x1) { sm.egress_spec = 9w0x2; } if (hdr.h.kind == 8w0x2) { sm.egress_spec = 9w0x1ff; }",
@@ -193,7 +195,7 @@ fn packets_are_conserved_by_reason_while_workers_drop_hand_over_and_strand_them(
     let dropped = |worker: usize, reason| by_worker[worker].dropped(reason);
     assert_eq!(dropped(1, DropReason::NoSuchPort), each);
     assert_eq!(dropped(2, DropReason::Ingress), each);
-    // The device itself may be told as well.
+    // Drops may also be reported to the device itself.
     device.count_drop(DropReason::NoSuchPort);
     device.check_conservation().unwrap();
     assert_eq!(
@@ -257,8 +259,9 @@ fn a_worker_for_whom_a_packet_is_left_is_woken_and_knows_of_it() {
     device.check_conservation().unwrap();
 }
 
-/// Recirculates each packet as many times as its kind says; those of an odd kind wait in a slow queue before each pass. Every pass counts, and notes its
-/// number.
+/// Returns a device that recirculates each packet as many times as its kind. Packets of an odd kind
+/// wait in a slow queue before each round. Every round increments a register and stores its value
+/// in the packet.
 fn recirculating() -> Device {
     let declarations =
         "extern r: register (bit<32>) size 1 initial (32w0x0) as bit<32>\nfield tmp: bit<32>";
@@ -273,8 +276,9 @@ fn recirculating() -> Device {
     device
 }
 
-/// Gives a worker bursts of packets, cut into calls of so many with so many passes, until nothing is left to do; packets that left, in order, with their
-/// ports and times, and what the register says.
+/// Gives bursts of packets to a worker, in calls of `calls_of` frames and `passes` rounds, until
+/// nothing is left to do. Returns the sent packets in order, with their ports and times, and the
+/// value of the register.
 fn run_by_turns(calls_of: usize, passes: u32) -> (Vec<(u32, Vec<u8>, u64)>, u64) {
     let mut device = recirculating();
     let mut worker = device.workers(1).remove(0);

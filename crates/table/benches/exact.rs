@@ -1,4 +1,5 @@
-//! Exact lookups a second, on one core, of random keys that hit: `cargo bench -p table --bench exact`.
+//! Benchmark of exact lookups per second, on one core, with random keys that hit: `cargo bench -p
+//! table --bench exact`.
 
 use bench::Choices;
 use bits::Value;
@@ -8,9 +9,9 @@ use table::{
     ActionRef, EntryAction, FieldMatch, KeyField, KeyShape, MatchKind, NewEntry, Table, TableSpec,
 };
 
-/// Lookups in a batch.
+/// Number of lookups in a batch.
 const BATCH: usize = 64;
-/// Different lookups in a pass.
+/// Number of different lookups in an iteration.
 const TRACE: usize = 1 << 20;
 
 fn direct(action: u32) -> EntryAction {
@@ -20,7 +21,7 @@ fn direct(action: u32) -> EntryAction {
     })
 }
 
-/// The `number`th key: the same scattered bits in each run.
+/// Returns the key with this number: pseudo-random bits that are the same in each run.
 fn key(number: u64, limbs: usize) -> Vec<u64> {
     let mut choices = Choices::new(number);
     (0..limbs).map(|_| choices.bits()).collect()

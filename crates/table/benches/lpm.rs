@@ -1,13 +1,14 @@
-//! Longest prefix lookups a second, on one core, of random destinations that hit: `cargo bench -p table --bench lpm`.
+//! Benchmark of longest-prefix lookups per second, on one core, with random destinations that hit:
+//! `cargo bench -p table --bench lpm`.
 
 use bench::{Family, RoutingTable};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::time::{Duration, Instant};
 use table::{ActionRef, EntryAction, NewEntry, Table, TableSpec};
 
-/// Lookups in a batch.
+/// Number of lookups in a batch.
 const BATCH: usize = 64;
-/// Different lookups in a pass.
+/// Number of different lookups in an iteration.
 const TRACE: usize = 1 << 20;
 
 fn direct(action: u32) -> EntryAction {

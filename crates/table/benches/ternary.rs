@@ -1,7 +1,9 @@
-//! Ternary lookups a second, on one core, in batches, of the uniform trace: `cargo bench -p table --bench ternary`.
+//! Benchmark of ternary lookups per second, on one core, in batches, with the uniform trace: `cargo
+//! bench -p table --bench ternary`.
 //!
-//! Words behind `--` choose rows: kinds (`acl`, `fw`, `ipc`), spreads (`scaled`, `copies`), numbers of rules (`1000`, `100000`, `500000`). The last
-//! number is measured only where it is asked for, as it takes long. Updates beside lookups are measured by `polyplane bench --lookups ternary`.
+//! Words after `--` select rows: kinds (`acl`, `fw`, `ipc`), spreads (`scaled`, `copies`), numbers
+//! of rules (`1000`, `100000`, `500000`). The last number takes long and is measured only if it is
+//! given. `polyplane bench --lookups ternary` measures updates concurrent with lookups.
 
 use bench::rules::KEY_LIMBS;
 use bench::{FiveTuple, Kind, RuleSet, Spread};
@@ -9,13 +11,14 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 use table::{ActionRef, EntryAction, EntryIdx, Improved, NewEntry, Table, TableSpec};
 
-/// Lookups in a batch.
+/// Number of lookups in a batch.
 const BATCH: usize = 64;
-/// Different headers in a pass.
+/// Number of different headers in a round.
 const TRACE: usize = 700_000;
-/// Passes.
+/// Number of rounds.
 const PASSES: usize = 5;
-/// Lookups that are timed together: shorter than the time that a busy machine gives one thread at a stretch.
+/// Number of lookups that are timed together. Shorter than the time slice of a thread on a busy
+/// machine.
 const STRETCH: usize = 80 * BATCH;
 
 const KINDS: [Kind; 3] = Kind::ALL;
@@ -69,7 +72,7 @@ fn main() {
     }
 }
 
-/// A loaded table and its trace.
+/// Loaded table with its trace.
 struct Row {
     rules: usize,
     table: Table,
@@ -122,7 +125,7 @@ impl Row {
     }
 }
 
-/// Million lookups a second, in the median stretch.
+/// Returns the median rate in million lookups per second.
 fn rate(trace: &[u64], mut find: impl FnMut(&[u64], &mut [Option<EntryIdx>])) -> f64 {
     let mut out = [None; BATCH];
     let mut stretch = |keys: &[u64]| {

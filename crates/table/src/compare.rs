@@ -1,24 +1,31 @@
-//! Numbers side by side compared with one at a time, at once where the processor can: how many of sixteen in order are no greater, and which of eight rules
-//! a key does not match.
+//! SIMD comparison of several numbers with one, if the processor supports it.
+//!
+//! There are two operations. The first counts the elements of a sorted group of 16 that are not
+//! greater than a number. The second finds the rules, in a group of eight, that a key does not
+//! match.
 
 use std::hint::select_unpredictable;
 
-/// Numbers that are compared with one at a time.
+/// Number of elements in a sorted group.
 pub(crate) const FAN: usize = 16;
 
-/// A way to count how many numbers are no greater than another. Whoever has a value of it may use the instructions that it takes.
+/// Method of counting the numbers that are not greater than another one. A value of an implementing
+/// type is a proof that the processor has the instructions that it uses.
 pub(crate) trait Count<T>: Copy {
-    /// Of numbers in order, the first of which is no greater than `number`: how many are not.
+    /// Returns the number of elements that are at most `number`. `numbers` is sorted, and its first
+    /// element is at most `number`.
     fn up_to(self, numbers: &[T; FAN], number: T) -> usize;
 }
 
-/// Work that counts numbers. A type and not a closure: [`run`](Self::run) has to be `#[inline(always)]`.
+/// Work that counts numbers. This is a trait and not a closure, because [`run`](Self::run) must be
+/// `#[inline(always)]`.
 pub(crate) trait CountWork {
-    /// Does it. What it calls has to be inlined as well.
+    /// Does the work. Everything that it calls must be inlined as well.
     fn run(self, count: impl Count<u32> + Count<u64>);
 }
 
-/// Does work that counts numbers: sixteen at once, or eight, if the processor compares as many, else by halving.
+/// Runs `work` with the fastest method: 16 comparisons at once (AVX-512), eight at once (AVX2),
+/// otherwise binary search.
 #[inline(always)]
 #[cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
 pub(crate) fn counting_numbers(work: impl CountWork) {
@@ -28,7 +35,9 @@ pub(crate) fn counting_numbers(work: impl CountWork) {
         && std::is_x86_feature_detected!("bmi2")
         && std::is_x86_feature_detected!("avx512f")
     {
-        // SAFETY: the processor has the four sets of instructions that the function is compiled for.
+        // SAFETY:
+        // - The processor has the four instruction set extensions that the function is compiled
+        //   for.
         return unsafe { with_wide_comparisons(work) };
     }
     #[cfg(target_arch = "x86_64")]
@@ -37,13 +46,15 @@ pub(crate) fn counting_numbers(work: impl CountWork) {
         && std::is_x86_feature_detected!("bmi2")
         && std::is_x86_feature_detected!("avx2")
     {
-        // SAFETY: the processor has the four sets of instructions that the function is compiled for.
+        // SAFETY:
+        // - The processor has the four instruction set extensions that the function is compiled
+        //   for.
         return unsafe { with_comparisons(work) };
     }
     work.run(ByHalves);
 }
 
-/// Takes a step for each power of two.
+/// Branch-free binary search.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ByHalves;
 
@@ -71,25 +82,31 @@ fn with_comparisons(work: impl CountWork) {
     work.run(wide::Eight::new());
 }
 
-/// Rules that are compared with a key at a time.
+/// Number of rules that are compared with a key at once.
 pub(crate) const LANES: usize = 8;
 
-/// A way to compare a number with those of rules, which lie side by side. Whoever has a value of it may use the instructions that it takes.
+/// Method of comparing a number with those of several rules, which are stored next to each other. A
+/// value of an implementing type is a proof that the processor has the instructions that it uses.
 pub(crate) trait Compare: Copy {
-    /// The rules of whose values `a` the number differs where both their masks `b` and `within` have ones, a bit each.
+    /// Returns the rules that the number does not match, one bit each. Rule `i` matches if the
+    /// number equals `a[i]` in all bits that are set in both `b[i]` and `within`.
     fn differing(self, number: u64, a: &[u64; LANES], b: &[u64; LANES], within: u64) -> u32;
 
-    /// The rules that do not have the number between `a` and `b` if only what is `within` counts, a bit each. The number has no other bits.
+    /// Returns the rules that the number does not match, one bit each. Rule `i` matches if the
+    /// number is from `a[i] & within` to `b[i] & within`. The number has no bits outside of
+    /// `within`.
     fn outside(self, number: u64, a: &[u64; LANES], b: &[u64; LANES], within: u64) -> u32;
 }
 
-/// Work that compares rules. A type and not a closure: [`run`](Self::run) has to be `#[inline(always)]`.
+/// Work that compares rules. This is a trait and not a closure, because [`run`](Self::run) must be
+/// `#[inline(always)]`.
 pub(crate) trait CompareWork {
-    /// Does it. What it calls has to be inlined as well.
+    /// Does the work. Everything that it calls must be inlined as well.
     fn run(self, compare: impl Compare);
 }
 
-/// Does work that compares rules: eight at once if the processor can, or as the compiler sees fit.
+/// Runs `work` with the fastest method: eight comparisons at once (AVX-512), otherwise a loop that
+/// the compiler may vectorize.
 #[inline(always)]
 #[cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
 pub(crate) fn comparing_rules(work: impl CompareWork) {
@@ -99,18 +116,22 @@ pub(crate) fn comparing_rules(work: impl CompareWork) {
         && std::is_x86_feature_detected!("bmi2")
     {
         if std::is_x86_feature_detected!("avx512f") {
-            // SAFETY: the processor has the four sets of instructions that the function is compiled for.
+            // SAFETY:
+            // - The processor has the four instruction set extensions that the function is compiled
+            //   for.
             return unsafe { with_wide_rules(work) };
         }
         if std::is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has the four sets of instructions that the function is compiled for.
+            // SAFETY:
+            // - The processor has the four instruction set extensions that the function is compiled
+            //   for.
             return unsafe { with_rules(work) };
         }
     }
     work.run(Lanewise);
 }
 
-/// Goes through the rules.
+/// Compares one rule after the other.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lanewise;
 
@@ -156,7 +177,8 @@ mod wide {
         _mm512_xor_si512,
     };
 
-    /// Compares all numbers at once, or eight of 64 bits. There is one only where the processor has the instructions: see [`new`](Self::new).
+    /// AVX-512: compares 16 numbers of 32 bits, or eight of 64 bits, at once. A value exists only
+    /// if the processor has the instructions, see [`new`](Self::new).
     #[derive(Debug, Clone, Copy)]
     pub(super) struct Sixteen(());
 
@@ -172,7 +194,8 @@ mod wide {
         #[inline(always)]
         #[expect(unsafe_code)]
         fn up_to(self, numbers: &[u32; FAN], number: u32) -> usize {
-            // SAFETY: whoever has made this has the instructions that the function is compiled for.
+            // SAFETY:
+            // - A value of `Sixteen` exists only if the processor has the instructions.
             unsafe { up_to_32(numbers, number) }
         }
     }
@@ -181,7 +204,8 @@ mod wide {
         #[inline(always)]
         #[expect(unsafe_code)]
         fn up_to(self, numbers: &[u64; FAN], number: u64) -> usize {
-            // SAFETY: as above.
+            // SAFETY:
+            // - As above.
             unsafe { up_to_64(numbers, number) }
         }
     }
@@ -190,14 +214,16 @@ mod wide {
         #[inline(always)]
         #[expect(unsafe_code)]
         fn differing(self, number: u64, a: &[u64; LANES], b: &[u64; LANES], within: u64) -> u32 {
-            // SAFETY: as above.
+            // SAFETY:
+            // - As above.
             unsafe { differing(number, a, b, within) }
         }
 
         #[inline(always)]
         #[expect(unsafe_code)]
         fn outside(self, number: u64, a: &[u64; LANES], b: &[u64; LANES], within: u64) -> u32 {
-            // SAFETY: as above.
+            // SAFETY:
+            // - As above.
             unsafe { outside(number, a, b, within) }
         }
     }
@@ -240,7 +266,8 @@ mod wide {
         (counts[0] + counts[1]) as usize
     }
 
-    /// Compares eight numbers of 32 bits at once. There is one only where the processor has the instructions: see [`new`](Self::new).
+    /// AVX2: compares eight numbers of 32 bits at once. A value exists only if the processor has
+    /// the instructions, see [`new`](Self::new).
     #[derive(Debug, Clone, Copy)]
     pub(super) struct Eight(());
 
@@ -256,12 +283,14 @@ mod wide {
         #[inline(always)]
         #[expect(unsafe_code)]
         fn up_to(self, numbers: &[u32; FAN], number: u32) -> usize {
-            // SAFETY: whoever has made this has the instructions that the function is compiled for.
+            // SAFETY:
+            // - A value of `Eight` exists only if the processor has the instructions.
             unsafe { eight_twice(numbers, number) }
         }
     }
 
-    // To compare four at a time would take more instructions than to halve four times.
+    // Comparing four numbers at a time would take more instructions than the four steps of a binary
+    // search.
     impl Count<u64> for Eight {
         #[inline(always)]
         fn up_to(self, numbers: &[u64; FAN], number: u64) -> usize {
@@ -276,22 +305,26 @@ mod wide {
         let number = _mm256_set1_epi32(number as i32);
         let (halves, _) = numbers.as_chunks::<8>();
         let no_greater = |half: &[u32; 8]| {
-            // SAFETY: the array has 32 bytes, and they need not be aligned.
+            // SAFETY:
+            // - The array has 32 bytes.
+            // - The load needs no alignment.
             let half: __m256i = unsafe { _mm256_loadu_si256(half.as_ptr().cast()) };
             _mm256_cmpeq_epi32(_mm256_max_epu32(half, number), number)
         };
-        // Two bytes of ones for each.
+        // Two bytes of ones for each number that is not greater.
         let both = _mm256_packs_epi32(no_greater(&halves[0]), no_greater(&halves[1]));
         _mm256_movemask_epi8(both).count_ones() as usize / 2
     }
 
-    /// The 64 bytes of these numbers.
+    /// Loads the 64 bytes of these numbers.
     #[inline]
     #[target_feature(enable = "avx512f")]
     #[expect(unsafe_code)]
     fn load<T, const N: usize>(numbers: &[T; N]) -> __m512i {
         const { assert!(size_of::<[T; N]>() == size_of::<__m512i>()) };
-        // SAFETY: the array has as many bytes, and they need not be aligned.
+        // SAFETY:
+        // - The array has 64 bytes (asserted above).
+        // - The load needs no alignment.
         unsafe { _mm512_loadu_si512(numbers.as_ptr().cast()) }
     }
 }
@@ -302,7 +335,7 @@ mod tests {
     use bits::one;
     use proptest::prelude::*;
 
-    /// Numbers in order, one to compare them with, and how many are no greater.
+    /// Sorted numbers and one to compare them with.
     struct Question<T> {
         numbers: [T; FAN],
         number: T,
@@ -337,7 +370,7 @@ mod tests {
         }
     }
 
-    /// As processors count that compare eight numbers at once, and no more; nothing where this one does not.
+    /// Runs `work` with the AVX2 method, and returns true if the processor supports it.
     #[cfg(target_arch = "x86_64")]
     #[expect(unsafe_code)]
     fn by_eights(work: impl CountWork) -> bool {
@@ -346,7 +379,9 @@ mod tests {
             && std::is_x86_feature_detected!("bmi2")
             && std::is_x86_feature_detected!("avx2");
         if can {
-            // SAFETY: the processor has the four sets of instructions that the function is compiled for.
+            // SAFETY:
+            // - The processor has the four instruction set extensions that the function is compiled
+            //   for.
             unsafe { with_comparisons(work) };
         }
         can
@@ -374,7 +409,7 @@ mod tests {
         }
     }
 
-    /// Eight rules, a number, and what counts.
+    /// Eight rules (two numbers each), the number to compare, and the mask of relevant bits.
     struct Rules([u64; LANES], [u64; LANES], u64, u64);
 
     struct Compared<'r>(&'r Rules, &'r mut [u32; 2]);

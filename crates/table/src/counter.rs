@@ -1,10 +1,11 @@
-//! Counters that programs find by index ([`CounterArray`]), and what all counters count. Direct ones are part of a table's entries.
+//! [`CounterArray`]: indirect counters, which programs access by index. The types for readings are
+//! also used by direct counters, which are part of a table's entries.
 
 use crate::tally::{Cells, Lane, Tally, add};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a counter counts.
+/// Unit of a counter, as in P4's counter type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CounterKind {
     /// Packets only; bytes stay 0.
@@ -18,14 +19,14 @@ pub enum CounterKind {
 /// One reading of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CounterReading {
-    /// How many packets.
+    /// Number of packets.
     pub packets: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
 impl CounterKind {
-    /// What a packet of `bytes` bytes adds to packets and to bytes.
+    /// Returns the increment for a packet of `bytes` bytes.
     #[inline]
     pub(crate) fn amounts(self, bytes: u64) -> CounterReading {
         let packets = u64::from(self != Self::Bytes);
@@ -35,7 +36,7 @@ impl CounterKind {
 }
 
 impl CounterReading {
-    /// Adds this to a row's two words, of a lane that nobody else writes.
+    /// Adds this to a row's two words, in a shard that no other thread writes.
     #[inline]
     pub(crate) fn add_to(self, row: &[AtomicU64]) {
         if let [packets, bytes, ..] = row {
@@ -45,12 +46,14 @@ impl CounterReading {
     }
 }
 
-/// Words of a counter's row.
+/// Number of words of a counter's row.
 const WORDS: usize = 2;
 
-/// Counters that a program finds by index. An index beyond the end gives `None` and does nothing.
+/// Array of counters that a program accesses by index. Operations with an index out of range return
+/// `None` and do nothing.
 ///
-/// Both numbers wrap at 64 bits. Packets write [`CounterArray::cells`]; the control side does all else.
+/// Both numbers wrap at 64 bits. Packets write [`CounterArray::cells`]; all other methods are for
+/// the control side.
 #[derive(Debug)]
 pub struct CounterArray {
     kind: CounterKind,
@@ -60,7 +63,7 @@ pub struct CounterArray {
 }
 
 impl CounterArray {
-    /// `size` counters at 0, which one lane counts in.
+    /// Creates `size` counters at 0 with one shard.
     pub fn new(kind: CounterKind, size: usize) -> Self {
         let tally = Tally::new(size, WORDS);
         Self {
@@ -71,7 +74,8 @@ impl CounterArray {
         }
     }
 
-    /// The same counters, for so many lanes. What packets go on to count in the former ones is read here too.
+    /// Returns the same counters with `lanes` shards. Counts that packets still add to the old
+    /// shards are read here too.
     pub fn with_lanes(&self, lanes: usize) -> Self {
         let mut tally = self.tally().clone();
         tally.resize(self.size, lanes);
@@ -83,18 +87,18 @@ impl CounterArray {
         }
     }
 
-    /// What they count.
+    /// Returns the unit of the counters.
     pub fn kind(&self) -> CounterKind {
         self.kind
     }
 
-    /// How many there are.
+    /// Returns the number of counters.
     #[expect(clippy::len_without_is_empty, reason = "a size, not a filling")]
     pub fn len(&self) -> usize {
         self.size
     }
 
-    /// What packets count in: a row of packets and bytes a counter.
+    /// Returns the cells that packets count in: for each counter one row, packets and bytes.
     #[inline]
     pub fn cells(&self) -> &Cells {
         &self.cells
@@ -106,7 +110,7 @@ impl CounterArray {
         self.add(lane, index, self.kind.amounts(bytes))
     }
 
-    /// Adds to counter `index`, whatever it counts.
+    /// Adds `amounts` to counter `index`, whatever its unit.
     #[inline]
     pub fn add(&self, lane: Lane, index: u64, amounts: CounterReading) -> Option<()> {
         let index = self.index(index)?;
@@ -129,14 +133,14 @@ impl CounterArray {
         Some(())
     }
 
-    /// Reads all.
+    /// Reads all counters.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = CounterReading> {
         let tally = self.tally();
         let all: Vec<_> = (0..self.size).map(|index| reading(&tally, index)).collect();
         all.into_iter()
     }
 
-    /// Sets all to 0.
+    /// Sets all counters to 0.
     pub fn clear(&self) {
         for index in 0..self.size as u64 {
             self.write(index, CounterReading::default());

@@ -1,4 +1,4 @@
-//! Entries: what they match, what they do, and the cells that packets write.
+//! Entries: their matches, their actions, and the cells that packets write.
 
 use crate::key::FieldMatch;
 use crate::meter::MeterCell;
@@ -7,20 +7,20 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-/// The place of an entry in one snapshot of its table. Places are used again after a deletion;
-/// to name an entry for longer, use its [`EntryId`].
+/// Index of an entry in one snapshot of its table. Indices are reused after a deletion. To identify
+/// an entry for longer, use its [`EntryId`].
 ///
-/// It is kept with one added, as match engines keep what they find: that nothing was found takes no more room and is
-/// asked in the same word.
+/// Stored plus one, like the results inside match engines. `Option<EntryIdx>` therefore takes one
+/// word, in which 0 means "not found".
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct EntryIdx(NonZeroU32);
 
 impl EntryIdx {
-    /// The place with this number.
+    /// Creates the index with this number.
     ///
     /// # Panics
-    /// It is the last number that there is: no table has so many entries.
+    /// If `number` is `u32::MAX`. No table has that many entries.
     #[inline]
     pub const fn new(number: u32) -> EntryIdx {
         match NonZeroU32::new(number.wrapping_add(1)) {
@@ -29,13 +29,14 @@ impl EntryIdx {
         }
     }
 
-    /// The number of this place.
+    /// Returns the number of this index.
     #[inline]
     pub const fn get(self) -> u32 {
         self.0.get() - 1
     }
 
-    /// The number of the entry's record, 0 for none: the default action's is the first.
+    /// Returns the number of the action record of a lookup result. Record 0 is the default
+    /// action's, for `None`.
     #[inline]
     pub const fn record_of(found: Option<EntryIdx>) -> u32 {
         match found {
@@ -73,22 +74,22 @@ impl fmt::Display for EntryIdx {
 }
 
 define_id! {
-    /// Who an entry belongs to: a controller, a tenant, the program itself. Numbers are given out
-    /// by the device.
+    /// Owner of an entry: a controller, a tenant, or the program itself. The device assigns the
+    /// numbers.
     pub struct Owner;
 }
 
 define_id! {
-    /// A member of an action profile, as numbered by the controller.
+    /// Member of an action profile. The controller assigns the numbers.
     pub struct MemberId;
 }
 
 define_id! {
-    /// A group of an action selector, as numbered by the controller.
+    /// Group of an action selector. The controller assigns the numbers.
     pub struct GroupId;
 }
 
-/// Names an entry of one table for ever; never used twice, ascending in order of insertion.
+/// Permanent identifier of an entry of one table. Never reused; ascending in order of insertion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryId(pub u64);
 
@@ -101,13 +102,13 @@ impl fmt::Display for EntryId {
 /// An action with its parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ActionRef {
-    /// Which action; the program's number for it.
+    /// The action's number in the program.
     pub action: u32,
-    /// The parameters that the control plane gives, each starting on its own limb, in order.
+    /// The parameters from the control plane, in order. Each starts on a new limb.
     pub params: Box<[u64]>,
 }
 
-/// What an entry does when it is hit.
+/// Action of an entry, direct or through an action profile.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum EntryAction {
     /// Runs this action.
@@ -121,25 +122,25 @@ pub enum EntryAction {
 /// An entry to be inserted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEntry {
-    /// One match a field of the key.
+    /// One match for each field of the key.
     pub matches: Vec<FieldMatch>,
-    /// The priority, where the key needs one. Only const entries may go without; they are tried in
-    /// order of declaration, before all that have one.
+    /// The priority, if the key needs one. Only const entries may omit it. Those are tried in order
+    /// of declaration, before all entries with a priority.
     pub priority: Option<i32>,
-    /// What the entry does.
+    /// The action of the entry.
     pub action: EntryAction,
-    /// Declared by the program: never modified or deleted.
+    /// True if the program declares the entry. It cannot be modified or deleted then.
     pub is_const: bool,
-    /// After how long without a packet the entry counts as idle.
+    /// Idle timeout: time without a packet after which the entry is idle.
     pub idle_timeout_ns: Option<u64>,
-    /// Who inserts it.
+    /// The owner that inserts it.
     pub owner: Owner,
-    /// Bytes that the controller keeps with the entry; of no meaning here.
+    /// Opaque bytes that the controller stores with the entry.
     pub metadata: Box<[u8]>,
 }
 
 impl NewEntry {
-    /// An entry without priority, time-out and metadata, of owner 0, not const.
+    /// Creates an entry of owner 0 without priority, timeout and metadata. It is not const.
     pub fn new(matches: Vec<FieldMatch>, action: EntryAction) -> Self {
         Self {
             matches,
@@ -156,50 +157,51 @@ impl NewEntry {
 /// An entry of a table, as one snapshot sees it.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// Its name, for ever.
+    /// Permanent identifier.
     pub id: EntryId,
-    /// One match a field of the key, checked.
+    /// One match for each field of the key, checked.
     pub matches: Arc<[FieldMatch]>,
-    /// The priority, as given.
+    /// The priority, as given by the owner.
     pub priority: Option<i32>,
-    /// What it does.
+    /// The action.
     pub action: EntryAction,
-    /// Declared by the program: never modified or deleted.
+    /// True if the program declares the entry. It cannot be modified or deleted then.
     pub is_const: bool,
-    /// After how long without a packet it counts as idle.
+    /// Idle timeout: time without a packet after which the entry is idle.
     pub idle_timeout_ns: Option<u64>,
-    /// Who inserted it.
+    /// The owner that inserted it.
     pub owner: Owner,
-    /// Bytes that the controller keeps with it.
+    /// Opaque bytes that the controller stores with the entry.
     pub metadata: Box<[u8]>,
-    /// The direct meter, if the table has one; the same in every snapshot that has the entry.
+    /// The direct meter, if the table has one. All snapshots that have the entry share it.
     pub meter: Option<Arc<MeterCell>>,
 }
 
-/// How much an entry is used, and when last.
+/// Usage of an entry: counts and time of last use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UsageReading {
-    /// How many packets.
+    /// Number of packets.
     pub hits: u64,
-    /// Their lengths together.
+    /// Sum of their lengths in bytes.
     pub bytes: u64,
-    /// When the last one arrived, or when the entry was inserted, on the device's clock.
+    /// Time when the last packet arrived, or when the entry was inserted, on the device's clock.
     pub last_use_ns: u64,
 }
 
-/// Which of several matching entries is taken: the least rank.
+/// Order of matching entries: the entry with the least rank wins.
 ///
-/// Ranks of one table are all different.
+/// All ranks of one table differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rank {
-    /// From the priority or the prefix length.
+    /// Derived from the priority or the prefix length.
     class: i64,
-    /// Among equals the entry that was inserted first.
+    /// Breaks ties: the entry that was inserted first wins.
     id: EntryId,
 }
 
 impl Rank {
-    /// The rank of an entry that was declared without priority: before all others.
+    /// Returns the rank of a const entry that was declared without priority. It is less than all
+    /// others.
     pub(crate) fn declared(id: EntryId) -> Self {
         Self {
             class: i64::MIN,
@@ -207,18 +209,18 @@ impl Rank {
         }
     }
 
-    /// What decides first, and what decides among equals.
+    /// Returns the two numbers that ranks are compared by: class, then id.
     pub(crate) fn parts(self) -> (i64, u64) {
         (self.class, self.id.0)
     }
 
-    /// The rank of an entry for which the smallest number is best.
+    /// Returns a rank in which smaller numbers win.
     pub(crate) fn smallest_first(number: i64, id: EntryId) -> Self {
         Self { class: number, id }
     }
 }
 
-/// The name under which the control side finds an entry (P4Runtime: match and priority).
+/// Key under which the control side finds an entry: match and priority, as in P4Runtime.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     pub(crate) matches: Arc<[FieldMatch]>,

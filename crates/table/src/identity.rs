@@ -1,9 +1,9 @@
-//! [`IdentityHash`]: hashes of what entries match, under a secret.
+//! [`IdentityHash`]: keyed hash of the identity (match and priority) of entries.
 
 use crate::flat_map::Seed;
 use std::hash::{BuildHasher, Hasher};
 
-/// Makes hashers of one secret: whoever chooses entries cannot make them collide.
+/// Builds hashers with one secret seed, so that a controller cannot choose entries that collide.
 #[derive(Debug, Clone)]
 pub(crate) struct IdentityHash(Seed);
 
@@ -22,7 +22,7 @@ impl BuildHasher for IdentityHash {
     }
 }
 
-/// A hash so far. Each number costs one multiplication.
+/// Hash state. Each number costs one multiplication.
 #[derive(Debug)]
 pub(crate) struct IdentityHasher {
     seed: Seed,

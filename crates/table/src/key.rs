@@ -1,23 +1,24 @@
-//! What a key looks like ([`KeyShape`]) and what an entry says about each field ([`FieldMatch`]).
+//! [`KeyShape`]: the fields of a table's key. [`FieldMatch`]: the condition that an entry has for
+//! one field.
 
 use bits::{Value, limbs, limbs_for, one};
 use std::cmp::Ordering;
 use std::fmt;
 
-/// How a key field is matched (P4_16 section 14.2.1.1, and `range` and `optional` of PSA).
+/// Match kind of a key field (P4_16 section 14.2.1.1, and `range` and `optional` of PSA).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MatchKind {
-    /// Equal to the value.
+    /// The field equals the value.
     Exact,
-    /// Equal in the leading bits; the longest prefix wins.
+    /// The leading bits are equal; the longest prefix wins.
     Lpm,
-    /// Equal where the mask has ones.
+    /// The field equals the value in the bits that are set in the mask.
     Ternary,
-    /// Between two values, both inclusive, as unsigned numbers.
+    /// The field is between two values, both inclusive, as unsigned numbers.
     Range,
-    /// Between two values, both inclusive, as numbers in two's complement.
+    /// The field is between two values, both inclusive, as numbers in two's complement.
     SignedRange,
-    /// Equal to the value, or anything.
+    /// The field equals the value, or has any value.
     Optional,
 }
 
@@ -38,13 +39,13 @@ impl fmt::Display for MatchKind {
 pub struct KeyField {
     /// Its width in bits.
     pub width: u32,
-    /// How it is matched.
+    /// Its match kind.
     pub kind: MatchKind,
 }
 
-/// The fields of a key, in order, and where each lies in the limbs of a lookup key.
+/// The fields of a key, in order, and their offsets in the limbs of a lookup key.
 ///
-/// Each field starts on its own limb: field `i` is the limbs `offset(i) .. offset(i) +
+/// Each field starts on a new limb: field `i` is the limbs `offset(i) .. offset(i) +
 /// limbs_for(width)` of the key, least significant first, canonical.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct KeyShape {
@@ -54,7 +55,7 @@ pub struct KeyShape {
 }
 
 impl KeyShape {
-    /// The shape with these fields.
+    /// Creates the shape with these fields.
     pub fn new(fields: impl IntoIterator<Item = KeyField>) -> Self {
         let fields: Box<[KeyField]> = fields.into_iter().collect();
         let mut limbs = 0;
@@ -73,31 +74,31 @@ impl KeyShape {
         }
     }
 
-    /// The fields.
+    /// Returns the fields.
     pub fn fields(&self) -> &[KeyField] {
         &self.fields
     }
 
-    /// The first limb of field `field`.
+    /// Returns the index of the first limb of field `field`.
     pub fn offset(&self, field: usize) -> usize {
         self.offsets[field]
     }
 
-    /// The limbs of field `field` of `key`.
+    /// Returns the limbs of field `field` of `key`.
     #[inline]
     pub fn field<'k>(&self, key: &'k [u64], field: usize) -> &'k [u64] {
         let offset = self.offsets[field];
         &key[offset..offset + limbs_for(self.fields[field].width)]
     }
 
-    /// How many limbs a key has.
+    /// Returns the number of limbs of a key.
     #[inline]
     pub fn limbs(&self) -> usize {
         self.limbs
     }
 
-    /// Whether entries need a priority: a field is ternary, range or optional (P4Runtime, section
-    /// "TableEntry").
+    /// Returns true if entries need a priority: a field is ternary, range or optional (P4Runtime,
+    /// section "TableEntry").
     pub fn needs_priority(&self) -> bool {
         use MatchKind::{Exact, Lpm};
         self.fields
@@ -105,7 +106,7 @@ impl KeyShape {
             .any(|field| !matches!(field.kind, Exact | Lpm))
     }
 
-    /// How many fields are of this kind.
+    /// Returns the number of fields of this kind.
     pub fn count(&self, kind: MatchKind) -> usize {
         self.fields
             .iter()
@@ -113,7 +114,7 @@ impl KeyShape {
             .count()
     }
 
-    /// Checks that `matches` is well formed for this shape. All else here relies on it.
+    /// Checks that `matches` is well formed for this shape. All other functions here rely on it.
     pub fn check(&self, matches: &[FieldMatch]) -> Result<(), KeyError> {
         if matches.len() != self.fields.len() {
             return Err(KeyError::FieldCount {
@@ -129,7 +130,7 @@ impl KeyShape {
         Ok(())
     }
 
-    /// Whether `key` matches all fields. `matches` is checked.
+    /// Returns true if `key` matches all fields. `matches` must be checked.
     pub fn matches(&self, matches: &[FieldMatch], key: &[u64]) -> bool {
         matches
             .iter()
@@ -137,8 +138,8 @@ impl KeyShape {
             .all(|(i, matched)| matched.matches(self.field(key, i)))
     }
 
-    /// The bits that any key that matches must have: a mask and a value over the limbs of a key.
-    /// For all but ranges that is the whole condition. `matches` is checked.
+    /// Returns a necessary condition for a match: a mask and a value over the limbs of a key.
+    /// Without range fields it is also sufficient. `matches` must be checked.
     pub(crate) fn masked(&self, matches: &[FieldMatch]) -> MaskedKey {
         let mut masked = MaskedKey {
             mask: Vec::with_capacity(self.limbs),
@@ -154,7 +155,7 @@ impl KeyShape {
         masked
     }
 
-    /// The sum of all prefix lengths in `matches`.
+    /// Returns the sum of all prefix lengths in `matches`.
     pub fn prefix_len(matches: &[FieldMatch]) -> u32 {
         let prefix_len = |matched: &FieldMatch| match matched {
             FieldMatch::Lpm { prefix_len, .. } => *prefix_len,
@@ -164,45 +165,47 @@ impl KeyShape {
     }
 }
 
-/// A condition on whole keys: `key & mask == value`. `value` has no bits outside of `mask`.
+/// Condition on whole keys: `key & mask == value`. `value` has no bits outside of `mask`.
 pub(crate) struct MaskedKey {
     pub(crate) mask: Vec<u64>,
     pub(crate) value: Vec<u64>,
 }
 
-/// What an entry says about one field of the key.
+/// Condition that an entry has for one field of the key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum FieldMatch {
-    /// Equal to the value.
+    /// The field equals the value.
     Exact(Value),
-    /// Equal in the first `prefix_len` bits; the others of `value` are 0.
+    /// The field equals `value` in the first `prefix_len` bits. The other bits of `value` are 0.
     Lpm {
-        /// The prefix, with zeros behind.
+        /// The prefix, followed by zeros.
         value: Value,
-        /// 0 (anything) to the width of the field.
+        /// From 0 (matches anything) to the width of the field.
         prefix_len: u32,
     },
-    /// Equal where `mask` has ones; where it has none, `value` is 0.
+    /// The field equals `value` where `mask` has ones. Where it has zeros, `value` is 0.
     Ternary {
         /// The bits to match.
         value: Value,
-        /// Which bits to match; all zeros is anything.
+        /// The bits that are compared; all zeros matches anything.
         mask: Value,
     },
-    /// From `lo` to `hi`, both inclusive. `lo` is at most `hi` in the order of the field's kind. Read as unsigned numbers, a signed range
-    /// from a negative number to another goes over the end: all from `lo` on, and all up to `hi`.
+    /// The field is from `lo` to `hi`, both inclusive. `lo` is at most `hi` in the order of the
+    /// field's kind. A signed range from a negative to a non-negative number wraps around when read
+    /// as unsigned numbers: it has all values from `lo` on, and all up to `hi`.
     Range {
         /// The least value.
         lo: Value,
         /// The greatest value.
         hi: Value,
     },
-    /// Equal to the value, or anything.
+    /// The field equals the value, or has any value.
     Optional(Option<Value>),
 }
 
 impl FieldMatch {
-    /// The kind of field that this is for; a range may also be for a signed one.
+    /// Returns the kind of field that this match is for. A range match is also for signed range
+    /// fields, but `Range` is returned.
     pub fn kind(&self) -> MatchKind {
         match self {
             Self::Exact(_) => MatchKind::Exact,
@@ -213,7 +216,7 @@ impl FieldMatch {
         }
     }
 
-    /// The match that every value of `field` meets; `None` for an exact field.
+    /// Returns the match that every value of `field` satisfies; `None` for an exact field.
     pub fn any(field: &KeyField) -> Option<Self> {
         let width = field.width;
         match field.kind {
@@ -239,7 +242,8 @@ impl FieldMatch {
         }
     }
 
-    /// The same match with the bits that it ignores cleared: what a user means by `10.1.2.3/8`.
+    /// Clears the bits that the match ignores, so that for example `10.1.2.3/8` becomes
+    /// `10.0.0.0/8`.
     #[must_use]
     pub fn canonical(self) -> Self {
         match self {
@@ -255,7 +259,7 @@ impl FieldMatch {
         }
     }
 
-    /// Whether the field with these limbs matches.
+    /// Returns true if the field with these limbs matches.
     #[inline]
     pub fn matches(&self, field: &[u64]) -> bool {
         match self {
@@ -349,7 +353,7 @@ impl FieldMatch {
         }
     }
 
-    /// The bits in which all matching values agree.
+    /// Returns a mask of bits in which all matching values agree.
     fn mask(&self, width: u32) -> Value {
         match self {
             Self::Exact(_) | Self::Optional(Some(_)) => Value::all_ones(width),
@@ -360,7 +364,7 @@ impl FieldMatch {
         }
     }
 
-    /// One of the matching values.
+    /// Returns one of the matching values.
     fn value(&self, width: u32) -> Value {
         match self {
             Self::Exact(value)
@@ -373,7 +377,7 @@ impl FieldMatch {
     }
 }
 
-/// How many leading bits two values of one width share.
+/// Returns the number of leading bits that two values of the same width share.
 fn common_prefix_len(a: &Value, b: &Value) -> u32 {
     let differing = (0..a.width())
         .rev()
@@ -381,29 +385,29 @@ fn common_prefix_len(a: &Value, b: &Value) -> u32 {
     differing.map_or(a.width(), |highest| a.width() - 1 - highest)
 }
 
-/// Why the match of an entry is not well formed for the table's key.
+/// Error: the match of an entry is not well formed for the table's key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyError {
-    /// The entry does not have one match a field.
+    /// The number of matches differs from the number of key fields.
     FieldCount {
-        /// How many fields the key has.
+        /// Number of fields of the key.
         expected: usize,
-        /// How many matches the entry has.
+        /// Number of matches of the entry.
         got: usize,
     },
     /// The match of one field is wrong.
     Field {
-        /// Which field of the key, from 0.
+        /// Index of the field in the key, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// Fault of the match.
         fault: KeyFault,
     },
 }
 
-/// What is wrong with the match of one field.
+/// Fault of the match of one field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyFault {
-    /// It is for another match kind.
+    /// The match is for another match kind.
     WrongKind {
         /// The kind of the field.
         expected: MatchKind,
@@ -426,7 +430,7 @@ pub enum KeyFault {
         /// The width of the field.
         width: u32,
     },
-    /// A prefix has ones behind its end.
+    /// A prefix has ones after its end.
     BitsBehindPrefix,
     /// The least value of a range is greater than its greatest.
     RangeReversed,

@@ -1,20 +1,27 @@
-//! [`LearningTable`]: a table of exact keys that packets themselves insert into (PNA `add_entry`).
+//! [`LearningTable`]: exact-match table into which packets insert entries (PNA `add_entry`).
 //!
-//! All memory is allocated when the table is made. An insert takes a bounded number of steps, waits
-//! for nobody, and the next packet sees it, whichever worker it is on.
+//! All memory is allocated when the table is created. An insert takes a bounded number of steps and
+//! never waits. The next packet sees the entry, whichever worker processes it.
 //!
-//! How it works. The table is a ring of slots, at most half full. Each slot has one `meta` word: its
-//! state, a version that every change moves on, and a tag, which is a piece of the key's hash. A key
-//! belongs into one of the `MAX_REACH` slots from its home, and `reach` of the home says how many of
-//! them have ever been used for it, so a search ends there. A packet that inserts claims an empty slot
-//! by compare and exchange, and then looks whether another slot within reach has the same tag. If so,
-//! somebody else may be inserting the same key, and it gives up: a key is never there twice. A reader
-//! copies what it needs and reads `meta` again; if that has changed, it did not see the entry whole.
+//! Structure. The table is an array of buckets of one entry each, used as a ring and at most half
+//! full. In the code, `slot` is the index of a bucket. Each bucket has one `meta` word: its state,
+//! a version that every change increments, and a tag, which is a part of the key's hash. A key is
+//! at most `MAX_REACH` buckets away from its home bucket. `reach` of the home is the largest
+//! distance ever used for it, which bounds the search.
 //!
-//! Packets do not expire entries, and do not keep the order of the times at which these are due. The control side has a heap of slots
-//! ([`Timers`]) with times at which to look at them, each not later than its entry is due: restarting a timer changes nothing there,
-//! and a slot that is looked at too early is filed again. A packet tells the control side of a slot ([`SlotSet`]) only where the heap's
-//! time for it, its `FILED`, would be too late: when it inserts an entry, and when it shortens a time-out.
+//! Insert. A packet claims an empty bucket by compare-and-exchange. Then it checks if another
+//! bucket within reach has the same tag. If so, another packet may be inserting the same key, and
+//! it gives up. A key is therefore never present twice.
+//!
+//! Read. A reader copies what it needs and reads `meta` again. If `meta` has changed, the copy may
+//! be inconsistent, and the reader retries (seqlock).
+//!
+//! Expiry. Packets do not expire entries and do not maintain the order of their expiry times. The
+//! control side has a heap of buckets ([`Timers`]) with the times at which it checks them. Each
+//! time is not later than the expiry of the entry. Restarting a timer does not touch the heap: a
+//! bucket that is checked too early is queued again. A packet notifies the control side of a bucket
+//! ([`SlotSet`]) only if the bucket's time in the heap (`FILED`) would be too late. That is so when
+//! it inserts an entry and when it shortens a timeout.
 
 use crate::entry::{ActionRef, EntryId, UsageReading};
 use crate::key::KeyShape;
@@ -29,31 +36,33 @@ use std::sync::atomic::{
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// An entry to be inserted.
+/// Entry that a packet inserts.
 #[derive(Debug, Clone, Copy)]
 pub struct Learn<'p> {
-    /// The key, as for a lookup.
+    /// The key, in the form of a lookup key.
     pub key: &'p [u64],
     /// The action.
     pub action: u32,
     /// Its parameters.
     pub params: &'p [u64],
-    /// After how long without [`LearningTable::restart_timer`] the entry expires.
+    /// Time without [`LearningTable::restart_timer`] after which the entry expires; `None` for
+    /// never.
     pub idle_timeout_ns: Option<u64>,
     /// The time of the packet.
     pub now_ns: u64,
 }
 
-/// Why an entry was not inserted. The table is as it was before.
+/// Error of an insert. The table is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LearnError {
-    /// There is an entry with this key.
+    /// An entry with this key exists.
     Exists,
-    /// No place is left; counted in [`LearningTable::full`].
+    /// No free bucket within reach, or the table is at its capacity. Counted in
+    /// [`LearningTable::full`].
     Full,
-    /// Another packet was inserting the same key at this moment.
+    /// Another packet was inserting the same key at the same time.
     Contended,
-    /// The key or the parameters are longer than the table was made for.
+    /// The key or the parameters do not have the size that the table was created for.
     WrongSize,
 }
 
@@ -70,112 +79,115 @@ impl fmt::Display for LearnError {
 
 impl std::error::Error for LearnError {}
 
-/// A hit: which action to run, and which entry to count for.
+/// Hit of a lookup: the action to run and the entry to count for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Learned {
-    /// The action; its parameters are in the buffer given to [`LearningTable::find`].
+    /// The action. Its parameters are in the buffer given to [`LearningTable::find`].
     pub action: u32,
-    /// Which entry.
+    /// Id of the entry.
     pub id: EntryId,
     slot: usize,
 }
 
-/// An entry as the control side reads it.
+/// Entry as the control side reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LearnedEntry {
-    /// Its name, for ever.
+    /// Permanent identifier.
     pub id: EntryId,
     /// Its key.
     pub key: Box<[u64]>,
-    /// What it does.
+    /// Its action.
     pub action: ActionRef,
-    /// When it expires, counted from the last restart of its timer.
+    /// Time from the last restart of its timer to its expiry; `None` for never.
     pub idle_timeout_ns: Option<u64>,
-    /// When its timer was last restarted.
+    /// Time at which its timer was last restarted.
     pub timer_start_ns: u64,
-    /// How much it is used.
+    /// Its usage.
     pub usage: UsageReading,
 }
 
 impl LearnedEntry {
-    /// When its time-out is over, if its timer is not restarted; `u64::MAX` if it never is.
+    /// Returns the time at which the entry expires if its timer is not restarted; `u64::MAX` for
+    /// never.
     pub fn due_ns(&self) -> u64 {
         let timeout = self.idle_timeout_ns.unwrap_or(NEVER);
         self.timer_start_ns.saturating_add(timeout)
     }
 }
 
-/// A table that packets insert into.
+/// Exact-match table into which packets insert entries.
 #[derive(Debug)]
 pub struct LearningTable {
     shape: KeyShape,
     param_limbs: usize,
     capacity: usize,
-    /// One word a slot: state, version, tag.
+    /// One word for each bucket: state, version, tag.
     meta: Box<[AtomicU64]>,
-    /// `stride()` words a slot: the words named in `word`, the key, the parameters.
+    /// Several words for each bucket: those of module `word`, the key, the parameters.
     words: Box<[AtomicU64]>,
-    /// For each home, the largest distance at which one of its keys has ever been.
+    /// For each home bucket, the largest distance at which one of its keys has ever been.
     reach: Box<[AtomicU8]>,
     len: AtomicUsize,
     full: AtomicU64,
     next_id: AtomicU64,
     /// No entry expires before this time.
     next_expiry: AtomicU64,
-    /// Slots in which packets have put entries that [`LearningTable::take_inserted`] has not given yet.
+    /// Buckets into which packets have inserted entries that [`LearningTable::take_inserted`] has
+    /// not returned yet.
     inserted: SlotSet,
-    /// Slots that are to be looked at earlier than the timers say.
+    /// Buckets that must be checked earlier than the timers say.
     retimed: SlotSet,
-    /// The control side's, never a packet's.
+    /// Used by the control side only, never by packets.
     expiry: Mutex<Expiry>,
 }
 
-/// What the control side knows of time-outs.
+/// Expiry state of the control side.
 #[derive(Debug)]
 struct Expiry {
     timers: Timers,
-    /// When the next slot would have its turn if there were no bursts: how many were looked at, as a time.
+    /// Pacing of the checks: the time at which the next bucket would be checked if there were no
+    /// bursts. Advances by [`PACE_NS`] for each bucket checked.
     turn_ns: u64,
 }
 
-/// How many slots whose time has come are looked at in any one moment.
+/// Maximum number of due buckets checked at one moment.
 const BURST: u64 = 1024;
 
-/// How often another one is looked at, where more of them have come than that.
+/// Interval between further checks if more buckets than that are due.
 const PACE_NS: u64 = 1000;
 
-/// The words of a slot that come before its key.
+/// Word offsets in a bucket, in front of its key.
 mod word {
     pub(super) const ID: usize = 0;
-    /// The action, and how many parameter limbs it has in the upper half.
+    /// The action in the lower half, the number of its parameter limbs in the upper half.
     pub(super) const ACTION: usize = 1;
     pub(super) const IDLE_TIMEOUT: usize = 2;
     pub(super) const TIMER_START: usize = 3;
     pub(super) const HITS: usize = 4;
     pub(super) const BYTES: usize = 5;
     pub(super) const LAST_USE: usize = 6;
-    /// When the timers look at the slot; written by the control side only.
+    /// Time at which the timers check the bucket. Written by the control side only.
     pub(super) const FILED: usize = 7;
     pub(super) const KEY: usize = 8;
 }
 
-/// `IDLE_TIMEOUT` of an entry that never expires, `FILED` of a slot that the timers do not have.
+/// `IDLE_TIMEOUT` of an entry that never expires. `FILED` of a bucket that is not in the timers.
 const NEVER: u64 = u64::MAX;
 
-/// How far from its home a key is at most.
+/// Maximum distance of a key from its home bucket.
 const MAX_REACH: usize = 255;
 
-/// How often a reader looks again when the control side rewrites the slot under its eyes.
+/// Maximum number of reads while the control side rewrites the bucket.
 const READ_TRIES: usize = 64;
 
-/// The state of a slot, the lowest two bits of its `meta`.
+/// State of a bucket: the lowest two bits of its `meta`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Empty,
-    /// Being filled by the one who claimed it.
+    /// Claimed by a writer that is filling it.
     Claimed,
     Full,
-    /// Full, and about to be full again with another action.
+    /// Full; its action is being replaced.
     Rewriting,
 }
 
@@ -192,14 +204,14 @@ fn state(meta: u64) -> State {
     }
 }
 
-/// The next version of `meta`, in this state and with this tag.
+/// Returns `meta` with the next version, this state and this tag.
 fn next(meta: u64, state: State, tag: u64) -> u64 {
     (meta.wrapping_add(1 << VERSION_SHIFT) & VERSION_MASK) | tag | state as u64
 }
 
 impl LearningTable {
-    /// A table for at most `capacity` entries with keys of `shape`, all fields of which are exact,
-    /// and at most `param_limbs` limbs of parameters.
+    /// Creates a table for at most `capacity` entries with keys of `shape`, in which all fields are
+    /// exact. Entries have at most `param_limbs` limbs of parameters.
     pub fn new(shape: KeyShape, param_limbs: usize, capacity: usize) -> Self {
         let slots = (capacity * 2).next_power_of_two().max(2);
         let stride = word::KEY + shape.limbs() + param_limbs;
@@ -224,37 +236,39 @@ impl LearningTable {
         }
     }
 
-    /// The shape of the keys.
+    /// Returns the shape of the keys.
     pub fn shape(&self) -> &KeyShape {
         &self.shape
     }
 
-    /// The most entries it takes.
+    /// Returns the maximum number of entries.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// The most limbs of parameters that an entry has.
+    /// Returns the maximum number of parameter limbs of an entry.
     pub fn param_limbs(&self) -> usize {
         self.param_limbs
     }
 
-    /// How many entries there are; those being inserted at this moment may count.
+    /// Returns the number of entries. Entries that are being inserted may be counted.
     pub fn len(&self) -> usize {
         self.len.load(Relaxed)
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many inserts found no place, since the table was made.
+    /// Returns the number of inserts that failed with [`LearnError::Full`] since the table was
+    /// created.
     pub fn full(&self) -> u64 {
         self.full.load(Relaxed)
     }
 
-    /// The entry with this key, its parameters copied to `params`, which has room for the largest.
+    /// Returns the entry with this key. Copies its parameters to `params`, which must have room for
+    /// the longest.
     #[inline]
     pub fn find(&self, key: &[u64], params: &mut [u64]) -> Option<Learned> {
         let (home, tag) = self.place(key);
@@ -262,7 +276,7 @@ impl LearningTable {
             .find_map(|slot| self.read_hit(slot, tag, key, params))
     }
 
-    /// Counts a packet of `bytes` bytes at `now_ns` for the entry, if it is still there.
+    /// Counts a packet of `bytes` bytes at `now_ns` for the entry, if it still exists.
     #[inline]
     pub fn record(&self, hit: &Learned, bytes: u64, now_ns: u64) {
         if self.is_current(hit) {
@@ -273,7 +287,7 @@ impl LearningTable {
         }
     }
 
-    /// Starts the entry's time-out anew (PNA `restart_expire_timer`).
+    /// Restarts the entry's timer (PNA `restart_expire_timer`).
     #[inline]
     pub fn restart_timer(&self, hit: &Learned, now_ns: u64) {
         if self.is_current(hit) {
@@ -281,7 +295,7 @@ impl LearningTable {
         }
     }
 
-    /// Sets the entry's time-out and starts it anew (PNA `set_entry_expire_time`).
+    /// Sets the entry's timeout and restarts its timer (PNA `set_entry_expire_time`).
     #[inline]
     pub fn set_idle_timeout(&self, hit: &Learned, timeout_ns: Option<u64>, now_ns: u64) {
         if self.is_current(hit) {
@@ -304,7 +318,8 @@ impl LearningTable {
         Ok(EntryId(id))
     }
 
-    /// Inserts an entry that a table gave: its name, its timer and its usage stay. [`LearningTable::take_inserted`] does not give it.
+    /// Inserts an entry that was read from a table before. Its id, timer and usage stay.
+    /// [`LearningTable::take_inserted`] does not return it.
     pub fn restore(&self, entry: &LearnedEntry) -> Result<(), LearnError> {
         let (slot, tag) = self.claim_for(&entry.key, entry.action.params.len())?;
         self.next_id
@@ -320,8 +335,8 @@ impl LearningTable {
         Ok(())
     }
 
-    /// Changes what the entry with this key does. `false` if there is none. Packets see the old
-    /// action or the new one.
+    /// Replaces the action of the entry with this key. Packets see either the old action or the new
+    /// one. Returns false if there is no such entry, or if it changes concurrently.
     pub fn modify(&self, key: &[u64], action: &ActionRef) -> Result<bool, LearnError> {
         if action.params.len() > self.param_limbs {
             return Err(LearnError::WrongSize);
@@ -343,28 +358,30 @@ impl LearningTable {
         Ok(true)
     }
 
-    /// Deletes the entry with this key. `false` if there is none.
+    /// Deletes the entry with this key. Returns false if there is none.
     pub fn delete(&self, key: &[u64]) -> bool {
         let (home, tag) = self.place(key);
         self.find_slot(home, tag, key)
             .is_some_and(|(slot, meta)| self.empty(slot, meta))
     }
 
-    /// The entry with this key, as the control side reads it.
+    /// Returns the entry with this key, as the control side reads it.
     pub fn get(&self, key: &[u64]) -> Option<LearnedEntry> {
         let (home, tag) = self.place(key);
         let (slot, _) = self.find_slot(home, tag, key)?;
         self.read_entry(slot).map(|(entry, _)| entry)
     }
 
-    /// Whether packets have told something that [`LearningTable::take_inserted`] has not seen.
+    /// Returns true if packets have left notifications that [`LearningTable::take_inserted`] has
+    /// not processed.
     #[inline]
     pub fn is_told(&self) -> bool {
         !(self.inserted.is_empty() && self.retimed.is_empty())
     }
 
-    /// The entries that packets have inserted since the last time, in order of insertion, as they are now. Those that are gone again
-    /// are left out. To be called after each batch of packets: it costs what was inserted.
+    /// Returns the entries that packets have inserted since the last call, in order of insertion
+    /// and in their current state. Entries that are already gone are omitted. Call it after each
+    /// batch of packets. The cost is in proportion to the number of inserts.
     pub fn take_inserted(&self) -> Vec<LearnedEntry> {
         let mut expiry = self.lock_expiry();
         self.file_retimed(&mut expiry.timers);
@@ -376,24 +393,27 @@ impl LearningTable {
         entries
     }
 
-    /// No entry expires before this time; `u64::MAX` if none ever does. Restarted timers may put it off.
+    /// Returns a time before which no entry expires; `u64::MAX` if none ever does. Entries may
+    /// expire later because of restarted timers.
     #[inline]
     pub fn next_expiry(&self) -> u64 {
         self.next_expiry.load(SeqCst)
     }
 
-    /// Deletes and gives the entries whose time-out is over at `now_ns`, which is not before it was in the last call.
+    /// Deletes and returns the entries that have expired at `now_ns`. `now_ns` must not decrease
+    /// from call to call.
     ///
-    /// None goes early. At any one moment at most 1024 entries are looked at, and one more in each microsecond: an entry goes late by at
-    /// most a microsecond for each one that there is, and only if more than 1024 were due, or had been when they were last looked at,
-    /// within a millisecond. Calls in between change nothing of what is gone at `now_ns`.
+    /// No entry expires early. At most 1024 entries are checked at one moment, plus one each
+    /// microsecond. An entry expires late only if more than 1024 entries were due for a check
+    /// within about a millisecond. It is late by at most one microsecond for each entry in the
+    /// table. The result does not depend on calls in between.
     pub fn expire(&self, now_ns: u64) -> Vec<LearnedEntry> {
         let mut expired = Vec::new();
         if self.next_expiry() > now_ns {
             return expired;
         }
         let mut expiry = self.lock_expiry();
-        // What packets note from here on lowers this again.
+        // Notifications of packets from here on lower it again.
         self.next_expiry.store(NEVER, SeqCst);
         let Expiry { timers, turn_ns } = &mut *expiry;
         self.file_retimed(timers);
@@ -412,7 +432,8 @@ impl LearningTable {
         expired
     }
 
-    /// The entry in a slot goes if it is due by `turn`; otherwise gives when to look at it again, if ever.
+    /// Deletes the entry in a bucket if it is due by `turn`. Otherwise returns the time of the next
+    /// check, if there is one.
     fn look_at(&self, slot: usize, turn: u64, expired: &mut Vec<LearnedEntry>) -> Option<u64> {
         let due = self.due(slot)?;
         if due > turn {
@@ -428,7 +449,7 @@ impl LearningTable {
         }
     }
 
-    /// When the entry in a slot is due, if there is one that ever is.
+    /// Returns the time at which the entry in a bucket expires, if there is one that ever does.
     fn due(&self, slot: usize) -> Option<u64> {
         if matches!(
             state(self.meta[slot].load(SeqCst)),
@@ -447,7 +468,8 @@ impl LearningTable {
         self.words(slot)[word::FILED].store(at, SeqCst);
     }
 
-    /// Takes a slot out of the timers, unless a packet makes it need them at this moment: of the two, one sees the other.
+    /// Removes a bucket from the timers, unless a packet sets a timeout at the same time. The
+    /// sequentially consistent accesses ensure that at least one of the two sees the other.
     fn unfile(&self, timers: &mut Timers, slot: usize) {
         self.words(slot)[word::FILED].store(NEVER, SeqCst);
         match self.due(slot) {
@@ -465,7 +487,7 @@ impl LearningTable {
         });
     }
 
-    /// An entry got this time-out: sees to it that it is looked at in time.
+    /// Schedules a check in time for an entry that got this timeout.
     #[inline]
     fn note_expiry(&self, slot: usize, timeout_ns: Option<u64>, now_ns: u64) {
         let Some(timeout) = timeout_ns else { return };
@@ -490,7 +512,8 @@ impl LearningTable {
         }
     }
 
-    /// All entries, in order of insertion. Those that packets insert meanwhile may be missing.
+    /// Returns all entries, in order of insertion. Entries that packets insert concurrently may be
+    /// missing.
     pub fn entries(&self) -> Vec<LearnedEntry> {
         let mut entries: Vec<_> = (0..self.meta.len())
             .filter_map(|slot| self.read_entry(slot))
@@ -500,7 +523,7 @@ impl LearningTable {
         entries
     }
 
-    /// A slot of its own for an entry with this key, and the key's tag.
+    /// Claims a bucket for an entry with this key. Returns it with the key's tag.
     fn claim_for(&self, key: &[u64], params: usize) -> Result<(usize, u64), LearnError> {
         if key.len() != self.shape.limbs() || params > self.param_limbs {
             return Err(LearnError::WrongSize);
@@ -521,7 +544,7 @@ impl LearningTable {
         }
     }
 
-    /// The home and the tag of a key.
+    /// Returns the home bucket and the tag of a key.
     #[inline]
     fn place(&self, key: &[u64]) -> (usize, u64) {
         let hash = limb_map::hash(key.iter().copied());
@@ -534,7 +557,7 @@ impl LearningTable {
         &self.words[slot * stride..(slot + 1) * stride]
     }
 
-    /// The slots in which a key of this home can be.
+    /// Iterates over the buckets in which a key of this home can be.
     #[inline]
     fn within_reach(&self, home: usize) -> impl Iterator<Item = usize> + use<> {
         let mask = self.meta.len() - 1;
@@ -551,13 +574,13 @@ impl LearningTable {
             .eq(key.iter().copied())
     }
 
-    /// Whether no other entry has taken the slot since the hit.
+    /// Returns true if no other entry has taken the bucket since the hit.
     #[inline]
     fn is_current(&self, hit: &Learned) -> bool {
         self.words(hit.slot)[word::ID].load(Relaxed) == hit.id.0
     }
 
-    /// Whether what was read from the slot since `meta` was is one entry, whole.
+    /// Returns true if everything read from the bucket since `meta` was read is consistent.
     #[inline]
     fn is_unchanged(&self, slot: usize, meta: u64) -> bool {
         fence(Acquire);
@@ -591,7 +614,7 @@ impl LearningTable {
         None
     }
 
-    /// The action; its parameters go to `params`.
+    /// Returns the action and copies its parameters to `params`.
     #[inline]
     fn read_action(&self, slot: usize, params: &mut [u64]) -> u32 {
         let words = self.words(slot);
@@ -603,7 +626,8 @@ impl LearningTable {
         action as u32
     }
 
-    /// How many limbs of parameters the word of the action says; bounded, as it may be torn.
+    /// Returns the number of parameter limbs in an action word. Bounded, because the word may
+    /// belong to another entry than the rest of what was read.
     #[inline]
     fn param_count(&self, action: u64) -> usize {
         ((action >> 32) as usize).min(self.param_limbs)
@@ -643,7 +667,7 @@ impl LearningTable {
         Some((entry, meta))
     }
 
-    /// The full slot that has this key, and its `meta`.
+    /// Returns the full bucket that has this key, and its `meta`.
     fn find_slot(&self, home: usize, tag: u64, key: &[u64]) -> Option<(usize, u64)> {
         self.within_reach(home).find_map(|slot| {
             let meta = self.meta[slot].load(SeqCst);
@@ -655,7 +679,7 @@ impl LearningTable {
         })
     }
 
-    /// Claims an empty slot near `home`, and brings it within reach.
+    /// Claims an empty bucket near `home` and extends the reach to it.
     fn claim(&self, home: usize, tag: u64) -> Result<usize, LearnError> {
         if self.len.fetch_add(1, SeqCst) >= self.capacity {
             self.len.fetch_sub(1, SeqCst);
@@ -679,9 +703,9 @@ impl LearningTable {
         Err(LearnError::Full)
     }
 
-    /// Whether nobody else has, or may be inserting, the key for which `claimed` was claimed. Of two
-    /// who claim for the same key, at least one sees the other, as the claims and the reach are
-    /// totally ordered.
+    /// Checks that no other packet has inserted, or is inserting, the key for which `claimed` was
+    /// claimed. Of two packets that claim for the same key, at least one sees the other, because
+    /// the claims and the reach are totally ordered.
     fn check_alone(
         &self,
         claimed: usize,
@@ -704,7 +728,7 @@ impl LearningTable {
         Ok(())
     }
 
-    /// Makes a claimed slot an entry.
+    /// Writes an entry to a claimed bucket and makes it visible.
     fn fill(&self, slot: usize, tag: u64, id: u64, new: &Learn<'_>, usage: UsageReading) {
         fence(Release);
         let words = self.words(slot);
@@ -732,14 +756,14 @@ impl LearningTable {
         }
     }
 
-    /// Gives a claimed slot back.
+    /// Releases a claimed bucket.
     fn release(&self, slot: usize) {
         let claimed = self.meta[slot].load(Relaxed);
         self.meta[slot].store(next(claimed, State::Empty, 0), SeqCst);
         self.len.fetch_sub(1, SeqCst);
     }
 
-    /// Empties a full slot, if it is still as it was when `meta` was read.
+    /// Empties a full bucket if its `meta` is unchanged. Returns true if it did.
     fn empty(&self, slot: usize, meta: u64) -> bool {
         let empty = next(meta, State::Empty, 0);
         let emptied = self.meta[slot]

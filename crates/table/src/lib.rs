@@ -1,28 +1,37 @@
-//! The room `table`: the state of a device and how keys are matched against it.
+//! Crate `table`: state of a device (match-action tables, counters, meters, registers, value sets)
+//! and the match engines that search it.
 //!
-//! **In:** checked updates from the control side, keys and indices from packets. **Out:** the entry that a
-//! key matches, cells that packets count and store in, and all of it readable in bulk.
-//! **May import:** `bits` only: a table stores action numbers and parameter limbs, and engines execute actions.
+//! - **In:** checked updates from the control plane; keys and indices from packets.
+//! - **Out:** the entry that a key matches, and cells that packets count and store in. The control
+//!   plane can read all of it in bulk.
 //!
-//! Two sides:
-//! - the *control side* owns a [`Table`], an [`ActionProfile`] or a [`ValueSet`] and changes it with
-//!   `&mut self`. Wrong updates are refused with a [`TableError`] or a [`ProfileError`] and change
-//!   nothing;
-//! - the *packet side* reads immutable snapshots ([`Lookup`], [`ProfileLookup`], a clone of a
-//!   `ValueSet`) and writes cells, all through `&self`: it never allocates, locks or waits.
+//! A table stores action numbers and parameter limbs. It does not know what the actions do; the
+//! execution engines run them.
+//!
+//! There are two sides:
+//! - The *control side* owns a [`Table`], an [`ActionProfile`] or a [`ValueSet`] and changes it
+//!   with `&mut self`. An invalid update is rejected with a [`TableError`] or a [`ProfileError`]
+//!   and changes nothing.
+//! - The *packet side* reads immutable snapshots ([`Lookup`], [`ProfileLookup`], a clone of a
+//!   `ValueSet`) and writes cells, all through `&self`. It never allocates, locks or waits.
 //!
 //! Invariants:
-//! - a snapshot never changes; taking one after a change costs what changed, not the whole table,
-//!   because changes go to a copy that no packet holds ([`engine::Versions`]) or snapshots share their pages
-//!   (`paged`) or lines (`engine/lpm`); of a large hash table, packets stay with one copy, which knows where it is outdated (`engine/steady.rs`);
-//! - an entry's [`EntryId`] is never used twice, and its counts outlive changes of its action: a packet
-//!   on an old snapshot counts for the same entry;
-//! - counters have a [`Lane`] for each thread that counts, so that none waits for another;
-//! - which engine matches a key shape changes speed, never the result: every [`MatchEngine`] equals
-//!   [`engine::Linear`];
-//! - what packets write ([`LearningTable`], counters, meters, registers) is allocated before.
+//! - A snapshot never changes. Taking one after a change costs time in proportion to the change,
+//!   not to the table. Changes are applied to a copy that no packet holds ([`engine::Versions`]),
+//!   or snapshots share their unchanged pages (`paged`) or cache lines (`engine/lpm`). For a large
+//!   hash table, packets keep one copy, in which outdated positions are marked
+//!   (`engine/steady.rs`).
+//! - An [`EntryId`] is never reused. An entry's counts survive changes of its action: a packet that
+//!   still reads an old snapshot counts for the same entry.
+//! - Counters have one shard ([`Lane`]) for each counting thread, so that no thread waits for
+//!   another.
+//! - The choice of match engine affects speed, never the result: every [`MatchEngine`] returns the
+//!   same entries as [`engine::Linear`].
+//! - Memory that packets write ([`LearningTable`], counters, meters, registers) is allocated in
+//!   advance.
 //!
-//! Tests: `tests/`, property tests against naive models; meters by hand-computed tokens.
+//! Tests: `tests/` has property tests against naive models. Meters are checked against token counts
+//! computed by hand.
 
 mod compare;
 pub mod counter;

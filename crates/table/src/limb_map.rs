@@ -1,10 +1,12 @@
-//! [`LimbMap`]: a hash map from limbs to values whose clones are free (it is made of [`Paged`]).
+//! [`LimbMap`]: hash map with limbs as keys. A clone costs almost nothing, because it is built from
+//! [`Paged`].
 
 use crate::paged::Paged;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
-/// A hash of limbs; the same in every run, and so no secret: whoever chooses limbs can make them collide.
+/// Hashes limbs. The function is the same in every run and has no secret, so an attacker can
+/// construct keys that collide.
 #[inline]
 pub(crate) fn hash(limbs: impl Iterator<Item = u64>) -> u64 {
     limbs
@@ -15,15 +17,16 @@ pub(crate) fn hash(limbs: impl Iterator<Item = u64>) -> u64 {
         .rotate_left(32)
 }
 
-/// Both halves of a product, mixed.
+/// Returns the XOR of both halves of the 128-bit product.
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
 }
 
-/// Open addressing with linear probing; at most three quarters full. Where keys lie depends on a secret of each map, what is found
-/// does not: whoever chooses the keys cannot make them collide.
+/// Hash table with open addressing and linear probing, at most three quarters full. The positions
+/// of keys depend on a random secret of each map, so that colliding keys cannot be chosen in
+/// advance. Lookup results do not depend on the secret.
 #[derive(Debug, Clone)]
 pub(crate) struct LimbMap<V> {
     secret: u64,
@@ -60,7 +63,7 @@ impl<V: Clone> LimbMap<V> {
         self.len == 0
     }
 
-    /// About how many bytes it takes, without what the values own.
+    /// Returns the approximate size in bytes, without memory that the values own.
     pub(crate) fn memory(&self) -> usize {
         let keys = (0..self.slots.len()).filter_map(|i| self.slots.get(i).as_ref());
         let keys = keys.map(|slot| size_of_val(&*slot.key) + 2 * size_of::<usize>());
@@ -75,7 +78,7 @@ impl<V: Clone> LimbMap<V> {
         self.slots.get(place).as_ref().map(|slot| &slot.value)
     }
 
-    /// The value of `key & mask`.
+    /// Returns the value of `key & mask`.
     #[inline]
     pub(crate) fn get_masked(&self, key: &[u64], mask: &[u64]) -> Option<&V> {
         let masked = || key.iter().zip(mask).map(|(limb, mask)| limb & mask);
@@ -97,7 +100,7 @@ impl<V: Clone> LimbMap<V> {
             .map(|slot| &mut slot.value)
     }
 
-    /// Puts the value in; gives the one that was there.
+    /// Inserts a value and returns the one that it replaces.
     pub(crate) fn insert(&mut self, key: &[u64], value: V) -> Option<V> {
         if let Some(old) = self.get_mut(key) {
             return Some(std::mem::replace(old, value));
@@ -114,8 +117,8 @@ impl<V: Clone> LimbMap<V> {
         None
     }
 
-    /// Takes the value out. What lies behind in the same run of slots moves up where it may, so
-    /// that no mark of the deletion is left.
+    /// Removes a value and returns it. Later elements of the same probe sequence move up if they
+    /// may, so that no tombstone is needed.
     pub(crate) fn remove(&mut self, key: &[u64]) -> Option<V> {
         let mut hole = self
             .find(self.hash(key.iter().copied()), |stored| stored == key)
@@ -130,7 +133,7 @@ impl<V: Clone> LimbMap<V> {
                 break;
             };
             let home = slot.hash as usize & mask;
-            // The slot may move to the hole if its search begins at the hole or before.
+            // The element may move to the hole if its probe sequence starts at the hole or before.
             if next.wrapping_sub(home) & mask >= next.wrapping_sub(hole) & mask {
                 let moved = self.slots.get_mut(next).take();
                 *self.slots.get_mut(hole) = moved;
@@ -140,7 +143,7 @@ impl<V: Clone> LimbMap<V> {
         removed.map(|slot| slot.value)
     }
 
-    /// The place of the key, or the free place that ends the search.
+    /// Returns the position of the key, or as an error the free position that ends the search.
     #[inline]
     fn find(&self, hash: u64, is_key: impl Fn(&[u64]) -> bool) -> Result<usize, usize> {
         let mask = self.slots.len() - 1;
@@ -203,7 +206,7 @@ mod tests {
             }
         }
     }
-    /// How far from its home the key is that is farthest.
+    /// Returns the largest distance of a key from its home position.
     fn farthest(map: &LimbMap<u32>) -> usize {
         let mask = map.slots.len() - 1;
         let slots = (0..map.slots.len()).filter_map(|at| Some((at, map.slots.get(at).as_ref()?)));
@@ -214,7 +217,7 @@ mod tests {
     #[test]
     fn keys_that_collide_under_one_secret_do_not_under_another() {
         const KEYS: usize = usual_or_interpreted(500, 120);
-        // More homes than a map of so many keys has.
+        // More than the number of positions of a map with this number of keys.
         const HOMES: u64 = usual_or_interpreted(1 << 12, 1 << 9) as u64;
         let known = LimbMap::<u32>::with_secret(7);
         let collides = |key: &u64| known.hash([*key].into_iter()) % HOMES == 5;

@@ -1,15 +1,16 @@
-//! Meters: three colour markers, of two rates (RFC 2698) or of one (RFC 2697), indirect ([`MeterArray`]) and direct ([`MeterCell`]
-//! of an entry).
+//! Meters: three-colour markers with two rates (RFC 2698) or a single rate (RFC 2697). They are
+//! indirect ([`MeterArray`]) or direct ([`MeterCell`] of an entry).
 //!
-//! A meter has two token buckets, and counts what it marks with each colour. Time is an input: tokens are computed from the time of the packet,
-//! never from a clock of this room. A meter that is not configured marks green.
+//! A meter has two token buckets and counts the packets that it marks with each colour. Time is an
+//! input: tokens are computed from the packet's time, and this crate reads no clock. A meter that
+//! is not configured marks all packets green.
 
 use crate::counter::CounterReading;
 use portable_atomic::AtomicU128;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-/// How a meter marks a packet, best first.
+/// Colour of a packet, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Color {
     /// Within the committed rate.
@@ -21,19 +22,19 @@ pub enum Color {
     Red,
 }
 
-/// What a meter meters.
+/// Unit in which a meter counts tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MeterUnit {
-    /// A packet takes one token.
+    /// Each packet takes one token.
     Packets,
-    /// A packet takes a token a byte.
+    /// Each packet takes one token for each byte.
     Bytes,
 }
 
-/// Rates in packets or bytes a second, bursts in packets or bytes.
+/// Configuration of a meter. Rates are in packets or bytes per second, bursts in packets or bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MeterConfig {
-    /// Two rates (RFC 2698): beyond the committed rate packets are yellow, beyond the peak rate red.
+    /// Two rates (RFC 2698). Packets above the committed rate are yellow, above the peak rate red.
     TwoRate {
         /// Committed information rate; at most the peak rate.
         cir: u64,
@@ -44,8 +45,9 @@ pub enum MeterConfig {
         /// Peak burst: the size of the peak bucket.
         pburst: u64,
     },
-    /// One rate (RFC 2697): what a full committed bucket cannot take fills the excess bucket, from which yellow packets take. Without
-    /// an excess burst there are two colours: green and red.
+    /// One rate (RFC 2697). Tokens that do not fit into the committed bucket fill the excess
+    /// bucket, from which yellow packets take. Without an excess burst there are two colours: green
+    /// and red.
     SingleRate {
         /// Committed information rate.
         cir: u64,
@@ -74,7 +76,7 @@ impl fmt::Display for MeterConfig {
     }
 }
 
-/// Why a configuration was refused.
+/// Error of a rejected configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MeterConfigError {
     /// The committed rate is above the peak rate.
@@ -88,7 +90,7 @@ pub enum MeterConfigError {
     NoSuchMeter {
         /// The index.
         index: u64,
-        /// How many meters there are.
+        /// Number of meters.
         size: usize,
     },
 }
@@ -108,18 +110,19 @@ impl fmt::Display for MeterConfigError {
 
 impl std::error::Error for MeterConfigError {}
 
-/// What a meter has marked with each colour, whatever it meters.
+/// Packets and bytes that a meter has marked with each colour, whatever its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ColorCounts {
-    /// What was within the committed rate.
+    /// Traffic within the committed rate.
     pub green: CounterReading,
-    /// What was beyond it, within the peak rate.
+    /// Traffic above the committed rate, within the peak rate or the excess burst.
     pub yellow: CounterReading,
-    /// The rest.
+    /// All other traffic.
     pub red: CounterReading,
 }
 
-/// What was marked with one colour. Both numbers wrap at 64 bits; a reading may be between them.
+/// Counter of one colour. Both numbers wrap at 64 bits. They are read one after the other, so a
+/// reading may include only one of them for the latest packet.
 #[derive(Debug, Default)]
 struct Marked {
     packets: AtomicU64,
@@ -146,28 +149,29 @@ impl Marked {
     }
 }
 
-/// The largest number of tokens in a bucket; more bits are for marks.
+/// Maximum number of tokens in a bucket. The bit above is a flag.
 const MOST: u64 = u64::MAX >> 1;
 
 /// [`Bucket::level`] of a bucket that is not configured.
 const UNCONFIGURED: u128 = u128::MAX;
 
-/// Set in a level that says "full, whenever the next packet comes".
+/// Flag in [`Bucket::level`]: the bucket is full at the time of the next packet, whenever that is.
 const FULL: u128 = 1 << 127;
 
-/// A token bucket, from which packets take without a lock.
+/// Token bucket without locks.
 #[derive(Debug)]
 struct Bucket {
     rate: AtomicU64,
     burst: AtomicU64,
-    /// How many tokens there were (upper half) at the time of the last packet that took some (lower half), or a mark.
+    /// Tokens (upper half) at the time of the last update (lower half), or a special value:
+    /// [`UNCONFIGURED`], or one with [`FULL`] set.
     level: AtomicU128,
 }
 
-/// What became of a try to take tokens.
+/// Result of taking tokens.
 struct Taken {
     is_enough: bool,
-    /// Tokens that had come since the last time and for which there was no room.
+    /// Tokens that were generated since the last update but did not fit.
     overflow: u64,
 }
 
@@ -182,7 +186,7 @@ impl Bucket {
 
     /// Takes `tokens` at `now_ns`, all or none.
     ///
-    /// A retry means that another packet took tokens meanwhile, so someone always gets on.
+    /// Lock-free: a retry means that another packet has changed the bucket.
     #[inline]
     fn take(&self, tokens: u64, now_ns: u64) -> Taken {
         loop {
@@ -197,7 +201,7 @@ impl Bucket {
             let (held, last) = if level & FULL != 0 {
                 (u128::from(burst), now_ns)
             } else {
-                // Time that goes back brings no tokens, and takes none.
+                // Time that goes backwards adds no tokens and removes none.
                 let last = level as u64;
                 let now = now_ns.max(last);
                 let rate = self.rate.load(SeqCst);
@@ -224,7 +228,7 @@ impl Bucket {
         }
     }
 
-    /// Puts tokens in, as far as there is room.
+    /// Adds tokens, as far as they fit.
     #[inline]
     fn put(&self, tokens: u64) {
         let _ = self.level.fetch_update(SeqCst, SeqCst, |level| {
@@ -238,9 +242,10 @@ impl Bucket {
 
     /// Sets rate and burst, and fills the bucket.
     ///
-    /// `generation` is new for every call. It makes "full" a number that was never there before, on
-    /// both sides of the change: a packet that computed with an old rate, or with half of a change,
-    /// then fails to exchange, or is overwritten.
+    /// `generation` must be different in each call. It makes the "full" level a value that was
+    /// never used before, both before and after the change. A packet that computed with an old
+    /// rate, or with half of a change, then fails its compare-and-exchange, or its result is
+    /// overwritten.
     fn configure(&self, rate: u64, burst: u64, generation: u64) {
         let full = |step: u128| FULL | u128::from(generation) << 1 | step;
         self.level.store(full(0), SeqCst);
@@ -250,9 +255,10 @@ impl Bucket {
     }
 }
 
-/// How many tokens a rate has made by a time, rounded down: `now_ns * rate / 10^9`, without a division of 128 bits.
+/// Returns the number of tokens that a rate has generated by a time, rounded down: `now_ns * rate /
+/// 10^9`, without a 128-bit division.
 ///
-/// Levels move by differences of this, so that no fraction of a token is ever lost.
+/// Levels change by differences of this number, so that no fraction of a token is lost.
 #[inline]
 fn generated(now_ns: u64, rate: u64) -> u128 {
     const SECOND: u64 = 1_000_000_000;
@@ -262,7 +268,7 @@ fn generated(now_ns: u64, rate: u64) -> u128 {
     whole + u128::from(nanos * in_a_second / SECOND)
 }
 
-/// One meter, with what it meters.
+/// One meter with its unit.
 #[derive(Debug)]
 pub struct MeterCell {
     unit: MeterUnit,
@@ -272,7 +278,7 @@ pub struct MeterCell {
 #[derive(Debug)]
 struct Meter {
     committed: Bucket,
-    /// The peak bucket, or the excess bucket of a single rate.
+    /// The peak bucket, or the excess bucket of a single-rate meter.
     beyond: Bucket,
     is_single_rate: AtomicBool,
     generation: AtomicU64,
@@ -306,7 +312,8 @@ impl Meter {
         color
     }
 
-    /// RFC 2698, section 3: the peak bucket first, and the committed one only if that had enough.
+    /// RFC 2698, section 3: the peak bucket first, then the committed bucket if the first had
+    /// enough tokens.
     #[inline]
     fn two_rate(&self, pre_color: Color, tokens: u64, now_ns: u64) -> Color {
         if pre_color == Color::Red || !self.beyond.take(tokens, now_ns).is_enough {
@@ -318,7 +325,7 @@ impl Meter {
         }
     }
 
-    /// RFC 2697, section 3: the committed bucket first; what it could not hold goes to the excess bucket.
+    /// RFC 2697, section 3: the committed bucket first. Its overflow goes to the excess bucket.
     #[inline]
     fn single_rate(&self, pre_color: Color, tokens: u64, now_ns: u64) -> Color {
         let is_green = pre_color == Color::Green;
@@ -348,7 +355,7 @@ impl Meter {
                 pir,
                 pburst,
             } => (false, cir, cburst, (pir, pburst)),
-            // The excess bucket gets nothing but what the committed one leaves.
+            // The excess bucket has no rate: it gets only the overflow of the committed bucket.
             MeterConfig::SingleRate {
                 cir,
                 cburst,
@@ -408,7 +415,7 @@ impl Meter {
 }
 
 impl MeterCell {
-    /// A meter that is not configured.
+    /// Creates a meter that is not configured.
     pub fn new(unit: MeterUnit) -> Self {
         Self {
             unit,
@@ -416,8 +423,8 @@ impl MeterCell {
         }
     }
 
-    /// Meters a packet of `bytes` bytes that arrived at `now_ns`. `pre_color` is how it was marked
-    /// before (colour-aware), or [`Color::Green`] (colour-blind).
+    /// Meters a packet of `bytes` bytes that arrived at `now_ns`. `pre_color` is its colour before
+    /// (colour-aware mode), or [`Color::Green`] (colour-blind mode).
     #[inline]
     pub fn execute(&self, pre_color: Color, bytes: u64, now_ns: u64) -> Color {
         self.meter.execute(self.unit, pre_color, bytes, now_ns)
@@ -428,28 +435,28 @@ impl MeterCell {
         self.meter.configure(config)
     }
 
-    /// The configuration, if there is one.
+    /// Returns the configuration, if there is one.
     pub fn config(&self) -> Option<MeterConfig> {
         self.meter.config()
     }
 
-    /// Takes the configuration away: all is green.
+    /// Removes the configuration: all packets are marked green.
     pub fn reset(&self) {
         self.meter.reset();
     }
 
-    /// What was marked with each colour.
+    /// Returns the counts of each colour.
     pub fn counts(&self) -> ColorCounts {
         self.meter.counts()
     }
 
-    /// Sets what was marked with each colour.
+    /// Sets the counts of each colour.
     pub fn write_counts(&self, counts: ColorCounts) {
         self.meter.write_counts(counts);
     }
 }
 
-/// Meters that a program finds by index.
+/// Array of meters that a program accesses by index.
 #[derive(Debug)]
 pub struct MeterArray {
     unit: MeterUnit,
@@ -457,7 +464,7 @@ pub struct MeterArray {
 }
 
 impl MeterArray {
-    /// `size` meters that are not configured.
+    /// Creates `size` meters that are not configured.
     pub fn new(unit: MeterUnit, size: usize) -> Self {
         Self {
             unit,
@@ -465,18 +472,19 @@ impl MeterArray {
         }
     }
 
-    /// What they meter.
+    /// Returns the unit of the meters.
     pub fn unit(&self) -> MeterUnit {
         self.unit
     }
 
-    /// How many there are.
+    /// Returns the number of meters.
     #[expect(clippy::len_without_is_empty, reason = "a size, not a filling")]
     pub fn len(&self) -> usize {
         self.meters.len()
     }
 
-    /// Meters a packet with meter `index`, as [`MeterCell::execute`]; `None` beyond the end.
+    /// Meters a packet with meter `index`, like [`MeterCell::execute`]. Returns `None` if there is
+    /// no such meter.
     #[inline]
     pub fn execute(&self, index: u64, pre_color: Color, bytes: u64, now_ns: u64) -> Option<Color> {
         let meter = self.meter(index)?;
@@ -491,22 +499,22 @@ impl MeterArray {
             .configure(config)
     }
 
-    /// The configuration of meter `index`, if there is one.
+    /// Returns the configuration of meter `index`, if there is one.
     pub fn config(&self, index: u64) -> Option<MeterConfig> {
         self.meter(index)?.config()
     }
 
-    /// Takes the configuration of meter `index` away; `None` beyond the end.
+    /// Removes the configuration of meter `index`. Returns `None` if there is no such meter.
     pub fn reset(&self, index: u64) -> Option<()> {
         self.meter(index).map(Meter::reset)
     }
 
-    /// What meter `index` has marked with each colour; `None` beyond the end.
+    /// Returns the counts of each colour of meter `index`; `None` if there is no such meter.
     pub fn counts(&self, index: u64) -> Option<ColorCounts> {
         self.meter(index).map(Meter::counts)
     }
 
-    /// Sets what meter `index` has marked with each colour; `None` beyond the end.
+    /// Sets the counts of each colour of meter `index`. Returns `None` if there is no such meter.
     pub fn write_counts(&self, index: u64, counts: ColorCounts) -> Option<()> {
         self.meter(index).map(|meter| meter.write_counts(counts))
     }

@@ -1,33 +1,34 @@
-//! [`Packing`]: the fields of a key brought together without the gaps between them.
+//! [`Packing`]: layout that joins the fields of a key without gaps between them.
 //!
-//! Each field of a key starts on its own limb. What an index stores, hashes and compares is shorter
-//! when narrow fields share limbs: a port and a MAC address are one limb, an IPv4 5-tuple is two.
+//! Each field of a key starts on a new limb. The keys that an index stores, hashes and compares are
+//! shorter if narrow fields share limbs. For example, a port and a MAC address take one limb, an
+//! IPv4 5-tuple takes two.
 
 use crate::flat_map::HashIndex;
 use crate::key::{FieldMatch, KeyField, KeyShape, MatchKind};
 use bits::limbs_for;
 
-/// The longest key that is packed, in limbs after it.
+/// Maximum length of a packed key in limbs.
 pub(crate) const MOST: usize = 8;
 
-/// Steps that a packing holds itself: they are read where it is, and nothing has to be waited for.
+/// Maximum number of steps stored inline, where reading them needs no pointer dereference.
 const FEW: usize = 5;
 
-/// How some fields of a key are packed.
+/// Plan for packing some fields of a key.
 #[derive(Debug, Clone)]
 pub(crate) struct Packing {
     steps: Steps,
-    /// Of each step, the field and which limb of it.
+    /// For each step, the field and the limb of the field.
     origins: Box<[(usize, usize)]>,
     limbs: usize,
-    /// Whether the key as it is has the same limbs.
+    /// True if the packed key has the same limbs as the key.
     is_identity: bool,
 }
 
-/// One step a limb of the key that has bits of the fields.
+/// One step for each limb of the key that holds bits of the fields.
 #[derive(Debug, Clone)]
 enum Steps {
-    /// So many of these.
+    /// The number of steps, and the steps.
     Few(u8, [PackStep; FEW]),
     Many(Box<[PackStep]>),
 }
@@ -53,22 +54,23 @@ impl Steps {
     }
 }
 
-/// Bits of one limb of the key, and where in the packed key they begin.
+/// Copies the bits of one limb of the key to their position in the packed key.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PackStep {
-    /// Which limb of the key.
+    /// Index of the limb in the key.
     pub from: u32,
-    /// Which limb of the packed key.
+    /// Index of the limb in the packed key.
     pub to: u32,
-    /// How far they are shifted up there.
+    /// Left shift in bits.
     pub shift: u8,
-    /// Whether the bits go on into limb `to + 1`.
+    /// True if the bits extend into limb `to + 1`.
     pub spills: bool,
 }
 
 impl Packing {
-    /// Packs the fields with these numbers, in this order, the first into the lowest bits. A key that
-    /// would still be long stays as it is, if these are all its fields; else this gives `None`.
+    /// Plans the packing of the fields with these numbers, in this order, the first into the lowest
+    /// bits. A key that would be longer than [`MOST`] limbs stays as it is if all its fields are
+    /// given, in order. Otherwise returns `None`.
     pub(crate) fn new(shape: &KeyShape, fields: &[usize]) -> Option<Self> {
         let width = |field: &usize| shape.fields()[*field].width;
         let is_whole = (0..shape.fields().len()).eq(fields.iter().copied());
@@ -94,7 +96,7 @@ impl Packing {
         }
         let is_identity = is_whole && bits.div_ceil(64) == shape.limbs();
         if is_identity {
-            // As many limbs packed as not: then better none is shifted.
+            // Packing does not make the key shorter, so the limbs are copied without shifts.
             for (i, step) in steps.iter_mut().enumerate() {
                 (step.to, step.shift, step.spills) = (i as u32, 0, false);
             }
@@ -107,18 +109,19 @@ impl Packing {
         })
     }
 
-    /// How many limbs a packed key has.
+    /// Returns the number of limbs of a packed key.
     #[inline(always)]
     pub(crate) fn limbs(&self) -> usize {
         self.limbs
     }
 
-    /// One step a limb of the key that has bits: shifted, they are put together.
+    /// Returns the steps, one for each limb of the key that holds bits. The shifted limbs are ORed
+    /// together.
     pub(crate) fn steps(&self) -> &[PackStep] {
         self.steps.as_slice()
     }
 
-    /// Whether a key is its own packed form.
+    /// Returns true if a key is its own packed form.
     #[inline(always)]
     pub(crate) fn is_identity(&self) -> bool {
         self.is_identity
@@ -154,17 +157,18 @@ impl Packing {
     }
 }
 
-/// A key of exact fields as a [`HashIndex`] has it.
+/// Format of an exact key in a [`HashIndex`].
 #[derive(Debug, Clone)]
 pub struct PackedKey {
-    /// Its limbs, one at least.
+    /// Number of limbs, at least 1.
     pub limbs: usize,
-    /// What they are put together of.
+    /// Steps that assemble the limbs.
     pub steps: Vec<PackStep>,
 }
 
 impl PackedKey {
-    /// Of fields of so many bits each. `None` if no hash table that has such keys is a [`HashIndex`].
+    /// Returns the format for fields of these widths in bits; `None` if a hash table with such keys
+    /// is never a [`HashIndex`].
     pub fn of(widths: &[u32]) -> Option<Self> {
         let kind = MatchKind::Exact;
         let shape = KeyShape::new(widths.iter().map(|&width| KeyField { width, kind }));

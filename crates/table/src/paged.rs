@@ -1,17 +1,18 @@
-//! [`Paged`]: an array in pages that copies share, so that a copy is free and a change costs a page.
+//! [`Paged`]: array in copy-on-write pages. A clone costs almost nothing, and a change copies one
+//! page.
 
 use std::sync::Arc;
 
-/// Items in a leaf.
+/// Number of items in a leaf.
 const LEAF: usize = 16;
-/// Leaves in a branch.
+/// Number of leaves in a branch.
 const BRANCH: usize = 256;
 
 type Leaf<T> = Arc<[T]>;
 type Branch<T> = Arc<[Leaf<T>]>;
 
-/// An array of fixed length. A clone shares all pages; a write copies the page that it changes and
-/// the way to it, unless nobody shares them.
+/// Array of fixed length. A clone shares all pages. A write copies the page that it changes and the
+/// path to it, unless they are not shared.
 #[derive(Debug, Clone)]
 pub(crate) struct Paged<T> {
     branches: Arc<[Branch<T>]>,
@@ -19,8 +20,8 @@ pub(crate) struct Paged<T> {
 }
 
 impl<T: Clone> Paged<T> {
-    /// `len` times `item`, in pages that all are one until written. The length is rounded up to
-    /// whole pages inside, never outside.
+    /// Creates an array of `len` times `item`. All pages are one shared page until they are
+    /// written. Internally, the length is rounded up to whole pages.
     pub(crate) fn filled(len: usize, item: T) -> Self {
         let leaf: Leaf<T> = std::iter::repeat_n(item, LEAF.min(len)).collect();
         let leaves = len.div_ceil(LEAF);
@@ -29,7 +30,7 @@ impl<T: Clone> Paged<T> {
         Self { branches, len }
     }
 
-    /// About how many bytes the pages take, as if no two were one.
+    /// Returns the approximate size of the pages in bytes, as if none were shared.
     pub(crate) fn memory(&self) -> usize {
         self.len * size_of::<T>() + self.len.div_ceil(LEAF) * size_of::<Leaf<T>>()
     }
@@ -38,14 +39,15 @@ impl<T: Clone> Paged<T> {
         self.len
     }
 
-    /// The item at `index`, which is less than the length.
+    /// Returns the item at `index`, which must be less than the length.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> &T {
         debug_assert!(index < self.len);
         &self.branches[index / (LEAF * BRANCH)][index / LEAF % BRANCH][index % LEAF]
     }
 
-    /// The item at `index`, which is less than the length, to be changed here and in no copy.
+    /// Returns the item at `index`, which must be less than the length, for writing. Clones do not
+    /// see the change.
     pub(crate) fn get_mut(&mut self, index: usize) -> &mut T {
         debug_assert!(index < self.len);
         let branch = &mut Arc::make_mut(&mut self.branches)[index / (LEAF * BRANCH)];

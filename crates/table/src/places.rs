@@ -1,33 +1,35 @@
-//! [`Places`]: which places of a table are free.
+//! [`Places`]: allocator of a table's entry indices.
 //!
-//! What an entry's packets count stands in its place. A place whose entry was deleted waits until no packet sees that entry any more, so that what they
-//! count is not counted for the next one.
+//! The counts of an entry are stored at its index. The index of a deleted entry is therefore not
+//! reused until no packet can see the entry any more. Otherwise such packets would count for the
+//! next entry.
 
 use crate::entry::EntryIdx;
 use crate::table::Lookup;
 use bits::Id;
 use std::sync::Weak;
 
-/// Snapshots that are kept in mind before those that nobody holds are forgotten.
+/// Number of snapshots above which released ones are removed from the list.
 const MOST_HELD: usize = 64;
 
-/// Free places, and those that wait.
+/// Free indices, and indices of deleted entries that are not free yet.
 #[derive(Debug)]
 pub(crate) struct Places {
     free: Vec<EntryIdx>,
-    /// For each place, how many snapshots there had been when it was taken last.
+    /// For each index, the number of snapshots that had been taken when it was last allocated.
     since: Vec<u64>,
-    /// Places that were given back and that some snapshot may show.
+    /// Released indices that some snapshot may still contain.
     waiting: Vec<Waiting>,
-    /// Up to how many snapshots, and how many of them held, those that wait have been looked through.
+    /// State at the last scan of `waiting`: the number of snapshots taken, and the number of those
+    /// still held.
     looked: (u64, usize),
-    /// How many snapshots there were.
+    /// Number of snapshots taken so far.
     snapshots: u64,
-    /// Those that may still be held, with their numbers from 1, in order.
+    /// Snapshots that may still be held, with their numbers (from 1), in order.
     held: Vec<(u64, Weak<Lookup>)>,
 }
 
-/// A place that the snapshots `first..=last` show.
+/// Released index that the snapshots `first..=last` contain.
 #[derive(Debug)]
 struct Waiting {
     idx: EntryIdx,
@@ -36,7 +38,7 @@ struct Waiting {
 }
 
 impl Places {
-    /// `len` free places.
+    /// Creates `len` free indices.
     pub(crate) fn new(len: usize) -> Self {
         let mut places = Self {
             free: Vec::new(),
@@ -50,19 +52,19 @@ impl Places {
         places
     }
 
-    /// How many there are.
+    /// Returns the number of indices.
     pub(crate) fn len(&self) -> usize {
         self.since.len()
     }
 
-    /// There are `len` places from now on; the new ones are free.
+    /// Extends the range of indices to `len`. The new ones are free.
     pub(crate) fn grow(&mut self, len: usize) {
         let new = self.since.len()..len;
         self.free.extend(new.rev().map(EntryIdx::from_index));
         self.since.resize(len, 0);
     }
 
-    /// A snapshot was taken.
+    /// Records that a snapshot was taken.
     pub(crate) fn issued(&mut self, snapshot: Weak<Lookup>) {
         self.snapshots += 1;
         self.held.push((self.snapshots, snapshot));
@@ -71,7 +73,7 @@ impl Places {
         }
     }
 
-    /// A place whose entry is gone.
+    /// Releases the index of a deleted entry.
     pub(crate) fn give_back(&mut self, idx: EntryIdx) {
         let first = self.since[idx.index()] + 1;
         match first > self.snapshots {
@@ -84,7 +86,7 @@ impl Places {
         }
     }
 
-    /// A place that is free.
+    /// Allocates a free index.
     pub(crate) fn take(&mut self) -> Option<EntryIdx> {
         if self.free.is_empty() {
             self.look_through();
@@ -94,7 +96,8 @@ impl Places {
         Some(idx)
     }
 
-    /// A place that still waits: packets that see its former entry count for the next one.
+    /// Allocates an index that some snapshot still contains. Packets that see its former entry then
+    /// count for the next one.
     pub(crate) fn take_waiting(&mut self) -> Option<EntryIdx> {
         let idx = self.waiting.pop()?.idx;
         self.since[idx.index()] = self.snapshots;
@@ -106,7 +109,8 @@ impl Places {
             .retain(|(_, snapshot)| snapshot.strong_count() > 0);
     }
 
-    /// Places that no snapshot shows any more are free. Nothing is done again before a snapshot has come or gone.
+    /// Frees the released indices that no held snapshot contains. Does nothing if no snapshot was
+    /// taken or dropped since the last call.
     fn look_through(&mut self) {
         self.forget_snapshots();
         let looked = (self.snapshots, self.held.len());

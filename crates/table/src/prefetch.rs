@@ -1,14 +1,16 @@
-//! What the processor does beyond what all of its kind do. The only `unsafe` of this room.
+//! Processor-specific operations: prefetching, and code compiled for optional instruction set
+//! extensions.
 //!
-//! A batch of lookups that first asks for all memory that it will read waits for it once, not once a key.
+//! A batch of lookups that first prefetches all memory that it will read waits for memory once, not
+//! once for each key.
 
-/// Asks for the cache line in which `items[index]` begins. An index beyond the end is harmless.
+/// Prefetches the cache line in which `items[index]` starts. An index out of range is harmless.
 #[inline(always)]
 pub fn prefetch<T>(items: &[T], index: usize) {
     prefetch_at(items.as_ptr().wrapping_add(index).addr());
 }
 
-/// Asks for the cache line of an address. One where nothing is, is harmless.
+/// Prefetches the cache line of an address. An unmapped address is harmless.
 #[inline(always)]
 #[cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
 pub fn prefetch_at(address: usize) {
@@ -16,15 +18,17 @@ pub fn prefetch_at(address: usize) {
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let place = std::ptr::without_provenance(address);
-        // SAFETY: a prefetch is a hint: it reads nothing that the program sees, and an address that
-        // is not mapped is ignored. SSE, which has it, is part of every x86-64.
+        // SAFETY:
+        // - A prefetch is a hint and reads nothing that the program sees.
+        // - An unmapped address is ignored.
+        // - SSE, which has the instruction, is part of every x86-64 processor.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(place) }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
 }
 
-/// Asks for all cache lines of a value itself.
+/// Prefetches all cache lines of a value itself.
 #[inline(always)]
 #[cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
 pub fn prefetch_value<T: ?Sized>(value: &T) {
@@ -33,7 +37,8 @@ pub fn prefetch_value<T: ?Sized>(value: &T) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let first = std::ptr::from_ref(value).cast::<i8>();
         for at in (0..size_of_val(value)).step_by(LINE) {
-            // SAFETY: as in [`prefetch`].
+            // SAFETY:
+            // - As in [`prefetch_at`].
             unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(at)) }
         }
     }
@@ -41,13 +46,14 @@ pub fn prefetch_value<T: ?Sized>(value: &T) {
     let _ = value;
 }
 
-/// Bytes of a cache line.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
 
-/// Cache lines of which something in them is likely to be read whatever is looked for, at most.
+/// Maximum number of cache lines of an array of which any lookup is likely to read some.
 const FEW_LINES: usize = 2;
 
-/// Tells of an address in each cache line of a value itself; nothing of one that has no bytes, and may be nowhere.
+/// Reports one address in each cache line of a value itself; none for a value of size 0, which may
+/// have no address.
 pub fn tell_lines_of<T: ?Sized>(value: &T, tell: &mut dyn FnMut(usize)) {
     let bytes = size_of_val(value);
     if bytes > 0 {
@@ -57,20 +63,22 @@ pub fn tell_lines_of<T: ?Sized>(value: &T, tell: &mut dyn FnMut(usize)) {
     }
 }
 
-/// The same of items that are in few lines; nothing of others.
+/// Reports one address in each cache line of `items` if they span few cache lines; otherwise none.
 pub fn tell_few_lines_of<T>(items: &[T], tell: &mut dyn FnMut(usize)) {
     if size_of_val(items) <= FEW_LINES * LINE {
         tell_lines_of(items, tell);
     }
 }
 
-/// Work that gains by certain instructions. A type and not a closure: [`run`](Self::run) has to be `#[inline(always)]`.
+/// Work that benefits from certain instructions. This is a trait and not a closure, because
+/// [`run`](Self::run) must be `#[inline(always)]`.
 pub(crate) trait BitWork {
-    /// Does it. What it calls has to be inlined as well.
+    /// Does the work. Everything that it calls must be inlined as well.
     fn run(self);
 }
 
-/// Does work with the processor's instructions that count and move bits, if it has them: every one since 2013.
+/// Runs `work`, compiled with bit-manipulation instructions (POPCNT, BMI1, BMI2) if the processor
+/// has them. All x86-64 processors since 2013 do.
 #[inline(always)]
 #[cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
 pub(crate) fn counting_bits(work: impl BitWork) {
@@ -79,13 +87,15 @@ pub(crate) fn counting_bits(work: impl BitWork) {
         && std::is_x86_feature_detected!("bmi1")
         && std::is_x86_feature_detected!("bmi2")
     {
-        // SAFETY: the processor has the three sets of instructions that the function is compiled for.
+        // SAFETY:
+        // - The processor has the three instruction set extensions that the function is compiled
+        //   for.
         return unsafe { with_bit_instructions(work) };
     }
     work.run();
 }
 
-/// Does work with the processor's instructions on eight numbers at a time and those that count and move bits, if it has them.
+/// Runs `work`, compiled with AVX2 and bit-manipulation instructions if the processor has them.
 #[inline(always)]
 #[cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
 pub(crate) fn in_vectors(work: impl BitWork) {
@@ -95,7 +105,9 @@ pub(crate) fn in_vectors(work: impl BitWork) {
         && std::is_x86_feature_detected!("bmi2")
         && std::is_x86_feature_detected!("avx2")
     {
-        // SAFETY: the processor has the four sets of instructions that the function is compiled for.
+        // SAFETY:
+        // - The processor has the four instruction set extensions that the function is compiled
+        //   for.
         return unsafe { with_vector_instructions(work) };
     }
     work.run();

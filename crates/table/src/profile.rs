@@ -6,16 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// A member's part in a group.
+/// Member of a group with its weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GroupMember {
     /// The member.
     pub member: MemberId,
-    /// Its share of the packets, relative to the other members; at least 1.
+    /// Its share of the packets in proportion to the other members' weights; at least 1.
     pub weight: u32,
 }
 
-/// Why an update was refused. The profile is as it was before.
+/// Error of a rejected update. The profile is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProfileError {
     /// The member exists already.
@@ -26,27 +26,27 @@ pub enum ProfileError {
     NoSuchMember(MemberId),
     /// There is no such group.
     NoSuchGroup(GroupId),
-    /// The group names the member twice.
+    /// The group has the member twice.
     RepeatedMember(MemberId),
     /// The member's weight is 0.
     ZeroWeight(MemberId),
-    /// The member is in a group, from which it has to go first.
+    /// The member is in a group. It must be removed from the group first.
     MemberInGroup {
         /// The member.
         member: MemberId,
         /// One of its groups.
         group: GroupId,
     },
-    /// The profile has as many members as it takes.
+    /// The profile has its maximum number of members.
     Full {
-        /// That many.
+        /// The maximum.
         capacity: usize,
     },
-    /// The weights of the group together are more than the selector allows.
+    /// The sum of the group's weights exceeds the maximum group size of the selector.
     GroupTooLarge {
         /// The sum of the weights.
         size: u64,
-        /// The most that is allowed.
+        /// The maximum.
         max: u64,
     },
 }
@@ -86,23 +86,23 @@ impl fmt::Display for ProfileError {
 
 impl std::error::Error for ProfileError {}
 
-/// The control side of an action profile, which is an action selector if its groups are used.
+/// Control side of an action profile, which is an action selector if groups are used.
 #[derive(Debug)]
 pub struct ActionProfile {
     capacity: usize,
     max_group_size: Option<u64>,
     members: BTreeMap<MemberId, Arc<ActionRef>>,
     groups: BTreeMap<GroupId, Arc<Group>>,
-    /// Which groups each member is in.
+    /// The groups of each member.
     parts: BTreeSet<(MemberId, GroupId)>,
     lookup: ProfileLookup,
 }
 
-/// A group in the form in which packets use it.
+/// Group in the form that packets use.
 #[derive(Debug)]
 struct Group {
     members: Box<[GroupMember]>,
-    /// For each member the sum of the weights up to and with it.
+    /// For each member, the sum of the weights up to and including its own.
     weight_until: Box<[u64]>,
 }
 
@@ -130,8 +130,8 @@ impl Group {
 }
 
 impl ActionProfile {
-    /// An empty profile for at most `capacity` members. The weights of a group sum up to at most
-    /// `max_group_size`.
+    /// Creates an empty profile for at most `capacity` members. The sum of the weights of a group
+    /// is at most `max_group_size`.
     pub fn new(capacity: usize, max_group_size: Option<u64>) -> Self {
         Self {
             capacity,
@@ -169,7 +169,7 @@ impl ActionProfile {
         Ok(())
     }
 
-    /// Deletes a member that is in no group. Whether an entry refers to it is for the caller to ask
+    /// Deletes a member that is in no group. The caller must check that no entry refers to it
     /// ([`Table::uses_of_member`](crate::Table::uses_of_member)).
     pub fn delete_member(&mut self, id: MemberId) -> Result<(), ProfileError> {
         let all = (id, GroupId::new(u32::MIN))..=(id, GroupId::new(u32::MAX));
@@ -183,12 +183,12 @@ impl ActionProfile {
         Ok(())
     }
 
-    /// The action of a member.
+    /// Returns the action of a member.
     pub fn member(&self, id: MemberId) -> Option<&ActionRef> {
         self.members.get(&id).map(|action| &**action)
     }
 
-    /// All members, by id.
+    /// Iterates over all members, by id.
     pub fn members(&self) -> impl ExactSizeIterator<Item = (MemberId, &ActionRef)> {
         self.members.iter().map(|(&id, action)| (id, &**action))
     }
@@ -221,7 +221,7 @@ impl ActionProfile {
         Ok(())
     }
 
-    /// Deletes a group. Whether an entry refers to it is for the caller to ask
+    /// Deletes a group. The caller must check that no entry refers to it
     /// ([`Table::uses_of_group`](crate::Table::uses_of_group)).
     pub fn delete_group(&mut self, id: GroupId) -> Result<(), ProfileError> {
         if !self.groups.contains_key(&id) {
@@ -232,12 +232,12 @@ impl ActionProfile {
         Ok(())
     }
 
-    /// The members of a group.
+    /// Returns the members of a group.
     pub fn group(&self, id: GroupId) -> Option<&[GroupMember]> {
         self.groups.get(&id).map(|group| &*group.members)
     }
 
-    /// All groups, by id.
+    /// Iterates over all groups, by id.
     pub fn groups(&self) -> impl ExactSizeIterator<Item = (GroupId, &[GroupMember])> {
         self.groups.iter().map(|(&id, group)| (id, &*group.members))
     }
@@ -247,7 +247,7 @@ impl ActionProfile {
         *self = Self::new(self.capacity, self.max_group_size);
     }
 
-    /// The profile of this moment, for packets to read.
+    /// Returns the current state of the profile for packets to read.
     pub fn snapshot(&self) -> Arc<ProfileLookup> {
         Arc::new(self.lookup.clone())
     }
@@ -271,7 +271,7 @@ impl ActionProfile {
         self.groups.insert(id, group);
     }
 
-    /// Forgets a group's members, if there is such a group.
+    /// Removes a group and its members' references to it, if it exists.
     fn take_group(&mut self, id: GroupId) {
         for member in self.groups.remove(&id).iter().flat_map(|g| &g.members) {
             self.parts.remove(&(member.member, id));
@@ -299,7 +299,7 @@ impl ActionProfile {
     }
 }
 
-/// A snapshot of an action profile. Immutable.
+/// Immutable snapshot of an action profile.
 #[derive(Debug, Clone)]
 pub struct ProfileLookup {
     members: LimbMap<Arc<ActionRef>>,
@@ -307,7 +307,7 @@ pub struct ProfileLookup {
 }
 
 impl ProfileLookup {
-    /// The action of a member; `None` if there is no such member.
+    /// Returns the action of a member; `None` if there is no such member.
     #[inline]
     pub fn member(&self, id: MemberId) -> Option<&ActionRef> {
         self.members
@@ -315,8 +315,9 @@ impl ProfileLookup {
             .map(|action| &**action)
     }
 
-    /// The member of the group that a packet with this hash takes: the same for the same hash, and
-    /// each as often as its weight says. `None` if the group is empty or does not exist.
+    /// Selects the member of a group for a packet with this hash. The same hash selects the same
+    /// member, and members are selected in proportion to their weights. Returns `None` if the group
+    /// is empty or does not exist.
     #[inline]
     pub fn pick(&self, group: GroupId, hash: u64) -> Option<MemberId> {
         self.groups.get(&[u64::from(group.get())])?.pick(hash)

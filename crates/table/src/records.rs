@@ -1,8 +1,14 @@
-//! [`Records`]: what a table's entries do, flat, for code that has found an entry and must not follow pointers.
+//! [`Records`]: the actions and parameters of a table's entries in a flat array. Compiled code that
+//! has found an entry reads them without following pointers.
 //!
-//! A record is a head, if entries may run several actions, and the action's parameters, packed as a [`RecordLayout`] says, at a fixed distance from the next one. Record 0 is the default
-//! action's, record `idx + 1` the entry's in place `idx`: a lookup that counts from 1 and gives 0 for a miss needs no case. What only a default action may have,
-//! and would make all records longer, lies in front of record 0: a million routes need not have room for the reason of a miss.
+//! A record has an optional head (only if entries may run several actions), followed by the
+//! action's parameters, packed according to a [`RecordLayout`]. All records have the same size.
+//! Record 0 is the default action's; record `idx + 1` belongs to the entry with index `idx`. A
+//! lookup result that is 1-based, with 0 for a miss, is therefore the record number without a
+//! branch.
+//!
+//! Parameters that only the default action has would make all records longer. They are stored in
+//! front of record 0 instead.
 
 mod layout;
 
@@ -13,44 +19,46 @@ use crate::entry::EntryAction;
 use layout::{LIMB, LINE, put};
 use std::sync::Arc;
 
-/// What packets see of all entries' actions. Never changes.
+/// Immutable array of the action records of a table, as packets see it.
 #[derive(Debug)]
 pub struct Records {
-    /// Bytes from one record to the next.
+    /// Size of a record in bytes.
     stride: usize,
-    /// Limbs in front of record 0 that belong to it.
+    /// Number of limbs in front of record 0 that belong to it.
     front: usize,
-    /// The records begin behind as many limbs as these are and bring them to a cache line's beginning.
+    /// The storage. `skipped` limbs come before record 0, so that the records start on a cache line
+    /// boundary.
     limbs: Vec<u64>,
     skipped: usize,
 }
 
-/// The default action's.
+/// Number of the default action's record.
 const DEFAULT: usize = 0;
 
-/// Limbs of nothing but records that tell nothing.
+/// Limb of records that represent no action.
 const NOTHING_TOLD: u64 = u64::MAX;
 
 impl Records {
-    /// Bytes from one record to the next.
+    /// Returns the size of a record in bytes.
     #[inline]
     pub fn stride(&self) -> usize {
         self.stride
     }
 
-    /// How many there are.
+    /// Returns the number of records.
     #[inline]
     pub fn count(&self) -> usize {
         self.limbs().len() * LIMB / self.stride
     }
 
-    /// All records, without what is in front of the first.
+    /// Returns all records, without the limbs in front of the first.
     #[inline]
     pub fn limbs(&self) -> &[u64] {
         &self.limbs[self.skipped..]
     }
 
-    /// Where record 0 begins, in memory that begins [`RecordLayout::front`] limbs before.
+    /// Returns the address of record 0. The allocation starts at least [`RecordLayout::front`]
+    /// limbs before it.
     #[inline]
     pub fn first(&self) -> *const u64 {
         self.limbs.as_ptr().wrapping_add(self.skipped)
@@ -66,7 +74,7 @@ impl Records {
         }
     }
 
-    /// The same with room for so many limbs of records.
+    /// Returns a copy with capacity for `room` limbs of records.
     fn with_room(&self, room: usize) -> Self {
         let front = self.front.next_multiple_of(LINE / LIMB);
         let mut limbs: Vec<u64> = Vec::with_capacity(room + front + LINE / LIMB);
@@ -80,7 +88,7 @@ impl Records {
         }
     }
 
-    /// There are so many limbs at least; new records tell nothing.
+    /// Grows the records to at least `limbs` limbs. New records represent no action.
     fn grow(&mut self, limbs: usize) {
         if self.limbs().len() >= limbs {
             return;
@@ -107,7 +115,7 @@ pub(crate) struct RecordStore {
 }
 
 impl RecordStore {
-    /// Records with this layout; all tell nothing.
+    /// Creates records with this layout. They represent no action.
     pub(crate) fn new(layout: Arc<RecordLayout>) -> Self {
         Self {
             versions: Versions::new(Records::new(&layout)),
@@ -119,7 +127,8 @@ impl RecordStore {
         self.versions.snapshot()
     }
 
-    /// Goes over to another layout if all records say the same with it; whether they do.
+    /// Switches to another layout if all existing records stay valid with it. Returns true if they
+    /// do.
     pub(crate) fn go_over(&mut self, layout: &Arc<RecordLayout>) -> bool {
         let is_kept = self.layout.is_kept_by(layout);
         if is_kept {
@@ -154,7 +163,8 @@ impl RecordStore {
     }
 }
 
-/// One record, from the beginning of its first limb on, and in front of that what only the first has there.
+/// Log record: the new content of one action record, from its first limb on, preceded by the limbs
+/// in front of it, which only record 0 uses.
 #[derive(Debug)]
 pub struct Change {
     record: usize,
@@ -194,20 +204,20 @@ mod tests {
         })
     }
 
-    /// The limbs that a record is in.
+    /// Returns the limbs that a record occupies.
     fn limbs_of(records: &Records, record: usize) -> &[u64] {
         let first = record * records.stride();
         &records.limbs()[first / LIMB..(first + records.stride()).div_ceil(LIMB)]
     }
 
-    /// A record of its own with this action and these parameters, as one that says so alone has it.
+    /// Returns a single record with this action and these parameters, written on its own.
     fn alone(layout: &RecordLayout, position: usize, params: &[u64]) -> Vec<u64> {
         let mut limbs = vec![NOTHING_TOLD; layout.front() + layout.stride().div_ceil(LIMB)];
         layout.write(position, params, &mut limbs);
         limbs.split_off(layout.front())
     }
 
-    /// What a record says in a field of at most a limb.
+    /// Returns the value of a field of at most one limb in a record.
     fn told(records: &Records, record: usize, field: RecordField) -> u64 {
         let at = records.skipped * LIMB + record * records.stride();
         let at = at.strict_add_signed(field.offset as isize);
@@ -287,7 +297,8 @@ mod tests {
         for record in 1..100 {
             store.set(record, &action(7, [record as u64]));
         }
-        // An entry has no place for what a miss has; what fits in its own place is told there.
+        // An entry has no room for parameters that only the default action has. An action of this
+        // kind that fits into an entry's record is stored there.
         store.set(100, &action(8, [1, 2]));
         store.set(101, &action(9, [3]));
         let check = |records: &Records| {
@@ -348,7 +359,7 @@ mod tests {
             store.layout.told_by(&store.snapshot(), DEFAULT),
             RecordLayout::ELSEWHERE
         );
-        // Where that saves nothing they have one.
+        // The head is kept where omitting it saves no space.
         let other = RecordLayout::new([(7, RunBy::Entries, [32, 16])]);
         assert_eq!((other.stride(), other.entries_run()), (8, None));
     }

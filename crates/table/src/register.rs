@@ -1,23 +1,23 @@
-//! Registers: an array of values that packets read and write.
+//! [`RegisterArray`]: values that packets read and write.
 
 use bits::{Value, limbs_for};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Values of one width that a program finds by index. An index beyond the end gives `None` and does
-/// nothing: what the program sees then is the engine's to decide.
+/// Array of values of one width that a program accesses by index. Operations with an index out of
+/// range return `None` and do nothing. The execution engine decides what the program sees then.
 ///
-/// A read and a write of more than 64 bits are not one step: whoever lets two packets at one register at
-/// once orders them.
+/// Reads and writes of more than 64 bits are not atomic. The caller must serialize packets that
+/// access the same register concurrently.
 #[derive(Debug)]
 pub struct RegisterArray {
     width: u32,
     size: usize,
-    /// `limbs_for(width)` limbs a register.
+    /// `limbs_for(width)` limbs for each register.
     limbs: Box<[AtomicU64]>,
 }
 
 impl RegisterArray {
-    /// `size` registers of `width` bits, all 0.
+    /// Creates `size` registers of `width` bits, all 0.
     pub fn new(width: u32, size: usize) -> Self {
         let limbs = (0..size * limbs_for(width))
             .map(|_| AtomicU64::new(0))
@@ -25,12 +25,12 @@ impl RegisterArray {
         Self { width, size, limbs }
     }
 
-    /// The width of each in bits.
+    /// Returns the width of a register in bits.
     pub fn width(&self) -> u32 {
         self.width
     }
 
-    /// How many there are.
+    /// Returns the number of registers.
     #[expect(clippy::len_without_is_empty, reason = "a size, not a filling")]
     pub fn len(&self) -> usize {
         self.size
@@ -46,7 +46,8 @@ impl RegisterArray {
         Some(())
     }
 
-    /// Sets register `index` to the canonical number in the first `limbs_for(width)` limbs of `src`.
+    /// Sets register `index` to the canonical number in the first `limbs_for(width)` limbs of
+    /// `src`.
     #[inline]
     pub fn write(&self, index: u64, src: &[u64]) -> Option<()> {
         let register = self.register(index)?;
@@ -56,7 +57,7 @@ impl RegisterArray {
         Some(())
     }
 
-    /// Register `index` as a value.
+    /// Returns register `index` as a value.
     pub fn get(&self, index: u64) -> Option<Value> {
         let limbs: Vec<u64> = self
             .register(index)?
@@ -66,12 +67,12 @@ impl RegisterArray {
         Some(Value::from_limbs(&limbs, self.width))
     }
 
-    /// Sets register `index` to `value`, cut or extended with zeros to the width.
+    /// Sets register `index` to `value`, truncated or zero-extended to the width.
     pub fn set(&self, index: u64, value: &Value) -> Option<()> {
         self.write(index, value.resized(self.width).limbs())
     }
 
-    /// Sets all to 0.
+    /// Sets all registers to 0.
     pub fn clear(&self) {
         self.limbs.iter().for_each(|limb| limb.store(0, Relaxed));
     }

@@ -1,21 +1,24 @@
-//! [`SlotSet`]: which slots of a table have changed, told by packets and taken by the control side.
+//! [`SlotSet`]: bit set in which packets mark changed buckets of a learning table, and which the
+//! control side empties.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// Slots that a word of one level stands for, in bits.
+/// Binary logarithm of the number of elements for which one word of a level stands.
 const FAN: u32 = u64::BITS.trailing_zeros();
 
-/// A set of numbers below a bound. Packets insert without waiting; taking costs what is in it.
+/// Concurrent set of numbers below a bound. Insertion is wait-free. The cost of taking all elements
+/// is in proportion to their number.
 ///
-/// Three levels of bits: a bit of an upper level says that a word of the level below may have some. Insertions go from the bottom up,
-/// and taking from the top down, so that none is ever left behind a bit that is not set.
+/// The set is a bitmap of three levels. A bit of an upper level says that a word of the level below
+/// may have set bits. Insertion goes from the bottom up, and taking from the top down. An element
+/// is therefore never left below a clear bit.
 #[derive(Debug)]
 pub(crate) struct SlotSet {
     levels: [Box<[AtomicU64]>; 3],
 }
 
 impl SlotSet {
-    /// The empty set of numbers below `bound`.
+    /// Creates the empty set of numbers below `bound`.
     pub(crate) fn new(bound: usize) -> Self {
         let level = |depth: u32| {
             let words = bound.div_ceil(1 << (FAN * (depth + 1)));
@@ -26,7 +29,7 @@ impl SlotSet {
         }
     }
 
-    /// Inserts a number, which is below the bound.
+    /// Inserts a number, which must be below the bound.
     #[inline]
     pub(crate) fn insert(&self, number: usize) {
         let mut number = number;
@@ -39,13 +42,13 @@ impl SlotSet {
         }
     }
 
-    /// Whether nothing is in it.
+    /// Returns true if the set is empty.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.levels[2].iter().all(|word| word.load(SeqCst) == 0)
     }
 
-    /// Takes all numbers out, and gives each to `take`, in order.
+    /// Removes all numbers and passes each to `take`, in order.
     pub(crate) fn take(&self, mut take: impl FnMut(usize)) {
         for at in 0..self.levels[2].len() {
             self.take_word(2, at, &mut take);
@@ -99,7 +102,7 @@ mod tests {
         let (set, done) = (SlotSet::new(NUMBERS), AtomicBool::new(false));
         let mut all = std::thread::scope(|scope| {
             scope.spawn(|| {
-                // Neighbours share words, which the other thread is emptying.
+                // Adjacent numbers share words, which the other thread is emptying.
                 (0..NUMBERS).for_each(|number| set.insert(number));
                 done.store(true, SeqCst);
             });

@@ -1,22 +1,22 @@
-//! [`Slots`]: the entry in each place of a table, as packets see it.
+//! [`Slots`]: array of a table's entries, as packets see it.
 
 use crate::engine::{Replay, Versions};
 use crate::entry::{Entry, EntryIdx};
 use bits::Id;
 use std::sync::Arc;
 
-/// Entries by place. Never changes.
+/// Immutable array of entries by entry index.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Slots(Vec<Option<Arc<Entry>>>);
 
 impl Slots {
-    /// The entry in a place, if there is one.
+    /// Returns the entry at an index, if there is one.
     #[inline]
     pub(crate) fn get(&self, idx: EntryIdx) -> Option<&Arc<Entry>> {
         self.0.get(idx.index())?.as_ref()
     }
 
-    /// All entries with their places, in order of place.
+    /// Iterates over all entries with their indices, in order of index.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (EntryIdx, &Entry)> {
         let slots = self.0.iter().enumerate();
         slots.filter_map(|(place, entry)| Some((EntryIdx::from_index(place), entry.as_deref()?)))
@@ -28,7 +28,7 @@ impl Slots {
 pub(crate) struct SlotStore(Versions<Slots>);
 
 impl SlotStore {
-    /// Without entries.
+    /// Creates an empty array.
     pub(crate) fn new() -> Self {
         Self(Versions::new(Slots::default()))
     }
@@ -46,7 +46,7 @@ impl SlotStore {
     }
 }
 
-/// What is in a place from now on.
+/// Log record: the new content of one index.
 #[derive(Debug)]
 pub(crate) struct Change {
     idx: EntryIdx,
@@ -65,7 +65,7 @@ impl Replay for Slots {
     }
 
     fn clone_cost(&self) -> usize {
-        // A clone counts a reference more to each entry, mostly in the order in which they lie in memory.
+        // A clone increments one reference count for each entry, mostly in memory order.
         self.0.len() / 16
     }
 }

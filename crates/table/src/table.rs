@@ -1,4 +1,5 @@
-//! [`Table`]: the control side of a match-action table, and [`Lookup`], the snapshot that packets read.
+//! [`Table`]: control side of a match-action table. [`Lookup`]: the snapshot of it that packets
+//! read.
 
 use crate::counter::{CounterKind, CounterReading};
 use crate::engine::{
@@ -26,38 +27,41 @@ use std::time::Duration;
 
 mod refit;
 
-/// Which priority wins, where several entries match.
+/// Order of priorities: selects the entry that wins if several match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PriorityOrder {
-    /// The largest number, as in P4Runtime and by default in P4_16.
+    /// The largest number wins, as in P4Runtime and by default in P4_16.
     LargestWins,
-    /// The smallest number, as `largest_priority_wins = false` says.
+    /// The smallest number wins (`largest_priority_wins = false`).
     SmallestWins,
 }
 
-/// What a table is made from.
+/// Description from which a table is created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableSpec {
-    /// The key; without fields, the table has a default action only.
+    /// The key. A table without key fields has only a default action.
     pub shape: KeyShape,
-    /// Which priority wins.
+    /// Order of priorities.
     pub order: PriorityOrder,
-    /// The most entries it takes.
+    /// Maximum number of entries.
     pub capacity: usize,
-    /// Where its entries' records have what; entries with other actions or parameters are told more slowly, and there are none where the records have no heads
-    /// ([`RecordLayout::entries_run`]).
+    /// Layout of the entries' action records. Actions or parameters that a record cannot represent
+    /// must be read from the [`Entry`], which is slower. They are not allowed at all if the records
+    /// have no heads ([`RecordLayout::entries_run`]).
     pub records: Arc<RecordLayout>,
-    /// Whether each entry's packets, bytes and last use are noted from the start; else they are from the first entry with an idle time-out on. It costs
-    /// each packet a cache line, and what is noted of a table as a whole costs next to nothing.
+    /// True if packets update each entry's usage row (packets, bytes, last use) from the start.
+    /// Otherwise they do so from the first entry with an idle timeout on. Usage rows cost each
+    /// packet a cache line; the totals of a table cost almost nothing.
     pub notes_usage: bool,
-    /// Whether each entry has a direct counter, and what it counts.
+    /// Kind of the direct counter of each entry, if there is one.
     pub direct_counter: Option<CounterKind>,
-    /// Whether each entry has a direct meter, and what it meters.
+    /// Unit of the direct meter of each entry, if there is one.
     pub direct_meter: Option<MeterUnit>,
 }
 
 impl TableSpec {
-    /// A table where the largest priority wins, without direct resources and whose entries' records tell nothing.
+    /// Creates the description of a table in which the largest priority wins. It has no direct
+    /// resources, and its records represent no action.
     pub fn new(shape: KeyShape, capacity: usize) -> Self {
         Self {
             shape,
@@ -74,7 +78,7 @@ impl TableSpec {
         self.direct_meter.map(|unit| Arc::new(MeterCell::new(unit)))
     }
 
-    /// Rows of direct counters, in a table with so many rows.
+    /// Returns the number of rows of direct counters in a table with `rows` rows.
     fn counter_rows(&self, rows: usize) -> usize {
         if self.direct_counter.is_some() {
             rows
@@ -84,10 +88,11 @@ impl TableSpec {
     }
 }
 
-/// Words of an entry's row of use: packets that hit it, their bytes, and when the last one came. A power of two.
+/// Words of a usage row: packets, bytes, and time of the last packet. A power of two.
 pub const USAGE_WORDS: usize = 4;
 
-/// Words of an entry's direct counter: packets and bytes. They stand apart from its use, which most tables do not note: several share a cache line.
+/// Words of a direct counter: packets and bytes. Counters are stored apart from the usage rows,
+/// which most tables do not have, so that several share a cache line.
 pub const COUNTER_WORDS: usize = 2;
 
 mod word {
@@ -96,49 +101,49 @@ mod word {
     pub(super) const LAST_USE: usize = super::TIME;
 }
 
-/// The words of a direct counter.
+/// Word indices of a direct counter.
 mod counted {
     pub(super) const PACKETS: usize = 0;
     pub(super) const BYTES: usize = 1;
 }
 
-/// Words of the row of a table's totals.
+/// Word indices of the row of a table's totals.
 mod total {
     pub(super) const HITS: usize = 0;
     pub(super) const MISSES: usize = 1;
     pub(super) const WORDS: usize = 2;
 }
 
-/// How often a table was hit and missed.
+/// Hit and miss counts of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
-    /// Packets that hit an entry, be it gone by now.
+    /// Packets that hit an entry, including entries deleted since.
     pub hits: u64,
     /// Packets for which the default action ran.
     pub misses: u64,
 }
 
-/// Why an update was refused. The table is as it was before.
+/// Error of a rejected update. The table is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TableError {
     /// An entry with the same match and priority exists.
     Duplicate(EntryId),
     /// No entry has this match and priority.
     NotFound,
-    /// The table has as many entries as it takes.
+    /// The table has its maximum number of entries.
     Full {
-        /// That many.
+        /// The maximum.
         capacity: usize,
     },
     /// The match is not well formed.
     BadKey(KeyError),
-    /// The table has no key and so no entries.
+    /// The table has no key and thus no entries.
     NoKey,
     /// The key has ternary, range or optional fields, so the entry needs a priority.
     PriorityMissing,
-    /// The key has none of these, so the entry must not have a priority.
+    /// All key fields are exact or lpm, so the entry must not have a priority.
     PriorityForbidden,
-    /// The entry is const: the program declares it, and it stays.
+    /// The entry is const: the program declares it, and it cannot be modified or deleted.
     ConstEntry(EntryId),
 }
 
@@ -193,30 +198,31 @@ pub struct Table {
     slots: SlotStore,
     places: Places,
     records: RecordStore,
-    /// Row 0 is the default action's, row `idx + 1` the entry's.
+    /// Usage rows. Row 0 is for the default action, row `idx + 1` for the entry.
     usage: Tally,
-    /// Whether packets write rows of use.
+    /// True if packets write usage rows.
     notes_usage: bool,
-    /// Direct counters, by the same rows; none without.
+    /// Direct counters, with the same rows; no rows if the table has none.
     counts: Tally,
-    /// One row: packets that hit an entry, and that missed.
+    /// One row: packets that hit an entry, and packets that missed.
     totals: Tally,
     by_identity: HashMap<Identity, EntryIdx, IdentityHash>,
     by_id: BTreeMap<EntryId, EntryIdx>,
     uses: Uses,
     next_id: u64,
-    /// The last snapshot. Let go of before the engine changes, which writes what nobody holds.
+    /// The last snapshot. Dropped before the engine changes, because the engine only writes to
+    /// copies that nothing else holds.
     snapshot: Option<Arc<Lookup>>,
 }
 
-/// What an entry refers to in an action profile.
+/// Reference from an entry into an action profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum ProfileTarget {
     Member(MemberId),
     Group(GroupId),
 }
 
-/// How many entries refer to each member and group.
+/// Number of entries that refer to each member and group.
 #[derive(Debug, Default)]
 struct Uses(HashMap<ProfileTarget, usize>);
 
@@ -243,7 +249,7 @@ impl Uses {
     }
 }
 
-/// What a miss does, and how often.
+/// The default action and its direct meter.
 #[derive(Debug)]
 struct DefaultEntry {
     action: EntryAction,
@@ -251,13 +257,13 @@ struct DefaultEntry {
 }
 
 impl Table {
-    /// An empty table with the engine that its key asks for.
+    /// Creates an empty table with the engine that suits its key.
     pub fn new(spec: TableSpec, default: EntryAction) -> Self {
         let engine = engine::choose(&Arc::new(spec.shape.clone()));
         Self::with_engine(spec, default, engine)
     }
 
-    /// An empty table with this engine, which must be empty and serve the key.
+    /// Creates an empty table with `engine`, which must be empty and support the key.
     pub fn with_engine(
         spec: TableSpec,
         default: EntryAction,
@@ -291,33 +297,34 @@ impl Table {
         }
     }
 
-    /// The number that the next entry gets.
+    /// Returns the id that the next entry gets.
     pub fn next_id(&self) -> EntryId {
         EntryId(self.next_id)
     }
 
-    /// Has the next entry get this number, or a later one if this was used.
+    /// Makes the next entry get the id `id`, or a later one if `id` was already used.
     pub fn number_from(&mut self, id: EntryId) {
         self.next_id = self.next_id.max(id.0);
     }
 
-    /// Has the next entry get this number, also if it was used: for one that had it and is put back. [`Table::number_from`] ends that.
+    /// Makes the next entry get the id `id` even if it was used before. This is for an entry that
+    /// is restored. [`Table::number_from`] ends it.
     pub fn number_again(&mut self, id: EntryId) {
         debug_assert!(self.get(id).is_none(), "an entry has the number {id}");
         self.next_id = id.0;
     }
 
-    /// What the table was made from.
+    /// Returns the description of the table.
     pub fn spec(&self) -> &TableSpec {
         &self.spec
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
@@ -361,7 +368,8 @@ impl Table {
         Ok(id)
     }
 
-    /// Changes what the entry does; its id, match, priority, owner and cells stay.
+    /// Changes the action, idle timeout and metadata of an entry. Its id, match, priority, owner
+    /// and cells stay.
     pub fn modify(
         &mut self,
         id: EntryId,
@@ -384,13 +392,13 @@ impl Table {
         Ok(())
     }
 
-    /// Deletes the entry and gives it back, with its last readings.
+    /// Deletes an entry and returns it. Its cells keep their last readings.
     pub fn delete(&mut self, id: EntryId) -> Result<Arc<Entry>, TableError> {
         let idx = self.changeable(id)?;
         Ok(self.take(idx))
     }
 
-    /// Deletes all entries but the const ones.
+    /// Deletes all entries except const ones.
     pub fn clear(&mut self) {
         let entries = std::mem::take(&mut self.by_id);
         let (kept, deleted): (Vec<_>, Vec<_>) = entries
@@ -402,7 +410,7 @@ impl Table {
         }
     }
 
-    /// Sets what a miss does. Counts and meter of the default action stay.
+    /// Sets the default action. Its counts and meter stay.
     pub fn set_default(&mut self, action: EntryAction) {
         let old = self.default.clone();
         self.uses.remove(&old.action);
@@ -415,17 +423,17 @@ impl Table {
         self.snapshot = None;
     }
 
-    /// What a miss does.
+    /// Returns the default action.
     pub fn default_action(&self) -> &EntryAction {
         &self.default.action
     }
 
-    /// The direct meter of the default action.
+    /// Returns the direct meter of the default action.
     pub fn default_meter(&self) -> Option<&MeterCell> {
         self.default.meter.as_deref()
     }
 
-    /// The entry with this match and priority.
+    /// Returns the entry with this match and priority.
     pub fn find(&self, matches: &[FieldMatch], priority: Option<i32>) -> Option<&Arc<Entry>> {
         let identity = Identity {
             matches: matches.into(),
@@ -434,22 +442,22 @@ impl Table {
         self.by_identity.get(&identity).map(|&idx| self.at(idx))
     }
 
-    /// The entry with this id.
+    /// Returns the entry with this id.
     pub fn get(&self, id: EntryId) -> Option<&Arc<Entry>> {
         self.by_id.get(&id).map(|&idx| self.at(idx))
     }
 
-    /// All entries in order of insertion.
+    /// Iterates over all entries in order of insertion.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Entry>> + ExactSizeIterator {
         self.by_id.values().map(|&idx| self.at(idx))
     }
 
-    /// The entries from this id on, in order of insertion.
+    /// Iterates over the entries from this id on, in order of insertion.
     pub fn iter_from(&self, from: EntryId) -> impl Iterator<Item = &Arc<Entry>> {
         self.by_id.range(from..).map(|(_, &idx)| self.at(idx))
     }
 
-    /// How often the table was hit and missed.
+    /// Returns the numbers of hits and misses.
     pub fn totals(&self) -> Totals {
         Totals {
             hits: self.totals.read(0, total::HITS),
@@ -457,19 +465,20 @@ impl Table {
         }
     }
 
-    /// How much each entry is used, as far as that is noted, in order of insertion.
+    /// Iterates over the usage of each entry, in order of insertion. Counts stay 0 while packets do
+    /// not write usage rows.
     pub fn usage(&self) -> impl Iterator<Item = (EntryId, UsageReading)> {
         self.by_id
             .iter()
             .map(|(&id, idx)| (id, self.read_usage(idx.index() + 1)))
     }
 
-    /// How much an entry is used, as far as that is noted; for none, the default action.
+    /// Returns the usage of an entry, or of the default action for `None`.
     pub fn usage_of(&self, entry: Option<EntryId>) -> Option<UsageReading> {
         Some(self.read_usage(self.row(entry)?))
     }
 
-    /// The direct counter of an entry, or of the default action.
+    /// Returns the direct counter of an entry, or of the default action for `None`.
     pub fn counter(&self, entry: Option<EntryId>) -> Option<CounterReading> {
         self.spec.direct_counter?;
         let row = self.row(entry)?;
@@ -479,7 +488,8 @@ impl Table {
         })
     }
 
-    /// Sets the direct counter of an entry, or of the default action; whether there is one.
+    /// Sets the direct counter of an entry, or of the default action for `None`. Returns true if
+    /// there is one.
     pub fn write_counter(&mut self, entry: Option<EntryId>, reading: CounterReading) -> bool {
         let (Some(_), Some(row)) = (self.spec.direct_counter, self.row(entry)) else {
             return false;
@@ -489,12 +499,12 @@ impl Table {
         true
     }
 
-    /// For how many writers there are lanes to count in.
+    /// Returns the number of counter shards: one for each writer.
     pub fn lanes(&self) -> usize {
         self.usage.lanes()
     }
 
-    /// Makes lanes for so many writers, which the next snapshot has.
+    /// Sets the number of counter shards to `lanes`, from the next snapshot on.
     pub fn set_lanes(&mut self, lanes: usize) {
         self.usage.resize(self.usage.rows(), lanes);
         self.counts.resize(self.counts.rows(), lanes);
@@ -502,7 +512,7 @@ impl Table {
         self.snapshot = None;
     }
 
-    /// The row of an entry, or of the default action.
+    /// Returns the row of an entry, or of the default action for `None`.
     fn row(&self, entry: Option<EntryId>) -> Option<usize> {
         match entry {
             None => Some(0),
@@ -518,7 +528,7 @@ impl Table {
         }
     }
 
-    /// A row begins anew, with another entry.
+    /// Resets a row for a new entry.
     fn begin_row(&mut self, row: usize, now_ns: u64) {
         for word in [word::HITS, word::BYTES] {
             self.usage.write(row, word, 0);
@@ -530,7 +540,8 @@ impl Table {
         }
     }
 
-    /// The entries that no packet has hit for as long as their idle time-out, or longer, with the time of the last one.
+    /// Iterates over the entries that no packet has hit for at least their idle timeout, with the
+    /// time of the last hit.
     pub fn idle(&self, now_ns: u64) -> impl Iterator<Item = (&Arc<Entry>, u64)> {
         let timed = self.by_id.values().filter_map(|&idx| {
             let entry = self.at(idx);
@@ -542,28 +553,31 @@ impl Table {
         })
     }
 
-    /// How many entries, the default included, run this member directly.
+    /// Returns the number of entries, including the default, that run this member directly.
     pub fn uses_of_member(&self, member: MemberId) -> usize {
         self.uses.of(ProfileTarget::Member(member))
     }
 
-    /// How many entries, the default included, run this group.
+    /// Returns the number of entries, including the default, that run this group.
     pub fn uses_of_group(&self, group: GroupId) -> usize {
         self.uses.of(ProfileTarget::Group(group))
     }
 
-    /// About how many bytes the index takes, all copies of it included; not the entries themselves.
+    /// Returns the approximate size of the index in bytes, including all its copies. The entries
+    /// themselves are not included.
     pub fn index_memory(&self) -> usize {
         self.engine.memory()
     }
 
-    /// About how many bytes the entries' records and counts take, all copies included.
+    /// Returns the approximate size of the entries' records and counts in bytes, including all
+    /// copies.
     pub fn record_memory(&self) -> usize {
         self.records.memory() + self.usage.memory() + self.counts.memory()
     }
 
-    /// Works on finding entries faster, about as long as `budget` says; single steps take up to a tenth of a second with half a million entries.
-    /// The next snapshot has what was achieved; nothing else changes. To be called when there is time, until there is no more to do.
+    /// Optimizes the index for faster lookups, for about `budget`. A single step takes up to 0.1 s
+    /// with half a million entries. The next snapshot has the result; nothing else changes. Call it
+    /// in idle time until there is no more to do.
     pub fn improve(&mut self, budget: Duration) -> Improved {
         let improved = self.engine.improve(budget);
         if improved == Improved::Done {
@@ -572,7 +586,8 @@ impl Table {
         improved
     }
 
-    /// The table of this moment, for packets to read. Costs what changed since the last one.
+    /// Returns the current state of the table for packets to read. The cost is in proportion to the
+    /// changes since the last snapshot.
     pub fn snapshot(&mut self) -> Arc<Lookup> {
         if let Some(snapshot) = &self.snapshot {
             return snapshot.clone();
@@ -610,7 +625,7 @@ impl Table {
         }
     }
 
-    /// By priority, where the key needs one; else by prefix length.
+    /// Computes the rank by priority if the key needs one, otherwise by prefix length.
     fn rank(&self, entry: &Entry) -> Rank {
         if !self.shape.needs_priority() {
             return Rank::smallest_first(
@@ -629,7 +644,7 @@ impl Table {
         }
     }
 
-    /// The entry in a place that is in use.
+    /// Returns the entry at an index that is in use.
     fn at(&self, idx: EntryIdx) -> &Arc<Entry> {
         self.slots.get(idx).expect("an index names a place in use")
     }
@@ -671,7 +686,9 @@ impl Table {
         entry
     }
 
-    /// A free place. Places double up to the capacity, so that growing costs little an entry, and then some more, for those that packets still see.
+    /// Allocates a free entry index. The number of indices doubles up to the capacity, so that
+    /// growing costs little per entry. Beyond the capacity it grows a little more, for deleted
+    /// entries that packets still see.
     fn allocate(&mut self) -> Result<EntryIdx, TableError> {
         let capacity = self.spec.capacity;
         if self.len() >= capacity {
@@ -698,7 +715,8 @@ impl Table {
     }
 }
 
-/// Places beyond the capacity, for entries that are deleted and that some packet may still see.
+/// Maximum number of indices beyond the capacity, for deleted entries that some packet may still
+/// see.
 const MOST_WAITING: usize = 1024;
 
 impl ProfileTarget {
@@ -711,7 +729,7 @@ impl ProfileTarget {
     }
 }
 
-/// A snapshot of a table. Immutable, but for the cells of its entries.
+/// Snapshot of a table. Immutable, except for the cells of its entries.
 #[derive(Debug)]
 pub struct Lookup {
     matcher: Arc<dyn Matcher>,
@@ -727,84 +745,92 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    /// Asks the processor for what every lookup reads, whatever its key.
+    /// Prefetches memory that every lookup reads, whatever its key.
     #[inline]
     pub fn ask_for(&self) {
         prefetch_value(&*self.matcher);
     }
 
-    /// Tells of memory that every lookup reads, or nearly so, whatever its key: an address in each line of it.
+    /// Reports memory that (nearly) every lookup reads, whatever its key: one address for each
+    /// cache line of it.
     pub fn tell_common(&self, tell: &mut dyn FnMut(usize)) {
         tell_lines_of(self, tell);
         self.matcher.tell_common(tell);
     }
 
-    /// Asks the processor for what lookups of `notes.len()` keys, which lie in `keys` one after the other, read first, and notes what
-    /// [`find_announced`](Self::find_announced) need not find out again: for who has others to do before them.
+    /// Prefetches what lookups of `notes.len()` keys read first. The keys are consecutive in
+    /// `keys`. Stores intermediate results in `notes`, so that
+    /// [`find_announced`](Self::find_announced) need not compute them again. For callers that have
+    /// other work to do between the two calls.
     #[inline]
     pub fn announce(&self, keys: &[u64], notes: &mut [u64]) {
         self.matcher.announce(keys, notes);
     }
 
-    /// [`find`](Self::find) for keys that were [announced](Self::announce) to this same snapshot, with what was noted: notes become the places of
-    /// entries, plus 1, or 0.
+    /// Like [`find`](Self::find), for keys that were [announced](Self::announce) to this same
+    /// snapshot. `notes` holds the results of that call. Each is replaced by the index of the entry
+    /// found plus 1, or by 0.
     #[inline]
     pub fn find_announced(&self, keys: &[u64], notes: &mut [u64]) {
         self.matcher.find_announced(keys, notes);
     }
 
-    /// The entry that `key` hits: each field's limbs in the order of the [`KeyShape`], canonical.
-    /// Counts nothing; see [`record`](Self::record).
+    /// Returns the entry that `key` hits. `key` has the limbs of each field in the order of the
+    /// [`KeyShape`], canonical. Counts nothing; see [`record`](Self::record).
     #[inline]
     pub fn find(&self, key: &[u64]) -> Option<EntryIdx> {
         self.matcher.find(key)
     }
 
-    /// [`find`](Self::find) for `out.len()` keys of equal length, which lie in `keys` one after the
-    /// other. A batch of 32 to 64 keys hides best what memory takes.
+    /// Like [`find`](Self::find), for `out.len()` keys of equal length, which are consecutive in
+    /// `keys`. Batches of 32 to 64 keys hide memory latency best.
     #[inline]
     pub fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
         self.matcher.find_batch(keys, out);
     }
 
-    /// The index of this snapshot, where it is so simple that code had better look keys up by itself.
+    /// Returns the index of this snapshot if it is a direct index, which compiled code can search
+    /// inline.
     pub fn direct(&self) -> Option<DirectIndex<'_>> {
         self.matcher.direct()
     }
 
-    /// The index of this snapshot, where it is a hash table that code had better look keys up in by itself.
+    /// Returns the index of this snapshot if it is a hash table that compiled code can search
+    /// inline.
     pub fn hashed(&self) -> Option<HashIndex<'_>> {
         self.matcher.hashed()
     }
 
-    /// The index of this snapshot, where it is of so few rules that code had better look keys up by itself.
+    /// Returns the index of this snapshot if it is a bit-vector index, for few rules, that compiled
+    /// code can search inline.
     pub fn vectors(&self) -> Option<VectorIndex<'_>> {
         self.matcher.vectors()
     }
 
-    /// The index of this snapshot, where it is a trie that code had better look keys up in by itself.
+    /// Returns the index of this snapshot if it is a trie that compiled code can search inline.
     pub fn trie(&self) -> Option<TrieIndex<'_>> {
         self.matcher.trie()
     }
 
-    /// The entry at `idx`, which [`find`](Self::find) of this same snapshot gave. Panics for others.
+    /// Returns the entry at `idx`, which must come from [`find`](Self::find) on this same snapshot.
+    /// Panics if there is no such entry.
     #[inline]
     pub fn entry(&self, idx: EntryIdx) -> &Entry {
         self.slots.get(idx).expect("the index is of this snapshot")
     }
 
-    /// All entries with their places, in order of place.
+    /// Iterates over all entries with their indices, in order of index.
     pub fn iter(&self) -> impl Iterator<Item = (EntryIdx, &Entry)> {
         self.slots.iter()
     }
 
-    /// What a miss does.
+    /// Returns the default action.
     #[inline]
     pub fn default_action(&self) -> &EntryAction {
         &self.default.action
     }
 
-    /// The direct meter of what was found.
+    /// Returns the direct meter of the entry found, or of the default action for `None`.
     #[inline]
     pub fn meter(&self, found: Option<EntryIdx>) -> Option<&MeterCell> {
         match found {
@@ -813,7 +839,8 @@ impl Lookup {
         }
     }
 
-    /// Notes that a packet of `bytes` bytes, which came at `now_ns`, hit what was found; nothing: it missed.
+    /// Records a packet of `bytes` bytes that arrived at `now_ns` and hit the entry `found`, or
+    /// missed for `None`.
     #[inline]
     pub fn record(&self, found: Option<EntryIdx>, lane: Lane, bytes: u64, now_ns: u64) {
         self.record_total(found.is_some(), lane);
@@ -829,7 +856,7 @@ impl Lookup {
         }
     }
 
-    /// Notes that a packet hit the table, or missed it.
+    /// Counts a hit or a miss in the totals of the table.
     #[inline]
     pub fn record_total(&self, is_hit: bool, lane: Lane) {
         let word = if is_hit { total::HITS } else { total::MISSES };
@@ -838,19 +865,20 @@ impl Lookup {
         }
     }
 
-    /// Whether packets note each entry's use.
+    /// Returns true if packets write usage rows.
     #[inline]
     pub fn notes_usage(&self) -> bool {
         self.notes_usage
     }
 
-    /// Where packets note hits and misses: a row of two words.
+    /// Returns the cells of the totals: one row of two words, hits and misses.
     #[inline]
     pub fn totals(&self) -> &Cells {
         &self.totals
     }
 
-    /// Counts a packet of `bytes` bytes in the direct counter of what was found, if the table has one.
+    /// Counts a packet of `bytes` bytes in the direct counter of the entry found, or of the default
+    /// action for `None`. Does nothing if the table has no direct counters.
     #[inline]
     pub fn count(&self, found: Option<EntryIdx>, lane: Lane, bytes: u64) {
         if let Some(kind) = self.counter {
@@ -859,32 +887,33 @@ impl Lookup {
         }
     }
 
-    /// What entries do, flat.
+    /// Returns the action records of all entries.
     #[inline]
     pub fn records(&self) -> &Records {
         &self.records
     }
 
-    /// Where the records have what.
+    /// Returns the layout of the action records.
     pub fn record_layout(&self) -> &RecordLayout {
         &self.layout
     }
 
-    /// Where packets note entries' use: rows of [`USAGE_WORDS`] words, the default action's first, then that of each place. A row is packets, bytes and
-    /// the time of the last one.
+    /// Returns the cells of the usage rows, of [`USAGE_WORDS`] words each: packets, bytes, and time
+    /// of the last packet. Row 0 is for the default action, row `idx + 1` for the entry.
     #[inline]
     pub fn usage(&self) -> &Cells {
         &self.usage
     }
 
-    /// The direct counters, by the same rows, of [`COUNTER_WORDS`] words: packets and bytes. Empty in a table without them.
+    /// Returns the cells of the direct counters, with the same rows, of [`COUNTER_WORDS`] words
+    /// each: packets and bytes. Empty in a table without direct counters.
     #[inline]
     pub fn counts(&self) -> &Cells {
         &self.counts
     }
 }
 
-/// The row of what was found.
+/// Returns the row of a lookup result.
 #[inline]
 fn row_of(found: Option<EntryIdx>) -> usize {
     found.map_or(0, |idx| idx.index() + 1)

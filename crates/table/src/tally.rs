@@ -1,22 +1,26 @@
-//! [`Tally`]: counts that several writers make without waiting for each other, and that one side sums.
+//! [`Tally`]: sharded counters. Several threads count without synchronization, and the control side
+//! sums.
 //!
-//! Each writer has a [`Lane`] of its own: cells that nobody else writes, so that counting is a load, an addition and a store, without the locked
-//! instruction that shared cells need and without cache lines that travel between cores. A reading is the sum over all lanes and what the control side
-//! has set; of a time ([`TIME`]) it is the latest. Sums wrap at 64 bits.
+//! Each writer has its own shard ([`Lane`]), which no other thread writes. Counting is therefore a
+//! load, an addition and a store. It needs no locked instruction, and no cache line moves between
+//! cores. A reading is the sum over all shards plus what the control side has set. For a time
+//! ([`TIME`]) it is the latest. Sums wrap at 64 bits.
 
 use bits::{Id, define_id};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 define_id! {
-    /// Who counts. At any time, one thread at most counts in a lane; two would lose counts, and do nothing worse.
+    /// Index of a counter shard. At most one thread may count in a shard at any time. Two threads
+    /// would lose counts, but cause no other harm.
     pub struct Lane;
 }
 
-/// The word of a row, if it has so many, that is no count but a time: of several, the latest is meant.
+/// Index of the word in a row, if rows have that many, that holds a time. Times of several writers
+/// are combined by taking the latest.
 pub(crate) const TIME: usize = 2;
 
-/// What two writers have put into a word, as one.
+/// Combines what two writers have put into a word.
 #[inline]
 fn join(word: usize, one: u64, other: u64) -> u64 {
     match word {
@@ -25,7 +29,7 @@ fn join(word: usize, one: u64, other: u64) -> u64 {
     }
 }
 
-/// The cells that packets count in, as one snapshot sees them: rows of some words, in each lane.
+/// Cells that packets count in, as one snapshot sees them: rows of `words` words, in each shard.
 #[derive(Debug)]
 pub struct Cells {
     words: usize,
@@ -41,19 +45,20 @@ impl Cells {
         }
     }
 
-    /// The cells of a lane, row by row. A lane that came later than these cells shares the last one.
+    /// Returns the cells of a shard, row by row. A shard that was added later than these cells
+    /// shares the last one.
     #[inline]
     pub fn lane(&self, lane: Lane) -> &[AtomicU64] {
         &self.lanes[lane.index().min(self.lanes.len() - 1)]
     }
 
-    /// Words in a row.
+    /// Returns the number of words in a row.
     #[inline]
     pub fn words(&self) -> usize {
         self.words
     }
 
-    /// A row of a lane; empty beyond the end.
+    /// Returns a row of a shard; empty if there is no such row.
     #[inline]
     pub(crate) fn row(&self, lane: Lane, row: usize) -> &[AtomicU64] {
         let first = row * self.words;
@@ -69,26 +74,27 @@ impl Cells {
     }
 }
 
-/// Adds to a cell that nobody else writes.
+/// Adds to a cell that no other thread writes.
 #[inline(always)]
 pub(crate) fn add(cell: &AtomicU64, amount: u64) {
     cell.store(cell.load(Relaxed).wrapping_add(amount), Relaxed);
 }
 
-/// The control side of rows of counts. It grows; packets that hold older cells go on counting there.
+/// Control side of rows of counters. The number of rows may grow; packets that hold older cells
+/// continue to count there.
 #[derive(Debug, Clone)]
 pub(crate) struct Tally {
     words: usize,
     rows: usize,
     lanes: usize,
-    /// What the control side has added to each word.
+    /// Sum that the control side has added to each word.
     own: Vec<u64>,
-    /// All cells that somebody may count in. Packets to come count in the last.
+    /// All cells that some thread may count in. New packets count in the last.
     cells: Vec<Arc<Cells>>,
 }
 
 impl Tally {
-    /// Rows of `words` words, all 0, for one lane.
+    /// Creates rows of `words` words, all 0, with one shard.
     pub(crate) fn new(rows: usize, words: usize) -> Self {
         Self {
             words,
@@ -99,17 +105,18 @@ impl Tally {
         }
     }
 
-    /// What packets count in.
+    /// Returns the cells that packets count in.
     pub(crate) fn cells(&self) -> &Arc<Cells> {
         self.cells.last().expect("there are always cells")
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Makes it `rows` rows, at least as many as there are, for so many lanes.
+    /// Changes the number of rows to `rows`, which must not be less than before, and the number of
+    /// shards to `lanes`.
     pub(crate) fn resize(&mut self, rows: usize, lanes: usize) {
         if (rows, lanes) == (self.rows, self.lanes) {
             return;
@@ -121,19 +128,19 @@ impl Tally {
         self.fold();
     }
 
-    /// For how many lanes there are cells.
+    /// Returns the number of shards.
     pub(crate) fn lanes(&self) -> usize {
         self.lanes
     }
 
-    /// About how many bytes it takes.
+    /// Returns the approximate size in bytes.
     pub(crate) fn memory(&self) -> usize {
         let cells = self.cells.iter().flat_map(|cells| &cells.lanes);
         let words = self.own.len() + cells.map(|lane| lane.len()).sum::<usize>();
         words * size_of::<u64>()
     }
 
-    /// Adds up the cells that no packet can reach any more.
+    /// Adds cells that no packet can reach any more to the sums, and frees them.
     fn fold(&mut self) {
         let newest = self.cells.len() - 1;
         for mut old in std::mem::take(&mut self.cells).into_iter().enumerate() {
@@ -149,14 +156,15 @@ impl Tally {
         }
     }
 
-    /// A word of a row: all that was counted in it, or the latest time.
+    /// Reads a word of a row: the sum of all shards, or the latest time.
     pub(crate) fn read(&self, row: usize, word: usize) -> u64 {
         let own = self.own[row * self.words + word];
         let cells = self.cells.iter().map(|cells| cells.read(row, word));
         cells.fold(own, |sum, value| join(word, sum, value))
     }
 
-    /// Sets what [`read`](Self::read) gives; a time is not set back. What packets count meanwhile is not lost.
+    /// Sets the value that [`read`](Self::read) returns. A time is never set back. Concurrent
+    /// counts of packets are not lost.
     pub(crate) fn write(&mut self, row: usize, word: usize, value: u64) {
         let now = self.read(row, word);
         let own = &mut self.own[row * self.words + word];
@@ -197,7 +205,7 @@ mod tests {
         assert!(new.row(Lane::new(0), 3).is_empty());
     }
 
-    /// How often each writer counts.
+    /// Number of increments of each writer.
     const TIMES: usize = usual_or_interpreted(10_000, 100);
 
     #[test]

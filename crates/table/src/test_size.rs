@@ -1,6 +1,7 @@
-//! How much a test does: usually much, and little where Miri interprets it, which takes about a thousand times as long.
+//! Sizes of tests: full size normally, small under Miri, which is about a thousand times slower.
 
-/// `usual`; where Miri runs the test, `interpreted`, which still has to reach what the test is about.
+/// Returns `usual`, or `interpreted` under Miri. The latter must still be large enough to reach the
+/// tested case.
 pub(crate) const fn usual_or_interpreted(usual: usize, interpreted: usize) -> usize {
     if cfg!(miri) { interpreted } else { usual }
 }

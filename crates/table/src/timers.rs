@@ -1,21 +1,22 @@
-//! [`Timers`]: which slots of a table are to be looked at when.
+//! [`Timers`]: priority queue of the times at which buckets of a learning table must be checked.
 
-/// Children of a node: few levels, and the children of one lie together.
+/// Number of children of a node. Four keeps the tree flat, and the children of a node are adjacent
+/// in memory.
 const ARITY: usize = 4;
 
-/// [`Timers::places`] of a slot that has no time.
+/// [`Timers::places`] of a bucket that is not in the heap.
 const NOWHERE: u32 = u32::MAX;
 
-/// A heap of slots by time, each at most once. All costs are logarithmic at most; filing a time that is later than most, which is what
-/// time-outs are, costs next to nothing.
+/// Heap of buckets by time, with at most one time for each bucket. All operations take logarithmic
+/// time. Adding a time that is later than most, as is usual for timeouts, takes almost none.
 #[derive(Debug)]
 pub(crate) struct Timers {
     heap: Vec<Node>,
-    /// Where each slot is in the heap.
+    /// Position of each bucket in the heap.
     places: Box<[u32]>,
 }
 
-/// Ordered by time, and by slot where times are equal.
+/// Heap node, ordered by time, then by bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Node {
     at: u64,
@@ -23,7 +24,7 @@ struct Node {
 }
 
 impl Timers {
-    /// No times, for slots 0 to `slots`, fewer than 2^32.
+    /// Creates an empty heap for buckets with indices below `slots`, which is less than 2^32.
     pub(crate) fn new(slots: usize) -> Self {
         Self {
             heap: Vec::new(),
@@ -31,12 +32,12 @@ impl Timers {
         }
     }
 
-    /// The earliest time, and its slot.
+    /// Returns the earliest time and its bucket.
     pub(crate) fn first(&self) -> Option<(u64, usize)> {
         self.heap.first().map(|node| (node.at, node.slot as usize))
     }
 
-    /// Gives the slot this time instead of the one that it may have.
+    /// Sets the time of a bucket, replacing the previous one if there is one.
     pub(crate) fn file(&mut self, slot: usize, at: u64) {
         let node = Node {
             at,
@@ -51,7 +52,7 @@ impl Timers {
         }
     }
 
-    /// Takes the time of the slot away.
+    /// Removes the time of a bucket.
     pub(crate) fn remove(&mut self, slot: usize) {
         let place = std::mem::replace(&mut self.places[slot], NOWHERE);
         if place == NOWHERE {
@@ -64,7 +65,7 @@ impl Timers {
         }
     }
 
-    /// Puts a node where it belongs, in place of the one that is at `place`.
+    /// Replaces the node at `place` by `node` and restores the heap order.
     fn settle(&mut self, place: usize, node: Node) {
         if node < self.heap[place] {
             self.rise(place, node);

@@ -4,19 +4,19 @@ use crate::key::{FieldMatch, KeyError, KeyShape};
 use std::fmt;
 use std::sync::Arc;
 
-/// Why an update was refused. The set is as it was before.
+/// Error of a rejected update. The set is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ValueSetError {
-    /// There would be more members than the set takes.
+    /// The set would have more than its maximum number of members.
     Full {
-        /// That many.
+        /// The maximum.
         capacity: usize,
     },
     /// A member is not well formed.
     BadMember {
-        /// Which one of those given, from 0.
+        /// Index of the member among those given, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// Fault of the member.
         error: KeyError,
     },
     /// The member is in the set already.
@@ -41,7 +41,7 @@ impl fmt::Display for ValueSetError {
 
 impl std::error::Error for ValueSetError {}
 
-/// A value set. A clone is a snapshot that shares the members.
+/// Parser value set. A clone is a snapshot that shares the members.
 #[derive(Debug, Clone)]
 pub struct ValueSet {
     shape: Arc<KeyShape>,
@@ -50,7 +50,7 @@ pub struct ValueSet {
 }
 
 impl ValueSet {
-    /// An empty set of at most `capacity` members of this shape.
+    /// Creates an empty set of at most `capacity` members of this shape.
     pub fn new(shape: KeyShape, capacity: usize) -> Self {
         Self {
             shape: Arc::new(shape),
@@ -59,12 +59,12 @@ impl ValueSet {
         }
     }
 
-    /// The shape of the members.
+    /// Returns the shape of the members.
     pub fn shape(&self) -> &KeyShape {
         &self.shape
     }
 
-    /// The members, in the order given.
+    /// Iterates over the members, in the order given.
     pub fn members(&self) -> impl ExactSizeIterator<Item = &[FieldMatch]> {
         self.members.iter().map(|member| &**member)
     }
@@ -101,14 +101,15 @@ impl ValueSet {
         Ok(())
     }
 
-    /// Takes a member out.
+    /// Removes a member.
     pub fn delete(&mut self, member: &[FieldMatch]) -> Result<(), ValueSetError> {
         let place = self.members().position(|other| other == member);
         Arc::make_mut(&mut self.members).remove(place.ok_or(ValueSetError::NotFound)?);
         Ok(())
     }
 
-    /// Whether any member matches the key: each field's limbs in the order of the shape, canonical.
+    /// Returns true if any member matches the key. `key` has the limbs of each field in the order
+    /// of the shape, canonical.
     #[inline]
     pub fn contains(&self, key: &[u64]) -> bool {
         self.members

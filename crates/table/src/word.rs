@@ -1,8 +1,9 @@
-//! [`Word`]: a number that packets read and that its owner may still add bits to.
+//! [`Word`]: a number that packets read and to which its owner may add bits.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// A number of an index. Only a bit that says that what is found here is outdated comes while packets read.
+/// Number in an index. While packets read it, the only change is that a bit is set that marks the
+/// result as outdated.
 #[derive(Debug, Default)]
 pub(crate) struct Word(AtomicU32);
 
@@ -17,7 +18,8 @@ impl Word {
         self.0.load(Relaxed)
     }
 
-    /// Adds bits. Who must see them is told of them later, which orders the two.
+    /// Sets bits with relaxed ordering. Readers that must see them are notified later, and that
+    /// notification orders the two.
     pub(crate) fn add_bits(&self, bits: u32) {
         self.0.fetch_or(bits, Relaxed);
     }

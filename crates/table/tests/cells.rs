@@ -1,4 +1,4 @@
-//! Counters, registers and meters.
+//! Tests of counters, registers and meters.
 
 use bits::{Value, limbs_for};
 use proptest::prelude::*;
@@ -114,7 +114,7 @@ fn meter(unit: MeterUnit, cir: u64, cburst: u64, pir: u64, pburst: u64) -> Meter
     meter
 }
 
-/// Feeds packets of `bytes` at times in milliseconds, and compares the colours by first letter.
+/// Meters packets of `bytes` at times in milliseconds, and compares the colours by first letter.
 fn check(meter: &MeterCell, pre_color: Color, bytes: u64, times_ms: &[u64], expect: &str) {
     let colors: String = times_ms
         .iter()
@@ -129,14 +129,14 @@ fn check(meter: &MeterCell, pre_color: Color, bytes: u64, times_ms: &[u64], expe
 
 #[test]
 fn a_burst_drains_the_committed_bucket_and_then_the_peak_bucket() {
-    // Committed 3, peak 5: three green, two yellow, then none left.
+    // Committed bucket 3, peak bucket 5: three green, two yellow, then red.
     let meter = meter(MeterUnit::Packets, 1, 3, 2, 5);
     check(&meter, Color::Green, 64, &[0; 7], "gggyyrr");
-    // After 0.5 s: peak 1 (2 a second), committed 0 (1 a second, whole tokens).
+    // After 0.5 s: peak 1 (two per second), committed 0 (one per second, whole tokens).
     check(&meter, Color::Green, 64, &[500, 500], "yr");
     // At 1 s: peak 0 + 1, committed 1.
     check(&meter, Color::Green, 64, &[1000, 1000], "gr");
-    // At 60 s both are full again, not fuller.
+    // At 60 s both buckets are full again, and not more than full.
     check(&meter, Color::Green, 64, &[60_000; 7], "gggyyrr");
 }
 
@@ -145,7 +145,7 @@ fn a_red_packet_takes_nothing_and_a_yellow_one_takes_from_the_peak_only() {
     let meter = meter(MeterUnit::Bytes, 1000, 1500, 2000, 3000);
     // Peak 3000, committed 1500: 1000 green leaves 2000 and 500; 1000 yellow leaves 1000 and 500.
     check(&meter, Color::Green, 1000, &[0, 0], "gy");
-    // 1001 is more than the peak has; it takes nothing, so that 500 and 500 still fit.
+    // 1001 is more than the peak bucket has. It takes nothing, so that 500 and 500 still fit.
     check(&meter, Color::Green, 1001, &[0], "r");
     check(&meter, Color::Green, 500, &[0, 0, 0], "gyr");
     // 250 ms: peak 500, committed 250. 250 green leaves 250 and 0; 250 yellow.
@@ -192,7 +192,7 @@ fn a_new_configuration_fills_the_buckets() {
     let late = 3600 * SECOND;
     assert_eq!(meter.execute(Color::Green, 64, late), Color::Green);
     assert_eq!(meter.execute(Color::Green, 64, late), Color::Red);
-    // A slower rate has generated less by now; the old bucket must not count against it.
+    // A slower rate has generated fewer tokens by now. The old level must not count against it.
     meter
         .configure(MeterConfig::TwoRate {
             cir: 1,
@@ -226,7 +226,7 @@ fn a_committed_rate_above_the_peak_is_refused() {
 }
 
 proptest! {
-    /// The bucket of the textbooks: refill by the time that has passed, bounded by the burst.
+    /// Textbook token bucket: refill for the elapsed time, limited to the burst.
     #[test]
     fn meters_equal_buckets_that_are_refilled(
         cir in 0u64..4, extra in 0u64..4, cburst in 0i64..6, pburst in 0i64..6,
@@ -251,13 +251,14 @@ proptest! {
     }
 }
 
-/// Nanoseconds since 1970 in the year 2024.
+/// A time in November 2023, in nanoseconds since 1970.
 const EPOCH_TIME: u64 = 1_700_000_000_000_000_000;
 
 #[test]
 fn meters_keep_their_rates_at_all_times_and_at_extreme_rates() {
     for start in [0, EPOCH_TIME, u64::MAX - 70 * SECOND] {
-        // Ten thousand packets of 1000 bytes in ten seconds; 400 and 700 a second may pass, and the burst of two.
+        // 10,000 packets of 1000 bytes in ten seconds. 400 and 700 per second may pass, and the
+        // burst of two.
         let meter = meter(MeterUnit::Bytes, 400_000, 2000, 700_000, 2000);
         let mut count = [0; 3];
         for ms in 0..10_000 {
@@ -270,7 +271,7 @@ fn meters_keep_their_rates_at_all_times_and_at_extreme_rates() {
                 let now = start + gap;
                 [(); 3].map(|()| meter.execute(Color::Green, 64, now))
             };
-            // Each nanosecond fills the bucket, however much or little time goes by.
+            // Each nanosecond fills the bucket, however much or little time passes.
             for gap in [0, 1, 2, SECOND, 60 * SECOND] {
                 assert_eq!(at(gap), [Color::Green, Color::Green, Color::Red], "{rate}");
             }
@@ -284,7 +285,7 @@ fn extreme_rates_and_times_do_not_overflow() {
     for now in [0, 1, u64::MAX / 2, u64::MAX] {
         assert_eq!(meter.execute(Color::Green, 9000, now), Color::Green);
     }
-    // Time that goes back finds less in the bucket, never more.
+    // Time that goes backwards finds fewer tokens in the bucket, never more.
     let meter = self::meter(MeterUnit::Packets, 1, 1, 1, 1);
     assert_eq!(meter.execute(Color::Green, 1, 10 * SECOND), Color::Green);
     assert_eq!(meter.execute(Color::Green, 1, 5 * SECOND), Color::Red);
@@ -307,9 +308,9 @@ fn single_rate(unit: MeterUnit, cir: u64, cburst: u64, eburst: u64) -> MeterCell
 fn a_single_rate_fills_the_excess_bucket_with_what_the_committed_one_cannot_take() {
     let meter = single_rate(MeterUnit::Packets, 1, 2, 3);
     check(&meter, Color::Green, 64, &[0; 7], "ggyyyrr");
-    // Three seconds bring three tokens: two committed, one excess.
+    // Three seconds add three tokens: two committed, one excess.
     check(&meter, Color::Green, 64, &[3000; 5], "ggyrr");
-    // One second at a time never fills the committed bucket, so that nothing is left over.
+    // One second at a time never fills the committed bucket, so nothing overflows.
     check(&meter, Color::Green, 64, &[4000, 5000, 6000, 6000], "gggr");
     check(&meter, Color::Green, 64, &[60_000; 7], "ggyyyrr");
 }

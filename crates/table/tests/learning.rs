@@ -1,4 +1,4 @@
-//! Tables that packets write: equal to a map, and safe when many packets write at once.
+//! Tests of learning tables: they equal a map, and are safe when several packets write at once.
 
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -168,11 +168,11 @@ fn keys_and_parameters_of_the_wrong_size_are_refused() {
 fn many_packets_that_learn_the_same_keys_make_one_entry_a_key() {
     const KEYS: u64 = 20_000;
     const WORKERS: u64 = 2;
-    // Long keys take long to write.
+    // Long keys take long to write, so that races are likely.
     const LIMBS: usize = 40;
     let table = LearningTable::new(shape(LIMBS), 2, KEYS as usize);
     let inserted = AtomicUsize::new(0);
-    // All workers come to each key at the same moment, so that their inserts overlap.
+    // All workers reach each key at the same time, so that their inserts overlap.
     let arrived = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for worker in 0..WORKERS {
@@ -248,7 +248,7 @@ fn a_reader_sees_an_entry_whole_or_not_at_all() {
     });
 }
 
-/// Inserts an entry with this time-out.
+/// Inserts an entry with this timeout. Returns true if it succeeded.
 fn insert_timed(table: &LearningTable, key: u64, timeout: Option<u64>, now: u64) -> bool {
     let key = [key];
     let timed = Learn {
@@ -448,7 +448,7 @@ fn entries_come_and_go_once_while_packets_and_the_control_side_work_at_the_same_
         done.store(true, Ordering::SeqCst);
     });
     assert!(expired >= 2000, "{expired} only");
-    // Whatever raced, no slot is forgotten: all entries have time-outs, so all go.
+    // Whatever raced, no bucket is forgotten: all entries have timeouts, so all expire.
     expired += table.expire(1 << 40).len();
     assert!(table.is_empty());
     assert_eq!(expired, inserted.into_inner());

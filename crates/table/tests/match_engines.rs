@@ -1,4 +1,5 @@
-//! Every engine equals a scan over all entries, after any sequence of updates, in every snapshot.
+//! Tests that every engine equals a scan over all entries, after any sequence of updates, in every
+//! snapshot.
 
 use bits::{Value, limbs_for};
 use proptest::prelude::*;
@@ -9,7 +10,8 @@ use table::{
     MatchEngine, MatchKind, NewEntry, PriorityOrder, Table, TableError, TableSpec,
 };
 
-/// Few different numbers, so that keys hit and entries overlap; wide ones differ in the top as well.
+/// Few different numbers, so that keys hit and entries overlap. Wide ones differ in the top bits as
+/// well.
 fn number(width: u32) -> impl Strategy<Value = Value> {
     (0u64..8, 0u64..3, any::<bool>()).prop_map(move |(low, high, ones)| {
         let limbs = limbs_for(width);
@@ -57,7 +59,7 @@ fn field_match(field: KeyField) -> BoxedStrategy<FieldMatch> {
     }
 }
 
-/// A signed number as an unsigned one of the same order: more by half of all.
+/// Maps a signed number to an unsigned one with the same order, by an offset of half the range.
 fn biased(number: &Value) -> Value {
     let mut limbs = number.limbs().to_vec();
     *limbs.last_mut().unwrap() ^= 1 << ((number.width() - 1) % 64);
@@ -78,7 +80,8 @@ fn kinds() -> impl Strategy<Value = Vec<MatchKind>> {
     ]
 }
 
-/// Kinds of keys with at least one signed range, most of them short enough for other engines behind it.
+/// Match kinds of keys with at least one signed range. Most are short enough for the other engines
+/// inside the adapter.
 fn signed_kinds() -> impl Strategy<Value = Vec<MatchKind>> {
     use MatchKind::{Exact, Lpm, Optional, Range, SignedRange, Ternary};
     let any_kind = vec![Exact, Lpm, Ternary, Range, Optional, SignedRange];
@@ -158,7 +161,7 @@ fn scenario_of(
     })
 }
 
-/// One entry of the model.
+/// Entry of the model.
 #[derive(Debug, Clone)]
 struct Row {
     id: EntryId,
@@ -168,7 +171,8 @@ struct Row {
     action: u32,
 }
 
-/// What P4 and P4Runtime say, entry by entry, without a word of the room's own code.
+/// Reference lookup according to P4 and P4Runtime, entry by entry, without code of the crate under
+/// test.
 fn model_find(shape: &KeyShape, rows: &[Row], key: &[Value], largest_wins: bool) -> Option<u32> {
     let field_hits = |((matched, value), field): ((&FieldMatch, &Value), &KeyField)| {
         let bit = |value: &Value, i: u32| value.limbs()[i as usize / 64] >> (i % 64) & 1;
@@ -210,7 +214,7 @@ fn model_find(shape: &KeyShape, rows: &[Row], key: &[Value], largest_wins: bool)
     let hits = rows
         .iter()
         .filter(|row| (row.matches.iter().zip(key).zip(shape.fields())).all(field_hits));
-    // `max_by_key` takes the last of equals; the first inserted has to win.
+    // `max_by_key` returns the last of equal elements, but the entry inserted first must win.
     hits.rev().max_by_key(goodness).map(|row| row.action)
 }
 
@@ -238,7 +242,7 @@ fn found(lookup: &Lookup, key: &[Value]) -> Option<u32> {
     })
 }
 
-/// The number of a key's slot, as code finds it that looks keys up by itself.
+/// Returns the array index of a key, computed as compiled code does inline.
 fn slot(direct: &DirectIndex<'_>, key: &[u64]) -> usize {
     let digits = || key.iter().zip(direct.digits);
     match digits().all(|(limb, digit)| limb & digit.outside == 0) {
@@ -247,7 +251,8 @@ fn slot(direct: &DirectIndex<'_>, key: &[u64]) -> usize {
     }
 }
 
-/// Runs the steps on a table and on a list, and compares what keys hit, then and later.
+/// Runs the steps on a table and on a list, and compares lookup results in current and older
+/// snapshots.
 fn check(
     shape: &KeyShape,
     engine: Option<Box<dyn MatchEngine>>,
@@ -356,7 +361,7 @@ fn check(
         );
     }
     seen.push((table.snapshot(), rows));
-    // More than any engine takes at a time.
+    // More keys than any engine looks up at once.
     let many: Vec<&Vec<Value>> = keys.iter().cycle().take(150).collect();
     let limbs = many
         .iter()
@@ -373,7 +378,7 @@ fn check(
             assert_eq!(lookup.find(key), *found);
             assert_eq!(found.map_or(0, |idx| u64::from(idx.get()) + 1), *note);
         }
-        // So few that engines take them one by one.
+        // So few keys that engines look them up one by one.
         let mut few = [u64::MAX; 3];
         let packed = &packed[..3 * shape.limbs()];
         lookup.announce(packed, &mut few);
@@ -428,7 +433,8 @@ fn many_ranges_in_one_bucket_keep_their_order() {
     let shape = KeyShape::new([field]);
     let mut table = Table::new(TableSpec::new(shape, 2000), direct(0));
     let value = |number: u64| Value::truncated(number.into(), 16);
-    // All cover the middle, so that they share no bits; priorities come in a scattered order.
+    // All ranges cover the middle, so that they share no bits. Priorities come in a scattered
+    // order.
     let mut ids = Vec::new();
     for i in 0..1000u64 {
         let matches = vec![FieldMatch::Range {

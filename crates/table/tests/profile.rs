@@ -1,4 +1,4 @@
-//! Action profiles and selectors.
+//! Tests of action profiles and selectors.
 
 use proptest::prelude::*;
 use table::*;
@@ -35,7 +35,7 @@ proptest! {
         let members: Vec<_> = weights.iter().enumerate().map(|(i, &w)| part(7 - i as u32, w)).collect();
         profile.insert_group(group, members.clone()).unwrap();
         let lookup = profile.snapshot();
-        // Each member, as often as its weight, in the order given.
+        // Each member as often as its weight, in the order given.
         let spread: Vec<MemberId> =
             members.iter().flat_map(|m| std::iter::repeat_n(m.member, m.weight as usize)).collect();
         prop_assert_eq!(lookup.pick(group, hash), Some(spread[(hash % spread.len() as u64) as usize]));

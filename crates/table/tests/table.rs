@@ -1,4 +1,4 @@
-//! What a table refuses, and what it keeps.
+//! Tests of tables: rejected updates, and state that survives changes.
 
 use bits::Value;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn exact(number: u64) -> NewEntry {
     NewEntry::new(vec![FieldMatch::Exact(value(number, 8))], action(1))
 }
 
-/// What a table with one field of this kind says to this match.
+/// Checks the error that a table with one field of this kind returns for this match.
 fn check(matched: FieldMatch, kind: MatchKind, expect: &str) {
     let priority = !matches!(kind, MatchKind::Exact | MatchKind::Lpm);
     let mut new = NewEntry::new(vec![matched], action(1));
@@ -237,7 +237,7 @@ fn records_tell_what_entries_do() {
     assert_eq!(default, RecordLayout::ELSEWHERE);
 }
 
-/// The position of the action that a record tells.
+/// Returns the position of the action that a record represents.
 fn head_of(lookup: &Lookup, record: usize) -> u16 {
     lookup.record_layout().told_by(lookup.records(), record)
 }
@@ -251,7 +251,8 @@ fn a_table_that_goes_over_tells_what_entries_do_as_its_new_layout_says() {
     };
     let mut table = table(&[MatchKind::Exact]);
     table.insert(exact(1), 0).unwrap();
-    // Another action behind leaves records as they are; actions in another order, and one that is gone, do not.
+    // A further action at the end leaves records as they are. Actions in another order, and removed
+    // actions, do not.
     for (actions, head) in [
         (&[1, 7, 9][..], 0),
         (&[7, 1], 1),

@@ -1,4 +1,5 @@
-//! The ternary engine on rule sets of real sizes and shapes: it equals the first rule that matches, while rules come and go.
+//! Tests of the ternary engine on rule sets of realistic sizes and shapes. It must return the first
+//! matching rule while rules are inserted and removed.
 
 use bench::rules::KEY_LIMBS;
 use bench::{Choices, FiveTuple, Kind, RuleSet, Spread};
@@ -24,7 +25,7 @@ fn action(lookup: &Lookup, found: Option<table::EntryIdx>) -> Option<usize> {
     })
 }
 
-/// Compares one by one and in batches of uneven sizes.
+/// Compares single lookups, and batches of uneven sizes, with the model.
 fn check(lookup: &Lookup, keys: &[u64], limbs: usize, model: impl Fn(&[u64]) -> Option<usize>) {
     let keys: Vec<&[u64]> = keys.chunks(limbs).collect();
     for (size, keys) in (1..).step_by(13).zip(keys.chunks(97)) {
@@ -44,7 +45,7 @@ fn check(lookup: &Lookup, keys: &[u64], limbs: usize, model: impl Fn(&[u64]) -> 
     }
 }
 
-/// Headers in boxes of rules, a third of them with a bit turned over.
+/// Returns headers that match rules. A third of them have one bit inverted.
 fn headers(set: &RuleSet, count: usize, seed: u64) -> Vec<u64> {
     let mut keys = set.trace(count, seed);
     let mut choices = Choices::new(seed);
@@ -86,7 +87,7 @@ fn rules_come_and_go(kind: Kind, spread: Spread, count: usize) {
     let entries: Vec<NewEntry> = set.entries(direct).collect();
     let mut table = table(count);
     let mut rules = Rules::of(&entries);
-    // Two thirds at once, the rest one by one between removals.
+    // Two thirds at once, the others one by one between removals.
     for (entry, present) in entries[..count * 2 / 3].iter().zip(&mut rules.present) {
         *present = Some(table.insert(entry.clone(), 0).unwrap());
     }
@@ -102,7 +103,7 @@ fn rules_come_and_go(kind: Kind, spread: Spread, count: usize) {
         if let Some(id) = rules.present[gone].take() {
             table.delete(id).unwrap();
         }
-        // An index may be made while rules come and go, and taken or not.
+        // An index may be built while rules change, and may be used or not.
         table.improve(Duration::ZERO);
         if rule % 5 == 0 {
             table.snapshot();
@@ -120,7 +121,7 @@ fn rules_come_and_go(kind: Kind, spread: Spread, count: usize) {
 fn access_control_lists_keep_their_meaning_while_rules_come_and_go() {
     rules_come_and_go(Kind::Acl, Spread::Scaled, 900);
     rules_come_and_go(Kind::Acl, Spread::Copies, 900);
-    // So many have cells.
+    // A rule set of this size uses cells.
     rules_come_and_go(Kind::Acl, Spread::Scaled, 2400);
 }
 
@@ -156,7 +157,8 @@ fn a_table_that_shrinks_to_nothing_finds_what_is_left() {
     }
 }
 
-/// Few different limbs, so that the upper ones are often equal and the lower ones decide.
+/// Returns a number with few different limbs, so that the upper ones are often equal and the lower
+/// ones decide.
 fn value(choices: &mut Choices, width: u32) -> Value {
     let limbs = width.div_ceil(64);
     let limbs: Vec<u64> = (0..limbs).map(|_| choices.below(3)).collect();

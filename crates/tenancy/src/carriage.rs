@@ -1,4 +1,5 @@
-//! How a port carries description headers: in front of the packet, in MAC-in-MAC, or in VXLAN. docs/TENANCY.md has the layouts, byte by byte.
+//! Encapsulation of description headers at a port: plain, in MAC-in-MAC, or in VXLAN.
+//! docs/TENANCY.md has the layouts, byte by byte.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -14,7 +15,7 @@ use crate::vpdp::VpdpId;
 pub struct MacAddress(pub [u8; 6]);
 
 impl MacAddress {
-    /// Whether it is for one station.
+    /// Returns true for a unicast address.
     pub fn is_unicast(self) -> bool {
         self.0[0] & 1 == 0
     }
@@ -27,36 +28,36 @@ impl fmt::Display for MacAddress {
     }
 }
 
-/// Where the description header stands on a port.
+/// Encapsulation of the description header at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carriage {
-    /// At the front of the frame.
+    /// The header is at the start of the frame.
     Plain,
-    /// Behind an Ethernet header of the backbone (MAC-in-MAC).
+    /// The header follows an Ethernet header of the backbone (MAC-in-MAC).
     MacInMac(Backbone),
-    /// Behind a VXLAN header.
+    /// The header follows a VXLAN header.
     Vxlan(Tunnel),
 }
 
-/// The ends of a MAC-in-MAC carriage.
+/// Endpoints of a MAC-in-MAC encapsulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backbone {
-    /// This end: frames to other stations are not taken.
+    /// Local address: unicast frames to other addresses are not accepted.
     pub local: MacAddress,
-    /// Where frames are sent.
+    /// Remote address.
     pub remote: MacAddress,
 }
 
-/// The ends of a VXLAN carriage.
+/// Endpoints of a VXLAN encapsulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunnel {
-    /// The outer Ethernet header's addresses.
+    /// Addresses of the outer Ethernet header.
     pub backbone: Backbone,
-    /// This end: packets to other addresses are not taken.
+    /// Local address: packets to other addresses are not accepted.
     pub local: Ipv4Addr,
-    /// Where packets are sent.
+    /// Remote address.
     pub remote: Ipv4Addr,
-    /// The VXLAN network that is kept for described packets: 24 bits.
+    /// VXLAN network identifier (24 bits), reserved for packets with description headers.
     pub vni: u32,
 }
 
@@ -65,29 +66,30 @@ const IPV4: usize = 20;
 const UDP: usize = 8;
 const VXLAN: usize = 8;
 
-/// Where the headers behind Ethernet stand.
+/// Offsets of the headers after Ethernet.
 const IPV4_AT: usize = ETHERNET;
 const UDP_AT: usize = IPV4_AT + IPV4;
 const VXLAN_AT: usize = UDP_AT + UDP;
 
-/// IEEE 802's first local experimental EtherType.
+/// IEEE 802 Local Experimental EtherType 1.
 const ETHERTYPE_DESCRIBED: u16 = 0x88b5;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const PROTOCOL_UDP: u8 = 17;
-/// IPv4 without options.
+/// Version 4, header length 20: no options.
 const IPV4_START: u8 = 0x45;
 const DO_NOT_FRAGMENT: u16 = 0x4000;
-/// More fragments, or not the first.
+/// Mask: "more fragments" flag and fragment offset.
 const FRAGMENT: u16 = 0x3fff;
 const TIME_TO_LIVE: u8 = 64;
 /// RFC 7348, section 5.
 const VXLAN_PORT: u16 = 4789;
 const VNI_IS_VALID: u8 = 0x08;
-/// Source ports from here on tell the underlay's routers vPDPs apart.
+/// First UDP source port. The vPDP's number is added, so that underlay routers can distinguish
+/// vPDPs (ECMP).
 const SOURCE_PORTS: u16 = 0xc000;
 
 impl Carriage {
-    /// Bytes in front of the packet, the description header among them.
+    /// Returns the number of bytes in front of the packet, the description header included.
     #[inline]
     pub fn bytes(&self) -> usize {
         Description::BYTES
@@ -98,7 +100,8 @@ impl Carriage {
             }
     }
 
-    /// Takes what is in front of a packet away and says what it was; nothing, and the frame stays, if it fails a check.
+    /// Removes all headers in front of a packet and returns its description. Returns `None`, and
+    /// leaves the frame unchanged, if a check fails.
     #[inline(always)]
     pub fn take_off(&self, frame: &mut Frame) -> Option<Description> {
         let bytes = frame.bytes();
@@ -115,7 +118,7 @@ impl Carriage {
         let description = Description::decode(described)?;
         let end = described.len();
         frame.pull_front(self.bytes()).ok()?;
-        // What the underlay has padded goes.
+        // Padding by the underlay is cut off.
         frame.truncate(end - Description::BYTES);
         Some(description)
     }
@@ -126,7 +129,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
 }
 
 impl Backbone {
-    /// Whether a frame is for this end, and of this kind.
+    /// Returns true if a frame is for this endpoint and has this EtherType.
     fn is_taken(&self, bytes: &[u8], ethertype: u16) -> bool {
         let destination = bytes.first_chunk().map(|bytes| MacAddress(*bytes));
         let is_for_us = destination.is_some_and(|mac| mac == self.local || !mac.is_unicast());
@@ -140,7 +143,7 @@ impl Backbone {
 }
 
 impl Tunnel {
-    /// What stands behind the VXLAN header, if all in front of it is as it must be.
+    /// Returns the payload of the VXLAN header, if all headers in front of it are valid.
     fn payload<'b>(&self, bytes: &'b [u8]) -> Option<&'b [u8]> {
         let is_ipv4 = self.backbone.is_taken(bytes, ETHERTYPE_IPV4);
         let ip = bytes.get(IPV4_AT..UDP_AT).filter(|_| is_ipv4)?;
@@ -168,7 +171,7 @@ impl Tunnel {
         bytes.extend(self.remote.octets());
         bytes.extend((SOURCE_PORTS | vpdp.get()).to_be_bytes());
         bytes.extend(VXLAN_PORT.to_be_bytes());
-        // Without checksum: RFC 7348, section 5.
+        // Checksum 0: none (RFC 7348, section 5).
         bytes.extend([0; 4]);
         bytes.extend([VNI_IS_VALID, 0, 0, 0]);
         bytes.extend((self.vni << 8).to_be_bytes());
@@ -176,7 +179,7 @@ impl Tunnel {
     }
 }
 
-/// RFC 1071; 0xffff over a header whose checksum is right.
+/// Returns the ones' complement sum (RFC 1071). It is 0xffff for a header with a valid checksum.
 fn ones_complement_sum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks_exact(2);
     let mut sum: u32 = words
@@ -188,23 +191,23 @@ fn ones_complement_sum(bytes: &[u8]) -> u16 {
     sum as u16
 }
 
-/// What is put in front of a vPDP's packets at a port that carries descriptions.
+/// Header template of an encapsulation: the headers in front of a vPDP's packets at a port.
 #[derive(Clone, Debug)]
 pub struct Envelope {
     description: Draft,
     outer: Option<Arc<Outer>>,
 }
 
-/// All in front of the description header, lengths left open.
+/// Outer headers in front of the description header, without lengths.
 #[derive(Debug)]
 pub(crate) struct Outer {
     bytes: Box<[u8]>,
-    /// Whether lengths stand in it: of IPv4 and UDP.
+    /// True if it has length fields (IPv4 and UDP).
     has_lengths: bool,
 }
 
 impl Outer {
-    /// What this carriage puts in front of the description headers of a vPDP; nothing if they are the first.
+    /// Returns the outer headers of this encapsulation, or `None` for a plain one.
     pub(crate) fn of(vpdp: VpdpId, carriage: Carriage) -> Option<Outer> {
         let (bytes, has_lengths) = match &carriage {
             Carriage::Plain => return None,
@@ -235,10 +238,10 @@ impl Outer {
     }
 }
 
-/// Puts a description and what is in front of it in front of a packet.
+/// Adds a description header, and the outer headers in front of it, to a packet.
 ///
 /// # Errors
-/// The frame would be longer than a frame, or an IPv4 packet, may be; it stays as it is.
+/// The frame would exceed the maximum length of a frame or of an IPv4 packet; it is not changed.
 #[inline(always)]
 pub(crate) fn put_on(
     description: Draft,
@@ -246,9 +249,9 @@ pub(crate) fn put_on(
     frame: &mut Frame,
 ) -> Result<(), FrameError> {
     match (outer, frame.len()) {
-        // Their length can be said, and they are not too long: no more is asked of most.
+        // Fast path: no outer headers, and the length fits into the header.
         (None, len @ 0..=LONGEST_SAID) => {
-            // A copy of a length that is known here is one write.
+            // A copy of constant length is one store.
             if let Some(front) = frame.extend_front(Description::BYTES)?.first_chunk_mut() {
                 *front = description.of_packet(len);
             }
@@ -258,10 +261,10 @@ pub(crate) fn put_on(
     }
 }
 
-/// Bytes of the longest packet whose length a description can say.
+/// Maximum packet length, in bytes, that a description header can express.
 const LONGEST_SAID: usize = Description::MAX_LENGTH as usize - Description::BYTES;
 
-/// [`put_on`], of packets that few ports or few senders have.
+/// Slow path of [`put_on`]: outer headers, or a long packet.
 #[inline(never)]
 fn put_on_any(
     description: Draft,
@@ -276,7 +279,7 @@ fn put_on_any(
 }
 
 impl Envelope {
-    /// That of this vPDP's packets on a port of this carriage.
+    /// Creates the template of this vPDP's packets at a port with this encapsulation.
     pub fn new(vpdp: VpdpId, carriage: Carriage) -> Envelope {
         Envelope {
             description: Draft::of(vpdp),
@@ -284,17 +287,18 @@ impl Envelope {
         }
     }
 
-    /// Puts it in front.
+    /// Adds the headers to a packet.
     ///
     /// # Errors
-    /// The frame would be longer than a frame, or an IPv4 packet, may be; it stays as it is.
+    /// The frame would exceed the maximum length of a frame or of an IPv4 packet; it is not
+    /// changed.
     #[inline]
     pub fn put_on(&self, frame: &mut Frame) -> Result<(), FrameError> {
         put_on(self.description, self.outer.as_deref(), frame)
     }
 }
 
-/// Fills in what depends on the length. It fits into 16 bits: a frame is no longer.
+/// Writes the length fields and the IPv4 checksum. A frame's length fits into 16 bits.
 fn write_lengths(bytes: &mut [u8]) {
     let len = bytes.len();
     let mut write = |at: usize, value: u16| {
@@ -353,14 +357,15 @@ mod tests {
 
     #[test]
     fn every_wrong_bit_of_the_outer_headers_is_either_checked_or_of_no_meaning() {
-        // Source addresses, ports and flags that a receiver must not look at.
+        // Source addresses, source ports and flags that a receiver must ignore.
         let unchecked = |at: usize| (6..12).contains(&at) || (34..36).contains(&at);
         for (near, far) in carriages(false).into_iter().zip(carriages(true)) {
             let mut frame = Frame::from_bytes(&[7; 60]).unwrap();
             Envelope::new(vpdp(), near).put_on(&mut frame).unwrap();
             let right = frame.bytes().to_vec();
             for at in (0..near.bytes()).filter(|at| !unchecked(*at)) {
-                // The group bit makes it everyone's; UDP's checksum and VXLAN's reserved bits are not for us.
+                // With the group bit set, the frame is for everyone. UDP's checksum and VXLAN's
+                // reserved bits are ignored.
                 let mask = match at {
                     0 => 0xfe,
                     40 | 41 | 43..=45 | 49 => continue,

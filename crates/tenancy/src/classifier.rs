@@ -1,5 +1,6 @@
-//! All rules as one table: its key is made of the fields that they ask for, so that rules of one exact field cost one hash. Rules that each ask for one
-//! port and one VLAN, as most do, need none: the port is an index.
+//! Classification rules as one match table. The key consists of the fields that the rules match
+//! on; rules on one exact field need one hash lookup. The common case, rules that each match one
+//! port and one VLAN, is an array by port.
 
 use std::sync::Arc;
 
@@ -18,14 +19,14 @@ use crate::rule::{
 use crate::vpdp::VpdpId;
 use crate::wiring::MAX_PORT;
 
-/// Limbs of the longest key: one for each of twelve fields, and one more for each IPv6 address.
+/// Maximum key length in limbs: one for each of twelve fields, and one more for each IPv6 address.
 const MOST_LIMBS: usize = 14;
 
-/// An owner of packets, as a rule names it.
+/// Result of the classification by rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) vpdp: VpdpId,
-    /// True if packets come in without the tag of the rule's VLAN.
+    /// True if the tag of the rule's VLAN is removed.
     pub(crate) untags: bool,
 }
 
@@ -38,22 +39,22 @@ impl Owner {
     }
 }
 
-/// Finds out whose a packet is.
+/// Classifier by rules.
 #[derive(Debug)]
 pub(crate) enum Classifier {
-    /// By port and VLAN.
+    /// Rules on port and VLAN only.
     Vlans(Vlans),
-    /// By whatever rules ask for.
+    /// Rules on any fields.
     Rules(RuleTable),
 }
 
 impl Classifier {
-    /// The table of these rules, which are checked.
+    /// Builds the classifier of these rules, which were checked.
     ///
     /// # Errors
-    /// The table does not take an entry.
+    /// The table rejects an entry.
     pub(crate) fn new(mut asked: Vec<(&Rule, Asked)>) -> Result<Classifier, TableError> {
-        // Of rules with the same conditions the first counts.
+        // Of rules with the same conditions, the first one is used.
         asked.sort_by_key(|(rule, _)| std::cmp::Reverse(rule.priority));
         match Vlans::new(&asked) {
             Some(vlans) => Ok(Classifier::Vlans(vlans)),
@@ -61,7 +62,7 @@ impl Classifier {
         }
     }
 
-    /// Whose a packet is that came in by this port of the switch.
+    /// Returns the owner of a packet that was received at this port.
     #[inline]
     pub(crate) fn find(&self, port: PortId, bytes: &[u8]) -> Option<Owner> {
         match self {
@@ -70,8 +71,8 @@ impl Classifier {
         }
     }
 
-    /// The vPDP of the packets that answer this one: they come in by this port, with its sources as
-    /// their destinations and its destinations as their sources.
+    /// Returns the vPDP of the packets that answer this one: they are received at this port, with
+    /// source and destination exchanged.
     #[inline]
     pub(crate) fn find_mirrored(&self, port: PortId, bytes: &[u8]) -> Option<VpdpId> {
         let owner = match self {
@@ -82,18 +83,19 @@ impl Classifier {
     }
 }
 
-/// Rules that each ask for one port and one VLAN.
+/// Rules that each match one port and one VLAN.
 #[derive(Debug)]
 pub(crate) struct Vlans {
-    /// By port.
+    /// Indexed by port.
     ports: Box<[Owners]>,
 }
 
-/// VLANs of a port, ascending, and whose packets these are.
+/// VLANs of a port, sorted, and their owners.
 type Owners = Box<[(u16, Owner)]>;
 
 impl Vlans {
-    /// Of rules, those that count first before others; nothing if one asks for something else.
+    /// Builds the array from rules in descending priority. Returns `None` if a rule matches on
+    /// anything else.
     fn new(asked: &[(&Rule, Asked)]) -> Option<Vlans> {
         let mut ports: Vec<Vec<(u16, Owner)>> = Vec::new();
         for (rule, asked) in asked {
@@ -115,7 +117,7 @@ impl Vlans {
         })
     }
 
-    /// The VLANs of a port, ascending, and whose packets these are.
+    /// Returns the VLANs of a port, sorted, and their owners.
     pub(crate) fn of_port(&self, port: PortId) -> &[(u16, Owner)] {
         let owners = self.ports.get(port.0 as usize);
         owners.map_or(&[], |owners| owners)
@@ -127,25 +129,26 @@ impl Vlans {
     }
 }
 
-/// What a rule asks, in the order of fields.
+/// Returns the conditions of a rule, sorted by field.
 fn by_field(asked: &Asked) -> Vec<(Field, Values)> {
     let mut asked: Vec<(Field, Values)> = asked.to_vec();
     asked.sort_unstable_by_key(|(field, _)| *field);
     asked
 }
 
-/// Rules as a table.
+/// Rules as a match table.
 #[derive(Debug)]
 pub(crate) struct RuleTable {
     fields: Box<[Field]>,
-    /// The fields of a packet of the other direction that have these places in the key.
+    /// For each key field, the field of a packet in the reverse direction.
     mirrored: Box<[Field]>,
     lookup: Arc<Lookup>,
-    /// Whose packets an entry's are, by its place.
+    /// Owner of each entry, by entry index.
     owners: Box<[Owner]>,
 }
 
-/// Shapes the key field of a rule table by what all rules ask of it.
+/// Returns the key field for these conditions: exact if all rules have one value, else range or
+/// ternary.
 fn key_field(field: Field, asked: &[(&Rule, Asked)]) -> KeyField {
     let of_field = |asked: &Asked| asked.iter().find(|(other, _)| *other == field).copied();
     let all: Vec<Option<Values>> = asked
@@ -188,7 +191,7 @@ fn field_match(key: &KeyField, values: Option<Values>) -> FieldMatch {
     }
 }
 
-/// Of no meaning: a classifier only asks which entry was found.
+/// Returns a placeholder: only the matched entry is used.
 fn no_action() -> EntryAction {
     EntryAction::Direct(ActionRef {
         action: 0,
@@ -197,7 +200,7 @@ fn no_action() -> EntryAction {
 }
 
 impl RuleTable {
-    /// Of rules, those that count first before others.
+    /// Builds the table from rules in descending priority.
     fn new(asked: &[(&Rule, Asked)]) -> Result<RuleTable, TableError> {
         let mut fields: Vec<Field> = asked
             .iter()
@@ -206,7 +209,7 @@ impl RuleTable {
         fields.sort_unstable();
         fields.dedup();
         if fields.is_empty() {
-            // No rule asks for anything: each is met by all packets. A table has a key all the same.
+            // All rules match every packet, but a table needs a key.
             fields.push(Field::Port);
         }
         let keys = fields.iter().map(|field| key_field(*field, asked));
@@ -251,7 +254,7 @@ impl RuleTable {
         self.find_by(&self.fields, port, bytes)
     }
 
-    /// Finds the entry whose key these fields of a packet make.
+    /// Finds the entry for a key of these packet fields.
     #[inline]
     fn find_by(&self, fields: &[Field], port: PortId, bytes: &[u8]) -> Option<Owner> {
         let headers = Headers::of(port, bytes);
@@ -272,7 +275,7 @@ impl RuleTable {
 }
 
 pub(crate) const TAGS: [u16; 2] = [0x8100, 0x88a8];
-/// Where a frame's first EtherType is.
+/// Offset of a frame's first EtherType.
 pub(crate) const TYPE_AT: usize = 12;
 const IPV4_LEAST: usize = 20;
 const IPV6: usize = 40;
@@ -280,13 +283,13 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
 
-/// A packet's headers, as far as rules ask for them.
+/// Headers of a packet that rules can match on.
 struct Headers<'b> {
     port: PortId,
     bytes: &'b [u8],
     vlan: u64,
     ethertype: u16,
-    /// Behind the EtherType.
+    /// Bytes after the EtherType.
     network: &'b [u8],
 }
 
@@ -298,9 +301,9 @@ fn word(bytes: &[u8], at: usize) -> u16 {
     }
 }
 
-/// The VLAN of the outermost tag, as [`Field::Vlan`]; 0 without one, or with VLAN 0. Receivers do
-/// not agree about a tag of VLAN 0 in front of another one, nor about one that is cut off: these
-/// have [`UNCLEAR_VLAN`].
+/// Returns the VLAN of the outermost tag, as [`Field::Vlan`]; 0 if there is no tag, or a priority
+/// tag (VLAN 0). Receivers disagree about a priority tag in front of another tag, and about a
+/// truncated tag: these have [`UNCLEAR_VLAN`].
 #[inline]
 pub(crate) fn outer_vlan(bytes: &[u8]) -> u64 {
     let Some(head) = bytes.first_chunk::<{ TYPE_AT + 6 }>() else {
@@ -314,7 +317,7 @@ pub(crate) fn outer_vlan(bytes: &[u8]) -> u64 {
     }
 }
 
-/// [`outer_vlan`] of bytes that end before a tag does.
+/// Slow path of [`outer_vlan`]: the frame may end within a tag.
 #[cold]
 fn vlan_of_short(bytes: &[u8]) -> u64 {
     match TAGS.contains(&word(bytes, TYPE_AT)) {
@@ -323,7 +326,7 @@ fn vlan_of_short(bytes: &[u8]) -> u64 {
     }
 }
 
-/// [`outer_vlan`] where the first tag has VLAN 0.
+/// Slow path of [`outer_vlan`]: the first tag has VLAN 0.
 #[cold]
 fn vlan_of_priority(head: &[u8; TYPE_AT + 6]) -> u64 {
     match TAGS.contains(&word(head, TYPE_AT + 4)) {
@@ -332,7 +335,7 @@ fn vlan_of_priority(head: &[u8; TYPE_AT + 6]) -> u64 {
     }
 }
 
-/// `N` bytes as a number; 0 where they are not.
+/// Returns `N` bytes as a big-endian number; 0 if the packet is too short.
 fn number<const N: usize>(bytes: &[u8], at: usize) -> u128 {
     let found = bytes.get(at..).and_then(|rest| rest.first_chunk::<N>());
     let bytes = found.map_or(&[][..], |bytes| bytes.as_slice());
@@ -359,7 +362,7 @@ impl<'b> Headers<'b> {
             port,
             bytes,
             vlan: outer_vlan(bytes),
-            // A packet that ends within its IP header meets no rule that names IP.
+            // A packet that ends within its IP header matches no rule on IP.
             ethertype: if network.len() < least { 0 } else { ethertype },
             network,
         }
@@ -385,7 +388,7 @@ impl<'b> Headers<'b> {
         }
     }
 
-    /// The protocol behind IP, and what stands there; nothing of later fragments.
+    /// Returns the IP protocol and the bytes after the IP header (empty for later fragments).
     fn transport(&self) -> Option<(u8, &'b [u8])> {
         let network = self.network;
         match self.ethertype {

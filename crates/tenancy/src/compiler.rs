@@ -1,15 +1,12 @@
-//! Bounds on compilations: of a program's text, of the time and the memory to make its device, of
-//! one at a time for each vPDP, and of how many run at
-//! once on a switch.
+//! Bounded compilation of vPDPs' programs. Limits apply to the text's length, the time and the
+//! memory up to the device, and the number of concurrent compilations: one per vPDP, a few per
+//! switch.
 //!
-//! A compilation is all from a text to a device: reading P4 or IR, composing, fitting to slots,
-//! making native code. It is
-//! admitted ([`BoundedCompiler::admit`]), waits for its turn among those of other vPDPs
-//! ([`Compilations`]) and runs as a
-//! [`support::work::Work`] ([`Leave::run`]), which its limits or [`Canceller::cancel`] end at the
-//! next checkpoint. Nothing of it
-//! goes on after that. The processor time that it took is counted, and paid for by the vPDP's quota
-//! of cycles.
+//! A compilation covers all steps from a text to a device: parsing P4 or IR, composition, fitting
+//! to stage slots, native code generation. It is admitted ([`BoundedCompiler::admit`]) and queued
+//! with those of other vPDPs ([`Compilations`]). It then runs as a [`support::work::Work`]
+//! ([`Leave::run`]). Its limits or [`Canceller::cancel`] end it at the next checkpoint; no part of
+//! it continues after that. Its processor time is charged to the vPDP's cycle quota.
 
 mod account;
 mod error;
@@ -29,23 +26,23 @@ pub use account::CompileFigures;
 pub use error::{Cancelled, CompileError};
 pub use queue::{Compilations, CompilePool, ThreadClock};
 
-/// The bounds of a compilation; what is not given has a default.
+/// Limits of a compilation; a missing one has a default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompileQuota {
-    /// Bytes of the text: P4, or IR.
+    /// Maximum length of the text in bytes: P4, or IR.
     pub text_bytes: Option<usize>,
-    /// The time from the begin of the compilation to its device.
+    /// Maximum time from the start of the compilation to its device.
     pub time: Option<Duration>,
-    /// Bytes that the compilation holds at once.
+    /// Maximum memory in bytes that the compilation holds at once.
     pub bytes: Option<u64>,
 }
 
 impl CompileQuota {
-    /// The bytes of a text without a quota.
+    /// Default maximum length of a text in bytes.
     pub const DEFAULT_TEXT_BYTES: usize = 16 << 20;
-    /// The time without a quota: a hundred times as long as programs with tens of tables take.
+    /// Default maximum time: a hundred times as long as programs with tens of tables take.
     pub const DEFAULT_TIME: Duration = Duration::from_secs(10);
-    /// The bytes without a quota.
+    /// Default maximum memory in bytes.
     pub const DEFAULT_BYTES: u64 = 512 << 20;
 
     fn check(&self, asked: usize) -> Result<(), CompileError> {
@@ -56,7 +53,7 @@ impl CompileQuota {
         }
     }
 
-    /// The limits of the computation.
+    /// Returns the limits of the computation.
     pub fn limits(&self) -> WorkLimits {
         WorkLimits {
             time: Some(self.time.unwrap_or(Self::DEFAULT_TIME)),
@@ -64,22 +61,22 @@ impl CompileQuota {
         }
     }
 
-    /// Runs something within these limits on this thread, without a turn.
+    /// Runs a closure within these limits on this thread, without queueing.
     ///
     /// # Errors
-    /// It took more than they allow.
+    /// It exceeded a limit.
     pub fn run<T>(&self, part: impl FnOnce() -> T) -> Result<T, CompileError> {
         Work::new(self.limits()).run(part).map_err(of_interrupt)
     }
 
-    /// Whether a compilation that was admitted under another quota may be over these limits.
+    /// Returns true if a compilation that was admitted under `other` may exceed these limits.
     fn is_less_than(&self, other: &CompileQuota) -> bool {
         let (own, other) = (self.limits(), other.limits());
         own.time < other.time || own.bytes < other.bytes
     }
 }
 
-/// The error of an interrupt that no [`Canceller`] has asked for.
+/// Converts an interrupt that no [`Canceller`] has requested to an error.
 fn of_interrupt(interrupt: Interrupt) -> CompileError {
     match interrupt {
         Interrupt::Time(time) => CompileError::TooSlow(time),
@@ -88,10 +85,10 @@ fn of_interrupt(interrupt: Interrupt) -> CompileError {
     }
 }
 
-/// Stack of a thread that compiles: deep expressions take it to walk.
+/// Stack size of a compiler thread: deep expressions are walked recursively.
 const STACK_BYTES: usize = 512 << 20;
 
-/// Compiles a vPDP's programs, one at a time. Clones are the same: they see quotas that come later.
+/// Compiler of a vPDP's programs, one at a time. Clones share its state, quota changes included.
 #[derive(Clone, Debug)]
 pub struct BoundedCompiler(Arc<State>);
 
@@ -99,30 +96,30 @@ pub struct BoundedCompiler(Arc<State>);
 struct State {
     pool: Compilations,
     quota: Mutex<CompileQuota>,
-    /// A program is being made, from its text to its device.
+    /// True while a program is compiled, from its text to its device.
     is_building: AtomicBool,
-    /// What cancels it.
+    /// Cancellation state of the current compilation.
     current: Mutex<Weak<Stop>>,
-    /// The vPDP is no more: no compilation begins.
+    /// True after the vPDP was deleted: no compilation can start.
     is_closed: AtomicBool,
     account: Account,
 }
 
-/// The right to make one program, from its text to its device. No other one is made for the vPDP
-/// until it is dropped.
+/// Permit for one compilation, from the text to the device. The vPDP gets no other one until it is
+/// dropped.
 #[derive(Debug)]
 pub struct Leave {
-    // The ticket goes first: whoever finds the vPDP free may find the queue free, too.
+    // Dropped first: once the vPDP is free, its queue entry must be free as well.
     ticket: Ticket,
     stop: Arc<Stop>,
     busy: Busy,
 }
 
-/// A handle that cancels one compilation, waiting or running.
+/// Handle that cancels one compilation, queued or running.
 #[derive(Clone, Debug)]
 pub struct Canceller(Arc<Stop>);
 
-/// The state of a compilation that may be cancelled.
+/// Cancellation state of a compilation.
 #[derive(Debug)]
 struct Stop {
     state: Mutex<Stopping>,
@@ -132,7 +129,7 @@ struct Stop {
 #[derive(Debug, Default)]
 struct Stopping {
     reason: Option<Cancelled>,
-    /// What runs.
+    /// The running computation.
     work: Option<Work>,
 }
 
@@ -153,19 +150,19 @@ impl Stop {
                 work.cancel();
             }
         }
-        // It may wait for its turn.
+        // It may be waiting in the queue.
         self.pool.wake();
     }
 }
 
 impl Canceller {
-    /// Ends the compilation at its next checkpoint, or takes it from the queue.
+    /// Ends the compilation at its next checkpoint, or removes it from the queue.
     pub fn cancel(&self, reason: Cancelled) {
         self.0.cancel(reason);
     }
 }
 
-/// The mark of a vPDP for which a program is being made; taken away when dropped.
+/// Guard that marks a vPDP as compiling until it is dropped.
 #[derive(Debug)]
 struct Busy(BoundedCompiler);
 
@@ -176,7 +173,7 @@ impl Drop for Busy {
 }
 
 impl BoundedCompiler {
-    /// A compiler with this quota that takes turns with others in the pool.
+    /// Creates a compiler with this quota that uses this pool.
     pub fn new(quota: CompileQuota, pool: &Compilations) -> BoundedCompiler {
         BoundedCompiler(Arc::new(State {
             pool: pool.clone(),
@@ -188,8 +185,8 @@ impl BoundedCompiler {
         }))
     }
 
-    /// Sets the bounds of compilations from now on. One that was admitted under larger ones is
-    /// cancelled.
+    /// Sets the limits of later compilations. A current one that was admitted under larger limits
+    /// is cancelled.
     pub(crate) fn set_quota(&self, quota: CompileQuota) {
         let before = std::mem::replace(&mut *self.lock_quota(), quota);
         if quota.is_less_than(&before) {
@@ -201,7 +198,7 @@ impl BoundedCompiler {
         self.0.quota.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Cancels what is being compiled, if something is.
+    /// Cancels the current compilation, if there is one.
     pub fn cancel(&self, reason: Cancelled) {
         let current = self.current().upgrade();
         if let Some(stop) = current {
@@ -214,19 +211,19 @@ impl BoundedCompiler {
         current.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Cancels what is being compiled, and lets nothing more begin: the vPDP is deleted.
+    /// Cancels the current compilation and prevents new ones: the vPDP is deleted.
     pub(crate) fn close(&self, reason: Cancelled) {
         self.0.is_closed.store(true, Ordering::Release);
         self.cancel(reason);
     }
 
-    /// What compilations of the vPDP took so far.
+    /// Returns statistics of the vPDP's compilations.
     pub fn figures(&self) -> CompileFigures {
         let is_running = self.0.is_building.load(Ordering::Acquire);
         self.0.account.figures(is_running)
     }
 
-    /// Cycles that compilations took since this was asked last.
+    /// Returns the cycles that compilations took since the last call.
     pub(crate) fn take_cycles(&self) -> u64 {
         let time = self.0.account.take_unpaid();
         match time.is_zero() {
@@ -235,19 +232,17 @@ impl BoundedCompiler {
         }
     }
 
-    /// Whether compilations have taken more of the quota of cycles than has come: none begins
-    /// meanwhile.
+    /// Sets whether compilations have used more than the cycle quota: new ones are refused then.
     pub(crate) fn set_in_debt(&self, is_in_debt: bool) {
         self.0.account.set_in_debt(is_in_debt);
     }
 
-    /// Admits the making of one program of a text of so many bytes, be it one to compile or not.
-    /// The leave is kept until its device is made.
+    /// Admits one program with a text of `bytes` bytes, whether it must be compiled or not. The
+    /// permit is held until its device is created.
     ///
     /// # Errors
-    /// The text is longer than the quota allows, another program of the vPDP is being made, the
-    /// vPDP has not paid for those before, or too many
-    /// compilations of others wait.
+    /// The text is too long, another program of the vPDP is being compiled, the vPDP is in debt
+    /// for earlier compilations, or the queue is full.
     pub fn admit(&self, bytes: usize) -> Result<Leave, CompileError> {
         let admitted = self.try_admit(bytes);
         if admitted.is_err() {
@@ -277,10 +272,10 @@ impl BoundedCompiler {
         Ok(Leave { ticket, stop, busy })
     }
 
-    /// Compiles a text on a thread with enough stack, and waits for it.
+    /// Compiles a text on a thread with a sufficient stack, and waits for it.
     ///
     /// # Errors
-    /// As of [`BoundedCompiler::admit`] and [`Leave::run`], or the text is wrong.
+    /// As for [`BoundedCompiler::admit`] and [`Leave::run`], or the text is wrong.
     pub fn compile<T: Send>(
         &self,
         text: &str,
@@ -298,15 +293,15 @@ impl BoundedCompiler {
 }
 
 impl Leave {
-    /// A handle by which others cancel the compilation.
+    /// Returns a handle to cancel the compilation.
     pub fn canceller(&self) -> Canceller {
         Canceller(Arc::clone(&self.stop))
     }
 
-    /// Waits for its turn and makes the program on this thread, within the bounds of the vPDP.
+    /// Waits in the queue, then runs the compilation on this thread within the vPDP's limits.
     ///
     /// # Errors
-    /// It took more than the quota allows, was cancelled, or its turn did not come in time.
+    /// It exceeded a limit, was cancelled, or waited too long.
     pub fn run<T>(&self, part: impl FnOnce() -> T) -> Result<T, CompileError> {
         let ran = self.try_run(part);
         if ran.is_err() {
@@ -326,7 +321,7 @@ impl Leave {
             }
             stopping.work = Some(work.clone());
         }
-        // Counted also if the compiler panics.
+        // The time is counted even if the compiler panics.
         let _bill = state.account.begin(state.pool.clock());
         let ended = work.run(part);
         self.stop.state().work = None;

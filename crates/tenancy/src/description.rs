@@ -1,10 +1,12 @@
-//! The description header (HyperVDP, section IV-B): four bytes in front of a packet that say which virtual data plane it is for.
+//! Description header (HyperVDP, section IV-B): four bytes in front of a packet that name its
+//! virtual data plane.
 //!
-//! From the most significant bit on: 2 bits version, 12 bits vPDP, 12 bits length of this header and the packet's own headers in bytes, 6 bits check.
+//! From the most significant bit: 2 bits version, 12 bits vPDP number, 12 bits length of this
+//! header and the packet's headers in bytes, 6 bits CRC.
 
 use crate::vpdp::VpdpId;
 
-/// The version of this layout.
+/// Version of this layout.
 const VERSION: u32 = 1;
 
 const VERSION_SHIFT: u32 = 30;
@@ -12,13 +14,15 @@ const VPDP_SHIFT: u32 = 18;
 const LENGTH_SHIFT: u32 = 6;
 const TWELVE_BITS: u32 = 0xfff;
 
-/// The check's generator, x^6 + x + 1, without its first term: it is primitive, so that of 32 bits any two wrong ones, and any six neighbours, show.
+/// CRC generator x^6 + x + 1, without the leading term. It is primitive: any two wrong bits of 32,
+/// and any burst of six, are detected.
 const GENERATOR: u8 = 0b00_0011;
 
-/// The version, and what it adds to the check.
+/// Version field, with its contribution to the CRC.
 const FRONT: u32 = VERSION << VERSION_SHIFT | divide(VERSION << VERSION_SHIFT) as u32;
 
-/// What each length adds to its header, as it lies in front of a packet; those that no header has come with [`NO_CHECK`].
+/// Contribution of each length to the header, in network byte order. Lengths below the minimum
+/// have an invalid CRC ([`NO_CHECK`]).
 static LENGTHS: [u32; 1 << 12] = {
     let checks = checks_from(LENGTH_SHIFT);
     let mut lengths = [0; 1 << 12];
@@ -34,43 +38,44 @@ static LENGTHS: [u32; 1 << 12] = {
     lengths
 };
 
-/// More bits than a check has: with it no header is right.
+/// A value with more bits than the CRC: no header with it is valid.
 const NO_CHECK: u8 = u8::MAX;
 
-/// What each vPDP's number adds to it.
+/// Contribution of each vPDP number to the CRC.
 static CHECKS_OF_VPDPS: [u8; 1 << 12] = checks_from(VPDP_SHIFT);
 
-/// What is said of a packet.
+/// Contents of a description header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// Whose it is.
+    /// The vPDP of the packet.
     pub vpdp: VpdpId,
-    /// Bytes of this header and the headers behind it: as far as programs may look. At least those of this header.
+    /// Number of bytes of this header and the packet's headers: the part that programs may parse.
+    /// At least [`Description::BYTES`].
     pub length: u16,
 }
 
 impl Description {
-    /// Bytes of the header.
+    /// Length of the header in bytes.
     pub const BYTES: usize = 4;
 
-    /// The greatest length that it can say.
+    /// Maximum value of the length field.
     pub const MAX_LENGTH: u16 = TWELVE_BITS as u16;
 
-    /// The description of a whole packet of so many bytes, as far as it can be said.
+    /// Creates the description of a whole packet of this many bytes; the length saturates.
     #[inline]
     pub fn of_packet(vpdp: VpdpId, bytes: usize) -> Description {
         let length = whole_length(bytes);
         Description { vpdp, length }
     }
 
-    /// The header.
+    /// Encodes the header.
     #[inline]
     pub fn encode(self) -> [u8; Description::BYTES] {
         Draft::of(self.vpdp).of_length(self.length)
     }
 
-    /// What the header at the front of these bytes says; nothing if it is not whole, of another version, damaged, for no vPDP, or if the packet is
-    /// shorter than it says.
+    /// Decodes the header at the start of a packet. Returns `None` if it is truncated, of another
+    /// version, damaged, or for vPDP 0, or if the packet is shorter than its length field.
     #[inline]
     pub fn decode(bytes: &[u8]) -> Option<Description> {
         let vpdp = VpdpId::new(vpdp_of(word(bytes)?))?;
@@ -79,7 +84,7 @@ impl Description {
     }
 }
 
-/// The header at the front of these bytes, if there may be one.
+/// Returns the first four bytes as a header word.
 #[inline(always)]
 fn word(bytes: &[u8]) -> Option<u32> {
     bytes.first_chunk().copied().map(u32::from_be_bytes)
@@ -90,18 +95,19 @@ fn vpdp_of(word: u32) -> u16 {
     (word >> VPDP_SHIFT & TWELVE_BITS) as u16
 }
 
-/// The number of the vPDP that these bytes are for, if what they begin with is a header.
+/// Returns the vPDP number field of the header at the start of these bytes, without any check.
 #[inline(always)]
 pub(crate) fn number_of(bytes: &[u8]) -> Option<usize> {
     Some(vpdp_of(word(bytes)?).into())
 }
 
-/// The header of a vPDP's packets but for the length, as it lies in front of a packet. The checks of parts of a header together are the whole one's.
+/// Header template of a vPDP without the length, in network byte order. CRCs are linear: the CRC
+/// of a header is the XOR of its parts' CRCs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draft(u32);
 
 impl Draft {
-    /// Of this vPDP.
+    /// Creates the template of this vPDP.
     #[inline]
     pub(crate) fn of(vpdp: VpdpId) -> Draft {
         let number = u32::from(vpdp.get()) << VPDP_SHIFT;
@@ -109,12 +115,12 @@ impl Draft {
         Draft((FRONT ^ number ^ check).to_be())
     }
 
-    /// Of no vPDP, where it is known that nothing begins with it.
+    /// Creates a template that matches no packet.
     pub(crate) fn nobody() -> Draft {
         Draft((1u32 << LENGTH_SHIFT).to_be())
     }
 
-    /// The header of a whole packet of so many bytes, as far as it can be said.
+    /// Returns the header of a whole packet of this many bytes; the length saturates.
     #[inline]
     pub(crate) fn of_packet(self, bytes: usize) -> [u8; Description::BYTES] {
         self.of_length(whole_length(bytes))
@@ -125,14 +131,16 @@ impl Draft {
         (self.0 ^ LENGTHS[usize::from(length) & TWELVE_BITS as usize]).to_ne_bytes()
     }
 
-    /// Whether what these bytes begin with is a header of this vPDP. That of the whole packet, which most are, is known by its length.
+    /// Returns true if the packet begins with a valid header of this vPDP. The usual header, with
+    /// the length of the whole packet, is compared first.
     #[inline(always)]
     pub(crate) fn describes(self, bytes: &[u8]) -> bool {
         let whole = bytes.len().min(Description::MAX_LENGTH.into()) as u16;
         bytes.starts_with(&self.of_length(whole)) || self.length(bytes).is_some()
     }
 
-    /// The length that the header of this vPDP at the front of these bytes says; nothing if it is another one's, or wrong.
+    /// Returns the length field of this vPDP's header at the start of the packet, or `None` if the
+    /// header is invalid or another vPDP's.
     #[inline(always)]
     fn length(self, bytes: &[u8]) -> Option<u16> {
         let length = (word(bytes)? >> LENGTH_SHIFT & TWELVE_BITS) as u16;
@@ -141,14 +149,15 @@ impl Draft {
     }
 }
 
-/// The length that a description says of a whole packet of so many bytes.
+/// Returns the length field of a whole packet of this many bytes.
 #[inline]
 fn whole_length(bytes: usize) -> u16 {
     let length = bytes.saturating_add(Description::BYTES);
     length.min(Description::MAX_LENGTH.into()) as u16
 }
 
-/// What each number of twelve bits, from this bit of a header on, adds to its check. Of the parts of a number together it is the whole one's.
+/// Computes the CRC contribution of each 12-bit number, shifted left by `shift` bits. Multi-bit
+/// numbers are the XOR of their bits.
 const fn checks_from(shift: u32) -> [u8; 1 << 12] {
     let mut checks = [0; 1 << 12];
     let mut number = 1;
@@ -163,7 +172,7 @@ const fn checks_from(shift: u32) -> [u8; 1 << 12] {
     checks
 }
 
-/// The remainder of a header, or of a part of it, divided by the generator: bit by bit, the most significant first.
+/// Computes the CRC of a header, or of a part of it, bit by bit.
 const fn divide(word: u32) -> u8 {
     let mut rest = 0u8;
     let mut bit = 32;
@@ -229,7 +238,7 @@ mod tests {
         let right = u32::from_be_bytes(header(0x5a5, 40));
         for first in 0..32 {
             for second in 0..32 {
-                // Where both are the same only one is wrong.
+                // If both are the same, only one bit is wrong.
                 let wrong = right ^ 1 << first ^ u32::from(first != second) << second;
                 let mut packet = wrong.to_be_bytes().to_vec();
                 packet.resize(4095, 0);

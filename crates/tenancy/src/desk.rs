@@ -1,4 +1,4 @@
-//! What the control side and a worker leave for each other.
+//! Mailbox between the control side and one worker.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
@@ -10,35 +10,38 @@ use crate::root::{Root, Slot};
 use crate::share::Fairness;
 use crate::worker::most_passes;
 
-/// Bytes of a cache line.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
 
-/// A vPDP's worker on one thread. What each burst reads stands first, in three cache lines with what each reads of the worker.
+/// State of one vPDP on one worker thread. The fields that each burst reads come first: with the
+/// hot fields of `worker` they take three cache lines.
 #[repr(C, align(64))]
 pub(crate) struct Seat {
-    /// The last burst in which it was visited by itself.
+    /// The last burst in which the vPDP had a service turn of its own.
     pub(crate) visited: u64,
-    /// Passes that its packets could have started over for in that visit, and did not.
+    /// Recirculations that were left at the end of that turn.
     pub(crate) passes_left: u32,
     pub(crate) slot: Slot,
     pub(crate) worker: switch::Worker,
-    /// Different for each vPDP that ever had seats.
+    /// Generation number: unique for each device that had per-thread state.
     pub(crate) serial: u64,
-    /// Whether it is looked at when time goes on: packets wait in it.
+    /// True if packets wait here: the worker then checks it when time advances.
     pub(crate) is_watched: bool,
-    /// What its worker had taken of the device's publications when it was found out what its packets go through together with others'.
+    /// Publications of the device that the worker had seen when the function for shared bursts was
+    /// looked up.
     pub(crate) known: u64,
-    /// Without this, seats would lie a power of two apart, and what each burst reads of all of them would share a sixteenth of a cache.
+    /// Padding. Without it the size is a power of two, and the hot lines of all vPDPs map to a
+    /// sixteenth of the cache sets.
     _apart: [u8; LINE],
 }
 
 const _: () = assert!(!size_of::<Seat>().is_power_of_two());
 
-/// Seats on their way; they are large, and move from place to place.
+/// Per-thread states in transit. They are boxed because they are large and change owners.
 pub(crate) type Seats = Vec<Box<Seat>>;
 
 impl Seat {
-    /// Asks the processor for memory that a visit will need.
+    /// Prefetches memory that a service turn will read.
     #[inline]
     pub(crate) fn ask_for(&self, what: Ahead) {
         if what == Ahead::Own {
@@ -60,7 +63,8 @@ impl Seat {
         }
     }
 
-    /// Passes for which so many of its packets may start over in a burst: those that came first allow for some whatever comes, and what a visit before has left is there still.
+    /// Returns the maximum number of recirculations for `packets` packets in a burst. The fixed
+    /// part is granted once per burst; what an earlier turn of the burst left is still available.
     pub(crate) fn most_passes(&self, burst: u64, packets: usize) -> u32 {
         let all = most_passes(packets);
         match self.visited == burst {
@@ -69,54 +73,54 @@ impl Seat {
         }
     }
 
-    /// Passes of its packets so far after their first.
+    /// Returns the number of resubmissions and recirculations so far.
     pub(crate) fn passes(&self) -> u64 {
         let ledger = self.worker.ledger();
         ledger.resubmitted + ledger.recirculated
     }
 }
 
-/// For a worker.
+/// Data that the control side publishes to a worker.
 #[derive(Default)]
 pub(crate) struct Published {
     pub(crate) root: Arc<Root>,
     pub(crate) fairness: Option<Fairness>,
-    /// Seats that it has not taken yet.
+    /// Per-thread states that the worker has not taken yet.
     pub(crate) arrivals: Seats,
 }
 
-/// For the control side.
+/// Report of a worker to the control side.
 #[derive(Default)]
 pub(crate) struct Told {
-    /// Packets that were no vPDP's.
+    /// Accounting of packets that belong to no vPDP.
     pub(crate) ledger: Ledger,
-    /// Packets that went over links between virtual ports.
+    /// Number of packets that went over links between virtual ports.
     pub(crate) linked: u64,
-    /// Seats that are not needed any more, and hold no packets.
+    /// Per-thread states that are no longer needed and hold no packets.
     pub(crate) gone: Seats,
 }
 
-/// Wakes a worker's thread.
+/// Callback that wakes a worker's thread.
 pub(crate) type Wake = Box<dyn Fn() + Send + Sync>;
 
-/// Between the control side and one worker.
+/// Mailbox between the control side and one worker.
 #[derive(Default)]
 pub(crate) struct Desk {
     published: Mutex<Published>,
-    /// The bell of the worker's thread, which workers of all vPDPs have in common.
+    /// Epoch of the worker's thread, shared by the workers of all its vPDPs.
     pub(crate) bell: Arc<Bell>,
-    /// How often something was published.
+    /// Number of publications so far.
     version: AtomicU64,
     told: Mutex<Told>,
-    /// Whether the worker is no more.
+    /// True if the worker has been dropped.
     is_closed: AtomicBool,
-    /// Whether a packet was handed over to one of the worker's seats.
+    /// True if a packet was handed to one of the worker's vPDPs since the last check.
     is_called: AtomicBool,
     wake: OnceLock<Wake>,
 }
 
 impl Desk {
-    /// What is published, for the control side: it may wait.
+    /// Changes the published data. Called by the control side, which may block.
     pub(crate) fn publish(&self, change: impl FnOnce(&mut Published)) {
         let mut published = self
             .published
@@ -126,13 +130,14 @@ impl Desk {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Whether another version than this one is published.
+    /// Returns true if a version other than `version` is published.
     #[inline]
     pub(crate) fn has_published(&self, version: u64) -> bool {
         self.version.load(Ordering::Acquire) != version
     }
 
-    /// What is published, and its version, for the worker: it does not wait.
+    /// Locks the published data and stores its version. Called by the worker: it never blocks, and
+    /// returns `None` if the lock is held.
     pub(crate) fn take(&self, version: &mut u64) -> Option<MutexGuard<'_, Published>> {
         let newest = self.version.load(Ordering::Acquire);
         let published = unless_held(&self.published)?;
@@ -140,12 +145,12 @@ impl Desk {
         Some(published)
     }
 
-    /// What the worker told, for the control side.
+    /// Locks the worker's report. Called by the control side.
     pub(crate) fn told(&self) -> MutexGuard<'_, Told> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same for the worker, unless the control side reads right now.
+    /// Locks the worker's report. Called by the worker: returns `None` if the lock is held.
     pub(crate) fn tell(&self) -> Option<MutexGuard<'_, Told>> {
         unless_held(&self.told)
     }
@@ -154,7 +159,7 @@ impl Desk {
         let _ = self.wake.set(wake);
     }
 
-    /// A packet was handed over to one of the worker's seats.
+    /// Signals that a packet was handed to one of the worker's vPDPs.
     pub(crate) fn call(&self) {
         self.is_called.store(true, Ordering::Release);
         if let Some(wake) = self.wake.get() {
@@ -166,18 +171,20 @@ impl Desk {
         self.is_called.load(Ordering::Acquire)
     }
 
-    /// Whether it was called since the last time.
+    /// Returns true, once, if the worker was signalled since the last call.
     pub(crate) fn answer(&self) -> bool {
         self.is_called() && self.is_called.swap(false, Ordering::AcqRel)
     }
 
-    /// The worker goes. The seats that it had not taken stay here.
+    /// Closes the mailbox when the worker is dropped. Published states that it had not taken stay
+    /// here.
     pub(crate) fn close(&self, seats: impl Iterator<Item = Box<Seat>>) {
         self.told().gone.extend(seats);
         self.is_closed.store(true, Ordering::Release);
     }
 
-    /// The seats that have come back. What nobody will take comes back too.
+    /// Takes the per-thread states that were returned. After the worker is dropped, states that it
+    /// never took are returned as well.
     pub(crate) fn come_back(&self) -> Seats {
         let mut back = std::mem::take(&mut self.told().gone);
         if self.is_closed.load(Ordering::Acquire) {

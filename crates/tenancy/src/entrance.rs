@@ -1,4 +1,6 @@
-//! The way in: whose a packet is that comes by a port of the switch, told by the port alone, by the description or the VLAN that it begins with, or by rules; and the virtual port that it comes in by.
+//! Ingress classification: maps a received packet to a vPDP and a virtual port. A physical port
+//! belongs to one vPDP, or its packets are assigned by description header, by VLAN or by
+//! classification rules.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +23,7 @@ mod late;
 
 use described::Descriptions;
 
-/// Where a packet goes in.
+/// Ingress target of a packet: tenant index and virtual port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inlet {
     pub(crate) slot: Slot,
@@ -29,23 +31,23 @@ pub(crate) struct Inlet {
 }
 
 impl Inlet {
-    /// Nowhere: of no slot.
+    /// No target: the packet belongs to no vPDP.
     const NONE: Inlet = Inlet {
         slot: Slot::NONE,
         port: PortId(0),
     };
 }
 
-/// The inlet of a VLAN's packets.
+/// Ingress target of the packets of one VLAN.
 #[derive(Clone, Copy, Debug)]
 struct Access {
     inlet: Inlet,
-    /// True if they lose their tags.
+    /// True if the VLAN tag is removed (access port).
     untags: bool,
 }
 
 impl Access {
-    /// Has a packet of the VLAN go in there.
+    /// Removes the tag if necessary, and sets the virtual port of a packet of this VLAN.
     #[inline(always)]
     fn take(self, frame: &mut Frame) {
         if self.untags {
@@ -55,27 +57,31 @@ impl Access {
     }
 }
 
-/// A port of the switch, as packets come in. Small: of many ports each packet may come in by another one.
+/// Classifier of one physical port. It is kept small because with many ports each packet may need
+/// a different one.
 #[derive(Debug)]
 enum Entrance {
-    /// Nobody's.
+    /// The port belongs to no vPDP.
     Closed,
-    /// One vPDP's.
+    /// The port belongs to one vPDP.
     Whole(Inlet),
-    /// One VLAN's packets are a vPDP's, and no others are anybody's: all of it is here, in one line of memory.
+    /// The packets of one VLAN belong to a vPDP; all others are dropped. The whole entry is stored
+    /// here, in one cache line.
     Vlan { vlan: u16, access: Access },
-    /// Several vPDPs', whose packets their VLANs tell apart: these are in [`Entrances::owners`].
+    /// Several vPDPs share the port by VLAN: the range of its entries in [`Entrances::owners`].
     Vlans(Range<u32>),
-    /// Several vPDPs', whose packets begin with their descriptions: the number that [`Descriptions`] knows the port by.
+    /// Several vPDPs share the port by description header: the index of the port in
+    /// [`Descriptions`].
     Described(u32),
-    /// Several vPDPs'.
+    /// Several vPDPs share the port in another mode.
     Shared(Box<Shared>),
 }
 
 const _: () = assert!(size_of::<Entrance>() <= 16);
 
 impl Entrance {
-    /// Descriptions that are the first bytes lead where they lead, whatever else there is.
+    /// Converts a port with plain description headers (no outer header) to
+    /// [`Entrance::Described`]. The header alone selects the target, whatever rules exist.
     fn tell_apart_by_description(&mut self, described: &mut Vec<Inlets>) {
         if let Entrance::Shared(shared) = self
             && let Sharing::Described(Carriage::Plain) = shared.sharing
@@ -86,7 +92,8 @@ impl Entrance {
         }
     }
 
-    /// Rules that ask for nothing but this port's VLANs lead where they lead without being asked.
+    /// Converts a port of which all rules match on the VLAN only, so that no rule lookup is
+    /// needed.
     fn tell_apart_by(&mut self, vlans: &[(u16, Owner)], owners: &mut Vec<(u16, Access)>) {
         let Entrance::Shared(shared) = self else {
             return;
@@ -113,7 +120,7 @@ struct Shared {
     inlets: Inlets,
 }
 
-/// Where packets go in by a port, by the numbers of the vPDPs that have it; [`Inlet::NONE`] for others.
+/// Ingress targets of a port, indexed by vPDP number; [`Inlet::NONE`] for vPDPs without this port.
 #[derive(Debug, Default)]
 struct Inlets(Box<[Inlet]>);
 
@@ -125,19 +132,19 @@ impl Inlets {
     }
 }
 
-/// Where packets come in: of all ports of the switch, whose its packets are.
+/// Ingress classifier of the switch: maps all ports' packets to vPDPs.
 #[derive(Debug, Default)]
 pub(crate) struct Entrances {
-    /// By port.
+    /// Indexed by physical port.
     ports: Box<[Entrance]>,
-    /// Where packets of VLANs go in, ascending by port and VLAN.
+    /// VLAN entries of all ports, ascending by port and VLAN.
     owners: Box<[(u16, Access)]>,
     descriptions: Descriptions,
     classifier: Option<Arc<Classifier>>,
 }
 
 impl Entrances {
-    /// Those of a wiring that was checked.
+    /// Builds the classifier of a port map that was checked.
     pub(crate) fn new(
         wiring: &Wiring,
         classifier: Option<Arc<Classifier>>,
@@ -195,13 +202,15 @@ impl Entrances {
         }
     }
 
-    /// Whose a port of the switch is, if it is one vPDP's.
+    /// Returns the tenant that a physical port belongs to, if it is one vPDP's alone.
     pub(crate) fn owner(&self, port: PortId) -> Option<Slot> {
         self.whole(port).map(|inlet| inlet.slot)
     }
 
-    /// Gives packets, so many at most, the virtual ports that they come in by, as long as their ports, descriptions or VLANs by themselves say whose they are and `take` takes that slot, which is
-    /// told of the first packet of each, by its number; how many. Descriptions are taken off.
+    /// Classifies a prefix of the burst, at most `most` packets, and returns its length. It stops
+    /// at the first packet that its port, description or VLAN alone does not assign. It also stops
+    /// when `take` returns false. `take` is called with the tenant and the packet index at the
+    /// first packet of each run of one tenant. Description headers are removed.
     #[inline]
     pub(crate) fn enter_in_runs(
         &self,
@@ -232,7 +241,7 @@ impl Entrances {
         }
     }
 
-    /// Whether packets that come by a port say by one of these signs whose they are.
+    /// Returns true if port, description or VLAN alone assigns the packets of this port.
     pub(crate) fn has_signs(&self, port: PortId) -> bool {
         match self.of_port(port) {
             Some(Entrance::Whole(_) | Entrance::Described(_)) => true,
@@ -246,7 +255,7 @@ impl Entrances {
         self.ports.get(port.0 as usize)
     }
 
-    /// By ports that are one vPDP's each.
+    /// Classifies packets of ports that belong to one vPDP each.
     #[inline(always)]
     fn enter_by_port(
         &self,
@@ -255,7 +264,7 @@ impl Entrances {
         takes: &mut Takes<impl FnMut(Slot, usize) -> bool>,
     ) -> usize {
         loop {
-            // Nothing is looked up but for the first one where all of so many come by one port.
+            // A full chunk from one port needs one lookup for all its packets.
             while let Some(some) = frames[done..].first_chunk_mut::<TOGETHER>()
                 && let Some(port) = common_port(some)
             {
@@ -280,7 +289,8 @@ impl Entrances {
         }
     }
 
-    /// By ports whose packets begin with their descriptions. Of packets of one vPDP that come one behind the other, by any ports, whose they are is not looked up but for the first.
+    /// Classifies packets of ports shared by description header. Consecutive packets of one vPDP,
+    /// from any of its ports, need one lookup of the vPDP.
     #[inline(never)]
     fn enter_described(
         &self,
@@ -313,7 +323,8 @@ impl Entrances {
         done
     }
 
-    /// By ports whose packets' VLANs tell. Packets that come one behind the other by one port and have one VLAN are not looked up but for the first.
+    /// Classifies packets of ports shared by VLAN. Consecutive packets of one port and one VLAN
+    /// need one lookup.
     #[inline(never)]
     fn enter_by_vlan(
         &self,
@@ -323,7 +334,8 @@ impl Entrances {
     ) -> usize {
         let mut done = start;
         while done < end {
-            // Whether the next one's port is the same cannot be foreseen where ports take turns: many are looked at at once.
+            // With alternating ports, a branch per packet on the next port is mispredicted: a
+            // whole chunk is compared at once.
             let looked_at = end.min(done + TOGETHER);
             let (looked_at_first, later) = frames.split_at_mut(looked_at);
             let some = &mut looked_at_first[done..];
@@ -362,7 +374,7 @@ impl Entrances {
         done
     }
 
-    /// The VLAN of a frame and where its packets go in, if VLANs tell of the port that it comes by.
+    /// Returns a frame's VLAN and the target of that VLAN, if its port is shared by VLAN.
     #[inline(always)]
     fn by_vlan(&self, frame: &Frame) -> Option<(u64, Option<Access>)> {
         match *self.of_port(frame.ingress)? {
@@ -379,9 +391,12 @@ impl Entrances {
         }
     }
 
-    /// Gives each of these packets the virtual port that it comes in by, and its slot to `slots`; [`Slot::NONE`] if it is no vPDP's, with the reason to `refuse`. There are as many
-    /// slots as packets. Neighbours by ports of one kind are looked at together. While they are looked into, those that come `later` are asked for one by one: where many are at once the
-    /// processor waits.
+    /// Classifies all packets: sets each one's virtual port and stores its tenant index in
+    /// `slots`. A packet of no vPDP gets [`Slot::NONE`], and its drop reason is passed to
+    /// `refuse`. `slots` has the length of `frames`.
+    ///
+    /// Consecutive packets from ports of one kind are processed by one loop. Packets of `later`
+    /// are prefetched one by one meanwhile: a burst of prefetches would stall the processor.
     #[inline]
     pub(crate) fn enter(
         &self,
@@ -425,8 +440,8 @@ impl Entrances {
         }
     }
 
-    /// The inlet of a packet that comes by a port of VLANs; nothing if it comes by another one. The
-    /// tag of an access rule is removed.
+    /// Returns the ingress target of a packet from a port shared by VLAN, or `None` for other
+    /// ports. The tag of an access VLAN is removed.
     #[inline(always)]
     fn inlet_by_vlan(&self, frame: &mut Frame) -> Option<Result<Inlet, DropReason>> {
         let (_, access) = self.by_vlan(frame)?;
@@ -439,7 +454,8 @@ impl Entrances {
         })
     }
 
-    /// Where a packet goes in that comes by a port of which descriptions tell; nothing if it comes by another one. The description is taken off.
+    /// Returns the ingress target of a packet from a port shared by description header, or `None`
+    /// for other ports. The header is removed.
     #[inline(always)]
     fn inlet_by_description(&self, frame: &mut Frame) -> Option<Result<Inlet, DropReason>> {
         let number = self.described_port(frame)?;
@@ -455,7 +471,8 @@ impl Entrances {
         })
     }
 
-    /// The number of the port that this frame came by, if its packets begin with their descriptions.
+    /// Returns the [`Descriptions`] index of a frame's port, if the port is shared by description
+    /// header.
     #[inline(always)]
     fn described_port(&self, frame: &Frame) -> Option<usize> {
         match self.of_port(frame.ingress) {
@@ -464,7 +481,7 @@ impl Entrances {
         }
     }
 
-    /// Where packets of a port go in, if it is one vPDP's.
+    /// Returns the ingress target of a port that belongs to one vPDP.
     #[inline(always)]
     fn whole(&self, port: PortId) -> Option<Inlet> {
         match self.of_port(port) {
@@ -473,10 +490,11 @@ impl Entrances {
         }
     }
 
-    /// Where a packet goes in that comes by a port of no usual kind. A description in front of it is taken off.
+    /// Returns the ingress target of a packet from a port without a fast path. A description
+    /// header is removed.
     ///
     /// # Errors
-    /// It is no vPDP's: why.
+    /// The drop reason, if the packet belongs to no vPDP.
     #[inline(never)]
     fn other_inlet(
         &self,
@@ -517,7 +535,7 @@ impl Entrances {
     }
 }
 
-/// Who takes packets slot by slot.
+/// Calls `take` once per run of packets of one tenant.
 struct Takes<T> {
     last: Slot,
     has_refused: bool,
@@ -525,7 +543,7 @@ struct Takes<T> {
 }
 
 impl<T: FnMut(Slot, usize) -> bool> Takes<T> {
-    /// Whether the packet of this number, which is this slot's, is taken.
+    /// Returns true if packet `packet` of tenant `slot` is accepted.
     #[inline(always)]
     fn has(&mut self, slot: Slot, packet: usize) -> bool {
         slot == self.last || self.has_next(slot, packet)
@@ -541,7 +559,7 @@ impl<T: FnMut(Slot, usize) -> bool> Takes<T> {
     }
 }
 
-/// Asks the processor for what is at the front of a frame.
+/// Prefetches the first bytes of a frame.
 #[inline(always)]
 fn ask_for(frame: Option<&Frame>) {
     if let Some(frame) = frame {
@@ -549,7 +567,7 @@ fn ask_for(frame: Option<&Frame>) {
     }
 }
 
-/// The port that all of these frames come from, if they do.
+/// Returns the ingress port of all these frames, if they have one in common.
 #[inline(always)]
 fn common_port(frames: &[Frame]) -> Option<PortId> {
     let port = frames.first()?.ingress;
@@ -560,7 +578,8 @@ fn common_port(frames: &[Frame]) -> Option<PortId> {
     are_all(ports, port.0).then_some(port)
 }
 
-/// Gives packets the virtual ports that they come in by, and their slots, as long as `inlet` says where they go in or why nowhere; how many.
+/// Classifies packets while `inlet` returns a result, and returns their number. Sets the virtual
+/// port and tenant index of each; a packet with an error gets [`Slot::NONE`].
 #[inline(always)]
 fn enter_while<'f>(
     packets: impl Iterator<Item = (&'f mut Frame, &'f mut Slot)>,
@@ -582,7 +601,7 @@ fn enter_while<'f>(
     entered
 }
 
-/// Why no vPDP of a port is described by what these bytes begin with.
+/// Returns the drop reason of a packet without a matching description header.
 #[cold]
 fn why_undescribed(bytes: &[u8]) -> DropReason {
     match Description::decode(bytes) {
@@ -591,10 +610,10 @@ fn why_undescribed(bytes: &[u8]) -> DropReason {
     }
 }
 
-/// What a VLAN leads to.
+/// Returns the entry of a VLAN in a sorted list.
 #[inline]
 pub(crate) fn of_vlan<T: Copy>(owners: &[(u16, T)], vlan: u64) -> Option<T> {
-    // It has 13 bits.
+    // The value has 13 bits: VLAN ID and "tagged" flag.
     let vlan = vlan as u16;
     let at = owners.binary_search_by_key(&vlan, |(vlan, _)| *vlan).ok()?;
     Some(owners[at].1)
@@ -607,9 +626,13 @@ mod tests {
     use crate::rule::HAS_VLAN;
     use proptest::prelude::*;
 
-    /// At ports 2 and 3, VLAN 3 has an access rule.
-    ///
-    /// Ports 0 and 1 are whole, VLANs tell of 2 (none, 3 and 9) and 3 (3), descriptions of 4 (of vPDPs 1 and 2) and 5 (of 2 and 3), rules, of which there are none, of 6; 7 and 8 are nobody's.
+    /// Builds a classifier with nine ports:
+    /// - 0 and 1 belong to one vPDP each.
+    /// - 2 is shared by VLAN (untagged, 3 and 9), and 3 has the VLAN 3 only. VLAN 3 has an access
+    ///   rule at both.
+    /// - 4 (vPDPs 1 and 2) and 5 (vPDPs 2 and 3) are shared by description header.
+    /// - 6 is shared by rules, of which there are none.
+    /// - 7 and 8 belong to no vPDP.
     fn entrances() -> Entrances {
         let inlet = |slot, port| Inlet {
             slot: Slot(slot),
@@ -656,7 +679,8 @@ mod tests {
         }
     }
 
-    /// 10 bytes behind the description of a vPDP that says so many to be headers.
+    /// Builds a frame of a description header and 10 bytes. `length` is the header length in the
+    /// description.
     fn described(port: u32, vpdp: u16, length: u16) -> Frame {
         let header = VpdpId::new(vpdp).map(|vpdp| Description { vpdp, length }.encode());
         let bytes = [&header.unwrap_or_default()[..], &[7; 10]].concat();
@@ -723,7 +747,7 @@ mod tests {
             u16::from(kind % 3) + 1,
             [3, 9, kind / 3 % 2][usize::from(kind % 3)],
         );
-        // Some say less than the whole packet to be headers.
+        // In some frames the declared header length is less than the packet length.
         let length = if kind.is_multiple_of(5) { 18 } else { 32 };
         let described = VpdpId::new(vpdp).map(|vpdp| Description { vpdp, length }.encode());
         let tagged = [

@@ -1,4 +1,4 @@
-//! What a virtual data plane does: a program, or a chain of programs that is made one.
+//! Function of a virtual data plane: a program, or a chain of programs composed into one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,20 +8,21 @@ use passes::compose::{
     ComposeError, Composed, Form, Joint, Policy, PolicyError, StepProgram, compose,
 };
 
-/// Programs in a line with branches.
+/// A chain of programs, with branches.
 #[derive(Clone, Debug)]
 pub struct Chain {
-    /// The order of steps.
+    /// Order of the steps.
     pub policy: Policy,
-    /// The program of each step, by its name in the policy.
+    /// Program of each step, by its name in the policy.
     pub programs: BTreeMap<String, Arc<Program>>,
 }
 
 impl Chain {
-    /// The chain of this policy. Programs that no step of it names are left out.
+    /// Creates a chain from the text of a policy. Programs that no step names are dropped.
     ///
     /// # Errors
-    /// The text is no policy. Whether the steps fit together shows when the chain is made one program.
+    /// The text is not a valid policy. Steps that do not fit together are found when the chain is
+    /// composed.
     pub fn read(
         policy: &str,
         programs: impl IntoIterator<Item = (String, Arc<Program>)>,
@@ -34,12 +35,13 @@ impl Chain {
     }
 }
 
-/// What a vPDP does.
+/// Function of a vPDP.
 #[derive(Clone, Debug)]
 pub enum Function {
     /// One program.
     Program(Arc<Program>),
-    /// A chain. Names of what its steps have begin with the step's name, so that their state stays when the chain changes.
+    /// A chain. Names of its objects begin with the step's name, so that their state is kept when
+    /// the chain changes.
     Chain(Arc<Chain>),
 }
 
@@ -56,7 +58,8 @@ impl From<Chain> for Function {
 }
 
 impl Function {
-    /// The one program to run, and how the steps of a chain follow one another in it. A chain's program has this name.
+    /// Returns the program to run, and the joints of a chain's steps. `name` is the name of the
+    /// composed program.
     pub(crate) fn composed(&self, name: &str) -> Result<Composition, ComposeError> {
         let chain = match self {
             Function::Program(program) => {
@@ -79,9 +82,10 @@ impl Function {
     }
 }
 
-/// What a function is made.
+/// Result of composing a function.
 pub(crate) struct Composition {
     pub(crate) program: Arc<Program>,
-    /// How each step follows those before it; none of a program.
+    /// Joint of each step with the preceding ones: merged, or parsed again. Empty for a single
+    /// program.
     pub(crate) joints: Vec<Joint>,
 }

@@ -1,4 +1,5 @@
-//! What a virtual data plane may ask of processors: rates, shared by all workers without locks.
+//! Rate limiter of a vPDP for packets, recirculations and cycles. Shared by all workers,
+//! lock-free.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -7,21 +8,21 @@ use packet::Nanos;
 
 use crate::quota::{Quotas, Rate};
 
-/// Parts of a nanosecond that a bucket counts in, so that rates of millions a second are exact to a part in a thousand; from a bucket's making on they
-/// last for 36 years.
+/// Time units per nanosecond. With these, rates of millions per second are exact to a part in a
+/// thousand. The counter lasts for 36 years from the creation of a bucket.
 const PARTS: u64 = 16;
 
 const PARTS_A_SECOND: u128 = PARTS as u128 * 1_000_000_000;
 
-/// Units that come at a rate (GCRA): how far they are paid for is a moment in time.
+/// Token bucket (GCRA): its state is the time up to which tokens are used.
 #[derive(Debug)]
 struct Bucket {
     per_second: u64,
-    /// The time that units at once may be worth.
+    /// Burst size, as the time in which its tokens accrue.
     burst: u64,
-    /// Time is counted from here.
+    /// Time 0 of the bucket.
     origin: Nanos,
-    /// Up to this moment units were taken.
+    /// Time up to which tokens are used (theoretical arrival time).
     taken_until: AtomicU64,
 }
 
@@ -37,7 +38,7 @@ impl Bucket {
         bucket
     }
 
-    /// The time that so many units are worth, in parts.
+    /// Returns the time in which this many tokens accrue, in parts.
     fn time_of(&self, units: u64) -> u64 {
         let parts = u128::from(units) * PARTS_A_SECOND / u128::from(self.per_second);
         u64::try_from(parts).unwrap_or(u64::MAX)
@@ -47,12 +48,12 @@ impl Bucket {
         now.since(self.origin).0.saturating_mul(PARTS)
     }
 
-    /// Takes up to so many units: as many as there are.
+    /// Takes at most `units` tokens; returns the number taken.
     fn take(&self, units: u64, now: Nanos) -> u64 {
         let now = self.parts(now);
         let one = self.time_of(1).max(1);
         let mut given = 0;
-        // Never fails: the change is always some.
+        // The closure always returns `Some`, so this cannot fail.
         let _ = self
             .taken_until
             .fetch_update(Relaxed, Relaxed, |taken_until| {
@@ -64,7 +65,7 @@ impl Bucket {
         given
     }
 
-    /// Takes units that were used already, there or not.
+    /// Takes tokens that were already used, available or not.
     fn charge(&self, units: u64, now: Nanos) {
         let (now, time) = (self.parts(now), self.time_of(units));
         let _ = self
@@ -74,28 +75,28 @@ impl Bucket {
             });
     }
 
-    /// Whether more was charged than there was.
+    /// Returns true if more tokens were charged than had accrued.
     fn is_in_debt(&self, now: Nanos) -> bool {
         let most = self.parts(now).saturating_add(self.burst);
         self.taken_until.load(Relaxed) > most
     }
 }
 
-/// The rates of one vPDP.
+/// Rate limits of one vPDP.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     packets: Option<Bucket>,
     passes: Option<Bucket>,
     cycles: Option<Bucket>,
-    /// The quota of cycles as compilations alone have used it.
+    /// The cycle quota, charged for compilations only.
     compile: Option<Bucket>,
     pub(crate) weight: u32,
 }
 
-/// What a group of packets was let in for.
+/// Resources used by admitted packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Used {
-    /// How often packets started over.
+    /// Recirculations.
     pub(crate) passes: u64,
     /// Processor cycles.
     pub(crate) cycles: u64,
@@ -113,12 +114,12 @@ impl Gate {
         }
     }
 
-    /// Whether nothing is limited, so that nothing has to be told it.
+    /// Returns true if there are no limits, so that the limiter need not be called.
     pub(crate) fn is_open(&self) -> bool {
         self.packets.is_none() && self.passes.is_none() && self.cycles.is_none()
     }
 
-    /// How many of so many packets come in; why not the others.
+    /// Returns the number of packets that are admitted, and the drop reason of the others.
     pub(crate) fn admit(&self, packets: usize, now: Nanos) -> (usize, DropReason) {
         let is_in_debt = |bucket: &Option<Bucket>| {
             let bucket = bucket.as_ref();
@@ -137,21 +138,21 @@ impl Gate {
         (given, DropReason::RateQuota)
     }
 
-    /// Charges cycles that compilations have used: packets of the vPDP wait for them to be paid as
-    /// for their own.
+    /// Charges cycles of compilations: packets of the vPDP wait until they are paid, as for cycles
+    /// of packets.
     pub(crate) fn charge_compilations(&self, cycles: u64, now: Nanos) {
         for bucket in self.cycles.iter().chain(&self.compile) {
             bucket.charge(cycles, now);
         }
     }
 
-    /// Whether compilations alone have used more cycles than there were.
+    /// Returns true if compilations alone have used more cycles than accrued.
     pub(crate) fn compiles_in_debt(&self, now: Nanos) -> bool {
         let bucket = self.compile.as_ref();
         bucket.is_some_and(|bucket| bucket.is_in_debt(now))
     }
 
-    /// Charges what packets have used.
+    /// Charges resources that packets have used.
     pub(crate) fn charge(&self, used: Used, now: Nanos) {
         if let Some(bucket) = &self.passes {
             bucket.charge(used.passes, now);
@@ -177,7 +178,7 @@ mod tests {
         assert_eq!(bucket.take(64, start), 10);
         assert_eq!(bucket.take(64, start), 0);
         assert_eq!(bucket.take(64, start + Nanos::from_micros(3)), 3);
-        // What is not taken is kept up to the burst.
+        // Unused tokens are kept up to the burst size.
         assert_eq!(bucket.take(64, start + Nanos::from_secs(9)), 10);
     }
 

@@ -1,33 +1,33 @@
-//! What packets cost: processor cycles, counted by whoever runs the workers, or reckoned.
+//! Cycle accounting: the cost of packets in processor cycles, measured by the caller or estimated.
 
 use packet::Nanos;
 
-/// What a group of packets did.
+/// Work of a packet group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Packets that came in.
+    /// Packets that were received.
     pub packets: u64,
-    /// Passes of packets that started over.
+    /// Recirculations: resubmissions, recirculations, and further turns through the stage slots.
     pub passes: u64,
 }
 
-/// What was done for a vPDP on a worker, and what it took, to receive its packets too.
+/// Total work and cost for a vPDP on a worker, receiving included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// Packets that were let in, and their passes.
+    /// Admitted packets and their recirculations.
     pub work: Work,
-    /// The gauge's cycles.
+    /// Cycles, as the [`Gauge`] counts them.
     pub cycles: u64,
 }
 
-/// How frames came. What is not told is taken to have cost nothing, and to be no more than a part of what waits.
+/// Report on the reception of frames. By default, reception is free and more frames are waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reception {
-    /// What it took to receive them, in the gauge's cycles.
+    /// Cycles for receiving the frames, as the [`Gauge`] counts them.
     pub cycles: u64,
-    /// The time meanwhile in which the thread did not run: [`Gauge::missed`].
+    /// Time meanwhile in which the thread did not run: [`Gauge::missed`].
     pub missed: Nanos,
-    /// Whether more wait than were taken.
+    /// True if more frames are waiting than were received.
     pub is_behind: bool,
 }
 
@@ -41,32 +41,34 @@ impl Default for Reception {
     }
 }
 
-/// Tells what groups of packets cost. A worker asks it at each group's begin and end, on its own thread.
+/// Measures the cost of packet groups. A worker calls it at the start and end of each group, on
+/// the worker's thread.
 pub trait Gauge: Send {
-    /// A group begins.
+    /// Starts a group.
     fn begin(&mut self);
 
-    /// The cycles that the group has cost.
+    /// Ends a group and returns its cycles.
     fn end(&mut self, work: Work) -> u64;
 
-    /// What a visit to a vPDP costs beside its packets, which nobody's share pays for: how many visits there are is up to all who send. Quotas of cycles
-    /// pay for it.
+    /// Returns the fixed cycles of a service turn. Shares are not billed for them, because the
+    /// number of turns depends on all senders. Quotas of cycles are.
     fn visit(&self) -> u64 {
         0
     }
 
-    /// The time in groups, since it was asked last, in which the thread did not run: nobody has used it, and nobody can.
+    /// Returns the time within groups, since the last call, in which the thread did not run. It is
+    /// billed to no vPDP.
     fn missed(&mut self) -> Nanos {
         Nanos::ZERO
     }
 }
 
-/// Reckons cycles by what packets did, so that the same packets always cost the same.
+/// Cost model: computes cycles from the work, so that the same packets always cost the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reckoned {
-    /// Cycles of a packet.
+    /// Cycles per packet.
     pub per_packet: u64,
-    /// Cycles of each pass after its first.
+    /// Cycles per recirculation.
     pub per_pass: u64,
 }
 

@@ -1,10 +1,10 @@
-//! Egress of ports that several virtual data planes share by rules or by MAC addresses: a frame
-//! leaves only if the packets that answer it would be for the vPDP that sends it.
+//! Egress filter of ports that several vPDPs share by rules or by MAC address: a frame is sent
+//! only if the packets that answer it would be assigned to the sending vPDP.
 //!
-//! The condition is the classification of the other direction. Sources of a frame that leaves are
-//! destinations of the frames that answer it: a rule on a destination is a condition on the source
-//! of frames that leave, and one on a source a condition on their destination. VLAN, EtherType and
-//! protocol are the same in both directions. docs/TENANCY.md has it in full.
+//! The filter classifies the frame in the reverse direction. Sources of the frame are destinations
+//! of its answers: a rule on a destination is a condition on the frame's source, and one on a
+//! source a condition on its destination. VLAN, EtherType and protocol are the same in both
+//! directions. docs/TENANCY.md describes it in full.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,37 +19,37 @@ use crate::tag::{self, TagError};
 use crate::vpdp::VpdpId;
 use crate::wiring::{Egress, MacPrefix, Sharing, Wiring};
 
-/// The least bytes of an Ethernet frame, without its check sequence: network cards fill shorter
-/// ones up with zeros.
+/// Minimum length of an Ethernet frame in bytes, without FCS. Network cards pad shorter frames
+/// with zeros.
 const LEAST_FRAME: usize = 60;
 
-/// The condition on what leaves a vPDP by one shared port.
+/// Egress filter of one vPDP at one shared port.
 #[derive(Debug)]
 pub(crate) struct Guard {
     vpdp: VpdpId,
     port: PortId,
-    /// The VLAN of the tag that untagged frames get.
+    /// VLAN of the tag that is added to untagged frames.
     access: Option<u16>,
     owned: Owned,
 }
 
-/// The frames that are the vPDP's own.
+/// Set of frames that the vPDP may send.
 #[derive(Debug)]
 enum Owned {
-    /// All.
+    /// All frames.
     All,
-    /// Those of these VLANs, ascending.
+    /// Frames of these VLANs, sorted.
     Vlans(Box<[(u16, ())]>),
-    /// Those of a source address with this prefix and the vPDP's number; rules decide about other
+    /// Frames with a source address of this prefix and the vPDP's number. Rules decide about other
     /// addresses.
     Sources(MacPrefix, Option<Arc<Classifier>>),
-    /// Those that rules say.
+    /// Frames that the rules assign to the vPDP.
     Ruled(Arc<Classifier>),
 }
 
 impl Guard {
-    /// The VLAN of all frames that may leave, and the port, if there is no other condition and no
-    /// frame gets a tag.
+    /// Returns the VLAN and the port, if the filter admits frames of exactly one VLAN and adds no
+    /// tag.
     pub(crate) fn one_vlan(&self) -> Option<(u16, PortId)> {
         match (&self.owned, self.access) {
             (Owned::Vlans(vlans), None) => match **vlans {
@@ -70,10 +70,10 @@ impl Guard {
         }
     }
 
-    /// Makes a frame ready to leave; returns the port of the switch.
+    /// Applies the filter, adds a tag if necessary, and returns the physical port.
     ///
     /// # Errors
-    /// It may not leave, for this reason. It may have a tag then.
+    /// The drop reason, if the frame may not be sent. A tag may have been added.
     pub(crate) fn pass(&self, frame: &mut Frame) -> Result<PortId, DropReason> {
         if let Some(vlan) = self.access
             && outer_vlan(frame.bytes()) == 0
@@ -98,7 +98,7 @@ impl Guard {
         }
     }
 
-    /// True if a short frame is the vPDP's both as it is and as a network card sends it.
+    /// Returns true if a short frame is the vPDP's both as it is and padded by a network card.
     #[cold]
     fn owns_short(&self, bytes: &[u8]) -> bool {
         let mut padded = [0; LEAST_FRAME];
@@ -106,7 +106,7 @@ impl Guard {
         self.is_answered(bytes) && self.is_answered(&padded)
     }
 
-    /// True if the packets that answer a frame are the vPDP's.
+    /// Returns true if the packets that answer a frame are assigned to the vPDP.
     fn is_answered(&self, bytes: &[u8]) -> bool {
         let by_rules = |classifier: &Classifier| classifier.find_mirrored(self.port, bytes);
         let owner = match &self.owned {
@@ -120,13 +120,13 @@ impl Guard {
     }
 }
 
-/// Makes the guards of a wiring that was checked.
+/// Builder of egress filters from a checked port map.
 pub(crate) struct Guards<'w> {
     wiring: &'w Wiring,
     classifier: Option<Arc<Classifier>>,
-    /// Ports that have all packets of one vPDP.
+    /// Ports with one vPDP that gets all packets.
     sole: BTreeMap<PortId, VpdpId>,
-    /// By vPDP and port, the VLAN of an access rule.
+    /// VLAN of the access rule, by vPDP and port.
     access: BTreeMap<(VpdpId, PortId), u16>,
 }
 
@@ -142,12 +142,13 @@ impl<'w> Guards<'w> {
         }
     }
 
-    /// The guard of what leaves this vPDP by this port of the switch; none where all may leave.
+    /// Returns the egress filter of a vPDP at a physical port, or `None` if all frames may be
+    /// sent.
     pub(crate) fn of(&self, vpdp: VpdpId, port: PortId) -> Option<Guard> {
         let shared = self.wiring.shared.get(&port)?;
         let classifier = self.classifier.clone();
         let owned = match shared.sharing {
-            // The description is the switch's own.
+            // The switch itself writes the description header.
             Sharing::Described(_) => return None,
             _ if shared.egress == Egress::Any => Owned::All,
             Sharing::Destination(prefix) => Owned::Sources(prefix, classifier),
@@ -175,7 +176,7 @@ impl<'w> Guards<'w> {
     }
 }
 
-/// Ports that rules of one vPDP alone are about, of which one asks for nothing more.
+/// Returns ports that only one vPDP's rules name, and one of these rules has no other condition.
 fn sole_owners(rules: &[Rule]) -> BTreeMap<PortId, VpdpId> {
     let mut ports: BTreeMap<Option<PortId>, Vec<&Rule>> = BTreeMap::new();
     for rule in rules {

@@ -1,4 +1,5 @@
-//! The control side: creates, changes and deletes virtual data planes while packets go through them. It owns no thread and no clock.
+//! Control side: creates, changes and deletes virtual data planes while packets are processed. It
+//! owns no thread and no clock.
 
 mod connect;
 mod deleted;
@@ -36,25 +37,25 @@ pub use deleted::Deleted;
 pub use make::{Made, Maker, Moved};
 pub use migrate::{Exported, ExportedState};
 
-/// What a vPDP is made of.
+/// Configuration of a new vPDP.
 #[derive(Clone, Debug, Default)]
 pub struct Spec {
-    /// Its number; the least that is free without it.
+    /// The vPDP's number; by default the smallest free one.
     pub id: Option<VpdpId>,
     /// Its name.
     pub name: String,
-    /// Whose it is.
+    /// The owner's name.
     pub owner: String,
-    /// What its ports are connected to, from port 0 on.
+    /// Connections of its ports, from port 0 on.
     pub ports: Vec<Connection>,
-    /// What it may use.
+    /// Quotas.
     pub quotas: Quotas,
-    /// How its device is set up; its limits are those of the quotas.
+    /// Configuration of its device; the limits come from the quotas.
     pub device: DeviceConfig,
 }
 
 impl Spec {
-    /// How its device is set up, with the limits of its quotas.
+    /// Returns the configuration of its device, with the limits of its quotas.
     fn config(&self) -> DeviceConfig {
         DeviceConfig {
             limits: self.quotas.of_device(),
@@ -66,7 +67,7 @@ impl Spec {
 /// A virtual data plane.
 pub struct Vpdp {
     id: VpdpId,
-    /// Different for each vPDP that there ever was.
+    /// Creation number: unique among all vPDPs ever created.
     birth: u64,
     name: String,
     owner: String,
@@ -79,31 +80,32 @@ pub struct Vpdp {
     loaded: Option<Loaded>,
 }
 
-/// A vPDP's program and state.
+/// Program and state of a vPDP.
 struct Loaded {
     device: Box<Device>,
-    /// Of its seats.
+    /// Generation number of its per-thread states.
     serial: u64,
-    /// Workers that have not given back its seat.
+    /// Number of workers that have not returned the per-thread state.
     seats: usize,
     function: Function,
-    /// How the steps of a chain follow one another.
+    /// Joint of each step of a chain with the preceding ones: merged, or parsed again.
     joints: Vec<Joint>,
-    /// The function as one program, before it was fitted to the slots.
+    /// The function as one program, before it was fitted to the stage slots.
     given: Arc<Program>,
-    /// What the function was made: another one runs if a controller has set it on the device itself.
+    /// The program that `function` was compiled to. The device runs another one if a controller
+    /// has set it there.
     program: Arc<Program>,
-    /// What it did before.
+    /// The previous function.
     before: Option<Function>,
 }
 
 impl Loaded {
-    /// Whether it is what stands in for a program.
+    /// Returns true if it runs the stand-in program.
     fn stands_in(&self, stand_in: Option<&Arc<Program>>) -> bool {
         stand_in.is_some_and(|stand_in| Arc::ptr_eq(stand_in, &self.given))
     }
 
-    /// The program that a controller has set meanwhile, as it was given.
+    /// Returns the program that a controller has set on the device meanwhile, before fitting.
     fn set_meanwhile(&self, id: VpdpId, slots: &SlotBook) -> Option<Arc<Program>> {
         let running = self.device.program();
         let given = || {
@@ -114,13 +116,14 @@ impl Loaded {
         (!Arc::ptr_eq(running, &self.program)).then(given)
     }
 
-    /// What it does as one program, before it was fitted: also if a controller has set one meanwhile.
+    /// Returns the current program before fitting, including one that a controller has set.
     fn given_now(&self, id: VpdpId, slots: &SlotBook) -> Arc<Program> {
         let meanwhile = self.set_meanwhile(id, slots);
         meanwhile.unwrap_or_else(|| Arc::clone(&self.given))
     }
 
-    /// What it does, and what it did before: also if a controller has set a program meanwhile.
+    /// Returns the current and the previous function, including a program that a controller has
+    /// set.
     fn functions(&self, id: VpdpId, slots: &SlotBook) -> (Function, Option<Function>) {
         match self.set_meanwhile(id, slots) {
             None => (self.function.clone(), self.before.clone()),
@@ -128,7 +131,7 @@ impl Loaded {
         }
     }
 
-    /// Notices a program that a controller has set.
+    /// Updates the function if a controller has set a program.
     fn catch_up(&mut self, id: VpdpId, slots: &SlotBook) {
         if let Some(given) = self.set_meanwhile(id, slots) {
             let function = Function::Program(Arc::clone(&given));
@@ -142,64 +145,66 @@ impl Loaded {
 }
 
 impl Vpdp {
-    /// Its number.
+    /// Returns its number.
     pub fn id(&self) -> VpdpId {
         self.id
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whose it is.
+    /// Returns its owner's name.
     pub fn owner(&self) -> &str {
         &self.owner
     }
 
-    /// What it may use.
+    /// Returns its quotas.
     pub fn quotas(&self) -> &Quotas {
         &self.quotas
     }
 
-    /// How its device is set up.
+    /// Returns the configuration of its device.
     pub fn config(&self) -> &DeviceConfig {
         &self.config
     }
 
-    /// What its compilations took so far.
+    /// Returns statistics of its compilations.
     pub fn compile_figures(&self) -> CompileFigures {
         self.compiler.figures()
     }
 
-    /// Whether it takes no packets for now.
+    /// Returns true if it is suspended: it receives no packets.
     pub fn is_suspended(&self) -> bool {
         self.is_suspended
     }
 
-    /// Its program, tables, state and counts; nothing before a program is loaded.
+    /// Returns its device, with program, tables, state and counters. `None` before a program is
+    /// loaded.
     pub fn device(&self) -> Option<&Device> {
         self.loaded.as_ref().map(|loaded| &*loaded.device)
     }
 
-    /// Its program, or the chain of which its program was made. A program that a controller has set on the device is noticed by
-    /// [`Hypervisor::step`].
+    /// Returns its program, or the chain that its program was composed from. A program that a
+    /// controller has set on the device is included after the next [`Hypervisor::step`].
     pub fn function(&self) -> Option<&Function> {
         self.loaded.as_ref().map(|loaded| &loaded.function)
     }
 
-    /// How each step of its chain follows those before it; none of a program.
+    /// Returns the joint of each step of its chain with the preceding ones: merged, or parsed
+    /// again. Empty for a single program.
     pub fn joints(&self) -> &[Joint] {
         let loaded = self.loaded.as_ref();
         loaded.map_or(&[], |loaded| &loaded.joints)
     }
 
-    /// Its program as it was given, a chain as one, before it was fitted to the slots.
+    /// Returns its program before fitting to the stage slots; for a chain, the composed program.
     pub fn given(&self) -> Option<&Arc<Program>> {
         self.loaded.as_ref().map(|loaded| &loaded.given)
     }
 
-    /// Whether packets come in; not to what stands in for a program.
+    /// Returns its admission state. A vPDP with the stand-in program admits no packets.
     fn admission(&self, stand_in: Option<&Arc<Program>>) -> Admission {
         let loaded = self.loaded.as_ref();
         let program = loaded.filter(|loaded| !loaded.stands_in(stand_in));
@@ -211,15 +216,15 @@ impl Vpdp {
     }
 }
 
-/// A device that is not needed any more, as long as packets are in it.
+/// A device that is no longer needed, but may still hold packets.
 struct Departing {
     device: Box<Device>,
     serial: u64,
-    /// Workers that have not given back its seat.
+    /// Number of workers that have not returned the per-thread state.
     seats: usize,
 }
 
-/// The virtual data planes of a switch.
+/// Control side of the virtual data planes of a switch.
 pub struct Hypervisor {
     engine: Arc<dyn Engine>,
     slots: SlotBook,
@@ -230,29 +235,30 @@ pub struct Hypervisor {
     compilations: Compilations,
     desks: Vec<Arc<Desk>>,
     root: Arc<Root>,
-    /// Roots that workers may still refer to: freeing one takes time that packets do not have.
+    /// Old roots that workers may still use. The control side frees them, since that takes time.
     retired: Vec<Arc<Root>>,
-    /// Slots of vPDPs that are no more, to which links of retired roots may still lead: no other vPDP gets them yet.
+    /// Tenant indices of deleted vPDPs, to which links of retired roots may still point. They are
+    /// not reused yet.
     barred: Vec<Slot>,
     departing: Vec<Departing>,
     deleted: deleted::DeletedVpdps,
-    /// How many devices had seats.
+    /// Number of generations of per-thread states so far.
     serials: u64,
-    /// How many vPDPs there were.
+    /// Number of vPDPs created so far.
     births: u64,
-    /// What vPDPs without a program run, so that controllers find a device.
+    /// Program of vPDPs without one, so that controllers find a device.
     stand_in: Option<Arc<Program>>,
-    /// The vPDPs that ran it when workers were last told.
+    /// vPDPs that ran it at the last publication.
     unprogrammed: Vec<VpdpId>,
-    /// Packets of devices that are gone, and those that the control side refused.
+    /// Accounting of packets of removed devices, and of packets that the control side dropped.
     ledger: Ledger,
-    /// Packets that the control side has taken over links.
+    /// Number of packets that the control side has delivered over links.
     linked: u64,
     now: Nanos,
 }
 
 impl Drop for Hypervisor {
-    /// Compilations that are under way end: nobody takes what they make.
+    /// Cancels running compilations: their results would be discarded.
     fn drop(&mut self) {
         for vpdp in self.vpdps.values() {
             vpdp.compiler.close(Cancelled::Stopped);
@@ -261,12 +267,13 @@ impl Drop for Hypervisor {
 }
 
 impl Hypervisor {
-    /// A switch without virtual data planes, with as many stage slots as their programs take. The programs run on this engine.
+    /// Creates a switch without virtual data planes, with unlimited stage slots. Programs run on
+    /// this engine.
     pub fn new(engine: Arc<dyn Engine>) -> Hypervisor {
         Hypervisor::with_slots(engine, SlotPlan::default())
     }
 
-    /// The same with these stage slots.
+    /// Creates a switch with these stage slots.
     pub fn with_slots(engine: Arc<dyn Engine>, plan: SlotPlan) -> Hypervisor {
         Hypervisor {
             engine,
@@ -292,20 +299,20 @@ impl Hypervisor {
         }
     }
 
-    /// Sets the program that a vPDP without one runs: its controllers find a device, and packets
-    /// are dropped as [`DropReason::NoProgram`].
+    /// Sets the program that runs in vPDPs without one: their controllers find a device, and
+    /// packets are dropped as [`DropReason::NoProgram`].
     pub fn set_stand_in(&mut self, program: Arc<Program>) {
         self.stand_in = Some(program);
         self.publish(Vec::new());
     }
 
-    /// Whether a vPDP runs a program of its own, not the one that stands in.
+    /// Returns true if a vPDP runs a program other than the stand-in.
     pub fn is_programmed(&self, vpdp: &Vpdp) -> bool {
         let loaded = vpdp.loaded.as_ref();
         loaded.is_some_and(|loaded| !loaded.stands_in(self.stand_in.as_ref()))
     }
 
-    /// The vPDPs that run the program that stands in, in the order of their numbers.
+    /// Returns the vPDPs that run the stand-in program, by number.
     fn unprogrammed(&self) -> impl Iterator<Item = VpdpId> {
         let runs_stand_in = |vpdp: &&Vpdp| vpdp.loaded.is_some() && !self.is_programmed(vpdp);
         self.vpdps.values().filter(runs_stand_in).map(Vpdp::id)
@@ -318,47 +325,47 @@ impl Hypervisor {
         }
     }
 
-    /// The last vPDPs that were deleted, in that order.
+    /// Returns the most recently deleted vPDPs, oldest first.
     pub fn deleted(&self) -> Vec<Deleted> {
         self.deleted.list(&self.departing)
     }
 
-    /// How many were deleted before those, and the end of their packets.
+    /// Returns the number of vPDPs deleted before those, and the sum of their ledgers.
     pub fn deleted_before(&self) -> (u64, Ledger) {
         self.deleted.others().clone()
     }
 
-    /// All virtual data planes, by their numbers.
+    /// Returns all virtual data planes, by number.
     pub fn vpdps(&self) -> impl Iterator<Item = &Vpdp> {
         self.vpdps.values()
     }
 
-    /// One of them.
+    /// Returns a vPDP.
     pub fn vpdp(&self, id: VpdpId) -> Option<&Vpdp> {
         self.vpdps.get(&id)
     }
 
-    /// The device of a vPDP with a program, to be written to; workers see what was written once it is published.
+    /// Returns the device of a vPDP with a program, to change its state. Workers see changes after
+    /// the device publishes them.
     pub fn device_mut(&mut self, id: VpdpId) -> Option<&mut Device> {
         let loaded = self.vpdps.get_mut(&id)?.loaded.as_mut()?;
         Some(&mut loaded.device)
     }
 
-    /// What compiles a vPDP's texts within its quotas, for a thread that may wait.
+    /// Returns the compiler of a vPDP, with its quotas. For threads that may block.
     ///
     /// # Errors
-    /// There is no such vPDP.
+    /// The vPDP does not exist.
     pub fn compiler(&self, id: VpdpId) -> Result<BoundedCompiler, Refusal> {
         Ok(self.find(id)?.compiler.clone())
     }
 
-    /// Bounds the compilations of vPDPs that are made from now on, and says how their time is
-    /// counted.
+    /// Sets the compilation limits and the clock for vPDPs that are created from now on.
     pub fn set_compile_pool(&mut self, pool: CompilePool) {
         self.compilations = Compilations::new(pool);
     }
 
-    /// Charges compilations to quotas of cycles.
+    /// Charges compilations to cycle quotas.
     fn charge_compilations(&self) {
         for vpdp in self.vpdps.values() {
             let cycles = vpdp.compiler.take_cycles();
@@ -372,17 +379,17 @@ impl Hypervisor {
         }
     }
 
-    /// What programs run on.
+    /// Returns the engine that runs the programs.
     pub fn engine(&self) -> &Arc<dyn Engine> {
         &self.engine
     }
 
-    /// What a vPDP's ports are connected to.
+    /// Returns the connections of a vPDP's ports.
     pub fn ports(&self, id: VpdpId) -> &[Connection] {
         self.wiring.ports.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// Ports of the switch that several vPDPs share, and how.
+    /// Returns the shared physical ports.
     pub fn shared(&self) -> impl Iterator<Item = (PortId, Share)> {
         self.wiring
             .shared
@@ -390,7 +397,7 @@ impl Hypervisor {
             .map(|(port, share)| (*port, *share))
     }
 
-    /// All rules, in the order in which they came.
+    /// Returns all rules, in order of creation.
     pub fn rules(&self) -> &[Rule] {
         &self.wiring.rules
     }
@@ -408,10 +415,11 @@ impl Hypervisor {
         loaded.ok_or(Refusal::NoProgram(id))
     }
 
-    /// Makes a vPDP without a program.
+    /// Creates a vPDP without a program.
     ///
     /// # Errors
-    /// Its number, its name or one of its ports is another one's.
+    /// Its number, its name or one of its ports is already taken, or the port map would be
+    /// invalid.
     pub fn create(&mut self, spec: Spec) -> Result<VpdpId, Refusal> {
         let id = self.free_number(spec.id)?;
         if let Some(other) = self.vpdps.values().find(|vpdp| vpdp.name == spec.name) {
@@ -430,7 +438,7 @@ impl Hypervisor {
             }
             for (port, connection) in links {
                 let port = VirtualPort { vpdp: id, port };
-                // Of a link within the vPDP the other end has made it.
+                // For a link within the vPDP, the other end has created it.
                 if let Connection::Link(other) = connection
                     && wiring.connection(port)? != Connection::Link(other)
                 {
@@ -458,7 +466,7 @@ impl Hypervisor {
         Ok(id)
     }
 
-    /// The number of a vPDP that is to have this one, or any.
+    /// Returns the number of a new vPDP: the requested one, or the smallest free one.
     fn free_number(&self, wanted: Option<VpdpId>) -> Result<VpdpId, Refusal> {
         let is_free = |id: &VpdpId| !self.vpdps.contains_key(id);
         match wanted {
@@ -477,10 +485,10 @@ impl Hypervisor {
         Slot(free.map_or(taken.len() as u32, |(slot, _)| slot))
     }
 
-    /// Deletes a vPDP. Packets inside finish.
+    /// Deletes a vPDP. Packets in flight finish.
     ///
     /// # Errors
-    /// Links or rules lead to it.
+    /// A link or a rule uses it.
     pub fn delete(&mut self, id: VpdpId) -> Result<(), Refusal> {
         self.find(id)?;
         if let Some((port, other)) = self.wiring.links_of(id).next() {
@@ -515,30 +523,30 @@ impl Hypervisor {
         });
     }
 
-    /// Lets no packets in for now; those inside finish.
+    /// Suspends a vPDP: it admits no packets. Packets in flight finish.
     ///
     /// # Errors
-    /// There is no such vPDP.
+    /// The vPDP does not exist.
     pub fn suspend(&mut self, id: VpdpId) -> Result<(), Refusal> {
         self.find_mut(id)?.is_suspended = true;
         self.publish(Vec::new());
         Ok(())
     }
 
-    /// Lets packets in again.
+    /// Resumes a vPDP: it admits packets again.
     ///
     /// # Errors
-    /// There is no such vPDP.
+    /// The vPDP does not exist.
     pub fn resume(&mut self, id: VpdpId) -> Result<(), Refusal> {
         self.find_mut(id)?.is_suspended = false;
         self.publish(Vec::new());
         Ok(())
     }
 
-    /// Gives a vPDP other quotas. What it has used of its rates is forgotten.
+    /// Sets a vPDP's quotas. Its rate limiters start again, with full bursts.
     ///
     /// # Errors
-    /// There is no such vPDP, or it holds more already.
+    /// The vPDP does not exist, or already holds more than the quotas allow.
     pub fn set_quotas(&mut self, id: VpdpId, quotas: Quotas) -> Result<(), Refusal> {
         let (now, limits) = (self.now, quotas.of_device());
         let vpdp = self.find_mut(id)?;
@@ -556,16 +564,17 @@ impl Hypervisor {
         Ok(())
     }
 
-    /// Shares processors fairly among vPDPs while they ask for more than there is; or no longer.
+    /// Sets or removes fair sharing of processors, which applies while vPDPs demand more than
+    /// there is.
     pub fn set_fairness(&mut self, fairness: Option<Fairness>) {
         self.fairness = fairness;
         self.publish(Vec::new());
     }
 
-    /// Removes a vPDP's program and its state. Packets inside finish.
+    /// Removes a vPDP's program and its state. Packets in flight finish.
     ///
     /// # Errors
-    /// It has none.
+    /// It has no program.
     pub fn unload(&mut self, id: VpdpId) -> Result<(), Refusal> {
         let loaded = self.find_mut(id)?.loaded.take();
         let loaded = loaded.ok_or(Refusal::NoProgram(id))?;
@@ -584,7 +593,7 @@ impl Hypervisor {
         Ok(())
     }
 
-    /// A changed copy of the wiring, checked as a whole, and the table of its rules.
+    /// Returns a changed copy of the port map, checked as a whole, and its rule table.
     fn rewired(
         &self,
         change: impl FnOnce(&mut Wiring) -> Result<(), WiringError>,
@@ -601,7 +610,7 @@ impl Hypervisor {
         self.publish(Vec::new());
     }
 
-    /// Lets workers see what was changed, with new seats for each of them.
+    /// Publishes the current state to workers, with new per-thread states for each of them.
     fn publish(&mut self, seats: Vec<Seats>) {
         let tenants: Vec<Tenant> = self
             .vpdps
@@ -638,7 +647,7 @@ impl Hypervisor {
         }
     }
 
-    /// Workers for the switch's packets. They are made once; later calls give none.
+    /// Creates the workers for the switch's packets. Only the first call returns any.
     pub fn workers(&mut self, count: usize) -> Vec<Worker> {
         if !self.desks.is_empty() {
             return Vec::new();
@@ -662,12 +671,14 @@ impl Hypervisor {
         self.desks.iter().cloned().map(Worker::new).collect()
     }
 
-    /// Devices that are not needed any more and still have packets, or seats that no worker has given back.
+    /// Returns the number of devices that are no longer needed, but hold packets or per-thread
+    /// states that workers have not returned.
     pub fn departing(&self) -> usize {
         self.departing.len()
     }
 
-    /// What became of all packets of the switch: links between virtual ports are inside. With workers it counts what they have told.
+    /// Returns the accounting of all packets of the switch; packets on links are internal. With
+    /// workers, it covers what they have reported.
     pub fn ledger(&self) -> Ledger {
         let mut whole = self.ledger.clone();
         let mut linked = self.linked;
@@ -689,28 +700,29 @@ impl Hypervisor {
         departing.chain(self.vpdps.values().filter_map(Vpdp::device))
     }
 
-    /// Packets inside.
+    /// Returns the number of packets in all devices.
     pub fn held(&self) -> usize {
         self.devices().map(Device::held).sum()
     }
 
-    /// Whether all packets are accounted for, of each vPDP and of all. It counts while no worker has packets in hand, or anything to tell.
+    /// Checks packet conservation, in each vPDP and in total. Only valid while workers have no
+    /// packets in flight and no pending reports.
     ///
     /// # Errors
-    /// They are not: a defect.
+    /// The counts do not match: a defect.
     pub fn check_conservation(&self) -> Result<(), Unbalanced> {
         self.devices().try_for_each(Device::check_conservation)?;
         self.ledger().check(self.held())
     }
 }
 
-/// The bells of the workers' threads.
+/// Returns the epochs of the workers' threads.
 fn bells(desks: &[Arc<Desk>]) -> Vec<Arc<Bell>> {
     desks.iter().map(|desk| Arc::clone(&desk.bell)).collect()
 }
 
 fn new_seat(slot: Slot, serial: u64, worker: switch::Worker, desk: &Arc<Desk>) -> Box<Seat> {
-    // The desk holds seats that come back: they do not hold it.
+    // Weak: the mailbox owns returned states, and this one must not own the mailbox.
     let desk = Arc::downgrade(desk);
     worker.wake_by(move || {
         if let Some(desk) = desk.upgrade() {

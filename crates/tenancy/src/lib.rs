@@ -1,21 +1,31 @@
-//! The room of virtual data planes (HyperVDP): many programs on one switch, each with its own tables, state, ports and controller.
+//! Crate `tenancy`: virtual data planes (vPDPs) after HyperVDP. Many programs run on one switch,
+//! each with its own tables, state, ports and controller.
 //!
-//! **In:** vPDPs with their ports and quotas, programs, rules that classify, packets of the switch. **Out:** packets of the switch, and what became of
-//! each: by the vPDP's own [`switch::Ledger`] and the [`Hypervisor`]'s.
-//! **May import:** `switch`, `passes`, `exec`, `table`, `packet`, `ir`, `bits`, `support`.
+//! **In:** vPDPs with their ports and quotas, programs, classification rules, packets of the
+//! switch. **Out:** packets of the switch. Each packet is accounted for in the [`switch::Ledger`]
+//! of its vPDP or in that of the [`Hypervisor`].
 //!
-//! Two sides, as in `switch`: the [`Hypervisor`] changes things and owns no thread; [`Worker`]s take packets and see a root that is published.
+//! The crate has two sides, as `switch` has. The [`Hypervisor`] is the control side: it makes
+//! changes and owns no thread. [`Worker`]s are the data path: they process packets and read a
+//! published snapshot (the root).
 //!
 //! Invariants:
-//! - a program sees its own packets, state and virtual ports, and nothing else: each vPDP is a [`switch::Device`] of its own;
-//! - a change is checked as a whole before anything is changed; a refused one changes nothing ([`Refusal`] says why);
-//! - packets wait for no change, and no vPDP for another one's; packets inside finish on what they began with;
-//! - what a quota forbids is a counted drop of the vPDP that asked for it, before it costs the others;
-//! - packets are conserved: in each vPDP, and in all of them with their links;
-//! - packets of one vPDP that came in by one worker stay in their order;
-//! - no vPDP's packets that start over take more passes at once than a burst's, or than its share: the rest goes on behind the others.
+//! - A program sees its own packets, state and virtual ports, and nothing else: each vPDP is a
+//!   [`switch::Device`].
+//! - A change is checked completely before it is applied. A refused change has no effect, and a
+//!   [`Refusal`] gives the reason.
+//! - Packets never wait for a change, and one vPDP's packets never wait for a change of another
+//!   vPDP. Packets in flight finish with the snapshot they started with.
+//! - A packet above a quota is dropped and counted at the vPDP that exceeds it, before it costs
+//!   other vPDPs time.
+//! - Packets are conserved in each vPDP, and in all vPDPs and their links together.
+//! - Packets of one vPDP that arrive at one worker stay in order.
+//! - Recirculated packets of a vPDP use at most a burst's number of recirculations, or the vPDP's
+//!   share, at a time. The rest continues after the other vPDPs' packets. In this crate,
+//!   *recirculation* covers resubmission, recirculation, and further turns through the stage
+//!   slots.
 //!
-//! Tests: beside the code, `tests/`; `testkit` runs all its programs in vPDPs.
+//! Tests: unit tests in the modules, `tests/`; `testkit` runs all its programs in vPDPs.
 
 mod carriage;
 mod classifier;

@@ -1,4 +1,4 @@
-//! Why the hypervisor refuses a change. Nothing was changed then.
+//! Errors of control operations. After an error nothing is changed.
 
 use std::fmt;
 
@@ -11,53 +11,54 @@ use crate::compiler::CompileError;
 use crate::vpdp::{VirtualPort, VpdpId};
 use crate::wiring::WiringError;
 
-/// Why a change was refused.
+/// Error of a control operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refusal {
-    /// There is no such vPDP.
+    /// No vPDP has this number.
     NoSuchVpdp(VpdpId),
     /// Another vPDP has the number.
     NumberTaken(VpdpId),
     /// Another vPDP has the name.
     NameTaken(String, VpdpId),
-    /// There are as many vPDPs as there can be.
+    /// All vPDP numbers are used.
     NoNumberLeft,
-    /// How packets find vPDPs and ports does not come out right.
+    /// The port map is invalid.
     Wiring(WiringError),
-    /// The vPDP is in use.
+    /// The vPDP cannot be deleted: a link or a rule uses it.
     InUse(VpdpId, Use),
     /// The vPDP has a program already.
     HasProgram(VpdpId),
     /// The vPDP has no program.
     NoProgram(VpdpId),
-    /// The vPDP had no other program before.
+    /// There is no earlier program to roll back to.
     NothingBefore(VpdpId),
-    /// The chain cannot be made one program.
+    /// The chain cannot be composed into one program.
     Compose(VpdpId, Box<ComposeError>),
-    /// The stage slots do not hold the program.
+    /// The program does not fit into the stage slots.
     Slots(VpdpId, SlotError),
-    /// The program of which a stage was changed does not run any more.
+    /// The program that was edited is no longer the running one.
     Changed(VpdpId),
-    /// A stage cannot be changed so.
+    /// The edit of a stage is invalid.
     Edit(VpdpId, Box<EditError>),
     /// The program cannot be loaded.
     Load(VpdpId, String),
-    /// The vPDP does not take the new program: it has no place for state that may not be lost, or is more than the quotas allow.
+    /// The vPDP keeps its program: the new one loses state that must be kept, or exceeds the
+    /// quotas.
     Update(VpdpId, AdoptError),
-    /// The vPDP holds more already than its new quotas allow.
+    /// The vPDP already holds more than the new quotas allow.
     Exceeded(VpdpId, Exceeded),
-    /// What was exported does not fit its own program.
+    /// The exported state does not fit its program.
     Import(ControlError),
-    /// The program takes more to make than the quotas allow.
+    /// Compiling the program takes more than the quotas allow.
     Compile(CompileError),
 }
 
-/// What uses a vPDP.
+/// Reference to a vPDP that prevents its deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// A link from one of its ports to another's.
+    /// A link from one of its ports to a port of another vPDP.
     Link(VirtualPort, VirtualPort),
-    /// A rule that leads packets to it.
+    /// A rule that assigns packets to it.
     Rule(String),
 }
 

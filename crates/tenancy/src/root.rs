@@ -1,4 +1,5 @@
-//! What workers see of the hypervisor: immutable, made by the control side, taken as a whole at the begin of a burst.
+//! Root: the immutable snapshot of the hypervisor that workers read. The control side builds it,
+//! and a worker takes it as a whole at the start of a burst (RCU).
 
 use std::sync::Arc;
 
@@ -16,12 +17,12 @@ use crate::guard::{Guard, Guards};
 use crate::vpdp::{Connection, VpdpId};
 use crate::wiring::{Sharing, Wiring};
 
-/// The place of a vPDP among those of a hypervisor: dense, used again.
+/// Tenant index: the dense index of a vPDP in this hypervisor. Indices are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Slot(pub(crate) u32);
 
 impl Slot {
-    /// Of packets that are no vPDP's.
+    /// Index of packets that belong to no vPDP.
     pub(crate) const NONE: Slot = Slot(u32::MAX);
 
     #[inline]
@@ -29,32 +30,33 @@ impl Slot {
         self.0 as usize
     }
 
-    /// What workers' threads tell its device by.
+    /// Returns the bit by which worker threads identify the tenant's device.
     #[inline]
     pub(crate) fn mark(self) -> Marks {
         Marks::of(self.0)
     }
 }
 
-/// A virtual port, as packets leave.
+/// Egress entry of a virtual port.
 #[derive(Debug)]
 pub(crate) enum Exit {
-    /// They are dropped.
+    /// Not connected: packets are dropped.
     Open,
-    /// To a port of the switch.
+    /// A physical port.
     Port(PortId),
-    /// To a port of the switch that carries descriptions.
+    /// A physical port with description headers.
     Described(PortId),
-    /// To one that carries them with this in front of them. Ports of a vPDP that carry them alike have one.
+    /// A physical port with description headers and an outer header. Ports of a vPDP with the same
+    /// encapsulation share one header.
     Wrapped(PortId, Arc<Outer>),
-    /// To a port of the switch, if they are the vPDP's own.
+    /// A physical port with an egress filter: only the vPDP's own frames may leave.
     Guarded(Box<Guard>),
-    /// To another virtual port.
+    /// A link to another virtual port.
     Link(Inlet),
 }
 
 impl Exit {
-    /// What stands in front of descriptions.
+    /// Returns the outer header in front of description headers.
     pub(crate) fn outer(&self) -> Option<&Outer> {
         match self {
             Exit::Wrapped(_, outer) => Some(outer),
@@ -63,53 +65,54 @@ impl Exit {
     }
 }
 
-/// Whether packets are let in.
+/// Admission state of a vPDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// They are.
+    /// Packets are admitted.
     Open,
-    /// They are dropped for this reason.
+    /// Packets are dropped for this reason.
     Closed(DropReason),
 }
 
-/// Ports whose exits are asked for ahead.
+/// Maximum number of ports of which the egress entries are prefetched.
 const FEW_PORTS: usize = 16;
 
-/// A vPDP.
+/// Entry of a vPDP in the snapshot.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) slot: Slot,
-    /// The vPDP's number, and its birth, which is different for each vPDP that there ever was.
+    /// The vPDP's number and its creation number. The latter is unique among all vPDPs ever
+    /// created.
     identity: Option<(VpdpId, u64)>,
-    /// The workers' seats that serve it; 0 is none.
+    /// Generation number of the per-thread states that serve the vPDP; 0 if there are none.
     pub(crate) serial: u64,
     pub(crate) admission: Admission,
     pub(crate) gate: Arc<Gate>,
-    /// Whether the gate limits nothing, so that it need not be asked.
+    /// True if the rate limiter has no limits and is skipped.
     pub(crate) is_unlimited: bool,
-    /// What is said of its packets.
+    /// Description header of the vPDP's packets.
     description: Draft,
     exits: Box<[Exit]>,
-    /// Whether there are ports, and packets go to none but ports of the switch that carry descriptions.
+    /// True if there are ports, and all are unconnected or physical ports with description
+    /// headers.
     describes_all: bool,
 }
 
-/// An [`Exit`] in little memory, as most packets ask: a port of the switch, one that carries
-/// descriptions, one where frames of one VLAN may leave, or another way. One number says both
-/// where packets go and how: that is one comparison
-/// where each packet leaves.
+/// Compact [`Exit`] for the common cases: a physical port, one with description headers, or one
+/// that admits frames of one VLAN. [`Outlet::OTHER`] stands for all other cases. Kind and port are
+/// encoded in one number, so that each packet needs one comparison at egress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outlet(u32);
 
 impl Outlet {
-    /// Of ports where frames of one VLAN may leave, which stands in front of the port. Ports of
-    /// greater numbers go the other way.
+    /// Flag: a port that admits frames of one VLAN. The VLAN is stored above the port number.
+    /// Larger port numbers use [`Outlet::OTHER`].
     const OF_VLAN: u32 = 1 << 30;
     const VLAN_SHIFT: u32 = 16;
     const VLAN_PORTS: u32 = (1 << Outlet::VLAN_SHIFT) - 1;
-    /// Of ports that carry descriptions. Ports of greater numbers go the other way.
+    /// Flag: a port with description headers. Larger port numbers use [`Outlet::OTHER`].
     const DESCRIBED: u32 = 1 << 31;
-    /// [`Exit`] tells where packets go.
+    /// The full [`Exit`] must be read.
     pub(crate) const OTHER: Outlet = Outlet(u32::MAX);
 
     fn of(exit: &Exit) -> Outlet {
@@ -128,14 +131,14 @@ impl Outlet {
         }
     }
 
-    /// The port of the switch to which packets go as they are.
+    /// Returns the physical port to which packets are sent unchanged.
     #[inline(always)]
     pub(crate) fn plain(self) -> Option<PortId> {
         (self.0 < Outlet::OF_VLAN).then_some(PortId(self.0))
     }
 
-    /// The VLAN, as [`crate::rule::Field::Vlan`], and the port of the switch to which packets of
-    /// this VLAN go as they are.
+    /// Returns the VLAN, as [`crate::rule::Field::Vlan`], and the physical port to which packets
+    /// of this VLAN are sent unchanged.
     #[inline(always)]
     pub(crate) fn of_vlan(self) -> Option<(u64, PortId)> {
         let is_of_vlan = (Outlet::OF_VLAN..Outlet::DESCRIBED).contains(&self.0);
@@ -143,7 +146,8 @@ impl Outlet {
         is_of_vlan.then_some((vlan.into(), PortId(self.0 & Outlet::VLAN_PORTS)))
     }
 
-    /// The port of the switch to which packets go with their descriptions, and nothing else, in front of them.
+    /// Returns the physical port to which packets are sent with only their description header
+    /// added.
     #[inline(always)]
     pub(crate) fn described(self) -> Option<PortId> {
         let is_described = self.0 >= Outlet::DESCRIBED && self != Outlet::OTHER;
@@ -151,7 +155,7 @@ impl Outlet {
     }
 }
 
-/// The ways out of a place.
+/// Egress map of a vPDP: virtual ports to egress entries.
 #[derive(Clone, Copy)]
 pub(crate) struct Ways<'r> {
     pub(crate) place: &'r Place,
@@ -159,7 +163,7 @@ pub(crate) struct Ways<'r> {
 }
 
 impl<'r> Ways<'r> {
-    /// None lead out.
+    /// Creates an empty egress map: all packets are dropped.
     pub(crate) fn none(place: &'r Place) -> Ways<'r> {
         Ways {
             place,
@@ -173,7 +177,7 @@ impl<'r> Ways<'r> {
         outlet.copied().unwrap_or(Outlet::OTHER)
     }
 
-    /// Asks the processor for the outlets, those of few ports.
+    /// Prefetches the compact egress entries of the first ports.
     #[inline]
     pub(crate) fn ask_for_outlets(self) {
         prefetch_value(&self.outlets[..self.outlets.len().min(FEW_PORTS)]);
@@ -181,7 +185,8 @@ impl<'r> Ways<'r> {
 }
 
 impl Place {
-    /// Of no vPDP, or of one that had its seats for too short a time to be in any root that a worker saw: nothing leads out.
+    /// Creates an entry without egress. It serves packets of a vPDP that no worker ever saw in a
+    /// root.
     pub(crate) fn nowhere() -> Place {
         Place {
             slot: Slot::NONE,
@@ -196,15 +201,15 @@ impl Place {
         }
     }
 
-    /// Whether packets go to no ports but those of the switch that carry descriptions.
+    /// Returns true if all ports are unconnected or physical ports with description headers.
     pub(crate) fn describes_all(&self) -> bool {
         self.describes_all
     }
 
-    /// Puts its description, and what is in front of that, in front of one of its packets.
+    /// Adds the vPDP's description header, and the outer header if there is one, to a packet.
     ///
     /// # Errors
-    /// The frame would be too long; it stays as it is.
+    /// The frame would be too long; it is not changed.
     #[inline(always)]
     pub(crate) fn describe(
         &self,
@@ -220,10 +225,10 @@ impl Place {
     }
 }
 
-/// What the control side says of a vPDP.
+/// Input of the control side for one vPDP's [`Place`].
 pub(crate) struct Tenant {
     pub(crate) vpdp: VpdpId,
-    /// Different for each vPDP that there ever was.
+    /// Unique among all vPDPs ever created.
     pub(crate) birth: u64,
     pub(crate) slot: Slot,
     pub(crate) serial: u64,
@@ -231,19 +236,21 @@ pub(crate) struct Tenant {
     pub(crate) gate: Arc<Gate>,
 }
 
-/// All that packets need.
+/// Snapshot of all data that packets need.
 #[derive(Debug, Default)]
 pub(crate) struct Root {
     pub(crate) entrances: Entrances,
-    /// By slot; [`Place::nowhere`] where there is no vPDP.
+    /// Indexed by tenant; [`Place::nowhere`] where there is no vPDP.
     places: Box<[Place]>,
-    /// The outlets of all places, one place's behind the other's; and by slot where they begin, and where the last ones end. Where many vPDPs take turns those of several are in one cache line.
+    /// Compact egress entries of all tenants, concatenated; `begins` has each tenant's first
+    /// index, and the end. With many alternating vPDPs, one cache line holds the entries of
+    /// several.
     outlets: Box<[Outlet]>,
     begins: Box<[u32]>,
 }
 
 impl Root {
-    /// The root of a wiring that was checked, and of tenants in the order of their numbers.
+    /// Builds the root of a port map that was checked. `tenants` are sorted by vPDP number.
     pub(crate) fn new(
         wiring: &Wiring,
         classifier: Option<Arc<Classifier>>,
@@ -312,7 +319,7 @@ impl Root {
         }
     }
 
-    /// Slots that there may be.
+    /// Returns the number of tenant indices, used or not.
     pub(crate) fn slots(&self) -> usize {
         self.places.len()
     }
@@ -323,7 +330,7 @@ impl Root {
         (place.slot == slot).then_some(place)
     }
 
-    /// The ways out of a slot, if there is one. Nothing is read of its place.
+    /// Returns the egress map of a tenant. Does not read its [`Place`].
     #[inline]
     pub(crate) fn ways(&self, slot: Slot) -> Option<Ways<'_>> {
         let place = self.places.get(slot.index())?;
@@ -333,27 +340,27 @@ impl Root {
         Some(Ways { place, outlets })
     }
 
-    /// The ways out of the vPDP of this place, if it is still there.
+    /// Returns the current egress map of the same vPDP, if it still exists.
     pub(crate) fn ways_of(&self, place: &Place) -> Option<Ways<'_>> {
         let ways = self.ways(place.slot)?;
         let is_same = place.identity.is_some() && ways.place.identity == place.identity;
         is_same.then_some(ways)
     }
 
-    /// True if packets of a deleted vPDP that had this place in a root before may still leave by a
-    /// port of the switch.
+    /// Returns true if packets of a deleted vPDP may still leave by a physical port. `place` is
+    /// its entry in the root `before`.
     pub(crate) fn lets_leave(&self, before: &Root, place: &Place, port: PortId) -> bool {
         let lets = |number| self.entrances.lets_leave(&before.entrances, port, number);
         place.identity.is_some_and(|(number, _)| lets(number))
     }
 
-    /// The seats that serve a slot; 0 is none.
+    /// Returns the generation number of the per-thread states of a tenant; 0 if there are none.
     pub(crate) fn serial(&self, slot: Slot) -> u64 {
         self.place(slot).map_or(0, |place| place.serial)
     }
 }
 
-/// What stands in front of a vPDP's descriptions, one of each kind.
+/// Outer headers of a vPDP, one per encapsulation.
 struct Outers {
     vpdp: VpdpId,
     made: Vec<(Carriage, Option<Arc<Outer>>)>,

@@ -1,4 +1,5 @@
-//! Transparent classification: rules over a packet's port and headers, each for one virtual data plane, and when two of them overlap.
+//! Classification rules over a packet's port and headers, each for one virtual data plane, and the
+//! overlap check of two rules.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -9,35 +10,35 @@ use packet::PortId;
 use crate::carriage::MacAddress;
 use crate::vpdp::VpdpId;
 
-/// Packets that meet all conditions are for this vPDP.
+/// Assigns packets that match all conditions to a vPDP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Its name among the rules of the switch.
+    /// Unique name of the rule in the switch.
     pub name: String,
-    /// Whose packets these are.
+    /// The vPDP that gets the packets.
     pub vpdp: VpdpId,
-    /// Of two rules that a packet meets the one with the larger priority counts.
+    /// If a packet matches several rules, the one with the largest priority is used.
     pub priority: i32,
-    /// Each of another field.
+    /// Conditions, each on another field.
     pub conditions: Vec<Condition>,
 }
 
-/// What a VLAN condition asks for: of the outermost tag.
+/// VLAN condition on the outermost tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vlan {
-    /// No tag, or one of a priority alone (VLAN 0).
+    /// No tag, or a priority tag (VLAN 0).
     Untagged,
     /// This VLAN.
     Id(u16),
-    /// This VLAN, as an access port has it: the tag is removed on the way in and added on the way
-    /// out.
+    /// This VLAN, as at an access port: the tag is removed at ingress and added at egress.
     Access(u16),
 }
 
-/// A condition on a field. One on a field of IPv4, IPv6 or of a transport protocol holds only for packets that have it.
+/// A condition on a field. One on a field of IPv4, IPv6 or of a transport protocol matches only
+/// packets that have the field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// The port of the switch that it came in by.
+    /// Ingress port of the switch.
     Port(PortId),
     /// The VLAN.
     Vlan(Vlan),
@@ -45,7 +46,7 @@ pub enum Condition {
     Destination(MacAddress),
     /// The source MAC address.
     Source(MacAddress),
-    /// The EtherType behind VLAN tags.
+    /// The EtherType after VLAN tags.
     EtherType(u16),
     /// A prefix of the IPv4 source address.
     Ipv4Source(Ipv4Addr, u8),
@@ -55,20 +56,20 @@ pub enum Condition {
     Ipv6Source(Ipv6Addr, u8),
     /// A prefix of the IPv6 destination address.
     Ipv6Destination(Ipv6Addr, u8),
-    /// IPv4's protocol or IPv6's first next header.
+    /// IPv4 protocol, or first Next Header of IPv6.
     Protocol(u8),
-    /// Source ports of TCP, UDP or SCTP.
+    /// Range of TCP, UDP or SCTP source ports.
     L4Source(RangeInclusive<u16>),
-    /// Destination ports of TCP, UDP or SCTP.
+    /// Range of TCP, UDP or SCTP destination ports.
     L4Destination(RangeInclusive<u16>),
 }
 
-/// A field that conditions are about.
+/// A field that conditions match on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Field {
-    /// The switch's port.
+    /// Physical port.
     Port,
-    /// The VLAN; bit 12 says whether there is one.
+    /// VLAN ID; bit 12 is set if there is one.
     Vlan,
     /// The destination MAC address.
     Destination,
@@ -84,24 +85,24 @@ pub enum Field {
     Ipv6Source,
     /// The IPv6 destination address.
     Ipv6Destination,
-    /// The protocol; bit 8 says whether there is an IP header.
+    /// IP protocol; bit 8 is set if there is an IP header.
     Protocol,
-    /// The source port; bit 16 says whether there is one.
+    /// L4 source port; bit 16 is set if there is one.
     L4Source,
-    /// The destination port; bit 16 says whether there is one.
+    /// L4 destination port; bit 16 is set if there is one.
     L4Destination,
 }
 
-/// The value of [`Field::Vlan`] in a packet of which receivers do not agree about the VLAN: no rule
-/// can ask for it, since VLAN 4095 is reserved.
+/// Value of [`Field::Vlan`] if receivers disagree about a packet's VLAN. No rule can match it,
+/// since VLAN 4095 is reserved.
 pub(crate) const UNCLEAR_VLAN: u64 = HAS_VLAN | 0xfff;
 
-/// In [`Field::Vlan`], [`Field::Protocol`] and the ports: that the packet has it.
+/// Presence flags in [`Field::Vlan`], [`Field::Protocol`] and the L4 ports.
 pub(crate) const HAS_VLAN: u64 = 1 << 12;
 pub(crate) const HAS_PROTOCOL: u64 = 1 << 8;
 pub(crate) const HAS_PORTS: u64 = 1 << 16;
 
-/// VLANs that there can be: 0 is a tag of a priority alone, 4095 is reserved (IEEE 802.1Q).
+/// Valid VLAN IDs: 0 is a priority tag, 4095 is reserved (IEEE 802.1Q).
 const LEAST_VLAN: u16 = 1;
 const GREATEST_VLAN: u16 = 4094;
 
@@ -109,7 +110,7 @@ pub(crate) const ETHERTYPE_IPV4: u16 = 0x0800;
 pub(crate) const ETHERTYPE_IPV6: u16 = 0x86dd;
 
 impl Field {
-    /// Its bits.
+    /// Returns the width in bits.
     pub(crate) fn width(self) -> u32 {
         match self {
             Field::Port | Field::Ipv4Source | Field::Ipv4Destination => 32,
@@ -122,7 +123,7 @@ impl Field {
         }
     }
 
-    /// The field in its place in a packet of the other direction: sources are destinations there.
+    /// Returns the field with the same meaning in a packet of the reverse direction.
     pub(crate) fn mirrored(self) -> Field {
         match self {
             Field::Destination => Field::Source,
@@ -161,7 +162,7 @@ impl fmt::Display for Field {
     }
 }
 
-/// Values of a field: those between two, both inclusive. A prefix is such a range too.
+/// Range of field values, both bounds inclusive. A prefix is such a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Values {
     pub(crate) least: u128,
@@ -195,18 +196,18 @@ impl Values {
     }
 }
 
-/// Why a rule makes no sense by itself.
+/// Error in a single rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleError {
-    /// Two conditions are about the same field.
+    /// Two conditions on the same field.
     Twice(Field),
-    /// There is no such VLAN.
+    /// The VLAN ID is invalid.
     Vlan(u16),
     /// A prefix is longer than the field.
     Prefix(Field, u8),
-    /// A range has its greater number first.
+    /// The first number of a range is larger than the last.
     EmptyRange(Field, u16, u16),
-    /// Conditions that no packet meets together.
+    /// The conditions contradict each other: no packet matches.
     Contradiction(Field),
 }
 
@@ -242,11 +243,11 @@ impl fmt::Display for RuleError {
     }
 }
 
-/// What a rule asks of each field, in the order of fields.
+/// Conditions of a rule by field, in the order of fields.
 pub(crate) type Asked = Vec<(Field, Values)>;
 
 impl Rule {
-    /// The port of the switch that it names.
+    /// Returns the physical port that the rule names.
     pub(crate) fn port(&self) -> Option<PortId> {
         self.conditions
             .iter()
@@ -256,7 +257,7 @@ impl Rule {
             })
     }
 
-    /// The VLAN condition.
+    /// Returns the VLAN condition.
     pub(crate) fn vlan(&self) -> Option<Vlan> {
         self.conditions
             .iter()
@@ -266,7 +267,7 @@ impl Rule {
             })
     }
 
-    /// The VLAN of which packets lose the tag.
+    /// Returns the VLAN of an `untag` rule.
     pub(crate) fn access(&self) -> Option<u16> {
         match self.vlan() {
             Some(Vlan::Access(id)) => Some(id),
@@ -274,7 +275,8 @@ impl Rule {
         }
     }
 
-    /// What it asks of fields, and what that takes of others: an IPv4 address takes IPv4's EtherType.
+    /// Returns the conditions by field, with implied ones: an IPv4 address implies the EtherType
+    /// of IPv4.
     pub(crate) fn asked(&self) -> Result<Asked, RuleError> {
         let mut asked = Asked::new();
         for condition in &self.conditions {
@@ -300,7 +302,7 @@ impl Rule {
     }
 }
 
-/// Whether a packet can meet both.
+/// Returns true if a packet can match both rules.
 pub(crate) fn overlap(one: &Asked, other: &Asked) -> bool {
     one.iter().all(|(field, values)| {
         let there = other.iter().find(|(other, _)| other == field);
@@ -313,7 +315,7 @@ fn mac(address: &MacAddress) -> u128 {
     bytes.fold(0, |sum, byte| sum << 8 | u128::from(*byte))
 }
 
-/// Ports, with the bit that says that there are some.
+/// Returns a port range, with the presence bit set.
 fn ports(field: Field, range: &RangeInclusive<u16>) -> Result<Values, RuleError> {
     let (first, last) = (*range.start(), *range.end());
     if first > last {
@@ -367,7 +369,7 @@ impl Condition {
         })
     }
 
-    /// The EtherType that it takes.
+    /// Returns the EtherType that the condition implies.
     fn ethertype(&self) -> Option<u16> {
         match self {
             Condition::Ipv4Source(..) | Condition::Ipv4Destination(..) => Some(ETHERTYPE_IPV4),

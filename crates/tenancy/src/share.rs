@@ -1,34 +1,59 @@
-//! Fair shares of one worker's processor: weighted, by max-min, and only while virtual data planes together ask for more than there is.
+//! Fair sharing of one worker's processor among vPDPs: weighted max-min fairness, enforced only
+//! while the total demand exceeds the capacity. Service turns follow deficit round robin, in
+//! cycles.
 //!
-//! **Shares.** Time goes in intervals. What each vPDP asked for in one (the cycles that it used, and those that its refused packets would have taken) says how
-//! much each may use in the next: a level times its weight, where the level is the highest at which what is asked for fits into an interval. Who asks
-//! for less than that is not limited by it; who asks for more is, and what it sends too much waits at its ports or is refused. What waits where nobody looks is
-//! taken to be as much as before, until a port was seen to have less than it might give. A share comes bit by bit as time goes on, and what is left of it is
-//! kept up to an interval's. Nobody is limited while the worker keeps up: packets that come few at a time cost more each, and would cost less if they waited.
+//! **Terms.**
+//! - *Interval*: the period in which demand is measured ([`Fairness::interval`]).
+//! - *Demand*: the cycles that a vPDP used, plus the estimated cycles of its refused packets.
+//! - *Guaranteed share*: the cycles of an interval that a vPDP gets even if all others with demand
+//!   exceed theirs.
+//! - *Share*: the limit of a vPDP in the current interval. A vPDP with a finite share is
+//!   *limited*.
+//! - *Credit*: guaranteed share that has accrued and was not used.
+//! - *Service turn*: the packets of one vPDP that are processed at once. A *round* is one turn of
+//!   each vPDP with packets.
 //!
-//! **Visits.** Where several ask, they are visited in turns (deficit round robin, by cycles). What each could have at least, if all asked for more, comes as
-//! credit. Who has half of an interval's credit or more is visited before the others, for as long as it has credit, up to [`LONG_VISIT`] quanta. The others are
-//! visited for a quantum, or for what has come of their shares, where rounds are so long that this is more. Who is limited saves for that: it has no packets
-//! received and no visit before what they take has come of its share. So most rounds are without it, and as short as if it were not there, and what a visit
-//! takes beside its packets is little of it. What is dearer than a quantum is saved for in the same way; what is dearer than the longest visit comes out of the
-//! credit. Where nobody asks for less than its share, nobody waits for rounds to be short, and all visits are the longest.
+//! **Shares.** The demand in one interval sets the shares in the next: a share is a level times
+//! the weight. The level is the highest one at which the demand fits into an interval. A vPDP with
+//! less demand is not limited. The excess of a limited vPDP waits at its ports or is refused.
+//! Packets may wait at a port that is not polled: the vPDP's demand then counts as unchanged,
+//! until one of its ports delivers less than it was granted. A share accrues continuously, and at
+//! most one interval's worth is kept. No vPDP is limited while the worker keeps up: small batches
+//! cost more per packet, and would cost less if the packets waited.
 //!
-//! **Who pays.** A port of one's own gives no more than the visit that follows has time to receive and to serve, and what it gave is served. To receive
-//! and to sort that is part of what a vPDP uses. Who is limited pays for its visits whole too. The others pay for what their packets do alone: how many visits
-//! there are, and what rounds take, is up to all who send. That, and to receive what comes by ports that several share and cannot be refused, is nobody's: there is
-//! less to share by as much as that takes, up to [`MOST_RECEPTION`].
+//! **Service turns.** A vPDP with at least half an interval's credit is served before the others.
+//! Its turn lasts as long as it has credit, up to [`LONG_VISIT`] quanta. The others are served for
+//! one quantum, or for their accrued share if rounds are so long that this is more. A limited vPDP
+//! saves for its turn: nothing is received or served for it before its share covers the turn. So
+//! most rounds exclude it, and are as short as without it, and the fixed cost per turn stays
+//! small. A packet that costs more than a quantum is saved for in the same way. One that costs
+//! more than the longest turn is paid from the credit. If all vPDPs with demand are limited, short
+//! rounds help no vPDP, and all turns have the maximum length.
 //!
-//! **What is kept.** What [`Fairness::cycles_per_second`] leaves of a second is not shared, so that rounds are short. While all who ask are limited nobody needs
-//! that: when nothing is to be done then, time goes on for all shares at once until the first has come. While some are not limited,
-//! [`level::KEPT`] of what is shared is kept too, of what the others have beyond their own.
+//! **Billing.** A port of one vPDP delivers only the packets that its next turn has time to
+//! receive and serve. All of these are served. Receiving and sorting counts as use of the vPDP. A
+//! limited vPDP also pays the fixed cost of its turns. The others pay only for their packets,
+//! because the number and length of rounds depends on all senders. That fixed cost, and receiving
+//! from shared ports, which cannot be refused, is billed to no vPDP. It reduces the capacity, by
+//! at most [`MOST_RECEPTION`].
 //!
-//! **Debts.** What is dearer than was known is owed, and paid by waiting; up to a bound ([`MOST_OWED`], [`MOST_PACKETS_OWED`]), so that nobody is without packets
-//! for longer than its share takes for those, however small it is. What would be done for packets that are refused, like counting them, is nobody's: who floods would never come to a visit.
+//! **Reserve.** The part of a second beyond [`Fairness::cycles_per_second`] is not shared, which
+//! keeps rounds short. While all vPDPs with demand are limited, no vPDP needs this reserve: if the
+//! worker is idle then, all shares are advanced until the first one suffices for a turn. While
+//! some are not limited, [`level::KEPT`] of the capacity is reserved too, out of what the others
+//! get beyond their guaranteed shares.
 //!
-//! A packet that starts over is served pass by pass, as the share comes. Who has packets that wait for it asks for more than there is, and no others of
-//! its packets come in meanwhile. For whom visits do not suffice for what it could have at least asks for that much, for the part of an interval in which they do
-//! not: the others leave it that, however dear their packets are. What one may ask for beyond its share without being limited is the less then, the more it has had
-//! beyond what it could have at least. One alone is visited without bound.
+//! **Debts.** Costs above the estimate are owed, and paid back by waiting. A debt is bounded
+//! ([`MOST_OWED`], [`MOST_PACKETS_OWED`]), so that even a vPDP with a small share gets packets
+//! again soon. Work for refused packets, such as counting them, is billed to no vPDP: a flooding
+//! vPDP would never get a turn otherwise.
+//!
+//! A recirculated packet is served one recirculation at a time, as the share accrues. A vPDP with
+//! packets waiting for recirculation demands more than the capacity, and none of its other packets
+//! are received meanwhile. If turns are too short for a vPDP's guaranteed share, it demands that
+//! share for the fraction of the interval in which they are. The others leave it that much,
+//! however expensive their packets are. The tolerance of the others then shrinks with their use
+//! beyond their guaranteed shares. A single vPDP is served without limit.
 
 mod level;
 
@@ -38,118 +63,129 @@ use crate::gauge::{Carried, Reception, Work};
 use crate::root::Slot;
 use level::{LENIENCE, kept, level};
 
-/// How a worker's processor is shared.
+/// Configuration of fair sharing of a worker's processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fairness {
-    /// How long what was asked for counts.
+    /// Period in which demand is measured.
     pub interval: Nanos,
-    /// Cycles that packets may take of one worker in a second.
+    /// Cycles per second of one worker that are available for packets.
     pub cycles_per_second: u64,
-    /// For how long one that asks for more than it could have at least keeps the others waiting each time, unless a packet or a pass takes longer.
+    /// Length of a service turn of a vPDP that demands more than its guaranteed share (deficit
+    /// round robin quantum). A single packet or recirculation may take longer.
     pub quantum: Nanos,
 }
 
 impl Fairness {
-    /// Cycles of a quantum.
+    /// Returns the quantum in cycles.
     fn quantum(&self) -> f64 {
         self.cycles_per_second as f64 * self.quantum.as_secs_f64()
     }
 
-    /// What there is to share at least, in cycles a second: receiving packets takes from it.
+    /// Returns the minimum capacity in cycles per second, after the maximum deduction for
+    /// receiving.
     pub fn least(&self) -> u64 {
         (self.cycles_per_second as f64 * (1.0 - MOST_RECEPTION)) as u64
     }
 
-    /// What there is to share in an interval in which what nobody pays for takes so much, where the thread has this part of its core.
+    /// Returns the capacity of an interval in cycles. `reception` is the work billed to no vPDP,
+    /// `part` the fraction of its core that the thread gets.
     fn capacity(&self, reception: f64, part: f64) -> f64 {
         let most = self.cycles_per_second as f64 * self.interval.as_secs_f64() * part;
         most - reception.clamp(0.0, most * MOST_RECEPTION)
     }
 }
 
-/// Of what packets may take, no more than this is taken away for what nobody pays for: a worker that refuses packets would only receive the more.
+/// Maximum fraction of the capacity that is deducted for unbilled work. Without a bound, a worker
+/// that refuses packets would only receive more of them.
 const MOST_RECEPTION: f64 = 0.15;
 
-/// Over how many intervals it is reckoned what part of its core a thread has: the system's slices of time are longer than one. And the least.
+/// Averaging window, in intervals, of the fraction of its core that a thread gets: time slices of
+/// the operating system are longer than an interval. `LEAST_OF_CORE` is the minimum fraction.
 const SMOOTHING: f64 = 32.0;
 const LEAST_OF_CORE: f64 = 0.05;
 
-/// Cycles that a packet is taken to cost before one was seen.
+/// Cost estimate, in cycles, before the first packet of a vPDP was served.
 const FIRST_COST: f64 = 200.0;
 
-/// What one asks for whose packets wait, for each cycle that there is.
+/// Demand of a vPDP with waiting packets, as a multiple of the capacity.
 const MORE_THAN_ALL: f64 = 2.0;
 
-/// For how many quanta one is visited at most.
+/// Maximum length of a service turn, in quanta.
 const LONG_VISIT: f64 = 4.0;
 
-/// What one may owe at most, in intervals of its share and in packets of its own: however much more they took than was known before, it is never without
-/// any for long.
+/// Maximum debt, in intervals of the share and in packets: the larger one applies. It bounds the
+/// time without service after packets that cost more than estimated.
 const MOST_OWED: f64 = 16.0;
 const MOST_PACKETS_OWED: f64 = 32.0;
 
-/// One vPDP on one worker.
+/// Account of one vPDP on one worker. `used`, `served` and `refused` count the current interval.
 #[derive(Clone, Debug)]
 struct Account {
     weight: f64,
     used: f64,
     served: u64,
     refused: u64,
-    /// Passes of packets that started over.
+    /// Recirculations in this interval.
     passes: u64,
-    /// Whether it was visited since something was charged beside visits.
+    /// True if it had a service turn since work outside of turns was charged.
     was_visited: bool,
-    /// Whether packets inside wait for passes.
+    /// True if packets in the device wait for recirculations.
     is_waiting: bool,
-    /// Packets that were received, and what that took; and what of it came by ports that were allowed to give so many.
+    /// Packets received in this interval, the cycles for that, and the part of the cycles that was
+    /// billed: packets from ports with a grant.
     received: u64,
     reception: f64,
     paid_reception: f64,
-    /// Cycles of a packet, as of the last interval in which one was served.
+    /// Cycles per packet, from the last interval in which one was served.
     cost: f64,
-    /// What it takes to receive one, in the same way.
+    /// Cycles for receiving a packet, from the last interval in which one was received.
     reception_cost: f64,
-    /// Cycles of a pass, in the same way.
+    /// Cycles per packet or recirculation, from the last interval with one.
     pass_cost: f64,
-    /// What comes in an interval; no limit while there is no contention.
+    /// Share: cycles that accrue in an interval; infinite while it is not limited.
     share: f64,
-    /// What comes in an interval if all ask for more, and what has come of it and was not used; below zero, what was used beyond it.
+    /// Guaranteed share of an interval, and the credit: the part that accrued and was not used. A
+    /// negative credit was used in advance.
     own: f64,
     credit: f64,
-    /// The last burst in which there were packets of it.
+    /// Last burst with packets of the vPDP.
     came: u64,
-    /// What it asked for in the last interval, and whether a port of its own was told to wait in this one: then nobody knows what it would have asked for.
+    /// Demand in the last interval. `is_put_off`: in this one an own port was granted nothing, so
+    /// the demand is unknown.
     asked_before: f64,
     is_put_off: bool,
-    /// The last carry in which a port of its own gave all that it might, and whether there was one in this interval in which none did: then nothing waited.
+    /// Last receive round in which one of its own ports delivered its whole grant. `is_emptied`:
+    /// in some round of this interval none did, so nothing waited.
     filled_up: u64,
     is_emptied: bool,
-    /// What its ports were allowed to give.
+    /// Packets granted to its ports.
     granted: Granted,
-    /// Whether ports of its own gave all that they might, and whether more of its packets came at once by others than are served in a visit, when it had used
-    /// what it could have at least: more may wait.
+    /// Demand signals after the guaranteed share is used: `is_full` if own ports delivered their
+    /// whole grant, `has_more` if more packets arrived by other ports than a turn serves. More may
+    /// wait.
     is_full: bool,
     has_more: bool,
-    /// In how many bursts of this interval that was so while it had not used what it could have at least.
+    /// Number of bursts of this interval with such a signal before the guaranteed share was used.
     cut: u64,
-    /// What it may use now; below zero, what it has used of what is to come.
+    /// Cycles that it may use now; negative if future share was used.
     left: f64,
-    /// What is to be left before its next visit, if that was too little when it was asked last.
+    /// Cycles that `left` must reach before its next turn; 0 if it does not wait.
     waits_for: f64,
-    /// Up to when its share has come.
+    /// Time up to which the share has accrued.
     filled: Nanos,
-    /// All that was done for it.
+    /// Total work done for it.
     carried: Carried,
 }
 
-/// What ports of one's own were allowed to give: that is served, whatever it took to receive it.
+/// Packets granted to a vPDP's own ports. They are served, whatever receiving them costs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Granted {
-    /// In which carry: from when ports are allowed to give until they are again, in one burst or, where they give much, in several.
+    /// Receive round of the grant: the time from one series of grants to the next. It has one
+    /// burst, or several if ports deliver much.
     carry: u64,
-    /// How many packets of it have not come to a burst yet.
+    /// Granted packets that no burst has delivered yet.
     left: usize,
-    /// Whether it was anything.
+    /// True if the grant was not 0.
     any: bool,
 }
 
@@ -190,8 +226,9 @@ impl Default for Account {
 }
 
 impl Account {
-    /// What it asked for in an interval, where so many have gone, and so many bursts: more than there is, if packets inside still wait, or outside for its
-    /// turn; what it could have at least, for the part of the bursts in which a visit did not suffice for what came.
+    /// Returns the demand per interval, averaged over `intervals` intervals and `bursts` bursts.
+    /// It is above the capacity if packets wait. It is at least the guaranteed share, times the
+    /// fraction of bursts in which a turn was too short.
     fn asked(&self, intervals: f64, bursts: u64, capacity: f64) -> f64 {
         let used = self.used + self.paid_reception;
         let asked = (used + self.refused as f64 * self.cost) / intervals;
@@ -207,19 +244,21 @@ impl Account {
         }
     }
 
-    /// In what part of so many bursts a visit did not suffice for what came, while it had not used what it could have at least.
+    /// Returns the fraction of bursts in which a turn was too short although credit was left.
     fn short(&self, bursts: u64) -> f64 {
         (self.cut as f64 / bursts.max(1) as f64).min(1.0)
     }
 
-    /// How much more than its share it may ask for without being limited to it, where visits did not suffice for somebody in this part of the time: the more it
-    /// has used beyond what it could have at least, the less, since that one lacks it.
+    /// Returns the factor by which the demand may exceed the share before the vPDP is limited.
+    /// `short` is the largest fraction of bursts in which some vPDP's turns were too short. The
+    /// factor then shrinks with the use beyond the guaranteed share, which that vPDP lacks.
     fn lenience(&self, short: f64) -> f64 {
         let beyond = (-self.credit).max(0.0) / self.own.max(f64::MIN_POSITIVE);
         LENIENCE - (LENIENCE - 1.0) * short * beyond.min(1.0)
     }
 
-    /// Where no port of its own gave all that it might the last time, none of its packets wait outside. To be asked before ports may give in the carry of this number.
+    /// Records that no packets wait at its own ports, if none of them delivered its whole grant in
+    /// the last receive round. Must be called before the grants of round `carry`.
     fn notice_empty(&mut self, carry: u64) {
         let Granted {
             carry: last, any, ..
@@ -227,22 +266,23 @@ impl Account {
         self.is_emptied |= last < carry && any && self.filled_up != last;
     }
 
-    /// Whether packets may wait at its ports that nobody has seen.
+    /// Returns true if packets may wait unseen at its ports.
     fn waits_outside(&self) -> bool {
         self.is_put_off && !self.is_emptied
     }
 
-    /// Whether packets may wait, wherever, for time that there has not been.
+    /// Returns true if packets may wait anywhere for processor time.
     fn waits(&self) -> bool {
         self.waits_outside() || self.has_more || self.is_waiting || self.cut > 0
     }
 
-    /// What is done of it at once, at least: a packet that starts over is served pass by pass.
+    /// Returns the cost of its smallest unit of work: a recirculated packet is served one
+    /// recirculation at a time.
     fn undivided(&self, cost: f64) -> f64 {
         cost.min(self.reception_cost + self.pass_cost)
     }
 
-    /// Learns what packets and passes cost.
+    /// Updates the cost estimates at the end of an interval.
     fn learn(&mut self) {
         if self.served > 0 {
             self.cost = (self.used / self.served as f64).max(1.0);
@@ -255,7 +295,7 @@ impl Account {
         }
     }
 
-    /// What its ports were allowed to give in a carry and has not come yet.
+    /// Returns the granted packets of a receive round that have not arrived yet.
     fn granted_in(&self, carry: u64) -> usize {
         match self.granted {
             Granted {
@@ -265,7 +305,7 @@ impl Account {
         }
     }
 
-    /// Allows its ports to give so many packets more in a carry.
+    /// Adds packets to the grant of a receive round.
     fn allow(&mut self, carry: u64, packets: usize) {
         if self.granted.carry != carry {
             self.granted = Granted {
@@ -277,13 +317,14 @@ impl Account {
         self.granted.any |= packets > 0;
     }
 
-    /// What may be left of its share at most: an interval's, or what a visit takes where that is more.
+    /// Returns the maximum of `left`: an interval's share, or the cost of a turn if that is more.
     fn most_left(&self, longest: f64) -> f64 {
         let piece = self.undivided(self.cost + self.reception_cost);
         self.share.max(longest).max(piece)
     }
 
-    /// Gives it what has come by now, where visits take so much at most.
+    /// Adds the share and credit that have accrued by `now`. `longest` is the maximum cost of a
+    /// turn.
     #[inline]
     fn fill(&mut self, now: Nanos, interval: Nanos, longest: f64) {
         if now != self.filled {
@@ -291,7 +332,8 @@ impl Account {
         }
     }
 
-    /// [`Account::fill`], once: what a visit runs is to stay in the processor's nearest cache of code.
+    /// Slow part of [`Account::fill`]. Not inlined: the code of a service turn must fit into the
+    /// L1 instruction cache.
     #[inline(never)]
     fn fill_until(&mut self, now: Nanos, interval: Nanos, longest: f64) {
         let past = intervals(now.since(self.filled), interval);
@@ -303,7 +345,7 @@ impl Account {
         self.cap(longest);
     }
 
-    /// Keeps no more than there may be at most.
+    /// Limits `left` and the credit to their maximum.
     fn cap(&mut self, longest: f64) {
         if self.is_limited() {
             self.left = self.left.min(self.most_left(longest));
@@ -311,31 +353,33 @@ impl Account {
         self.credit = self.credit.min(self.own);
     }
 
-    /// Whether it asks for more than its share.
+    /// Returns true if its demand exceeds its share.
     fn is_limited(&self) -> bool {
         self.share.is_finite()
     }
 
-    /// In how many intervals as much of its share will have come as it waits for; nothing where it waits for none, or for more than its share: for a burst
-    /// without packets of others, which may be the next one.
+    /// Returns the number of intervals until the share that it waits for has accrued. Returns
+    /// `None` if it does not wait, or waits for more than its share. The latter is served in a
+    /// burst without packets of other vPDPs, which may be the next one.
     fn wait(&self) -> Option<f64> {
         let missing = self.waits_for - self.left;
         let waits = self.is_limited() && self.waits_for.is_finite() && missing > 0.0;
         waits.then(|| missing / self.share)
     }
 
-    /// Takes this from what it may use now.
+    /// Subtracts cycles from what it may use now.
     fn take(&mut self, cycles: f64) {
         let most = (self.share * MOST_OWED).max(self.cost * MOST_PACKETS_OWED);
         self.left = (self.left - cycles).max(-most);
     }
 
-    /// What it may use now without waiting for more, of what it could have at least.
+    /// Returns the cycles of its guaranteed share that it may use now.
     fn purse(&self) -> f64 {
         self.credit.min(self.left)
     }
 
-    /// What it has for a visit: of what it could have at least; of its share where it is limited, which visits would not use up where rounds are long.
+    /// Returns the cycles saved for a turn: the share if limited, which turns would not use up
+    /// when rounds are long, and else the credit.
     fn saved(&self) -> f64 {
         match self.is_limited() {
             true => self.left,
@@ -343,28 +387,29 @@ impl Account {
         }
     }
 
-    /// Whether it has used so little of what it could have at least that it is visited before others.
+    /// Returns true if it has used so little of its guaranteed share that it is served before
+    /// others.
     fn has_credit(&self) -> bool {
         self.purse() * 2.0 >= self.own
     }
 
-    /// Takes what receiving its packets, or they themselves, took. A debt is soon paid.
+    /// Subtracts cycles from the credit. The debt is limited to one interval.
     fn pay(&mut self, cycles: f64) {
         self.credit = (self.credit - cycles).max(-self.own);
     }
 
-    /// Takes what packets have used.
+    /// Records cycles that its packets used.
     fn spend(&mut self, cycles: f64) {
         self.used += cycles;
         self.pay(cycles);
     }
 
-    /// Limits it to another share, behind so many intervals without one or with the one before.
+    /// Sets its share, after `past` intervals with the old one or without a limit.
     fn limit(&mut self, share: f64, past: f64) {
         self.left = match (share.is_finite(), self.share.is_finite()) {
             (false, _) => f64::INFINITY,
             (true, true) => self.left,
-            // Who was not limited owes what is above the share that there would have been.
+            // A vPDP that was not limited owes its use above the new share.
             (true, false) => share - (self.used + self.paid_reception - share * past).max(0.0),
         };
         self.share = share;
@@ -372,7 +417,7 @@ impl Account {
     }
 }
 
-/// What a visit took, and what of it its packets themselves did.
+/// Cost of a service turn, and the part of it that its packets caused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visit {
     pub(crate) cycles: u64,
@@ -383,44 +428,46 @@ fn intervals(time: Nanos, interval: Nanos) -> f64 {
     time.0 as f64 / interval.0.max(1) as f64
 }
 
-/// The accounts of a worker.
+/// Accounts of all vPDPs of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
     accounts: Vec<Account>,
     now: Nanos,
     interval: Nanos,
     quantum: f64,
-    /// Time that shares were given before it had come.
+    /// Time by which shares were advanced while the worker was idle.
     ahead: Nanos,
-    /// The number of the burst, and of the interval's first.
+    /// Number of the current burst, and of the first burst of the interval.
     round: u64,
     first: u64,
     began: Nanos,
     ends: Nanos,
-    /// Cycles that all have used in this interval, and what receiving and sorting took.
+    /// Cycles that all vPDPs used in this interval, and the cycles billed to no vPDP.
     used: f64,
     reception: f64,
-    /// Time of this interval in which the thread did not run, and what part of an interval that is on average.
+    /// Time of this interval in which the thread did not run, and the average fraction of such
+    /// time.
     missed: Nanos,
     lost: f64,
-    /// How many asked for anything in the last interval, and of how many there were packets in the last burst, which has this number.
+    /// Number of vPDPs with demand in the last interval; number of vPDPs with packets in burst
+    /// `met`.
     askers: usize,
     crowd: usize,
     met: u64,
-    /// The last burst in which a visit was booked.
+    /// Last burst in which a turn was booked.
     booked: u64,
-    /// The number of the carry, and whether ports have been allowed anything since the last burst.
+    /// Number of the receive round, and whether ports have received grants since the last burst.
     carry: u64,
     is_granting: bool,
-    /// How many asked for no more than their shares in the last interval.
+    /// Number of vPDPs with demand that are not limited.
     modest: usize,
-    /// Whether the worker did not keep up with what came, in this interval.
+    /// True if the worker did not keep up with arrivals in this interval.
     is_behind: bool,
     is_contended: bool,
 }
 
 impl Shares {
-    /// Moves time on. To be called once a burst.
+    /// Advances time. Must be called once per burst.
     pub(crate) fn begin(&mut self, fairness: &Fairness, slots: usize, now: Nanos) {
         if self.accounts.len() < slots {
             self.accounts.resize(slots, Account::default());
@@ -430,7 +477,7 @@ impl Shares {
         self.round += 1;
         self.is_granting = false;
         self.quantum = fairness.quantum();
-        // Nobody is limited before contention shows: then it counts at once.
+        // No vPDP is limited before contention is seen: a new interval then begins at once.
         let is_surprise = !self.is_contended
             && self.is_behind
             && self.used > fairness.capacity(0.0, self.part_of_core());
@@ -444,7 +491,7 @@ impl Shares {
         // Bursts may be further apart than intervals.
         let long = past.max(1.0);
         self.learn_lost(past);
-        // A port that is told to wait may have more, and what waits inside came long ago.
+        // A port without a grant may have more, and packets that wait inside arrived long ago.
         self.is_behind |= self.accounts.iter().any(Account::waits);
         let part = self.part_of_core();
         let capacity = fairness.capacity(self.reception / long, part);
@@ -454,7 +501,8 @@ impl Shares {
         let active = asked.clone().filter(|(asked, _)| *asked > 0.0);
         self.askers = active.clone().count();
         let weights: f64 = active.map(|(_, weight)| weight).sum();
-        // Who can take no more than what it could have at least leaves the others what it asks for beyond that.
+        // A vPDP that cannot use more than its guaranteed share leaves its excess demand to the
+        // others.
         let longest = self.longest();
         let is_bound = |account: &Account| account.undivided(account.cost) > longest;
         let takes = self.accounts.iter().map(|account| {
@@ -478,7 +526,8 @@ impl Shares {
         self.is_contended = all.is_finite();
         self.modest = 0;
         (self.used, self.reception, self.is_behind) = (0.0, 0.0, false);
-        // What each could have at least if all asked for more, and it too, of what receiving takes too.
+        // Guaranteed shares: as if all vPDPs, this one included, demanded more. No deduction for
+        // receiving.
         let most = fairness.capacity(0.0, part);
         let time = self.time();
         for account in &mut self.accounts {
@@ -490,7 +539,8 @@ impl Shares {
             };
             account.own = most * account.weight / (others + account.weight);
             let level = if is_bound(account) { all } else { rest };
-            // What is kept is of what others leave: what is guaranteed is guaranteed whatever rounds take.
+            // The reserve comes out of unused shares: the guaranteed share does not depend on the
+            // cost of rounds.
             let share = (level * account.weight).max(account.own * (1.0 - MOST_RECEPTION));
             let is_limited = asked > share * account.lenience(short);
             account.limit(if is_limited { share } else { f64::INFINITY }, past);
@@ -505,7 +555,8 @@ impl Shares {
         }
     }
 
-    /// Where all who ask wait for their shares, and nothing was done in the last burst, gives each what comes of them until the first has waited enough.
+    /// Advances all shares until the first waiting vPDP has enough. Only if all vPDPs with demand
+    /// wait and the last burst was idle.
     fn hasten(&mut self) {
         if !self.is_contended || self.modest > 0 || self.was_busy() {
             return;
@@ -517,22 +568,23 @@ impl Shares {
         }
     }
 
-    /// Whether there were packets in the last burst, or passes.
+    /// Returns true if the last burst had packets or recirculations.
     fn was_busy(&self) -> bool {
         self.booked == self.round || self.crowd > 0 && self.met == self.round
     }
 
-    /// The time by which shares come.
+    /// Returns the time up to which shares accrue.
     fn time(&self) -> Nanos {
         self.now + self.ahead
     }
 
-    /// The part of its core that the thread has, on average.
+    /// Returns the average fraction of its core that the thread gets.
     fn part_of_core(&self) -> f64 {
         (1.0 - self.lost).max(LEAST_OF_CORE)
     }
 
-    /// Learns what part of its core the thread does not have from so many intervals that went by, which are less than one where contention shows.
+    /// Updates the fraction of time in which the thread does not run. `past` is the number of
+    /// intervals that it covers: less than one where contention was just seen.
     fn learn_lost(&mut self, past: f64) {
         let missed = intervals(std::mem::take(&mut self.missed), self.interval);
         let lost = (missed / past).min(1.0);
@@ -540,19 +592,19 @@ impl Shares {
         self.lost += (lost - self.lost) * weight;
     }
 
-    /// Books time that nobody could use.
+    /// Records time in which the thread did not run.
     pub(crate) fn miss(&mut self, time: Nanos) {
         self.missed += time;
     }
 
-    /// Books what receiving and sorting took.
+    /// Records the cost of receiving and sorting a burst.
     pub(crate) fn receive(&mut self, reception: Reception) {
         self.miss(reception.missed);
         self.reception += reception.cycles as f64;
         self.is_behind |= reception.is_behind;
     }
 
-    /// Books of so many cycles that receiving and sorting a burst took what is one's, with so many packets.
+    /// Bills a vPDP its part of the cost of receiving and sorting a burst.
     pub(crate) fn receive_for(&mut self, slot: Slot, packets: usize, cycles: f64) {
         self.fill(slot);
         if let Some(account) = self.accounts.get_mut(slot.index()) {
@@ -561,7 +613,8 @@ impl Shares {
             account.carried.cycles += cycles as u64;
             account.came = self.round;
             let granted = account.granted_in(self.carry).min(packets);
-            // What others' ports gave, or shared ones, could not be refused: a debt for it would never end.
+            // Packets from other or shared ports cannot be refused: a debt for them would never
+            // end.
             let paid = cycles * granted as f64 / packets.max(1) as f64;
             account.pay(paid);
             account.paid_reception += paid;
@@ -570,12 +623,12 @@ impl Shares {
         }
     }
 
-    /// Tells of how many there were packets in the burst.
+    /// Records the number of vPDPs with packets in the current burst.
     pub(crate) fn meet(&mut self, crowd: usize) {
         (self.crowd, self.met) = (crowd, self.round);
     }
 
-    /// Gives one what has come by now.
+    /// Adds the share and credit of a vPDP that have accrued by now.
     fn fill(&mut self, slot: Slot) {
         let (time, longest) = (self.time(), self.longest());
         if let Some(account) = self.accounts.get_mut(slot.index()) {
@@ -583,7 +636,8 @@ impl Shares {
         }
     }
 
-    /// How many packets its port may give in the next round, where there is room for so many: as many as a visit has time to receive and to serve.
+    /// Returns the number of packets that its port may deliver in the next receive round, at most
+    /// `room`. A service turn has time to receive and serve that many.
     pub(crate) fn grant(&mut self, slot: Slot, room: usize) -> usize {
         self.fill(slot);
         if !std::mem::replace(&mut self.is_granting, true) {
@@ -604,7 +658,8 @@ impl Shares {
         granted
     }
 
-    /// A port of its own gave all that it was allowed to: more may wait. Whether that is more than it could have at least.
+    /// Records that one of its own ports delivered its whole grant: more may wait. Returns true if
+    /// the vPDP has used its guaranteed share.
     pub(crate) fn fill_up(&mut self, slot: Slot) -> bool {
         let Some(account) = self.accounts.get(slot.index()) else {
             return true;
@@ -619,7 +674,8 @@ impl Shares {
         asks_for_more
     }
 
-    /// How many packets are served in a visit, of those that are here; no bound where nobody else asks.
+    /// Returns the number of packets that a service turn serves; no limit if no other vPDP has
+    /// demand.
     pub(crate) fn visit(&mut self, slot: Slot) -> usize {
         self.fill(slot);
         let Some(account) = self.accounts.get(slot.index()) else {
@@ -628,13 +684,14 @@ impl Shares {
         let granted = account.granted_in(self.carry);
         let visit = self.affords(slot, |account| account.cost);
         match granted {
-            // Somebody else has come since.
+            // The grant had no limit, but another vPDP has got demand since.
             usize::MAX => visit,
             granted => visit.max(granted),
         }
     }
 
-    /// How often something that costs so much is done in a visit, which comes when what it takes has come of the share. Its code is there once, as that of [`Account::fill_until`].
+    /// Returns the number of units of this cost in a service turn; 0 until the share covers the
+    /// turn. Not inlined, as [`Account::fill_until`].
     #[inline(never)]
     fn affords(&mut self, slot: Slot, cost: fn(&Account) -> f64) -> usize {
         let Some(account) = self.accounts.get(slot.index()) else {
@@ -648,8 +705,10 @@ impl Shares {
         if is_due { most.max(1) } else { 0 }
     }
 
-    /// What is to have come of a share before a visit, for something that costs so much: all that the visit takes, so that there are few. What is dearer than
-    /// the longest visit comes out of what there is at least, and then out of what is to come: beside more of it others would not come to theirs.
+    /// Returns the cycles that must have accrued before a turn with units of this cost. They cover
+    /// a whole turn, so that turns are few. A unit that costs more than the longest turn is paid
+    /// from the guaranteed share, and then from future share: if more of it ran, the others would
+    /// not get theirs.
     fn needed(&self, account: &Account, cost: f64) -> f64 {
         let is_dear = cost > self.longest();
         match is_dear && (self.is_lone(account) || account.credit >= cost.min(account.own / 2.0)) {
@@ -659,7 +718,7 @@ impl Shares {
         }
     }
 
-    /// What a visit to one takes that has used what it could have at least.
+    /// Returns the cycles of a turn of a vPDP that has used its guaranteed share.
     fn shortest(&self) -> f64 {
         match self.modest {
             0 => self.longest(),
@@ -667,35 +726,37 @@ impl Shares {
         }
     }
 
-    /// What a visit takes at most.
+    /// Returns the maximum cycles of a turn.
     fn longest(&self) -> f64 {
         self.quantum * LONG_VISIT
     }
 
-    /// Whether nobody else's packets came in the last burst.
+    /// Returns true if the last burst had no packets of other vPDPs.
     fn is_lone(&self, account: &Account) -> bool {
         self.crowd <= usize::from(account.came == self.met)
     }
 
-    /// How many cycles a visit takes.
+    /// Returns the cycles of the next turn of a vPDP.
     fn cycles(&self, account: &Account) -> f64 {
         let longest = self.longest();
         match (self.askers, self.is_lone(account)) {
             (0 | 1, true) => f64::INFINITY,
-            // Somebody has just begun.
+            // Another vPDP has just started to send.
             (0 | 1, false) => longest,
             _ => account.saved().clamp(self.shortest(), longest),
         }
     }
 
-    /// As many packets of one came at once as are served in a visit: it asks for more than there is, unless it has not used what it could have at least. What
-    /// is its own is no more than its share, however it comes; but where that goes on, visits are too short for what is its own, and others leave it that. A
-    /// packet that is dearer than a visit is one visit's, and tells nothing of what waits.
+    /// Records that at least as many packets arrived at once as a turn serves. The demand exceeds
+    /// the capacity then, unless the guaranteed share is not used up: bursts within that share are
+    /// no excess. If it continues, turns are too short for the guaranteed share, and the others
+    /// leave it that share. A packet that costs more than a turn has a turn alone, and says
+    /// nothing about waiting packets.
     pub(crate) fn has_more(&mut self, slot: Slot, packets: usize) {
         let Some(account) = self.accounts.get(slot.index()) else {
             return;
         };
-        // Of what was granted ports tell.
+        // For granted packets, the ports report it.
         let came_alone = packets > account.granted_in(self.carry);
         let (has_credit, is_cut) = (account.has_credit(), account.cost <= self.cycles(account));
         let account = &mut self.accounts[slot.index()];
@@ -703,19 +764,19 @@ impl Shares {
         account.cut += u64::from(has_credit && came_alone && is_cut);
     }
 
-    /// Whether it is visited before others.
+    /// Returns true if the vPDP is served before others.
     pub(crate) fn has_credit(&self, slot: Slot) -> bool {
         let account = self.accounts.get(slot.index());
         account.is_none_or(Account::has_credit)
     }
 
-    /// All that was done for one since it came.
+    /// Returns all work done for a vPDP since it was created.
     pub(crate) fn carried(&self, slot: Slot) -> Carried {
         let account = self.accounts.get(slot.index());
         account.map_or(Carried::default(), |account| account.carried)
     }
 
-    /// Closes the accounts of slots that are nobody's any more.
+    /// Clears the accounts of tenant indices without a vPDP.
     pub(crate) fn forget(&mut self, is_nobodys: impl Fn(Slot) -> bool) {
         for (slot, account) in (0..).map(Slot).zip(&mut self.accounts) {
             if is_nobodys(slot) {
@@ -724,7 +785,8 @@ impl Shares {
         }
     }
 
-    /// How many of so many packets are served, and how many passes may begin that start over.
+    /// Returns the number of packets that are served, and the number of recirculations that may
+    /// begin.
     pub(crate) fn admit(&mut self, slot: Slot, weight: u32, packets: usize) -> (usize, u32) {
         let passes = self.passes(slot);
         let carry = self.carry;
@@ -737,7 +799,7 @@ impl Shares {
             granted => granted,
         };
         account.granted.left = granted.saturating_sub(packets);
-        // The last one may cost more than is left: the next interval pays for it.
+        // The last packet may cost more than is left: the next interval pays for it.
         let given = match account.is_waiting && account.is_limited() {
             true => 0,
             false => ((account.left / account.cost).ceil().max(0.0) as usize).max(granted),
@@ -749,28 +811,28 @@ impl Shares {
         (given, passes)
     }
 
-    /// How many passes may begin that start over.
+    /// Returns the number of recirculations that may begin.
     pub(crate) fn passes(&mut self, slot: Slot) -> u32 {
         self.fill(slot);
         let Some(account) = self.accounts.get(slot.index()) else {
             return u32::MAX;
         };
-        // No limit is the most that there is.
+        // Without a limit, the conversion saturates.
         let left = (account.left / account.pass_cost).ceil().max(0.0) as u32;
         let visit = match account.granted_in(self.carry) {
             0 => self.affords(slot, |account| account.pass_cost),
-            // What receiving took may have left less than a visit.
+            // Receiving may have left less than a turn needs.
             _ => (self.cycles(account) / account.pass_cost) as usize,
         };
         left.min(u32::try_from(visit).unwrap_or(u32::MAX))
     }
 
-    /// When its next pass may begin that starts over, as far as is known by now.
+    /// Returns the time at which its next recirculation may begin, as far as it is known now.
     pub(crate) fn next_pass(&self, slot: Slot) -> Nanos {
         let account = self.accounts.get(slot.index());
         let wait = account.and_then(|account| Some((account, account.wait()?)));
         match wait {
-            // Where all wait, time goes on with the next burst.
+            // If all vPDPs wait, shares are advanced with the next burst.
             Some((account, wait)) if self.modest > 0 || wait.is_infinite() => {
                 let filled = account.filled.0.saturating_sub(self.ahead.0);
                 let wait = (wait * self.interval.0 as f64) as u64;
@@ -780,8 +842,8 @@ impl Shares {
         }
     }
 
-    /// Books what was done because of packets of one beside its visits, if there was one since the last time: who has only packets that are refused would
-    /// never come to a visit otherwise.
+    /// Bills work outside of service turns, if there was a turn since the last call. Otherwise the
+    /// work is billed to no vPDP: one of which all packets are refused would never get a turn.
     pub(crate) fn charge(&mut self, slot: Slot, cycles: u64) {
         let Some(account) = self.accounts.get_mut(slot.index()) else {
             return;
@@ -796,7 +858,8 @@ impl Shares {
         }
     }
 
-    /// Books what a visit took in which these packets were admitted, and all that start over; and whether some wait for passes now.
+    /// Records the cost of a service turn: its admitted packets and all recirculations.
+    /// `is_waiting` is true if packets wait for recirculations now.
     pub(crate) fn book(&mut self, slot: Slot, work: Work, visit: Visit, is_waiting: bool) {
         if let Some(account) = self.accounts.get_mut(slot.index()) {
             let cycles = match account.is_limited() {

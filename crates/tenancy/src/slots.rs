@@ -1,8 +1,10 @@
-//! The stage slots of the switch (HyperVDP, section IV-D), and what each vPDP's program holds of them.
+//! Stage slots of the switch (HyperVDP, section IV-D), and the allocation of vPDPs' programs to
+//! them.
 //!
-//! A program that is to run is fitted before a device is made of it: its stages get places beside those of all other programs, and it is cut into turns
-//! where it is longer than the slots. The places are its own from then on: as those of the program that the vPDP runs once its device does, and until
-//! then as long as somebody has the program. Others keep theirs.
+//! A program is fitted before its device is created: its stages are placed beside those of all
+//! other programs. A program longer than the slots is split into turns, which are separate trips
+//! through the slots. The places of a program are reserved: while it runs, and before that as long
+//! as a reference to it exists. Places of other programs do not change.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,7 +15,7 @@ use passes::wrap::wrap;
 
 use crate::vpdp::VpdpId;
 
-/// The slots of a switch. Clones are the same ones, for threads that make devices of vPDPs' programs.
+/// Allocation of a switch's stage slots. Clones share it, for threads that create devices.
 #[derive(Clone, Debug)]
 pub struct SlotBook(Arc<Mutex<Book>>);
 
@@ -24,20 +26,21 @@ struct Book {
     programs: BTreeMap<VpdpId, Programs>,
 }
 
-/// The programs of a vPDP: one runs at a time, so they have room in common.
+/// Programs of a vPDP. Only one runs at a time, so they share places.
 #[derive(Debug, Default)]
 struct Programs {
     running: Option<Holding>,
-    /// What may run soon: those that are being made, and one that a controller has saved.
+    /// Programs that may run soon: those being compiled, and one saved by a controller.
     coming: Vec<Holding>,
 }
 
-/// A program in slots.
+/// A program with places in the slots.
 #[derive(Clone, Debug)]
 struct Holding {
-    /// As it runs: whole, or in turns. It is one of its own, so that the places are free again when nobody has it.
+    /// The fitted program: whole, or split into turns. It is a separate object, so that its places
+    /// become free with its last reference.
     made: Weak<Program>,
-    /// As it was given.
+    /// The program before it was fitted.
     given: Arc<Program>,
     map: SlotMap,
 }
@@ -48,11 +51,11 @@ impl Holding {
     }
 }
 
-/// Where a stage is to be.
+/// Pin of a stage to a slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Pin {
     pub(crate) stage: String,
-    /// Any without it.
+    /// The slot; any slot if `None`.
     pub(crate) slot: Option<u32>,
 }
 
@@ -65,21 +68,21 @@ impl Pin {
     }
 }
 
-/// What is in the slots of a switch.
+/// Snapshot of the stage slots.
 #[derive(Clone, Debug)]
 pub struct SlotView {
-    /// What they can hold.
+    /// Capacity of the slots.
     pub plan: SlotPlan,
-    /// What each of them holds; with places of programs that may run soon.
+    /// Occupancy of each slot, programs that may run soon included.
     pub held: Vec<Demand>,
-    /// The places of each vPDP's stages.
+    /// Places of each vPDP's stages.
     pub programs: Vec<(VpdpId, SlotMap)>,
-    /// The places of what may run soon.
+    /// Places of programs that may run soon.
     pub coming: Vec<(VpdpId, SlotMap)>,
 }
 
 impl Programs {
-    /// All that somebody has still.
+    /// Returns all programs with places.
     fn holdings(&self) -> impl Iterator<Item = &Holding> {
         self.running.iter().chain(self.coming())
     }
@@ -103,24 +106,25 @@ impl SlotBook {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds places for a program that is to run in a vPDP in place of the one that does: what is to be run.
+    /// Fits a program that will replace the vPDP's running one, and reserves its places. Returns
+    /// the fitted program.
     ///
     /// # Errors
-    /// The first stage or control that has no place.
+    /// The first stage or control that does not fit.
     pub fn fit(&self, id: VpdpId, given: &Arc<Program>) -> Result<Arc<Program>, SlotError> {
         self.fit_with(id, given, &self.pins(id))
     }
 
-    /// What would be run; it gets no places.
+    /// Fits a program without reserving its places.
     ///
     /// # Errors
-    /// As of [`SlotBook::fit`].
+    /// As for [`SlotBook::fit`].
     pub fn try_fit(&self, id: VpdpId, given: &Program) -> Result<Arc<Program>, SlotError> {
         let (made, _) = self.cut(id, given, &self.pins(id))?;
         Ok(made)
     }
 
-    /// The same as [`SlotBook::fit`], with a stage in this slot, or in any.
+    /// Fits a program as [`SlotBook::fit`] does, with a stage in this slot, or in any.
     pub(crate) fn fit_pinned(
         &self,
         id: VpdpId,
@@ -149,14 +153,15 @@ impl SlotBook {
                 given: Arc::clone(given),
                 map,
             };
-            // Others may have taken the places meanwhile: then there are perhaps others.
+            // Another thread may have taken the places meanwhile: try again.
             if self.book().take(id, holding) {
                 return Ok(made);
             }
         }
     }
 
-    /// Finds places, and makes of a program what runs in them. That takes time, and the slots are everybody's: they are not locked for it.
+    /// Finds places and builds the fitted program. The lock is not held meanwhile, since this
+    /// takes time.
     fn cut(
         &self,
         id: VpdpId,
@@ -169,17 +174,18 @@ impl SlotBook {
         Ok((Arc::new(made), map))
     }
 
-    /// A stage of the vPDP's programs is to be in this slot, or in any, from now on.
+    /// Pins a stage of the vPDP's programs to a slot, or unpins it.
     pub(crate) fn pin(&self, id: VpdpId, pin: &Pin) {
         pin.apply(self.book().pins.entry(id).or_default());
     }
 
-    /// Stages of the vPDP's programs may be in any slot from now on.
+    /// Removes all pins of the vPDP's stages.
     pub(crate) fn unpin(&self, id: VpdpId) {
         self.book().pins.remove(&id);
     }
 
-    /// The program runs in its vPDP now: what ran before has no places any more. A program that was not fitted has none.
+    /// Marks a program as the running one; the places of the previous one become free. A program
+    /// that was not fitted has no places.
     pub(crate) fn settle(&self, id: VpdpId, made: &Arc<Program>) {
         let mut book = self.book();
         let programs = book.programs.entry(id).or_default();
@@ -187,7 +193,7 @@ impl SlotBook {
         programs.running = found.map(|at| programs.coming.swap_remove(at));
     }
 
-    /// The vPDP runs nothing any more.
+    /// Frees the places of a vPDP's running program, and its pins.
     pub(crate) fn free(&self, id: VpdpId) {
         let mut book = self.book();
         if let Some(programs) = book.programs.get_mut(&id) {
@@ -196,7 +202,7 @@ impl SlotBook {
         book.pins.remove(&id);
     }
 
-    /// A program as it was given, by the one that was made of it.
+    /// Returns the program that a fitted one was built from.
     pub(crate) fn given(&self, id: VpdpId, made: &Arc<Program>) -> Option<Arc<Program>> {
         let book = self.book();
         let mut holdings = book.programs.get(&id)?.holdings();
@@ -224,7 +230,7 @@ impl SlotBook {
 }
 
 impl Book {
-    /// Keeps places, if others have left them free; whether they have.
+    /// Reserves places. Returns false if other programs have taken them.
     fn take(&mut self, id: VpdpId, holding: Holding) -> bool {
         let is_free = self.slots_but(Some(id)).have_room_for(&holding.map);
         if is_free {
@@ -242,7 +248,7 @@ impl Book {
         });
     }
 
-    /// The slots without what this vPDP has in them.
+    /// Returns the slots as occupied by all other vPDPs.
     fn slots_but(&self, id: Option<VpdpId>) -> Slots {
         let mut slots = Slots::new(self.plan);
         let others = self.programs.iter().filter(|(of, _)| Some(**of) != id);

@@ -1,4 +1,4 @@
-//! Frames of a burst, brought together by virtual data plane: those of one stay in their order.
+//! Stable sort of a burst's frames by tenant.
 
 use std::ops::Range;
 
@@ -6,44 +6,46 @@ use packet::Frame;
 
 use crate::root::Slot;
 
-/// Slots that are looked at at once: frames of a port come one behind the other where packets wait in it, and all of them are one vPDP's then.
+/// Number of tenant indices compared at once. A port with a backlog delivers many consecutive
+/// frames of one vPDP.
 pub(crate) const TOGETHER: usize = 16;
 
-/// Slots of frames that come by slot, at most.
+/// Maximum number of tenants in a burst that is processed without sorting.
 const FEW_SLOTS: usize = 8;
 
-/// Sorts bursts; keeps its memory.
+/// Sorts bursts by tenant. Its buffers are reused.
 #[derive(Debug, Default)]
 pub(crate) struct Sorter {
-    /// The slot of each frame of the burst, as frames lie.
+    /// Tenant index of each frame of the burst, by frame index.
     pub(crate) slots: Vec<Slot>,
-    /// Memory for those of parts of them.
+    /// Second buffer for `slots`, while the first one is lent out.
     spare: Vec<Slot>,
-    /// In which order frames go, by their numbers. Those of no slot are not among them.
+    /// Frame indices in processing order. Frames without a tenant are left out.
     pub(crate) order: Vec<u32>,
-    /// Whose frames go, and where in the order they are.
+    /// Frame groups: the tenant, and the range in `order`.
     groups: Vec<(Slot, Range<usize>)>,
-    /// Frames of each slot, and then where its first one goes; 0 between bursts.
+    /// By tenant: number of frames, later the position of its first frame. All 0 between bursts.
     counts: Vec<u32>,
-    /// The slots that have frames, in the order of their first ones, while frames are counted.
+    /// Tenants with frames, in order of their first frames. Valid while frames are counted.
     firsts: Vec<Slot>,
-    /// How many frames of its slot come before each frame, as frames lie; of [`TOGETHER`] of one slot, what the first one has.
+    /// By frame: number of preceding frames of its tenant. In a chunk of [`TOGETHER`] frames of
+    /// one tenant, only the first frame's rank is set.
     ranks: Vec<u32>,
-    /// Whether the order is that of the numbers.
+    /// True if `order` is the identity.
     is_as_it_lies: bool,
-    /// Whether frames lie in their order.
+    /// True if the frames are stored in processing order.
     lie_in_order: bool,
-    /// Where each frame goes, if they do not.
+    /// By frame: its position after [`Sorter::move_frames`].
     places: Vec<u32>,
 }
 
-/// Whether all of these numbers are this one, without a branch for each.
+/// Returns true if all numbers are equal to `one`. Branch-free.
 #[inline(always)]
 pub(crate) fn are_all(numbers: impl Iterator<Item = u32>, one: u32) -> bool {
     numbers.fold(0, |other, number| other | number ^ one) == 0
 }
 
-/// The slot of all these frames, if they have one in common.
+/// Returns the common tenant of a full chunk of frames, if it has one.
 #[inline(always)]
 fn common(slots: &[Slot]) -> Option<Slot> {
     let all = <&[Slot; TOGETHER]>::try_from(slots).ok()?;
@@ -51,7 +53,8 @@ fn common(slots: &[Slot]) -> Option<Slot> {
     (are_one && all[0] != Slot::NONE).then_some(all[0])
 }
 
-/// Frames from this one on are of one slot, behind those of the groups; whether they are few still, and of each slot one.
+/// Extends the groups: frames from index `at` on belong to this tenant. Returns false if the
+/// tenant has a group already, is [`Slot::NONE`], or is one too many.
 #[inline(always)]
 fn add_by_slot(groups: &mut Vec<(Slot, Range<usize>)>, slot: Slot, at: usize) -> bool {
     match groups.last_mut() {
@@ -68,14 +71,15 @@ fn add_by_slot(groups: &mut Vec<(Slot, Range<usize>)>, slot: Slot, at: usize) ->
 }
 
 impl Sorter {
-    /// Makes room for so many slots.
+    /// Grows the tables to this many tenants.
     pub(crate) fn make_room(&mut self, slots: usize) {
         if self.counts.len() < slots {
             self.counts.resize(slots, 0);
         }
     }
 
-    /// Has frames go as they lie, if they are those of few slots, those of each one behind the other; whether they are. Then the groups are known.
+    /// Builds the groups without sorting, if the frames are already grouped by tenant and have few
+    /// tenants. Returns false otherwise.
     pub(crate) fn take_by_slot(&mut self) -> bool {
         self.groups.clear();
         let together = self.slots.chunks(TOGETHER);
@@ -93,19 +97,20 @@ impl Sorter {
         true
     }
 
-    /// Begins to take frames in that go as they lie.
+    /// Starts incremental grouping of frames that are not sorted.
     pub(crate) fn begin_by_slot(&mut self) {
         self.groups.clear();
         self.slots.clear();
     }
 
-    /// The frames from this one on are of this slot; whether frames still are those of few slots, those of each one behind the other. Otherwise they end here.
+    /// Adds frames from index `at` on as frames of this tenant. Returns false if the burst is then
+    /// no longer grouped, or has too many tenants; the groups end before `at`.
     #[inline(always)]
     pub(crate) fn add_by_slot(&mut self, slot: Slot, at: usize) -> bool {
         add_by_slot(&mut self.groups, slot, at)
     }
 
-    /// So many frames were taken in: the groups are known.
+    /// Ends incremental grouping after this many frames.
     pub(crate) fn end_by_slot(&mut self, frames: usize) {
         if let Some((_, range)) = self.groups.last_mut() {
             range.end = frames;
@@ -114,7 +119,7 @@ impl Sorter {
         self.lie_in_order = true;
     }
 
-    /// Writes down the slot of each frame of the groups, which go as they lie.
+    /// Writes the tenant index of each frame to `slots`, from the groups.
     pub(crate) fn write_slots(&mut self) {
         self.slots.clear();
         let each = self.groups.iter();
@@ -122,7 +127,7 @@ impl Sorter {
         self.slots.extend(each);
     }
 
-    /// So many frames go as they lie.
+    /// Sets `order` to the identity for this many frames.
     fn leave_in_order(&mut self, frames: usize) {
         if !std::mem::replace(&mut self.is_as_it_lies, true) {
             self.order.clear();
@@ -131,30 +136,32 @@ impl Sorter {
         self.order.extend(self.order.len() as u32..frames as u32);
     }
 
-    /// Finds whose frames there are by [`Sorter::slots`]: the groups, in the order of their first ones. [`Sorter::arrange`] or [`Sorter::forget_groups`] follows.
+    /// Builds the groups from [`Sorter::slots`], in order of their first frames.
+    /// [`Sorter::arrange`] or [`Sorter::forget_groups`] must follow.
     pub(crate) fn find_groups(&mut self) {
         self.groups.clear();
         self.lie_in_order = !self.count();
     }
 
-    /// The slots, while those of parts of the frames stand in their place.
+    /// Lends out `slots`, so that parts of the burst can be sorted meanwhile.
     pub(crate) fn lend_slots(&mut self) -> Vec<Slot> {
         std::mem::replace(&mut self.slots, std::mem::take(&mut self.spare))
     }
 
-    /// The slots are back.
+    /// Returns the lent `slots`.
     pub(crate) fn take_back_slots(&mut self, slots: Vec<Slot>) {
         self.spare = std::mem::replace(&mut self.slots, slots);
     }
 
-    /// What was found is not to be arranged.
+    /// Discards the groups of [`Sorter::find_groups`].
     pub(crate) fn forget_groups(&mut self) {
         for (slot, _) in &self.groups {
             self.counts[slot.index()] = 0;
         }
     }
 
-    /// Finds an order of the frames in which those of each slot come together, those of slots with the least rank first.
+    /// Computes the processing order: frames grouped by tenant, tenants in ascending order of
+    /// `rank`.
     pub(crate) fn arrange(&mut self, rank: impl Fn(Slot) -> usize) {
         let ranks = self.groups.iter().map(|(slot, _)| rank(*slot));
         if !ranks.is_sorted() {
@@ -170,7 +177,8 @@ impl Sorter {
         self.forget_groups();
     }
 
-    /// Finds the groups, counts their frames and what comes before each; whether those of one may lie apart from each other, or some are in none.
+    /// Finds and counts the groups, and the rank of each frame. Returns true if frames of a tenant
+    /// may not be contiguous, or some frames have no tenant.
     fn count(&mut self) -> bool {
         let (mut lie_apart, mut last, mut groups) = (false, Slot::NONE, 0);
         self.ranks.resize(self.slots.len(), 0);
@@ -186,7 +194,8 @@ impl Sorter {
                     lie_apart = true;
                     continue;
                 };
-                // Which frames are first ones cannot be foreseen: each slot is written down, and the next one over it unless it was.
+                // Branch-free: the entry is always written, and overwritten by the next tenant
+                // unless it was new.
                 let is_first = *count == 0;
                 self.firsts[groups] = slot;
                 groups += usize::from(is_first);
@@ -202,7 +211,7 @@ impl Sorter {
         lie_apart
     }
 
-    /// Lays the groups out one behind the other, and finds where each slot's first frame goes.
+    /// Assigns each group its range, and stores the start in `counts`.
     fn lay_out(&mut self) {
         let mut begin = 0;
         for (slot, range) in &mut self.groups {
@@ -237,9 +246,10 @@ impl Sorter {
         }
     }
 
-    /// Brings frames to their places in the order, those of no slot behind all others. From now on they lie in their order.
+    /// Moves the frames into processing order; frames without a tenant come last.
     ///
-    /// It goes along cycles of places: what is on its way stays in registers, and the next step of a cycle needs nothing that the one before it writes.
+    /// The permutation is applied cycle by cycle. The moving frame stays in registers, and no step
+    /// of a cycle depends on a store of the step before it.
     pub(crate) fn move_frames(&mut self, frames: &mut [Frame]) {
         if std::mem::replace(&mut self.lie_in_order, true) {
             return;
@@ -262,7 +272,7 @@ impl Sorter {
         self.leave_in_order(self.order.len());
     }
 
-    /// Finds where each frame goes: those of no slot behind all others.
+    /// Computes the position of each frame; frames without a tenant come last.
     fn find_places(&mut self) {
         let behind = self.order.len() as u32..;
         self.places.resize(self.slots.len(), 0);
@@ -277,23 +287,23 @@ impl Sorter {
             .for_each(|((_, own), place)| *own = place);
     }
 
-    /// Whether frames lie in their order.
+    /// Returns true if the frames are stored in processing order.
     pub(crate) fn lie_in_order(&self) -> bool {
         self.lie_in_order
     }
 
-    /// How many slots have frames.
+    /// Returns the number of groups.
     pub(crate) fn groups(&self) -> usize {
         self.groups.len()
     }
 
-    /// A slot and where its frames are in the order.
+    /// Returns the tenant and the range in `order` of a group.
     pub(crate) fn group(&self, number: usize) -> (Slot, Range<usize>) {
         let (slot, range) = &self.groups[number];
         (*slot, range.clone())
     }
 
-    /// Has the groups of these slots come behind all others.
+    /// Moves the groups of these tenants to the end.
     pub(crate) fn put_last(&mut self, goes_last: impl Fn(Slot) -> bool) {
         self.groups
             .sort_unstable_by_key(|(slot, range)| (goes_last(*slot), range.start));

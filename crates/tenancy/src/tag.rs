@@ -1,28 +1,28 @@
-//! Tags of IEEE 802.1Q, as an access port takes them off frames and puts them on.
+//! IEEE 802.1Q tags: removed and added as at an access port.
 
 use packet::{Frame, FrameError};
 
 use crate::classifier::{TAGS, TYPE_AT};
 
-/// Bytes of a tag.
+/// Size of a tag in bytes.
 const TAG: usize = 4;
 
-/// The type of the tags that are put on (C-TAG).
+/// TPID of added tags (C-TAG).
 const TPID: [u8; 2] = TAGS[0].to_be_bytes();
 
-/// The bits of a tag's last two bytes that are no VLAN: priority and drop eligibility.
+/// Mask of the TCI bits above the VLAN ID: PCP and DEI.
 const PRIORITY: u8 = 0xf0;
 
-/// The reason for which a frame gets no tag.
+/// Error of [`put_on`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TagError {
-    /// It ends before its EtherType does.
+    /// The frame ends before the end of its EtherType.
     NoEthernet,
-    /// It would be longer than a frame may be.
+    /// The frame would exceed the maximum length.
     TooLong,
 }
 
-/// Takes the first tag off a frame that has one.
+/// Removes the outermost tag. The frame must have one.
 #[inline]
 pub(crate) fn take_off(frame: &mut Frame) {
     let bytes = frame.bytes_mut();
@@ -33,11 +33,11 @@ pub(crate) fn take_off(frame: &mut Frame) {
     }
 }
 
-/// Gives an untagged frame the tag of this VLAN. A tag of a priority alone (VLAN 0) becomes one of
-/// the VLAN with that priority.
+/// Adds a tag with this VLAN to an untagged frame. A priority tag (VLAN 0) gets the VLAN, and
+/// keeps its priority.
 ///
 /// # Errors
-/// It cannot have one; it stays as it is.
+/// The frame cannot have a tag; it is not changed.
 #[inline]
 pub(crate) fn put_on(frame: &mut Frame, vlan: u16) -> Result<(), TagError> {
     let [high, low] = vlan.to_be_bytes();

@@ -1,4 +1,4 @@
-//! The words in which operators write rules, shared ports, connections and quotas, and in which they are shown again.
+//! Text format of rules, shared ports, connections and quotas: parsing and printing.
 
 mod quota;
 mod rule;
@@ -6,12 +6,12 @@ mod sharing;
 
 use std::fmt;
 
-/// Why a text is none of these things.
+/// Syntax error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextError {
-    /// The words that are wrong; empty at the end of the text.
+    /// The wrong words; empty at the end of the text.
     pub at: String,
-    /// What may stand there.
+    /// The expected text.
     pub wanted: &'static str,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for TextError {
 
 impl std::error::Error for TextError {}
 
-/// The words of a text, one after the other.
+/// Iterator over the words of a text.
 struct Words<'t>(std::str::SplitWhitespace<'t>);
 
 impl<'t> Words<'t> {
@@ -52,7 +52,7 @@ impl<'t> Words<'t> {
         word.parse().map_err(|_| TextError::at(word, wanted))
     }
 
-    /// Takes the next word if it is this one; returns true then.
+    /// Consumes the next word if it is this one; returns true then.
     fn takes(&mut self, word: &str) -> bool {
         let mut rest = self.0.clone();
         let is_next = rest.next() == Some(word);

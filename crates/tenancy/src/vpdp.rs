@@ -1,18 +1,19 @@
-//! Names: of virtual data planes, of their ports, of what their ports are connected to.
+//! Identifiers: vPDP numbers, virtual ports, and connections of virtual ports.
 
 use std::fmt;
 
 use packet::PortId;
 
-/// The number of a virtual data plane: 1 to 4095, as a description header and a MAC address can carry it.
+/// Number of a virtual data plane: 1 to 4095, the range of the 12-bit field in a description
+/// header or a MAC address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VpdpId(u16);
 
 impl VpdpId {
-    /// The greatest number.
+    /// Largest number.
     pub const MAX: u16 = 4095;
 
-    /// The vPDP of this number, if there can be one.
+    /// Returns the identifier of this number, or `None` if it is out of range.
     #[inline]
     pub fn new(number: u16) -> Option<VpdpId> {
         (1..=VpdpId::MAX)
@@ -20,13 +21,13 @@ impl VpdpId {
             .then_some(VpdpId(number))
     }
 
-    /// The number.
+    /// Returns the number.
     #[inline]
     pub fn get(self) -> u16 {
         self.0
     }
 
-    /// All numbers.
+    /// Returns all valid numbers.
     pub(crate) fn all() -> impl Iterator<Item = VpdpId> {
         (1..=VpdpId::MAX).map(VpdpId)
     }
@@ -43,12 +44,12 @@ impl fmt::Display for VpdpId {
     }
 }
 
-/// A port of a virtual data plane: the number that its program sees.
+/// Port of a virtual data plane, with the number that its program sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VirtualPort {
-    /// Whose it is.
+    /// The vPDP that has the port.
     pub vpdp: VpdpId,
-    /// Its number there.
+    /// Port number in that vPDP.
     pub port: u32,
 }
 
@@ -58,14 +59,14 @@ impl fmt::Display for VirtualPort {
     }
 }
 
-/// What a virtual port is connected to.
+/// Connection of a virtual port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Connection {
-    /// Nothing: what leaves here is dropped.
+    /// Not connected: packets sent here are dropped.
     #[default]
     Open,
-    /// A port of the switch.
+    /// A physical port.
     Physical(PortId),
-    /// A port of a virtual data plane, perhaps the same one: what leaves here comes in there.
+    /// A virtual port, possibly of the same vPDP: packets sent here are received there.
     Link(VirtualPort),
 }

@@ -1,4 +1,5 @@
-//! How packets find their virtual data plane and its ports: one value, changed as a copy, checked as a whole, and published as a [`Root`].
+//! Port map: connections of virtual ports, shared ports and classification rules. A change is made
+//! to a copy, which is checked as a whole and published in a [`Root`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,40 +11,40 @@ use crate::classifier::Classifier;
 use crate::rule::{Condition, Rule, RuleError, Vlan, overlap};
 use crate::vpdp::{Connection, VirtualPort, VpdpId};
 
-/// The greatest number of a switch's port.
+/// Largest number of a physical port.
 pub const MAX_PORT: u32 = 65_535;
 
-/// Virtual ports that a vPDP may have.
+/// Maximum number of virtual ports of a vPDP.
 pub const MAX_VIRTUAL_PORTS: usize = 4096;
 
-/// How packets of a port that several vPDPs share find theirs.
+/// Assignment of packets to vPDPs at a shared port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// By a description header.
+    /// By description header.
     Described(Carriage),
-    /// By the destination MAC address: this prefix, the vPDP's number in 12 bits, 12 bits for its hosts. Other addresses go by rules.
+    /// By destination MAC address: this prefix, 12 bits vPDP number, 12 bits host. Other addresses
+    /// are assigned by rules.
     Destination(MacPrefix),
     /// By rules.
     Rules,
 }
 
-/// What may leave by a port that several vPDPs share by rules or by MAC addresses.
+/// Egress policy of a port that several vPDPs share by rules or by MAC address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Egress {
-    /// Each vPDP's own: a frame leaves if the packets that answer it would be for the vPDP that
-    /// sends it.
+    /// A frame is sent only if the packets that answer it would be assigned to the sending vPDP.
     #[default]
     Own,
-    /// All, for vPDPs that trust each other.
+    /// All frames are sent; for vPDPs that trust each other.
     Any,
 }
 
-/// A port of the switch that several vPDPs share.
+/// Configuration of a shared physical port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// How packets find their vPDP.
+    /// Assignment of packets to vPDPs.
     pub sharing: Sharing,
-    /// What may leave.
+    /// Egress policy.
     pub egress: Egress,
 }
 
@@ -54,17 +55,18 @@ impl From<Sharing> for Share {
     }
 }
 
-/// The first half of a locally administered unicast address.
+/// Upper three bytes of a locally administered unicast MAC address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MacPrefix([u8; 3]);
 
 impl MacPrefix {
-    /// The prefix; nothing where addresses that begin so are for groups or not locally administered (the last bits of the first byte are not 10).
+    /// Creates a prefix. Returns `None` for group addresses and for addresses that are not locally
+    /// administered: the two lowest bits of the first byte must be 10.
     pub fn new(bytes: [u8; 3]) -> Option<MacPrefix> {
         (bytes[0] & 0b11 == 0b10).then_some(MacPrefix(bytes))
     }
 
-    /// The address of a vPDP's host, of which 12 bits count.
+    /// Returns the address of a host of a vPDP. Only 12 bits of `host` are used.
     pub fn address(self, vpdp: VpdpId, host: u16) -> MacAddress {
         let [a, b, c] = self.0;
         let rest = u32::from(vpdp.get()) << 12 | u32::from(host & 0xfff);
@@ -72,7 +74,7 @@ impl MacPrefix {
         MacAddress([a, b, c, d, e, g])
     }
 
-    /// Whose frame this is, by its destination.
+    /// Returns the vPDP of a frame by its destination address.
     #[inline]
     pub(crate) fn vpdp(self, bytes: &[u8]) -> Option<VpdpId> {
         let [a, b, c, d, e, _] = *bytes.first_chunk()?;
@@ -80,7 +82,7 @@ impl MacPrefix {
         ([a, b, c] == self.0).then(|| VpdpId::new(number))?
     }
 
-    /// The vPDP of a frame, by its source.
+    /// Returns the vPDP of a frame by its source address.
     #[inline]
     pub(crate) fn vpdp_of_source(self, bytes: &[u8]) -> Option<VpdpId> {
         self.vpdp(bytes.get(6..)?)
@@ -94,52 +96,52 @@ impl fmt::Display for MacPrefix {
     }
 }
 
-/// Why packets cannot be led so.
+/// Error in a port map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WiringError {
-    /// A port of the switch is another virtual port's already.
+    /// A physical port is already connected to another virtual port.
     PortTaken {
-        /// The switch's port.
+        /// The physical port.
         port: PortId,
-        /// Who has it.
+        /// The virtual port that has it.
         by: VirtualPort,
-        /// Who asked for it.
+        /// The virtual port that requested it.
         wanted_by: VirtualPort,
     },
-    /// A switch's port has too large a number.
+    /// The number of a physical port is too large.
     PortNumber(PortId),
     /// A vPDP has too many ports.
     TooManyPorts(usize),
     /// There is no such virtual port.
     NoSuchPort(VirtualPort),
-    /// A link was asked for at a virtual port that is connected already.
+    /// A link to a virtual port that is already connected to a physical port.
     Connected(VirtualPort),
-    /// A virtual port that is linked.
+    /// A change to a virtual port that is linked.
     Linked(VirtualPort),
-    /// There is no link at this virtual port.
+    /// The virtual port has no link.
     NotLinked(VirtualPort),
-    /// There is a rule of this name.
+    /// Another rule has this name.
     RuleExists(String),
-    /// There is no rule of this name.
+    /// No rule has this name.
     NoSuchRule(String),
-    /// A rule is for a vPDP that is not there.
+    /// The vPDP of a rule does not exist.
     RuleOf(String, VpdpId),
-    /// A rule is about a port where rules do not count.
+    /// A rule names a port that is not shared by rules or by MAC address.
     RulePort(String, PortId),
-    /// A rule makes no sense.
+    /// A rule is invalid by itself.
     Rule(String, RuleError),
-    /// A packet can meet two rules of the same priority for different vPDPs.
+    /// Two rules of the same priority can match one packet and name different vPDPs.
     Overlap(String, String),
-    /// The table does not take a rule.
+    /// The rule table rejects a rule.
     Table(String),
-    /// A VXLAN network's number has more than 24 bits.
+    /// A VXLAN network identifier (VNI) has more than 24 bits.
     Vni(PortId, u32),
-    /// `egress any` at a port where the switch itself describes all that leaves.
+    /// `egress any` at a port where the switch writes a description header for each packet.
     AnyDescribed(PortId),
-    /// A rule takes tags off, and names no port that is shared by rules.
+    /// A rule with `untag` does not name a port that is shared by rules.
     AccessPort(String),
-    /// Two rules of a vPDP, of which one takes tags off, leave it open in which VLAN its untagged
-    /// packets are.
+    /// Two rules of a vPDP, one with `untag`, that leave the VLAN of its untagged packets
+    /// ambiguous.
     Untagged(String, String),
 }
 
@@ -217,12 +219,12 @@ impl fmt::Display for WiringError {
 
 impl std::error::Error for WiringError {}
 
-/// All of it.
+/// The port map of a switch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wiring {
-    /// Each vPDP's ports, by their numbers.
+    /// Connections of each vPDP's ports, by port number.
     pub(crate) ports: BTreeMap<VpdpId, Vec<Connection>>,
-    /// Ports that are not a single vPDP's.
+    /// Shared physical ports.
     pub(crate) shared: BTreeMap<PortId, Share>,
     pub(crate) rules: Vec<Rule>,
 }
@@ -241,7 +243,7 @@ impl Wiring {
         Ok(())
     }
 
-    /// Connects two open virtual ports to each other; or one, to itself.
+    /// Links two unconnected virtual ports, or one to itself.
     pub(crate) fn link(&mut self, one: VirtualPort, other: VirtualPort) -> Result<(), WiringError> {
         for port in [one, other] {
             match self.connection(port)? {
@@ -290,7 +292,7 @@ impl Wiring {
         Ok(())
     }
 
-    /// All virtual ports that are connected to ports of the switch.
+    /// Returns all virtual ports that are connected to physical ports.
     pub(crate) fn physical(&self) -> impl Iterator<Item = (VirtualPort, PortId)> {
         self.ports.iter().flat_map(|(&vpdp, ports)| {
             (0..)
@@ -302,7 +304,7 @@ impl Wiring {
         })
     }
 
-    /// Checks all of it, and makes the table of its rules, if there are some.
+    /// Checks the whole port map. Returns the rule table, or `None` if there are no rules.
     pub(crate) fn check(&self) -> Result<Option<Classifier>, WiringError> {
         self.check_ports()?;
         let mut asked = Vec::new();
@@ -365,7 +367,7 @@ impl Wiring {
         }
         let mut taken: BTreeMap<(PortId, Option<VpdpId>), VirtualPort> = BTreeMap::new();
         for (wanted_by, port) in self.physical() {
-            // A shared port is each vPDP's once, another one anyone's once.
+            // A shared port may be connected once per vPDP, another one only once.
             let whose = self.shared.contains_key(&port).then_some(wanted_by.vpdp);
             if let Some(&by) = taken.get(&(port, whose)) {
                 return Err(WiringError::PortTaken {
@@ -379,7 +381,8 @@ impl Wiring {
         Ok(())
     }
 
-    /// An access port is one that is shared by rules: by MAC address packets come in as they are.
+    /// Checks that an access rule names a port shared by rules. Packets of a port shared by MAC
+    /// address are not untagged.
     fn check_access(&self, rule: &Rule) -> Result<(), WiringError> {
         let sharing = |port| Some(self.shared.get(&port)?.sharing);
         match rule.port().and_then(sharing) {
@@ -403,7 +406,7 @@ impl Wiring {
     }
 }
 
-/// True if two rules do not leave it open in which VLAN a vPDP's untagged packets are.
+/// Returns true if two rules do not make the VLAN of a vPDP's untagged packets ambiguous.
 fn are_untagged_apart(one: &Rule, other: &Rule) -> bool {
     if one.vpdp != other.vpdp || (one.access(), other.access()) == (None, None) {
         return true;

@@ -1,4 +1,6 @@
-//! The way of packets: a burst is classified, goes through what its vPDPs run, together as far as they run the same ([`joint`]) and else by vPDP, let in as far as quotas go, and is handed out.
+//! Data path of the hypervisor. A burst is classified, its packets are processed by the vPDPs'
+//! programs as far as quotas admit them, and the results are sent. Packets of vPDPs with the same
+//! program are processed together ([`joint`]), the others per vPDP.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,81 +30,88 @@ use waiting::Standing;
 pub(crate) use way::MOST_LINKED;
 use way::{Links, Way};
 
-/// Links between virtual ports that a packet goes over before it leaves or waits.
+/// Maximum number of links between virtual ports that a packet may pass before it is sent or
+/// queued.
 pub const MAX_HOPS: usize = 8;
 
-/// Passes of a vPDP's packets that start over in a burst, whatever comes, and how many more for each of its packets: those behind them go on in later
-/// bursts, when the others were visited.
+/// Recirculations that a vPDP's packets may use in a burst: a fixed number, and an additional
+/// number per packet. Packets above it continue in later bursts, after the other vPDPs' packets.
 const PASSES_A_BURST: u32 = 64;
 const PASSES_A_PACKET: u32 = 8;
 
-/// Frames that are taken in before any of them go, at most, where they come by vPDP: the more of a vPDP go at once, the less each visit costs; but the first ones wait for the last ones.
+/// Maximum number of frames classified before processing starts, if frames arrive grouped by vPDP.
+/// Larger batches lower the cost per vPDP but delay the first frame.
 const PART: usize = 1024;
 
-/// The same at least, unless there are fewer: of whom fewer come one behind the other, they are brought together first.
+/// Minimum number of frames of such a batch, unless the burst is shorter. If fewer arrive grouped
+/// by vPDP, frames are sorted first.
 const LEAST_PART: usize = 256;
 
-/// Frames of a vPDP, on average, from which on those of each are brought together.
+/// Average number of frames per vPDP from which on sorting by vPDP pays.
 const FEW_EACH: usize = 6;
 
-/// Packets of a vPDP that is no more that finish in a burst, of those that were postponed.
+/// Postponed packets of a deleted vPDP that are processed per burst.
 const LEAVING_A_BURST: usize = 8;
 
-/// To receive a packet takes as long as to copy so many bytes, beside its own.
+/// Fixed cost of receiving a packet, in bytes copied; the frame length is added.
 const BYTES_OF_PACKET: usize = 512;
 
-/// A share of the packets of a switch with virtual data planes. It is moved to the thread that runs it.
+/// Data path worker: processes a share of the packets of a switch with virtual data planes. It is
+/// moved to the thread that runs it.
 pub struct Worker {
     desk: Arc<Desk>,
     version: u64,
     root: Arc<Root>,
-    /// What stands in its place while packets go by it.
+    /// Empty root that takes the place of `root` while a burst is processed.
     nothing: Option<Arc<Root>>,
     fairness: Option<Fairness>,
     seats: Vec<Option<Box<Seat>>>,
-    /// What is known of slots, and the last ring of the thread's bell that it is known since.
+    /// Functions of the tenants for shared bursts, and the thread epoch for which they are valid.
     functions: Functions,
     rings: u64,
-    /// Whose the frames are that go through a function next.
+    /// Runs of frames, each of one tenant, that are processed together next.
     runs: Vec<Run<Slot>>,
-    /// Seats that nobody sends packets to any more, and the root that their packets leave by.
+    /// Per-thread states of deleted or unloaded vPDPs, each with the root for the egress of its
+    /// packets.
     leaving: Vec<(Box<Seat>, Arc<Root>)>,
-    /// The place of those whose own is in no root.
+    /// Entry used by per-thread states that are in no root.
     nowhere: Place,
     sorter: Sorter,
-    /// Of the groups of frames at hand, the first one that was not asked for, by what of it.
+    /// For each prefetch stage, the first frame group of the burst that was not prefetched yet.
     asked: [usize; AHEAD.len()],
-    /// Seats in which packets wait.
+    /// Tenants with waiting packets.
     watched: Vec<Slot>,
     untold: Untold,
-    /// Packets that were postponed and go through now.
+    /// Buffer for postponed packets that are processed now.
     taken_up: Vec<Frame>,
     commons: Commons,
     gauge: Box<dyn Gauge>,
     shares: Shares,
-    /// What is told of the frames that come next.
+    /// Reception report for the next frames.
     reception: Reception,
-    /// Packets that are no vPDP's.
+    /// Accounting of packets that belong to no vPDP.
     ledger: Ledger,
     is_untold: bool,
     now: Nanos,
 }
 
-/// What seats have in common.
+/// State shared by all vPDPs of a worker.
 #[derive(Default)]
 struct Commons {
     links: Links,
-    /// What they lend each other.
+    /// Packet contexts.
     contexts: Contexts,
 }
 
-/// Passes that packets of a vPDP may start over for in a burst in which so many came.
+/// Returns the maximum number of recirculations of a vPDP in a burst with this many of its
+/// packets.
 pub(crate) fn most_passes(packets: usize) -> u32 {
     let packets = u32::try_from(packets).unwrap_or(u32::MAX);
     PASSES_A_BURST.saturating_add(packets.saturating_mul(PASSES_A_PACKET))
 }
 
-/// Runs packets of a seat, and what is due in it, with so many passes of those that start over; how many began.
+/// Processes packets of a vPDP, and work that is due in it, with at most `passes` recirculations.
+/// Returns the number of recirculations that began.
 fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
     seat: &mut Seat,
     ways: Ways<'_>,
@@ -116,7 +125,7 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
     let before = seat.passes();
     seat.visited = links.burst();
     let worker = &mut seat.worker;
-    // Two loops: what the one of descriptions has beside the other would cost those that need none.
+    // Two instances: the code for description headers would slow down egress without them.
     match ways.place.describes_all() {
         true => {
             let way = Way::<S, true> { ways, links, sent };
@@ -133,10 +142,11 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
     begun
 }
 
-/// Of what a visit took, the least part that a share pays for.
+/// Divisor of the minimum cost billed for packets: at least a quarter of a service turn.
 const LEAST_SHARE: u64 = 4;
 
-/// [`run`], with what it costs measured and charged to the place; what was done, and what it took.
+/// Runs packets as [`run`] does, measures the cost, and charges it to the vPDP's rate limiter.
+/// Returns the work and its cost.
 fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
     seat: &mut Seat,
     ways: Ways<'_>,
@@ -161,8 +171,9 @@ fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
     (work, Visit { cycles, of_packets })
 }
 
-/// Has a seat looked at when time goes on, if packets wait in it. Whether they do, or it has taken another program or other tables: then it is to be asked anew whether packets may go
-/// together with others'.
+/// Adds a vPDP with waiting packets to the watched list. Returns true if packets wait, or if the
+/// vPDP has taken another program or other tables. It must then be checked again before its
+/// packets are processed in shared bursts.
 fn watch(seat: &mut Seat, watched: &mut Vec<Slot>) -> bool {
     if !seat.is_watched && seat.worker.next_time().is_some() {
         seat.is_watched = true;
@@ -172,7 +183,8 @@ fn watch(seat: &mut Seat, watched: &mut Vec<Slot>) -> bool {
 }
 
 impl Worker {
-    /// A worker that has what is published: none of its packets finds less. Nobody may be publishing.
+    /// Creates a worker with the data published so far, so that its first packets are processed
+    /// with it. The caller must not publish concurrently.
     pub(crate) fn new(desk: Arc<Desk>) -> Worker {
         let mut worker = Worker {
             desk,
@@ -203,17 +215,18 @@ impl Worker {
         worker
     }
 
-    /// Has this gauge tell what packets cost, in place of [`Reckoned`].
+    /// Sets the cycle accounting, which is [`Reckoned`] by default.
     pub fn measure_by(&mut self, gauge: impl Gauge + 'static) {
         self.gauge = Box::new(gauge);
     }
 
-    /// Tells how the frames came that are forwarded next.
+    /// Reports how the frames of the next [`Worker::forward`] call were received.
     pub fn received(&mut self, reception: Reception) {
         self.reception = reception;
     }
 
-    /// Packets of a vPDP that are served in a visit: few where many were postponed, whoever else asks for anything.
+    /// Returns the maximum number of packets of a vPDP in a service turn. It is small while many
+    /// are postponed, even if no other vPDP has demand.
     fn most_served(&mut self, slot: Slot) -> usize {
         match self.fairness {
             Some(_) if self.postponed(slot) > 0 => self.shares.visit(slot).min(BURST),
@@ -226,12 +239,14 @@ impl Worker {
         self.seat(slot).map_or(0, |seat| seat.worker.postponed())
     }
 
-    /// Has `wake` called whenever another worker leaves a packet for this one: its thread may sleep. Called again, it changes nothing.
+    /// Sets the callback that wakes this worker's thread, called when another worker hands it a
+    /// packet. Only the first call has an effect.
     pub fn wake_by(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.desk.wake_by(Box::new(wake));
     }
 
-    /// When a packet may go on or leave a queue of a virtual data plane on this worker, or is to be taken over by it.
+    /// Returns the time at which a packet on this worker may continue, leave a queue, or be taken
+    /// over from another worker.
     pub fn next_time(&self) -> Option<Nanos> {
         if self.desk.is_called() {
             return Some(self.now);
@@ -243,7 +258,7 @@ impl Worker {
         watched.chain(leaving).min()
     }
 
-    /// Packets that start over wait until the share of their vPDP has come.
+    /// Returns the time at which a vPDP has work: recirculated packets also wait for its share.
     fn next_time_of(&self, seat: &Seat) -> Option<Nanos> {
         let next = seat.worker.next_time()?;
         match self.fairness {
@@ -256,9 +271,12 @@ impl Worker {
         self.seats.get(slot.index())?.as_deref()
     }
 
-    /// Takes frames in, each from its own port of the switch, and gives each packet that leaves to `sent`: the port of the switch, its frame, which may
-    /// be swapped for another, when it left. What stays in `frames` counts no more. Without frames it does what is due by `now`, and tells the control
-    /// side all that it has to tell, which otherwise waits for more frames.
+    /// Processes received frames; `Frame::ingress` is the physical port. Each packet to be sent is
+    /// passed to `sent` with its physical port and the egress time. `sent` may swap the frame for
+    /// another one. The contents of `frames` are unspecified afterwards.
+    ///
+    /// Without frames, it does the work due by `now` and sends the control side all pending
+    /// reports, which otherwise wait for more frames.
     pub fn forward(
         &mut self,
         frames: &mut [Frame],
@@ -269,7 +287,7 @@ impl Worker {
         let now = self.now;
         self.commons.links.begin(frames.len());
         self.take_root();
-        // Nobody else asks for it meanwhile; to count that it is used twice would take as long as a packet.
+        // The root is moved, not cloned: the reference count would cost as much as a packet.
         let nothing = self.nothing.take().unwrap_or_default();
         let root = std::mem::replace(&mut self.root, nothing);
         if let Some(fairness) = &self.fairness {
@@ -295,7 +313,7 @@ impl Worker {
         self.nothing = Some(std::mem::replace(&mut self.root, root));
     }
 
-    /// Takes what the control side has published.
+    /// Takes the data that the control side has published.
     #[inline]
     fn take_root(&mut self) {
         if self.desk.has_published(self.version) {
@@ -309,10 +327,11 @@ impl Worker {
             return;
         };
         let root = Arc::clone(&published.root);
-        // The control side keeps roots until nobody else does: nothing is freed here.
+        // The control side keeps old roots until it holds the last reference: nothing is freed
+        // here.
         let before = std::mem::replace(&mut self.root, Arc::clone(&root));
         if self.fairness != published.fairness {
-            // What was reckoned before says nothing of what is shared now.
+            // Measurements under the old configuration do not apply to the new one.
             (self.fairness, self.shares) = (published.fairness, Shares::default());
         }
         let slots = root.slots().max(self.seats.len());
@@ -334,12 +353,13 @@ impl Worker {
                     let at = seat.slot.index();
                     self.seats[at] = Some(seat);
                 }
-                // It was to come and to go before this worker looked.
+                // The vPDP was created and deleted before this worker looked.
                 false => self.leaving.push((seat, Arc::clone(&root))),
             }
         }
         self.commons.contexts.forget_gone();
-        // Who gets a slot next does not inherit what was used in it: each worker sees it empty between two vPDPs.
+        // A new vPDP must not inherit the account of a reused tenant index. Each worker sees the
+        // index unused in between.
         self.shares.forget(|slot| root.place(slot).is_none());
         let seats = &self.seats;
         let seat = |slot: &Slot| seats.get(slot.index()).and_then(Option::as_deref);
@@ -347,8 +367,10 @@ impl Worker {
             .retain(|slot| seat(slot).is_some_and(|seat| seat.is_watched));
     }
 
-    /// Takes frames in. With fair shares all of them are shared out at once, and else in parts, as long as they come by vPDP, as from ports that are full, and go together with others': nothing
-    /// waits and nothing limits, so that it makes no difference in how many parts they come.
+    /// Classifies and processes frames. With fair sharing, all frames of the burst are classified
+    /// first. Otherwise they are processed in batches, while they arrive grouped by vPDP and are
+    /// processed in shared bursts. No packet waits or is limited then, so batching does not change
+    /// the result.
     fn take_in(
         &mut self,
         root: &Root,
@@ -380,11 +402,12 @@ impl Worker {
         self.serve_sorted(root, rest, sent);
     }
 
-    /// How many of these frames are the next part, which goes as it lies, and whose groups are known; or none, and the slots of some of it may be.
+    /// Classifies the next batch of frames, if they arrive grouped by vPDP, and returns its
+    /// length. Otherwise returns `None`; some frames may be classified then.
     fn come_by_slot(&mut self, root: &Root, frames: &mut [Frame]) -> Option<usize> {
         self.sorter.begin_by_slot();
         let (least, most) = match self.fairness {
-            // All are shared out at once.
+            // Fair sharing distributes the whole burst at once.
             Some(_) => (frames.len(), frames.len()),
             None => (LEAST_PART.min(frames.len()), PART),
         };
@@ -397,7 +420,7 @@ impl Worker {
         }
         sorter.write_slots();
         if root.entrances.has_signs(frames[entered].ingress) {
-            // It is nobody's, or of no further slot that would come behind the others.
+            // The next frame belongs to no vPDP, or to one that would break the grouping.
             return None;
         }
         let (frames, later) = frames.split_at_mut(least);
@@ -405,7 +428,8 @@ impl Worker {
         self.sorter.take_by_slot().then_some(least)
     }
 
-    /// Finds the slot of each frame of which none is known yet, and gives it the virtual port that it comes in by. What is behind them is looked at next.
+    /// Classifies each frame without a tenant index, and sets its virtual port. The frames of
+    /// `behind` are prefetched.
     fn classify(&mut self, root: &Root, frames: &mut [Frame], behind: &[Frame]) {
         let Worker {
             sorter,
@@ -430,7 +454,7 @@ impl Worker {
         }
     }
 
-    /// Serves frames whose slots are known.
+    /// Processes classified frames.
     fn serve_all(
         &mut self,
         root: &Root,
@@ -447,7 +471,7 @@ impl Worker {
         self.serve_sorted(root, frames, sent);
     }
 
-    /// The same where those of a slot may lie apart.
+    /// Processes classified frames that may not be grouped by tenant.
     fn serve_sorted(
         &mut self,
         root: &Root,
@@ -476,7 +500,8 @@ impl Worker {
         }
     }
 
-    /// The same of groups that lie in their order, where each pays for its own: those who have used what they could have at least come behind the others.
+    /// Processes frames that are sorted by tenant, with fair sharing. vPDPs that have used their
+    /// guaranteed share are served last.
     fn serve_fairly(
         &mut self,
         root: &Root,
@@ -490,7 +515,7 @@ impl Worker {
         self.serve_groups(root, frames, sent);
     }
 
-    /// What is done until [`Worker::end_sorting`] is done for all frames alike.
+    /// Starts to measure classification and sorting, up to [`Worker::end_sorting`].
     fn begin_sorting(&mut self) {
         if self.fairness.is_some() {
             self.gauge.begin();
@@ -509,7 +534,8 @@ impl Worker {
         }
     }
 
-    /// Books what it took to receive and to sort a burst to those whose packets came, by packets and bytes; packets that come over links were received before.
+    /// Bills the cost of receiving and sorting a burst to the vPDPs, by packets and bytes. Packets
+    /// from links were billed when they were received.
     fn share_reception(&mut self, frames: &[Frame]) {
         if self.commons.links.is_followed {
             return;
@@ -558,7 +584,7 @@ impl Worker {
         self.functions.of(slot).is_some()
     }
 
-    /// Takes packets of one vPDP in, those of this visit and those that wait for the next.
+    /// Processes packets of one vPDP in a service turn; the excess is postponed to the next one.
     fn serve(
         &mut self,
         root: &Root,
@@ -569,7 +595,7 @@ impl Worker {
     ) {
         let is_linked = self.commons.links.is_followed;
         let most = match is_linked {
-            // Links lead no packet round for longer than its hops.
+            // The hop limit bounds the packets on links.
             true => usize::MAX,
             false => self.most_served(slot),
         };
@@ -588,8 +614,9 @@ impl Worker {
         if let Admission::Closed(reason) = place.admission {
             return seat.worker.refuse(range.len() as u64, reason);
         }
-        // Nobody waits for a device that is being changed, and packets that came by ports keep their order. Those that come over links are not postponed: they
-        // would forget their hops, and go round for ever.
+        // Packets do not wait for a device that is being changed: they are postponed, as those
+        // that arrive after postponed ones, to keep the order. Packets from links are not
+        // postponed: they would lose their hop count and circulate for ever.
         let waits = !is_linked && (seat.worker.is_held() || seat.worker.postponed() > 0);
         let served = match waits {
             true => range.start..range.start,
@@ -615,7 +642,7 @@ impl Worker {
         }
     }
 
-    /// Runs packets of one vPDP, as many as it may have.
+    /// Processes packets of one vPDP, up to its quotas.
     fn run_admitted(
         &mut self,
         root: &Root,
@@ -657,18 +684,19 @@ impl Worker {
         }
     }
 
-    /// Packets in seats that are to go finish; those without any go.
+    /// Processes the remaining packets of deleted or unloaded vPDPs, and returns states without
+    /// packets to the control side.
     fn run_leaving(&mut self, root: &Root, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
         if self.leaving.is_empty() {
             return;
         }
         for (seat, before) in &mut self.leaving {
-            // The slot may be another vPDP's by now.
+            // The tenant index may have been reused.
             let own = before.ways(seat.slot);
             let own = own.filter(|ways| ways.place.serial == seat.serial);
             let had = own.unwrap_or(Ways::none(&self.nowhere));
-            // Its packets leave by the rules that the vPDP has now. A deleted one has the ports
-            // that it had, as long as no other vPDP has them.
+            // Egress follows the current port map if the vPDP still exists. A deleted vPDP keeps
+            // its old ports as long as no other vPDP has them.
             let has = root.ways_of(had.place);
             let ways = has.unwrap_or(had);
             let mut foreign = 0;
@@ -701,7 +729,7 @@ impl Worker {
         told.gone.extend(gone.map(|(seat, _)| seat));
     }
 
-    /// Packets that went over links go in where they lead, over and over.
+    /// Processes packets that were sent over links, repeatedly until none are left.
     fn follow_links(&mut self, root: &Root, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
         let mut hops = 1;
         self.commons.links.is_followed = true;
@@ -722,14 +750,14 @@ impl Worker {
                 self.commons.links.spare.put(frame);
             }
             if self.commons.links.frames.is_empty() {
-                // Its memory is used again.
+                // The buffer is reused.
                 self.commons.links.frames = frames;
             }
         }
         self.commons.links.is_followed = false;
     }
 
-    /// Packets that are on the way in went over too many links.
+    /// Drops packets that have passed too many links.
     fn refuse_linked(&mut self) {
         for slot in &self.sorter.slots {
             let seat = self.seats.get_mut(slot.index()).and_then(Option::as_mut);
@@ -745,7 +773,7 @@ impl Worker {
 }
 
 impl Drop for Worker {
-    /// What the worker has done stays with the hypervisor.
+    /// Hands the worker's state and counters back to the hypervisor.
     fn drop(&mut self) {
         let leaving = self.leaving.drain(..).map(|(seat, _)| seat);
         let seats = self.seats.drain(..).flatten().chain(leaving);

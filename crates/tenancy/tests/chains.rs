@@ -1,4 +1,4 @@
-//! Chains of programs in a virtual data plane, changed while packets go through.
+//! Chains of programs in a virtual data plane, changed under traffic.
 
 mod common;
 
@@ -9,7 +9,7 @@ use ir::Program;
 use switch::{Carry, MayLose};
 use tenancy::{Chain, Function, Hypervisor, Quotas, Refusal};
 
-/// Adds to the mark, counts, and sends by the neighbour of the port by which the packet came.
+/// Adds to the mark, counts, and sends between ports 0 and 1.
 fn adder(amount: u8) -> Arc<Program> {
     program(&format!(
         "register<bit<32>>(1) seen;
@@ -29,7 +29,7 @@ fn chain(policy: &str) -> Chain {
     Chain::read(policy, programs).unwrap()
 }
 
-/// How many packets each step has seen.
+/// Returns the number of packets counted by each step.
 fn seen(hypervisor: &Hypervisor) -> Vec<(String, u64)> {
     let device = hypervisor.vpdp(id(1)).unwrap().device().unwrap();
     let externs = device.program().externs.iter();
@@ -66,7 +66,7 @@ fn a_chain_changes_under_traffic_and_steps_keep_their_state() {
         seen(&hypervisor),
         counts(&[("ten", 2), ("one", 2), ("odd", 1)])
     );
-    // A step that has counted goes only by the user's word.
+    // A step with a count is removed only with the user's consent.
     let refused = hypervisor.update(id(1), chain("ten -> one"), nothing());
     assert!(refused.unwrap_err().to_string().contains("odd."));
     assert_eq!(send(&hypervisor), [(11, 111)]);
@@ -84,7 +84,7 @@ fn a_chain_changes_under_traffic_and_steps_keep_their_state() {
     );
 }
 
-/// Packets that begin otherwise than those of all others here.
+/// A program with packets that begin with another header than those of all other programs here.
 const OTHER: &str = r#"
 #include <core.p4>
 #include <v1model.p4>
@@ -109,7 +109,7 @@ fn a_chain_that_does_not_fit_together_changes_nothing() {
     let other = testkit::compile_text(OTHER).unwrap();
     let cases = [
         ("one -> two", "1:8: there is no program for the step `two`"),
-        // In a line none comes before itself.
+        // In a chain, a step cannot precede itself.
         (
             "one -> ten -> one",
             "1:15: a step `one` stands at 1:1 already, and its tables would have the same names; name this one, as in `one2 = one`",
@@ -186,7 +186,7 @@ fn what_was_made_for_a_vpdp_that_is_gone_or_smaller_by_now_is_refused() {
     hypervisor.delete(id(1)).unwrap();
     hypervisor.create(spec(1, &[10, 11])).unwrap();
     hypervisor.load(id(1), adder(1)).unwrap();
-    // It has the number, and is another one.
+    // It has the same number, but is another vPDP.
     let refusal = hypervisor.adopt(made, nothing()).unwrap_err();
     assert_eq!(refusal, Refusal::NoSuchVpdp(id(1)));
     let made = make(&hypervisor);

@@ -1,4 +1,4 @@
-//! Packets that come while cells of their virtual data plane are changed for all packets at once.
+//! Packets that arrive while cells of their virtual data plane are changed atomically.
 
 mod common;
 
@@ -13,7 +13,7 @@ const FAIRNESS: Fairness = Fairness {
     quantum: Nanos::from_micros(4),
 };
 
-/// Packets that wait in the vPDP.
+/// Returns the number of packets that wait in the vPDP.
 fn device_holds(hypervisor: &mut Hypervisor) -> usize {
     let device = hypervisor.device_mut(id(1));
     device.map_or(0, |device| device.held())
@@ -42,7 +42,7 @@ fn packets_that_come_while_their_vpdp_is_changed_are_held_and_keep_their_order()
         let device = hypervisor.device_mut(id(1)).unwrap();
         let changed = device.between_bursts(|_| -> Result<(), ()> {
             forward(&mut worker, 0..3, 1);
-            // There is room for 1,024.
+            // At most 1,024 packets wait.
             assert!(worker.allow(PortId(10)) <= 1021);
             forward(&mut worker, 3..1030, 2);
             forward(&mut worker, 0..0, 3);
@@ -54,7 +54,7 @@ fn packets_that_come_while_their_vpdp_is_changed_are_held_and_keep_their_order()
         assert_eq!(device.ledger().dropped(reason), 6);
         hypervisor.check_conservation().unwrap();
         assert!(worker.next_time().is_some_and(|next| next <= Nanos(3)));
-        // With fair shares they go through a few at a time.
+        // With fair sharing, a few are processed at a time.
         let most = fairness.map_or(1024, |_| BURST);
         let mut rounds = 0;
         while device_holds(&mut hypervisor) > 0 {

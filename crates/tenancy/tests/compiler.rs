@@ -1,4 +1,5 @@
-//! Texts that are made to hurt the compiler end within their quota, and packets of others do not wait for them.
+//! Malicious program texts are refused within their quota, and other vPDPs' packets do not wait
+//! for them.
 
 mod common;
 
@@ -17,11 +18,11 @@ fn compile(text: &str) -> Result<Program, String> {
     testkit::compile_text(text).map(Arc::unwrap_or_clone)
 }
 
-/// The time that a compilation may take to end: it takes a millisecond, but other tests run beside
-/// on the same cores.
+/// Maximum time for a compilation to end after its limit. It takes a millisecond, but other tests
+/// run on the same cores.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// A compiler that never ends by itself.
+/// A compiler that never returns.
 fn endless(_: &str) -> Result<Program, String> {
     loop {
         checkpoint();
@@ -35,7 +36,7 @@ fn a_slow_program_is_refused_in_time_and_packets_go_on() {
     for number in [1, 2] {
         let first = u32::from(number) * 10;
         let mut spec = spec(number, &[first, first + 1]);
-        // A machine that is busy with other tests takes its time to begin a thread.
+        // Starting a thread may take long on a machine that is busy with other tests.
         spec.quotas.compile.time = (number == 2).then_some(time);
         hypervisor.create(spec).unwrap();
     }
@@ -47,14 +48,14 @@ fn a_slow_program_is_refused_in_time_and_packets_go_on() {
         (compiler.compile("", endless), begin.elapsed())
     });
     assert_eq!(forward(&mut worker, &mut [frame(10, &[0, 0])], 1).len(), 1);
-    // The other one's compiler is its own.
+    // The other vPDP has its own compiler.
     let other = hypervisor.compiler(id(1)).unwrap();
     let wrong = other.compile("", |_| Err::<Program, _>("wrong".to_owned()));
     assert_eq!(wrong, Err(CompileError::Wrong("wrong".to_owned())));
     let (refused, took) = slow.join().unwrap();
     assert_eq!(refused, Err(CompileError::TooSlow(time)));
     assert!(took < time + GRACE, "{took:?}");
-    // Nothing goes on: the next one may come.
+    // No part of it continues: the next one may run.
     let compiler = hypervisor.compiler(id(2)).unwrap();
     let wrong = compiler.compile("(", |_| Err::<Program, _>("wrong".to_owned()));
     assert_eq!(wrong, Err(CompileError::Wrong("wrong".to_owned())));
@@ -91,7 +92,7 @@ fn a_compilation_ends_when_its_vpdp_is_deleted_or_its_quota_shrinks() {
 #[test]
 fn compilations_are_paid_for_by_the_quota_of_cycles() {
     let mut hypervisor = hypervisor();
-    // A second of a compiler's time is worth a thousand million cycles.
+    // A second of compilation time costs a thousand million cycles.
     hypervisor.set_compile_pool(CompilePool {
         clock: || Duration::from_millis(CLOCK.fetch_add(50, Relaxed)),
         cycles_per_second: 1_000_000_000,
@@ -110,7 +111,7 @@ fn compilations_are_paid_for_by_the_quota_of_cycles() {
     };
     assert!(passes(&mut hypervisor, 1));
     let compile = || compiler.compile("", |_| Ok(()));
-    // 50 ms by the clock: half a second of what comes, of which a tenth may be there at once.
+    // 50 ms by the clock: the quota of half a second, of which a tenth fits into the burst size.
     assert_eq!(compile(), Ok(()));
     assert!(!passes(&mut hypervisor, 2), "packets wait for the debt");
     assert_eq!(compile(), Err(CompileError::InDebt));
@@ -123,7 +124,7 @@ fn compilations_are_paid_for_by_the_quota_of_cycles() {
     assert_eq!((figures.begun, figures.refused), (2, 2));
 }
 
-/// The clock of a compiler: each look at it takes 50 ms.
+/// Clock of a compiler: each reading advances it by 50 ms.
 static CLOCK: AtomicU64 = AtomicU64::new(0);
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a gauge tells of visits, and who pays for it.
+//! Cycle accounting: the cost of service turns, and its billing.
 
 mod common;
 
@@ -7,7 +7,7 @@ use exec::DropReason;
 use packet::{Frame, Nanos, PortId};
 use tenancy::{Fairness, Gauge, Quotas, Rate, Work};
 
-/// Each visit costs as much as a packet, beside its packets.
+/// A service turn has the fixed cost of a packet.
 struct Visits;
 
 const COST: u64 = 1000;
@@ -30,7 +30,7 @@ fn quotas_of_cycles_pay_for_whole_visits() {
         let mut hypervisor = hypervisor();
         hypervisor.create(spec(1, &[10, 11])).unwrap();
         hypervisor.load(id(1), marker(1)).unwrap();
-        // Ten visits of a packet, or four of four.
+        // Ten turns of one packet, or four turns of four.
         let quotas = Quotas {
             cycles: Some(Rate {
                 per_second: 1,

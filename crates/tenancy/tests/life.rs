@@ -1,4 +1,5 @@
-//! Virtual data planes come, change and go under traffic: of the others no packet is lost or changed.
+//! Virtual data planes are created, changed and deleted under traffic: no packet of the others is
+//! lost or changed.
 
 mod common;
 
@@ -17,13 +18,14 @@ use tenancy::{
 
 const OPERATIONS: usize = 1000;
 
-/// vPDPs that no operation is about: packets to them come by ports 10 and 11, and by rules over port 5.
+/// vPDPs that no operation changes. They receive packets by ports 10 and 11, and by rules at port
+/// 5.
 const STEADY: [u16; 2] = [1, 2];
 
-/// vPDPs that operations are about.
+/// vPDPs that operations change.
 const CHANGING: [u16; 6] = [3, 4, 5, 6, 7, 8];
 
-/// Choices that depend on the seed alone.
+/// Random numbers that depend on the seed alone.
 struct Choices(u64);
 
 impl Choices {
@@ -41,14 +43,14 @@ struct Scene {
     other: Hypervisor,
     programs: Vec<Arc<Program>>,
     choices: Choices,
-    /// How often each operation was made and refused.
+    /// Number of times that each operation succeeded and was refused.
     made: BTreeMap<&'static str, [u32; 2]>,
 }
 
 impl Scene {
     fn new(seed: u64) -> Scene {
         let mut hypervisor = hypervisor();
-        // The programs send all that comes, marked, which is not the senders' own.
+        // The programs send all packets with a mark, so their sources are not the senders' own.
         let share = Share {
             sharing: Sharing::Rules,
             egress: Egress::Any,
@@ -81,7 +83,7 @@ impl Scene {
         Arc::clone(&self.programs[chosen])
     }
 
-    /// One random operation.
+    /// Performs one random operation.
     fn operate(&mut self) {
         let vpdp = id(CHANGING[self.choices.below(CHANGING.len())]);
         let (name, done) = match self.choices.below(16) {
@@ -124,7 +126,7 @@ impl Scene {
         self.made.entry(name).or_default()[usize::from(done.is_err())] += 1;
     }
 
-    /// To the other switch and back.
+    /// Migrates a vPDP to the other switch and back.
     fn migrate(&mut self, vpdp: VpdpId) -> Result<(), Refusal> {
         let ports = self.hypervisor.ports(vpdp).to_vec();
         let exported = self.hypervisor.export(vpdp)?;
@@ -144,7 +146,7 @@ impl Scene {
     }
 }
 
-/// The ports by which traffic comes in, and the mark and the port that it leaves with, if that is certain.
+/// Ingress ports of the traffic, with the egress port and mark, if these are certain.
 const ENTRIES: [(u32, Option<(u32, u8)>); 5] = [
     (10, Some((5, 1))),
     (11, Some((5, 2))),
@@ -153,7 +155,8 @@ const ENTRIES: [(u32, Option<(u32, u8)>); 5] = [
     (30, None),
 ];
 
-/// Frames of a burst: packets of steady vPDPs say how many came before them by their port.
+/// Returns the frames of a burst. Packets of steady vPDPs contain their sequence number at the
+/// port.
 fn burst(choices: &mut Choices, counts: &mut BTreeMap<u32, u32>) -> Vec<Frame> {
     let mut frames = Vec::new();
     for _ in 0..choices.below(48) {
@@ -167,7 +170,7 @@ fn burst(choices: &mut Choices, counts: &mut BTreeMap<u32, u32>) -> Vec<Frame> {
     frames
 }
 
-/// Checks packets that leave: those of steady vPDPs one by one.
+/// Checks sent packets: those of steady vPDPs one by one.
 #[derive(Default)]
 struct Receiver(BTreeMap<u32, u32>);
 
@@ -213,7 +216,7 @@ fn a_thousand_operations_lose_no_packet_of_the_others() {
         scene.hypervisor.step(now, |_, _, _| {});
         scene.hypervisor.check_conservation().unwrap();
     }
-    // Packets that started over when their vPDP went.
+    // Packets that were being resubmitted when their vPDP was deleted.
     let end = Nanos(OPERATIONS as u64 * 1000);
     common::finish(&mut worker, end, |port, frame| {
         received.take(port, frame.bytes());
@@ -224,7 +227,7 @@ fn a_thousand_operations_lose_no_packet_of_the_others() {
     assert_eq!(scene.hypervisor.departing(), 0);
 }
 
-/// Forwards bursts until it is told to stop: how many packets came by each port.
+/// Forwards bursts until `stops` is set. Returns the number of packets received at each port.
 fn run(
     mut worker: Worker,
     seed: u64,
@@ -261,7 +264,7 @@ fn operations_lose_no_packet_of_the_others_on_threads_of_their_own() {
             .map(|(worker, seed)| scope.spawn(move || run(worker, seed, bursts, stops)))
             .collect();
         for round in 0..OPERATIONS as u64 {
-            // Bursts go on between operations.
+            // Bursts continue between operations.
             while bursts.load(Ordering::Relaxed) < 2 * round && !threads[0].is_finished() {
                 thread::yield_now();
             }

@@ -1,4 +1,4 @@
-//! The way of packets: to their virtual data plane, through it, over links, and out.
+//! The path of packets: to their virtual data plane, through it, over links, and out.
 
 mod common;
 
@@ -15,7 +15,7 @@ use tenancy::{
     Quotas, Rate, Rule, Sharing, Tunnel, Vlan, Worker,
 };
 
-/// Two vPDPs that mark packets with their numbers, on ports of their own.
+/// Returns two vPDPs on their own ports that mark packets with the vPDP's number.
 fn two() -> (Hypervisor, Vec<Worker>) {
     let mut hypervisor = hypervisor();
     for (number, ports) in [(1, [10, 11]), (2, [20, 21])] {
@@ -181,7 +181,7 @@ fn packets_in_the_queues_of_a_deleted_vpdp_leave_at_their_time() {
 fn a_vpdp_is_deleted_and_unloaded_when_its_workers_are_gone() {
     let (mut hypervisor, workers) = two();
     drop(workers);
-    // It gives back all its seats, and is given another one.
+    // The dropped workers return all per-thread states, and vPDP 3 is created after that.
     hypervisor.step(Nanos(1), |_, _, _| {});
     hypervisor.create(spec(3, &[30, 31])).unwrap();
     hypervisor.load(id(3), marker(3)).unwrap();
@@ -193,7 +193,7 @@ fn a_vpdp_is_deleted_and_unloaded_when_its_workers_are_gone() {
     hypervisor.check_conservation().unwrap();
 }
 
-/// Has virtual port 1 of a vPDP send a thousand packets a second.
+/// Limits virtual port 1 of a vPDP to a thousand packets per second.
 fn shape(hypervisor: &mut Hypervisor, number: u16) {
     let slow = switch::QueueConfig {
         packets_per_second: Some(1000),
@@ -244,7 +244,7 @@ fn packets_of_a_vpdp_that_a_worker_never_saw_leave_by_no_port_of_another_one() {
     hypervisor.create(spec(1, &[10, 11])).unwrap();
     hypervisor.load(id(1), marker(1)).unwrap();
     shape(&mut hypervisor, 1);
-    // The second worker is to send them, but comes late.
+    // The second worker must send them, but runs late.
     let mut frames: Vec<Frame> = (0..5).map(|number| frame(10, &[0, number])).collect();
     assert!(forward(&mut workers[0], &mut frames, 1).is_empty());
     hypervisor.delete(id(1)).unwrap();
@@ -340,7 +340,7 @@ fn what_the_last_of_too_many_vpdps_refuses_is_told() {
     }
 }
 
-/// vPDPs 1 and 2, whose port 0 is the shared port 5 of the switch and whose port 1 is a port of their own.
+/// Returns vPDPs 1 and 2: port 0 is the shared port 5 of the switch, port 1 a port of one vPDP.
 fn sharing(sharing: Sharing) -> (Hypervisor, Vec<Worker>) {
     let mut hypervisor = hypervisor();
     hypervisor.share(PortId(5), Some(sharing)).unwrap();
@@ -455,7 +455,7 @@ fn rule(name: &str, vpdp: u16, priority: i32, conditions: Vec<Condition>) -> Rul
     }
 }
 
-/// An Ethernet frame with a VLAN tag, an IP header and ports, where they are given.
+/// Returns an Ethernet frame with a VLAN tag, an IP header and L4 ports, if given.
 fn ip_frame(vlan: Option<u16>, ip: &[u8], ports: Option<(u16, u16)>) -> Frame {
     let mut bytes = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8];
     if let Some(vlan) = vlan {
@@ -544,7 +544,7 @@ fn rules_lead_by_what_they_name() {
         (
             Condition::L4Source(0..=u16::MAX),
             ip_frame(None, &to_net, Some((1, 1))),
-            // The ports are not there.
+            // A packet without L4 ports.
             ip_frame(None, &to_net, None),
         ),
     ];
@@ -580,7 +580,7 @@ fn rules_of_ports_and_their_vlans_lead_as_they_say() {
     let rest = rule("rest", 1, 0, vlan(Vlan::Untagged));
     hypervisor.add_rule(rest).unwrap();
     assert_eq!(sent_by(&hypervisor), [20, 20, 10]);
-    // Whose the port is no more has none of its packets.
+    // A vPDP that no longer has the port gets none of its packets.
     hypervisor.connect(port(2, 0), None).unwrap();
     assert_eq!(sent_by(&hypervisor), [10]);
 }
@@ -605,7 +605,7 @@ fn packets_above_their_rate_are_counted_drops_of_their_vpdp() {
             sent[usize::from(port == 21)] += 1;
         }
     }
-    // 10 at once and 99 later; the neighbour has all of its own.
+    // 10 at once and 99 later; all of the neighbour's packets are sent.
     assert_eq!(sent, [109, 200]);
     let ledger = hypervisor.vpdp(id(1)).unwrap().device().unwrap().ledger();
     assert_eq!(ledger.dropped(DropReason::RateQuota), 91);

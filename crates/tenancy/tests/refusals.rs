@@ -1,4 +1,4 @@
-//! Wrong changes are refused with what is wrong and how to mend it, and change nothing.
+//! Invalid changes are refused with the reason and a hint, and have no effect.
 
 mod common;
 
@@ -20,7 +20,8 @@ fn rule(name: &str, vpdp: u16, priority: i32, conditions: Vec<Condition>) -> Rul
     }
 }
 
-/// vPDP 1 with a program on ports 10 and 11, linked to vPDP 2, which has none; both share port 5 by rules.
+/// Returns vPDP 1 with a program on ports 10 and 11, linked to vPDP 2 without a program; both
+/// share port 5 by rules.
 fn scene() -> Hypervisor {
     let mut hypervisor = hypervisor();
     hypervisor.share(PortId(5), Some(Sharing::Rules)).unwrap();
@@ -39,7 +40,7 @@ fn scene() -> Hypervisor {
     hypervisor
 }
 
-/// All that can be read of a hypervisor.
+/// Returns all readable state of a hypervisor as text.
 fn picture(hypervisor: &Hypervisor) -> String {
     let vpdps = hypervisor.vpdps().map(|vpdp| {
         let program = vpdp.device().map(|device| device.program().name.clone());
@@ -274,7 +275,7 @@ fn a_wrong_change_says_what_is_wrong_and_changes_nothing() {
     for (expected, change) in CASES {
         let mut hypervisor = scene();
         let mut worker = hypervisor.workers(1).remove(0);
-        // State that can be lost.
+        // Creates state that can be lost.
         assert_eq!(forward(&mut worker, &mut [frame(10, &[0, 0])], 1).len(), 1);
         let before = picture(&hypervisor);
         let refusal = change(&mut hypervisor).expect_err(expected);
@@ -391,7 +392,7 @@ fn no_write_and_no_program_goes_beyond_the_quota_of_entries() {
         assert!(told, "{refusal}");
         assert_eq!((device.entries(), device.changes()), (4, changes));
     }
-    // A table with two entries of its own beside the one that moves.
+    // A table with two entries, beside the table that is migrated.
     let more = tables("two.apply(); none.apply();");
     let nothing = Carry::State(MayLose::Nothing);
     let refusal = hypervisor.update(id(1), more, nothing).unwrap_err();
@@ -442,7 +443,7 @@ fn all_that_takes_memory_counts_as_entries() {
         members: members.iter().map(|member| (*member, 1)).collect(),
     };
     let session = switch::CloneSession::default;
-    // Each adds so many to those before, and to nothing else.
+    // Each adds this number of entries, and has no other effect.
     let cases = [
         (member(1), 1),
         (member(2), 1),

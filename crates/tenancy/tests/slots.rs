@@ -1,4 +1,5 @@
-//! Stage slots of a switch: what does not fit is refused, what is too long goes round in turns, and stages change under traffic.
+//! Stage slots of a switch: programs that do not fit are refused, long ones are split into turns,
+//! and stages change under traffic.
 
 mod common;
 
@@ -16,7 +17,8 @@ use passes::slots::{Capacity, SlotPlan};
 use switch::{Action, Carry, Change, Device, MayLose};
 use tenancy::{Hypervisor, Quotas, Rate, Refusal, Worker};
 
-/// A line of tables, each of which adds an amount to the mark by default, and has room for so many entries.
+/// Compiles a chain of tables. Each one adds an amount to the mark by default, and has `size`
+/// entries.
 fn line(amounts: &[u8], size: u32) -> Arc<Program> {
     let tables = amounts.iter().enumerate().map(|(at, amount)| {
         format!(
@@ -45,7 +47,7 @@ fn entries(entries: u64) -> Capacity {
     }
 }
 
-/// A vPDP on ports 10 and 11 that runs a program, with a worker.
+/// Returns a vPDP on ports 10 and 11 that runs a program, and a worker.
 fn running(mut hypervisor: Hypervisor, program: Arc<Program>) -> (Hypervisor, Worker) {
     hypervisor.create(spec(1, &[10, 11])).unwrap();
     hypervisor.load(id(1), program).unwrap();
@@ -57,7 +59,7 @@ fn send(worker: &mut Worker, bytes: &[u8], now: u64) -> Sent {
     forward(worker, &mut [frame(10, bytes)], now)
 }
 
-/// Where each stage of a vPDP is: its name, slot and turn.
+/// Returns the place of each stage of a vPDP: name, slot and turn.
 fn places(hypervisor: &Hypervisor, number: u16) -> Vec<(String, u32, u32)> {
     let view = hypervisor.slots();
     let (_, map) = view
@@ -80,7 +82,7 @@ fn held_entries(hypervisor: &Hypervisor) -> Vec<u64> {
         .collect()
 }
 
-/// Adds an entry that adds an amount to the marks of packets with a number.
+/// Adds an entry that adds an amount to the mark of packets with this number.
 fn add_entry(hypervisor: &mut Hypervisor, table: &str, number: u8, amount: u8) {
     let device = hypervisor.device_mut(id(1)).unwrap();
     let program = Arc::clone(device.program());
@@ -111,7 +113,7 @@ fn what_the_slots_do_not_hold_is_refused_and_changes_nothing() {
         refusal.to_string(),
         "the stage slots do not hold the program of vPDP 2: no slot has room for stage In.t0: it takes 50 entries, and slot 1, which lacks the least, has 40 left; declare more slots, or delete a program"
     );
-    // A program's own places are free for what comes after it.
+    // A program may use the places of the one that it replaces.
     let nothing = Carry::State(MayLose::Nothing);
     hypervisor
         .update(id(1), line(&[3, 4], 90), nothing.clone())
@@ -123,7 +125,7 @@ fn what_the_slots_do_not_hold_is_refused_and_changes_nothing() {
     assert!(matches!(refusal, Refusal::Slots(..)), "{refusal}");
     assert_eq!(held_entries(&hypervisor), [90, 90]);
     assert_eq!(marks(&send(&mut worker, &[0, 0], 1)), [(11, 7)]);
-    // What goes frees its places, and so does what does not come.
+    // A removed program frees its places, and so does one that cannot be loaded.
     let small = Quotas {
         limits: switch::Limits {
             entries: Some(0),
@@ -172,7 +174,7 @@ fn a_program_longer_than_the_slots_goes_on_in_turns_that_are_counted_and_charged
         let long = line(&[1, 2, 4, 8, 16], 10);
         let (mut hypervisor, mut worker) = running(slots(Some(count), Capacity::default()), long);
         let mut quotas = Quotas::default();
-        // Those that lead through turns are none of its own.
+        // Stages added for the turns do not count.
         quotas.limits.stages = Some(7);
         hypervisor.set_quotas(id(1), quotas.clone()).unwrap();
         assert_eq!(
@@ -219,7 +221,7 @@ fn a_program_that_resubmits_by_itself_does_so_behind_its_last_turn() {
          }",
     );
     let (hypervisor, mut worker) = running(slots(Some(1), Capacity::default()), twice);
-    // As it came, the second time with what is kept of the first one.
+    // Starts again with the original packet, and with the fields that are preserved.
     assert_eq!(send(&mut worker, &[0, 0], 1), [(11, vec![3, 4])]);
     hypervisor.check_conservation().unwrap();
 }
@@ -391,7 +393,7 @@ fn a_stage_moves_to_another_slot_and_stays_there_over_changes() {
     hypervisor.move_to_slot(id(1), "In.t1", Some(2)).unwrap();
     assert_eq!(slot(&hypervisor), Some((2, 1)));
     assert_eq!(marks(&send(&mut worker, &[0, 0], 1)), [(11, 3)]);
-    // Before the stages that lead to it: in another turn.
+    // Placed before the stages that lead to it: in another turn.
     hypervisor.move_to_slot(id(1), "In.t1", Some(0)).unwrap();
     assert_eq!(slot(&hypervisor), Some((0, 2)));
     assert_eq!(marks(&send(&mut worker, &[0, 0], 2)), [(11, 3)]);
@@ -438,7 +440,7 @@ fn a_change_of_a_stage_replaces_only_what_it_was_made_of() {
     ];
     assert_eq!(refusals, [Refusal::Changed(id(1)), Refusal::Changed(id(1))]);
     assert_eq!(marks(&send(&mut worker, &[0, 0], 1)), [(11, 11)]);
-    // Nor does one begin where what it was made of is gone.
+    // Neither can be loaded after the program that it was made from was unloaded.
     let maker = hypervisor.maker(id(1)).unwrap();
     let edited = maker.edit(&Edit::Delete { stage }).unwrap();
     hypervisor.unload(id(1)).unwrap();
@@ -454,7 +456,7 @@ fn a_stage_that_may_be_in_any_slot_leaves_the_one_in_which_it_was_to_be() {
     assert_eq!(slot(&hypervisor), 1);
     hypervisor.move_to_slot(id(1), "In.t0", None).unwrap();
     assert_eq!(slot(&hypervisor), 0);
-    // Another one takes the slot that a stage of what is gone was to be in.
+    // Another vPDP takes the slot to which a stage of the old program was pinned.
     hypervisor.move_to_slot(id(1), "In.t0", Some(1)).unwrap();
     let nothing = Carry::Nothing;
     hypervisor
@@ -472,7 +474,7 @@ fn a_stage_that_may_be_in_any_slot_leaves_the_one_in_which_it_was_to_be() {
 fn programs_of_one_vpdp_have_room_in_common_for_one_runs_at_a_time() {
     let (mut hypervisor, _) = running(slots(Some(1), entries(30)), line(&[1], 10));
     let book = hypervisor.slot_book().clone();
-    // Saved by a controller: it may run any time, so others have no more than is left beside it.
+    // A program saved by a controller may run at any time: others get only the space beside it.
     let saved = book.fit(id(1), &line(&[1], 20)).unwrap();
     assert_eq!(held_entries(&hypervisor), [20]);
     assert_eq!(hypervisor.slots().coming.len(), 1);
@@ -480,7 +482,7 @@ fn programs_of_one_vpdp_have_room_in_common_for_one_runs_at_a_time() {
     let refusal = hypervisor.load(id(2), line(&[1], 11)).unwrap_err();
     assert!(matches!(refusal, Refusal::Slots(..)), "{refusal}");
     hypervisor.load(id(2), line(&[1], 10)).unwrap();
-    // Its own vPDP has all of it, whatever is saved, and what is tried has nothing.
+    // Its own vPDP can use all of that space. A trial reserves nothing.
     let nothing = Carry::Nothing;
     hypervisor.update(id(1), line(&[1], 20), nothing).unwrap();
     book.try_fit(id(2), &line(&[1], 10)).unwrap();
@@ -501,7 +503,8 @@ fn a_stream_of_packets_loses_none_while_stages_change_beside_it() {
             while !is_over.load(Relaxed) {
                 let mut burst: Vec<_> = (0..32).map(|_| frame(10, &[0, 7])).collect();
                 let left = marks(&forward(&mut worker, &mut burst, now));
-                // Each packet meets whole lines: with the second table and without it, whatever the order.
+                // Each packet is processed by a whole chain, with the second table or without it,
+                // in any order.
                 let is_whole = |(port, mark): &(u32, u8)| *port == 11 && [5, 7].contains(mark);
                 assert!(
                     left.len() == burst.len() && left.iter().all(is_whole),

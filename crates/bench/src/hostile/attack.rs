@@ -1,4 +1,4 @@
-//! What a hostile vPDP does.
+//! Attacks of a hostile vPDP.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,48 +16,49 @@ use crate::setup::{Item, SetupError};
 use crate::tenants::settle;
 use crate::workloads;
 
-/// Entries that fill the table of a hostile vPDP.
+/// Number of entries in the table of a hostile vPDP.
 const ENTRIES: u32 = 1 << 16;
 
-/// Keys beyond those of entries: what is inserted anew has none that is there.
+/// Number of different keys. Larger than the number of entries, so that a new entry's key is not
+/// in the table.
 const KEYS: u32 = 2 * ENTRIES;
 
-/// Entries that are exchanged for others before packets see it.
+/// Number of entries replaced per published change.
 const CHURNED: u32 = 16;
 
-/// Bytes of its usual packets, and of those that are long to parse.
+/// Length of normal packets, and of packets with a long parse, in bytes.
 const SHORT: usize = 64;
 const LONG: usize = 256;
 
-/// Different packets.
+/// Number of different packets.
 const PACKETS: u32 = 64;
 
-/// For how long a control side that has nothing to do waits.
+/// Pause of a control thread without work.
 const A_WHILE: Duration = Duration::from_millis(1);
 
-/// A way to take more than one's own.
+/// An attack: a method to use more than the guaranteed share of resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attack {
-    /// Each packet starts over, for ever.
+    /// Each packet is recirculated endlessly.
     Recirculation,
-    /// Packets are as large as frames can be.
+    /// Packets have the maximum frame length.
     LargestPackets,
-    /// A long program is compiled and made native code of, over and over.
+    /// A large program is compiled to native code repeatedly.
     SlowCompile,
-    /// The entries of a full table are exchanged for others, over and over.
+    /// The entries of a full table are replaced repeatedly.
     ChurnedTable,
-    /// Each packet reads and writes registers that are far from each other.
+    /// Each packet accesses registers at distant indices.
     Registers,
-    /// Each packet is long to parse.
+    /// Each packet takes long to parse.
     ParseBomb,
-    /// Each packet is parsed until its work is used up.
+    /// Each packet is parsed until its work limit is reached.
     EndlessParser,
-    /// Controllers send packets and entries, and are told more than they take.
+    /// Controllers send many packets and entries, and get more messages than they read.
     ControllerFlood,
 }
 
 impl Attack {
-    /// All of them.
+    /// All attacks.
     pub const ALL: [Attack; 8] = [
         Attack::Recirculation,
         Attack::LargestPackets,
@@ -69,7 +70,7 @@ impl Attack {
         Attack::ControllerFlood,
     ];
 
-    /// Its name, as rows have it.
+    /// Returns its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Attack::Recirculation => "recirculation",
@@ -83,7 +84,7 @@ impl Attack {
         }
     }
 
-    /// The text of its program.
+    /// Returns the text of its program.
     pub(super) fn source(self) -> String {
         let way = match self {
             Attack::Recirculation => "RECIRCULATE",
@@ -98,7 +99,7 @@ impl Attack {
         format!("#define {way}\n{text}")
     }
 
-    /// Its packets, which come by this port.
+    /// Returns its packets, with this ingress port.
     pub(super) fn packets(self, port: PortId) -> Result<Vec<Frame>, packet::FrameError> {
         let length = match self {
             Attack::LargestPackets => packet::MAX_FRAME,
@@ -116,7 +117,7 @@ impl Attack {
         (0..PACKETS).map(packet).collect()
     }
 
-    /// What it does beside its packets.
+    /// Returns its control operations.
     pub(super) fn beside<'a>(self, vpdp: VpdpId, compile: &'a Compile<'a>) -> Beside<'a> {
         let sai = match self {
             Attack::SlowCompile => workloads::find("sai").map(|sai| sai.source().to_owned()),
@@ -132,18 +133,18 @@ impl Attack {
     }
 }
 
-/// What a hostile vPDP does by its control side.
+/// Control operations of a hostile vPDP.
 pub(super) struct Beside<'a> {
     attack: Attack,
     vpdp: VpdpId,
     compile: &'a Compile<'a>,
     long_text: String,
-    /// The key of the entry that comes next.
+    /// Key of the next entry.
     next: u32,
 }
 
 impl Beside<'_> {
-    /// Before all packets.
+    /// Prepares the attack, before the first packet.
     pub(super) fn begin(&mut self, hypervisor: &mut Hypervisor) -> Result<(), HostileError> {
         if self.attack == Attack::ChurnedTable {
             let device = device(hypervisor, self.vpdp)?;
@@ -155,7 +156,7 @@ impl Beside<'_> {
         Ok(())
     }
 
-    /// Once, at this time, while packets come.
+    /// Makes one step of the attack at this time, while packets arrive.
     pub(super) fn go_on(
         &mut self,
         hypervisor: &mut Hypervisor,
@@ -172,7 +173,7 @@ impl Beside<'_> {
         }
     }
 
-    /// Nobody else has the program: its code is made anew each time.
+    /// Compiles a large program. No other vPDP has it, so the engine compiles it each time.
     fn compile(&mut self, hypervisor: &Hypervisor) -> Result<(), HostileError> {
         let program = (self.compile)(&self.long_text).map_err(HostileError::Compile)?;
         hypervisor
@@ -192,7 +193,7 @@ impl Beside<'_> {
         Ok(())
     }
 
-    /// Packets of a controller, and a change that all packets are to see at once.
+    /// Sends packets of a controller, and makes an atomic change, which needs a barrier.
     fn flood(&mut self, hypervisor: &mut Hypervisor, now: Nanos) -> Result<(), HostileError> {
         let device = device(hypervisor, self.vpdp)?;
         for _ in 0..CHURNED {

@@ -1,9 +1,11 @@
-//! Hostile neighbours in real time: what a vPDP keeps of its share, and how long its packets take, beside one that takes what it can get.
+//! Isolation benchmark: throughput and latency of a vPDP beside a hostile neighbor, in real time.
 //!
-//! On one worker whose processor is shared fairly, the *victim* asks for its guaranteed share and no more: half of what packets may take of the rate that
-//! it reaches alone. Its neighbour is none, a *peer* that does the same as the victim, or the *hostile* one, which sends as many packets as the victim
-//! reaches alone. Runs take turns, so that what disturbs the machine disturbs all of them. What the hostile one does by its control side is done on a
-//! thread of its own.
+//! One worker has a fairly shared processor. The *victim* sends at exactly its guaranteed rate:
+//! half of the packets' minimum share of the rate that it reaches alone. It runs without a
+//! neighbor, beside a *peer* with the same traffic, or beside the *hostile* vPDP. That sends at
+//! the rate that the victim reaches alone. The kinds of runs alternate, so that disturbances of
+//! the machine affect all of them. Control operations of the hostile vPDP run on a separate
+//! thread.
 
 mod attack;
 mod station;
@@ -30,84 +32,85 @@ pub use attack::Attack;
 use attack::Beside;
 use station::{Run, Source, Station};
 
-/// The victim and its peer have all of the workload.
+/// The victim and its peer each have the whole workload.
 const WHOLE: Part = Part { number: 0, of: 1 };
 
-/// Different packets of the victim, and of its peer.
+/// Number of different packets of the victim and of its peer.
 const PACKETS: usize = 1024;
 
-/// Bits a second that a hostile vPDP's link carries: it sends fewer packets where they are large.
+/// Link rate of a hostile vPDP, in bits per second. It limits the packet rate of large packets.
 const LINK: f64 = 10e9;
 
-/// What is measured.
+/// Configuration of the benchmark.
 pub struct Hostile<'h> {
-    /// What the victim does, and its peer.
+    /// Workload of the victim and its peer.
     pub workload: &'h dyn Divisible,
-    /// Its program.
+    /// Program of the workload.
     pub program: Arc<Program>,
-    /// What makes programs of the hostile one's texts.
+    /// Compiles the programs of attacks.
     pub compile: &'h Compile<'h>,
-    /// What runs them.
+    /// Execution engine.
     pub engine: Arc<dyn Engine>,
-    /// How the processor is shared.
+    /// Sharing of the processor.
     pub fairness: Fairness,
-    /// How long a run is.
+    /// Duration of a run.
     pub time: Duration,
-    /// Runs of each kind.
+    /// Number of runs of each kind.
     pub rounds: usize,
-    /// Frames that a worker takes at once, at most.
+    /// Maximum number of frames per burst of a worker.
     pub burst: usize,
-    /// What packets depend on.
+    /// Seed of the packets.
     pub seed: u64,
 }
 
-/// What became of the victim beside a neighbour: medians over runs.
+/// Results of the victim beside one kind of neighbor: medians over runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Kept {
-    /// Packets that left, of those that came.
+    /// Fraction of the arriving packets that were sent.
     pub share: f64,
-    /// Microseconds from when a packet came until it left: the median.
+    /// Median latency in microseconds, from arrival to transmission.
     pub p50: f64,
-    /// What the neighbour carries meanwhile.
+    /// Service that the neighbor received.
     pub neighbour: Carried,
 }
 
-/// What is carried for a neighbour beside the victim: medians over runs. Packets count that were let in: some never leave.
+/// Service received by a neighbor of the victim: medians over runs. All admitted packets count,
+/// even if they are never sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Carried {
-    /// Million packets a second.
+    /// Million packets per second.
     pub mpps: f64,
-    /// The part of the worker's time that they took, received and visited.
+    /// Fraction of the worker's time spent on receiving and serving these packets.
     pub time: f64,
 }
 
-/// A row of figures.
+/// Results of one attack.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostileReport {
-    /// What the victim sends, in million packets a second.
+    /// Rate of the victim's traffic, in million packets per second.
     pub mpps: f64,
-    /// Without a neighbour.
+    /// Results without a neighbor.
     pub alone: Kept,
-    /// Beside a peer.
+    /// Results beside a peer.
     pub peer: Kept,
-    /// Beside the hostile one.
+    /// Results beside the hostile vPDP.
     pub hostile: Kept,
-    /// The median latency beside the hostile one for that beside a peer: the median over rounds.
+    /// Median latency beside the hostile vPDP divided by that beside a peer. Median over rounds.
     pub ratio: f64,
 }
 
-/// Why there are no figures.
+/// Error of the benchmark.
 #[derive(Debug)]
 pub enum HostileError {
-    /// A text does not compile: diagnostics.
+    /// A program does not compile. Contains the diagnostics.
     Compile(String),
-    /// A program does not take its entries.
+    /// The entries do not fit the program.
     Setup(SetupError),
-    /// The hypervisor refuses something.
+    /// The hypervisor refuses an operation.
     Refusal(Refusal),
     /// A packet is too long.
     Frame(FrameError),
-    /// The thread that forwards has failed.
+    /// A thread has failed.
     Station,
 }
 
@@ -137,29 +140,29 @@ impl From<Refusal> for HostileError {
     }
 }
 
-/// Packets of all that send.
+/// Packets of all vPDPs.
 struct Traffic {
     victim: Vec<Frame>,
     peer: Vec<Frame>,
     hostile: Vec<Frame>,
 }
 
-/// What the thread that forwards does.
+/// Configuration of the forwarding thread.
 struct Rounds<'r> {
     traffic: &'r Traffic,
-    /// Whether packets of the hostile one come.
+    /// True while packets of the hostile vPDP arrive.
     is_attacked: &'r AtomicBool,
     time: Duration,
     count: usize,
-    /// Of the rate that the victim reaches alone, what it is guaranteed.
+    /// Guaranteed fraction of the rate that the victim reaches alone.
     guaranteed: f64,
 }
 
 impl Hostile<'_> {
-    /// Measures what an attack does to the victim, packets' costs being told by `gauge`.
+    /// Measures the effect of an attack on the victim. `gauge` accounts for the cost of packets.
     ///
     /// # Errors
-    /// A program does not compile, or is refused.
+    /// A program does not compile, or an operation is refused.
     pub fn measure(
         &self,
         attack: Attack,
@@ -217,7 +220,7 @@ impl Hostile<'_> {
         Ok(())
     }
 
-    /// Packets of the workload, whose ports begin with this one.
+    /// Returns packets of the workload. Its ports start at `first`.
     fn packets(&self, first: u32) -> Vec<Frame> {
         let mut choices = Choices::new(self.seed);
         let packet = |_| {
@@ -229,13 +232,13 @@ impl Hostile<'_> {
         (0..PACKETS).map(packet).collect()
     }
 
-    /// The part of a worker's time that packets may take at least.
+    /// Returns the minimum fraction of a worker's time for packets.
     fn packets_share(&self) -> f64 {
         let ticks_per_second = Clock::new().rate().ticks_per_ns * 1e9;
         self.fairness.least() as f64 / ticks_per_second
     }
 
-    /// Forwards on one thread and controls on another one.
+    /// Runs the forwarding thread and the control thread.
     fn run(
         &self,
         hypervisor: &mut Hypervisor,
@@ -263,7 +266,8 @@ impl Hostile<'_> {
             Ok(())
         };
         std::thread::scope(|scope| {
-            // Where threads cannot be pinned the figures are less even, and still right. Those that they begin stay on their core.
+            // If threads cannot be pinned, the results vary more, but are still valid. Threads
+            // started by a pinned thread stay on its core.
             let controls = scope.spawn(move || {
                 #[cfg(target_os = "linux")]
                 let _ = port::pin_to_core(1);
@@ -292,12 +296,13 @@ impl Rounds<'_> {
             guaranteed,
             ..
         } = *self;
-        // The first time is for caches.
+        // The first run warms the caches.
         station.reach(&traffic.victim, time);
         let mut rates = Vec::new();
         let mut runs: [Vec<Run>; 3] = Default::default();
         for _ in 0..self.count.max(1) {
-            // Anew each round: on a machine that others use, too, a share of what was reached a minute ago may be more than all there is.
+            // Measured in each round: on a shared machine, the rate reached a minute ago may not
+            // be reachable now.
             let reached = station.reach(&traffic.victim, time);
             let rate = reached * guaranteed;
             let victim = || Source::new(&traffic.victim, rate);
@@ -322,7 +327,7 @@ impl Rounds<'_> {
     }
 }
 
-/// Packets a second that a hostile vPDP's link carries.
+/// Returns the packet rate of a hostile vPDP's link.
 fn link_rate(frames: &[Frame]) -> f64 {
     let bits = frames.first().map_or(1, |frame| frame.len() * 8);
     LINK / bits as f64

@@ -1,4 +1,5 @@
-//! The thread that forwards, and the packets of the victim and of its neighbours that come to it in real time.
+//! The forwarding thread of the isolation benchmark, with packets of the victim and its neighbors
+//! that arrive in real time.
 
 use std::time::{Duration, Instant};
 
@@ -9,27 +10,29 @@ use super::Carried as Rates;
 use crate::clock::Clock;
 use crate::measure::quantile;
 
-/// Frames of a port that wait for the worker at most; more are missed, as a network card misses them.
+/// Capacity of a port's receive ring, in frames. Excess frames are dropped, as by a network card.
 const RING: u64 = 4096;
 
-/// Frames that a port gives before the others have their turn.
+/// Maximum number of frames received from a port before the other ports are polled.
 const TURN: usize = 64;
 
-/// Bytes of a packet's number, at its end.
+/// Length of a packet's sequence number, which is at its end, in bytes.
 const NUMBER: usize = 8;
 
-/// Part of a run that does not count: shares settle.
+/// Fraction of a run that is not counted at its start, while the shares settle. A run is also
+/// extended by this fraction.
 const SETTLING: f64 = 0.2;
 
-/// Packets that come by a ring of their own.
+/// A traffic source with a separate receive ring.
 pub(super) struct Source<'f> {
     templates: &'f [Frame],
-    /// Packets a second.
+    /// Packets per second.
     rate: f64,
     came: u64,
-    /// The next template: to divide `came` for each packet would be a fifth of what one costs.
+    /// Index of the next template. Computing it from `came` by a division per packet would take a
+    /// fifth of the cost per packet.
     at: usize,
-    /// How many may still be taken in this round.
+    /// Number of packets that may still be received in this round.
     allowance: usize,
 }
 
@@ -44,13 +47,14 @@ impl Source<'_> {
         }
     }
 
-    /// A port that they come by: all of them are one vPDP's.
+    /// Returns one of its ports. All of its ports belong to one vPDP.
     fn port(&self) -> PortId {
         let first = self.templates.first();
         first.map_or(PortId(0), |frame| frame.ingress)
     }
 
-    /// Packets that wait after so many seconds. More than a ring holds have been missed.
+    /// Returns the number of packets in the ring after this number of seconds. Packets beyond the
+    /// ring's capacity count as dropped.
     fn waiting(&mut self, seconds: f64) -> u64 {
         let due = (seconds * self.rate) as u64;
         self.came = self.came.max(due.saturating_sub(RING));
@@ -78,20 +82,20 @@ fn number_of(frame: &Frame) -> u64 {
     number.map_or(u64::MAX, |number| u64::from_be_bytes(*number))
 }
 
-/// What became of the victim's packets.
+/// Results of a run, for the victim.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Run {
-    /// Packets that left, of those that came.
+    /// Fraction of the arriving packets that were sent.
     pub(super) share: f64,
-    /// The median of the time from when a packet came until it left, in microseconds.
+    /// Median latency in microseconds, from arrival to transmission.
     pub(super) p50: f64,
-    /// Packets that left a second.
+    /// Sent packets per second.
     pub(super) rate: f64,
-    /// What was carried for the neighbour.
+    /// Service received by the neighbor.
     pub(super) neighbour: Rates,
 }
 
-/// What was carried for a neighbour at moments of a run, in ticks.
+/// Snapshots of a neighbor's service at two times of a run, in ticks.
 #[derive(Default)]
 struct Milestones {
     at: Vec<(u64, Carried)>,
@@ -104,7 +108,7 @@ impl Milestones {
         }
     }
 
-    /// What was carried between them.
+    /// Returns the rates between the two snapshots.
     fn rates(&self, ticks_per_second: f64) -> Rates {
         let [(begin, before), (end, after)] = self.at[..] else {
             return Rates::default();
@@ -118,13 +122,13 @@ impl Milestones {
     }
 }
 
-/// A worker, and the frames that it takes.
+/// A worker with its frame buffers.
 pub(super) struct Station {
     worker: Worker,
     frames: Vec<Frame>,
-    /// The victim's ports are below it.
+    /// The victim's ports are those below this number.
     ports: u32,
-    /// Of each of the victim's packets that left, its number and when that was, in ticks.
+    /// Sequence number and transmission time, in ticks, of each sent packet of the victim.
     left: Vec<(u64, u64)>,
     clock: Clock,
     start: Instant,
@@ -142,7 +146,8 @@ impl Station {
         }
     }
 
-    /// Forwards for so long what the victim, the first of the sources, and its neighbour send.
+    /// Forwards the traffic of the victim, which is the first source, and of its neighbor, for
+    /// this duration.
     pub(super) fn run(&mut self, sources: &mut [Source<'_>], time: Duration) -> Run {
         let Station {
             worker,
@@ -158,10 +163,11 @@ impl Station {
         };
         let per_tick = 1e-9 / clock.rate().ticks_per_ns;
         let begin = clock.ticks();
-        // To look at the operating system's clock would take the victim a good part of what its packets do.
+        // Reading the operating system's clock would take a large part of the time per packet of
+        // the victim.
         let seconds = || clock.ticks().saturating_sub(begin) as f64 * per_tick;
         let (from, until) = (time.as_secs_f64() * SETTLING, time.as_secs_f64());
-        // What is in flight at the end has time to leave.
+        // The run continues after `until`, so that packets in flight are sent.
         let (first, last) = ((from * rate) as u64, (until * rate) as u64);
         let neighbour = sources.get(1).map(Source::port);
         let mut milestones = Milestones::default();
@@ -205,17 +211,18 @@ impl Station {
         }
     }
 
-    /// What the victim reaches alone, in packets a second.
+    /// Returns the rate that the victim reaches alone, in packets per second.
     pub(super) fn reach(&mut self, templates: &[Frame], time: Duration) -> f64 {
-        // More than any worker takes.
+        // Higher than the rate of any worker.
         let mut source = [Source::new(templates, 1e9)];
         let run = self.run(&mut source, time);
         run.rate
     }
 }
 
-/// Takes what waits, in turns as ports give frames to a worker of `polyplane host --fair`, until the round is full or nobody has or may give more; how many
-/// frames, and whether somebody may have more.
+/// Receives waiting packets, port by port as a worker of `polyplane host --fair` does. Ends if the
+/// burst is full, or if no source has packets or allowance left. Returns the number of frames, and
+/// true if more packets may be waiting.
 fn fill(
     sources: &mut [Source<'_>],
     worker: &mut Worker,

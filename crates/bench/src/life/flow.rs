@@ -1,4 +1,4 @@
-//! What a vPDP's packets are, and what must become of them.
+//! Packets of a vPDP, with the expected results of each packet.
 
 use std::ops::AddAssign;
 use std::sync::Arc;
@@ -14,26 +14,27 @@ use crate::device::change;
 use crate::setup::SetupError;
 use crate::tenants::{Entry, Part};
 
-/// Different packets of a vPDP.
+/// Number of different packets per vPDP.
 const TEMPLATES: usize = 64;
 
-/// Bytes of a packet's number, at its end: the vPDP in the first two of them.
+/// Length of a packet's sequence number, which is at its end, in bytes. The first two bytes hold
+/// the vPDP's index.
 pub(super) const NUMBER: usize = 8;
 
-/// What became of packets.
+/// Delivery counters of packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fates {
-    /// Packets that came.
+    /// Packets received.
     pub came: u64,
-    /// Packets that left, as they should.
+    /// Packets sent in order.
     pub left: u64,
-    /// Packets that were dropped where an operation says so.
+    /// Packets dropped while an operation allows it.
     pub dropped: u64,
-    /// Packets that were dropped otherwise.
+    /// Packets dropped while no operation allows it.
     pub lost: u64,
-    /// Packets that left with other bytes, or by another port, than any function that they could meet says.
+    /// Packets sent with other bytes or at another port than any allowed function produces.
     pub changed: u64,
-    /// Packets that left behind a later one of their vPDP, or twice.
+    /// Packets sent after a later packet of the same vPDP, or twice.
     pub reordered: u64,
 }
 
@@ -48,12 +49,12 @@ impl AddAssign for Fates {
     }
 }
 
-/// The switch where a vPDP is.
+/// The switch that a vPDP is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// The one where all begin.
+    /// The switch on which all vPDPs start.
     First,
-    /// The other one.
+    /// The other switch.
     Second,
 }
 
@@ -66,14 +67,14 @@ impl Home {
     }
 }
 
-/// What packets of a vPDP may meet from now on.
+/// Allowed results for the packets of a vPDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expectation {
-    /// Where they are led.
+    /// The switch that its packets are sent to.
     pub home: Home,
-    /// Whether they may be dropped.
+    /// True if packets may be dropped.
     pub may_drop: bool,
-    /// The functions, by number: the one before and the one behind a change.
+    /// Numbers of the allowed functions: before and after a change.
     pub functions: [u8; 2],
 }
 
@@ -96,20 +97,20 @@ impl Expectation {
     }
 }
 
-/// What leaves of a packet: the port of the switch and the frame's bytes but for its number.
+/// Result of a packet: egress port and bytes, without the sequence number.
 struct Outcome {
     port: PortId,
     bytes: Box<[u8]>,
 }
 
-/// A packet of a vPDP, and what each function makes of it.
+/// A packet of a vPDP, with the result of each function.
 pub(super) struct Template {
     pub(super) frame: Frame,
     outcomes: Vec<Outcome>,
 }
 
 impl Template {
-    /// Whether this is what a function makes of it.
+    /// Returns true if this is the result of a function.
     pub(super) fn is_made_by(&self, function: usize, port: PortId, bytes: &[u8]) -> bool {
         let outcome = self.outcomes.get(function);
         let (body, _) = bytes.split_at(bytes.len().saturating_sub(NUMBER));
@@ -117,7 +118,7 @@ impl Template {
     }
 }
 
-/// The packets of a vPDP.
+/// The packets of a vPDP, and their allowed results.
 pub(super) struct Flow {
     pub(super) templates: Vec<Template>,
     expectation: AtomicU64,
@@ -134,7 +135,7 @@ impl Flow {
     }
 }
 
-/// How a vPDP of the scene is reached.
+/// Identity of a vPDP in the test, and the assignment of packets to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seat {
     pub(super) vpdp: VpdpId,
@@ -144,7 +145,7 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// The port of the switch behind a virtual one.
+    /// Returns the physical port of a virtual port.
     pub(super) fn physical(&self, port: u32) -> PortId {
         match self.entry {
             Entry::Described => PortId(port),
@@ -161,7 +162,7 @@ impl Seat {
         }
     }
 
-    /// The packets that come for it, by what each function alone makes of them.
+    /// Creates the packets for the vPDP, with the result of each function run alone.
     pub(super) fn flow(&self, life: &Life<'_>, begins: Expectation) -> Result<Flow, LifeError> {
         let mut alone = life
             .functions
@@ -202,7 +203,7 @@ impl Seat {
     }
 }
 
-/// Tells a device all that it must know for a part.
+/// Adds the entries of a part to a device.
 pub(super) fn fill(device: &mut Device, life: &Life<'_>, part: Part) -> Result<(), LifeError> {
     let program = Arc::clone(device.program());
     life.workload.setup(&program, part, &mut |item| {
@@ -232,7 +233,8 @@ impl Alone {
         Ok(Alone { hypervisor, vpdp })
     }
 
-    /// The one packet that a function makes of one.
+    /// Returns the result of a packet. Returns `None` unless the function sends exactly one
+    /// packet.
     fn send(&mut self, frame: &Frame) -> Option<(PortId, Frame)> {
         let device = self.hypervisor.device_mut(self.vpdp)?;
         let mut sent = Vec::new();

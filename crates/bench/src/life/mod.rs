@@ -1,17 +1,21 @@
-//! Life under traffic: virtual data planes are made, changed, moved to another switch and deleted at random, while packets go through all of them, and
-//! every packet that leaves is looked at.
+//! Churn test: random control operations on vPDPs under traffic. vPDPs are created, changed,
+//! migrated to another switch and deleted, while packets flow through all of them. Every sent
+//! packet is checked.
 //!
-//! Some vPDPs are *steady*: no operation is about them, and each of their packets must leave once, in order, by its port, byte by byte what the
-//! function alone makes of it. The others *change*. What an operation's semantics keep (update, recompose, roll back, quotas, migration) must lose none
-//! of their packets either, and each is what the function before or behind the change makes of it; where they drop packets (no program, suspended,
-//! deleted), those that leave are checked all the same.
+//! Some vPDPs are *steady*: no operation affects them. Each of their packets must be sent exactly
+//! once, in order, at the right port, with exactly the bytes that the function alone produces. The
+//! others are *changing*. Update, recomposition, rollback, quotas and migration must not lose
+//! their packets either. Each packet must be the result of the function before or after the
+//! change. While a vPDP is without a program, suspended or deleted, packets may be dropped, but
+//! sent packets are checked all the same.
 //!
-//! A migration makes the vPDP on the other switch first, then leads its packets there, and deletes it here when no packet can be on its way any more:
-//! so none is lost.
+//! A migration first creates the vPDP on the other switch, then redirects its packets, and deletes
+//! the old vPDP when no packet can be on its way to it. So no packet is lost.
 //!
-//! [`Scene`] is the control side, [`Station`] a worker of both switches with the packets that come to it. What packets may meet is an [`Expectation`]
-//! for each vPDP, which the scene writes and stations read before and after each burst: an operation settles when every station has done a whole
-//! burst behind it.
+//! [`Scene`] is the control side. [`Station`] is a forwarding worker of both switches, with its
+//! traffic. Each vPDP has an [`Expectation`], the allowed results of its packets. The control side
+//! writes it, and the workers read it before and after each burst. An operation is settled when
+//! every worker has since done a complete burst.
 
 mod flow;
 mod scene;
@@ -39,16 +43,18 @@ pub use scene::{Operation, Scene};
 use station::Run;
 pub use station::Station;
 
-/// Policies of the functions: each has the step that takes the workload's entries, whose state stays when the chain around it changes.
+/// Policies of the functions. All contain the step with the workload's entries, and its state is
+/// preserved when other steps change.
 const POLICIES: [&str; 3] = ["l2", "stamp -> l2", "l2 -> stamp -> again=stamp"];
 
-/// Versions of the step that stamps.
+/// Number of versions of the `stamp` step.
 const VERSIONS: usize = 2;
 
-/// What vPDPs do: number `policy * VERSIONS + version`.
+/// Returns the functions of vPDPs. Function number `policy * VERSIONS + version` has this policy
+/// and version of `stamp`.
 ///
 /// # Errors
-/// What does not compile.
+/// A program or a policy does not compile.
 pub fn functions(
     compile: &dyn Fn(&str) -> Result<Arc<Program>, String>,
 ) -> Result<Vec<Function>, String> {
@@ -70,22 +76,22 @@ pub fn functions(
     Ok(functions)
 }
 
-/// Why there are no figures.
+/// Error of the churn test.
 #[derive(Debug)]
 pub enum LifeError {
-    /// A function does not take the workload's entries.
+    /// The workload's entries do not fit a function.
     Setup(SetupError),
-    /// The hypervisor refuses an operation that it should make.
+    /// The hypervisor refuses an operation that is valid.
     Refusal(Operation, Refusal),
-    /// A function does not send one packet for each of the workload's.
+    /// A function does not send exactly one packet for each packet of the workload.
     Function,
-    /// An operation has changed state that it should keep.
+    /// An operation changed state that it must preserve.
     State(Operation),
-    /// Packets are not accounted for.
+    /// Packet conservation is violated.
     Unbalanced(Unbalanced),
-    /// The switches have counted other packets than came: so many, and so many.
+    /// The switches counted another number of packets (first) than arrived (second).
     Miscounted(u64, u64),
-    /// A thread that forwards has ended before it should.
+    /// A forwarding thread has ended early.
     Station,
 }
 
@@ -126,34 +132,36 @@ impl From<SetupError> for LifeError {
     }
 }
 
-/// What is measured.
+/// Configuration of the churn test.
 pub struct Life<'f> {
-    /// Whose entries and packets vPDPs have.
+    /// Workload with the entries and packets of vPDPs.
     pub workload: &'f dyn Divisible,
-    /// What they do ([`functions`]).
+    /// Functions of vPDPs, see [`functions`].
     pub functions: &'f [Function],
-    /// What runs it.
+    /// Execution engine.
     pub engine: Arc<dyn Engine>,
-    /// How many operations.
+    /// Number of operations.
     pub operations: usize,
-    /// What they and the packets depend on.
+    /// Seed of operations and packets.
     pub seed: u64,
-    /// The load, as a share of the rate that workers reach.
+    /// Load, as a fraction of the maximum rate of the workers.
     pub load: f64,
-    /// How long to find out the rate, before and behind, and to forward without operations.
+    /// Duration of each of the other phases: the two measurements of the maximum rate, and
+    /// forwarding without operations.
     pub time: Duration,
-    /// Threads that forward.
+    /// Number of forwarding threads.
     pub workers: usize,
 }
 
-/// Million packets a second of all workers together, each counted over its own time.
+/// Rates of all workers together, in million packets per second. Each worker's rate is over its
+/// own time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Rates {
-    /// Packets that workers took.
+    /// Packets received by workers.
     pub carried: f64,
-    /// Packets that found a worker's rings full.
+    /// Packets dropped because a worker's rings were full.
     pub missed: f64,
-    /// Packets that waited for one worker, at most.
+    /// Maximum number of packets waiting for one worker.
     pub most_waiting: u64,
 }
 
@@ -168,47 +176,47 @@ impl AddAssign<Run> for Rates {
     }
 }
 
-/// What came of it. Checks and the packets' making are in all rates.
+/// Results of the churn test. The cost of generating and checking packets is in all rates.
 #[derive(Debug, Clone)]
 pub struct LifeReport {
-    /// How often each operation was made under the load.
+    /// Number of operations under load, by kind.
     pub operations: BTreeMap<Operation, usize>,
-    /// What workers reach while there are operations.
+    /// Maximum rate of the workers during operations.
     pub reached: Rates,
-    /// The load without operations.
+    /// Rates under load without operations.
     pub quiet: Rates,
-    /// The load while there are operations.
+    /// Rates under load during operations.
     pub operated: Rates,
-    /// What workers reach while there are further operations.
+    /// Maximum rate of the workers during operations, measured again after the load.
     pub reached_behind: Rates,
-    /// How long the operations under the load took, all together.
+    /// Total time of the operations under load.
     pub time: Duration,
-    /// Packets of vPDPs that no operation was about.
+    /// Packets of steady vPDPs.
     pub steady: Fates,
-    /// Packets of the others.
+    /// Packets of changing vPDPs.
     pub changing: Fates,
 }
 
-/// What stations do while there are operations, in this order.
+/// Phases of the test with operations, in order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
-    /// Forward as much as they can, until vPDPs are as operations leave them.
+    /// Forward at the maximum rate until the vPDPs are in a typical state.
     Settling,
-    /// Forward as much as they can, measured.
+    /// Forward at the maximum rate, measured.
     Reaching,
-    /// Forward the load.
+    /// Forward at the load.
     Loaded,
-    /// Forward as much as they can again.
+    /// Forward at the maximum rate again.
     ReachingAgain,
 }
 
-/// Between stations and the scene.
+/// Synchronization between the forwarding threads and the control thread.
 struct Progress {
-    /// Bursts that each station has ended.
+    /// Number of bursts done by each forwarding thread.
     bursts: Vec<AtomicU64>,
-    /// How often a station was ready for the operations of a phase.
+    /// Number of times that a forwarding thread has begun a phase.
     ready: AtomicU64,
-    /// How many phases are over.
+    /// Number of completed phases.
     over: AtomicU64,
 }
 
@@ -221,16 +229,17 @@ impl Progress {
         }
     }
 
-    /// A station has begun a phase; whether that is over.
+    /// Announces that a forwarding thread has begun a phase. The returned function returns true
+    /// when the phase is over.
     fn begin(&self, phase: Phase) -> impl Fn() -> bool {
         self.ready.fetch_add(1, Ordering::Release);
         move || read(&self.over) > phase as u64
     }
 
-    /// Waits until all stations have begun a phase.
+    /// Waits until all forwarding threads have begun a phase.
     ///
     /// # Errors
-    /// A station has ended.
+    /// A forwarding thread has ended.
     fn wait_for(&self, phase: Phase, has_ended: &dyn Fn() -> bool) -> Result<(), LifeError> {
         let all = (phase as u64 + 1) * self.bursts.len() as u64;
         while read(&self.ready) < all {
@@ -242,15 +251,15 @@ impl Progress {
         Ok(())
     }
 
-    /// A phase is over.
+    /// Announces that a phase is over.
     fn end(&self, phase: Phase) {
         self.over.store(phase as u64 + 1, Ordering::Release);
     }
 
-    /// Waits until each station has done a whole burst that began after now.
+    /// Waits until each forwarding thread has done a complete burst that began after this call.
     ///
     /// # Errors
-    /// A station has ended.
+    /// A forwarding thread has ended.
     fn settle(&self, has_ended: &dyn Fn() -> bool) -> Result<(), LifeError> {
         let before: Vec<u64> = self.bursts.iter().map(read).collect();
         let is_behind = |(bursts, before): (&AtomicU64, &u64)| read(bursts) < before + 2;
@@ -269,10 +278,12 @@ fn read(counter: &AtomicU64) -> u64 {
 }
 
 impl Life<'_> {
-    /// Has packets come at a share of the rate that workers reach, and operates meanwhile. `tell` is told how much is over, from 0 to 1.
+    /// Measures the maximum rate, then forwards traffic at the configured fraction of it while
+    /// operations are made. `tell` is called with the progress from 0 to 1.
     ///
     /// # Errors
-    /// The hypervisor refuses an operation that it should make, or packets are not accounted for: a defect.
+    /// The hypervisor refuses a valid operation, or packet conservation is violated. Either is a
+    /// bug.
     pub fn measure(&self, tell: &mut dyn FnMut(f64)) -> Result<LifeReport, LifeError> {
         let workers = self.workers.max(1);
         let (mut scene, stations) = Scene::new(self, workers)?;
@@ -318,9 +329,9 @@ impl Life<'_> {
         Ok(report)
     }
 
-    /// One thread that forwards.
+    /// Runs one forwarding thread.
     fn station(&self, number: usize, mut station: Station, progress: &Progress) -> Ended {
-        // Where threads cannot be pinned the figures are less even, and still right.
+        // If threads cannot be pinned, the results vary more, but are still valid.
         #[cfg(target_os = "linux")]
         let _ = port::pin_to_core(number);
         let bursts = &progress.bursts[number];
@@ -345,7 +356,8 @@ impl Life<'_> {
         }
     }
 
-    /// Operates in all phases: how often each operation was made under the load, and how long they took.
+    /// Makes operations in all phases. Returns the number of operations under load, by kind, and
+    /// their total time.
     fn operate(
         &self,
         scene: &mut Scene,
@@ -390,7 +402,7 @@ impl Life<'_> {
     }
 }
 
-/// What a thread that forwards has to tell.
+/// Results of a forwarding thread.
 struct Ended {
     station: Station,
     reached: Run,

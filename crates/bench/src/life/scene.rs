@@ -1,4 +1,4 @@
-//! The control side: two switches with their virtual data planes, and the operations.
+//! Control side of the churn test: two switches with their vPDPs, and the operations.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
@@ -20,43 +20,44 @@ use super::{Life, LifeError, VERSIONS};
 use crate::Choices;
 use crate::tenants::{Entry, Part};
 
-/// vPDPs that no operation is about, and others: as many of each way in.
+/// Numbers of steady and of changing vPDPs. Each kind of packet assignment ([`Entry`]) has equally
+/// many.
 const STEADY: usize = 6;
 const CHANGING: usize = 6;
 
-/// What is done to a vPDP.
+/// A control operation on a vPDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
-    /// It is made, with its ports and its rules.
+    /// Creates it with its ports and rules.
     Create,
-    /// It gets a first program, and its entries.
+    /// Loads its first program, with entries.
     Load,
-    /// A step of its chain gets another version of its program.
+    /// Replaces a step of its chain by another version.
     Update,
-    /// Its chain gets other steps.
+    /// Changes the steps of its chain.
     Recompose,
-    /// It goes back to the program or chain before.
+    /// Returns to the previous program or chain.
     RollBack,
-    /// One of its stages goes, comes or is replaced.
+    /// Deletes, inserts or replaces one of its stages.
     EditStage,
-    /// One of its stages goes to another slot, whatever turns that takes.
+    /// Moves one of its stages to another slot, even if that needs recirculation.
     MoveToSlot,
-    /// It gets other quotas.
+    /// Changes its quotas.
     SetQuotas,
-    /// It takes no packets.
+    /// Suspends it: it receives no packets.
     Suspend,
-    /// It takes packets again.
+    /// Resumes it.
     Resume,
-    /// It goes on in the other switch.
+    /// Migrates it to the other switch.
     Migrate,
-    /// It loses its program.
+    /// Removes its program.
     Unload,
-    /// It is deleted, with its rules.
+    /// Deletes it with its rules.
     Delete,
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Operation; 13] = [
         Operation::Create,
         Operation::Load,
@@ -73,7 +74,7 @@ impl Operation {
         Operation::Delete,
     ];
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Create => "create",
@@ -92,7 +93,7 @@ impl Operation {
         }
     }
 
-    /// Whether it can be done to a vPDP in this state.
+    /// Returns true if it is possible for a vPDP in this state.
     fn suits(self, state: State) -> bool {
         match (self, state) {
             (Operation::Create, State::Absent)
@@ -118,7 +119,7 @@ impl Operation {
     }
 }
 
-/// What a vPDP does, and did before, by number.
+/// Numbers of the current and the previous function of a vPDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Running {
     function: usize,
@@ -126,7 +127,7 @@ struct Running {
 }
 
 impl Running {
-    /// What it is when it does something else.
+    /// Returns the state after a change to another function.
     fn then(self, function: usize) -> Running {
         Running {
             function,
@@ -138,24 +139,24 @@ impl Running {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Absent,
-    /// Without a program.
+    /// It has no program.
     Empty,
     Running(Running),
     Suspended(Running),
 }
 
-/// A vPDP that operations are about.
+/// A vPDP that operations affect.
 struct Changing {
     seat: Seat,
-    /// Its place among the flows.
+    /// Index of its flow.
     flow: usize,
     home: Home,
     state: State,
-    /// Entries that it has when it has a program.
+    /// Expected number of entries while it has a program.
     entries: u64,
 }
 
-/// The switches with their virtual data planes.
+/// The two switches with their vPDPs, and the generator of random operations.
 pub struct Scene<'l> {
     life: &'l Life<'l>,
     first: Hypervisor,
@@ -166,14 +167,14 @@ pub struct Scene<'l> {
     made: BTreeMap<Operation, usize>,
 }
 
-/// Waits until packets have seen what was done.
+/// Waits until packets are processed in the new state.
 type Settle<'s> = dyn FnMut() -> Result<(), LifeError> + 's;
 
 impl<'l> Scene<'l> {
-    /// Both switches, all vPDPs with the first function, and so many stations.
+    /// Creates both switches, all vPDPs with the first function, and the forwarding workers.
     ///
     /// # Errors
-    /// A function does not do what it should.
+    /// A function does not behave as expected.
     pub fn new(
         life: &'l Life<'l>,
         stations: usize,
@@ -239,7 +240,7 @@ impl<'l> Scene<'l> {
         Ok((scene, stations))
     }
 
-    /// Ports that vPDPs share are so in both switches.
+    /// Configures the sharing of ports, on both switches.
     fn share(&mut self, seats: &[Seat]) -> Result<(), Refusal> {
         for seat in seats {
             let sharing = match seat.entry {
@@ -256,15 +257,15 @@ impl<'l> Scene<'l> {
         Ok(())
     }
 
-    /// How often each operation was made.
+    /// Returns the number of operations by kind.
     pub fn operations(&self) -> &BTreeMap<Operation, usize> {
         &self.made
     }
 
-    /// Makes a random operation; `settle` waits until packets have seen it.
+    /// Makes a random operation. `settle` waits until packets are processed in the new state.
     ///
     /// # Errors
-    /// It is refused, or has changed what it should keep: a defect.
+    /// The operation is refused, or changed state that it must preserve. Either is a bug.
     pub fn operate(&mut self, settle: &mut Settle<'_>) -> Result<Operation, LifeError> {
         let (operation, at) = loop {
             let operation = Operation::ALL[self.choose(Operation::ALL.len())];
@@ -392,13 +393,13 @@ impl<'l> Scene<'l> {
                 settle()?;
                 State::Absent
             }
-            // It does not suit, and was not chosen.
+            // Not reached: the operation is not possible in this state, so it was not chosen.
             (_, state) => state,
         };
         Ok(())
     }
 
-    /// Loads a function and its entries; how many there are then.
+    /// Loads a function with its entries. Returns the number of entries.
     fn load(&mut self, seat: &Seat, home: Home, function: usize) -> Result<u64, LifeError> {
         let life = self.life;
         let function: Function = life
@@ -415,7 +416,8 @@ impl<'l> Scene<'l> {
         Ok(device.entries())
     }
 
-    /// Runs another function: none of the packets is lost, and each meets the one or the other.
+    /// Changes to another function. No packet may be lost, and each must be processed by the old
+    /// or the new function.
     fn update(
         &mut self,
         operation: Operation,
@@ -439,14 +441,14 @@ impl<'l> Scene<'l> {
         Ok(State::Running(running.then(next)))
     }
 
-    /// What it runs, as it was given.
+    /// Returns the program as it was loaded, before slot assignment.
     fn given(&mut self, at: usize) -> Result<Arc<Program>, LifeError> {
         let (id, home) = (self.changing[at].seat.vpdp, self.changing[at].home);
         let given = self.switch(home).vpdp(id).and_then(Vpdp::given);
         given.map(Arc::clone).ok_or(LifeError::Function)
     }
 
-    /// Changes one of its stages: each packet meets what it did before or behind.
+    /// Edits one of its stages. Each packet is processed by the function before or after the edit.
     fn edit_stage(
         &mut self,
         at: usize,
@@ -455,7 +457,7 @@ impl<'l> Scene<'l> {
     ) -> Result<State, LifeError> {
         let (id, home) = (self.changing[at].seat.vpdp, self.changing[at].home);
         let given = self.given(at)?;
-        // What an earlier change brought along may still be there.
+        // Objects inserted by earlier edits may still exist, so each edit needs a unique prefix.
         let prefix = format!("edit{}", self.made.values().sum::<usize>());
         let from = (self.life.functions, running.function);
         let edited = edit(from, &given, &prefix, |next, edit| {
@@ -470,7 +472,7 @@ impl<'l> Scene<'l> {
         Ok(State::Running(running.then(next)))
     }
 
-    /// Has one of its ingress stages be in a slot at random.
+    /// Moves a random ingress stage to a random slot.
     fn move_to_slot(&mut self, at: usize) -> Result<(), LifeError> {
         let (id, home) = (self.changing[at].seat.vpdp, self.changing[at].home);
         let given = self.given(at)?;
@@ -483,7 +485,7 @@ impl<'l> Scene<'l> {
         moved.map(drop).map_err(refused(Operation::MoveToSlot))
     }
 
-    /// Makes it in the other switch, leads its packets there, and deletes it here.
+    /// Migrates it: creates it on the other switch, redirects its packets, and deletes it here.
     fn migrate(&mut self, at: usize, settle: &mut Settle<'_>) -> Result<(), Stopped> {
         let Changing { seat, home, .. } = self.changing[at];
         let mut exported = self.switch(home).export(seat.vpdp)?;
@@ -504,7 +506,8 @@ impl<'l> Scene<'l> {
         Ok(())
     }
 
-    /// Quotas that none of its packets meets: what may come at once is worth more time than workers' clocks are apart.
+    /// Returns random quotas that do not limit its packets. The burst exceeds any difference
+    /// between the workers' clocks.
     fn quotas(&mut self) -> Quotas {
         Quotas {
             packets: Some(Rate {
@@ -516,7 +519,7 @@ impl<'l> Scene<'l> {
         }
     }
 
-    /// Entries stay, whatever else changes.
+    /// Checks that no operation has changed the number of entries.
     fn check_entries(&mut self, operation: Operation, at: usize) -> Result<(), LifeError> {
         let Changing {
             seat,
@@ -537,10 +540,11 @@ impl<'l> Scene<'l> {
         }
     }
 
-    /// Whether both switches account for all packets, so many of which came; once stations have ended.
+    /// Checks packet conservation in both switches, and the number of packets received. Must be
+    /// called after the forwarding threads have ended.
     ///
     /// # Errors
-    /// They do not: a defect.
+    /// A violation, which is a bug.
     pub fn check(&mut self, came: u64) -> Result<(), LifeError> {
         let mut counted = 0;
         for switch in [&mut self.first, &mut self.second] {
@@ -556,7 +560,7 @@ impl<'l> Scene<'l> {
     }
 }
 
-/// Why an operation of several parts was not made.
+/// Error of an operation with several steps.
 enum Stopped {
     Refused(Refusal),
     Life(LifeError),
@@ -593,7 +597,7 @@ fn create(switch: &mut Hypervisor, spec: Spec, seat: &Seat) -> Result<(), Refusa
     lead(switch, seat)
 }
 
-/// The names of its rules, with their ports.
+/// Returns the names of the vPDP's rules, with their ports.
 fn rules(seat: &Seat) -> impl Iterator<Item = (String, packet::PortId)> {
     let seat = *seat;
     let ports = match seat.entry {
@@ -606,7 +610,7 @@ fn rules(seat: &Seat) -> impl Iterator<Item = (String, packet::PortId)> {
     })
 }
 
-/// Leads packets to a vPDP by rules, if they find it so.
+/// Adds the rules that assign packets to the vPDP, if it uses rules.
 fn lead(switch: &mut Hypervisor, seat: &Seat) -> Result<(), Refusal> {
     rules(seat).try_for_each(|(name, port)| {
         switch.add_rule(Rule {

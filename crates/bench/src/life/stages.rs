@@ -1,4 +1,4 @@
-//! Changes of single stages after which a vPDP does what another of the functions does.
+//! Edits of single stages that turn one function into another.
 
 use std::sync::Arc;
 
@@ -8,13 +8,14 @@ use tenancy::Function;
 
 use super::VERSIONS;
 
-/// Stage slots of both switches: the workload's program goes through them in one turn, with a step more in several.
+/// Number of stage slots of both switches. The workload's program passes them in one round. With
+/// an additional step, it needs several rounds.
 pub(super) const SLOTS: u16 = 2;
 
-/// Where in the functions a stamp stands that is a step in front of the workload's.
+/// Index of the policy in which `stamp` precedes the workload's step.
 const STAMP_FIRST: usize = 1;
 
-/// The names of the stages of each ingress control, one control behind the other.
+/// Returns the stage names of each ingress control, in order.
 pub(super) fn ingress_stages(program: &Program) -> Vec<Vec<&str>> {
     let blocks = program.pipeline.blocks.iter();
     let ingress = blocks.filter(|block| block.role == BlockRole::Ingress);
@@ -27,7 +28,7 @@ pub(super) fn ingress_stages(program: &Program) -> Vec<Vec<&str>> {
         .collect()
 }
 
-/// A step that stamps, with its only ingress stage.
+/// A `stamp` program with its only ingress stage.
 struct Stamp<'f> {
     program: &'f Arc<Program>,
     stage: &'f str,
@@ -53,10 +54,12 @@ impl<'f> Stamp<'f> {
     }
 }
 
-/// Changes a stage of what a vPDP runs, which does what this function does, by `make`; the function that it does then. What comes along gets a prefix.
+/// Edits a stage of a running program with this function, by calling `make`. Returns the resulting
+/// function. `prefix` is added to the names of inserted objects.
 ///
-/// A stamp is put in front of the workload's stages, one in front of them becomes one of another version, and those behind them go. None if the
-/// functions are others than [`super::functions`].
+/// A program without `stamp` gets one before its stages. A leading `stamp` is replaced by the
+/// other version. A trailing one is deleted. Returns `None` if the functions are not those of
+/// [`super::functions`].
 pub(super) fn edit<E>(
     (functions, function): (&[Function], usize),
     given: &Program,
@@ -94,7 +97,7 @@ pub(super) fn edit<E>(
     })
 }
 
-/// What stands in front of the names of the first step's headers.
+/// Returns the prefix of the first step's header names.
 fn scope(program: &Program) -> Option<&str> {
     let mut headers = program.headers.values();
     headers.find_map(|header| header.name.strip_suffix("hdr.ethernet"))

@@ -1,4 +1,4 @@
-//! A worker of both switches, and the packets that come to it.
+//! Forwarding worker of the churn test, with its traffic and the checks of sent packets.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,30 +9,31 @@ use tenancy::Worker;
 use super::flow::{Expectation, Fates, Flow, Home, NUMBER};
 use crate::Choices;
 
-/// Frames of a port that wait for the worker at most, as many as an AF_XDP port of `polyplane host` has room for; more are missed, as a network card
-/// misses them.
+/// Capacity of a port's receive ring, the same as for an AF_XDP port of `polyplane host`. Excess
+/// frames are dropped, as by a network card.
 const RING: u64 = 4096;
 
-/// Frames that the worker takes at once, at most.
+/// Maximum number of frames per burst.
 const BURST: usize = 64;
 
-/// A number's lower bits count a vPDP's packets; those above say which vPDP it is.
+/// The lower bits of a sequence number count a vPDP's packets. The upper bits are the vPDP's
+/// index.
 const COUNT_BITS: u32 = 48;
 
-/// What a station knows of the packets of a vPDP that it got.
+/// State of the packets of one vPDP.
 #[derive(Clone, Copy, Default)]
 struct Track {
-    /// The number of the next packet that comes.
+    /// Number of the next packet to generate.
     next: u64,
-    /// No packet behind this one may leave any more.
+    /// Lowest number that the next sent packet may have.
     expected: u64,
-    /// Of the burst: packets that came, and that left.
+    /// Numbers of packets received and sent in the current burst.
     came: u64,
     left: u64,
     fates: Fates,
 }
 
-/// A packet that left otherwise than the function before a change makes it.
+/// A packet that is not the result of an allowed function, as of the start of the burst.
 struct Odd {
     flow: usize,
     template: usize,
@@ -40,11 +41,11 @@ struct Odd {
     frame: Frame,
 }
 
-/// Checks packets that leave.
+/// Checks of sent packets.
 struct Checks {
     flows: Arc<[Flow]>,
     tracks: Vec<Track>,
-    /// What packets of each vPDP may meet, as it was before the burst.
+    /// Allowed results of each vPDP's packets, as of the start of the burst.
     expectations: Vec<Expectation>,
     odd: Vec<Odd>,
 }
@@ -58,7 +59,8 @@ impl Checks {
             number & ((1 << COUNT_BITS) - 1),
         );
         let Some((flow, track)) = self.flows.get(at).zip(self.tracks.get_mut(at)) else {
-            // Whose it was cannot be told: its own vPDP misses it.
+            // The sequence number is damaged, so the vPDP is unknown. The packet counts as missing
+            // in its vPDP.
             return;
         };
         match count < track.expected {
@@ -85,7 +87,7 @@ impl Checks {
         }
     }
 
-    /// Looks at what the burst came to.
+    /// Evaluates the burst, with the allowed results as of its end.
     fn settle(&mut self) {
         for odd in self.odd.drain(..) {
             let flow = &self.flows[odd.flow];
@@ -111,16 +113,16 @@ impl Checks {
     }
 }
 
-/// What a run came to.
+/// Results of a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Run {
-    /// Packets that the worker took.
+    /// Packets received by the worker.
     pub(super) taken: u64,
-    /// Packets that found the rings full.
+    /// Packets dropped because the rings were full.
     pub(super) missed: u64,
-    /// Packets that waited, at most.
+    /// Maximum number of waiting packets.
     pub(super) most_waiting: u64,
-    /// How long it was.
+    /// Duration of the run.
     pub(super) time: Duration,
 }
 
@@ -129,18 +131,19 @@ pub struct Station {
     first: Worker,
     second: Worker,
     checks: Checks,
-    /// How many of the vPDPs, from the first on, are steady.
+    /// Number of steady vPDPs, which are the first ones.
     steady: usize,
-    /// Frames that wait at most: as if all vPDPs shared the ports of one.
+    /// Capacity for waiting frames, as if all vPDPs shared the ports of one.
     room: u64,
     choices: Choices,
-    /// Frames of a burst: those for the first switch, then those for the second one.
+    /// Frames of a burst, for the first and for the second switch.
     frames: [Vec<Frame>; 2],
     start: Instant,
 }
 
 impl Station {
-    /// A station for these vPDPs, the first of them steady, behind so many ports.
+    /// Creates a forwarding worker for these vPDPs, of which the first `steady` are steady.
+    /// `ports` is the number of ports of one vPDP.
     pub(super) fn new(
         [first, second]: [Worker; 2],
         flows: Arc<[Flow]>,
@@ -166,7 +169,7 @@ impl Station {
         }
     }
 
-    /// Takes so many packets in, no more than 64 at once, of vPDPs at random, and checks those that leave.
+    /// Forwards up to 64 packets of random vPDPs, and checks the sent packets.
     pub fn burst(&mut self, packets: usize, now: Nanos) {
         let Station {
             first,
@@ -205,7 +208,7 @@ impl Station {
         checks.settle();
     }
 
-    /// Forwards until it is over: so many packets a second, or as many as it can.
+    /// Forwards until `is_over` returns true: `load` packets per second, or at the maximum rate.
     pub(super) fn run(
         &mut self,
         load: Option<f64>,
@@ -240,7 +243,8 @@ impl Station {
         run
     }
 
-    /// Tells the control sides all that is left to tell; the fates of packets of steady and of changing vPDPs.
+    /// Sends pending reports to the control sides. Returns the delivery counters of steady and of
+    /// changing vPDPs.
     pub fn end(mut self) -> (Fates, Fates) {
         let now = Nanos::from(self.start.elapsed());
         for worker in [&mut self.first, &mut self.second] {
@@ -256,7 +260,7 @@ impl Station {
     }
 }
 
-/// The next of these frames.
+/// Returns the next unused frame.
 fn next<'f>(frames: &'f mut [Frame], count: &mut usize) -> &'f mut Frame {
     *count += 1;
     &mut frames[*count - 1]

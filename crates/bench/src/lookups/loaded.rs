@@ -1,5 +1,5 @@
-//! Measures a table that has just been loaded: a thread looks up while another makes the index faster, as a device does that has nothing else to do, and
-//! then, before any entry changes, how fast that index is.
+//! Measures a table after loading. One thread looks up keys while another improves the index, as
+//! an idle device does. Then the rate with the final index is measured, before any entry changes.
 
 use super::Sample;
 use super::measure::{Reader, Shared, mlps};
@@ -9,27 +9,29 @@ use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use std::time::{Duration, Instant};
 use table::{Improved, Table};
 
-/// How long after loading lookups are measured at last; they are earlier where the index is as fast as it gets before.
+/// Time after loading at which the early rate is measured, or before if the index is final
+/// earlier.
 const AT: Duration = Duration::from_secs(2);
-/// How long they are measured.
+/// Duration of that measurement.
 const WINDOW: Duration = Duration::from_millis(100);
-/// How long a device works on an index before it looks for something else to do.
+/// Time that a device spends on an index before it checks for other work.
 const BUDGET: Duration = Duration::from_millis(10);
 
-/// What was measured of a table after it was loaded.
+/// Results for a table after loading.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Loaded {
-    /// Million lookups a second, two seconds after.
+    /// Million lookups per second two seconds after loading.
     pub mlps_at_2s: f64,
-    /// After how many seconds packets had the fastest index; 0 if it was the first one.
+    /// Seconds until the final index was published. 0 if the first index was final.
     pub seconds_to_full: f64,
-    /// Million lookups a second in that index.
+    /// Million lookups per second with the final index.
     pub mlps: f64,
-    /// The middle half of the stretches: the least and the greatest of its `mlps`.
+    /// Interquartile range of `mlps`.
     pub middle_half: (f64, f64),
 }
 
-/// Measures lookups in `table`, which the sample has just made, makes its index as fast as it gets, and measures that one for so long.
+/// Measures lookups in a freshly loaded `table` of the sample while its index is improved. Then
+/// measures the final index for `time`.
 pub fn measure_loaded(sample: &Sample, table: &mut Table, time: Duration, clock: &Clock) -> Loaded {
     let shared = Shared::new(table.snapshot());
     let is_full = AtomicBool::new(false);
@@ -42,7 +44,7 @@ pub fn measure_loaded(sample: &Sample, table: &mut Table, time: Duration, clock:
             last
         });
         let reader = Reader::new(sample, shared, clock);
-        // Neither on the caller's thread, which must not stay pinned.
+        // On a separate thread, because the caller's thread must not stay pinned.
         let looking = scope.spawn(move || look_up(reader, is_full, (start, time), clock));
         let (early, mut full) = looking.join().unwrap_or_default();
         Loaded {
@@ -54,7 +56,7 @@ pub fn measure_loaded(sample: &Sample, table: &mut Table, time: Duration, clock:
     })
 }
 
-/// Publishes faster indexes until there are none; when the last one was.
+/// Publishes better indexes until there are none. Returns the time of the last publication.
 fn improve(table: &mut Table, shared: &Shared, start: Instant) -> Duration {
     #[cfg(target_os = "linux")]
     let _ = port::pin_to_core(1);
@@ -71,7 +73,8 @@ fn improve(table: &mut Table, shared: &Shared, start: Instant) -> Duration {
     }
 }
 
-/// Looks up until the index is as fast as it gets, and then for so long: the rate after two seconds, and that of each stretch at last.
+/// Looks up keys until the index is final, and then for `time`. Returns the rate after two
+/// seconds, and the rates with the final index.
 fn look_up(
     mut reader: Reader<'_>,
     is_full: &AtomicBool,
@@ -90,7 +93,7 @@ fn look_up(
     (early, rates(&mut reader, time.max(WINDOW), clock))
 }
 
-/// Million lookups a second, of each stretch in this time, and of one at least.
+/// Returns million lookups per second for each sample interval within `time`, at least one.
 fn rates(reader: &mut Reader<'_>, time: Duration, clock: &Clock) -> Vec<f64> {
     let begun = Instant::now();
     let mut rates = vec![mlps(reader.stretch().0, clock)];

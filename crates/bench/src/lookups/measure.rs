@@ -1,9 +1,12 @@
-//! Measures a table beside updates: a thread looks up in batches while another, by turns, rests and changes entries.
+//! Measures table lookups with concurrent updates. One thread looks up keys in batches. A second
+//! thread alternates between idle periods and updates.
 //!
-//! Each batch of lookups is made in the newest snapshot, as a worker takes the newest root for each batch of packets. The thread
-//! that changes entries publishes a snapshot after every so many updates, and frees those that nobody reads any more, as a device
-//! does; it makes them at a pace that is asked for, or as fast as it can. Rest and changes take turns within fractions of a second, so what else disturbs the machine disturbs both; a rate is the
-//! median over short stretches of lookups, of which some are disturbed and most are not.
+//! Each batch uses the newest snapshot, as a worker uses the newest data plane snapshot for each
+//! burst. The updating thread publishes a snapshot after a number of updates, and frees old ones
+//! that have no readers, as a device does. It makes updates at a given rate, or as fast as
+//! possible. Idle and update periods alternate within fractions of a second, so that disturbances
+//! of the machine affect both. A rate is the median over short sample intervals, of which most are
+//! undisturbed.
 
 use super::Sample;
 use crate::clock::Clock;
@@ -14,56 +17,57 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use table::{EntryId, EntryIdx, Improved, Lookup, NewEntry, Table};
 
-/// Lookups in a batch.
+/// Number of lookups per batch.
 const BATCH: usize = 64;
-/// Batches that are timed together.
+/// Number of batches per sample interval.
 const STRETCH: usize = 32;
-/// How long entries are changed at a time, or not.
+/// Duration of an idle or update period.
 const TURN: Duration = Duration::from_millis(50);
-/// How often the thread that rests looks whether it still should.
+/// Sleep time of the idle updating thread between two checks for a new mode.
 const NAP: Duration = Duration::from_micros(200);
 
-/// How to measure.
+/// Configuration of a measurement.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// How long, about.
+    /// Approximate duration.
     pub time: Duration,
-    /// How entries change: each is measured.
+    /// Update patterns, each of which is measured.
     pub changes: Vec<Changes>,
 }
 
-/// How entries change.
+/// An update pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Changes {
-    /// Updates between two snapshots.
+    /// Number of updates between two snapshots.
     pub at_once: usize,
-    /// Updates a second; `None`: as many as can be made.
+    /// Updates per second. `None` means as many as possible.
     pub per_s: Option<u32>,
 }
 
-/// What was measured of a table.
+/// Results for a table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rates {
-    /// Million lookups a second between changes: what those beside changes are a share of.
+    /// Million lookups per second in idle periods: the baseline for the rates with updates.
     pub mlps_between: f64,
-    /// The share of the lookups that hit.
+    /// Fraction of lookups that hit.
     pub hits: f64,
-    /// Lookups while entries change.
+    /// Results of each update pattern.
     pub beside: Vec<Beside>,
 }
 
-/// What was measured while entries changed.
+/// Results of one update pattern.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Beside {
-    /// What was asked for.
+    /// The update pattern.
     pub changes: Changes,
-    /// Updates a second that were made, half of them insertions and half of them deletions.
+    /// Updates per second. Half are insertions, half are deletions.
     pub updates_per_s: f64,
-    /// Million lookups a second beside them.
+    /// Million lookups per second.
     pub mlps: f64,
 }
 
-/// Measures lookups in `table`, which the sample has made. `tell` is told how much of the time is over, from 0 to 1.
+/// Measures lookups in `table`, which the sample has created. `tell` is called with the progress
+/// from 0 to 1.
 pub fn measure(
     sample: &Sample,
     table: Table,
@@ -88,15 +92,15 @@ pub fn measure(
     summary(plan, turns, clock)
 }
 
-/// The turn in which nothing changes. Others are numbered by the plan's changes, from 1 on.
+/// Mode of idle periods. Mode `n` from 1 on is the plan's `n`-th update pattern.
 const REST: usize = 0;
 
-/// What a turn gave.
+/// Results of one period.
 #[derive(Debug, Clone)]
 struct Turn {
     mode: usize,
     updates_per_s: f64,
-    /// Ticks of each stretch.
+    /// Ticks of each sample interval.
     ticks: Vec<f64>,
     hits: usize,
 }
@@ -128,22 +132,22 @@ fn summary(plan: &Plan, turns: Vec<Turn>, clock: &Clock) -> Rates {
     }
 }
 
-/// Million lookups a second, of a stretch that took so many ticks.
+/// Returns million lookups per second for a sample interval of this number of ticks.
 pub(super) fn mlps(ticks: f64, clock: &Clock) -> f64 {
     let ticks_per_us = clock.rate().ticks_per_ns * 1e3;
     (STRETCH * BATCH) as f64 * ticks_per_us / ticks
 }
 
-/// What both threads see.
+/// State shared by both threads.
 pub(super) struct Shared {
     newest: Mutex<Arc<Lookup>>,
-    /// How many snapshots there were.
+    /// Number of snapshots published.
     version: AtomicU64,
-    /// The mode that is wanted now, or [`END`].
+    /// The requested mode, or [`END`].
     wanted: AtomicUsize,
-    /// The mode that is now.
+    /// The current mode.
     done: AtomicUsize,
-    /// Updates so far.
+    /// Total number of updates.
     updates: AtomicU64,
 }
 
@@ -165,7 +169,7 @@ impl Shared {
         newest.clone()
     }
 
-    /// Makes a snapshot the newest, and gives the one that was.
+    /// Publishes a snapshot. Returns the previous one.
     pub(super) fn publish(&self, lookup: Arc<Lookup>) -> Arc<Lookup> {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::replace(&mut *newest, lookup);
@@ -175,13 +179,13 @@ impl Shared {
     }
 }
 
-/// Changes entries.
+/// The updating thread.
 struct Writer {
     table: Table,
-    /// Entries that the table has not, and those of its own that they are exchanged for.
+    /// Entries not in the table, and entries in the table, which are exchanged for each other.
     without: VecDeque<NewEntry>,
     within: VecDeque<(EntryId, NewEntry)>,
-    /// Snapshots that may still be read.
+    /// Old snapshots that may still have readers.
     retired: Vec<Arc<Lookup>>,
 }
 
@@ -220,7 +224,7 @@ impl Writer {
         }
     }
 
-    /// Changes entries as long as this mode is wanted.
+    /// Makes updates while this mode is requested.
     fn change(&mut self, changes: Changes, mode: usize, shared: &Shared) {
         let count = changes.at_once;
         let step = changes
@@ -240,8 +244,9 @@ impl Writer {
         }
     }
 
-    /// What a device does when nothing has changed for a while. Rules stay as updates left them: a device waits longer than a turn before it makes an index
-    /// for them.
+    /// Improves the index, as a device does when nothing has changed for a while. Rule tables are
+    /// left as they are: a device waits longer than an idle period before it builds an index for
+    /// them.
     fn rest(&mut self, shared: &Shared) {
         let has_rules = self.table.spec().shape.needs_priority();
         if !has_rules && self.table.improve(Duration::ZERO) == Improved::Done {
@@ -249,7 +254,7 @@ impl Writer {
         }
     }
 
-    /// Inserts an entry if there is one missing, and deletes another if not.
+    /// Inserts an entry if the table is not full, otherwise deletes one.
     fn update(&mut self) {
         if self.table.len() == self.table.spec().capacity {
             if let Some((id, entry)) = self.within.pop_front() {
@@ -266,30 +271,30 @@ impl Writer {
     fn publish(&mut self, shared: &Shared) {
         let old = shared.publish(self.table.snapshot());
         self.retired.push(old);
-        // Not the reader's work: freeing takes time.
+        // Free snapshots here: it takes time, and the reader must not spend it.
         self.retired.retain(|old| Arc::strong_count(old) > 1);
     }
 }
 
-/// Whether that time has come; if not, waits some of the time until then.
+/// Returns true if the time has come. Otherwise waits for a part of the remaining time.
 fn is_due(due: Instant) -> bool {
     match due.saturating_duration_since(Instant::now()) {
         Duration::ZERO => return true,
         left if left > 2 * NAP => std::thread::sleep(NAP),
-        // A sleep takes longer.
+        // Too short for a sleep.
         _ => std::hint::spin_loop(),
     }
     false
 }
 
-/// Looks up.
+/// The reading thread.
 pub(super) struct Reader<'s> {
     sample: &'s Sample,
     shared: &'s Shared,
     clock: &'s Clock,
     lookup: Arc<Lookup>,
     version: u64,
-    /// The next key.
+    /// Index of the next key.
     at: usize,
     found: [Option<EntryIdx>; BATCH],
 }
@@ -314,7 +319,7 @@ impl<'s> Reader<'s> {
         let count = plan.time.as_secs_f64() / TURN.as_secs_f64();
         let count = (count as usize).max(2 * modes);
         let mut turns = Vec::with_capacity(count);
-        // The first round warms everything up.
+        // The first round warms the caches.
         for number in 0..count + modes {
             let turn = self.turn(number % modes);
             if number >= modes {
@@ -348,14 +353,14 @@ impl<'s> Reader<'s> {
         turn
     }
 
-    /// Batches that are timed together: their ticks, and how many lookups hit.
+    /// Runs one sample interval. Returns its ticks and the number of hits.
     pub(super) fn stretch(&mut self) -> (f64, usize) {
         let start = self.clock.ticks();
         let hits = (0..STRETCH).map(|_| self.batch()).sum();
         ((self.clock.ticks() - start) as f64, hits)
     }
 
-    /// One batch of lookups in the newest snapshot; how many hit.
+    /// Looks up one batch in the newest snapshot. Returns the number of hits.
     fn batch(&mut self) -> usize {
         let version = self.shared.version.load(Acquire);
         if version != self.version {

@@ -1,4 +1,5 @@
-//! Tables to measure lookups in: what they hold, what is asked, and which entries come and go meanwhile.
+//! Tables for lookup benchmarks: their entries, lookup keys, and entries that are inserted and
+//! deleted meanwhile.
 
 mod loaded;
 mod measure;
@@ -13,14 +14,14 @@ use table::{
     ActionRef, EntryAction, FieldMatch, KeyField, KeyShape, MatchKind, NewEntry, Table, TableSpec,
 };
 
-/// The most entries that come and go, and the share of the table that they may be.
+/// Maximum number of exchanged entries, and their maximum fraction of the table (1/16).
 const MOST_SPARE: usize = 4096;
 const SPARE_SHARE: usize = 16;
 
-/// A kind of table.
+/// Kind of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
-    /// Keys of 64 random bits.
+    /// Exact match on random 64-bit keys.
     Exact,
     /// A routing table.
     Lpm(Family),
@@ -39,7 +40,7 @@ impl Subject {
         Self::Ternary(Kind::Ipc),
     ];
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Exact => "exact64",
@@ -53,7 +54,7 @@ impl Subject {
         }
     }
 
-    /// How its keys are matched.
+    /// Returns its match kind.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Exact => "exact",
@@ -62,7 +63,7 @@ impl Subject {
         }
     }
 
-    /// How many entries such tables are measured with: small, middle, and as large as they come.
+    /// Returns the measured table sizes: small, medium, and the largest in practice.
     pub fn sizes(self) -> [usize; 3] {
         match self {
             Self::Exact => [1_000, 100_000, 1_000_000],
@@ -72,7 +73,8 @@ impl Subject {
         }
     }
 
-    /// How many updates a second tables of its kind are to bear beside lookups.
+    /// Returns the number of updates per second that such a table must sustain with concurrent
+    /// lookups.
     pub fn pace(self) -> u32 {
         match self {
             Self::Exact | Self::Lpm(_) => 100_000,
@@ -80,8 +82,8 @@ impl Subject {
         }
     }
 
-    /// Entries, lookups that hit them, and entries to exchange for some; the same in every run. Where there are not so many
-    /// different entries, there are fewer.
+    /// Creates entries, lookup keys that hit them, and entries to exchange. The result is the same
+    /// in every run. It may have fewer entries if there are not enough different ones.
     pub fn sample(self, entries: usize, lookups: usize) -> Sample {
         let new = |shape, all, spare, key: &dyn Fn(usize, &mut Choices) -> Vec<u64>| {
             Sample::new(shape, all, spare, lookups, key)
@@ -118,19 +120,20 @@ impl Subject {
     }
 }
 
-/// What a table is filled with and asked for.
+/// Contents of a table, and lookup keys.
 #[derive(Debug, Clone)]
 pub struct Sample {
     shape: KeyShape,
     entries: Vec<NewEntry>,
-    /// First those that the table does not have, then as many that it has.
+    /// First the entries not in the table, then an equal number of entries in it.
     exchanged: Vec<NewEntry>,
-    /// Keys that hit, one after the other.
+    /// Concatenated keys that hit.
     keys: Vec<u64>,
 }
 
 impl Sample {
-    /// Takes `spare` of the entries out, spread over all. `key` draws a key that an entry matches, by its number.
+    /// Creates a sample. `spare` entries, distributed over all, are left out of the table. `key`
+    /// draws a random key that matches the entry with this number.
     fn new(
         shape: KeyShape,
         all: Vec<NewEntry>,
@@ -141,7 +144,7 @@ impl Sample {
         let step = (all.len() / spare.max(1)).max(2);
         let spare = spare.min(all.len() / step);
         let is_spare = |number: usize| number % step == step - 1 && number / step < spare;
-        // As many of the table's own, which the spare ones take the place of.
+        // An equal number of entries of the table, for which the spare ones are exchanged.
         let is_own = |number: usize| number.is_multiple_of(step) && number / step < spare;
         let stays = |number: &usize| !is_spare(*number) && !is_own(*number);
         let staying: Vec<usize> = (0..all.len()).filter(stays).collect();
@@ -168,26 +171,26 @@ impl Sample {
             keys,
         }
     }
-    /// How many entries the table has.
+    /// Returns the number of entries in the table.
     pub fn entries(&self) -> usize {
         self.entries.len()
     }
 
-    /// The table, filled.
+    /// Creates the table with its entries.
     pub fn table(&self) -> Table {
         let capacity = self.entries.len() + 1;
         let mut table = Table::new(TableSpec::new(self.shape.clone(), capacity), direct());
         for entry in &self.entries {
-            // A sample has no two entries of the same match.
+            // A sample has no two entries with the same match.
             let _ = table.insert(entry.clone(), 0);
         }
         table
     }
 
-    /// Checks some lookups, of all that there are, against each entry in turn.
+    /// Compares about `lookups` lookups, distributed over all keys, with a linear search.
     ///
     /// # Errors
-    /// A key finds another entry than it should.
+    /// A lookup finds another entry than the search.
     pub fn check(&self, table: &mut Table, lookups: usize) -> Result<(), Mismatch> {
         let lookup = table.snapshot();
         let limbs = self.shape.limbs();
@@ -208,10 +211,10 @@ impl Sample {
     }
 }
 
-/// A key for which a table finds another entry than a search through all of them.
+/// A key for which the table finds another entry than a linear search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch {
-    /// Its limbs.
+    /// The key's limbs.
     pub key: Vec<u64>,
 }
 

@@ -1,11 +1,11 @@
-//! Rules from a profile.
+//! Generates rules from a profile.
 
 use super::profile::{Lengths, Ports, Profile, Zone};
 use super::{FiveTuple, Kind, PortRange, Prefix, Spread};
 use crate::Choices;
 use std::collections::{HashMap, HashSet};
 
-/// Sets made before giving up on finding enough different rules.
+/// Maximum number of attempts to find enough different rules.
 const ATTEMPTS: usize = 6;
 
 pub(super) fn rules(kind: Kind, spread: Spread, count: usize, seed: u64) -> Vec<FiveTuple> {
@@ -26,7 +26,7 @@ pub(super) fn rules(kind: Kind, spread: Spread, count: usize, seed: u64) -> Vec<
     rules
 }
 
-/// That many rules, some of them the same.
+/// Draws `count` rules, which may contain duplicates.
 fn draw(profile: &Profile, spread: Spread, count: usize, choices: &mut Choices) -> Vec<FiveTuple> {
     let mut rules: Vec<FiveTuple> = (0..count).map(|_| application(profile, choices)).collect();
     let growth = count as f64 / profile.scale as f64;
@@ -49,7 +49,7 @@ fn draw(profile: &Profile, spread: Spread, count: usize, choices: &mut Choices) 
     rules
 }
 
-/// A rule with all but addresses; of these, the lengths.
+/// Draws a rule without addresses. Only their prefix lengths are set.
 fn application(profile: &Profile, choices: &mut Choices) -> FiveTuple {
     let protocol = choices.weighted(profile.protocols, |protocol| protocol.weight);
     let ports = protocol.and_then(|protocol| choices.weighted(protocol.ports, |pair| pair.2));
@@ -97,7 +97,8 @@ fn port_range(profile: &Profile, class: Ports, choices: &mut Choices) -> PortRan
             range(lo, hi)
         }
         Ports::Exact => {
-            // The product of two uniform numbers: the first ones are common, the last ones rare.
+            // Two nested uniform draws: the first ports of the list are common, the last ones are
+            // rare.
             let count = profile.ports.len() as u64;
             let below = choices.below(count) + 1;
             let port = profile.ports[choices.below(below) as usize];
@@ -106,12 +107,12 @@ fn port_range(profile: &Profile, class: Ports, choices: &mut Choices) -> PortRan
     }
 }
 
-/// One level of an address tree.
+/// Parameters of one level of an address tree.
 #[derive(Clone, Copy)]
 struct Level {
-    /// The probability that a node branches.
+    /// Probability that a node has two children.
     branching: f64,
-    /// 0: into halves; towards 1: all to one side.
+    /// Imbalance of the children: 0 means halves, 1 means all rules on one side.
     skew: f64,
 }
 
@@ -131,8 +132,8 @@ fn levels(zones: &[Zone]) -> [Level; 32] {
     })
 }
 
-/// Larger sets have fuller trees: the upper levels are balanced, each for its share of `growth`. A level's share is 2 for a path
-/// without branches, 0 for halves.
+/// Scales the trees for larger sets by balancing the upper levels until `growth` is used up.
+/// Balancing a level uses up to 2 for a path without branches, and 0 for a level of halves.
 fn scaled(mut levels: [Level; 32], growth: f64) -> [Level; 32] {
     let mut left = if growth > 1.0 { growth } else { 0.0 };
     for level in &mut levels {
@@ -158,7 +159,8 @@ fn scaled(mut levels: [Level; 32], growth: f64) -> [Level; 32] {
     levels
 }
 
-/// Larger sets are several trees of the described form beside each other, each under a node of the upper levels.
+/// Scales the trees for larger sets by placing several trees of the described form under fully
+/// branching upper levels.
 fn copied(mut levels: [Level; 32], growth: f64) -> [Level; 32] {
     let upper = growth.log2().ceil().clamp(0.0, 31.0) as usize;
     levels[..upper].fill(Level {
@@ -168,22 +170,23 @@ fn copied(mut levels: [Level; 32], growth: f64) -> [Level; 32] {
     levels
 }
 
-/// An address tree to be, over which rules are split from the root down.
+/// Parameters of an address tree. Rules are distributed over it from the root down.
 struct Tree {
     levels: [Level; 32],
     nesting: u32,
-    /// For destinations: how many times in a thousand they follow the source one level further.
+    /// For destinations: probability, in thousandths, that they follow the source address for one
+    /// more level.
     following: Option<u32>,
 }
 
-/// Destinations follow their sources down to this level at most: networks, not hosts.
+/// Maximum level down to which destinations follow their sources. This covers networks, not hosts.
 const FOLLOWS_TO: u32 = 21;
 
-/// A node on the way: the rules that lie below it.
+/// A node to process, with the rules below it.
 struct Node {
     level: u32,
     address: u32,
-    /// Each with whether it still follows its source.
+    /// Indices of the rules. The flag is true while the destination follows the source.
     rules: Vec<(usize, bool)>,
     nested: u32,
 }
@@ -222,7 +225,7 @@ impl Tree {
         }
     }
 
-    /// Appends the children of a node that have rules below them.
+    /// Appends the children of a node that have rules.
     fn split(
         &self,
         node: Node,
@@ -254,7 +257,8 @@ impl Tree {
                 .iter()
                 .any(|&(rule, _)| ends_next(field(&mut rules[rule])))
         {
-            // No deeper nesting: what ends at the next level goes to one side, all else to the other.
+            // The nesting limit is reached: prefixes that end at the next level go to one side,
+            // all others to the other side.
             for (rule, _) in free {
                 let side = heavy ^ usize::from(ends_next(field(&mut rules[rule])));
                 sides[side].push((rule, false));
@@ -282,10 +286,10 @@ impl Tree {
     }
 }
 
-/// Puts the rules in a random order, but each before all rules that cover it.
+/// Orders the rules randomly, but each before all rules that cover it.
 fn order(rules: &mut Vec<FiveTuple>, choices: &mut Choices) {
     let breadth = |range: PortRange| u32::from(range.hi - range.lo);
-    // What covers a rule comes before it here.
+    // This order has covering rules before the rules that they cover.
     rules.sort_by_cached_key(|rule| {
         let lengths = rule.source.len + rule.destination.len;
         let ports = breadth(rule.source_port) + breadth(rule.destination_port);
@@ -293,7 +297,8 @@ fn order(rules: &mut Vec<FiveTuple>, choices: &mut Choices) {
     });
     let mut by_prefixes: HashMap<(Prefix, Prefix), Vec<usize>> = HashMap::new();
     let mut lengths: Vec<(u8, u8)> = Vec::new();
-    // A place is a random number with room in front of it for chains of covered rules.
+    // A rule's position is a random number, with free numbers before it for chains of covered
+    // rules.
     let mut places: Vec<u64> = Vec::with_capacity(rules.len());
     for (index, rule) in rules.iter().enumerate() {
         let mut place = choices.below(1 << 40) << 16 | 0xffff;

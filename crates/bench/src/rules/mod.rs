@@ -1,8 +1,9 @@
-//! [`RuleSet`]: sets of rules over the five-tuple, and headers that they match.
+//! [`RuleSet`]: sets of rules over the five-tuple, and headers that match them.
 //!
-//! A set is a kind, a size and a seed, and the same in every run. `profile` says what the kinds look like, `generate` makes rules from
-//! it in three steps: what each rule matches but for addresses; addresses, by splitting the rules over a source tree and a destination
-//! tree; and an order in which no rule stands behind one that covers it.
+//! A set is defined by kind, size and seed, and is the same in every run. `profile` has the
+//! statistics of the kinds. `generate` creates rules in three steps. It draws everything except
+//! the addresses, it distributes the rules over a source and a destination address tree, and it
+//! orders them so that no rule follows one that covers it.
 
 mod generate;
 mod profile;
@@ -11,14 +12,14 @@ use crate::Choices;
 use bits::Value;
 use table::{EntryAction, FieldMatch, KeyField, KeyShape, MatchKind, NewEntry};
 
-/// What a rule set is like.
+/// Kind of a rule set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Access control: long prefixes on both sides.
     Acl,
-    /// Firewalls: one side often free.
+    /// Firewalls: often a wildcard on one side.
     Fw,
-    /// IP chains: prefixes of middle lengths, ports on either side.
+    /// IP chains: prefixes of medium length, ports on either side.
     Ipc,
 }
 
@@ -26,7 +27,7 @@ impl Kind {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::Acl, Self::Fw, Self::Ipc];
 
-    /// Its short name.
+    /// Returns its short name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Acl => "acl",
@@ -36,26 +37,27 @@ impl Kind {
     }
 }
 
-/// How addresses of a set that is larger than the ones that the statistics are from spread out.
+/// Address distribution of a set larger than those that the statistics are from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Spread {
-    /// The trees branch more, from the top, until each rule has room; as ClassBench scales sets.
+    /// The trees branch more, from the top, until all rules fit. This is ClassBench's scaling.
     Scaled,
-    /// The set is many sets of the described size beside each other, so that rules share their addresses with many others.
+    /// Several sets of the described size beside each other, so that each rule shares its
+    /// addresses with many others.
     Copies,
 }
 
 /// An IPv4 prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Prefix {
-    /// The address, with zeros behind the prefix.
+    /// The address. The bits after the prefix are zero.
     pub address: u32,
-    /// Its length, 0 to 32.
+    /// Prefix length, 0 to 32.
     pub len: u8,
 }
 
 impl Prefix {
-    /// The prefix of this length that `address` lies in.
+    /// Returns the prefix of this length that contains `address`.
     pub fn new(address: u32, len: u8) -> Self {
         let address = address & Self::mask(len);
         Self { address, len }
@@ -65,7 +67,7 @@ impl Prefix {
         u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)
     }
 
-    /// Whether all addresses of `other` lie in this one.
+    /// Returns true if this prefix contains all addresses of `other`.
     pub fn covers(self, other: Self) -> bool {
         self.len <= other.len && other.address & Self::mask(self.len) == self.address
     }
@@ -85,9 +87,9 @@ impl Prefix {
 /// A range of ports, both ends inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PortRange {
-    /// The least.
+    /// Minimum.
     pub lo: u16,
-    /// The greatest.
+    /// Maximum.
     pub hi: u16,
 }
 
@@ -98,7 +100,7 @@ impl PortRange {
         hi: u16::MAX,
     };
 
-    /// Whether all ports of `other` lie in this one.
+    /// Returns true if this range contains all ports of `other`.
     pub fn covers(self, other: Self) -> bool {
         self.lo <= other.lo && other.hi <= self.hi
     }
@@ -122,15 +124,15 @@ pub struct FiveTuple {
     pub source_port: PortRange,
     /// The destination port.
     pub destination_port: PortRange,
-    /// The protocol; `None` is any.
+    /// The protocol. `None` matches any.
     pub protocol: Option<u8>,
 }
 
-/// Limbs of a key: each field has one.
+/// Number of limbs of a key: one per field.
 pub const KEY_LIMBS: usize = 5;
 
 impl FiveTuple {
-    /// The key that rules match: addresses and protocol ternary, ports as ranges.
+    /// Returns the key of rule tables: addresses and protocol ternary, ports as ranges.
     pub fn shape() -> KeyShape {
         use MatchKind::{Range, Ternary};
         let fields = [
@@ -143,7 +145,7 @@ impl FiveTuple {
         KeyShape::new(fields.map(|(width, kind)| KeyField { width, kind }))
     }
 
-    /// The match of an entry for this rule.
+    /// Returns the match of this rule's entry.
     pub fn matches(&self) -> Vec<FieldMatch> {
         let protocol = u128::from(self.protocol.unwrap_or(0));
         vec![
@@ -161,7 +163,7 @@ impl FiveTuple {
         ]
     }
 
-    /// Whether it matches all that `other` matches.
+    /// Returns true if this rule matches everything that `other` matches.
     pub fn covers(&self, other: &Self) -> bool {
         self.source.covers(other.source)
             && self.destination.covers(other.destination)
@@ -174,7 +176,7 @@ impl FiveTuple {
             && (self.protocol.is_none() || self.protocol == other.protocol)
     }
 
-    /// A header that it matches, each with the same probability, as the limbs of a key.
+    /// Returns a uniformly random header that the rule matches, as the limbs of a key.
     pub fn random_header(&self, choices: &mut Choices) -> [u64; KEY_LIMBS] {
         let mut port = |range: PortRange| choices.between(u64::from(range.lo), u64::from(range.hi));
         let ports = [port(self.source_port), port(self.destination_port)];
@@ -192,27 +194,28 @@ impl FiveTuple {
     }
 }
 
-/// Rules, the first of those that match wins.
+/// An ordered list of rules. The first matching rule wins.
 #[derive(Debug, Clone)]
 pub struct RuleSet {
     rules: Vec<FiveTuple>,
 }
 
 impl RuleSet {
-    /// The set of this kind, size and seed. No two rules are the same; where a kind does not have so many different ones, there are
-    /// fewer.
+    /// Generates the set of this kind, size and seed. All rules are different. The set is smaller
+    /// if the kind does not have enough different rules.
     pub fn generate(kind: Kind, spread: Spread, rules: usize, seed: u64) -> Self {
         Self {
             rules: generate::rules(kind, spread, rules, seed),
         }
     }
 
-    /// The rules in order.
+    /// Returns the rules in order.
     pub fn rules(&self) -> &[FiveTuple] {
         &self.rules
     }
 
-    /// Entries for a table with the key [`FiveTuple::shape`] in which the largest priority wins, in order.
+    /// Returns entries for a table with the key [`FiveTuple::shape`]. Priorities descend in rule
+    /// order; the largest wins.
     pub fn entries(
         &self,
         action: impl Fn(usize) -> EntryAction,
@@ -227,7 +230,8 @@ impl RuleSet {
             })
     }
 
-    /// The uniform trace: a rule, each with the same probability, and a header in its box, likewise; `KEY_LIMBS` limbs a header.
+    /// Returns a uniform trace of `headers` headers, of `KEY_LIMBS` limbs each. Each is a random
+    /// header of a random rule.
     pub fn trace(&self, headers: usize, seed: u64) -> Vec<u64> {
         let mut choices = Choices::new(seed);
         let mut trace = Vec::with_capacity(headers * KEY_LIMBS);

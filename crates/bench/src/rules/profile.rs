@@ -1,9 +1,11 @@
-//! What kinds of rule sets look like: statistics in coarse figures.
+//! Statistics of the kinds of rule sets.
 //!
-//! The kinds and what tells them apart are those of Taylor and Turner ("ClassBench: A Packet Classification Benchmark", IEEE/ACM
-//! Transactions on Networking 15(3), 2007): the mix of protocols, classes of port ranges, pairs of prefix lengths, and address trees
-//! described by how often and how unevenly they branch, how deep prefixes nest, and how long destinations follow sources. The figures
-//! are round ones of our own, so sets from here compare with each other and only roughly with sets from that tool.
+//! Kinds and parameters are those of Taylor and Turner ("ClassBench: A Packet Classification
+//! Benchmark", IEEE/ACM Transactions on Networking 15(3), 2007): the mix of protocols, classes of
+//! port ranges, pairs of prefix lengths, and address trees. Trees are described by the frequency
+//! and skew of branches, the nesting of prefixes, and the common length of source and destination.
+//! The values are our own round figures. So these sets are comparable with each other, but only
+//! roughly with sets of that tool.
 
 use super::Kind;
 
@@ -22,45 +24,47 @@ pub(super) enum Ports {
     Exact,
 }
 
-/// Source and destination ports, and how many rules in a thousand have them so.
+/// Classes of source and destination ports, with the number of rules per thousand.
 pub(super) struct PortPair(pub(super) Ports, pub(super) Ports, pub(super) u32);
 
-/// A protocol, how many rules in a thousand have it, and the ports that go with it.
+/// A protocol with its number of rules per thousand, and the ports used with it.
 pub(super) struct Protocol {
     pub(super) number: Option<u8>,
     pub(super) weight: u32,
     pub(super) ports: &'static [PortPair],
 }
 
-/// Least and greatest source and destination prefix length, and the weight of the class.
+/// Ranges of source and destination prefix lengths, with a weight.
 pub(super) struct Lengths {
     pub(super) source: (u8, u8),
     pub(super) destination: (u8, u8),
     pub(super) weight: u32,
 }
 
-/// From this level of an address tree down: how many nodes in a thousand branch, and how uneven (0: halves; 1000: all one side).
+/// Parameters of an address tree from level `from` on: branching nodes per thousand, and skew (0:
+/// halves, 1000: all on one side).
 pub(super) struct Zone {
     pub(super) from: u32,
     pub(super) branching: u32,
     pub(super) skew: u32,
 }
 
-/// The statistics of one kind.
+/// Statistics of one kind.
 pub(super) struct Profile {
-    /// The size at which the trees look as described; larger sets branch more.
+    /// Size of the set that the trees describe. Larger sets branch more.
     pub(super) scale: usize,
     pub(super) protocols: &'static [Protocol],
     pub(super) lengths: &'static [Lengths],
-    /// Of hosts that offer a service by port.
+    /// Prefix lengths of rules for a service port.
     pub(super) lengths_of_services: &'static [Lengths],
     pub(super) ranges: &'static [(u16, u16)],
     pub(super) ports: &'static [u16],
     pub(super) source: &'static [Zone],
     pub(super) destination: &'static [Zone],
-    /// The most prefixes that lie in each other.
+    /// Maximum nesting depth of prefixes.
     pub(super) nesting: u32,
-    /// How many times in a thousand a destination follows its source one level further, down to /21.
+    /// Probability, in thousandths, that a destination follows its source for one more level, down
+    /// to /21.
     pub(super) following: u32,
 }
 
@@ -82,7 +86,7 @@ const fn zone(from: u32, branching: u32, skew: u32) -> Zone {
 
 const ALL_PORTS: &[PortPair] = &[PortPair(Ports::Any, Ports::Any, 1)];
 
-/// Services by their registered numbers, the common ones first.
+/// Registered ports of services, the common ones first.
 const SERVICES: &[u16] = &[
     80, 443, 22, 25, 53, 123, 161, 389, 21, 110, 143, 514, 445, 139, 23, 69, 162, 179, 636, 993,
     995, 1433, 1521, 3306, 5432, 3389, 8080, 5060, 1812, 1813, 500, 4500, 6379, 9092, 2049, 111,
@@ -90,7 +94,7 @@ const SERVICES: &[u16] = &[
 ];
 
 impl Profile {
-    /// The statistics of a kind.
+    /// Returns the statistics of a kind.
     pub(super) fn of(kind: Kind) -> &'static Self {
         match kind {
             Kind::Acl => &ACL,
@@ -100,7 +104,7 @@ impl Profile {
     }
 }
 
-/// Access control: long prefixes on both sides, source ports free, most destination ports exact.
+/// Access control: long prefixes on both sides, any source port, mostly exact destination ports.
 static ACL: Profile = Profile {
     scale: 1000,
     protocols: &[
@@ -171,7 +175,7 @@ static ACL: Profile = Profile {
     following: 950,
 };
 
-/// Firewalls: one side often free, hosts on the other, ports of all classes.
+/// Firewalls: often a wildcard on one side and hosts on the other, ports of all classes.
 static FW: Profile = Profile {
     scale: 300,
     protocols: &[
@@ -249,7 +253,7 @@ static FW: Profile = Profile {
     following: 900,
 };
 
-/// IP chains: prefixes of middle lengths and hosts, ports exact on either side.
+/// IP chains: prefixes of medium length and hosts, exact ports on either side.
 static IPC: Profile = Profile {
     scale: 1700,
     protocols: &[

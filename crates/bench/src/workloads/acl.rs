@@ -20,25 +20,26 @@ use crate::{
     Choices, Family, FiveTuple, Hand, Kind, Prefix, RoutingTable, RuleSet, Spread, Workload,
 };
 
-/// Routes, beside the default one.
+/// Number of routes, in addition to the default route.
 const ROUTES: usize = 10_000;
-/// VLANs, from 1. Each has a port, untagged; one more port carries them all, tagged.
+/// Number of VLANs, numbered from 1. Each has one untagged port. One more port, the trunk, carries
+/// all VLANs tagged.
 const VLANS: u64 = 15;
 const TRUNK: u64 = VLANS;
-/// Stations, which are next hops too.
+/// Number of hosts, which are also the next hops.
 const STATIONS: u64 = 240;
-/// Headers that the usual traffic has.
+/// Number of different headers in the normal traffic.
 const HEADERS: usize = 65_536;
-/// One rule in so many denies.
+/// One in this number of rules denies.
 const DENIES: usize = 10;
 
-/// The workload, with an access list of so many rules.
+/// The workload, with its access list.
 pub(super) struct Acl {
     name: &'static str,
     about: &'static str,
     routes: RoutingTable,
     rules: RuleSet,
-    /// What the rules permit.
+    /// Headers permitted by the rules.
     permitted: Vec<[u64; 5]>,
 }
 
@@ -59,7 +60,7 @@ impl Acl {
         }
     }
 
-    /// A packet, its VLAN, and whether it comes tagged.
+    /// Returns a normal packet with its VLAN, and true if it is received tagged.
     fn usual(&self, choices: &mut Choices) -> (Ipv4, u64, bool) {
         let which = choices.below(self.permitted.len() as u64) as usize;
         let [src, dst, src_port, dst_port, protocol] = self.permitted[which];
@@ -84,7 +85,7 @@ impl Acl {
     }
 }
 
-/// Our address in a VLAN.
+/// Returns the router's MAC address in a VLAN.
 fn our_mac(vid: u64) -> u64 {
     0x0200_0000_0100 + vid
 }
@@ -93,12 +94,12 @@ fn their_mac(station: u64) -> u64 {
     0x0200_0000_1000 + station
 }
 
-/// The VLAN of a station.
+/// Returns the VLAN of a host.
 fn vid_of(station: u64) -> u64 {
     station % VLANS + 1
 }
 
-/// The port of a station.
+/// Returns the port of a host.
 fn port_of(station: u64) -> u64 {
     match station.is_multiple_of(2) {
         true => vid_of(station) - 1,
@@ -110,7 +111,8 @@ fn denies(rule: usize) -> bool {
     rule % DENIES == DENIES - 1
 }
 
-/// Headers of the rules' trace that the first rule which matches permits. A packet of another protocol than TCP and UDP has no ports.
+/// Returns headers of the rules' trace for which the first matching rule permits. Ports are 0 for
+/// protocols other than TCP and UDP.
 fn permitted(rules: &RuleSet, count: usize) -> Vec<[u64; 5]> {
     let call = |rule| {
         EntryAction::Direct(ActionRef {
@@ -123,7 +125,7 @@ fn permitted(rules: &RuleSet, count: usize) -> Vec<[u64; 5]> {
         call(0),
     );
     for entry in rules.entries(call) {
-        // No two rules are the same.
+        // All rules are different, so no insertion fails.
         let _ = table.insert(entry, 0);
     }
     let lookup = table.snapshot();
@@ -152,7 +154,7 @@ fn prefix(prefix: Prefix) -> Key {
     Key::Mask(prefix.address.into(), mask.unwrap_or(0))
 }
 
-/// Puts a VLAN tag behind the addresses.
+/// Inserts a VLAN tag after the addresses.
 pub(super) fn tag(frame: &mut Frame, vid: u64) {
     if frame.push_front(&[0; 4]).is_ok() {
         let bytes = frame.bytes_mut();
@@ -233,7 +235,8 @@ impl Workload for Acl {
         frame.ingress = PortId(if is_tagged { TRUNK } else { vid - 1 } as u32);
         if is_tagged {
             tag(frame, vid);
-            // Priorities stay; a VLAN that is nowhere is dropped.
+            // Priority bits must be preserved. The last value makes an unknown VLAN, which is
+            // dropped.
             let bits = [0, 0xe000, 0x5000, 0x0800][choices.below(4) as usize];
             frame.bytes_mut()[14] |= (bits >> 8) as u8;
         }
@@ -301,7 +304,7 @@ struct NextHop {
     dst: u64,
 }
 
-/// Why a packet is dropped; the program's numbers.
+/// Drop reason, numbered as in the program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Drop {
     Malformed,
@@ -312,16 +315,16 @@ enum Drop {
     NoStation,
 }
 
-/// A packet on its way.
+/// State of a packet in the loop.
 #[derive(Clone, Copy, Default)]
 struct Visit {
-    /// Whether it is still there.
+    /// True until the packet is dropped.
     is_alive: bool,
     is_tagged: bool,
     is_routed: bool,
-    /// Where the IPv4 header is; 0 where there is none.
+    /// Offset of the IPv4 header, or 0 if there is none.
     ipv4: usize,
-    /// Source and destination port in one.
+    /// Source and destination port in one word.
     l4: u32,
     vid: u64,
     dst: u64,
@@ -332,19 +335,19 @@ struct Visit {
 struct Loop {
     ports: Flat<u64>,
     router_macs: Flat<()>,
-    /// Whether the rule permits.
+    /// True if the rule permits.
     access_list: Flat<bool>,
     rule_hits: DirectCounter,
     routes: Flat<u64>,
     next_hops: Flat<NextHop>,
     stations: Flat<u32>,
-    /// Whether the port carries the VLAN tagged.
+    /// True if the port carries the VLAN tagged.
     members: Flat<bool>,
     drops: Counter,
     port_tx: Counter,
 }
 
-/// What the parser sees; none for a packet that is too short.
+/// Parses a frame like the program's parser. Returns `None` if it is too short.
 #[inline(always)]
 fn parse(frame: &Frame) -> Option<Visit> {
     let bytes = frame.bytes();
@@ -391,7 +394,7 @@ impl Loop {
         self.leave(frames, visits, out);
     }
 
-    /// Parses, and finds each packet's VLAN.
+    /// Parses the packets and determines their VLANs.
     fn enter(&mut self, frames: &[Frame], visits: &mut [Visit]) {
         for (frame, visit) in frames.iter().zip(visits) {
             match parse(frame) {
@@ -408,7 +411,7 @@ impl Loop {
         }
     }
 
-    /// Finds out which packets are to be routed, and whether their headers are right.
+    /// Determines which packets are routed, and validates their headers.
     fn classify(&mut self, frames: &[Frame], visits: &mut [Visit]) {
         let mut asked = Asked::<2>::new();
         for (i, visit) in visits.iter().enumerate().filter(|(_, v)| v.is_alive) {
@@ -535,7 +538,7 @@ fn rewrite(frame: &mut Frame, visit: &Visit, is_tagged: bool) {
         }
         (true, false) => {
             bytes.copy_within(0..12, 4);
-            // The tag is there.
+            // The frame has a tag, so this does not fail.
             let _ = frame.pull_front(4);
         }
     }

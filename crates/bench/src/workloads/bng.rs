@@ -1,4 +1,5 @@
-//! `bng`: the downlink of a broadband network gateway, which puts packets into subscribers' sessions.
+//! `bng`: the downlink of a broadband network gateway, which encapsulates packets for subscribers'
+//! PPPoE sessions.
 
 use exec::Configuration;
 use ir::Program;
@@ -16,16 +17,16 @@ use crate::wire::{
 };
 use crate::{Choices, Hand, Workload};
 
-/// Subscribers.
+/// Number of subscribers.
 const SUBSCRIBERS: u64 = 100_000;
-/// Ports, from 0: to subscribers the first four, to the core the others.
+/// Number of ports, numbered from 0. The first four lead to subscribers, the others to the core.
 const PORTS: u64 = 8;
 const ACCESS_PORTS: u64 = 4;
 
 const ETHERTYPE_SERVICE_TAG: u16 = 0x88a8;
 const ETHERTYPE_PPPOE_SESSION: u16 = 0x8864;
 const PPP_IPV4: u16 = 0x0021;
-/// Bytes of two tags and of PPPoE with PPP.
+/// Length of two VLAN tags and of PPPoE with PPP, in bytes.
 const ADDED: usize = 4 + 4 + 8;
 
 /// The workload.
@@ -60,7 +61,7 @@ impl Bng {
 
 const OUR_MAC: u64 = 0x0200_0000_0100;
 
-/// The address of a subscriber.
+/// Returns the address of a subscriber.
 fn address(subscriber: u64) -> u32 {
     0x6440_0000 + subscriber as u32
 }
@@ -130,7 +131,7 @@ impl Workload for Bng {
     }
 }
 
-/// What is put in front of a subscriber's packet, but for the length.
+/// Header of a subscriber's packets, without the length.
 #[derive(Clone, Copy)]
 struct Session {
     header: [u8; IPV4_END - 20 + ADDED],
@@ -167,7 +168,7 @@ impl Session {
     }
 }
 
-/// Where PPPoE's length is.
+/// Offset of the PPPoE length.
 const LENGTH_AT: usize = 26;
 
 struct Loop {
@@ -177,7 +178,7 @@ struct Loop {
     port_tx: Counter,
 }
 
-/// What is wrong with a packet; the program's numbers.
+/// Drop reasons, numbered as in the program.
 const MALFORMED: usize = 0;
 const LAST_HOP: usize = 1;
 
@@ -225,7 +226,7 @@ fn encapsulate(frame: &mut Frame, session: &Session) {
     let bytes = frame.bytes_mut();
     decrement_ttl(bytes, ETHERNET);
     let length = be16(bytes, ETHERNET + 2).wrapping_add(2);
-    // The Ethernet header goes too; there is room for the new one.
+    // The Ethernet header is also replaced. The headroom suffices for the new header.
     let moved = frame
         .pull_front(ETHERNET)
         .and_then(|()| frame.push_front(&session.header));

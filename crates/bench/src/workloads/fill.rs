@@ -1,18 +1,18 @@
-//! Entries of a program's tables by the names of a table and an action.
+//! Adds entries to a program's tables by the names of a table and an action.
 
 use ir::Program;
 
 use crate::names::{ActionName, Key, TableName};
 use crate::setup::{Item, Setup, SetupError};
 
-/// Tells tables what they must know.
+/// Adds entries to tables.
 pub(super) struct Fill<'f, 's> {
     pub(super) program: &'f Program,
     pub(super) setup: &'f mut Setup<'s>,
 }
 
 impl Fill<'_, '_> {
-    /// A table and one of its actions.
+    /// Looks up a table and one of its actions.
     pub(super) fn table(
         &self,
         name: &str,
@@ -33,7 +33,7 @@ impl Fill<'_, '_> {
         (self.setup)(Item::entry(table, keys, action, args))
     }
 
-    /// Adds an entry to a table that takes priorities.
+    /// Adds an entry with a priority.
     pub(super) fn rank(
         &mut self,
         (table, action): &(TableName, ActionName),

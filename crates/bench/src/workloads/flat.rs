@@ -1,4 +1,5 @@
-//! What loops written by hand share: a table with what its entries say laid out flat, counters of one writer, the keys that a burst asks with.
+//! Common parts of hand-written loops: tables with flattened entry data, single-writer counters,
+//! and lookups batched over a burst.
 
 use bits::Id;
 use exec::Configuration;
@@ -8,17 +9,18 @@ use table::{CounterReading, EntryAction, EntryIdx, Lookup};
 use crate::forward::Reading;
 use crate::names::{NameError, TableName, last_name};
 
-/// Frames that a loop takes at once.
+/// Maximum number of frames per burst of a loop.
 pub(super) const BURST: usize = 64;
 
-/// A table: the same lookup as the program's, and what each entry says by its place.
+/// A table: the program's own lookup, and the data of each entry in an array.
 pub(super) struct Flat<T> {
     lookup: Arc<Lookup>,
     says: Vec<T>,
 }
 
 impl<T: Copy + Default> Flat<T> {
-    /// A table of a program. `says` reads an entry: the action's name without those around it, and the parameters.
+    /// Creates it from a program's table. `says` converts an entry's action name, without
+    /// enclosing names, and its parameters.
     pub(super) fn new(
         configuration: &mut Configuration,
         name: &str,
@@ -40,31 +42,31 @@ impl<T: Copy + Default> Flat<T> {
         Ok(Self { lookup, says: flat })
     }
 
-    /// What the entry says that a key hits.
+    /// Returns the data of the entry that a key hits.
     #[inline]
     pub(super) fn find(&self, key: &[u64]) -> Option<T> {
         self.lookup.find(key).map(|idx| self.at(idx))
     }
 
-    /// The entries that keys hit, which lie in `keys` one after the other.
+    /// Looks up the concatenated keys in `keys`.
     #[inline]
     pub(super) fn find_batch(&self, keys: &[u64], found: &mut [Option<EntryIdx>]) {
         self.lookup.find_batch(keys, found);
     }
 
-    /// What an entry says.
+    /// Returns the data of an entry.
     #[inline]
     pub(super) fn at(&self, idx: EntryIdx) -> T {
         self.says[idx.index()]
     }
 
-    /// The same where it lies, for what is too big to copy.
+    /// Returns a reference to the data of an entry, for large types.
     #[inline]
     pub(super) fn get(&self, idx: EntryIdx) -> &T {
         &self.says[idx.index()]
     }
 
-    /// The table's direct counters, of this name, at 0.
+    /// Returns the table's direct counters, with this name, all 0.
     pub(super) fn direct_counter(&self, name: &'static str) -> DirectCounter {
         DirectCounter {
             name,
@@ -74,14 +76,14 @@ impl<T: Copy + Default> Flat<T> {
     }
 }
 
-/// A counter that one thread writes.
+/// A counter array with one writer.
 pub(super) struct Counter {
     name: &'static str,
     cells: Vec<CounterReading>,
 }
 
 impl Counter {
-    /// A counter of packets and bytes at 0.
+    /// Creates a counter array of packets and bytes, all 0.
     pub(super) fn new(name: &'static str, size: usize) -> Self {
         Self {
             name,
@@ -97,13 +99,13 @@ impl Counter {
         }
     }
 
-    /// Counts a packet and no bytes.
+    /// Counts a packet without its bytes.
     #[inline(always)]
     pub(super) fn count_packet(&mut self, index: usize) {
         self.count_packets(index, 1);
     }
 
-    /// Counts packets and no bytes.
+    /// Counts packets without their bytes.
     #[inline(always)]
     pub(super) fn count_packets(&mut self, index: usize, count: u64) {
         if let Some(cell) = self.cells.get_mut(index) {
@@ -119,7 +121,7 @@ impl Counter {
     }
 }
 
-/// Keys of those packets of a burst that ask a table.
+/// Lookup keys of packets in a burst, for one table.
 pub(super) struct Asked<const LIMBS: usize> {
     keys: [[u64; LIMBS]; BURST],
     who: [u8; BURST],
@@ -127,7 +129,7 @@ pub(super) struct Asked<const LIMBS: usize> {
 }
 
 impl<const LIMBS: usize> Asked<LIMBS> {
-    /// Nobody has asked.
+    /// Creates an empty batch.
     #[inline(always)]
     pub(super) fn new() -> Self {
         Self {
@@ -137,7 +139,7 @@ impl<const LIMBS: usize> Asked<LIMBS> {
         }
     }
 
-    /// The packet of this number asks with this key. At most as many ask as a burst has packets.
+    /// Adds the key of packet `who`. At most [`BURST`] keys can be added.
     #[inline(always)]
     pub(super) fn ask(&mut self, who: usize, key: [u64; LIMBS]) {
         self.keys[self.count] = key;
@@ -145,7 +147,8 @@ impl<const LIMBS: usize> Asked<LIMBS> {
         self.count += 1;
     }
 
-    /// Looks all keys up together, and tells each packet's number and the place of its entry, in the order of asking.
+    /// Looks up all keys in one batch. `tell` is called for each packet with its number and entry
+    /// index, in the order in which the keys were added.
     #[inline(always)]
     pub(super) fn answer_places<T: Copy + Default>(
         &self,
@@ -163,7 +166,7 @@ impl<const LIMBS: usize> Asked<LIMBS> {
         }
     }
 
-    /// The same, with what the entries say.
+    /// Looks up all keys in one batch, like `answer_places`, and passes the data of the entries.
     #[inline(always)]
     pub(super) fn answer<T: Copy + Default>(
         &self,
@@ -176,24 +179,24 @@ impl<const LIMBS: usize> Asked<LIMBS> {
     }
 }
 
-/// The direct counters of a table, written by one thread.
+/// The direct counters of a table, with one writer.
 pub(super) struct DirectCounter {
     name: &'static str,
-    /// By place; the last one is the default action's.
+    /// Indexed by entry. The last one is for the default action.
     cells: Vec<CounterReading>,
-    /// Places in the order in which entries were added.
+    /// Entry indices in the order in which the entries were added.
     order: Vec<usize>,
 }
 
 impl DirectCounter {
-    /// Counts a packet for its entry, or for the default action, as PSA does where both count.
+    /// Counts a packet for its entry, or for the default action after a miss, as in PSA.
     #[inline(always)]
     pub(super) fn count(&mut self, place: Option<EntryIdx>, bytes: usize) {
         let at = place.map_or(self.cells.len() - 1, |place| place.index());
         self.count_at(at, bytes);
     }
 
-    /// Counts a packet for its entry, if it hit one: in v1model the default action counts nothing.
+    /// Counts a packet for its entry. A miss is not counted, as in v1model.
     #[inline(always)]
     pub(super) fn count_hit(&mut self, place: Option<EntryIdx>, bytes: usize) {
         if let Some(place) = place {

@@ -1,4 +1,4 @@
-//! `l2`: a switch that knows its stations.
+//! `l2`: a learning switch with known hosts.
 
 use exec::Configuration;
 use ir::Program;
@@ -15,11 +15,11 @@ use crate::tenants::{Divisible, Part, Step};
 use crate::wire::{ETHERNET, be48, put16, put48};
 use crate::{Choices, Hand, Workload};
 
-/// Stations that the switch knows.
+/// Number of known hosts.
 const STATIONS: u64 = 1 << 16;
-/// Ports, from 0.
+/// Number of ports, numbered from 0.
 const PORTS: u64 = 16;
-/// Bytes of a frame.
+/// Length of a frame, in bytes.
 const LEN: usize = 64;
 
 /// The workload.
@@ -41,7 +41,7 @@ impl Switch {
     }
 }
 
-/// The address of a station: locally administered, of one sender, no order in it.
+/// Returns the MAC address of a host: locally administered, unicast, in no particular order.
 pub(super) fn address(station: u64) -> u64 {
     0x0200_0000_0000 | Choices::new(station).bits() >> 24
 }
@@ -61,7 +61,7 @@ fn write(frame: &mut Frame, src: u64, dst: u64, ingress: u32) {
 }
 
 impl Switch {
-    /// Entries of these stations, and the group of all ports.
+    /// Adds the entries of these hosts, and the multicast group of all ports.
     fn set_up(
         &self,
         program: &Program,
@@ -79,12 +79,12 @@ impl Switch {
         setup(Item::Multicast(1, self.ports.clone()))
     }
 
-    /// Groups of stations, one on each port, that are in a part.
+    /// Returns the number of groups of hosts in a part. A group has one host per port.
     fn groups(&self, part: Part) -> u64 {
         (self.stations / PORTS / part.of as u64).max(1)
     }
 
-    /// A station of a part.
+    /// Returns a host of a part.
     fn station(&self, part: Part, group: u64, port: u64) -> u64 {
         (group * part.of as u64 + part.number as u64) * PORTS + port
     }
@@ -153,9 +153,9 @@ impl Workload for Switch {
     fn stray(&self, choices: &mut Choices, frame: &mut Frame) {
         let (src, dst) = (choices.below(self.stations), choices.below(self.stations));
         match choices.below(4) {
-            // Back to where it came from.
+            // Destination on the ingress port.
             0 => write(frame, address(src), address(src), port(src)),
-            // A station that has moved.
+            // A host that has moved to another port.
             1 => write(frame, address(src), address(dst), port(src + 1)),
             2 => write(frame, address(src), 0xffff_ffff_ffff, port(src)),
             _ => {
@@ -180,13 +180,13 @@ struct Loop {
     stations: Flat<()>,
     destinations: Flat<u32>,
     ports: Vec<u32>,
-    /// For copies of what is flooded.
+    /// Buffer for copies of flooded frames.
     copy: Frame,
-    /// Stations to tell the control plane of.
+    /// Unknown hosts to report to the control plane.
     unknown: Vec<(u64, PortId)>,
 }
 
-/// Messages that wait for the control plane, at most.
+/// Maximum number of queued reports.
 const MOST_MESSAGES: usize = 65_536;
 
 impl Loop {

@@ -1,4 +1,4 @@
-//! `l3`: a router with the full IPv4 table of the Internet.
+//! `l3`: a router with a full Internet routing table for IPv4.
 
 use exec::Configuration;
 use ir::Program;
@@ -17,13 +17,13 @@ use crate::wire::{
 };
 use crate::{Choices, Family, Hand, RoutingTable, Workload};
 
-/// Prefixes of a full table.
+/// Number of prefixes in a full table.
 const ROUTES: usize = 964_000;
-/// Neighbours that routes lead to.
+/// Number of next hops.
 const NEXT_HOPS: u64 = 256;
-/// Ports, from 0.
+/// Number of ports, numbered from 0.
 const PORTS: u32 = 16;
-/// Where the control plane listens.
+/// Port of the control plane.
 const CPU_PORT: u32 = 255;
 
 /// The workload.
@@ -151,7 +151,7 @@ struct NextHop {
     dst: u64,
 }
 
-/// Why a packet is not forwarded; the program's numbers.
+/// Reason for which a packet is not forwarded, numbered as in the program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Exception {
     TooShort,
@@ -173,7 +173,7 @@ struct Loop {
 }
 
 impl Loop {
-    /// What there is to know of a packet before its route: the destination.
+    /// Checks a packet before its route lookup. Returns its destination address.
     #[inline(always)]
     fn look(&self, frame: &Frame) -> Result<u64, Exception> {
         let Some(bytes) = frame.bytes().first_chunk::<IPV4_END>() else {

@@ -1,7 +1,8 @@
-//! The workloads that are built in: one file each, with its loop.
+//! The built-in workloads, each with its loop in one file.
 //!
-//! To add one, write its program in `programs/`, implement [`Workload`] beside the others and list it here; the comparison of every workload with
-//! its loop, the command and its list take it from there.
+//! To add a workload, write its program in `programs/`, implement [`Workload`] in this directory,
+//! and add it to [`ALL`]. The tests that compare every workload with its loop, the command and its
+//! list then include it.
 
 mod acl;
 mod bng;
@@ -17,19 +18,19 @@ mod upf;
 use crate::Workload;
 use crate::tenants::Divisible;
 
-/// How much there is in a workload's tables.
+/// Size of a workload's tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
-    /// What its name stands for.
+    /// The size that the workload's name stands for.
     Full,
-    /// Hundreds of entries: enough to test what a loop does.
+    /// Hundreds of entries, sufficient for tests of a loop.
     Small,
 }
 
-/// How a workload is made.
+/// Constructor of a workload.
 pub type Make = fn(Size) -> Box<dyn Workload>;
 
-/// All of them, by name, in the order in which they are shown.
+/// All workloads by name, in the order in which they are listed.
 pub const ALL: &[(&str, Make)] = &[
     ("l2", |size| Box::new(l2::Switch::new(size))),
     ("l3", |size| Box::new(l3::Router::new(size))),
@@ -51,18 +52,18 @@ pub const ALL: &[(&str, Make)] = &[
     ("sai", |size| Box::new(sai::Sai::new(size))),
 ];
 
-/// The workload of this name.
+/// Returns the workload with this name.
 pub fn find(name: &str) -> Option<Box<dyn Workload>> {
     let (_, make) = ALL.iter().find(|(other, _)| *other == name)?;
     Some(make(Size::Full))
 }
 
-/// The names of functions that fall into parts: `l2`, and the policies of HyperVDP.
+/// Returns the names of shardable workloads: `l2`, and the policies of HyperVDP.
 pub fn divisibles() -> impl Iterator<Item = &'static str> {
     std::iter::once("l2").chain(policies::NAMES)
 }
 
-/// The function of this name that falls into parts.
+/// Returns the shardable workload with this name.
 pub fn divisible(name: &str, size: Size) -> Option<Box<dyn Divisible>> {
     if name == "l2" {
         return Some(Box::new(switch(size)));
@@ -70,17 +71,18 @@ pub fn divisible(name: &str, size: Size) -> Option<Box<dyn Divisible>> {
     Some(Box::new(policies::Policy::find(name, size)?))
 }
 
-/// `l2`.
+/// Returns `l2` as a shardable workload.
 pub fn switch(size: Size) -> impl Divisible {
     l2::Switch::new(size)
 }
 
-/// `sai` with about 100,000 entries.
+/// Returns `sai` with about 100,000 entries.
 pub fn large_sai() -> Box<dyn Workload> {
     Box::new(sai::Sai::large())
 }
 
-/// Two programs that do what `sai` does, and count each packet that reaches the egress in a cell of their own of the counter `version`.
+/// Returns two versions of `sai`. Each counts the packets that reach egress in a separate cell of
+/// the counter `version`.
 pub fn sai_versions() -> [String; 2] {
     let source = include_str!("../../programs/sai.p4");
     [0, 1].map(|version| {

@@ -1,7 +1,8 @@
-//! The seven policies of HyperVDP (section VI): chains of the functions in `examples/functions`, whose entries and packets fall into parts.
+//! The seven policies of HyperVDP (section VI): chains of the functions in `examples/functions`,
+//! with entries and packets that can be divided into parts.
 //!
-//! Stations have numbers; each is in a network 10.x.y.0/24 of its own, so that a part's stations are one prefix. A block of stations has two rules of the
-//! firewall and one class of service.
+//! Hosts are numbered, and each is in a separate network 10.x.y.0/24. So the hosts of a part have
+//! a common prefix. Each block of hosts has two firewall rules and one service class.
 
 use ir::Program;
 use packet::Frame;
@@ -16,16 +17,16 @@ use crate::setup::{Setup, SetupError};
 use crate::tenants::{Divisible, Part, Step};
 use crate::wire::{Ipv4, TCP, UDP};
 
-/// What stations send through.
+/// Number of ports of the hosts.
 const PORTS: u64 = 16;
-/// Behind the router all frames come from here.
+/// MAC address of the router, the source of all routed frames.
 const ROUTER: u64 = 0x0200_0000_00fe;
-/// The first station's network.
+/// Network of the first host.
 const NETWORK: u64 = 10 << 24;
-/// Bits of an address within a station's network.
+/// Number of host bits in a host's network.
 const HOST_BITS: u32 = 8;
 const DNS: u16 = 53;
-/// TCP ports that the firewall lets through.
+/// TCP ports that the firewall permits.
 const WEB: (u16, u16) = (80, 443);
 
 /// A function of a policy.
@@ -41,7 +42,7 @@ enum Function {
 
 use Function::{Firewall, Guard, Learn, Router, Service, Switch};
 
-/// The policies' functions, by number from 1 on.
+/// Functions of each policy. The first is policy 1.
 const POLICIES: [&[Function]; 7] = [
     &[Switch],
     &[Learn, Switch],
@@ -52,11 +53,11 @@ const POLICIES: [&[Function]; 7] = [
     &[Learn, Router, Guard, Firewall, Service],
 ];
 
-/// Names as command lines have them.
+/// Names of the policies on command lines.
 pub(super) const NAMES: [&str; 7] = ["pol1", "pol2", "pol3", "pol4", "pol5", "pol6", "pol7"];
 
 impl Function {
-    /// Its name in a policy, and its text without what all share.
+    /// Returns its name in a policy, and its text without the common headers.
     fn source(self) -> (&'static str, &'static str) {
         match self {
             Learn => (
@@ -99,7 +100,7 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    /// The policy of this name.
+    /// Returns the policy with this name.
     pub(super) fn find(name: &str, size: Size) -> Option<Policy> {
         let at = NAMES.iter().position(|other| *other == name)?;
         let (stations, blocks) = match size {
@@ -114,19 +115,20 @@ impl Policy {
         })
     }
 
-    /// The first station of a part, and how many it has; every part has one on each port.
+    /// Returns the first host of a part and the number of its hosts. Every part has at least one
+    /// host per port.
     fn stations(&self, part: Part) -> (u64, u64) {
         let each = (self.stations / part.of as u64).max(PORTS);
         (part.number as u64 * each, each)
     }
 
-    /// A prefix of sources or destinations: that of so many stations, the first of which is this one.
+    /// Returns the common prefix of `stations` hosts, starting at `first`.
     fn prefix(first: u64, stations: u64) -> Key {
         let hosts = (stations << HOST_BITS) - 1;
         Key::Mask(network(first), !hosts & 0xffff_ffff)
     }
 
-    /// The prefixes of a part's blocks.
+    /// Returns the prefixes of a part's blocks.
     fn blocks(&self, part: Part) -> impl Iterator<Item = Key> + use<> {
         let (first, count) = self.stations(part);
         let each = (self.stations / self.blocks).min(count);

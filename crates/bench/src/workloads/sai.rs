@@ -1,4 +1,4 @@
-//! `sai`: a switch of thirty tables, as the Switch Abstraction Interface has them.
+//! `sai`: a switch with the thirty tables of the Switch Abstraction Interface (SAI).
 
 mod hand;
 
@@ -15,31 +15,34 @@ use crate::setup::{Setup, SetupError};
 use crate::wire::{ETHERTYPE_IPV6, Ipv4, TCP, UDP, put16, put48};
 use crate::{Choices, Family, Hand, Kind, Prefix, Route, RoutingTable, RuleSet, Spread, Workload};
 
-/// Ports of their own, from 0; bridge port `BRIDGE_PORTS + p`, each in a VLAN, untagged.
+/// Number of individual ports, from 0. Port `p` is bridge port `BRIDGE_PORTS + p` and untagged
+/// member of one VLAN.
 const PORTS: u64 = 16;
 const BRIDGE_PORTS: u64 = 1;
-/// Link aggregation groups of four ports, from port 16 on; in all VLANs, tagged.
+/// Link aggregation groups (LAGs) of four ports each, from port 16 on. They are tagged members of
+/// all VLANs.
 const LAGS: u64 = 4;
 const LAG_PORTS: u64 = 4;
 const LAG_BRIDGE_PORTS: u64 = 101;
-/// VLANs: `FIRST_VID + v` is the object `1 + v`, and has the router interface of the same number.
+/// Number of VLANs. VLAN `FIRST_VID + v` is the object `1 + v`, and has the router interface with
+/// the same number.
 const VLANS: u64 = 16;
 const FIRST_VID: u64 = 100;
-/// Virtual routers, from 1; VLANs take turns.
+/// Number of virtual routers, numbered from 1. VLANs are assigned to them round robin.
 const VRFS: u64 = 4;
-/// Neighbours, which are the stations and next hops too.
+/// Number of neighbors, which are also the hosts and next hops.
 const NEIGHBOURS: u64 = 256;
-/// Groups of 16 next hops, from 1.
+/// Number of groups of 16 next hops, numbered from 1.
 const GROUPS: u64 = 64;
-/// Where we route.
+/// MAC address of the router.
 const OUR_MAC: u64 = 0x0200_0000_0100;
 
 /// The workload.
 pub(super) struct Sai {
-    /// A table for each virtual router.
+    /// Routing tables of the virtual routers.
     routes4: Vec<RoutingTable>,
     routes6: Vec<RoutingTable>,
-    /// Hosts of each virtual router.
+    /// Number of host routes of each virtual router.
     hosts: u64,
     rules: RuleSet,
 }
@@ -52,12 +55,13 @@ impl Sai {
         }
     }
 
-    /// About 100,000 entries.
+    /// Creates the workload with about 100,000 entries.
     pub(super) fn large() -> Self {
         Self::of(15_000, 7500, 1024, 256)
     }
 
-    /// So many routes and hosts of each virtual router, and rules.
+    /// Creates the workload with these numbers of IPv4 routes, IPv6 routes and hosts per virtual
+    /// router, and of rules.
     fn of(v4: usize, v6: usize, hosts: u64, rules: usize) -> Self {
         let tables = |family, size| {
             let table = |vrf| RoutingTable::generate(family, size, vrf);
@@ -76,12 +80,12 @@ fn their_mac(neighbour: u64) -> u64 {
     0x0200_0000_1000 + neighbour
 }
 
-/// The VLAN of a neighbour, from 0.
+/// Returns the VLAN of a neighbor, from 0.
 fn vlan_of(neighbour: u64) -> u64 {
     neighbour % VLANS
 }
 
-/// The bridge port of a neighbour: its VLAN's, or a group.
+/// Returns the bridge port of a neighbor: its VLAN's individual port or a LAG.
 fn bridge_port_of(neighbour: u64) -> u64 {
     match neighbour / VLANS % 2 {
         0 => BRIDGE_PORTS + vlan_of(neighbour),
@@ -89,17 +93,17 @@ fn bridge_port_of(neighbour: u64) -> u64 {
     }
 }
 
-/// The virtual router of a VLAN, from 0.
+/// Returns the virtual router of a VLAN, from 0.
 fn vrf_of(vlan: u64) -> u64 {
     vlan % VRFS
 }
 
-/// An IPv4 host of a virtual router.
+/// Returns an IPv4 host address of a virtual router.
 fn host4(vrf: u64, host: u64) -> u64 {
     0x0a00_0000 | vrf << 16 | host
 }
 
-/// An IPv6 host of a virtual router.
+/// Returns an IPv6 host address of a virtual router.
 fn host6(vrf: u64, host: u64) -> u128 {
     0xfd00_u128 << 112 | u128::from(vrf) << 64 | u128::from(host)
 }
@@ -146,7 +150,8 @@ impl Workload for Sai {
             7 => visit.port = choices.below(PORTS + LAGS * LAG_PORTS + 1),
             8 => visit.ip.dst_port = 7,
             9 => {
-                // A packet of the access list, to a station: of these addresses few have a route.
+                // A packet that matches a rule of the access list. It is bridged to a host,
+                // because few of these addresses have a route.
                 (visit.dst6, visit.ip.dst_mac) = (None, visit.ip.src_mac ^ VLANS);
                 let rules = self.rules.rules();
                 let rule = &rules[choices.below(rules.len() as u64) as usize];
@@ -175,13 +180,13 @@ impl Workload for Sai {
     }
 }
 
-/// A packet that comes.
+/// A packet to be generated.
 struct Visit {
     vlan: u64,
     port: u64,
     is_tagged: bool,
     dscp: u8,
-    /// Where an IPv6 packet goes to; none for IPv4.
+    /// Destination address of an IPv6 packet. `None` for IPv4.
     dst6: Option<u128>,
     ip: Ipv4,
 }
@@ -191,7 +196,8 @@ impl Sai {
         let vlan = choices.below(VLANS);
         let vrf = vrf_of(vlan);
         let is_tagged = choices.per_mille(500);
-        // A neighbour in the VLAN, on the other side of the switch.
+        // A neighbor in the same VLAN: on the individual port if the packet comes from a LAG, and
+        // vice versa.
         let side = if is_tagged { 0 } else { 1 };
         let neighbour = (choices.below(NEIGHBOURS / VLANS / 2) * 2 + side) * VLANS + vlan;
         let table = vrf as usize;
@@ -258,7 +264,7 @@ impl Visit {
 }
 
 impl Fill<'_, '_> {
-    /// Ports, groups of them, VLANs and who is in them.
+    /// Adds ports, LAGs, VLANs and VLAN members.
     fn bridge(&mut self) -> Result<(), SetupError> {
         let port = self.table("port", "set_port")?;
         let lag_member = self.table("lag_member", "to_port")?;
@@ -307,7 +313,7 @@ impl Fill<'_, '_> {
         Ok(())
     }
 
-    /// A bridge port in a VLAN.
+    /// Adds a bridge port to a VLAN.
     fn member(&mut self, keys: &[Key]) -> Result<(), SetupError> {
         for (table, action) in [
             ("vlan_member", "member"),
@@ -320,7 +326,7 @@ impl Fill<'_, '_> {
         Ok(())
     }
 
-    /// Stations, next hops and the interfaces to them.
+    /// Adds hosts, next hops and router interfaces.
     fn neighbours(&mut self) -> Result<(), SetupError> {
         let source = self.table("fdb_source", "NoAction")?;
         let fdb = self.table("fdb", "to_bridge_port")?;
@@ -345,7 +351,7 @@ impl Fill<'_, '_> {
         }
         let my_mac = self.table("my_mac", "to_us")?;
         self.rank(&my_mac, &[Key::Any, Key::Is(OUR_MAC)], 2, &[])?;
-        // The addresses of VRRP.
+        // MAC addresses of VRRP.
         let vrrp = Key::Mask(0x5e00_0100, 0xffff_ffff_ff00);
         self.rank(&my_mac, &[Key::Is(1), vrrp], 1, &[])?;
         let in_rif = self.table("router_interface", "set_rif")?;
@@ -377,7 +383,8 @@ impl Fill<'_, '_> {
                 self.add(&to_dscp, &keys, &[class << 3 | colour << 1])?;
             }
         }
-        // Voice has a virtual router of its own; who marks packets as the network's own, and is not, is heard no more.
+        // Bridge ports 1 to 8: voice traffic (DSCP 46) is assigned to the last virtual router, and
+        // packets with a network control DSCP are dropped.
         let vrf = self.table("acl_pre_ingress", "choose_vrf")?;
         let drop = self.table("acl_pre_ingress", "drop")?;
         for bridge_port in 1..=8 {

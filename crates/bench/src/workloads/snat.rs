@@ -1,4 +1,4 @@
-//! `snat`: address and port translation, both ways.
+//! `snat`: address and port translation in both directions.
 
 use exec::Configuration;
 use ir::Program;
@@ -17,11 +17,11 @@ use crate::wire::{
 };
 use crate::{Choices, Family, Hand, RoutingTable, Workload};
 
-/// Flows that are known.
+/// Number of known flows.
 const FLOWS: u64 = 100_000;
-/// Routes to the outside.
+/// Number of routes to the outside.
 const ROUTES: usize = 1000;
-/// Ports, from 0: inside the first half, outside the second.
+/// Number of ports, numbered from 0. The first half is inside, the second half outside.
 const PORTS: u64 = 8;
 const CPU_PORT: u32 = 255;
 
@@ -31,7 +31,7 @@ pub(super) struct Snat {
     routes: RoutingTable,
 }
 
-/// A flow: the host's address and port, ours, and the protocol.
+/// A flow: the host's address and port, the translated address and port, and the protocol.
 #[derive(Clone, Copy)]
 struct Flow {
     host: (u32, u16),
@@ -42,7 +42,7 @@ struct Flow {
 fn flow(number: u64) -> Flow {
     let mut choices = Choices::new(number);
     Flow {
-        // 32 hosts have 1,024 ports each, and so on.
+        // Each host uses 1,024 ports, and each translated address serves 32 hosts.
         host: (
             0x0a00_0000 | (number >> 10) as u32,
             1024 + (number & 1023) as u16,
@@ -67,7 +67,7 @@ impl Snat {
         }
     }
 
-    /// A packet and the port that it comes by: out of a host, or in to one.
+    /// Returns a normal packet and its ingress port. It is from a host or to a host.
     fn usual(&self, choices: &mut Choices) -> (Ipv4, u64) {
         let flow = flow(choices.below(self.flows));
         let other = (self.routes.destination(choices) as u32, 443);
@@ -168,7 +168,7 @@ impl Workload for Snat {
         let bytes = frame.bytes_mut();
         match choices.below(8) {
             0 => bytes[12 + choices.below(22) as usize] ^= 1 << choices.below(8),
-            // Checksums that stand for others.
+            // Checksums with a special meaning or an equivalent value.
             1 => put16(bytes, 40, [0, 0xffff][choices.below(2) as usize]),
             2 => put16(bytes, 50, [0, 0xffff][choices.below(2) as usize]),
             3 => put16(bytes, 40, choices.bits() as u16),
@@ -200,7 +200,7 @@ impl Workload for Snat {
     }
 }
 
-/// The end of a flow.
+/// Address and port of one end of a flow.
 #[derive(Clone, Copy, Default)]
 struct End {
     address: u32,
@@ -214,7 +214,7 @@ struct NextHop {
     dst: u64,
 }
 
-/// Why a packet is dropped; the program's numbers.
+/// Drop reason, numbered as in the program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Drop {
     Malformed,
@@ -227,11 +227,11 @@ enum Drop {
     NoRoute,
 }
 
-/// Where the bytes of an Ethernet, an IPv4 and a TCP header end.
+/// Length of Ethernet, IPv4 and TCP headers, in bytes.
 const TCP_END: usize = IPV4_END + 20;
 
 struct Loop {
-    /// Whether the port is inside.
+    /// True if the port is inside.
     sides: Flat<bool>,
     outbound: Flat<End>,
     flows_out: DirectCounter,
@@ -242,7 +242,7 @@ struct Loop {
 }
 
 impl Loop {
-    /// Whether the packet comes from inside.
+    /// Checks a packet. Returns true if it comes from inside.
     #[inline(always)]
     fn look(&self, frame: &Frame) -> Result<bool, Drop> {
         let bytes = frame.bytes();
@@ -359,7 +359,7 @@ impl Loop {
     }
 }
 
-/// What has become of a packet.
+/// State of a packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Gone,
@@ -367,7 +367,7 @@ enum Fate {
     Translated,
 }
 
-/// Puts an address and a port in the place of others, in a packet whose IPv4 checksum is right.
+/// Replaces an address and a port, and updates the checksums. The IPv4 checksum must be correct.
 #[inline(always)]
 fn rewrite(bytes: &mut [u8], address_at: usize, port_at: usize, end: End) {
     let old = (be32(bytes, address_at), be16(bytes, port_at));
@@ -381,7 +381,7 @@ fn rewrite(bytes: &mut [u8], address_at: usize, port_at: usize, end: End) {
     if bytes[23] == TCP {
         put16(bytes, 50, corrected(be16(bytes, 50)));
     } else if be16(bytes, 40) != 0 {
-        // Zero says that there is none; one that comes out as zero is sent as all ones.
+        // Zero means that there is no checksum. A computed zero is sent as all ones.
         match corrected(be16(bytes, 40)) {
             0 => put16(bytes, 40, 0xffff),
             checksum => put16(bytes, 40, checksum),

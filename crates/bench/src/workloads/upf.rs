@@ -1,4 +1,4 @@
-//! `upf`: the uplink of a 5G user plane function, which takes tunnels away.
+//! `upf`: the uplink of a 5G user plane function, which removes GTP-U tunnels.
 
 use exec::Configuration;
 use ir::Program;
@@ -16,20 +16,21 @@ use crate::wire::{
 };
 use crate::{Choices, Family, Hand, RoutingTable, Workload};
 
-/// Sessions of users.
+/// Number of user sessions.
 const SESSIONS: u64 = 100_000;
-/// Routes, beside the default one.
+/// Number of routes, in addition to the default route.
 const ROUTES: usize = 1000;
-/// Addresses to which base stations send.
+/// Number of tunnel endpoint addresses, to which gNBs (5G radio nodes) send.
 const INTERFACES: u64 = 4;
-/// Ports, from 0.
+/// Number of ports, numbered from 0.
 const PORTS: u64 = 4;
 
 /// The UDP port of GTP-U.
 const GTP_U: u16 = 2152;
-/// GTP-U's first two bytes, without the flags of options: version 1, protocol type GTP, a user's packet.
+/// The first two bytes of GTP-U, without option flags: version 1, protocol type GTP, message type
+/// G-PDU.
 const G_PDU: u16 = 0x30ff;
-/// Where the parts of a tunnelled packet are.
+/// Offsets of the parts of a tunnelled packet.
 const GTP_AT: usize = IPV4_END + 8;
 const OPTIONS_AT: usize = GTP_AT + 8;
 const SESSION_AT: usize = OPTIONS_AT + 4;
@@ -93,24 +94,25 @@ fn our_address(interface: u64) -> u32 {
     0x0afe_0001 + interface as u32
 }
 
-/// The tunnel of a session: numbers far apart, no two alike.
+/// Returns the tunnel endpoint id of a session. Ids are unique and far apart.
 fn teid(session: u64) -> u32 {
     (session as u32).wrapping_mul(0x9e37_79b1)
 }
 
-/// The address of a session.
+/// Returns the user address of a session.
 fn user(session: u64) -> u32 {
     0x0a00_0000 + session as u32
 }
 
-/// A packet in a tunnel, with 8 bytes behind its IPv4 header.
+/// A tunnelled packet. Its inner IPv4 header is followed by 8 bytes.
 struct Tunnelled {
     outer: Ipv4,
-    /// Which options the tunnel's header has.
+    /// Option flags of the GTP-U header.
     flags: u8,
-    /// The type of the first extension.
+    /// Type of the first extension header.
     extension: u8,
-    /// The extension: its length, type and quality of service, and the type of the next one.
+    /// The extension header: its length, type and quality of service, and the type of the next
+    /// one.
     session: u32,
     teid: u32,
     inner: Ipv4,
@@ -240,7 +242,7 @@ struct NextHop {
     dst: u64,
 }
 
-/// Why a packet is dropped; the program's numbers.
+/// Drop reason, numbered as in the program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Drop {
     Malformed,
@@ -253,7 +255,8 @@ enum Drop {
     NoRoute,
 }
 
-/// What the parser sees of a packet with an outer header: where the inner one is, if there is one.
+/// Parses a packet like the program's parser. Returns the offset of the inner packet, or `None` if
+/// it is not a supported tunnel packet.
 #[inline(always)]
 fn parse(bytes: &[u8]) -> Result<Option<usize>, Drop> {
     let Some(outer) = bytes.first_chunk::<IPV4_END>() else {
@@ -312,7 +315,7 @@ struct Loop {
 }
 
 impl Loop {
-    /// What there is to know of a packet before its session: where the inner packet is.
+    /// Checks a packet before its session lookup. Returns the offset of the inner packet.
     #[inline(always)]
     fn look(&self, bytes: &[u8]) -> Result<usize, Drop> {
         let inner_at = parse(bytes)?;
@@ -355,7 +358,7 @@ impl Loop {
             None => drops.count_packet(Drop::NoRoute as usize),
             Some(hop) => {
                 let (frame, at) = (&mut frames[i], inner[i]);
-                // The Ethernet header moves to the inner packet.
+                // The Ethernet header moves to directly before the inner packet.
                 if frame.pull_front(at - ETHERNET).is_ok()
                     && let Some(bytes) = frame.bytes_mut().first_chunk_mut::<IPV4_END>()
                 {

@@ -1,4 +1,4 @@
-//! Measures how fast programs forward packets in memory.
+//! Measures the forwarding rate of programs on packets in memory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use crate::captures::Captures;
 use crate::live::{LiveLine, bar};
 use crate::{compile, configure};
 
-/// Flows, where there are few.
+/// Number of flows of [`Flows::Few`].
 const FEW: u64 = 16;
-/// Packets of the user's own traffic, at most.
+/// Maximum number of packets taken from the user's captures.
 const MOST_PACKETS: usize = 1 << 16;
 
 /// Measures a built-in program.
 ///
 /// # Errors
-/// Its sides disagree.
+/// Two sides of the comparison give different results.
 pub(super) fn built_in(
     workload: &dyn Workload,
     options: &Options,
@@ -56,10 +56,11 @@ pub(super) fn built_in(
     Ok(rows)
 }
 
-/// Measures a program of the user's own. With errors in it or its entries, they are shown and there is nothing.
+/// Measures a program file of the user. If the program or its entries have errors, prints them
+/// and returns `None`.
 ///
 /// # Errors
-/// What was given besides is wrong.
+/// Another option is wrong.
 pub(super) fn own(
     path: &Path,
     options: &Options,
@@ -103,7 +104,7 @@ pub(super) fn own(
     Ok(Some(rows))
 }
 
-/// The usual traffic of a workload.
+/// Default traffic of a workload.
 struct OfWorkload<'w>(&'w dyn Workload);
 
 impl Traffic for OfWorkload<'_> {
@@ -113,7 +114,7 @@ impl Traffic for OfWorkload<'_> {
     }
 }
 
-/// Packets in their order, again and again; a pass begins with any of them.
+/// Packets in their order, in a loop. The seed selects the first one.
 struct InTurn(Vec<Packet>);
 
 impl Traffic for InTurn {
@@ -128,11 +129,11 @@ impl Traffic for InTurn {
     }
 }
 
-/// Any of these packets, each time.
+/// Packets in random order.
 struct AnyOf(Vec<Packet>);
 
 impl AnyOf {
-    /// A few flows of a workload.
+    /// Returns a few flows of a workload.
     fn few(workload: &dyn Workload) -> AnyOf {
         let mut choices = Choices::new(1);
         let packet = |_| written(|frame| workload.packet(&mut choices, frame));
@@ -158,7 +159,7 @@ fn wanted(options: &Options) -> Wanted<'_> {
     }
 }
 
-/// A packet and its port.
+/// Ingress port and bytes of a packet.
 type Packet = (PortId, Vec<u8>);
 
 fn written(write: impl FnOnce(&mut Frame)) -> Packet {
@@ -169,11 +170,11 @@ fn written(write: impl FnOnce(&mut Frame)) -> Packet {
 
 fn rewrite(frame: &mut Frame, (port, bytes): &Packet) {
     frame.ingress = *port;
-    // The bytes were a frame's before.
+    // Cannot fail: the bytes come from a frame.
     let _ = frame.assign(bytes);
 }
 
-/// The packets of the captures, or generated ones.
+/// Returns the packets of the captures, or generated ones.
 fn own_packets(options: &Options) -> Result<Vec<Packet>, String> {
     if options.inputs.is_empty() {
         return generated();
@@ -192,7 +193,7 @@ fn own_packets(options: &Options) -> Result<Vec<Packet>, String> {
     }
 }
 
-/// UDP packets of 60 bytes to any address in 10.0.0.0/8.
+/// Generates UDP packets of 60 bytes to random addresses in 10.0.0.0/8.
 fn generated() -> Result<Vec<Packet>, String> {
     let flows = port::Flows {
         count: 1 << 24,
@@ -209,7 +210,7 @@ fn generated() -> Result<Vec<Packet>, String> {
     Ok((0..MOST_PACKETS).map(packet).collect())
 }
 
-/// One program under one kind of traffic.
+/// Measurement of one program under one kind of traffic.
 struct Run<'r> {
     program: &'r str,
     flows: Flows,
@@ -254,7 +255,7 @@ impl Run<'_> {
     }
 }
 
-/// Bytes of a packet of this traffic.
+/// Returns the mean packet length of this traffic in bytes.
 fn mean_length(traffic: &dyn Traffic) -> f64 {
     const SAMPLE: usize = 1000;
     let mut packets = traffic.packets(0);

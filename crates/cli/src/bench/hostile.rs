@@ -1,4 +1,4 @@
-//! Measures what a virtual data plane keeps beside hostile neighbours.
+//! Measures the share and the latency that a virtual data plane keeps beside hostile neighbours.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::host::gauge::{Cycles, fairness};
 use crate::live::{LiveLine, bar};
 use crate::{Ended, compile};
 
-/// Runs of each kind, into which the time is divided.
+/// Number of runs of each kind. The time is divided among them.
 const ROUNDS: usize = 9;
 
-/// A row of figures.
+/// Row of the result table.
 #[derive(Serialize)]
 struct Row {
     neighbour: &'static str,
@@ -31,7 +31,7 @@ struct Row {
     p50_beside_peer_us: f64,
     p50_us: f64,
     p50_ratio: f64,
-    /// What is carried for the peer, and for the hostile one: packets, and the part of the time.
+    /// Packet rate of the peer and of the hostile neighbour, and their shares of the time.
     peer_mpps: f64,
     peer_time: f64,
     neighbour_mpps: f64,

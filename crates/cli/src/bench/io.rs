@@ -1,4 +1,4 @@
-//! Measures ports over virtual interfaces, against a bare loop.
+//! Measures packet I/O over virtual interfaces, against a bare loop.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use serde::Serialize;
 use crate::live::{LiveLine, bar};
 use crate::{Ended, out, report};
 
-/// The lengths of frames: the shortest, a usual one, the longest.
+/// Frame lengths: the minimum, a medium one, the maximum.
 const BYTES: [usize; 3] = [60, 590, 1514];
 
-/// What was measured of one way to carry frames.
+/// Measurement of one packet I/O method.
 #[derive(Debug, Clone, Serialize)]
 struct Row {
     io: &'static str,
@@ -19,12 +19,12 @@ struct Row {
     mpps: f64,
     mpps_middle_half: (f64, f64),
     ns_per_packet: f64,
-    /// The rate as a share of the bare loop's.
+    /// The rate relative to the bare loop.
     of_bare: f64,
     rounds: usize,
 }
 
-/// Measures all ways with frames of several lengths.
+/// Measures all packet I/O methods with frames of several lengths.
 ///
 /// # Errors
 /// This machine does not allow it.

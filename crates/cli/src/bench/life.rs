@@ -1,4 +1,4 @@
-//! Measures what operations on virtual data planes cost the packets of all of them.
+//! Measures the cost of operations on virtual data planes for the packets of all of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use super::Options;
 use crate::live::{LiveLine, bar};
 use crate::{Ended, compile, out, report};
 
-/// The share of the rate that is the load.
+/// Load, as a share of the maximum rate.
 const LOAD: f64 = 0.8;
 
-/// Less than this part of the load is clearly less.
+/// A rate below this share of the load counts as clearly lower.
 const CLEARLY: f64 = 0.995;
 
 #[derive(Serialize)]
@@ -94,14 +94,14 @@ struct Figures {
     changing: Packets,
 }
 
-/// What workers made of the load.
+/// Load that the workers carried.
 #[derive(Serialize)]
 struct Load {
     carried_mpps: f64,
     missed_mpps: f64,
-    /// Packets that waited for one worker, at most.
+    /// Maximum number of packets that waited for one worker.
     most_waiting: u64,
-    /// What was carried, of what they reach.
+    /// Carried rate, as a share of the maximum rate.
     share: f64,
 }
 

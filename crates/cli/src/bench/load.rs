@@ -1,4 +1,4 @@
-//! Measures how long it takes from a program's text until the first packet meets it in a vPDP.
+//! Measures the time from a program's text until a vPDP forwards its first packet with it.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use super::{Options, report};
 use crate::live::{LiveLine, bar};
 use crate::{Ended, compile};
 
-/// How often each program is loaded.
+/// Number of loads of each program.
 const ROUNDS: usize = 30;
 
-/// What the functions of HyperVDP share.
+/// Header types that HyperVDP's functions share.
 const HEADERS: &str = include_str!("../../../../examples/functions/headers.p4");
 
-/// HyperVDP's functions.
+/// The functions of HyperVDP.
 const FUNCTIONS: [(&str, &str); 8] = [
     (
         "mac_learn",
@@ -49,7 +49,7 @@ const FUNCTIONS: [(&str, &str); 8] = [
     ),
 ];
 
-/// A row of figures, in milliseconds.
+/// Row of the result table, in milliseconds.
 #[derive(Serialize)]
 struct Row {
     program: String,
@@ -100,7 +100,7 @@ const HEAD: [&str; 7] = [
     "second ms",
 ];
 
-/// HyperVDP's functions, and a program of 30 tables.
+/// Returns HyperVDP's functions and a program of 30 tables.
 fn programs() -> Result<Vec<(&'static str, String)>, String> {
     let functions = FUNCTIONS.iter();
     let functions =

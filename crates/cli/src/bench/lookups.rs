@@ -1,4 +1,4 @@
-//! Measures lookups in tables, and updates beside them.
+//! Measures table lookups, alone and with concurrent updates.
 
 use std::time::{Duration, Instant};
 
@@ -10,42 +10,43 @@ use super::{Lookups, Options};
 use crate::live::{LiveLine, bar};
 use crate::{Ended, out, report};
 
-/// Different lookups: more than the processor can learn by heart.
+/// Number of different lookups. More than the branch predictor can learn.
 const TRACE: usize = 1 << 20;
-/// Lookups that are checked against a search through all entries, before a table is measured.
+/// Number of lookups that are checked against a linear search before a table is measured.
 const CHECKED: usize = 8;
 
-/// What was measured of a table, beside updates of one kind.
+/// Measurement of a table with updates of one kind.
 #[derive(Debug, Clone, Serialize)]
 struct Row {
     table: &'static str,
     entries: usize,
-    /// How long filling the table took, with the first snapshot.
+    /// Time to fill the table, including the first snapshot.
     load_seconds: f64,
-    /// Two seconds after that, or as soon as the index is as fast as it gets.
+    /// Lookup rate two seconds after that, or as soon as the index has reached its full speed.
     mlps_at_2s: f64,
-    /// After how long packets had the fastest index, where the first one was not.
+    /// Time until packets used the fastest index, if the first index was slower.
     seconds_to_full: f64,
-    /// Of the index; entries themselves not counted.
+    /// Size of the index. The entries themselves are not counted.
     bytes_per_entry: f64,
-    /// As loaded, with the fastest index, before any entry changes.
+    /// Lookup rate after loading, with the fastest index, before any entry changes.
     mlps: f64,
     mlps_middle_half: (f64, f64),
     hits: f64,
-    /// After how many updates the table is published.
+    /// Number of updates per publication of the table.
     updates_at_once: usize,
-    /// How many updates a second were asked for; none: as many as can be made.
+    /// Requested update rate. `None` means as fast as possible.
     updates_asked_per_s: Option<u32>,
     updates_per_s: f64,
-    /// While no entry changes, in turns with changes: what the next one is a share of.
+    /// Lookup rate without updates, measured alternately with updates. Reference for the next
+    /// field.
     mlps_between_updates: f64,
     mlps_beside_updates: f64,
 }
 
-/// Measures all tables of these kinds; of all kinds, where none is given.
+/// Measures the tables of these kinds, or of all kinds if none is given.
 ///
 /// # Errors
-/// A table finds what it should not.
+/// A lookup returns a wrong result.
 pub(super) fn run(kinds: &[Lookups], options: &Options, time: Duration) -> Result<Ended, String> {
     check(options)?;
     let wanted = |subject: &&Subject| {
@@ -67,7 +68,7 @@ pub(super) fn run(kinds: &[Lookups], options: &Options, time: Duration) -> Resul
     Ok(Ended::Well)
 }
 
-/// As fast as can be, and at each pace.
+/// Returns the update patterns: as fast as possible, and at each given rate.
 fn changes(subject: Subject, options: &Options) -> Vec<Changes> {
     let usual = [subject.pace()];
     let paces = match options.pace.is_empty() {

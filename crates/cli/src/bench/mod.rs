@@ -1,4 +1,4 @@
-//! `polyplane bench`: how fast engines run a program, against the same loop written by hand and a wire.
+//! `polyplane bench`: measures programs on the engines, against a hand-written loop and a wire.
 
 mod forwarding;
 mod hostile;
@@ -33,7 +33,8 @@ use crate::{Ended, out};
                   errors in what was given or sides that disagree, 2 for wrong usage."
 )]
 pub(crate) struct Options {
-    /// Programs to measure: names that --list shows, all of them when none is given, or a P4_16 program of your own.
+    /// Programs to measure: names that --list shows, all of them when none is given, or a P4_16
+    /// program of your own.
     #[arg(value_name = "PROGRAM")]
     programs: Vec<String>,
     /// List the built-in programs.
@@ -42,76 +43,89 @@ pub(crate) struct Options {
     /// Print a built-in program.
     #[arg(long, value_name = "NAME")]
     show: Option<String>,
-    /// Measure tables instead of programs: lookups a second as loaded, memory, and then lookups between updates and beside them. Of these kinds, or of all.
+    /// Measure tables instead of programs: memory, lookups per second after loading, and then
+    /// lookups without and with concurrent updates. Of these kinds, or of all.
     #[arg(long, value_name = "KIND", value_delimiter = ',', num_args = 0.., require_equals = true)]
     lookups: Option<Vec<Lookups>>,
-    /// Measure ports instead of programs: frames from one virtual interface to another, against a bare loop. Needs root.
+    /// Measure ports instead of programs: frames from one virtual interface to another, against a
+    /// bare loop. Needs root.
     #[arg(long, conflicts_with = "lookups")]
     io: bool,
-    /// Measure what changes of the program cost packets that pass meanwhile: `sai` with 100,000 entries, compiled anew for each change, while a worker
-    /// forwards at 90 % of its rate. Wants two cores.
+    /// Measure the cost of program changes for packets that pass meanwhile: `sai` with 100,000
+    /// entries, compiled again for each change, while a worker forwards at 90 % of its rate.
+    /// Wants two cores.
     #[arg(long, conflicts_with_all = ["lookups", "io", "programs"])]
     swap: bool,
-    /// With --swap: how many changes.
+    /// With --swap: number of changes.
     #[arg(long, value_name = "N", requires = "swap", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=MAX_CHANGES))]
     swaps: u32,
-    /// Measure what it costs that programs run in virtual data planes: a program alone, beside 1 to 256 vPDPs that have a part of its entries each, which
-    /// packets find by ports of their own, by a description header or by a table.
+    /// Measure the overhead of virtual data planes: a program alone, against 1 to 256 vPDPs with
+    /// a part of its entries each. Packets are assigned to vPDPs by port, by a description
+    /// header, or by a table.
     #[arg(long, conflicts_with_all = ["lookups", "io", "swap", "programs", "trace", "svg"])]
     tenants: bool,
-    /// With --tenants: how many vPDPs.
+    /// With --tenants: number of vPDPs.
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "tenants", conflicts_with_all = ["life", "load", "hostile"], default_values = ["1", "8", "64", "256"], value_parser = vpdps)]
     vpdps: Vec<usize>,
-    /// With --tenants: in which order packets come. Where it is not said, mixed, and for ports of one vPDP also from queues.
+    /// With --tenants: arrival order of packets. Default: mixed, and for ports of one vPDP also
+    /// from queues.
     #[arg(long, value_name = "ORDER", value_delimiter = ',', requires = "tenants", conflicts_with_all = ["life", "load", "hostile"])]
     arrival: Vec<Order>,
-    /// With --tenants: measure instead what happens to packets while vPDPs are made, changed, moved to another switch and deleted at random: at 80 % of
-    /// the rate that --workers reach, with every packet checked. Wants a core more than workers.
+    /// With --tenants: measure instead loss and reordering of packets while vPDPs are created,
+    /// changed, moved to another switch and deleted at random, at 80 % of the rate that --workers
+    /// reach. Every packet is checked. Wants a core more than workers.
     #[arg(long, requires = "tenants", conflicts_with_all = ["load", "hostile"])]
     life: bool,
-    /// With --life: how many operations.
+    /// With --life: number of operations.
     #[arg(long, value_name = "N", requires = "life", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=MAX_CHANGES))]
     operations: u32,
-    /// With --tenants: measure instead how long it takes from P4 text until the first packet meets it in a vPDP: HyperVDP's functions, and `sai`.
+    /// With --tenants: measure instead the time from P4 text until a vPDP forwards its first
+    /// packet, for HyperVDP's functions and `sai`.
     #[arg(long, requires = "tenants")]
     load: bool,
-    /// With --tenants: measure instead what a vPDP keeps of its share and its latency beside neighbours that take what they can get: endless
-    /// recirculation, the largest packets, slow compiling, a full table that is churned, registers, packets that are long or endless to parse, floods
-    /// from controllers. Wants two cores.
+    /// With --tenants: measure instead the share and the latency that a vPDP keeps with hostile
+    /// neighbours: endless recirculation, the largest packets, slow compiling, a full table that
+    /// is churned, registers, packets that are long or endless to parse, floods from controllers.
+    /// Wants two cores.
     #[arg(long, requires = "tenants", conflicts_with = "load")]
     hostile: bool,
-    /// With --tenants: which program: `l2`, or `pol1` to `pol7`, the policies of HyperVDP.
+    /// With --tenants: the program: `l2`, or `pol1` to `pol7`, the policies of HyperVDP.
     #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "tenants", conflicts_with_all = ["life", "load", "hostile"], default_values = ["l2"])]
     policy: Vec<String>,
-    /// With --lookups: how many entries, in place of a small, a middle and a large number.
+    /// With --lookups: number of entries, in place of a small, a middle and a large number.
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "lookups", value_parser = entries)]
     sizes: Vec<usize>,
-    /// With --lookups: after how many updates the table is published to packets.
+    /// With --lookups: number of updates after which the table is published to packets.
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "lookups", default_values = ["1", "10", "100"], value_parser = entries)]
     updates: Vec<usize>,
-    /// With --lookups: how many updates a second, beside as many as can be made; without, as many as tables are to bear: 100,000 exact or LPM, 10,000
-    /// ternary.
+    /// With --lookups: updates per second, measured in addition to as many as possible. Default:
+    /// the rate that tables must sustain, 100,000 exact or LPM, 10,000 ternary.
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "lookups", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pace: Vec<u32>,
-    /// Measure only these sides: an engine, `hand` (a loop written by hand for this one function, over the same tables) or `bare` (a wire: frames that nobody looks at).
+    /// Measure only these sides: an engine, `hand` (a loop written by hand for this one function,
+    /// over the same tables) or `bare` (a wire: frames that are not processed).
     #[arg(long = "engine", value_name = "NAME", value_delimiter = ',')]
     engines: Vec<String>,
-    /// Threads, each on a core of its own.
+    /// Threads, each pinned to one core.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MOST_WORKERS))]
     workers: u16,
-    /// Measure each engine with packets traced, too, as `run --trace` traces those that the filter describes: what it costs the others.
+    /// Measure each engine also with tracing, as `run --trace` does for packets that match the
+    /// filter: the cost for the other packets.
     #[arg(long, value_name = "FILTER", conflicts_with_all = ["lookups", "io"])]
     trace: Option<Filter>,
-    /// How long to measure a program under one kind of traffic; with --lookups a table as loaded, and again with updates.
+    /// Time to measure a program under one kind of traffic; with --lookups a table as loaded, and
+    /// again with updates.
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
-    /// Which traffic: a few flows, or all that there are entries for.
+    /// Kinds of traffic: a few flows, or all that there are entries for.
     #[arg(long, value_name = "KIND", value_delimiter = ',', default_values = ["few", "many"])]
     flows: Vec<Flows>,
-    /// Packets that a side gets at once: 64 if it is not said; with --tenants 4096, as many as a worker of `polyplane host` takes in one round.
+    /// Burst size of a side. Default: 64; with --tenants 4096, as many as a worker of
+    /// `polyplane host` takes in one round.
     #[arg(long, value_name = "N", conflicts_with_all = ["life", "load", "hostile"], value_parser = clap::value_parser!(u16).range(1..=4096))]
     burst: Option<u16>,
-    /// For a program of your own: packets that come in by a port, from a capture. Without, UDP packets to 10.0.0.0/8 come in by port 0.
+    /// For a program of your own: ingress packets of a port, from a capture. Default: UDP packets
+    /// to 10.0.0.0/8 on port 0.
     #[arg(long = "in", value_name = "PORT=FILE")]
     inputs: Vec<Input>,
     #[command(flatten)]
@@ -126,16 +140,16 @@ pub(crate) struct Options {
     svg: Option<PathBuf>,
 }
 
-/// Changes of a program or of vPDPs that a measurement may make.
+/// Maximum number of changes of a program or of vPDPs in one measurement.
 const MAX_CHANGES: i64 = 1_000_000;
 
-/// Entries of a table, and updates between two publications, that a measurement may have.
+/// Maximum number of entries of a table, and of updates between two publications.
 const MAX_ENTRIES: usize = 10_000_000;
 
-/// Seconds that one measurement may take.
+/// Maximum duration of one measurement in seconds.
 const MAX_SECONDS: f64 = 24.0 * 3600.0;
 
-/// A time to measure.
+/// Parses the duration of a measurement.
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
     match seconds > 0.0 && seconds <= MAX_SECONDS {
@@ -158,12 +172,14 @@ fn number(text: &str, most: usize) -> Result<usize, String> {
     number.ok_or_else(|| format!("it is no number from 1 to {most}"))
 }
 
-/// In which order packets come to vPDPs.
+/// Order in which packets of several vPDPs arrive.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Order {
-    /// Each is any vPDP's: the harder order, as packets come that nobody lets wait.
+    /// Each packet is of any vPDP. The harder order: packets are forwarded as they arrive,
+    /// without queues.
     Mixed,
-    /// Ports are full, and give 64 packets each in turns, as those of a worker of `polyplane host` do that cannot carry what comes.
+    /// Ports have full queues and give 64 packets each in turn, as with an overloaded worker of
+    /// `polyplane host`.
     Queues,
 }
 
@@ -176,7 +192,7 @@ impl Order {
     }
 }
 
-/// How the keys of a table are matched.
+/// Match kind of a table.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Lookups {
     /// Keys of 64 bits.
@@ -197,12 +213,12 @@ impl Lookups {
     }
 }
 
-/// How many flows there are in the traffic.
+/// Number of flows in the traffic.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Flows {
-    /// 16, which every cache holds.
+    /// 16 flows, which fit into every cache.
     Few,
-    /// All, each packet of any.
+    /// All flows, in random order.
     Many,
 }
 
@@ -279,7 +295,7 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     Ok(Ended::Well)
 }
 
-/// Whether a word names a program of the user's own.
+/// Returns true if an argument names a program file of the user.
 fn is_file(name: &str) -> bool {
     let path = PathBuf::from(name);
     path.extension().is_some() || path.components().count() > 1 || path.exists()

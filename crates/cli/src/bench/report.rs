@@ -1,4 +1,4 @@
-//! Figures as a table for people, or as JSON.
+//! Output of measurements, as a table for people or as JSON.
 
 use serde::Serialize;
 
@@ -17,30 +17,30 @@ pub(super) fn show<R: Serialize, const N: usize>(
     out::text(&report::table(&head, rows.iter().map(cells)));
 }
 
-/// What was measured of one side of one program under one kind of traffic.
+/// Measurement of one side of one program under one kind of traffic.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Row {
     pub(super) program: String,
     pub(super) engine: String,
     pub(super) flows: &'static str,
     pub(super) workers: usize,
-    /// Bytes of a packet as it comes.
+    /// Bytes of a packet at ingress.
     pub(super) packet_bytes: f64,
     pub(super) mpps: f64,
-    /// Ticks of the time stamp counter, on one worker; none on machines without one.
+    /// Cycles of the time stamp counter on one worker. `None` on machines without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cycles_per_packet: Option<f64>,
-    /// The rate as a share of the hand-written loop's.
+    /// The rate relative to the hand-written loop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) of_hand: Option<f64>,
-    /// Between which rates the middle half of the rounds lies.
+    /// First and third quartile of the rates of the rounds.
     pub(super) mpps_middle_half: (f64, f64),
-    /// Packets that left for each that came.
+    /// Number of sent packets per received packet.
     pub(super) sent: f64,
     pub(super) rounds: usize,
 }
 
-/// Collects rows; a table is written when all of its rows are there.
+/// Collects rows, and writes them as one table at the end.
 pub(super) struct Report {
     is_json: bool,
     rows: Vec<Row>,
@@ -58,7 +58,7 @@ impl Report {
         self.rows.extend(rows);
     }
 
-    /// What was added so far.
+    /// Returns the rows added so far.
     pub(super) fn rows(&self) -> &[Row] {
         &self.rows
     }

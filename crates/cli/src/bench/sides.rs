@@ -1,4 +1,4 @@
-//! The sides of a measurement: engines, the loop written by hand, a wire.
+//! The sides of a measurement: engines, the hand-written loop, a wire.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use switch::{Device, Worker};
 use crate::engine;
 use crate::watch::{Filter, Sample, Tally, Watch};
 
-/// Packets by which a device is compared with a loop.
+/// Number of packets on which a device is compared with a loop.
 const COMPARED: u64 = 20_000;
 
-/// The side that is the limit.
+/// Name of the hand-written loop, which serves as the upper bound.
 pub(super) const HAND: &str = "hand";
 const BARE: &str = "bare";
 
 /// Checks the names of sides.
 ///
 /// # Errors
-/// A line that says which there are.
+/// A line that lists the known sides.
 pub(super) fn check_names(names: &[String]) -> Result<(), String> {
     let engines = engine::all();
     let engines = engines.iter().map(|engine| engine.name());
@@ -36,20 +36,20 @@ pub(super) fn check_names(names: &[String]) -> Result<(), String> {
     }
 }
 
-/// Sides by worker. Devices stay as long as their workers.
+/// Sides by worker. The devices live as long as their workers.
 pub(super) struct Sides {
-    /// One list a worker.
+    /// One list of sides per worker.
     pub(super) workers: Vec<Vec<Side>>,
     devices: Vec<Device>,
 }
 
-/// Which sides are wanted.
+/// Selection of sides.
 pub(super) struct Wanted<'w> {
-    /// All, where there is no name.
+    /// Names of the sides; all sides if empty.
     pub(super) names: &'w [String],
-    /// On how many threads.
+    /// Number of threads.
     pub(super) workers: usize,
-    /// Which packets are traced on a side more of each engine.
+    /// Filter for traced packets. If present, each engine has a second side that traces.
     pub(super) traced: Option<Arc<Filter>>,
 }
 
@@ -63,10 +63,11 @@ impl Wanted<'_> {
         engines.filter(|engine| self.wants(engine.name()))
     }
 
-    /// The sides of a built-in program, each device compared with the loop.
+    /// Returns the sides of a built-in program. Each device is compared with the hand-written
+    /// loop.
     ///
     /// # Errors
-    /// They cannot be set up, or disagree.
+    /// The sides cannot be set up, or give different results.
     pub(super) fn built_in(
         &self,
         program: &Arc<Program>,
@@ -110,10 +111,11 @@ impl Wanted<'_> {
         Ok(sides)
     }
 
-    /// The sides of a program of the user's own; nobody has written a loop for it. `load` makes a device.
+    /// Returns the sides of a program of the user, for which there is no hand-written loop.
+    /// `load` creates a device.
     ///
     /// # Errors
-    /// A device cannot be made.
+    /// A device cannot be created.
     pub(super) fn own<E>(
         &self,
         mut load: impl FnMut(&dyn Engine) -> Result<Device, E>,
@@ -148,7 +150,8 @@ impl Sides {
         }
     }
 
-    /// One thread gives a device its packets itself, unless it is to be like others; several do by workers.
+    /// Adds a device. A single thread drives the device directly unless `by_workers` is true;
+    /// several threads use workers.
     fn add_device(&mut self, name: &str, mut device: Device, by_workers: bool) {
         if self.workers.len() == 1 && !by_workers {
             let side: Box<dyn Forward + Send> = Box::new(OnDevice(device));
@@ -162,7 +165,7 @@ impl Sides {
         self.devices.push(device);
     }
 
-    /// The device's packets by workers that watch for some.
+    /// Adds a device with workers that trace the packets of a filter.
     fn add_traced(&mut self, name: &str, mut device: Device, filter: &Arc<Filter>) {
         let tally = Arc::new(Tally::new(None));
         let workers = device.workers(self.workers.len()).into_iter().enumerate();
@@ -183,7 +186,7 @@ impl Sides {
     }
 }
 
-/// A worker with a watch, whose traces nobody reads.
+/// A worker with a packet tracer. The traces are discarded.
 struct Watching {
     worker: Worker,
     watch: Watch,

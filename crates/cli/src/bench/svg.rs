@@ -1,4 +1,4 @@
-//! Figures as a picture: a bar for each side of each program, with its rate.
+//! Draws rates as an SVG picture: one bar for each side of each program.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -6,15 +6,15 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::report::Row;
 
 const WIDTH: u32 = 900;
-/// Height of a bar with the space around it, and of what is above and below all of them.
+/// Height of a bar with its spacing, and of the space above and below all bars.
 const BAR: u32 = 20;
 const AROUND: u32 = 110;
 const FONT: (&str, u32) = ("sans-serif", 15);
 
-/// The picture, as SVG.
+/// Draws the picture and returns it as SVG.
 ///
 /// # Errors
-/// There is nothing to draw, in words.
+/// A message, if there are no rows or drawing fails.
 pub(super) fn draw(rows: &[Row]) -> Result<String, String> {
     if rows.is_empty() {
         return Err("nothing was measured that could be drawn".to_string());
@@ -29,7 +29,7 @@ fn drawn(rows: &[Row], svg: &mut String) -> Result<(), Box<dyn std::error::Error
     let area = SVGBackend::with_string(svg, (WIDTH, height)).into_drawing_area();
     area.fill(&WHITE)?;
     let most = rows.iter().map(|row| row.mpps).fold(0.0, f64::max);
-    // The first row is on top, where numbers are large.
+    // The first row is at the top, where the axis has its largest values.
     let place = |row: usize| (rows.len() - 1 - row) as i32;
     let mut chart = ChartBuilder::on(&area)
         .caption("Packets in memory, million a second", ("sans-serif", 22))
@@ -50,7 +50,7 @@ fn drawn(rows: &[Row], svg: &mut String) -> Result<(), Box<dyn std::error::Error
     chart
         .configure_mesh()
         .disable_y_mesh()
-        // None at all makes the library look for a step for ever.
+        // With 0 lines the library searches for a step for ever.
         .max_light_lines(1)
         .light_line_style(TRANSPARENT)
         .y_labels(rows.len())
@@ -88,7 +88,8 @@ fn label(row: &Row) -> String {
     )
 }
 
-/// One for each kind of side; colours that people who see few colours tell apart.
+/// Returns the bar colour for a side. The colours are distinguishable for people with colour
+/// blindness.
 fn colour(engine: &str) -> RGBColor {
     match engine {
         "jit" => RGBColor(0, 114, 178),

@@ -1,4 +1,4 @@
-//! Measures changes of the program under traffic.
+//! Measures program changes under traffic.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use switch::{Device, DeviceConfig};
 use crate::live::{LiveLine, bar};
 use crate::{Ended, compile, out, report};
 
-/// The share of the rate that is the load.
+/// Load, as a share of the maximum rate.
 const LOAD: f64 = 0.9;
 
-/// Microseconds.
+/// Percentiles in microseconds.
 #[derive(Serialize)]
 struct Times {
     p50: f64,
@@ -69,7 +69,7 @@ impl From<Fates> for Packets {
     }
 }
 
-/// What was measured; times in microseconds.
+/// Result of the measurement; times in microseconds.
 #[derive(Serialize)]
 struct Figures {
     swaps: usize,
@@ -88,7 +88,8 @@ struct Figures {
     compile: Times,
     packets_with_swaps: Packets,
     packets_without: Packets,
-    /// Packets that each of the two programs counted, and packets that were sent: the first two make the third.
+    /// Packets counted by each of the two programs, and packets sent. The first two sum to the
+    /// third.
     treated_by: [u64; 2],
     sent: u64,
 }

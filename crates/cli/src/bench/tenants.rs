@@ -1,4 +1,4 @@
-//! Measures virtual data planes beside the same program alone.
+//! Measures virtual data planes against the same program alone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,8 @@ use crate::host::ROUND;
 use crate::live::{LiveLine, bar};
 use crate::{Ended, chain, out};
 
-/// A row of figures; times in microseconds, of packets in memory at a tenth and at half of the rate that the program alone carries, and of packets from wire to wire.
+/// Row of the result table; times in microseconds. Latencies are of packets in memory at a tenth
+/// and at half of the rate that the program alone reaches, and of packets from wire to wire.
 #[derive(Serialize)]
 struct Row {
     policy: String,
@@ -33,11 +34,12 @@ struct Row {
     #[serde(flatten)]
     times: Times,
     at_half: Times,
-    /// None where this machine has no wires: they need root, or the right to make a user namespace.
+    /// `None` if this machine has no virtual wires: they need root, or the right to create a user
+    /// namespace.
     over_wires: Option<Times>,
 }
 
-/// What packets take alone and in vPDPs.
+/// Latencies of packets, alone and in vPDPs.
 #[derive(Serialize)]
 struct Times {
     native_p50_us: f64,
@@ -132,8 +134,9 @@ const HEAD: [&str; 17] = [
     "p99 us",
 ];
 
-/// What is measured beside each number of vPDPs: all entries under these arrivals. Where it is not said, packets come mixed, and by ports of one vPDP also
-/// as they wait in queues.
+/// Returns the combinations to measure for each number of vPDPs: all ingress classifications with
+/// these arrival orders. By default packets arrive mixed, and for ports of one vPDP also from
+/// queues.
 fn ways(arrivals: &[Order]) -> Vec<(Entry, Arrival)> {
     let is_measured = |entry: Entry, arrival: Arrival| match arrivals {
         [] => arrival == Arrival::Mixed || entry == Entry::Whole,
@@ -147,7 +150,7 @@ fn ways(arrivals: &[Order]) -> Vec<(Entry, Arrival)> {
     Entry::ALL.into_iter().flat_map(of).collect()
 }
 
-/// Measures a function in these ways, beside so many vPDPs.
+/// Measures a function in these combinations with `vpdps` vPDPs.
 fn measure(
     function: &dyn Divisible,
     ways: &[(Entry, Arrival)],

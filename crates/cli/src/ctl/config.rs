@@ -16,22 +16,25 @@ use crate::{Ended, amount, artefacts, compile, out};
 
 #[derive(Args)]
 pub(crate) struct LoadOptions {
-    /// A P4 program, which is compiled here; or a device config that the server takes, as `polyplane compile` or another compiler makes it.
+    /// A P4 program, which is compiled here; or a device config that the server takes, as
+    /// `polyplane compile` or another compiler makes it.
     #[arg(value_name = "PROGRAM.p4|CONFIG")]
     program: PathBuf,
     /// The P4Info of a device config, as text or binary; a P4 program has its own.
     #[arg(long, value_name = "FILE")]
     p4info: Option<PathBuf>,
-    /// Start from an empty state (VERIFY_AND_COMMIT); without it, all state is kept (RECONCILE_AND_COMMIT), or the server refuses.
+    /// Start from an empty state (VERIFY_AND_COMMIT); without it, all state is kept
+    /// (RECONCILE_AND_COMMIT), or the server refuses.
     #[arg(long, conflicts_with = "verify")]
     clear: bool,
-    /// An object that may lose state which has no place in the program, by its whole name; `*` for all. Give one for each (docs/MIGRATION.md).
+    /// An object that may lose state which has no place in the program, by its whole name; `*`
+    /// for all. Give one for each (docs/MIGRATION.md).
     #[arg(long = "may-lose", value_name = "NAME", conflicts_with_all = ["clear", "verify"])]
     may_lose: Vec<String>,
-    /// Only ask whether the server would take it.
+    /// Only check whether the server would take it.
     #[arg(long)]
     verify: bool,
-    /// A number by which the program can be known later.
+    /// A number that identifies the program later.
     #[arg(long, value_name = "N")]
     cookie: Option<u64>,
     #[command(flatten)]
@@ -43,7 +46,7 @@ pub(crate) struct PipelineOptions {
     /// Print the P4Info as protobuf text.
     #[arg(long)]
     p4info: bool,
-    /// Write the device config into this file, if the server tells it.
+    /// Write the device config into this file, if the server returns it.
     #[arg(long, value_name = "FILE")]
     device_config: Option<PathBuf>,
 }
@@ -57,7 +60,7 @@ impl LoadOptions {
         }
     }
 
-    /// The program as it travels; none if it has errors, which were shown.
+    /// Returns the program in the form that is sent. `None` if it has errors, which were shown.
     fn config(&self) -> Result<Option<rt::ForwardingPipelineConfig>, String> {
         let source = Source {
             program: self.program.clone(),
@@ -93,7 +96,7 @@ pub(crate) fn load(
     options: &LoadOptions,
     as_json: bool,
 ) -> Result<Ended, String> {
-    // Before there is a connection: a program with errors needs no server.
+    // Before connecting: a program with errors needs no server.
     let Some(config) = options.config()? else {
         return Ok(Ended::WithErrors);
     };
@@ -149,7 +152,7 @@ pub(crate) fn pipeline(
         .config(parts)
         .map_err(|error| link.explain(&error))?;
     let Some(config) = config.filter(|config| config.p4info.is_some()) else {
-        // The same error as everywhere.
+        // Gives the same error as the other commands.
         return link.catalog().map(|_| ());
     };
     if let Some(path) = &options.device_config {
@@ -290,7 +293,7 @@ fn port_json(port: &PortState) -> serde_json::Value {
     json!({ "port": port.port, "name": port.name, "up": port.is_up })
 }
 
-/// A port's state: `port     0 (eth0) is up`.
+/// Formats a port's state: `port     0 (eth0) is up`.
 fn port_line(port: &PortState) -> String {
     let name = match port.name.as_str() {
         "" => String::new(),

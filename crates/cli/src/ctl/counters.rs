@@ -1,4 +1,4 @@
-//! `polyplane ctl counters`: what counters have counted, once or live with rates.
+//! `polyplane ctl counters`: shows counter values, once or live with rates.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::IsTerminal;
@@ -16,7 +16,7 @@ use crate::{out, report};
 
 #[derive(Args)]
 pub(crate) struct CountersOptions {
-    /// One counter, or the table of direct ones; all without it.
+    /// One counter, or the table of direct ones; default: all.
     name: Option<String>,
     /// Read again and again, with rates, until stopped.
     #[arg(long)]
@@ -24,7 +24,7 @@ pub(crate) struct CountersOptions {
     /// Seconds between two readings.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds, requires = "watch")]
     every: f64,
-    /// Counters that are zero, too.
+    /// Show counters that are zero, too.
     #[arg(long)]
     all: bool,
 }
@@ -36,7 +36,8 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What has been counted where. The key is the statement's beginning: `ingress.rx[3]`, or an entry's table and match.
+/// Counter values by position. Each has its name, the beginning of its statement:
+/// `ingress.rx[3]`, or an entry's table and match.
 type Counts = BTreeMap<(usize, u64), (String, CounterValue)>;
 
 pub(crate) fn counters(
@@ -125,9 +126,9 @@ fn read(link: &mut Link, catalog: &Catalog, parts: &[Part]) -> Result<Counts, St
     Ok(counts)
 }
 
-/// Packets and bytes a second.
+/// Returns packets and bytes per second.
 fn rates(value: CounterValue, before: CounterValue, time: Duration) -> (f64, f64) {
-    // A counter that was set back counts from there.
+    // A counter that was reset has a rate of 0.
     let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / time.as_secs_f64().max(1e-9);
     (
         rate(value.packets, before.packets),
@@ -135,7 +136,8 @@ fn rates(value: CounterValue, before: CounterValue, time: Duration) -> (f64, f64
     )
 }
 
-/// Shows the counters, with rates since the reading before. Whether anybody still reads.
+/// Shows the counters, with rates since the reading before. Returns false if standard output is
+/// closed.
 fn show(
     counts: &Counts,
     since: Option<(Duration, &Counts)>,
@@ -145,7 +147,7 @@ fn show(
     let wanted = counts
         .values()
         .filter(|(_, value)| options.all || *value != CounterValue::default());
-    // Entries come and go between readings: the name tells which is which.
+    // Entries may be added and removed between readings, so they are matched by name.
     let before = since.map(|(time, counts)| {
         let names = counts.values().map(|(name, value)| (name.as_str(), *value));
         (time, names.collect::<HashMap<&str, CounterValue>>())
@@ -194,7 +196,7 @@ fn show(
     };
     let mut text = report::table(headings, rows);
     if options.watch && std::io::stdout().is_terminal() {
-        // Over the reading before: home, and clear to the end of the screen.
+        // Overwrites the reading before: cursor home, clear to the end of the screen.
         text = format!("\x1b[H\x1b[J{text}");
     } else if since.is_some() {
         text = format!("\n{text}");

@@ -1,4 +1,4 @@
-//! `polyplane ctl dump`: all state as an entries file.
+//! `polyplane ctl dump`: writes all state as an entries file.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::out;
 
 #[derive(Args)]
 pub(crate) struct DumpOptions {
-    /// Leave out what counters have counted, direct ones too.
+    /// Leave out the values of counters, direct ones too.
     #[arg(long)]
     no_counters: bool,
     /// Leave out the cells of registers.
@@ -41,7 +41,7 @@ pub(crate) fn dump(link: &mut Link, options: &DumpOptions, as_json: bool) -> Res
                 cells.iter().for_each(&mut write);
             }
             _ => link.read(&catalog, part, &mut unsaid, |read| {
-                // A default action that the program keeps cannot be given.
+                // A constant default action cannot be written.
                 if !is_const_default(&catalog, &read.update) {
                     write(&read);
                 }
@@ -61,14 +61,16 @@ pub(super) fn is_const_default(catalog: &Catalog, update: &Update) -> bool {
             let id = catalog.table_id(*table);
             let mut tables = catalog.info.tables.iter();
             let own = tables.find(|one| one.preamble.as_ref().is_some_and(|own| own.id == id));
-            // That of a table with a profile is const, too (section 9.1.4).
+            // The default action of a table with an action profile is constant, too (section
+            // 9.1.4).
             own.is_some_and(|own| own.const_default_action_id != 0 || own.implementation_id != 0)
         }
         _ => false,
     }
 }
 
-/// What there is, in an order in which it can be written: members before groups, groups before the entries that name them.
+/// Returns the parts of the state in an order in which they can be written: members before
+/// groups, groups before the entries that refer to them.
 pub(super) fn parts(catalog: &Catalog, with_counters: bool, with_registers: bool) -> Vec<Part> {
     let schema = &catalog.schema;
     let mut parts: Vec<Part> = schema.value_sets.ids().map(Part::ValueSet).collect();
@@ -96,7 +98,8 @@ pub(super) fn parts(catalog: &Catalog, with_counters: bool, with_registers: bool
     parts
 }
 
-/// Counters that are zero are left out. Of a register, a statement for all cells has the value that most of them have, and those of the others follow.
+/// Shortens the cells of an array. Counters that are zero are left out. For a register, one
+/// statement for all cells sets the most frequent value; statements for the other cells follow.
 fn shorten(catalog: &Catalog, array: ExternId, cells: &mut Vec<Read>) {
     match catalog.schema.externs[array].kind {
         Object::Counter { .. } => cells.retain(|read| match &read.update {
@@ -112,7 +115,8 @@ fn shorten(catalog: &Catalog, array: ExternId, cells: &mut Vec<Read>) {
             for read in cells.iter() {
                 *counts.entry(value(read)).or_default() += 1;
             }
-            // The same state gives the same text: of values as frequent as each other, the smallest text.
+            // Equal states must give equal text: among equally frequent values, the smallest text
+            // is taken.
             let most = counts
                 .into_iter()
                 .max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(&a.0)));

@@ -1,4 +1,4 @@
-//! Commands that follow what a device tells by itself: digests and packets for controllers.
+//! Commands that follow the messages that a device sends unasked: digests and packet-ins.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,8 @@ use super::state;
 use crate::early::Early;
 use crate::out;
 
-/// How long a list of digests may wait to be full, how many there may be in it, and how long it may stay without an acknowledgement.
+/// Digest configuration: how long a list may wait to fill, its maximum size, and the time limit
+/// for its acknowledgement.
 const DIGEST: rt::digest_entry::Config = rt::digest_entry::Config {
     max_timeout_ns: 100_000_000,
     max_list_size: 100,
@@ -30,9 +31,9 @@ const DIGEST: rt::digest_entry::Config = rt::digest_entry::Config {
 
 #[derive(Args)]
 pub(crate) struct DigestsOptions {
-    /// One digest; all without it.
+    /// One digest; default: all.
     name: Option<String>,
-    /// Stop after so many messages.
+    /// Stop after this number of messages.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
 }
@@ -42,16 +43,16 @@ pub(crate) struct PacketsOptions {
     /// Send this packet (hexadecimal); without --count, stop then.
     #[arg(long, value_name = "HEX", value_parser = bytes)]
     out: Option<std::sync::Arc<[u8]>>,
-    /// A field of the packet-out's metadata, as NAME=VALUE; 0 without it.
+    /// A field of the packet-out's metadata, as NAME=VALUE; default: 0.
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = pair, requires = "out")]
     set: Vec<(String, String)>,
-    /// Stop after so many packet-ins.
+    /// Stop after this number of packet-ins.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
 }
 
 impl PacketsOptions {
-    /// Packet-ins to wait for; none is: until stopped.
+    /// Returns the number of packet-ins to wait for. `None`: until stopped.
     fn wanted(&self) -> Option<u64> {
         match (self.count, &self.out) {
             (None, Some(_)) => Some(0),
@@ -103,14 +104,14 @@ pub(crate) fn digests(
             Atomicity::ContinueOnError,
         ) {
             Ok(()) => ours.push(id),
-            // Somebody has set how it comes, and it stays so.
+            // Another controller has configured this digest. Its configuration is kept.
             Err(ClientError::Refused(refused)) if is_there(&refused) => {}
             Err(error) => return Err(link.explain(&error)),
         }
     }
     let ended = follow_digests(link, &catalog, options.count, as_json, early);
     for id in ours {
-        // What cannot be switched off any more belongs to another controller now.
+        // A digest that cannot be switched off now belongs to another controller.
         let _ = link.client.write(
             vec![digest_update(Type::Delete, id)],
             Atomicity::ContinueOnError,
@@ -141,7 +142,7 @@ fn digest_update(kind: Type, id: u32) -> rt::Update {
     }
 }
 
-/// The types of digests' messages, by P4Runtime's ids.
+/// Returns the message types of digests by P4Runtime id.
 fn digest_types(catalog: &Catalog) -> HashMap<u32, (&str, Option<&P4DataTypeSpec>)> {
     let digests = catalog.info.digests.iter();
     let named = digests.filter_map(|digest| {
@@ -253,7 +254,7 @@ fn packet_in(fields: &[Field], payload: &[u8], as_json: bool) -> String {
     format!("{} bytes {fields} {digits}", payload.len()).replace("  ", " ")
 }
 
-/// What else a server tells, where it matters.
+/// Shows other messages of the server that matter to the user.
 fn note(told: &Told) {
     match told {
         Told::Arbitration(told) if told.status.as_ref().is_some_and(|status| status.code != 0) => {
@@ -268,7 +269,7 @@ fn note(told: &Told) {
 }
 
 impl Link {
-    /// The next message; none when a signal asks to stop.
+    /// Returns the next message. `None` if a signal requests a stop.
     fn told(&mut self, early: &Early) -> Result<Option<Told>, String> {
         match self.client.next(None, early.signal_fd()) {
             Ok(Next::Told(told)) => Ok(Some(told)),
@@ -277,7 +278,7 @@ impl Link {
         }
     }
 
-    /// Waits until the server has taken what was sent before; what was wrong with it.
+    /// Waits until the server has processed all sent messages. Returns its first error message.
     fn sent(&mut self) -> Result<Option<String>, String> {
         let told = self.client.settle().map_err(|error| self.explain(&error))?;
         Ok(told.into_iter().next())

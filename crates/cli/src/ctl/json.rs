@@ -1,11 +1,11 @@
-//! What the server tells, as JSON.
+//! Formats the server's data as JSON.
 
 use controller::{Catalog, Datum, Read};
 use entries::{CounterValue, EntryAction, MeterConfig, Object, Table, TableEntry, Update};
 use ir::{ActionCall, ActionId};
 use serde_json::{Map, Value, json};
 
-/// An update with its statement.
+/// Formats an update, with its statement.
 pub(crate) fn update(catalog: &Catalog, read: &Read) -> Value {
     let schema = &catalog.schema;
     let mut value = match &read.update {
@@ -175,14 +175,14 @@ pub(crate) fn rates(config: &MeterConfig) -> Value {
     json!({ "cir": config.cir, "cburst": config.cburst, "pir": config.pir, "pburst": config.pburst })
 }
 
-/// Puts the members of one object into another.
+/// Moves the members of one object into another.
 pub(crate) fn add(to: &mut Value, from: Value) {
     if let (Value::Object(to), Value::Object(from)) = (to, from) {
         to.extend(from);
     }
 }
 
-/// A value of any type.
+/// Formats a value of any type as JSON.
 pub(crate) fn datum(value: &Datum) -> Value {
     match value {
         Datum::Number(text) | Datum::Word(text) => text.clone().into(),
@@ -200,7 +200,7 @@ pub(crate) fn datum(value: &Datum) -> Value {
     }
 }
 
-/// A value of any type, for people.
+/// Formats a value of any type for people.
 pub(crate) fn told(value: &Datum) -> String {
     match value {
         Datum::Number(text) => text.clone(),

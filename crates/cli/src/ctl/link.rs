@@ -1,4 +1,4 @@
-//! The way to a device of a server, who we are, and what to do when it does not work.
+//! Connection to a device of a server: its options, arbitration, and advice on errors.
 
 use clap::Args;
 use controller::Catalog;
@@ -7,10 +7,10 @@ use p4rt::client::{Client, ClientError, Code};
 
 use crate::address::Address;
 
-/// The version from which on replicas have ports of any form.
+/// First version of P4Runtime in which replicas have ports as bytes.
 const PORTS_HAVE_BYTES: [u32; 2] = [1, 4];
 
-/// Which server, and as whom.
+/// Options that select the server, the device and the role.
 #[derive(Args, Clone)]
 pub(crate) struct LinkOptions {
     #[command(flatten)]
@@ -18,7 +18,8 @@ pub(crate) struct LinkOptions {
     /// The device's number on that server.
     #[arg(long, global = true, value_name = "N", default_value_t = 1)]
     pub(crate) device_id: u64,
-    /// Be primary with this election id, though another controller may be. Without it, an id is chosen where nobody is primary.
+    /// Be primary with this election id, though another controller may be. Default: an id is
+    /// chosen if no controller is primary.
     #[arg(long, global = true, value_name = "N")]
     pub(crate) election_id: Option<u128>,
     /// The role to control as; the default role controls everything.
@@ -39,10 +40,10 @@ pub(crate) struct Link {
 }
 
 impl LinkOptions {
-    /// Connects.
+    /// Connects to the device.
     ///
     /// # Errors
-    /// A line that says what to do about it.
+    /// A line that names the cause and suggests a remedy.
     pub(crate) fn connect(&self) -> Result<Link, String> {
         let endpoint = self.address.endpoint()?;
         let client = Client::connect(&endpoint, self.device_id, &self.role);
@@ -54,15 +55,15 @@ impl LinkOptions {
 }
 
 impl Link {
-    /// What failed, and what to do about it.
+    /// Describes an error and suggests a remedy.
     pub(crate) fn explain(&self, error: &ClientError) -> String {
         self.options.address.explain(error)
     }
 
-    /// The program that the device has, as its P4Info tells it.
+    /// Returns the description of the device's program, from its P4Info.
     ///
     /// # Errors
-    /// There is none, or a P4Info that makes no sense.
+    /// The device has no program, or its P4Info is inconsistent.
     pub(crate) fn catalog(&mut self) -> Result<Catalog, String> {
         let config = match self.client.config(ResponseType::P4infoAndCookie) {
             Err(ClientError::Refused(refused)) if refused.code == Code::Unimplemented => {
@@ -78,13 +79,14 @@ impl Link {
             ));
         };
         let mut catalog = Catalog::new(info).map_err(|error| error.to_string())?;
-        // Servers that do not tell their version are of before it could be told.
+        // A server that does not report its version is older than the field for it.
         let version = self.client.capabilities().unwrap_or_default();
         catalog.ports_are_numbers = !is_at_least(&version, PORTS_HAVE_BYTES);
         Ok(catalog)
     }
 
-    /// Becomes primary, which who writes must be: with the election id that was given; else if nobody is.
+    /// Becomes primary, which writes require: with the given election id, else only if there is
+    /// no primary.
     ///
     /// # Errors
     /// Another controller is primary.
@@ -101,14 +103,14 @@ impl Link {
         }
     }
 
-    /// An election id that is as high as any, if nobody is primary.
+    /// Returns an election id that is as high as any other, if there is no primary.
     fn free_election(&mut self) -> Result<u128, String> {
         match self.client.arbitrate(None) {
             Ok(arbitration) if arbitration.has_primary && !arbitration.is_primary => {
                 Err(self.taken(arbitration.highest))
             }
             Ok(arbitration) => Ok(arbitration.highest.unwrap_or(1).max(1)),
-            // A server that knows no controllers without an election id.
+            // The server does not allow controllers without an election id.
             Err(ClientError::Refused(refused)) if refused.code == Code::InvalidArgument => Ok(1),
             Err(error) => Err(self.explain(&error)),
         }
@@ -137,7 +139,7 @@ impl Link {
     }
 }
 
-/// Whether a version such as `1.4.0-rc.1` is at least this one.
+/// Returns true if a version such as `1.4.0-rc.1` is at least this one.
 fn is_at_least(version: &str, least: [u32; 2]) -> bool {
     let mut parts = version
         .split(['.', '-'])

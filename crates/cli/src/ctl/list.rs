@@ -1,4 +1,4 @@
-//! Commands that list what a device has.
+//! Commands that list the state of a device.
 
 use clap::Args;
 use controller::{Catalog, Read};
@@ -20,28 +20,28 @@ pub(crate) struct TablesOptions {
 
 #[derive(Args)]
 pub(crate) struct ShowOptions {
-    /// The table; the last parts of its name are enough where they mean one table.
+    /// The table; the last parts of its name are enough if they are unambiguous.
     table: String,
 }
 
 #[derive(Args)]
 pub(crate) struct NamedOptions {
-    /// One of them; all without it.
+    /// One of them; default: all.
     name: Option<String>,
 }
 
 #[derive(Args)]
 pub(crate) struct RegistersOptions {
-    /// One register; all without it.
+    /// One register; default: all.
     name: Option<String>,
-    /// One cell; all without it.
+    /// One cell; default: all.
     index: Option<u32>,
-    /// Cells that are zero, too.
+    /// Show cells that are zero, too.
     #[arg(long)]
     all: bool,
 }
 
-/// What P4Info tells of a table, and how many entries it has.
+/// Description of a table from P4Info, and its number of entries.
 struct Row<'a> {
     table: &'a info::Table,
     name: &'a str,
@@ -105,7 +105,7 @@ impl Row<'_> {
     }
 }
 
-/// Names without what stands before their last dot.
+/// Returns the last component of each dotted name.
 fn last_parts(names: &[String]) -> Vec<&str> {
     let last = |name: &String| name.rfind('.').map_or(0, |dot| dot + 1);
     names.iter().map(|name| &name[last(name)..]).collect()
@@ -173,7 +173,7 @@ fn show_parts(
     Ok(())
 }
 
-/// A statement; one of the program's own entries that stay is a comment.
+/// Formats a statement. A constant entry of the program becomes a comment.
 pub(crate) fn statement(catalog: &Catalog, read: &Read) -> String {
     let statement = catalog.schema.statement(&read.update);
     match read.is_const {
@@ -265,7 +265,8 @@ pub(crate) fn groups(link: &mut Link, options: &NamedOptions, as_json: bool) -> 
     show_parts(link, &catalog, parts.collect(), as_json, |_| true)
 }
 
-/// Members before the groups that have them; only selectors have groups.
+/// Returns the parts of an action profile: members before the groups that contain them. Only
+/// selectors have groups.
 pub(crate) fn members_and_groups(catalog: &Catalog, profile: ir::ExternId) -> Vec<Part> {
     let id = catalog.extern_id(profile);
     let mut profiles = catalog.info.action_profiles.iter();

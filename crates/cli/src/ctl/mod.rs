@@ -1,7 +1,8 @@
-//! `polyplane ctl`: a controller for people, of any P4Runtime server.
+//! `polyplane ctl`: a command-line controller for any P4Runtime server.
 //!
-//! `link` is the connection, `state` reads what a device has, and the commands stand in `list`, `write`, `dump`, `counters`, `follow` and `config`.
-//! What names and values mean is `controller`'s and `entries`'s business.
+//! `link` is the connection. `state` reads the state of a device. The commands are in `list`,
+//! `write`, `dump`, `counters`, `follow`, `sync` and `config`. The crates `controller` and
+//! `entries` translate names and values.
 
 mod config;
 mod counters;
@@ -56,13 +57,14 @@ enum Command {
                       polyplane ctl add 'acl { meta.dst_port: 22 } -> drop() priority 10'\n  polyplane ctl add 'multicast 5 { port 1, port 2 }'"
     )]
     Add(write::StatementOptions),
-    /// Change an entry or whatever else there is: default actions, registers, meters, counters and value sets too.
+    /// Change an entry or any other object: default actions, registers, meters, counters and
+    /// value sets too.
     #[command(
         after_help = "Examples:\n  polyplane ctl change 'ipv4_lpm { hdr.ipv4.dst_addr: 10.0.0.0/8 } -> drop()'\n  \
                       polyplane ctl change 'ipv4_lpm default -> drop(reason: 1)'\n  polyplane ctl change 'register seen[3] = 0x10'"
     )]
     Change(write::StatementOptions),
-    /// Delete what a statement names; `TABLE default` sets the program's own default action back.
+    /// Delete what a statement names; `TABLE default` resets the program's own default action.
     #[command(
         after_help = "Examples:\n  polyplane ctl delete 'ipv4_lpm { hdr.ipv4.dst_addr: 10.0.0.0/8 }'\n  \
                       polyplane ctl delete 'acl { meta.dst_port: 22 } priority 10'\n  polyplane ctl delete 'multicast 5'"
@@ -103,23 +105,23 @@ enum Command {
                       polyplane ctl packets --out ffffffffffff0200000000010800 --count 1    send one, and wait for an answer"
     )]
     Packets(follow::PacketsOptions),
-    /// Load a program, keeping the state that is there.
+    /// Load a program, keeping the present state.
     #[command(
         after_help = "Examples:\n  polyplane ctl load my.p4\n  polyplane ctl load my.p4 --may-lose ingress.acl    let what it has no place for go\n  \
                       polyplane ctl load my.p4 --clear\n  polyplane ctl load my.p4 --verify\n  \
                       polyplane ctl load bmv2.json --p4info my.p4info.txt --clear    for BMv2's simple_switch_grpc"
     )]
     Load(config::LoadOptions),
-    /// Tell which program runs.
+    /// Show which program runs.
     Pipeline(config::PipelineOptions),
-    /// Tell the version of P4Runtime that the server speaks.
+    /// Show the version of P4Runtime that the server speaks.
     Capabilities,
-    /// Tell the server's version, its program, and who is primary.
+    /// Show the server's version, its program, and which controller is primary.
     Status,
 }
 
 impl Options {
-    /// Whether the command runs until it is stopped.
+    /// Returns true if the command runs until it is stopped.
     pub(crate) fn follows(&self) -> bool {
         match &self.command {
             Command::Counters(options) => options.watch,

@@ -1,4 +1,4 @@
-//! What a device has, read from its server.
+//! State of a device, read from its server.
 
 use std::collections::BTreeSet;
 
@@ -62,7 +62,7 @@ impl Part {
         }
     }
 
-    /// For messages.
+    /// Returns the name of the part for messages.
     fn told(self, catalog: &Catalog) -> String {
         let schema = &catalog.schema;
         match self {
@@ -129,7 +129,8 @@ fn cells(catalog: &Catalog, array: ExternId, index: Option<u32>) -> Entity {
     }
 }
 
-/// The table whose direct resource has this name: `resources` are the names and P4Runtime's ids of the tables.
+/// Returns the table that has a direct resource of this name. `resources` lists the names with
+/// the P4Runtime ids of their tables.
 pub(crate) fn table_with<'a>(
     catalog: &Catalog,
     mut resources: impl Iterator<Item = (Option<&'a Preamble>, u32)>,
@@ -142,7 +143,7 @@ pub(crate) fn table_with<'a>(
     tables.find(|own| catalog.table_id(*own) == table)
 }
 
-/// The extern instances of a kind with this name, or all.
+/// Returns the extern instances of a kind: the one of this name, or all.
 pub(crate) fn externs(
     catalog: &Catalog,
     what: &str,
@@ -161,7 +162,7 @@ pub(crate) fn externs(
     }
 }
 
-/// What could not be told in words, for one note at the end.
+/// Names of state that entries files cannot express. Collected for one warning at the end.
 #[derive(Default)]
 pub(crate) struct Unsaid(BTreeSet<&'static str>);
 
@@ -178,10 +179,11 @@ impl Unsaid {
 }
 
 impl Link {
-    /// Reads a part and calls `each` with what there is. What this server does not have is noted, and there is none of it.
+    /// Reads a part and calls `each` for each of its elements. If the server does not support the
+    /// part, prints a warning and calls nothing.
     ///
     /// # Errors
-    /// The server's, or what it tells makes no sense.
+    /// An error of the server, or an inconsistent answer.
     pub(crate) fn read(
         &mut self,
         catalog: &Catalog,

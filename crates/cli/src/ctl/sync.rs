@@ -1,10 +1,10 @@
-//! `polyplane ctl apply --sync`: the writes that make a device's state equal to an entries file,
-//! and no others.
+//! `polyplane ctl apply --sync`: computes the writes that make a device's state equal to an
+//! entries file, and no others.
 //!
-//! What the file does not have is deleted, or set back to what a device begins with. The order
-//! follows the references: entries that go, groups and members that nothing refers to any more,
-//! then members, groups and entries that come or change, and last the groups and members that were
-//! in use until then.
+//! State that the file does not contain is deleted, or reset to its initial value. The order of
+//! the writes follows the references: first deleted entries, and the groups and members that
+//! nothing refers to any more. Then new and changed members, groups and entries. Last the groups
+//! and members that were in use until then.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -21,12 +21,12 @@ use p4info::p4::v1::update::Type;
 use super::dump;
 use super::state::{self, Part};
 
-/// What a file says nothing of, by the user's word.
+/// State that the command line excludes from the comparison.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Kept {
-    /// Counters, direct ones too, stay as they are.
+    /// Counters, direct ones too, keep their values.
     pub(super) counters: bool,
-    /// Registers stay as they are.
+    /// Registers keep their values.
     pub(super) registers: bool,
 }
 
@@ -34,29 +34,29 @@ pub(super) struct Kept {
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     stage: Stage,
-    /// The statement of the file that asks for it.
+    /// The statement of the file that requires it.
     pub(super) statement: Option<usize>,
-    /// What goes, as a statement.
+    /// The state before the write, as a statement.
     pub(super) before: Option<String>,
-    /// What comes, as a statement.
+    /// The state after the write, as a statement.
     pub(super) after: Option<String>,
     pub(super) update: rt::Update,
 }
 
 impl Step {
-    /// The number of the stage: a batch has steps of one.
+    /// Returns the number of the stage. All steps of a batch have the same stage.
     pub(super) fn stage(&self) -> u8 {
         self.stage as u8
     }
 
-    /// The difference as lines: what goes after `- `, what comes after `+ `.
+    /// Returns the difference as lines: the old state after `- `, the new state after `+ `.
     pub(super) fn lines(&self) -> impl Iterator<Item = String> {
         let before = self.before.iter().map(|text| format!("- {text}"));
         before.chain(self.after.iter().map(|text| format!("+ {text}")))
     }
 }
 
-/// When a write is done, in this order.
+/// Stage of a write. Stages are executed in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     DeleteEntries,
@@ -70,10 +70,11 @@ enum Stage {
     Cells,
 }
 
-/// What can be added and deleted, by its name in texts, in the order in which it came.
+/// Objects that can be added and deleted, by the name that [`name`] gives them, with their
+/// position in the input.
 type Named<'u> = BTreeMap<String, (usize, &'u Update)>;
 
-/// The parts of a state that have no name of their own in texts.
+/// State that has no such name.
 #[derive(Default)]
 struct Settings<'u> {
     defaults: BTreeMap<TableId, (usize, &'u ActionCall)>,
@@ -140,7 +141,7 @@ impl<'u> Sides<'u> {
     }
 }
 
-/// One cell of an array, or all.
+/// Returns the indices of an array's cells: one cell, or all.
 fn cells(catalog: &Catalog, array: ExternId, index: Option<u32>) -> std::ops::Range<u32> {
     let size = match &catalog.schema.externs[array].kind {
         Object::Register { size, .. } | Object::Meter { size } | Object::Counter { size, .. } => {
@@ -154,7 +155,8 @@ fn cells(catalog: &Catalog, array: ExternId, index: Option<u32>) -> std::ops::Ra
     }
 }
 
-/// The name in texts of what an update adds; the same for each way to write a match.
+/// Returns a name for the object that an update adds. Equivalent forms of a match give the same
+/// name.
 pub(super) fn name(catalog: &Catalog, update: &Update) -> Option<String> {
     let target = match update.target()? {
         Target::Entry {
@@ -171,7 +173,8 @@ pub(super) fn name(catalog: &Catalog, update: &Update) -> Option<String> {
     Some(catalog.schema.target(&target))
 }
 
-/// A match without the bits that it does not look at; one that fits everything is `_`.
+/// Returns the canonical form of a match: without the bits that the mask ignores. A match that
+/// fits every value becomes `_`.
 fn canonical(wanted: &KeyMatch) -> KeyMatch {
     match wanted {
         KeyMatch::Lpm(_, 0) => KeyMatch::Any,
@@ -190,10 +193,10 @@ fn canonical(wanted: &KeyMatch) -> KeyMatch {
     }
 }
 
-/// The writes that make the state `have` equal to the file.
+/// Computes the writes that make the state `have` equal to the file.
 ///
 /// # Errors
-/// An entry stands in the file twice; P4Runtime cannot say something.
+/// The file has an entry twice, or P4Runtime cannot express a statement.
 pub(super) fn plan(
     catalog: &Catalog,
     file: &EntriesFile<'_>,
@@ -225,7 +228,7 @@ pub(super) fn plan(
     if !errors.is_empty() {
         return Err(errors);
     }
-    // Within a stage what goes and what changes makes room for what comes.
+    // Within a stage, deletions and changes come first: they free space for insertions.
     steps.sort_by_key(|step| (step.stage, step.update.r#type() == Type::Insert));
     Ok(steps)
 }
@@ -297,7 +300,7 @@ impl Plan<'_, '_> {
         }
     }
 
-    /// Something that is set back to what a device begins with.
+    /// Adds a step that resets an object to its initial value.
     fn reset(&mut self, stage: Stage, before: String, after: Option<String>, entity: Entity) {
         self.steps.push(Step {
             stage,
@@ -359,7 +362,8 @@ impl Plan<'_, '_> {
         }
     }
 
-    /// Groups that are made again, since a group keeps the `max_size` that it was made with.
+    /// Returns the groups that must be deleted and created again, because the `max_size` of a
+    /// group cannot change.
     fn remade(&self, wanted: &Named<'_>, found: &Named<'_>) -> HashSet<(ExternId, u32)> {
         let changed = found.iter().filter_map(|(name, (_, before))| {
             let (_, after) = wanted.get(name)?;
@@ -379,7 +383,8 @@ impl Plan<'_, '_> {
         changed.collect()
     }
 
-    /// Whether something is deleted and made again: such a group, or an entry that refers to one.
+    /// Returns true if an object is deleted and created again: such a group, or an entry that
+    /// refers to one.
     fn is_remade(&self, groups: &HashSet<(ExternId, u32)>, _name: &str, update: &Update) -> bool {
         match update {
             Update::Group { profile, id, .. } => groups.contains(&(*profile, *id)),
@@ -395,7 +400,8 @@ impl Plan<'_, '_> {
         self.catalog.schema.tables[table].implementation
     }
 
-    /// Groups and members that what remains at first refers to.
+    /// Returns the groups and members that are still in use during the first deletions: objects
+    /// for which `remains` is true refer to them.
     fn used(&self, found: &Named<'_>, remains: &dyn Fn(&String, &Update) -> bool) -> Used {
         let mut used = Used::default();
         let here = || found.iter().filter(|(name, (_, one))| remains(name, one));
@@ -460,8 +466,8 @@ impl Plan<'_, '_> {
         }
     }
 
-    /// An entry as it is written: one that the file gives no counts has none, unless counters are
-    /// kept.
+    /// Returns the entry as it is written. Without counter values in the file, a counter is reset
+    /// to zero, unless counters are kept.
     fn with_counter(&self, before: Option<&Update>, entry: &TableEntry) -> TableEntry {
         let was = match before {
             Some(Update::Insert(_, before)) => before.counter,
@@ -615,7 +621,7 @@ struct Used {
     members: HashSet<(ExternId, u32)>,
 }
 
-/// What has no order, in one.
+/// Returns the elements of an unordered list in a canonical order.
 fn sorted<T: std::fmt::Debug>(all: &[T]) -> Vec<String> {
     let mut texts: Vec<String> = all.iter().map(|one| format!("{one:?}")).collect();
     texts.sort_unstable();
@@ -631,7 +637,7 @@ fn write(kind: Type, entity: Entity) -> rt::Update {
     }
 }
 
-/// What is read of a device before it is compared.
+/// Returns the parts of the state that are read for the comparison.
 pub(super) fn parts(catalog: &Catalog, kept: Kept) -> Vec<state::Part> {
     dump::parts(catalog, !kept.counters, !kept.registers)
 }

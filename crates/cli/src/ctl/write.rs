@@ -24,18 +24,19 @@ use crate::amount::count;
 use crate::args::{limits, unread};
 use crate::{Ended, out};
 
-/// Statements in a write.
+/// Number of statements in one write request.
 const BATCH: usize = 1000;
 
-/// Statements whose errors are shown.
+/// Maximum number of statements with shown errors.
 const MOST_SHOWN: usize = 20;
 
-/// How often progress is told.
+/// Interval of progress messages.
 const PROGRESS: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 pub(crate) struct StatementOptions {
-    /// Statements as in entries files (docs/ENTRIES.md), in quotes: 'ipv4_lpm { hdr.ipv4.dst_addr: 10.0.0.0/8 } -> drop()'.
+    /// Statements as in entries files (docs/ENTRIES.md), in quotes: 'ipv4_lpm {
+    /// hdr.ipv4.dst_addr: 10.0.0.0/8 } -> drop()'.
     #[arg(required = true, value_name = "STATEMENT")]
     words: Vec<String>,
 }
@@ -50,14 +51,15 @@ impl StatementOptions {
 pub(crate) struct ApplyOptions {
     /// An entries file (docs/ENTRIES.md); `-` is standard input.
     file: PathBuf,
-    /// All or nothing, in one batch: `dataplane` so that no packet sees a part of it, `rollback` so that it is undone after an error.
+    /// All or nothing, in one batch: `dataplane` so that no packet sees a part of it, `rollback`
+    /// so that it is undone after an error.
     #[arg(long, value_name = "HOW", num_args = 0..=1, default_missing_value = "dataplane", require_equals = true)]
     atomic: Option<Atomic>,
-    /// Change entries that are there already; without it, they are errors.
+    /// Change entries that exist already; without it, they are errors.
     #[arg(long)]
     replace: bool,
-    /// Make all state equal to the file: what the file does not have is deleted or set back, and
-    /// the difference is shown. Registers that the file does not name stay.
+    /// Make all state equal to the file: what the file does not have is deleted or reset, and the
+    /// difference is shown. Registers that the file does not name stay.
     #[arg(long, conflicts_with_all = ["replace", "delete"])]
     sync: bool,
     /// With --sync, show the difference and write nothing.
@@ -69,7 +71,8 @@ pub(crate) struct ApplyOptions {
     /// With --sync, leave registers as they are.
     #[arg(long, requires = "sync")]
     no_registers: bool,
-    /// Delete what the file adds, the last first; what it only changes (registers, meters, default actions) stays.
+    /// Delete what the file adds, the last first; what it only changes (registers, meters,
+    /// default actions) stays.
     #[arg(long, conflicts_with_all = ["atomic", "replace"])]
     delete: bool,
 }
@@ -80,9 +83,9 @@ enum Atomic {
     Rollback,
 }
 
-/// A line that was refused.
+/// Error of a refused update.
 struct Told {
-    /// Which update.
+    /// Index of the update in the file.
     update: usize,
     message: String,
     code: String,
@@ -136,7 +139,7 @@ pub(crate) fn delete(
         Err(error) => return Ok(show(&[error])),
     };
     link.become_primary()?;
-    // A default action that is set back is one that is changed to none (section 9.1.4).
+    // Resetting a default action is a MODIFY without an action (section 9.1.4).
     let kind = match target {
         Target::Default(_) => Type::Modify,
         _ => Type::Delete,
@@ -171,7 +174,7 @@ fn show(errors: &[entries::EntryError]) -> Ended {
     Ended::WithErrors
 }
 
-/// The message of a statement.
+/// Builds the update message of a statement.
 fn message(
     catalog: &Catalog,
     file: &EntriesFile<'_>,
@@ -227,7 +230,7 @@ pub(crate) fn apply(
     Ok(tell(&file, count, &refused, as_json, Some(start.elapsed())))
 }
 
-/// Makes the state equal to a file.
+/// Makes the device's state equal to a file.
 fn synchronize(
     link: &mut Link,
     catalog: &Catalog,
@@ -236,7 +239,7 @@ fn synchronize(
     as_json: bool,
 ) -> Result<Ended, String> {
     if !options.dry_run {
-        // From then on no other controller changes what is read.
+        // From here on no other controller can change the state that is read.
         link.become_primary()?;
     }
     let start = Instant::now();
@@ -275,7 +278,7 @@ fn sync_updates(steps: &[Step]) -> impl Iterator<Item = (usize, rt::Update)> {
     numbered.map(|(at, step)| (at, step.update.clone()))
 }
 
-/// The difference, and what came of it.
+/// Reports the difference and the result.
 fn tell_sync(
     file: &EntriesFile<'_>,
     steps: &[Step],
@@ -331,10 +334,11 @@ fn tell_sync(
     ended
 }
 
-/// Statements that P4Runtime cannot say, told before anything is written.
+/// Returns errors for statements that P4Runtime cannot express. They are reported before anything
+/// is written.
 fn unsayable(catalog: &Catalog, file: &EntriesFile<'_>) -> Vec<entries::EntryError> {
     let updates = file.updates().iter().enumerate();
-    // Entries can always be said.
+    // P4Runtime can express all entries.
     let others = updates.filter(|(_, update)| !matches!(update, Update::Insert(..)));
     let errors = others.filter_map(|(at, update)| {
         let error = catalog.entity(update).err()?;
@@ -343,10 +347,10 @@ fn unsayable(catalog: &Catalog, file: &EntriesFile<'_>) -> Vec<entries::EntryErr
     errors.collect()
 }
 
-/// What is there already of what a file adds, by its name.
+/// Names of the objects of a file that exist on the device.
 type There = HashSet<String>;
 
-/// The update's kind: what is there is changed.
+/// Returns the update type: MODIFY for existing objects.
 fn kind_of(catalog: &Catalog, update: &Update, there: &There) -> Type {
     match update.target() {
         None => Type::Modify,
@@ -357,7 +361,8 @@ fn kind_of(catalog: &Catalog, update: &Update, there: &There) -> Type {
     }
 }
 
-/// In which order the parts of a batch depend on each other: a server may do a batch in any order (section 12).
+/// Order of dependent updates. A server may apply the updates of one batch in any order (section
+/// 12).
 fn rank(update: &Update) -> u8 {
     match update {
         Update::Member { .. } => 0,
@@ -368,7 +373,8 @@ fn rank(update: &Update) -> u8 {
 }
 
 impl Link {
-    /// What is there already: of groups, members and sessions, which a file replaces, and of table entries if they are replaced too.
+    /// Returns the existing objects of a file: groups, members and sessions, which a file
+    /// replaces, and table entries if these are replaced too.
     fn there(
         &mut self,
         catalog: &Catalog,
@@ -426,7 +432,7 @@ impl Link {
         self.write_at_once(updates, how)
     }
 
-    /// Writes all in one batch.
+    /// Writes all updates in one batch.
     fn write_at_once(
         &mut self,
         updates: Vec<(usize, rt::Update)>,
@@ -482,7 +488,8 @@ impl Link {
         Ok(refused)
     }
 
-    /// Deletes what a file adds, the last first: what others refer to goes after them. How many there are, and which of them were refused.
+    /// Deletes the objects that a file adds, in reverse order, so that an object is deleted after
+    /// those that refer to it. Returns the number of deletions and those that were refused.
     fn delete_in_batches(
         &mut self,
         catalog: &Catalog,
@@ -510,7 +517,7 @@ impl Link {
         Ok((updates.len(), refused))
     }
 
-    /// Writes updates with their places in the file; which of them were refused.
+    /// Writes updates with their indices in the file. Returns those that were refused.
     fn write(
         &mut self,
         updates: Vec<(usize, rt::Update)>,
@@ -537,7 +544,7 @@ impl Link {
     }
 }
 
-/// Whether the server has no batches that packets see whole, or not of such updates.
+/// Returns true if the server does not support atomic batches, or not for such updates.
 fn is_unimplemented(refused: &Refused) -> bool {
     let code = |error: &rt::Error| Code::from(error.canonical_code);
     refused.code == Code::Unimplemented
@@ -547,7 +554,8 @@ fn is_unimplemented(refused: &Refused) -> bool {
             .any(|one| code(one) == Code::Unimplemented)
 }
 
-/// The refused updates of a batch. Where all were undone because of others, only these others are told.
+/// Returns the refused updates of a batch. Updates that were only rolled back because of others
+/// are left out.
 fn told(places: &[usize], refused: &Refused, atomicity: Atomicity) -> Vec<Told> {
     let is_undone =
         |code: i32| atomicity != Atomicity::ContinueOnError && Code::from(code) == Code::Aborted;
@@ -578,7 +586,7 @@ fn told(places: &[usize], refused: &Refused, atomicity: Atomicity) -> Vec<Told> 
     }
 }
 
-/// Tells what came of it.
+/// Reports the result.
 fn tell(
     file: &EntriesFile<'_>,
     count: usize,
@@ -617,7 +625,7 @@ fn tell(
     Ended::Well
 }
 
-/// Tells once a second how far it is, where a person looks.
+/// Shows the progress once a second if standard error is a terminal.
 struct Progress {
     of: usize,
     next: Instant,

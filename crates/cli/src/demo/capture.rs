@@ -1,4 +1,4 @@
-//! The demo where a machine forbids namespaces: the program carries the captures that ship with it.
+//! The demo on machines without network namespaces: the program processes the built-in captures.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use crate::captures::Captures;
 use crate::report::{self, DeviceReport, PortReport, Traffic};
 use crate::{Ended, amount, out};
 
-/// What the host at each port sends.
+/// Packets that the host at each port sends.
 const CAPTURES: [(PortId, &str, &[u8]); 2] = [
     (FROM, "router.pcap", super::CAPTURE_0),
     (TO, "router-port1.pcap", super::CAPTURE_1),
 ];
 
-/// The port of the host that sends the data, and of the one that receives it.
+/// Ports of the host that sends the data and of the one that receives it.
 const FROM: PortId = PortId(0);
 const TO: PortId = PortId(1);
 
@@ -29,14 +29,14 @@ struct Report {
     intact: bool,
     /// The TCP data in the capture.
     sent: Seen,
-    /// The TCP data behind the router.
+    /// The TCP data after the router.
     received: Seen,
     ports: Vec<PortReport>,
     #[serde(flatten)]
     device: DeviceReport,
 }
 
-/// Carries the captures and compares the TCP data on both sides of the router.
+/// Processes the captures and compares the TCP data on both sides of the router.
 pub(super) fn run(mut device: Device, json: bool) -> Result<Ended, String> {
     let mut captures = open().map_err(|e| e.to_string())?;
     let (mut sent, mut received) = (Data::default(), Data::default());
@@ -46,7 +46,7 @@ pub(super) fn run(mut device: Device, json: bool) -> Result<Ended, String> {
             sent.take(frame.bytes());
         }
         ports.entry(port).or_default()[0].count(frame.len());
-        // A capture gives no packet that is longer than a frame may be.
+        // Packets of a capture fit into a frame.
         let taken = device.receive(port, frame.bytes());
         debug_assert!(taken.is_ok());
         device.step(frame.arrival);
@@ -108,7 +108,7 @@ impl Report {
     }
 }
 
-/// The TCP data of the packets of one side, in their order.
+/// TCP data of the packets of one side, in packet order.
 #[derive(Default)]
 struct Data {
     bytes: u64,
@@ -128,7 +128,7 @@ impl Data {
     }
 }
 
-/// The data in a frame, if it is TCP in IPv4 in Ethernet.
+/// Returns the TCP payload of an Ethernet frame with IPv4, if it has one.
 fn tcp_payload(frame: &[u8]) -> Option<&[u8]> {
     const ETHERNET: usize = 14;
     const TCP: u8 = 6;

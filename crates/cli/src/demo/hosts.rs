@@ -1,7 +1,9 @@
-//! Two hosts of network namespaces, each on a cable to a switch port in the process's own namespace.
+//! Two hosts in network namespaces, each connected by a veth pair to a switch port in the
+//! process's own namespace.
 //!
-//! They are the networks of examples/router/router.entries. The namespaces live as long as the values that refer to them: whatever ends the
-//! process, an interrupt and a panic too, also removes hosts, cables and addresses.
+//! They are the networks of examples/router/router.entries. The namespaces live as long as the
+//! values that refer to them. So any end of the process, also by an interrupt or a panic, removes
+//! hosts, links and addresses.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -10,15 +12,15 @@ use port::{Netns, NetnsError, OpenedPort, PortIo, Rtnl, RtnlError};
 
 use crate::cable::{be_silent, open_port};
 
-/// The interface that each host has.
+/// Name of each host's interface.
 const HOST_INTERFACE: &str = "eth0";
 
-/// The bits of a network's prefix.
+/// Prefix length of the networks.
 const PREFIX_LEN: u8 = 24;
 
-/// One host and its place in the network.
+/// A host of the network.
 pub(super) struct Host {
-    /// Where its programs run.
+    /// Namespace in which its programs run.
     pub(super) netns: Netns,
     /// Its address.
     pub(super) address: Ipv4Addr,
@@ -27,10 +29,10 @@ pub(super) struct Host {
 /// Both hosts, and the switch ports that they are connected to.
 pub(super) type Connected = ([Host; 2], Vec<OpenedPort>);
 
-/// What the example's entries say of a host.
+/// Addresses of a host, as in the example's entries.
 struct Place {
     port: PortId,
-    /// The interface that is the switch's port.
+    /// The interface of the switch port.
     port_name: &'static str,
     mac: [u8; 6],
     address: Ipv4Addr,
@@ -54,10 +56,11 @@ const PLACES: [Place; 2] = [
     },
 ];
 
-/// Makes both hosts and the switch ports that they are connected to. The process must be in a network namespace of its own.
+/// Creates both hosts and the switch ports that they are connected to. The process must be in a
+/// network namespace created for it.
 ///
 /// # Errors
-/// The machine does not allow or know one of the steps; the text says which.
+/// The step that the machine does not allow or support, as text.
 pub(super) fn connect(io: PortIo) -> Result<Connected, String> {
     be_silent();
     let mut switch = Rtnl::open().map_err(|e| e.to_string())?;
@@ -73,7 +76,7 @@ pub(super) fn connect(io: PortIo) -> Result<Connected, String> {
 
 fn make_host(place: &Place, switch: &mut Rtnl) -> Result<Host, String> {
     let netns = Netns::create().map_err(|e| e.to_string())?;
-    // No packets but the demo's: neighbour discovery of a protocol that the router does not speak would only be dropped.
+    // Only the demo's packets: the router would drop IPv6 neighbour discovery.
     netns.run(be_silent).map_err(|e| e.to_string())?;
     plug_in(place, switch, &netns).map_err(|e| e.to_string())?;
     configure(place, &netns).map_err(|e| e.to_string())?;

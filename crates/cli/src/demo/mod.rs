@@ -1,7 +1,8 @@
 //! `polyplane demo`: the example router between two Linux hosts, with real traffic.
 //!
-//! The hosts are network namespaces, which need no root. Where a machine forbids them, the same program carries captures instead. Program,
-//! entries and captures are in the binary: the demo needs no files.
+//! The hosts are network namespaces, which need no root. On machines that forbid them, the
+//! program processes captures instead. Program, entries and captures are in the binary: the demo
+//! needs no files.
 
 mod capture;
 mod hosts;
@@ -29,16 +30,16 @@ use hosts::Host;
 use report::Report;
 use traffic::{Carried, Progress, Volume};
 
-/// The program that the demo runs, its entries, and captures of what the hosts at its ports send.
+/// The program of the demo, its entries, and captures of the packets that the hosts send.
 const PROGRAM: &str = include_str!("../../../../examples/router/router.p4");
 const ENTRIES: &str = include_str!("../../../../examples/router/router.entries");
 const CAPTURE_0: &[u8] = include_bytes!("../../../../examples/router/router.pcap");
 const CAPTURE_1: &[u8] = include_bytes!("../../../../examples/router/router-port1.pcap");
 
-/// How often the progress is shown.
+/// Interval between two progress lines.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Places of the progress bar.
+/// Width of the progress bar in characters.
 const BAR: usize = 30;
 
 #[derive(Args)]
@@ -47,13 +48,13 @@ const BAR: usize = 30;
                   arrived intact."
 )]
 pub(crate) struct Options {
-    /// How much data the TCP transfer carries, in millions of bytes.
+    /// Amount of data that the TCP transfer carries, in millions of bytes.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     megabytes: u64,
-    /// Carry data for this long instead.
+    /// Transfer data for this long instead.
     #[arg(long, value_name = "N", conflicts_with = "megabytes", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: Option<u64>,
-    /// How the switch's ports work.
+    /// Packet I/O of the switch's ports.
     #[arg(long, value_enum, default_value_t)]
     io: Io,
     #[command(flatten)]
@@ -61,13 +62,13 @@ pub(crate) struct Options {
     /// Write the report as JSON.
     #[arg(long)]
     json: bool,
-    /// Make no namespaces: run the program on the captures that ship with it.
+    /// Create no namespaces: run the program on the captures that ship with it.
     #[arg(long)]
     capture: bool,
 }
 
 impl Options {
-    /// Whether hosts are wanted at all.
+    /// Returns true if the demo needs hosts.
     pub(crate) fn wants_hosts(&self) -> bool {
         !self.capture
     }
@@ -145,7 +146,8 @@ fn carry(
     })?;
     drop(line);
     let carried = match ending {
-        // The traffic's threads are left behind: they end with the process, and with them the namespaces.
+        // The traffic threads are not joined. They end with the process, and so do the
+        // namespaces.
         Ending::Stopped(signal) => {
             progress.cancelled.store(true, Ordering::Relaxed);
             Err(format!("interrupted by {signal}"))
@@ -167,7 +169,8 @@ fn carry(
 
 type Traffic = JoinHandle<Result<Carried, String>>;
 
-/// Starts the hosts' traffic in a thread. The stream becomes readable when it is over, whichever way.
+/// Starts the hosts' traffic in a thread. The stream becomes readable when the thread ends, also
+/// after an error.
 fn start_traffic(
     hosts: [Host; 2],
     volume: Volume,
@@ -178,7 +181,7 @@ fn start_traffic(
     let traffic = std::thread::Builder::new()
         .name("traffic".to_owned())
         .spawn(move || {
-            // Its end is closed when the thread ends.
+            // Dropped at the end of the thread, which closes the stream.
             let _unfinished = unfinished;
             traffic::carry(&hosts, volume, &progress)
         });

@@ -1,4 +1,4 @@
-//! What the demo says at the end.
+//! Final report of the demo.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use super::traffic::{Carried, Echoes, Seen, Transfer};
 use crate::report::{self, DeviceReport, PortReport};
 use crate::{Ended, amount, out};
 
-/// All that is said.
+/// Content of the report.
 pub(super) struct Report<'a> {
-    /// What was carried, if the traffic came to its end.
+    /// Results of the traffic, if it was completed.
     pub(super) carried: Option<&'a Carried>,
     pub(super) ports: Vec<PortReport>,
     pub(super) device: DeviceReport,
@@ -46,7 +46,7 @@ struct TransferJson<'a> {
     goodput_bits_per_second: f64,
 }
 
-/// The exit status for data that did or did not arrive intact.
+/// Returns the exit status for data that arrived intact, or not.
 pub(super) fn verdict(is_intact: bool) -> Ended {
     if is_intact {
         Ended::Well
@@ -94,7 +94,7 @@ impl Report<'_> {
     }
 }
 
-/// The sentence that everything is about.
+/// Returns the final sentence of the report.
 pub(super) fn said(is_intact: bool) -> &'static str {
     if is_intact {
         "data arrived intact"

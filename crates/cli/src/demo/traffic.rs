@@ -1,4 +1,5 @@
-//! What the demo's hosts say to each other: echo requests, then a bulk TCP transfer of data that both ends take the checksum of.
+//! Traffic between the demo's hosts: echo requests, then a bulk TCP transfer. Both ends compute a
+//! checksum of the data.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,45 +12,45 @@ use sha2::{Digest, Sha256};
 
 use super::hosts::Host;
 
-/// How many echo requests are sent, one after the other.
+/// Number of echo requests, sent one after the other.
 pub(super) const ECHO_REQUESTS: u16 = 50;
 
-/// Bytes of payload of an echo request: what `ping` sends.
+/// Payload of an echo request in bytes, as `ping` sends it.
 const ECHO_PAYLOAD: usize = 56;
 
-/// The pause between an echo reply and the next request.
+/// Time between an echo reply and the next request.
 const ECHO_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long an echo reply is waited for.
+/// Maximum wait for an echo reply.
 const ECHO_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The TCP port that the second host listens on.
 const TCP_PORT: u16 = 5001;
 
-/// Bytes written at once.
+/// Number of bytes per write.
 const CHUNK: usize = 64 << 10;
 
-/// How long a transfer may stand still before it is given up.
+/// Maximum time without progress of a transfer.
 const STALL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How often a waiting end looks whether the demo was interrupted.
+/// Interval at which a waiting end checks for an interruption of the demo.
 const LOOK_UP: Duration = Duration::from_millis(200);
 
-/// How much data the transfer carries.
+/// Amount of data of the transfer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Volume {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// As many as there is time for.
+    /// As many bytes as the time allows.
     Time(Duration),
 }
 
-/// How far the traffic is, read by who shows it while it runs.
+/// Progress of the traffic. The main thread shows it while the traffic runs.
 #[derive(Default)]
 pub(super) struct Progress {
-    /// Echo requests whose reply came or is given up.
+    /// Echo requests that were answered or given up.
     pub(super) echoes: AtomicU64,
-    /// Bytes that arrived.
+    /// Received bytes.
     pub(super) bytes: AtomicU64,
     /// Set to end the traffic early.
     pub(super) cancelled: AtomicBool,
@@ -61,22 +62,22 @@ impl Progress {
     }
 }
 
-/// What became of the echo requests.
+/// Results of the echo requests.
 #[derive(Debug, Default)]
 pub(super) struct Echoes {
     /// Requests sent.
     pub(super) sent: u32,
-    /// The round-trip times of the replies that came.
+    /// Round-trip times of the received replies.
     pub(super) times: Vec<Duration>,
 }
 
 impl Echoes {
-    /// Requests without a reply.
+    /// Returns the number of requests without a reply.
     pub(super) fn lost(&self) -> u32 {
         self.sent - self.times.len() as u32
     }
 
-    /// The shortest, the mean and the longest round-trip time; none without a reply.
+    /// Returns the minimum, mean and maximum round-trip time. `None` without a reply.
     pub(super) fn round_trip(&self) -> Option<[Duration; 3]> {
         let (min, max) = (self.times.iter().min()?, self.times.iter().max()?);
         let mean = self.times.iter().sum::<Duration>() / self.times.len() as u32;
@@ -84,7 +85,7 @@ impl Echoes {
     }
 }
 
-/// What one end of the transfer saw: how many bytes, and their SHA-256.
+/// Byte count and SHA-256 of the data at one end of the transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Seen {
     /// Bytes.
@@ -106,33 +107,33 @@ impl Seen {
 pub(super) struct Transfer {
     pub(super) sent: Seen,
     pub(super) received: Seen,
-    /// From the connection to the last byte.
+    /// Time from the connection to the last byte.
     pub(super) took: Duration,
 }
 
 impl Transfer {
-    /// Whether what arrived is what was sent.
+    /// Returns true if the received data equals the sent data.
     pub(super) fn is_intact(&self) -> bool {
         self.sent == self.received && self.sent.bytes > 0
     }
 
-    /// Bits of data a second.
+    /// Returns the goodput in bits per second.
     pub(super) fn goodput(&self) -> f64 {
         self.received.bytes as f64 * 8.0 / self.took.as_secs_f64().max(1e-9)
     }
 }
 
-/// All that was carried.
+/// Results of all traffic.
 #[derive(Debug)]
 pub(super) struct Carried {
     pub(super) echoes: Echoes,
     pub(super) transfer: Transfer,
 }
 
-/// Carries echo requests and then the data from the first host to the second.
+/// Sends echo requests and then the data from the first host to the second.
 ///
 /// # Errors
-/// A text that says what did not work, for instance that nothing arrived for a long time.
+/// A message about what failed, for example that nothing arrived for a long time.
 pub(super) fn carry(
     [from, to]: &[Host; 2],
     volume: Volume,
@@ -160,7 +161,7 @@ fn echo(from: &Host, to: Ipv4Addr, progress: &Progress) -> Result<Echoes, String
         let replied = socket
             .request(sequence, &payload)
             .and_then(|()| socket.wait_reply(sequence, &payload, ECHO_TIMEOUT));
-        // An error is the network saying that it cannot: a loss like another.
+        // An error means that the network cannot deliver: it counts as a loss.
         if replied.unwrap_or(false) {
             echoes.times.push(start.elapsed());
         }
@@ -184,7 +185,8 @@ fn transfer(
             .run(|| TcpStream::connect_timeout(&address, Duration::from_secs(5))),
     )?;
     let outgoing = connected.map_err(|e| format!("cannot connect to {address}: {e}"))?;
-    // The first host has its answer; the second gets the last message of the handshake at any moment.
+    // The first host has its SYN-ACK; the last message of the handshake is on its way to the
+    // second.
     let (incoming, _) = listener
         .accept()
         .map_err(|e| format!("cannot accept a connection at {address}: {e}"))?;
@@ -277,7 +279,7 @@ fn write_all(stream: &mut TcpStream, mut rest: &[u8], progress: &Progress) -> io
     Ok(())
 }
 
-/// How long an end of the transfer has been waiting for the other.
+/// Time that an end of the transfer has been waiting for the other.
 struct Patience {
     since: Instant,
 }
@@ -289,7 +291,8 @@ impl Patience {
         }
     }
 
-    /// Takes the error of a call that timed out; hands back any other, and the end of patience.
+    /// Accepts the error of a call that timed out. Returns any other error, and an error after
+    /// [`STALL_TIMEOUT`].
     fn bear(&self, error: io::Error, progress: &Progress) -> io::Result<()> {
         use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
         if progress.is_cancelled() {
@@ -306,7 +309,8 @@ impl Patience {
     }
 }
 
-/// Data without a pattern that a mistake could repeat, the same in every run: SplitMix64.
+/// Pseudo-random data (SplitMix64), equal in every run. It has no pattern that an error could
+/// repeat.
 struct Noise {
     state: u64,
 }

@@ -1,4 +1,6 @@
-//! The hypervisor as a P4 program, with one function and what is in its tables as its entries, on the interpreter: its tables of wide actions take native code long to make.
+//! The P4 hypervisor: a P4 program that runs one function, translated with its table contents to
+//! entries of the program. It runs on the interpreter, because native compilation of its tables
+//! of wide actions is slow.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,13 +14,13 @@ use switch::{Device, DeviceConfig};
 use crate::args::Source;
 use crate::compile;
 
-/// Slots enough for all of the paper's functions and policies without resubmission.
+/// Number of slots. Enough for all of the paper's functions and policies without resubmission.
 const SHAPE: Shape = Shape {
     ingress: 10,
     egress: 6,
 };
 
-/// An emitted hypervisor.
+/// An emitted P4 hypervisor program.
 pub(super) struct Emitted(Arc<Program>);
 
 impl Emitted {
@@ -27,10 +29,11 @@ impl Emitted {
         Ok(Emitted(Arc::new(program)))
     }
 
-    /// A switch whose only program is the hypervisor, with this function and what is in its tables for the packets of all ports.
+    /// Returns a switch that runs the P4 hypervisor with this function and its table contents.
+    /// The function processes the packets of all ports.
     ///
     /// # Errors
-    /// The function has a construct that the hypervisor has not.
+    /// The function has a construct that the P4 hypervisor does not support.
     pub(super) fn host(&self, function: &Program, updates: &[Update]) -> Result<Device, String> {
         let place = Place {
             vpdp: 1,
@@ -48,10 +51,10 @@ impl Emitted {
     }
 }
 
-/// A switch with this program and this in its tables, on the interpreter.
+/// Returns a switch with this program and these updates, on the interpreter.
 ///
 /// # Errors
-/// The switch refuses it.
+/// The switch refuses an update.
 pub(super) fn with_updates(program: &Arc<Program>, updates: &[Update]) -> Result<Device, String> {
     let device = Device::new(Arc::clone(program), &Interp, &DeviceConfig::default());
     let mut device = device.map_err(|error| error.to_string())?;
@@ -61,10 +64,10 @@ pub(super) fn with_updates(program: &Arc<Program>, updates: &[Update]) -> Result
     Ok(device)
 }
 
-/// Entries that are given as text.
+/// Reads entries that are given as text.
 ///
 /// # Errors
-/// They are wrong.
+/// The entries are wrong.
 pub(super) fn read(program: &Program, text: &str) -> Result<Vec<Update>, String> {
     let file = entries::read(program, "experiment.entries", text);
     let file = file.map_err(|errors| {
@@ -74,10 +77,10 @@ pub(super) fn read(program: &Program, text: &str) -> Result<Vec<Update>, String>
     Ok(file.updates().to_vec())
 }
 
-/// A program of the examples, or a policy.
+/// Compiles a program of the examples, or a policy.
 ///
 /// # Errors
-/// It has errors, which are shown.
+/// The program has errors, which are shown.
 pub(super) fn program(examples: &Path, name: &str) -> Result<Arc<Program>, String> {
     let path = examples.join(name);
     let program = compile::compile(&Source::file(&path));

@@ -1,4 +1,5 @@
-//! Figure 11: throughput of an L2 switch over packet sizes, alone and in a virtual data plane, on one core and in memory.
+//! Figure 11: throughput of an L2 switch by packet size, alone and in a virtual data plane, on
+//! one core and in memory.
 
 use std::sync::Arc;
 
@@ -13,10 +14,11 @@ use super::{Figure, Hypervdp, More, Picture, Progress, Row, cell, head};
 
 const BYTES: [u16; 6] = [64, 128, 256, 512, 1024, 1500];
 
-/// What the paper says in words of 64-byte packets, on four cores and 40 Gbit/s of network cards: HyperVDP, Open vSwitch, PISCES.
+/// The paper's rates for 64-byte packets, given in its text, on four cores and 40 Gbit/s of
+/// network cards: HyperVDP, Open vSwitch, PISCES.
 const PAPER_MPPS: (f64, f64, f64) = (42.14, 45.71, 45.95);
 
-/// Of one packet size.
+/// Result for one packet size.
 #[derive(Serialize)]
 pub(super) struct Size {
     bytes: u16,
@@ -27,10 +29,10 @@ pub(super) struct Size {
     paper_pisces_mpps: Option<f64>,
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// The function does not take its entries, or a picture cannot be drawn.
+/// The function refuses its entries, or a picture cannot be drawn.
 pub(super) fn measure(options: &Hypervdp) -> Result<Figure, String> {
     let plan = options.plan()?;
     let mut policy = Policy::new(1)?;

@@ -1,4 +1,5 @@
-//! Figure 15: throughput and delay of policies 1 to 7: the chain alone, in virtual data planes, and as entries of the emitted hypervisor.
+//! Figure 15: throughput and delay of policies 1 to 7: the chain alone, in virtual data planes,
+//! and as entries of the P4 hypervisor.
 
 use std::sync::Arc;
 
@@ -17,28 +18,30 @@ use super::plot::{self, Axes, Bars};
 use super::policy;
 use super::{Figure, Hypervdp, More, Picture, Progress, Row, cell, head};
 
-/// The policies of figure 14(b).
+/// Number of policies in figure 14(b).
 const POLICIES: u32 = 7;
 
-/// What is said of BMv2-target HyperVDP (section V-C): of all policies, what remains of the throughput is between these, and the delay grows to
-/// between these; the least and the most of the delay are Pol. 1's and Pol. 7's.
+/// The paper's results for HyperVDP on BMv2 (section V-C), as ranges over all policies: the
+/// remaining share of the throughput, and the growth of the delay. The bounds of the delay are
+/// those of Pol. 1 and Pol. 7.
 const PAPER_THROUGHPUT: (f64, f64) = (1.0 - 0.703, 1.0 - 0.346);
 const PAPER_DELAY: (f64, f64) = (1.274, 1.410);
 
-/// Of one policy.
+/// Result for one policy.
 #[derive(Serialize)]
 pub(super) struct Policy {
-    /// Times that a packet takes alone, at a tenth of the rate that this is.
+    /// Latency of a packet of the chain alone, at a tenth of its maximum rate.
     native_p50_us: f64,
     native_p99_us: f64,
-    /// How many times as long it takes in virtual data planes: of medians, the median over pairs of runs.
+    /// Latency in virtual data planes relative to the chain alone: median over pairs of runs of
+    /// the ratio of their medians.
     delay_ratio: f64,
-    /// The same at half of that rate, with the times in virtual data planes.
+    /// The same at half of the maximum rate, with the latencies in virtual data planes.
     half_native_p50_us: f64,
     half_p50_us: f64,
     half_p99_us: f64,
     half_delay_ratio: f64,
-    /// On the interpreter: the chain alone, and as entries of the emitted hypervisor.
+    /// Rates on the interpreter: of the chain alone, and as entries of the P4 hypervisor.
     interpreted_mpps: Option<f64>,
     emitted_mpps: Option<f64>,
     emitted_ratio: Option<f64>,
@@ -48,13 +51,13 @@ pub(super) struct Policy {
     paper_delay_ratio_most: f64,
 }
 
-/// Packets that the interpreter gets at once: many would take it long.
+/// Burst size for the interpreter. Large bursts would take it too long.
 const SHORT: usize = Batch::USUAL;
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// A policy does not take its entries, or is not expressed by the hypervisor.
+/// A policy refuses its entries, or the P4 hypervisor cannot express it.
 pub(super) fn measure(options: &Hypervdp) -> Result<Figure, String> {
     let plan = options.plan()?;
     let short = Plan {
@@ -72,7 +75,7 @@ pub(super) fn measure(options: &Hypervdp) -> Result<Figure, String> {
         let interpreted = interpreted(sides, &policy, &short, &mut |share| {
             progress.tell(&name, share)
         });
-        // They do not depend on how many share the switch: they stand in the first row.
+        // These rates do not depend on the number of vPDPs, so only the first row has them.
         let mut interpreted = Some(interpreted.map_err(named)?);
         for vpdps in &options.vpdps {
             let name = format!("{name}, vPDPs: {vpdps}");
@@ -125,7 +128,7 @@ fn note() -> String {
     )
 }
 
-/// What virtual data planes reached.
+/// Result for virtual data planes.
 struct Hosted {
     vpdps: u32,
     report: bench::tenants::TenantsReport,
@@ -144,7 +147,7 @@ fn hosted(
 }
 
 impl Hosted {
-    /// The row, with the rates of the chain and the emitted hypervisor on the interpreter.
+    /// Returns the row, with the rates of the chain and the P4 hypervisor on the interpreter.
     fn row(&self, policy: &str, interpreted: Option<(f64, f64)>) -> Row {
         let (latencies, half) = (self.report.latencies, self.report.at_half);
         let more = Policy {
@@ -167,7 +170,7 @@ impl Hosted {
     }
 }
 
-/// The chain and the emitted hypervisor that hosts it, with the same in their tables.
+/// Returns the chain and the P4 hypervisor that hosts it, with the same table contents.
 fn sides(policy: &policy::Policy, hypervisor: &Emitted) -> Result<[Device; 2], String> {
     let (program, updates) = (policy.program(), policy.updates()?);
     Ok([
@@ -176,7 +179,7 @@ fn sides(policy: &policy::Policy, hypervisor: &Emitted) -> Result<[Device; 2], S
     ])
 }
 
-/// Rates of the two, in million packets a second.
+/// Returns the rates of both, in million packets per second.
 fn interpreted(
     mut devices: [Device; 2],
     policy: &policy::Policy,
@@ -228,7 +231,8 @@ fn line(row: &Row) -> Option<Vec<String>> {
     ])
 }
 
-/// Delay and throughput of the fewest vPDPs, each as what it is of the program alone: rates of BMv2 and of this machine are no neighbours.
+/// Draws delay and throughput for the smallest number of vPDPs, each relative to the program
+/// alone. Absolute rates of BMv2 and of this machine are not comparable.
 fn pictures(rows: &[Row], vpdps: &[u32]) -> Result<Vec<Picture>, String> {
     let fewest = vpdps.iter().min().copied();
     let rows: Vec<&Row> = rows.iter().filter(|row| row.vpdps == fewest).collect();

@@ -1,4 +1,5 @@
-//! Figure 17: over the fat-tree, how long mice take and how fast elephants are: with programs, and with virtual data planes.
+//! Figure 17: completion times of mice and throughputs of elephants over the fat-tree, with
+//! programs alone and with virtual data planes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,27 +16,28 @@ use super::{Figure, Hypervdp, More, Picture, Progress, Row, head};
 use crate::early::Early;
 use crate::fabric::{Maker, watch};
 
-/// Simulated time within which all flows are over, or something is wrong.
+/// Limit of the simulated time. All flows complete well before it.
 const LONGEST: Nanos = Nanos::from_secs(100_000);
 
-/// What an edge switch has, and the longest of its compositions: what a packet costs in virtual data planes is measured with these.
+/// vPDPs of an edge switch, and the longest policy among them. The cost of a packet in virtual
+/// data planes is measured with these.
 const EDGE_VPDPS: usize = 4;
 const EDGE_POLICY: u32 = 7;
 
-/// A distribution over flows.
+/// Distribution over flows.
 #[derive(Serialize)]
 pub(super) struct Flows {
-    /// What was measured, with its unit.
+    /// Name of the measure, with its unit.
     measure: &'static str,
-    /// How many flows.
+    /// Number of flows.
     count: usize,
     p10: f64,
     p50: f64,
     p90: f64,
     p99: f64,
-    /// What a switch takes for a packet.
+    /// Service time of a switch per packet.
     service_us: f64,
-    /// What the paper says of it.
+    /// The paper's result.
     paper: &'static str,
 }
 
@@ -46,7 +48,7 @@ struct Half {
     axes: Axes,
     paper: &'static str,
     values: fn(&Report) -> Distribution,
-    /// What the paper says in words, as points.
+    /// The results that the paper gives in its text, as points.
     hypervdp: &'static [(f64, f64)],
     hyper4: &'static [(f64, f64)],
 }
@@ -83,19 +85,19 @@ const HALVES: [Half; 2] = [
     },
 ];
 
-/// A fabric that was simulated.
+/// Results of one simulated fabric.
 struct Simulated {
     name: &'static str,
-    /// At most, at one switch.
+    /// Maximum number of vPDPs at one switch.
     vpdps: u32,
     service: Nanos,
     report: Report,
 }
 
-/// Simulates the workload over both fabrics, draws both halves, and gives their rows.
+/// Simulates the workload over both fabrics, draws both halves, and returns their rows.
 ///
 /// # Errors
-/// A topology is wrong, a signal came.
+/// A topology is wrong, or a signal arrived.
 pub(super) fn measure(options: &Hypervdp, early: &Early) -> Result<Figure, String> {
     let cost = cost(options)?;
     let native = simulate("fat-tree, native", &options.fabric, 1.0, options, early)?;
@@ -133,7 +135,7 @@ pub(super) fn measure(options: &Hypervdp, early: &Early) -> Result<Figure, Strin
     })
 }
 
-/// How many times as long a packet takes in virtual data planes.
+/// Measures the cost of a packet in virtual data planes relative to the program alone.
 fn cost(options: &Hypervdp) -> Result<f64, String> {
     let policy = Policy::new(EDGE_POLICY)?;
     let mut progress = Progress::new();
@@ -178,7 +180,7 @@ fn simulate(
     })
 }
 
-/// Has switches take so many times as long for a packet.
+/// Multiplies the service times of all switches by `cost`.
 fn slow_down(topology: &mut Topology, cost: f64) {
     for switch in &mut topology.switches {
         let time = &mut switch.service.time;

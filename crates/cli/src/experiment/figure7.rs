@@ -1,4 +1,5 @@
-//! Figure 7: tables that a hypervisor declares, by the primitives of an action and by the slots.
+//! Figure 7: number of tables that a P4 hypervisor declares, by the number of primitives per
+//! action and by the number of slots.
 
 use ::hypervisor::{STEPS, Shape};
 use serde::Serialize;
@@ -12,17 +13,17 @@ const SLOTS_OF_A: u32 = 5;
 const MOST_PRIMITIVES: u32 = 9;
 const MOST_SLOTS: u32 = 8;
 
-/// A hypervisor's size.
+/// Size of a P4 hypervisor.
 #[derive(Serialize)]
 pub(super) struct Declared {
     slots: u32,
-    /// The most that an action has.
+    /// Maximum number of primitives per action.
     primitives: u32,
     tables: u32,
     paper_tables: u32,
 }
 
-/// Counts.
+/// Counts the tables.
 ///
 /// # Errors
 /// A picture cannot be drawn.

@@ -1,4 +1,4 @@
-//! Figure 9: tables that a packet meets, in a program of its own and in the emitted hypervisor.
+//! Figure 9: number of table lookups of a packet, in a native program and in the P4 hypervisor.
 
 use exec::TraceEvent;
 use packet::{Nanos, PortId};
@@ -9,13 +9,13 @@ use super::emitted::{self, Emitted};
 use super::plot::{self, Axes, Bars};
 use super::{Figure, Hypervdp, More, Picture, Row, cell, head};
 
-/// A function, what is in its tables, and a packet that goes through all of it.
+/// A function, its table contents, and a packet that passes all of its tables.
 struct Case {
     name: &'static str,
     program: &'static str,
     entries: Entries,
     packet: &'static [&'static [u8]],
-    /// The paper's native program, HyperVDP and Hyper4.
+    /// The paper's counts for the native program, HyperVDP and Hyper4.
     paper: Option<Counts>,
 }
 
@@ -24,7 +24,7 @@ enum Entries {
     File(&'static str),
 }
 
-/// Tables at run time.
+/// Numbers of table lookups.
 #[derive(Clone, Copy, Serialize)]
 struct Counts {
     native: u32,
@@ -42,14 +42,14 @@ const fn counts(native: u32, hypervdp: u32, hyper4: u32) -> Option<Counts> {
 
 const TO_STATION: &[u8] = &[2, 0, 0, 0, 2, 2, 2, 0, 0, 0, 1, 2];
 const TO_ROUTER: &[u8] = &[2, 0, 0, 0, 1, 1, 2, 0, 0, 0, 1, 2];
-/// What switches do not look into.
+/// A payload that is not IP.
 const NO_IP: &[u8] = &[0x12, 0x34, 0];
 /// UDP from 10.0.1.2 to 10.0.2.2.
 const DATAGRAM: &[u8] = &[
     0x08, 0x00, 0x45, 0x00, 0x00, 0x20, 0x00, 0x01, 0x00, 0x00, 0x40, 0x11, 0x63, 0xc9, 10, 0, 1,
     2, 10, 0, 2, 2, 0x03, 0xe8, 0x00, 0x35, 0x00, 0x0c, 0x00, 0x00, 1, 2, 3, 4,
 ];
-/// Who has 10.0.2.2?
+/// ARP request for 10.0.2.2.
 const REQUEST: &[u8] = &[
     0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 1, 2, 0x08, 0x06, 0, 1, 0x08, 0x00, 6, 4, 0, 1,
     2, 0, 0, 0, 1, 2, 10, 0, 1, 2, 0, 0, 0, 0, 0, 0, 10, 0, 2, 2,
@@ -105,11 +105,11 @@ const CASES: [Case; 6] = [
     },
 ];
 
-/// Tables that a packet meets.
+/// Measured table lookups of a packet.
 #[derive(Serialize)]
 pub(super) struct Met {
     native_tables: usize,
-    /// In the emitted hypervisor.
+    /// Lookups in the P4 hypervisor.
     vpdp_tables: usize,
     paper: Option<Counts>,
 }
@@ -117,7 +117,7 @@ pub(super) struct Met {
 /// Counts lookups in traces.
 ///
 /// # Errors
-/// A function is not there, or the hypervisor does not express it.
+/// A function is missing, or the P4 hypervisor does not express it.
 pub(super) fn measure(options: &Hypervdp) -> Result<Figure, String> {
     let emitted = Emitted::new()?;
     let met = CASES.iter().map(|case| {
@@ -171,7 +171,8 @@ fn met(case: &Case, options: &Hypervdp, hypervisor: &Emitted) -> Result<Met, Str
     })
 }
 
-/// How many tables a packet meets. It leaves the switch, or it did not go through the whole function.
+/// Returns the number of table lookups of a packet. Fails if the packet is dropped, because it
+/// then did not pass the whole function.
 fn lookups(device: &mut Device, packet: &[u8]) -> Result<usize, String> {
     let mut events: Vec<TraceEvent> = Vec::new();
     let traced = device.trace(PortId(0), packet, Nanos::from_millis(1), &mut events);

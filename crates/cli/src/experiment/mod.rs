@@ -1,6 +1,7 @@
-//! `polyplane experiment`: figures of papers, measured here and set beside what the papers say.
+//! `polyplane experiment`: measures figures of papers and compares them with the papers' values.
 //!
-//! Each figure is a module that gives a [`Figure`]: rows for programs, a table for people, pictures.
+//! Each figure is a module that returns a [`Figure`]: rows for programs, a table for people,
+//! pictures.
 
 mod emitted;
 mod figure11;
@@ -34,12 +35,12 @@ pub(crate) struct Options {
 
 #[derive(Subcommand)]
 enum Command {
-    /// HyperVDP (virtual data planes): its figures in form.
+    /// HyperVDP (virtual data planes): reproduce its figures in shape.
     #[command(
         after_help = "  7   tables that the emitted hypervisor declares\n  9   tables that a packet meets in it\n  11  throughput over packet sizes\n  \
                       15  throughput and delay of policies 1 to 7\n  17  completion times of mice and throughputs of elephants over the fat-tree, \
                       simulated (docs/FABRIC.md)\n\nEach is written below DIR as a picture, all of them as hypervdp.txt and hypervdp.json. \
-                      docs/EXPERIMENTS.md tells what is measured and what the paper's values are.\n\nExamples:\n  \
+                      docs/results/hypervdp.md has what is measured and the paper's values.\n\nExamples:\n  \
                       polyplane experiment hypervdp --out out/\n  \
                       polyplane experiment hypervdp --figures 15 --vpdps 1,8,64 --seconds 5 --out out/\n  \
                       polyplane experiment hypervdp --figures 17 --scale 1 --out out/"
@@ -49,33 +50,34 @@ enum Command {
 
 #[derive(Args)]
 struct Hypervdp {
-    /// Which figures.
+    /// The figures to measure.
     #[arg(long, value_name = "N", value_delimiter = ',', value_enum, default_values = ["7", "9", "11", "15", "17"])]
     figures: Vec<Number>,
-    /// Where tables and plots are written; it is made if it is not there.
+    /// Directory for tables and plots; it is created if it does not exist.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Figure 9: where the paper's functions are.
+    /// Figure 9: directory of the paper's functions.
     #[arg(long, value_name = "DIR", default_value = "examples")]
     examples: PathBuf,
-    /// Figure 17: the topology whose switches run programs.
+    /// Figure 17: the topology with programs on its switches.
     #[arg(
         long,
         value_name = "TOPO.toml",
         default_value = "examples/fabric/fat_tree/fat_tree.toml"
     )]
     fabric: PathBuf,
-    /// Figure 17: the topology whose switches have virtual data planes.
+    /// Figure 17: the topology with virtual data planes on its switches.
     #[arg(
         long,
         value_name = "TOPO.toml",
         default_value = "examples/fabric/fat_tree_vpdps/fat_tree_vpdps.toml"
     )]
     vpdp_fabric: PathBuf,
-    /// Figure 17: which share of their bytes the elephants have.
+    /// Figure 17: the share of their bytes that the elephants have.
     #[arg(long, value_name = "F", default_value_t = 0.01, value_parser = crate::fabric::share)]
     scale: f64,
-    /// Figures 11 and 15, and what a packet costs for 17: how long to measure rates, and as long again to measure times.
+    /// Figures 11 and 15, and what a packet costs for 17: how long to measure rates, and as long
+    /// again to measure times.
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = crate::bench::seconds)]
     seconds: f64,
     /// Figure 15: numbers of virtual data planes.
@@ -89,10 +91,10 @@ struct Hypervdp {
 }
 
 impl Hypervdp {
-    /// How forwarding is measured.
+    /// Returns the measurement plan of the forwarding rates.
     ///
     /// # Errors
-    /// The time is none.
+    /// The time is not positive.
     fn plan(&self) -> Result<Plan, String> {
         let time = Duration::try_from_secs_f64(self.seconds).ok();
         let time = time.filter(|time| !time.is_zero());
@@ -105,7 +107,7 @@ impl Hypervdp {
     }
 }
 
-/// The figures that there are.
+/// The available figures.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 enum Number {
     /// Tables declared.
@@ -125,26 +127,26 @@ enum Number {
     FatTree,
 }
 
-/// One line of a figure, as JSON has it: what a figure has not is null.
+/// One row of a figure in JSON. Values that a figure does not have are null.
 #[derive(Serialize)]
 struct Row {
     figure: &'static str,
-    /// What runs: a policy, a function, or a fabric's compositions.
+    /// The measured object: a policy, a function, or the compositions of a fabric.
     policy: String,
-    /// How many virtual data planes share a switch.
+    /// Number of virtual data planes that share a switch.
     vpdps: Option<u32>,
     native_mpps: Option<f64>,
     vpdp_mpps: Option<f64>,
-    /// What virtual data planes reach of what the program alone does.
+    /// Rate of virtual data planes relative to the program alone.
     ratio: Option<f64>,
-    /// Of virtual data planes; of what, the rest says.
+    /// Packet latency in virtual data planes.
     p50_us: Option<f64>,
     p99_us: Option<f64>,
     #[serde(flatten)]
     more: More,
 }
 
-/// What one figure has and others have not.
+/// Values specific to one figure.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum More {
@@ -156,7 +158,7 @@ enum More {
 }
 
 impl Row {
-    /// A row of rates, and of the times that packets take below them.
+    /// Returns a row with rates and latencies.
     fn measured(
         figure: &'static str,
         policy: &str,
@@ -179,7 +181,7 @@ impl Row {
         }
     }
 
-    /// A row without rates.
+    /// Returns a row without rates.
     fn new(figure: &'static str, policy: impl Into<String>, more: More) -> Row {
         Row {
             figure,
@@ -195,13 +197,13 @@ impl Row {
     }
 }
 
-/// What came of a figure.
+/// Result of a figure.
 struct Figure {
     title: &'static str,
     rows: Vec<Row>,
-    /// The table's lines, the first of which says what is in its columns.
+    /// Lines of the table. The first one is the head.
     table: Vec<Vec<String>>,
-    /// What stands below the table.
+    /// Text below the table.
     note: String,
     pictures: Vec<Picture>,
 }
@@ -219,7 +221,7 @@ impl Figure {
     }
 }
 
-/// Tells on standard error how far a measurement is.
+/// Shows the progress of a measurement on standard error.
 struct Progress(LiveLine);
 
 impl Progress {
@@ -227,7 +229,7 @@ impl Progress {
         Progress(LiveLine::new())
     }
 
-    /// Of what is named, this share is over.
+    /// Reports the completed share of the named measurement.
     fn tell(&mut self, name: &str, share: f64) {
         if self.0.is_due() {
             let done = bar((share * 100.0) as u64, 100, 20);
@@ -281,12 +283,12 @@ fn write(file: &Path, text: &str) -> Result<(), String> {
     std::fs::write(file, text).map_err(|error| format!("cannot write {}: {error}", file.display()))
 }
 
-/// The words of a table's head.
+/// Returns the head of a table.
 fn head(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// A cell that may be empty.
+/// Formats a cell that may be empty.
 fn cell(value: Option<impl ToString>) -> String {
     value.map_or("-".to_owned(), |value| value.to_string())
 }

@@ -1,4 +1,4 @@
-//! Plots: curves over a measure, and bars side by side.
+//! Plots: curves, and groups of bars.
 
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
@@ -6,12 +6,12 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 const SIZE: (u32, u32) = (760, 480);
 const FONT: (&str, u32) = ("sans-serif", 13);
-/// How far a plot of bars goes beyond the highest, for the names of its kinds.
+/// Height of a bar plot relative to its highest bar. The space above the bars is for the legend.
 const HEADROOM: f64 = 1.4;
-/// What bars of a group take of its place.
+/// Share of a group's width that its bars take.
 const FILLED: f64 = 0.8;
 
-/// Colours that people who see few colours tell apart.
+/// Colours that are distinguishable for people with colour blindness.
 pub(super) const NATIVE: RGBColor = RGBColor(0, 114, 178);
 pub(super) const HERE: RGBColor = RGBColor(213, 94, 0);
 pub(super) const PAPER: RGBColor = RGBColor(0, 158, 115);
@@ -20,23 +20,23 @@ pub(super) const OTHER: RGBColor = RGBColor(120, 120, 120);
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// What a plot is of.
+/// Labels of a plot.
 pub(super) struct Axes {
     pub(super) caption: &'static str,
     pub(super) x: &'static str,
     pub(super) y: &'static str,
 }
 
-/// How points are drawn.
+/// Style of points.
 #[derive(Clone, Copy)]
 pub(super) enum Marks {
-    /// Joined.
+    /// Connected by a line.
     Line,
-    /// Each by itself: all that is known.
+    /// Separate crosses, where only single values are known.
     Crosses,
 }
 
-/// Points of one kind.
+/// A series of points.
 pub(super) struct Curve {
     pub(super) marks: Marks,
     pub(super) name: &'static str,
@@ -44,17 +44,17 @@ pub(super) struct Curve {
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// Bars of one kind, one in each group that has it.
+/// A series of bars, at most one in each group.
 pub(super) struct Bars {
     pub(super) name: &'static str,
     pub(super) colour: RGBColor,
     pub(super) values: Vec<Option<f64>>,
 }
 
-/// Curves and points.
+/// Draws curves and points. Returns SVG.
 ///
 /// # Errors
-/// The library's, in words.
+/// An error of the plotting library, as text.
 pub(super) fn curves(axes: &Axes, curves: &[Curve]) -> Result<String, String> {
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(1e-9, f64::max) * 1.05;
@@ -87,10 +87,10 @@ pub(super) fn curves(axes: &Axes, curves: &[Curve]) -> Result<String, String> {
     Ok(svg)
 }
 
-/// Bars side by side, in groups with these names.
+/// Draws groups of bars with these group names. Returns SVG.
 ///
 /// # Errors
-/// The library's, in words.
+/// An error of the plotting library, as text.
 pub(super) fn bars(axes: &Axes, groups: &[String], kinds: &[Bars]) -> Result<String, String> {
     let values = kinds.iter().flat_map(|kind| kind.values.iter().flatten());
     let most = values.copied().fold(1e-9, f64::max) * HEADROOM;
@@ -142,7 +142,7 @@ fn draw(
     let mut mesh = chart.configure_mesh();
     mesh.x_desc(axes.x).y_desc(axes.y).label_style(FONT);
     if groups.is_some() {
-        // Groups have names in place of numbers.
+        // Groups have names instead of numbers.
         mesh.disable_x_mesh().x_label_formatter(&|_| String::new());
     }
     mesh.draw()?;

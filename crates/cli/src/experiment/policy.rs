@@ -1,4 +1,5 @@
-//! The paper's policies (figure 14(b)) as work to be measured: those of `polyplane bench --tenants`, in frames of any size.
+//! The paper's policies (figure 14(b)) as workloads: those of `polyplane bench --tenants`, in
+//! frames of any size.
 
 use std::sync::Arc;
 
@@ -14,8 +15,8 @@ use packet::Frame;
 
 use crate::chain;
 
-/// What a side on the interpreter has, 128 stations: each path through a parser has entries of its own in the emitted hypervisor, and how large tables
-/// are is not what is compared.
+/// Part of the entries for sides on the interpreter: one of 128. Each path through a parser has
+/// separate entries in the P4 hypervisor, and large tables are not part of the comparison.
 const SMALL: Part = Part { number: 0, of: 128 };
 
 /// A policy and its program.
@@ -23,15 +24,15 @@ pub(super) struct Policy {
     name: String,
     function: Box<dyn Divisible>,
     program: Arc<Program>,
-    /// Shorter frames are padded behind the packet, as Ethernet pads.
+    /// Minimum frame length. Shorter packets are padded at the end, as Ethernet does.
     bytes: usize,
 }
 
 impl Policy {
-    /// The policy of this number, from 1, in frames of 64 bytes.
+    /// Returns the policy of this number, from 1, with frames of 64 bytes.
     ///
     /// # Errors
-    /// There is none, or its program is wrong.
+    /// There is no such policy, or its program is wrong.
     pub(super) fn new(number: u32) -> Result<Policy, String> {
         let function = workloads::divisible(&format!("pol{number}"), Size::Full);
         let function = function.ok_or_else(|| format!("there is no policy {number}"))?;
@@ -44,17 +45,17 @@ impl Policy {
         })
     }
 
-    /// The same in frames of so many bytes, or longer ones.
+    /// Sets the minimum frame length.
     pub(super) fn padded(self, bytes: usize) -> Policy {
         Policy { bytes, ..self }
     }
 
-    /// Its program.
+    /// Returns its program.
     pub(super) fn program(&self) -> &Arc<Program> {
         &self.program
     }
 
-    /// What is in the tables of a side on the interpreter.
+    /// Returns the table contents for sides on the interpreter.
     ///
     /// # Errors
     /// The program does not have the tables.
@@ -68,10 +69,10 @@ impl Policy {
         Ok(updates)
     }
 
-    /// Measures it alone and in so many virtual data planes.
+    /// Measures the policy alone and in `vpdps` virtual data planes.
     ///
     /// # Errors
-    /// It does not take its entries, or packets are lost.
+    /// The policy refuses its entries, or packets are lost.
     pub(super) fn measure(
         &self,
         engine: Arc<dyn Engine>,
@@ -86,7 +87,8 @@ impl Policy {
             engine,
             vpdps,
             entry,
-            // As a worker of `polyplane host` gets them: from ports that are one vPDP's port by port, from those that are shared mixed.
+            // The order in which a worker of `polyplane host` gets them: port by port if a port
+            // belongs to one vPDP, mixed if ports are shared.
             arrival: match entry {
                 Entry::Whole => Arrival::Queues,
                 Entry::Described | Entry::Rules => Arrival::Mixed,
@@ -100,10 +102,10 @@ impl Policy {
     }
 }
 
-/// What drops packets does another thing than what is to be measured.
+/// Checks that no packets were dropped: a side that drops packets does less work than intended.
 ///
 /// # Errors
-/// It does.
+/// Packets were dropped.
 pub(super) fn check_all_sent(measured: &Measured) -> Result<(), String> {
     match measured.sent < 1.0 {
         true => Err(format!("{} does not send all packets on", measured.name)),
@@ -162,13 +164,13 @@ impl Divisible for Policy {
     fn packet(&self, choices: &mut Choices, part: Part, frame: &mut Frame) {
         self.function.packet(choices, part, frame);
         let missing = self.bytes.saturating_sub(frame.len());
-        // The longest are far below a frame's limit.
+        // Cannot fail: the longest packets are far below a frame's limit.
         let _ = frame.push_back(&vec![0; missing]);
     }
 }
 
 impl Traffic for Policy {
-    /// Packets for a side on the interpreter.
+    /// Returns packets for a side on the interpreter.
     fn packets(&self, seed: u64) -> Packets<'_> {
         let mut choices = Choices::new(seed);
         Box::new(move |frame| self.packet(&mut choices, SMALL, frame))

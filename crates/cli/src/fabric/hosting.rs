@@ -1,4 +1,5 @@
-//! A switch of a fabric for real that hosts virtual data planes: a worker between its cables, and the control side beside it.
+//! A switch of a real fabric that hosts virtual data planes: one worker for its ports, and its
+//! control loop.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -13,13 +14,14 @@ use crate::out;
 use crate::report::{self, DeviceReport};
 use crate::station::{Habits, Told};
 
-/// How often the control side has its turn.
+/// Interval of the control loop.
 const TURN: Duration = Duration::from_millis(10);
 
-/// Carries packets until nobody holds the stream's other end.
+/// Forwards packets until the other end of the stream is closed.
 ///
 /// # Errors
-/// The operating system gives no threads or descriptors; packets are not accounted for.
+/// The operating system provides no threads or descriptors, or the packet counts are not
+/// conserved.
 pub(super) fn carry(
     name: String,
     mut hypervisor: Hypervisor,
@@ -54,7 +56,7 @@ pub(super) fn carry(
     })
 }
 
-/// Waits for a turn's time; whether the stream's other end is gone.
+/// Waits for the next turn. Returns true if the other end of the stream is closed.
 fn is_over(poller: &mut Poller, done: &UnixStream) -> Result<bool, String> {
     let waited = poller.wait([done.as_fd()], TURN);
     waited
@@ -62,9 +64,10 @@ fn is_over(poller: &mut Poller, done: &UnixStream) -> Result<bool, String> {
         .map_err(|error| format!("cannot wait for an end: {error}"))
 }
 
-/// What needs no packet is done, and what ports tell is told.
+/// Does the work that needs no packet, and prints the notices of the ports.
 fn turn(hypervisor: &mut Hypervisor, crew: &Crew<tenancy::Worker>, name: &str) {
-    // What devices send by themselves comes of packets that the control side takes in: there are none.
+    // The sink is never called: it is for packets of the control side, of which there are none
+    // here.
     hypervisor.step(crew.common().now(), |_, _, _| {});
     while let Some(told) = crew.hear() {
         if let Told::Notice(notice) = told {

@@ -1,6 +1,7 @@
 //! `polyplane fabric`: many switches on one machine, in simulated time or as network namespaces.
 //!
-//! The room `fabric` has topologies and the simulation; here its switches get programs, and what it says is told.
+//! The crate `fabric` has topologies and the simulation. This module loads programs into the
+//! switches and prints reports.
 
 mod hosting;
 mod namespaces;
@@ -24,7 +25,7 @@ use crate::live::{self, LiveLine};
 use crate::{Ended, amount, out};
 pub(crate) use switches::Maker;
 
-/// Places of the progress bar.
+/// Width of the progress bar in characters.
 const BAR: usize = 30;
 
 #[derive(Args)]
@@ -48,9 +49,11 @@ pub(crate) struct Options {
 enum Command {
     /// Print a topology, or draw it.
     Show(show::Options),
-    /// Carry its flows, pings and workload in simulated time, where the same seed gives the same report; or run programs in its hosts for real.
+    /// Run its flows, pings and workload in simulated time, where the same seed gives the same
+    /// report; or run programs in its hosts for real.
     Run(RunOptions),
-    /// Have it be there for real until a signal: switches that forward, and a network namespace for each host. Needs root.
+    /// Set it up for real until a signal: switches that forward, and a network namespace for each
+    /// host. Needs root.
     Up(real::UpOptions),
 }
 
@@ -59,19 +62,20 @@ struct RunOptions {
     /// The topology (docs/FABRIC.md).
     #[arg(value_name = "TOPO.toml")]
     topology: PathBuf,
-    /// Which share of their bytes the workload's elephants have.
+    /// The share of their bytes that the workload's elephants have.
     #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = share)]
     scale: f64,
-    /// How many simulated seconds there are at most.
+    /// Maximum simulated time in seconds.
     #[arg(long, value_name = "S", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     seconds: u64,
-    /// What losses and peers are drawn from, in place of the topology's own seed.
+    /// Seed of losses and peers, in place of the topology's own seed.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Run the programs that the topology names (`[[command]]`) in hosts that are network namespaces, instead of simulating. Needs root.
+    /// Run the programs that the topology names (`[[command]]`) in hosts that are network
+    /// namespaces, instead of simulating. Needs root.
     #[arg(long, conflicts_with_all = ["scale", "seconds", "seed"])]
     real: bool,
-    /// With --real: how the switches' ports work.
+    /// With --real: packet I/O of the switches' ports.
     #[arg(long, value_enum, default_value_t, requires = "real")]
     io: Io,
     #[command(flatten)]
@@ -81,7 +85,7 @@ struct RunOptions {
     json: bool,
 }
 
-/// A share of something: more than none, and at most all.
+/// Parses a share: above 0, at most 1.
 pub(crate) fn share(text: &str) -> Result<f64, String> {
     let share: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
     match share > 0.0 && share <= 1.0 {
@@ -105,7 +109,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     }
 }
 
-/// Reads a topology; its errors are the command's.
+/// Reads a topology. Its errors are those of the command.
 pub(crate) fn read(path: &Path) -> Result<Topology, String> {
     let file = path.display().to_string();
     let text = read_text(path, fabric::topology::MAX_FILE_BYTES)?;
@@ -140,8 +144,8 @@ fn simulate(options: &RunOptions, early: &Early) -> Result<Ended, String> {
     }
 }
 
-/// Why not all is complete after so much time. More of it is of use only to what has moved at all,
-/// or to what may be on its way for the first time.
+/// Returns the message for a simulation that did not complete in its time. It suggests more time
+/// only if a flow progresses, or if packets may be on their way for the first time.
 fn unfinished(report: &fabric::Report, time: &str) -> String {
     let dropped: u64 = report.dropped.iter().map(|drop| drop.packets).sum();
     let mut flows = report.flows.iter();
@@ -159,10 +163,11 @@ fn unfinished(report: &fabric::Report, time: &str) -> String {
     }
 }
 
-/// Runs a simulation to its end, telling how far it is; the signal that stopped it, if one did, and how long it took.
+/// Runs a simulation to its end and shows its progress. Returns the signal that stopped it, if
+/// any, and the wall-clock time.
 ///
 /// # Errors
-/// Packets go in a circle without end.
+/// Packets loop for ever.
 pub(crate) fn watch(
     simulation: &mut Simulation,
     end: Nanos,

@@ -1,7 +1,9 @@
 //! A topology as network namespaces: one for each host, and one with the switches' ports.
 //!
-//! They live as long as the values that refer to them, and no longer than the process: whatever ends it, hosts, cables and addresses are gone. Their
-//! names, by which `ip netns exec` finds them, are symbolic links; those that a crash left point nowhere and are replaced.
+//! The namespaces live as long as the values that refer to them, and no longer than the process.
+//! Any end of the process removes hosts, links and addresses. Their names, by which
+//! `ip netns exec` finds them, are symbolic links. Links that a crash left are dangling and are
+//! replaced.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -14,25 +16,25 @@ use port::{Netns, NetnsError, OpenedPort, PortIo, Rtnl};
 
 use crate::cable::{be_silent, open_port};
 
-/// Where `ip netns` looks for namespaces.
+/// Directory in which `ip netns` finds namespaces.
 const NAMES: &str = "/run/netns";
 
-/// The interface that each host has.
+/// Name of each host's interface.
 const HOST_INTERFACE: &str = "eth0";
 
-/// The namespaces.
+/// The namespaces of a fabric.
 pub(super) struct Namespaces {
-    /// By host.
+    /// Indexed by host.
     hosts: Vec<Netns>,
     switches: Netns,
     names: Vec<PathBuf>,
 }
 
 impl Namespaces {
-    /// Makes hosts and cables, and gives the hosts their addresses and names.
+    /// Creates hosts and links, and gives the hosts their addresses and names.
     ///
     /// # Errors
-    /// The process may not, or a name is taken.
+    /// The process has no permission, or a name is taken.
     pub(super) fn make(topology: &Topology) -> Result<Namespaces, String> {
         let hosts = topology.hosts.iter().map(|_| silent());
         let mut namespaces = Namespaces {
@@ -80,10 +82,10 @@ impl Namespaces {
         netns.rtnl().map_err(|error| error.to_string())
     }
 
-    /// Opens all ports of a switch that have a cable.
+    /// Opens all ports of a switch that have a link.
     ///
     /// # Errors
-    /// One cannot be opened.
+    /// A port cannot be opened.
     pub(super) fn open(
         &self,
         topology: &Topology,
@@ -99,12 +101,12 @@ impl Namespaces {
         opened.collect()
     }
 
-    /// Where a host's programs run.
+    /// Returns the namespace of a host.
     pub(super) fn host(&self, number: usize) -> &Netns {
         &self.hosts[number]
     }
 
-    /// Makes a namespace be found by `ip netns`.
+    /// Registers a namespace's name for `ip netns`.
     fn name(&self, number: usize, name: &str) -> Result<PathBuf, String> {
         let path = Path::new(NAMES).join(name);
         if is_taken(&path) {
@@ -125,13 +127,13 @@ impl Namespaces {
 impl Drop for Namespaces {
     fn drop(&mut self) {
         for name in &self.names {
-            // Who took it away meanwhile has done what was to be done.
+            // The link may have been removed already.
             let _ = std::fs::remove_file(name);
         }
     }
 }
 
-/// A namespace without packets of its own.
+/// Creates a namespace that sends no packets by itself.
 fn silent() -> Result<Netns, String> {
     let netns = Netns::create().map_err(|error| match error {
         NetnsError::Unprivileged => {
@@ -144,7 +146,8 @@ fn silent() -> Result<Netns, String> {
     Ok(netns)
 }
 
-/// The name of an end's interface. Names of switches may be as long as those of interfaces, so numbers stand for them.
+/// Returns the name of an end's interface. It contains the switch's number, because the switch's
+/// name may be as long as an interface name.
 fn interface(end: End) -> String {
     match end.node {
         NodeId::Host(_) => HOST_INTERFACE.to_owned(),
@@ -170,7 +173,8 @@ fn configure(host: &HostSpec, netns: &Netns) -> Result<(), String> {
     steps().map_err(|error: port::RtnlError| error.to_string())
 }
 
-/// Whether a name is of a namespace that there is: a file, or a link to a descriptor of a living process.
+/// Returns true if a name belongs to an existing namespace: a file, or a link to a descriptor of
+/// a running process.
 fn is_taken(path: &Path) -> bool {
     match std::fs::read_link(path) {
         Ok(target) => std::fs::read_link(target)

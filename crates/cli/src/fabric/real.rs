@@ -1,4 +1,5 @@
-//! A topology for real: each switch with a worker of its own between cables, each host a network namespace for any program.
+//! A real fabric: each switch has a worker thread between virtual links, each host is a network
+//! namespace for any program.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -24,10 +25,10 @@ use crate::forward::{Event, Forwarder, Plan, Stop};
 use crate::report::{DeviceReport, PortReport};
 use crate::{Ended, amount, out};
 
-/// How long servers get before the programs that need them are started.
+/// Time that servers get before the programs that need them start.
 const SERVERS_FIRST: Duration = Duration::from_millis(300);
 
-/// How often a program that runs is looked at.
+/// Interval at which a running program is checked.
 const LOOK: Duration = Duration::from_millis(20);
 
 #[derive(Args)]
@@ -35,14 +36,14 @@ pub(super) struct UpOptions {
     /// The topology (docs/FABRIC.md).
     #[arg(value_name = "TOPO.toml")]
     topology: PathBuf,
-    /// How the switches' ports work.
+    /// Packet I/O of the switches' ports.
     #[arg(long, value_enum, default_value_t)]
     io: Io,
     #[command(flatten)]
     choice: Choice,
 }
 
-/// What a switch did.
+/// Final report of a switch.
 #[derive(Serialize)]
 pub(super) struct Switched {
     pub(super) name: String,
@@ -51,12 +52,12 @@ pub(super) struct Switched {
     pub(super) device: DeviceReport,
 }
 
-/// What a program in a host did.
+/// Result of a program in a host.
 #[derive(Serialize)]
 struct Done {
     host: String,
     command: Vec<String>,
-    /// None if a signal ended it.
+    /// Exit status. `None` if a signal ended the program.
     status: Option<i32>,
     seconds: f64,
 }
@@ -67,17 +68,17 @@ struct Json {
     switches: Vec<Switched>,
 }
 
-/// Switches that run.
+/// Running switches.
 struct Running {
     namespaces: Namespaces,
-    /// Each ends when its stream's other end does.
+    /// Each switch stops when its stream is closed.
     switches: Vec<(UnixStream, JoinHandle<Result<Switched, String>>)>,
 }
 
-/// Has a topology be there until a signal asks for its end.
+/// Runs a topology until a stop signal.
 ///
 /// # Errors
-/// The process may not make namespaces, or a switch cannot be made.
+/// The process may not create namespaces, or a switch cannot be created.
 pub(super) fn up(options: &UpOptions, early: &Early) -> Result<Ended, String> {
     let topology = super::read(&options.topology)?;
     early.begin_work();
@@ -100,10 +101,11 @@ pub(super) fn up(options: &UpOptions, early: &Early) -> Result<Ended, String> {
     Ok(Ended::Well)
 }
 
-/// Runs the programs that a topology names in its hosts, servers first and the others one after the other.
+/// Runs the programs of a topology in its hosts: starts the servers, then runs the other programs
+/// one by one.
 ///
 /// # Errors
-/// As [`up`]; and there is nothing to run, or it cannot be started.
+/// As for [`up`]. Also if there is no program, or one cannot be started.
 pub(super) fn run(
     topology: &Topology,
     io: Io,
@@ -155,7 +157,7 @@ impl Running {
         Ok(running)
     }
 
-    /// Ends the switches; what each did.
+    /// Stops the switches. Returns their reports.
     fn stop(self) -> Result<Vec<Switched>, String> {
         let (streams, threads): (Vec<_>, Vec<_>) = self.switches.into_iter().unzip();
         drop(streams);
@@ -191,7 +193,8 @@ impl Running {
         done.collect()
     }
 
-    /// Starts a program in its host. What it says goes to standard error: standard output is the report's.
+    /// Starts a program in its host. Its output goes to standard error, because standard output
+    /// is for the report.
     fn spawn(&self, command: &CommandSpec) -> Result<Child, String> {
         let (program, args) = command.run.split_first().ok_or("there is nothing to run")?;
         let start = || {
@@ -205,13 +208,13 @@ impl Running {
     }
 }
 
-/// Programs that are ended with this value.
+/// Programs that are killed when this value is dropped.
 struct Servers(Vec<Child>);
 
 impl Drop for Servers {
     fn drop(&mut self) {
         for server in &mut self.0 {
-            // One that has ended by itself needs no end.
+            // Fails if the program has ended already, which is fine.
             let _ = server.kill();
             let _ = server.wait();
         }
@@ -251,7 +254,7 @@ fn begin(
     Ok((running, thread))
 }
 
-/// Carries packets until nobody holds the stream's other end.
+/// Forwards packets until the other end of the stream is closed.
 fn carry(
     name: String,
     device: Device,

@@ -1,4 +1,4 @@
-//! What a simulation has seen, for people and as JSON.
+//! Report of a simulation, as text and as JSON.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use serde::Serialize;
 use crate::report::padded;
 use crate::{amount, out};
 
-/// Flows that are told one by one; of more, the distribution is told.
+/// Maximum number of flows that are listed. For more flows, the distribution is shown.
 const FEW: usize = 20;
 
-/// The report, and what it took.
+/// Report in JSON, with the cost of the simulation.
 #[derive(Serialize)]
 struct Json<'a> {
     #[serde(flatten)]
@@ -20,7 +20,7 @@ struct Json<'a> {
     is_complete: bool,
     /// Wall-clock time.
     took_seconds: f64,
-    /// Frames that arrived at an end of a link, a second of wall-clock time.
+    /// Frames that arrived at an end of a link, per second of wall-clock time.
     frames_per_second: f64,
 }
 

@@ -1,4 +1,4 @@
-//! `polyplane fabric show`: a topology as text, as JSON, as a picture.
+//! `polyplane fabric show`: prints a topology as text, as JSON, or as a picture.
 
 use std::path::PathBuf;
 
@@ -42,7 +42,7 @@ struct SwitchJson<'a> {
     backlog: usize,
 }
 
-/// What a switch's packets go through.
+/// Packet processing of a switch.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum PlaneJson<'a> {
@@ -148,7 +148,7 @@ fn text(topology: &Topology) {
     }
 }
 
-/// As [`amount::count`], for nouns of another plural.
+/// Formats a count, as [`amount::count`] does, for nouns with another plural.
 fn several(n: usize, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }

@@ -1,4 +1,5 @@
-//! A topology as a picture: hosts at the bottom, each switch as far above them as it is from the nearest.
+//! Draws a topology: hosts at the bottom, each switch at a height given by its distance to the
+//! nearest host.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +9,11 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// What a node takes, and the nodes beside and above it.
+/// Horizontal and vertical distance of nodes, and half the size of a node's box.
 const WIDTH: i32 = 130;
 const HEIGHT: i32 = 110;
 const BOX: (i32, i32) = (34, 16);
-/// What the name of a virtual data plane takes below its switch's.
+/// Height of the name of a virtual data plane below its switch's name.
 const LINE: i32 = 11;
 const FONT: (&str, u32) = ("sans-serif", 15);
 const SMALL: (&str, u32) = ("sans-serif", 11);
@@ -22,10 +23,10 @@ const SWITCH: RGBColor = RGBColor(213, 94, 0);
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// The picture, as SVG.
+/// Draws the picture and returns it as SVG.
 ///
 /// # Errors
-/// The library's, in words.
+/// An error of the plotting library, as text.
 pub(super) fn draw(topology: &Topology) -> Result<String, String> {
     let mut svg = String::new();
     drawn(topology, &mut svg).map_err(|error| format!("cannot draw the topology: {error}"))?;
@@ -55,7 +56,8 @@ fn drawn(topology: &Topology, svg: &mut String) -> Drawn {
     Ok(())
 }
 
-/// Nodes by how many links they are from the nearest host; those that no host reaches stand on top.
+/// Groups nodes by their distance in links to the nearest host. Nodes that no host reaches are on
+/// top.
 fn tiers(topology: &Topology) -> Vec<Vec<NodeId>> {
     let hosts = (0..topology.hosts.len()).map(|n| NodeId::Host(HostId(n)));
     let mut left: Vec<NodeId> = (0..topology.switches.len())
@@ -97,7 +99,7 @@ fn places(tiers: &[Vec<NodeId>], (width, height): (i32, i32)) -> BTreeMap<NodeId
     places
 }
 
-/// A port's number, near its switch on the way to the other end.
+/// Draws a port's number, near its switch on the line to the other end.
 fn port(area: &Area<'_>, number: String, from: (i32, i32), to: (i32, i32)) -> Drawn {
     let near = |a: i32, b: i32| a + (b - a) * 3 / 10;
     let place = (near(from.0, to.0) + 7, near(from.1, to.1));
@@ -106,7 +108,7 @@ fn port(area: &Area<'_>, number: String, from: (i32, i32), to: (i32, i32)) -> Dr
     Ok(())
 }
 
-/// A node's box, with the names of its virtual data planes.
+/// Draws a node's box, with the names of its virtual data planes.
 fn name(area: &Area<'_>, topology: &Topology, node: NodeId, (x, y): (i32, i32)) -> Drawn {
     let colour = match node {
         NodeId::Switch(_) => SWITCH,

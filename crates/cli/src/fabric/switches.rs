@@ -1,4 +1,4 @@
-//! Switches of a fabric: programs compiled, each text once, and loaded with their entries.
+//! Switches of a fabric: programs, each compiled once and loaded with its entries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use crate::args::{Setup, Source};
 use crate::engine::Choice;
 use crate::{compile, configure};
 
-/// Why entries are not there: what is wrong with them was shown.
+/// Message for entries with errors. The errors themselves have been shown.
 const WRONG_ENTRIES: &str = "its entries have errors";
 
-/// Makes the switches of a fabric.
+/// Creates the switches of a fabric.
 pub(crate) struct Maker {
     engine: Arc<dyn Engine>,
     seed: u64,
     programs: BTreeMap<ProgramSpec, Arc<ir::Program>>,
 }
 
-/// What a switch runs.
+/// Data plane of a switch.
 pub(crate) enum Plane {
     /// One function.
     Alone(Box<Device>),
@@ -33,7 +33,7 @@ pub(crate) enum Plane {
 }
 
 impl Maker {
-    /// Switches on this engine.
+    /// Returns a maker of switches on this engine.
     pub(crate) fn new(choice: Choice, seed: u64) -> Maker {
         Maker {
             engine: Arc::from(choice.engine()),
@@ -42,10 +42,11 @@ impl Maker {
         }
     }
 
-    /// A switch with its program and entries, for simulated time.
+    /// Creates a switch with its program and entries, for simulated time.
     ///
     /// # Errors
-    /// Its program, its entries or how packets find its virtual data planes is wrong.
+    /// The program, its entries, or the ingress classification of its virtual data planes is
+    /// wrong.
     pub(crate) fn make(&mut self, spec: &SwitchSpec) -> Result<Box<dyn Node>, String> {
         Ok(match self.plane(&spec.plane)? {
             Plane::Alone(device) => Box::new(SwitchNode::new(*device, spec.service)),
@@ -56,10 +57,10 @@ impl Maker {
         })
     }
 
-    /// What a switch runs.
+    /// Creates the data plane of a switch.
     ///
     /// # Errors
-    /// As [`Maker::make`].
+    /// As for [`Maker::make`].
     pub(crate) fn plane(&mut self, spec: &PlaneSpec) -> Result<Plane, String> {
         Ok(match spec {
             PlaneSpec::Alone(function) => Plane::Alone(Box::new(self.device(function)?)),
@@ -140,7 +141,7 @@ fn at_line(line: usize, why: &dyn std::fmt::Display) -> String {
     format!("line {line}: {why}")
 }
 
-/// The connection of a port before all vPDPs are there that links may lead to.
+/// Returns a port's connection without links, which may lead to vPDPs that do not exist yet.
 fn unlinked(connection: &Connection) -> Connection {
     match connection {
         Connection::Link(_) => Connection::Open,
@@ -148,7 +149,7 @@ fn unlinked(connection: &Connection) -> Connection {
     }
 }
 
-/// Makes a vPDP's links, but for those that the other end has made.
+/// Creates a vPDP's links, except those that the other end has created.
 fn link(hypervisor: &mut Hypervisor, vpdp: &VpdpSpec) -> Result<(), String> {
     for (port, connection) in (0..).zip(&vpdp.ports) {
         let Connection::Link(other) = *connection else {

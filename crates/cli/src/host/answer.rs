@@ -1,4 +1,4 @@
-//! What operators ask of the office, and its answers.
+//! Requests of operators to the control loop, and the answers.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::host::program;
 
 pub(super) type Answered<T> = Result<T, Denial>;
 
-/// What is asked makes no sense.
+/// Returns the error for an invalid request.
 pub(super) fn invalid(message: impl ToString) -> Denial {
     Denial {
         code: Code::InvalidArgument,
@@ -56,7 +56,7 @@ pub(super) fn refused(refusal: Refusal) -> Denial {
     }
 }
 
-/// An answer without more to tell.
+/// Returns an answer without further content.
 pub(super) fn done(id: VpdpId) -> wire::ChangeResponse {
     wire::ChangeResponse {
         vpdp: id.get().into(),
@@ -65,14 +65,14 @@ pub(super) fn done(id: VpdpId) -> wire::ChangeResponse {
 }
 
 impl Office {
-    /// Changes one thing.
+    /// Executes one change.
     pub(super) fn change(
         &mut self,
         asked: wire::ChangeRequest,
         answer: Answer<wire::ChangeResponse>,
     ) {
         match asked.change {
-            // That takes time, which the office does not have.
+            // These take time, so they run on other threads.
             Some(Change::SetProgram(asked)) => self.set_program(asked, answer),
             Some(Change::EditStage(asked)) => self.edit_stage(asked, answer),
             Some(Change::RollBack(vpdp)) => self.roll_back(&vpdp, answer),
@@ -147,7 +147,7 @@ impl Office {
                 Ok(done(id))
             }
             Change::Import(exported) => self.import(exported),
-            // They were taken before.
+            // Handled by [`Office::change`].
             Change::SetProgram(_)
             | Change::EditStage(_)
             | Change::RollBack(_)
@@ -155,7 +155,7 @@ impl Office {
         }
     }
 
-    /// The vPDP that a name or a number means.
+    /// Returns the vPDP with this name or number.
     pub(super) fn id(&self, word: &str) -> Answered<VpdpId> {
         name::check("the name or the number of a vPDP", word).map_err(invalid)?;
         let mut vpdps = self.hypervisor.vpdps();
@@ -232,7 +232,7 @@ impl Office {
         self.begin(id, loaded)
     }
 
-    /// Makes a vPDP with a port for controllers behind those that it asks for.
+    /// Creates a vPDP. Its CPU port comes after the requested ports.
     fn make(&mut self, mut spec: Spec) -> Answered<VpdpId> {
         if spec.ports.len() > USUAL_CPU as usize {
             return Err(invalid(format!("a vPDP has at most {USUAL_CPU} ports")));
@@ -243,7 +243,7 @@ impl Office {
         Ok(id)
     }
 
-    /// Connects a vPDP's port for controllers.
+    /// Connects a vPDP's CPU port.
     fn lead_to_controllers(&mut self, id: VpdpId) -> Answered<()> {
         let port = VirtualPort {
             vpdp: id,
@@ -253,7 +253,7 @@ impl Office {
         connected.map_err(refused)
     }
 
-    /// Lets controllers of a new vPDP in, if all is well with it; else it is gone.
+    /// Connects the controllers of a new vPDP. After an error the vPDP is deleted.
     fn begin(&mut self, id: VpdpId, made: Answered<()>) -> Answered<wire::ChangeResponse> {
         let begun = made.and_then(|()| self.connect(id));
         if let Err(denial) = begun {
@@ -291,7 +291,7 @@ impl Office {
         let objects: Option<Vec<_>> = objects.collect();
         let quotas = quotas(&exported.quotas)?;
         let compile = quotas.compile;
-        // To read the texts takes as long as to compile them.
+        // Parsing the texts is as expensive as compiling them, so the compile quota applies.
         let bounded = |of: Option<wire::Function>| {
             let read = compile.run(|| function(of));
             read.map_err(denied)?
@@ -341,7 +341,7 @@ impl Office {
     }
 }
 
-/// A vPDP's name: something that is no number.
+/// Checks a vPDP's name: it must not be a number.
 fn named(name: String) -> Answered<String> {
     name::check("a vPDP's name", &name).map_err(invalid)?;
     let is_word = name
@@ -355,7 +355,7 @@ fn named(name: String) -> Answered<String> {
     }
 }
 
-/// A vPDP's owner: a name as certificates have it, or none.
+/// Checks a vPDP's owner: a name as in certificates, or empty.
 fn owner(owner: String) -> Answered<String> {
     match owner.as_str() {
         "" => Ok(owner),

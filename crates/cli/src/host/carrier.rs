@@ -1,4 +1,5 @@
-//! A worker of the hypervisor on its station, and how packets go between virtual data planes and their controllers.
+//! Packet processor of a worker thread with virtual data planes, and the packets between these
+//! and their controllers.
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -14,59 +15,61 @@ use tenancy::{Gauge, Reception, VpdpId, Work, Worker};
 use super::gauge::Cycles;
 use crate::carrier::Carrier;
 
-/// The switch's ports from here on are those of virtual data planes' controllers: this number and the vPDP's.
+/// First of the switch ports for the controllers of virtual data planes. The vPDP's number is
+/// added.
 pub(crate) const CONTROLLERS: u32 = 61_000;
 
-/// The port of the switch to which a vPDP's port for controllers is connected.
+/// Returns the switch port that a vPDP's CPU port is connected to.
 pub(super) fn controllers_of(id: VpdpId) -> PortId {
     PortId(CONTROLLERS + u32::from(id.get()))
 }
 
-/// Ways to controllers, by port.
+/// Packet-in senders by port.
 type Ways = HashMap<PortId, ToControllers>;
 
-/// Where the office puts ways, and stations find them.
+/// Packet-in senders as the control loop publishes them for the workers.
 #[derive(Default)]
 struct Published {
-    /// Grows with each change.
+    /// Incremented by each change.
     version: AtomicU64,
     ways: Mutex<Arc<Ways>>,
 }
 
-/// What became of packets for controllers, at one station.
+/// Counters of the packet-ins of one worker.
 #[derive(Default)]
 struct Tally {
     given: AtomicU64,
-    /// Nobody was there, or there was no room.
+    /// Lost packets: there is no controller, or its queue is full.
     lost: AtomicU64,
 }
 
-/// A change of which vPDPs have controllers.
+/// Change of the controllers of a vPDP.
 enum Change {
     Come(PortId, CpuPort),
     Go(PortId),
 }
 
-/// The office's end: tells stations of controllers.
+/// Control loop's side of the CPU port routing: publishes connected controllers to the workers.
 pub(super) struct Switchboard {
     published: Arc<Published>,
-    /// Ways that stations may still have: freeing them takes time that packets do not have.
+    /// Replaced maps that workers may still use. They are freed here, because workers have no
+    /// time for it.
     retired: Vec<Arc<Ways>>,
     tallies: Vec<Arc<Tally>>,
     changes: Sender<Change>,
 }
 
 impl Switchboard {
-    /// Controllers of a vPDP come; instead of those that it had.
+    /// Connects controllers to a vPDP, in place of those that it had.
     pub(super) fn connect(&mut self, id: VpdpId, cpu: CpuPort) {
         let port = controllers_of(id);
         let way = cpu.to_controllers();
         self.publish(|ways| ways.insert(port, way));
-        // The first station takes them as long as it runs.
+        // The first worker receives as long as it runs.
         let _ = self.changes.send(Change::Come(port, cpu));
     }
 
-    /// A vPDP has no controllers any more.
+    /// Disconnects the controllers of a vPDP.
     pub(super) fn disconnect(&mut self, id: VpdpId) {
         let port = controllers_of(id);
         self.publish(|ways| ways.remove(&port));
@@ -86,12 +89,12 @@ impl Switchboard {
         published.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Frees ways that no station has any more.
+    /// Frees the maps that no worker uses any more.
     pub(super) fn free_retired(&mut self) {
         self.retired.retain(|ways| Arc::strong_count(ways) > 1);
     }
 
-    /// How many packets went to controllers, and how many were lost on the way.
+    /// Returns the numbers of packets passed to controllers and of those lost.
     pub(super) fn given_and_lost(&self) -> (u64, u64) {
         let sum = |of: fn(&Tally) -> &AtomicU64| {
             let all = self.tallies.iter();
@@ -101,7 +104,7 @@ impl Switchboard {
     }
 }
 
-/// A station's ways to controllers.
+/// Worker's side of the packet-ins.
 struct Exits {
     published: Arc<Published>,
     version: u64,
@@ -110,7 +113,8 @@ struct Exits {
 }
 
 impl Exits {
-    /// Takes what was published. Packets do not wait: while the office changes ways, they go by those before.
+    /// Takes the published map. Never blocks: during a change by the control loop, packets use
+    /// the map before it.
     fn renew(&mut self) {
         let version = self.published.version.load(Ordering::Acquire);
         if version != self.version
@@ -131,27 +135,28 @@ impl Exits {
     }
 }
 
-/// What takes packets of controllers in: the first station's.
+/// Packet-outs of controllers. Only the first worker receives them.
 struct Takes {
     changes: Receiver<Change>,
     ports: Vec<(PortId, CpuPort)>,
-    /// Whose turn it is.
+    /// Index of the port that is served first.
     first: usize,
 }
 
-/// A worker on its station.
+/// Packet processor of one worker thread.
 pub(super) struct Tenants {
     worker: Worker,
     round: usize,
-    /// Tells, as the worker's gauge does, what receiving frames takes.
+    /// Measures the cost of receiving frames, as the worker's cycle accounting does for
+    /// processing.
     reception: Cycles,
-    /// Whether a port may have more frames than it gave.
+    /// True if a port may have more frames than it gave.
     is_behind: bool,
     exits: Exits,
     takes: Option<Takes>,
 }
 
-/// Puts workers on stations. The first one takes packets of controllers in.
+/// Creates the packet processors of the workers. The first one receives packet-outs.
 pub(super) fn stations(workers: Vec<Worker>, is_fair: bool) -> (Vec<Tenants>, Switchboard) {
     let (mut board, changes) = switchboard();
     let mut takes = Some(Takes {
@@ -204,7 +209,8 @@ impl Takes {
     }
 }
 
-/// Fills the batch in rounds, in each of which nobody takes more than his part of the room. Who is to be first the next time.
+/// Fills the batch in rounds. In each round every source gives at most an equal share of the free
+/// space. Returns the index of the source that is first next time.
 fn fill<S>(
     sources: &mut [S],
     first: usize,
@@ -231,7 +237,7 @@ fn fill<S>(
     first
 }
 
-/// Takes a controller's packet into the batch; whether there was one.
+/// Moves a controller's packet into the batch. Returns true if there was one.
 fn take_packet(port: PortId, cpu: &mut CpuPort, batch: &mut Batch, now: Nanos) -> bool {
     let Some((_, bytes)) = cpu.take() else {
         return false;
@@ -239,7 +245,7 @@ fn take_packet(port: PortId, cpu: &mut CpuPort, batch: &mut Batch, now: Nanos) -
     let Some(frame) = batch.push() else {
         return false;
     };
-    // The server checks lengths.
+    // The server checks lengths, so `assign` does not fail.
     if frame.assign(&bytes).is_err() {
         batch.pop();
         return true;
@@ -249,11 +255,13 @@ fn take_packet(port: PortId, cpu: &mut CpuPort, batch: &mut Batch, now: Nanos) -
     true
 }
 
-/// Frames that a worker takes in one round if so many are there: enough that those of one vPDP among hundreds are many, for to visit one costs as much as several packets. More would
-/// leave the second-level cache while the round goes through. Who is not behind never has so many.
+/// Maximum number of frames per round. Large rounds give each of hundreds of vPDPs many frames
+/// per service turn, of which the fixed cost is that of several packets. More frames would not
+/// stay in the second-level cache for a round. Only an overloaded worker reaches this number.
 pub(crate) const ROUND: usize = 4096;
 
-/// The same where processors are shared fairly: what a vPDP is sent beyond its share takes time to receive, for which the others wait.
+/// The same with fair sharing. Frames beyond a vPDP's share cost time to receive, and the other
+/// vPDPs wait for it.
 pub(crate) const FAIR_ROUND: usize = 256;
 
 impl Carrier for Tenants {
@@ -327,7 +335,7 @@ impl Carrier for Tenants {
         ports.map(|(_, cpu)| cpu.wake_fd()).collect()
     }
 
-    /// No virtual port is connected to a port that the switch does not have.
+    /// Does nothing: no virtual port can be connected to a port that does not exist.
     fn count_drop(&mut self, _reason: DropReason) {}
 }
 
@@ -350,7 +358,7 @@ mod tests {
         let first = fill(&mut left, 0, &mut batch, take);
         assert_eq!(batch.room(), 0);
         assert_eq!(left[1..], [0, 0, 0]);
-        // More than a batch holds: each has its turn all the same.
+        // More sources than a batch holds: still each has its turn.
         let mut left = vec![2; batch.len() + 9];
         batch.clear();
         let first = fill(&mut left, first, &mut batch, take);
@@ -376,7 +384,7 @@ mod tests {
         assert_eq!(send(&board), (1, 1));
         board.disconnect(id);
         {
-            // The office is at it: the packet goes by the ways before.
+            // The control loop holds the lock: the packet uses the map before the change.
             let _busy = board.published.ways.lock();
             assert_eq!(send(&board), (2, 1));
         }

@@ -1,4 +1,5 @@
-//! What operators change, on standard error: a line a change, with who has asked for it and what came of it. Whatever else is logged, these are.
+//! Audit log of operator changes on standard error: one line per change, with the operator and
+//! the result. It is independent of the log level.
 
 use p4info::polyplane::tenancy::v1 as wire;
 use p4info::polyplane::tenancy::v1::change_request::Change;
@@ -6,13 +7,13 @@ use p4info::polyplane::tenancy::v1::function::Function as OneFunction;
 use p4rt::{Answer, Asker, Denial};
 use wire::edit_stage::Edit;
 
-/// Where lines come from, as logs name it.
+/// Log target of the lines.
 const TARGET: &str = "polyplane::operators";
 
-/// Of a change, or of why it is refused, so many characters are written.
+/// Maximum number of logged characters of a change, or of the reason of its refusal.
 const MOST_WRITTEN: usize = 500;
 
-/// Has a change written down when it is answered.
+/// Wraps an answer, so that the change is logged when it is answered.
 pub(super) fn noted(
     asker: Asker,
     asked: &wire::ChangeRequest,
@@ -40,13 +41,13 @@ fn write(asker: &Asker, change: &str, result: &Result<wire::ChangeResponse, Deni
     }
 }
 
-/// The begin of a text that others have chosen.
+/// Returns the beginning of a text that a client has chosen.
 fn beginning(text: &str) -> &str {
     let end = text.char_indices().nth(MOST_WRITTEN);
     &text[..end.map_or(text.len(), |(at, _)| at)]
 }
 
-/// A change, much as `polyplane tenant` has it.
+/// Formats a change, much like the command of `polyplane tenant`.
 fn told(change: &Change) -> String {
     match change {
         Change::Create(create) => told_create(create),
@@ -97,7 +98,8 @@ fn told_create(create: &wire::Create) -> String {
     words.join(" ")
 }
 
-/// What is loaded, but for the program's text: of a chain the policy, else the program's name.
+/// Formats a load without the program's text: with the policy of a chain, or with the program's
+/// name.
 fn told_load(set: &wire::SetProgram) -> String {
     let function = set.function.as_ref();
     let function = function.and_then(|function| function.function.as_ref());
@@ -111,9 +113,9 @@ fn told_load(set: &wire::SetProgram) -> String {
     format!("load {} {what}{may_lose}", set.vpdp)
 }
 
-/// A program by the name that its IR begins with, or as the text that has none.
+/// Formats a program: by the name at the beginning of its IR, or as a text without a name.
 fn told_program(text: &str) -> String {
-    // A compiled program has a line in front of its IR.
+    // A compiled program has one line before its IR.
     let mut begin = text.lines().take(2);
     let line = begin.find_map(|line| line.strip_prefix("program "));
     let name = line.and_then(|line| line.split_whitespace().next());

@@ -1,4 +1,5 @@
-//! What the office tells of the switch and its virtual data planes for metrics: what is counted and known anyway.
+//! Metrics snapshots of the switch and its virtual data planes. They contain only counters that
+//! are kept anyway.
 
 use switch::{Device, Ledger};
 use tenancy::{Connection, Vpdp};
@@ -9,11 +10,11 @@ use crate::host::office::Office;
 use crate::metrics::{Shot, SwitchShot, VpdpShot};
 use crate::report::{self, DeviceReport};
 
-/// A question for all figures.
+/// Request for all metrics, with its reply channel.
 pub(crate) type Ask = oneshot::Sender<Vec<Shot>>;
 
 impl Office {
-    /// The switch, then its vPDPs.
+    /// Returns the snapshots of the switch and then of its vPDPs.
     pub(super) fn shots(&self) -> Vec<Shot> {
         let vpdps = self.hypervisor.vpdps().map(|vpdp| self.shot(vpdp));
         std::iter::once(self.shot_of_switch())
@@ -34,7 +35,8 @@ impl Office {
         }
     }
 
-    /// A vPDP is a device of P4Runtime with the vPDP's number. Its tables are not told: how many there are and what they are called is up to its owner.
+    /// Returns the snapshot of a vPDP. A vPDP is a P4Runtime device with the vPDP's number. Its
+    /// tables are left out: their number and names are chosen by its owner.
     fn shot(&self, vpdp: &Vpdp) -> Shot {
         let id = vpdp.id();
         let inbox = self.tenants.get(&id).map(|tenant| &tenant.inbox);

@@ -1,4 +1,4 @@
-//! What packets of virtual data planes cost, by the processor's own counter.
+//! Cycle accounting of virtual data planes, with the processor's time stamp counter.
 
 use std::time::Duration;
 
@@ -6,17 +6,19 @@ use bench::clock::{Clock, time_of_thread};
 use packet::Nanos;
 use tenancy::{Fairness, Gauge, Work};
 
-/// How long what a virtual data plane asked for counts when a processor is shared.
+/// Interval of fair sharing: the demand of the vPDPs in one interval sets their shares in the next.
 const INTERVAL: Nanos = Nanos::from_millis(2);
 
-/// For how long one that asks for more than its share keeps the others waiting each time: ten times as long as a visit takes beside its packets. Beside one that is visited for half as long, and
-/// twice as often, the others' own visits take longer: the processor's nearest caches do not have what they run and touch any more.
+/// Scheduling quantum (deficit round robin) of a vPDP above its share. Ten times the fixed cost
+/// of a service turn. Half of it, with twice the turns, also slows the turns of the other vPDPs:
+/// their code and data leave the first-level caches.
 const QUANTUM: Nanos = Nanos::from_micros(2);
 
-/// Of a worker's time, what packets may take while it is shared: the rest is for receiving and sending them, and rounds are the longer the less it is.
+/// Share of a worker's time for packet processing. The rest is for receiving and sending; the
+/// smaller it is, the longer the rounds.
 const PACKETS_SHARE: f64 = 0.8;
 
-/// How a worker's processor is shared, in the cycles of [`Cycles`].
+/// Returns the parameters of fair sharing, in the cycles of [`Cycles`].
 pub(crate) fn fairness() -> Fairness {
     let rate = Clock::new().rate();
     Fairness {
@@ -26,24 +28,26 @@ pub(crate) fn fairness() -> Fairness {
     }
 }
 
-/// The most cycles that a visit is taken to cost beside its packets.
+/// Maximum assumed fixed cost of a service turn, in cycles.
 const LONGEST_VISIT: u64 = 2048;
 
-/// Visits that took longer are asked for how much of that the thread had the processor; a look costs as much as a packet or two.
+/// Length of a turn above which the thread's CPU time is read. A read costs as much as one or two
+/// packets.
 const LONG: Duration = Duration::from_micros(50);
 
-/// How often it is looked at how much of the processor the thread has had.
+/// Interval of reads of the thread's CPU time.
 const LOOKS: Duration = Duration::from_millis(1);
 
-/// How much of the processor a thread has had, at one moment of the clock, both in ticks.
+/// CPU time of a thread at one time of the clock, both in ticks.
 #[derive(Clone, Copy, Default)]
 struct Look {
     at: u64,
     had: u64,
 }
 
-/// Counts cycles of packets, and takes the shortest visit for what one costs beside its packets: one whose packets come one by one would otherwise pay for it
-/// that it does not flood. While its thread does not run, because the system has others run on its core, nobody pays.
+/// Cycle accounting of one worker thread. The shortest turn counts as the fixed cost of a turn: a
+/// vPDP with single packets would otherwise pay for not flooding. Time during which the thread
+/// was preempted is not billed.
 pub(crate) struct Cycles {
     clock: Clock,
     ticks_per_ns: f64,
@@ -52,9 +56,9 @@ pub(crate) struct Cycles {
     looks: u64,
     begin: u64,
     last: Look,
-    /// Ticks that its thread missed in visits, and nobody was told of yet.
+    /// Ticks of preemption during turns, not reported yet.
     missed: u64,
-    /// The fewest cycles that a visit took in which there were packets.
+    /// Minimum number of cycles of a turn with packets.
     shortest: u64,
 }
 
@@ -80,7 +84,8 @@ fn ticks(time: Duration, ticks_per_ns: f64) -> u64 {
 }
 
 impl Cycles {
-    /// Sees how much of the processor the thread has had by now; how much it has missed since the last look, as far as the system tells.
+    /// Reads the thread's CPU time. Returns the ticks of preemption since the last read, or 0 if
+    /// the system does not report it.
     fn look(&mut self, now: u64) -> u64 {
         let Some(had) = time_of_thread() else {
             return 0;
@@ -104,7 +109,8 @@ impl Gauge for Cycles {
         let now = self.clock.ticks();
         let mut cycles = now.saturating_sub(self.begin);
         if cycles > self.long {
-            // What was missed between the last look and this visit is little, and may have been missed in it.
+            // Preemption between the last read and this turn is short, and may belong to the
+            // turn.
             let ran = cycles.saturating_sub(self.look(now)).max(self.long);
             self.missed += cycles - ran;
             cycles = ran;
@@ -132,7 +138,8 @@ mod tests {
     use super::*;
     use std::time::Instant;
 
-    /// Nanoseconds that a visit is taken to have cost which does this, and that its thread is taken to have missed.
+    /// Returns the billed cost of a turn that runs `work`, and the reported preemption, in
+    /// nanoseconds.
     fn cost(work: impl FnOnce()) -> (f64, f64) {
         let mut gauge = Cycles::default();
         gauge.begin();

@@ -1,4 +1,5 @@
-//! `polyplane host`: a switch on real interfaces that hosts virtual data planes, each a P4Runtime device of its own.
+//! `polyplane host`: a switch on real interfaces that hosts virtual data planes, each of which is
+//! a P4Runtime device.
 
 mod answer;
 mod carrier;
@@ -42,14 +43,14 @@ use office::Office;
 
 #[derive(Args)]
 #[command(
-    // It is refused: operators are told from tenants by certificates alone.
+    // Hidden because it is refused: only certificates distinguish operators from tenants.
     mut_arg("anyone_may_control", |arg| arg.hide(true)),
     after_help = "It starts without virtual data planes; `polyplane tenant` makes and changes them at the same address, under traffic:\n\n  \
                   polyplane host --port 0=eth0 --port 1=eth1 &\n  polyplane tenant create blue --port 0 --port 1 --program router.p4\n  \
                   polyplane ctl --device-id 1 show\n\nWith --metrics 127.0.0.1:9100 Prometheus sees who uses how much of what it may:\n\n  \
                   curl -s http://127.0.0.1:9100/metrics | grep 'vpdp=\"blue\"'\n\nEach virtual data plane is a P4Runtime device whose device_id is its \
                   number. With --tls-client-ca, \
-                  --allow NAME=* names the operators; who owns a virtual data plane controls that one alone. docs/TENANCY.md tells the rest.\n\nStops \
+                  --allow NAME=* names the operators; who owns a virtual data plane controls that one alone. docs/how-to/tenants.md has the rest.\n\nStops \
                   on SIGINT (Ctrl-C), SIGTERM and SIGHUP with a final report. Exit status: 0 when stopped by a signal, 1 for errors in what was given \
                   or when the last port has gone, 2 for wrong usage."
 )]
@@ -63,32 +64,34 @@ pub(crate) struct Options {
     address: SocketAddr,
     #[command(flatten)]
     guard: Guard,
-    /// A port of the switch and its interface; `tap:NAME` makes a TAP device. Give one for each port.
+    /// A port of the switch and its interface; `tap:NAME` creates a TAP device. Give one for each
+    /// port.
     #[arg(long = "port", value_name = "NUMBER=INTERFACE", required = true)]
     ports: Vec<PortSpec>,
-    /// How ports on interfaces work.
+    /// Packet I/O of ports on interfaces.
     #[arg(long, value_enum, default_value_t)]
     io: Io,
     #[command(flatten)]
     workers: Workers,
-    /// Share each worker's processor by the weights of virtual data planes while they ask for more than it has; without it, by who comes first.
+    /// Share each worker's processor by the weights of virtual data planes while they want more
+    /// than it has; without it, first come, first served.
     #[arg(long)]
     fair: bool,
     /// Write the final report as JSON.
     #[arg(long)]
     json: bool,
     /// Serve metrics for Prometheus at this loopback address, such as 127.0.0.1:9100: of the
-    /// switch, and of each virtual data plane with its
-    /// number, its name and its owner (docs/METRICS.md).
+    /// switch, and of each virtual data plane with its number, its name and its owner
+    /// (docs/METRICS.md).
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
-    /// What is logged to standard error about controllers, and how: off, error, warn, info or debug; with `json,` before it, as lines of JSON. What operators
-    /// change is always logged.
+    /// Log of the controllers on standard error: off, error, warn, info or debug; with `json,`
+    /// before it, as lines of JSON. Changes of operators are always logged.
     #[arg(long, value_name = "[json,]LEVEL", default_value_t)]
     log: Verbosity,
     #[command(flatten)]
     choice: Choice,
-    // Behind all others, since these would stand under its heading.
+    // Last: options after it would be listed under its heading.
     #[command(flatten)]
     slots: SlotOptions,
 }
@@ -97,17 +100,17 @@ pub(crate) struct Options {
 #[derive(Args)]
 #[command(next_help_heading = "Stage slots")]
 struct SlotOptions {
-    /// How many stage slots there are, for all programs; a program longer than they are goes on in further turns through them. Without it, as many as
-    /// programs take.
+    /// Number of stage slots for all programs; a longer program continues in further turns
+    /// through them. Default: as many as programs take.
     #[arg(long = "slots", value_name = "N", value_parser = read_slots)]
     count: Option<NonZeroU16>,
-    /// How many tables a slot holds.
+    /// Number of tables that a slot holds.
     #[arg(long = "slot-tables", value_name = "N")]
     tables: Option<u64>,
-    /// How many entries the tables of a slot have, by their declared sizes.
+    /// Number of entries that the tables of a slot have, by their declared sizes.
     #[arg(long = "slot-entries", value_name = "N")]
     entries: Option<u64>,
-    /// How many bytes the entries of a slot take: keys, masks and arguments.
+    /// Bytes that the entries of a slot take: keys, masks and arguments.
     #[arg(long = "slot-memory", value_name = "BYTES")]
     memory: Option<u64>,
 }
@@ -190,7 +193,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     }
 }
 
-/// Operators are told from tenants by certificates alone.
+/// Checks that clients have certificates. Only these distinguish operators from tenants.
 fn check_reach(listen: &Listen) -> Result<(), String> {
     match listen.reach {
         Reach::Loopback | Reach::Certified => Ok(()),
@@ -202,7 +205,7 @@ fn check_reach(listen: &Listen) -> Result<(), String> {
     }
 }
 
-/// How each port carries frames.
+/// Returns the packet I/O method of each port.
 fn carrying(opened: &[OpenedPort]) -> BTreeMap<PortId, String> {
     let ports = opened.iter().filter_map(|OpenedPort { shares, how }| {
         let port = shares.first()?;

@@ -1,4 +1,5 @@
-//! The office of a switch that hosts virtual data planes: what concerns them all, on one thread, beside the stations.
+//! Control loop of a switch that hosts virtual data planes. It runs on one thread beside the
+//! workers and handles all that concerns several vPDPs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,13 +25,13 @@ use crate::host::tenant::{self, Tenant, Terms};
 use crate::station::{Common, Told};
 use crate::{compile, log, out, serve};
 
-/// The longest that the office sleeps: what programs say is heard this often at least.
+/// Maximum sleep of the control loop, and so the maximum delay of the programs' messages.
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 
-/// Changes and views that are served before packets of controllers have their turn again.
+/// Maximum number of operator requests between two turns of the controllers' packets.
 const PETITIONS_A_TURN: usize = 8;
 
-/// The office.
+/// The control loop.
 pub(super) struct Office {
     pub(super) hypervisor: Hypervisor,
     pub(super) crew: Crew<Tenants>,
@@ -38,16 +39,16 @@ pub(super) struct Office {
     first_station: Option<Arc<Bell>>,
     pub(super) server: Server,
     petitions: Petitions,
-    /// The switch's ports, and how each carries frames.
+    /// The switch's ports, each with its packet I/O method.
     pub(super) ports: BTreeMap<PortId, String>,
-    /// Those of them that are down.
+    /// Ports that are down.
     down: BTreeSet<PortId>,
     pub(super) tenants: BTreeMap<VpdpId, Tenant>,
-    /// What runs where there is no program.
+    /// Program of vPDPs that have none.
     pub(super) empty: Arc<Program>,
     pub(super) ready_in: Sender<Ready>,
     ready: Receiver<Ready>,
-    /// Who asks for all figures.
+    /// Queue of requests for metrics.
     asked: Receiver<Ask>,
 }
 
@@ -81,20 +82,22 @@ impl Office {
         })
     }
 
-    /// Whether a vPDP has no program, and runs what stands in for one. What runs is never the program that was given: each is fitted to the slots.
+    /// Returns true if a vPDP has no program and runs the empty one. A comparison with that
+    /// program would not work: a running program is always fitted to the stage slots.
     pub(super) fn runs_nothing(&self, vpdp: &Vpdp) -> bool {
         !self.hypervisor.is_programmed(vpdp)
     }
 
-    /// What wakes the office.
+    /// Returns the state shared with the workers. It has the wake-up descriptor of the control
+    /// loop.
     pub(super) fn common(&self) -> &Arc<Common> {
         self.crew.common()
     }
 
-    /// Hosts until something ends it.
+    /// Hosts vPDPs until an event ends it.
     ///
     /// # Errors
-    /// The operating system gives no threads, or does not let the process wait for its ports.
+    /// The operating system provides no threads, or the process cannot wait for its ports.
     pub(super) fn run(&mut self, early: &Early) -> Result<Ending, String> {
         let threads = self.crew.muster();
         threads.run(|has_ended| self.look_after(early, has_ended))
@@ -126,13 +129,13 @@ impl Office {
                 self.programmed(ready);
             }
             let has_more = self.serve() || petitions == PETITIONS_A_TURN;
-            // Nothing but a packet of a device that has workers is sent from here: there is none.
+            // The sink is never called: all devices have workers, which send their packets.
             self.hypervisor.step(self.crew.common().now(), |_, _, _| {});
             self.hear();
             self.board.free_retired();
-            // One a turn: there may be many vPDPs, and operators and controllers wait.
+            // One per turn: there may be many vPDPs, and operators and controllers wait.
             if let Ok(ask) = self.asked.try_recv() {
-                // Who asked may have gone.
+                // The requester may have gone.
                 let _ = ask.send(self.shots());
             }
             if let Some(signal) = early.take_signal() {
@@ -142,7 +145,7 @@ impl Office {
                 return Ok(Ending::NoPortLeft);
             }
             if has_ended() {
-                // Joining says why.
+                // Joining the threads gives the reason.
                 return Ok(Ending::Done);
             }
             if !has_more && !self.improve() {
@@ -151,7 +154,7 @@ impl Office {
         }
     }
 
-    /// Does what controllers want done; whether there is more of it.
+    /// Executes the controllers' requests. Returns true if there are more.
     fn serve(&mut self) -> bool {
         let mut has_more = false;
         for (id, tenant) in &mut self.tenants {
@@ -171,7 +174,8 @@ impl Office {
         has_more
     }
 
-    /// Lets a table of one vPDP that nobody changes find entries faster; whether there is more of it.
+    /// Optimizes the index of one table that is not being changed. Returns true if there is more
+    /// work.
     fn improve(&mut self) -> bool {
         let now = self.crew.common().now();
         let hypervisor = &mut self.hypervisor;
@@ -181,19 +185,20 @@ impl Office {
         })
     }
 
-    /// Takes what stations say.
+    /// Handles the events of the workers.
     fn hear(&mut self) {
         while let Some(told) = self.crew.hear() {
             match told {
                 Told::Notice(line) => out::note(&line),
                 Told::Link(port, is_up) => self.link_changed(port, is_up),
-                // Nobody has asked for traces.
+                // Tracing is never enabled here.
                 Told::Traced(_) => {}
             }
         }
     }
 
-    /// A port of the switch went down or came up: so did the virtual ports that are connected to it.
+    /// Handles a link change of a switch port. It changes the virtual ports that are connected to
+    /// the port.
     fn link_changed(&mut self, port: PortId, is_up: bool) {
         match is_up {
             true => self.down.remove(&port),
@@ -206,15 +211,15 @@ impl Office {
         }
     }
 
-    /// What a virtual port is connected to.
+    /// Returns the connection of a virtual port.
     fn connection(&self, port: VirtualPort) -> Connection {
         let ports = self.hypervisor.ports(port.vpdp);
         let to = usize::try_from(port.port).ok().and_then(|n| ports.get(n));
         to.copied().unwrap_or(Connection::Open)
     }
 
-    /// The virtual ports that a change of what these are connected to concerns: they, and those
-    /// that they are linked to.
+    /// Returns the virtual ports that are affected by a new connection of these ports: the ports
+    /// and their link peers.
     pub(super) fn with_peers(&self, ports: &[VirtualPort]) -> Vec<VirtualPort> {
         let mut all = ports.to_vec();
         all.extend(
@@ -228,7 +233,8 @@ impl Office {
         all
     }
 
-    /// Virtual ports may be connected to something else: they may be down there.
+    /// Reports the link states of virtual ports to the server after their connections may have
+    /// changed.
     pub(super) fn rewired(&self, ports: &[VirtualPort]) {
         for port in ports {
             let connection = self.connection(*port);
@@ -241,7 +247,7 @@ impl Office {
         }
     }
 
-    /// The server learns which ports of a vPDP are down; it takes them to be up.
+    /// Reports the ports of a vPDP that are down to the server, which assumes that they are up.
     fn tell_down(&self, id: VpdpId) {
         for port in self.connected_to(id, |to| self.down.contains(&to)) {
             self.tell_port(id, port, false);
@@ -252,14 +258,14 @@ impl Office {
         self.server.port_changed(id.get().into(), port, is_up);
     }
 
-    /// The ports of a vPDP that are connected to something, but for that of its controllers.
+    /// Returns the connected ports of a vPDP, without its CPU port.
     fn connected(&self, id: VpdpId) -> Vec<(PortId, String)> {
         let ports = (0..USUAL_CPU).map(PortId).zip(self.hypervisor.ports(id));
         let connected = ports.filter(|(_, to)| **to != Connection::Open);
         connected.map(|(port, _)| (port, String::new())).collect()
     }
 
-    /// The ports of a vPDP that are connected to such ports of the switch.
+    /// Returns the ports of a vPDP that are connected to these ports of the switch.
     fn connected_to(&self, id: VpdpId, is_such: impl Fn(PortId) -> bool) -> Vec<PortId> {
         let ports = (0..).map(PortId).zip(self.hypervisor.ports(id));
         let such = ports.filter(|(_, to)| matches!(to, Connection::Physical(to) if is_such(*to)));
@@ -278,7 +284,8 @@ impl Office {
             .map_err(|e| format!("cannot wait for signals: {e}"))
     }
 
-    /// Lets controllers of a vPDP in, anew where they were in: another program runs there now.
+    /// Connects the controllers of a vPDP. Existing connections are replaced, because another
+    /// program runs now.
     pub(super) fn connect(&mut self, id: VpdpId) -> Result<(), Denial> {
         self.disconnect(id);
         let Some(vpdp) = self.hypervisor.vpdp(id) else {
@@ -314,7 +321,8 @@ impl Office {
         Ok(())
     }
 
-    /// What a vPDP runs is in other slots than what it ran before: nothing else has changed for its controllers.
+    /// Reports that a vPDP's program was moved to other stage slots. Nothing else changes for its
+    /// controllers.
     pub(super) fn replaced_by_like(&mut self, id: VpdpId, before: Option<Arc<Program>>) {
         let after = self.running(id);
         if let (Some(tenant), Some(before), Some(after)) =
@@ -324,7 +332,7 @@ impl Office {
         }
     }
 
-    /// Lets controllers of a vPDP in no longer.
+    /// Disconnects the controllers of a vPDP.
     pub(super) fn disconnect(&mut self, id: VpdpId) {
         if self.tenants.remove(&id).is_some() {
             self.server.remove(id.get().into());
@@ -333,7 +341,7 @@ impl Office {
         }
     }
 
-    /// Has devices of a vPDP's programs be set up as it is said now.
+    /// Updates the device configuration for future programs of a vPDP.
     pub(super) fn renew_config(&self, id: VpdpId) {
         if let (Some(tenant), Some(vpdp)) = (self.tenants.get(&id), self.hypervisor.vpdp(id)) {
             tenant.set_config(vpdp.config().clone());
@@ -346,7 +354,7 @@ impl Office {
         }
     }
 
-    /// Whether the switch has what a virtual port is to be connected to; links are looked at by the hypervisor.
+    /// Returns true if the switch has the target of a connection. The hypervisor checks links.
     pub(super) fn has_port(&self, connection: Connection) -> bool {
         match connection {
             Connection::Physical(port) => self.ports.contains_key(&port),
@@ -354,10 +362,10 @@ impl Office {
         }
     }
 
-    /// Whether all packets are accounted for; once nothing runs any more.
+    /// Checks packet conservation after all workers have ended.
     ///
     /// # Errors
-    /// They are not: a defect.
+    /// The counts do not add up, which is a defect.
     pub(super) fn check_conservation(&mut self) -> Result<(), String> {
         self.hypervisor.step(self.crew.common().now(), |_, _, _| {});
         let checked = self.hypervisor.check_conservation();

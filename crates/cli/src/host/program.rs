@@ -1,4 +1,5 @@
-//! Programs of virtual data planes: read, composed and made native code of on threads of their own, since the office has others to answer meanwhile.
+//! Programs of virtual data planes. They are parsed, composed and compiled on separate threads,
+//! so that the control loop can answer other requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,23 +17,23 @@ use crate::compile;
 use crate::host::answer::{Answered, done, invalid, refused};
 use crate::host::office::Office;
 
-/// What a thread has made, and who has asked for it.
+/// Result of a compile thread, with the request's answer.
 pub(super) struct Ready {
     next: Answered<Next>,
-    /// The vPDP has no other program made meanwhile.
+    /// Compile permit: while it exists, the vPDP cannot compile another program.
     leave: Leave,
     answer: Answer<wire::ChangeResponse>,
 }
 
-/// What a vPDP runs next.
+/// Next program of a vPDP.
 pub(super) enum Next {
-    /// Something else, with what of the state it may take.
+    /// Another program, with the state that it may take over.
     Other(Made, Carry),
-    /// The same, with a stage in another slot.
+    /// The same program, with a stage in another slot.
     Moved(Moved),
 }
 
-/// What makes what a vPDP runs next, on a thread that may take its time.
+/// Task that builds the next program of a vPDP, on a thread that may take its time.
 pub(super) type Work = Box<dyn FnOnce(&Maker) -> Answered<Next> + Send>;
 
 /// Compiles P4 text.
@@ -40,7 +41,7 @@ pub(super) fn compile_text(text: &str) -> Result<Program, String> {
     compile::compile_text("program.p4", text)
 }
 
-/// What makes a program of P4 text.
+/// Function that compiles P4 text to a program.
 type Compile<'c> = dyn Fn(&str) -> Result<Program, String> + 'c;
 
 impl Office {
@@ -84,7 +85,8 @@ impl Office {
         self.prepare(found, answer);
     }
 
-    /// Makes a device for a vPDP, of texts with so many bytes, on a thread of its own; the office goes on when it is done.
+    /// Builds a device for a vPDP on a separate thread, from texts of a number of bytes. The
+    /// control loop continues in [`Office::programmed`].
     pub(super) fn prepare(
         &mut self,
         found: Answered<(VpdpId, usize, Work)>,
@@ -104,23 +106,23 @@ impl Office {
         answer.when_gone(move || canceller.cancel(Cancelled::ClientGone));
         let (tell, common) = (self.ready_in.clone(), Arc::clone(self.common()));
         let work = move || {
-            // It may wait for its turn here.
+            // May wait for its turn here.
             let made = leave.run(|| work(&maker));
             let ready = Ready {
                 next: made.unwrap_or_else(|error| Err(denied(error))),
                 leave,
                 answer,
             };
-            // A switch that has stopped needs no program.
+            // Fails if the switch has stopped, which needs no program.
             let _ = tell.send(ready);
             common.office.ring();
         };
         let builder = std::thread::Builder::new().stack_size(crate::STACK_BYTES);
-        // Without a thread the answer is that the switch does not answer.
+        // If no thread starts, the dropped answer reports that the switch does not answer.
         let _ = builder.spawn(work);
     }
 
-    /// A device was made.
+    /// Installs the device of a compile thread.
     pub(super) fn programmed(&mut self, ready: Ready) {
         let Ready {
             next,
@@ -150,7 +152,7 @@ impl Office {
         }
     }
 
-    /// A vPDP that has no program any more wants no slots for its stages.
+    /// Releases the stage slots of a vPDP that has no program any more.
     fn unpin_nothing(&mut self, id: VpdpId) {
         let vpdp = self.hypervisor.vpdp(id);
         if vpdp.is_some_and(|vpdp| self.runs_nothing(vpdp)) {
@@ -163,7 +165,8 @@ impl Office {
         Some(Arc::clone(device.program()))
     }
 
-    /// What follows when an operator has set a program: controllers come anew, and know nothing of the one before.
+    /// Finishes the installation of an operator's program: controllers are reconnected, and have
+    /// no knowledge of the program before.
     fn set(&mut self, id: VpdpId, migration: &Migration) -> Answered<wire::ChangeResponse> {
         if let Some(device) = self.hypervisor.device_mut(id) {
             p4rt::forget_config(device);
@@ -177,19 +180,19 @@ impl Office {
     }
 }
 
-/// Makes a device of a function.
+/// Builds a device from a function.
 fn make(maker: &Maker, function: Function, carry: Carry) -> Answered<Next> {
     let made = maker.make(function).map_err(refused)?;
     other(made, carry)
 }
 
-/// What was made, if controllers can know what it has.
+/// Returns the built device, if P4Info can describe its program.
 pub(super) fn other(made: Made, carry: Carry) -> Answered<Next> {
     p4rt::check_p4info(made.program()).map_err(invalid)?;
     Ok(Next::Other(made, carry))
 }
 
-/// Bytes of a function's texts.
+/// Returns the total size of a function's texts in bytes.
 fn bytes(function: &OneFunction) -> usize {
     match function {
         OneFunction::Program(text) => text.len(),
@@ -203,7 +206,7 @@ fn bytes(function: &OneFunction) -> usize {
 /// Reads a function.
 ///
 /// # Errors
-/// What is wrong with its texts, for people.
+/// The errors of its texts, for people.
 pub(super) fn read(function: &OneFunction, compile: &Compile<'_>) -> Result<Function, String> {
     match function {
         OneFunction::Program(text) => {
@@ -226,7 +229,7 @@ pub(super) fn read(function: &OneFunction, compile: &Compile<'_>) -> Result<Func
     }
 }
 
-/// Writes a function, its programs as IR.
+/// Converts a function to its message, with the programs as IR.
 pub(super) fn write(function: &Function) -> wire::Function {
     let one = match function {
         Function::Program(program) => OneFunction::Program(program.to_string()),

@@ -1,5 +1,5 @@
-//! The final report of a switch that hosts: ports, controllers, and all virtual data planes that
-//! there were.
+//! Final report of a switch that hosts virtual data planes: ports, controllers, and all present
+//! and deleted virtual data planes.
 
 use std::fmt::Write;
 
@@ -18,45 +18,45 @@ struct Report {
     ports: Vec<HostedPort>,
     controllers: ControllersReport,
     vpdps: Vec<VpdpReport>,
-    /// The last of those that were deleted.
+    /// The virtual data planes that were deleted last.
     deleted: Vec<VpdpReport>,
-    /// Those that were deleted before.
+    /// Totals of those that were deleted earlier.
     deleted_before: DeletedBefore,
-    /// Packets of all, and of no vPDP, that were dropped.
+    /// Dropped packets of all vPDPs, and of none.
     dropped: Vec<Drops>,
 }
 
-/// Of a port of the switch.
+/// Report of a switch port.
 #[derive(Serialize)]
 struct HostedPort {
     #[serde(flatten)]
     report: PortReport,
-    /// How it carries frames.
+    /// Its packet I/O method.
     io: Option<String>,
 }
 
-/// What virtual data planes have sent to their controllers.
+/// Packet-ins of all virtual data planes.
 #[derive(Serialize)]
 struct ControllersReport {
     sent: u64,
-    /// No controller was there, or there was no room for it.
+    /// Lost packets: there was no controller, or its queue was full.
     lost: u64,
 }
 
-/// Of one virtual data plane.
+/// Report of one virtual data plane.
 #[derive(Serialize)]
 struct VpdpReport {
     id: u16,
     name: String,
     received: u64,
     sent: u64,
-    /// All that were dropped.
+    /// Number of all dropped packets.
     dropped: u64,
-    /// The same by reason.
+    /// Dropped packets by reason.
     drops: Vec<Drops>,
 }
 
-/// Of several virtual data planes.
+/// Totals of several virtual data planes.
 #[derive(Serialize)]
 struct DeletedBefore {
     vpdps: u64,
@@ -76,7 +76,7 @@ impl Office {
         hosted.collect()
     }
 
-    /// What there was, to standard output.
+    /// Writes the final report to standard output.
     pub(super) fn report(&self, is_json: bool) {
         let (sent, lost) = self.board.given_and_lost();
         let hypervisor = &self.hypervisor;
@@ -110,7 +110,7 @@ fn dropped(ledger: &Ledger) -> u64 {
     ledger.drops().map(|(_, packets)| packets).sum()
 }
 
-/// Drops by reason, but for reasons that there was no packet for.
+/// Returns drop counts by reason, without reasons that have no packets.
 fn happened(ledger: &Ledger) -> Vec<Drops> {
     let mut drops = report::device_drops(ledger);
     drops.retain(|drops| drops.packets > 0);
@@ -158,7 +158,7 @@ impl VpdpReport {
     }
 }
 
-/// Reasons with their counts, as `run` has them.
+/// Formats drop counts by reason, as in the report of `run`.
 fn reasons(drops: &[Drops]) -> String {
     let drops = drops.iter();
     let drops: Vec<String> = drops

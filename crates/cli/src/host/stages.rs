@@ -1,4 +1,4 @@
-//! Stages of vPDPs' programs: changed one by one, and told of with the slots in which they are.
+//! Stages of vPDPs' programs: single changes, and their report with the slots that they occupy.
 
 use ir::{BlockRole, Program};
 use p4info::polyplane::tenancy::v1 as wire;
@@ -15,7 +15,7 @@ use crate::host::office::Office;
 use crate::host::program::{self, Next, Work};
 
 impl Office {
-    /// Changes a stage, or where it is.
+    /// Edits a stage, or moves it to another slot.
     pub(super) fn edit_stage(
         &mut self,
         asked: wire::EditStage,
@@ -25,7 +25,8 @@ impl Office {
         self.prepare(found, answer);
     }
 
-    /// What makes a vPDP's program another one, with the bytes of the text that gives it a stage.
+    /// Returns the task that edits the program, with the size in bytes of the text that provides
+    /// a stage.
     fn edited(&self, asked: wire::EditStage) -> Answered<(VpdpId, usize, Work)> {
         let id = self.id(&asked.vpdp)?;
         let bytes = donor(&asked).map_or(0, |donor| donor.program.len());
@@ -37,7 +38,7 @@ impl Office {
         Ok((id, bytes, Box::new(work)))
     }
 
-    /// What is in the stage slots.
+    /// Returns the content of the stage slots.
     pub(super) fn tell_slots(&self) -> wire::Slots {
         let view = self.hypervisor.slots();
         let capacity = view.plan.capacity;
@@ -52,7 +53,7 @@ impl Office {
                 slotless: map.slotless,
             })
         };
-        // What runs where there is no program is nobody's.
+        // The empty program is left out.
         let has_program = |id: &VpdpId| {
             let vpdp = self.hypervisor.vpdp(*id);
             vpdp.is_some_and(|vpdp| !self.runs_nothing(vpdp))
@@ -77,7 +78,7 @@ fn move_to_slot(maker: &Maker, stage: &str, slot: Option<u32>) -> Answered<Next>
     moved.map(Next::Moved).map_err(refused)
 }
 
-/// Makes what a vPDP runs another program, by a change of a stage.
+/// Edits a stage of a vPDP's program.
 fn edit_with(maker: &Maker, asked: &wire::EditStage) -> Answered<Next> {
     let program = donor(asked)
         .map(|donor| p4rt::read_program(&program::compile_text, &donor.program).map_err(invalid));
@@ -91,11 +92,11 @@ fn edit_with(maker: &Maker, asked: &wire::EditStage) -> Answered<Next> {
     let edit = edit(asked, program.as_ref(), &scope)
         .ok_or_else(|| invalid("the request changes nothing of the stage"))?;
     let made = maker.edit(&edit).map_err(refused)?;
-    // Tables of stages that go stay, and all that they hold.
+    // Tables of removed stages stay, with their entries, so no state is lost.
     program::other(made, Carry::State(MayLose::Nothing))
 }
 
-/// The stage of another program that comes in.
+/// Returns the donor: the other program that provides a stage.
 fn donor(asked: &wire::EditStage) -> Option<&wire::Donor> {
     match asked.edit.as_ref()? {
         Asked::Replace(donor) | Asked::AddBefore(donor) | Asked::AddAfter(donor) => Some(donor),
@@ -107,7 +108,7 @@ fn donor(asked: &wire::EditStage) -> Option<&wire::Donor> {
     }
 }
 
-/// The names in a request, and what each names. Those of stages have prefixes.
+/// Returns the names in a request, with their kinds. Names of stages have prefixes.
 fn texts(asked: &wire::EditStage) -> Vec<(&'static str, &str)> {
     let mut texts = Vec::new();
     if let Some(donor) = donor(asked) {
@@ -117,7 +118,7 @@ fn texts(asked: &wire::EditStage) -> Vec<(&'static str, &str)> {
     texts
 }
 
-/// What stands in front of the names that a donor's stage is to find.
+/// Returns the name prefix of the donor's stages.
 fn scope(asked: &wire::EditStage) -> String {
     match donor(asked).map_or("", |donor| &donor.step) {
         "" => String::new(),
@@ -125,7 +126,7 @@ fn scope(asked: &wire::EditStage) -> String {
     }
 }
 
-/// What is asked, but for moves to slots.
+/// Converts the request to an edit. `None` for moves between slots.
 fn edit<'e>(
     asked: &'e wire::EditStage,
     program: Option<&'e Program>,
@@ -165,7 +166,7 @@ fn stage(place: &Placement) -> wire::SlottedStage {
     let block = match place.role {
         BlockRole::PreControl => "pre control",
         BlockRole::Egress => "egress",
-        // No other block takes slots.
+        // No other block uses slots.
         _ => "ingress",
     };
     wire::SlottedStage {

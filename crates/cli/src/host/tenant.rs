@@ -1,4 +1,4 @@
-//! A virtual data plane's side of P4Runtime, in the office.
+//! P4Runtime connection of a virtual data plane, as the control loop has it.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,28 +14,30 @@ use crate::control::USUAL_CPU;
 use crate::spare::Spare;
 use crate::{amount, bounds, compile};
 
-/// Digests, and as many messages, that are taken at a time: then others have their turn.
+/// Maximum number of digests, and of messages, taken in one turn.
 const MOST_HEARD: usize = 256;
 
-/// Of a message that a program writes, so many characters are shown.
+/// Maximum number of shown characters of a program's message.
 const MOST_SHOWN: usize = 200;
 
-/// Where controllers leave what is to be done, how far the work on finding entries faster is, and how much of what the program writes is shown.
+/// Controller connection of a vPDP: its request queue, the progress of its background indexing,
+/// and the rate limit of shown messages.
 pub(super) struct Tenant {
     pub(super) inbox: Inbox,
     pub(super) spare: Spare,
-    /// How devices of its programs are set up, as its loader sees it.
+    /// Configuration of its future devices, shared with its loader.
     config: Arc<Mutex<DeviceConfig>>,
     shown: Limit,
 }
 
 impl Tenant {
-    /// Sets up devices that come from now on as this says.
+    /// Sets the configuration of future devices.
     pub(super) fn set_config(&self, config: DeviceConfig) {
         *lock(&self.config) = config;
     }
 
-    /// Takes what the device says, so that there is room for more: controllers get digests, and `note` some of the messages. Whether there may be more.
+    /// Takes notifications out of the device's queues. Controllers get digests; `note` gets some
+    /// of the messages. Returns true if there may be more.
     pub(super) fn hear(&self, device: &mut Device, note: &mut dyn FnMut(String)) -> bool {
         hear(
             device,
@@ -56,7 +58,7 @@ fn hear(
     tell: &mut dyn FnMut(Digest),
     note: &mut dyn FnMut(String),
 ) -> bool {
-    // Entries that packets add are the tenant's own business.
+    // Expired entries are not reported to operators.
     device.take_expired();
     for _ in 0..MOST_HEARD {
         let (digest, message) = (device.take_digest(), device.take_message());
@@ -73,7 +75,8 @@ fn hear(
     true
 }
 
-/// A message as an operator may see it: whoever wrote the program chose its characters.
+/// Formats a message for operators. Its characters are escaped, because the author of the program
+/// chose them.
 fn shown_line(message: &str, unsaid: u64) -> String {
     let mut line: String = message.escape_debug().take(MOST_SHOWN).collect();
     if unsaid > 0 {
@@ -85,7 +88,7 @@ fn shown_line(message: &str, unsaid: u64) -> String {
     line
 }
 
-/// What makes devices of the programs that a vPDP's controllers set.
+/// Loader that builds devices for the programs that a vPDP's controllers set.
 struct TenantLoader {
     vpdp: VpdpId,
     slots: SlotBook,
@@ -121,26 +124,26 @@ impl Loader for TenantLoader {
     }
 }
 
-/// Whose a vPDP is, and what it is made of.
+/// Parameters of a vPDP's connection.
 pub(super) struct Terms<'t> {
     pub(super) id: VpdpId,
-    /// The name in the certificates of those who control it; empty: operators alone.
+    /// The name in the certificates of its controllers; empty: operators only.
     pub(super) owner: &'t str,
     pub(super) config: DeviceConfig,
     pub(super) texts: BoundedCompiler,
     pub(super) slots: SlotBook,
-    /// That of all vPDPs: programs that are alike share their code.
+    /// Engine of all vPDPs: equal programs share their code.
     pub(super) engine: Arc<dyn Engine>,
-    /// The program that it runs, if controllers need not set one first.
+    /// Its program. `None` if controllers must set one first.
     pub(super) program: Option<Arc<Program>>,
-    /// Its ports that are connected to something, for controllers; they have no names.
+    /// Its connected ports, for controllers. They have no names.
     pub(super) ports: Vec<(PortId, String)>,
 }
 
-/// A new connection between a device and controllers; what was under way on the one before is gone.
+/// Connects a device with controllers. Pending requests of an earlier connection are lost.
 ///
 /// # Errors
-/// The operating system has no socket pair left.
+/// The operating system provides no socket pair.
 pub(super) fn connect(
     terms: Terms<'_>,
     device: &Device,
@@ -180,7 +183,7 @@ mod tests {
     use super::*;
     use crate::engine::Choice;
 
-    /// Says something of each packet to whoever listens.
+    /// Sends a digest and a message for each packet.
     const LOUD: &str = r#"
 #include <core.p4>
 #include <v1model.p4>

@@ -53,7 +53,8 @@ impl Office {
         })
     }
 
-    /// Owners see what they own, if that is something; what concerns all is for operators.
+    /// Checks a viewer's rights. Owners see what they own, if that is something; only operators
+    /// see switch-wide state.
     fn check_viewer(&self, viewer: &Viewer, asked: &wire::ShowRequest) -> Answered<()> {
         let Viewer::Owner(names) = viewer else {
             return Ok(());
@@ -83,14 +84,14 @@ impl Office {
         vpdp.is_some_and(|vpdp| viewer.sees(vpdp.owner()))
     }
 
-    /// Whether a port that is shared is one of a vPDP that the viewer sees.
+    /// Returns true if the viewer sees a vPDP with this shared port.
     fn shares(&self, viewer: &Viewer, port: PortId) -> bool {
         let is_it = |to: &Connection| *to == Connection::Physical(port);
         let has = |vpdp: &Vpdp| self.hypervisor.ports(vpdp.id()).iter().any(is_it);
         *viewer == Viewer::Operator || self.seen(viewer).any(has)
     }
 
-    /// The vPDP that a name or a number means to the viewer.
+    /// Returns the vPDP that a name or number denotes for the viewer.
     fn id_for(&self, viewer: &Viewer, word: &str) -> Answered<VpdpId> {
         let found = match viewer {
             Viewer::Operator => return self.id(word),
@@ -130,7 +131,8 @@ impl Office {
         }
     }
 
-    /// What a virtual port is connected to, with names; what another owner has is but a link.
+    /// Formats the connection of a virtual port, with names. For a peer of another owner, only
+    /// that it is a link.
     fn connection_text(&self, viewer: &Viewer, to: Connection) -> String {
         let Connection::Link(VirtualPort { vpdp, port }) = to else {
             return to.to_string();

@@ -1,4 +1,4 @@
-//! What each metric is called, and how its values are told of shots.
+//! Names of the metrics, and their values in a snapshot.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::metrics::shot::{Labels, Shot};
 use crate::metrics::vpdps::VPDPS;
 use crate::report::{Drops, PortReport, TableReport, WorkerReport};
 
-/// What is known, as metrics.
+/// Collector of the metrics of several snapshots.
 #[derive(Debug)]
 pub(super) struct Collector(pub(super) Vec<Shot>);
 
@@ -21,7 +21,8 @@ pub(super) enum Value {
     Level(u64),
 }
 
-/// A metric but for a histogram: name, help, type, values of one shot. The names of counters get `_total` behind them.
+/// A metric other than a histogram: name, help, type, function that returns its values in a
+/// snapshot. Counter names get the suffix `_total`.
 pub(super) type Metric = (
     &'static str,
     &'static str,
@@ -29,22 +30,22 @@ pub(super) type Metric = (
     fn(&Shot) -> Vec<(Labels, Value)>,
 );
 
-/// A value without labels of its own, if there is one.
+/// Returns a value without further labels, if there is one.
 pub(super) fn one(value: Option<Value>) -> Vec<(Labels, Value)> {
     value.map(|value| (Vec::new(), value)).into_iter().collect()
 }
 
-/// A count of something that not every shot has.
+/// Returns a counter that only some snapshots have.
 pub(super) fn count<T>(part: &Option<T>, pick: fn(&T) -> u64) -> Vec<(Labels, Value)> {
     one(part.as_ref().map(pick).map(Value::Count))
 }
 
-/// The same of what is not counted, but is so much now.
+/// Returns a gauge that only some snapshots have.
 pub(super) fn level<T>(part: &Option<T>, pick: fn(&T) -> u64) -> Vec<(Labels, Value)> {
     one(part.as_ref().map(pick).map(Value::Level))
 }
 
-/// Counts by a label.
+/// Returns counters by the value of a label.
 pub(super) fn by(
     label: &'static str,
     counts: impl IntoIterator<Item = (&'static str, u64)>,
@@ -55,7 +56,7 @@ pub(super) fn by(
         .collect()
 }
 
-/// Packets that were dropped, by reason.
+/// Returns dropped packets by reason.
 pub(super) fn by_reason(drops: &[Drops]) -> Vec<(Labels, Value)> {
     let labelled = |drops: &Drops| {
         let labels = vec![("reason", drops.reason.clone())];

@@ -1,4 +1,4 @@
-//! Figures at one time, of which metrics are told.
+//! Metrics snapshots.
 
 use p4rt::Figures;
 use switch::Ledger;
@@ -7,46 +7,48 @@ use tenancy::{CompileFigures, Quotas};
 use crate::forward::Sample;
 use crate::report::{DeviceReport, Drops, PortReport, WorkerReport};
 
-/// Names of labels, and what they are.
+/// Label names and values.
 pub(crate) type Labels = Vec<(&'static str, String)>;
 
-/// The figures of a device, of a switch that hosts virtual data planes, or of one of these: each has a part of them.
+/// Metrics snapshot of a device, of a switch that hosts virtual data planes, or of one of these.
+/// Each kind fills some of the fields.
 #[derive(Debug, Default)]
 pub(crate) struct Shot {
-    /// Whose they are.
+    /// Labels that identify the source.
     pub(crate) labels: Labels,
     pub(crate) ports: Vec<PortReport>,
     pub(crate) workers: Vec<WorkerReport>,
     pub(crate) device: Option<DeviceReport>,
     pub(crate) digests: Option<u64>,
-    /// Packets, digests and notifications that wait for the server, and those that it did not take in time.
+    /// Number of events (packets, digests, notifications) that wait for the server, and of those
+    /// lost because the server was too slow.
     pub(crate) events: Option<(usize, u64)>,
-    /// If controllers are let in.
+    /// Counters of the P4Runtime server, if controllers are served.
     pub(crate) control: Option<Figures>,
     pub(crate) switch: Option<SwitchShot>,
     pub(crate) vpdp: Option<VpdpShot>,
 }
 
-/// What a switch that hosts has beside ports and workers.
+/// Values of a hosting switch besides ports and workers.
 #[derive(Debug)]
 pub(crate) struct SwitchShot {
     pub(crate) vpdps: usize,
     pub(crate) dropped: Vec<Drops>,
-    /// Packets that went to controllers, and those that were lost on the way.
+    /// Numbers of packets sent to controllers and of those lost.
     pub(crate) to_controllers: (u64, u64),
 }
 
-/// What a virtual data plane has beside what devices have.
+/// Values of a virtual data plane besides those of devices.
 #[derive(Debug)]
 pub(crate) struct VpdpShot {
     pub(crate) ledger: Ledger,
     pub(crate) has_program: bool,
     pub(crate) is_suspended: bool,
-    /// Its ports that are connected to ports of the switch.
+    /// Number of its ports that are connected to switch ports.
     pub(crate) ports: usize,
-    /// Those that are linked.
+    /// Number of its links.
     pub(crate) links: usize,
-    /// What counts against the quotas of the same names.
+    /// Usage that counts against the quotas of the same names.
     pub(crate) entries: u64,
     pub(crate) state_bytes: u64,
     pub(crate) stages: u64,

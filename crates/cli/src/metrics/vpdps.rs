@@ -1,4 +1,5 @@
-//! Metrics of switches that host virtual data planes, and of these. What they have in common with devices is told as of devices.
+//! Metrics of switches that host virtual data planes, and of these. Metrics that they share with
+//! devices are in `families`.
 
 use prometheus_client::metrics::MetricType;
 use tenancy::{CompileFigures, Quotas, Rate};
@@ -166,7 +167,7 @@ pub(super) const VPDPS: &[Metric] = &[
     ),
 ];
 
-/// What is not limited has no value.
+/// Returns a quota. Without a limit there is no value.
 fn quota(shot: &Shot, pick: fn(&Quotas) -> Option<u64>) -> Vec<(Labels, Value)> {
     let quota = shot.vpdp.as_ref().and_then(|vpdp| pick(&vpdp.quotas));
     one(quota.map(Value::Level))

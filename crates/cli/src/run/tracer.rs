@@ -1,4 +1,5 @@
-//! Where traces of a running switch go: to standard error as text, or to a file, one line of JSON each.
+//! Output of the traces of a running switch: to standard error as text, or to a file with one
+//! line of JSON each.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -14,18 +15,18 @@ use crate::watch::Traced;
 
 pub(super) struct Tracer {
     file: Option<(PathBuf, BufWriter<File>)>,
-    /// Files whose lines traces show.
+    /// Source files of which traces show lines.
     sources: OwnFiles,
-    /// What could not be written; the first of it.
+    /// The first write error.
     error: Option<String>,
 }
 
 impl Tracer {
-    /// Traces to this file, or to standard error, with source lines of the program that the command
-    /// line gave.
+    /// Writes traces to this file, or to standard error, with source lines of the command line's
+    /// program.
     ///
     /// # Errors
-    /// The file cannot be made.
+    /// The file cannot be created.
     pub(super) fn new(path: Option<&Path>, program: &ir::Program) -> Result<Tracer, String> {
         let made = path.map(|path| match File::create(path) {
             Ok(file) => Ok((path.to_owned(), BufWriter::new(file))),
@@ -69,7 +70,7 @@ impl Tracer {
         }
     }
 
-    /// Ends it.
+    /// Ends the output.
     ///
     /// # Errors
     /// A trace could not be written.

@@ -1,4 +1,5 @@
-//! `polyplane tenant`: an operator's commands for a switch that hosts virtual data planes (`polyplane host`).
+//! `polyplane tenant`: operator commands for a switch that hosts virtual data planes
+//! (`polyplane host`).
 
 mod show;
 mod slots;
@@ -35,7 +36,7 @@ use crate::{Ended, compile, out};
         polyplane tenant list\n  \
         polyplane tenant slots\n\n\
         A vPDP is named by its name or its number, which is its device_id for P4Runtime. Every change is made under traffic; one that is refused changes \
-        nothing. docs/TENANCY.md tells more. Exit status: 0 when it is done, 1 for errors in what was given or of the switch, 2 for wrong usage."
+        nothing. docs/how-to/tenants.md has more. Exit status: 0 when it is done, 1 for errors in what was given or of the switch, 2 for wrong usage."
 )]
 pub(crate) struct Options {
     #[command(flatten)]
@@ -46,21 +47,23 @@ pub(crate) struct Options {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make a vPDP.
+    /// Create a vPDP.
     Create(CreateOptions),
-    /// Delete a vPDP with its program and state. Links and rules that lead to it must be gone before.
+    /// Delete a vPDP with its program and state. Links and rules that lead to it must be removed
+    /// before.
     Delete(Name),
     /// Drop a vPDP's packets from now on; its state stays.
     Suspend(Name),
-    /// Take a suspended vPDP's packets again.
+    /// Accept a suspended vPDP's packets again.
     Resume(Name),
-    /// Load a program, or a chain of several as one, keeping the state that has a place in it.
+    /// Load a program, or a chain of several as one, keeping the state that fits it.
     #[command(
         after_help = "Examples:\n  polyplane tenant load blue my.p4\n  polyplane tenant load blue 'l3_sw.p4 -> fw.p4'    what was there and what is stay, step by \
                       step\n  polyplane tenant load blue chain.policy --may-lose fw.Firewall.rules"
     )]
     Load(LoadOptions),
-    /// Go back to what ran before the last load, unload or rollback: behind the first load that is no program. Twice is where it was.
+    /// Go back to what ran before the last load, unload or rollback; after the first load that is
+    /// no program. Twice restores the present program.
     Rollback(Name),
     /// Remove the program and its state; packets are dropped until another one is loaded.
     Unload(Name),
@@ -87,7 +90,7 @@ enum Command {
         #[arg(value_name = "VPDP:PORT")]
         port: PortName,
     },
-    /// Let several vPDPs have a port of the switch, and say how packets find theirs.
+    /// Let several vPDPs share a port of the switch, and set how packets find theirs.
     #[command(
         after_help = "SHARING is one of:\n  rules                                              by rules (add-rule)\n  \
                       mac PREFIX                                         by the destination MAC address, PREFIX such as 02:aa:bb\n  \
@@ -100,7 +103,7 @@ enum Command {
                       Examples:\n  polyplane tenant share 2 rules\n  polyplane tenant share 2 rules egress any"
     )]
     Share(ShareOptions),
-    /// Let one vPDP have a port of the switch for itself again.
+    /// Give a port of the switch to one vPDP alone again.
     Unshare {
         /// The port of the switch.
         port: u32,
@@ -127,7 +130,8 @@ enum Command {
         /// Its name.
         name: String,
     },
-    /// Say what a vPDP may use: all of it, in place of what was said before. Without settings, show what it may use.
+    /// Set what a vPDP may use: all of it, in place of earlier settings. Without settings, show
+    /// what it may use.
     #[command(
         after_help = "SETTINGs are entries=N and state-bytes=N (0 is for none), stages=N; work=N, units that a packet may do (256 to 65536; 4096 unless it is \
                       said); text-bytes=N, of a program's text as it is sent (P4, or the IR that `polyplane tenant load` makes of it), and compile-ms=N; by second \
@@ -142,9 +146,10 @@ enum Command {
     List,
     /// Show one vPDP.
     Show(Name),
-    /// Show the stage slots: what is in each of them, and how often packets go through them.
+    /// Show the stage slots: the content of each, and how often packets pass through them.
     Slots,
-    /// Add, delete, replace or move one stage of what a vPDP runs; tables that stay keep their entries.
+    /// Add, delete, replace or move one stage of what a vPDP runs; tables that stay keep their
+    /// entries.
     #[command(
         subcommand_required = true,
         after_help = "Examples:\n  polyplane tenant slots                                             the names of stages\n  \
@@ -156,9 +161,10 @@ enum Command {
         #[command(subcommand)]
         command: stage::Command,
     },
-    /// Write a vPDP with its program and all of its state to a file, for another switch; it goes on here.
+    /// Write a vPDP with its program and all of its state to a file, for another switch; it
+    /// continues here.
     Export(FileOptions),
-    /// Make a vPDP of such a file. Its ports are open.
+    /// Create a vPDP from such a file. Its ports are open.
     Import(ImportOptions),
 }
 
@@ -172,10 +178,10 @@ struct Name {
 struct CreateOptions {
     /// Its name.
     name: String,
-    /// Its number, 1 to 4095, by which controllers know it; without it, the least that is free.
+    /// Its number, 1 to 4095, by which controllers know it; default: the smallest that is free.
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     id: u32,
-    /// The name in the certificates of those who may control it; without it, operators alone.
+    /// The name in the certificates of those who may control it; without it, only operators may.
     #[arg(
         long,
         value_name = "NAME",
@@ -183,10 +189,11 @@ struct CreateOptions {
         hide_default_value = true
     )]
     owner: String,
-    /// What its ports are connected to, from port 0 on: a port of the switch, VPDP:PORT, or open. Give one for each.
+    /// Connections of its ports, from port 0 on: a port of the switch, VPDP:PORT, or open. Give
+    /// one for each.
     #[arg(long = "port", value_name = "CONNECTION")]
     ports: Vec<String>,
-    /// What it may use (see quota). Give one for each.
+    /// Its quotas (see quota). Give one for each.
     #[arg(long = "quota", value_name = "SETTING")]
     quotas: Vec<String>,
     /// A program, or a chain of several, to begin with.
@@ -200,7 +207,8 @@ struct LoadOptions {
     vpdp: String,
     #[command(flatten)]
     source: Source,
-    /// Let state of this table, counter or other object go if the new program has no place for it; * is for all. Give one for each.
+    /// Let state of this table, counter or other object go if it does not fit the new program; *
+    /// is for all. Give one for each.
     #[arg(long = "may-lose", value_name = "NAME")]
     may_lose: Vec<String>,
 }
@@ -209,7 +217,7 @@ struct LoadOptions {
 struct QuotaOptions {
     /// The vPDP.
     vpdp: String,
-    /// What it may use; what is not said is not limited, but for work.
+    /// Its quotas; everything but work is unlimited by default.
     #[arg(value_name = "SETTING")]
     settings: Vec<String>,
     /// Remove all of its quotas.
@@ -230,7 +238,7 @@ struct ConnectOptions {
 struct ShareOptions {
     /// The port of the switch.
     port: u32,
-    /// How packets find their vPDP.
+    /// Rule by which packets find their vPDP.
     #[arg(required = true)]
     sharing: Vec<String>,
 }
@@ -300,7 +308,7 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     Ok(Ended::Well)
 }
 
-/// The changes that are what the command says, and no more.
+/// Returns the change of a command that needs no further input.
 fn simple(command: &Command) -> Result<Option<Change>, String> {
     Ok(Some(match command {
         Command::Delete(name) => Change::Delete(name.vpdp.clone()),
@@ -331,7 +339,7 @@ fn simple(command: &Command) -> Result<Option<Change>, String> {
         }),
         Command::AddRule { rule } => Change::AddRule(rule.clone()),
         Command::DeleteRule { name } => Change::RemoveRule(name.clone()),
-        // Those that are not changed were shown.
+        // Without settings, the quotas have been shown before.
         Command::Quota(quota) => Change::SetQuotas(wire::SetQuotas {
             vpdp: quota.vpdp.clone(),
             quotas: quota.settings.clone(),
@@ -347,7 +355,7 @@ fn simple(command: &Command) -> Result<Option<Change>, String> {
     }))
 }
 
-/// What was exported.
+/// Reads an exported vPDP.
 fn exported(options: &ImportOptions) -> Result<wire::Exported, String> {
     let file = options.file.display();
     let exported = wire::Exported::decode(&read(&options.file, limits::EXPORTED)?[..]);
@@ -359,13 +367,14 @@ fn exported(options: &ImportOptions) -> Result<wire::Exported, String> {
     })
 }
 
-/// A program as a switch takes it.
+/// Returns a program in the form that a switch takes.
 fn text(program: &Program) -> String {
     let config = p4rt::device_config(program);
     String::from_utf8_lossy(&config).into_owned()
 }
 
-/// What a vPDP is to do, compiled here, where its files are. None, if there are errors in it: they are shown.
+/// Compiles a vPDP's program, or chain, on this machine, where its files are. Shows errors, and
+/// returns `None` if there are any.
 fn function_of(source: &Source) -> Result<Option<wire::Function>, String> {
     let function = match source.is_chain() {
         false => compile::compile(source).map(|program| OneFunction::Program(text(&program))),
@@ -389,7 +398,7 @@ fn function_of(source: &Source) -> Result<Option<wire::Function>, String> {
     }))
 }
 
-/// An operator at a switch.
+/// Connection of an operator to a switch.
 struct Desk<'o> {
     operator: Operator,
     address: &'o Address,
@@ -435,7 +444,7 @@ impl<'o> Desk<'o> {
         if let Some(function) = function
             && let Err(error) = self.set_program(&options.name, function, &[])
         {
-            // It is all made, or nothing.
+            // All or nothing: a vPDP without its program is deleted.
             self.change(Change::Delete(options.name.clone()))?;
             return Err(error);
         }
@@ -536,7 +545,7 @@ fn write(file: &Path, bytes: &[u8]) -> Result<(), String> {
     written.map_err(|error| format!("cannot write {}: {error}", file.display()))
 }
 
-/// What failed, and what to do about it.
+/// Describes an error and suggests a remedy.
 fn explain(address: &Address, error: &ClientError) -> String {
     match error {
         ClientError::Unreachable {

@@ -1,4 +1,4 @@
-//! What a switch tells of its virtual data planes, as text and as JSON.
+//! Shows the virtual data planes of a switch, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use tenancy::CompileQuota;
 
 use crate::amount;
 
-/// All that a switch hosts.
+/// Everything that a switch hosts.
 #[derive(Serialize)]
 pub(super) struct Listing<'w> {
     vpdps: Vec<Described<'w>>,
@@ -32,7 +32,7 @@ pub(super) struct Described<'w> {
     compilations: Compilations,
 }
 
-/// Compilations for one.
+/// Compilations of one virtual data plane.
 #[derive(Default, Serialize)]
 struct Compilations {
     begun: u64,
@@ -55,7 +55,7 @@ impl Compilations {
     }
 }
 
-/// What one may use.
+/// Quotas of one virtual data plane.
 #[derive(Serialize)]
 pub(super) struct Quotas<'w> {
     id: u32,
@@ -108,7 +108,7 @@ impl<'w> Counts<'w> {
         }
     }
 
-    /// How many packets were dropped, a reason a line.
+    /// Formats the numbers of dropped packets, one reason per line.
     fn drop_lines(&self) -> impl Iterator<Item = String> {
         let dropped = self.dropped.iter();
         dropped.map(|(reason, packets)| format!("  dropped: {packets} {reason}"))
@@ -149,7 +149,8 @@ impl<'w> Listing<'w> {
     }
 }
 
-/// All vPDPs, one a line, then shared ports, rules, and what became of all packets: those that are nobody's are counted nowhere else.
+/// Formats all vPDPs, one per line, then shared ports, rules, and totals of all packets. Only the
+/// totals contain packets of no vPDP.
 pub(super) fn list(told: &wire::ShowResponse) -> String {
     let mut text = String::new();
     if told.vpdps.is_empty() {
@@ -180,7 +181,7 @@ pub(super) fn list(told: &wire::ShowResponse) -> String {
     for rule in &told.rules {
         let _ = writeln!(text, "rule {rule}");
     }
-    // Owners do not see others' packets.
+    // Owners do not see the packets of others.
     if told.packets.is_some() {
         let all = Counts::of(told.packets.as_ref());
         let _ = writeln!(
@@ -202,14 +203,14 @@ fn ports(ports: &[String]) -> String {
     }
 }
 
-/// What a vPDP may use, with units.
+/// Formats the quotas of a vPDP, with units.
 fn quota_lines(vpdp: &wire::Vpdp) -> impl Iterator<Item = String> {
     vpdp.quotas
         .iter()
         .map(|setting| tenancy::Quotas::told(setting))
 }
 
-/// What a vPDP may use, a line a quota.
+/// Formats the quotas of a vPDP, one per line.
 pub(super) fn quotas(vpdp: &wire::Vpdp) -> String {
     let (id, name) = (vpdp.id, &vpdp.name);
     let mut text = match vpdp.quotas.is_empty() {
@@ -243,7 +244,7 @@ pub(super) fn quotas(vpdp: &wire::Vpdp) -> String {
     text
 }
 
-/// One vPDP, with all that is known of it.
+/// Formats one vPDP with all details.
 pub(super) fn describe(vpdp: &wire::Vpdp) -> String {
     let mut lines = vec![format!("vPDP {} ({})", vpdp.id, vpdp.name)];
     if !vpdp.owner.is_empty() {

@@ -1,4 +1,4 @@
-//! What a switch tells of its stage slots, as text and as JSON.
+//! Shows the stage slots of a switch, as text and as JSON.
 
 use std::fmt::Write;
 
@@ -10,9 +10,9 @@ use crate::amount;
 /// All slots.
 #[derive(Serialize)]
 pub(super) struct Map<'w> {
-    /// None: as many as programs take.
+    /// Number of slots. `None`: as many as programs take.
     slots: Option<u32>,
-    /// What a slot can hold.
+    /// Capacity of one slot.
     capacity: Capacity,
     held: Vec<Held<'w>>,
     programs: Vec<Turns<'w>>,
@@ -30,7 +30,7 @@ struct Capacity {
 struct Held<'w> {
     slot: u32,
     used: Amounts,
-    /// None where there is no bound.
+    /// Free amounts. `None` where there is no limit.
     free: Capacity,
     stages: Vec<Stage<'w>>,
 }
@@ -49,24 +49,24 @@ struct Stage<'w> {
     name: &'w str,
     kind: &'w str,
     block: &'w str,
-    /// In which turn a packet comes to it, from 1 on.
+    /// The turn through the slots in which a packet reaches it, from 1.
     turn: u32,
-    /// Its program does not run yet.
+    /// True if its program does not run yet.
     is_coming: bool,
     takes: Amounts,
 }
 
-/// How often packets of a vPDP go through the slots, at most.
+/// Maximum number of turns of a vPDP's packets through the slots.
 #[derive(Serialize)]
 struct Turns<'w> {
     vpdp: u32,
     name: &'w str,
     turns: u32,
-    /// It does not run yet.
+    /// True if it does not run yet.
     is_coming: bool,
-    /// All of its stages, as `show` and the quota count them.
+    /// Number of all its stages, as `show` and the quota count them.
     all_stages: u64,
-    /// Those of them that take no slots.
+    /// Number of its stages that take no slots.
     slotless: u64,
 }
 
@@ -123,7 +123,7 @@ impl<'w> Map<'w> {
         }
     }
 
-    /// A line a slot with what is in it, then what is to be known of programs.
+    /// Formats one line per slot with its content, then notes on the programs.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a string never fails.
@@ -171,7 +171,8 @@ impl<'w> Map<'w> {
 }
 
 impl Turns<'_> {
-    /// How often it goes through the slots, if more than once, and why there are fewer of its stages than elsewhere.
+    /// Writes the number of turns if it is more than one, and the reason if stages are not
+    /// listed.
     fn tell(&self, text: &mut String) {
         let Turns {
             name,

@@ -1,4 +1,4 @@
-//! `polyplane tenant stage`: changes of single stages of what a vPDP runs.
+//! `polyplane tenant stage`: edits single stages of a vPDP's program.
 
 use std::path::PathBuf;
 
@@ -12,13 +12,16 @@ use crate::compile;
 
 #[derive(Subcommand)]
 pub(super) enum Command {
-    /// Put a stage of a P4 program before or behind one that is there, with its table, actions, counters and registers.
+    /// Put a stage of a P4 program before or after an existing one, with its table, actions,
+    /// counters and registers.
     Add(AddOptions),
-    /// Delete a stage: packets go on with what follows it, which must be one place. Its table stays.
+    /// Delete a stage: packets go on with the stage after it, which must be a single one. Its
+    /// table stays.
     Delete(Stage),
-    /// Let a stage of a P4 program take the place of one that is there, and lead where that led. Its table stays.
+    /// Replace a stage by one of a P4 program, which leads where the old one led. The old table
+    /// stays.
     Replace(ReplaceOptions),
-    /// Move a stage along the line of its control, or to another stage slot.
+    /// Move a stage within its control, or to another stage slot.
     Move(MoveOptions),
 }
 
@@ -26,7 +29,7 @@ pub(super) enum Command {
 pub(super) struct Stage {
     /// The vPDP.
     vpdp: String,
-    /// The stage, as `polyplane tenant slots` tells it.
+    /// The stage, as `polyplane tenant slots` shows it.
     stage: String,
 }
 
@@ -58,16 +61,18 @@ pub(super) struct MoveOptions {
 
 #[derive(Args)]
 struct DonorOptions {
-    /// The P4 program that has the new stage. What the stage reads and writes are the headers and metadata of the same names.
+    /// The P4 program that has the new stage. The stage reads and writes the headers and metadata
+    /// of the same names.
     #[arg(value_name = "PROGRAM.p4")]
     program: PathBuf,
     /// The new stage's name there.
     #[arg(value_name = "NEW-STAGE")]
     new: String,
-    /// What is put in front of the new names; without it, the name of the program's file.
+    /// Prefix of the new names; default: the name of the program's file.
     #[arg(long = "as", value_name = "NAME")]
     prefix: Option<String>,
-    /// In a chain: the step whose headers and metadata the stage sees, the first of those that are one.
+    /// In a chain: the step that provides the headers and metadata of the stage, the first of
+    /// those that are joined into one.
     #[arg(
         long,
         value_name = "NAME",
@@ -80,10 +85,10 @@ struct DonorOptions {
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct SideOptions {
-    /// The stage before which it comes: what led there leads to the new one.
+    /// The stage before which it is inserted: what led there leads to the new one.
     #[arg(long, value_name = "STAGE")]
     before: Option<String>,
-    /// The stage behind which it comes, which must lead to one place.
+    /// The stage after which it is inserted, which must lead to a single one.
     #[arg(long, value_name = "STAGE")]
     after: Option<String>,
 }
@@ -91,13 +96,13 @@ struct SideOptions {
 #[derive(Args, Clone)]
 #[group(required = true, multiple = false)]
 struct Destination {
-    /// The stage before which it goes.
+    /// The stage before which it is moved.
     #[arg(long, value_name = "STAGE")]
     before: Option<String>,
-    /// The stage behind which it goes.
+    /// The stage after which it is moved.
     #[arg(long, value_name = "STAGE")]
     after: Option<String>,
-    /// The stage slot in which it is to be from now on, or `any`; what packets meet stays as it is.
+    /// The new stage slot of the stage, or `any`; what packets meet stays as it is.
     #[arg(long, value_name = "N|any", value_parser = read_slot)]
     slot: Option<Slot>,
 }
@@ -128,7 +133,7 @@ impl From<Slot> for Edit {
 }
 
 impl DonorOptions {
-    /// None, if there are errors in the program: they are shown.
+    /// Compiles the donor program. Shows errors, and returns `None` if there are any.
     fn read(&self) -> Result<Option<wire::Donor>, String> {
         let stem = self.program.file_stem().map(|stem| stem.to_string_lossy());
         let prefix = self.prefix.clone().or(stem.map(|stem| stem.into_owned()));
@@ -143,7 +148,7 @@ impl DonorOptions {
 }
 
 impl Command {
-    /// What is asked of the switch; none, if there are errors in a program.
+    /// Returns the request to the switch. `None` if a program has errors, which are shown.
     ///
     /// # Errors
     /// A file cannot be read.

@@ -1,4 +1,4 @@
-//! Calls of externs with the names and values of what they take and give.
+//! Extern calls in a trace, with the names and values of their arguments and results.
 
 use bits::Value;
 use ir::{Call, Expr, ExternKind, HashAlgorithm, Op, Operand, Place, ScalarTy};
@@ -6,11 +6,11 @@ use ir::{Call, Expr, ExternKind, HashAlgorithm, Op, Operand, Place, ScalarTy};
 use super::step::{Constant, Named, Step};
 use super::tell::Teller;
 
-/// What the colours of meters are called where a program numbers them.
+/// Names of meter colours, for programs that number them.
 const COLORS: [&str; 3] = ["green", "yellow", "red"];
 
 impl Teller<'_> {
-    /// A call whose values, in the order of its operands, are `arguments`, and whose results are `results`.
+    /// Returns the step of a call. `arguments` are the values in operand order.
     pub(super) fn call(
         &mut self,
         call: &Call,
@@ -59,7 +59,7 @@ impl Teller<'_> {
         }
     }
 
-    /// The algorithm that the call, or its instance, names.
+    /// Returns the algorithm of the call or of its extern instance.
     fn algorithm(&self, call: &Call) -> Option<Constant> {
         let of_call = || match call.operands.first()? {
             Operand::Number(number) if call.op.operand_names().first() == Some(&"algorithm") => {
@@ -98,7 +98,7 @@ impl Teller<'_> {
         Some(with_color(named, ty, value?))
     }
 
-    /// What a value is called that is read as it stands.
+    /// Returns the name of a value that is read unchanged.
     fn place_name(&self, expr: &Expr) -> Option<String> {
         match expr {
             Expr::Read(_) | Expr::Param(_) => Some(self.expr(expr)),
@@ -112,7 +112,7 @@ fn constant(name: &'static str, text: String) -> Constant {
     Constant { name, text }
 }
 
-/// A number of a call, in words. Algorithms have names, which are told elsewhere.
+/// Formats a number of a call in words. Algorithms have names, which [`Teller::algorithm`] gives.
 fn number_text(name: &str, number: u64) -> Option<String> {
     match (name, number) {
         ("algorithm", _) => None,
@@ -124,7 +124,7 @@ fn number_text(name: &str, number: u64) -> Option<String> {
     }
 }
 
-/// A colour that is a number also says its name.
+/// Adds the colour's name to a numeric colour.
 fn with_color(mut named: Named, ty: ScalarTy, value: &Value) -> Named {
     let is_number = matches!(ty, ScalarTy::Bit(_)) && named.name.starts_with("color");
     let color = value

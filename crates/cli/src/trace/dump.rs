@@ -1,27 +1,29 @@
-//! Bytes as rows of hexadecimal digits, with what differs from other bytes marked.
+//! Hexadecimal dumps in rows, with marks at bytes that differ from another packet.
 
 use std::ops::Range;
 
-/// Bytes of a row.
+/// Number of bytes per row.
 pub(crate) const ROW: usize = 16;
 
-/// Cells of the table by which bytes of different length are compared; beyond, all between what both begin and end with counts as changed.
+/// Maximum size of the table that compares bytes of different length. Beyond it, everything
+/// between the common prefix and the common suffix counts as changed.
 const MOST_CELLS: usize = 4 << 20;
 
-/// Equal bytes between two changes that are fewer than this are taken as chance.
+/// Minimum length of an equal run between two changes. Shorter runs count as chance.
 const SHORTEST_KEPT: usize = 4;
 
-/// How a packet differs from one before it.
+/// Difference between a packet and an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Difference {
-    /// For each byte of the new packet, whether it is there in the old one.
+    /// For each byte of the new packet: true if the old packet has it, too.
     kept: Vec<bool>,
-    /// Where bytes of the old packet are gone that nothing replaces: ranges of the old packet.
+    /// Ranges of the old packet that were removed without a replacement.
     pub(crate) removed: Vec<Range<usize>>,
 }
 
 impl Difference {
-    /// Compares two packets. Of equal length, byte for byte; otherwise by the longest sequence of bytes that both have.
+    /// Compares two packets. Packets of equal length are compared byte for byte, others by their
+    /// longest common subsequence.
     pub(crate) fn new(old: &[u8], new: &[u8]) -> Difference {
         if old.len() == new.len() {
             let kept = old.iter().zip(new).map(|(a, b)| a == b).collect();
@@ -46,7 +48,7 @@ impl Difference {
         Difference::from_pairs(&pairs, old.len(), new.len())
     }
 
-    /// From the bytes that both have, ascending on both sides.
+    /// Builds the difference from pairs of equal bytes, ascending on both sides.
     fn from_pairs(pairs: &[(usize, usize)], old_len: usize, new_len: usize) -> Difference {
         let mut kept = vec![false; new_len];
         let mut removed = Vec::new();
@@ -64,29 +66,31 @@ impl Difference {
         Difference { kept, removed }
     }
 
-    /// Whether the byte at `at` of the new packet is new.
+    /// Returns true if the byte at `at` of the new packet is new.
     pub(crate) fn is_new(&self, at: usize) -> bool {
         !self.kept.get(at).copied().unwrap_or(true)
     }
 
-    /// How many bytes of the new packet are new.
+    /// Returns the number of new bytes in the new packet.
     pub(crate) fn new_bytes(&self) -> usize {
         self.kept.iter().filter(|kept| !**kept).count()
     }
 
-    /// Whether a row has new bytes.
+    /// Returns true if a row has new bytes.
     pub(crate) fn touches(&self, row: usize) -> bool {
         (row * ROW..(row + 1) * ROW).any(|at| self.is_new(at))
     }
 }
 
-/// The positions of a longest common subsequence, without runs that are short enough to be chance.
+/// Returns the positions of a longest common subsequence, without runs that are short enough to
+/// be chance.
 fn common(old: &[u8], new: &[u8]) -> Vec<(usize, usize)> {
     let width = new.len() + 1;
     if (old.len() + 1).saturating_mul(width) > MOST_CELLS {
         return Vec::new();
     }
-    // longest[i * width + j]: the length of the longest one of old[i..] and new[j..].
+    // longest[i * width + j]: the length of a longest common subsequence of old[i..] and
+    // new[j..].
     let mut longest = vec![0u16; (old.len() + 1) * width];
     for i in (0..old.len()).rev() {
         for j in (0..new.len()).rev() {
@@ -114,7 +118,8 @@ fn common(old: &[u8], new: &[u8]) -> Vec<(usize, usize)> {
     long.flatten().copied().collect()
 }
 
-/// A row of bytes in hexadecimal digits, with a wider gap in the middle: the text of each byte, and the blanks in front of it.
+/// Formats a row of bytes as hexadecimal digits, with a wider gap in the middle. Each item is the
+/// blanks before a byte, and its text.
 pub(crate) fn cells(row: &[u8]) -> impl Iterator<Item = (&'static str, String)> + '_ {
     row.iter().enumerate().map(|(i, byte)| {
         let gap = match i {
@@ -126,7 +131,7 @@ pub(crate) fn cells(row: &[u8]) -> impl Iterator<Item = (&'static str, String)> 
     })
 }
 
-/// A row of bytes as characters; those that cannot be shown are dots.
+/// Formats a row of bytes as characters, with dots for those that are not printable.
 pub(crate) fn characters(row: &[u8]) -> String {
     let shown = |byte: &u8| match byte {
         b' '..=b'~' => char::from(*byte),
@@ -135,7 +140,7 @@ pub(crate) fn characters(row: &[u8]) -> String {
     row.iter().map(shown).collect()
 }
 
-/// Bytes as hexadecimal digits without blanks.
+/// Formats bytes as hexadecimal digits without blanks.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -144,7 +149,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// The new packet with `^` under each new byte, and the ranges that were removed.
+    /// Checks a difference: `^` in `marks` stands for a new byte, `removed` has the removed
+    /// ranges.
     fn check(old: &str, new: &str, marks: &str, removed: &str) {
         let difference = Difference::new(old.as_bytes(), new.as_bytes());
         let got: String = (0..new.len())
@@ -171,7 +177,7 @@ mod tests {
         check("abcdef", "abef", "....", "2..4");
         check("", "ab", "^^", "");
         check("ab", "", "", "0..2");
-        // An insertion and a change further behind: the bytes between are kept.
+        // An insertion, and a change after it: the bytes between are kept.
         check("abcdefghij", "abXXcdefghYj", "..^^......^.", "");
         check("abcdefghij", "cdefghYj", "......^.", "0..2");
         // Two equal bytes among changes are chance.

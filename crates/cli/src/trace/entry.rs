@@ -1,4 +1,4 @@
-//! Table entries as entries files write them (docs/ENTRIES.md).
+//! Formats table entries as in entries files (docs/ENTRIES.md).
 
 use bits::{Value, limbs_for};
 use exec::Configuration;
@@ -9,7 +9,7 @@ use table::{ActionProfile, ActionRef, EntryAction, EntryId, FieldMatch};
 use super::step::EntryTold;
 use super::value;
 
-/// An entry, written so that an entries file could have it. One that a packet added has its id only.
+/// Returns an entry in the syntax of entries files. An entry that a packet added has only its id.
 pub(crate) fn tell(configuration: &Configuration, table: TableId, id: EntryId) -> EntryTold {
     let Some(entry) = configuration.tables[table].get(id) else {
         return EntryTold {
@@ -35,7 +35,8 @@ pub(crate) fn tell(configuration: &Configuration, table: TableId, id: EntryId) -
     }
 }
 
-/// An entry on one line: `table forward entry { hdr.ethernet.dst: 02:00:00:00:00:01; }`. None if it is gone.
+/// Formats an entry on one line: `table forward entry { hdr.ethernet.dst: 02:00:00:00:00:01; }`.
+/// `None` if it does not exist any more.
 pub(crate) fn entry_line(
     configuration: &Configuration,
     table: TableId,
@@ -48,7 +49,7 @@ pub(crate) fn entry_line(
     Some(format!("table {} entry {key}", table.name))
 }
 
-/// As [`entry_line`], of an entry that a packet added: its key is exact.
+/// As [`entry_line`], for an entry that a packet added: its key is exact.
 pub(crate) fn learned_line(program: &Program, table: TableId, key: &[u64]) -> String {
     let table = &program.tables[table];
     let tys = matched_keys(table).map(|key| key_ty(program, key));
@@ -60,7 +61,7 @@ pub(crate) fn learned_line(program: &Program, table: TableId, key: &[u64]) -> St
     format!("table {} entry {key}", table.name)
 }
 
-/// The key of an entry: `{ name: match; name: match; }`.
+/// Formats the key of an entry: `{ name: match; name: match; }`.
 fn key_text(program: &Program, table: &Table, matches: &[FieldMatch]) -> String {
     let mut text = "{ ".to_owned();
     for (key, matched) in matched_keys(table).zip(matches) {
@@ -70,7 +71,7 @@ fn key_text(program: &Program, table: &Table, matches: &[FieldMatch]) -> String 
     text + "}"
 }
 
-/// The fields of a table's key that entries have something to say about.
+/// Returns the key fields that entries match. Selector fields are left out.
 fn matched_keys(table: &Table) -> impl Iterator<Item = &Key> {
     let keys = table.keys.iter();
     keys.filter(|key| key.match_kind != MatchKind::Selector)
@@ -95,7 +96,7 @@ fn field_match(ty: ScalarTy, matched: &FieldMatch) -> String {
             value(of)
         }
         FieldMatch::Ternary { value: of, mask } => match mask.prefix_len() {
-            // Prefixes are how people write addresses.
+            // Addresses are usually written with prefixes.
             Some(len) if matches!(mask.width(), 32 | 128) => format!("{}/{len}", value(of)),
             _ => format!("{} &&& {}", value(of), value(mask)),
         },
@@ -130,7 +131,7 @@ fn action(
     }
 }
 
-/// A member of an entry's own group: its action, and its weight where that is not 1.
+/// Formats a member of an entry's one-shot group: its action, and its weight if that is not 1.
 fn weighted(program: &Program, profile: &ActionProfile, member: &table::GroupMember) -> String {
     let call = profile
         .member(member.member)
@@ -154,7 +155,7 @@ fn call_text(program: &Program, call: &ActionRef) -> String {
     format!("{}({})", action.control_plane_name, args.join(", "))
 }
 
-/// Values of these types from limbs, in which each starts on its own.
+/// Reads values of these types. Each value starts at a limb boundary.
 pub(super) fn values(tys: impl Iterator<Item = ScalarTy>, mut limbs: &[u64]) -> Vec<Value> {
     let mut values = Vec::new();
     for ty in tys {
@@ -167,7 +168,7 @@ pub(super) fn values(tys: impl Iterator<Item = ScalarTy>, mut limbs: &[u64]) -> 
     values
 }
 
-/// A value as entries files write it.
+/// Formats a value as in entries files.
 fn written(ty: ScalarTy, value: &Value) -> String {
     match ty {
         ScalarTy::Bool => (!value.is_zero()).to_string(),

@@ -1,21 +1,22 @@
-//! Loops of many rounds are told by their first and last rounds.
+//! Shortens traces: of loops with many rounds only the first and last rounds are shown.
 //!
-//! A round begins at a head: the [`Step::Round`] of a loop inside a stage or state, a parser state that is entered again, a stage that a control goes
-//! back to. Of nested loops the outer one is folded first; the rounds that are left are folded inside.
+//! A round begins at a head. Heads are the [`Step::Round`] of a loop inside a stage or state, a
+//! parser state that is entered again, and a stage that a control returns to. Of nested loops the
+//! outer one is folded first; the remaining rounds are folded inside.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use super::step::Step;
 
-/// Loops of up to this many rounds are told in full.
+/// Maximum number of rounds of a loop that is shown in full.
 const MOST_ROUNDS: usize = 8;
 
-/// Rounds that are told before what is left out, and behind it.
+/// Number of rounds shown before and after the omitted ones.
 const FIRST: usize = 3;
 const LAST: usize = 2;
 
-/// The steps without the rounds of loops that are like those around them.
+/// Returns the steps without the middle rounds of long loops.
 pub(crate) fn fold(steps: Vec<Step>) -> Vec<Step> {
     let folder = Folder {
         heads: heads(&steps),
@@ -33,7 +34,7 @@ pub(crate) fn fold(steps: Vec<Step>) -> Vec<Step> {
     without(steps, &cuts)
 }
 
-/// Rounds that are left out.
+/// Omitted rounds.
 struct Cut {
     steps: Range<usize>,
     rounds: usize,
@@ -62,13 +63,13 @@ fn without(steps: Vec<Step>, cuts: &[Cut]) -> Vec<Step> {
     kept
 }
 
-/// Which loop a step begins a round of, by number.
+/// Returns for each step the number of the loop that it is a head of.
 fn heads(steps: &[Step]) -> Vec<Option<usize>> {
     let mut named: HashMap<(&str, &str), usize> = HashMap::new();
     let mut running: HashMap<u32, usize> = HashMap::new();
     let mut heads = Vec::with_capacity(steps.len());
     for (at, step) in steps.iter().enumerate() {
-        // Where a loop begins is its number.
+        // The index of a loop's first step is its number.
         heads.push(match step {
             Step::State {
                 parser: of,
@@ -91,7 +92,8 @@ fn heads(steps: &[Step]) -> Vec<Option<usize>> {
     heads
 }
 
-/// Of each round the end of its loop, if the loop was left by itself: behind the [`Step::LoopLeft`].
+/// Maps the last round of a loop to the end of the loop, for loops that were left normally: the
+/// step after [`Step::LoopLeft`].
 fn ends(steps: &[Step]) -> HashMap<usize, usize> {
     let mut latest: HashMap<u32, usize> = HashMap::new();
     let mut ends = HashMap::new();
@@ -111,12 +113,12 @@ fn ends(steps: &[Step]) -> HashMap<usize, usize> {
 
 struct Folder {
     heads: Vec<Option<usize>>,
-    /// Of the last round of each loop: where the loop ends.
+    /// End of each loop, by its last round.
     ends: HashMap<usize, usize>,
 }
 
 impl Folder {
-    /// Finds what to leave out among these steps, in order.
+    /// Finds the steps to omit, in order.
     fn fold(&self, mut steps: Range<usize>, cuts: &mut Vec<Cut>) {
         while let Some(starts) = self.outermost(steps.clone()) {
             let last = starts.last().copied().unwrap_or(steps.start);
@@ -144,7 +146,7 @@ impl Folder {
         }
     }
 
-    /// Where the rounds begin of the loop that begins first.
+    /// Returns the starts of the rounds of the loop that begins first.
     fn outermost(&self, steps: Range<usize>) -> Option<Vec<usize>> {
         let mut count: HashMap<usize, usize> = HashMap::new();
         for head in self.heads[steps.clone()].iter().flatten() {

@@ -1,4 +1,4 @@
-//! The packet to trace: from hexadecimal digits, or from a capture.
+//! Packet to trace, from hexadecimal digits or from a capture.
 
 use std::path::Path;
 
@@ -7,13 +7,14 @@ use port::PcapReader;
 
 use crate::amount;
 
-/// Characters of wrong digits that an error shows on either side of the fault.
+/// Number of characters that an error shows on either side of a wrong digit.
 const SHOWN: usize = 30;
 
-/// The bytes that hexadecimal digits stand for. Blanks and colons between digits are passed over, and so is `0x` in front.
+/// Parses hexadecimal digits. Blanks and colons between digits are ignored, and so is a leading
+/// `0x`.
 ///
 /// # Errors
-/// What is wrong, with the place marked.
+/// A message that marks the wrong position.
 pub(crate) fn from_hex(text: &str) -> Result<Vec<u8>, String> {
     let mut digits: Vec<u8> = Vec::new();
     let mut last = 0;
@@ -53,7 +54,7 @@ pub(crate) fn from_hex(text: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The fault, and below it the part of the text around byte `at` with a mark.
+/// Formats an error, and below it the text around byte `at` with a mark.
 fn marked(fault: &str, text: &str, at: usize) -> String {
     let position = text[..at].chars().count();
     let from = position.saturating_sub(SHOWN);
@@ -66,16 +67,16 @@ fn marked(fault: &str, text: &str, at: usize) -> String {
     )
 }
 
-/// A packet of a capture, with its time, and what the user should know about it.
+/// A packet of a capture with its time stamp, and a note for the user.
 pub(crate) struct Captured {
     pub(crate) frame: Frame,
     pub(crate) note: Option<String>,
 }
 
-/// Packet `number` of a capture, from 1.
+/// Returns packet `number` of a capture, from 1.
 ///
 /// # Errors
-/// The file cannot be read, is no capture or has fewer packets.
+/// The file cannot be read, is not a capture, or has fewer packets.
 pub(crate) fn from_capture(file: &Path, number: u64) -> Result<Captured, String> {
     let mut reader = PcapReader::open(file).map_err(|e| e.to_string())?;
     let mut frame = Frame::new();

@@ -1,6 +1,7 @@
-//! `polyplane trace`: the glass box. What happens to one packet, step by step, as text or as JSON.
+//! `polyplane trace`: shows the processing of one packet, step by step, as text or as JSON.
 //!
-//! Events of the engine and the device become steps with the program's names ([`tell`]); text and JSON are written from those.
+//! Events of the engine and the device become steps with the program's names ([`tell`]). Text and
+//! JSON are written from the steps.
 
 mod called;
 mod dump;
@@ -47,13 +48,15 @@ pub(crate) use tell::digest_line;
 pub(crate) struct Options {
     #[command(flatten)]
     source: Source,
-    /// The packet, from the Ethernet header on, as hexadecimal digits; blanks and colons between them are passed over.
+    /// The packet, from the Ethernet header on, as hexadecimal digits; blanks and colons between
+    /// them are ignored.
     #[arg(long, value_name = "HEX")]
     packet: Option<String>,
-    /// A capture (pcap or pcapng) that the packet is in; its time of capture is the device's clock.
+    /// A capture (pcap or pcapng) that the packet is in; its time of capture is the device's
+    /// clock.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// Which packet of the capture, from 1 (the first, if not said).
+    /// Number of the packet in the capture, from 1 [default: 1].
     #[arg(long, value_name = "N", requires = "pcap", conflicts_with = "packet", value_parser = clap::value_parser!(u64).range(1..))]
     number: Option<u64>,
     /// The port that the packet comes in by.
@@ -64,7 +67,8 @@ pub(crate) struct Options {
     /// Write JSON: an object with the packet, the events and the outputs.
     #[arg(long)]
     json: bool,
-    /// Tell all rounds of loops; otherwise of loops with more than eight rounds the first three and the last two.
+    /// Show all rounds of loops; otherwise of loops with more than eight rounds the first three
+    /// and the last two.
     #[arg(long)]
     all_rounds: bool,
 }
@@ -94,16 +98,17 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     Ok(Ended::Well)
 }
 
-/// The steps of a packet that a running device has traced, as text for standard error.
+/// Formats a trace of a running device as text for standard error.
 pub(crate) fn live_text(device: &Device, events: &[TraceEvent], files: &OwnFiles) -> String {
     let steps = steps(device, events, &|file| files.read(file));
     text::text(&fold::fold(steps), out::colours())
 }
 
-/// The same as one line of JSON, an object with the keys of `trace --json` and what is known of the packet besides.
+/// Formats a trace of a running device as one line of JSON: an object with the keys of
+/// `trace --json`, and those of [`Live`].
 ///
 /// # Errors
-/// As text: what cannot be written.
+/// A serialization error, as text.
 pub(crate) fn live_json(
     device: &Device,
     port: PortId,
@@ -120,12 +125,12 @@ pub(crate) fn live_json(
     serde_json::to_string(&line).map_err(|error| error.to_string())
 }
 
-/// What is known of a packet of a running device.
+/// Details of a packet of a running device.
 #[derive(Serialize)]
 pub(crate) struct Live {
-    /// The worker that had it.
+    /// The worker that processed it.
     pub(crate) worker: usize,
-    /// When it came, on the device's clock.
+    /// Arrival time on the device's clock.
     pub(crate) time_ns: u64,
 }
 
@@ -137,7 +142,7 @@ struct LiveTrace<'a> {
     trace: Trace<'a>,
 }
 
-/// The packet that the options name.
+/// Returns the packet that the options select.
 fn packet(options: &Options) -> Result<Frame, String> {
     if let Some(file) = &options.pcap {
         let captured = input::from_capture(file, options.number.unwrap_or(1))?;
@@ -151,22 +156,22 @@ fn packet(options: &Options) -> Result<Frame, String> {
     Ok(frame)
 }
 
-/// What happened, with the program's names.
+/// Returns the steps of the events, with the program's names.
 fn steps(device: &Device, events: &[TraceEvent], read: ReadSource<'_>) -> Vec<Step> {
     Teller::new(device.configuration(), read).tell(events)
 }
 
-/// Whether standard output takes colours.
+/// Returns true if standard output takes colours.
 fn colours() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
-/// What `--json` writes.
+/// Output of `--json`.
 #[derive(Serialize)]
 struct Trace<'a> {
     packet: Bytes,
     events: &'a [Step],
-    /// What was sent, in order.
+    /// Sent packets, in order.
     outputs: Vec<&'a Bytes>,
 }
 

@@ -1,11 +1,11 @@
-//! Lines of text: indented, in colour where a person looks, sources at their right.
+//! Text with indented lines, colours for terminals, and source positions at the right.
 
 use super::step::Source;
 
-/// Where sources begin, unless the line is longer.
+/// Column of the source positions, unless the line is longer.
 const SOURCE_COLUMN: usize = 64;
 
-/// What a piece of text is, which gives it its colour.
+/// Style of a piece of text. It selects the colour.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     Plain,
@@ -18,7 +18,7 @@ pub(crate) enum Style {
 }
 
 impl Style {
-    /// The ANSI sequence that begins it.
+    /// Returns the ANSI sequence that starts the style.
     fn begin(self) -> &'static str {
         match self {
             Style::Plain => "",
@@ -36,7 +36,7 @@ impl Style {
 pub(crate) struct Page {
     colours: bool,
     text: String,
-    /// Characters of the open line that a person sees.
+    /// Number of visible characters of the open line.
     column: usize,
 }
 
@@ -54,7 +54,7 @@ impl Page {
         self.put(Style::Plain, &"  ".repeat(depth))
     }
 
-    /// Goes on in the line.
+    /// Appends text to the line.
     pub(crate) fn put(&mut self, style: Style, text: &str) -> &mut Page {
         self.column += text.chars().count();
         let begin = style.begin();
@@ -68,7 +68,7 @@ impl Page {
         self
     }
 
-    /// Goes on in the line.
+    /// Appends unstyled text to the line.
     pub(crate) fn plain(&mut self, text: &str) -> &mut Page {
         self.put(Style::Plain, text)
     }
@@ -79,7 +79,7 @@ impl Page {
         self.column = 0;
     }
 
-    /// Ends the line with the source that it is about.
+    /// Ends the line with the source position that it belongs to.
     pub(crate) fn end_with(&mut self, source: Option<&Source>) {
         if let Some(source) = source {
             let blanks = SOURCE_COLUMN.saturating_sub(self.column).max(2);
@@ -93,7 +93,7 @@ impl Page {
         self.end();
     }
 
-    /// A whole line.
+    /// Writes a whole line.
     pub(crate) fn line(&mut self, depth: usize, style: Style, text: &str) {
         self.begin(depth).put(style, text).end();
     }

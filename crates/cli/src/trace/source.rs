@@ -1,4 +1,4 @@
-//! The program's source lines.
+//! Source lines of the program.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -10,10 +10,10 @@ use syntax::source;
 
 use super::step::Source;
 
-/// Reads a file of the program; `None` where that is not possible.
+/// Reads a file of the program. Returns `None` if that is not possible.
 pub(crate) type ReadSource<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Source files, read when a place in them is first asked for.
+/// Source files. Each is read at its first use.
 pub(crate) struct SourceLines<'a> {
     files: &'a [String],
     read: ReadSource<'a>,
@@ -29,7 +29,7 @@ impl<'a> SourceLines<'a> {
         }
     }
 
-    /// A place with its file's name and its line's text.
+    /// Returns a source position with its file name and its line's text.
     pub(crate) fn at(&mut self, loc: Option<Loc>) -> Option<Source> {
         let loc = loc?;
         let file = self.files.get(loc.file as usize)?;
@@ -52,10 +52,11 @@ impl<'a> SourceLines<'a> {
     }
 }
 
-/// Characters of a line that are shown.
+/// Maximum number of shown characters of a line.
 const MOST: usize = 80;
 
-/// A line without its indentation; of a long one what stands around `column`, which counts characters from 1.
+/// Returns a line without its indentation. Of a long line, the part around `column`, which counts
+/// characters from 1.
 fn excerpt(line: &str, column: usize) -> String {
     let text = line.trim();
     let indentation = line.len() - line.trim_start().len();
@@ -69,7 +70,7 @@ fn excerpt(line: &str, column: usize) -> String {
     format!("{before}{}{behind}", shown.text.trim())
 }
 
-/// Reads a file from where its name says, or, where that is in angle brackets, from the include files that are built in.
+/// Reads a file by its name. A name in angle brackets is a built-in include file.
 pub(crate) fn read_from_disk(file: &str) -> Option<String> {
     let built_in = file
         .strip_prefix('<')
@@ -78,7 +79,7 @@ pub(crate) fn read_from_disk(file: &str) -> Option<String> {
         return sema::arch::builtin_include(name).map(str::to_owned);
     }
     let path = Path::new(file);
-    // A `#line` directive may name a device or a pipe.
+    // A `#line` directive may name a device file or a pipe.
     let bytes = path
         .is_file()
         .then(|| read_file(path, syntax::files::MAX_FILE_BYTES));
@@ -86,13 +87,13 @@ pub(crate) fn read_from_disk(file: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Files that a running switch may read to show lines of them: those of the program that the
-/// command line gave. A program that a controller sets may name any file as its source.
+/// Source files that a running switch may read for traces: those of the command line's program. A
+/// controller's program may name any file as its source, so its files are not read.
 #[derive(Default)]
 pub(crate) struct OwnFiles(BTreeSet<String>);
 
 impl OwnFiles {
-    /// The files of this program.
+    /// Returns the files of this program.
     pub(crate) fn of(program: &ir::Program) -> OwnFiles {
         OwnFiles(program.files.iter().cloned().collect())
     }

@@ -1,6 +1,8 @@
-//! The steps of a traced packet with the program's names: what text is written from, and JSON as it stands.
+//! Steps of a traced packet, with the program's names. Text is written from them; JSON is their
+//! serialized form.
 //!
-//! The keys are stable. Values are `{value, width, text}`, bytes are hexadecimal digits, sources are places in files.
+//! The keys are stable. Values are `{value, width, text}`, bytes are hexadecimal digits, sources
+//! are positions in files.
 
 use serde::Serialize;
 
@@ -12,13 +14,13 @@ use super::value::Reading;
 pub(crate) enum Step {
     /// The device received a packet.
     Received(Bytes),
-    /// The architecture set fields that the next block is told.
+    /// The architecture set input fields of the next block.
     Given { fields: Vec<Named> },
     /// A block starts.
     Block {
-        /// What it is in its architecture.
+        /// Role in the architecture.
         role: &'static str,
-        /// Its parser or control.
+        /// Name of the parser or control.
         name: String,
     },
     /// A parser entered a state.
@@ -39,11 +41,11 @@ pub(crate) enum Step {
     /// A select compared its keys.
     Select {
         keys: Vec<Named>,
-        /// The case that held, from 0; none: `error.NoMatch`.
+        /// Index of the matching case, from 0. `None`: `error.NoMatch`.
         case: Option<usize>,
-        /// What that case wants.
+        /// Keyset of the case.
         keyset: Option<String>,
-        /// Where it goes.
+        /// State that the case leads to.
         target: String,
     },
     /// The parser failed or rejected the packet.
@@ -57,7 +59,7 @@ pub(crate) enum Step {
         kind: &'static str,
         source: Option<Source>,
     },
-    /// A condition stage decided.
+    /// A condition stage was evaluated.
     Condition { condition: String, holds: bool },
     /// A table was looked up.
     Lookup {
@@ -85,7 +87,7 @@ pub(crate) enum Step {
     Call {
         function: &'static str,
         instance: Option<String>,
-        /// What the program fixes: algorithms, field lists, texts.
+        /// Values fixed in the program: algorithms, field lists, texts.
         constants: Vec<Constant>,
         arguments: Vec<Named>,
         results: Vec<Named>,
@@ -94,7 +96,7 @@ pub(crate) enum Step {
     /// A round of a loop starts.
     Round {
         number: u64,
-        /// Which loop.
+        /// Number of the loop.
         #[serde(skip)]
         of: u32,
         source: Option<Source>,
@@ -104,16 +106,16 @@ pub(crate) enum Step {
         #[serde(skip)]
         of: u32,
     },
-    /// Rounds of a loop that are left out.
+    /// Omitted rounds of a loop.
     Folded {
-        /// How many.
+        /// Number of rounds.
         rounds: usize,
-        /// How many steps they have.
+        /// Number of their steps.
         steps: usize,
     },
     /// A deparser emitted a header.
     Emitted { header: String, bits: usize },
-    /// A deparser passed over an invalid header.
+    /// A deparser skipped an invalid header.
     NotEmitted { header: String },
     /// The program left the control early.
     Exit,
@@ -129,20 +131,20 @@ pub(crate) enum Step {
         port: u32,
         instance: u32,
     },
-    /// Copies were asked for, and are not made.
+    /// Requested copies that are not made.
     CopiesRefused {
         copies: u32,
         reason: &'static str,
         /// The reason in words.
         text: &'static str,
     },
-    /// A clone was asked for with a session that is not configured.
+    /// A clone was requested with a session that is not configured.
     NoCloneSession { session: u32 },
-    /// The packet waits in a queue.
+    /// The packet was put into a queue.
     Queued { port: u32, priority: u8, depth: u32 },
-    /// The packet leaves its queue; what follows is about it.
+    /// The packet left its queue. The following steps belong to it.
     Dequeued { port: u32 },
-    /// The packet starts over.
+    /// The packet is resubmitted or recirculated.
     Again { why: &'static str },
     /// The packet was sent.
     Sent(Bytes),
@@ -157,10 +159,10 @@ pub(crate) enum Step {
 /// A packet's bytes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Bytes {
-    /// The port that it came or goes by, where it is at one.
+    /// The ingress or egress port, where the packet is at one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) port: Option<u32>,
-    /// How many.
+    /// Number of bytes.
     pub(crate) length: usize,
     /// The bytes.
     #[serde(serialize_with = "as_hex")]
@@ -189,7 +191,7 @@ pub(crate) struct Named {
     pub(crate) value: Reading,
 }
 
-/// What a call fixes when the program is written.
+/// A value that is fixed in the program.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Constant {
     pub(crate) name: &'static str,
@@ -209,20 +211,20 @@ pub(crate) struct Key {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct EntryTold {
     pub(crate) id: u64,
-    /// As entries files write it; `None` for an entry that is no longer there to be read.
+    /// The entry in the syntax of entries files. `None` if the entry does not exist any more.
     pub(crate) text: Option<String>,
     pub(crate) priority: Option<i32>,
-    /// Whether the program itself declares it, for good.
+    /// True for a constant entry of the program.
     pub(crate) is_const: bool,
 }
 
-/// A place in the program's source.
+/// A position in the program's source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Source {
     pub(crate) file: String,
     pub(crate) line: u32,
     pub(crate) column: u32,
-    /// The line's text without indentation, where the file can be read.
+    /// The line's text without indentation, if the file can be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) text: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! From the engine's events, which name things by id, to steps, which name them as the program does.
+//! Conversion of the engine's events, which have ids, to steps, which have the program's names.
 
 use bits::{Id, Value};
 use exec::{Configuration, DropDetail, DropReason, TraceEvent};
@@ -13,22 +13,23 @@ use super::source::{ReadSource, SourceLines};
 use super::step::{Bytes, Key, Named, Source, Step};
 use super::value::Reading;
 
-/// Tells the steps of one packet.
+/// Converts the events of one packet to steps.
 pub(crate) struct Teller<'a> {
     program: &'a Program,
-    /// The state that entries are in.
+    /// Table entries and other configuration.
     configuration: &'a Configuration,
     sources: SourceLines<'a>,
-    /// Where the parser is.
+    /// Current parser state.
     state: Option<(ParserId, StateId)>,
-    /// Which stage runs.
+    /// Current stage.
     stage: Option<(ControlId, StageId)>,
-    /// The action that runs, or ran last: whose parameters code reads.
+    /// The action that runs, or ran last. Its parameters have names in expressions.
     action: Option<&'a Action>,
 }
 
 impl<'a> Teller<'a> {
-    /// For packets that met the tables of `configuration`; `read` reads the program's source.
+    /// Returns a converter for packets that matched the tables of `configuration`. `read` reads
+    /// the program's source.
     pub(crate) fn new(configuration: &'a Configuration, read: ReadSource<'a>) -> Teller<'a> {
         let program = configuration.program();
         Teller {
@@ -41,7 +42,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// All steps, but for rounds that only find that their loop is done.
+    /// Returns all steps, except rounds that only evaluate the end condition of their loop.
     pub(crate) fn tell(&mut self, events: &[TraceEvent]) -> Vec<Step> {
         let mut steps = Vec::with_capacity(events.len());
         for (at, event) in events.iter().enumerate() {
@@ -210,7 +211,7 @@ impl<'a> Teller<'a> {
         let header = self.header(id);
         let ty = &self.program.header_types[header.ty];
         let fields = fields.iter().map(|(field, value)| {
-            // A header's fields follow its validity.
+            // The fields of a header follow its validity field.
             let own = field.index().checked_sub(header.valid.index() + 1);
             match own.and_then(|at| ty.fields.get(at)) {
                 Some(own) => self.named(&own.name, own.ty, Some(&own.data_ty), value),
@@ -291,7 +292,7 @@ impl<'a> Teller<'a> {
         sets.join(", ")
     }
 
-    /// What a select compares a key with: mostly a constant, which is read as the key is.
+    /// Formats a select constant, in the notation of its key.
     fn constant(&self, expr: &Expr, key: &Expr) -> String {
         match expr {
             Expr::Const(ty, value) => {
@@ -328,7 +329,7 @@ impl<'a> Teller<'a> {
         Step::Condition { condition, holds }
     }
 
-    /// The matched keys with their values.
+    /// Returns the matched keys with their values.
     fn keys(&self, table: TableId, values: &[Value]) -> Vec<Key> {
         let keys = &self.program.tables[table].keys;
         let matched = keys
@@ -369,7 +370,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Why a packet was dropped, in words.
+    /// Formats a drop reason in words.
     fn dropped(&self, reason: DropReason, detail: &DropDetail) -> String {
         let words = drop_words(reason);
         match detail {
@@ -411,7 +412,7 @@ impl<'a> Teller<'a> {
             .unwrap_or(ScalarTy::Bit(0))
     }
 
-    /// An expression as people know it: a field by its name, anything else as IR text.
+    /// Formats an expression for people: a field by its name, any other expression as IR text.
     pub(super) fn expr(&self, expr: &Expr) -> String {
         match (expr, self.action) {
             (Expr::Param(at), Some(action)) if (*at as usize) < action.params.len() => {
@@ -430,7 +431,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// The control plane's type of the header field that an expression reads.
+    /// Returns the control-plane type of the header field that an expression reads.
     pub(super) fn field_data_ty(&self, expr: &Expr) -> Option<&'a DataTy> {
         match expr {
             Expr::Read(place) => self.header_data_ty(place.base),
@@ -438,7 +439,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// The control plane's type of a field, if it is a header's.
+    /// Returns the control-plane type of a field, if it belongs to a header.
     pub(super) fn header_data_ty(&self, field: FieldId) -> Option<&'a DataTy> {
         let of = self.program.headers.values().find_map(|header| {
             let at = field.index().checked_sub(header.valid.index() + 1)?;
@@ -448,7 +449,7 @@ impl<'a> Teller<'a> {
     }
 }
 
-/// A digest's fields, by the names that its struct gives them, or by number.
+/// Returns a digest's fields with the names of its struct, or with numbers.
 fn digest_fields(program: &Program, id: ExternId, values: &[Value]) -> Vec<Named> {
     let (tys, data_ty) = match &program.externs[id].kind {
         ExternKind::Digest { fields, data_ty } => (&fields[..], Some(data_ty)),
@@ -471,7 +472,9 @@ fn digest_fields(program: &Program, id: ExternId, values: &[Value]) -> Vec<Named
         .collect()
 }
 
-/// A digest message on one line: `digest learned_t { address: 0x001122334455, port: 0x001 }`; `limbs` has its values, each starting on its own limb.
+/// Formats a digest message on one line:
+/// `digest learned_t { address: 0x001122334455, port: 0x001 }`. `limbs` has its values, each from
+/// a limb boundary.
 pub(crate) fn digest_line(program: &Program, id: ExternId, limbs: &[u64]) -> String {
     let digest = &program.externs[id];
     let tys = match &digest.kind {
@@ -503,13 +506,13 @@ fn named(
     }
 }
 
-/// Names of fields with those that P4 has no name for as P4 asks for them.
+/// Replaces internal field names by P4 expressions.
 fn field_name(name: &str) -> String {
     name.replace(".$valid$", ".isValid()")
         .replace(".$next$", ".nextIndex")
 }
 
-/// Why a packet was dropped, in words.
+/// Formats a drop reason in words.
 fn drop_words(reason: DropReason) -> &'static str {
     match reason {
         DropReason::Ingress => "the program dropped it in ingress",

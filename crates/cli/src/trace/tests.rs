@@ -1,4 +1,4 @@
-//! Hand-made events over a small program, and the text and JSON that come of them.
+//! Tests with constructed events of a small program, and the resulting text and JSON.
 
 mod code;
 mod forms;
@@ -34,7 +34,7 @@ fn program() -> Program {
     program
 }
 
-/// A device with entries that use the action selector in every way.
+/// Returns a device with entries that use the action selector in all forms.
 fn device() -> Device {
     let config = DeviceConfig::default();
     let mut device =
@@ -85,7 +85,7 @@ fn told(events: &[TraceEvent]) -> Vec<Step> {
     Teller::new(device().configuration(), &read).tell(events)
 }
 
-/// The text of events, and of those before them that only prepare.
+/// Checks the text of events. `before` has events that only prepare and are not compared.
 fn check_after(before: &[TraceEvent], events: &[TraceEvent], expect: &str) {
     let all = [before, events].concat();
     let (before, all) = (text(&told(before), false), text(&told(&all), false));

@@ -1,4 +1,4 @@
-//! Steps as indented text.
+//! Formats steps as indented text.
 
 use super::dump::{self, Difference, ROW};
 use super::page::{Page, Style};
@@ -7,13 +7,13 @@ use crate::amount;
 use crate::report::padded;
 use switch::is_one_shot;
 
-/// Rows of bytes in a row that are as received: up to this many are shown.
+/// Maximum number of consecutive unchanged rows that are shown.
 const MOST_ROWS_ALIKE: usize = 4;
 
-/// Rows that are shown of bytes that are not compared with others.
+/// Maximum number of rows shown of bytes that are not compared.
 const MOST_ROWS: usize = 8;
 
-/// The steps of a packet as text. What changes nothing is no news and is left out.
+/// Formats the steps of a packet as text. Writes that change nothing are left out.
 pub(crate) fn text(steps: &[Step], colours: bool) -> String {
     let mut writer = Writer {
         page: Page::new(colours),
@@ -29,7 +29,7 @@ pub(crate) fn text(steps: &[Step], colours: bool) -> String {
     let mut rest = &news[..];
     while let Some((step, behind)) = rest.split_first() {
         rest = match step {
-            // Headers that were passed over one after the other share a line.
+            // Consecutive invalid headers share a line.
             Step::NotEmitted { header } => writer.not_emitted(header, behind),
             Step::Stage { kind: "action", .. } if is_end(behind.first()) => behind,
             step => {
@@ -41,7 +41,7 @@ pub(crate) fn text(steps: &[Step], colours: bool) -> String {
     writer.page.into_text()
 }
 
-/// Whether an action stage that this follows has done nothing.
+/// Returns true if an action stage before this step did nothing.
 fn is_end(step: Option<&&Step>) -> bool {
     use Step::{Block, Copied, Deparsed, Dropped, Queued, Sent, Stage};
     match step {
@@ -61,17 +61,17 @@ fn is_end(step: Option<&&Step>) -> bool {
 
 struct Writer {
     page: Page,
-    /// How deep the steps at hand lie: in a block 1, in a state or stage 2, in an action 3.
+    /// Indentation of the current steps: 1 in a block, 2 in a state or stage, 3 in an action.
     depth: usize,
-    /// The loops that run, outermost first, and how deep they lie.
+    /// The running loops, outermost first, with their indentation.
     loops: Vec<(u32, usize)>,
-    /// The stage that runs.
+    /// The current stage.
     stage: String,
-    /// Whether the packet was copied.
+    /// True if the packet was copied.
     has_copies: bool,
-    /// The packet as it came.
+    /// The packet as received.
     received: Vec<u8>,
-    /// The packet as it was deparsed last.
+    /// The packet as last deparsed.
     deparsed: Vec<u8>,
 }
 
@@ -192,7 +192,7 @@ impl Writer {
         }
     }
 
-    /// A call, with what it takes and gives below it.
+    /// Writes a call, with its arguments and results below it.
     fn call(&mut self, step: &Step) {
         let Step::Call {
             function,
@@ -232,7 +232,7 @@ impl Writer {
         }
     }
 
-    /// What the architecture says; zeros say nothing.
+    /// Writes the fields that the architecture sets. Zeros are left out.
     fn given(&mut self, fields: &[Named]) {
         let is_zero = |field: &&Named| field.value.is_zero();
         let fields: Vec<Named> = fields.iter().filter(|f| !is_zero(f)).cloned().collect();
@@ -244,7 +244,7 @@ impl Writer {
         self.named(&fields);
     }
 
-    /// A round of a loop; what happens in it is told one deeper.
+    /// Writes the head of a loop round. The steps of the round are indented one level deeper.
     fn round(&mut self, of: u32, number: u64, source: Option<&Source>) {
         self.leave_loop(of);
         self.loops.push((of, self.depth));
@@ -256,7 +256,7 @@ impl Writer {
         self.depth += 1;
     }
 
-    /// Back to where a loop began, if it runs.
+    /// Restores the indentation before a loop, if the loop runs.
     fn leave_loop(&mut self, of: u32) {
         if let Some(at) = self.loops.iter().position(|(open, _)| *open == of) {
             self.depth = self.loops[at].1;
@@ -264,7 +264,7 @@ impl Writer {
         }
     }
 
-    /// A line about something in a block, state, stage or action.
+    /// Writes a line about an object in a block, state, stage or action.
     fn inner(&mut self, text: &str) {
         let depth = self.depth;
         self.page.line(depth, Style::Plain, text);
@@ -295,7 +295,7 @@ impl Writer {
         page.plain(&format!(" {name}")).end();
     }
 
-    /// A state or stage.
+    /// Writes the head of a state or stage.
     fn opens(&mut self, what: &str, name: &str, source: Option<&Source>) {
         self.depth = 2;
         self.loops.clear();
@@ -312,7 +312,7 @@ impl Writer {
         self.named(fields);
     }
 
-    /// Names and values, one a line, values below each other.
+    /// Writes names and values, one per line, with aligned values.
     fn named(&mut self, values: &[Named]) {
         let widest = values
             .iter()
@@ -357,7 +357,7 @@ impl Writer {
     }
 
     fn lookup(&mut self, table: &str, keys: &[Key]) {
-        // The stage of a table has its name, mostly.
+        // The stage of a table usually has the table's name.
         if self.stage != table {
             self.inner(&format!("table {table}"));
         }
@@ -404,7 +404,7 @@ impl Writer {
 
     fn chosen(&mut self, member: Option<u32>, group: Option<u32>) {
         let text = match (group, member) {
-            // Groups of entries have numbers that nobody gave.
+            // Groups of one-shot entries have generated numbers.
             (Some(group), Some(_)) if is_one_shot(group) => {
                 "one of its actions is chosen".to_owned()
             }
@@ -433,7 +433,8 @@ impl Writer {
         self.depth = 3;
     }
 
-    /// Takes the headers that were passed over: the first, and those behind it; what is left.
+    /// Writes consecutive invalid headers: the first one, and those that follow it. Returns the
+    /// remaining steps.
     fn not_emitted<'s>(&mut self, first: &str, behind: &'s [&'s Step]) -> &'s [&'s Step] {
         let name = |step: &&'s Step| match step {
             Step::NotEmitted { header } => Some(header.as_str()),
@@ -467,7 +468,7 @@ impl Writer {
         self.compared(&text, bytes, &[]);
     }
 
-    /// Where a packet goes between its blocks.
+    /// Writes the path of a packet between its blocks.
     fn way(&mut self, step: &Step) {
         self.depth = 0;
         self.has_copies |= matches!(step, Step::Copied { .. });
@@ -493,7 +494,7 @@ impl Writer {
                 }
                 text
             }
-            // With one packet only, it is clear which one leaves.
+            // With a single packet, it is clear which one leaves.
             Step::Dequeued { .. } if !self.has_copies => return,
             Step::Dequeued { port } => format!("the packet for port {port}"),
             Step::Again { why } => format!("starts over: {why}"),
@@ -502,7 +503,7 @@ impl Writer {
         self.page.line(0, Style::Heading, &text);
     }
 
-    /// Bytes, with what differs from the packet as it came marked.
+    /// Writes bytes, with marks where they differ from the received packet.
     fn compared(&mut self, what: &str, bytes: &Bytes, above: &[u8]) {
         let difference = Difference::new(&self.received, &bytes.bytes);
         let is_as_received = bytes.bytes == self.received;
@@ -549,7 +550,7 @@ impl Writer {
         }
     }
 
-    /// A row of bytes, and below it marks under those that are new.
+    /// Writes a row of bytes, and below it marks under the new ones.
     fn row(&mut self, row: usize, bytes: &[u8], is_new: impl Fn(usize) -> bool) {
         let offset = row * ROW;
         let page = self
@@ -564,7 +565,7 @@ impl Writer {
             marks += &" ".repeat(gap.len());
             marks += if new { "^^" } else { "  " };
         }
-        // 16 bytes take 48 places.
+        // 16 bytes take 48 columns.
         let width = 48 + 2;
         let taken: usize = dump::cells(bytes)
             .map(|(gap, byte)| gap.len() + byte.len())
@@ -582,7 +583,7 @@ fn byte_count(bytes: usize) -> String {
     amount::count(bytes as u64, "byte")
 }
 
-/// Bits in bytes where they are whole.
+/// Formats a number of bits, in bytes if possible.
 fn bit_count(bits: u64) -> String {
     match bits % 8 {
         0 => amount::count(bits / 8, "byte"),

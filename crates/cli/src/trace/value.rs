@@ -1,4 +1,4 @@
-//! Values as people read them: the number, and what else it stands for.
+//! Values for people: the number, and its meaning.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -6,13 +6,13 @@ use bits::Value;
 use ir::{DataTy, NamedTypeKind, Program, ScalarTy};
 use serde::Serialize;
 
-/// Hexadecimal digits of a value that text shows; more are cut. JSON has them all.
+/// Maximum number of hexadecimal digits of a value in text. JSON has all.
 const MOST_DIGITS: usize = 64;
 
-/// Numbers below this are read the same in every base that people use.
+/// Numbers below this are the same in decimal and hexadecimal.
 const ONE_DIGIT: u64 = 10;
 
-/// The least number of 32 bits that may be an address of a host (1.0.0.0).
+/// Minimum 32-bit number that is shown as an address (1.0.0.0).
 const LEAST_ADDRESS: u64 = 1 << 24;
 
 /// A value, for machines (`value`, `width`) and for people (`text`).
@@ -20,14 +20,14 @@ const LEAST_ADDRESS: u64 = 1 << 24;
 pub(crate) struct Reading {
     /// `0x` and all digits of its width.
     pub(crate) value: String,
-    /// Bits.
+    /// Width in bits.
     width: u32,
-    /// As people read it.
+    /// Text for people.
     pub(crate) text: String,
 }
 
 impl Reading {
-    /// A value of a scalar type; `data_ty` is its type as the control plane sees it, where there is one.
+    /// Formats a value of a scalar type. `data_ty` is its control-plane type, if it has one.
     pub(crate) fn new(
         program: &Program,
         ty: ScalarTy,
@@ -41,13 +41,13 @@ impl Reading {
         }
     }
 
-    /// Whether the number is 0.
+    /// Returns true if the number is 0.
     pub(crate) fn is_zero(&self) -> bool {
         self.value.chars().all(|digit| matches!(digit, '0' | 'x'))
     }
 }
 
-/// `0x` and all digits of the value's width.
+/// Formats a value as `0x` and all digits of its width.
 fn hex(value: &Value) -> String {
     let digits = format!("{value}");
     let digits = digits.trim_start_matches("0x");
@@ -89,7 +89,7 @@ fn cut(mut hex: String) -> String {
     hex
 }
 
-/// Two's complement, where it fits the numbers that people read.
+/// Formats a two's complement number, if it has at most 64 bits.
 fn signed(value: &Value) -> String {
     let width = value.width();
     let (Some(number), 1..=64) = (value.to_u64(), width) else {
@@ -123,12 +123,12 @@ fn unsigned(program: &Program, data_ty: Option<&DataTy>, value: &Value) -> Strin
     }
 }
 
-/// Whether values of this width are read as addresses only: those of Ethernet and IPv6.
+/// Returns true if values of this width are shown only as addresses: Ethernet and IPv6.
 fn is_address(value: &Value) -> bool {
     matches!(value.width(), 48 | 128)
 }
 
-/// The value as an address of its width.
+/// Formats the value as an address of its width.
 pub(crate) fn address(value: &Value) -> Option<String> {
     let number = value.to_u128()?;
     match value.width() {
@@ -146,7 +146,7 @@ pub(crate) fn address(value: &Value) -> Option<String> {
     }
 }
 
-/// The member of a serializable enum that has this value.
+/// Returns the member of a serializable enum that has this value.
 fn enum_member(program: &Program, ty: &DataTy, value: &Value) -> Option<String> {
     let DataTy::Named(name) = ty else {
         return None;

@@ -1,13 +1,14 @@
-//! Which packets are meant: conditions on the port, the length, fields of the usual protocols and any bytes, as in
-//! `ipv4.dst == 10.0.0.0/8 and not tcp.dst == 22`.
+//! Packet filters for tracing: conditions on the port, the length, fields of common protocols and
+//! any bytes, as in `ipv4.dst == 10.0.0.0/8 and not tcp.dst == 22`.
 //!
-//! A condition is asked of every packet of a switch at full speed, so it is a comparison of bytes at a place that is found without any state.
+//! A filter is evaluated for every packet at full speed. So each condition is a comparison of
+//! bytes at an offset that is found without any state.
 
 use std::fmt;
 
 use packet::Frame;
 
-/// Ethernet types and protocol numbers.
+/// Ethernet types and IP protocol numbers.
 const IPV4: u16 = 0x0800;
 const ARP: u16 = 0x0806;
 const VLAN: u16 = 0x8100;
@@ -18,39 +19,39 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMP6: u8 = 58;
 
-/// Where the Ethernet type of an untagged frame stands.
+/// Offset of the Ethernet type in an untagged frame.
 const TYPE_AT: usize = 12;
 
-/// What a packet must be.
+/// Condition on a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Filter {
-    /// Anything.
+    /// Always true.
     All,
-    /// A field must compare so.
+    /// A comparison of a field holds.
     Is(Comparison),
-    /// There must be a header of this kind.
+    /// The packet has a header of this kind.
     Has(Layer),
     Not(Box<Filter>),
     And(Box<Filter>, Box<Filter>),
     Or(Box<Filter>, Box<Filter>),
 }
 
-/// A field, compared with a number.
+/// Comparison of a field with a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Comparison {
     pub(super) field: Field,
     pub(super) relation: Relation,
     pub(super) value: u128,
-    /// Bits of the field that count.
+    /// Mask of the compared bits.
     pub(super) mask: u128,
 }
 
-/// A number in or about a packet.
+/// A number in a packet, or in its metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field {
     Port,
     Length,
-    /// Bytes of a header, from the highest down.
+    /// Bytes of a header, in network byte order.
     Bytes {
         layer: Layer,
         at: usize,
@@ -58,18 +59,19 @@ pub(super) enum Field {
     },
 }
 
-/// A header; fields are counted from its begin.
+/// A header. Offsets of fields start at its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layer {
     /// The frame itself.
     Frame,
-    /// The Ethernet type behind all tags.
+    /// The Ethernet type after all VLAN tags.
     Type,
     /// The outermost VLAN tag's control information.
     Vlan,
     /// A network header of this Ethernet type.
     Network(u16),
-    /// A transport header of this protocol, in IPv4 (not in a later fragment) or directly behind an IPv6 header.
+    /// A transport header of this protocol, in IPv4 (not in a later fragment) or directly after
+    /// an IPv6 header.
     Transport(u8),
 }
 
@@ -98,7 +100,8 @@ impl Relation {
 }
 
 impl Filter {
-    /// Whether a packet is meant. A comparison with a field that the packet does not have never holds.
+    /// Returns true if the packet matches. A comparison with a field that the packet does not
+    /// have never holds.
     #[inline]
     pub(crate) fn matches(&self, frame: &Frame) -> bool {
         match self {
@@ -124,12 +127,12 @@ impl Comparison {
     }
 }
 
-/// The number in `len` bytes of a header, if the packet has them.
+/// Returns the number in `len` bytes of a header, if the packet has them.
 #[inline]
 fn number(bytes: &[u8], layer: Layer, at: usize, len: usize) -> Option<u128> {
     let begin = layer.begin(bytes)? + at;
     let field = bytes.get(begin..begin + len)?;
-    // The usual lengths without a loop.
+    // The common lengths need no loop.
     Some(match *field {
         [a] => a.into(),
         [a, b] => u16::from_be_bytes([a, b]).into(),
@@ -141,7 +144,7 @@ fn number(bytes: &[u8], layer: Layer, at: usize, len: usize) -> Option<u128> {
 }
 
 impl Layer {
-    /// Where the header begins, if there is one.
+    /// Returns the offset of the header, if the packet has it.
     #[inline]
     fn begin(self, bytes: &[u8]) -> Option<usize> {
         match self {
@@ -157,7 +160,7 @@ impl Layer {
     }
 }
 
-/// The type behind all tags, and where it stands.
+/// Returns the Ethernet type after all VLAN tags, and its offset.
 #[inline]
 fn ether_type(bytes: &[u8]) -> Option<(u16, usize)> {
     let mut at = TYPE_AT;
@@ -195,7 +198,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes([word[0], word[1]]))
 }
 
-/// What a value of a field is written as, beside a number.
+/// Notation for values of a field, besides numbers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Notation {
     Number,
@@ -204,7 +207,7 @@ pub(super) enum Notation {
     Ipv6,
 }
 
-/// A field that has a name.
+/// A field with a name.
 pub(super) struct Named {
     pub(super) name: &'static str,
     pub(super) field: Field,
@@ -212,7 +215,7 @@ pub(super) struct Named {
     pub(super) notation: Notation,
 }
 
-/// A header that has a name.
+/// Headers with names.
 pub(super) const HEADERS: [(&str, Layer); 8] = [
     ("arp", Layer::Network(ARP)),
     ("vlan", Layer::Vlan),
@@ -224,7 +227,7 @@ pub(super) const HEADERS: [(&str, Layer); 8] = [
     ("icmp6", Layer::Transport(ICMP6)),
 ];
 
-/// The fields that have names.
+/// Returns the fields with names.
 pub(super) fn fields() -> Vec<Named> {
     use Notation::{Ipv4, Ipv6, Mac, Number};
     let bytes = |layer, at, len| Field::Bytes { layer, at, len };
@@ -259,10 +262,10 @@ pub(super) fn fields() -> Vec<Named> {
     named.collect()
 }
 
-/// Why a text is no filter.
+/// Error: a text is not a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FilterError {
-    /// Where, in bytes of the text.
+    /// Byte offset in the text.
     pub(crate) at: usize,
     pub(crate) what: String,
 }

@@ -1,4 +1,5 @@
-//! Tracing on a running switch: packets that a filter means are taken out of their burst and run step by step, all others go on at full speed.
+//! Tracing on a running switch. Packets that match a filter are taken out of their burst and
+//! processed step by step. All others are processed at full speed.
 
 mod filter;
 mod parse;
@@ -14,10 +15,10 @@ use switch::Worker;
 
 pub(crate) use filter::Filter;
 
-/// Traces that may wait to be shown; packets that come meanwhile are not traced.
+/// Maximum number of traces that wait to be shown. Packets that arrive meanwhile are not traced.
 const MOST_WAITING: u64 = 64;
 
-/// One of how many packets: `1/1000`.
+/// Sampling rate, written as `1/1000`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample(pub(crate) u64);
 
@@ -33,33 +34,33 @@ impl FromStr for Sample {
     }
 }
 
-/// A packet that was traced.
+/// A traced packet.
 #[derive(Debug)]
 pub(crate) struct Traced {
-    /// The program that it went through.
+    /// The program that processed it.
     pub(crate) program: Arc<Program>,
-    /// The worker that had it.
+    /// The worker that processed it.
     pub(crate) worker: usize,
-    /// When it came.
+    /// Arrival time.
     pub(crate) time: Nanos,
     pub(crate) port: PortId,
     pub(crate) bytes: Vec<u8>,
     pub(crate) events: Vec<TraceEvent>,
 }
 
-/// What all workers' watches have together.
+/// Counters shared by the tracers of all workers.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    /// Packets that may still be traced.
+    /// Number of packets that may still be traced.
     left: AtomicU64,
-    /// Traces that wait to be shown.
+    /// Number of traces that wait to be shown.
     waiting: AtomicU64,
     traced: AtomicU64,
     missed: AtomicU64,
 }
 
 impl Tally {
-    /// So many packets may be traced.
+    /// Returns counters that permit `count` traces.
     pub(crate) fn new(count: Option<u64>) -> Tally {
         Tally {
             left: AtomicU64::new(count.unwrap_or(u64::MAX)),
@@ -69,7 +70,7 @@ impl Tally {
         }
     }
 
-    /// Whether one more packet may be traced now; then it is.
+    /// Returns true if one more packet may be traced now, and counts it.
     fn take(&self) -> bool {
         let lower = |left: u64| left.checked_sub(1);
         if self.waiting.load(Relaxed) >= MOST_WAITING {
@@ -84,32 +85,33 @@ impl Tally {
         taken
     }
 
-    /// A trace has been shown.
+    /// Notes that a trace has been shown.
     pub(crate) fn shown(&self) {
         self.waiting.fetch_sub(1, Relaxed);
     }
 
-    /// Packets that were traced, and those that were meant and were not because too many traces waited to be shown.
+    /// Returns the number of traced packets, and of matching packets that were not traced because
+    /// too many traces waited.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.traced.load(Relaxed), self.missed.load(Relaxed))
     }
 }
 
-/// One worker's eye on its packets.
+/// Packet tracer of one worker.
 pub(crate) struct Watch {
     worker: usize,
     filter: Arc<Filter>,
     sample: Sample,
-    /// Packets that the filter means, until the next one is traced.
+    /// Number of matching packets to skip before the next trace.
     until_next: u64,
-    /// Whether no packet may be traced any more.
+    /// True if no more packets may be traced.
     is_over: bool,
     tally: Arc<Tally>,
     deliver: Box<dyn FnMut(Traced) + Send>,
 }
 
 impl Watch {
-    /// A watch of this worker, which gives traces to `deliver`.
+    /// Returns a tracer for this worker. Traces are passed to `deliver`.
     pub(crate) fn new(
         worker: usize,
         filter: &Arc<Filter>,
@@ -128,7 +130,7 @@ impl Watch {
         }
     }
 
-    /// [`Worker::forward`], with packets that are meant traced.
+    /// Forwards frames, as [`Worker::forward`] does, and traces those that match.
     pub(crate) fn forward(
         &mut self,
         worker: &mut Worker,
@@ -151,7 +153,7 @@ impl Watch {
         worker.forward(rest, now, sent);
     }
 
-    /// Whether a packet is to be traced.
+    /// Returns true if a packet must be traced.
     #[inline]
     fn wants(&mut self, frame: &Frame) -> bool {
         !self.is_over && self.filter.matches(frame) && self.takes()

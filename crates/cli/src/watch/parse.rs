@@ -1,4 +1,4 @@
-//! Filters from text.
+//! Parser of packet filters.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -7,13 +7,13 @@ use super::filter::{
     Comparison, Field, Filter, FilterError, HEADERS, Layer, Notation, Relation, fields,
 };
 
-/// Parentheses and negations within each other.
+/// Maximum nesting depth of parentheses and negations.
 const DEEPEST: u32 = 64;
 
-/// The longest field of bytes.
+/// Maximum length of a field of bytes.
 const MOST_BYTES: usize = 16;
 
-/// Relations; those that begin like others come first.
+/// Relations. Longer signs come before their prefixes.
 const RELATIONS: [(&str, Relation); 6] = [
     ("==", Relation::Equal),
     ("!=", Relation::NotEqual),
@@ -50,7 +50,7 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    /// What has not been read, without blanks in front.
+    /// Returns the remaining text, after skipping blanks.
     fn rest(&mut self) -> &'t str {
         let rest = &self.text[self.at..];
         let trimmed = rest.trim_start();
@@ -71,7 +71,7 @@ impl<'t> Reader<'t> {
         is_next
     }
 
-    /// Reads a word of letters, if this one is next.
+    /// Reads this keyword, if it is next.
     fn keyword(&mut self, word: &str) -> bool {
         let is_next = self.peek_name() == word;
         if is_next {
@@ -176,7 +176,7 @@ impl<'t> Reader<'t> {
         ))
     }
 
-    /// `[OFFSET:LENGTH]` or `[OFFSET]`, in bytes from the begin of the frame.
+    /// Parses `[OFFSET:LENGTH]` or `[OFFSET]`, in bytes from the start of the frame.
     fn bytes(&mut self) -> Result<(Field, u32, Notation), FilterError> {
         let missing = "write bytes[OFFSET:LENGTH], as in bytes[12:2] == 0x0800";
         let rest = self.rest();
@@ -198,7 +198,8 @@ impl<'t> Reader<'t> {
         Ok((field, len as u32 * 8, Notation::Number))
     }
 
-    /// A value, and the bits of the field that count.
+    /// Parses a value and its optional prefix length. Returns the value and the mask of the
+    /// compared bits.
     fn value(&mut self, bits: u32, notation: Notation) -> Result<(u128, u128), FilterError> {
         let rest = self.rest();
         let end = rest.find(|c: char| c.is_whitespace() || c == ')' || c == '&' || c == '|');
@@ -261,7 +262,8 @@ mod tests {
     use super::*;
     use packet::{Frame, PortId};
 
-    /// An IPv4 packet with TCP from 10.1.2.3:1000 to 10.0.0.1:22, tagged or not, on port 3.
+    /// Returns an IPv4 packet with TCP from 10.1.2.3:1000 to 10.0.0.1:22, tagged or not, on port
+    /// 3.
     fn tcp(tag: Option<u16>) -> Frame {
         let mut bytes = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0xab];
         if let Some(tag) = tag {

@@ -7,7 +7,7 @@ use rcgen::{
 /// A certificate and its key, as PEM text.
 pub(crate) type Issued = (String, String);
 
-/// Who signs certificates.
+/// A certificate authority.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pub(crate) pem: String,
@@ -23,12 +23,12 @@ impl Authority {
         Authority { issuer, pem }
     }
 
-    /// For a machine of this name.
+    /// Issues a certificate for a machine of this name.
     pub(crate) fn of_host(&self, name: &str) -> Issued {
         self.sign(CertificateParams::new(vec![name.to_owned()]).unwrap())
     }
 
-    /// For whoever is called so.
+    /// Issues a certificate for a person of this name.
     pub(crate) fn of_person(&self, name: &str) -> Issued {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();

@@ -1,11 +1,12 @@
-//! Cables between a switch in a namespace of its own and the test.
+//! Virtual cables between the test and a switch in a separate namespace.
 
 use std::time::{Duration, Instant};
 
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{AfPacketPort, Netns, Port};
 
-/// The interfaces `port0`, `port1`, ... in the switch's namespace, and their far ends, which are ports of the test.
+/// The interfaces `port0`, `port1`, ... in the switch's namespace, with their far ends, which are
+/// ports of the test.
 pub(crate) struct Cables {
     pub(crate) switch: Netns,
     /// The namespace of the far ends.
@@ -15,7 +16,8 @@ pub(crate) struct Cables {
 }
 
 impl Cables {
-    /// None, with a line that says why, where the machine forbids namespaces.
+    /// Creates the cables. Returns `None`, and prints the reason, if the machine forbids
+    /// namespaces.
     pub(crate) fn new(count: u32) -> Option<Cables> {
         let created = [Netns::create(), Netns::create()];
         let [Ok(switch), Ok(far)] = created else {
@@ -37,19 +39,20 @@ impl Cables {
         })
     }
 
-    /// Removes a cable, and makes it again.
+    /// Removes a cable and creates it again.
     pub(crate) fn renew(&mut self, n: u32) {
         let name = format!("port{n}");
         self.switch.rtnl().unwrap().delete_link(&name).unwrap();
         self.ends[n as usize] = lay(&self.switch, &self.far, n);
     }
 
-    /// Sends a frame by one end until it arrives at another, five seconds at most; the end where it does.
+    /// Sends a frame by one end until it arrives at another, for at most five seconds. Returns
+    /// the end where it arrives.
     pub(crate) fn carries(&mut self, from: usize, bytes: &[u8]) -> Option<usize> {
         self.carries_within(from, bytes, Duration::from_secs(5))
     }
 
-    /// [`Cables::carries`] with the longest time to wait.
+    /// As [`Cables::carries`], with another time limit.
     pub(crate) fn carries_within(
         &mut self,
         from: usize,
@@ -76,7 +79,7 @@ impl Cables {
     }
 }
 
-/// Lays a cable from a switch's namespace to another one, and opens its far end.
+/// Creates a cable from a switch's namespace to another one, and opens its far end.
 fn lay(switch: &Netns, far: &Netns, n: u32) -> AfPacketPort {
     let (near_name, far_name) = (format!("port{n}"), format!("end{n}"));
     let mut near = switch.rtnl().unwrap();

@@ -9,25 +9,25 @@ use super::cables::Cables;
 use super::scrape::Scraped;
 use super::{Directory, Running, polyplane, said};
 
-/// A switch that hosts, with cables to its ports, as its operator and the tenants' controllers see
-/// it.
+/// A switch that hosts virtual data planes, with cables to its ports, as its operator and the
+/// tenants' controllers see it.
 pub(crate) struct Host {
     pub(crate) cables: Cables,
     pub(crate) running: Running,
     pub(crate) address: String,
     pub(crate) directory: Directory,
-    /// What the switch has written to standard error.
+    /// Lines that the switch has written to standard error.
     pub(crate) written: Arc<Mutex<Vec<String>>>,
-    /// Frames that were tried: each is different, so that one that comes late is not taken for
+    /// Number of tried frames. Each frame is different, so that a late one is not taken for
     /// another.
     pub(crate) tried: u8,
 }
 
-/// What a command said: its standard output, or the error.
+/// Result of a command: its standard output, or the error.
 pub(crate) type Answer = Result<String, String>;
 
 impl Host {
-    /// None, with a line that says why, where the machine forbids namespaces.
+    /// Starts a switch. Returns `None`, and prints the reason, if the machine forbids namespaces.
     pub(crate) fn new(test: &str, ports: u32, options: &[&str]) -> Option<Host> {
         let cables = Cables::new(ports)?;
         let mut command = polyplane();
@@ -49,7 +49,7 @@ impl Host {
         let line = lines.find(|line| line.contains("are served at ")).unwrap();
         let (_, rest) = line.split_once("are served at ").unwrap();
         let address = rest.split(';').next().unwrap().to_owned();
-        // A closed pipe would end it.
+        // A closed pipe would end the switch.
         std::thread::spawn(move || lines.for_each(drop));
         Some(Host {
             written,
@@ -75,12 +75,13 @@ impl Host {
         self.command(&[&["tenant"], words].concat())
     }
 
-    /// A command of a controller of this device.
+    /// Runs a command of a controller of this device.
     pub(crate) fn controller(&self, device: &str, words: &[&str]) -> Answer {
         self.command(&[&["ctl", "--device-id", device], words].concat())
     }
 
-    /// The line with all these parts that the switch has written to standard error, or does soon.
+    /// Returns the line of the switch's standard error that has all these parts. Waits a moment
+    /// for it.
     pub(crate) fn line(&self, parts: &[&str]) -> String {
         for _ in 0..50 {
             let lines = self.written.lock().unwrap();
@@ -99,8 +100,8 @@ impl Host {
         serde_json::from_str(&listing).unwrap()
     }
 
-    /// The metrics of a switch that serves them, once they have the packets that `tenant list` has:
-    /// workers publish their counts from time to time.
+    /// Returns the metrics of a switch that serves them, as soon as they agree with the packet
+    /// counts of `tenant list`. Workers publish their counts periodically.
     pub(crate) fn scrape(&self) -> Scraped {
         for _ in 0..50 {
             let scraped = self.cables.switch.run(|| Scraped::of(METRICS)).unwrap();
@@ -130,7 +131,7 @@ impl Host {
         })
     }
 
-    /// The only vPDP has no program, as its operator and its controllers see it.
+    /// Checks that the only vPDP has no program, as its operator and its controllers see it.
     pub(crate) fn has_no_program(&self, device: &str) {
         let listing = self.listing();
         assert!(listing["vpdps"][0]["program"].is_null(), "{listing}");
@@ -138,7 +139,7 @@ impl Host {
         assert!(tables.contains("has no program"), "{tables}");
     }
 
-    /// A new frame to the host with this number.
+    /// Returns a new frame to the host with this number.
     pub(crate) fn frame(&mut self, host: u8) -> Vec<u8> {
         let mut bytes = vec![2, 0, 0, 0, 0, host, 2, 0, 0, 0, 0, 0xee, 0x88, 0xb5];
         self.tried += 1;
@@ -146,7 +147,7 @@ impl Host {
         bytes
     }
 
-    /// Where a frame to this host is carried from one end, if it is.
+    /// Returns the end at which a frame from another end to this host arrives, if it does.
     pub(crate) fn carries(&mut self, from: usize, host: u8) -> Option<usize> {
         let frame = self.frame(host);
         self.cables.carries(from, &frame)
@@ -158,7 +159,7 @@ impl Host {
         self.cables.carries_within(from, &frame, within).is_none()
     }
 
-    /// Stops the switch; what it reports in the end.
+    /// Stops the switch. Returns its final report.
     pub(crate) fn stop(mut self) -> serde_json::Value {
         self.running.signal("TERM");
         let out = self.running.0.stdout.take().unwrap();
@@ -170,9 +171,9 @@ impl Host {
 
 pub(crate) const METRICS: &str = "127.0.0.1:9100";
 
-/// What all metrics of a vPDP are labelled with.
+/// Labels of all metrics of a vPDP.
 pub(crate) fn labels(vpdp: &serde_json::Value) -> String {
-    // JSON escapes quotes as metrics do.
+    // JSON escapes quotes as the metrics format does.
     let [id, name, owner] = ["id", "name", "owner"].map(|what| &vpdp[what]);
     format!("device=\"{id}\",vpdp={name},owner={owner}")
 }
@@ -181,7 +182,7 @@ pub(crate) fn forward(table: &str, host: u8, port: u32) -> String {
     format!("{table} {{ hdr.ethernet.dst: 02:00:00:00:00:{host:02x} }} -> to_port(port: {port})")
 }
 
-/// A vPDP's port for controllers.
+/// A vPDP's CPU port.
 pub(crate) const CONTROLLERS: u32 = 510;
 
 pub(crate) const L2: &str = "functions/l2_sw.p4";

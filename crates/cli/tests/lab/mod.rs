@@ -1,4 +1,5 @@
-//! What tests of the built binary share: its invocation, places to write to, captures, and users without rights.
+//! Common parts of the tests of the built binary: its invocation, temporary directories,
+//! captures, and users without privileges.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub(crate) mod authority;
@@ -12,20 +13,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// "nobody" on every distribution.
+/// The unprivileged user id on every distribution.
 pub(crate) const NOBODY: u32 = 65534;
 
-/// The binary under test.
+/// Returns the command of the binary under test.
 pub(crate) fn polyplane() -> Command {
     Command::new(env!("CARGO_BIN_EXE_polyplane"))
 }
 
-/// A file of the examples.
+/// Returns the path of a file of the examples.
 pub(crate) fn example(name: &str) -> String {
     format!("{}/../../examples/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A directory of a test's own, removed with it.
+/// A temporary directory of a test, removed when dropped.
 pub(crate) struct Directory(pub(crate) PathBuf);
 
 impl Directory {
@@ -37,12 +38,12 @@ impl Directory {
         Directory(path)
     }
 
-    /// The path of a file in it, as text.
+    /// Returns the path of a file in it, as text.
     pub(crate) fn file(&self, name: &str) -> String {
         self.0.join(name).display().to_string()
     }
 
-    /// Writes a file and gives its path.
+    /// Writes a file and returns its path.
     pub(crate) fn with(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
         std::fs::write(self.0.join(name), bytes).unwrap();
         self.file(name)
@@ -55,7 +56,7 @@ impl Drop for Directory {
     }
 }
 
-/// What a finished process said.
+/// Output of a finished process.
 pub(crate) struct Said {
     pub(crate) status: Option<i32>,
     pub(crate) out: String,
@@ -73,7 +74,8 @@ impl From<Output> for Said {
 }
 
 impl Said {
-    /// The one line of standard error; all of what was said, if there is not exactly one.
+    /// Returns the one line of standard error. Panics with all output if there is not exactly
+    /// one.
     pub(crate) fn one_line(&self) -> &str {
         let mut lines = self.err.lines();
         match (lines.next(), lines.next()) {
@@ -82,7 +84,7 @@ impl Said {
         }
     }
 
-    /// Standard output as JSON.
+    /// Returns standard output as JSON.
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.out)
             .unwrap_or_else(|e| panic!("{e}:\n{}\n{}", self.out, self.err))
@@ -94,7 +96,7 @@ pub(crate) fn said(arguments: &[&str]) -> Said {
     Running::start(polyplane().args(arguments)).finish()
 }
 
-/// A process that is still running; killed if the test ends first.
+/// A running process; killed if the test ends first.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
@@ -103,8 +105,8 @@ impl Running {
         Running(piped.spawn().unwrap())
     }
 
-    /// The address at which a switch that was started says that it is served. What it writes later
-    /// is read and dropped: a closed pipe would end it.
+    /// Returns the address at which a started switch reports that it is served. Later output is
+    /// read and discarded, because a closed pipe would end the switch.
     pub(crate) fn served_address(&mut self) -> String {
         let stderr = self.0.stderr.take().unwrap();
         let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
@@ -115,7 +117,8 @@ impl Running {
         address
     }
 
-    /// Sends a signal by its name, as in `TERM`. The shell's own kill: the program of that name may be missing.
+    /// Sends a signal by its name, as in `TERM`. Uses the shell's builtin, because the program
+    /// `kill` may be missing.
     pub(crate) fn signal(&self, name: &str) {
         let command = format!("kill -{name} {}", self.0.id());
         assert!(
@@ -127,7 +130,7 @@ impl Running {
         );
     }
 
-    /// Waits for the end, a minute at most: the machine may have other things to do.
+    /// Waits for the end, for at most a minute, because the machine may be busy.
     pub(crate) fn finish(mut self) -> Said {
         let start = Instant::now();
         while self.0.try_wait().unwrap().is_none() {
@@ -141,7 +144,7 @@ impl Running {
             .unwrap()
             .read_to_string(&mut out)
             .unwrap();
-        // A test may read it itself.
+        // A test may have taken the pipe.
         if let Some(mut pipe) = self.0.stderr.take() {
             pipe.read_to_string(&mut err).unwrap();
         }
@@ -157,11 +160,13 @@ impl Drop for Running {
     }
 }
 
-/// A copy of the binary that a user without rights can reach, and a command that runs it as such a user.
+/// Copies the binary to a place that a user without privileges can reach. Returns a command that
+/// runs it as such a user.
 pub(crate) fn without_rights(directory: &Directory) -> Command {
     use std::os::unix::fs::PermissionsExt;
     let copy = directory.0.join("polyplane");
-    // By a process of its own: what another test starts meanwhile would have the copy open for writing, so that it cannot be run (ETXTBSY).
+    // Copied by a separate process. Else a process that another test starts meanwhile would have
+    // the copy open for writing, and it could not be run (ETXTBSY).
     let original = env!("CARGO_BIN_EXE_polyplane");
     let copied = Command::new("cp").arg(original).arg(&copy).status();
     assert!(copied.unwrap().success());
@@ -180,14 +185,14 @@ pub(crate) fn is_root() -> bool {
     status.lines().any(uid)
 }
 
-/// A packet of a capture: its time in microseconds, its bytes, and how long it was on the wire.
+/// A captured packet: its time in microseconds, its bytes, and its length on the wire.
 pub(crate) struct Captured {
     pub(crate) time_us: u64,
     pub(crate) bytes: Vec<u8>,
     pub(crate) original_len: usize,
 }
 
-/// A packet that was captured whole.
+/// Returns a packet that was captured whole.
 pub(crate) fn whole(time_us: u64, bytes: Vec<u8>) -> Captured {
     let original_len = bytes.len();
     Captured {
@@ -197,7 +202,8 @@ pub(crate) fn whole(time_us: u64, bytes: Vec<u8>) -> Captured {
     }
 }
 
-/// A pcap file with microseconds, written byte by byte as the format's description says.
+/// Returns a pcap file with microseconds, written byte by byte as in the description of the
+/// format.
 pub(crate) fn pcap(packets: &[Captured]) -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 262_144, 1] {
@@ -218,7 +224,7 @@ pub(crate) fn pcap(packets: &[Captured]) -> Vec<u8> {
     file
 }
 
-/// The packets of a capture that `replay` wrote: time in nanoseconds and bytes.
+/// Returns the packets of a capture that `replay` wrote: time in nanoseconds, and bytes.
 pub(crate) fn packets(path: &Path) -> Vec<(u64, Vec<u8>)> {
     let file = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     assert_eq!(file[..4], 0xa1b2_3c4d_u32.to_le_bytes());
@@ -234,7 +240,8 @@ pub(crate) fn packets(path: &Path) -> Vec<(u64, Vec<u8>)> {
     packets
 }
 
-/// An Ethernet frame with an IPv4 packet of `len` bytes between the example router's hosts, from the one behind port `from` (0 or 1).
+/// Returns an Ethernet frame with an IPv4 packet of `len` bytes between the example router's
+/// hosts, sent by the one at port `from` (0 or 1).
 pub(crate) fn to_other_host(from: u8, len: usize, number: u16) -> Vec<u8> {
     let net = from + 1;
     let mut frame = vec![2, 0, 0, 0, net, 1, 2, 0, 0, 0, net, 2, 8, 0];

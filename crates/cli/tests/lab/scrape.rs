@@ -1,11 +1,11 @@
-//! Metrics as Prometheus gets them.
+//! Metrics as Prometheus receives them.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// A connection to a server that may have begun a moment ago.
+/// Connects to a server that may still be starting.
 fn connect(address: &str) -> TcpStream {
     let begin = Instant::now();
     loop {
@@ -17,7 +17,7 @@ fn connect(address: &str) -> TcpStream {
     }
 }
 
-/// What an address answers to a request.
+/// Returns the answer of an address to a request.
 pub(crate) fn answer(address: &str, request: &str) -> String {
     let mut stream = connect(address);
     stream.write_all(request.as_bytes()).unwrap();
@@ -30,7 +30,8 @@ pub(crate) fn answer(address: &str, request: &str) -> String {
 pub(crate) struct Scraped(pub(crate) String);
 
 impl Scraped {
-    /// Metrics in the format of Prometheus, each told of once and documented.
+    /// Scrapes metrics in the format of Prometheus. Checks that each is declared once and
+    /// documented.
     pub(crate) fn of(address: &str) -> Scraped {
         let answer = answer(address, "GET /metrics HTTP/1.1\r\nHost: switch\r\n\r\n");
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -50,7 +51,7 @@ impl Scraped {
         Scraped(body.to_owned())
     }
 
-    /// The value of a series, without the prefix that all have.
+    /// Returns the value of a series, given without the common prefix.
     pub(crate) fn value(&self, series: &str) -> f64 {
         let found = self.find(series);
         found.unwrap_or_else(|| panic!("no {series} in {}", self.0))

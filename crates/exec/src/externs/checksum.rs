@@ -1,21 +1,22 @@
-//! Checksum units: the running sums that a packet carries for each instance, and incremental updates.
+//! Checksum units: running checksums of a packet, one for each extern instance, and incremental
+//! updates.
 
 use ir::HashAlgorithm;
 
 use super::hash::{self, HashParameters};
 use crate::{BitBuffer, RandomStream};
 
-/// The state of one checksum instance for one packet.
+/// Running checksum of one extern instance for one packet.
 #[derive(Clone, Debug)]
 pub enum ChecksumUnit {
-    /// Data so far, hashed when it is asked for (PSA `Checksum`).
+    /// Data added so far; hashed when the result is read (PSA `Checksum`).
     Data(BitBuffer),
-    /// A ones' complement sum (PSA `InternetChecksum`).
+    /// Ones' complement sum (PSA `InternetChecksum`).
     Sum(u16),
 }
 
 impl ChecksumUnit {
-    /// Bytes that [`ChecksumUnit::get`] hashes.
+    /// Returns the number of bytes that [`ChecksumUnit::get`] hashes.
     pub fn len(&self) -> usize {
         match self {
             ChecksumUnit::Data(data) => data.bytes().len(),
@@ -23,12 +24,12 @@ impl ChecksumUnit {
         }
     }
 
-    /// Whether there is nothing to hash.
+    /// Returns true if there is nothing to hash.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of memory.
+    /// Returns the allocated bytes.
     pub(crate) fn capacity(&self) -> usize {
         match self {
             ChecksumUnit::Data(data) => data.capacity(),
@@ -36,7 +37,7 @@ impl ChecksumUnit {
         }
     }
 
-    /// As at the start of a packet.
+    /// Resets the checksum, as at the start of a packet.
     #[inline]
     pub fn clear(&mut self) {
         match self {
@@ -60,7 +61,7 @@ impl ChecksumUnit {
         }
     }
 
-    /// The result: the hash of all data, or the complement of the sum.
+    /// Returns the result: the hash of all data, or the complement of the sum.
     pub fn get(
         &self,
         algorithm: HashAlgorithm,
@@ -73,7 +74,7 @@ impl ChecksumUnit {
         }
     }
 
-    /// The sum itself; 0 for a unit that has none.
+    /// Returns the sum, or 0 for a unit without one.
     pub fn state(&self) -> u16 {
         match self {
             ChecksumUnit::Data(_) => 0,
@@ -99,18 +100,18 @@ fn append(all: &mut BitBuffer, data: &BitBuffer) {
     }
 }
 
-/// `a + b` in ones' complement.
+/// Returns `a + b` in ones' complement arithmetic.
 fn add(a: u16, b: u16) -> u16 {
     let (sum, over) = a.overflowing_add(b);
     sum + u16::from(over)
 }
 
-/// RFC 1624, equation 3: the checksum after a 16-bit word changed.
+/// Returns the checksum after a 16-bit word changed (RFC 1624, equation 3).
 pub fn replace2(checksum: u16, old: u16, new: u16) -> u16 {
     !add(add(!checksum, !old), new)
 }
 
-/// RFC 1624, equation 3: the checksum after a 32-bit word changed.
+/// Returns the checksum after a 32-bit word changed (RFC 1624, equation 3).
 pub fn replace4(checksum: u16, old: u32, new: u32) -> u16 {
     let high = replace2(checksum, (old >> 16) as u16, (new >> 16) as u16);
     replace2(high, old as u16, new as u16)

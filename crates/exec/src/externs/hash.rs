@@ -1,4 +1,4 @@
-//! Hash algorithms over packed field lists, bit for bit as BMv2 computes them.
+//! Hash algorithms over packed field lists, bit-compatible with BMv2.
 
 use bits::limbs;
 use ir::HashAlgorithm;
@@ -8,26 +8,27 @@ use crate::RandomStream;
 /// Parameters of a CRC (the Rocksoft model).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrcParameters {
-    /// The polynomial, without its top bit.
+    /// Polynomial, without its top bit.
     pub polynomial: u32,
-    /// First value of the remainder.
+    /// Initial value of the remainder.
     pub initial: u32,
-    /// Exclusive or with the result.
+    /// Value XORed with the result.
     pub final_xor: u32,
-    /// Whether each byte is taken least significant bit first.
+    /// True if each byte is processed least significant bit first.
     pub reflect_in: bool,
-    /// Whether the result is reversed.
+    /// True if the bits of the result are reversed.
     pub reflect_out: bool,
 }
 
-/// Parameters that the control plane may set.
+/// Hash parameters that the control plane may set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HashParameters {
-    /// Of `crc16_custom`; CRC-16/ARC at first.
+    /// Parameters of `crc16_custom`; CRC-16/ARC by default.
     pub crc16: CrcParameters,
-    /// Of `crc32_custom`; CRC-32/ISO-HDLC at first.
+    /// Parameters of `crc32_custom`; CRC-32/ISO-HDLC by default.
     pub crc32: CrcParameters,
-    /// The key of the Toeplitz hash, a multiple of 4 bytes; at first the one that RSS documentation uses.
+    /// Key of the Toeplitz hash, a multiple of 4 bytes. By default the key of the RSS
+    /// documentation.
     pub toeplitz_key: Vec<u8>,
 }
 
@@ -56,7 +57,7 @@ pub(crate) const CRC16_CCITT_FALSE: CrcParameters = CrcParameters {
     reflect_out: false,
 };
 
-/// The verification key of Microsoft's RSS specification.
+/// Verification key of Microsoft's RSS specification.
 const RSS_KEY: [u8; 40] = [
     0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0,
     0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c,
@@ -73,7 +74,7 @@ impl Default for HashParameters {
     }
 }
 
-/// The hash of packed data.
+/// Returns the hash of packed data.
 pub fn hash(
     algorithm: HashAlgorithm,
     data: &[u8],
@@ -93,7 +94,8 @@ pub fn hash(
     }
 }
 
-/// `result = base + hash % max`, or `base` when `max` is zero; all of any number of limbs. The caller cuts it to its type.
+/// Computes `result = base + hash % max`, or `base` if `max` is zero. The operands may have any
+/// number of limbs. The caller truncates the result to its type.
 #[inline]
 pub fn in_range(result: &mut [u64], hash: u64, base: &[u64], max: &[u64]) {
     let (&low, high) = max.split_first().unwrap_or((&0, &[]));
@@ -132,21 +134,21 @@ const fn reflected_table(reversed_polynomial: u32) -> [u32; 256] {
 static CRC32_TABLE: [u32; 256] = reflected_table(0xedb8_8320);
 static CRC16_TABLE: [u32; 256] = reflected_table(0xa001);
 
-/// CRC-32/ISO-HDLC.
+/// Returns the CRC-32/ISO-HDLC.
 pub fn crc32(data: &[u8]) -> u32 {
     !data.iter().fold(u32::MAX, |crc, &byte| {
         CRC32_TABLE[usize::from(crc as u8 ^ byte)] ^ crc >> 8
     })
 }
 
-/// CRC-16/ARC.
+/// Returns the CRC-16/ARC.
 pub fn crc16(data: &[u8]) -> u16 {
     data.iter().fold(0, |crc: u32, &byte| {
         CRC16_TABLE[usize::from(crc as u8 ^ byte)] ^ crc >> 8
     }) as u16
 }
 
-/// Any CRC of `width` bits (8 to 32).
+/// Returns a CRC of `width` bits (8 to 32) with any parameters.
 pub fn crc(data: &[u8], parameters: &CrcParameters, width: u32) -> u32 {
     let mask = bits::one::mask(width) as u32;
     let top = 1 << (width - 1);
@@ -173,7 +175,8 @@ pub fn crc(data: &[u8], parameters: &CrcParameters, width: u32) -> u32 {
     (remainder ^ parameters.final_xor) & mask
 }
 
-/// The ones' complement sum of 16-bit words (an odd last byte is the high half of a word), folded.
+/// Returns the folded ones' complement sum of 16-bit words. An odd last byte is the high half of a
+/// word.
 pub fn ones_complement_sum(data: &[u8]) -> u16 {
     let mut words = data.chunks_exact(2);
     let mut sum: u64 = words
@@ -189,26 +192,26 @@ pub fn ones_complement_sum(data: &[u8]) -> u16 {
     sum as u16
 }
 
-/// RFC 1071's checksum.
+/// Returns the Internet checksum (RFC 1071).
 pub fn csum16(data: &[u8]) -> u16 {
     !ones_complement_sum(data)
 }
 
-/// The exclusive or of 16-bit words; an odd last byte is the high half of a word.
+/// Returns the XOR of all 16-bit words. An odd last byte is the high half of a word.
 pub fn xor16(data: &[u8]) -> u16 {
     data.chunks(2).fold(0, |xor, word| {
         xor ^ u16::from_be_bytes([word[0], word.get(1).copied().unwrap_or(0)])
     })
 }
 
-/// The first eight bytes as a number; of less, all of them.
+/// Returns the first eight bytes as a number, or all bytes if there are fewer.
 pub fn identity(data: &[u8]) -> u64 {
     data.iter()
         .take(8)
         .fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-/// The Toeplitz hash; the key repeats for data longer than it.
+/// Returns the Toeplitz hash. The key repeats for data longer than the key.
 pub fn toeplitz(data: &[u8], key: &[u8]) -> u32 {
     if key.len() < 4 {
         return 0;

@@ -1,4 +1,5 @@
-//! What extern functions do, once for all engines. Engines evaluate operands and store results.
+//! Semantics of extern functions, shared by all engines. Engines evaluate operands and store
+//! results.
 
 pub mod checksum;
 pub mod hash;

@@ -1,11 +1,12 @@
-//! Counters, meters, registers and entries that packets add: operations on a device's [`State`].
+//! Stateful externs: operations on counters, meters and entries that packets add, in a device's
+//! [`State`].
 
 use ir::{ActionId, ExternId, TableId};
 use table::{Color, CounterKind, CounterReading, Lane, Learn};
 
 use crate::{CurrentEntry, ExternState, Found, PacketContext, State, TableState};
 
-/// A colour as IR code sees it: 0 green, 1 yellow, 2 red.
+/// Returns a colour's number in IR code: 0 green, 1 yellow, 2 red.
 pub fn color_number(color: Color) -> u64 {
     match color {
         Color::Green => 0,
@@ -14,7 +15,7 @@ pub fn color_number(color: Color) -> u64 {
     }
 }
 
-/// The colour with this number; anything else is red.
+/// Returns the colour with this number. Any other number is red.
 pub fn color_of_number(number: u64) -> Color {
     match number {
         0 => Color::Green,
@@ -23,14 +24,14 @@ pub fn color_of_number(number: u64) -> Color {
     }
 }
 
-/// Counts the packet at an index; outside the array nothing happens.
+/// Counts the packet at an index. An index outside the array has no effect.
 pub fn counter_count(state: &State, lane: Lane, counter: ExternId, index: u64, length: u64) {
     if let Some(ExternState::Counter(array)) = state.extern_state(counter) {
         array.count(lane, index, length);
     }
 }
 
-/// Adds a number to a counter: as packets and bytes, as far as it counts them.
+/// Adds `amount` to the packet count and the byte count, as far as the counter has them.
 pub fn counter_add(state: &State, lane: Lane, counter: ExternId, index: u64, amount: u64) {
     if let Some(ExternState::Counter(array)) = state.extern_state(counter) {
         let counts = |other| if array.kind() == other { 0 } else { amount };
@@ -42,14 +43,14 @@ pub fn counter_add(state: &State, lane: Lane, counter: ExternId, index: u64, amo
     }
 }
 
-/// Counts the packet for the entry of the table being applied.
+/// Counts the packet in the direct counter of the table being applied.
 pub fn direct_counter_count(state: &State, packet: &PacketContext, length: u64) {
     if let Some((table, found)) = current(state, packet) {
         table.count(found, packet.lane, length);
     }
 }
 
-/// Meters the packet at an index; outside the array it is green.
+/// Executes a meter at an index. The packet is green if the index is outside the array.
 pub fn meter_execute(
     state: &State,
     meter: ExternId,
@@ -66,7 +67,7 @@ pub fn meter_execute(
     }
 }
 
-/// Meters the packet for the entry of the table being applied.
+/// Executes the direct meter of the table being applied.
 pub fn direct_meter_execute(
     state: &State,
     before: Color,
@@ -79,7 +80,7 @@ pub fn direct_meter_execute(
     }
 }
 
-/// The table being applied, and what was found there.
+/// Returns the table being applied and its lookup result.
 fn current<'s, 'p>(
     state: &'s State,
     packet: &'p PacketContext,
@@ -88,8 +89,9 @@ fn current<'s, 'p>(
     Some((state.table(current.table)?, &current.found))
 }
 
-/// PNA `add_entry`: adds an entry for the key that was missed; whether it could. It is for the default action of a table that missed: an entry
-/// for a key that was hit would never be found, or only after the one that was hit is gone.
+/// PNA `add_entry`: adds an entry for the key that was missed. Returns true if it was added. It
+/// takes effect only after a miss, that is in the default action. An entry for a key that was hit
+/// would not be found until the entry that was hit is gone.
 pub fn add_entry(
     state: &State,
     current: &CurrentEntry,
@@ -120,14 +122,15 @@ pub fn add_entry(
     learned.insert(new).is_ok()
 }
 
-/// PNA `set_entry_expire_time`: gives the entry that was hit this profile's time-out.
+/// PNA `set_entry_expire_time`: sets the time-out of the entry that was hit to that of this
+/// profile.
 pub fn set_entry_expire_time(state: &State, profile: u64, packet: &PacketContext) {
     if let Some((learned, hit)) = current_learned(state, packet) {
         learned.set_idle_timeout(hit, state.expire_profiles.timeout_ns(profile), packet.now.0);
     }
 }
 
-/// PNA `restart_expire_timer`: starts the time-out of the entry that was hit anew.
+/// PNA `restart_expire_timer`: restarts the time-out of the entry that was hit.
 pub fn restart_expire_timer(state: &State, packet: &PacketContext) {
     if let Some((learned, hit)) = current_learned(state, packet) {
         learned.restart_timer(hit, packet.now.0);

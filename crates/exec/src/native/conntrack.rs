@@ -1,17 +1,19 @@
-//! A small TCP connection tracker: a connection begins with its client's SYN, and is let through as it is set up.
+//! A small TCP connection tracker. A connection begins with the client's SYN. Packets are accepted
+//! if they follow the handshake.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::standard::{at, ipv4};
 use crate::RandomStream;
 
-/// Connections that can be known at once.
+/// Maximum number of tracked connections.
 const SLOTS: usize = 1 << 14;
 
-/// Slots in which a connection may be.
+/// Number of hash table entries in which a connection may be stored.
 const REACH: usize = 16;
 
-/// Known connections: a word each, of a tag, which end is the server, and the state. Packets read and write them without waiting.
+/// Tracked connections. Each is one word: a tag, the bit [`SERVER_IS_HIGH`], and the state. Packets
+/// read and write the words without locks.
 #[derive(Debug)]
 pub(super) struct Connections {
     words: Box<[AtomicU64]>,
@@ -30,11 +32,11 @@ const SYN_SENT: u64 = 1;
 const SYN_ACKED: u64 = 2;
 const ESTABLISHED: u64 = 3;
 const STATE: u64 = 0b011;
-/// The server is the end with the larger address.
+/// Set if the server is the endpoint with the larger address.
 const SERVER_IS_HIGH: u64 = 0b100;
 const TAG: u64 = !0b111;
 
-/// The fields of a TCP header, as arguments behind its validity.
+/// Indices of the TCP header's fields among the arguments that follow its validity.
 mod tcp {
     pub(super) const SOURCE: usize = 0;
     pub(super) const DESTINATION: usize = 1;
@@ -43,11 +45,12 @@ mod tcp {
     pub(super) const FIN: usize = 12;
 }
 
-/// Arguments of the Ethernet header, with its validity.
+/// Number of arguments of the Ethernet header, including its validity.
 const ETHERNET: usize = 4;
 
 impl Connections {
-    /// Whether the packet is let through; takes its connection on. Arguments: Ethernet, IPv4 and TCP headers.
+    /// Advances the packet's connection, and returns true if the packet is accepted. Arguments:
+    /// Ethernet, IPv4 and TCP headers.
     pub(super) fn accepts(&self, args: &[u64]) -> bool {
         let ip = args.get(ETHERNET + 1..).unwrap_or_default();
         let segment = ip.get(ipv4::FIELDS + 1..).unwrap_or_default();
@@ -88,7 +91,7 @@ impl Connections {
             .find(|(_, word)| word & STATE != EMPTY && word & TAG == tag)
     }
 
-    /// A new connection; whether there was room for it.
+    /// Inserts a new connection. Returns false if there is no free entry.
     fn begin(&self, tag: u64, server_is_high: bool) -> bool {
         let side = if server_is_high { SERVER_IS_HIGH } else { 0 };
         let word = tag | side | SYN_SENT;

@@ -1,4 +1,4 @@
-//! Extern functions that a user declares and the host supplies.
+//! Native extern functions: declared by the user's program, supplied by the host.
 
 mod conntrack;
 mod standard;
@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// A function of the host: its arguments, each starting on its own limb, and places for its results, laid out the same way.
-/// Results are cut to their types by the engine.
+/// Function of the host. Takes the arguments and the places for its results. Each value starts on a
+/// new limb. The engine truncates the results to their types.
 pub type NativeFunction = Arc<dyn Fn(&[u64], &mut [u64]) + Send + Sync>;
 
-/// The host's functions, by their name in P4.
+/// The host's functions, by their P4 name.
 #[derive(Clone, Default)]
 pub struct Natives {
     functions: BTreeMap<String, NativeFunction>,
@@ -24,8 +24,9 @@ impl fmt::Debug for Natives {
 }
 
 impl Natives {
-    /// The functions that come with Polyplane: `ebpf_ipv4_checksum` of the XDP model, and those that published programs for the small
-    /// architectures declare (see [`standard`]). State of theirs is new in each set.
+    /// Returns the functions that come with Polyplane: `ebpf_ipv4_checksum` of the XDP model, and
+    /// those that published programs for the small architectures declare (see [`standard`]). Each
+    /// set has a separate state.
     pub fn standard() -> Natives {
         let mut natives = Natives::default();
         standard::insert(&mut natives);
@@ -41,7 +42,7 @@ impl Natives {
         self.functions.insert(name.to_string(), Arc::new(function));
     }
 
-    /// The function with this name.
+    /// Returns the function with this name.
     pub fn get(&self, name: &str) -> Option<&NativeFunction> {
         self.functions.get(name)
     }

@@ -1,22 +1,24 @@
-//! The functions that come with Polyplane. A header argument is its validity, then its fields in order.
+//! Native functions that come with Polyplane. A header argument is its validity, followed by its
+//! fields in order.
 
 use super::Natives;
 use super::conntrack::Connections;
 use crate::externs::{checksum, hash};
 
-/// The fields of an IPv4 header without options, as arguments.
+/// Indices of the fields of an IPv4 header without options among the arguments.
 pub(super) mod ipv4 {
-    /// `hdrChecksum`, behind version, ihl, diffserv, totalLen, identification, flags, fragOffset, ttl and protocol.
+    /// `hdrChecksum`, after version, ihl, diffserv, totalLen, identification, flags, fragOffset,
+    /// ttl and protocol.
     pub(in super::super) const CHECKSUM: usize = 9;
     /// `srcAddr`.
     pub(in super::super) const SOURCE: usize = 10;
     /// `dstAddr`.
     pub(in super::super) const DESTINATION: usize = 11;
-    /// How many fields there are.
+    /// Number of fields.
     pub(in super::super) const FIELDS: usize = 12;
 }
 
-/// The argument at a place; 0 for one that is missing.
+/// Returns the argument at an index, or 0 if it is missing.
 pub(super) fn at(args: &[u64], place: usize) -> u64 {
     args.get(place).copied().unwrap_or(0)
 }
@@ -41,7 +43,8 @@ pub(super) fn insert(natives: &mut Natives) {
         let replaced = checksum::replace4(sum as u16, old as u32, new as u32);
         give(results, replaced.into());
     });
-    // bit<16> compute_hash(in bit<32> a, in bit<32> b): over the first seven bytes, each number least significant byte first.
+    // bit<16> compute_hash(in bit<32> a, in bit<32> b): a CRC of the first seven bytes, each number
+    // in little-endian order.
     natives.insert("compute_hash", |args, results| {
         let mut data = [0; 8];
         data[..4].copy_from_slice(&(at(args, 0) as u32).to_le_bytes());
@@ -64,7 +67,7 @@ fn give(results: &mut [u64], value: u64) {
     }
 }
 
-/// The checksum of an IPv4 header without options from its fields before and behind it.
+/// Returns the checksum of an IPv4 header without options, from the fields before and after it.
 fn ipv4_checksum(before: &[u64], after: &[u64]) -> u16 {
     let [
         version,

@@ -1,4 +1,4 @@
-//! Calls of externs: operands from slots, results into slots.
+//! Calls of externs: operands and results are in slots.
 
 use ir::{
     Arch, Call, ExternId, ExternKind, FieldId, HashAlgorithm, Op, Operand, Program, ScalarTy,
@@ -8,10 +8,10 @@ use ir::{
 use super::SlotValue;
 use crate::{NativeFunction, Natives};
 
-/// v1model's port that means dropping.
+/// v1model's drop port.
 const DROP_PORT: u64 = 511;
 
-/// Smallest and largest value of a random source.
+/// Smallest and largest value of a `Random` extern.
 type Bounds = (Box<[u64]>, Box<[u64]>);
 
 /// A call of an extern.
@@ -24,9 +24,9 @@ pub struct ExternCall {
     pub(super) numbers: [u64; 2],
     pub(super) algorithm: HashAlgorithm,
     pub(super) native: Option<NativeFunction>,
-    /// Bounds of a random source, in the result's limbs.
+    /// Bounds of a `Random` extern, in the result's number of limbs.
     pub(super) range: Option<Bounds>,
-    /// Colours as the program numbers them: of green, yellow, red.
+    /// The program's numbers of the colours green, yellow and red.
     pub(super) colors: [u64; 3],
 }
 
@@ -36,29 +36,31 @@ impl std::fmt::Debug for ExternCall {
     }
 }
 
-/// Where the operands and results of a call are.
+/// Slots of the operands and results of a call.
 #[derive(Clone, Debug, Default)]
 pub struct CallValues {
-    /// The values of [`Operand::In`], in order.
+    /// Values of [`Operand::In`], in order.
     pub ins: Vec<SlotValue>,
-    /// Those of [`Operand::Data`], a varbit in its own limbs; one behind the other if [`takes_data_in_a_row`].
+    /// Values of [`Operand::Data`]. A varbit has its own limbs. They are consecutive if
+    /// [`takes_data_in_a_row`].
     pub data: Vec<SlotValue>,
-    /// Where results are put: one behind the other, behind all of `ins`, apart from `data`. What is there before is kept by
-    /// operations that may have no result ([`may_keep_result`]).
+    /// Results. They are consecutive, come after all of `ins`, and do not overlap `data`. An
+    /// operation that may have no result ([`may_keep_result`]) leaves their old contents.
     pub outs: Vec<SlotValue>,
 }
 
-/// Whether the operation wants its data in consecutive slots.
+/// Returns true if the operation needs its data in consecutive slots.
 pub fn takes_data_in_a_row(op: Op) -> bool {
     matches!(op, Op::Native | Op::AddEntry)
 }
 
-/// Whether the operation may leave the result's slots as they are: engines put the destination's value there before.
+/// Returns true if the operation may leave the result's slots unchanged. Engines store the
+/// destination's current value there before the call.
 pub fn may_keep_result(op: Op) -> bool {
     matches!(op, Op::UpdateChecksum | Op::UpdateChecksumWithPayload)
 }
 
-/// Whether the operation does nothing at all unless its first value holds.
+/// Returns true if the operation has no effect unless its first value is true.
 pub fn is_conditional(op: Op) -> bool {
     matches!(
         op,
@@ -69,7 +71,7 @@ pub fn is_conditional(op: Op) -> bool {
     )
 }
 
-/// Whether the operation may say that the packet must be dropped, or take work.
+/// Returns true if the operation may drop the packet or charge work units.
 pub fn may_drop(op: Op) -> bool {
     matches!(
         op,
@@ -81,7 +83,8 @@ pub fn may_drop(op: Op) -> bool {
     )
 }
 
-/// The fields that an operation sets by itself, with their values: the architecture's drop or pass mark. Engines write them.
+/// Returns the fields that an operation sets implicitly, with their values: the drop or pass mark
+/// of the architecture. Engines write them.
 pub fn marks(program: &Program, op: Op) -> Vec<(FieldId, u64)> {
     let intrinsic = |name: &str| program.pipeline.intrinsics.get(name).copied();
     let member = |name: &str| -> Option<(FieldId, u64)> {
@@ -107,28 +110,29 @@ pub fn marks(program: &Program, op: Op) -> Vec<(FieldId, u64)> {
     }
 }
 
-/// What a call has come to besides its results.
+/// Result of a call, apart from its result values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Called {
-    /// What a checksum that was verified should be.
+    /// Computed checksum of a verification.
     pub checksum: Option<u64>,
 }
 
 impl ExternCall {
-    /// Whether it calls a function of the host.
+    /// Returns true if the call is to a function of the host.
     pub fn is_native(&self) -> bool {
         self.native.is_some()
     }
 
-    /// Where its operands and results are.
+    /// Returns the slots of the operands and results.
     pub fn values(&self) -> &CallValues {
         &self.values
     }
 
-    /// A call of a verified program.
+    /// Creates a call of a verified program.
     ///
     /// # Errors
-    /// What is wrong with it, in the user's words: the host does not supply the function.
+    /// A message in the user's terms: the host does not supply the function, or the hash algorithm
+    /// is unknown.
     pub fn new(
         program: &Program,
         natives: &Natives,
@@ -196,7 +200,7 @@ fn instance_algorithm(program: &Program, instance: Option<ExternId>) -> HashAlgo
     }
 }
 
-/// The bounds of a random source.
+/// Returns the bounds of a `Random` extern.
 fn range(program: &Program, instance: Option<ExternId>, out: Option<&SlotValue>) -> Option<Bounds> {
     let ExternKind::Random { min, max } = &program.externs.get(instance?)?.kind else {
         return None;
@@ -210,7 +214,7 @@ fn range(program: &Program, instance: Option<ExternId>, out: Option<&SlotValue>)
     Some((limbs(min), limbs(max)))
 }
 
-/// How the type of this operand numbers green, yellow and red.
+/// Returns the numbers of green, yellow and red in the type of this operand.
 fn colors(program: &Program, operand: Option<&SlotValue>) -> [u64; 3] {
     let Some(ScalarTy::Enum(id)) = operand.map(|operand| operand.ty) else {
         return [0, 1, 2];

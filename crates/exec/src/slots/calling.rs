@@ -1,4 +1,4 @@
-//! What calls of externs do to one packet.
+//! Execution of extern calls for one packet.
 
 use bits::{IdVec, limbs_for, one};
 use ir::{Op, ScalarTy, TableId, limbs_of};
@@ -13,10 +13,10 @@ use crate::{
 };
 
 impl ExternCall {
-    /// Calls the extern.
+    /// Executes the call.
     ///
     /// # Errors
-    /// The reason if the packet must be dropped.
+    /// The drop reason, if the packet must be dropped.
     pub fn run(
         &self,
         limbs: &mut [u64],
@@ -34,7 +34,7 @@ impl ExternCall {
     }
 }
 
-/// A packet that calls.
+/// Context of an extern call.
 struct Calling<'c> {
     limbs: &'c mut [u64],
     packet: &'c mut PacketContext,
@@ -55,7 +55,8 @@ impl Calling<'_> {
                 let (index, amount) = (self.small(call, 0), self.small(call, 1));
                 stateful::counter_add(self.state, self.packet.lane, call.instance, index, amount);
             }
-            // v1model counts a hit when the table is applied; its `count()` does nothing more.
+            // v1model counts a hit when the table is applied, so its `count()` has no further
+            // effect.
             Op::DirectCounterCount | Op::DirectCounterCountLength => {
                 let counted = self.packet.current.is_some_and(|current| {
                     self.tables
@@ -188,7 +189,7 @@ impl Calling<'_> {
                 let bytes = self.small(call, 0).min(u64::from(u32::MAX)) as u32;
                 self.packet.requests.truncate_to(bytes);
             }
-            // Whoever runs the block leaves it, however it ends.
+            // The code that runs the block calls `leave`, however the block ends.
             Op::HoldAtomic => self.packet.atomic.enter(&self.state.atomic),
             Op::Assert | Op::Assume => self.assert(call)?,
             Op::LogMessage => self.log(call),
@@ -229,7 +230,7 @@ impl Calling<'_> {
         Ok(called)
     }
 
-    /// A value of at most 64 bits; of a wider one the low bits, or all ones where more are set.
+    /// Returns a value of at most 64 bits. A wider value that does not fit gives `u64::MAX`.
     fn small(&self, call: &ExternCall, at: usize) -> u64 {
         let Some(value) = call.values.ins.get(at) else {
             return 0;
@@ -246,7 +247,7 @@ impl Calling<'_> {
         self.limbs[slot]
     }
 
-    /// A result, cut to its type.
+    /// Stores a result, truncated to its type.
     fn give(&mut self, call: &ExternCall, at: usize, value: u64) {
         if let Some(out) = call.values.outs.get(at) {
             let slot = out.slot as usize;
@@ -256,7 +257,8 @@ impl Calling<'_> {
         }
     }
 
-    /// The packet's length in bytes: what the call says at `at` if it is `told`, else its own.
+    /// Returns the packet's length in bytes: the operand `at` if the operation is `told`, else the
+    /// context's length.
     fn length(&self, call: &ExternCall, told: Op, at: usize) -> u64 {
         if call.op == told {
             self.small(call, at)
@@ -289,7 +291,8 @@ impl Calling<'_> {
         }
     }
 
-    /// Data that is no whole number of bytes is padded with zeros: behind it for v1model's `hash`, before it for `Hash` objects, as BMv2 does.
+    /// Returns the hash of the call's data. As in BMv2, data that is not a whole number of bytes is
+    /// zero-padded: at its end for v1model's `hash`, at its start for `Hash` objects.
     fn hash(&mut self, call: &ExternCall) -> u64 {
         self.packet.data.clear();
         if call.op != Op::Hash {
@@ -309,7 +312,7 @@ impl Calling<'_> {
         let Some(out) = call.values.outs.first() else {
             return;
         };
-        // The result's place was given behind all operands.
+        // The result's slots come after all operands'.
         let (before, behind) = self.limbs.split_at_mut(out.slot as usize);
         let limbs = |value: &SlotValue| {
             let slot = value.slot as usize;
@@ -335,7 +338,8 @@ impl Calling<'_> {
         Ok(sum)
     }
 
-    /// Without the condition the destination keeps its value: the code before has put it where the result goes.
+    /// If the condition is false, the destination keeps its value: the calling code has stored it
+    /// in the result's slots.
     fn update_checksum(&mut self, call: &ExternCall) -> Result<(), DropReason> {
         if self.small(call, 0) != 0 {
             let sum = self.checksum(call, call.op == Op::UpdateChecksumWithPayload)?;
@@ -390,7 +394,7 @@ impl Calling<'_> {
             let drawn = self.packet.random.between(low, high);
             return self.give(call, 0, drawn);
         }
-        // The result's place was given behind all operands.
+        // The result's slots come after all operands'.
         let (before, behind) = self.limbs.split_at_mut(out.slot as usize);
         let n = limbs_for(width);
         let (low, high) = (low.slot as usize, high.slot as usize);
@@ -493,7 +497,8 @@ impl Calling<'_> {
         };
         let limbs =
             |values: &[SlotValue]| values.iter().map(|v| limbs_of(v.ty)).sum::<u32>() as usize;
-        // Arguments stand before results: both are temporaries, results were given first.
+        // Arguments usually come before results. Both are temporaries, and the order of their
+        // allocation decides.
         let (outs, args) = (limbs(&call.values.outs), limbs(&call.values.data));
         let out = call.values.outs.first().map_or(0, |out| out.slot as usize);
         let arg = call.values.data.first().map_or(0, |arg| arg.slot as usize);
@@ -515,12 +520,12 @@ impl Calling<'_> {
     }
 }
 
-/// The bits of a value's low limb.
+/// Returns the mask of the bits in a value's low limb.
 fn mask(value: Option<&SlotValue>) -> u64 {
     value.map_or(0, |value| one::mask(value.ty.width().min(64)))
 }
 
-/// Where a value's bits are, and how many there are now.
+/// Returns the first slot of a value's bits and its current number of bits.
 fn span(limbs: &[u64], value: &SlotValue) -> (usize, u32) {
     let slot = value.slot as usize;
     match value.ty {
@@ -534,7 +539,7 @@ fn push(data: &mut BitBuffer, limbs: &[u64], value: &SlotValue) {
     data.push(&limbs[slot..slot + limbs_for(width).max(1)], width);
 }
 
-/// A field list's index from the number in a call.
+/// Returns the field list's index from the number in a call.
 fn field_list(number: u64) -> Option<u32> {
     u32::try_from(number).ok()?.checked_sub(1)
 }

@@ -1,4 +1,4 @@
-//! Headers in slots: extract, look ahead, emit, copy, and shift a stack.
+//! Headers in slots: extract, look ahead, emit, copy, and shift a header stack.
 
 use bits::{limbs_for, wire};
 use ir::{FieldId, HeaderId, Layout, Program, ScalarTy, Stack};
@@ -6,34 +6,35 @@ use ir::{FieldId, HeaderId, Layout, Program, ScalarTy, Stack};
 use super::Slot;
 use crate::{PacketContext, ParserErrors};
 
-/// A header as extract and emit walk it. Slots are those of the instance; an element of a stack lies a distance behind.
+/// Header layout for extract and emit. Slots are those of the instance. An element of a header
+/// stack is at a distance from them.
 #[derive(Clone, Debug)]
 pub struct HeaderSite {
-    /// Which.
+    /// Id of the header.
     pub id: HeaderId,
-    /// Its validity.
+    /// Slot of the validity bit.
     pub valid: Slot,
-    /// Its fields, in wire order.
+    /// Fields, in wire order.
     pub fields: Box<[HeaderFieldSite]>,
-    /// Bits of all fields but the varbit.
+    /// Number of bits of all fields except the varbit.
     pub fixed_bits: u32,
-    /// Whether all fields have at most 64 bits and none is a varbit.
+    /// True if no field has more than 64 bits and none is a varbit.
     pub is_plain: bool,
 }
 
-/// A field of a header.
+/// Field of a header.
 #[derive(Clone, Copy, Debug)]
 pub struct HeaderFieldSite {
-    /// Where it begins.
+    /// First slot of the field.
     pub slot: Slot,
-    /// Bits; of a varbit the most.
+    /// Number of bits; the maximum for a varbit.
     pub width: u32,
-    /// Whether it is a varbit.
+    /// True for a varbit.
     pub is_varbit: bool,
 }
 
 impl HeaderSite {
-    /// A header of a verified program.
+    /// Creates the layout of a header of a verified program.
     pub fn new(program: &Program, layout: &Layout, id: HeaderId) -> Option<HeaderSite> {
         let header = program.headers.get(id)?;
         let types = &program.header_types.get(header.ty)?.fields;
@@ -55,7 +56,7 @@ impl HeaderSite {
         })
     }
 
-    /// Limbs of the header with its validity.
+    /// Returns the number of limbs of the header, including its validity.
     pub fn limbs(&self) -> u32 {
         let end = self.fields.last().map_or(self.valid + 1, |field| {
             let limbs = (limbs_for(field.width) as u32).max(1);
@@ -64,10 +65,11 @@ impl HeaderSite {
         end - self.valid
     }
 
-    /// Extracts the header `distance` limbs behind, its varbit with `varbit_bits`.
+    /// Extracts the header at `distance` limbs from the instance. Its varbit gets `varbit_bits`
+    /// bits.
     ///
     /// # Errors
-    /// The error's number; nothing has changed.
+    /// The error's number. Nothing has changed.
     #[inline]
     pub fn extract(
         &self,
@@ -86,7 +88,7 @@ impl HeaderSite {
             }
             let mut offset = start;
             for field in &self.fields {
-                // Inside of the bytes, as was checked for the whole header.
+                // Within the bytes: the length of the whole header was checked above.
                 if let Ok(value) = wire::read_u64(bytes, offset, field.width) {
                     limbs[field.slot as usize + distance] = value;
                 }
@@ -102,7 +104,7 @@ impl HeaderSite {
         Ok(())
     }
 
-    /// The same for headers with wide fields or a varbit; where it ends.
+    /// Extracts a header with wide fields or a varbit. Returns the position of its end in bits.
     fn extract_any(
         &self,
         limbs: &mut [u64],
@@ -111,12 +113,13 @@ impl HeaderSite {
         distance: usize,
         varbit_bits: u64,
     ) -> Result<usize, u32> {
-        // A header of whole bytes stays one (BMv2).
+        // The size of a header must be a whole number of bytes (BMv2).
         let fixed = u64::from(self.fixed_bits);
         if !varbit_bits.is_multiple_of(8) && !fixed.wrapping_add(varbit_bits).is_multiple_of(8) {
             return Err(errors.invalid_argument);
         }
-        // P4_16, "Variable-width extraction": first what the packet has, then what the header takes. A size may be any number.
+        // P4_16, "Variable-width extraction": check the length of the packet first, then the
+        // maximum size of the header. The size may be any number, so the sum saturates.
         let end = (start as u64 + fixed).saturating_add(varbit_bits);
         if end > bytes.len() as u64 * 8 {
             return Err(errors.packet_too_short);
@@ -147,7 +150,8 @@ impl HeaderSite {
         Ok(end)
     }
 
-    /// Emits the header `distance` limbs behind if it is valid; whether it is.
+    /// Emits the header at `distance` limbs from the instance if it is valid. Returns true if it
+    /// is.
     #[inline]
     pub fn emit(&self, limbs: &[u64], packet: &mut PacketContext, distance: usize) -> bool {
         if limbs[self.valid as usize + distance] == 0 {
@@ -167,14 +171,14 @@ impl HeaderSite {
     }
 }
 
-/// Emits the scalar of `width` bits in a slot.
+/// Emits the scalar of `width` bits at a slot.
 pub fn emit_field(limbs: &[u64], packet: &mut PacketContext, slot: Slot, width: u32) {
     let at = slot as usize;
     let value = &limbs[at..at + limbs_for(width).max(1)];
     packet.emitted.push(value, width);
 }
 
-/// Emits the varbit in a slot.
+/// Emits the varbit at a slot.
 pub fn emit_varbit(limbs: &[u64], packet: &mut PacketContext, slot: Slot) {
     let at = slot as usize;
     let width = limbs[at] as u32;
@@ -182,10 +186,10 @@ pub fn emit_varbit(limbs: &[u64], packet: &mut PacketContext, slot: Slot) {
     packet.emitted.push(value, width);
 }
 
-/// Skips bits.
+/// Advances the parser's cursor.
 ///
 /// # Errors
-/// The error's number; the cursor has not moved.
+/// The error's number. The cursor has not moved.
 pub fn advance(packet: &mut PacketContext, errors: &ParserErrors, bits: u64) -> Result<(), u32> {
     let end = packet.cursor as u64 + bits.min(u64::from(u32::MAX));
     if end > packet.bytes.len() as u64 * 8 {
@@ -195,20 +199,20 @@ pub fn advance(packet: &mut PacketContext, errors: &ParserErrors, bits: u64) -> 
     Ok(())
 }
 
-/// What a parser reads without moving on.
+/// A `lookahead`: bits that a parser reads without advancing.
 #[derive(Clone, Debug)]
 pub struct Lookahead {
-    /// Bits that must be there.
+    /// Number of bits that the packet must still have.
     pub total: u32,
-    /// Destination, its width, its offset.
+    /// Destination slot, width and bit offset of each value.
     pub dests: Box<[(Slot, u32, u32)]>,
 }
 
 impl Lookahead {
-    /// Reads ahead.
+    /// Reads the values.
     ///
     /// # Errors
-    /// The error's number; nothing has changed.
+    /// The error's number. Nothing has changed.
     pub fn read(
         &self,
         limbs: &mut [u64],
@@ -232,19 +236,20 @@ impl Lookahead {
     }
 }
 
-/// A header that is copied to another of its type.
+/// Copy of a header to another one of the same type.
 #[derive(Clone, Copy, Debug)]
 pub struct HeaderCopy {
-    /// Where the destination begins, at distance 0.
+    /// First slot of the destination at distance 0.
     pub dst: Slot,
-    /// Where the source begins, at distance 0.
+    /// First slot of the source at distance 0.
     pub src: Slot,
-    /// Limbs of either.
+    /// Number of limbs of each header.
     pub limbs: u32,
 }
 
 impl HeaderCopy {
-    /// Copies between headers at these distances: to nowhere nothing, from nowhere zeros.
+    /// Copies between headers at these distances. Without a destination nothing happens. Without a
+    /// source the destination is zeroed.
     pub fn run(&self, limbs: &mut [u64], to: Option<usize>, from: Option<usize>) {
         let Some(to) = to else {
             return;
@@ -260,21 +265,21 @@ impl HeaderCopy {
     }
 }
 
-/// A header stack in slots.
+/// Layout of a header stack.
 #[derive(Clone, Copy, Debug)]
 pub struct StackSite {
-    /// Where its first element begins.
+    /// First slot of the first element.
     pub first: Slot,
-    /// How many elements.
+    /// Number of elements.
     pub len: u32,
-    /// Limbs of an element.
+    /// Number of limbs of an element.
     pub limbs: u32,
-    /// Its `nextIndex`.
+    /// Slot of `nextIndex`.
     pub next_index: Slot,
 }
 
 impl StackSite {
-    /// A stack of a verified program.
+    /// Creates the layout of a header stack of a verified program.
     pub fn new(program: &Program, layout: &Layout, stack: &Stack) -> Option<StackSite> {
         let first = HeaderSite::new(program, layout, stack.first)?;
         Some(StackSite {
@@ -285,8 +290,8 @@ impl StackSite {
         })
     }
 
-    /// P4_16, section 8.18: elements move up by `n`, the first `n` become invalid. The fields of
-    /// these are zero, as in simple_switch.
+    /// Moves the elements up by `n` (P4_16, section 8.18). The first `n` become invalid. Their
+    /// fields are zeroed, as in simple_switch.
     pub fn push_front(&self, limbs: &mut [u64], n: u32) {
         let (first, element) = (self.first as usize, self.limbs as usize);
         let n = n.min(self.len);
@@ -297,7 +302,7 @@ impl StackSite {
         *next = (*next + u64::from(n)).min(u64::from(self.len));
     }
 
-    /// P4_16, section 8.18: elements move down by `n`, the last `n` become invalid.
+    /// Moves the elements down by `n` (P4_16, section 8.18). The last `n` become invalid.
     pub fn pop_front(&self, limbs: &mut [u64], n: u32) {
         let (first, element) = (self.first as usize, self.limbs as usize);
         let n = n.min(self.len);

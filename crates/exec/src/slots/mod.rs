@@ -1,8 +1,10 @@
-//! Operations on a packet's limbs, named by slots: what engines share so that each is written once.
+//! Operations on a packet's limbs, shared by all engines.
 //!
-//! A [`Slot`] is a place in [`crate::PacketContext::limbs`]: the frame as [`ir::Layout`] says, then the engine's scratch. An engine decides where
-//! operands are, what happens to them is here: tables ([`table`]), headers ([`header`]), externs ([`call`]) and numbers of
-//! more than one limb ([`wide`]). The limbs are handed in beside the packet, from which engines take them while a block runs.
+//! A [`Slot`] is an index into [`crate::PacketContext::limbs`]: the frame in the order of
+//! [`ir::Layout`], then the engine's scratch limbs. An engine decides where operands are stored.
+//! The operations are here: tables ([`table`]), headers ([`header`]), externs ([`call`]) and
+//! numbers of more than one limb ([`wide`]). The limbs are passed separately from the packet,
+//! because engines take them out of it while a block runs.
 
 pub mod call;
 mod calling;
@@ -12,14 +14,14 @@ pub mod wide;
 
 use ir::ScalarTy;
 
-/// A place in [`crate::PacketContext::limbs`].
+/// Index into [`crate::PacketContext::limbs`].
 pub type Slot = u32;
 
-/// A value in slots.
+/// Value in slots.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotValue {
-    /// Where it begins.
+    /// First slot.
     pub slot: Slot,
-    /// Its type, which says how many limbs it takes ([`ir::limbs_of`]).
+    /// Type of the value, which determines its number of limbs ([`ir::limbs_of`]).
     pub ty: ScalarTy,
 }

@@ -1,4 +1,4 @@
-//! Applying a table: from a key in slots to the action that runs.
+//! Table application: from a key in slots to the action to run.
 
 use bits::{IdVec, limbs_for};
 use ir::{ActionId, Arch, ExternKind, MatchKind, Program, Table, TableId};
@@ -10,47 +10,47 @@ use super::Slot;
 use crate::convert::record_layout;
 use crate::{CurrentEntry, Found, PacketContext, State, TableState};
 
-/// A table as code applies it: where its key is put, and its actions.
+/// Layout of a table as code applies it: the slots of its key, and its actions.
 #[derive(Clone, Debug)]
 pub struct TableSite {
-    /// Which.
+    /// Id of the table.
     pub id: TableId,
-    /// The first slot of the key: each matched field in its limbs, one behind the other.
+    /// First slot of the key. The matched fields are stored one after the other, each in its limbs.
     pub key: Slot,
-    /// Limbs of the key.
+    /// Number of limbs of the key.
     pub key_limbs: u32,
     /// Widths of the matched fields.
     pub key_widths: Box<[u32]>,
-    /// Where the selector keys are put, with their widths.
+    /// Slots and widths of the selector keys.
     pub selectors: Box<[(Slot, u32)]>,
-    /// The table's actions, by position.
+    /// Actions of the table, in the order of its `actions` list.
     pub actions: Box<[ActionId]>,
-    /// Where its entries' records have what.
+    /// Layout of the entries' records.
     pub records: Arc<RecordLayout>,
     /// Positions in the table's list by action id, sorted.
     positions: Box<[(ActionId, u32)]>,
-    /// v1model: a hit counts by itself.
+    /// True if a hit counts in the direct counter implicitly (v1model).
     pub counts_hits: bool,
 }
 
-/// What applying a table came to.
+/// Result of applying a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Applied<'s> {
-    /// What was found.
+    /// Result of the lookup.
     pub found: Found,
-    /// Whether that is a hit: not for an empty group, nor for a member that is gone.
+    /// True for a hit. False if the entry refers to an empty group or a missing member.
     pub hit: bool,
-    /// The position of the action to run in the table's list, if there is one.
+    /// Position of the action to run in the table's `actions` list, if there is one.
     pub position: Option<u32>,
-    /// Its parameters: all limbs of them.
+    /// Parameters of the action: all of their limbs.
     pub params: Params<'s>,
-    /// The member whose action it is.
+    /// Member of which the action is run.
     pub member: Option<u32>,
-    /// The group that the member was chosen from.
+    /// Group from which the member was selected.
     pub group: Option<u32>,
 }
 
-/// Where the parameters of an action are.
+/// Location of an action's parameters.
 #[derive(Clone, Copy, Debug)]
 pub enum Params<'s> {
     /// In the device's state.
@@ -60,7 +60,7 @@ pub enum Params<'s> {
 }
 
 impl<'s> Params<'s> {
-    /// The parameters.
+    /// Returns the parameters.
     #[inline]
     pub fn limbs<'p>(self, learned: &'p [u64]) -> &'p [u64]
     where
@@ -74,7 +74,7 @@ impl<'s> Params<'s> {
 }
 
 impl Applied<'_> {
-    /// Nothing to run for what was found.
+    /// Returns a result without an action to run.
     fn of(found: Found) -> Self {
         Applied {
             found,
@@ -133,7 +133,8 @@ impl TableSite {
         }
     }
 
-    /// Looks the key up, counts the packet for what was found and says what to run. The packet's current entry is what was found.
+    /// Looks up the key, records the packet for the result, and returns the action to run. Sets the
+    /// packet's current entry.
     #[inline]
     pub fn apply<'s>(
         &self,
@@ -157,19 +158,20 @@ impl TableSite {
         self.settle(found, limbs, packet, state)
     }
 
-    /// The key in its slots.
+    /// Returns the key from its slots.
     #[inline]
     fn key_of<'l>(&self, limbs: &'l [u64]) -> &'l [u64] {
         &limbs[self.key as usize..][..self.key_limbs as usize]
     }
 
-    /// The entry for the key in its slots, without what packets added; counts nothing.
+    /// Returns the entry for the key in its slots. Entries that packets added are not searched, and
+    /// nothing is counted.
     #[inline]
     pub fn find(&self, limbs: &[u64], state: &State) -> Option<EntryIdx> {
         state.table(self.id)?.lookup.find(self.key_of(limbs))
     }
 
-    /// What to run for what was found.
+    /// Returns the action to run for a lookup result.
     pub fn settle<'s>(
         &self,
         found: Found,
@@ -186,7 +188,7 @@ impl TableSite {
         }
         let action = match self.chosen(&mut applied, table, limbs, packet, state) {
             Some(action) => Some(action),
-            // An empty group, or a member that is gone: as if nothing had been hit.
+            // An empty group or a missing member is treated as a miss.
             None => {
                 applied.hit = false;
                 match table.lookup.default_action() {
@@ -211,7 +213,8 @@ impl TableSite {
         at.ok().map(|at| self.positions[at].1)
     }
 
-    /// An action that the table does not have, or whose parameters are missing, is not run.
+    /// Sets the action to run. An action that the table does not have, or that has too few
+    /// parameters, is not run.
     #[inline]
     fn run<'s>(
         &self,
@@ -229,7 +232,7 @@ impl TableSite {
         }
     }
 
-    /// What an entry of the table, or its default action, says to run.
+    /// Returns the action of an entry or of the default action.
     #[inline]
     fn chosen<'s>(
         &self,
@@ -255,7 +258,7 @@ impl TableSite {
         }
     }
 
-    /// The hash of a selector's keys.
+    /// Returns the hash of the selector keys.
     fn selector_hash(
         &self,
         table: &TableState,

@@ -1,10 +1,11 @@
-//! Operations on numbers of more than one limb. Operands are copied to scratch first, so any overlap is fine.
+//! Operations on numbers of more than one limb. Operands are copied to scratch limbs first, so
+//! operands and result may overlap in any order.
 
 use bits::{limbs, limbs_for};
 
 use super::Slot;
 
-/// What to do.
+/// Operation on numbers of any width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WideOp {
     /// `a + b`
@@ -49,39 +50,39 @@ pub enum WideOp {
     LtSigned,
     /// `a <= b` in one limb, signed
     LeSigned,
-    /// `a` of `width` bits, then `b` of `other` bits.
+    /// Concatenates `a` of `width` bits and `b` of `other` bits.
     Concat,
-    /// `width` bits of `a` from bit `other` on; `b` is how many limbs `a` has.
+    /// Extracts `width` bits of `a` from bit `other` on. `b` is the number of limbs of `a`.
     Slice,
-    /// To `other` bits.
+    /// Zero-extends to `other` bits.
     ZeroExtend,
-    /// To `other` bits.
+    /// Sign-extends to `other` bits.
     SignExtend,
     /// Overwrites `width` bits of `d` from bit `other` on.
     Deposit,
-    /// One limb: the number, or the largest number if it needs more.
+    /// Result of one limb: the number, or the largest 64-bit number if it does not fit.
     Saturate,
 }
 
-/// An operation on numbers in slots. Operands and result may overlap.
+/// Operation on numbers in slots. Operands and result may overlap.
 #[derive(Clone, Copy, Debug)]
 pub struct WideStep {
-    /// What to do.
+    /// The operation.
     pub op: WideOp,
-    /// Where the result goes.
+    /// Slot of the result.
     pub d: Slot,
-    /// The first operand.
+    /// Slot of the first operand.
     pub a: Slot,
-    /// The second operand, or what the operation says.
+    /// Slot of the second operand, unless the operation defines it otherwise.
     pub b: Slot,
-    /// Width of `a`, and of the result unless the operation says otherwise.
+    /// Width of `a`, and of the result unless the operation defines it otherwise.
     pub width: u32,
-    /// Width of `b`, or what the operation says.
+    /// Width of `b`, unless the operation defines it otherwise.
     pub other: u32,
 }
 
 impl WideStep {
-    /// The widest number that it handles, in bits.
+    /// Returns the width of the widest number that the operation handles, in bits.
     pub fn widest(&self) -> u32 {
         match self.op {
             WideOp::Concat => self.width + self.other,
@@ -91,12 +92,13 @@ impl WideStep {
         }
     }
 
-    /// Limbs of scratch that [`WideStep::run`] needs: two operands and a result.
+    /// Returns the number of scratch limbs that [`WideStep::run`] needs: for two operands and a
+    /// result.
     pub fn scratch_limbs(&self) -> u32 {
         3 * (limbs_for(self.widest()) as u32 + 1)
     }
 
-    /// Does it. All limbs from slot `scratch` on are scratch.
+    /// Executes the operation. All limbs from slot `scratch` on are scratch.
     pub fn run(&self, limbs: &mut [u64], scratch: Slot) {
         let (low, high) = limbs.split_at_mut(scratch as usize);
         let area = high.len() / 3;
@@ -105,7 +107,7 @@ impl WideStep {
         run(*self, low, a, b, result);
     }
 }
-/// Limbs of a number of this width, at least one.
+/// Returns the number of limbs of a number of this width, at least one.
 fn at_least_one(width: u32) -> usize {
     limbs_for(width).max(1)
 }
@@ -182,7 +184,7 @@ fn run(inst: WideStep, low: &mut [u64], a: &mut [u64], b: &mut [u64], result: &m
             at_least_one(width + other)
         }
         WideOp::Slice => {
-            // `b` says how many limbs the operand has.
+            // `b` is the operand's number of limbs.
             let source = &low[from_a as usize..(from_a + from_b) as usize];
             limbs::extract(result, source, other, width);
             n

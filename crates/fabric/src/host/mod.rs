@@ -1,4 +1,5 @@
-//! A host: a TCP/IP stack behind one network card, and applications: flows that are sent, a sink that takes them, pings and their answers.
+//! Simulated hosts: a TCP/IP stack (smoltcp) on one network card, with applications. These are TCP
+//! senders, a TCP sink, pings and their replies.
 
 mod nic;
 mod session;
@@ -21,29 +22,29 @@ use nic::Nic;
 pub(crate) use session::{Echoes, Receipt};
 use session::{Session, instant, nanos};
 
-/// The port at which every host takes what is sent to it.
+/// TCP port of the sink on every host.
 const SINK: u16 = 5001;
 
-/// The first port that a host sends flows from, and how many there are.
+/// First source port of flows, and number of source ports.
 const FIRST_PORT: u16 = 10_000;
 pub(crate) const PORTS: u16 = u16::MAX - FIRST_PORT;
 
-/// How long the stack's neighbours are left as they are. It forgets them after a minute.
+/// Interval at which neighbor entries are refreshed. The stack deletes them after a minute.
 const REFRESH: Nanos = Nanos::from_secs(30);
 
-/// What a packet that has arrived is for.
+/// Type of a received packet, which determines its session.
 enum Kind {
-    /// A TCP segment from this port of this peer to this port of ours, and whether it asks for a connection.
+    /// A TCP segment. `is_request` is true for a connection request (SYN).
     Tcp { flow: FlowKey, is_request: bool },
-    /// The answer to an echo request with this identifier.
+    /// A reply to an echo request with this identifier.
     EchoReply(u16),
-    /// What neighbours say of their addresses.
+    /// An ARP packet.
     Neighbour,
-    /// What the stack answers by itself.
+    /// Any other packet, handled by the stack alone.
     Other,
 }
 
-/// The other end of a connection, and our port.
+/// Key of a connection: the remote address and port, and the local port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct FlowKey {
     peer: Ipv4Addr,
@@ -51,7 +52,7 @@ struct FlowKey {
     own_port: u16,
 }
 
-/// What a host begins at a time of its own.
+/// Application start at a scheduled time.
 #[derive(Clone, Copy, Debug)]
 enum Start {
     Flow {
@@ -67,7 +68,7 @@ enum Start {
     },
 }
 
-/// The host.
+/// A simulated host.
 pub(crate) struct HostNode {
     address: Ipv4Addr,
     mac: [u8; 6],
@@ -83,13 +84,14 @@ pub(crate) struct HostNode {
     free: Vec<usize>,
     by_flow: BTreeMap<FlowKey, usize>,
     by_ident: BTreeMap<u16, usize>,
-    /// When to look at a session; one that was put off meanwhile is put in anew then.
+    /// Times at which sessions must be polled. Entries that differ from the session's `armed` time
+    /// are stale.
     timers: BinaryHeap<Reverse<(Nanos, usize)>>,
-    /// Sessions that wait for the card, first come, first served.
+    /// Sessions that wait for room in the card's queue, in FIFO order.
     blocked: VecDeque<usize>,
     receipts: BTreeMap<(Ipv4Addr, u16), Receipt>,
     received: u64,
-    /// For packets that no session has part in.
+    /// An empty socket set, for packets that belong to no session.
     nobody: SocketSet<'static>,
 }
 
@@ -130,7 +132,8 @@ impl HostNode {
         }
     }
 
-    /// Has a flow be sent; the port by which the receiver knows it. None if the host has no port left.
+    /// Schedules a flow. Returns its source port, by which the receiver identifies it, or `None`
+    /// if no source port is left.
     pub(crate) fn send_flow(&mut self, to: Ipv4Addr, bytes: u64, at: Nanos) -> Option<u16> {
         if self.next_port == PORTS {
             return None;
@@ -141,7 +144,7 @@ impl HostNode {
         Some(port)
     }
 
-    /// Has echoes be asked for; the number of the series.
+    /// Schedules a series of pings. Returns its ICMP identifier.
     pub(crate) fn ping(&mut self, to: Ipv4Addr, count: u16, interval: Nanos, at: Nanos) -> u16 {
         self.pings += 1;
         let ident = self.pings;
@@ -155,18 +158,18 @@ impl HostNode {
         ident
     }
 
-    /// What came of a flow from there.
+    /// Returns the reception state of a flow from this address and source port.
     pub(crate) fn receipt(&self, from: Ipv4Addr, port: u16) -> Option<Receipt> {
         self.receipts.get(&(from, port)).copied()
     }
 
-    /// What a series of pings has seen.
+    /// Returns the results of a series of pings.
     pub(crate) fn echoes(&self, ident: u16) -> Option<&Echoes> {
         let session = self.sessions[*self.by_ident.get(&ident)?].as_ref()?;
         session.echoes()
     }
 
-    /// Gives a session a place, by which packets find it that are of its flow.
+    /// Stores a session. Packets of its flow, if it has one, are assigned to it.
     fn add(&mut self, mut session: Session, flow: Option<FlowKey>) -> usize {
         session.flow = flow;
         let place = self.place(session);
@@ -220,18 +223,19 @@ impl HostNode {
         self.poll(place, now);
     }
 
-    /// Lets the stack and a session's application work until neither has anything to do, or the card's queue is full.
+    /// Runs the stack and a session's application until both are idle or the card's queue is full.
     fn poll(&mut self, place: usize, now: Nanos) {
         let Some(session) = self.sessions[place].as_mut() else {
             return;
         };
         let at = instant(now);
         let (interface, nic, sockets) = (&mut self.interface, &mut self.nic, &mut session.sockets);
-        // At most one frame is there.
+        // At most one frame has been received.
         interface.poll_ingress_single(at, nic, sockets);
         loop {
             let has_worked = session.work(now);
-            // One segment at a time, and none that the card does not take: the stack would forget that it was to be sent again.
+            // One segment at a time, and none while the card's queue is full. Otherwise the stack
+            // would consider the segment sent.
             let has_sent = self.nic.room_at().is_none()
                 && self
                     .interface
@@ -247,7 +251,7 @@ impl HostNode {
         self.put_off(place, due, now);
     }
 
-    /// Notes what a receiver has: it is forgotten when it is over.
+    /// Saves the reception state of a session, which is deleted when the session ends.
     fn keep_receipt(&mut self, place: usize) {
         let session = self.sessions[place].as_ref();
         let kept = session.and_then(|session| Some((session.flow?, session.receipt()?)));
@@ -256,7 +260,7 @@ impl HostNode {
         }
     }
 
-    /// Sees to it that a session is looked at again when it is due, or forgets it.
+    /// Schedules the next poll of a session, or deletes a closed session.
     fn put_off(&mut self, place: usize, due: Option<Nanos>, now: Nanos) {
         let Some(session) = &mut self.sessions[place] else {
             return;
@@ -267,7 +271,7 @@ impl HostNode {
         }
         session.due = due;
         match due {
-            // What is due at once and was not done waits for the card.
+            // Work that is due now but was not done waits for the card.
             Some(at) if at <= now && self.nic.room_at().is_some() => {
                 session.due = None;
                 if !std::mem::replace(&mut session.is_blocked, true) {
@@ -275,7 +279,7 @@ impl HostNode {
                 }
             }
             Some(at) => {
-                // The stack's clock shows nothing shorter than a microsecond.
+                // The stack's clock has a resolution of one microsecond.
                 let at = at.max(now + Nanos::from_micros(1));
                 session.due = Some(at);
                 if session.armed.is_none_or(|armed| armed > at) {
@@ -295,7 +299,7 @@ impl HostNode {
         self.free.push(place);
     }
 
-    /// Does what is due by now, in the order of time.
+    /// Processes the timers up to `now`, in order of time.
     fn tick(&mut self, now: Nanos) {
         while self
             .timers
@@ -317,7 +321,7 @@ impl HostNode {
         }
     }
 
-    /// Lets those send that wait for the card, as long as it has room.
+    /// Polls sessions that wait for the card, while its queue has room.
     fn unblock(&mut self, now: Nanos) {
         while self.nic.room_at().is_none()
             && let Some(place) = self.blocked.pop_front()
@@ -329,14 +333,15 @@ impl HostNode {
         }
     }
 
-    /// Lets the stack have a packet that no session has part in.
+    /// Passes a received packet that belongs to no session to the stack.
     fn hear(&mut self, now: Nanos) {
         self.interface
             .poll_ingress_single(instant(now), &mut self.nic, &mut self.nobody);
     }
 
-    /// Tells the stack of the neighbours that are known, as if they had told themselves, and asks for the gateway: the stack's answers to what comes
-    /// first would be lost otherwise, while it asks where they go.
+    /// Refreshes the stack's entries of the static neighbors by simulated ARP replies, and sends
+    /// an ARP request for the gateway. Otherwise the first replies of the stack would be lost
+    /// while it resolves addresses.
     fn refresh(&mut self, now: Nanos) {
         if now < self.refresh_at {
             return;
@@ -355,7 +360,7 @@ impl HostNode {
         }
     }
 
-    /// The session that a packet is for; a new one if it asks for a connection to the sink.
+    /// Returns the session of a packet. A connection request to the sink creates a new one.
     fn session_of(&mut self, kind: &Kind) -> Option<usize> {
         match kind {
             Kind::Tcp { flow, is_request } => {
@@ -370,7 +375,7 @@ impl HostNode {
         }
     }
 
-    /// Lets sessions look whether the address has come that they wait for.
+    /// Polls all sessions, because one may wait for a neighbor address.
     fn poll_all(&mut self, now: Nanos) {
         for place in 0..self.sessions.len() {
             self.poll(place, now);
@@ -436,10 +441,10 @@ impl Node for HostNode {
     }
 }
 
-/// A station: its two addresses.
+/// IPv4 and MAC address of a node.
 type Station = (Ipv4Addr, [u8; 6]);
 
-/// What a station asks, or tells, by ARP.
+/// Builds an ARP request or reply.
 fn arp(operation: ArpOperation, (from, from_mac): Station, (to, to_mac): Station) -> Vec<u8> {
     let ethernet = EthernetRepr {
         src_addr: EthernetAddress(from_mac),
@@ -460,7 +465,7 @@ fn arp(operation: ArpOperation, (from, from_mac): Station, (to, to_mac): Station
     bytes
 }
 
-/// Looks at a packet just as far as is needed to find whose it is. The stack checks it.
+/// Parses a packet as far as necessary to find its session. The stack validates it.
 fn kind_of(bytes: &[u8]) -> Kind {
     let Ok(frame) = EthernetFrame::new_checked(bytes) else {
         return Kind::Other;

@@ -1,4 +1,4 @@
-//! A host's network card: where its TCP/IP stack and the fabric meet.
+//! Network card of a simulated host, between its TCP/IP stack and the fabric.
 
 use std::collections::VecDeque;
 
@@ -9,17 +9,17 @@ use smoltcp::time::Instant;
 use crate::pacer::Pacer;
 use crate::topology::LinkSpec;
 
-/// The longest frame that hosts send: an Ethernet header and 1500 bytes.
+/// Maximum length of frames sent by hosts: an Ethernet header and 1500 bytes.
 const LONGEST_FRAME: usize = 1514;
 
-/// The card: at most one frame that has arrived, and frames that leave, each with its time.
+/// The network card: at most one received frame, and transmitted frames with their times.
 pub(super) struct Nic {
     arrived: Option<Frame>,
     out: Outbox,
 }
 
-/// Frames that leave one after the other at the link's rate. The host asks its stack for none while the queue is full, so that it drops nothing; answers
-/// to what arrives may come on top, at most one for each frame.
+/// Transmit queue, paced at the link's rate. While it is full, the host does not poll its stack,
+/// so no frame is dropped. Replies to received frames may exceed the depth, at most one per frame.
 struct Outbox {
     pacer: Pacer,
     depth: usize,
@@ -49,38 +49,38 @@ impl Nic {
         self.out.depth = link.queue;
     }
 
-    /// Moves the card's time on.
+    /// Advances the card's clock.
     pub(super) fn set_time(&mut self, now: Nanos) {
         self.out.now = now;
     }
 
-    /// Puts a frame where the stack finds it.
+    /// Stores a received frame for the stack.
     pub(super) fn arrive(&mut self, bytes: &[u8]) {
         let mut frame = self.out.pool.get();
-        // What is longer than a frame may be has not come by a link.
+        // Frames on links never exceed the maximum length.
         if frame.assign(bytes).is_ok() {
             self.arrived = Some(frame);
         }
     }
 
-    /// Sends a frame that the stack has not made.
+    /// Sends a frame that the stack did not make.
     pub(super) fn send(&mut self, bytes: &[u8]) {
         self.out
             .send(bytes.len(), |frame| frame.copy_from_slice(bytes));
     }
 
-    /// From when on the stack may send, if it may not now.
+    /// Returns the time from which the stack may send again, or `None` if it may send now.
     pub(super) fn room_at(&mut self) -> Option<Nanos> {
         self.out.pacer.waiting(self.out.now);
         self.known_room_at()
     }
 
-    /// As [`Nic::room_at`], by what was known at the last change.
+    /// Returns the same as [`Nic::room_at`], as of the last update.
     pub(super) fn known_room_at(&self) -> Option<Nanos> {
         self.out.pacer.room_at(self.out.depth)
     }
 
-    /// Gives away the frames that leave.
+    /// Passes the transmitted frames to `take` and removes them.
     pub(super) fn drain(&mut self, mut take: impl FnMut(&[u8], Nanos)) {
         while let Some((start, frame)) = self.out.leaving.pop_front() {
             take(frame.bytes(), start);
@@ -88,7 +88,7 @@ impl Nic {
         }
     }
 
-    /// Frames that were sent.
+    /// Returns the number of frames sent.
     pub(super) fn sent(&self) -> u64 {
         self.out.sent
     }
@@ -99,11 +99,12 @@ impl Outbox {
         let mut frame = self.pool.get();
         let filled = match frame.make_space(len) {
             Ok(bytes) => {
-                // A buffer that was used before is not to be seen in what the stack leaves out.
+                // The buffer is reused. Bytes that the stack does not write must be zero.
                 bytes.fill(0);
                 fill(bytes)
             }
-            // The stack keeps to the card's longest frame, which is shorter; whatever it made is not sent.
+            // Not reached, because the stack respects the card's MTU. If it did not, its frame
+            // would be discarded.
             Err(_) => return fill(&mut vec![0; len]),
         };
         let start = self.pacer.place(len, self.now).start;
@@ -134,7 +135,7 @@ impl phy::Device for Nic {
     }
 }
 
-/// A frame that the stack takes.
+/// Receive token: a frame for the stack.
 pub(super) struct Received(Frame);
 
 impl phy::RxToken for Received {
@@ -143,7 +144,7 @@ impl phy::RxToken for Received {
     }
 }
 
-/// The place of a frame that the stack makes.
+/// Transmit token, by which the stack writes a frame.
 pub(super) struct ToSend<'a>(&'a mut Outbox);
 
 impl phy::TxToken for ToSend<'_> {

@@ -1,4 +1,4 @@
-//! One end of a TCP connection, or a series of pings, with what its application does.
+//! Sessions of a host: one end of a TCP connection, or a series of pings, with its application.
 
 use packet::Nanos;
 use smoltcp::iface::{SocketHandle, SocketSet};
@@ -8,25 +8,25 @@ use smoltcp::wire::{Icmpv4Packet, Icmpv4Repr, IpAddress};
 
 use super::FlowKey;
 
-/// What a receiver has room for, and a sender keeps until it is acknowledged.
+/// Size of the receive buffer of a receiver and of the send buffer of a sender, in bytes.
 const WINDOW: usize = 65_535;
 
-/// The bytes of a full segment.
+/// Payload of a full segment, in bytes.
 const SEGMENT: usize = 1460;
 
-/// Room for what nobody sends: each connection carries bytes one way.
+/// Size of the buffer of the unused direction: connections transfer data in one direction only.
 const NO_WINDOW: usize = 64;
 
-/// The payload of an echo request.
+/// Payload length of an echo request, in bytes.
 const ECHO_BYTES: usize = 56;
 
-/// Echo requests and answers that wait for each other's end.
+/// Maximum number of queued echo requests and of queued replies.
 const ECHOES: usize = 4;
 
-/// The bytes of flows repeat after so many, a prime, so that no segment looks like the one before it.
+/// Period of the flow's data pattern, in bytes. It is prime, so that consecutive segments differ.
 const PATTERN: usize = 251;
 
-/// The pattern, long enough for any window to be compared from any place.
+/// The pattern, long enough to compare a full window at any offset.
 static STREAM: [u8; PATTERN + WINDOW] = stream();
 
 const fn stream() -> [u8; PATTERN + WINDOW] {
@@ -39,38 +39,38 @@ const fn stream() -> [u8; PATTERN + WINDOW] {
     bytes
 }
 
-/// What is at this place of a flow, up to a window.
+/// Returns the flow's data at this offset, at most one window.
 fn stream_at(offset: u64, len: usize) -> &'static [u8] {
     let from = (offset % PATTERN as u64) as usize;
     &STREAM[from..from + len.min(WINDOW)]
 }
 
-/// What a receiver has got.
+/// State of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Receipt {
-    /// Bytes.
+    /// Number of bytes received.
     pub(crate) bytes: u64,
-    /// When the last of them came.
+    /// Time of the last received byte.
     pub(crate) last: Nanos,
-    /// Whether they are those that were sent.
+    /// True if all data is as sent.
     pub(crate) is_intact: bool,
 }
 
-/// What a series of pings has seen.
+/// Results of a series of pings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Echoes {
     pub(crate) sent: u16,
-    /// How long each answer took, in the order of their coming.
+    /// Round-trip time of each reply, in order of arrival.
     pub(crate) times: Vec<Nanos>,
 }
 
-/// What an end does.
+/// Application of a session.
 enum Task {
-    /// Sends so many bytes, of which some are with the stack.
+    /// Sends `bytes` bytes, of which `given` were passed to the stack.
     Send { bytes: u64, given: u64 },
-    /// Takes what comes.
+    /// Receives and checks data.
     Receive(Receipt),
-    /// Asks for echoes.
+    /// Sends echo requests.
     Ping(Pinging),
 }
 
@@ -83,18 +83,19 @@ struct Pinging {
     echoes: Echoes,
 }
 
-/// An end with a socket set of its own, so that a host's work for a packet does not grow with its connections.
+/// A session with a separate socket set, so that the cost per packet does not grow with the host's
+/// number of connections.
 pub(super) struct Session {
     pub(super) sockets: SocketSet<'static>,
     handle: SocketHandle,
     task: Task,
-    /// The connection that it is an end of.
+    /// Connection of the session.
     pub(super) flow: Option<FlowKey>,
-    /// When the stack wants to be asked again.
+    /// Time at which the stack or the application must be polled next.
     pub(super) due: Option<Nanos>,
-    /// When the host's clock will look at it.
+    /// Time of the session's active timer.
     pub(super) armed: Option<Nanos>,
-    /// Whether it waits for room in the card's queue.
+    /// True if the session waits for room in the card's queue.
     pub(super) is_blocked: bool,
 }
 
@@ -102,7 +103,7 @@ fn tcp_socket(receive: usize, send: usize) -> tcp::Socket<'static> {
     let buffer = |bytes| tcp::SocketBuffer::new(vec![0; bytes]);
     let mut socket = tcp::Socket::new(buffer(receive), buffer(send));
     socket.set_congestion_control(tcp::CongestionControl::Reno);
-    // Whole segments are given to the stack, so only a flow's last one is small: it has nothing to wait for.
+    // The stack gets whole segments, so only the last one is small, and must not be delayed.
     socket.set_nagle_enabled(false);
     socket
 }
@@ -122,14 +123,14 @@ impl Session {
         }
     }
 
-    /// An end that will send so many bytes once it is connected.
+    /// Creates a session that sends `bytes` bytes once it is connected.
     pub(super) fn sender(bytes: u64) -> Session {
         let window = usize::try_from(bytes).unwrap_or(WINDOW).min(WINDOW);
         let task = Task::Send { bytes, given: 0 };
         Session::new(tcp_socket(NO_WINDOW, window), task)
     }
 
-    /// An end that takes the connection that the next packet asks for.
+    /// Creates a session that accepts one connection.
     pub(super) fn receiver(port: u16) -> Session {
         let mut socket = tcp_socket(WINDOW, NO_WINDOW);
         let listens = socket.listen(port);
@@ -142,7 +143,7 @@ impl Session {
         Session::new(socket, Task::Receive(receipt))
     }
 
-    /// A series of pings.
+    /// Creates a session that sends a series of pings.
     pub(super) fn pinger(
         to: IpAddress,
         ident: u16,
@@ -168,7 +169,7 @@ impl Session {
         Session::new(socket, Task::Ping(pinging))
     }
 
-    /// The TCP socket, of a session that has one.
+    /// Returns the TCP socket, if the session has one.
     pub(super) fn tcp(&mut self) -> Option<&mut tcp::Socket<'static>> {
         match self.task {
             Task::Ping(_) => None,
@@ -176,7 +177,7 @@ impl Session {
         }
     }
 
-    /// What was received, by a receiver.
+    /// Returns the reception state of a receiver.
     pub(super) fn receipt(&self) -> Option<Receipt> {
         match &self.task {
             Task::Receive(receipt) => Some(*receipt),
@@ -184,7 +185,7 @@ impl Session {
         }
     }
 
-    /// What was seen, by a pinger.
+    /// Returns the results of a series of pings.
     pub(super) fn echoes(&self) -> Option<&Echoes> {
         match &self.task {
             Task::Ping(pinging) => Some(&pinging.echoes),
@@ -192,7 +193,7 @@ impl Session {
         }
     }
 
-    /// When the application wants to do something by itself.
+    /// Returns the time of the application's next action.
     pub(super) fn next_time(&self) -> Option<Nanos> {
         match &self.task {
             Task::Ping(pinging) if pinging.left > 0 => Some(pinging.next),
@@ -200,7 +201,7 @@ impl Session {
         }
     }
 
-    /// Lets the application do what it can; whether the stack has to look again.
+    /// Runs the application. Returns true if the stack must be polled again.
     pub(super) fn work(&mut self, now: Nanos) -> bool {
         match &mut self.task {
             Task::Send { bytes, given } => send(self.sockets.get_mut(self.handle), *bytes, given),
@@ -209,14 +210,14 @@ impl Session {
         }
     }
 
-    /// Whether nothing more happens here.
+    /// Returns true if the session is closed.
     pub(super) fn is_over(&mut self) -> bool {
         self.tcp()
             .is_some_and(|socket| socket.state() == tcp::State::Closed)
     }
 }
 
-/// Gives the stack whole segments while there is room, then the end.
+/// Passes whole segments to the stack while its buffer has room, then closes the connection.
 fn send(socket: &mut tcp::Socket<'_>, bytes: u64, given: &mut u64) -> bool {
     let left = usize::try_from(bytes - *given).unwrap_or(usize::MAX);
     let room = socket.send_capacity() - socket.send_queue();
@@ -235,7 +236,7 @@ fn send(socket: &mut tcp::Socket<'_>, bytes: u64, given: &mut u64) -> bool {
     true
 }
 
-/// Takes all that has come, and closes when the sender has.
+/// Receives all available data, and closes the connection when the sender has closed it.
 fn receive(socket: &mut tcp::Socket<'_>, receipt: &mut Receipt, now: Nanos) -> bool {
     let mut has_taken = false;
     while socket.can_recv() {
@@ -268,7 +269,7 @@ impl Pinging {
         if self.left == 0 || self.next > now || !socket.can_send() {
             return false;
         }
-        // The payload says when the request left.
+        // The payload holds the time of transmission.
         let mut data = [0; ECHO_BYTES];
         data[..8].copy_from_slice(&now.0.to_be_bytes());
         let request = Icmpv4Repr::EchoRequest {
@@ -290,7 +291,7 @@ impl Pinging {
     }
 }
 
-/// When the request left that this is the answer to.
+/// Returns the transmission time of the request from its reply.
 fn echo_sent(payload: &[u8]) -> Option<Nanos> {
     let packet = Icmpv4Packet::new_checked(payload).ok()?;
     let checked = smoltcp::phy::ChecksumCapabilities::default();
@@ -301,12 +302,12 @@ fn echo_sent(payload: &[u8]) -> Option<Nanos> {
     Some(Nanos(u64::from_be_bytes(*sent)))
 }
 
-/// The stack's clock counts microseconds.
+/// Converts a time to the stack's clock, which counts microseconds.
 pub(super) fn instant(now: Nanos) -> Instant {
     Instant::from_micros(i64::try_from(now.as_micros()).unwrap_or(i64::MAX))
 }
 
-/// The first moment at which the stack's clock shows this.
+/// Returns the first time at which the stack's clock has this value.
 pub(super) fn nanos(at: Instant) -> Nanos {
     Nanos::from_micros(u64::try_from(at.total_micros()).unwrap_or(0))
 }

@@ -1,4 +1,4 @@
-//! From what is written to a topology in which everything is there: names looked up, quantities read, places checked.
+//! Validation of a topology file: resolves names, parses quantities, checks ports and addresses.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -19,13 +19,13 @@ use super::{
     Topology, WorkloadSpec,
 };
 
-/// Frames that wait for a link that does not say how many may.
+/// Default queue depth of a link, in frames.
 const QUEUE: usize = 100;
 
-/// Packets that wait for a switch's processor that does not say how many may.
+/// Default queue depth of a switch's processor, in packets.
 const BACKLOG: usize = 1024;
 
-/// HyperVDP, section V-D.
+/// Default workload: HyperVDP, section V-D.
 const PAPER: WorkloadSpec = WorkloadSpec {
     elephants: 40,
     elephant_bytes: 100_000_000,
@@ -33,16 +33,16 @@ const PAPER: WorkloadSpec = WorkloadSpec {
     mouse_bytes: 10_000,
 };
 
-/// Collects what is wrong while the rest is looked at.
+/// State of the validation. Errors are collected, so that all are reported.
 pub(super) struct Check<'a> {
     lines: Lines,
     pub(super) directory: &'a Path,
     mistakes: Vec<Mistake>,
-    /// All names, and the line of each.
+    /// All node names, each with its line.
     names: BTreeMap<String, (NodeId, usize)>,
 }
 
-/// Checks a file in which these mistakes were found already.
+/// Validates a file. `mistakes` are the errors found by the parser.
 pub(super) fn check(
     file: File,
     text: &str,
@@ -123,7 +123,7 @@ impl Check<'_> {
         }
     }
 
-    /// Refuses a topology that is larger than any that can be simulated.
+    /// Refuses a topology above the size limits. Returns false if it is too large.
     fn check_size(&mut self, file: &File) -> bool {
         let before = self.mistakes.len();
         let nodes = file.switches.len() + file.hosts.len();
@@ -145,7 +145,7 @@ impl Check<'_> {
         self.mistakes.len() == before
     }
 
-    /// Where something stands.
+    /// Returns the line of a value.
     pub(super) fn line<T>(&self, at: &Spanned<T>) -> usize {
         self.lines.of_byte(at.span().start)
     }
@@ -169,7 +169,7 @@ impl Check<'_> {
     fn take_name(&mut self, name: &Text, node: NodeId) {
         let text = name.get_ref();
         let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        // It becomes part of the names of network namespaces and interfaces.
+        // Names become parts of the names of network namespaces and interfaces.
         if text.is_empty() || text.len() > 15 || !text.chars().all(is_fine) {
             let message = format!("\"{text}\" cannot be a name");
             self.mistake(name, message, "take 1 to 15 letters, digits, _ and -");
@@ -265,7 +265,7 @@ impl Check<'_> {
             .map(|byte| u8::from_str_radix(byte, 16).ok())
             .collect();
         let mac: Option<[u8; 6]> = bytes.and_then(|bytes| bytes.try_into().ok());
-        // The lowest bit of the first byte marks groups.
+        // The lowest bit of the first byte marks group addresses.
         let station = mac.filter(|mac| mac[0] & 1 == 0 && *mac != [0; 6]);
         if station.is_none() {
             let message = format!("\"{}\" is no MAC address of a station", text.get_ref());
@@ -326,7 +326,7 @@ impl Check<'_> {
         }
     }
 
-    /// Reads `h1` or `s1:2`.
+    /// Parses a link's end: `h1` or `s1:2`.
     fn end(&mut self, text: &Text) -> Option<End> {
         let written = text.get_ref();
         let (name, port) = match written.split_once(':') {
@@ -378,10 +378,11 @@ impl Check<'_> {
         }
     }
 
-    /// Each port has one link, each host exactly one.
+    /// Checks that each port has at most one link and each host exactly one.
     fn check_places(&mut self, file: &File, links: &[Link]) {
         let mut taken: BTreeMap<End, usize> = BTreeMap::new();
-        // Links with mistakes of their own are told, and not here.
+        // Links with errors are missing from `links`. Skip this check, as it would report
+        // follow-up errors.
         if links.len() < file.links.len() {
             return;
         }
@@ -409,7 +410,7 @@ impl Check<'_> {
         }
     }
 
-    /// Addresses tell hosts apart.
+    /// Checks that the addresses of hosts are unique.
     fn check_addresses(&mut self, file: &File, hosts: &[HostSpec]) {
         let mut macs = BTreeMap::new();
         let mut addresses = BTreeMap::new();
@@ -466,7 +467,7 @@ impl Check<'_> {
             elephant_bytes: self.bytes_or(&workload.elephant_bytes, PAPER.elephant_bytes),
             mouse_bytes: self.bytes_or(&workload.mouse_bytes, PAPER.mouse_bytes),
         };
-        // Each flow has a port of its host.
+        // Each flow needs a source port of its host.
         let most = u32::from(PORTS);
         let flows = spec.elephants.saturating_add(spec.mice);
         let given = workload.elephants.as_ref().or(workload.mice.as_ref());
@@ -535,7 +536,7 @@ impl Check<'_> {
         parsed
     }
 
-    /// A number that is at least `least` and fits its type.
+    /// Parses a number that is at least `least` and fits its type.
     fn number<T: TryFrom<i64>>(
         &mut self,
         given: &Option<Spanned<i64>>,

@@ -1,24 +1,24 @@
-//! What is wrong with a topology.
+//! Errors of topology files.
 
 use std::fmt;
 
-/// One thing that is wrong.
+/// One error in a topology file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
-    /// What to do about it.
+    /// Hint how to fix it.
     pub mend: String,
 }
 
-/// All that is wrong with a topology.
+/// All errors of a topology file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopologyError {
-    /// The file as the user named it.
+    /// File name as given by the user.
     pub file: String,
-    /// In the order of being found, at least one.
+    /// The errors in the order in which they were found, at least one.
     pub mistakes: Vec<Mistake>,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for TopologyError {
 
 impl std::error::Error for TopologyError {}
 
-/// Where the lines of a text begin.
+/// Start offsets of the lines of a text, except the first.
 pub(super) struct Lines(Vec<usize>);
 
 impl Lines {
@@ -54,7 +54,7 @@ impl Lines {
         Lines(ends.map(|(at, _)| at + 1).collect())
     }
 
-    /// The line, from 1, of a byte.
+    /// Returns the line number, from 1, of a byte offset.
     pub(super) fn of_byte(&self, at: usize) -> usize {
         1 + self.0.partition_point(|start| *start <= at)
     }

@@ -1,4 +1,4 @@
-//! The file as it is written, before names are looked up.
+//! The topology file as written, before names are resolved.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use toml::de::{DeArray, DeTable, DeValue, Deserializer};
 
 use super::error::{Lines, Mistake};
 
-/// Text that may be wrong, with its place.
+/// A text value with its position in the file.
 pub(super) type Text = Spanned<String>;
 
 #[derive(Deserialize)]
@@ -35,7 +35,7 @@ pub(super) struct File {
     pub(super) commands: Vec<Command>,
 }
 
-/// What links and switches are that do not say it themselves.
+/// Defaults for links and switches.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Defaults {
@@ -72,7 +72,7 @@ pub(super) struct Switch {
     pub(super) backlog: Option<Spanned<i64>>,
     #[serde(default, rename = "vpdp")]
     pub(super) vpdps: Vec<Spanned<Vpdp>>,
-    /// By port.
+    /// Sharing modes of physical ports, by port number.
     #[serde(default)]
     pub(super) share: BTreeMap<String, Text>,
     #[serde(default)]
@@ -89,7 +89,8 @@ pub(super) struct Vpdp {
     pub(super) entries: Option<Text>,
 }
 
-/// What a virtual port is connected to: a port of the switch by its number, or words as `polyplane tenant` has them.
+/// Connection of a virtual port: the number of a physical port, or the words of
+/// `polyplane tenant`.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum VirtualPort {
@@ -155,18 +156,18 @@ pub(super) struct Command {
     pub(super) server: bool,
 }
 
-/// The most mistakes of form that are told: after each, the whole file is read once more.
+/// Maximum number of syntax errors reported. After each one, the whole file is parsed again.
 const MAX_FORM_MISTAKES: usize = 20;
 
-/// The form of a text, as far as it is understood, and what is wrong with it.
+/// Result of parsing: the file, as far as it could be parsed, and the errors.
 pub(super) struct Parsed {
-    /// The file without unknown keys; none where a part is missing whose names others may need.
+    /// The file without unknown keys. `None` if a removed part may define names that others use.
     pub(super) file: Option<File>,
     pub(super) mistakes: Vec<Mistake>,
 }
 
-/// Reads the text's form. What is wrong is set aside and the rest is read, so that one mistake
-/// hides no others.
+/// Parses the text. A part with an error is removed and the rest is parsed again, so that one
+/// error hides no others.
 pub(super) fn parse(text: &str) -> Parsed {
     let lines = Lines::of(text);
     let mistake = |error: &toml::de::Error| Mistake {
@@ -176,7 +177,7 @@ pub(super) fn parse(text: &str) -> Parsed {
     };
     let (mut whole, errors) = DeTable::parse_recoverable(text);
     let mut mistakes: Vec<Mistake> = errors.iter().take(MAX_FORM_MISTAKES).map(mistake).collect();
-    // Where the text is no TOML, what was made of it is a guess.
+    // If the text is not valid TOML, the parser's recovery is a guess.
     let mut is_whole = mistakes.is_empty();
     loop {
         let error = match File::deserialize(Deserializer::from(whole.clone())) {
@@ -203,7 +204,7 @@ pub(super) fn parse(text: &str) -> Parsed {
     }
 }
 
-/// Removes the innermost key with its value that stands at a place. Whether there is one.
+/// Removes the innermost key, with its value, at a byte offset. Returns false if there is none.
 fn remove_entry(table: &mut DeTable<'_>, at: usize) -> bool {
     let is_inside = table.iter_mut().any(|(_, value)| match value.get_mut() {
         DeValue::Table(table) => remove_entry(table, at),
@@ -224,8 +225,8 @@ fn remove_entry(table: &mut DeTable<'_>, at: usize) -> bool {
     key.is_some_and(|key| table.remove(&key).is_some())
 }
 
-/// Whether a place is in a value or in what is under it. The spans of tables are those of their
-/// headers.
+/// Returns true if a byte offset is inside a value or its children. The span of a table covers
+/// only its header.
 fn reaches(value: &Spanned<DeValue<'_>>, at: usize) -> bool {
     value.span().contains(&at)
         || match value.get_ref() {
@@ -237,8 +238,8 @@ fn reaches(value: &Spanned<DeValue<'_>>, at: usize) -> bool {
         }
 }
 
-/// Removes the part of the file in which a place is: an item of an array of tables, or all that is
-/// under a key. Whether there is one.
+/// Removes the part of the file at a byte offset: an item of an array of tables, or a top-level
+/// key with all of its contents. Returns false if there is none.
 fn remove_item(file: &mut DeTable<'_>, at: usize) -> bool {
     for (_, value) in file.iter_mut() {
         if let DeValue::Array(items) = value.get_mut() {

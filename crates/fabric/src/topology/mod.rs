@@ -1,4 +1,4 @@
-//! Topologies: what a file says, checked.
+//! Topologies: parsing and validation of topology files.
 
 mod check;
 mod error;
@@ -16,38 +16,38 @@ use packet::{Nanos, PortId};
 use port::PerMillion;
 use tenancy::{Connection, Rule, Share, VpdpId};
 
-/// Switches, hosts, the links between them, and what is to be carried. Names are unique, and what is referred to exists.
+/// Switches, hosts, links, and traffic. Names are unique, and all references are valid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Topology {
-    /// What it is called in reports.
+    /// Name in reports.
     pub name: String,
-    /// What losses and peers are drawn from.
+    /// Seed of random losses and of the workload's peers.
     pub seed: u64,
-    /// By [`SwitchId`].
+    /// The switches, indexed by [`SwitchId`].
     pub switches: Vec<SwitchSpec>,
-    /// By [`HostId`].
+    /// The hosts, indexed by [`HostId`].
     pub hosts: Vec<HostSpec>,
-    /// In the order of the file.
+    /// The links, in the order of the file.
     pub links: Vec<Link>,
-    /// Flows that the file names.
+    /// Flows listed in the file.
     pub flows: Vec<FlowSpec>,
-    /// Pings that the file names.
+    /// Pings listed in the file.
     pub pings: Vec<PingSpec>,
-    /// Flows between peers that are drawn.
+    /// Randomly generated flows.
     pub workload: Option<WorkloadSpec>,
     /// Programs to run in hosts that are network namespaces.
     pub commands: Vec<CommandSpec>,
 }
 
-/// A switch's place in [`Topology::switches`].
+/// Index of a switch in [`Topology::switches`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SwitchId(pub usize);
 
-/// A host's place in [`Topology::hosts`].
+/// Index of a host in [`Topology::hosts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub usize);
 
-/// What a link ends at.
+/// Identifier of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NodeId {
     /// A switch.
@@ -56,28 +56,28 @@ pub enum NodeId {
     Host(HostId),
 }
 
-/// A switch.
+/// Specification of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchSpec {
     /// Its name.
     pub name: String,
-    /// What packets go through.
+    /// Its data plane.
     pub plane: PlaneSpec,
-    /// How fast it is, in simulated time.
+    /// Its processing time, in simulated time.
     pub service: ServiceSpec,
 }
 
-/// What a switch's packets go through.
+/// Data plane of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlaneSpec {
-    /// One function.
+    /// One network function.
     Alone(FunctionSpec),
-    /// Virtual data planes.
+    /// Several virtual data planes (vPDPs).
     Shared(SharedSpec),
 }
 
 impl PlaneSpec {
-    /// How many virtual data planes.
+    /// Returns the number of virtual data planes.
     pub fn vpdps(&self) -> usize {
         match self {
             PlaneSpec::Alone(_) => 0,
@@ -86,25 +86,25 @@ impl PlaneSpec {
     }
 }
 
-/// A function with its entries.
+/// A network function with its entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionSpec {
-    /// What it does.
+    /// Its program.
     pub program: ProgramSpec,
-    /// Its entries file.
+    /// Path of its entries file.
     pub entries: Option<PathBuf>,
 }
 
-/// A program, or several of them as a chain.
+/// A program, or a policy that chains several programs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProgramSpec {
-    /// A file: P4 text, or a policy.
+    /// A file with P4 text or a policy.
     File(PathBuf),
-    /// A policy as it is typed, with an arrow in it.
+    /// A policy given as text, which contains an arrow.
     Policy {
         /// The policy.
         text: String,
-        /// Where its steps' programs are.
+        /// Directory of the programs that the policy names.
         directory: PathBuf,
     },
 }
@@ -118,196 +118,198 @@ impl std::fmt::Display for ProgramSpec {
     }
 }
 
-/// A switch's virtual data planes, and how packets find theirs.
+/// The virtual data planes of a switch, and the assignment of packets to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedSpec {
-    /// In the order of the file.
+    /// The virtual data planes, in the order of the file.
     pub vpdps: Vec<VpdpSpec>,
-    /// Ports that several of them have.
+    /// Ports shared by several of them.
     pub sharings: Vec<Placed<(PortId, Share)>>,
-    /// Which packets of such ports are whose.
+    /// Classification rules for packets of shared ports.
     pub rules: Vec<Placed<Rule>>,
 }
 
-/// What stands in the file, and the line that it stands in, for what is found to be wrong later.
+/// A value with its line in the file, for errors found later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed<T> {
-    /// What.
+    /// The value.
     pub it: T,
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: usize,
 }
 
-/// A virtual data plane.
+/// Specification of a virtual data plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VpdpSpec {
-    /// Its number.
+    /// Its id.
     pub id: VpdpId,
     /// Its name.
     pub name: String,
-    /// What its ports are connected to, from port 0 on.
+    /// Connections of its ports, from port 0 on.
     pub ports: Vec<Connection>,
-    /// What it does.
+    /// Its program and entries.
     pub function: FunctionSpec,
-    /// The line, from 1, that it begins in.
+    /// Line number, from 1, of its section.
     pub line: usize,
 }
 
-/// What a switch's processor takes for packets.
+/// Model of a switch's processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceSpec {
-    /// How long for one packet.
+    /// Processing time per packet.
     pub time: Nanos,
-    /// How many packets wait for it at most.
+    /// Maximum number of queued packets.
     pub backlog: usize,
 }
 
-/// A host: one interface, with an IPv4 address.
+/// A host with one interface and an IPv4 address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostSpec {
     /// Its name.
     pub name: String,
-    /// Its Ethernet address.
+    /// Its MAC address.
     pub mac: [u8; 6],
-    /// Its address.
+    /// Its IPv4 address.
     pub address: Ipv4Addr,
-    /// The length of its network's prefix.
+    /// Prefix length of its network.
     pub prefix_len: u8,
-    /// The router by which it reaches other networks.
+    /// The router to other networks.
     pub gateway: Option<Ipv4Addr>,
-    /// Neighbours that it knows without asking.
+    /// Static neighbor entries.
     pub neighbours: Vec<(Ipv4Addr, [u8; 6])>,
 }
 
-/// A link, the same in both directions.
+/// A link, with equal properties in both directions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
-    /// What it joins.
+    /// Its two ends.
     pub ends: [End; 2],
-    /// What it carries.
+    /// Properties of each direction.
     pub spec: LinkSpec,
 }
 
 /// One end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct End {
-    /// What the link ends at.
+    /// The node.
     pub node: NodeId,
-    /// At which port; a host's is 0.
+    /// The node's port. A host's port is 0.
     pub port: PortId,
 }
 
-/// What one direction of a link carries.
+/// Properties of one direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkSpec {
-    /// How fast; unlimited without it.
+    /// Rate. `None` means unlimited.
     pub rate: Option<BitRate>,
-    /// How long a bit is on the way.
+    /// Propagation delay.
     pub delay: Nanos,
-    /// How often a frame is lost.
+    /// Probability of a frame loss.
     pub loss: PerMillion,
-    /// Frames that wait for it at most, at a switch's port those of one priority.
+    /// Maximum number of queued frames. At a switch's port, this applies per priority.
     pub queue: usize,
 }
 
-/// Bits a second, at least one.
+/// A rate in bits per second, at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BitRate(pub u64);
 
 impl BitRate {
-    /// How long so many bytes take. As traffic managers count: without preamble, check sequence and gap.
+    /// Returns the transmission time of a number of bytes. Traffic managers count the same:
+    /// without preamble, frame check sequence and gap.
     pub fn time_of(self, bytes: usize) -> Nanos {
         let bits = bytes as u128 * 8;
         Nanos((bits * 1_000_000_000 / u128::from(self.0)) as u64)
     }
 }
 
-/// What a flow is part of.
+/// Origin of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowKind {
-    /// Named by the file.
+    /// Listed in the file.
     Named,
-    /// A large one of the workload.
+    /// A large flow of the workload.
     Elephant,
-    /// A small one of the workload.
+    /// A small flow of the workload.
     Mouse,
 }
 
-/// Bytes that a host sends to another by TCP.
+/// A TCP transfer from one host to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowSpec {
-    /// Who sends.
+    /// The sender.
     pub from: HostId,
-    /// Who receives.
+    /// The receiver.
     pub to: HostId,
-    /// How much.
+    /// Number of bytes.
     pub bytes: u64,
-    /// When the connection is begun.
+    /// Start time of the connection.
     pub at: Nanos,
-    /// What it is part of.
+    /// Origin of the flow.
     pub kind: FlowKind,
 }
 
-/// Echo requests of a host to another.
+/// A series of echo requests from one host to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PingSpec {
-    /// Who asks.
+    /// The sender of the requests.
     pub from: HostId,
-    /// Who answers.
+    /// The receiver, which replies.
     pub to: HostId,
-    /// How often.
+    /// Number of requests.
     pub count: u16,
     /// The time between requests.
     pub interval: Nanos,
-    /// When the first leaves.
+    /// Time of the first request.
     pub at: Nanos,
 }
 
-/// What each host sends to peers that are drawn, all at once: the workload of HyperVDP, section V-D.
+/// Generated traffic: each host sends flows to random peers, all at time 0. This is the workload
+/// of HyperVDP, section V-D.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkloadSpec {
-    /// Large flows of each host.
+    /// Number of large flows per host.
     pub elephants: u32,
-    /// What each of them carries.
+    /// Bytes per large flow.
     pub elephant_bytes: u64,
-    /// Small flows of each host.
+    /// Number of small flows per host.
     pub mice: u32,
-    /// What each of them carries.
+    /// Bytes per small flow.
     pub mouse_bytes: u64,
 }
 
 /// A program to run in a host that is a network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandSpec {
-    /// Where.
+    /// The host.
     pub host: HostId,
     /// The program and its arguments.
     pub run: Vec<String>,
-    /// Whether it serves others and is ended after them.
+    /// True for a server, which is terminated after the other commands have ended.
     pub is_server: bool,
 }
 
-/// Bytes that a topology file may have.
+/// Maximum size of a topology file, in bytes.
 pub const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// Switches and hosts that a topology may have together.
+/// Maximum number of switches and hosts together.
 pub const MAX_NODES: usize = 10_000;
 
-/// Links that a topology may have.
+/// Maximum number of links.
 pub const MAX_LINKS: usize = 100_000;
 
-/// Flows and series of pings that a topology may have, those of its workload among them.
+/// Maximum number of flows and series of pings, including those of the workload.
 pub const MAX_FLOWS: usize = 1_000_000;
 
-/// Mistakes of a topology that are reported.
+/// Maximum number of errors reported.
 const MAX_MISTAKES: usize = 100;
 
 impl Topology {
-    /// Reads a topology. Files that it names are looked for beside it, in `directory`.
+    /// Parses and validates a topology. Relative file names are resolved in `directory`.
     ///
     /// # Errors
-    /// All that is wrong with it.
+    /// All errors in the topology.
     pub fn read(file: &str, text: &str, directory: &Path) -> Result<Topology, TopologyError> {
         let Parsed {
             file: parsed,
@@ -323,7 +325,7 @@ impl Topology {
         })
     }
 
-    /// A node's name.
+    /// Returns a node's name.
     pub fn name_of(&self, node: NodeId) -> &str {
         match node {
             NodeId::Switch(id) => &self.switches[id.0].name,
@@ -331,7 +333,7 @@ impl Topology {
         }
     }
 
-    /// An end as topology files write it: `h1`, `s1:2`.
+    /// Formats an end as in topology files: `h1`, `s1:2`.
     pub fn end_text(&self, end: End) -> String {
         let name = self.name_of(end.node);
         match end.node {

@@ -1,9 +1,9 @@
-//! Times, rates and sizes with their units.
+//! Parsing of times, rates and sizes with units.
 
-/// A unit's names and how much of the base it is.
+/// Names of units, each with its factor to the base unit.
 type Units = &'static [(&'static str, u64)];
 
-/// Nanoseconds.
+/// Units of time. Base unit: nanosecond.
 const TIMES: Units = &[
     ("ns", 1),
     ("us", 1_000),
@@ -11,7 +11,7 @@ const TIMES: Units = &[
     ("s", 1_000_000_000),
 ];
 
-/// Bits a second.
+/// Units of rate. Base unit: bit per second.
 const RATES: Units = &[
     ("bit/s", 1),
     ("kbit/s", 1_000),
@@ -19,7 +19,7 @@ const RATES: Units = &[
     ("Gbit/s", 1_000_000_000),
 ];
 
-/// Bytes.
+/// Units of size. Base unit: byte.
 const SIZES: Units = &[
     ("B", 1),
     ("KB", 1_000),
@@ -27,7 +27,7 @@ const SIZES: Units = &[
     ("GB", 1_000_000_000),
 ];
 
-/// Kinds of quantities.
+/// Kind of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quantity {
     Time,
@@ -44,7 +44,7 @@ impl Quantity {
         }
     }
 
-    /// How to write one.
+    /// Returns a hint on the syntax.
     pub(super) fn form(self) -> &'static str {
         match self {
             Quantity::Time => "write a time with its unit (ns, us, ms, s), as in \"10 us\"",
@@ -55,7 +55,8 @@ impl Quantity {
         }
     }
 
-    /// Reads one, in nanoseconds, bits a second or bytes; what is less than one of them is left out.
+    /// Parses a quantity to nanoseconds, bits per second or bytes. Fractions of the base unit are
+    /// truncated.
     pub(super) fn parse(self, text: &str) -> Option<u64> {
         let text = text.trim();
         let end = text
@@ -69,7 +70,7 @@ impl Quantity {
     }
 }
 
-/// The decimals of a number of units.
+/// Converts the decimal digits after the point to the base unit.
 fn part(decimals: &str, one: u64) -> Option<u64> {
     let mut sum = 0;
     let mut place = one;

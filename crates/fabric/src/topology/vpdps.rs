@@ -1,4 +1,5 @@
-//! What a switch's packets go through, checked: one function, or virtual data planes with the words that `polyplane tenant` has for them.
+//! Validation of a switch's data plane: one network function, or virtual data planes with the
+//! syntax of `polyplane tenant`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +13,14 @@ use super::{
     End, FunctionSpec, NodeId, Placed, PlaneSpec, ProgramSpec, SharedSpec, SwitchId, VpdpSpec,
 };
 
-/// What joins the steps of a policy, and is in no file's name.
+/// Separator of the steps of a policy. It does not occur in file names.
 const ARROW: &str = "->";
 
-/// A switch's virtual data planes by name.
+/// Ids of a switch's virtual data planes, by name.
 type Names = BTreeMap<String, VpdpId>;
 
 impl VirtualPort {
-    /// The port of the switch, if it is one.
+    /// Returns the physical port that the virtual port is connected to, if any.
     fn physical(&self) -> Option<PortId> {
         match self {
             VirtualPort::Physical(number) => Some(PortId(*number)),
@@ -29,7 +30,7 @@ impl VirtualPort {
 }
 
 impl Check<'_> {
-    /// What a switch's packets go through; `default` is the program of those that do not say it.
+    /// Validates a switch's data plane. `default` is the program of switches without one.
     pub(super) fn plane(
         &mut self,
         switch: &Spanned<file::Switch>,
@@ -56,7 +57,7 @@ impl Check<'_> {
         })
     }
 
-    /// What runs beside virtual data planes would get no packets.
+    /// Refuses a program beside virtual data planes, because it would receive no packets.
     fn check_no_program(&mut self, switch: &file::Switch) {
         for text in switch.program.iter().chain(&switch.entries) {
             let name = switch.name.get_ref();
@@ -104,7 +105,8 @@ impl Check<'_> {
         }
     }
 
-    /// Numbers those that have none of their own from 1 on.
+    /// Assigns ids to the virtual data planes. Those without an explicit id get the smallest free
+    /// ones, from 1 on.
     fn vpdp_names(&mut self, vpdps: &[Spanned<file::Vpdp>]) -> Names {
         let mut taken = BTreeSet::new();
         let mut names = Names::new();
@@ -171,7 +173,8 @@ impl Check<'_> {
         read.ok()
     }
 
-    /// What leaves a virtual data plane by a port of the switch leaves the switch: such a port has a link.
+    /// Checks that physical ports connected to virtual ports have a link, because packets sent
+    /// there leave the switch.
     pub(super) fn check_vpdp_ports(
         &mut self,
         switches: &[Spanned<file::Switch>],
@@ -208,7 +211,7 @@ impl Check<'_> {
             self.mistake(
                 text,
                 error.to_string(),
-                "docs/TENANCY.md has the ways to share",
+                "docs/reference/port-sharing.md has the ways to share",
             );
         }
         Some(Placed {
@@ -220,7 +223,7 @@ impl Check<'_> {
     fn rule(&mut self, text: &Text, names: &Names) -> Option<Placed<Rule>> {
         let rule = Rule::read(text.get_ref(), |name| names.get(name).copied());
         if let Err(error) = &rule {
-            let mend = "write NAME: CONDITIONS -> VPDP priority N (docs/TENANCY.md)";
+            let mend = "write NAME: CONDITIONS -> VPDP priority N (docs/reference/port-sharing.md)";
             self.mistake(text, error.to_string(), mend);
         }
         Some(Placed {

@@ -1,4 +1,4 @@
-//! What the tests share: programs compiled, topologies read and simulated.
+//! Common functions of the tests: compile programs, parse and simulate topologies.
 #![allow(dead_code, unreachable_pub)]
 
 use std::path::{Path, PathBuf};
@@ -11,32 +11,32 @@ use interp::Interp;
 use packet::Nanos;
 use switch::{Device, DeviceConfig};
 
-/// Long enough for everything that is to end.
+/// A time limit that no simulation reaches.
 pub const LONG: Nanos = Nanos::from_secs(1000);
 
-/// The examples.
+/// Returns the directory of the examples.
 pub fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
 }
 
-/// A topology given as text, whose files are examples.
+/// Parses a topology from text. Its file names are relative to the examples.
 pub fn topology(text: &str) -> Topology {
     Topology::read("test.toml", text, &examples()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A simulation of it on the interpreter.
+/// Creates a simulation on the interpreter.
 pub fn simulation(topology: Topology) -> Simulation {
     let simulation = Simulation::new(topology, &mut |spec| make(spec, &Interp));
     simulation.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Runs it until all flows and pings are over.
+/// Runs a simulation until all flows and pings are complete.
 pub fn run(text: &str) -> Report {
     let mut simulation = simulation(topology(text));
     finish(&mut simulation)
 }
 
-/// Runs until all flows and pings are over; that they are, and that no packet was forgotten, is checked.
+/// Runs until all flows and pings are complete. Checks completion and packet conservation.
 pub fn finish(simulation: &mut Simulation) -> Report {
     simulation.run(LONG, &mut |_| true).unwrap();
     simulation.check_conservation().unwrap();
@@ -45,7 +45,7 @@ pub fn finish(simulation: &mut Simulation) -> Report {
     report
 }
 
-/// A switch with its program and entries.
+/// Creates a switch with its program and entries.
 pub fn make(spec: &SwitchSpec, engine: &dyn Engine) -> Result<Box<dyn Node>, String> {
     let PlaneSpec::Alone(function) = &spec.plane else {
         return Err("virtual data planes are made elsewhere".to_owned());
@@ -62,7 +62,7 @@ pub fn make(spec: &SwitchSpec, engine: &dyn Engine) -> Result<Box<dyn Node>, Str
     Ok(Box::new(SwitchNode::new(device, spec.service)))
 }
 
-/// Tells a device what is in an entries file.
+/// Adds the entries of a file to a device.
 pub fn add_entries(device: &mut Device, path: &Path) -> Result<(), String> {
     let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let program = Arc::clone(device.program());

@@ -1,4 +1,4 @@
-//! Calls of extern functions and methods.
+//! Compilation of calls of extern functions and methods.
 
 use exec::Unsupported;
 use exec::slots::call::{CallValues, ExternCall, marks, may_keep_result, takes_data_in_a_row};
@@ -42,7 +42,7 @@ impl Compiler<'_> {
         let code = code.map_err(|construct| self.unsupported(&construct))?;
         self.code.calls.push(code);
         let at = self.code.calls.len() as u32 - 1;
-        // What ends the run is told before it does.
+        // A call that may end the run is reported before it is made.
         let ends = matches!(call.op, Op::Assert | Op::Assume);
         if ends {
             self.tell_call(at, call);
@@ -76,7 +76,7 @@ impl Compiler<'_> {
         Ok(SlotValue { slot, ty })
     }
 
-    /// A temporary for a result; all of a call's stand one behind the other.
+    /// Allocates a temporary for a result. All results of a call are consecutive.
     fn output(
         &mut self,
         place: &Place,
@@ -89,7 +89,8 @@ impl Compiler<'_> {
             ty: to.ty,
         });
         moves.push((to, NONE));
-        // An address takes temporaries too, so places are given when all addresses are known.
+        // Computing an address needs temporaries too, so the slots are allocated again after each
+        // address.
         let limbs: u32 = outs.iter().map(|out| limbs_of(out.ty)).sum();
         let mut slot = self.temporary(limbs);
         for (out, moved) in outs.iter_mut().zip(moves) {
@@ -100,7 +101,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// The same values one behind the other.
+    /// Copies the values to consecutive slots.
     fn in_a_row(&mut self, data: &[SlotValue]) -> Vec<SlotValue> {
         let limbs = data.iter().map(|value| limbs_of(value.ty)).sum();
         let mut slot = self.temporary(limbs);

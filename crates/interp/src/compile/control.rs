@@ -1,4 +1,5 @@
-//! Controls: a line of stages; links forward are jumps, links back take work.
+//! Compilation of controls: a sequence of stages. Forward links are jumps, backward links charge
+//! work.
 
 use bits::{Id, IdVec, limbs_for};
 use exec::Unsupported;
@@ -7,17 +8,17 @@ use ir::{Control, ControlId, MatchKind, MatchNext, MatchOutcome, Next, Stage, St
 use super::{Compiler, Mode};
 use crate::code::{Inst, Pc, Tell};
 
-/// Where the stages of the control at hand stand.
+/// Labels of the stages of the current control.
 struct Line<'c> {
     control: &'c Control,
     stages: IdVec<StageId, Pc>,
     end: Pc,
-    /// Links back: a label of their own, the units of work that they take, and where they go.
+    /// Backward links: label, work units, and target.
     back: Vec<(Pc, u32, StageId)>,
 }
 
 impl Compiler<'_> {
-    /// Compiles a control; where it starts.
+    /// Compiles a control. Returns its first instruction.
     pub(super) fn control(&mut self, id: ControlId, control: &Control) -> Result<Pc, Unsupported> {
         let entry = self.code.insts.len() as Pc;
         let mut line = Line {
@@ -143,7 +144,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// The label to go to for a link.
+    /// Returns the label of a link.
     fn link(&mut self, from: StageId, next: Next, line: &mut Line<'_>) -> Pc {
         match next {
             Next::End => line.end,
@@ -157,7 +158,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Goes on, without a jump where the next stage follows.
+    /// Emits a jump to the next stage, unless it follows directly.
     fn continue_with(&mut self, from: StageId, next: Next, line: &mut Line<'_>) {
         let follows = match next {
             Next::Stage(to) => to.index() == from.index() + 1,

@@ -1,4 +1,4 @@
-//! Expressions: values into slots, conditions into jumps.
+//! Compilation of expressions: values to slots, conditions to jumps.
 
 use bits::limbs_for;
 use exec::Unsupported;
@@ -15,13 +15,13 @@ impl Compiler<'_> {
             .ok_or_else(|| self.unsupported("an expression of no type"))
     }
 
-    /// A slot that holds the expression's value: where it already is, or a temporary.
+    /// Returns a slot with the expression's value: its own slot, or a temporary.
     pub(super) fn operand(&mut self, expr: &Expr) -> Result<Slot, Unsupported> {
         match expr {
             Expr::Const(ty, value) => Ok(self.value(value, *ty)),
             Expr::Read(place) if place.dims.is_empty() => Ok(self.slot(place.base)),
             Expr::Param(index) => self.param(*index),
-            // Between one-limb types of one width a value stays what it is.
+            // A cast between one-limb types that keeps the value needs no code.
             Expr::Cast(to, inner) if self.is_free_cast(*to, inner)? => self.operand(inner),
             _ => {
                 let ty = self.ty(expr)?;
@@ -44,7 +44,7 @@ impl Compiler<'_> {
             .ok_or_else(|| self.unsupported("a parameter outside of an action"))
     }
 
-    /// The value in one limb; a number that needs more becomes the largest.
+    /// Returns a slot with the value in one limb. A number that does not fit becomes the largest.
     pub(super) fn small_operand(&mut self, expr: &Expr) -> Result<Slot, Unsupported> {
         let width = self.ty(expr)?.width();
         let a = self.operand(expr)?;
@@ -116,7 +116,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// The slots of a varbit: its own, or a copy of a run-time element.
+    /// Returns the slots of a varbit: its own, or a copy if its address is known only at run time.
     pub(super) fn varbit(&mut self, place: &ir::Place) -> Result<Slot, Unsupported> {
         let from = self.locate(place)?;
         if from.at == NONE {
@@ -307,7 +307,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// A condition into a slot.
+    /// Stores the value of a condition in a slot.
     fn decide(&mut self, expr: &Expr, d: Slot) -> Result<(), Unsupported> {
         let (no, end) = (self.label(), self.label());
         let (one, zero) = (self.number(1), self.number(0));
@@ -320,17 +320,18 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Goes to `to` unless the condition holds.
+    /// Jumps to `to` unless the condition holds.
     pub(super) fn jump_unless(&mut self, cond: &Expr, to: Pc) -> Result<(), Unsupported> {
         self.jump(cond, to, false)
     }
 
-    /// Goes to `to` if the condition is `when`.
+    /// Jumps to `to` if the condition equals `when`.
     pub(super) fn jump(&mut self, cond: &Expr, to: Pc, when: bool) -> Result<(), Unsupported> {
         match cond {
             Expr::Unary(UnOp::Not, inner) => return self.jump(inner, to, !when),
             Expr::Binary(op @ (BinOp::LogicalAnd | BinOp::LogicalOr), left, right) => {
-                // `a && b` fails as soon as one fails; `a || b` holds as soon as one holds.
+                // Short-circuit evaluation: `a && b` is false as soon as one operand is, `a || b`
+                // is true as soon as one operand is.
                 if (*op == BinOp::LogicalAnd) == when {
                     let past = self.label();
                     self.jump(left, past, !when)?;
@@ -359,7 +360,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// One instruction for a comparison of one limb; whether there is one.
+    /// Emits one instruction for a comparison of single limbs. Returns false if there is none.
     fn jump_compare(
         &mut self,
         op: BinOp,

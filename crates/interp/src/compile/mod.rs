@@ -1,7 +1,8 @@
-//! From the IR to flat code.
+//! Compiler from the IR to flat code.
 //!
-//! Compiled twice: the first pass counts constants and temporaries, the second knows where each region begins. Slots, in
-//! order: frame, tables' keys, actions' parameters and return places, constants, temporaries, operands of wide operations.
+//! It runs twice: the first run counts constants and temporaries, the second one knows the start of
+//! each region. The regions are, in order: frame, keys of tables, parameters and return addresses
+//! of actions, constants, temporaries, operands of wide operations.
 
 mod call;
 mod control;
@@ -21,16 +22,16 @@ use ir::{Action, ActionId, FieldId, Layout, Loc, Program, ScalarTy, limbs_of};
 
 use crate::code::{ActionCode, Code, Inst, NONE, Pc, Tell};
 
-/// Which code to make.
+/// Kind of code to generate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// For packets.
+    /// Code for packet processing.
     Plain,
-    /// With steps to tell.
+    /// Code that reports its steps.
     Traced,
 }
 
-/// Sizes of the regions that only a whole pass knows.
+/// Sizes of the regions that are known only after a whole run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sizes {
     constants: u32,
@@ -50,29 +51,29 @@ pub(crate) fn compile(
     new(counted.sizes()).whole().map(Compiler::finish)
 }
 
-/// A pass over a program.
+/// One run of the compiler over a program.
 struct Compiler<'p> {
     program: &'p Program,
-    /// What its code costs.
+    /// Work units of the program's code.
     work: &'p Work<'p>,
     layout: &'p Layout,
     natives: &'p Natives,
     mode: Mode,
     code: Code,
-    /// Where each label stands; `NONE` until it is placed.
+    /// Instruction of each label; `NONE` until it is placed.
     labels: Vec<Pc>,
     constants: HashMap<Vec<u64>, Slot>,
     first_temporary: Slot,
-    /// Temporaries in use by the current statement, and the most that any used.
+    /// Number of temporaries in use by the current statement, and the maximum so far.
     temporaries: u32,
     most_temporaries: u32,
-    /// Limbs of scratch that wide operations need.
+    /// Number of scratch limbs that wide operations need.
     wide: u32,
-    /// The action whose code is being compiled.
+    /// Action that is being compiled.
     action: Option<ActionId>,
-    /// Blocks and loops around the current statement: where leaving and continuing go.
+    /// Labels of the enclosing blocks and loops: the targets of leaving and continuing.
     enclosing: HashMap<ir::LabelId, (Pc, Pc)>,
-    /// Parameter slots of each action, by parameter.
+    /// Parameter slots of each action.
     params: IdVec<ActionId, Vec<Slot>>,
     loc: Option<Loc>,
 }
@@ -144,7 +145,7 @@ impl<'p> Compiler<'p> {
         }
     }
 
-    /// Compiles everything.
+    /// Compiles the whole program.
     fn whole(mut self) -> Result<Self, Unsupported> {
         self.stacks_and_headers()?;
         for (id, action) in self.program.actions.iter() {
@@ -181,7 +182,7 @@ impl<'p> Compiler<'p> {
         }
     }
 
-    /// Replaces labels by places and says how much scratch the code needs.
+    /// Resolves labels, and sets the number of scratch limbs.
     fn finish(mut self) -> Code {
         let labels = &self.labels;
         let place = |label: &mut Pc| {
@@ -214,14 +215,14 @@ impl<'p> Compiler<'p> {
         self.code.insts.push(inst);
     }
 
-    /// Takes units of work, if there are any to take.
+    /// Emits the charge of work units, unless it is zero.
     fn spend(&mut self, units: u32) {
         if units > 0 {
             self.emit(Inst::Work { units });
         }
     }
 
-    /// Traced code only: a step to tell.
+    /// In traced code, emits the report of a step.
     fn tell(&mut self, tell: Tell) {
         if self.mode == Mode::Traced {
             self.code.tells.push(tell);
@@ -235,12 +236,12 @@ impl<'p> Compiler<'p> {
         self.labels.len() as Pc - 1
     }
 
-    /// The label stands here.
+    /// Places a label at the next instruction.
     fn place_label(&mut self, label: Pc) {
         self.labels[label as usize] = self.code.insts.len() as Pc;
     }
 
-    /// A temporary of the current statement.
+    /// Allocates a temporary for the current statement.
     fn temporary(&mut self, limbs: u32) -> Slot {
         let slot = self.first_temporary + self.temporaries;
         self.temporaries += limbs.max(1);
@@ -248,7 +249,7 @@ impl<'p> Compiler<'p> {
         slot
     }
 
-    /// A statement ends: its temporaries are free.
+    /// Frees the temporaries at the end of a statement.
     fn free_temporaries(&mut self) {
         self.temporaries = 0;
     }

@@ -1,4 +1,4 @@
-//! Parsers: states are labels, transitions are jumps.
+//! Compilation of parsers: states are labels, transitions are jumps.
 
 use bits::{IdVec, limbs_for};
 use exec::Unsupported;
@@ -9,14 +9,14 @@ use ir::{KeySet, Keyset, Parser, ParserId, SelectCase, StateId, Target, Transiti
 use super::{Compiler, Mode};
 use crate::code::{Inst, Pc, Tell};
 
-/// The keys of a select, evaluated.
+/// Evaluated keys of a select.
 struct Keys {
-    /// Slot, width, signedness of each; one behind the other in limbs.
+    /// Slot, width and signedness of each key. Their limbs are consecutive.
     keys: Vec<(Slot, u32, bool)>,
 }
 
 impl Compiler<'_> {
-    /// Compiles a parser; where it starts.
+    /// Compiles a parser. Returns its first instruction.
     pub(super) fn parser(&mut self, id: ParserId, parser: &Parser) -> Result<Pc, Unsupported> {
         let states: IdVec<StateId, Pc> = parser.states.ids().map(|_| self.label()).collect();
         let entry = self.code.insts.len() as Pc;
@@ -56,7 +56,8 @@ impl Compiler<'_> {
         }
     }
 
-    /// Evaluates the keys one behind the other, as value sets want them; a single key stays where it is.
+    /// Evaluates the keys into consecutive limbs, as value sets need them. A single key stays in
+    /// its slot.
     fn keys(&mut self, keys: &[ir::Expr]) -> Result<Keys, Unsupported> {
         let mut made = Vec::new();
         let mut types = Vec::new();

@@ -1,4 +1,4 @@
-//! Locations: slots known now, or addresses computed at run time.
+//! Compilation of locations: slots known at compile time, or addresses computed at run time.
 
 use exec::Unsupported;
 use exec::slots::Slot;
@@ -8,12 +8,12 @@ use ir::{Dim, HeaderPlace, Place, ScalarTy, limbs_of};
 use super::Compiler;
 use crate::code::{AtN, Inst, NONE, Stride};
 
-/// Where a location is.
+/// Slots of a location.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Located {
-    /// The slot of the element with index 0.
+    /// Slot of the element with index 0.
     pub(super) base: Slot,
-    /// The slot of the address to add, or `NONE`.
+    /// Slot of the address to add, or `NONE`.
     pub(super) at: Slot,
     pub(super) ty: ScalarTy,
 }
@@ -33,7 +33,7 @@ impl Compiler<'_> {
         Ok(Located { base, at, ty })
     }
 
-    /// Limbs between two elements of a place.
+    /// Returns the number of limbs between two elements of a location.
     fn field_distance(&self, base: u32, dim: &Dim) -> u32 {
         let offset = |field: u32| {
             let field = ir::FieldId::new(field);
@@ -46,7 +46,8 @@ impl Compiler<'_> {
         }
     }
 
-    /// The header's index in [`crate::code::Code::headers`] and the slot of the address to add, or `NONE`.
+    /// Returns the header's index in [`crate::code::Code::headers`], and the slot of the address to
+    /// add, or `NONE`.
     pub(super) fn locate_header(
         &mut self,
         place: &HeaderPlace,
@@ -140,7 +141,7 @@ impl Compiler<'_> {
         self.code.at_ns.len() as u32 - 1
     }
 
-    /// The side tables of headers and stacks, one an id.
+    /// Creates the side tables of headers and header stacks, with one element for each id.
     pub(super) fn stacks_and_headers(&mut self) -> Result<(), Unsupported> {
         let program = self.program;
         for id in program.headers.ids() {

@@ -1,4 +1,4 @@
-//! Statements.
+//! Compilation of statements.
 
 use exec::Unsupported;
 use exec::slots::Slot;
@@ -129,7 +129,8 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// A statement that writes fields; the field of which it is always told that it was written.
+    /// Compiles a statement that writes fields. Returns the field of which the write is always
+    /// reported.
     fn writing(&mut self, stmt: &StmtKind) -> Result<FieldId, Unsupported> {
         let none = FieldId::new(NONE);
         match stmt {

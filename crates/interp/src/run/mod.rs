@@ -1,4 +1,4 @@
-//! Runs flat code on a packet: one loop over instructions.
+//! Execution of flat code on a packet: one loop over instructions.
 
 mod packet_ops;
 mod tap;
@@ -12,30 +12,30 @@ use crate::code::{Code, Inst, NONE, OUT_OF_RANGE, Pc};
 
 pub(crate) use tap::{Quiet, Tap, Telling};
 
-/// How code ended.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// At its end.
+    /// The code reached its end.
     Done,
-    /// A parser rejected with this error.
+    /// The parser rejected with this error.
     Reject(u32),
     /// The packet must be dropped.
     Drop(DropReason),
 }
 
-/// What runs one block of code on one packet. The packet's limbs are taken out of it meanwhile.
+/// Interpreter state for one block and one packet. The packet's limbs are moved here meanwhile.
 pub(crate) struct Machine<'m> {
     code: &'m Code,
     limbs: Vec<u64>,
     packet: &'m mut PacketContext,
     state: &'m State,
-    /// Of the last table applied: whether it was hit, and the position of the action that ran.
+    /// Result of the last table lookup: hit, and the position of the action that ran.
     hit: bool,
     position: u32,
 }
 
 impl<'m> Machine<'m> {
-    /// Runs code from a place on.
+    /// Runs code from `start` on.
     pub(crate) fn run<T: Tap>(
         code: &'m Code,
         start: Pc,
@@ -305,7 +305,7 @@ impl<'m> Machine<'m> {
         u64::from(set.contains(&self.limbs[a..a + set.shape().limbs()]))
     }
 
-    /// Looks a table up and starts the action found; where to go on.
+    /// Looks up a table and starts the action of the entry. Returns the next instruction.
     #[inline]
     fn apply<T: Tap>(&mut self, table: &TableSite, pc: usize, tap: &mut T) -> usize {
         let applied = table.apply(&self.limbs, self.packet, self.state);

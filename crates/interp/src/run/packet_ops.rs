@@ -1,4 +1,5 @@
-//! What parsers and deparsers do: extract, advance, emit, copy; here with addresses in slots, and what a tap is told.
+//! Parser and deparser operations (extract, advance, emit, copy) with addresses in slots, and their
+//! trace events.
 
 use exec::slots::{Slot, header};
 
@@ -6,7 +7,7 @@ use super::{Machine, Tap};
 use crate::code::{NONE, OUT_OF_RANGE};
 
 impl Machine<'_> {
-    /// The address in a slot: 0 without one, nothing out of range.
+    /// Returns the address in a slot: 0 without a slot, `None` if it is out of range.
     #[inline]
     fn distance(&self, at: Slot) -> Option<usize> {
         if at == NONE {
@@ -18,7 +19,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Extracts a header; the error's number if that fails, with nothing changed.
+    /// Extracts a header. Returns the error's number on failure, with nothing changed.
     #[inline]
     pub(super) fn extract<T: Tap>(
         &mut self,

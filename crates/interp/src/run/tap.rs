@@ -1,4 +1,5 @@
-//! What a run tells: nothing ([`Quiet`]), or every step ([`Telling`]). The run is compiled once for each.
+//! Trace sinks: [`Quiet`] ignores all steps, [`Telling`] reports them. The interpreter loop is
+//! compiled once for each.
 
 use std::collections::HashMap;
 
@@ -14,9 +15,9 @@ use table::EntryId;
 use super::Outcome;
 use crate::code::{Code, Tell};
 
-/// Where a run's steps go.
+/// Trace sink of a run.
 pub(crate) trait Tap {
-    /// Whether anything is told.
+    /// True if steps are reported.
     const ON: bool;
 
     fn tell(&mut self, tell: &Tell, limbs: &[u64], code: &Code);
@@ -37,11 +38,11 @@ pub(crate) trait Tap {
     );
     fn advanced(&mut self, bits: u64);
     fn emitted(&mut self, header: &HeaderSite, distance: usize, bits: Option<usize>);
-    /// A call is done.
+    /// Reports the result of a call.
     fn called(&mut self, called: Called);
 }
 
-/// Tells nothing, at no cost.
+/// Trace sink that ignores all steps, at no cost.
 pub(crate) struct Quiet;
 
 impl Tap for Quiet {
@@ -55,16 +56,16 @@ impl Tap for Quiet {
     fn called(&mut self, _: Called) {}
 }
 
-/// Tells a tracer every step.
+/// Trace sink that reports every step to a tracer.
 pub(crate) struct Telling<'t> {
     tracer: &'t mut dyn Tracer,
     program: &'t Program,
     layout: &'t Layout,
     /// All fields before the current statement.
     before: Vec<u64>,
-    /// The checksum that the current call has found.
+    /// Checksum that the current call has computed.
     checksum: Option<u64>,
-    /// Which round each loop is in.
+    /// Current iteration of each loop.
     rounds: HashMap<u32, u64>,
 }
 
@@ -84,7 +85,7 @@ impl<'t> Telling<'t> {
         }
     }
 
-    /// The end of a parser.
+    /// Reports the end of a parser.
     pub(crate) fn parser_ended(&mut self, outcome: Outcome, consumed: usize) {
         match outcome {
             Outcome::Done => self.tracer.event(TraceEvent::Accepted { consumed }),
@@ -93,7 +94,7 @@ impl<'t> Telling<'t> {
         }
     }
 
-    /// Tells each field that changed since [`Tell::Before`], and `target` in any case.
+    /// Reports each field that changed since [`Tell::Before`], and `target` in any case.
     fn written(&mut self, target: FieldId, loc: Option<ir::Loc>, limbs: &[u64]) {
         for (field, declared) in self.program.fields.iter() {
             let at = self.layout.offset(field) as usize;
@@ -112,7 +113,8 @@ impl<'t> Telling<'t> {
         }
     }
 
-    /// A call with its values. Its results are not yet moved to their places.
+    /// Returns the event of a call with its values. The results are not yet moved to their
+    /// destinations.
     fn call_event(
         &mut self,
         code: &ExternCall,
@@ -148,7 +150,7 @@ impl<'t> Telling<'t> {
         }
     }
 
-    /// The element of a stack that lies `distance` limbs behind.
+    /// Returns the header stack element at `distance` limbs from the instance.
     fn header(&self, header: &HeaderSite, distance: usize) -> HeaderId {
         let slot = header.valid as usize + distance;
         let found = self
@@ -160,7 +162,7 @@ impl<'t> Telling<'t> {
     }
 }
 
-/// The value in a field's limbs; a varbit has its current width.
+/// Returns the value in a field's limbs. A varbit has its current width.
 fn value(limbs: &[u64], ty: ScalarTy) -> Value {
     match ty {
         ScalarTy::Varbit(most) => {

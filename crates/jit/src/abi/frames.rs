@@ -1,4 +1,4 @@
-//! The frames of a burst, as native code and helpers reach them.
+//! Frames of a burst, as native code and helpers access them.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -7,25 +7,26 @@ use exec::BURST;
 use packet::Frame;
 use table::prefetch::prefetch_at;
 
-/// Where native code finds the parts of a [`Frame`].
+/// Offsets of the fields of a [`Frame`].
 pub(crate) const BUFFER: i32 = Frame::LAYOUT.buffer as i32;
 pub(crate) const START: i32 = Frame::LAYOUT.start as i32;
 pub(crate) const LEN: i32 = Frame::LAYOUT.len as i32;
 pub(crate) const INGRESS: i32 = Frame::LAYOUT.ingress as i32;
 
-// Of the two words of a pointer to a slice, as a `Box<[u8]>` is one, the first is where that is.
+// A pointer to a slice, such as a `Box<[u8]>`, has two words. The first one is the address.
 const _: () = {
     #[repr(C)]
     struct Words {
         _pointer: *const u8,
         len: usize,
     }
-    // SAFETY: both are a pointer and a length, which may be any numbers.
+    // SAFETY: both types are an address and a length. All bit patterns are valid for `Words`.
     let words = unsafe { std::mem::transmute::<&[u8], Words>(&[0; 3]) };
     assert!(words.len == 3);
 };
 
-/// The frames of a burst, in the order in which they go. Native code and helpers, which take turns, reach them by the same pointers.
+/// Frames of a burst in processing order. Native code and helpers run alternately and use the same
+/// pointers.
 #[repr(C)]
 pub(super) struct Frames<'i> {
     pub(super) first: *const *mut Frame,
@@ -33,7 +34,8 @@ pub(super) struct Frames<'i> {
     lent: PhantomData<&'i mut [Frame]>,
 }
 
-/// Where the frames of a burst are. Native code may load the place behind the last one, which it does not look at.
+/// Array of the addresses of a burst's frames. Native code may load the element after the last
+/// address, but does not use it.
 pub(super) type Places = [MaybeUninit<*mut Frame>; BURST + 1];
 
 impl<'i> Frames<'i> {
@@ -43,7 +45,8 @@ impl<'i> Frames<'i> {
         lent: PhantomData,
     };
 
-    /// So many of these frames, in this order; where they are is written into `places`, and asked for.
+    /// Selects `count` of these frames in this order. Writes their addresses into `places` and
+    /// prefetches the frames.
     #[inline]
     pub(super) fn of(
         frames: &'i mut [Frame],
@@ -52,7 +55,7 @@ impl<'i> Frames<'i> {
         count: usize,
     ) -> Frames<'i> {
         for &number in &order[..count] {
-            // Who has put frames in order leaves no pattern that the processor would foresee.
+            // The order of the frames has no pattern that a hardware prefetcher recognizes.
             prefetch_at(frames[number as usize].address());
         }
         let first = frames.as_mut_ptr();
@@ -67,12 +70,14 @@ impl<'i> Frames<'i> {
         }
     }
 
-    /// The frame at a place, if there is one.
+    /// Returns the frame at an index, if there is one.
     #[inline]
     pub(super) fn at(&mut self, place: u64) -> Option<&mut Frame> {
         let is_there = place < self.count as u64;
-        // SAFETY: the frames and their places are lent for as long as this lives, there are more places than `place`, each is a frame's, and native code waits for the helper that has the
-        // reference.
+        // SAFETY:
+        // - The frames and the array of addresses are borrowed for the lifetime of `self`.
+        // - The array has more than `place` elements, and each is the address of a frame.
+        // - Native code does not run while a helper holds the reference.
         is_there.then(|| unsafe { &mut **self.first.add(place as usize) })
     }
 }

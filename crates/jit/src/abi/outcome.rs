@@ -1,13 +1,14 @@
-//! How native code tells how it ended.
+//! Result of a call into native code.
 
 use exec::{DropReason, PackedOutcome};
 
-/// How native code ended, in the number that it returns: one of these in the upper half, what belongs to it in the lower one.
+/// Result of native code, decoded from the returned number: the kind is in the upper half, its
+/// argument in the lower half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// At its end.
+    /// The code reached its end.
     Done,
-    /// A parser rejected with this error.
+    /// The parser rejected the packet with this error.
     Reject(u32),
     /// The packet must be dropped.
     Drop(DropReason),
@@ -17,7 +18,7 @@ const REJECT: u64 = 1;
 const DROP: u64 = PackedOutcome::DROPPED >> 32;
 
 impl Outcome {
-    /// The number that means this.
+    /// Returns the encoding of this result.
     pub(crate) fn number(self) -> u64 {
         match self {
             Outcome::Done => 0,
@@ -26,10 +27,10 @@ impl Outcome {
         }
     }
 
-    /// What to put around the index of a reason to drop the packet.
+    /// Bits to combine with the index of a drop reason.
     pub(crate) const DROP_FLAG: u64 = DROP << 32;
 
-    /// What to put around an error's number.
+    /// Bits to combine with the number of an error.
     pub(crate) const REJECT_FLAG: u64 = REJECT << 32;
 
     pub(super) fn of(number: u64) -> Outcome {

@@ -1,4 +1,5 @@
-//! What native code sees of each packet's device, where each packet may be another one's ([`Arrival::Mixed`](crate::translate::Arrival)).
+//! Device of each packet in an interleaved burst ([`Arrival::Mixed`](crate::translate::Arrival)),
+//! as native code accesses it.
 
 use std::mem::{MaybeUninit, offset_of};
 
@@ -7,20 +8,21 @@ use exec::{BURST, Lot};
 use super::flags;
 use crate::view::{self, Marked};
 
-/// A packet's device, as native code sees it; helpers find it by the lot ([`super::Invocation::state`]).
+/// Device of a packet, as native code accesses it. Helpers find the device by the segment
+/// ([`super::Invocation::state`]).
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Sight {
-    /// As [`super::Invocation::take_up`] has it for a lot.
+    /// The values that [`super::Invocation::take_up`] sets for a segment.
     view_at: *const u64,
     first_flags: u64,
     budget: u64,
-    /// The lot, and the first of its packets.
+    /// Index of the burst segment, and index of its first packet.
     pub(super) lot: u32,
     pub(super) begin: u32,
 }
 
-/// Where its parts are, and how far the number of one is shifted.
+/// Offsets of the fields, and the shift that converts an index into a byte offset.
 pub(crate) const VIEW: i32 = offset_of!(Sight, view_at) as i32;
 pub(crate) const FIRST_FLAGS: i32 = offset_of!(Sight, first_flags) as i32;
 pub(crate) const BUDGET: i32 = offset_of!(Sight, budget) as i32;
@@ -28,17 +30,18 @@ pub(crate) const SHIFT: i64 = size_of::<Sight>().ilog2() as i64;
 
 const _: () = assert!(size_of::<Sight>() == 1 << SHIFT);
 
-/// Room for the sights of a burst.
+/// Storage for the packet devices of a burst.
 pub(super) type Room = [MaybeUninit<Sight>; BURST];
 
-/// The sights of so many packets, as far as lots have them, of any of which that is marked.
+/// Returns the devices of the first `count` packets, as far as the segments reach. `marked`
+/// combines the marks of all segments.
 pub(super) fn of_packets<'r>(
     lots: &[Lot<'_>],
     count: usize,
     marked: Marked,
     room: &'r mut Room,
 ) -> &'r [Sight] {
-    // The first scout notes what it has parsed for all packets or for none.
+    // The first prefetch pass saves its parsed fields for all packets or for none.
     let are_several = marked.are_several_scouted(lots.len() > 1);
     let mut end = 0;
     for (lot, number) in lots.iter().zip(0..) {
@@ -54,11 +57,12 @@ pub(super) fn of_packets<'r>(
             });
         }
     }
-    // SAFETY: the first ones, so many, were written, one lot's behind the other's.
+    // SAFETY: the first `end` elements were written, segment after segment without gaps.
     unsafe { std::slice::from_raw_parts(room.as_ptr().cast(), end) }
 }
 
-/// What has become of the context of a lot's packets when they begin, where several scouts go before or one at most: [`flags`].
+/// Returns the initial [`flags`] of a segment's packets. `are_several` is true if several prefetch
+/// passes run.
 #[inline(always)]
 pub(super) fn first_flags(lot: &Lot<'_>, are_several: bool) -> u64 {
     let given = |truth: bool, flag: u64| if truth { flag } else { 0 };

@@ -1,11 +1,11 @@
-//! Tests of the size of native code: it grows no faster than the program, and is bounded.
+//! Tests of the size of native code: it grows linearly with the program and is bounded.
 
 use cranelift_codegen::ir::Function;
 use exec::PassStep;
 
 use super::*;
 
-/// A program of which one construct has this size.
+/// Generates a program in which one construct has the given size.
 type Scaled = fn(usize) -> String;
 
 const HEAD: &str = "program t own\nfile \"t.p4\"\nfield a: bit<32>\nfield b: bit<32>\n";
@@ -103,10 +103,10 @@ const CONSTRUCTS: [(&str, Scaled); 8] = [
     ("operands", operands),
 ];
 
-/// The sizes of a program's functions together, the one of a pass among them.
+/// Sum of the sizes of a program's functions, including the fast path.
 #[derive(Debug, Default)]
 struct Made {
-    /// Instructions and values before they are simplified, and what is given to Cranelift.
+    /// Instructions and values before and after optimization.
     translated: usize,
     simplified: usize,
     bytes: usize,
@@ -151,8 +151,8 @@ fn values(func: &Function) -> usize {
 #[test]
 fn native_code_grows_no_faster_than_what_it_is_made_of() {
     for (name, scaled) in CONSTRUCTS {
-        // Both sizes are on one side of the size from which code is made in another way: parsers of
-        // some two hundred states, and functions of 20,000 instructions.
+        // Both sizes are on the same side of the threshold at which the compilation strategy
+        // changes. Thresholds are about 200 parser states and 20,000 instructions.
         let size = if name == "states" { 256 } else { 32 };
         let [small, large] = [size, 2 * size].map(|size| made(&scaled(size)).expect("it is small"));
         for (what, small, large) in [

@@ -1,10 +1,13 @@
-//! Carries values over the calls of seldom code in memory, so that often code keeps them in registers.
+//! Spills values around calls in cold blocks, so that hot code keeps them in registers.
 //!
-//! Whoever is called may use most registers. A value that lives on behind a call must be elsewhere meanwhile, and Cranelift's register allocator, which does not know
-//! what is seldom, takes what one such value is on all ways out of the registers: it is stored where it is computed and loaded at each use, though nearly no packet
-//! comes to the call. Here seldom code stores what it will need behind a call in front of it, and loads it behind; where the ways meet again the value is a
-//! parameter, which is what was loaded on the one way and what was in a register on the others (Cytron et al., Efficiently Computing Static Single Assignment Form, 1991:
-//! parameters stand in the iterated dominance frontier of the loads).
+//! A callee may overwrite most registers, so a value that is live across a call must be saved.
+//! Cranelift's register allocator does not know which blocks are cold. It spills such a value on
+//! all paths: stored at its definition and loaded at each use, though hardly any packet reaches the
+//! call. This pass stores the value before the calls of a cold block and loads it after them. Where
+//! cold and hot paths merge, the value becomes a block parameter. Its argument is the loaded value
+//! on the cold edge and the register on the others. Parameters are placed in the iterated dominance
+//! frontier of the loads (Cytron et al., Efficiently Computing Static Single Assignment Form,
+//! 1991).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,14 +27,15 @@ use support::work::checkpoint;
 use super::Flow;
 use super::sweep::{destinations, insts};
 
-/// Bytes of a word, and the bits of its address that are zero.
+/// Bytes of a word, and the base-2 logarithm of its alignment.
 const WORD: u32 = 8;
 const ALIGNMENT: u8 = 3;
 
-/// Places where values may be stored and loaded, and blocks that may get parameters, all values together: what is saved a packet is not worth the time to compile more.
+/// Maximum number of store and load blocks plus blocks with new parameters, over all values. More
+/// would cost more compilation time than packets save.
 const MOST_PLACES: usize = 1000;
 
-/// Carries values of a function in which no value is another one's name.
+/// Spills values of a function without value aliases.
 pub(super) fn carry(func: &mut Function, flow: &Flow) {
     let calls = seldom_calls(func);
     if calls.is_empty() {
@@ -66,14 +70,14 @@ pub(super) fn carry(func: &mut Function, flow: &Flow) {
     }
 }
 
-/// The first and the last call of a block.
+/// First and last call of a block.
 #[derive(Clone, Copy, Debug)]
 struct Calls {
     first: Inst,
     last: Inst,
 }
 
-/// The calls of seldom blocks.
+/// Returns the calls of cold blocks.
 fn seldom_calls(func: &Function) -> BTreeMap<Block, Calls> {
     let seldom = func
         .layout
@@ -89,7 +93,8 @@ fn seldom_calls(func: &Function) -> BTreeMap<Block, Calls> {
     calls.collect()
 }
 
-/// Values that are worth a register: what is computed for each packet. What is computed before the first one may be in memory, and constants are made anew.
+/// Returns the values that deserve a register: those computed for each packet. Values computed
+/// before the packet loop may be in memory. Constants are rematerialized.
 fn candidates(func: &Function, ways: &ControlFlowGraph, tree: &DominatorTree) -> EntitySet<Value> {
     let mut loops = LoopAnalysis::new();
     loops.compute(func, ways, tree);
@@ -115,16 +120,16 @@ fn candidates(func: &Function, ways: &ControlFlowGraph, tree: &DominatorTree) ->
     candidates
 }
 
-/// The blocks at the begin of which each value lives.
+/// Live-in sets: the blocks at the start of which each value is live.
 struct Living {
-    /// Of the values that live at the begin of any.
+    /// Block sets of the values that are live at the start of any block.
     blocks: Vec<EntitySet<Block>>,
-    /// Where among these those of a value are, counted from one.
+    /// Index of a value's set in `blocks`, 0 for none. Element 0 is the empty set.
     of: SecondaryMap<Value, u32>,
 }
 
 impl Living {
-    /// Of these values alone.
+    /// Computes the sets of the candidates.
     fn of(
         func: &Function,
         ways: &ControlFlowGraph,
@@ -140,7 +145,7 @@ impl Living {
         for &block in tree.cfg_postorder() {
             before[block] = ways.pred_iter(block).map(|way| way.block).collect();
         }
-        // Each use lives back to where its value is computed.
+        // Each use makes the value live on all paths back to its definition.
         let mut waiting: Vec<Block> = Vec::new();
         for &block in tree.cfg_postorder() {
             for inst in func.layout.block_insts(block) {
@@ -166,7 +171,7 @@ impl Living {
         living
     }
 
-    /// The blocks at the begin of which a value lives.
+    /// Returns the blocks at the start of which a value is live.
     fn begin(&self, value: Value) -> &EntitySet<Block> {
         &self.blocks[self.of[value] as usize]
     }
@@ -181,7 +186,7 @@ impl Living {
     }
 }
 
-/// Where a value is computed.
+/// Returns the block that defines a value.
 fn block_of(func: &Function, value: Value) -> Option<Block> {
     match func.dfg.value_def(value) {
         ValueDef::Result(inst, _) => func.layout.inst_block(inst),
@@ -190,7 +195,7 @@ fn block_of(func: &Function, value: Value) -> Option<Block> {
     }
 }
 
-/// The values that live on behind calls of these blocks, and which those are.
+/// Returns the values that are live after calls of cold blocks, with those blocks.
 fn carried(
     func: &Function,
     calls: &BTreeMap<Block, Calls>,
@@ -220,7 +225,7 @@ fn carried(
     carried
 }
 
-/// The instructions that take each of these values.
+/// Returns the instructions that use each of these values.
 fn users(func: &Function, carried: &BTreeMap<Value, Vec<Block>>) -> SecondaryMap<Value, Vec<Inst>> {
     let mut users: SecondaryMap<Value, Vec<Inst>> = SecondaryMap::new();
     for inst in insts(func) {
@@ -233,7 +238,7 @@ fn users(func: &Function, carried: &BTreeMap<Value, Vec<Block>>) -> SecondaryMap
     users
 }
 
-/// The blocks where a way from each block meets ways that do not come through it.
+/// Returns the dominance frontier of each block.
 fn frontiers(
     ways: &ControlFlowGraph,
     tree: &DominatorTree,
@@ -245,7 +250,7 @@ fn frontiers(
             let mut here = Some(way.block).filter(|&from| tree.is_reachable(from));
             while let Some(from) = here.filter(|_| here != above) {
                 if !frontiers[from].insert(block) {
-                    // Another way has been here.
+                    // The rest of this chain was already visited from another edge.
                     break;
                 }
                 here = tree.idom(from);
@@ -255,7 +260,8 @@ fn frontiers(
     frontiers
 }
 
-/// Where ways meet on which a value is different ones, which is loaded in these blocks and lives at the begin of those.
+/// Returns the blocks where different definitions of a value merge, if it is reloaded in `blocks`
+/// and live in `living`. This is the iterated dominance frontier.
 fn meetings(
     blocks: &[Block],
     frontiers: &SecondaryMap<Block, BTreeSet<Block>>,
@@ -273,18 +279,18 @@ fn meetings(
     meetings
 }
 
-/// One value being carried.
+/// State of the spill of one value.
 struct Carrying<'f> {
     func: &'f mut Function,
     tree: &'f DominatorTree,
     ways: &'f ControlFlowGraph,
     calls: &'f BTreeMap<Block, Calls>,
     value: Value,
-    /// Where it is meanwhile.
+    /// Stack slot of the value.
     slot: StackSlot,
-    /// What it is behind the last call of these blocks.
+    /// Value after the last call of these blocks.
     loaded: BTreeMap<Block, Value>,
-    /// What it is from the beginning of these blocks on.
+    /// Parameters that hold the value from the start of these blocks on.
     params: BTreeMap<Block, Value>,
 }
 
@@ -328,7 +334,7 @@ impl Carrying<'_> {
         at.ins().store(Self::flags(), value, place, 0);
     }
 
-    /// What the value is where a block begins that does not compute it.
+    /// Returns the definition that reaches the start of a block, which does not define the value.
     fn at_begin(&self, block: Block) -> Value {
         match (self.params.get(&block), self.tree.idom(block)) {
             (Some(&param), _) => param,
@@ -337,7 +343,8 @@ impl Carrying<'_> {
         }
     }
 
-    /// The block that says it is one of those above, which may be many.
+    /// Returns the definition that reaches the end of a block. It is in this block or in a
+    /// dominator, which may be far above.
     fn at_end(&self, block: Block) -> Value {
         let origin = block_of(self.func, self.value);
         let mut here = Some(block);
@@ -351,7 +358,7 @@ impl Carrying<'_> {
         self.value
     }
 
-    /// Has an instruction take what the value is there.
+    /// Replaces the value in an instruction by the definition that reaches it.
     fn rename(&mut self, user: Inst) {
         let Some(block) = self.func.layout.inst_block(user) else {
             return;
@@ -379,7 +386,7 @@ impl Carrying<'_> {
             .map_inst_values(user, |one| if one == old { value } else { one });
     }
 
-    /// Gives the parameter of a block what the value is on each way there.
+    /// Appends the argument for a new block parameter to each branch to the block.
     fn give(&mut self, block: Block) {
         let branches: BTreeSet<Inst> = self.ways.pred_iter(block).map(|way| way.inst).collect();
         for branch in branches {
@@ -415,10 +422,11 @@ mod tests {
         b.ins().call_indirect(called, pointer, &[pointer]);
     }
 
-    /// What a block does with the function's pointer and a number.
+    /// Fills a block. The arguments are the function's pointer and a number.
     type Fill<'f> = &'f dyn Fn(&mut FunctionBuilder<'_>, Value, Value);
 
-    /// A loop that loads a number and stores it behind blocks each of which a way passes by: of each is told whether it is seldom, and what it does.
+    /// Builds a loop that loads a number, runs blocks that may each be bypassed, and stores the
+    /// number. Each block is cold or not and has its own code.
     fn passing(ty: Type, blocks: &[(bool, Fill<'_>)]) -> Function {
         function(|b, pointer| {
             let [around, end] = [(); 2].map(|()| b.create_block());
@@ -443,7 +451,7 @@ mod tests {
         })
     }
 
-    /// What the blocks of a function do that are seldom, or often.
+    /// Counts an opcode in the cold or in the other blocks.
     fn ops(func: &Function, is_seldom: bool, wanted: Opcode) -> usize {
         let inside = |inst: &Inst| {
             let block = func.layout.inst_block(*inst);
@@ -492,7 +500,7 @@ mod tests {
         carry(&mut func, &flow);
         check(&func);
         assert_eq!(params(&func), 2, "{func}");
-        // What is stored at last is what the last of them is.
+        // The last of them is what the final store writes.
         let last = insts(&func).find(|&inst| func.dfg.insts[inst].load_store_offset() == Some(8));
         let stored = last.map(|inst| func.dfg.value_def(func.dfg.inst_args(inst)[0]));
         assert!(matches!(stored, Some(ValueDef::Param(..))), "{func}");
@@ -532,7 +540,7 @@ mod tests {
             .collect();
         let [store, call, load] = moves;
         assert_eq!(done, [store, call, load, store, call, load], "{func}");
-        // What is stored between is what was loaded there.
+        // The store between the calls writes the value that was loaded there.
         let stores = insts(&func).filter(|&inst| func.dfg.insts[inst].opcode() == Opcode::Store);
         let between = stores
             .map(|inst| (inst, func.dfg.inst_args(inst)[0]))
@@ -572,7 +580,7 @@ mod tests {
         assert!(func.sized_stack_slots.is_empty(), "{func}");
     }
 
-    /// A loop that loads many values and uses them behind as many seldom calls.
+    /// Builds a loop that loads many values and uses them after as many cold calls.
     fn many(values: usize, calls: usize) -> Function {
         function(|b, pointer| {
             let [around, end] = [(); 2].map(|()| b.create_block());
@@ -606,7 +614,7 @@ mod tests {
         let flow = flow_of(&func);
         carry(&mut func, &flow);
         check(&func);
-        // Each is stored and loaded at an address.
+        // Each spill has a store, a load, and their addresses.
         assert!(insts(&func).count() <= before + 4 * MOST_PLACES);
         assert!(params(&func) <= MOST_PLACES);
         assert!(begin.elapsed().as_secs() < 10);
@@ -625,7 +633,8 @@ mod tests {
         assert_eq!(ops(&func, true, Opcode::Load), 1);
     }
 
-    /// A number that lives through many blocks before and behind a seldom call.
+    /// Builds a function with a number that is live through many blocks before and after a cold
+    /// call.
     fn passing_far(far: usize) -> Function {
         let through = |b: &mut FunctionBuilder<'_>, _, _| {
             for _ in 0..far {

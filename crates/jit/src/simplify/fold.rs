@@ -1,8 +1,11 @@
-//! Computes what is known before there is code: constants on all ways to a place, and what a branch that was taken says of its condition.
+//! Constant propagation. Finds constants, copies, and facts that a branch implies about its
+//! condition.
 //!
-//! One walk over the blocks, each after those it is reached from (but for loops, of whose variables nothing is known): a parameter that gets the same number on
-//! all ways that can be taken is that number, and one that gets the same value is that value. Conditional constant propagation after Wegman and Zadeck, without the optimism about loops. What was computed on all ways to a
-//! place is not computed there again, so that what a branch says of one holds for the other.
+//! One walk visits the blocks in reverse postorder, and nothing is assumed about loop variables. A
+//! parameter that gets the same number on all edges that can be taken is that number. One that gets
+//! the same value on all of them is a copy of that value. This is conditional constant propagation
+//! after Wegman and Zadeck, without the optimistic assumption for loops. Common subexpressions are
+//! eliminated too, so that a fact about one computation holds for its repetition.
 
 mod evaluate;
 mod most;
@@ -27,23 +30,24 @@ use self::evaluate::{needed, without_imm};
 use super::Flow;
 use super::sweep::{destinations, keep_params};
 
-/// Facts that are looked through for a value, at most: the way back may be as long as the function.
+/// Maximum number of facts that are searched for a value. The chain may be as long as the function.
 const MOST_FACTS: usize = 64;
 
-/// Computations of a value that are looked through for the one at hand, at most.
+/// Maximum number of earlier computations of a value that are compared with the current one.
 const MOST_COMPUTED: usize = 64;
 
-/// Values that are looked at for what a branch says of them, at most: conditions may be of any size, and share parts.
+/// Maximum number of values that are examined for one branch. Conditions may have any size and
+/// share subexpressions.
 const MOST_LEARNT: usize = 32;
 
-/// What is known of a value.
+/// Fact about a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     Is(u64),
     NotZero,
 }
 
-/// What a block's parameter gets on the ways that were walked.
+/// Lattice of the arguments of a block parameter, over the visited edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Given<T> {
     #[default]
@@ -53,7 +57,7 @@ pub(super) enum Given<T> {
 }
 
 impl<T: Copy + PartialEq> Given<T> {
-    /// The same with one way more.
+    /// Combines the arguments so far with one more.
     pub(super) fn and(self, given: Option<T>) -> Given<T> {
         match (self, given) {
             (Given::Nothing, Some(given)) => Given::Always(given),
@@ -63,27 +67,28 @@ impl<T: Copy + PartialEq> Given<T> {
     }
 }
 
-/// Which number a value is.
+/// Range of a value.
 #[derive(Clone, Copy, Debug, Default)]
 enum Number {
-    /// Any that its type has.
+    /// Any number of the type.
     #[default]
     Any,
     AtMost(u64),
     Is(u64),
 }
 
-/// What is noted of a value.
+/// Known properties of a value.
 #[derive(Clone, Copy, Debug, Default)]
 struct Noted {
     number: Number,
-    /// The value that it is one more name of, or a parameter that gets nothing else.
+    /// The value that it is a copy of.
     same: PackedOption<Value>,
-    /// The last of what was computed of it as the first one: how many there were in [`Fold::computed`] with it.
+    /// Head of the list of computations with this value as first operand. It is an index into
+    /// [`Fold::computed`] plus one, 0 for none.
     computed: u32,
-    /// Whether an instruction makes the constant that it is.
+    /// True if the value is defined by a constant instruction.
     is_iconst: bool,
-    /// Whether any block knows a fact of it.
+    /// True if any block has a fact about it.
     has_fact: bool,
 }
 
@@ -96,7 +101,7 @@ impl Noted {
     }
 }
 
-/// What a parameter gets on the ways that were walked.
+/// Arguments of a parameter, over the visited edges.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gets {
     number: Given<u64>,
@@ -104,22 +109,24 @@ struct Gets {
     most: u64,
 }
 
-/// What is known of a value from here on: the facts of a block are a list, of which dominated blocks add to the front.
+/// Fact that holds from here on. The facts of a block are a linked list, which dominated blocks
+/// extend at its front.
 struct Fact {
     value: Value,
     known: Known,
     before: Option<usize>,
 }
 
-/// What is noted of all values, kept for the next function: maps as long as a function are dear to make.
+/// Properties of all values. They are reused for the next function, since maps as long as a
+/// function are expensive to allocate.
 #[derive(Default)]
 pub(super) struct Notes {
     values: SecondaryMap<Value, Noted>,
-    /// What parameters get, block by block.
+    /// Arguments of the parameters, block by block.
     params: Vec<Gets>,
 }
 
-/// Folds a function in which no value is another one's name. Blocks that cannot be reached any more are gone, with all ways from them.
+/// Folds a function without value aliases. Removes blocks that have become unreachable.
 pub(super) fn fold(func: &mut Function, flow: &mut Flow, notes: &mut Notes) {
     flow.compute(func);
     let tree = &flow.tree;
@@ -143,7 +150,7 @@ pub(super) fn fold(func: &mut Function, flow: &mut Flow, notes: &mut Notes) {
     keep_params(func, |param| notes.values[param].same.is_none());
 }
 
-/// Where what the parameters of each block get is; nothing yet.
+/// Returns the index of each block's first parameter in `gets`, which is cleared.
 fn first_params(
     func: &Function,
     blocks: &[Block],
@@ -185,31 +192,32 @@ fn remove(func: &mut Function, block: Block) {
     func.layout.remove_block(block);
 }
 
-/// How a block is reached.
+/// Edges over which a block is reached.
 #[derive(Clone, Copy, Debug, Default)]
 struct Arrival {
-    /// How many ways lead here that can be taken.
+    /// Number of edges that can be taken.
     ways: usize,
-    /// The branch that the last of them comes from.
+    /// Branch of the last of them.
     from: Option<Inst>,
 }
 
-/// What an instruction has computed of a value as its first argument.
+/// Computation with a value as its first operand.
 struct Computed {
     what: Computation,
     there: Block,
     result: Value,
-    /// What was computed of the same value before, as [`Noted::computed`].
+    /// Next element of the list, as [`Noted::computed`].
     before: u32,
 }
 
-/// What an instruction computes from what: nothing else decides on its result.
+/// Operation and operands of an instruction, without the first operand. They determine the result
+/// completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Computation {
     opcode: Opcode,
     cond: Option<IntCC>,
     ty: Type,
-    /// The second argument, or the first again; that is what it is noted with.
+    /// Second operand, or the first again if there is only one.
     second: Value,
     imm: i64,
 }
@@ -218,15 +226,15 @@ struct Fold<'f> {
     func: &'f mut Function,
     tree: &'f DominatorTree,
     noted: &'f mut SecondaryMap<Value, Noted>,
-    /// Of parameters, and where those of a block begin.
+    /// Arguments of parameters, and the index of each block's first parameter.
     gets: &'f mut [Gets],
     first_param: SecondaryMap<Block, usize>,
-    /// What was computed where.
+    /// All computations so far.
     computed: Vec<Computed>,
     arrivals: SecondaryMap<Block, Arrival>,
     facts: Vec<Fact>,
     front: SecondaryMap<Block, Option<usize>>,
-    /// Constants that were put into the block at hand.
+    /// Constants that were inserted into the current block.
     named: HashMap<(Type, u64), Value>,
 }
 
@@ -235,14 +243,14 @@ impl Fold<'_> {
         let loops = loop_heads(self.func, blocks);
         for (at, &block) in blocks.iter().enumerate() {
             let is_loop = loops.contains(block);
-            // A way that leads back may be the only one left that can be taken.
+            // Only a back edge may be left that can be taken.
             if at > 0 && self.arrivals[block].ways == 0 && !is_loop {
                 continue;
             }
             self.begin(block, is_loop || at == 0);
             let mut next = self.func.layout.first_inst(block);
             while let Some(inst) = next {
-                // It may be taken out, or get constants in front of it.
+                // The instruction may be removed, or get constants inserted before it.
                 next = self.func.layout.next_inst(inst);
                 checkpoint();
                 self.inst(block, inst);
@@ -250,7 +258,7 @@ impl Fold<'_> {
         }
     }
 
-    /// What is known where a block begins.
+    /// Sets up the facts at the start of a block.
     fn begin(&mut self, block: Block, is_open: bool) {
         self.named.clear();
         let above = self.tree.idom(block);
@@ -263,7 +271,7 @@ impl Fold<'_> {
             let noted = &mut self.noted[param];
             match (gets.number, gets.value) {
                 (Given::Always(number), _) => noted.number = Number::Is(number),
-                // Each is one step from its origin, however many such blocks a value has come through.
+                // The chain has one step, however many blocks the value was passed through.
                 (_, Given::Always(origin)) => noted.same = origin.into(),
                 _ => noted.number = Number::AtMost(gets.most),
             }
@@ -274,12 +282,13 @@ impl Fold<'_> {
         }
     }
 
-    /// The value that another one is a name of, or a parameter that gets nothing else. It is that in all instructions that were walked.
+    /// Returns the value that another one is a copy of. It replaces the copy in all visited
+    /// instructions.
     fn origin(&self, value: Value) -> Value {
         self.noted[value].same.expand().unwrap_or(value)
     }
 
-    /// What the branch says by which a block is reached, the only way to it.
+    /// Learns facts from the branch to a block that has only one incoming edge.
     fn learn(&mut self, block: Block, branch: Inst) {
         if let Some(from) = self.func.layout.inst_block(branch) {
             self.front[block] = self.front[from];
@@ -301,7 +310,8 @@ impl Fold<'_> {
         }
     }
 
-    /// A value is zero, or not, from the begin of a block on. What that says of the values that it was computed from is left to be looked at.
+    /// Records that a value is zero or not, from the start of a block on. Appends operands about
+    /// which this implies something to `waiting`.
     fn is_truth(
         &mut self,
         block: Block,
@@ -411,7 +421,7 @@ impl Fold<'_> {
         self.arrive_behind(block, inst);
     }
 
-    /// Has an instruction take the values themselves for their other names.
+    /// Replaces copies by their originals in an instruction.
     fn name_origins(&mut self, inst: Inst) {
         if self.takes(inst, |value| self.noted[value].same.is_some()) {
             let noted = &self.noted;
@@ -420,10 +430,10 @@ impl Fold<'_> {
         }
     }
 
-    /// Whether an instruction takes, or gives a block, such a value.
+    /// Returns true if an instruction or its block arguments use such a value.
     fn takes(&self, inst: Inst, is_such: impl Fn(Value) -> bool) -> bool {
         let dfg = &self.func.dfg;
-        // Most are no branches, whose arguments are found faster.
+        // Most instructions are no branches. Their operands are found faster.
         match dfg.insts[inst].opcode().is_branch() {
             true => dfg.inst_values(inst).any(is_such),
             false => dfg.inst_args(inst).iter().any(|&value| is_such(value)),
@@ -463,7 +473,7 @@ impl Fold<'_> {
         self.func.dfg.replace(inst).jump(to, &args);
     }
 
-    /// Takes an instruction's result for what it is, if that is known.
+    /// Replaces an instruction by its result, if that is known.
     fn compute(&mut self, block: Block, inst: Inst, data: InstructionData) {
         let &[result] = self.func.dfg.inst_results(inst) else {
             return;
@@ -522,7 +532,8 @@ impl Fold<'_> {
         }
     }
 
-    /// What an instruction shifts down that was shifted up as far, if nothing was lost.
+    /// Returns the operand of a left shift if the instruction undoes it by a right shift of the
+    /// same distance and no bit is lost.
     fn shifted_back(&self, data: InstructionData, ty: Type) -> Option<Value> {
         let InstructionData::BinaryImm64 {
             opcode: Opcode::UshrImm,
@@ -547,7 +558,7 @@ impl Fold<'_> {
         (imm == by && (0..=stays).contains(&by.bits())).then_some(before)
     }
 
-    /// What an instruction computes of which value, if there is no more to it.
+    /// Returns the first operand of an instruction, and its computation, if it has no other inputs.
     fn computation(&self, data: InstructionData, ty: Type) -> Option<(Value, Computation)> {
         let (cond, [first, second], imm) = match data {
             InstructionData::Unary {
@@ -584,7 +595,7 @@ impl Fold<'_> {
         Some((self.origin(first), computation))
     }
 
-    /// Takes the result of an instruction that was on every way here, if one has computed the same.
+    /// Replaces an instruction by an earlier equal computation in a dominating block.
     fn compute_once(
         &mut self,
         block: Block,
@@ -616,7 +627,7 @@ impl Fold<'_> {
         self.is_iconst(result, number);
     }
 
-    /// A value is made by an instruction that does nothing else.
+    /// Records that a value is defined by a constant instruction.
     fn is_iconst(&mut self, value: Value, number: u64) {
         let noted = &mut self.noted[value];
         (noted.number, noted.is_iconst) = (Number::Is(number), true);
@@ -627,7 +638,7 @@ impl Fold<'_> {
         self.func.layout.remove_inst(inst);
     }
 
-    /// Has an instruction take constants for what is constant there.
+    /// Replaces operands by constants where they are known.
     fn name_constants(&mut self, block: Block, inst: Inst) {
         if self.func.layout.inst_block(inst).is_none() {
             return;
@@ -654,7 +665,8 @@ impl Fold<'_> {
         });
     }
 
-    /// A constant in front of an instruction, or further up in its block, for what is constant there.
+    /// Returns a constant instruction for a known value: one earlier in the block, or a new one
+    /// before this instruction.
     fn name_constant(&mut self, block: Block, inst: Inst, value: Value) -> Option<Value> {
         let number = self.number(block, value)?;
         let ty = self.func.dfg.value_type(value);
@@ -668,7 +680,7 @@ impl Fold<'_> {
         Some(constant)
     }
 
-    /// The blocks behind a branch are reached, with these arguments.
+    /// Records the edges from a branch to its successors, with their arguments.
     fn arrive_behind(&mut self, block: Block, inst: Inst) {
         let dfg = &self.func.dfg;
         let calls = dfg.insts[inst].branch_destination(&dfg.jump_tables, &dfg.exception_tables);
@@ -697,7 +709,7 @@ impl Fold<'_> {
     }
 }
 
-/// The blocks to which a way leads from one that is not before them.
+/// Returns the targets of back edges.
 fn loop_heads(func: &Function, blocks: &[Block]) -> EntitySet<Block> {
     let mut before: EntitySet<Block> = EntitySet::new();
     let mut heads = EntitySet::new();

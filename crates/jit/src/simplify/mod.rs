@@ -1,10 +1,11 @@
-//! What is done to a function between its translation and Cranelift: ways that know more than others get code of their own ([`split`]), what is known on a
-//! way is computed before there is code ([`fold`]), what nobody needs is taken out ([`sweep`]), what is left is written in fewer instructions ([`reduce`]) and goes to where
-//! it is used ([`sink`]), and seldom code keeps in memory what lives on behind what it calls ([`carry`]).
+//! Optimizations on Cranelift IR before code generation: tail duplication ([`split`]), constant
+//! propagation ([`fold`]), dead-code elimination ([`sweep`]), peephole rewriting ([`reduce`]), code
+//! sinking ([`sink`]), and spilling around calls in cold blocks ([`carry`]).
 //!
-//! A pass is translated block after block, and where ways meet it no longer knows which of them a packet took: which headers are there and where, whether
-//! an action ran. It keeps that in values and asks again and again. Most packets take few ways, so these are told apart once, as long as the function does
-//! not grow too much. All six leave what the function does to a packet as it was.
+//! The fast path is translated block by block. After a merge point it no longer knows which path a
+//! packet took: which headers are valid and where they are, or which action ran. It keeps that in
+//! values and tests them repeatedly. Most packets take few paths, so these are separated once,
+//! within a limit on code growth. All six passes preserve the effects of the function on a packet.
 
 mod carry;
 mod fold;
@@ -21,27 +22,32 @@ use cranelift_codegen::ir::Function;
 
 use self::split::Room;
 
-/// Instructions that a function may have more when ways are parted, less those that are known not to run. Twice as many made no program faster that is measured, and took twice the
-/// time to compile a router; half as many left ways of a gateway together.
+/// Number of instructions by which tail duplication may increase a fast path, without those that
+/// are known not to run. Twice as many made no measured program faster and doubled the compilation
+/// time of a router. Half as many left paths of a gateway merged.
 pub(crate) const PASS_GROWTH: usize = 4000;
 
-/// The same of a scout, which all packets go through too, but of which nobody waits for more than keys.
+/// The same limit for a prefetch pass. All packets run it too, but it only computes keys.
 pub(crate) const SCOUT_GROWTH: usize = 1000;
 
-/// Instructions that are copied at once, at most, for each by which the function may grow, however little of the copies stays.
+/// Maximum number of instructions that are copied in one round, per instruction of allowed growth.
+/// It counts copies before folding removes parts of them.
 const MOST_COPIED: usize = 4;
 
-/// Instructions from which on a function is large: what is saved a packet is not worth the time to compile copies.
+/// Number of instructions from which on a function is too large for duplication. The packets'
+/// savings would not be worth the compilation time.
 const LARGE: usize = 3000;
 
-/// How many instructions may be copied for one that a group of ways makes known: first where that is nearly nothing, as on the way of what is dropped, so that what may be copied is not used up
-/// where it is much.
+/// Maximum number of instructions that may be copied for one that becomes known, in two phases. The
+/// first phase takes cheap copies, such as the path of dropped packets. So the budget is not spent
+/// on expensive ones first.
 const WORTH: [usize; 2] = [2, 12];
 
-/// How often ways are parted for each worth, at most: each time those that meet behind those that were parted before. Twice as often found no more in programs that are measured.
+/// Maximum number of rounds per phase. Each round duplicates merge points after those of the round
+/// before. Twice as many found no more in the measured programs.
 const MOST_ROUNDS: usize = 3;
 
-/// How blocks are reached from each other, and which dominate which. Its memory is kept for the next function.
+/// Control flow graph and dominator tree. Their memory is reused for the next function.
 struct Flow {
     ways: ControlFlowGraph,
     tree: DominatorTree,
@@ -55,15 +61,15 @@ impl Flow {
         }
     }
 
-    /// That of a function as it is now.
+    /// Computes both for the current function.
     fn compute(&mut self, func: &Function) {
         self.ways.compute(func);
         self.tree.compute(func, &self.ways);
     }
 }
 
-/// Simplifies a function whose blocks are all filled, and counts the instructions that are left.
-/// It may grow by so many instructions when ways get code of their own; by none, they do not.
+/// Optimizes a function in which all blocks are filled. Returns the number of remaining
+/// instructions. Tail duplication may add up to `growth` instructions, and with 0 it is disabled.
 pub(crate) fn simplify(func: &mut Function, growth: usize) -> usize {
     let (mut flow, mut notes) = (Flow::new(), fold::Notes::default());
     func.dfg.resolve_all_aliases();
@@ -83,7 +89,7 @@ pub(crate) fn simplify(func: &mut Function, growth: usize) -> usize {
     size(func)
 }
 
-/// Parts ways where that is worth it.
+/// Duplicates code after merge points where that pays off.
 fn part(func: &mut Function, growth: usize, flow: &mut Flow, notes: &mut fold::Notes) {
     let most = size(func) + growth;
     for worth in WORTH {
@@ -103,7 +109,7 @@ fn part(func: &mut Function, growth: usize, flow: &mut Flow, notes: &mut fold::N
     }
 }
 
-/// How many instructions a function has.
+/// Returns the number of instructions of a function.
 fn size(func: &Function) -> usize {
     sweep::insts(func).count()
 }
@@ -120,7 +126,7 @@ mod tests {
     use cranelift_codegen::{settings, verifier::verify_function};
     use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-    /// A function of one pointer.
+    /// Builds a function with one pointer parameter.
     pub(super) fn function(fill: impl FnOnce(&mut FunctionBuilder<'_>, Value)) -> Function {
         let mut func = Function::new();
         func.signature = Signature::new(CallConv::SystemV);
@@ -137,7 +143,7 @@ mod tests {
         func
     }
 
-    /// [`fold::fold`] by itself.
+    /// Runs only [`fold::fold`].
     pub(super) fn fold(func: &mut Function) {
         fold::fold(func, &mut Flow::new(), &mut fold::Notes::default());
     }
@@ -163,7 +169,8 @@ mod tests {
         assert!(verified.is_ok(), "{verified:?}\n{func}");
     }
 
-    /// Two ways that meet, one with 14 and one with 18; behind that a branch asks which it was.
+    /// Builds two paths that merge, one with 14 and one with 18. A later branch tests which one was
+    /// taken.
     fn meeting() -> Function {
         function(|b, pointer| {
             let [one, other, met, first, second] = [(); 5].map(|()| b.create_block());
@@ -188,7 +195,8 @@ mod tests {
         })
     }
 
-    /// A block with a parameter, which it stores; the block is reached with 7, and once more with one more each time if it is a loop.
+    /// Builds a block that stores its parameter. It is reached with 7, and if it is a loop, also
+    /// with the parameter plus one.
     fn storing(is_loop: bool) -> Function {
         function(|b, pointer| {
             let [head, end] = [(); 2].map(|()| b.create_block());
@@ -254,11 +262,12 @@ mod tests {
         check(&func);
         assert_eq!(count(&func, Opcode::Brif), 1, "{func}");
         assert_eq!(count(&func, Opcode::Store), 2, "{func}");
-        // Where the number is zero it is stored as such.
+        // On the path where the number is zero, a zero is stored.
         assert_eq!(count(&func, Opcode::Iconst), 1, "{func}");
     }
 
-    /// A branch on whether a number is, or is not, one; what each way stores of the number, if that is known.
+    /// Returns the constants that are stored on the two sides of a branch that tests a number for
+    /// one. An element is empty if the number is not known there.
     fn known_of(cond: IntCC, mask: i64) -> [Option<i64>; 2] {
         let mut func = function(|b, pointer| {
             let [yes, no] = [(); 2].map(|()| b.create_block());
@@ -302,7 +311,7 @@ mod tests {
             let is_set = b.ins().band_imm(flags, 4);
             b.ins().brif(is_set, yes, &[], no, &[]);
             b.switch_to_block(no);
-            // Another computation of the same.
+            // Recomputes the same value.
             let is_set = b.ins().band_imm(flags, 4);
             b.ins().brif(is_set, never, &[], again, &[]);
             for block in [yes, again, never] {
@@ -387,7 +396,7 @@ mod tests {
             let [yes, no, met, again] = [(); 4].map(|()| b.create_block());
             let [number, other] = [0, 8].map(|at| b.ins().load(I64, safe(), pointer, at));
             b.ins().brif(number, yes, &[], no, &[]);
-            // What is the same stands before and behind what is not.
+            // Copies are before and after a parameter that is not one.
             let params = [(); 3].map(|()| b.append_block_param(met, I64));
             for (block, choice) in [(yes, number), (no, other)] {
                 b.switch_to_block(block);
@@ -573,7 +582,7 @@ mod tests {
         let mut func = function(|b, pointer| {
             let [head, tail, end] = [(); 3].map(|()| b.create_block());
             let never = b.ins().iconst(I64, 0);
-            // The loop has two entries, of which the first cannot be taken.
+            // The loop has two entries. The first cannot be taken.
             b.ins().brif(never, head, &[], tail, &[]);
             b.switch_to_block(head);
             b.ins().store(safe(), pointer, pointer, 0);
@@ -589,7 +598,8 @@ mod tests {
         assert_eq!(count(&func, Opcode::Store), 1, "{func}");
     }
 
-    /// Conditions that are computed from those before, each twice, and as many branches on each, one behind the other.
+    /// Builds conditions that each depend on the ones before and are computed twice, with a chain
+    /// of branches on each.
     fn conditions(count: usize, branches: usize) -> Function {
         function(|b, pointer| {
             let mut all = b.ins().load(I64, safe(), pointer, 0);

@@ -1,4 +1,5 @@
-//! Random functions do, when they are simplified, what they did before: both are run by a small interpreter that knows nothing of how they were simplified.
+//! Random tests: functions have the same effects before and after optimization. A small
+//! interpreter, which shares no code with the optimizer, runs both.
 
 use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -18,18 +19,19 @@ use super::tests::{check, flow_of, function, safe};
 use super::{PASS_GROWTH, simplify};
 use crate::helpers::Helper;
 
-/// As many as take about two seconds.
+/// Number of functions, which take about two seconds.
 const FUNCTIONS: u64 = 2500;
-/// Memories that each function is run over.
+/// Number of memory contents that each function is run with.
 const MEMORIES: usize = 8;
-/// What a function reads: words where its pointer points to, each in the memory of one kind. It stores there too, and behind them, where it reads nothing.
+/// Number of words that a function reads, from its pointer on. Each word is in one memory region.
+/// It also stores there, and in words after them that it never reads.
 const WORDS: usize = 8;
 const POINTER: u64 = 0x1000;
-/// Where its stack is.
+/// Address of the stack.
 const STACK: u64 = 1 << 40;
-/// What functions call: one that leaves the packet's bytes as they are, and one that does not.
+/// Called helpers: one that does not change the packet's bytes, and one that does.
 const CALLED: [Helper; 2] = [Helper::Find, Helper::FinishDeparse];
-/// The kinds of memory; the third is the packet's bytes.
+/// Memory regions. The third is the packet's bytes.
 const REGIONS: [Option<AliasRegion>; 4] = [
     None,
     Some(AliasRegion::Heap),
@@ -37,7 +39,7 @@ const REGIONS: [Option<AliasRegion>; 4] = [
     Some(AliasRegion::Vmctx),
 ];
 const BYTES: usize = 2;
-/// Blocks that a run goes through, at most: there are loops without an end.
+/// Maximum number of blocks that a run executes, since loops may be infinite.
 const MOST_BLOCKS: usize = 120;
 
 const CONDITIONS: [IntCC; 10] = [
@@ -52,7 +54,7 @@ const CONDITIONS: [IntCC; 10] = [
     IntCC::UnsignedGreaterThan,
     IntCC::UnsignedLessThanOrEqual,
 ];
-/// Numbers at which masks and comparisons of some width change what they do.
+/// Numbers at which masks and comparisons of some width change their result.
 const NUMBERS: [i64; 12] = [
     0,
     1,
@@ -67,17 +69,17 @@ const NUMBERS: [i64; 12] = [
     0xffff_ffff,
     -1,
 ];
-/// Distances of shifts: some are taken modulo the width.
+/// Shift distances. Some are taken modulo the width.
 const DISTANCES: [i64; 7] = [0, 1, 8, 32, 63, 64, 65];
 
 type Memory = [u64; WORDS];
 
-/// How a word is read and written.
+/// Returns the flags of an access to a word.
 fn in_word(word: usize) -> MemFlags {
     safe().with_alias_region(REGIONS[word % REGIONS.len()])
 }
 
-/// Numbers without an order (SplitMix64).
+/// Pseudo-random numbers (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -100,7 +102,8 @@ impl Random {
         all[self.below(all.len())]
     }
 
-    /// Mostly numbers that conditions of random functions tell apart.
+    /// Returns a memory with mostly small numbers, which conditions of random functions
+    /// distinguish.
     fn memory(&mut self) -> Memory {
         [(); WORDS].map(|()| match self.below(5) {
             0 => 0,
@@ -112,17 +115,19 @@ impl Random {
     }
 }
 
-/// Fills a function: blocks that compute variables from what is in memory and from one another, store some, and lead to others.
+/// Generator of functions. Blocks compute variables from memory and from other variables, store
+/// some, and branch.
 struct Maker<'a, 'f> {
     b: &'a mut FunctionBuilder<'f>,
     random: &'a mut Random,
     pointer: Value,
     variables: Vec<Variable>,
-    /// All but the first, each with how many values it is given. What variables are there, other parameters say, which are none of these.
+    /// All blocks but the first, each with its number of explicit parameters. The parameters of
+    /// variables are not counted.
     blocks: Vec<(Block, usize)>,
-    /// Whether ways lead back as well, to any block: few of the loops have one entry.
+    /// True if branches may go back to any block. Few of these loops have a single entry.
     goes_back: bool,
-    /// What is called takes the pointer and a number, and returns one.
+    /// Signature of called functions: a pointer and a number to a number.
     called: SigRef,
 }
 
@@ -162,7 +167,7 @@ fn random_function(random: &mut Random) -> Function {
 impl Maker<'_, '_> {
     fn fill(&mut self) {
         for (at, variable) in self.variables.clone().into_iter().enumerate() {
-            // Of some is known what they are.
+            // Some start as constants.
             let first = match at {
                 0..3 => self
                     .b
@@ -182,7 +187,8 @@ impl Maker<'_, '_> {
         }
     }
 
-    /// The block with this number, of which the first has 0: it leads to those from that place on in the list of the others.
+    /// Fills the block with this index, where 0 is the entry. It branches to blocks from this index
+    /// on in the list of the others.
     fn block(&mut self, number: usize) {
         for _ in 0..self.random.below(4) {
             let value = self.value(3);
@@ -195,7 +201,7 @@ impl Maker<'_, '_> {
         }
         if !self.random.one_in(3) {
             let value = self.value(1);
-            // Where it is stored tells the block.
+            // The offset identifies the block.
             let at = 8 * (WORDS + number) as i32;
             self.b.ins().store(safe(), value, self.pointer, at);
         }
@@ -217,7 +223,7 @@ impl Maker<'_, '_> {
         self.assign(result);
     }
 
-    /// Writes a word that is read, too.
+    /// Writes a word that is also read.
     fn overwrite(&mut self) {
         let (word, value) = (self.random.below(WORDS), self.value(1));
         let at = 8 * word as i32;
@@ -256,7 +262,8 @@ impl Maker<'_, '_> {
         self.b.ins().br_table(index, table);
     }
 
-    /// Another block, and what it is given. Often one of the next: several ways lead there then.
+    /// Returns a target block and its arguments. It is often one of the next blocks, so that
+    /// several edges lead there.
     fn target(&mut self, number: usize) -> (Block, Vec<BlockArg>) {
         let is_back = self.goes_back && self.random.one_in(3);
         let among = &self.blocks[if is_back { 0 } else { number }..];
@@ -278,7 +285,7 @@ impl Maker<'_, '_> {
         self.b.def_var(variable, value);
     }
 
-    /// A value that is computed in so many steps, at most.
+    /// Returns a value that is computed in up to `depth` steps.
     fn value(&mut self, depth: usize) -> Value {
         let Some(less) = depth.checked_sub(1) else {
             return self.simple();
@@ -303,7 +310,8 @@ impl Maker<'_, '_> {
         }
     }
 
-    /// What is left of a variable, which is asked for again behind the branch that depends on it.
+    /// Masks a variable and returns the result. It is used again after the branch that depends on
+    /// it.
     fn kept_value(&mut self) -> Value {
         let variable = self.random.pick(&self.variables);
         let value = self.b.use_var(variable);
@@ -341,7 +349,7 @@ impl Maker<'_, '_> {
         self.perhaps_masked(loaded, ty)
     }
 
-    /// A value of as many bits as a type has, or what is left of it under a mask of so many, or of one less.
+    /// Returns the value, or masks it to the width of a type or to one bit less.
     fn perhaps_masked(&mut self, value: Value, ty: Type) -> Value {
         let mask = cut(u64::MAX, ty) as i64;
         match self.random.below(4) {
@@ -368,7 +376,7 @@ impl Maker<'_, '_> {
         }
     }
 
-    /// What is left of a value's complement, complemented, under the same mask or another.
+    /// Complements and masks a value twice, with equal or different masks.
     fn complemented_twice(&mut self, value: Value, mask: i64) -> Value {
         let again = match self.random.one_in(3) {
             true => self.random.pick(&NUMBERS),
@@ -389,7 +397,8 @@ impl Maker<'_, '_> {
             0 => ins.ishl_imm(value, by),
             1 => ins.ushr_imm(value, by),
             2 => ins.sshr_imm(value, by),
-            // Up, and down again as far, or not: what is not wide stays what it was.
+            // Shifts left and then right, by equal or different distances. Equal distances leave
+            // narrow values unchanged.
             _ => {
                 let mask = self.random.pick(&NUMBERS);
                 let value = self.b.ins().band_imm(value, mask);
@@ -405,7 +414,7 @@ impl Maker<'_, '_> {
 
     fn chosen(&mut self, depth: usize) -> Value {
         let [yes, no] = [(); 2].map(|()| self.value(depth));
-        // What is chosen may itself be what decides.
+        // The condition may be the selected value itself.
         let cond = if self.random.one_in(3) {
             yes
         } else {
@@ -414,7 +423,7 @@ impl Maker<'_, '_> {
         self.b.ins().select(cond, yes, no)
     }
 
-    /// A value that was of another type.
+    /// Returns a value that was converted through a narrower type.
     fn narrowed(&mut self, depth: usize) -> Value {
         let value = self.value(depth);
         let ty = self.random.pick(&[I8, I16, I32]);
@@ -464,7 +473,7 @@ impl Maker<'_, '_> {
         }
     }
 
-    /// A value's low bits, as many as a type has, with their bytes swapped.
+    /// Returns the low bits of a value, as many as the type has, with their bytes swapped.
     fn swap(&mut self, value: Value, ty: Type) -> Value {
         if ty == I64 {
             return self.b.ins().bswap(value);
@@ -474,7 +483,7 @@ impl Maker<'_, '_> {
         self.b.ins().uextend(I64, swapped)
     }
 
-    /// The same of any value, perhaps with some bits the other way round, or without some.
+    /// Returns a byte-swapped value, possibly with some bits inverted or removed.
     fn swapped(&mut self, depth: usize, ty: Type) -> Value {
         let value = self.value(depth);
         let swapped = self.swap(value, ty);
@@ -490,7 +499,7 @@ impl Maker<'_, '_> {
         }
     }
 
-    /// Whether a value with its bytes swapped is a number, or another one.
+    /// Compares a byte-swapped value with a number or with another one for equality.
     fn condition_on_swapped(&mut self, depth: usize) -> Value {
         let ty = self.random.pick(&[I16, I32, I64]);
         let cond = self.random.pick(&CONDITIONS[..2]);
@@ -505,7 +514,7 @@ impl Maker<'_, '_> {
         self.b.ins().icmp_imm(cond, one, number)
     }
 
-    /// Conditions on two parts of a value, which may share bits.
+    /// Combines comparisons of two parts of a value, which may overlap.
     fn condition_on_parts(&mut self, depth: usize) -> Value {
         let value = match self.random.one_in(2) {
             true => self.loaded(),
@@ -544,7 +553,7 @@ impl Maker<'_, '_> {
         }
     }
 
-    /// A condition, of a byte's type.
+    /// Returns a condition of type `I8`.
     fn condition(&mut self, depth: usize) -> Value {
         let less = depth.saturating_sub(1);
         let kind = if depth == 0 { 0 } else { self.random.below(8) };
@@ -576,21 +585,21 @@ impl Maker<'_, '_> {
     }
 }
 
-/// What a run did.
+/// Effects of a run.
 #[derive(Debug, Default, PartialEq)]
 struct Did {
-    /// What was stored, and how far behind the pointer, or given to whom, one after the other.
+    /// Stores as offset and value, and calls as callee and argument, in order.
     stored: Vec<(u64, u64)>,
-    /// What was returned, if the run came to its end.
+    /// Returned value, if the run has ended.
     returned: Option<u64>,
 }
 
-/// A run of a function over a memory.
+/// Interpreter state of a run.
 struct Run<'f> {
     func: &'f Function,
     memory: Memory,
     stack: HashMap<u64, u64>,
-    /// What values are: no bits but those of their types.
+    /// Current values, cut to the bits of their types.
     values: SecondaryMap<Value, Option<u64>>,
     did: Did,
 }
@@ -614,7 +623,7 @@ fn run(func: &Function, memory: &Memory) -> Did {
 }
 
 impl Run<'_> {
-    /// Runs a block; the next one, but behind the end.
+    /// Runs a block. Returns its successor, or none after a return.
     fn block(&mut self, block: Block) -> Option<Block> {
         for inst in self.func.layout.block_insts(block) {
             if self.func.dfg.insts[inst].opcode().is_terminator() {
@@ -670,7 +679,7 @@ impl Run<'_> {
         }
     }
 
-    /// Who is called writes all that it may.
+    /// Performs a call that overwrites all memory that the callee may write.
     fn call(&mut self, callee: u64, given: u64) -> u64 {
         self.did.stored.push((callee, given));
         let mut random = Random(callee ^ given);
@@ -683,7 +692,7 @@ impl Run<'_> {
         random.next() % 4
     }
 
-    /// What an instruction leads to, but the end.
+    /// Returns the target of a terminator, or none after a return.
     fn leave(&mut self, inst: Inst) -> Option<BlockCall> {
         let dfg = &self.func.dfg;
         match dfg.insts[inst] {
@@ -704,7 +713,7 @@ impl Run<'_> {
         }
     }
 
-    /// Gives a block's parameters what they are, all at once: one may get what another was.
+    /// Assigns a block's parameters in parallel, since one may get the old value of another.
     fn arrive(&mut self, call: BlockCall) -> Block {
         let dfg = &self.func.dfg;
         let block = call.block(&dfg.value_lists);
@@ -722,7 +731,7 @@ impl Run<'_> {
         self.values[value].expect("it is computed before")
     }
 
-    /// How far behind the function's pointer a place is, or where on the stack.
+    /// Returns the offset of an address from the function's pointer, or a stack address.
     fn place(&self, base: Value, offset: i32) -> u64 {
         let at = self.of(base).wrapping_add_signed(offset.into());
         match at {
@@ -731,7 +740,7 @@ impl Run<'_> {
         }
     }
 
-    /// What an instruction computes, of this type, or more bits of it.
+    /// Returns the result of an instruction. Bits beyond the type are not cut.
     fn computed(&self, data: InstructionData, ty: Type) -> u64 {
         let of_type = |value| (self.of(value), self.func.dfg.value_type(value));
         match data {
@@ -842,7 +851,9 @@ fn compare(cond: IntCC, a: u64, b: u64, ty: Type) -> bool {
     }
 }
 
-/// Whether a function simplified does over a memory what it did before; whether that came to its end. Where it did not, the one simplified is further, or as far: it goes through no more blocks.
+/// Asserts that the optimized function has the same effects on a memory. Returns true if the
+/// original has ended. Otherwise the optimized one has made at least as much progress, since it
+/// executes no more blocks.
 fn does_the_same(before: &Function, behind: &Function, memory: &Memory) -> bool {
     let [expected, did] = [before, behind].map(|func| run(func, memory));
     let told = || format!("{memory:?}\n{before}\nsimplified:\n{behind}");
@@ -862,7 +873,7 @@ fn random_functions_store_and_return_the_same_when_they_are_simplified() {
     });
 }
 
-/// Before anything else has changed what is written in fewer instructions.
+/// Tests the pass on code that no other pass has changed.
 #[test]
 fn random_functions_store_and_return_the_same_when_they_are_reduced() {
     all_do_the_same(|func| {
@@ -895,7 +906,7 @@ fn all_do_the_same(change: impl Fn(&mut Function)) {
             ended += usize::from(does_the_same(&before, &behind, &memory));
         }
     }
-    // What is returned is compared at the end alone.
+    // Return values are compared only for runs that ended.
     let runs = FUNCTIONS as usize * MEMORIES;
     assert!(ended > runs / 2, "{ended} of {runs} runs have an end");
 }

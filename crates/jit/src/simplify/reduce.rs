@@ -1,5 +1,5 @@
-//! Writes in fewer instructions what takes more only since it was translated piece by piece: bytes that are swapped and swapped back, or on both sides of a comparison, and
-//! comparisons of different bits of one value, mostly neighbours, which are one comparison.
+//! Peephole rewriting. It removes redundancy from piecewise translation: bytes that are swapped
+//! twice or on both sides of a comparison, and several comparisons of different bits of one value.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
@@ -13,10 +13,10 @@ use support::work::checkpoint;
 use super::fold::{cut, mask, signed};
 use super::sweep;
 
-/// Instructions that are looked through for what a value is made of, at most.
+/// Maximum number of instructions that are followed to find the origin of a value.
 const MOST_STEPS: usize = 8;
 
-/// Reduces all instructions of a function.
+/// Rewrites all instructions of a function.
 pub(super) fn reduce(func: &mut Function) {
     let insts: Vec<Inst> = sweep::insts(func).collect();
     for inst in insts {
@@ -46,14 +46,14 @@ pub(super) fn reduce(func: &mut Function) {
     }
 }
 
-/// What a value is compared with.
+/// Right-hand side of a comparison.
 #[derive(Clone, Copy, Debug)]
 enum With {
     Number(u64),
     Value(Value),
 }
 
-/// Whether a value is another one, or is not.
+/// Test of a value for equality or inequality.
 #[derive(Clone, Copy, Debug)]
 struct Equality {
     cond: IntCC,
@@ -62,7 +62,7 @@ struct Equality {
 }
 
 impl Equality {
-    /// What an instruction asks.
+    /// Returns the test that an instruction performs.
     fn of(func: &Function, inst: Inst) -> Option<Equality> {
         let (cond, value, with) = match func.dfg.insts[inst] {
             InstructionData::IntCompareImm { cond, arg, imm, .. } => {
@@ -89,7 +89,7 @@ impl Equality {
     }
 }
 
-/// Whether values of a type are numbers of at most 64 bits.
+/// Returns true for integer types of at most 64 bits.
 fn is_number(ty: Type) -> bool {
     ty.is_int() && ty.bits() <= 64
 }
@@ -104,7 +104,7 @@ fn constant(func: &Function, value: Value) -> Option<u64> {
     }
 }
 
-/// The instruction that computes a value.
+/// Returns the instruction that defines a value.
 fn source(func: &Function, value: Value) -> Option<InstructionData> {
     match func.dfg.value_def(value) {
         ValueDef::Result(inst, _) => Some(func.dfg.insts[inst]),
@@ -112,18 +112,19 @@ fn source(func: &Function, value: Value) -> Option<InstructionData> {
     }
 }
 
-/// The low bits of a value, as many as a type has: a number of this type with its bytes swapped, some bits of which are the other way round.
+/// Low bits of a value, recognized as a number of type `ty` with swapped bytes and some bits
+/// inverted.
 #[derive(Clone, Copy, Debug)]
 struct Swapped {
     number: Value,
     ty: Type,
     inverted: u64,
-    /// Whether the value has no other bits.
+    /// True if the other bits of the value are zero.
     is_all: bool,
 }
 
 impl Swapped {
-    /// What a value is, of a type if one is given.
+    /// Recognizes a value, with type `wanted` if one is given.
     fn of(func: &Function, value: Value, wanted: Option<Type>) -> Option<Swapped> {
         let (mut value, mut inverted, mut kept) = (value, 0, u64::MAX);
         let is_wide_enough = |ty: Type| wanted.is_none_or(|wanted| ty.bits() >= wanted.bits());
@@ -132,7 +133,7 @@ impl Swapped {
             if !is_number(ty) || !is_wide_enough(ty) {
                 return None;
             }
-            // Behind this instruction there are no more bits than its type has.
+            // From here on there are no more bits than the type has.
             kept &= mask(ty);
             let InstructionData::Unary { opcode, arg } = source(func, value)? else {
                 let InstructionData::BinaryImm64 { opcode, arg, imm } = source(func, value)? else {
@@ -167,13 +168,13 @@ impl Swapped {
         None
     }
 
-    /// The bits of the number that are the other way round.
+    /// Returns the mask of inverted bits, before the swap.
     fn inverted_before(self) -> u64 {
         self.inverted.swap_bytes() >> (64 - self.ty.bits())
     }
 }
 
-/// What is swapped was swapped before.
+/// Removes a byte swap of swapped bytes.
 fn swap_back(func: &mut Function, inst: Inst, arg: Value) {
     let ty = func.dfg.value_type(arg);
     if let Some(swapped) = Swapped::of(func, arg, Some(ty)) {
@@ -182,7 +183,8 @@ fn swap_back(func: &mut Function, inst: Inst, arg: Value) {
     }
 }
 
-/// A place behind an address is one that the instruction that reads or writes there names: the sum need not be known by itself.
+/// Folds a constant that is added to an address into the offset of the access. So the sum need not
+/// be computed.
 fn address_at_once(func: &mut Function, inst: Inst) {
     let (place, offset) = match func.dfg.insts[inst] {
         InstructionData::Load { arg, offset, .. } => (arg, offset),
@@ -218,7 +220,7 @@ fn address_at_once(func: &mut Function, inst: Inst) {
     }
 }
 
-/// The low half of a word that was shifted up to be swapped is swapped by itself.
+/// Swaps the low half of a word in 32 bits if it was shifted left to be swapped.
 fn swap_half(func: &mut Function, inst: Inst) {
     let InstructionData::Unary {
         opcode: Opcode::Bswap,
@@ -242,7 +244,7 @@ fn swap_half(func: &mut Function, inst: Inst) {
     }
 }
 
-/// Of what is stored only 32 bits, no more need be known.
+/// Stores 32 bits without extending them first.
 fn store_half(func: &mut Function, inst: Inst) {
     let InstructionData::Store {
         args: [value, place],
@@ -263,7 +265,8 @@ fn store_half(func: &mut Function, inst: Inst) {
     }
 }
 
-/// A number is less than another one if as many times it is less than as many times the other: a length in bytes need not be made one in bits.
+/// Removes a left shift before a comparison with a number, by shifting the number instead. So a
+/// length in bytes need not be converted to bits.
 fn compare_unshifted(func: &mut Function, inst: Inst) {
     let (cond, arg, limit) = match func.dfg.insts[inst] {
         InstructionData::IntCompareImm { cond, arg, imm, .. } => (cond, arg, imm.bits() as u64),
@@ -289,10 +292,10 @@ fn compare_unshifted(func: &mut Function, inst: Inst) {
         return;
     }
     let (by, limit) = (by.bits(), cut(limit, ty));
-    // The most that can be shifted so far without losing a bit.
+    // Maximum number that can be shifted without losing a bit.
     let stays = mask(ty) >> by;
     let below = limit >> by;
-    // The least number that is no longer less, shifted.
+    // Minimum number that, shifted, is not less than the limit.
     let from = below + u64::from(limit & !(mask(ty) << by) != 0);
     let number = match cond {
         IntCC::UnsignedLessThan | IntCC::UnsignedGreaterThanOrEqual => from,
@@ -306,7 +309,7 @@ fn compare_unshifted(func: &mut Function, inst: Inst) {
     }
 }
 
-/// Two numbers whose bytes are swapped are equal if they are without.
+/// Compares two byte-swapped numbers without swapping them.
 fn compare_unswapped(func: &mut Function, inst: Inst, equality: Equality) {
     let Equality { cond, value, with } = equality;
     let Some(one) = Swapped::of(func, value, None).filter(|one| one.is_all) else {
@@ -316,7 +319,7 @@ fn compare_unswapped(func: &mut Function, inst: Inst, equality: Equality) {
         With::Number(number) if number & !mask(one.ty) == 0 => {
             let number = number.swap_bytes() >> (64 - one.ty.bits()) ^ one.inverted_before();
             let mut at = FuncCursor::new(func).at_inst(inst);
-            // Short constants make long instructions that are slow to decode.
+            // Comparisons with short immediates have encodings that are slow to decode.
             let wide = match one.ty {
                 I64 => one.number,
                 _ => at.ins().uextend(I64, one.number),
@@ -334,12 +337,12 @@ fn compare_unswapped(func: &mut Function, inst: Inst, equality: Equality) {
                 func.dfg.replace(inst).icmp(cond, number, other.number);
             }
         }
-        // Never equal: no number of the type.
+        // The number exceeds the type, so the values are never equal.
         With::Number(_) => {}
     }
 }
 
-/// All bits of a value that may be set.
+/// Returns the mask of the bits of a value that may be set.
 fn all_bits(func: &Function, value: Value) -> u64 {
     match source(func, value) {
         Some(InstructionData::Load { opcode, .. }) if opcode != Opcode::Load => loaded_by(opcode),
@@ -347,7 +350,7 @@ fn all_bits(func: &Function, value: Value) -> u64 {
     }
 }
 
-/// A comparison of some bits of a value with a number.
+/// Comparison of some bits of a value with a number.
 #[derive(Clone, Copy, Debug)]
 struct Masked {
     cond: IntCC,
@@ -357,7 +360,7 @@ struct Masked {
 }
 
 impl Masked {
-    /// The comparison that a truth is.
+    /// Returns the comparison that defines a truth value.
     fn of(func: &Function, mut truth: Value) -> Option<Masked> {
         while let Some(InstructionData::Unary {
             opcode: Opcode::Uextend,
@@ -388,7 +391,8 @@ impl Masked {
         None
     }
 
-    /// The same comparison of what the value is computed from, as far as that has the bits; nothing at all if it is never equal.
+    /// Rewrites the comparison to the operand of the value's definition. Returns an inner none if
+    /// there is no such operand, and an outer none if the values are never equal.
     fn before(self, func: &Function) -> Option<Option<Masked>> {
         let ty = func.dfg.value_type(self.value);
         let Masked { bits, number, .. } = self;
@@ -422,7 +426,7 @@ impl Masked {
                 (self.value, bits & all, number)
             }
         };
-        // A bit that is set nowhere: never equal.
+        // The number has a bit outside the mask, so the values are never equal.
         if number & !bits != 0 {
             return None;
         }
@@ -435,7 +439,7 @@ impl Masked {
     }
 }
 
-/// The bits that a load which extends may set.
+/// Returns the mask of the bits that an extending load may set.
 fn loaded_by(opcode: Opcode) -> u64 {
     match opcode {
         Opcode::Uload8 => 0xff,
@@ -445,7 +449,8 @@ fn loaded_by(opcode: Opcode) -> u64 {
     }
 }
 
-/// Whether either of two parts of a value differs, or both are equal, is one comparison.
+/// Merges two comparisons of disjoint parts of a value, combined by `or` of inequalities or `and`
+/// of equalities.
 fn compare_at_once(func: &mut Function, inst: Inst, opcode: Opcode, args: [Value; 2]) {
     let cond = match opcode {
         Opcode::Bor => IntCC::NotEqual,
@@ -487,7 +492,8 @@ mod tests {
     use super::*;
     use cranelift_frontend::FunctionBuilder;
 
-    /// A function that stores what it makes of 16 bits, reduced and swept.
+    /// Builds a function that stores a value made from 16 bits. The function is rewritten, and dead
+    /// code is removed.
     fn reduced(make: impl Fn(&mut FunctionBuilder<'_>, Value) -> Value) -> Function {
         let mut func = function(|b, pointer| {
             let half = b.ins().uload16(I64, safe(), pointer, 0);

@@ -1,7 +1,9 @@
-//! Moves what is computed to where it is needed: a load that a parser makes for all packets, and of which only one way through the program asks, is made on that way.
+//! Code sinking. Moves computations to the paths that use them. A parser loads each field for all
+//! packets, but only one path may use it.
 //!
-//! Cranelift computes what needs no memory where it is used first, but leaves each load where it stands, and keeps what was loaded until it is used: registers are few, so
-//! that most of what is loaded early goes over the stack. A load goes no further than to what may write what it reads.
+//! Cranelift places pure computations at their first use, but leaves each load in place and keeps
+//! the value until its use. There are few registers, so most values that are loaded early are
+//! spilled. A load is not moved across a possible write of its memory.
 
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::entity::{EntitySet, SecondaryMap};
@@ -19,21 +21,21 @@ use super::sweep::{has_effect, insts};
 use crate::helpers::Helper;
 use crate::translate::in_bytes;
 
-/// Places where something is computed in place of one, at most.
+/// Maximum number of positions to which one computation is copied.
 const MOST_PLACES: usize = 8;
 
-/// Blocks with uses of a value, at most, for it to go anywhere.
+/// Maximum number of blocks with uses of a value that is moved.
 const MOST_USING: usize = 32;
 
-/// Copies that are made in one function, at most, for each instruction that it has, and in any
-/// function: what is copied for one block may again be made of what is copied for each block.
+/// Maximum number of copies in a function, per instruction, and the minimum of that limit. Without
+/// a limit, copies for one block could again be copied for each of many blocks.
 const MOST_COPIES: usize = 1;
 const FEWEST_COPIES: usize = 8192;
 
-/// Blocks between where a load stands and where it goes that are looked through, at most.
+/// Maximum number of blocks that are searched between source and target of a load.
 const MOST_BETWEEN: usize = 256;
 
-/// Sinks the instructions of a function in which no value is another one's name.
+/// Sinks the instructions of a function without value aliases.
 pub(super) fn sink(func: &mut Function, flow: &Flow) {
     let (ways, tree) = (&flow.ways, &flow.tree);
     let mut loops = LoopAnalysis::new();
@@ -53,7 +55,7 @@ pub(super) fn sink(func: &mut Function, flow: &Flow) {
         tree,
         loops,
     };
-    // What is used goes before what it is computed from.
+    // Users are moved before their operands.
     for block in blocks {
         let insts: Vec<Inst> = sinking.func.layout.block_insts(block).collect();
         for inst in insts.into_iter().rev() {
@@ -63,7 +65,7 @@ pub(super) fn sink(func: &mut Function, flow: &Flow) {
     }
 }
 
-/// The instructions that take each value.
+/// Returns the instructions that use each value.
 fn uses(func: &Function) -> SecondaryMap<Value, Vec<Inst>> {
     let mut uses: SecondaryMap<Value, Vec<Inst>> = SecondaryMap::new();
     for inst in insts(func) {
@@ -76,12 +78,13 @@ fn uses(func: &Function) -> SecondaryMap<Value, Vec<Inst>> {
     uses
 }
 
-/// Kinds of memory, a bit each.
+/// Set of memory regions, one bit each.
 type Regions = u8;
 
 const ALL: Regions = Regions::MAX;
 
-/// The kind of memory of these flags: kinds do not overlap, and what is of none is one more.
+/// Returns the region of these flags. Regions do not overlap, and accesses without a region form
+/// one more.
 fn region(flags: MemFlags) -> Regions {
     match flags.alias_region() {
         None => 1,
@@ -91,7 +94,7 @@ fn region(flags: MemFlags) -> Regions {
     }
 }
 
-/// What an instruction may write.
+/// Returns the regions that an instruction may write.
 fn written_by(func: &Function, inst: Inst) -> Regions {
     let data = func.dfg.insts[inst];
     let opcode = data.opcode();
@@ -111,7 +114,7 @@ fn written_by(func: &Function, inst: Inst) -> Regions {
     }
 }
 
-/// Whether a function that is called leaves the packet's bytes as they are.
+/// Returns true if a callee does not change the packet's bytes.
 fn leaves_bytes(func: &Function, callee: Value) -> bool {
     let ValueDef::Result(inst, _) = func.dfg.value_def(callee) else {
         return false;
@@ -125,7 +128,7 @@ fn leaves_bytes(func: &Function, callee: Value) -> bool {
     }
 }
 
-/// A block that uses a value, and its first instruction that does.
+/// Block that uses a value, with its first instruction that does.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     block: Block,
@@ -133,19 +136,19 @@ struct Place {
 }
 
 struct Sinking<'f> {
-    /// Copies that may still be made.
+    /// Number of copies that may still be made.
     room: usize,
     func: &'f mut Function,
     ways: &'f ControlFlowGraph,
     tree: &'f DominatorTree,
     loops: LoopAnalysis,
     uses: SecondaryMap<Value, Vec<Inst>>,
-    /// What each block writes. Nothing that is moved writes anything.
+    /// Regions that each block writes. Instructions that are moved write nothing.
     written: SecondaryMap<Block, Regions>,
 }
 
 impl Sinking<'_> {
-    /// Sinks an instruction of a block, if it can go anywhere.
+    /// Sinks an instruction of a block, if possible.
     fn inst(&mut self, block: Block, inst: Inst) {
         let &[result] = self.func.dfg.inst_results(inst) else {
             return;
@@ -156,8 +159,8 @@ impl Sinking<'_> {
         let mut places = self.places(result);
         let stays = |place: &Place| place.block == block || self.is_repeated(place.block, block);
         if self.may_be_part_of_address(inst) {
-            // Each block that uses it in an address does so for itself. Other uses keep the one
-            // that is there: a copy for each link of a chain of sums would make a chain of copies.
+            // Each block that uses it in an address gets a copy. Other uses keep the original:
+            // copies for each element of a chain of sums would multiply.
             let uses = self.uses_in_addresses(result);
             places.retain(|place| !stays(place) && uses.contains(place.block));
             return self.go(inst, result, &places);
@@ -174,10 +177,10 @@ impl Sinking<'_> {
         }
     }
 
-    /// Whether an instruction may be elsewhere, as far as memory allows.
+    /// Returns true if an instruction may be moved, apart from memory dependences.
     fn is_movable(&self, inst: Inst) -> bool {
         let data = self.func.dfg.insts[inst];
-        // Constants are made where they are used anyway, and what nobody writes Cranelift moves by itself.
+        // Cranelift itself moves constants and loads of memory that is never written.
         let moves_anyway = match data {
             InstructionData::Load { flags, .. } => flags.readonly() && flags.can_move(),
             _ => data.opcode() == Opcode::Iconst,
@@ -185,7 +188,7 @@ impl Sinking<'_> {
         !moves_anyway && !has_effect(self.func, inst)
     }
 
-    /// Whether an instruction that reads or writes memory can do this sum or product besides.
+    /// Returns true if an addressing mode can include this sum or product.
     fn may_be_part_of_address(&self, inst: Inst) -> bool {
         let InstructionData::BinaryImm64 { opcode, imm, .. } = self.func.dfg.insts[inst] else {
             return false;
@@ -201,7 +204,7 @@ impl Sinking<'_> {
         }
     }
 
-    /// The blocks in which a value is an address, or a summand of one.
+    /// Returns the blocks in which a value is an address or a summand of one.
     fn uses_in_addresses(&self, value: Value) -> EntitySet<Block> {
         let dfg = &self.func.dfg;
         let is_address = |value: Value, user: Inst| match dfg.insts[user] {
@@ -223,7 +226,7 @@ impl Sinking<'_> {
         blocks
     }
 
-    /// The blocks that use a value.
+    /// Returns the blocks that use a value.
     fn places(&self, value: Value) -> Vec<Place> {
         let mut places: Vec<Place> = Vec::new();
         for &user in &self.uses[value] {
@@ -239,7 +242,7 @@ impl Sinking<'_> {
         places
     }
 
-    /// Whether a block is in a loop in which another one is not.
+    /// Returns true if `here` is in a loop that does not contain `there`.
     fn is_repeated(&self, here: Block, there: Block) -> bool {
         let innermost = self.loops.innermost_loop(here);
         innermost.is_some_and(|innermost| !self.loops.is_in_loop(there, innermost))
@@ -249,7 +252,7 @@ impl Sinking<'_> {
         self.func.layout.pp_cmp(one, other).is_lt()
     }
 
-    /// Whether an instruction of a block computes the same at another place, which is behind it on all ways there.
+    /// Returns true if an instruction computes the same at a later position on all paths there.
     fn may_go(&self, from: Block, inst: Inst, to: Place) -> bool {
         let data = self.func.dfg.insts[inst];
         if !data.opcode().can_load() {
@@ -265,7 +268,7 @@ impl Sinking<'_> {
         !around.any(is_written) && self.stays_between(from, to.block, read)
     }
 
-    /// Whether nothing is written of what is read on the ways from one block to another, in the blocks between.
+    /// Returns true if no block between these two, on any path, writes the regions that are read.
     fn stays_between(&self, from: Block, to: Block, read: Regions) -> bool {
         let mut seen: EntitySet<Block> = EntitySet::new();
         let (mut waiting, mut count) = (vec![to], 0);
@@ -284,7 +287,8 @@ impl Sinking<'_> {
         true
     }
 
-    /// Computes a value at each of these places, for what they dominate, and where it was if others use it.
+    /// Computes a value at each of these positions, for the uses that they dominate. The original
+    /// stays if there are other uses.
     fn go(&mut self, inst: Inst, result: Value, places: &[Place]) {
         let Some(left) = self.room.checked_sub(places.len()) else {
             return;
@@ -293,7 +297,7 @@ impl Sinking<'_> {
         let mut served: Vec<Vec<Inst>> = vec![Vec::new(); places.len()];
         let mut others = Vec::new();
         for user in std::mem::take(&mut self.uses[result]) {
-            // Others have gone themselves, and copies of them use copies.
+            // The user was moved itself, and its copies use copies of this value.
             let Some(here) = self.func.layout.inst_block(user) else {
                 continue;
             };
@@ -318,14 +322,15 @@ impl Sinking<'_> {
         self.uses[result] = others;
     }
 
-    /// Which place computes what is used in a block: the block's own goes before others.
+    /// Returns the index of the position that serves uses in a block. A position in the block
+    /// itself has priority.
     fn serving(&self, places: &[Place], here: Block) -> Option<usize> {
         let own = places.iter().position(|place| place.block == here);
         let above = |place: &Place| self.tree.block_dominates(place.block, here);
         own.or_else(|| places.iter().position(above))
     }
 
-    /// One more instruction that does the same.
+    /// Copies an instruction and registers the copy as a user of its operands.
     fn copy(&mut self, inst: Inst) -> Inst {
         let copy = self.func.dfg.clone_inst(inst);
         let args: Vec<Value> = self.func.dfg.inst_values(copy).collect();
@@ -344,7 +349,8 @@ mod tests {
     use cranelift_codegen::isa::CallConv;
     use cranelift_frontend::FunctionBuilder;
 
-    /// A function that loads a word, does something, and stores the word on one of two ways; whether its load goes to that way.
+    /// Builds a function that loads a word, runs `between`, and stores the word on one of two
+    /// paths. Returns true if the load is moved to that path.
     fn goes(flags: MemFlags, between: impl Fn(&mut FunctionBuilder<'_>, Value)) -> bool {
         let mut func = function(|b, pointer| {
             let [one, other] = [(); 2].map(|()| b.create_block());
@@ -477,7 +483,7 @@ mod tests {
         assert_eq!(count(&func, Opcode::Load), 2, "{func}");
     }
 
-    /// A function in which many blocks use the same places and values.
+    /// Checks a function in which many blocks use the same addresses and values.
     #[test]
     fn what_many_blocks_use_takes_little_time() {
         let begin = std::time::Instant::now();

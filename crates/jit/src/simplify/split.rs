@@ -1,8 +1,10 @@
-//! Gives ways that meet, and know different things, code of their own behind the place where they meet.
+//! Tail duplication (jump threading). Copies the code after a merge point for paths that arrive
+//! with different constants.
 //!
-//! A block's parameter that is a constant on some ways to it, and on which a branch further on depends, is what those ways know. The block is copied, with all
-//! that it dominates, for each group of ways that know the same: nothing else can use what these blocks compute, so the copies stand for themselves.
-//! Ways from blocks that are seldom reached share one copy.
+//! The constants are block parameters that are constant on some incoming edges and on which a later
+//! branch depends. The block and all that it dominates are copied for each group of edges with the
+//! same constants. No other block uses values of this region, so the copies need no new parameters.
+//! Edges from cold blocks share one copy.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,27 +23,28 @@ use super::Flow;
 use super::fold::{Given, Known, evaluate};
 use super::sweep::{insts, sources};
 
-/// What the ways of a group know, by parameter of the block where they meet.
+/// Key of a group of edges: their constants, by parameter of the merge point.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Group {
-    /// Constants, or nothing.
+    /// Hot edges, with a constant or none for each parameter.
     Often(Vec<Option<i64>>),
-    /// Reached from blocks that seldom are.
+    /// Edges from cold blocks.
     Seldom,
 }
 
-/// What parting ways may cost, in instructions.
+/// Budget of tail duplication, in instructions.
 pub(super) struct Room {
-    /// By how many the function may grow when what is known is folded.
+    /// Maximum growth of the function after folding.
     pub(super) growth: usize,
-    /// How many may be copied, whatever is folded.
+    /// Maximum number of copied instructions before folding.
     pub(super) copies: usize,
-    /// How many may be copied for one that becomes known.
+    /// Maximum number of copied instructions per instruction that becomes known.
     pub(super) worth: usize,
 }
 
 impl Room {
-    /// Takes what a copy of `size` instructions costs of which so many become known, if there is room for that.
+    /// Charges a copy of `size` instructions, of which `known` become known. Returns false if the
+    /// budget does not allow it.
     fn take(&mut self, size: usize, known: usize) -> bool {
         let stays = size.saturating_sub(known);
         let fits = known * self.worth >= size && stays <= self.growth && size <= self.copies;
@@ -53,14 +56,14 @@ impl Room {
     }
 }
 
-/// A way to a block: one of a branch's.
+/// CFG edge: one target of a branch.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     branch: Inst,
     number: usize,
 }
 
-/// Parts ways as long as there is room for copies; whether it did anything.
+/// Duplicates code while the budget allows it. Returns true if anything was copied.
 pub(super) fn split(func: &mut Function, flow: &Flow, mut room: Room) -> bool {
     let decisive = decisive(func);
     let regions = Regions::of(&flow.tree);
@@ -89,15 +92,16 @@ pub(super) fn split(func: &mut Function, flow: &Flow, mut room: Room) -> bool {
     !parted.is_empty()
 }
 
-/// Ways that meet in a block.
+/// Merge point, with its incoming edges in groups.
 struct Meeting {
-    /// The parameters that matter.
+    /// Parameters on which later branches depend.
     params: Vec<Value>,
     groups: BTreeMap<Group, Vec<Way>>,
 }
 
 impl Meeting {
-    /// The groups that get a copy of the region, those first that know most, as long as there is room; one group keeps the region itself.
+    /// Selects the groups that get a copy of the region, in descending order of their gain. The
+    /// last group keeps the original.
     fn worth_copying(
         &self,
         func: &Function,
@@ -121,13 +125,14 @@ impl Meeting {
     }
 }
 
-/// An instruction of which something may become known.
+/// Instruction that may become known.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     inst: Inst,
     data: InstructionData,
     ty: Type,
-    /// Nothing does as long as nothing is known of these, which may be the same, unless there are none.
+    /// Operands. Nothing becomes known while all of them are unknown. None if the result may be
+    /// known without operands.
     of: Option<[Value; 2]>,
 }
 
@@ -154,7 +159,7 @@ impl Step {
             InstructionData::Unary { arg, .. } | InstructionData::IntCompareImm { arg, .. } => {
                 Some([arg; 2])
             }
-            // Nothing need be known of what is multiplied by zero.
+            // A product with zero is known without the other operand.
             InstructionData::BinaryImm64 { arg, imm, .. } => (imm.bits() != 0).then_some([arg; 2]),
             InstructionData::Binary { args, .. } | InstructionData::IntCompare { args, .. } => {
                 Some(args)
@@ -166,17 +171,19 @@ impl Step {
     }
 }
 
-/// What would be known in a region. There is one for all regions, since its maps are as long as the function.
+/// Prediction of the facts that duplication would reveal in a region. It is reused for all regions,
+/// since its maps are as long as the function.
 #[derive(Default)]
 struct Foresight {
     constants: Constants,
-    /// The instructions of which something may become known, block by block, where those of a block are, and how many it has in all.
+    /// Instructions that may become known, block by block. `blocks` has the range of each block,
+    /// and its total number of instructions.
     steps: Vec<Step>,
     blocks: SecondaryMap<Block, (Range<usize>, usize)>,
     region: EntitySet<Block>,
     numbers: SecondaryMap<Value, Option<u64>>,
     given: SecondaryMap<Value, Given<u64>>,
-    /// The values of which the maps say anything.
+    /// Values with entries in the maps.
     noted: Vec<Value>,
     reached: EntitySet<Block>,
     gain: usize,
@@ -201,13 +208,13 @@ impl Foresight {
         foresight
     }
 
-    /// How many instructions a block has.
+    /// Returns the number of instructions of a block.
     fn size(&self, block: Block) -> usize {
         self.blocks[block].1
     }
 
-    /// What is gained if these parameters of a region's first block have these values: instructions of the region that need not run, and numbers that become
-    /// known behind it.
+    /// Returns the gain for given values of the first block's parameters. It counts instructions of
+    /// the region that need not run, and numbers that become known after it.
     fn gain(
         &mut self,
         func: &Function,
@@ -228,7 +235,7 @@ impl Foresight {
         self.gain
     }
 
-    /// Nothing is known any more.
+    /// Clears all predictions.
     fn forget(&mut self) {
         for value in self.noted.drain(..) {
             self.numbers[value] = None;
@@ -311,7 +318,7 @@ impl Foresight {
     }
 }
 
-/// The ways to a block by what they know, if they know different things that matter.
+/// Returns the merge point of a block, if edges to it have different constants that matter.
 fn meeting(
     func: &Function,
     flow: &Flow,
@@ -357,10 +364,10 @@ fn meeting(
     (groups.len() > 1).then_some(Meeting { params, groups })
 }
 
-/// The values that are constants.
+/// Constant of each value, if it has one.
 type Constants = SecondaryMap<Value, Option<i64>>;
 
-/// The constants of a function in which no value is another one's name.
+/// Returns the constants of a function without value aliases.
 fn constants(func: &Function) -> Constants {
     let mut constants = Constants::new();
     constants.resize(func.dfg.num_values());
@@ -376,7 +383,7 @@ fn constants(func: &Function) -> Constants {
     constants
 }
 
-/// The values on which branches depend.
+/// Returns the values on which branches depend.
 fn decisive(func: &Function) -> EntitySet<Value> {
     let conditions = insts(func).filter_map(|inst| match func.dfg.insts[inst] {
         InstructionData::Brif { arg, .. } | InstructionData::BranchTable { arg, .. } => Some(arg),
@@ -385,13 +392,13 @@ fn decisive(func: &Function) -> EntitySet<Value> {
     sources(func, conditions.collect())
 }
 
-/// The blocks by what they dominate.
+/// Dominator tree as lists of children.
 struct Regions {
-    /// All blocks, each behind those that it is reached from, but for loops.
+    /// All blocks in reverse postorder.
     order: Vec<Block>,
-    /// Where in the order a block is.
+    /// Index of each block in the order.
     places: SecondaryMap<Block, usize>,
-    /// The blocks that each dominates without another one between.
+    /// Immediately dominated blocks.
     below: SecondaryMap<Block, Vec<Block>>,
 }
 
@@ -413,7 +420,7 @@ impl Regions {
         }
     }
 
-    /// A block and all that it dominates, in the order.
+    /// Returns a block and all that it dominates, in reverse postorder.
     fn from(&self, first: Block) -> Vec<Block> {
         let mut region = vec![first];
         let mut at = 0;
@@ -426,12 +433,13 @@ impl Regions {
     }
 }
 
-/// What blocks and values are called in the copy at hand. There is one for all copies, since its maps are as long as the function.
+/// Map from blocks and values to their copies. It is reused for all copies, since its maps are as
+/// long as the function.
 #[derive(Default)]
 struct Copies {
     blocks: SecondaryMap<Block, PackedOption<Block>>,
     values: SecondaryMap<Value, PackedOption<Value>>,
-    /// The blocks and values that were copied.
+    /// Blocks and values that were copied.
     originals: (Vec<Block>, Vec<Value>),
 }
 
@@ -456,7 +464,8 @@ impl Copies {
         self.originals.1.push(value);
     }
 
-    /// Copies blocks, of which the first dominates the others, and has these ways go to the copy.
+    /// Copies a region, of which the first block dominates the others, and redirects these edges to
+    /// the copy.
     fn make(&mut self, func: &mut Function, region: &[Block], ways: &[Way]) {
         self.forget();
         let copies: Vec<Block> = region.iter().map(|&b| self.begin(func, b)).collect();
@@ -477,7 +486,7 @@ impl Copies {
         }
     }
 
-    /// A copy of a block with its parameters alone.
+    /// Creates the copy of a block with its parameters only.
     fn begin(&mut self, func: &mut Function, block: Block) -> Block {
         let copy = func.dfg.make_block();
         func.layout.append_block(copy);
@@ -493,7 +502,7 @@ impl Copies {
         copy
     }
 
-    /// Copies a block's instructions as they are.
+    /// Copies a block's instructions unchanged.
     fn fill(&mut self, func: &mut Function, block: Block, copy: Block, insts: &mut Vec<Inst>) {
         let mut next = func.layout.first_inst(block);
         while let Some(inst) = next {
@@ -508,7 +517,7 @@ impl Copies {
         }
     }
 
-    /// Has a copied instruction take what was copied, and go there.
+    /// Replaces operands and targets in a copied instruction by their copies.
     fn take_copies(&self, func: &mut Function, copy: Inst) {
         own_jump_table(func, copy);
         let dfg = &mut func.dfg;
@@ -523,7 +532,7 @@ impl Copies {
     }
 }
 
-/// Gives a copied branch a jump table of its own.
+/// Gives a copied branch its own jump table.
 fn own_jump_table(func: &mut Function, inst: Inst) {
     let InstructionData::BranchTable { table, .. } = func.dfg.insts[inst] else {
         return;

@@ -1,14 +1,17 @@
-//! Takes out of a function what nobody needs: values that lead to no effect, and the block parameters that carry them.
+//! Dead-code elimination. Removes values without influence on any effect, and the block parameters
+//! that pass them on.
 //!
-//! Cranelift keeps every load, and every block parameter with all that is computed for it. A parser loads each field of a header, and where its ways meet
-//! each field is a parameter; most programs ask for few of them. Without the others a packet costs fewer loads, and fewer values go through the stack.
+//! Cranelift keeps every load, and every block parameter with the computation of its arguments. A
+//! parser loads each field of a header, and at its merge points each field is a parameter. Most
+//! programs use few of these fields. Removing the rest saves loads and spills for each packet.
 
 use cranelift_codegen::entity::{EntitySet, SecondaryMap};
 use cranelift_codegen::ir::{
     Block, BlockArg, BlockCall, Function, Inst, InstructionData, Opcode, Value, ValueDef,
 };
 
-/// Sweeps a function whose blocks are all filled. What it does to the packet stays the same.
+/// Removes dead code from a function in which all blocks are filled. Its effects on the packet stay
+/// the same.
 pub(super) fn sweep(func: &mut Function) {
     let needed = needed(func);
     let blocks: Vec<Block> = func.layout.blocks().collect();
@@ -25,7 +28,8 @@ pub(super) fn sweep(func: &mut Function) {
     keep_params(func, |param| needed.contains(param));
 }
 
-/// Leaves blocks no parameters but those that are to be kept, and gives them nothing for others. The entry's parameters are the function's.
+/// Removes all block parameters for which `is_kept` is false, with their arguments. The entry block
+/// keeps its parameters, which are the function's.
 pub(super) fn keep_params(func: &mut Function, is_kept: impl Fn(Value) -> bool) {
     let blocks: Vec<Block> = func.layout.blocks().collect();
     let mut changed: EntitySet<Block> = EntitySet::new();
@@ -50,7 +54,7 @@ pub(super) fn keep_params(func: &mut Function, is_kept: impl Fn(Value) -> bool) 
     }
 }
 
-/// All that go are taken out at once: to take one out gives each behind it a new number.
+/// Removes all at once, since the removal of a single parameter renumbers those after it.
 fn drop_params(func: &mut Function, block: Block, is_kept: &impl Fn(Value) -> bool) {
     let params = func.dfg.detach_block_params(block);
     for at in 0..params.len(&func.dfg.value_lists) {
@@ -61,7 +65,7 @@ fn drop_params(func: &mut Function, block: Block, is_kept: &impl Fn(Value) -> bo
     }
 }
 
-/// The same for what an instruction gives blocks.
+/// Removes the arguments for removed parameters from a branch.
 fn drop_arguments(func: &mut Function, inst: Inst, is_kept: &impl Fn(Value) -> bool) {
     let dfg = &func.dfg;
     let calls = dfg.insts[inst].branch_destination(&dfg.jump_tables, &dfg.exception_tables);
@@ -79,7 +83,7 @@ fn drop_arguments(func: &mut Function, inst: Inst, is_kept: &impl Fn(Value) -> b
     }
 }
 
-/// What a way gives a block for the parameters that are kept, if some are not.
+/// Returns the remaining arguments of a branch target, if any are removed.
 fn kept_arguments(
     func: &Function,
     call: BlockCall,
@@ -95,7 +99,7 @@ fn kept_arguments(
     Some(kept.map(|(_, arg)| arg).collect())
 }
 
-/// Whether an instruction does more than to compute its results.
+/// Returns true if an instruction does more than compute its results.
 pub(super) fn has_effect(func: &Function, inst: Inst) -> bool {
     let data = &func.dfg.insts[inst];
     let op: Opcode = data.opcode();
@@ -112,7 +116,7 @@ pub(super) fn has_effect(func: &Function, inst: Inst) -> bool {
     !(computes && loads_safely)
 }
 
-/// The values that effects depend on.
+/// Returns the values on which effects depend.
 fn needed(func: &Function) -> EntitySet<Value> {
     let mut args = Vec::new();
     for inst in insts(func).filter(|&inst| has_effect(func, inst)) {
@@ -121,7 +125,8 @@ fn needed(func: &Function) -> EntitySet<Value> {
     sources(func, args)
 }
 
-/// These values and all that they are computed from, over the ways that lead to the blocks whose parameters they are. No value is another one's name.
+/// Returns these values and all that they are computed from, through block parameters too. The
+/// function must have no value aliases.
 pub(super) fn sources(func: &Function, mut waiting: Vec<Value>) -> EntitySet<Value> {
     let into = Branches::of(func);
     let mut sources = EntitySet::with_capacity(func.dfg.num_values());
@@ -136,19 +141,19 @@ pub(super) fn sources(func: &Function, mut waiting: Vec<Value>) -> EntitySet<Val
                     waiting.extend(arguments(func, inst, block, at));
                 }
             }
-            // Only Cranelift's optimiser makes these.
+            // Only Cranelift's optimizer creates these.
             ValueDef::Union(one, other) => waiting.extend([one, other]),
         }
     }
     sources
 }
 
-/// The instructions that may go to each block, each once, however many ways it has there.
+/// Branches to each block. A branch with several edges to a block is listed once.
 #[derive(Default)]
 struct Branches {
-    /// Each with the one before it to the same block.
+    /// Branches, each with the index of the one before it to the same block.
     all: Vec<(Inst, Option<usize>)>,
-    /// The last one to each block.
+    /// Index of the last branch to each block.
     last: SecondaryMap<Block, Option<usize>>,
 }
 
@@ -176,20 +181,20 @@ impl Branches {
     }
 }
 
-/// All instructions, block by block.
+/// Returns all instructions, block by block.
 pub(super) fn insts(func: &Function) -> impl Iterator<Item = Inst> {
     let blocks = func.layout.blocks();
     blocks.flat_map(|block| func.layout.block_insts(block))
 }
 
-/// The blocks that an instruction may go to.
+/// Returns the possible targets of an instruction.
 pub(super) fn destinations(func: &Function, inst: Inst) -> impl Iterator<Item = Block> {
     let dfg = &func.dfg;
     let calls = dfg.insts[inst].branch_destination(&dfg.jump_tables, &dfg.exception_tables);
     calls.iter().map(|call| call.block(&dfg.value_lists))
 }
 
-/// What an instruction gives a block for its parameter of this number, on all of its ways there.
+/// Returns the arguments of an instruction for a block parameter, on all of its edges to the block.
 fn arguments(func: &Function, inst: Inst, block: Block, at: usize) -> impl Iterator<Item = Value> {
     let dfg = &func.dfg;
     let pool = &dfg.value_lists;
@@ -207,7 +212,8 @@ mod tests {
     use cranelift_codegen::{settings, verifier::verify_function};
     use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-    /// A loop that loads two words behind a pointer each time, carries both and stores one.
+    /// Builds a loop that loads two words after a pointer per iteration, passes both on and stores
+    /// one.
     fn looping() -> Function {
         let mut func = Function::new();
         func.signature = Signature::new(CallConv::SystemV);
@@ -259,7 +265,8 @@ mod tests {
         assert!(verify_function(&func, &flags).is_ok(), "{func}");
     }
 
-    /// A jump table with so many ways to one block, each with the same number, which that block stores.
+    /// Builds a jump table with `ways` edges to one block. All pass the same number, which the
+    /// block stores.
     fn switching(ways: usize) -> Function {
         let mut func = Function::new();
         func.signature = Signature::new(CallConv::SystemV);

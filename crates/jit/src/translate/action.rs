@@ -1,8 +1,10 @@
-//! Actions: translated where they are run, or, long ones that several places run, once a function.
+//! Translation of actions. An action is inlined where it is run, or translated once per function if
+//! it is long and used at several positions.
 //!
-//! A shared action is a subroutine within the function: who runs it sets its parameters and the number of the place to come back to, both variables,
-//! and jumps to it. Actions do not call each other in a circle, so one set of variables each is enough. Whoever goes on behind an action may come from
-//! a shared one: what it still needs must be in variables, since values from before do not dominate it.
+//! A shared action is a subroutine within the function. The caller assigns its parameters and the
+//! index of the return position, all of them variables, and jumps to it. Actions are not recursive,
+//! so one set of variables per action suffices. Code after an action may be reached from a shared
+//! one. It must use variables, since earlier SSA values do not dominate it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,13 +19,13 @@ use table::RecordField;
 
 use super::{INLINE_LIMBS, Translator};
 
-/// Statements up to which an action is translated wherever it is run.
+/// Maximum number of statements of an action that is always inlined.
 const INLINE_COST: u32 = 12;
 
-/// Where a parameter of the action at hand is.
+/// Location of a parameter of the current action.
 #[derive(Clone, Debug)]
 pub(super) enum Param {
-    /// There behind the pointer to an entry's record or parameters.
+    /// In memory, at an offset from the pointer to an entry's record or parameters.
     Entry(Variable, RecordField),
     /// In variables.
     Variables(Vec<Variable>),
@@ -31,21 +33,21 @@ pub(super) enum Param {
     Slots(Slot),
 }
 
-/// An action that several places of a function run.
+/// Action that several positions of a function share.
 pub(super) struct SharedAction {
     entry: Block,
     exit: Block,
     params: Vec<Param>,
-    /// Which of the places it goes back to.
+    /// Index of the return position.
     back: Variable,
     places: Vec<Block>,
     is_translated: bool,
 }
 
-/// What actions come to, without the actions that they call.
+/// Costs of actions in statements, without called actions.
 pub(crate) struct ActionCosts {
     costs: IdVec<ActionId, u32>,
-    /// The actions that each calls, once for each place.
+    /// Actions that each calls, once per call.
     called: IdVec<ActionId, Vec<ActionId>>,
 }
 
@@ -61,12 +63,14 @@ impl ActionCosts {
         ActionCosts { costs, called }
     }
 
-    /// Whether an action, with those that it calls, is short enough to be translated wherever it is run.
+    /// Returns true if an action, including those that it calls, is short enough to be inlined
+    /// everywhere.
     pub(super) fn is_short(&self, action: ActionId) -> bool {
         let (mut cost, mut waiting) = (0u32, vec![action]);
         while let Some(action) = waiting.pop() {
             let own = self.costs.get(action).copied().unwrap_or(0);
-            // One more, so that actions that do nothing but to call come to an end.
+            // Every action costs at least one, so that the loop ends for actions that only call
+            // others.
             cost = cost.saturating_add(own).saturating_add(1);
             if cost > INLINE_COST + 1 {
                 return false;
@@ -77,7 +81,7 @@ impl ActionCosts {
     }
 }
 
-/// How many statements there are; the actions that they call.
+/// Returns the number of statements. Appends the actions that they call to `calls`.
 fn statements(body: &[Stmt], calls: &mut Vec<ActionId>) -> u32 {
     let mut count = 0u32;
     for stmt in body {
@@ -99,7 +103,7 @@ fn statements(body: &[Stmt], calls: &mut Vec<ActionId>) -> u32 {
     count
 }
 
-/// How a function runs actions.
+/// Uses of actions in a function.
 #[derive(Debug, Default)]
 pub(super) struct Uses {
     places: HashMap<ActionId, u32>,
@@ -142,7 +146,8 @@ impl Uses {
         uses
     }
 
-    /// What it costs to run this action at one place: a jump if it is shared, else all of it.
+    /// Decides if an action is shared. Returns its cost at one position: one jump if it is shared,
+    /// else all of its statements.
     fn decide(
         &mut self,
         action: ActionId,
@@ -166,7 +171,7 @@ impl Uses {
 }
 
 impl Translator<'_> {
-    /// The value of a parameter of few limbs.
+    /// Returns the value of a narrow parameter.
     pub(super) fn param(&mut self, index: u32) -> Result<Vec<Value>, Unsupported> {
         let param = self.param_home(index);
         let param = param.ok_or_else(|| self.unsupported("a parameter outside of an action"))?;
@@ -189,7 +194,7 @@ impl Translator<'_> {
         params.get(index as usize).cloned()
     }
 
-    /// The slots of a parameter that is in slots.
+    /// Returns the slots of a parameter that is stored in slots.
     pub(super) fn param_slot(&self, index: u32) -> Option<Slot> {
         match self.param_home(index)? {
             Param::Slots(slot) => Some(slot),
@@ -197,7 +202,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Copies a parameter of many limbs into slots.
+    /// Copies a wide parameter into slots.
     pub(super) fn param_into(&mut self, index: u32, d: Slot) -> Result<(), Unsupported> {
         let ty = self.ty(&Expr::Param(index))?;
         let slot = self.param_slot(index);
@@ -206,14 +211,15 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Runs the action of an entry, whose parameters are at these places behind a pointer.
+    /// Runs the action of an entry. `fields` are the offsets of its parameters from the pointer
+    /// `entry`.
     pub(super) fn run_entry_action(
         &mut self,
         action: ActionId,
         entry: Value,
         fields: &[RecordField],
     ) -> Result<(), Unsupported> {
-        // Entries' actions do not nest, so one variable is enough for all.
+        // Entries' actions do not nest, so one variable suffices for all.
         let pointer = match self.entry_pointer {
             Some(pointer) => pointer,
             None => self.declare(),
@@ -224,7 +230,7 @@ impl Translator<'_> {
         self.run_action(action, params)
     }
 
-    /// Runs an action with these values as parameters.
+    /// Runs an action with these arguments.
     pub(super) fn call_action(
         &mut self,
         action: ActionId,
@@ -246,13 +252,13 @@ impl Translator<'_> {
         self.run_action(action, params)
     }
 
-    /// A new variable.
+    /// Declares a new variable.
     pub(super) fn declare(&mut self) -> Variable {
         self.variables += 1;
         self.b.declare_var(I64)
     }
 
-    /// A new variable with this value.
+    /// Declares a new variable and assigns this value.
     pub(super) fn variable(&mut self, value: Value) -> Variable {
         let variable = self.declare();
         self.b.def_var(variable, value);
@@ -270,7 +276,7 @@ impl Translator<'_> {
         self.action_body(action, params)
     }
 
-    /// The action's code, here. Labels are local to it.
+    /// Translates the action's body at the current position. Labels are local to it.
     fn action_body(&mut self, action: ActionId, params: Vec<Param>) -> Result<(), Unsupported> {
         let Some(declared) = self.program.actions.get(action) else {
             return Ok(());
@@ -284,7 +290,7 @@ impl Translator<'_> {
         translated
     }
 
-    /// Whether running this action runs one that is shared.
+    /// Returns true if this action is shared or runs a shared one.
     pub(super) fn runs_shared(&self, action: ActionId, uses: &Uses) -> bool {
         let mut seen = HashSet::from([action]);
         let mut waiting = vec![action];
@@ -347,7 +353,7 @@ impl Translator<'_> {
         self.shared_actions.insert(action, shared);
     }
 
-    /// Translates the actions that are shared, and those that these share.
+    /// Translates the shared actions, including those that they use.
     pub(super) fn shared_bodies(&mut self) -> Result<(), Unsupported> {
         while let Some((&action, shared)) = self
             .shared_actions

@@ -1,4 +1,5 @@
-//! Answers to the questions of scouts, as later scouts and the pass take them: by packet, whoever found them, so that one load tells.
+//! Results of batched lookups, indexed by packet. Later prefetch passes and the fast path read them
+//! with one load, whichever code has found them.
 
 use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{Block, InstBuilder, Value};
@@ -7,78 +8,82 @@ use exec::BURST;
 use super::{Translator, in_limbs};
 use crate::abi::offset;
 
-/// Shifted so far, a number of words is one of bytes.
+/// Shift that converts a number of words into bytes.
 pub(super) const WORD_SHIFT: i64 = 3;
 
-/// The notes of what packets are answered, in words. By packet: the number of the record that was found, [`AnswerNotes::MISSED`] for none, 0 if nobody asked or it is not certain;
-/// then, if they are compared, the first limb of the key that was asked for; the second, and so on.
+/// Layout of the lookup results of a site, in words. First come the record numbers, one per packet.
+/// [`AnswerNotes::MISSED`] means a miss, and 0 means no lookup or an uncertain result. If keys are
+/// compared, the limbs of the looked-up keys follow: first the first limb of every packet, then the
+/// second, and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AnswerNotes {
-    /// The first word.
+    /// Index of the first word.
     first: usize,
-    /// Limbs of a key.
+    /// Number of limbs of a key.
     limbs: usize,
 }
 
 impl AnswerNotes {
     const KEYS: usize = BURST;
 
-    /// Nothing was found: none of the 32 bits that numbers of records have.
+    /// Result of a lookup that missed. The bit is outside the 32 bits of record numbers.
     pub(crate) const MISSED: u64 = 1 << 32;
 
     pub(super) fn new(first: usize, limbs: usize) -> AnswerNotes {
         AnswerNotes { first, limbs }
     }
 
-    /// How many words they are.
+    /// Returns the size in words.
     pub(super) fn words(self) -> usize {
         Self::KEYS + BURST * self.limbs
     }
 
-    /// None of so many packets has an answer.
+    /// Clears the results of a number of packets.
     pub(super) fn clear(self, notes: &mut [u64], packets: usize) {
         notes[self.first..][..packets.min(BURST)].fill(0);
     }
 
-    /// Limbs of a key.
+    /// Returns the number of limbs of a key.
     pub(super) fn limbs(self) -> usize {
         self.limbs
     }
 
-    /// Where the first packet's answer is, in bytes from the notes' beginning.
+    /// Returns the byte offset of the first packet's result in the lookup buffer.
     pub(super) fn answer(self) -> i32 {
         8 * self.first as i32
     }
 
-    /// Where a limb of the first packet's key is.
+    /// Returns the byte offset of a limb of the first packet's key.
     pub(super) fn key(self, limb: usize) -> i32 {
         8 * (self.first + Self::KEYS + BURST * limb) as i32
     }
 }
 
 impl Translator<'_> {
-    /// What is noted of the first packet, so far behind the notes as the packet at hand's is behind that.
+    /// Returns the base address for the current packet: the start of the lookup buffer plus one
+    /// word per preceding packet. The offsets of the first packet apply to it.
     pub(super) fn notes_of_packet(&mut self) -> Value {
         let (notes, at) = (self.load_constant(offset::NOTES), self.at());
         let behind = self.b.ins().ishl_imm(at, WORD_SHIFT);
         self.b.ins().iadd(notes, behind)
     }
 
-    /// Notes the key of a packet, as far as keys are noted.
+    /// Stores the key of a packet, if the site stores keys.
     pub(super) fn note_key(&mut self, to: AnswerNotes, packet: Value, key: &[Value]) {
         for (limb, &part) in key.iter().enumerate().take(to.limbs) {
             self.b.ins().store(in_limbs(), part, packet, to.key(limb));
         }
     }
 
-    /// Notes the number of the record that a packet hits, 0 for none.
+    /// Stores the record number that a packet hits, 0 for a miss.
     pub(super) fn note_answer(&mut self, to: AnswerNotes, packet: Value, number: Value) {
         let missed = self.number(AnswerNotes::MISSED);
         let answer = self.b.ins().select(number, number, missed);
         self.b.ins().store(in_limbs(), answer, packet, to.answer());
     }
 
-    /// The number of the record that the packet at hand hits, as was found for this key, if one is given; `otherwise` if nothing was.
+    /// Loads the record number that the current packet hits. Branches to `otherwise` if there is no
+    /// result, or if it belongs to another key than `key`, unless that is empty.
     pub(super) fn noted_answer(
         &mut self,
         from: AnswerNotes,
@@ -108,7 +113,8 @@ impl Translator<'_> {
         number
     }
 
-    /// The number that an answer has, which is 0 on a way of its own: most packets hit something, and of those one test tells all.
+    /// Returns the record number of a result. A miss becomes 0 on a separate path: most packets
+    /// hit, and for these a single test suffices.
     fn hit_or_missed(&mut self, answer: Value, number: Value, otherwise: Block) -> Value {
         let (missed, none) = (self.b.create_block(), self.b.create_block());
         let (answered, told) = self.block_with(1);

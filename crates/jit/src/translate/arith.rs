@@ -1,6 +1,7 @@
-//! Arithmetic on values at hand: canonical numbers of at most 64 bits in one SSA value each, wider ones in several, least significant first.
+//! Arithmetic on SSA values. Numbers are canonical. Up to 64 bits take one value, and wider numbers
+//! take several, least significant first.
 //!
-//! The meaning is that of [`bits::one`] and [`bits::limbs`].
+//! The semantics are those of [`bits::one`] and [`bits::limbs`].
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::I64;
@@ -9,7 +10,7 @@ use ir::BinOp;
 
 use super::Translator;
 
-/// The numbers of limbs that a number of `width` bits takes, at least one.
+/// Returns the number of limbs of a number of `width` bits, at least one.
 pub(super) fn limbs_of_width(width: u32) -> usize {
     bits::limbs_for(width).max(1)
 }
@@ -20,7 +21,7 @@ impl Translator<'_> {
         self.b.ins().iconst(I64, number as i64)
     }
 
-    /// Cuts a number to its width.
+    /// Truncates a number to its width.
     pub(super) fn cut(&mut self, a: Value, width: u32) -> Value {
         if width >= 64 {
             return a;
@@ -28,7 +29,7 @@ impl Translator<'_> {
         self.b.ins().band_imm(a, bits::one::mask(width) as i64)
     }
 
-    /// A truth value as a number.
+    /// Converts a truth value to a number.
     pub(super) fn number_of(&mut self, truth: Value) -> Value {
         self.b.ins().uextend(I64, truth)
     }
@@ -41,7 +42,7 @@ impl Translator<'_> {
         self.b.ins().icmp_imm(IntCC::NotEqual, a, 0)
     }
 
-    /// The `int<width>` as an `int<64>`.
+    /// Sign-extends an `int<width>` to an `int<64>`.
     pub(super) fn signed(&mut self, a: Value, width: u32) -> Value {
         match width {
             64 => a,
@@ -54,7 +55,8 @@ impl Translator<'_> {
         }
     }
 
-    /// An operation that is no comparison, on numbers of `width` bits. The amount of a shift is a number of 64 bits.
+    /// Computes an operation on numbers of `width` bits. The distance of a shift is a 64-bit
+    /// number.
     pub(super) fn narrow_binary(
         &mut self,
         op: BinOp,
@@ -82,7 +84,8 @@ impl Translator<'_> {
                 let zero = self.number(0);
                 self.b.ins().select(is_zero, zero, quotient)
             }
-            // What remains of a division by one is what division by zero gives.
+            // The remainder of division by one is zero, which is the defined result for division by
+            // zero.
             BinOp::Mod => {
                 let (_, divisor) = self.divisor(b);
                 self.b.ins().urem(a, divisor)
@@ -128,14 +131,14 @@ impl Translator<'_> {
         }
     }
 
-    /// Whether the divisor is zero, and it or one.
+    /// Returns the test of the divisor for zero, and a divisor with zero replaced by one.
     fn divisor(&mut self, b: Value) -> (Value, Value) {
         let is_zero = self.is_zero(b);
         let one = self.number(1);
         (is_zero, self.b.ins().select(is_zero, one, b))
     }
 
-    /// Zero where the amount is the width or more.
+    /// Returns zero if the distance of the shift is at least the width.
     fn unless_shifted_out(&mut self, shifted: Value, amount: Value, width: u32) -> Value {
         let in_range = IntCC::UnsignedLessThan;
         let in_range = self.b.ins().icmp_imm(in_range, amount, i64::from(width));
@@ -157,7 +160,8 @@ impl Translator<'_> {
             let clamped = self.b.ins().smax(clamped, least);
             return self.cut(clamped, width);
         }
-        // It went over where the operands' signs say so (the same for a sum, different for a difference) and the result's sign differs from `a`'s.
+        // Overflow occurs if the result's sign differs from that of `a`, and the operands' signs
+        // are equal for a sum or different for a difference.
         let signs = self.b.ins().bxor(sa, sb);
         let signs = if adds {
             self.b.ins().bnot(signs)
@@ -172,7 +176,7 @@ impl Translator<'_> {
         self.b.ins().select(over, bound, exact)
     }
 
-    /// A comparison of numbers of `width` bits, as a truth value.
+    /// Compares numbers of `width` bits. Returns a truth value.
     pub(super) fn narrow_compare(
         &mut self,
         op: BinOp,
@@ -191,7 +195,7 @@ impl Translator<'_> {
     }
 }
 
-/// The condition code of a comparison.
+/// Returns the condition code of a comparison.
 fn condition(op: BinOp, signed: bool) -> IntCC {
     match (op, signed) {
         (BinOp::Eq, _) => IntCC::Equal,
@@ -209,7 +213,7 @@ fn condition(op: BinOp, signed: bool) -> IntCC {
 
 /// Numbers of a few limbs.
 impl Translator<'_> {
-    /// Cuts the last limb to the number's width.
+    /// Truncates the last limb to the number's width.
     fn cut_limbs(&mut self, mut limbs: Vec<Value>, width: u32) -> Vec<Value> {
         let bits_of_last = (width.max(1) - 1) % 64 + 1;
         if let Some(last) = limbs.last_mut() {
@@ -261,7 +265,7 @@ impl Translator<'_> {
         self.cut_limbs(difference, width)
     }
 
-    /// `a - b` and whether it went below zero (a number).
+    /// Returns `a - b`, and the borrow as a number.
     fn subtract(&mut self, a: &[Value], b: &[Value]) -> (Vec<Value>, Value) {
         let mut borrow: Option<Value> = None;
         let mut differences = Vec::with_capacity(a.len());
@@ -300,7 +304,7 @@ impl Translator<'_> {
             .collect()
     }
 
-    /// A comparison of numbers of several limbs, as a truth value.
+    /// Compares numbers of several limbs. Returns a truth value.
     pub(super) fn wide_compare(
         &mut self,
         op: BinOp,
@@ -340,7 +344,7 @@ impl Translator<'_> {
         }
     }
 
-    /// All limbs or'ed together.
+    /// Returns the bitwise or of all limbs.
     pub(super) fn any(&mut self, limbs: &[Value]) -> Value {
         let mut limbs = limbs.iter().copied();
         let first = match limbs.next() {
@@ -350,7 +354,7 @@ impl Translator<'_> {
         limbs.fold(first, |all, limb| self.b.ins().bor(all, limb))
     }
 
-    /// Signed order becomes unsigned order.
+    /// Flips the sign bit, which maps signed order to unsigned order.
     fn with_sign_flipped(&mut self, a: &[Value], width: u32) -> Vec<Value> {
         let mut a = a.to_vec();
         if let Some(last) = a.last_mut() {
@@ -360,7 +364,7 @@ impl Translator<'_> {
         a
     }
 
-    /// `width` bits of a number from bit `lo` on; what is behind its end is zero.
+    /// Returns `width` bits of a number from bit `lo` on. Bits beyond its end are zero.
     pub(super) fn bits_of(&mut self, a: &[Value], lo: u32, width: u32) -> Vec<Value> {
         let (skip, shift) = ((lo / 64) as usize, i64::from(lo % 64));
         let mut taken = Vec::with_capacity(limbs_of_width(width));
@@ -383,7 +387,7 @@ impl Translator<'_> {
         self.cut_limbs(taken, width)
     }
 
-    /// A number of `width` bits, `lo` zeros behind it, in `limbs` limbs; it fits.
+    /// Shifts a number left by `lo` bits into `limbs` limbs. No bit is lost.
     pub(super) fn shifted_up(&mut self, a: &[Value], lo: u32, limbs: usize) -> Vec<Value> {
         let (skip, shift) = ((lo / 64) as usize, i64::from(lo % 64));
         let mut shifted = Vec::with_capacity(limbs);
@@ -404,7 +408,7 @@ impl Translator<'_> {
         shifted
     }
 
-    /// `a` with `width` bits from bit `lo` on replaced by `with`.
+    /// Returns `a` with `width` bits from bit `lo` on replaced by `with`.
     pub(super) fn deposit(
         &mut self,
         a: &[Value],
@@ -430,7 +434,7 @@ impl Translator<'_> {
         deposited
     }
 
-    /// To `to` bits, with zeros or the sign of a number of `from` bits.
+    /// Extends a number from `from` to `to` bits, with zeros or with its sign.
     pub(super) fn extended(
         &mut self,
         a: &[Value],
@@ -454,7 +458,7 @@ impl Translator<'_> {
         }
     }
 
-    /// The number in one limb; one that needs more becomes the largest.
+    /// Returns the number in one limb, saturated if it needs more.
     pub(super) fn saturated(&mut self, a: &[Value]) -> Value {
         if a.len() == 1 {
             return a[0];
@@ -465,7 +469,7 @@ impl Translator<'_> {
         self.b.ins().select(fits, a[0], most)
     }
 
-    /// `c ? a : b`, both being at hand.
+    /// Returns `a` if the truth value holds, else `b`. Both are evaluated.
     pub(super) fn select(&mut self, truth: Value, a: &[Value], b: &[Value]) -> Vec<Value> {
         let pairs = a.iter().zip(b);
         pairs

@@ -1,4 +1,4 @@
-//! How much work a pass can take at most.
+//! Upper bounds on the work of a fast path.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,8 +10,8 @@ use ir::{
     Stmt, StmtKind, Target, Transition,
 };
 
-/// Whether no way through a pass uses up any budget: it never goes back, and all of it together takes no more than the least. Then nothing needs to be
-/// compared.
+/// Returns true if no path can use up any work budget: there are no loops, and the total is at most
+/// the minimum budget. Then the remaining work need not be compared.
 pub(super) fn has_work(program: &Program, budget: &Work<'_>, pass: &Pass) -> bool {
     let bounds = Bounds {
         program,
@@ -43,17 +43,17 @@ pub(super) fn has_work(program: &Program, budget: &Work<'_>, pass: &Pass) -> boo
 struct Bounds<'b> {
     program: &'b Program,
     budget: &'b Work<'b>,
-    /// What is known of actions.
+    /// Bounds of actions that are already computed.
     actions: RefCell<HashMap<ActionId, Option<u64>>>,
 }
 
-/// All of these together, if none is without bound.
+/// Returns the sum of bounds, or none if one is unbounded.
 fn sum(mut all: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     all.try_fold(0u64, |sum, more| Some(sum.saturating_add(more?)))
 }
 
 impl Bounds<'_> {
-    /// At most each state once.
+    /// Returns the bound of a parser, counting each state once.
     fn parser(&self, parser: &Parser) -> Option<u64> {
         if goes_round(parser) {
             return None;
@@ -87,7 +87,7 @@ impl Bounds<'_> {
         Some(own.saturating_add(code?))
     }
 
-    /// The verifier has seen that actions do not call each other in a circle.
+    /// Returns the bound of an action. The verifier has rejected recursive actions.
     fn action(&self, id: ActionId) -> Option<u64> {
         if let Some(&known) = self.actions.borrow().get(&id) {
             return known;
@@ -100,7 +100,8 @@ impl Bounds<'_> {
         most
     }
 
-    /// What the actions take that code calls; code itself is counted with its place.
+    /// Returns the bound of the actions that a body calls. The body itself is charged with its
+    /// stage, state or action.
     fn body(&self, body: &[Stmt]) -> Option<u64> {
         sum(body.iter().map(|stmt| match &stmt.kind {
             StmtKind::Loop(..) => None,
@@ -115,7 +116,7 @@ impl Bounds<'_> {
     }
 }
 
-/// Whether an operation takes work that is known when it runs.
+/// Returns true if the work of an operation is known only at run time.
 fn takes_work(op: Op) -> bool {
     matches!(
         op,
@@ -123,7 +124,7 @@ fn takes_work(op: Op) -> bool {
     )
 }
 
-/// Where packets may go on behind a stage.
+/// Returns the possible successors of a stage.
 pub(super) fn nexts(stage: &Stage) -> impl Iterator<Item = Next> {
     let nexts = match &stage.kind {
         StageKind::Condition {
@@ -139,7 +140,7 @@ pub(super) fn nexts(stage: &Stage) -> impl Iterator<Item = Next> {
     nexts.into_iter()
 }
 
-/// Where a parser may go on behind a state.
+/// Returns the possible successors of a parser state.
 pub(super) fn targets(transition: &Transition) -> Vec<Target> {
     match transition {
         Transition::Direct(target) => vec![*target],
@@ -147,7 +148,7 @@ pub(super) fn targets(transition: &Transition) -> Vec<Target> {
     }
 }
 
-/// Whether a parser can come to a state twice: whether states remain when those that nothing leads to are taken away, one after the other.
+/// Returns true if a parser's state graph has a cycle (Kahn's topological sort).
 fn goes_round(parser: &Parser) -> bool {
     let mut led_to = vec![0u32; parser.states.len()];
     let next = |id: StateId| {

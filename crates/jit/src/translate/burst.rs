@@ -1,4 +1,5 @@
-//! The loop of a pass over the packets of a burst: how a packet begins, how it ends, and how it leaves the loop.
+//! Loop of the fast path over the packets of a burst: start of a packet, end of a packet, and exit
+//! from the fast path.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value};
@@ -10,14 +11,15 @@ use super::{Block, I64, Translator, in_constants, in_invocation};
 use crate::abi::{flags, frames, offset};
 use crate::helpers::Helper;
 
-/// Where packets leave the pass, and whether their bytes are still those that were parsed.
+/// Exit block for packets that leave the fast path. `bytes_stand` is true if the packet's bytes are
+/// still those that were parsed.
 pub(super) struct Exit {
     block: Block,
     bytes_stand: bool,
 }
 
 impl Translator<'_> {
-    /// A packet begins: its bytes, all its fields zero.
+    /// Starts a packet: sets its bytes and clears its fields.
     pub(super) fn begin_packet(&mut self) {
         let frame = self.frame_at_hand();
         let buffer = self
@@ -25,7 +27,8 @@ impl Translator<'_> {
             .ins()
             .load(I64, in_invocation(), frame, frames::BUFFER);
         let [start, len] = [frames::START, frames::LEN].map(|at| self.load_half(frame, at));
-        // A choice between equal numbers where `start` is 0: of a mere sum both parts would be kept, to be added in each instruction that reads the packet.
+        // The select of equal values for a start of 0 has a purpose. Of a plain sum both operands
+        // would stay live, to be added in each instruction that reads the packet.
         let sum = self.b.ins().iadd(buffer, start);
         let bytes = self.b.ins().select(start, sum, buffer);
         self.b.def_var(self.bytes, bytes);
@@ -46,7 +49,7 @@ impl Translator<'_> {
         self.all_zero();
     }
 
-    /// Which packet of the burst is at hand.
+    /// Returns the index of the current packet in the burst.
     pub(super) fn at(&mut self) -> Value {
         match self.fused.as_ref().map(|fusing| fusing.at) {
             Some(at) => self.b.use_var(at),
@@ -54,7 +57,7 @@ impl Translator<'_> {
         }
     }
 
-    /// The next packet is this one.
+    /// Sets the index of the current packet.
     pub(super) fn set_at(&mut self, at: Value) {
         if let Some(fusing) = &self.fused {
             self.b.def_var(fusing.at, at);
@@ -69,27 +72,30 @@ impl Translator<'_> {
         self.b.ins().load(I64, in_constants(), place, 0)
     }
 
-    /// The frame in which the packet came, or, while the context holds that, the context's own.
+    /// Returns the address of the packet's frame in the burst. While the context holds the packet's
+    /// frame, the context's former frame is at this address.
     fn frame(&mut self) -> Value {
         match self.fused.as_ref().map(|fusing| fusing.frame) {
             Some(frame) if !self.is_in_cold() => self.b.use_var(frame),
-            // What few packets need is found anew: it would be kept for all.
+            // Cold code loads the address again. Otherwise it would stay live in all code.
             _ => self.frame_at_hand(),
         }
     }
 
-    /// The port that the packet came in by. It stays in the burst's frame, whoever holds the packet's.
+    /// Returns the ingress port. The burst's frame keeps it even while the context holds the
+    /// packet's frame.
     pub(super) fn ingress(&mut self) -> Value {
         let frame = self.frame();
         self.b.ins().uload32(in_constants(), frame, frames::INGRESS)
     }
 
-    /// 32 bits of a frame.
+    /// Loads 32 bits of a frame's fields.
     fn load_half(&mut self, frame: Value, at: i32) -> Value {
         self.b.ins().uload32(in_invocation(), frame, at)
     }
 
-    /// A packet has an outcome: on to the next one, if there is one and the device has nothing to see before.
+    /// Ends a packet that has an outcome. Continues with the next one, unless the burst is finished
+    /// or the device must handle notifications first.
     pub(super) fn end_packet(&mut self, begin: Block, ended: Block) {
         self.start(ended);
         let number = self.b.block_params(ended)[0];
@@ -98,7 +104,7 @@ impl Translator<'_> {
         let flags = self.flags();
         let seen = flags::HELD | flags::ASKED;
         if self.code.may_move {
-            // One test for most packets.
+            // For most packets a single test suffices.
             let either = self.b.ins().band_imm(flags, (seen | flags::MOVED) as i64);
             let unusual = self.b.create_block();
             self.branch(either, unusual, next);
@@ -124,7 +130,8 @@ impl Translator<'_> {
         self.return_from_burst(at);
     }
 
-    /// The packet at hand begins elsewhere than its frame did, which now begins there, too. That there is room was asked when the packet was moved.
+    /// Moves the start of the current frame to the start of its packet. The headroom was checked
+    /// when the packet was moved.
     fn move_frame(&mut self) {
         let frame = self.frame_at_hand();
         let shift = self.load_invocation(offset::SHIFT);
@@ -136,7 +143,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Writes the outcome of the packet at hand; how many packets have one now.
+    /// Writes the outcome of the current packet. Returns the number of packets that have one.
     fn write_outcome(&mut self, number: Value) -> Value {
         let at = self.at();
         let outcomes = self.load_constant(offset::OUTCOMES);
@@ -146,7 +153,7 @@ impl Translator<'_> {
         self.b.ins().iadd_imm(at, 1)
     }
 
-    /// The packet leaves the pass at a step.
+    /// Leaves the fast path at a step.
     pub(super) fn leave(&mut self, step: u32) {
         self.write_down_told();
         let egress = self.egress();
@@ -158,7 +165,7 @@ impl Translator<'_> {
         }
     }
 
-    /// What the architecture has told stands in variables, too.
+    /// Writes the inputs of the architecture to their variables too.
     fn write_down_told(&mut self) {
         let told = self.fused.iter().flat_map(|fusing| &fusing.told);
         let mut told: Vec<(FieldId, PassInput)> = told.map(|(&at, &input)| (at, input)).collect();
@@ -169,7 +176,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Where packets leave whose bytes stand, or do not stand any more.
+    /// Returns the exit block for packets with unchanged or with changed bytes.
     fn exit(&mut self) -> Option<Block> {
         let fusing = self.fused.as_ref()?;
         let mut exits = fusing.exits.iter();
@@ -186,7 +193,8 @@ impl Translator<'_> {
         Some(block)
     }
 
-    /// The code of the exits, when all ways there are known: all fields are stored there, so many places share it.
+    /// Translates the exit blocks after all jumps to them are known. They store all fields and are
+    /// shared by several positions.
     pub(super) fn exits(&mut self) {
         let Some(fusing) = self.fused.as_mut() else {
             return;
@@ -202,7 +210,8 @@ impl Translator<'_> {
         }
     }
 
-    /// All that is known of a packet that leaves goes where the other code looks for it.
+    /// Stores everything that is known of a leaving packet where the code outside the fast path
+    /// expects it.
     fn hand_over(&mut self, number: Value) {
         self.show_fields();
         self.show_sums();
@@ -247,7 +256,8 @@ impl Translator<'_> {
         }
     }
 
-    /// Reads the clean fields of a header from the packet again; they are zero if it was not extracted.
+    /// Loads the clean fields of a header from the packet again. They are zero if it was not
+    /// extracted.
     fn show_clean_fields(&mut self, header: HeaderId) {
         let Some(site) = self.code.headers.get(header.get() as usize).cloned() else {
             return;

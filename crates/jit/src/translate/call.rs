@@ -1,4 +1,5 @@
-//! Calls of extern functions and methods: operands into slots, a helper, results from slots.
+//! Calls of extern functions and methods: operands are stored in slots, a helper runs, and results
+//! are loaded from slots.
 
 use exec::Unsupported;
 use exec::slots::call::{
@@ -14,12 +15,12 @@ use crate::helpers::Helper;
 
 impl Translator<'_> {
     pub(super) fn call(&mut self, call: &Call) -> Result<(), Unsupported> {
-        // v1model's drop is a mark in its metadata alone.
+        // In v1model, `mark_to_drop` only sets a metadata field.
         if self.program.arch == Arch::V1model && call.op == Op::MarkToDrop {
             self.mark(call.op);
             return Ok(());
         }
-        // It counts a hit when the table is applied.
+        // In v1model, a direct counter counts a hit when the table is applied.
         if self.program.arch == Arch::V1model && call.op == Op::DirectCounterCount {
             return Ok(());
         }
@@ -87,7 +88,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// The fields that the operation itself sets.
+    /// Sets the fields that the operation itself sets.
     fn mark(&mut self, op: Op) {
         for (field, value) in marks(self.program, op) {
             let (slot, value) = (self.slot(field), self.number(value));
@@ -127,7 +128,7 @@ impl Translator<'_> {
         Ok(SlotValue { slot, ty })
     }
 
-    /// The same values one behind the other.
+    /// Copies the values into contiguous slots.
     fn in_a_row(&mut self, data: &[SlotValue]) -> Vec<SlotValue> {
         let limbs = data.iter().map(|value| limbs_of(value.ty)).sum();
         let mut slot = self.temporary(limbs);
@@ -141,7 +142,8 @@ impl Translator<'_> {
     }
 }
 
-/// What must hold for a call to do anything at all: without it not even the data is looked at.
+/// Returns the condition operand of a conditional call. If it is false, not even the data is
+/// evaluated.
 fn condition_of(call: &Call) -> Option<&Expr> {
     let first = call.operands.iter().find_map(|operand| match operand {
         Operand::In(value) => Some(value),

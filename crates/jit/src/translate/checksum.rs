@@ -1,8 +1,10 @@
-//! Ones' complement sums, computed where they are asked for.
+//! Ones' complement sums (Internet checksum), computed inline.
 //!
-//! RFC 1071: the sum of 16-bit words does not care in which groups they are added, as long as carries come back in at the low end. So each value is added
-//! where it stands in its word, 32 bits at a time, and the sum is folded once. Nor does it care for the order of the bytes in a word, as long as it is the same
-//! in all of them: fields that stand in the packet, as nothing has written them yet, are added side by side as they are loaded, and their sum is swapped.
+//! RFC 1071: the sum of 16-bit words does not depend on the grouping of the additions, if carries
+//! are added at the low end. So each value is added at its position in a word, up to 32 bits at a
+//! time, and the sum is folded once. The sum also does not depend on the byte order, if that is the
+//! same in all words. So fields that are unchanged in the packet are summed as they are loaded, and
+//! their sum is byte-swapped.
 
 use std::collections::hash_map::Entry;
 use std::ops::Range;
@@ -19,25 +21,26 @@ use super::{Translator, in_bytes};
 use crate::abi::flags;
 use crate::helpers::Helper;
 
-/// Bits up to which data is summed inline.
+/// Maximum number of data bits that are summed inline.
 const INLINE_BITS: u32 = 4096;
 
-/// Where summands come from.
+/// Origin of a summand.
 enum Source {
     /// Bits of a header in the packet.
     Packet { header: HeaderId, bit: u32 },
-    /// A value, its limbs.
+    /// Limbs of a value.
     Value(Vec<Value>),
 }
 
-/// Bits of the data, `at` bits behind its beginning.
+/// Part of the data, `at` bits after its start.
 struct Part {
     source: Source,
     at: u32,
     width: u32,
 }
 
-/// Bytes of a header that are loaded as one number, the first one lowest, which is added shifted by so many bits.
+/// Bytes of a header that are loaded as one little-endian number and added after a left shift by
+/// `shift` bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
     first: u32,
@@ -46,7 +49,7 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    /// By how many bits a byte of it is shifted in the sum.
+    /// Returns the number of bits by which a byte of the chunk is shifted in the sum.
     fn shift_of(self, byte: u32) -> u32 {
         8 * (byte - self.first) + self.shift
     }
@@ -60,13 +63,13 @@ impl Chunk {
     }
 }
 
-/// The largest number that the sum of chunks may be.
+/// Returns the maximum sum of chunks.
 fn most_of(chunks: &[Chunk]) -> u64 {
     let most = |chunk: &Chunk| bits::one::mask((8 * chunk.bytes + chunk.shift).min(48));
     chunks.iter().map(most).sum()
 }
 
-/// The chunks of whole bytes that stand in a header, if that is all there is of it.
+/// Returns the chunks of a header in the packet, or none if its parts are not whole bytes.
 fn chunks_of(parts: &[Part], header: HeaderId) -> Option<Vec<Chunk>> {
     let mut chunks = Vec::new();
     for part in parts {
@@ -97,27 +100,29 @@ fn chunks_of(parts: &[Part], header: HeaderId) -> Option<Vec<Chunk>> {
     Some(chunks)
 }
 
-/// The variables that have the sum of a header in the packet, and whether it was summed on the way that the packet came: on most ways that is known.
+/// Variables that cache the sum of a header in the packet. `is_known` says if the header was summed
+/// on the packet's path, which is mostly a constant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeaderSum {
     pub(super) sum: super::Variable,
     pub(super) is_known: super::Variable,
 }
 
-/// What was summed of a header in the packet.
+/// Cached sum of a header, and the chunks in it.
 #[derive(Debug)]
 pub(super) struct Summed {
     kept: HeaderSum,
     chunks: Vec<Chunk>,
 }
 
-/// What is to be taken from the sum of `all` so that the one of `wanted` is left, shifted as it was added; nothing if `wanted` has more, or bytes that stand
-/// otherwise in their words.
+/// Returns the chunks to subtract from the sum of `all` to get the sum of `wanted`, shifted as they
+/// were added. Returns none if `wanted` has other bytes, or bytes at another position in their
+/// words.
 fn without(all: &[Chunk], wanted: &[Chunk]) -> Option<Vec<Chunk>> {
     let place = |byte: u32, chunks: &[Chunk]| {
         let mut holding = chunks.iter().filter(|chunk| chunk.holds(byte));
         let place = holding.next().map(|chunk| chunk.shift_of(byte) % 16);
-        // What is added twice is not told apart.
+        // Bytes that were added twice cannot be separated.
         place.filter(|_| holding.next().is_none())
     };
     let mut bytes = wanted.iter().flat_map(|chunk| chunk.each_byte());
@@ -133,7 +138,8 @@ fn without(all: &[Chunk], wanted: &[Chunk]) -> Option<Vec<Chunk>> {
         {
             let shift = chunk.shift_of(byte);
             match gone.last_mut() {
-                // Two bytes that were loaded together are again; no more, since there is no number of three.
+                // Two bytes that were loaded together are loaded together again. There is no
+                // three-byte load.
                 Some(last)
                     if last.bytes == 1 && last.first + 1 == byte && last.shift + 8 == shift =>
                 {
@@ -150,15 +156,15 @@ fn without(all: &[Chunk], wanted: &[Chunk]) -> Option<Vec<Chunk>> {
     Some(gone)
 }
 
-/// A sum that is not folded yet.
+/// Sum that is not folded yet.
 #[derive(Clone, Copy)]
 struct Sum {
     value: Value,
-    /// The largest that it may be.
+    /// Upper bound of the sum.
     most: u64,
 }
 
-/// The sums of words as numbers, and of words with their bytes swapped.
+/// Sum of words as numbers, and sum of byte-swapped words.
 struct Sums {
     numbers: Sum,
     swapped: Sum,
@@ -178,7 +184,8 @@ impl Sums {
 }
 
 impl Translator<'_> {
-    /// Translates a call that works on ones' complement sums, if it can be done here.
+    /// Translates an operation on ones' complement sums inline, if possible. Returns false if it is
+    /// not.
     pub(super) fn checksum_call(&mut self, call: &Call) -> Result<bool, Unsupported> {
         match (call.op, &call.operands[..]) {
             (
@@ -254,7 +261,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// The context gets that a checksum was wrong, where a variable knows that.
+    /// Writes a checksum error that is held in a variable to the context.
     pub(super) fn show_wrong(&mut self) {
         let Some(is_wrong) = self.fused.as_ref().map(|fusing| fusing.is_wrong) else {
             return;
@@ -268,7 +275,7 @@ impl Translator<'_> {
         self.start_sealed(after);
     }
 
-    /// Whether a checksum was wrong.
+    /// Returns 1 if a checksum did not verify.
     pub(super) fn checksum_error(&mut self) -> Value {
         let Some(fusing) = &self.fused else {
             return self.help(Helper::ChecksumError, &[]);
@@ -282,7 +289,8 @@ impl Translator<'_> {
         self.b.ins().bor(is_wrong, told)
     }
 
-    /// Whether a helper found a wrong checksum: then the context has begun.
+    /// Returns 1 if a helper found a checksum error, which is possible only if the context has
+    /// begun.
     fn told_error(&mut self) -> Value {
         let flags = self.flags();
         let has_begun = self.b.ins().band_imm(flags, flags::BEGUN as i64);
@@ -299,7 +307,7 @@ impl Translator<'_> {
         result[0]
     }
 
-    /// Calls of running sums, which live in variables while a pass runs as one function.
+    /// Translates calls of running sums, which are held in variables on the fast path.
     fn running_call(
         &mut self,
         op: Op,
@@ -320,7 +328,7 @@ impl Translator<'_> {
                 self.add_running(running, more);
             }
             (Op::InternetChecksumSubtract, [Operand::Data(data)]) => {
-                // RFC 1624: what is subtracted is added complemented.
+                // RFC 1624: subtraction adds the complement.
                 let less = self.sum(data)?;
                 let value = self.ones_complement(less);
                 let mut sums = Sums::of(self.number(0));
@@ -352,7 +360,7 @@ impl Translator<'_> {
         Ok(true)
     }
 
-    /// Adds to a running sum, which has at most 32 bits, of words with their bytes swapped.
+    /// Adds to a running sum, which has at most 32 bits and consists of byte-swapped words.
     fn add_running(&mut self, running: super::Variable, more: Sums) {
         let Sums { numbers, swapped } = more;
         let mut sum = swapped;
@@ -367,7 +375,7 @@ impl Translator<'_> {
         self.b.def_var(running, sum);
     }
 
-    /// A running sum in 16 bits, as a number.
+    /// Returns a running sum folded to 16 bits, as a number.
     fn running_sum(&mut self, running: super::Variable) -> Value {
         let value = self.b.use_var(running);
         let most = u32::MAX.into();
@@ -375,14 +383,14 @@ impl Translator<'_> {
         self.swapped(folded)
     }
 
-    /// A number of 16 bits with its bytes swapped.
+    /// Swaps the bytes of a 16-bit number.
     fn swapped(&mut self, number: Value) -> Value {
         let half = self.b.ins().ireduce(I16, number);
         let half = self.b.ins().bswap(half);
         self.b.ins().uextend(I64, half)
     }
 
-    /// The instances whose running sums live in variables: those that nothing but the operations of [`Self::running_call`] touches.
+    /// Declares variables for running sums that only the operations of [`Self::running_call`] use.
     pub(super) fn running_sums(&mut self) {
         let program = self.program;
         let Some(fusing) = self.fused.as_mut() else {
@@ -396,7 +404,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Running sums begin anew.
+    /// Clears the running sums.
     pub(super) fn clear_sums(&mut self) {
         let zero = self.number(0);
         for sum in self.fused.iter().flat_map(|fusing| fusing.sums.values()) {
@@ -404,7 +412,7 @@ impl Translator<'_> {
         }
     }
 
-    /// The context gets the running sums.
+    /// Writes the running sums to the context.
     pub(super) fn show_sums(&mut self) {
         let sums = self.fused.iter().flat_map(|fusing| &fusing.sums);
         let mut sums: Vec<_> = sums.map(|(id, sum)| (*id, *sum)).collect();
@@ -428,12 +436,13 @@ impl Translator<'_> {
         Ok(is_sum && is_inline(data, |expr| self.ty(expr).ok()))
     }
 
-    /// The complement of a folded sum.
+    /// Returns the complement of a folded sum.
     fn ones_complement(&mut self, sum: Value) -> Value {
         self.b.ins().bxor_imm(sum, 0xffff)
     }
 
-    /// The ones' complement sum of data, folded to 16 bits: that of swapped words is swapped when it is folded (RFC 1071, 2 (B)).
+    /// Returns the ones' complement sum of data, folded to 16 bits. The sum of swapped words is
+    /// swapped after folding (RFC 1071, 2 (B)).
     fn sum(&mut self, data: &[Expr]) -> Result<Value, Unsupported> {
         let Sums { numbers, swapped } = self.sums(data)?;
         let mut sum = numbers;
@@ -468,7 +477,8 @@ impl Translator<'_> {
         Ok(sums)
     }
 
-    /// Adds what a header in the packet gives: nothing if it was not extracted, since its fields are zero then.
+    /// Adds the parts of a header in the packet. A header that was not extracted adds nothing,
+    /// since its fields are zero.
     fn add_header(&mut self, sums: &mut Sums, header: HeaderId, parts: &[Part]) {
         let site = self.code.headers.get(header.get() as usize);
         let Some(total) = site.map(|site| site.fixed_bits) else {
@@ -496,14 +506,16 @@ impl Translator<'_> {
         sums.swapped.value = after_sums[1];
     }
 
-    /// The sum of chunks of a header in the packet, as they are loaded. What was summed of it before is not loaded again: what is not wanted any more is taken
-    /// from it, as RFC 1624 does, but from the sum before it is folded, which is a number and has one zero.
+    /// Returns the sum of chunks of a header as they are loaded. If the header was summed before,
+    /// the parts that are not wanted are subtracted from the cached sum, as in RFC 1624. The
+    /// unfolded sum is an ordinary number with a single zero.
     fn sum_in_packet(&mut self, header: HeaderId, chunks: &[Chunk]) -> Sum {
         let kept = self.fused.as_ref().and_then(|fusing| {
             let summed = fusing.summed.get(&header)?;
             let gone = without(&summed.chunks, chunks)?;
             let is_less = gone.len() + 1 < chunks.len();
-            // Bytes that were added apart may be loaded together now, and be more where nothing was kept.
+            // The bound covers both paths. Bytes that were added separately may now be loaded
+            // together and have a larger sum, where nothing was cached.
             let most = most_of(&summed.chunks).max(most_of(chunks));
             is_less.then_some((summed.kept, most, gone))
         });
@@ -530,7 +542,7 @@ impl Translator<'_> {
         Sum { value, most }
     }
 
-    /// The chunks of a header, added as they are loaded.
+    /// Adds the chunks of a header as they are loaded.
     fn add_chunks(&mut self, header: HeaderId, chunks: &[Chunk]) -> Value {
         let bytes = self.bytes_of_header(header);
         let mut sum = None;
@@ -556,8 +568,8 @@ impl Translator<'_> {
         }
     }
 
-    /// The sum of a header's chunks may be asked for again, without some of them. Only the first one is kept: a packet may come by without the others, with what
-    /// was kept before in the variable.
+    /// Caches the sum of a header's chunks for later sums of a part of them. Only the first one is
+    /// cached: a packet might not reach a later one, and the variable would have the old sum.
     fn keep_sum(&mut self, header: HeaderId, chunks: &[Chunk], value: Value) {
         let Some(fusing) = self.fused.as_mut() else {
             return;
@@ -574,7 +586,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Adds bits of a header of `total` bits in the packet, of which some are not whole bytes.
+    /// Adds parts of a header of `total` bits that are not whole bytes.
     fn add_bits_in_packet(
         &mut self,
         sums: &mut Sums,
@@ -591,7 +603,7 @@ impl Translator<'_> {
             let mut done = 0;
             while done < part.width {
                 let (at, left) = (part.at + done, part.width - done);
-                // Whole words as far as it goes.
+                // Takes as many whole words as possible.
                 let size = (64 - at % 16).min(left);
                 let value = self.load_bits(bytes, bit + done, size, total)[0];
                 self.add(&mut sums.numbers, value, (at, size));
@@ -608,7 +620,7 @@ impl Translator<'_> {
         sum.most += more.most;
     }
 
-    /// Adds bytes that stand at a bit of the data, the first one lowest.
+    /// Adds bytes at a bit position of the data, as a little-endian number.
     fn add_swapped(&mut self, sum: &mut Sum, value: Value, (at, width): (u32, u32)) {
         match at % 16 {
             0 => self.add_word(sum, value, width),
@@ -626,7 +638,7 @@ impl Translator<'_> {
         }
     }
 
-    /// The data in parts: neighbours in the packet together.
+    /// Splits the data into parts. Adjacent fields in the packet become one part.
     fn parts(&mut self, data: &[Expr]) -> Result<Vec<Part>, Unsupported> {
         let mut parts: Vec<Part> = Vec::new();
         let mut at = 0;
@@ -663,7 +675,7 @@ impl Translator<'_> {
         Ok(parts)
     }
 
-    /// Adds a value of some bits that stands at a bit of the data.
+    /// Adds a value at a bit position of the data.
     fn add(&mut self, sum: &mut Sum, value: Value, (at, width): (u32, u32)) {
         if width == 0 {
             return;
@@ -673,7 +685,7 @@ impl Translator<'_> {
             let value = self.b.ins().ishl_imm(value, i64::from(behind));
             return self.add_word(sum, value, width + behind);
         }
-        // The low words of 32 bits together, and the rest.
+        // Adds the low 32 bits and the rest separately.
         let low = self.b.ins().ishl_imm(value, i64::from(behind));
         let low = self.cut(low, 32);
         self.add_word(sum, low, 32);
@@ -689,7 +701,7 @@ impl Translator<'_> {
         sum.most += bits::one::mask(bits.min(48));
     }
 
-    /// The sum in 16 bits: zero only if all of it is.
+    /// Folds the sum to 16 bits. The result is zero only if all summands are.
     fn folded(&mut self, sum: Sum) -> Value {
         let Sum { mut value, most } = sum;
         if most > u32::MAX.into() {
@@ -703,7 +715,8 @@ impl Translator<'_> {
         value
     }
 
-    /// The ones' complement sum of a value's halves: with the halves swapped and added, the carry of the lower ones comes into the upper ones' sum.
+    /// Returns the ones' complement sum of a value's halves. The sum with the rotated value has it
+    /// in its upper half, since the carry of the lower halves is added there.
     fn halves_added(&mut self, value: Value, ty: Type) -> Value {
         let half = i64::from(ty.bits() / 2);
         let swapped = self.b.ins().rotl_imm(value, half);
@@ -712,7 +725,7 @@ impl Translator<'_> {
     }
 }
 
-/// Whether data is summed inline.
+/// Returns true if data is summed inline.
 pub(super) fn is_inline(data: &[Expr], ty: impl Fn(&Expr) -> Option<ScalarTy>) -> bool {
     let widths = data.iter().map(|expr| match ty(expr) {
         Some(ScalarTy::Varbit(_)) | None => None,
@@ -726,7 +739,7 @@ pub(super) fn is_inline(data: &[Expr], ty: impl Fn(&Expr) -> Option<ScalarTy>) -
 mod tests {
     use super::*;
 
-    /// What native code sums of a header's bytes.
+    /// Computes the sum of a header's bytes as native code does.
     fn sum(chunks: &[Chunk], header: &[u8]) -> u64 {
         let number = |chunk: &Chunk| {
             let bytes = chunk.each_byte().rev();
@@ -744,7 +757,7 @@ mod tests {
         sum
     }
 
-    /// The parts of a header that are whole runs of bytes, each where it stands in the header.
+    /// Returns parts of a header that are runs of whole bytes, at the same position in the data.
     fn parts(runs: &[(u32, u32)]) -> Vec<Part> {
         let header = HeaderId::new(0);
         let part = |&(first, bytes): &(u32, u32)| Part {
@@ -775,7 +788,7 @@ mod tests {
         for wanted in subsets.map(chunks) {
             let gone = without(&all, &wanted).expect("it is a part");
             for seed in 0..300u32 {
-                // One in three bytes is zero, and now and then all are that are wanted.
+                // One byte in three is zero. In some cases all wanted bytes are.
                 let mut header: Vec<u8> = (0..20u32)
                     .map(|i| {
                         (seed.wrapping_mul(0x9e37_79b9).rotate_left(i * 3) as u8)

@@ -1,4 +1,5 @@
-//! What actions assign, by a choice in place of a branch: which action a table's entry runs cannot be foreseen, and a scout follows few assignments of each.
+//! If-conversion: assignments of actions become selects instead of branches. The action of an entry
+//! is not predictable, and a prefetch pass needs few assignments of each.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value};
@@ -10,34 +11,37 @@ use super::Translator;
 use super::levels::{assigns, exits};
 use super::scout::Plan;
 
-/// Actions of a table that are chosen from, and limbs that these assign together, at most.
+/// Maximum number of actions of a table that are converted, and maximum number of limbs that they
+/// assign together.
 const MOST_CHOICES: usize = 3;
 const MOST_LIMBS: u32 = 6;
 
-/// What is assigned, one after the other.
+/// Assignments in order.
 type Assigned<'p> = Vec<(&'p Place, &'p Expr)>;
 
-/// An action that is only followed for what it assigns.
+/// Action of which only the assignments are executed.
 pub(super) struct Choice<'p> {
-    /// Its position in the table.
+    /// Position in the table.
     position: usize,
     action: ActionId,
     assigned: Assigned<'p>,
-    /// Whether it ends its control.
+    /// True if it ends its control.
     ends: bool,
 }
 
-/// Where packets may go on, each 1 for those that do.
+/// Flags of the successors of a stage, 1 for those that the packet takes.
 #[derive(Clone, Copy)]
 pub(super) enum Ways<'w> {
-    /// One for each action, 0 so far.
+    /// One flag per action, all 0 so far.
     ByAction(&'w [Variable]),
     Others(&'w [Variable]),
 }
 
 impl<'t> Translator<'t> {
-    /// These actions, each with its position in the table, if each only assigns something, and not much, and if it cannot be foreseen which of them it is. Where entries run one action alone, most
-    /// packets hit one: what a branch foresees then waits for no record, but for an action that takes nothing from it.
+    /// Returns the actions for if-conversion, if each has only a few assignments and the choice
+    /// between them is unpredictable. If all entries run one action with parameters, a branch is
+    /// better. Most packets hit, so prediction works, and only parameters have to wait for the
+    /// record.
     pub(super) fn choices(
         &mut self,
         table: TableId,
@@ -52,7 +56,7 @@ impl<'t> Translator<'t> {
             if self.hits_run(table).is_some() && !params.is_empty() {
                 return None;
             }
-            // By its action an expression has the types of parameters.
+            // The types of parameters depend on the current action.
             let around = self.action.replace((action, Vec::new()));
             let assigned = self.assigned(&declared.body, plan);
             self.action = around;
@@ -74,7 +78,8 @@ impl<'t> Translator<'t> {
         (choices.len() <= MOST_CHOICES).then_some(choices)
     }
 
-    /// What an action's code assigns that later questions depend on, and whether it ends its control, if it does no more.
+    /// Returns the assignments of an action on which later keys depend, and true if it ends its
+    /// control. Returns none if it does anything else that matters.
     fn assigned(&self, body: &'t [Stmt], plan: &Plan<'_>) -> Option<(Assigned<'t>, bool)> {
         let mut assigned = Vec::new();
         for stmt in body {
@@ -95,7 +100,8 @@ impl<'t> Translator<'t> {
         Some((assigned, false))
     }
 
-    /// Assigns what the one of these actions assigns that a record tells. Packets go none of the ways if it ends its control.
+    /// Performs the assignments of the action that a record selects. If the action ends its
+    /// control, the packet takes no successor.
     pub(super) fn choose(
         &mut self,
         (table, record, is_hit): (TableId, Value, Value),
@@ -105,7 +111,7 @@ impl<'t> Translator<'t> {
         for choice in choices {
             let is_it = self.is_run((table, record, is_hit), choice.position);
             let fields = self.fields_in_record(table, choice.position);
-            // The record of another action is as long.
+            // Records of other actions have the same length, so the load is valid for any action.
             let pointer = self.variable(record);
             let params = self.entry_params(choice.action, pointer, &fields);
             let around = self.action.replace((choice.action, params));
@@ -122,7 +128,7 @@ impl<'t> Translator<'t> {
         Ok(())
     }
 
-    /// Packets that run an action go its way, where each has one.
+    /// Updates the successor flags for packets that run an action.
     fn choose_ways(&mut self, is_it: Value, choice: &Choice<'_>, ways: Ways<'_>) {
         match (ways, choice.ends) {
             (Ways::ByAction(ways), false) => {
@@ -143,7 +149,7 @@ impl<'t> Translator<'t> {
         }
     }
 
-    /// Whether a record tells the action at a position.
+    /// Returns true if a record selects the action at a position.
     fn is_run(
         &mut self,
         (table, record, is_hit): (TableId, Value, Value),

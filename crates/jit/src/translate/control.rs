@@ -1,4 +1,5 @@
-//! Controls: a line of stages; links forward are jumps, links back take work.
+//! Translation of controls: a sequence of stages. Forward links are jumps, and backward links spend
+//! work.
 
 use std::collections::HashSet;
 
@@ -12,7 +13,7 @@ use super::action::Uses;
 use super::bounds::nexts;
 use crate::abi::Outcome;
 
-/// Where the stages of the control at hand stand.
+/// Blocks of the stages of the current control.
 pub(super) struct Line<'c> {
     control: &'c Control,
     stages: IdVec<StageId, Block>,
@@ -82,7 +83,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Goes where a link says.
+    /// Follows a link to the next stage.
     pub(super) fn follow(&mut self, from: StageId, next: Next, line: &Line<'_>) {
         if !self.is_live {
             return;
@@ -99,7 +100,7 @@ impl Translator<'_> {
     }
 }
 
-/// The stages to which links lead back: not all jumps there are known when they begin.
+/// Returns the targets of backward links. Their blocks cannot be sealed when they are started.
 fn linked_back(control: &Control) -> HashSet<StageId> {
     let stages = control.stages.iter();
     let links = stages.flat_map(|(from, stage)| nexts(stage).map(move |next| (from, next)));

@@ -1,4 +1,4 @@
-//! Counting in a pass: load, add, store, in the lane of the thread that runs it.
+//! Inline counting on the fast path: load, add, store, in the counter shard of the thread.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value};
@@ -11,27 +11,29 @@ use super::{I64, Translator, in_limbs};
 use crate::abi::{flags, offset};
 use crate::view;
 
-/// Where an entry's row of use has what, in bytes: `table::Lookup::usage` says so.
+/// Byte offsets in an entry's usage row, as defined by `table::Lookup::usage`.
 mod row {
     pub(super) const HITS: i32 = 0;
     pub(super) const BYTES: i32 = 8;
     pub(super) const LAST_USE: i32 = 16;
 }
 
-/// Where the totals of a table have its misses, in bytes; its hits are first: `table::Lookup::totals` says so.
+/// Byte offset of the misses in a table's totals. The hits are at offset 0, as defined by
+/// `table::Lookup::totals`.
 const MISSES: i32 = 8;
 
-/// The table whose action is being translated: its direct counter, and the variable that points to the entry's.
+/// Direct counter of the table of which an action is being translated, and the variable with the
+/// address of the entry's cell.
 #[derive(Clone, Copy)]
 pub(super) struct Applying {
     counter: Option<ExternId>,
     counted: Variable,
-    /// v1model: the hit has been counted.
+    /// True in v1model, where the hit has been counted.
     counts_hits: bool,
 }
 
 impl Translator<'_> {
-    /// Notes the packet for the entry, or the default action, that a lookup gave the number of.
+    /// Records a packet for the entry or default action with this record number.
     pub(super) fn note_packet(&mut self, table: TableId, number: Value) -> Applying {
         let declared = self.program.tables.get(table);
         let counter = declared.and_then(|declared| declared.direct_counter);
@@ -56,7 +58,8 @@ impl Translator<'_> {
         }
     }
 
-    /// A hit or a miss of the table. The number behind it is the same, but 0 where that is known.
+    /// Counts a hit or a miss of the table. Returns the number, which is a constant 0 on the path
+    /// of a miss.
     pub(super) fn note_total(&mut self, table: TableId, number: Value) -> Value {
         let (hit, missed) = (self.b.create_block(), self.b.create_block());
         let (after, told) = self.block_with(1);
@@ -72,19 +75,19 @@ impl Translator<'_> {
         told[0]
     }
 
-    /// One more hit of a table: most packets hit something.
+    /// Counts a hit of a table. Most packets hit.
     pub(super) fn count_hit(&mut self, table: TableId) {
         self.count_one(view::of_table(table).totals);
     }
 
-    /// One more miss of a table.
+    /// Counts a miss of a table.
     pub(super) fn count_miss(&mut self, table: TableId) {
         let totals = self.load_view(view::of_table(table).totals);
         let one = self.number(1);
         self.add_at(totals, MISSES, one);
     }
 
-    /// What is noted of the entry that a lookup gave the number of, if anything is.
+    /// Records the use of the entry with this record number, if usage is recorded.
     fn note_usage(&mut self, table: TableId, number: Value) {
         let (asked, noted) = (self.cold_block(), self.cold_block());
         let after = self.b.create_block();
@@ -107,7 +110,7 @@ impl Translator<'_> {
         self.start_sealed(after);
     }
 
-    /// The length that counters count.
+    /// Returns the packet length that counters add.
     fn counted_bytes(&mut self) -> Value {
         let bits = self.packet_bits();
         self.b.ins().ushr_imm(bits, 3)
@@ -135,7 +138,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Counts inline, where that can be done; whether it was.
+    /// Translates a counter call inline, if possible. Returns false if it is not.
     pub(super) fn count(&mut self, call: &Call) -> Result<bool, Unsupported> {
         if self.fused.is_none() {
             return Ok(false);
@@ -147,7 +150,7 @@ impl Translator<'_> {
         }
     }
 
-    /// The length that the program gives, or else the packet's.
+    /// Returns the length that the program passes, or the packet's length.
     fn given_length(
         &mut self,
         call: &Call,
@@ -164,7 +167,7 @@ impl Translator<'_> {
         let Some(applying) = self.applying else {
             return Ok(false);
         };
-        // As `exec` does: whichever direct counter the call names, the entry's is meant.
+        // As in `exec`, the entry's direct counter counts, whichever direct counter the call names.
         let Some(unit) = applying.counter.and_then(|counter| self.unit_of(counter)) else {
             return Ok(true);
         };
@@ -193,7 +196,7 @@ impl Translator<'_> {
         let at = view::extern_at(self.program, counter);
         let after = self.b.create_block();
         if self.has_cell_for_all(counter, bits) {
-            // No number has more bits, and no cell is behind the last one.
+            // The index has at most this number of bits, so it is below the number of cells.
             index = self.cut(index, bits);
             self.code.full_counters.insert(counter, 1 << bits);
         } else {
@@ -213,7 +216,7 @@ impl Translator<'_> {
         Ok(true)
     }
 
-    /// How many low bits of a number may be other than 0: what is cast up has no more than it had.
+    /// Returns an upper bound of the significant bits of a number. A widening cast adds none.
     fn most_bits(&self, expr: &Expr) -> u32 {
         let bits = self.ty(expr).map_or(u32::MAX, |ty| ty.width());
         match expr {
@@ -224,7 +227,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Whether each number of so many bits is one of a counter's cells.
+    /// Returns true if every number of `bits` bits is an index of the counter.
     fn has_cell_for_all(&self, counter: ExternId, bits: u32) -> bool {
         let declared = self
             .program

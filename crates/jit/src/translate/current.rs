@@ -1,22 +1,23 @@
-//! Which code asks for the entry of the table that is being applied.
+//! Analysis of the code that uses the current entry of an applied table.
 //!
-//! Where none does, or none but to count in the table's direct counter, a table's entry need not be noted in the packet's context.
+//! If no code uses it, or only counts in the direct counter, the entry need not be recorded in the
+//! packet's context.
 
 use bits::IdVec;
 use ir::{ActionId, Arch, Op, Program, StageKind, Stmt, StmtKind};
 
-/// What code asks of the current entry.
+/// Use of the current entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum CurrentUse {
-    /// Nothing.
+    /// No use.
     None,
-    /// To count in its direct counter.
+    /// Counting in its direct counter.
     Counts,
-    /// What only the context tells.
+    /// Any use that needs the context.
     Any,
 }
 
-/// Operations on the current entry but counting.
+/// Operations on the current entry other than counting.
 const ANY: &[Op] = &[
     Op::DirectMeterExecute,
     Op::DirectMeterExecuteColored,
@@ -28,14 +29,14 @@ const ANY: &[Op] = &[
 
 const COUNTS: &[Op] = &[Op::DirectCounterCount, Op::DirectCounterCountLength];
 
-/// Whether an operation is about the current entry.
+/// Returns true if an operation uses the current entry.
 pub(super) fn is_about_current(program: &Program, op: Op) -> bool {
     use_of(program, op) != CurrentUse::None
 }
 
 fn use_of(program: &Program, op: Op) -> CurrentUse {
     match op {
-        // v1model counts a hit when the table is applied.
+        // In v1model, a hit is counted when the table is applied.
         Op::DirectCounterCount if program.arch == Arch::V1model => CurrentUse::None,
         _ if COUNTS.contains(&op) => CurrentUse::Counts,
         _ if ANY.contains(&op) => CurrentUse::Any,
@@ -43,9 +44,9 @@ fn use_of(program: &Program, op: Op) -> CurrentUse {
     }
 }
 
-/// What the code of a program asks of current entries.
+/// Uses of current entries in a program.
 pub(crate) struct CurrentUses {
-    /// Of each action, with those that it calls.
+    /// Uses by each action, including the actions that it calls.
     actions: IdVec<ActionId, Option<CurrentUse>>,
     outside: CurrentUse,
 }
@@ -59,7 +60,8 @@ impl CurrentUses {
         for action in program.actions.ids() {
             uses.action(program, action);
         }
-        // Code outside of actions finds the entry of the last table, whichever that is: nothing can be said of it.
+        // Code outside of actions uses the entry of the last applied table, whichever that is. So
+        // any use must be assumed for all tables.
         let stages = program.controls.values().flat_map(|c| c.stages.values());
         for stage in stages {
             if let StageKind::Action { body, .. } = &stage.kind
@@ -71,13 +73,13 @@ impl CurrentUses {
         uses
     }
 
-    /// What is asked of a table's entries by these actions, or by code outside of actions.
+    /// Returns the use of a table's entries by these actions and by code outside of actions.
     pub(super) fn of_actions(&self, actions: &[ActionId]) -> CurrentUse {
         let asked = actions.iter().filter_map(|&a| *self.actions.get(a)?);
         asked.chain([self.outside]).max().unwrap_or(self.outside)
     }
 
-    /// Actions do not call each other in a circle.
+    /// Computes the use by an action. Actions are not recursive.
     fn action(&mut self, program: &Program, id: ActionId) -> CurrentUse {
         if let Some(Some(known)) = self.actions.get(id) {
             return *known;

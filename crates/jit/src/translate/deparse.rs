@@ -1,9 +1,12 @@
-//! Deparsers in a pass: headers that are to be sent where they were parsed stay there.
+//! Deparsers on the fast path. Headers that stay at their position in the packet are not copied.
 //!
-//! Emitting is put off until the deparser is through, where it does nothing else once it has begun to emit. Then it is known what the packet is to
-//! become: if that is all that was parsed, each header at its old place, only fields that the program writes are stored into the packet. Otherwise those
-//! that come to be elsewhere are taken from the packet and written in front of what was not parsed, within the frame's buffer. Where that has no room, or
-//! where it is not known what stands where, all headers are emitted into a buffer, and the packet is put together anew.
+//! If a deparser only emits after its first `emit`, all emits are deferred to its end. Then the
+//! layout of the new packet is known.
+//! - If each header is emitted where it was parsed, only written fields are stored into the packet.
+//! - Otherwise, headers that move are loaded and stored before the unparsed payload, within the
+//!   frame's buffer.
+//! - If the buffer has no room, or header positions are unknown, all headers are emitted into a
+//!   buffer and the packet is rebuilt.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I8, I16, I32};
@@ -20,45 +23,45 @@ use super::{Translator, in_bytes};
 use crate::abi::{flags, offset};
 use crate::helpers::Helper;
 
-/// An `emit` that was put off.
+/// Deferred `emit`.
 #[derive(Clone, Debug)]
 pub(super) struct Emit {
     header: HeaderPlace,
-    /// Whether the deparser has come there; `None` if it always does.
+    /// Variable with 1 if the deparser has reached the statement, or none if it always does.
     reached: Option<Variable>,
 }
 
-/// A deparser whose emitting can be put off.
+/// Control flow of a deparser with deferred emits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
-    /// It does everything in it.
+    /// It runs all of its statements.
     Straight,
-    /// It has conditions.
+    /// It has branches.
     Branching,
 }
 
-/// Bits up to which headers are held in values while they are moved.
+/// Maximum number of header bits that are held in values while headers are moved.
 const MOVABLE_BITS: u32 = 2048;
 
-/// Where what is emitted comes to be.
+/// New layout of the packet.
 struct Placing {
     headers: Vec<Placed>,
-    /// By how many bytes the packet will begin behind where it begins now.
+    /// Distance in bytes from the current start of the packet to the new one.
     shift: Value,
 }
 
-/// A header that may be emitted.
+/// Header that may be emitted.
 struct Placed {
     site: HeaderSite,
-    /// 0 or 1.
+    /// 1 if it is emitted, else 0.
     is_emitted: Value,
-    /// Bytes that are emitted before it.
+    /// Number of bytes that are emitted before it.
     at: Value,
-    /// Where it was parsed, if that is known.
+    /// Offset where it was parsed, if that is known.
     offset: Option<Value>,
 }
 
-/// What is dirty in a header: a run of whole bytes, as bits from the header's beginning.
+/// Part of a header to be stored: a run of whole bytes, as bit positions in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Dirty {
     first: u32,
@@ -66,7 +69,7 @@ struct Dirty {
 }
 
 impl Translator<'_> {
-    /// Runs a deparser, and makes the packet what it emitted.
+    /// Runs a deparser and replaces the packet by its result.
     pub(super) fn deparse(&mut self, control: ControlId) -> Result<(), Unsupported> {
         self.put_off_emitting(control);
         let after = self.begin_code();
@@ -98,7 +101,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Puts an `emit` off, if that is what this deparser does.
+    /// Defers an `emit`, if this deparser allows it. Returns false if it does not.
     pub(super) fn put_off(&mut self, header: &HeaderPlace) -> bool {
         let Some(fusing) = self.fused.as_ref() else {
             return false;
@@ -143,7 +146,8 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// What is emitted, and where it comes to be if it is put in front of what was not parsed.
+    /// Computes the emitted headers and their positions, if they are placed directly before the
+    /// unparsed payload.
     fn placing(&mut self, emits: &[Emit]) -> Placing {
         let mut headers = Vec::with_capacity(emits.len());
         let mut at = self.number(0);
@@ -164,7 +168,7 @@ impl Translator<'_> {
             }
         }
         let cursor = self.b.use_var(self.cursor);
-        // A byte of which anything was parsed is not sent behind what is emitted.
+        // A byte that was parsed in part is not part of the payload.
         let end = match self.is_always_at_byte() {
             true => cursor,
             false => self.b.ins().iadd_imm(cursor, 7),
@@ -174,7 +178,7 @@ impl Translator<'_> {
         Placing { headers, shift }
     }
 
-    /// Whether anything would be somewhere else than it was parsed, as a truth value.
+    /// Returns a truth value that is set if any header moves, or if the packet must be truncated.
     fn moves(&mut self, placing: &Placing) -> Value {
         let mut moves = placing.shift;
         for placed in &placing.headers {
@@ -195,13 +199,14 @@ impl Translator<'_> {
         moves
     }
 
-    /// Whether the program may have asked something, as a number.
+    /// Returns a number other than 0 if the program may have issued a request.
     fn asked_flag(&mut self) -> Value {
         let flags = self.flags();
         self.b.ins().band_imm(flags, flags::ASKED as i64)
     }
 
-    /// Whether headers can be moved one by one: it is known where each was parsed, and they are few enough to be held in values meanwhile.
+    /// Returns true if headers can be moved one by one: the offset of each is tracked, and they fit
+    /// into values.
     fn is_movable(&self, emits: &[Emit]) -> bool {
         let bits = |emit: &Emit| {
             let header = emit.header.base;
@@ -214,7 +219,8 @@ impl Translator<'_> {
         total.is_some_and(|total| total <= MOVABLE_BITS)
     }
 
-    /// Puts what is emitted in front of what was not parsed, within the frame's buffer; goes to `anew`, with nothing changed, where that has no room.
+    /// Places the emitted headers before the unparsed payload, within the frame's buffer. Branches
+    /// to `anew` without changes if there is no room.
     fn relocate(&mut self, placing: &Placing, anew: Block) {
         let shift = placing.shift;
         let headroom = self.b.use_var(self.headroom);
@@ -235,7 +241,8 @@ impl Translator<'_> {
             self.branch(is_hard, anew, fits);
             self.start_sealed(fits);
         }
-        // All that stands in the packet is read before any of it is written over; what has values of its own is put together where it is written.
+        // Everything that is read from the packet is loaded before the first store. Headers with
+        // all fields in variables are assembled where they are written.
         let bytes = self.b.use_var(self.bytes);
         let front = self.b.ins().iadd(bytes, shift);
         let taken: Vec<(Value, Option<Vec<Value>>)> = placing
@@ -268,12 +275,12 @@ impl Translator<'_> {
         self.note_moved(shift);
     }
 
-    /// The frame will begin where the packet does now.
+    /// Records that the frame must start where the packet now starts.
     fn note_moved(&mut self, shift: Value) {
         let flags = self.flags();
         let shift = match std::mem::replace(&mut self.code.may_move, true) {
             true => self.moved_before(shift),
-            // Nothing in front of the first deparser has moved it.
+            // No deparser before the first one has moved the packet.
             false => shift,
         };
         self.store_invocation(shift, offset::SHIFT);
@@ -281,7 +288,7 @@ impl Translator<'_> {
         self.set_flags(flags);
     }
 
-    /// By how much a packet is moved that may have been moved before.
+    /// Returns the total shift of a packet that may have been moved before.
     fn moved_before(&mut self, shift: Value) -> Value {
         let flags = self.flags();
         let before = self.load_invocation(offset::SHIFT);
@@ -291,7 +298,7 @@ impl Translator<'_> {
         self.b.ins().iadd(before, shift)
     }
 
-    /// Whether a header is emitted elsewhere than it was parsed: 0 or 1.
+    /// Returns 1 if a header is emitted at another position than it was parsed, else 0.
     fn is_moved(&mut self, placed: &Placed, shift: Value) -> Value {
         let to = self.b.ins().iadd(placed.at, shift);
         let is_moved = match placed.offset {
@@ -302,7 +309,7 @@ impl Translator<'_> {
         self.b.ins().band(is_moved, placed.is_emitted)
     }
 
-    /// Whether a part of a header is read where it stands in the packet.
+    /// Returns true if a part of a header is read from the packet.
     fn is_read_in_packet(&self, site: &HeaderSite) -> bool {
         let runs = self.runs(site);
         runs.iter().any(|run| matches!(run, Run::InPacket { .. }))
@@ -313,7 +320,7 @@ impl Translator<'_> {
         self.words(&pieces)
     }
 
-    /// The words of a header, if it is moved.
+    /// Loads the words of a header, if it is moved.
     fn take_moved(&mut self, placed: &Placed, is_moved: Value) -> Vec<Value> {
         let count = placed.site.fixed_bits.div_ceil(64) as usize;
         let takes = self.b.create_block();
@@ -328,7 +335,7 @@ impl Translator<'_> {
         taken
     }
 
-    /// Whether a header is emitted: 0 or 1.
+    /// Returns 1 if a header is emitted, else 0.
     fn is_emitted(&mut self, emit: &Emit) -> Value {
         let valid = self.code.headers[emit.header.base.get() as usize].valid;
         let is_valid = self.load_slots(valid, 1)[0];
@@ -341,7 +348,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Emits what was put off.
+    /// Translates the deferred emits as ordinary emits.
     fn emit_all(&mut self, emits: &[Emit]) -> Result<(), Unsupported> {
         let after = self.begin_code();
         for emit in emits {
@@ -360,7 +367,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// The packet becomes what was emitted and what was not parsed.
+    /// Replaces the packet by the emitted bits and the unparsed payload.
     fn rebuild(&mut self) {
         self.show_emitted();
         let number = self.help(Helper::FinishDeparse, &[]);
@@ -373,7 +380,8 @@ impl Translator<'_> {
         self.return_if(number, |this| this.return_number(number));
     }
 
-    /// Writes the fields of a header that the program may have changed to where it was parsed, if it is emitted.
+    /// Stores the fields of an emitted header that the program may have changed, at the position
+    /// where it was parsed.
     fn store_if_dirty(&mut self, placed: &Placed) {
         let site = &placed.site;
         let dirty = self.dirty(site);
@@ -408,14 +416,15 @@ impl Translator<'_> {
         runs
     }
 
-    /// Whether anything but extraction writes a field of a header.
+    /// Returns true if anything but extraction writes a field of a header.
     fn is_written(&self, site: &HeaderSite, index: usize) -> bool {
         let field = self.field_of_header(site, index);
         let written = self.fused.as_ref().map(|fusing| &fusing.homes.written);
         field.is_none_or(|field| written.is_none_or(|written| written.contains(&field)))
     }
 
-    /// Stores whole bytes of a header: fields that are written from where they live, others as they stand in the packet.
+    /// Stores whole bytes of a header. Written fields come from their variables, others from the
+    /// packet.
     fn store_run(&mut self, site: &HeaderSite, bytes: Value, run: Dirty) {
         let mut pieces = Vec::new();
         let mut bit = 0;
@@ -453,7 +462,7 @@ impl Translator<'_> {
         self.b.ins().store(in_bytes(), number, bytes, at as i32);
     }
 
-    /// Pieces of at most 64 bits together as one number.
+    /// Combines pieces of up to 64 bits in total into one number.
     fn number_of_pieces(&mut self, pieces: &[(Value, u32)]) -> Value {
         let mut number = None;
         for &(value, width) in pieces.iter().filter(|(_, width)| *width > 0) {
@@ -468,7 +477,7 @@ impl Translator<'_> {
         number.unwrap_or_else(|| self.number(0))
     }
 
-    /// Stores the first `count` bytes of words, `at` bytes behind an address.
+    /// Stores the first `count` bytes of words, at offset `at` from an address.
     fn store_words(&mut self, words: &[Value], bytes: Value, at: u32, count: u32) {
         let (mut at, mut left) = (at, count);
         for &word in words {
@@ -479,7 +488,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Stores the `size` low bytes of a word, the lowest first.
+    /// Stores the `size` low bytes of a word, least significant first.
     fn store_bytes(&mut self, word: Value, bytes: Value, at: u32, size: u32) {
         let (mut word, mut at, mut left) = (word, at as i32, size);
         while left > 0 {
@@ -498,7 +507,8 @@ impl Translator<'_> {
     }
 }
 
-/// Whether a deparser's emitting can be put off to its end: from the first `emit` on it does nothing but emit and branch, and it never goes back.
+/// Returns the control flow of a deparser if its emits can be deferred. This requires that it only
+/// emits and branches after its first `emit`, and has no loops.
 fn shape(program: &Program, control: &Control) -> Option<Shape> {
     if program.actions.values().any(|a| emits(&a.body)) {
         return None;
@@ -541,7 +551,7 @@ fn shape(program: &Program, control: &Control) -> Option<Shape> {
 }
 
 struct Walk {
-    /// Whether an `emit` has been seen.
+    /// True after the first `emit`.
     has_begun: bool,
     shape: Shape,
 }

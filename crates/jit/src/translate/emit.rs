@@ -1,6 +1,7 @@
-//! What deparsers do: append headers and scalars to what is emitted.
+//! Translation of `emit`: appends headers and scalars to the emitted bits.
 //!
-//! At a byte's beginning, where the memory has room, a header is put together in words of eight bytes, which are stored; a helper appends elsewhere.
+//! If the position is byte-aligned and the buffer has room, a header is assembled in eight-byte
+//! words, which are stored. Otherwise a helper appends it.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, InstBuilder, Value};
@@ -53,7 +54,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// What helpers append to is where this function is.
+    /// Publishes the emitted bits and the parser's progress for helpers.
     pub(super) fn show_emitted(&mut self) {
         let emitted = self.b.use_var(self.emitted);
         self.store_invocation(emitted, offset::EMITTED);
@@ -70,7 +71,7 @@ impl Translator<'_> {
         self.append(&pieces, site.fixed_bits, slow);
     }
 
-    /// The numbers that a valid header is made of, each with its width.
+    /// Returns the fields of a valid header as numbers, each with its width.
     pub(super) fn pieces_of_header(
         &mut self,
         site: &HeaderSite,
@@ -96,7 +97,7 @@ impl Translator<'_> {
         pieces
     }
 
-    /// Reads slots that lie a distance, which is in range, behind these.
+    /// Reads slots at a distance that is in range.
     fn get_behind(&mut self, at: Option<Distance>, slot: u32, limbs: u32) -> Vec<Value> {
         if at.is_none() {
             return self.load_slots(slot, limbs);
@@ -105,7 +106,8 @@ impl Translator<'_> {
         self.load_from(base, slot, limbs)
     }
 
-    /// Appends numbers, each with its width, `total` bits together; goes to `slow`, with nothing changed, where that is not so easy.
+    /// Appends numbers, each with its width and with `total` bits in all. Branches to `slow`
+    /// without changes if they must be appended by a helper.
     fn append(&mut self, pieces: &[(Value, u32)], total: u32, slow: Block) {
         let emitted = self.b.use_var(self.emitted);
         let end = self.b.ins().iadd_imm(emitted, i64::from(total));
@@ -122,14 +124,15 @@ impl Translator<'_> {
         let memory = self.b.ins().iadd(memory, byte);
         for (i, word) in self.words(pieces).into_iter().enumerate() {
             let word = self.b.ins().bswap(word);
-            // Behind the last bit of the last word there are zeros, as there are in the memory.
+            // The bits after the last one of the last word are zeros, as is the rest of the buffer.
             let at = i as i32 * 8;
             self.b.ins().store(in_invocation(), word, memory, at);
         }
         self.b.def_var(self.emitted, end);
     }
 
-    /// Numbers, one behind the other, as words of 64 bits, first bit first; the last one is filled with zeros.
+    /// Concatenates numbers into 64-bit words, most significant bit first. The last word is padded
+    /// with zeros.
     pub(super) fn words(&mut self, pieces: &[(Value, u32)]) -> Vec<Value> {
         let mut words: Vec<Value> = Vec::new();
         let mut filled = 64;
@@ -187,7 +190,7 @@ impl Translator<'_> {
     }
 }
 
-/// A number's limbs, most significant first, each with its width.
+/// Returns a number's limbs, most significant first, each with its width.
 pub(super) fn pieces_of(limbs: &[Value], width: u32) -> Vec<(Value, u32)> {
     let mut pieces = Vec::with_capacity(limbs.len());
     let mut left = width;

@@ -1,4 +1,4 @@
-//! Expressions of few limbs, and conditions.
+//! Translation of narrow expressions, and of conditions.
 
 use cranelift_codegen::ir::{Block, InstBuilder, Value};
 use exec::Unsupported;
@@ -9,12 +9,12 @@ use super::arith::limbs_of_width;
 use super::{INLINE_LIMBS, Translator};
 use crate::helpers::Helper;
 
-/// Whether values of this type stay in slots.
+/// Returns true if values of this type are stored in slots.
 pub(super) fn is_wide(ty: ScalarTy) -> bool {
     limbs_of(ty) > INLINE_LIMBS
 }
 
-/// Whether it costs less to evaluate this than to branch around it.
+/// Returns true if evaluating an expression costs less than a branch around it.
 fn is_cheap(expr: &Expr, depth: u32) -> bool {
     let below = |inner: &Expr| depth > 0 && is_cheap(inner, depth - 1);
     match expr {
@@ -28,12 +28,12 @@ fn is_cheap(expr: &Expr, depth: u32) -> bool {
 }
 
 impl Translator<'_> {
-    /// The value of an expression of at most 64 bits.
+    /// Returns the value of an expression of at most 64 bits.
     pub(super) fn narrow(&mut self, expr: &Expr) -> Result<Value, Unsupported> {
         Ok(self.value(expr)?[0])
     }
 
-    /// The value in one number; one that needs more becomes the largest.
+    /// Returns the value in one number, saturated if it needs more.
     pub(super) fn small(&mut self, expr: &Expr) -> Result<Value, Unsupported> {
         let ty = self.ty(expr)?;
         if !is_wide(ty) {
@@ -46,7 +46,7 @@ impl Translator<'_> {
         Ok(self.load_slots(d, 1)[0])
     }
 
-    /// The value of an expression of few limbs.
+    /// Returns the value of a narrow expression.
     pub(super) fn value(&mut self, expr: &Expr) -> Result<Vec<Value>, Unsupported> {
         self.check_size()?;
         Ok(match expr {
@@ -86,7 +86,7 @@ impl Translator<'_> {
         limbs.into_iter().map(|limb| self.number(limb)).collect()
     }
 
-    /// Whether so many limbs are equal, as a number.
+    /// Returns 1 if `n` limbs are equal, else 0.
     pub(super) fn equal_slots(&mut self, a: u32, b: u32, n: u32) -> Value {
         if n > INLINE_LIMBS {
             return self.help_with(Helper::Equal, &[a.into(), b.into(), n.into()]);
@@ -142,7 +142,7 @@ impl Translator<'_> {
         })
     }
 
-    /// A shift of several limbs by an amount known now.
+    /// Shifts several limbs by a constant distance.
     fn shift_by(&mut self, op: BinOp, ty: ScalarTy, a: &[Value], amount: u64) -> Vec<Value> {
         let width = ty.width();
         let by = amount.min(width.into()) as u32;
@@ -153,7 +153,7 @@ impl Translator<'_> {
                 self.shifted_up(&kept, by, a.len())
             }
             _ if ty.is_signed() => {
-                // The sign stays even if all else goes.
+                // The sign bit is never shifted out.
                 let by = by.min(width - 1);
                 let kept = self.bits_of(a, by, width - by);
                 self.extended(&kept, (width - by, width), true)
@@ -181,7 +181,7 @@ impl Translator<'_> {
         Ok(self.limbwise(BinOp::Or, &a, &b))
     }
 
-    /// `width` bits from bit `lo` on.
+    /// Returns `width` bits from bit `lo` on.
     fn slice(&mut self, operand: &Expr, lo: u32, width: u32) -> Result<Vec<Value>, Unsupported> {
         let ty = self.ty(operand)?;
         if !is_wide(ty) {
@@ -236,7 +236,7 @@ impl Translator<'_> {
         Ok(result)
     }
 
-    /// A condition as a truth value.
+    /// Returns a condition as a truth value.
     pub(super) fn truth(&mut self, expr: &Expr) -> Result<Value, Unsupported> {
         match expr {
             Expr::Unary(UnOp::Not, inner) => {
@@ -288,7 +288,7 @@ impl Translator<'_> {
         }
     }
 
-    /// A condition as a number, without evaluating more than is needed.
+    /// Returns a condition as a number, with short-circuit evaluation.
     fn decided(&mut self, cond: &Expr) -> Result<Value, Unsupported> {
         let (yes, no) = (self.b.create_block(), self.b.create_block());
         let (end, result) = self.block_with(1);
@@ -303,7 +303,7 @@ impl Translator<'_> {
         Ok(result[0])
     }
 
-    /// Does something where a condition holds.
+    /// Translates `work` under a condition.
     pub(super) fn if_holds(
         &mut self,
         cond: &Expr,
@@ -318,7 +318,8 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Goes to one block or the other, as the condition says. Both can be sealed afterwards if nothing else goes there.
+    /// Branches to one of two blocks by a condition. Both can be sealed afterwards if nothing else
+    /// jumps there.
     pub(super) fn decide(
         &mut self,
         cond: &Expr,
@@ -347,7 +348,7 @@ impl Translator<'_> {
     }
 }
 
-/// The amount of a shift, if it is known now.
+/// Returns the distance of a shift, if it is a constant.
 fn constant_amount(expr: &Expr) -> Option<u64> {
     match expr {
         Expr::Const(_, value) => Some(value.to_u64().unwrap_or(u64::MAX)),

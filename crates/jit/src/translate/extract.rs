@@ -1,7 +1,9 @@
-//! What parsers do with the packet's bytes.
+//! Translation of extraction, lookahead and advance.
 //!
-//! One comparison with the packet's end for a header; then its fields are loaded straight from the bytes, each by a load that stays inside of the
-//! header. That works for headers that begin at a byte, as nearly all do at run time; a helper extracts the others, and those with a varbit.
+//! An inline extraction compares the end of the header with the end of the packet once. Then it
+//! loads the fields directly from the bytes, with loads that stay inside the header. This works for
+//! byte-aligned headers, as nearly all are at run time. A helper extracts unaligned headers and
+//! those with a varbit.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I16, I32, I64};
@@ -16,29 +18,29 @@ use super::{INLINE_LIMBS, Translator, in_bytes};
 use crate::abi::{Outcome, offset};
 use crate::helpers::{Helper, NO_SIZE};
 
-/// Bits and fields up to which a header is extracted and emitted inline.
+/// Maximum number of bits and fields of a header that is extracted and emitted inline.
 const INLINE_BITS: u32 = 2048;
 const INLINE_FIELDS: usize = 64;
 
-/// Whether a header's fields are handled inline.
+/// Returns true if a header's fields are handled inline.
 pub(super) fn is_inline(header: &HeaderSite) -> bool {
     header.fixed_bits <= INLINE_BITS
         && header.fields.len() <= INLINE_FIELDS
         && header.fields.iter().all(|f| !f.is_varbit && fits(f.width))
 }
 
-/// Whether a field of so many bits is.
+/// Returns true if a field of this width is handled inline.
 fn fits(width: u32) -> bool {
     limbs_of_width(width) <= INLINE_LIMBS as usize
 }
 
-/// Bits of the packet of which several numbers are loaded.
+/// Range of the packet from which several numbers are loaded.
 struct Bits {
-    /// The address of the first.
+    /// Address of its first byte.
     bytes: Value,
-    /// How many bytes may be read.
+    /// Number of bytes that may be read.
     there: u32,
-    /// The word that was loaded last, from which byte and of how many: fields that share bytes are mostly neighbours.
+    /// Last loaded word, with its offset and size. Fields that share bytes are mostly adjacent.
     last: Option<((u32, u32), Value)>,
 }
 
@@ -53,12 +55,12 @@ impl Bits {
 }
 
 impl Translator<'_> {
-    /// How many bits the packet has.
+    /// Returns the length of the packet in bits.
     pub(super) fn packet_bits(&mut self) -> Value {
         self.b.use_var(self.bits)
     }
 
-    /// The end of so many bits from the cursor on; ends the parser if the packet is shorter.
+    /// Returns the position `length` bits after the cursor. Rejects the packet if it is shorter.
     fn end_of(&mut self, length: Value) -> Value {
         let cursor = self.b.use_var(self.cursor);
         let end = self.b.ins().iadd(cursor, length);
@@ -68,13 +70,13 @@ impl Translator<'_> {
         end
     }
 
-    /// Whether the cursor is inside of a byte, as a number.
+    /// Returns a number other than 0 if the cursor is not byte-aligned.
     fn is_inside_byte(&mut self) -> Value {
         let cursor = self.b.use_var(self.cursor);
         self.b.ins().band_imm(cursor, 7)
     }
 
-    /// The address of the byte at the cursor.
+    /// Returns the address of the byte at the cursor.
     fn bytes_at_cursor(&mut self) -> Value {
         let bytes = self.b.use_var(self.bytes);
         let cursor = self.b.use_var(self.cursor);
@@ -99,13 +101,15 @@ impl Translator<'_> {
             return Ok(());
         }
         if self.is_ahead() {
-            // A helper that extracts takes the frame into the packet's context, which a scout leaves alone.
+            // The helper would move the frame into the packet's context, which a prefetch pass must
+            // not change.
             return self.pass_by(&site, size);
         }
         let size = match size {
             Some(size) => {
                 let size = self.small(size)?;
-                // `NO_SIZE` is far above what any header takes, but it must stay a size.
+                // `NO_SIZE` is far above the size of any header, but a size must not be mistaken
+                // for it.
                 let most = self.number(NO_SIZE - 1);
                 self.b.ins().umin(size, most)
             }
@@ -115,7 +119,8 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Does what a helper does with a header, but that a varbit, what stands behind it and wide fields are left out.
+    /// Imitates the extraction helper in a prefetch pass. It omits varbits, the fields after them,
+    /// and wide fields.
     fn pass_by(&mut self, site: &HeaderSite, size: Option<&Expr>) -> Result<(), Unsupported> {
         let fixed = self.number(site.fixed_bits.into());
         let length = match size {
@@ -136,7 +141,8 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Ends the parser where a header's varbit would have more bits than it may, or no whole bytes, as all fixed fields together have.
+    /// Rejects the packet if a header's varbit would exceed its maximum or would not be whole
+    /// bytes. All fixed fields together are whole bytes.
     fn refuse_size(&mut self, site: &HeaderSite, size: Value) {
         let varbit = site.fields.iter().find(|field| field.is_varbit);
         let most = i64::from(varbit.map_or(0, |field| field.width));
@@ -190,7 +196,8 @@ impl Translator<'_> {
         self.start_sealed(after);
     }
 
-    /// Loads the fields of a header at the cursor, as far as they are handled inline and no varbit stands before them: of headers that are, all.
+    /// Loads the inline fields of a header at the cursor, up to the first varbit. Headers that are
+    /// extracted inline are loaded completely.
     fn load_fields(&mut self, site: &HeaderSite, at: Option<Distance>) {
         let mut bits = Bits::new(self.bytes_at_cursor(), site.fixed_bits);
         let mut bit = 0;
@@ -203,7 +210,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Writes slots that lie a distance, which is in range, behind these.
+    /// Writes slots at a distance that is in range.
     fn put_behind(&mut self, at: Option<Distance>, slot: u32, values: &[Value]) {
         if at.is_none() {
             return self.store_slots(slot, values);
@@ -212,7 +219,7 @@ impl Translator<'_> {
         self.store_to(base, slot, values);
     }
 
-    /// A number of `width` bits, `bit` bits behind an address, of `total` bits that there are.
+    /// Loads a number of `width` bits, `bit` bits after an address. `total` bits may be read.
     pub(super) fn load_bits(
         &mut self,
         bytes: Value,
@@ -223,7 +230,7 @@ impl Translator<'_> {
         self.load_from_bits(&mut Bits::new(bytes, total), bit, width)
     }
 
-    /// The same, one of several.
+    /// Loads a number of `width` bits from a range.
     fn load_from_bits(&mut self, bits: &mut Bits, bit: u32, width: u32) -> Vec<Value> {
         let mut limbs = Vec::with_capacity(limbs_of_width(width));
         let mut left = width;
@@ -235,7 +242,7 @@ impl Translator<'_> {
         limbs
     }
 
-    /// The same for at most 64 bits.
+    /// Loads a number of at most 64 bits from a range.
     fn load_narrow(&mut self, bits: &mut Bits, bit: u32, width: u32) -> Value {
         if width == 0 {
             return self.number(0);
@@ -243,7 +250,7 @@ impl Translator<'_> {
         let (first, end) = (bit / 8, (bit + width).div_ceil(8));
         let size = (end - first).next_power_of_two();
         if size > 8 || size > bits.there {
-            // Two parts, parted at a byte.
+            // Splits the number at a byte boundary.
             let cut = if size > 8 {
                 first + 1
             } else {
@@ -272,7 +279,7 @@ impl Translator<'_> {
         }
     }
 
-    /// A big-endian word of 1, 2, 4 or 8 bytes.
+    /// Loads a big-endian word of 1, 2, 4 or 8 bytes.
     fn load_word(&mut self, bytes: Value, from: u32, size: u32) -> Value {
         let (flags, from) = (in_bytes(), from as i32);
         if size == 1 {
@@ -323,7 +330,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Reads ahead into temporaries.
+    /// Reads ahead into temporaries with a helper.
     fn lookahead_by_helper(&mut self, total: u32, places: &[(Located, u32)]) -> Vec<u32> {
         let mut dests = Vec::new();
         for (to, offset) in places {

@@ -1,6 +1,9 @@
-//! Lookups among few rules by native code: each part of the key names a row with a bit for each rule, and the lowest bit that is in all of them the entry.
-//! How the rows are laid out, [`table::VectorIndex`] says. Which parts there are depends on the rules, so that a loop goes over them; it is the same for all packets,
-//! and its branches are foreseen.
+//! Bit-vector classification: lookups in small rule sets. Each part of the key selects a row with
+//! one bit per rule. The lowest bit that is set in all rows is the entry.
+//!
+//! [`table::VectorIndex`] defines the layout of the rows. The number of parts depends on the rules,
+//! so generated code loops over them. The loop is the same for all packets, so its branches are
+//! predictable.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, InstBuilder, StackSlot, StackSlotData, StackSlotKind, Value};
@@ -13,16 +16,18 @@ use super::{I64, INLINE_LIMBS, Translator, in_constants, in_limbs, in_stack};
 use crate::abi::offset;
 use crate::view::{self, part};
 
-/// Bytes of a word, and the bits of its address that are zero.
+/// Bytes of a word, and the base-2 logarithm of its alignment.
 const WORD: i32 = 8;
 const ALIGNMENT: u8 = 3;
 
-/// Entries that a program wants room for, at most: where it wants more, they will hardly be few, and code for few keeps ways from having code of their own.
-/// `acl-1k` took 310 to 336 cycles a packet with it.
+/// Maximum declared size of a table that may be small. Larger tables rarely have few rules, and the
+/// extra code prevents tail duplication. With that code, `acl-1k` took 310 to 336 cycles per
+/// packet.
 const MOST_WANTED: u32 = 1024;
 
 impl Translator<'_> {
-    /// Whether a table may be of few rules, in a pass, and its keys are computed without a helper.
+    /// Returns true if a table on the fast path may use bit-vector lookup, and its keys are
+    /// computed without a helper.
     pub(super) fn may_be_among_few(&self, table: TableId) -> bool {
         let Some(declared) = self.program.tables.get(table) else {
             return false;
@@ -44,7 +49,8 @@ impl Translator<'_> {
         self.fused.is_some() && has_rules && can_follow && is_small && !wants_more
     }
 
-    /// The number of the record that the key hits, if the table is of few rules, else as `search` says.
+    /// Returns the record number that the key hits. Uses bit-vector lookup if the state has such an
+    /// index, else `search`.
     pub(super) fn among_few_or(
         &mut self,
         table: TableId,
@@ -78,18 +84,19 @@ impl Translator<'_> {
         Ok(self.b.ins().uload32(in_limbs(), entry, 0))
     }
 
-    /// The address of a key's limbs: parts name them by number.
+    /// Stores a key's limbs on the stack and returns their address. Parts name limbs by their
+    /// offset.
     fn put_on_stack(&mut self, key: &[Value]) -> Value {
         let slot = self.key_slot();
         let limbs = self.b.ins().stack_addr(I64, slot, 0);
-        // No key has more: there is no place for them.
+        // No key has more limbs. The slot has no room for them.
         for (&limb, at) in key.iter().zip(0..INLINE_LIMBS as i32) {
             self.b.ins().store(in_stack(), limb, limbs, WORD * at);
         }
         limbs
     }
 
-    /// One place for the keys of all tables: a lookup is done before the next one begins.
+    /// Returns the stack slot for keys. All tables share it, since lookups do not overlap.
     fn key_slot(&mut self) -> StackSlot {
         if let Some(slot) = self.key_slot {
             return slot;
@@ -99,7 +106,7 @@ impl Translator<'_> {
         *self.key_slot.insert(self.b.create_sized_stack_slot(data))
     }
 
-    /// The rules that match in all parts, a bit for each place.
+    /// Returns the rules that match in all parts, as a bit vector.
     fn rules_of_parts(&mut self, words: &view::TableView, limbs: Value) -> Value {
         let live = self.load_view(words.live);
         let view = self.load_constant(offset::VIEW);
@@ -126,7 +133,8 @@ impl Translator<'_> {
         rules[0]
     }
 
-    /// The class of the key in a part, in bytes of a row each: the value itself, or found by halving.
+    /// Returns the class of the key in a part, as byte offset of a row. It is the value itself, or
+    /// found by binary search.
     fn class_of(&mut self, here: Value, limbs: Value) -> Value {
         let at = self.load_part(here, part::LIMB);
         let limb = self.b.ins().iadd(limbs, at);

@@ -1,4 +1,5 @@
-//! Where a pass has the fields of headers: in variables, in the frame, or in the packet, where they stand as they were parsed.
+//! Locations of header fields on the fast path: in variables, in the frame, or in the packet where
+//! they were parsed.
 
 use std::collections::HashMap;
 
@@ -11,26 +12,26 @@ use ir::{FieldId, HeaderId};
 use super::Translator;
 use super::homes::Homes;
 
-/// A part of a header that is emitted.
+/// Part of a header that is emitted.
 pub(super) enum Run {
-    /// Bits that stand in the packet as they were parsed, at most one word of the header.
+    /// Bits that are unchanged in the packet. They are within one word of the header.
     InPacket { width: u32 },
-    /// A field with a value of its own.
+    /// Field with its own value.
     Field(HeaderFieldSite),
 }
 
 impl Translator<'_> {
-    /// The variable that stands for a slot, if one does.
+    /// Returns the variable that holds a slot, if there is one.
     pub(super) fn home(&self, slot: Slot) -> Option<Variable> {
         self.fused.as_ref()?.variables.get(&slot).copied()
     }
 
-    /// Whether the parser is always at a byte's beginning.
+    /// Returns true if the parser's cursor is always byte-aligned.
     pub(super) fn is_always_at_byte(&self) -> bool {
         self.fused.as_ref().is_some_and(|f| f.homes.is_aligned)
     }
 
-    /// A helper has written a header in the frame: its variables follow.
+    /// Loads the variables of a header that a helper has written to the frame.
     pub(super) fn take_from_frame(&mut self, site: &HeaderSite) {
         for slot in site.valid..site.valid + site.limbs() {
             if let Some(variable) = self.home(slot) {
@@ -40,7 +41,7 @@ impl Translator<'_> {
         }
     }
 
-    /// A helper is about to read a header, which is valid, in the frame.
+    /// Stores the variables of a valid header to the frame, for a helper that reads them.
     pub(super) fn give_to_frame(&mut self, site: &HeaderSite) {
         if let Some(valid) = self.home(site.valid) {
             let value = self.b.use_var(valid);
@@ -62,7 +63,7 @@ impl Translator<'_> {
         }
     }
 
-    /// A header was extracted at the cursor.
+    /// Records that a header was extracted at the cursor.
     pub(super) fn note_extracted(&mut self, header: HeaderId) {
         self.note_offset(header);
         let sum = self.fused.as_ref().and_then(|f| f.header_sums.get(&header));
@@ -72,7 +73,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Whether a field of a valid header is to be found in the packet.
+    /// Returns true if a field of a valid header can be read from the packet.
     fn is_clean(&self, site: &HeaderSite, index: usize) -> bool {
         let Some(fusing) = self.fused.as_ref().filter(|fusing| fusing.bytes_stand) else {
             return false;
@@ -81,7 +82,8 @@ impl Translator<'_> {
         field.is_some_and(|field| fusing.homes.clean.contains(&field))
     }
 
-    /// The parts of a header as they are emitted: neighbouring clean fields together, a word of the header at a time.
+    /// Returns the parts of a header for emission. Adjacent clean fields are combined within each
+    /// word of the header.
     pub(super) fn runs(&self, site: &HeaderSite) -> Vec<Run> {
         let mut runs = Vec::new();
         let mut bit = 0;
@@ -110,7 +112,7 @@ impl Translator<'_> {
         Some(FieldId::new(header.valid.get() + 1 + index as u32))
     }
 
-    /// Bits of a header in the packet, `bit` bits behind its beginning.
+    /// Loads bits of a header in the packet, `bit` bits after its start.
     pub(super) fn in_packet(&mut self, site: &HeaderSite, bit: u32, width: u32) -> Value {
         self.bits_of_header(site, bit, width)[0]
     }
@@ -128,7 +130,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Where the fields of tracked headers stand.
+    /// Returns the header and bit position of each field of tracked headers.
     pub(super) fn places(&self, homes: &Homes) -> HashMap<FieldId, (HeaderId, u32)> {
         let mut places = HashMap::new();
         for &header in &homes.tracked {
@@ -146,7 +148,8 @@ impl Translator<'_> {
         places
     }
 
-    /// Where a field of a header stands in the packet, if that has its value. It is zero if the header was not extracted.
+    /// Returns the header and bit position of a field that has its value in the packet. The value
+    /// is zero if the header was not extracted.
     pub(super) fn stands_in_packet(&self, field: FieldId) -> Option<(HeaderId, u32)> {
         let fusing = self.fused.as_ref().filter(|fusing| fusing.bytes_stand)?;
         let is_written = fusing.written.contains(&field);

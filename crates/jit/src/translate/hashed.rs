@@ -1,8 +1,16 @@
-//! Lookups in hash tables by native code: a scout hashes the keys of a burst, asks the processor for the line in which each must be and writes it down; when all have asked, and the lines have been loaded if that brings them sooner,
-//! another function compares the keys there, and writes down in which second line those must be that are not there; then a third one compares them. Both ask for
-//! what the pass will read of the entries, or list it to be loaded. How tables are laid out, [`table::HashIndex`] says.
+//! Hash-table lookups in native code, in three steps:
+//! - A prefetch pass hashes the keys of a burst. It prefetches the line that must contain each key
+//!   and stores its address.
+//! - After the last packet, and after loads of the lines if those are faster, a function compares
+//!   the keys in the first lines. It stores the second lines of the keys that were not found.
+//! - A further function compares the keys in the second lines.
 //!
-//! What is not certain (a place that says that it is outdated) counts as not asked: the pass looks in the lines by itself, as it does where no scout goes before (few packets, lines that are near), and asks a helper at last.
+//! Both lookup functions prefetch the entries that the fast path will read, or list them to be
+//! loaded. [`table::HashIndex`] defines the layout of tables.
+//!
+//! An uncertain result (an outdated element) counts as no lookup. Then the fast path searches the
+//! lines itself, and calls a helper as the last resort. It does the same without prefetch passes,
+//! for few packets or near lines.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{F32X4, I8X16, I32, I64X2, I128};
@@ -21,28 +29,30 @@ use crate::abi::{LINE, offset};
 use crate::notes::RowList;
 use crate::{prefetch, view};
 
-/// Slots of keys of one limb that are compared two at a time.
+/// Number of slots of single-limb keys that are compared by vectors, two at a time.
 const VECTORED: usize = 4;
 
-/// Lines, of which vectors begin anywhere.
+/// Returns the flags for vector loads from lines, which may be unaligned.
 fn in_lines() -> MemFlags {
     memory(AliasRegion::Heap)
 }
 
-/// Bytes of vectors stay in the order that they have in memory.
+/// Returns the flags of a cast that keeps the bytes of a vector in memory order.
 fn in_order() -> MemFlags {
     MemFlags::new().with_endianness(Endianness::Little)
 }
 
-/// Which lines answer questions.
+/// Lines in which a lookup function searches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lines {
     First,
     Second,
 }
 
-/// The notes about a hash table, in words. By question: its first line, and the packet that asks, as where the notes of it are ([`Translator::notes_of_packet`]); when those were looked at, in the same places and counted
-/// anew, a packet whose question its first line has not answered, and its second line. Behind them [`AnswerNotes`], with packed keys.
+/// Layout of the lookup buffer of a hash table, in words. For each lookup it has the first line and
+/// the packet, named by the address of [`Translator::notes_of_packet`]. The first lookup function
+/// reuses these words for late lookups, counted from 0: the packet of a lookup that missed in its
+/// first line, and the second line. [`AnswerNotes`] with packed keys follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HashedNotes {
     first: usize,
@@ -50,14 +60,15 @@ pub(crate) struct HashedNotes {
 }
 
 impl HashedNotes {
-    /// How many questions there are, and how many first lines were looked at; how many questions are late, and how many of these were looked at again.
+    /// Indices of the counters: all lookups, first lines searched, late lookups, and late lookups
+    /// finished.
     const ASKED: usize = 0;
     const ANSWERED: usize = 1;
     const LATE: usize = 2;
     const SETTLED: usize = 3;
     const LINES: usize = 4;
     const ASKERS: usize = Self::LINES + BURST;
-    /// One asker more stands behind the last one, which is none.
+    /// A sentinel that is no packet follows the last packet.
     const ANSWERS: usize = Self::ASKERS + BURST + 1;
 
     pub(super) fn new(first: usize, packing: &PackedKey) -> HashedNotes {
@@ -67,22 +78,22 @@ impl HashedNotes {
         }
     }
 
-    /// How many words they are.
+    /// Returns the size in words.
     pub(super) fn words(self) -> usize {
         Self::ANSWERS + self.answers.words()
     }
 
-    /// What packets are answered.
+    /// Returns the layout of the results.
     pub(super) fn answers(self) -> AnswerNotes {
         self.answers
     }
 
-    /// No packet asks.
+    /// Clears the lookups.
     pub(super) fn clear(self, notes: &mut [u64]) {
         notes[self.first..][..Self::LINES].fill(0);
     }
 
-    /// All have asked: the lines of their questions.
+    /// Ends the writing of lookups. Returns their lines.
     pub(crate) fn lines(self, notes: &mut [u64]) -> &[u64] {
         let notes = &mut notes[self.first..];
         let count = (notes[Self::ASKED] as usize).min(BURST);
@@ -90,21 +101,22 @@ impl HashedNotes {
         &notes[Self::LINES..][..count]
     }
 
-    /// All first lines were looked at: the second lines of the questions that are late.
+    /// Returns the second lines of late lookups, after all first lines were searched.
     pub(crate) fn second_lines(self, notes: &[u64]) -> &[u64] {
         let notes = &notes[self.first..];
         let count = (notes[Self::LATE] as usize).min(BURST);
         &notes[Self::ASKERS..][..count]
     }
 
-    /// Where a word is, in bytes from the notes' beginning.
+    /// Returns the byte offset of a word in the lookup buffer.
     fn at(self, word: usize) -> i32 {
         8 * (self.first + word) as i32
     }
 }
 
 impl Translator<'_> {
-    /// How a table's keys are packed, if native code looks them up wherever the table has no slots.
+    /// Returns the packing of a table's keys, if native code searches it as a hash table when it
+    /// has no direct index.
     pub(super) fn packed_key(&self, table: TableId) -> Option<PackedKey> {
         let has_slots = self
             .directness(table)
@@ -113,7 +125,7 @@ impl Translator<'_> {
         is_hashed.then(|| PackedKey::of(&self.key_widths(table)))?
     }
 
-    /// Puts a key together as its table has it.
+    /// Packs a key as its table stores it.
     pub(super) fn pack(&mut self, packing: &PackedKey, key: &[Value]) -> Vec<Value> {
         let mut packed: Vec<Option<Value>> = vec![None; packing.limbs];
         for step in &packing.steps {
@@ -133,7 +145,7 @@ impl Translator<'_> {
             .collect()
     }
 
-    /// The lower half of a product, exclusive or the upper one.
+    /// Returns the exclusive or of the lower and upper half of a product.
     fn fold(&mut self, a: Value, b: Value) -> Value {
         let [a, b] = [a, b].map(|factor| self.b.ins().uextend(I128, factor));
         let product = self.b.ins().imul(a, b);
@@ -141,7 +153,7 @@ impl Translator<'_> {
         self.b.ins().bxor(low, high)
     }
 
-    /// The hash of a packed key.
+    /// Returns the hash of a packed key.
     fn hash(&mut self, table: TableId, packed: &[Value]) -> Value {
         let [a, b, c] = view::of_table(table).seed.map(|at| self.load_view(at));
         let first = self.b.ins().bxor(packed[0], a);
@@ -153,7 +165,7 @@ impl Translator<'_> {
         self.fold(hash, c)
     }
 
-    /// The line that half of a hash names.
+    /// Returns the address of the line that half of a hash selects.
     fn line(&mut self, table: TableId, half: Value) -> Value {
         let words = view::of_table(table);
         let (lines, count) = (
@@ -176,7 +188,7 @@ impl Translator<'_> {
         self.line(table, half)
     }
 
-    /// Writes down the key of a table, packed, and in which line it must be.
+    /// Stores the packed key of a table, and the line that must contain it.
     pub(super) fn ask_hashed(
         &mut self,
         table: TableId,
@@ -197,7 +209,8 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// What a line has for a key: a place plus 1, perhaps outdated, or 0. Without branches: which slot it is cannot be foreseen.
+    /// Searches a line for a key. Returns the record number, which may be marked as outdated, or 0.
+    /// It has no branches, since the slot is unpredictable.
     fn probe(&mut self, line: Value, packed: &[Value]) -> Value {
         let found = match packed {
             [key] => self.probe_four(line, *key),
@@ -212,7 +225,7 @@ impl Translator<'_> {
         self.b.ins().uextend(I64, found)
     }
 
-    /// The place in a slot, if that has this key.
+    /// Returns the record number in a slot if that has this key, else 0.
     fn probe_slot(&mut self, line: Value, packed: &[Value], slot: usize) -> Value {
         let limbs = packed.len();
         let place = HashIndex::places_at(limbs) + 4 * slot;
@@ -236,7 +249,7 @@ impl Translator<'_> {
         self.b.ins().select(differs, none, place)
     }
 
-    /// The place in one of the first [`VECTORED`] slots of a line of keys of one limb, two at a time.
+    /// Searches the first [`VECTORED`] slots of a line with single-limb keys, two at a time.
     fn probe_four(&mut self, line: Value, key: Value) -> Value {
         let key = self.b.ins().splat(I64X2, key);
         let pairs = [0, 16].map(|at| {
@@ -244,7 +257,8 @@ impl Translator<'_> {
             let same = self.b.ins().icmp(IntCC::Equal, key, stored);
             self.b.ins().bitcast(I8X16, in_order(), same)
         });
-        // Half of each lane of 64 bits says what all of it does: as many bits as places have.
+        // The comparison fills 64-bit lanes with equal bits. Half of each lane is a mask for a
+        // 32-bit record number.
         let halves = [0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27];
         let halves = ConstantData::from(halves.as_slice());
         let halves = self.b.func.dfg.immediates.push(halves);
@@ -252,7 +266,7 @@ impl Translator<'_> {
         let places_at = HashIndex::places_at(1) as i32;
         let places = self.b.ins().load(I8X16, in_lines(), line, places_at);
         let mut found = self.b.ins().band(same, places);
-        // One place is left, or none: all four, brought together.
+        // At most one lane is not zero. The or of all four lanes moves it to lane 0.
         for lanes in [[2, 3, 0, 1], [1, 0, 3, 2]] {
             let lanes: Vec<u8> = lanes
                 .iter()
@@ -267,18 +281,19 @@ impl Translator<'_> {
             let moved = self.b.ins().shuffle(found, found, lanes);
             found = self.b.ins().bor(found, moved);
         }
-        // The first lane of numbers with fractions is where it is already: to move it is one instruction, to extract an integer two.
+        // Lane 0 as a floating-point number takes one instruction to move. As an integer it would
+        // take two.
         let found = self.b.ins().bitcast(F32X4, in_order(), found);
         let found = self.b.ins().extractlane(found, 0);
         self.b.ins().bitcast(I32, MemFlags::new(), found)
     }
 
-    /// Whether what a line has for a key is neither missing nor outdated.
+    /// Returns true if the result of a probe is neither a miss nor outdated.
     fn is_certain(&mut self, found: Value) -> Value {
         self.is_certain_or(true, found)
     }
 
-    /// The same, or, of `false`, the contrary.
+    /// Returns the same test, or its negation for `false`.
     fn is_certain_or(&mut self, is_certain: bool, found: Value) -> Value {
         let code = match is_certain {
             true => IntCC::UnsignedLessThan,
@@ -289,15 +304,16 @@ impl Translator<'_> {
         self.b.ins().icmp_imm(code, less, most)
     }
 
-    /// The bytes of a word if that is so, else 0.
+    /// Returns the size of a word in bytes if the test holds, else 0.
     fn step_if(&mut self, is_certain: bool, found: Value) -> Value {
         let counts = self.is_certain_or(is_certain, found);
         let counts = self.b.ins().uextend(I64, counts);
         self.b.ins().ishl_imm(counts, WORD_SHIFT)
     }
 
-    /// The number of the record that a table's key hits, where nobody has asked before. A helper would go to the same lines by way of the table, what packets see of it, and its index: three steps to memory that is far where very many
-    /// devices take turns.
+    /// Returns the record number that a table's key hits, without a prefetched lookup. A helper
+    /// would reach the same lines through the table, its lookup structure, and its index. These are
+    /// three dependent accesses to far memory if very many devices alternate.
     pub(super) fn search_hashed(
         &mut self,
         table: TableId,
@@ -315,7 +331,7 @@ impl Translator<'_> {
         Ok(number[0])
     }
 
-    /// What a key hits: to `known` with the number, or to `unknown`.
+    /// Looks up a key in its lines. Branches to `known` with the record number, or to `unknown`.
     fn look_in_lines(&mut self, table: TableId, packed: &[Value], known: Block, unknown: Block) {
         let (doubtful, missing) = (self.b.create_block(), self.b.create_block());
         let (second, again) = (self.b.create_block(), self.cold_block());
@@ -350,7 +366,8 @@ impl Translator<'_> {
         let to_found = [BlockArg::Value(found)];
         self.b.ins().brif(is_certain, known, &to_found, again, &[]);
         self.start_sealed(again);
-        // It is nowhere, and nothing of its group is outdated; or else nobody knows.
+        // The key is in neither line. The result is a miss unless an element of its group is
+        // outdated.
         let outdated = self
             .b
             .ins()
@@ -360,7 +377,8 @@ impl Translator<'_> {
         self.is_live = false;
     }
 
-    /// Translates a function that answers questions of a level's scout, those of a lot: of each table one after the other, so that which packets ask is no matter.
+    /// Translates a function that performs the lookups of a level for a segment. Each table is
+    /// processed separately, so the code has no branches on the packets that use it.
     pub(super) fn answers(mut self, level: Level, list: RowList, lines: Lines) {
         let sites = self.code.scouts.iter();
         let sites = sites.filter_map(|site| Some((site.table, site.hashed_on(level)?)));
@@ -390,7 +408,7 @@ impl Translator<'_> {
         self.b.finalize();
     }
 
-    /// The device of the packet that asks is at hand.
+    /// Selects the device of the packet of a lookup.
     fn look_at_asker(&mut self, asker: Value) {
         let notes = self.load_constant(offset::NOTES);
         let behind = self.b.ins().isub(asker, notes);
@@ -398,14 +416,15 @@ impl Translator<'_> {
         self.look_at_device(packet);
     }
 
-    /// Where the first packet behind the lot has its notes, as askers are told.
+    /// Returns the packet address after the last packet of the segment.
     fn end_of_lot(&mut self) -> Value {
         let [notes, end] = [offset::NOTES, offset::COUNT].map(|at| self.load_constant(at));
         let behind = self.b.ins().ishl_imm(end, WORD_SHIFT);
         self.b.ins().iadd(notes, behind)
     }
 
-    /// Where the question is, as the first is behind the notes, that is numbered so many bytes behind their beginning.
+    /// Returns the address of the lookup of which the index is stored at byte `at` of the lookup
+    /// buffer. It is relative to the first lookup, as for packets.
     pub(super) fn question_behind(&mut self, at: i32) -> Value {
         let notes = self.load_constant(offset::NOTES);
         let number = self.load_note(notes, at);
@@ -413,7 +432,7 @@ impl Translator<'_> {
         self.b.ins().iadd(notes, behind)
     }
 
-    /// What is so many bytes behind the notes' beginning numbers this question from now on.
+    /// Stores the index of a lookup at byte `at` of the lookup buffer.
     pub(super) fn number_question(&mut self, at: i32, question: Value) {
         let notes = self.load_constant(offset::NOTES);
         let behind = self.b.ins().isub(question, notes);
@@ -421,8 +440,10 @@ impl Translator<'_> {
         self.b.ins().store(in_limbs(), number, notes, at);
     }
 
-    /// Answers questions about a table, from the first that is not answered to the last of the lot's packets, that their first lines answer. Which these are cannot be foreseen, so the
-    /// others are written down without a branch, as [`table`] does it in batches, and then their second lines, for the processor to wait for those of all lots together.
+    /// Searches the first lines, from the first open lookup to the last one of the segment's
+    /// packets. The result is unpredictable, so misses are stored without a branch, as [`table`]
+    /// does in batches. Their second lines are computed in a second loop, so that the memory
+    /// accesses of all segments overlap.
     fn answer_from_first_lines(&mut self, table: TableId, site: HashedNotes, next: Variable) {
         let end = self.end_of_lot();
         let question = self.question_behind(site.at(HashedNotes::ANSWERED));
@@ -452,7 +473,7 @@ impl Translator<'_> {
                 list(this, found, wanted);
             }),
             Arrival::InRuns => {
-                // What is to be asked for, and whether that is to be listed, is not asked for each question.
+                // The kind of prefetch is tested once here, not for each lookup.
                 let [lists, other, asks, plain] = [(); 4].map(|()| self.b.create_block());
                 let through = self.b.create_block();
                 let wanted = self.wanted_rows(table);
@@ -496,7 +517,8 @@ impl Translator<'_> {
         self.number_question(site.at(HashedNotes::LATE), late);
     }
 
-    /// Answers the questions of the lot's packets that were late, when their second lines have been loaded.
+    /// Finishes the late lookups of the segment's packets, after their second lines have been
+    /// loaded.
     fn answer_from_second_lines(&mut self, table: TableId, site: HashedNotes, next: Variable) {
         let end = self.end_of_lot();
         let question = self.question_behind(site.at(HashedNotes::SETTLED));
@@ -517,8 +539,9 @@ impl Translator<'_> {
         self.number_question(site.at(HashedNotes::SETTLED), question);
     }
 
-    /// A loop over words, from where a variable points to, until the first function says that there are no more: the variable points there then. What the first one tells of a word
-    /// beside, the second one is given.
+    /// Translates a loop over words, starting at the address in a variable. `is_there` returns the
+    /// loop condition and a value that is passed to `body`. At the end the variable has the address
+    /// of the first word that was not processed.
     fn each_word(
         &mut self,
         place: Variable,
@@ -541,7 +564,7 @@ impl Translator<'_> {
         self.b.seal_block(begin);
     }
 
-    /// Asks the processor for a line, which need not be there.
+    /// Prefetches a line. The address may be invalid.
     fn prefetch(&mut self, line: Value) {
         if prefetch::ARE_THERE {
             self.b.ins().uload16(I64, prefetch::flags(), line, 0);
@@ -552,15 +575,16 @@ impl Translator<'_> {
         self.b.ins().load(I64, in_limbs(), from, at)
     }
 
-    /// The packed key for which a packet asks.
+    /// Returns the packed key of a packet.
     fn packed_key_of(&mut self, site: HashedNotes, asker: Value) -> Vec<Value> {
         let limbs = 0..site.answers.limbs();
         let packed = limbs.map(|limb| self.load_note(asker, site.answers.key(limb)));
         packed.collect()
     }
 
-    /// Answers the question of a packet if its first line does; if not, writes down who asks, in place of a line that was looked at, and what is answered here is written over. What was
-    /// found.
+    /// Performs a lookup in its first line and stores the result. Also stores the packet in the
+    /// list of late lookups. The list advances only for a miss, so that a hit is overwritten.
+    /// Returns the result.
     fn answer_at_once(
         &mut self,
         site: HashedNotes,
@@ -580,7 +604,7 @@ impl Translator<'_> {
         found
     }
 
-    /// Answers the question of a packet that its first line has not answered.
+    /// Performs the late lookup of a packet.
     fn answer_late(
         &mut self,
         (table, site): (TableId, HashedNotes),
@@ -610,14 +634,15 @@ impl Translator<'_> {
         self.start_sealed(after);
     }
 
-    /// The marks of the rows of a table that are to be listed.
+    /// Returns the marks of the rows of a table that must be listed.
     fn wanted_rows(&mut self, table: TableId) -> Value {
         let marks = self.load_view(view::of_table(table).marks);
         let wanted = self.load_constant(offset::ROWS_WANTED);
         self.b.ins().band(marks, wanted)
     }
 
-    /// Does something with all lines of what the pass will read of an entry and what is not near.
+    /// Applies `work` to all lines of the rows of an entry that the fast path will read and that
+    /// are not near.
     fn each_row(
         &mut self,
         table: TableId,
@@ -654,18 +679,20 @@ impl Translator<'_> {
         }
     }
 
-    /// Asks the processor for a line of a row, and lists it, to be loaded when all are listed. With a step of 0 the answer was not certain: what is written then is in the question's own part of the list
-    /// ([`words_of_rows`]), is written over or left behind the list's end, and never loaded.
+    /// Prefetches a line of a row, and lists it for the loads after all lookups. With a step of 0
+    /// the result is uncertain. Then the element is written within the lookup's own part of the
+    /// list ([`words_of_rows`]), and is overwritten or remains after the list's end. It is never
+    /// loaded.
     fn list_row(&mut self, line: Value, (next, step): (Variable, Value)) {
         self.prefetch(line);
         let place = self.b.use_var(next);
-        // The list's first word is how many there are.
+        // The first word of the list is the number of elements.
         self.b.ins().store(in_limbs(), line, place, 8);
         let place = self.b.ins().iadd(place, step);
         self.b.def_var(next, place);
     }
 
-    /// A part of a limb, beside those that are there.
+    /// Combines a part with the parts of a limb that were added before.
     fn put_in(&mut self, place: &mut Option<Value>, part: Value) {
         *place = Some(match *place {
             Some(before) => self.b.ins().bor(before, part),
@@ -674,7 +701,8 @@ impl Translator<'_> {
     }
 }
 
-/// Words that the rows of a table take in the list, a part for each question, at most, whose records are so far from one another.
+/// Returns the maximum number of words that a table's rows take in the list, for one burst.
+/// `records` is the record stride.
 pub(crate) fn words_of_rows(records: usize) -> usize {
     let strides = [records, 8 * COUNTER_WORDS, 8 * USAGE_WORDS];
     let lines = strides.map(|stride| stride.div_ceil(LINE));

@@ -1,7 +1,9 @@
-//! Where the fields of a program live while a whole pass runs as one function.
+//! Allocation of P4 fields on the fast path to SSA variables, the frame, or the packet.
 //!
-//! A field of few limbs that no helper touches in the frame and no run-time index reaches has its *home* in SSA variables; the others stay in the frame. Of a
-//! header that only extraction makes valid, the fields that nothing else writes are *clean*: as long as the packet's bytes stand, they are found there.
+//! A narrow field is held in SSA variables if no helper accesses it in the frame and no run-time
+//! index reaches it. Other fields stay in the frame. If only extraction makes a header valid, its
+//! fields that nothing else writes are *clean*. They are read from the packet as long as its bytes
+//! are unchanged.
 
 use std::collections::HashSet;
 
@@ -17,45 +19,48 @@ use super::checksum::is_inline as is_summed_inline;
 use super::extract::is_inline;
 use exec::slots::header::HeaderSite;
 
-/// Fields of no header that live in variables, at most: with more, none does.
+/// Maximum number of metadata fields in variables. With more, none is.
 const MOST_OF_NO_HEADER: usize = 150;
 
-/// Fields that live in variables and are written by something other than extraction and what is told once, at most: with more, none does. A program of 20 headers and 102 such fields
-/// carried 12.4 Mpps with them in variables and 6.4 without, and was loaded as fast; one of 250 was loaded in half of the time without and carried as much.
+/// Maximum number of fields in variables that the program writes. Extraction and a single
+/// assignment by the architecture do not count. With more, none is. A program of 20 headers and 102
+/// such fields forwarded 12.4 Mpps with variables and 6.4 without, with equal compilation times.
+/// One with 250 such fields compiled in half the time without variables, and forwarded as much.
 const MOST_WRITTEN: usize = 140;
 
-/// Fields of headers of which it is not known where they were extracted that live in variables, at most: with more, none does.
+/// Maximum number of fields in variables that belong to headers with untracked offsets. With more,
+/// none is.
 const MOST_UNTRACKED: usize = 160;
 
-/// What is known of a program's fields.
+/// Allocation and properties of a program's fields.
 #[derive(Debug, Default)]
 pub(crate) struct Homes {
-    /// Fields that live in variables.
+    /// Fields in variables.
     pub(crate) in_variables: HashSet<FieldId>,
-    /// Fields that live in variables in a scout, which needs few of them. It follows no others.
+    /// Fields in variables in a prefetch pass, which needs few of them. It evaluates no others.
     pub(crate) followed: HashSet<FieldId>,
-    /// Fields of which the packet's bytes are the only source.
+    /// Fields with values only in the packet's bytes.
     pub(crate) clean: HashSet<FieldId>,
-    /// Headers that only extraction makes valid, and that have a clean field.
+    /// Headers that only extraction makes valid and that have a clean field.
     pub(crate) in_packet: HashSet<HeaderId>,
-    /// Headers of whole bytes of which it is known where they were extracted.
+    /// Headers of whole bytes with a tracked offset.
     pub(crate) tracked: HashSet<HeaderId>,
-    /// Fields of header or metadata that something other than extraction writes, of those that could live in variables.
+    /// Fields that something other than extraction writes, among those that could be in variables.
     pub(crate) written: HashSet<FieldId>,
-    /// Whether every extraction begins at a byte.
+    /// True if every extraction is byte-aligned.
     pub(crate) is_aligned: bool,
-    /// Fields that an architecture sets once and the program only reads.
+    /// Fields that the architecture sets once and the program only reads.
     pub(crate) only_told: HashSet<FieldId>,
-    /// The operations that the program calls.
+    /// Operations that the program calls.
     pub(crate) ops: HashSet<Op>,
-    /// Running ones' complement sums of which helpers must know.
+    /// Running ones' complement sums that helpers access.
     pub(crate) sums_by_helper: HashSet<ExternId>,
-    /// Whether there is `@atomic` code.
+    /// True if there is `@atomic` code.
     pub(crate) has_atomic: bool,
 }
 
 impl Homes {
-    /// What is known of this program, `written` being the fields that the architecture writes.
+    /// Analyzes a program. `written` are the fields that the architecture writes.
     pub(crate) fn of(
         program: &Program,
         sites: &[HeaderSite],
@@ -128,8 +133,10 @@ impl Homes {
         homes
     }
 
-    /// The homes in a pass. What is written is kept till the packet is deparsed: where that is very much it stays in the frame, since a place has to be found for each value in each block
-    /// that it comes through. What nothing but extraction writes is kept as long as code reads it, and what is told once need not be.
+    /// Returns the allocation on the fast path. A written field is live until the deparser. With
+    /// very many, they stay in the frame, since register allocation needs a location for each value
+    /// in each block. A field that only extraction writes is live only until its last use. A single
+    /// input of the architecture is not live at all.
     pub(crate) fn in_pass(mut self, program: &Program) -> Homes {
         let is_kept =
             |field: &FieldId| self.written.contains(field) && !self.only_told.contains(field);
@@ -146,7 +153,8 @@ impl Homes {
         self
     }
 
-    /// Fields of headers of which it is not known where they were extracted cannot be loaded behind the parser (`late.rs`): very many of them stay in the frame.
+    /// Moves fields of headers with untracked offsets to the frame if there are very many. Their
+    /// loads cannot be deferred to the end of the parser (`late.rs`).
     fn spare_untracked(&mut self, program: &Program) {
         let headers = program.headers.ids();
         let untracked = headers.filter(|header| !self.tracked.contains(header));
@@ -156,8 +164,8 @@ impl Homes {
         }
     }
 
-    /// Where there are very many fields of no header, they stay in the frame: the processor has no registers for them, and to find out of each what it is wherever ways meet
-    /// takes as long as all else.
+    /// Moves metadata fields to the frame if there are very many. There are no registers for them,
+    /// and computing SSA form for all of them takes as long as the rest of compilation.
     fn spare_variables(&mut self, program: &Program) {
         let headers = program.headers.ids();
         let of_headers: HashSet<FieldId> = headers.flat_map(|id| fields_of(program, id)).collect();
@@ -168,12 +176,13 @@ impl Homes {
     }
 }
 
-/// The fields that something other than extraction writes in a parser.
+/// Returns the fields that something other than extraction writes in a parser.
 pub(super) fn written_in_parser(program: &Program, parser: ParserId) -> HashSet<FieldId> {
     Walk::of_parser(program, parser).with_actions()
 }
 
-/// The fields that are extracted or written in a parser behind code in which a scout may go on otherwise than the pass ([`may_part`]).
+/// Returns the fields that are extracted or written in a parser after code in which a prefetch pass
+/// may diverge from the fast path ([`may_part`]).
 pub(super) fn written_behind_parting(
     program: &Program,
     parser: &Parser,
@@ -204,7 +213,8 @@ pub(super) fn written_behind_parting(
     written
 }
 
-/// Whether a scout may go on otherwise than the pass in a statement: scouts do not verify, and of a header that a helper extracts they have only some fields.
+/// Returns true if a prefetch pass may diverge from the fast path in a statement. Prefetch passes
+/// do not verify, and they load only some fields of a header that a helper extracts.
 pub(super) fn may_part(stmt: &Stmt, sites: &[HeaderSite]) -> bool {
     let part = |body: &[Stmt]| body.iter().any(|stmt| may_part(stmt, sites));
     match &stmt.kind {
@@ -219,7 +229,7 @@ pub(super) fn may_part(stmt: &Stmt, sites: &[HeaderSite]) -> bool {
     }
 }
 
-/// The states that come next.
+/// Returns the successor states.
 fn states_behind(transition: &Transition) -> impl Iterator<Item = StateId> {
     let (direct, cases) = match transition {
         Transition::Direct(target) => (Some(*target), &[][..]),
@@ -234,7 +244,7 @@ fn states_behind(transition: &Transition) -> impl Iterator<Item = StateId> {
     })
 }
 
-/// The fields that something other than extraction writes in a control.
+/// Returns the fields that something other than extraction writes in a control.
 pub(super) fn written_in_control(program: &Program, control: ControlId) -> HashSet<FieldId> {
     let mut walk = Walk::new(program);
     if let Some(control) = program.controls.get(control) {
@@ -243,19 +253,20 @@ pub(super) fn written_in_control(program: &Program, control: ControlId) -> HashS
     walk.with_actions()
 }
 
-/// The same in a statement, with marks and results of calls.
+/// Returns the fields that a statement writes, including results and side effects of calls.
 pub(super) fn written_by_stmt(program: &Program, stmt: &Stmt) -> HashSet<FieldId> {
     let mut walk = Walk::new(program);
     walk.stmt(stmt);
     walk.with_actions()
 }
 
-/// The headers that a parser extracts; of an array the first, where one is chosen at run time.
+/// Returns the headers that a parser extracts. For a run-time index into a stack, it is the first
+/// element.
 pub(super) fn extracted_in_parser(program: &Program, parser: ParserId) -> HashSet<HeaderId> {
     Walk::of_parser(program, parser).extracted
 }
 
-/// The validity of a header, and its fields.
+/// Returns the validity field of a header, followed by its fields.
 pub(super) fn fields_of(program: &Program, header: HeaderId) -> Vec<FieldId> {
     let Some(declared) = program.headers.get(header) else {
         return Vec::new();
@@ -271,7 +282,7 @@ struct Walk<'p> {
     in_frame: HashSet<FieldId>,
     written: HashSet<FieldId>,
     extracted: HashSet<HeaderId>,
-    /// Validities that something other than extraction sets.
+    /// Validity fields that something other than extraction sets.
     made_valid: HashSet<FieldId>,
     is_aligned: bool,
     ops: HashSet<Op>,
@@ -305,7 +316,7 @@ impl<'p> Walk<'p> {
         walk
     }
 
-    /// The architecture writes these fields too; those that only it writes, once.
+    /// Adds fields that the architecture writes. Returns those that only it writes, and only once.
     fn write_besides(&mut self, fields: impl Iterator<Item = FieldId>) -> HashSet<FieldId> {
         let (mut once, mut again) = (HashSet::new(), HashSet::new());
         for field in fields {
@@ -319,7 +330,7 @@ impl<'p> Walk<'p> {
         once
     }
 
-    /// What was written, by the actions that may run too.
+    /// Returns the written fields, including those of actions that may run.
     fn with_actions(mut self) -> HashSet<FieldId> {
         let mut seen = HashSet::new();
         while let Some(action) = self.actions.pop() {
@@ -436,7 +447,8 @@ impl<'p> Walk<'p> {
                 self.header_place(header);
                 self.extracted.insert(header.base);
                 size.iter().for_each(|size| self.expr(size));
-                // What a varbit has is whole bytes then, or the header is refused (`HeaderSite::extract`).
+                // A varbit is then whole bytes too, or the header is rejected
+                // (`HeaderSite::extract`).
                 let fixed = fields_of(self.program, header.base).into_iter().skip(1);
                 let fixed = fixed.map(|field| self.program.fields[field].ty);
                 let fixed = fixed.filter(|ty| !matches!(ty, ScalarTy::Varbit(_)));
@@ -489,7 +501,7 @@ impl<'p> Walk<'p> {
         }
     }
 
-    /// Data that is not summed inline is summed by a helper.
+    /// Records instances with data that a helper sums.
     fn summed(&mut self, call: &Call) {
         let data = call.operands.iter().filter_map(|operand| match operand {
             Operand::Data(data) => Some(data),
@@ -511,7 +523,7 @@ impl<'p> Walk<'p> {
             .iter()
             .map(|&field| limbs_of(self.program.fields[field].ty))
             .sum();
-        // Long ones and elements are copied by a helper.
+        // A helper copies long headers and stack elements.
         if limbs > 4 * INLINE_LIMBS || !to.dims.is_empty() || !from.dims.is_empty() {
             self.headers_in_frame(to.base, 1);
             self.headers_in_frame(from.base, 1);
@@ -524,14 +536,14 @@ impl<'p> Walk<'p> {
         self.wrote(place.base);
     }
 
-    /// A field gets some value. If it is a header's validity, which IR that people wrote may put anywhere, the header may be valid without being in the
-    /// packet.
+    /// Records that a field gets some value. If it is a header's validity, which handwritten IR may
+    /// assign anywhere, the header may be valid without being in the packet.
     fn wrote(&mut self, field: FieldId) {
         self.written.insert(field);
         self.made_valid.insert(field);
     }
 
-    /// Elements chosen at run time stay in the frame.
+    /// Keeps elements that are selected at run time in the frame.
     fn place(&mut self, place: &Place) {
         if place.dims.is_empty() {
             return;
@@ -579,7 +591,7 @@ impl<'p> Walk<'p> {
     }
 }
 
-/// The distance of the last element from the first.
+/// Returns the distance from the first to the last element.
 fn span(dims: &[Dim]) -> u32 {
     dims.iter()
         .map(|dim| dim.len.saturating_sub(1).saturating_mul(dim.stride))
@@ -591,12 +603,12 @@ pub(super) mod tests {
     use super::*;
     use ir::Layout;
 
-    /// A program, its headers, and what is known of its fields.
+    /// Reads a program. Returns it with its headers and the allocation of its fields.
     pub(in super::super) fn read(text: &str) -> (Program, Vec<HeaderSite>, Homes) {
         read_written(text, std::iter::empty())
     }
 
-    /// The same, where the architecture writes these fields.
+    /// Reads a program of which the architecture writes these fields.
     fn read_written(
         text: &str,
         written: impl Iterator<Item = FieldId>,
@@ -611,7 +623,8 @@ pub(super) mod tests {
         (program, sites, homes)
     }
 
-    /// How many headers are taken for being in the packet when a parser does this after extracting the only one.
+    /// Returns the number of headers that are considered to be in the packet if a parser runs
+    /// `code` after extracting the only one.
     fn in_packet(code: &str) -> usize {
         let (.., homes) = read(&format!(
             "program t own\nheader_type h_t {{\n    a: bit<8>;\n}}\nheader hdr.h: h_t\nparser p start start {{\n    state start {{\n        \
@@ -622,7 +635,7 @@ pub(super) mod tests {
 
     #[test]
     fn where_fields_of_no_header_are_very_many_only_those_of_headers_live_in_variables() {
-        // With the header's validity.
+        // Includes the header's validity.
         const OF_HEADER: usize = 2;
         let in_variables = |of_none: usize| {
             let fields: String = (0..of_none)
@@ -657,7 +670,8 @@ pub(super) mod tests {
             assert!(homes.in_variables.contains(&told));
             homes.in_variables.len() as u32
         };
-        // Those that the architecture tells, the header's validity, and what is only read.
+        // The remaining fields are the input of the architecture, the header's validity, and a
+        // field that is only read.
         assert_eq!(in_variables(140), 140 + 3);
         assert_eq!(in_variables(141), 3);
     }
@@ -674,7 +688,7 @@ pub(super) mod tests {
             ));
             homes.in_pass(&program).in_variables.len()
         };
-        // With each header's validity, and the field of none.
+        // Each header counts its validity, and there is one metadata field.
         assert_eq!(in_variables(80, "32w12"), 160 + 1);
         assert_eq!(in_variables(81, "32w12"), 1);
         assert_eq!(in_variables(81, "32w16"), 162 + 1);

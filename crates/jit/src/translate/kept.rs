@@ -1,8 +1,10 @@
-//! What a function over packets keeps on its stack while it runs: words of its invocation and of the state that it reads for each packet, and what it counts for each.
+//! Stack cache of a burst function: words of the invocation and the state description that are read
+//! for each packet, and counts.
 //!
-//! One instruction reads a word there, which often does something with it too. Behind a pointer it takes two, since no register is left for a pointer all the way: the
-//! allocator keeps that on the stack in its turn. Which words these are is known when the loop over a lot's packets is translated; the blocks in front of it and behind it are filled last. Words are
-//! read anew for each lot.
+//! A stack access takes one instruction, which can often use the word directly. An access through a
+//! pointer takes two, since the pointer itself is spilled. The words are known only after the loop
+//! over a segment's packets is translated. So the blocks before and after the loop are filled last.
+//! The words are loaded again for each segment.
 
 use std::collections::BTreeMap;
 
@@ -13,36 +15,39 @@ use super::{Arrival, I64, Translator, in_constants, in_invocation, in_stack};
 use crate::abi::{offset, sight};
 use crate::helpers::Helper;
 
-/// Bytes of a word, and the bits of its address that are zero.
+/// Bytes of a word, and the base-2 logarithm of its alignment.
 const WORD: i32 = 8;
 const ALIGNMENT: u8 = 3;
 
-/// A word on the stack, by where the function finds it.
+/// Cached word, named by its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Word {
-    /// So many bytes behind the beginning of the invocation. It stays as it is while the function runs, or is about the lot at hand ([`offset::OF_LOT`]).
+    /// Word at this offset of the invocation. It is constant while the function runs, or for the
+    /// current segment ([`offset::OF_LOT`]).
     Invocation(i32),
-    /// The same of what native code sees of the state.
+    /// Word at this offset of the state description.
     View(i32),
-    /// What is to be added to the cell to which that word of the view points.
+    /// Amount to be added to the cell with the address at this offset of the state description.
     Count(i32),
-    /// Where a scout notes the next question, as the first one is at the notes' beginning. How many there are stands so many bytes behind that.
+    /// Address where a prefetch pass stores its next lookup, relative to the first one. The number
+    /// of lookups is at this byte offset of the lookup buffer.
     Question(i32),
 }
 
-/// The words that are kept, and where.
+/// Stack cache of the current function.
 pub(super) struct Kept {
-    /// In front of the loop over a lot's packets.
+    /// Block before the loop over a segment's packets.
     fill: Block,
-    /// Behind it, with how many packets are through, and whether there are more in the lots that follow.
+    /// Block after it. Its parameters are the number of finished packets, and a flag for further
+    /// segments.
     leave: Block,
     slot: StackSlot,
-    /// The places of the words, counted in words.
+    /// Index of each word in the stack slot.
     places: BTreeMap<Word, i32>,
 }
 
 impl Translator<'_> {
-    /// The loop over packets begins, with this block. From here on words are kept.
+    /// Starts the loop over packets and returns its first block. From here on words are cached.
     pub(super) fn begin_burst(&mut self) -> Block {
         let first = self.load_invocation(offset::AT);
         self.set_at(first);
@@ -61,13 +66,14 @@ impl Translator<'_> {
         begin
     }
 
-    /// The function ends, when so many packets are through.
+    /// Returns from the function with the number of finished packets.
     pub(super) fn return_from_burst(&mut self, through: Value) {
         let nothing = self.number(0);
         self.leave_lot(through, nothing);
     }
 
-    /// All packets of a lot are through, so many with those before: the loop goes on with the next lot, if there may be one.
+    /// Ends a segment. `through` is the number of finished packets of the burst. Continues with the
+    /// next segment, if there may be one.
     pub(super) fn end_lot(&mut self, through: Value) {
         match self.arrival() {
             Arrival::Mixed => self.return_from_burst(through),
@@ -84,9 +90,9 @@ impl Translator<'_> {
         }
     }
 
-    /// All of the loop is translated, and so is what is around it.
+    /// Finishes the function after the loop is translated.
     pub(super) fn end_burst(&mut self, begin: Block, common_end: Block) {
-        // Of the block-wise translation nothing uses the common end.
+        // Fast paths do not use the common exit block of single functions.
         self.start(common_end);
         let number = self.b.block_params(common_end)[0];
         self.b.ins().return_(&[number]);
@@ -132,7 +138,7 @@ impl Translator<'_> {
             return;
         };
         if self.arrival() == Arrival::Mixed {
-            // All packets were the one lot that there is for native code.
+            // An interleaved burst is processed as a single segment.
             self.b.ins().return_(&[through]);
             return;
         }
@@ -149,12 +155,13 @@ impl Translator<'_> {
         self.b.ins().return_(&[through]);
     }
 
-    /// A word of the invocation that stays as it is while the function runs, or goes through a lot.
+    /// Returns a word of the invocation that is constant while the function runs or within a
+    /// segment.
     pub(super) fn load_constant(&mut self, at: i32) -> Value {
         self.load_kept(Word::Invocation(at))
     }
 
-    /// A word of what native code sees of the state.
+    /// Returns a word of the state description.
     pub(super) fn load_view(&mut self, at: i32) -> Value {
         self.load_kept(Word::View(at))
     }
@@ -166,7 +173,8 @@ impl Translator<'_> {
         }
     }
 
-    /// One more in the cell to which a word of the view points. Nobody reads it while the function runs.
+    /// Increments the cell with the address at this offset of the state description. The cell is
+    /// not read while the function runs.
     pub(super) fn count_one(&mut self, at: i32) {
         let one = self.number(1);
         match self.place(Word::Count(at)) {
@@ -182,7 +190,8 @@ impl Translator<'_> {
         }
     }
 
-    /// Where a scout notes its next question about what is numbered so many bytes behind the notes' beginning; the one after it will stand behind it.
+    /// Returns the address for the next lookup of a prefetch pass, and advances it. Its index is
+    /// stored at byte `at` of the lookup buffer.
     pub(super) fn take_question(&mut self, at: i32) -> Result<Value, Unsupported> {
         let place = self.place_of(Word::Question(at));
         let place = place.ok_or_else(|| self.unsupported("a question outside of a burst"))?;
@@ -192,13 +201,14 @@ impl Translator<'_> {
         Ok(question)
     }
 
-    /// Whether few packets come to the code that is being translated.
+    /// Returns true in code that few packets run.
     pub(super) fn is_in_cold(&self) -> bool {
         let here = self.b.current_block();
         here.is_some_and(|here| self.b.func.layout.is_cold(here))
     }
 
-    /// The address where a word is kept: neither what few packets need, nor what each packet may find changed.
+    /// Returns the stack address of a cached word. Words in cold code and words that differ by
+    /// packet are not cached.
     fn place(&mut self, word: Word) -> Option<Value> {
         match self.is_in_cold() || self.is_of_packet(word) {
             true => None,
@@ -206,7 +216,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Whether a word is about the device of the packet at hand.
+    /// Returns true if a word depends on the device of the current packet.
     fn is_of_packet(&self, word: Word) -> bool {
         self.view.is_some()
             && match word {
@@ -216,7 +226,7 @@ impl Translator<'_> {
             }
     }
 
-    /// The device of this packet is at hand.
+    /// Selects the device of the packet with this index.
     pub(super) fn look_at_device(&mut self, at: Value) {
         if let Some(view) = self.view {
             let value = self.load_sight(at, sight::VIEW);
@@ -224,7 +234,7 @@ impl Translator<'_> {
         }
     }
 
-    /// A word of the invocation that is about the device of the packet at hand.
+    /// Returns a word of the invocation for the device of the current packet.
     fn load_of_device(&mut self, at: i32) -> Value {
         match (self.view, sight_of(at)) {
             (Some(view), Some(sight::VIEW)) => self.b.use_var(view),
@@ -270,7 +280,8 @@ impl Translator<'_> {
     }
 }
 
-/// Which part of a [`crate::abi::Sight`] says of a packet what that word of the invocation says of a lot.
+/// Returns the offset in a [`crate::abi::Sight`] of the value that this word of the invocation has
+/// for a segment.
 fn sight_of(at: i32) -> Option<i32> {
     match at {
         offset::VIEW => Some(sight::VIEW),

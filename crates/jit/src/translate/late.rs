@@ -1,8 +1,10 @@
-//! Fields that are loaded behind the parser that extracts them.
+//! Deferred loads of parsed fields.
 //!
-//! While a parser runs, a header that nothing but extraction writes stands in the packet, so where it was extracted is all that needs to be carried from state to
-//! state. Carried one by one, the fields of all headers meet in each state and at each of the parser's many ends: most of the code of a program with many headers was
-//! moves of fields that were zero, or not looked at, at that place. So the fields are loaded once, where the parser has ended, a header at a time.
+//! While a parser runs, a header that only extraction writes is unchanged in the packet. So only
+//! its offset must be passed from state to state. If all its fields were passed too, each would be
+//! a block parameter in each state and at each of the parser's many exits. Then most code of a
+//! program with many headers would be moves of values that are zero or unused there. So the fields
+//! are loaded once, at the end of the parser, header by header.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,22 +16,24 @@ use ir::{FieldId, HeaderId, ParserId, Program};
 use super::homes::{Homes, extracted_in_parser, fields_of, written_in_parser};
 use super::{I64, Translator};
 
-/// Where there is less to carry, fields are carried through a parser: ways that are parted know more of them from the begin. What counts is the limbs of the fields
-/// and the validities of the headers that may be loaded late, times the parser's states.
+/// Limit below which fields are loaded during extraction, since tail duplication then knows more of
+/// them from the start. The size is the number of limbs of the fields and validities that could be
+/// deferred, times the number of parser states.
 ///
-/// Only headers of [`Homes::tracked`] may be. So a program that extracts a header of no whole bytes (a varbit apart), or that advances by anything but a
-/// constant multiple of eight bits, anywhere, loads none late: headers may begin inside of a byte there.
+/// Only headers of [`Homes::tracked`] can be deferred. A program defers none if headers may be
+/// unaligned. They may be if any extracted header's fixed fields are not whole bytes. The same
+/// holds if any `advance` is not by a constant multiple of eight bits.
 const MOST_CARRIED: usize = 2000;
 
-/// Where a limb of a field stands, or what says whether a header is valid.
+/// Location of a limb of a deferred field or of a validity.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     header: HeaderId,
-    /// `None` is the header's validity.
+    /// None for the header's validity.
     field: Option<FieldPlace>,
 }
 
-/// A limb of a number of so many bits, `bit` bits behind its header's begin.
+/// Limb of a number of `width` bits, `bit` bits after the start of its header.
 #[derive(Clone, Copy, Debug)]
 struct FieldPlace {
     bit: u32,
@@ -37,7 +41,7 @@ struct FieldPlace {
     limb: usize,
 }
 
-/// What is loaded behind the parser at hand; nothing elsewhere.
+/// Deferred loads of the current parser. Empty outside of parsers.
 #[derive(Debug, Default)]
 pub(super) struct Late {
     headers: HashSet<HeaderId>,
@@ -45,7 +49,8 @@ pub(super) struct Late {
 }
 
 impl Late {
-    /// The headers that a parser extracts and that nothing else writes, `written_before` being the fields that the architecture may write; none where they are few.
+    /// Returns the headers that a parser extracts and nothing else writes, or none if they are few.
+    /// `written_before` are the fields that the architecture may write.
     fn of(
         program: &Program,
         sites: &[HeaderSite],
@@ -76,7 +81,7 @@ impl Late {
 }
 
 impl Translator<'_> {
-    /// A parser begins, the first one since all fields became zero.
+    /// Starts a parser. It must be the first one since all fields were cleared.
     pub(super) fn begin_late(&mut self, parser: ParserId) {
         if let Some(fusing) = self.fused.as_mut() {
             let written = &fusing.written_before;
@@ -90,13 +95,13 @@ impl Translator<'_> {
         }
     }
 
-    /// Whether the fields of a header that is extracted are loaded later.
+    /// Returns true if the fields of an extracted header are loaded later.
     pub(super) fn is_late(&self, header: HeaderId) -> bool {
         let fusing = self.fused.as_ref();
         fusing.is_some_and(|fusing| fusing.late.headers.contains(&header))
     }
 
-    /// A limb of a field that is not loaded yet, or whether its header is valid.
+    /// Returns the value of a deferred field's limb or validity.
     pub(super) fn late(&mut self, slot: Slot) -> Option<Value> {
         let Place { header, field } = *self.fused.as_ref()?.late.places.get(&slot)?;
         let at = self.offset_in_parser(header)?;
@@ -127,7 +132,8 @@ impl Translator<'_> {
         Some(value[0])
     }
 
-    /// Whether a header's offset is known to be that of an extraction: it is computed here, and no number of its own ([`super::offsets::Offsets`]).
+    /// Returns true if a header's offset is known to come from an extraction: it is computed, and
+    /// not the constant for a missing header ([`super::offsets::Offsets`]).
     fn is_computed(&self, offset: Value) -> bool {
         let dfg = &self.b.func.dfg;
         let ValueDef::Result(inst, _) = dfg.value_def(dfg.resolve_aliases(offset)) else {
@@ -148,7 +154,7 @@ impl Translator<'_> {
         self.load_bits(at, field.bit, field.width, total)[field.limb]
     }
 
-    /// The parser has ended: the fields that are not loaded yet are now.
+    /// Loads the deferred fields at the end of the parser.
     pub(super) fn end_late(&mut self) {
         let Some(fusing) = self.fused.as_mut() else {
             return;
@@ -161,7 +167,7 @@ impl Translator<'_> {
         }
     }
 
-    /// The fields of a header become what stands in the packet, if it was extracted.
+    /// Loads the fields of a header from the packet, if it was extracted.
     fn load_header(&mut self, header: HeaderId) {
         let Some(site) = self.code.headers.get(header.get() as usize).cloned() else {
             return;
@@ -187,7 +193,7 @@ impl Translator<'_> {
     }
 }
 
-/// Where each limb of a header's fields stands.
+/// Returns the location of each limb of a header's fields.
 fn places_of(site: &HeaderSite) -> Vec<(Slot, Place)> {
     let header = site.id;
     let mut places = vec![(
@@ -223,16 +229,18 @@ mod tests {
     use super::super::homes::tests::read;
     use super::*;
 
-    /// The most headers whose fields are carried through a parser that extracts each in a state of its own: each counts four limbs, with its validity. The programs of
+    /// Maximum number of headers that are not deferred, in a parser that extracts each in a
+    /// separate state. Each counts four limbs, including its validity. The programs of
     /// `testkit/tests/large.rs` have far more.
     const FEW: u32 = 22;
 
-    /// Which headers are late in such a parser, which does `code` besides in its first state; there is one header more that is not extracted.
+    /// Returns the deferred headers of such a parser, which also runs `code` in its first state.
+    /// There is one more header that is not extracted.
     fn late(headers: u32, code: &str) -> Vec<u32> {
         late_beside(headers, code, &HashSet::new())
     }
 
-    /// The same where the architecture may write these fields.
+    /// Returns the deferred headers if the architecture may write these fields.
     fn late_beside(headers: u32, code: &str, written_before: &HashSet<FieldId>) -> Vec<u32> {
         let declared: String = (0..=headers)
             .map(|at| format!("header hdr.h{at}: h_t\n"))
@@ -280,7 +288,7 @@ mod tests {
     fn a_header_that_the_architecture_may_write_is_not_loaded_late() {
         let many = FEW + 2;
         let others: Vec<u32> = (0..many).filter(|&at| at != 5).collect();
-        // Its validity, and its fields.
+        // The validity of the header, and its fields.
         for field in 0..3 {
             let written = FieldId::new(5 * 3 + field);
             let late = late_beside(many, "", &HashSet::from([written]));

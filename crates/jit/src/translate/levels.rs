@@ -1,9 +1,11 @@
-//! Which tables of a pass are looked up together, and in which order: the levels of its scouts.
+//! Lookup schedule: the tables that are looked up together in prefetch passes, and their order.
 //!
-//! A table is asked on level 0 if its key is known when the packet is parsed, and on level n + 1 if its key is known when the tables of level n are answered
-//! and their actions' assignments are followed. A table of small keys is answered on the level that it is asked on, since scouts find its answers without
-//! waiting for other packets. What cannot be followed (extern calls, stacks, tables that are not flat) makes what it writes unknown, and tables with such
-//! keys are looked up by the pass itself.
+//! A table is looked up on level 0 if its key is known after parsing. It is looked up on level `n +
+//! 1` if its key is known after the lookups of level `n` and their actions' assignments. A table
+//! with small keys is resolved on the level of its lookup, since prefetch passes find its entries
+//! without waiting for other packets. Effects that cannot be evaluated ahead (extern calls, stacks,
+//! tables that are not applied by their records alone) make the written fields unknown. The fast
+//! path itself looks up tables with such keys.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,76 +18,77 @@ use table::Directness;
 
 use super::homes::{written_by_stmt, written_in_control};
 
-/// Levels at most: each goes through the burst once more.
+/// Maximum number of levels. Each level is one more pass over the burst.
 pub(crate) const LEVELS: usize = 3;
 
-/// The level on which something is known; beyond [`LEVELS`] never.
+/// Level on which something is known, at least [`LEVELS`] for never.
 pub(super) type Level = usize;
 
-/// Never.
+/// Level that means never.
 const NEVER: Level = LEVELS;
 
-/// What is known of a pass's controls.
+/// Schedule of a fast path's controls.
 #[derive(Debug, Default)]
 pub(super) struct Levels {
-    /// The level on which a match stage asks its table.
+    /// Level of the lookup of a match stage.
     asked: HashMap<(ControlId, StageId), Level>,
-    /// The level on which a condition's value is known.
+    /// Level on which the outcome of a stage is known.
     known: HashMap<(ControlId, StageId), Level>,
-    /// Stages that decide whether tables are worth being asked.
+    /// Stages that decide if tables need a lookup.
     gates: HashSet<(ControlId, StageId)>,
-    /// On which level fields are known, behind the stages that were looked at.
+    /// Levels on which fields are known, after the stages that were analyzed.
     fields: HashMap<FieldId, Level>,
 }
 
-/// Whether a place can be followed, and an expression.
+/// Queries for the parts of a program that a prefetch pass can evaluate.
 pub(super) trait Follows {
-    /// Whether an expression is computed without a helper, of fields in variables.
+    /// Returns true if an expression is computed without a helper, from fields in variables.
     fn follows(&self, expr: &Expr) -> bool;
-    /// Whether an assignment goes to a variable.
+    /// Returns true if an assignment writes a variable.
     fn follows_place(&self, place: &Place) -> bool;
-    /// Whether a table can be scouted.
+    /// Returns true if prefetch passes can look up a table.
     fn is_scouted(&self, table: TableId, control: &Control) -> bool;
-    /// Whether a scout can have a table's answer as soon as it knows the key.
+    /// Returns true if a prefetch pass can have a table's result as soon as the key is known.
     fn is_answered_at_once(&self, table: TableId) -> bool;
 }
 
 impl Levels {
-    /// The architecture writes a field, with what a scout does not know.
+    /// Records that the architecture writes a field with a value that prefetch passes do not know.
     pub(super) fn set(&mut self, field: FieldId) {
         self.fields.insert(field, NEVER);
     }
 
-    /// The architecture writes a field, with what a scout knows as well.
+    /// Records that the architecture writes a field with a value that prefetch passes know.
     pub(super) fn tell(&mut self, field: FieldId) {
         self.fields.insert(field, 0);
     }
 
-    /// The level of a match stage's question.
+    /// Returns the level of a match stage's lookup.
     pub(super) fn asked(&self, control: ControlId, stage: StageId) -> Option<Level> {
         self.asked.get(&(control, stage)).copied()
     }
 
-    /// Whether the outcome of a stage is known on this level, and worth being looked at.
+    /// Returns true if the outcome of a stage is known on this level and worth a test.
     pub(super) fn decides(&self, control: ControlId, stage: StageId, level: Level) -> bool {
         let at = (control, stage);
         let is_known = self.known.get(&at).is_some_and(|&known| known <= level);
         is_known && self.gates.contains(&at)
     }
 
-    /// What a control writes that comes next is not followed.
+    /// Marks the fields that the next control writes as unknown.
     pub(super) fn forget(&mut self, program: &Program, control: ControlId) {
         for field in written_in_control(program, control) {
             self.set(field);
         }
     }
 
-    /// Whether an expression has its value on this level, wherever it stands.
+    /// Returns true if an expression is known on this level, at any position.
     pub(super) fn is_known(&self, expr: &Expr, level: Level) -> bool {
         self.level_of(expr) <= level
     }
 
-    /// The fields of conditions that are known on this level and by which code ends its control.
+    /// Adds the fields of conditions that are known on this level and under which code ends its
+    /// control.
     fn ends_by(&self, program: &Program, body: &[Stmt], level: Level, by: &mut HashSet<FieldId>) {
         for stmt in body {
             match &stmt.kind {
@@ -103,7 +106,7 @@ impl Levels {
         }
     }
 
-    /// Looks at a control that comes next.
+    /// Analyzes the next control.
     pub(super) fn control(&mut self, program: &Program, id: ControlId, follows: &impl Follows) {
         let Some(control) = program.controls.get(id) else {
             return;
@@ -202,8 +205,9 @@ impl Levels {
         levels.max().unwrap_or(NEVER)
     }
 
-    /// A stage that leads to different places. What is known at last is looked at where tables on both sides shut each other out, or where a table whose
-    /// lookup is long depends on it: those wait until it is known.
+    /// Analyzes a stage with several successors. Its outcome is tested if it separates the tables
+    /// on different paths, or if a table with a long lookup depends on it. These tables are looked
+    /// up after the outcome is known.
     fn gate(
         &mut self,
         program: &Program,
@@ -239,8 +243,9 @@ impl Levels {
         }
     }
 
-    /// The fields on which questions of a level depend, and what decides whether they are asked. Where native code may find a table's answers, each level finds
-    /// them anew; where it always does, nobody asks.
+    /// Returns the fields on which keys of a level depend, and those that decide if lookups are
+    /// needed. Results of native lookups are recomputed on each level. A table that native code
+    /// always searches itself has no lookups.
     pub(super) fn needed(
         &self,
         program: &Program,
@@ -310,16 +315,16 @@ impl Levels {
     }
 }
 
-/// What code does to what is known.
+/// Analysis of the effects of code on known fields.
 struct Walk<'l, 'p, F> {
     levels: &'l mut Levels,
     program: &'p Program,
     follows: &'p F,
-    /// Actions around the code at hand, which are never around themselves.
+    /// Nesting depth of action calls. Actions are not recursive.
     depth: usize,
 }
 
-/// Actions that call each other, at most, before what they write counts as unknown.
+/// Maximum nesting depth of action calls. Fields that deeper actions write count as unknown.
 const MOST_CALLS: usize = 8;
 
 impl<'l, 'p, F: Follows> Walk<'l, 'p, F> {
@@ -389,7 +394,7 @@ impl<'l, 'p, F: Follows> Walk<'l, 'p, F> {
     }
 }
 
-/// What flows into which fields.
+/// Appends the written fields of code, each with the fields on which its value depends.
 fn flows_of(
     program: &Program,
     body: &[Stmt],
@@ -422,14 +427,14 @@ fn flows_of(
     }
 }
 
-/// Whether code, with the actions that it calls, assigns to one of these fields.
+/// Returns true if code, including the actions that it calls, assigns one of these fields.
 pub(super) fn assigns(program: &Program, body: &[Stmt], fields: &HashSet<FieldId>) -> bool {
     let mut flows = Vec::new();
     flows_of(program, body, &HashSet::new(), &mut flows);
     flows.iter().any(|(to, _)| fields.contains(to))
 }
 
-/// Whether code may end its control.
+/// Returns true if code may end its control.
 pub(super) fn exits(program: &Program, body: &[Stmt]) -> bool {
     body.iter().any(|stmt| match &stmt.kind {
         StmtKind::Exit => true,
@@ -465,7 +470,8 @@ fn reads(expr: &Expr, read: &mut HashSet<FieldId>) {
     }
 }
 
-/// Whether a condition asks only which headers there are: a scout knows that by the way that the parser took.
+/// Returns true if a condition reads only header validity, which a prefetch pass knows from the
+/// parser's path.
 fn is_parsed(program: &Program, cond: &Expr) -> bool {
     let mut read = HashSet::new();
     reads(cond, &mut read);
@@ -473,7 +479,7 @@ fn is_parsed(program: &Program, cond: &Expr) -> bool {
     read.iter().all(is_validity)
 }
 
-/// Whether a lookup takes long enough that one in vain matters.
+/// Returns true if a lookup takes long enough that a useless one matters.
 fn is_long(program: &Program, table: TableId) -> bool {
     let keys = program
         .tables
@@ -510,7 +516,8 @@ fn goes_back(control: &Control) -> bool {
     })
 }
 
-/// Whether code that only one of two ways leads to assigns what is asked for: who went both ways would take what the last one has assigned.
+/// Returns true if code on only one of two paths assigns a field that is needed. A prefetch pass
+/// that follows both paths would use the last assignment.
 fn parts_assignments(
     program: &Program,
     control: &Control,
@@ -525,7 +532,7 @@ fn parts_assignments(
     })
 }
 
-/// The fields that conditions and keys of a control read.
+/// Returns the fields that conditions and keys of a control read.
 fn asked_for(program: &Program, control: &Control) -> HashSet<FieldId> {
     let mut read = HashSet::new();
     for stage in control.stages.values() {
@@ -542,7 +549,7 @@ fn asked_for(program: &Program, control: &Control) -> HashSet<FieldId> {
     read
 }
 
-/// The match stages that come behind a link.
+/// Returns the match stages that are reachable through a link.
 fn tables_behind(control: &Control, next: Next) -> HashSet<StageId> {
     let mut stages = stages_behind(control, next);
     let is_match = |id: &StageId| {
@@ -553,7 +560,7 @@ fn tables_behind(control: &Control, next: Next) -> HashSet<StageId> {
     stages
 }
 
-/// The stages that come behind a link.
+/// Returns the stages that are reachable through a link.
 fn stages_behind(control: &Control, next: Next) -> HashSet<StageId> {
     let mut seen = HashSet::new();
     let mut waiting = vec![next];
@@ -572,7 +579,7 @@ fn stages_behind(control: &Control, next: Next) -> HashSet<StageId> {
 mod tests {
     use super::*;
 
-    /// Follows everything; scouts find the answers of tables with one key.
+    /// Evaluates everything. Tables with one key are resolved at once.
     struct All<'p>(&'p Program);
 
     impl Follows for All<'_> {
@@ -590,7 +597,7 @@ mod tests {
         }
     }
 
-    /// A table with a key of these fields, whose action writes the field named by its parameter.
+    /// Generates a table with these key fields. Its action writes the field named by its parameter.
     fn table(name: &str, keys: &[&str], writes: &str) -> String {
         let keys: String = keys
             .iter()

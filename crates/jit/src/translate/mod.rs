@@ -1,8 +1,11 @@
-//! From the IR to Cranelift's: one function a parser and one a control.
+//! Translation from the P4 IR to Cranelift IR: one function per parser and per control, and those
+//! of the fast path.
 //!
-//! Fields of up to [`INLINE_LIMBS`] limbs are SSA values while code works on them and are loaded from and stored to the frame; Cranelift removes the
-//! loads and stores that nobody needs. Wider ones, and varbits, stay in slots and are worked on by helpers. The cursor, the work left and the
-//! number of emitted bits are variables, written to the invocation before helpers that look at them and at the end.
+//! Fields of up to [`INLINE_LIMBS`] limbs are SSA values while code computes with them. They are
+//! loaded from and stored to the frame, and redundant accesses are removed later. Wider fields and
+//! varbits stay in slots, and helpers compute with them. The cursor, the remaining work and the
+//! number of emitted bits are variables. They are written to the invocation before helpers that
+//! read them and at the end.
 
 mod action;
 mod answers;
@@ -75,29 +78,29 @@ pub(crate) use pass::PassUses;
 pub(crate) use scout::{ScoutSite, ScoutedStages};
 pub(crate) use size::MOST_INSTS_TOGETHER;
 
-/// Values of at most so many limbs are held in SSA values.
+/// Maximum number of limbs of a value that is held in SSA values.
 pub(crate) const INLINE_LIMBS: u32 = 8;
 
-/// What the functions of a program share: side tables for helpers, and slots behind the frame.
+/// Data that the functions of a program share: side tables for helpers, and slots after the frame.
 pub(crate) struct Shared<'p> {
     pub(crate) program: &'p Program,
     layout: &'p Layout,
     natives: &'p Natives,
     arrival: Arrival,
     pub(crate) code: Code,
-    /// Slots for parameters of actions that are too wide for SSA values.
+    /// Slots for action parameters that are too wide for SSA values.
     wide_params: IdVec<ActionId, Vec<Option<Slot>>>,
     costs: ActionCosts,
     current_uses: CurrentUses,
-    /// What code takes from a packet's budget.
+    /// Costs that code charges to a packet's work budget.
     budget: Work<'p>,
-    /// A place for writes that must not happen.
+    /// Slot for writes that must have no effect.
     nowhere: Slot,
     first_temporary: Slot,
     most_temporaries: u32,
     wide_scratch_limbs: u32,
     call_conv: CallConv,
-    /// Instructions that functions may still have, those of all functions counted.
+    /// Number of instructions that may still be generated, over all functions.
     pub(crate) insts_left: usize,
 }
 
@@ -167,14 +170,15 @@ impl<'p> Shared<'p> {
         })
     }
 
-    /// The side tables, when all functions are translated.
+    /// Returns the side tables, after all functions are translated.
     pub(crate) fn finish(mut self) -> Code {
         self.code.wide_scratch = self.first_temporary + self.most_temporaries;
         self.code.limbs = (self.code.wide_scratch + self.wide_scratch_limbs) as usize;
         self.code
     }
 
-    /// The signature of a function that takes the invocation and so many numbers, and gives one.
+    /// Returns the signature of a function that takes the invocation and `numbers` integers and
+    /// returns an integer.
     pub(crate) fn signature(&self, numbers: usize) -> Signature {
         let mut signature = Signature::new(self.call_conv);
         let params = std::iter::repeat_n(AbiParam::new(I64), 1 + numbers);
@@ -184,29 +188,33 @@ impl<'p> Shared<'p> {
     }
 }
 
-/// Which packets the functions over them take.
+/// Layout of the bursts that a function processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// Those of a lot, and then those of the next one: what is read of its device stays on the stack meanwhile ([`kept`]).
+    /// Grouped: the packets of one segment follow those of another. Values that depend on the
+    /// device are kept on the stack for a segment ([`kept`]).
     InRuns,
-    /// Those of all lots, each of which may have another device than the one before: it is found by the packet ([`crate::abi::Sight`]).
+    /// Interleaved: each packet may belong to another device than the one before. The device is
+    /// found by the packet ([`crate::abi::Sight`]).
     Mixed,
 }
 
-/// The code of a function.
+/// Body of a function to translate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Body<'p> {
     Parser(ParserId),
     Control(ControlId),
-    /// All steps of a pass.
+    /// All steps of a fast path.
     Pass(&'p Pass),
-    /// A scout of a pass, which takes answers at these stages: the one of this level.
+    /// The prefetch pass of this level, for a fast path that uses lookup results at these stages.
     Scout(&'p Pass, &'p ScoutedStages, usize),
-    /// What answers the questions about hash tables of the scout of this level from these lines, and lists rows.
+    /// The lookups in these lines of hash tables for the prefetch pass of this level. They also
+    /// list the rows to prefetch.
     Answers(usize, RowList, Lines),
 }
 
-/// Translates code into the function at hand. Of a pass it tells where it takes answers of a scout.
+/// Translates a body into the current function. For a fast path, returns the stages that use lookup
+/// results.
 pub(crate) fn translate(
     shared: &mut Shared<'_>,
     builder: FunctionBuilder<'_>,
@@ -229,7 +237,7 @@ pub(crate) fn translate(
     Ok(ScoutedStages::new())
 }
 
-/// What is being done to one function.
+/// State of the translation of one function.
 struct Translator<'t> {
     program: &'t Program,
     layout: &'t Layout,
@@ -246,91 +254,94 @@ struct Translator<'t> {
     b: FunctionBuilder<'t>,
     signatures: Vec<Option<SigRef>>,
     call_conv: CallConv,
-    /// The invocation, and the first of the packet's limbs.
+    /// The invocation, and the address of the packet's first limb.
     invocation: Value,
     limbs: Value,
-    /// The first of the packet's bytes, and how many bits these are.
+    /// Address of the packet's first byte, and the packet's length in bits.
     bytes: Variable,
     bits: Variable,
-    /// How many bytes may be written in front of them.
+    /// Number of bytes that may be written before the first one.
     headroom: Variable,
     cursor: Variable,
     work: Variable,
     emitted: Variable,
-    /// Where the block of code ends, with the number of its outcome.
+    /// Exit block. Its parameter is the encoded outcome.
     end: Block,
-    /// Where it ends when nothing is wrong, if that is another place.
+    /// Exit block for success, if it is another one.
     done: Option<Block>,
-    /// What is known while a whole pass is translated.
+    /// State of the translation of a fast path.
     fused: Option<Fusing>,
-    /// What is kept on the stack, in a loop over packets.
+    /// Values cached on the stack, in a loop over packets.
     kept: Option<Kept>,
-    /// Of [`Arrival::Mixed`], what native code sees of the device of the packet at hand.
+    /// For [`Arrival::Mixed`], the state description of the current packet's device.
     view: Option<Variable>,
-    /// Where keys stand on the stack that are looked up among few rules.
+    /// Stack slot of the keys for bit-vector lookups.
     key_slot: Option<StackSlot>,
-    /// Temporaries in use by the current statement.
+    /// Number of temporaries that the current statement uses.
     temporaries: u32,
-    /// Whether the current point of the code can be reached.
+    /// True if the current position is reachable.
     is_live: bool,
-    /// Blocks and loops around the current statement: where leaving and continuing go.
+    /// Targets of exits and continues for the blocks and loops around the current statement.
     enclosing: HashMap<LabelId, (Block, Block)>,
-    /// The action whose code is being translated, with its parameters.
+    /// Action being translated, with its parameters.
     action: Option<(ActionId, Vec<Param>)>,
-    /// The table whose action is being translated, in a pass.
+    /// Table of the action being translated, on the fast path.
     applying: Option<Applying>,
-    /// Actions that several places of the function run.
+    /// Actions that several positions of the function share.
     shared_actions: HashMap<ActionId, SharedAction>,
-    /// How often each action is run in the function at hand.
+    /// Number of uses of each action in the current function.
     uses: action::Uses,
     loc: Option<Loc>,
-    /// The code that the function is made of.
+    /// Body being translated.
     body: Body<'t>,
-    /// Instructions that the function may have.
+    /// Number of instructions that the function may have.
     insts_left: usize,
-    /// Variables of the function so far.
+    /// Number of variables of the function.
     variables: usize,
-    /// The pointer to the parameters of the entry at hand.
+    /// Address of the current entry's parameters.
     entry_pointer: Option<Variable>,
 }
 
-/// Variables that every function has, at most.
+/// Maximum number of variables that a function starts with.
 const FIRST_VARIABLES: usize = 7;
 
-/// The memory that native code knows, so that a store to one does not make it forget what it has loaded from another.
+/// Returns the flags of an access to a region. A store to one region does not invalidate values
+/// loaded from another.
 fn memory(region: AliasRegion) -> MemFlags {
     MemFlags::new()
         .with_notrap()
         .with_alias_region(Some(region))
 }
 
-/// Fields and scratch: always at multiples of eight bytes.
+/// Returns the flags for fields and scratch, which are always aligned to eight bytes.
 fn in_limbs() -> MemFlags {
     memory(AliasRegion::Heap).with_aligned()
 }
 
-/// The packet's bytes, which few helpers write ([`Helper::leaves_bytes`]).
+/// Returns the flags for the packet's bytes, which few helpers write ([`Helper::leaves_bytes`]).
 pub(crate) fn in_bytes() -> MemFlags {
     memory(AliasRegion::Table)
 }
 
-/// Records, and parameters of actions: no helper writes them while native code holds on to what it loaded.
+/// Returns the flags for records and action parameters. No helper writes them while native code
+/// uses loaded values.
 fn in_records() -> MemFlags {
     memory(AliasRegion::Vmctx)
 }
 
-/// The invocation and what is emitted.
+/// Returns the flags for the invocation and the emitted bits.
 fn in_invocation() -> MemFlags {
     memory(AliasRegion::Vmctx)
 }
 
-/// What the function keeps on its stack.
+/// Returns the flags for the function's stack slots.
 fn in_stack() -> MemFlags {
     MemFlags::new().with_notrap().with_aligned()
 }
 
-/// What no code writes while the function runs: Cranelift loads it where and as often as it likes, or not at all. That may be before any branch in front
-/// of it, so the address has to be good wherever it is known.
+/// Returns the flags for memory that is constant while the function runs. Cranelift may move,
+/// repeat or remove such a load. It may also move it before a branch, so the address must be valid
+/// wherever it is known.
 fn in_constants() -> MemFlags {
     in_invocation()
         .with_aligned()
@@ -415,7 +426,7 @@ impl<'t> Translator<'t> {
         }
     }
 
-    /// Which packets the function takes.
+    /// Returns the layout of the bursts that the function processes.
     fn arrival(&self) -> Arrival {
         match self.view {
             Some(_) => Arrival::Mixed,
@@ -423,7 +434,7 @@ impl<'t> Translator<'t> {
         }
     }
 
-    /// Translates the actions that are still missing, and the function's end.
+    /// Translates the shared actions that are still missing, and the function's exit.
     fn finish(mut self) -> Result<(), Unsupported> {
         self.shared_bodies()?;
         self.start(self.end);
@@ -437,7 +448,7 @@ impl<'t> Translator<'t> {
         Ok(())
     }
 
-    /// The cursor and the work left go to the invocation.
+    /// Writes the cursor and the remaining work to the invocation.
     fn show_progress(&mut self) {
         let cursor = self.b.use_var(self.cursor);
         self.store_invocation(cursor, offset::CURSOR);
@@ -445,7 +456,8 @@ impl<'t> Translator<'t> {
         self.store_invocation(work, offset::WORK);
     }
 
-    /// Whether no way uses the work budget up: then it is not compared, and [`Translator::work`] is what was spent of it, a number that is mostly known.
+    /// Returns true if no path can use up the work budget. Then work is not compared, and
+    /// [`Translator::work`] is the work spent, which is mostly a constant.
     fn has_work(&self) -> bool {
         self.fused.as_ref().is_some_and(|fusing| fusing.has_work)
     }
@@ -458,7 +470,7 @@ impl<'t> Translator<'t> {
         }
     }
 
-    /// As much work is left, as a helper says.
+    /// Reads the remaining work that a helper has written.
     fn take_work(&mut self) {
         let left = self.load_invocation(offset::WORK);
         let work = match self.has_work() {
@@ -473,7 +485,7 @@ impl<'t> Translator<'t> {
         self.b.ins().isub(budget, other)
     }
 
-    /// A packet of a pass begins, with all of its budget.
+    /// Starts a packet on the fast path with its full budget.
     fn begin_work(&mut self) {
         let work = match self.has_work() {
             true => self.number(0),
@@ -492,13 +504,13 @@ impl<'t> Translator<'t> {
         self.b.ins().store(flags, value, self.invocation, at);
     }
 
-    /// Code goes on here.
+    /// Continues the code in a block.
     fn start(&mut self, block: Block) {
         self.b.switch_to_block(block);
         self.is_live = true;
     }
 
-    /// Code goes on here; all jumps to here have been translated.
+    /// Continues the code in a block to which all jumps have been translated.
     fn start_sealed(&mut self, block: Block) {
         self.start(block);
         self.b.seal_block(block);
@@ -524,14 +536,14 @@ impl<'t> Translator<'t> {
         self.is_live = false;
     }
 
-    /// A block that is seldom reached.
+    /// Creates a block that is rarely reached.
     fn cold_block(&mut self) -> Block {
         let block = self.b.create_block();
         self.b.set_cold_block(block);
         block
     }
 
-    /// Goes on only if the condition does not hold; otherwise the function ends so.
+    /// Ends the function with this outcome if the condition holds.
     fn end_if(&mut self, truth: Value, outcome: Outcome) {
         let (ends, goes_on) = (self.cold_block(), self.b.create_block());
         self.branch(truth, ends, goes_on);
@@ -540,7 +552,7 @@ impl<'t> Translator<'t> {
         self.start_sealed(goes_on);
     }
 
-    /// The block of code ends.
+    /// Ends the body with this outcome.
     fn end_with(&mut self, outcome: Outcome) {
         if let (Outcome::Done, Some(done)) = (outcome, self.done) {
             return self.jump(done);
@@ -549,7 +561,7 @@ impl<'t> Translator<'t> {
         self.jump_with(self.end, &[number]);
     }
 
-    /// The function ends with the number that a helper gave, unless that is zero.
+    /// Ends the function with the number that a helper returned, unless it is zero.
     fn end_unless_done(&mut self, number: Value) {
         let (ends, goes_on) = (self.cold_block(), self.b.create_block());
         self.branch(number, ends, goes_on);
@@ -558,7 +570,7 @@ impl<'t> Translator<'t> {
         self.start_sealed(goes_on);
     }
 
-    /// Takes units of work, if there are any to take; without so many left all are gone.
+    /// Spends units of work. If fewer are left, none remain and the packet is dropped.
     fn spend(&mut self, units: u32) {
         if units == 0 {
             return;
@@ -597,7 +609,8 @@ impl<'t> Translator<'t> {
         self.b.inst_results(call)[0]
     }
 
-    /// The invocation gets which packet is at hand, and what has become of its context, where variables know that.
+    /// Writes the index of the current packet and the context flags to the invocation, if variables
+    /// hold them.
     fn show_packet(&mut self) {
         let Some(fusing) = &self.fused else {
             return;
@@ -609,7 +622,7 @@ impl<'t> Translator<'t> {
         self.store_invocation(flags, offset::FLAGS);
     }
 
-    /// What has become of the context since the packet at hand began.
+    /// Returns the context flags of the current packet.
     fn flags(&mut self) -> Value {
         match self.fused.as_ref().map(|fusing| fusing.flags) {
             Some(flags) => self.b.use_var(flags),
@@ -624,7 +637,7 @@ impl<'t> Translator<'t> {
         }
     }
 
-    /// The same with numbers known now.
+    /// Calls a helper with constant arguments.
     fn help_with(&mut self, helper: Helper, numbers: &[u64]) -> Value {
         let numbers: Vec<Value> = numbers.iter().map(|&n| self.number(n)).collect();
         self.help(helper, &numbers)
@@ -645,7 +658,7 @@ impl<'t> Translator<'t> {
         made
     }
 
-    /// A temporary of the current statement.
+    /// Allocates a temporary of the current statement.
     fn temporary(&mut self, limbs: u32) -> Slot {
         let slot = self.first_temporary + self.temporaries;
         self.temporaries += limbs.max(1);
@@ -653,7 +666,7 @@ impl<'t> Translator<'t> {
         slot
     }
 
-    /// A statement ends: its temporaries are free.
+    /// Frees the temporaries at the end of a statement.
     fn free_temporaries(&mut self) {
         self.temporaries = 0;
     }
@@ -678,7 +691,7 @@ impl<'t> Translator<'t> {
         }
     }
 
-    /// Block parameters of the type of numbers.
+    /// Creates a block with this number of integer parameters.
     fn block_with(&mut self, numbers: usize) -> (Block, Vec<Value>) {
         let ty: Type = I64;
         let block = self.b.create_block();

@@ -1,7 +1,9 @@
-//! Where headers were extracted, as far as that is known (`homes.rs`).
+//! Offsets of extracted headers, as far as they are tracked (`homes.rs`).
 //!
-//! A variable tells it of each header, so that ways that are parted know it. Of very many headers that would be carried through each state of a parser, and from there to the deparser: it stands on the stack too,
-//! and is read there. Only a parser that leaves fields in the packet (`late.rs`) asks the variables then, and mostly for the header that it has just extracted.
+//! The offset of each header is in a variable, so that tail duplication knows it. Very many offsets
+//! would be live in each parser state, and from there to the deparser. Then they are stored on the
+//! stack too and read from there. In that case only a parser with deferred loads (`late.rs`) reads
+//! the variables, mostly for the header that was just extracted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,32 +14,35 @@ use ir::HeaderId;
 
 use super::{I64, Translator, in_stack};
 
-/// The offset of a header that was not extracted: before any place where a header may come to be.
+/// Offset of a header that was not extracted. It is below any valid offset.
 const NOWHERE: i64 = -1 << 40;
 
-/// Headers of which variables alone tell where they were extracted, at most. With 21 to 23 a router of ways that are parted by them carried a third to two fifths less from the stack; with 24, where functions
-/// become too large for that (`simplify`), half as much again.
+/// Maximum number of headers with offsets only in variables. A router's paths are duplicated by
+/// these offsets. With 21 to 23 headers, the stack lowered its throughput by a third to two fifths.
+/// With 24, functions become too large for duplication (`simplify`), and the stack raised it by
+/// half.
 const MOST_IN_VARIABLES: usize = 23;
 
-/// Bytes of an offset on the stack, and the bits of its address that are zero.
+/// Bytes of an offset on the stack, and the base-2 logarithm of its alignment.
 const WORD: i32 = 8;
 const ALIGNMENT: u8 = 3;
 
-/// Where each header was extracted, in bytes; [`NOWHERE`] if it was not.
+/// Offset of each header in bytes, [`NOWHERE`] if it was not extracted.
 ///
-/// Only [`Translator::note_offset`] defines the variables, each time by an instruction's result, and [`Translator::forget_offsets`], by a constant: so a result of an instruction always is where its
-/// header was extracted (`late.rs`).
+/// Only [`Translator::note_offset`] and [`Translator::forget_offsets`] define the variables. The
+/// first assigns a computed value, the second a constant. So a computed value is always the offset
+/// of an extracted header (`late.rs`).
 pub(super) struct Offsets {
     headers: BTreeMap<HeaderId, Known>,
-    /// Where they stand, in the order of headers, if that is not in variables alone.
+    /// Stack slot of the offsets, in the order of headers, if they are not only in variables.
     slot: Option<StackSlot>,
 }
 
-/// What tells a header's offset.
+/// Location of a header's offset.
 #[derive(Clone, Copy)]
 struct Known {
     variable: Variable,
-    /// How many bytes behind the slot's beginning it stands.
+    /// Byte offset in the stack slot.
     place: i32,
 }
 
@@ -60,7 +65,7 @@ impl Offsets {
         Offsets { headers, slot }
     }
 
-    /// The headers of which it is known, in order.
+    /// Returns the tracked headers, in order.
     pub(super) fn headers(&self) -> impl Iterator<Item = HeaderId> {
         self.headers.keys().copied()
     }
@@ -71,7 +76,7 @@ impl Offsets {
 }
 
 impl Translator<'_> {
-    /// A header was extracted at the cursor.
+    /// Records that a header was extracted at the cursor.
     pub(super) fn note_offset(&mut self, header: HeaderId) {
         if self
             .fused
@@ -84,7 +89,7 @@ impl Translator<'_> {
         }
     }
 
-    /// No header is extracted.
+    /// Marks all headers as not extracted.
     pub(super) fn forget_offsets(&mut self) {
         let offsets = self.fused.as_ref().map(|fusing| &fusing.offsets);
         let headers: Vec<HeaderId> = offsets.into_iter().flat_map(Offsets::headers).collect();
@@ -103,7 +108,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Where a header was extracted, if that is known.
+    /// Returns the offset of a header, if it is tracked.
     pub(super) fn offset_of(&mut self, header: HeaderId) -> Option<Value> {
         match self.offset_place(header) {
             Some(place) => Some(self.b.ins().load(I64, in_stack(), place, 0)),
@@ -111,13 +116,14 @@ impl Translator<'_> {
         }
     }
 
-    /// The same where the header at hand has just been extracted: its offset is computed there.
+    /// Returns the offset from the variable. After an extraction in the parser it is the computed
+    /// value.
     pub(super) fn offset_in_parser(&mut self, header: HeaderId) -> Option<Value> {
         let variable = self.offset_variable(header)?;
         Some(self.b.use_var(variable))
     }
 
-    /// Whether a header with this offset was extracted.
+    /// Returns a truth value that is set if a header with this offset was extracted.
     pub(super) fn is_there(&mut self, offset: Value) -> Value {
         let at_least = IntCC::SignedGreaterThanOrEqual;
         self.b.ins().icmp_imm(at_least, offset, 0)
@@ -128,7 +134,7 @@ impl Translator<'_> {
         offsets.headers.get(&header).map(|known| known.variable)
     }
 
-    /// The address of a header's offset on the stack.
+    /// Returns the address of a header's offset on the stack.
     fn offset_place(&mut self, header: HeaderId) -> Option<Value> {
         let offsets = &self.fused.as_ref()?.offsets;
         let place = offsets.headers.get(&header)?.place;

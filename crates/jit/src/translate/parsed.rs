@@ -1,5 +1,5 @@
-//! What the first scout of a pass notes of what its parser has made, packet by packet, so that the scouts behind it need not parse: they load a few numbers in place of finding their way once
-//! more, by branches that nobody foresees.
+//! Parse cache: fields that the first prefetch pass saves for each packet, so that later ones need
+//! not parse. Loading a few numbers replaces the unpredictable branches of a parser.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -15,47 +15,48 @@ use super::scout::ScoutedStages;
 use super::{I64, Translator, in_limbs};
 use crate::abi::{flags, offset};
 
-/// Bytes of a word of the notes.
+/// Number of bytes of a word of the lookup buffer.
 const WORD: usize = 8;
 
-/// A row for each packet of the burst, of limbs of fields that later scouts need.
+/// Layout of the saved fields: a row per packet, with the limbs of fields that later prefetch
+/// passes need.
 #[derive(Clone, Debug)]
 pub(crate) struct ParsedNotes {
-    /// The scout that writes them, which goes before all others.
+    /// Level of the prefetch pass that saves the fields. It runs before all others.
     pub(crate) level: Level,
-    /// The first word of the first row.
+    /// Index of the first word of the first row.
     first: usize,
     limbs: Vec<NotedLimb>,
-    /// Words of a row.
+    /// Number of words of a row.
     row: usize,
 }
 
-/// A limb of a field, in as few bytes as may be.
+/// Saved limb of a field, in the smallest possible number of bytes.
 #[derive(Clone, Copy, Debug)]
 struct NotedLimb {
     slot: Slot,
     bytes: usize,
-    /// How many bytes behind the row's beginning it is.
+    /// Byte offset in the row.
     at: usize,
 }
 
-/// What a scout has of the notes.
+/// Use of the parse cache by a prefetch pass.
 pub(super) enum Noted {
-    /// It parses for itself alone.
+    /// Parses without saving the fields.
     Nowhere,
-    /// It writes them.
+    /// Saves the fields.
     Here(ParsedNotes),
-    /// It takes what stands there.
+    /// Loads the saved fields.
     Before(ParsedNotes),
 }
 
 impl ParsedNotes {
-    /// Rows of these limbs, each with its width in bits.
+    /// Creates the layout of these limbs, each with its width in bits.
     fn new(level: Level, first: usize, limbs: impl Iterator<Item = (Slot, u32)>) -> ParsedNotes {
         let bytes = |width: u32| (width.div_ceil(8) as usize).next_power_of_two();
         let mut limbs: Vec<(usize, Slot)> =
             limbs.map(|(slot, width)| (bytes(width), slot)).collect();
-        // The longest first: so each is at a multiple of its length.
+        // Sorts by size, largest first. So each limb is aligned to its size.
         limbs.sort_by_key(|&(bytes, slot)| (std::cmp::Reverse(bytes), slot));
         let mut end = 0;
         let limbs = limbs.into_iter().map(|(bytes, slot)| {
@@ -72,14 +73,15 @@ impl ParsedNotes {
         }
     }
 
-    /// How many words they are.
+    /// Returns the size in words.
     pub(crate) fn words(&self) -> usize {
         BURST * self.row
     }
 }
 
 impl Translator<'_> {
-    /// What the scout of a level has of the notes: the first one of several says what there is.
+    /// Returns the use of the parse cache by the prefetch pass of a level. The first one of several
+    /// defines the layout.
     pub(super) fn parsed_for_scouts(
         &mut self,
         pass: &Pass,
@@ -109,7 +111,8 @@ impl Translator<'_> {
         Noted::Here(parsed)
     }
 
-    /// The fields that the first parser of a pass may write, and what the architecture writes by its outcome.
+    /// Returns the fields that the first parser of a fast path may write, and those that the
+    /// architecture writes by its result.
     fn made_by_parser(&self, pass: &Pass) -> HashSet<FieldId> {
         let mut steps = pass.steps.iter();
         let parse = steps.find_map(|step| match step {
@@ -130,7 +133,7 @@ impl Translator<'_> {
         made
     }
 
-    /// The limbs of a field that live in variables, each with its width in bits.
+    /// Returns the limbs of a field that are in variables, each with its width in bits.
     fn limbs_of_field(&self, field: FieldId) -> Vec<(Slot, u32)> {
         let width = self.program.fields.get(field).map_or(0, |f| f.ty.width());
         let slots = (self.slot(field)..).zip(0..limbs_for(width) as u32);
@@ -140,7 +143,7 @@ impl Translator<'_> {
             .collect()
     }
 
-    /// Notes what the parser has made of the packet at hand, if other scouts come.
+    /// Saves the fields of the current packet, if other prefetch passes follow.
     pub(super) fn note_parsed(&mut self, parsed: &ParsedNotes) {
         let (noted, behind) = (self.b.create_block(), self.b.create_block());
         let flags = self.load_constant(offset::FIRST_FLAGS);
@@ -162,7 +165,7 @@ impl Translator<'_> {
         self.start_sealed(behind);
     }
 
-    /// The packet at hand is as an earlier scout has parsed it.
+    /// Loads the fields of the current packet that an earlier prefetch pass saved.
     pub(super) fn take_parsed(&mut self, parsed: &ParsedNotes) {
         let row = self.row_of_packet(parsed);
         for limb in &parsed.limbs {
@@ -215,7 +218,8 @@ mod tests {
         assert_eq!(parsed.words(), 3 * BURST);
     }
 
-    /// Two tables of many bits, the second of which is asked with what the first one's entries tell: by actions that each write another number.
+    /// Generates two tables with wide keys. The key of the second depends on the entries of the
+    /// first, through actions that each write another number.
     fn program(actions: usize) -> Program {
         let declared: String = (0..actions)
             .map(|at| format!("action is_{at}() {{\n m = 32w{at};\n}}\n"))
@@ -233,7 +237,7 @@ mod tests {
         ir::read(&text).unwrap_or_else(|error| panic!("{error:?}"))
     }
 
-    /// The functions of the scouts of such a program's pass.
+    /// Returns the functions of the prefetch passes of such a program.
     fn scouts(actions: usize) -> Vec<Function> {
         let program = program(actions);
         let pass = Pass {

@@ -1,4 +1,4 @@
-//! Parsers: states are blocks, transitions are jumps.
+//! Translation of parsers: parser states are blocks, and transitions are jumps.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,15 +19,15 @@ use super::expr::is_wide;
 use crate::abi::Outcome;
 use crate::helpers::Helper;
 
-/// Cases from which on a search among them beats one comparison after the other.
+/// Minimum number of cases for a search instead of successive comparisons.
 const SEARCHED_CASES: usize = 4;
 
-/// A key of a select, evaluated.
+/// Evaluated key of a `select`.
 struct Key {
     ty: ScalarTy,
-    /// The value, if it is of few limbs.
+    /// Value of a narrow key.
     value: Vec<Value>,
-    /// Where the value is, if it is of many.
+    /// Slot of a wide key.
     slot: Slot,
 }
 
@@ -142,7 +142,8 @@ impl Translator<'_> {
         self.start_sealed(goes_on);
     }
 
-    /// Goes to the case with the key's value, of cases that are all values; goes on if there is none.
+    /// Branches to the case with the key's value. All cases are constants. Continues with the next
+    /// block if none matches.
     fn search(&mut self, keys: &[Key], cases: &[SelectCase], states: &IdVec<StateId, Block>) {
         let mut switch = Switch::new();
         let mut ends = Vec::new();
@@ -150,7 +151,7 @@ impl Translator<'_> {
             let Some(value) = constant_case(case) else {
                 continue;
             };
-            // The first of several cases with one value counts.
+            // If several cases have the same value, the first one applies.
             if switch.entries().contains_key(&u128::from(value)) {
                 continue;
             }
@@ -177,7 +178,7 @@ impl Translator<'_> {
         self.start_sealed(next);
     }
 
-    /// Whether the key is in a set, as a truth value; nothing if it always is.
+    /// Returns a truth value that is set if the key is in a set, or none if it always is.
     fn is_in(&mut self, set: &KeySet, key: &Key) -> Result<Option<Value>, Unsupported> {
         if key.ty.width() == 0 {
             return Ok(None);
@@ -223,7 +224,7 @@ impl Translator<'_> {
         Ok(self.compare_values(BinOp::Eq, (width, false), &a, &b))
     }
 
-    /// Value sets want their keys one behind the other, without those of no bits.
+    /// Tests a value set. The helper expects contiguous keys, without those of width 0.
     fn is_in_value_set(&mut self, set: ValueSetId, keys: &[Key]) -> Value {
         let limbs: u32 = keys.iter().map(|k| limbs_for(k.ty.width()) as u32).sum();
         let first = self.temporary(limbs);
@@ -242,10 +243,10 @@ impl Translator<'_> {
     }
 }
 
-/// The states that a parser may come to, each behind those that lead to it, but for loops.
+/// Reachable states of a parser in reverse postorder.
 struct Order {
     states: Vec<StateId>,
-    /// Those to which a later one, or the same, leads.
+    /// Targets of back edges.
     again: HashSet<StateId>,
 }
 
@@ -253,7 +254,8 @@ impl Order {
     fn of(parser: &Parser) -> Order {
         let mut states = Vec::new();
         let mut seen = HashSet::from([parser.start]);
-        // The way to the state at hand, each with what it still leads to.
+        // Path of the depth-first search, with the successors of each state that are still to be
+        // visited.
         let mut way = vec![(parser.start, next_states(parser, parser.start))];
         while let Some((state, left)) = way.last_mut() {
             match left.pop() {
@@ -284,7 +286,7 @@ impl Order {
     }
 }
 
-/// The states that a state leads to.
+/// Returns the successors of a state.
 fn next_states(parser: &Parser, state: StateId) -> Vec<StateId> {
     let state = parser.states.get(state);
     let targets = state.map_or(Vec::new(), |state| targets(&state.transition));
@@ -295,7 +297,7 @@ fn next_states(parser: &Parser, state: StateId) -> Vec<StateId> {
     states.collect()
 }
 
-/// How many of the first cases are values of the only key, which has at most 64 bits.
+/// Returns the number of leading cases that are constants of a single key of at most 64 bits.
 fn searchable(keys: &[Key], cases: &[SelectCase]) -> usize {
     match keys {
         [key] if key.value.len() == 1 && key.ty.width() > 0 => {
@@ -306,7 +308,7 @@ fn searchable(keys: &[Key], cases: &[SelectCase]) -> usize {
     }
 }
 
-/// The value of a case that is one value.
+/// Returns the value of a case that is a single constant.
 fn constant_case(case: &SelectCase) -> Option<u64> {
     match &case.keyset {
         Keyset::Sets(sets) => match &sets[..] {

@@ -1,7 +1,9 @@
-//! A whole pass as one function: the blocks of code one behind the other, the architecture's steps between them.
+//! Translation of the fast path to one function: the program's blocks in sequence, with the
+//! architecture's steps between them.
 //!
-//! Fields live in variables where they can ([`super::homes`]), so what one block computes and the next one asks for never sees memory, and what nobody
-//! asks for is not computed. A packet that leaves the pass gets its frame written then, in code that is seldom run.
+//! Fields are held in variables where possible ([`super::homes`]). So values pass from block to
+//! block without memory accesses, and unused values are not computed. A packet that leaves the fast
+//! path gets its frame written in cold code.
 
 use std::collections::{HashMap, HashSet};
 
@@ -29,61 +31,66 @@ use super::{Block, I64, Translator};
 use crate::abi::{Outcome, flags, offset};
 use crate::helpers::Helper;
 
-/// What is known while a pass is translated.
+/// State of the translation of a fast path.
 pub(super) struct Fusing {
     pub(super) homes: Homes,
     pub(super) variables: HashMap<Slot, Variable>,
-    /// Where each header of [`Homes::tracked`] was extracted.
+    /// Offset of each header of [`Homes::tracked`].
     pub(super) offsets: Offsets,
-    /// Sums of what stands in the packet of each tracked header, where they were made; and of what they are.
+    /// Cached sums of the tracked headers in the packet, and the parts of each that are in the sum.
     pub(super) header_sums: HashMap<HeaderId, HeaderSum>,
     pub(super) summed: HashMap<HeaderId, Summed>,
-    /// Slots of the frame that no variable stands for, as runs. Others may lie in them.
+    /// Runs of slots of the frame without variables. They may include other slots.
     in_frame: Vec<(Slot, u32)>,
-    /// Whether the packet's bytes are still those that were parsed.
+    /// True if the packet's bytes are still those that were parsed.
     pub(super) bytes_stand: bool,
-    /// Whether no table's entry is noted in the context.
+    /// True if the context records no table's entry.
     is_flat: bool,
-    /// Fields that the parser at hand leaves in the packet, and whether one has run since all fields became zero.
+    /// Deferred loads of the current parser, and true if a parser has run since all fields were
+    /// cleared.
     pub(super) late: Late,
     has_parsed: bool,
-    /// What a scout has asked for.
+    /// Plan of the prefetch passes.
     pub(super) scouting: Scouting,
-    /// Which packet of the burst is at hand, and what has become of its context. Helpers find both in the invocation.
+    /// Index of the current packet, and flags of its context. Helpers read both from the
+    /// invocation.
     pub(super) at: Variable,
     pub(super) flags: Variable,
-    /// The burst's frame of the packet, and how many bytes came in it.
+    /// The burst's frame of the packet, and its received length in bytes.
     pub(super) frame: Variable,
     pub(super) received: Variable,
-    /// Where a packet that is through comes to, with the number of its outcome.
+    /// Block for packets that are finished. Its parameter is the encoded outcome.
     ended: Block,
-    /// Where the fields of these headers stand, in bits.
+    /// Header and bit position of each field of tracked headers.
     pub(super) places: HashMap<FieldId, (HeaderId, u32)>,
-    /// Fields that something other than extraction may have written since the packet was parsed, and before any was.
+    /// Fields that something other than extraction may have written: since the packet was parsed,
+    /// and before parsing.
     pub(super) written: HashSet<FieldId>,
     pub(super) written_before: HashSet<FieldId>,
-    /// Running ones' complement sums that live in variables.
+    /// Running ones' complement sums in variables.
     pub(super) sums: HashMap<ExternId, Variable>,
-    /// Whether a checksum that was verified here was wrong, and whether helpers verify others before.
+    /// Variable with 1 after a checksum error found inline, and true if helpers verify other
+    /// checksums.
     pub(super) is_wrong: Variable,
     pub(super) verifies_by_helper: bool,
-    /// Fields that are what the architecture told the program, as nothing else writes them.
+    /// Fields with inputs of the architecture that nothing else writes.
     pub(super) told: HashMap<FieldId, PassInput>,
-    /// Where packets leave the pass.
+    /// Exit blocks of packets that leave the fast path.
     pub(super) exits: Vec<Exit>,
-    /// Whether no way through the pass uses the work budget up.
+    /// True if no path can use up the work budget.
     pub(super) has_work: bool,
-    /// What the deparser at hand puts off emitting, if it does, and whether it always comes to all of it.
+    /// Deferred emits of the current deparser, if it defers them, and true if it always reaches all
+    /// of them.
     pub(super) emits: Option<Vec<Emit>>,
     pub(super) always_emits: bool,
-    /// The port of the last [`PassStep::Enqueue`], and how many low bits of it may be other than 0.
+    /// Egress port of the last [`PassStep::Enqueue`], and the number of its significant bits.
     pub(super) egress: Variable,
     egress_bits: u32,
-    /// Fields that the architecture looks at when all is done.
+    /// Fields that the architecture reads at the end.
     pub(super) kept: Vec<FieldId>,
 }
 
-/// Operations by which a program asks something of the device ([`PassTest::Asked`]).
+/// Operations that issue a request to the device ([`PassTest::Asked`]).
 const ASKING: &[Op] = &[
     Op::Clone,
     Op::Resubmit,
@@ -95,10 +102,11 @@ const ASKING: &[Op] = &[
     Op::Native,
 ];
 
-/// Operations by which it tells the device something, which is taken when the packet has gone its way.
+/// Operations that notify the device. The device handles notifications after the packet is
+/// finished.
 const TELLING: &[Op] = &[Op::DigestSend, Op::LogMessage, Op::Assert, Op::Assume];
 
-/// Operations by which a program draws random numbers, or may: hashes can be random.
+/// Operations that may draw random numbers. Hashes can be random.
 const DRAWING: &[Op] = &[
     Op::RandomBetween,
     Op::RandomRead,
@@ -113,7 +121,7 @@ const DRAWING: &[Op] = &[
     Op::Native,
 ];
 
-/// Operations besides by which a program leaves something in [`exec::Requests`].
+/// Further operations that write [`exec::Requests`].
 const REQUESTING: &[Op] = &[
     Op::VerifyChecksum,
     Op::VerifyChecksumWithPayload,
@@ -123,12 +131,12 @@ const REQUESTING: &[Op] = &[
     Op::SendToPort,
 ];
 
-/// Whether a program asks something of the device by this operation, or tells it something.
+/// Returns true if an operation issues a request or a notification to the device.
 pub(super) fn asks_or_tells(op: Op) -> bool {
     ASKING.contains(&op) || TELLING.contains(&op)
 }
 
-/// What a packet's context must be ready for.
+/// Parts of a packet's context that must be prepared.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PassUses {
     /// Requests.
@@ -140,7 +148,7 @@ pub(crate) struct PassUses {
 }
 
 impl PassUses {
-    /// What this program uses.
+    /// Returns the parts that a program uses.
     pub(crate) fn of(program: &ir::Program) -> PassUses {
         let Homes {
             ops,
@@ -162,7 +170,7 @@ impl PassUses {
     }
 }
 
-/// Whether what an architecture tells of a packet is the same wherever it tells it.
+/// Returns true if an input of the architecture has the same value at all steps of a packet.
 pub(super) fn stays(input: PassInput) -> bool {
     matches!(
         input,
@@ -175,8 +183,9 @@ pub(super) fn stays(input: PassInput) -> bool {
 }
 
 impl Translator<'_> {
-    /// Translates a pass: a loop over the packets of a burst. The function returns how many of them have an outcome. The match stages for which it takes
-    /// a scout's answers are told.
+    /// Translates a fast path: a loop over the packets of a burst. The function returns the number
+    /// of packets that have an outcome. Returns the match stages that use lookup results of
+    /// prefetch passes.
     pub(super) fn pass(mut self, pass: &Pass) -> Result<ScoutedStages, Unsupported> {
         let common_end = self.end;
         let ended = self.b.create_block();
@@ -202,7 +211,7 @@ impl Translator<'_> {
         Ok(scouting.map_or_else(ScoutedStages::new, |scouting| scouting.sites))
     }
 
-    /// Where the fields of the program live, all that can in variables.
+    /// Returns the allocation of fields with as many in variables as possible.
     pub(super) fn homes(&self, pass: &Pass) -> Homes {
         Homes::of(self.program, &self.code.headers, written_by(pass))
     }
@@ -286,7 +295,7 @@ impl Translator<'_> {
         }
     }
 
-    /// All fields are zero, no header is extracted, and no checksum is known to be wrong.
+    /// Clears all fields, header offsets and checksum errors.
     pub(super) fn all_zero(&mut self) {
         let Some(fusing) = self.fused.as_mut() else {
             return;
@@ -315,7 +324,7 @@ impl Translator<'_> {
         self.clear_sums();
     }
 
-    /// What the block of a step writes may be written from now on.
+    /// Records the fields that the block of a step may write.
     fn note_written(&mut self, step: &PassStep) {
         let written = match step {
             PassStep::Parse { parser, .. } => written_in_parser(self.program, *parser),
@@ -375,7 +384,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// A block of code begins; where to go on behind it.
+    /// Begins a block of the program. Returns the block where its translation continues afterwards.
     pub(super) fn begin_code(&mut self) -> Block {
         if self.notes_current_entry() {
             self.help(Helper::BeginBlock, &[]);
@@ -387,7 +396,7 @@ impl Translator<'_> {
         after
     }
 
-    /// The first parser since all fields became zero leaves what it can in the packet.
+    /// Defers loads of fields in the first parser since all fields were cleared.
     fn begin_parser(&mut self, parser: ParserId) {
         let has_parsed = self
             .fused
@@ -398,7 +407,8 @@ impl Translator<'_> {
         }
     }
 
-    /// Whether the context may hold the entry of a table that was applied before, and something asks for it.
+    /// Returns true if the context may hold the entry of an earlier table, and some operation uses
+    /// it.
     fn notes_current_entry(&self) -> bool {
         let Some(fused) = &self.fused else {
             return false;
@@ -407,7 +417,8 @@ impl Translator<'_> {
         fused.homes.ops.iter().any(asks) && !fused.is_flat
     }
 
-    /// Whether all tables are told by their records alone, so that no entry is noted in the context.
+    /// Returns true if all tables are applied by records alone, so that the context records no
+    /// entry.
     fn all_are_flat(&self) -> bool {
         self.program.controls.values().all(|control| {
             let uses = Uses::of_control(self.program, control, self.costs);
@@ -428,7 +439,8 @@ impl Translator<'_> {
             .is_some_and(|f| f.homes.ops.contains(&op))
     }
 
-    /// A control that ends otherwise than it should drops the packet, of which something is to be forgotten.
+    /// Ends a control. An abnormal end drops the packet, after `forget` has discarded partial
+    /// results.
     pub(super) fn end_control(&mut self, after: Block, forget: impl FnOnce(&mut Self)) {
         self.jump(after);
         self.start_end();
@@ -439,13 +451,14 @@ impl Translator<'_> {
         self.start_after(after);
     }
 
-    /// The memory of what is emitted is empty for the next packet.
+    /// Discards the emitted bits, so that the buffer is empty for the next packet.
     pub(super) fn forget_emitted(&mut self) {
         self.show_emitted();
         self.help(Helper::ForgetEmitted, &[]);
     }
 
-    /// A parser that rejects says why, and the packet goes on, as it does without an error; one that ends otherwise drops it.
+    /// Ends a parser. A rejected packet continues with its error set, as an accepted one does
+    /// without error. Any other end drops the packet.
     fn end_parser(&mut self, accepted: Block, errors: &[FieldId]) {
         self.jump(accepted);
         self.start_end();
@@ -460,7 +473,7 @@ impl Translator<'_> {
         self.branch(is_drop, dropped, rejected);
         self.start_sealed(dropped);
         match self.is_ahead() {
-            // Later scouts take what stands in its notes.
+            // Later prefetch passes load the saved fields of every packet.
             true => self.jump(after),
             false => {
                 self.leave_atomic_code();
@@ -493,7 +506,7 @@ impl Translator<'_> {
         self.leave_atomic_code();
     }
 
-    /// Code that was left in the middle may be in `@atomic` code still.
+    /// Leaves `@atomic` code that an exit has left open.
     fn leave_atomic_code(&mut self) {
         if self.fused.as_ref().is_some_and(|f| f.homes.has_atomic) {
             self.help(Helper::EndAtomic, &[]);
@@ -535,7 +548,8 @@ impl Translator<'_> {
         }
     }
 
-    /// The first limb of a field that is what the architecture told; the others are zero.
+    /// Returns the first limb of a field that is an input of the architecture. The other limbs are
+    /// zero.
     pub(super) fn told(&mut self, slot: Slot) -> Option<Value> {
         let fusing = self.fused.as_ref().filter(|f| !f.told.is_empty())?;
         let told = fusing.told.iter().find(|(field, _)| {
@@ -577,13 +591,13 @@ impl Translator<'_> {
         }
     }
 
-    /// Writes no more than the field that is written has room for, whatever the pass says.
+    /// Copies a field. Writes only as many limbs as the destination has.
     fn copy_field(&mut self, from: FieldId, to: FieldId) {
         let value = self.load_field_for(from, to);
         self.store_slots(self.slot(to), &value);
     }
 
-    /// The limbs of a field for which another one has room.
+    /// Returns the limbs of a field, as many as the destination has.
     fn load_field_for(&mut self, from: FieldId, to: FieldId) -> Vec<Value> {
         let limbs = |field| self.program.fields.get(field).map_or(0, |f| limbs_of(f.ty));
         let limbs = limbs(from).min(limbs(to));
@@ -605,7 +619,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Does something if the packet has a context: few have.
+    /// Translates `work` for packets with a prepared context, which are few.
     fn if_begun(&mut self, work: impl FnOnce(&mut Self)) {
         let flags = self.flags();
         let has_begun = self.b.ins().band_imm(flags, flags::BEGUN as i64);
@@ -617,7 +631,7 @@ impl Translator<'_> {
         self.start_sealed(after);
     }
 
-    /// Whether a test holds, as a truth value; nothing if it never does.
+    /// Returns a test as a truth value, or none if it never holds.
     fn holds(&mut self, test: PassTest) -> Option<Value> {
         let compare = |this: &mut Self, field: FieldId, value: u64, code: IntCC| {
             let slot = this.slot(field);
@@ -635,7 +649,8 @@ impl Translator<'_> {
         }
     }
 
-    /// Whether the packet has asked something of the device. Few have called what asks.
+    /// Returns a truth value that is set if the packet has issued a request. Few packets call such
+    /// an operation.
     fn has_asked(&mut self) -> Value {
         let (ask, after) = (self.cold_block(), self.b.create_block());
         let asked = self.b.append_block_param(after, I64);
@@ -694,7 +709,7 @@ impl Translator<'_> {
         self.return_number(number);
     }
 
-    /// Goes on only if the condition does not hold.
+    /// Translates `end` for packets for which the condition holds, and continues otherwise.
     pub(super) fn return_if(&mut self, truth: Value, end: impl FnOnce(&mut Self)) {
         let (ends, goes_on) = (self.cold_block(), self.b.create_block());
         self.branch(truth, ends, goes_on);
@@ -708,7 +723,7 @@ impl Translator<'_> {
         self.return_number(number);
     }
 
-    /// The packet has this outcome.
+    /// Finishes the packet with this outcome.
     pub(super) fn return_number(&mut self, number: Value) {
         if let Some(ended) = self.fused.as_ref().map(|fusing| fusing.ended) {
             self.jump_with(ended, &[number]);
@@ -716,10 +731,11 @@ impl Translator<'_> {
     }
 }
 
-/// Slots that are cleared in vain, at most, so that one helper more need not be called.
+/// Maximum number of slots between two runs that are cleared needlessly to save a helper call.
 const MOST_BETWEEN: u32 = 64;
 
-/// Adds slots to runs of those that are cleared for each packet. If they do not lie far behind a long run, what is between is cleared too: a variable stands for it.
+/// Adds slots to the runs that are cleared for each packet. A short gap after a long run is cleared
+/// too. It has slots that are held in variables.
 fn add_run(runs: &mut Vec<(Slot, u32)>, slot: Slot, limbs: u32) {
     if let Some((first, count)) = runs.last_mut() {
         let between = slot - (*first + *count);
@@ -731,7 +747,7 @@ fn add_run(runs: &mut Vec<(Slot, u32)>, slot: Slot, limbs: u32) {
     runs.push((slot, limbs));
 }
 
-/// The fields that an architecture writes.
+/// Returns the fields that the architecture writes.
 fn written_by(pass: &Pass) -> impl Iterator<Item = FieldId> + '_ {
     pass.steps.iter().flat_map(|step| match step {
         PassStep::Set(field, _) => vec![*field],

@@ -1,4 +1,4 @@
-//! Locations: fields of the frame, slots of scratch, and addresses computed at run time.
+//! Locations: fields of the frame, scratch slots, and addresses computed at run time.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::I64;
@@ -10,17 +10,18 @@ use ir::{Dim, HeaderPlace, Place, ScalarTy, limbs_of};
 use super::{INLINE_LIMBS, Translator, in_limbs};
 use crate::helpers::{Helper, OUT_OF_RANGE};
 
-/// An address to add, in limbs, and whether all indices were in range; it is zero if not.
+/// Run-time distance in limbs, and a truth value for all indices in range. The distance is a sum
+/// without the indices that are out of range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Distance {
     pub(super) limbs: Value,
     pub(super) in_range: Value,
 }
 
-/// Where a location is.
+/// Location of a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Located {
-    /// The slot of the element with index 0.
+    /// Slot of the element with index 0.
     pub(super) base: Slot,
     pub(super) at: Option<Distance>,
     pub(super) ty: ScalarTy,
@@ -31,18 +32,18 @@ impl Located {
         limbs_of(self.ty)
     }
 
-    /// Whether its value stays in slots.
+    /// Returns true if the value is stored in slots.
     pub(super) fn is_wide(&self) -> bool {
         self.limbs() > INLINE_LIMBS || matches!(self.ty, ScalarTy::Varbit(_))
     }
 }
 
-/// Whether a helper writes so many zeros.
+/// Returns true if a helper clears this number of limbs.
 pub(super) fn is_cleared_by_helper(limbs: u32) -> bool {
     limbs > 2 * INLINE_LIMBS
 }
 
-/// The bytes before a slot.
+/// Returns the byte offset of a slot.
 fn byte_offset(slot: Slot) -> i32 {
     // A frame has at most 2^17 limbs, and scratch a few times as many.
     slot as i32 * 8
@@ -98,7 +99,7 @@ impl Translator<'_> {
         }
     }
 
-    /// The address of the limbs that lie a distance behind the first ones.
+    /// Returns the base address for slots at a distance.
     pub(super) fn limbs_behind(&mut self, at: Option<Distance>) -> Value {
         match at {
             None => self.limbs,
@@ -109,7 +110,7 @@ impl Translator<'_> {
         }
     }
 
-    /// The distance as helpers take it.
+    /// Encodes the distance for helpers.
     pub(super) fn distance_number(&mut self, at: Option<Distance>) -> Value {
         match at {
             None => self.number(0),
@@ -134,7 +135,7 @@ impl Translator<'_> {
         Ok(Located { base, at, ty })
     }
 
-    /// Limbs between two elements of a place.
+    /// Returns the number of limbs between two elements of a place.
     fn field_distance(&self, base: u32, len: u32, stride: u32) -> u32 {
         let offset = |field: u32| {
             let field = ir::FieldId::new(field);
@@ -147,7 +148,7 @@ impl Translator<'_> {
         }
     }
 
-    /// The header's position among [`crate::abi::Code::headers`] and the distance to add.
+    /// Returns the header's index in [`crate::abi::Code::headers`], and the distance to add.
     pub(super) fn locate_header(
         &mut self,
         place: &HeaderPlace,
@@ -187,7 +188,7 @@ impl Translator<'_> {
         Ok(sum)
     }
 
-    /// Reads a location of few limbs; zeros out of range.
+    /// Reads a narrow location. Returns zeros if it is out of range.
     pub(super) fn load(&mut self, from: Located) -> Vec<Value> {
         let Some(at) = from.at else {
             return self.load_slots(from.base, from.limbs());
@@ -198,12 +199,12 @@ impl Translator<'_> {
         self.select(at.in_range, &loaded, &zeros)
     }
 
-    /// Writes a location of few limbs; nothing out of range.
+    /// Writes a narrow location. Writes nothing if it is out of range.
     pub(super) fn store(&mut self, to: Located, values: &[Value]) {
         let Some(at) = to.at else {
             return self.store_slots(to.base, values);
         };
-        // Out of range the write goes to a place that nobody reads.
+        // A write that is out of range goes to a slot that is never read.
         let there = self.limbs_behind(Some(at));
         let there = self.b.ins().iadd_imm(there, i64::from(to.base) * 8);
         let nowhere = i64::from(self.nowhere) * 8;
@@ -212,7 +213,7 @@ impl Translator<'_> {
         self.store_to(base, 0, values);
     }
 
-    /// The slots of a location whose value stays in slots: its own, or a copy of a run-time element.
+    /// Returns slots with the value of a location: its own slots, or a copy of a run-time element.
     pub(super) fn in_slots(&mut self, from: Located) -> Slot {
         match from.at {
             None => from.base,
@@ -264,7 +265,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Zeros in slots.
+    /// Writes zeros into slots.
     pub(super) fn clear(&mut self, d: Slot, limbs: u32) {
         if is_cleared_by_helper(limbs) {
             self.help_with(Helper::Clear, &[d.into(), limbs.into()]);
@@ -274,7 +275,7 @@ impl Translator<'_> {
         }
     }
 
-    /// The position of a constant among [`crate::abi::Code::constants`].
+    /// Adds a constant. Returns its index in [`crate::abi::Code::constants`].
     pub(super) fn constant(&mut self, limbs: Vec<u64>) -> u64 {
         self.code.constants.push(limbs.into());
         self.code.constants.len() as u64 - 1

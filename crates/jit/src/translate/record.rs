@@ -1,4 +1,6 @@
-//! Records of entries: which one a lookup's number names, what its head tells, and where parameters are behind a pointer.
+//! Records. A record is the stored action of an entry: the action's position in the head, then its
+//! parameters. The head is omitted if all entries run one action and records are shorter without
+//! it. This module locates records, heads and parameters.
 
 use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
@@ -10,17 +12,17 @@ use super::{I64, Translator, in_records};
 use crate::helpers::Helper;
 use crate::view;
 
-/// Bytes of a limb.
+/// Number of bytes of a limb.
 const LIMB: usize = size_of::<u64>();
 
 impl Translator<'_> {
-    /// A pointer to the default action's record, the first.
+    /// Returns the address of the default action's record, which is the first.
     pub(super) fn default_record(&mut self, table: TableId) -> Value {
         self.code.recorded_tables.insert(table);
         self.load_view(view::of_table(table).records)
     }
 
-    /// A pointer to the record that a lookup gave the number of.
+    /// Returns the address of the record with this number.
     pub(super) fn record_of(&mut self, table: TableId, number: Value) -> Value {
         self.code.tables_read.insert(table);
         let records = self.default_record(table);
@@ -29,7 +31,8 @@ impl Translator<'_> {
         self.b.ins().iadd(records, behind)
     }
 
-    /// The position of the one action that a table's entries may run, if there is one: hits need not ask.
+    /// Returns the position of the only action that a table's entries may run, if there is only
+    /// one. Then hits need not test the action.
     pub(super) fn hits_run(&self, table: TableId) -> Option<usize> {
         let declared = self.program.tables.get(table)?;
         let actions = declared.actions.iter().enumerate();
@@ -39,14 +42,15 @@ impl Translator<'_> {
         is_only.then_some(position)
     }
 
-    /// The position of the action that the default action's record tells.
+    /// Returns the position of the action in the default action's record.
     pub(super) fn default_head(&mut self, table: TableId) -> Value {
         let record = self.default_record(table);
         let head = self.code.tables[table].records.default_head();
         self.b.ins().uload16(I64, in_records(), record, head)
     }
 
-    /// The position of the action that a record tells, which is an entry's if `is_hit` is not 0.
+    /// Returns the position of the action in a record. The record is an entry's if `is_hit` is not
+    /// 0.
     pub(super) fn head_of(&mut self, table: TableId, record: Value, is_hit: Value) -> Value {
         match self.code.tables[table].records.entries_run() {
             Some(position) => {
@@ -58,12 +62,12 @@ impl Translator<'_> {
         }
     }
 
-    /// Where the record of the action at a position in a table has its parameters.
+    /// Returns the offsets of an action's parameters in a table's records.
     pub(super) fn fields_in_record(&self, table: TableId, position: usize) -> Vec<RecordField> {
         self.code.tables[table].records.fields(position).to_vec()
     }
 
-    /// Where an action's parameters are, each in limbs of its own, one behind the other.
+    /// Returns the offsets of an action's parameters in contiguous limbs.
     pub(super) fn fields_in_limbs(&self, action: ActionId) -> Vec<RecordField> {
         let declared = self.program.actions.get(action);
         let params = declared.map_or(&[][..], |action| &action.params);
@@ -76,7 +80,7 @@ impl Translator<'_> {
         fields.collect()
     }
 
-    /// Where an action finds the parameters that are at these places behind a pointer.
+    /// Returns the locations of an action's parameters, which are at these offsets from a pointer.
     pub(super) fn entry_params(
         &mut self,
         action: ActionId,
@@ -86,7 +90,8 @@ impl Translator<'_> {
         let mut params = Vec::with_capacity(fields.len());
         for (i, &field) in fields.iter().enumerate() {
             params.push(match self.wide_param(action, i) {
-                // These are in limbs: a table whose actions have any is not told by its records.
+                // These are stored in limbs, since a table with wide parameters is not applied by
+                // records.
                 Some(slot) => {
                     let (first, limbs) = (field.offset as u64 / LIMB as u64, field.limbs());
                     let numbers = [slot.into(), first, limbs as u64];
@@ -99,7 +104,7 @@ impl Translator<'_> {
         params
     }
 
-    /// The limbs of the parameter in a field behind a pointer.
+    /// Loads the limbs of a parameter at an offset from a pointer.
     pub(super) fn load_field(&mut self, entry: Value, field: RecordField) -> Vec<Value> {
         let at = field.offset;
         let flags = in_records();
@@ -114,7 +119,9 @@ impl Translator<'_> {
         }
     }
 
-    /// Whether it makes no difference which of a table's actions an entry runs: none does anything, and nobody asks. A member that is gone would be no hit.
+    /// Returns true if the choice among a table's actions has no effect: all are empty, and the
+    /// choice is not read. With an action profile it matters, since a removed member turns a hit
+    /// into a miss.
     pub(super) fn are_alike(
         &self,
         table: TableId,

@@ -1,11 +1,18 @@
-//! The scouts of a pass: they go through a burst before the pass does and write down the keys of tables, so that these are looked up together and what the
-//! pass will read is asked for before (DESIGN, idea 2: hash and prefetch for the whole batch before the first compare).
+//! Prefetch passes. Before the fast path runs, a prefetch pass walks the burst and writes the
+//! lookup keys of its packets. Then the tables are searched in one batch and the entries are
+//! prefetched (DESIGN, idea 2: hash and prefetch for the whole batch before the first compare).
 //!
-//! The first scout runs the parser, and of the conditions those that ask which headers there are, or that spare long lookups. A scout of a later level ([`super::levels`]) takes what the first one
-//! has parsed ([`super::parsed`]), has the answers to the questions of those before, and follows what their actions assign ([`super::sketch`]). Whether the pass comes to a table is another matter: a scout goes
-//! all ways where it does not know, and a packet that it did not ask for is looked up by the pass itself. If no code between the parser and a table writes
-//! a field of its key, nor the parser behind what scouts do not do as it does (a `verify`, a header that a helper extracts), the pass takes the answer without looking at it; otherwise it
-//! compares its key with the one that was asked for. So scouts change speed, never the result.
+//! The first prefetch pass runs the parser. It evaluates conditions on header validity and
+//! conditions that avoid long lookups. A pass of a later level ([`super::levels`]) loads the fields
+//! that the first one has parsed ([`super::parsed`]). It uses the results of earlier lookups and
+//! evaluates the assignments of their actions ([`super::sketch`]).
+//!
+//! Prefetch passes are speculative. Where a branch cannot be decided they follow both sides, and
+//! the fast path itself looks up a packet without a prefetched lookup. The fast path compares its
+//! key with the prefetched one, unless the key cannot differ. That requires that no code between
+//! the parser and the table writes a field of the key. It also requires that the parser does not
+//! write such a field after code that prefetch passes omit (`verify`, headers extracted by a
+//! helper). So prefetch passes change speed, never results.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -31,74 +38,77 @@ use super::sketch::Answered;
 use super::{Block, I64, INLINE_LIMBS, Translator, in_limbs};
 use crate::abi::offset;
 
-/// Where a scout's notes for one table begin, and what they are about.
+/// Lookups of one match stage: their position in the lookup buffer, and their properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScoutSite {
     pub(crate) table: TableId,
-    /// The first word of its notes.
+    /// Index of the first word in the lookup buffer.
     pub(crate) first: usize,
-    /// Limbs of a key.
+    /// Number of limbs of a key.
     pub(crate) limbs: usize,
-    /// The level of the scout that asks.
+    /// Level of the prefetch pass that writes the keys.
     pub(crate) level: Level,
-    /// Whether the key that was asked for may be another than the pass's.
+    /// True if the prefetched key may differ from that of the fast path.
     pub(crate) is_verified: bool,
-    /// What is known of an index in which native code finds keys: where there is one, nobody asks.
+    /// Availability of an index that native code searches, if there can be one. With such an index
+    /// there are no prefetched lookups.
     nearness: Option<Directness>,
-    /// Whether that is an index of slots, and no other.
+    /// True if that is a direct index.
     has_slots: bool,
-    /// Whether the pass looks at what is noted before it looks for an index.
+    /// True if the fast path reads lookup results before it tests for an index.
     pub(super) is_noted_first: bool,
-    /// Whether scouts find answers by themselves, since other questions of the same level depend on them.
+    /// True if prefetch passes resolve the lookup immediately, since other keys of the same level
+    /// depend on it.
     pub(crate) answers_at_once: bool,
-    /// Other notes, where native code looks keys up in a hash table.
+    /// Layout of the lookup buffer for a hash table that native code searches.
     hashed: Option<HashedNotes>,
 }
 
-/// The notes for a table that is searched, in words: how many packets ask; by question which packet does, the number of the record that was found, and the key. Behind them
-/// [`AnswerNotes`].
+/// For a table that is searched by its own code, the words of the lookup buffer are: the number of
+/// lookups, the packet of each, the record number of each, and the key of each. [`AnswerNotes`]
+/// follow.
 impl ScoutSite {
     const ASKERS: usize = 1;
     const FOUND: usize = Self::ASKERS + BURST;
     const KEYS: usize = Self::FOUND + BURST;
 
-    /// Whether the questions of a level's packets are answered together.
+    /// Returns true if the lookups of a level are performed in batches.
     pub(crate) fn is_asked_on(&self, level: Level) -> bool {
         self.level == level && !self.answers_at_once && !self.is_direct()
     }
 
-    /// The notes about a hash table that is asked on a level.
+    /// Returns the layout for a hash table with lookups on a level.
     pub(crate) fn hashed_on(&self, level: Level) -> Option<HashedNotes> {
         self.hashed.filter(|_| self.is_asked_on(level))
     }
 
-    /// Whether native code looks the table's keys up in a hash table.
+    /// Returns true if native code searches the table as a hash table.
     pub(crate) fn is_hashed(&self) -> bool {
         self.hashed.is_some()
     }
 
-    /// Whether the questions of a level's packets are answered by the table.
+    /// Returns true if the table's own code performs the lookups of a level.
     pub(crate) fn is_searched_on(&self, level: Level) -> bool {
         self.is_asked_on(level) && self.hashed.is_none()
     }
 
-    /// Whether native code always finds the answers in the table's direct index.
+    /// Returns true if native code always finds entries in the table's direct index.
     pub(crate) fn is_direct(&self) -> bool {
         matches!(self.nearness, Some(Directness::Whole | Directness::Always))
     }
 
-    /// Whether native code finds the answers by itself, if the table has an index for that.
+    /// Returns true if native code finds entries itself, if the state has an index for that.
     pub(crate) fn may_be_near(&self) -> bool {
         self.nearness.is_some()
     }
 
-    /// Whether the scout of a level has the answers.
+    /// Returns true if results are available in the prefetch pass of a level.
     fn is_answered_on(&self, level: Level) -> bool {
         let is_at_once = self.answers_at_once || self.is_direct();
         self.level < level || is_at_once && self.level == level
     }
 
-    /// How many words they are.
+    /// Returns the size in words.
     pub(crate) fn words(&self) -> usize {
         match (self.is_direct(), self.hashed) {
             (true, _) => 0,
@@ -111,7 +121,7 @@ impl ScoutSite {
         Self::KEYS + BURST * self.limbs
     }
 
-    /// What packets are answered.
+    /// Returns the layout of the results.
     fn answers(&self) -> AnswerNotes {
         let compared = if self.is_verified { self.limbs } else { 0 };
         let first = self.first + self.words_of_questions();
@@ -119,13 +129,16 @@ impl ScoutSite {
         self.hashed.map_or(searched, HashedNotes::answers)
     }
 
-    /// Whether nobody need ask where the table's lines are near, since the pass looks there by itself: a level that asks nothing but such tables is left out, for its scout would follow all tables
-    /// before. On level 0 there is less to save. Keys that most likely have slots are not among these: code for lines would be in the way of packets that find them there.
+    /// Returns true if lookups may be omitted when the table's lines are near, since the fast path
+    /// searches them itself. A level with only such tables is omitted, as its pass would evaluate
+    /// all tables before. On level 0 there is less to save. Small keys, which most likely have a
+    /// direct index, are excluded: code for lines would slow down packets that use the index.
     pub(crate) fn may_be_unasked(&self) -> bool {
         self.is_noted_first && self.level > 0
     }
 
-    /// Whether native code never looks at what is noted, of a state with such a table: it finds all answers by itself.
+    /// Returns true if native code never reads the lookup results of a state with such a table,
+    /// since it finds all entries itself.
     pub(crate) fn is_always_near(&self, lookup: &Lookup) -> bool {
         let is_near = match self.has_slots {
             true => lookup.direct().is_some(),
@@ -134,7 +147,7 @@ impl ScoutSite {
         self.may_be_near() && !self.is_noted_first && is_near
     }
 
-    /// None of so many packets asks, in the notes of this site; nor has any an answer, where anybody looks.
+    /// Clears the lookups of a number of packets, and their results if any are read.
     pub(crate) fn clear(&self, notes: &mut [u64], packets: usize, is_looked_at: bool) {
         if self.is_direct() {
             return;
@@ -148,7 +161,7 @@ impl ScoutSite {
         }
     }
 
-    /// The questions of these packets.
+    /// Returns the lookups of these packets.
     pub(crate) fn questions<'n>(
         &self,
         notes: &'n mut [u64],
@@ -159,7 +172,7 @@ impl ScoutSite {
         let (asking, found) = head.split_at_mut(Self::FOUND);
         let (count, askers) = asking.split_at(Self::ASKERS);
         let askers = &askers[..(count[0] as usize).min(BURST)];
-        // Packets ask one after the other.
+        // Packets have written their lookups in ascending order.
         let before = |packet: usize| askers.partition_point(|&asker| (asker as usize) < packet);
         let begin = before(packets.start);
         let asked = begin..before(packets.end).max(begin);
@@ -172,18 +185,20 @@ impl ScoutSite {
     }
 }
 
-/// Questions about a table that is searched.
+/// Lookups in a table that is searched by its own code.
 pub(crate) struct Questions<'n> {
     askers: &'n [u64],
-    /// What is asked for.
+    /// Keys.
     pub(crate) keys: &'n [u64],
-    /// The numbers of the records that they hit, 0 for none, when they are answered; before, what is noted of each.
+    /// Record numbers that the keys hit, 0 for a miss. Before the lookups, intermediate values of
+    /// each.
     pub(crate) found: &'n mut [u64],
     answers: &'n mut [u64],
 }
 
 impl Questions<'_> {
-    /// Does something for each question: with who asks, the key, and what is noted, or the number that was found when the questions are answered.
+    /// Runs `work` for each lookup, with its packet, its key, and its intermediate value or record
+    /// number.
     pub(crate) fn each(&mut self, mut work: impl FnMut(usize, &[u64], &mut u64)) {
         let limbs = self.keys.len().checked_div(self.askers.len()).unwrap_or(0);
         let questions = self.askers.iter().zip(&mut *self.found).enumerate();
@@ -196,7 +211,8 @@ impl Questions<'_> {
         }
     }
 
-    /// Tells all that ask what was found for each question, by its place.
+    /// Stores the record number of each lookup in the results of its packet. `found` maps a
+    /// lookup's index and intermediate value to the number.
     pub(crate) fn answer(&mut self, mut found: impl FnMut(usize, u64) -> u64) {
         let questions = self.askers.iter().zip(&mut *self.found).enumerate();
         for (question, (&asker, noted)) in questions {
@@ -212,23 +228,25 @@ impl Questions<'_> {
     }
 }
 
-/// What is scouted of a pass.
+/// Plan of the prefetch passes of a fast path.
 #[derive(Default)]
 pub(super) struct Scouting {
-    /// Fields that controls from the parser on may have written, up to the end of each control that is scouted.
+    /// Fields that code may have written between the parser and the end of each control with
+    /// lookups.
     written: HashMap<ControlId, HashSet<FieldId>>,
-    /// The control being translated.
+    /// Control being translated.
     pub(super) control: Option<ControlId>,
-    /// The match stages that the pass takes answers for.
+    /// Match stages that use lookup results.
     pub(super) sites: HashMap<(ControlId, StageId), usize>,
     levels: Levels,
-    /// Whether it is a scout that is being translated.
+    /// True if a prefetch pass is being translated.
     is_ahead: bool,
 }
 
 impl Scouting {
-    /// What may be scouted of a pass: all controls between the first parser and what makes another packet of the one that was parsed. What the architecture
-    /// tells before the parser the scout is told, too; what it tells later counts as written.
+    /// Finds the controls that may have prefetched lookups: those between the first parser and any
+    /// step that replaces the parsed packet. Prefetch passes know inputs of the architecture before
+    /// the parser. Later inputs count as written fields.
     pub(super) fn of(
         program: &ir::Program,
         pass: &Pass,
@@ -287,13 +305,14 @@ impl Scouting {
     }
 }
 
-/// Whether a control is one step of a pass alone: another time it would find other keys.
+/// Returns true if a control is only one step of a fast path. A second run would have other keys.
 fn runs_once(pass: &Pass, control: ControlId) -> bool {
     let is_it = |step: &&PassStep| matches!(step, PassStep::Control(c) | PassStep::Deparse(c) if *c == control);
     pass.steps.iter().filter(is_it).count() == 1
 }
 
-/// Whether a parser's code only extracts and computes, in native code, so that it may run twice; `is_native` says so of extractions and calls.
+/// Returns true if a parser only extracts and computes in native code, so that it may run twice.
+/// `is_native` decides this for extractions and calls.
 fn is_plain(body: &[Stmt], is_native: &impl Fn(&StmtKind) -> bool) -> bool {
     let is_plain = |body: &[Stmt]| is_plain(body, is_native);
     body.iter().all(|stmt| match &stmt.kind {
@@ -306,17 +325,17 @@ fn is_plain(body: &[Stmt], is_native: &impl Fn(&StmtKind) -> bool) -> bool {
     })
 }
 
-/// Whether the scout comes to a stage.
+/// Condition under which a prefetch pass reaches a stage.
 #[derive(Clone, Copy)]
 pub(super) enum Comes {
     Never,
     Always,
-    /// Where this is 1.
+    /// If this variable is 1.
     If(Variable),
 }
 
 impl Translator<'_> {
-    /// Finds out which tables are scouted on which level.
+    /// Computes the lookup schedule.
     pub(super) fn find_levels(&mut self, pass: &Pass) {
         let Some(fused) = self.fused.as_ref() else {
             return;
@@ -344,12 +363,12 @@ impl Translator<'_> {
         }
     }
 
-    /// Whether it is a scout that is being translated.
+    /// Returns true if a prefetch pass is being translated.
     pub(super) fn is_ahead(&self) -> bool {
         self.fused.as_ref().is_some_and(|f| f.scouting.is_ahead)
     }
 
-    /// The place of the answer for a match stage, if the pass may take one.
+    /// Creates the site of a match stage, if the fast path can use lookup results there.
     pub(super) fn scouted(&mut self, stage: StageId, table: TableId) -> Option<ScoutSite> {
         let scouting = &self.fused.as_ref()?.scouting;
         let control = scouting.control?;
@@ -367,9 +386,9 @@ impl Translator<'_> {
             is_verified: !is_exact,
             nearness: self.nearness(table),
             has_slots: self.may_be_direct(table),
-            // A key of many bits is not likely to have a slot.
+            // A wide key is unlikely to have a direct index.
             is_noted_first: packing.is_some() && !self.has_small_keys(table),
-            // Not before its scout needs them.
+            // The prefetch pass of its level sets this, if it needs the results.
             answers_at_once: false,
             hashed: packing
                 .as_ref()
@@ -385,7 +404,8 @@ impl Translator<'_> {
         Some(site)
     }
 
-    /// Whether an expression has one value from the parser to the end of a control, and is computed without a helper.
+    /// Returns true if an expression has one value from the parser to the end of a control, and is
+    /// computed without a helper.
     fn is_known(&self, control: ControlId, expr: &Expr) -> bool {
         let Some(fused) = &self.fused else {
             return false;
@@ -412,7 +432,8 @@ impl Translator<'_> {
             }
     }
 
-    /// The number of the record that the packet at hand hits, as a scout found it; `otherwise` if none asked, or not with this key.
+    /// Loads the record number that the current packet hits from the lookup results. Branches to
+    /// `otherwise` if there is no result for this key.
     pub(super) fn scouted_record(
         &mut self,
         site: ScoutSite,
@@ -423,7 +444,7 @@ impl Translator<'_> {
         self.noted_answer(site.answers(), &key, otherwise)
     }
 
-    /// A key as it is noted with answers.
+    /// Returns a key in the form in which it is stored with results.
     fn key_to_note(&mut self, site: ScoutSite, key: &[Value]) -> Vec<Value> {
         match self.packed_key(site.table) {
             Some(packing) if site.is_hashed() && !key.is_empty() => self.pack(&packing, key),
@@ -431,7 +452,7 @@ impl Translator<'_> {
         }
     }
 
-    /// The key of a table's lookup, as scouts write it down.
+    /// Returns the key of a table's lookup, as prefetch passes store it.
     pub(super) fn key_of(&mut self, table: TableId) -> Result<Vec<Value>, Unsupported> {
         let program = self.program;
         let keys = program.tables.get(table).map_or(&[][..], |t| &t.keys);
@@ -445,7 +466,8 @@ impl Translator<'_> {
         Ok(limbs)
     }
 
-    /// Translates the scout of a level, of a pass that has been translated: a loop over the packets of a burst.
+    /// Translates the prefetch pass of a level, for a fast path that has been translated. It is a
+    /// loop over the packets of a burst.
     pub(super) fn scout(
         mut self,
         pass: &Pass,
@@ -492,7 +514,8 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// The controls that the scout of a level goes through, and the fields on which its questions depend.
+    /// Returns the controls that the prefetch pass of a level walks, and the fields on which its
+    /// keys depend.
     pub(super) fn scouted_on(
         &self,
         pass: &Pass,
@@ -575,7 +598,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// What a scout does at a stage, and where packets that come there may go on.
+    /// Translates a stage in a prefetch pass. Returns its successors with their conditions.
     fn scout_stage(
         &mut self,
         at: (ControlId, StageId),
@@ -633,7 +656,8 @@ impl Translator<'_> {
         })
     }
 
-    /// The place of the answer for a match stage; the scout of its level says whether it is found at once.
+    /// Returns the site of a match stage. In the prefetch pass of its level, decides if the lookup
+    /// is resolved immediately.
     fn site_of(
         &mut self,
         at: (ControlId, StageId),
@@ -674,7 +698,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Writes down the key of a table, if that has no index in which native code finds it.
+    /// Writes the key of a table, unless the state has an index that native code searches.
     fn ask_if_searched(&mut self, site: ScoutSite) -> Result<(), Unsupported> {
         if !site.may_be_near() {
             return self.ask(site);
@@ -689,7 +713,8 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// The number of the record that the packet at hand hits, which is noted if it was not before.
+    /// Returns the record number that the current packet hits. If there is no result yet, looks it
+    /// up and stores it.
     pub(super) fn noted_record(&mut self, site: ScoutSite) -> Result<Value, Unsupported> {
         let (unknown, after) = (self.cold_block(), self.b.create_block());
         let number = self.b.append_block_param(after, I64);
@@ -707,7 +732,7 @@ impl Translator<'_> {
         Ok(number)
     }
 
-    /// Writes down the key of a table.
+    /// Writes the key of a table.
     fn ask(&mut self, site: ScoutSite) -> Result<(), Unsupported> {
         match site.hashed.zip(self.packed_key(site.table)) {
             Some((notes, packing)) => self.ask_hashed(site.table, notes, &packing),
@@ -715,7 +740,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Writes down the key of a table that is searched for all packets together.
+    /// Writes the key of a table that is searched in batches by its own code.
     fn ask_table(&mut self, site: ScoutSite) -> Result<(), Unsupported> {
         let key = self.key_of(site.table)?;
         let (notes, asker) = (self.load_constant(offset::NOTES), self.at());
@@ -739,20 +764,20 @@ impl Translator<'_> {
     }
 }
 
-/// What the scout of a level does.
+/// Plan of the prefetch pass of one level.
 pub(super) struct Plan<'s> {
     pub(super) levels: Levels,
     pub(super) level: Level,
-    /// The controls that it goes through.
+    /// Controls that it walks.
     controls: Vec<ControlId>,
     sites: &'s ScoutedStages,
-    /// The fields on which its questions depend.
+    /// Fields on which its keys depend.
     pub(super) needed: HashSet<FieldId>,
     noted: Noted,
 }
 
 impl Plan<'_> {
-    /// Whether questions depend on what a table's answer leads to.
+    /// Returns true if keys depend on the result of a table.
     fn is_of_use(&self, program: &ir::Program, table: TableId, outcome: MatchOutcome) -> bool {
         let told = outcome.hit.into_iter().chain(outcome.action_run);
         let actions = program
@@ -766,5 +791,5 @@ impl Plan<'_> {
     }
 }
 
-/// The match stages that a pass takes answers for, each with the number of its site.
+/// Match stages that use lookup results, each with the index of its site.
 pub(crate) type ScoutedStages = HashMap<(ControlId, StageId), usize>;

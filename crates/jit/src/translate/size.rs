@@ -1,8 +1,8 @@
-//! Limits on the size of a function while it is translated.
+//! Limits on the size of a function during translation.
 //!
-//! Cranelift compiles a function in one step that nothing interrupts, in time and memory that grow
-//! with the function's instructions and with its variables times its blocks. Both are counted
-//! while the function is made, so that translation of one that is over a limit ends early.
+//! Cranelift compiles a function in one step that cannot be interrupted. Its time and memory grow
+//! with the number of instructions, and with the number of variables times blocks. Both are counted
+//! during translation, so that it ends early when a limit is exceeded.
 
 use exec::Unsupported;
 use ir::{Control, Loc, Parser, Program, StageKind, Transition};
@@ -10,28 +10,30 @@ use support::work::checkpoint;
 
 use super::{Body, Translator};
 
-/// Instructions and values of one function, at most.
+/// Maximum number of instructions and values of one function.
 pub(crate) const MOST_INSTS: usize = 60_000;
 
-/// Instructions and values of all functions that are compiled for a program together, at most.
+/// Maximum number of instructions and values of all functions of a program together.
 pub(crate) const MOST_INSTS_TOGETHER: usize = 200_000;
 
-/// Variables of a function times its blocks, at most: SSA construction has a word for each pair.
+/// Maximum product of the number of variables and the number of blocks of a function. SSA
+/// construction stores a word for each pair.
 const MOST_PLACES: usize = 16 << 20;
 
 impl Translator<'_> {
-    /// Checks the size of the function so far. Each loop of translation calls it once a turn.
+    /// Checks the current size of the function. Each loop of the translation calls it once per
+    /// iteration.
     ///
     /// # Errors
-    /// The function is over a limit.
+    /// The function exceeds a limit.
     pub(super) fn check_size(&self) -> Result<(), Unsupported> {
         self.check_room(0)
     }
 
-    /// Checks that there is room for so many instructions, at least, before they are made.
+    /// Checks that `insts` more instructions are allowed, before they are created.
     ///
     /// # Errors
-    /// The function would be over a limit.
+    /// The function would exceed a limit.
     pub(super) fn check_room(&self, insts: usize) -> Result<(), Unsupported> {
         checkpoint();
         let dfg = &self.b.func.dfg;
@@ -71,12 +73,12 @@ impl Translator<'_> {
     }
 }
 
-/// The reason for which a program has too much code.
+/// Returns the error text for a program with too much code.
 fn together() -> String {
     format!("the program's functions have more than {MOST_INSTS_TOGETHER} instructions together")
 }
 
-/// The name of the code, its largest construct in words, and the place of that.
+/// Returns the name of the body, a description of its largest construct, and the location of that.
 fn largest(program: &Program, body: Body<'_>) -> (String, String, Option<Loc>) {
     let of_parser = |id| {
         let parser: &Parser = program.parsers.get(id)?;
@@ -98,10 +100,10 @@ fn largest(program: &Program, body: Body<'_>) -> (String, String, Option<Loc>) {
     (name, what, loc)
 }
 
-/// A construct with its count, in words, and its place.
+/// Size of a construct, its description, and its location.
 type Counted = (usize, String, Option<Loc>);
 
-/// The first of those with the largest count.
+/// Returns the first construct with the largest size.
 fn most(first: Counted, others: impl Iterator<Item = Counted>) -> Counted {
     others.fold(first, |most, one| match most.0 >= one.0 {
         true => most,

@@ -1,5 +1,6 @@
-//! What a scout does of a pass's code: assignments that later questions depend on, and no more. Whoever takes an answer compares the key, so that what is
-//! left out costs time and changes no result.
+//! Speculative execution of actions in prefetch passes: only the assignments on which later keys
+//! depend. The fast path compares the key before it uses a result. So omissions cost time but never
+//! change a result.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, InstBuilder};
@@ -16,13 +17,13 @@ use super::levels::{Follows, assigns, exits};
 use super::scout::{Comes, Plan, ScoutSite};
 use super::{INLINE_LIMBS, Translator};
 
-/// A match stage whose answer a scout takes.
+/// Match stage with a lookup result that a prefetch pass uses.
 pub(super) struct Answered<'n> {
     pub(super) table: TableId,
     pub(super) outcome: MatchOutcome,
     pub(super) next: &'n MatchNext,
     pub(super) site: ScoutSite,
-    /// Whether where the packet goes on is of interest.
+    /// True if the successor of the stage matters.
     pub(super) decides: bool,
 }
 
@@ -58,18 +59,18 @@ impl Follows for Translator<'_> {
 }
 
 impl Translator<'_> {
-    /// Whether an expression is computed here, and fits.
+    /// Returns true if a prefetch pass can compute an expression, and its value is narrow.
     fn can_follow(&self, expr: &Expr) -> bool {
         let is_small = |limbs| limbs <= INLINE_LIMBS;
         self.follows(expr) && self.ty(expr).is_ok_and(|ty| is_small(limbs_of(ty)))
     }
 
-    /// Whether an assignment is followed.
+    /// Returns true if a prefetch pass executes an assignment.
     pub(super) fn is_wanted(&self, to: &Place, value: &Expr, plan: &Plan<'_>) -> bool {
         plan.needed.contains(&to.base) && self.follows_place(to) && self.can_follow(value)
     }
 
-    /// Does something for packets that come here.
+    /// Translates `work` under the condition that packets reach a stage.
     pub(super) fn if_comes(
         &mut self,
         here: Comes,
@@ -88,7 +89,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Follows the code of a stage; whether packets come behind it.
+    /// Executes the code of a stage speculatively. Returns the condition for its successor.
     pub(super) fn sketch_stage(
         &mut self,
         here: Comes,
@@ -136,7 +137,8 @@ impl Translator<'_> {
             StmtKind::AssignSlice(to, hi, lo, value) if self.is_wanted(to, value, plan) => {
                 self.assign_slice(to, *lo, hi + 1 - lo, value)
             }
-            // What is not known yet is taken not to hold: most conditions in code are about what is wrong with a packet.
+            // Unknown conditions are assumed to be false, since most of them test for erroneous
+            // packets.
             StmtKind::If(cond, then, otherwise)
                 if plan.levels.is_known(cond, plan.level) && self.can_follow(cond) =>
             {
@@ -237,7 +239,8 @@ impl Translator<'_> {
         followed
     }
 
-    /// Follows the action that a table's answer names; where packets go on.
+    /// Executes the action of a lookup result speculatively. Returns the successors with their
+    /// conditions.
     pub(super) fn sketch_answer(
         &mut self,
         here: Comes,

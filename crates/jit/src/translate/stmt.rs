@@ -1,4 +1,4 @@
-//! Statements.
+//! Translation of statements.
 
 use cranelift_codegen::ir::{InstBuilder, Value};
 use exec::Unsupported;
@@ -11,7 +11,7 @@ use crate::abi::Outcome;
 use crate::helpers::Helper;
 
 impl Translator<'_> {
-    /// Translates statements, up to one that nothing comes behind.
+    /// Translates statements, up to one that makes the following code unreachable.
     pub(super) fn body(&mut self, stmts: &[Stmt]) -> Result<(), Unsupported> {
         for stmt in stmts {
             if !self.is_live {
@@ -224,7 +224,8 @@ impl Translator<'_> {
     }
 
     fn verify(&mut self, cond: &Expr, error: &Expr) -> Result<(), Unsupported> {
-        // What a scout asks in vain changes nothing, and few packets are wrong.
+        // Prefetch passes skip verification: a useless lookup changes nothing, and few packets
+        // fail.
         if self.is_ahead() {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Match stages: the key into slots, a helper that finds what to run, and the actions of the table.
+//! Translation of match stages: the lookup, inline or by a helper, and the actions of the table.
 
 use bits::limbs_for;
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -19,13 +19,13 @@ use crate::abi::{NO_ACTION, Outcome, offset};
 use crate::helpers::Helper;
 use crate::view::{self, MOST_DIGITS};
 
-/// Bits of a part of a small key, at most.
+/// Maximum width of each part of a small key, in bits.
 const MOST_SMALL_BITS: u32 = 16;
 
-/// Actions of a table up to which they are told apart by one comparison after the other.
+/// Maximum number of actions that are distinguished by successive comparisons.
 const COMPARED_ACTIONS: usize = 4;
 
-/// A match stage of a control.
+/// Match stage of a control.
 struct MatchStage<'s, 'l> {
     id: StageId,
     table: TableId,
@@ -34,31 +34,31 @@ struct MatchStage<'s, 'l> {
     line: &'s Line<'l>,
 }
 
-/// What applying a table came to, needed behind the action too.
+/// Result of applying a table. The variables are also used after the action.
 struct Applied {
-    /// Whether it was hit.
+    /// 1 for a hit, else 0.
     hit: Variable,
-    /// The position of the action that runs; [`NO_ACTION`] for none.
+    /// Position of the action that runs, [`NO_ACTION`] for none.
     position: Variable,
-    /// The entry's record, or the first of its action's parameters in limbs.
+    /// Address of the entry's record, or of the contiguous parameters of its action.
     params: Variable,
     found: Found,
 }
 
-/// How the action that runs is known.
+/// Source of the action that runs.
 #[derive(Clone, Copy)]
 enum Found {
-    /// By its position.
+    /// The position.
     Position,
-    /// By the head of the entry's record, which has this number in its table.
+    /// The head of the record with this number.
     Record {
         head: Value,
         number: Value,
         table: TableId,
-        /// Whether it is the default action's.
+        /// True for the default action's record.
         is_missed: bool,
     },
-    /// Not at all: whichever runs, it does nothing.
+    /// None: all actions are empty.
     Alike,
 }
 
@@ -93,7 +93,8 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Whether more is to be known of the action that runs than what it does, or nothing at all.
+    /// Returns true if the action itself is read after it runs, or if the choice of the action has
+    /// no effect.
     fn is_action_asked(&self, stage: &MatchStage<'_, '_>) -> bool {
         let MatchStage {
             table,
@@ -104,13 +105,14 @@ impl Translator<'_> {
         outcome.action_run.is_some() || self.are_alike(table, outcome, next)
     }
 
-    /// Whether hits, which run the action at this position, and misses are worth ways of their own: not if that has a long action twice.
+    /// Returns true if hits, which all run the action at this position, and misses deserve separate
+    /// paths. A long action must not be duplicated.
     fn is_worth_two_ways(&self, table: TableId, position: usize) -> bool {
         let action = self.code.tables[table].actions[position];
         self.costs.is_short(action) || !self.may_miss_run(table, position)
     }
 
-    /// Whether the action at a position may be a table's default.
+    /// Returns true if the action at a position may be a table's default action.
     pub(super) fn may_miss_run(&self, table: TableId, position: usize) -> bool {
         let declared = self.program.tables.get(table);
         declared.is_some_and(|table| match table.default_is_const {
@@ -119,7 +121,8 @@ impl Translator<'_> {
         })
     }
 
-    /// A stage whose hits run the action at this position: hits and misses go ways of their own until behind it, so that it is asked once which it is.
+    /// Translates a stage in which all hits run the action at this position. Hits and misses have
+    /// separate paths to the end of the stage, so that only one test is needed.
     fn hit_or_miss(
         &mut self,
         stage: &MatchStage<'_, '_>,
@@ -151,7 +154,7 @@ impl Translator<'_> {
         self.run_and_follow(stage, &applied)
     }
 
-    /// Runs the action of an entry that was hit, and goes on.
+    /// Runs the action of a hit entry, and follows the link.
     fn run_hit(
         &mut self,
         stage: &MatchStage<'_, '_>,
@@ -185,7 +188,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// A stage of which nothing is known of the action before the lookup.
+    /// Translates a stage in which the action depends on the entry.
     fn any_action(&mut self, stage: &MatchStage<'_, '_>, is_flat: bool) -> Result<(), Unsupported> {
         let applied = match is_flat {
             true => self.find_record(stage)?,
@@ -197,7 +200,7 @@ impl Translator<'_> {
         self.run_and_follow(stage, &applied)
     }
 
-    /// Runs the action that was chosen, and goes on.
+    /// Runs the selected action, and follows the link.
     fn run_and_follow(
         &mut self,
         stage: &MatchStage<'_, '_>,
@@ -221,7 +224,7 @@ impl Translator<'_> {
                     self.put_outcome(outcome, applied);
                     self.follow(id, next, line);
                 }
-                // Without an action there is no way on.
+                // Without an action the control ends.
                 self.start_sealed(none);
                 self.put_outcome(outcome, applied);
                 self.end_with(Outcome::Done);
@@ -246,14 +249,15 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Whether the table's entries are told by its records alone: in a pass, if packets add none and no action asks for more than to count.
+    /// Returns true if the table is applied by its records alone. It must be on the fast path, must
+    /// not add entries on a miss, and its actions may use the current entry only for counting.
     pub(super) fn is_flat(&self, table: TableId, uses: &Uses) -> bool {
         let actions = &self.code.tables[table].actions;
         let declared = self.program.tables.get(table);
         if self.fused.is_none() || declared.is_none_or(|declared| declared.add_on_miss) {
             return false;
         }
-        // Parameters that are too wide for values are fetched by a helper, which does not know of records.
+        // A helper loads wide parameters, and it does not access records.
         let is_wide = |action: &ActionId| {
             let wide = self.wide_params.get(*action);
             wide.is_some_and(|wide| wide.iter().any(Option::is_some))
@@ -269,7 +273,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Looks the table up, notes the packet and says what to run, by a helper.
+    /// Applies the table with a helper: lookup, accounting, and selection of the action.
     fn apply(&mut self, table: TableId) -> Applied {
         let number = self.help_with(Helper::Apply, &[table.get().into()]);
         let zero = self.number(0);
@@ -284,7 +288,7 @@ impl Translator<'_> {
         applied
     }
 
-    /// What a helper's number says.
+    /// Decodes the number that a helper returned.
     fn take_applied(&mut self, applied: &Applied, number: Value) {
         let hit = self.b.ins().ushr_imm(number, 32);
         self.b.def_var(applied.hit, hit);
@@ -292,7 +296,7 @@ impl Translator<'_> {
         self.b.def_var(applied.position, position);
         let params = match applied.found {
             Found::Position => self.load_invocation(offset::PARAMS),
-            // A record was put together.
+            // A record was assembled.
             _ => {
                 let settled = i64::from(self.code.settled) * 8;
                 self.b.ins().iadd_imm(self.limbs, settled)
@@ -301,7 +305,7 @@ impl Translator<'_> {
         self.b.def_var(applied.params, params);
     }
 
-    /// The number of the record that a stage's key hits; 0 for none.
+    /// Returns the record number that a stage's key hits, 0 for a miss.
     fn record_number(&mut self, id: StageId, table: TableId) -> Result<Value, Unsupported> {
         match self.scouted(id, table) {
             Some(site) if site.is_noted_first => self.scouted_or(site, |this| {
@@ -314,7 +318,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Looks the table up and notes the packet; what to run stands in the entry's record.
+    /// Looks the table up and accounts for the packet. The entry's record selects the action.
     fn find_record(&mut self, stage: &MatchStage<'_, '_>) -> Result<Applied, Unsupported> {
         let table = stage.table;
         let number = self.record_number(stage.id, table)?;
@@ -347,13 +351,13 @@ impl Translator<'_> {
         })
     }
 
-    /// The number of the record that the key hits; 0 for none.
+    /// Looks up a key with a helper. Returns the record number, 0 for a miss.
     pub(super) fn find(&mut self, table: TableId) -> Result<Value, Unsupported> {
         self.put_key(table)?;
         Ok(self.help_with(Helper::Find, &[table.get().into()]))
     }
 
-    /// The same where no scout has asked.
+    /// Looks up a key without a prefetched result. Returns the record number.
     fn find_alone(&mut self, site: ScoutSite) -> Result<Value, Unsupported> {
         match self.packed_key(site.table) {
             Some(packing) if site.is_noted_first => self.search_hashed(site.table, &packing),
@@ -361,13 +365,14 @@ impl Translator<'_> {
         }
     }
 
-    /// The same as the scout found it, if it did, or else as `search` says.
+    /// Returns the record number from a prefetched lookup, if there is one, else from `search`.
     fn scouted_or(
         &mut self,
         site: ScoutSite,
         search: impl FnOnce(&mut Self) -> Result<Value, Unsupported>,
     ) -> Result<Value, Unsupported> {
-        // Where answers are taken before an index that native code reads, nobody asks for keys that have one, nor perhaps for those in lines that are near.
+        // If results are read before an index, packets with an index or with near lines may have no
+        // result. Then the other path is not cold.
         let alone = match site.is_noted_first {
             true => self.b.create_block(),
             false => self.cold_block(),
@@ -386,13 +391,13 @@ impl Translator<'_> {
         Ok(number[0])
     }
 
-    /// What is known of the table's direct index, if native code can find its keys there.
+    /// Returns the availability of the table's direct index, if native code can search one.
     pub(super) fn directness(&self, table: TableId) -> Option<Directness> {
         let is_possible = self.may_be_direct(table);
         is_possible.then(|| Directness::of(self.key_widths(table)))
     }
 
-    /// The bits of the parts of a table's key.
+    /// Returns the widths of the parts of a table's key.
     pub(super) fn key_widths(&self, table: TableId) -> Vec<u32> {
         let keys = self.program.tables.get(table).map(|table| &table.keys);
         let keys = keys.into_iter().flatten();
@@ -400,13 +405,14 @@ impl Translator<'_> {
             .collect()
     }
 
-    /// Whether the table may have a direct index, in which native code finds its keys.
+    /// Returns true if the table may have a direct index that native code searches.
     pub(super) fn may_be_direct(&self, table: TableId) -> bool {
         let limbs = self.code.tables[table].key_limbs as usize;
         (1..=MOST_DIGITS).contains(&limbs) && self.has_exact_keys(table)
     }
 
-    /// Whether all parts of a table's key are exact and computed without a helper, in a pass.
+    /// Returns true on the fast path if all parts of a table's key are exact and computed without a
+    /// helper.
     pub(super) fn has_exact_keys(&self, table: TableId) -> bool {
         let keys = self.program.tables.get(table).map(|table| &table.keys);
         let mut keys = keys.into_iter().flatten();
@@ -415,25 +421,26 @@ impl Translator<'_> {
         self.fused.is_some() && is_exact
     }
 
-    /// Whether the parts of a table's key are ports, VLANs and the like, for which its index is most likely direct.
+    /// Returns true if the parts of a table's key are small, such as ports and VLAN ids. Then the
+    /// table most likely has a direct index.
     pub(super) fn has_small_keys(&self, table: TableId) -> bool {
         let mut widths = self.key_widths(table).into_iter();
         widths.all(|width| width <= MOST_SMALL_BITS)
     }
 
-    /// The slots of a table's direct index; 0 if it has none.
+    /// Returns the address of the slots of a table's direct index, 0 if there is none.
     pub(super) fn slots_of(&mut self, table: TableId) -> Value {
         self.load_view(view::of_table(table).slots)
     }
 
-    /// What is known of an index in which native code finds the table's keys, a direct one or of few rules.
+    /// Returns the availability of an index that native code searches, direct or bit-vector.
     pub(super) fn nearness(&self, table: TableId) -> Option<Directness> {
         let may_be_among_few = self.may_be_among_few(table);
         let among_few = may_be_among_few.then_some(Directness::Sometimes);
         self.directness(table).or(among_few)
     }
 
-    /// A word that is not 0 if the table has such an index.
+    /// Returns a word that is not 0 if the table has such an index.
     pub(super) fn near_index(&mut self, table: TableId) -> Value {
         match self.may_be_direct(table) {
             true => self.slots_of(table),
@@ -441,7 +448,8 @@ impl Translator<'_> {
         }
     }
 
-    /// The number of the record that the key hits, by an index that native code reads if the table has one, else as `search` says.
+    /// Returns the record number that the key hits: from an index that native code searches if the
+    /// state has one, else from `search`.
     fn near_or(
         &mut self,
         table: TableId,
@@ -477,7 +485,7 @@ impl Translator<'_> {
         Ok(number[0])
     }
 
-    /// The number of the record in the slot of a key, where each key has one.
+    /// Returns the record number in the slot of a key, for an index with a slot for every key.
     fn in_whole_index(&mut self, table: TableId, key: &[Value], slots: Value) -> Value {
         let widths = self.key_widths(table);
         let (mut slot, mut shift) = (self.number(0), 0);
@@ -485,7 +493,7 @@ impl Translator<'_> {
             .iter()
             .zip(widths.into_iter().filter(|&width| width > 0))
         {
-            // No key has more bits, and no slot is behind the last one.
+            // No key has more bits, so the slot is at most the last one.
             let limb = self.cut(limb, width);
             let shifted = self.b.ins().ishl_imm(limb, i64::from(shift));
             slot = self.b.ins().bor(slot, shifted);
@@ -494,11 +502,11 @@ impl Translator<'_> {
         self.at_slot(slots, slot)
     }
 
-    /// The number of the record in the slot of a key.
+    /// Returns the record number in the slot of a key.
     fn in_slot(&mut self, table: TableId, key: &[Value], slots: Value) -> Value {
         let words = view::of_table(table);
         if let &[limb] = key {
-            // The last slot is the first that no key with an entry has.
+            // The last slot means a miss. It is the first one that belongs to no key with an entry.
             let last = self.load_view(words.last_slot);
             let slot = self.b.ins().umin(limb, last);
             return self.at_slot(slots, slot);
@@ -526,11 +534,12 @@ impl Translator<'_> {
     pub(super) fn at_slot(&mut self, slots: Value, slot: Value) -> Value {
         let behind = self.b.ins().ishl_imm(slot, 2);
         let place = self.b.ins().iadd(slots, behind);
-        // Not to be loaded anywhere else: there are no slots where the table has no such index.
+        // This load must not be moved: without such an index there are no slots.
         self.b.ins().uload32(in_limbs(), place, 0)
     }
 
-    /// The number of the record that the packet at hand hits, of a table that answers at once or was asked before; goes to `otherwise` if it was not.
+    /// Returns the record number that the current packet hits, for a table that is resolved
+    /// immediately or has a prefetched result. Branches to `otherwise` if there is none.
     pub(super) fn answered_record(
         &mut self,
         site: ScoutSite,
@@ -566,7 +575,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Runs the action that was chosen; all ways meet behind it.
+    /// Runs the selected action, and continues after it on one path.
     fn run_all(&mut self, applied: &Applied, actions: &[ActionId]) -> Result<(), Unsupported> {
         if matches!(applied.found, Found::Alike) {
             return Ok(());
@@ -578,7 +587,8 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Runs the action that was chosen, and goes on its way; to `none` if there is none.
+    /// Runs the selected action. Continues on the path of that action, or at `none` if there is
+    /// none.
     fn run_chosen(
         &mut self,
         applied: &Applied,
@@ -622,7 +632,7 @@ impl Translator<'_> {
         }
         self.go_by_position(applied, &blocks, none);
         if let Some((_, never)) = missed {
-            // The device takes no such default.
+            // The device rejects such default actions.
             self.start_sealed(never);
             self.end_with(Outcome::Drop(DropReason::Aborted));
         }
@@ -641,7 +651,8 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Goes the way of the action that a record's head names; code goes on where that does not tell, with its position.
+    /// Branches by the action in a record's head. If the head does not name the action, code
+    /// continues with its position.
     fn go_by_record(
         &mut self,
         applied: &Applied,
@@ -658,7 +669,7 @@ impl Translator<'_> {
         self.take_applied(applied, number);
     }
 
-    /// Goes the way of the action that a record's head names.
+    /// Branches by the action in a record's head.
     pub(super) fn go_by_head(&mut self, head: Value, blocks: &[Block], otherwise: Block) {
         let told = blocks.iter().take(RecordLayout::ELSEWHERE.into());
         if blocks.len() <= COMPARED_ACTIONS {
@@ -672,7 +683,8 @@ impl Translator<'_> {
         self.is_live = false;
     }
 
-    /// The same by one comparison after the other: branches of few ways are foreseen better than a jump to one of many places.
+    /// Branches by successive comparisons. For few actions these branches are better predicted than
+    /// an indirect jump.
     fn go_by_comparing<'b>(
         &mut self,
         head: Value,

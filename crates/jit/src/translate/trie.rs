@@ -1,6 +1,9 @@
-//! Lookups in tries by native code, where no scout has asked: of few packets, most of which come alone, and in tables of whose keys no scout knows.
-//! A helper would go to the same slot by way of the table, what packets see of it, and its index: three steps and ten cache lines, which are far where very many devices take turns.
-//! How tries are laid out, [`table::TrieIndex`] says.
+//! Trie lookups in native code without prefetched results: for small bursts, most of which have one
+//! packet, and for tables with keys that prefetch passes do not know.
+//!
+//! A helper would reach the same slot through the table, its lookup structure, and its index. These
+//! are three dependent accesses and ten cache lines, which are far if very many devices alternate.
+//! [`table::TrieIndex`] defines the layout of tries.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value};
@@ -13,11 +16,11 @@ use super::levels::Follows;
 use super::{Translator, in_limbs};
 use crate::view::{self, TableView};
 
-/// Bits of an address.
+/// Number of bits of an address.
 const BITS: u32 = u64::BITS;
 
 impl Translator<'_> {
-    /// The bits of a table's key, if it has one part, a prefix, that native code looks up by itself.
+    /// Returns the width of a table's key, if it is a single prefix that native code looks up.
     fn prefix_width(&self, table: TableId) -> Option<u32> {
         let [key] = self.program.tables.get(table)?.keys.as_slice() else {
             return None;
@@ -28,7 +31,7 @@ impl Translator<'_> {
         (self.fused.is_some() && is_prefix && self.follows(&key.expr)).then_some(width)
     }
 
-    /// The number of the record that a table's key hits, where no scout has asked.
+    /// Looks up a table's key without a prefetched result. Returns the record number.
     pub(super) fn search_alone(&mut self, table: TableId) -> Result<Value, Unsupported> {
         match self.prefix_width(table) {
             Some(width) => self.search_trie(table, width),
@@ -66,12 +69,12 @@ impl Translator<'_> {
         Ok(self.b.ins().select(target, target, default))
     }
 
-    /// Where an address begins.
+    /// Returns the first target of an address, from the slots.
     fn first_target(&mut self, words: &TableView, address: Value) -> Value {
         let [shared, end, last, slots] =
             [words.shared, words.end, words.last_slot, words.slots].map(|at| self.load_view(at));
         let differs = self.b.ins().bxor(address, shared);
-        // As far as the end, which may be 0: in two steps, each of less than all bits.
+        // Shifts in two steps, each by less than 64, since the number of bits may be 0.
         let half = self.b.ins().ushr_imm(differs, 1);
         let most = self.number((BITS - 1).into());
         let behind = self.b.ins().isub(most, end);
@@ -80,7 +83,7 @@ impl Translator<'_> {
         self.at_slot(slots, slot)
     }
 
-    /// Where a node leads to, given the rest of the address.
+    /// Returns the target in a node, for the rest of the address.
     fn target_behind(&mut self, lines: Value, target: Value, rest: Value) -> Value {
         let zero = self.number(0);
         let shift = i64::from(BITS - TrieIndex::STRIDE);
@@ -92,7 +95,8 @@ impl Translator<'_> {
         let place = self.b.ins().iadd(place, part);
         let behind = self.b.ins().imul_imm(place, TrieIndex::LINE as i64);
         let line = self.b.ins().iadd(lines, behind);
-        // Which form the node has cannot be foreseen: a wide one's words are read as the other's, and not used.
+        // The form of a node is unpredictable. So the words of a wide node are also read in the
+        // other form, and not used.
         let [covered, starts] = [0, 2].map(|at| self.up_to(line, at, bits));
         let behind = self.b.ins().popcnt(starts);
         let is_covered = self.b.ins().icmp_imm(IntCC::SignedLessThan, covered, 0);
@@ -103,7 +107,8 @@ impl Translator<'_> {
         self.at_slot(line, word)
     }
 
-    /// The slots up to this one, of a set in two words of a line; this one on top.
+    /// Returns the set of slots up to this one, from two words of a line, shifted so that this slot
+    /// is the most significant bit.
     fn up_to(&mut self, line: Value, word: i32, slot: Value) -> Value {
         let [low, high] =
             [word, word + 1].map(|word| self.b.ins().uload32(in_limbs(), line, 4 * word));

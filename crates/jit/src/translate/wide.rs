@@ -1,4 +1,5 @@
-//! Expressions of many limbs: computed into slots by helpers. Those of a few limbs come here for what is not worth inlining.
+//! Wide expressions: helpers compute them in slots. Operations on narrow values that are not worth
+//! inlining are translated here too.
 
 use cranelift_codegen::ir::{InstBuilder, Value};
 use exec::Unsupported;
@@ -33,7 +34,7 @@ impl Translator<'_> {
         self.help_with(Helper::Wide, &[at]);
     }
 
-    /// An operation on values at hand that goes by slots.
+    /// Computes an operation on values through slots.
     pub(super) fn wide_by_slots(
         &mut self,
         op: BinOp,
@@ -56,7 +57,7 @@ impl Translator<'_> {
         self.load_slots(d, limbs)
     }
 
-    /// A comparison of numbers of many limbs, as a number.
+    /// Compares wide numbers. Returns 1 or 0.
     pub(super) fn compare_slots(&mut self, op: BinOp, ty: ScalarTy, a: Slot, b: Slot) -> Value {
         let n = limbs_of(ty);
         match op {
@@ -78,7 +79,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Slots that hold the expression's value, whatever its width: where it already is, or temporaries.
+    /// Returns slots with an expression's value, of any width: its own location, or temporaries.
     pub(super) fn slot_of(&mut self, expr: &Expr) -> Result<Slot, Unsupported> {
         match expr {
             Expr::Read(place) => {
@@ -100,7 +101,8 @@ impl Translator<'_> {
         Ok(d)
     }
 
-    /// Computes an expression, whatever its width, into slots. All of its operands are read before these are written.
+    /// Computes an expression of any width into slots. All operands are read before the slots are
+    /// written.
     pub(super) fn compute(&mut self, expr: &Expr, d: Slot) -> Result<(), Unsupported> {
         let ty = self.ty(expr)?;
         if !is_wide(ty) && !matches!(ty, ScalarTy::Varbit(_)) {
@@ -194,7 +196,7 @@ impl Translator<'_> {
     }
 }
 
-/// The operation on many limbs. Comparisons the other way round have their operands exchanged.
+/// Returns the wide operation. For reversed comparisons the operands are exchanged.
 fn wide_op(op: BinOp, signed: bool) -> WideOp {
     match op {
         BinOp::Add => WideOp::Add,

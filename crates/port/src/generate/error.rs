@@ -1,51 +1,51 @@
-//! Why a generator cannot be made.
+//! Errors of creating a generator.
 
 use std::fmt;
 
-/// Why a generator cannot be made. Templates are counted from 0.
+/// Error of creating a generator. Templates are numbered from 0.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GeneratorError {
     /// There is no template.
     NoTemplate,
-    /// There is no length, or each comes with a weight of zero.
+    /// There is no length, or all lengths have weight zero.
     NoSizes,
-    /// There are no flows, or more than [`super::MAX_FLOWS`].
+    /// The number of flows is 0 or exceeds [`super::MAX_FLOWS`].
     FlowCount {
-        /// How many were asked for.
+        /// The requested number.
         count: usize,
     },
-    /// An exponent that is negative or no number.
+    /// The Zipf exponent is negative or not finite.
     Skew {
         /// The exponent.
         skew: f64,
     },
-    /// A frame would be longer than [`packet::MAX_FRAME`].
+    /// A frame would exceed [`packet::MAX_FRAME`].
     TooLong {
         /// Its length in bytes.
         len: usize,
     },
     /// A frame would be shorter than its headers.
     TooShort {
-        /// Its template.
+        /// The template.
         template: usize,
         /// Its length in bytes.
         len: usize,
-        /// The bytes of its headers and fields.
+        /// Bytes of its headers and variable fields.
         needed: usize,
     },
-    /// A template's fields have too few values for so many different flows.
+    /// A template's fields have too few values for the requested number of flows.
     TooFewValues {
         /// The template.
         template: usize,
-        /// How many flows it can make.
+        /// Number of flows that the template can generate.
         flows: u64,
     },
-    /// A field has no values, more than fit into it, more than eight bytes, is where a length or a
-    /// checksum is, or lies in two headers.
+    /// A variable field is invalid. It has no values, more values than fit, or more than eight
+    /// bytes; or it overlaps a length or a checksum; or it crosses a header boundary.
     BadField {
         /// The template.
         template: usize,
-        /// Where the field starts.
+        /// Offset of the field in the frame.
         at: usize,
     },
 }

@@ -1,4 +1,5 @@
-//! Frames made up for benches and tests: so many flows, so skewed, of such sizes, the same in every run.
+//! Traffic generator for benchmarks and tests. The number of flows, their frequencies and the
+//! frame lengths are configurable. Every run gives the same frames.
 
 mod error;
 mod mould;
@@ -13,51 +14,53 @@ use crate::chance::{SplitMix, Weighted, scale};
 use mould::Mould;
 use packet::{Batch, Frame, MAX_FRAME, Nanos, PortId};
 
-/// The most flows: a generator keeps eight bytes for each, if some are more frequent than others.
+/// Maximum number of flows. A generator stores eight bytes per flow if the flows have different
+/// frequencies.
 pub const MAX_FLOWS: usize = 1 << 26;
 
-/// The flows of a workload: frames that differ in the fields that their template lets vary.
+/// The flows of a workload: frames that differ in the variable fields of their template.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Flows {
-    /// How many there are. Flow `i` is of template `i` modulo the number of templates.
+    /// Number of flows. Flow `i` uses template `i` modulo the number of templates.
     pub count: usize,
-    /// Which comes next.
+    /// Order in which the flows are generated.
     pub order: Order,
 }
 
-/// The order in which flows come.
+/// Order in which flows are generated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Order {
-    /// One after the other, then from the first again.
+    /// Round robin.
     InTurn,
-    /// By chance, the r-th most frequent flow proportionally to `1 / r^skew` (Zipf's law): with 0 all
-    /// are equally likely, around 1 the traffic is as skewed as that of the Internet.
+    /// Random: the r-th most frequent flow has a probability proportional to `1 / r^skew` (Zipf's
+    /// law). With 0, all are equally likely. Around 1, the traffic is as skewed as Internet
+    /// traffic.
     Zipf {
         /// The exponent, not negative.
         skew: f64,
     },
 }
 
-/// The lengths of frames, in bytes, without the frame check sequence.
+/// Frame lengths in bytes, without the frame check sequence.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sizes {
-    /// Every frame is as long as its template, and unchanged but for the fields that vary.
+    /// Every frame has the length of its template. Only the variable fields change.
     OfTemplates,
-    /// All are of one length.
+    /// All frames have one length.
     Fixed(usize),
-    /// Any length from the first to the second is equally likely.
+    /// Uniformly distributed lengths from the first to the second, inclusive.
     Between(usize, usize),
-    /// Lengths and how often each comes, relative to the others.
+    /// Lengths with their relative weights.
     Mix(Vec<(usize, u32)>),
 }
 
 impl Sizes {
-    /// The Internet mix that testers use: seven short frames and four middling ones for a long one.
+    /// Returns the Internet mix (IMIX) of test equipment: 7 short, 4 medium and 1 long frame.
     pub fn imix() -> Sizes {
         Sizes::Mix(vec![(60, 7), (590, 4), (1514, 1)])
     }
 
-    /// Each length, and the choice between them.
+    /// Returns the lengths, and the rule that selects one of them.
     fn lengths(&self) -> Result<(Vec<usize>, Choice), GeneratorError> {
         let (lengths, choice) = match self {
             Sizes::OfTemplates => return Ok((Vec::new(), Choice::Only)),
@@ -84,16 +87,16 @@ impl Sizes {
     }
 }
 
-/// How one of several is chosen.
+/// Rule that selects one of several alternatives.
 #[derive(Clone, Debug)]
 enum Choice {
-    /// There is only one.
+    /// There is only one alternative.
     Only,
-    /// In turn: the next one, of so many.
+    /// Round robin: the next index, and the number of alternatives.
     InTurn(usize, usize),
-    /// All of so many are equally likely.
+    /// Uniformly random, among this number of alternatives.
     Equal(usize),
-    /// Some are more likely.
+    /// Random by weight.
     Weighted(Weighted),
 }
 
@@ -113,24 +116,26 @@ impl Choice {
     }
 }
 
-/// An endless source of frames. Making one allocates nothing, unless it is longer than any before.
+/// An endless source of frames. Once a frame's buffer is large enough, making a frame allocates no
+/// memory.
 #[derive(Clone, Debug)]
 pub struct Generator {
     moulds: Vec<Mould>,
     flows: Choice,
     sizes: Choice,
-    /// What chooses flows, and what chooses lengths: neither changes the other's choices.
+    /// Separate random numbers for flows and lengths: neither selection influences the other.
     flow_chance: SplitMix,
     size_chance: SplitMix,
 }
 
 impl Generator {
-    /// A generator of frames like the templates. Where lengths are given, IP and UDP lengths and all
-    /// checksums fit them; a UDP checksum that the template leaves out stays out.
+    /// Creates a generator of frames like the templates. If lengths are given, IP and UDP lengths
+    /// and all checksums are adjusted. A template's UDP checksum of zero stays zero.
     ///
     /// # Errors
-    /// There is no template, flow or length; a template is longer than a length or has too few values
-    /// in its fields for so many different flows; a field is where there are lengths or checksums.
+    /// There is no template, flow or length. A frame would be longer than a frame can be, or
+    /// shorter than its headers and fields. A template has too few field values for the number of
+    /// flows. A field overlaps lengths or checksums.
     pub fn new(
         templates: Vec<Template>,
         flows: Flows,
@@ -163,7 +168,8 @@ impl Generator {
         })
     }
 
-    /// Makes the next frame, its port and time as they were; the number of its flow.
+    /// Writes the next frame to `frame` and returns its flow number. Ingress port and arrival time
+    /// of `frame` do not change.
     #[inline]
     pub fn make(&mut self, frame: &mut Frame) -> usize {
         let flow = self.flows.next(&mut self.flow_chance);
@@ -171,14 +177,14 @@ impl Generator {
         flow
     }
 
-    /// Fills the room that `batch` has with the next frames as if they had arrived on `ingress` at `now`;
-    /// how many.
+    /// Fills `batch` with the next frames, with the given ingress port and arrival time. Returns
+    /// the number of frames added.
     pub fn fill(&mut self, batch: &mut Batch, ingress: PortId, now: Nanos) -> usize {
         let room = batch.room();
         let mut flows = [0; Batch::USUAL];
         while batch.room() > 0 {
             let n = batch.room().min(flows.len());
-            // All first: the processor then waits for several places of a large table at once.
+            // Select all flows first: cache misses in a large alias table then overlap.
             for flow in &mut flows[..n] {
                 *flow = self.flows.next(&mut self.flow_chance);
             }
@@ -192,7 +198,7 @@ impl Generator {
         room
     }
 
-    /// Makes a frame of the flow, of the next length.
+    /// Writes a frame of this flow, with the next length.
     #[inline]
     fn cast(&mut self, flow: usize, frame: &mut Frame) {
         let size = self.sizes.next(&mut self.size_chance);
@@ -208,8 +214,8 @@ fn zipf(skew: f64, count: usize) -> Result<Choice, GeneratorError> {
     if skew == 0.0 {
         return Ok(Choice::Equal(count));
     }
-    // Frequent flows are no neighbours: from rank to rank the number goes up by a stride, around the end,
-    // which meets every number once as it has no factor in common with their count.
+    // Frequent flows must not be neighbors. Consecutive ranks are a fixed stride apart, modulo
+    // `count`. The stride is coprime to `count`, so every flow gets exactly one rank.
     let stride = coprime_stride(count);
     let mut weights = vec![0.0; count];
     let mut flow = 0;
@@ -220,7 +226,7 @@ fn zipf(skew: f64, count: usize) -> Result<Choice, GeneratorError> {
     Ok(Choice::Weighted(Weighted::new(&weights)))
 }
 
-/// A number near `count` divided by the golden ratio that has no factor in common with `count`.
+/// Returns a number near `count` divided by the golden ratio that is coprime to `count`.
 fn coprime_stride(count: usize) -> usize {
     let near = (count as f64 * 0.618_033_988_749_895) as usize;
     (near.max(1)..)

@@ -1,4 +1,5 @@
-//! A template made ready: headers for each length, and which checksums each field is in.
+//! Compiled templates: prebuilt headers for each length, and for each variable field the checksums
+//! that cover it.
 
 use super::error::GeneratorError;
 use super::template::{Field, Template, Values};
@@ -6,33 +7,33 @@ use crate::inet::{Transport, Version, find_network, find_transport, network_end,
 use packet::Frame;
 use std::ops::Range;
 
-/// A template made ready.
+/// A compiled template.
 #[derive(Clone, Debug)]
 pub(super) struct Mould {
     /// One for each length.
     heads: Vec<Head>,
-    /// What stands behind the head of frames that are longer.
+    /// Payload after the head, for frames with given lengths.
     payload: Vec<u8>,
     patches: Vec<Patch>,
     checksums: Checksums,
 }
 
-/// The headers of frames of one length, checksums included.
+/// Headers of the frames of one length, with lengths and checksums.
 #[derive(Clone, Debug)]
 struct Head {
     bytes: Vec<u8>,
-    /// Bytes of payload behind it.
+    /// Number of payload bytes after the head.
     payload_len: usize,
 }
 
-/// Where a frame has Internet checksums.
+/// Offsets of a frame's Internet checksums.
 #[derive(Clone, Copy, Debug, Default)]
 struct Checksums {
     network: Option<usize>,
     transport: Option<(Transport, usize)>,
 }
 
-/// A field, and which checksums cover it.
+/// A variable field, with the checksums that cover it.
 #[derive(Clone, Debug)]
 struct Patch {
     at: usize,
@@ -42,13 +43,13 @@ struct Patch {
     in_transport: bool,
 }
 
-/// Where a template's headers are.
+/// Positions of a template's headers.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     version: Version,
     network_at: usize,
     transport: Option<(Transport, usize)>,
-    /// Where the IP packet ends; there is padding behind.
+    /// End of the IP packet. Padding may follow.
     end: usize,
 }
 
@@ -70,7 +71,7 @@ impl Layout {
         })
     }
 
-    /// The bytes of all headers.
+    /// Returns the length of all headers, in bytes.
     fn head_len(&self, bytes: &[u8]) -> usize {
         match (self.transport, self.version) {
             (Some((Transport::Tcp, at)), _) => at + usize::from(bytes[at + 12] >> 4).max(5) * 4,
@@ -80,7 +81,7 @@ impl Layout {
         }
     }
 
-    /// The IPv4 header, over which its checksum goes.
+    /// Returns the IPv4 header, which is the range of the IPv4 checksum.
     fn network_covered(&self, bytes: &[u8]) -> Option<Range<usize>> {
         let len = usize::from(bytes[self.network_at] & 0xf).max(5) * 4;
         let end = (self.network_at + len).min(self.end);
@@ -94,7 +95,7 @@ impl Layout {
         }
     }
 
-    /// Makes lengths and checksums fit the frame's length.
+    /// Adjusts length fields and checksums to the frame's length.
     fn fit(&self, bytes: &mut [u8]) {
         let len = bytes.len() - self.network_at;
         match self.version {
@@ -125,7 +126,7 @@ impl Layout {
 }
 
 impl Mould {
-    /// `lengths` may be empty: then frames are as long as the template and as they are in it.
+    /// Compiles a template. If `lengths` is empty, frames keep the template's length and content.
     pub(super) fn new(
         number: usize,
         template: Template,
@@ -173,12 +174,12 @@ impl Mould {
         })
     }
 
-    /// Makes `frame` one of flow `variant` in the `size`-th length.
+    /// Writes a frame of flow `variant` with the `size`-th length to `frame`.
     #[inline]
     pub(super) fn cast(&self, size: usize, variant: u64, frame: &mut Frame) {
         let head = &self.heads[size];
         let payload = &self.payload[..head.payload_len];
-        // No length is above the limit.
+        // All lengths are at most `MAX_FRAME`.
         let assigned = frame.assign_parts(&[&head.bytes, payload]);
         debug_assert!(assigned.is_ok());
         let mut rest = variant;
@@ -190,7 +191,7 @@ impl Mould {
     }
 }
 
-/// Checks that fields have values, and together enough of them for so many flows.
+/// Checks that the fields have enough values, as a product, for `flows` flows.
 fn check_values(template: usize, fields: &[Field], flows: u64) -> Result<(), GeneratorError> {
     let mut possible = 1u64;
     for field in fields {
@@ -217,7 +218,7 @@ fn check_values(template: usize, fields: &[Field], flows: u64) -> Result<(), Gen
     Ok(())
 }
 
-/// The headers for each length, and the payload of the longest.
+/// Returns the headers for each length, and the payload of the longest frame.
 fn heads(
     bytes: Vec<u8>,
     lengths: &[usize],
@@ -265,7 +266,7 @@ impl Checksums {
 }
 
 impl Patch {
-    /// `end` is where the IP packet ends.
+    /// Creates the patch of a field. `end` is the end of the IP packet.
     fn new(
         template: usize,
         field: Field,
@@ -287,7 +288,7 @@ impl Patch {
             return Ok(patch);
         };
         let network_at = layout.network_at;
-        // The length in IP's header is here.
+        // The length field of the IP header is in this range.
         let mut fixed = vec![match layout.version {
             Version::V4 => network_at..network_at + 4,
             Version::V6 => network_at + 4..network_at + 6,
@@ -341,7 +342,7 @@ impl Patch {
     }
 }
 
-/// What bytes at `at` add to the sum of a checksum; headers start at even places.
+/// Returns the sum that bytes at offset `at` add to a checksum. Headers start at even offsets.
 #[inline]
 fn weighed(at: usize, bytes: &[u8]) -> u32 {
     let mut total = 0;
@@ -352,18 +353,19 @@ fn weighed(at: usize, bytes: &[u8]) -> u32 {
     total
 }
 
-/// The checksum when bytes that add `before` to its sum are replaced by ones that add `after`: RFC 1624,
-/// equation 3.
+/// Updates a checksum after bytes with the sum `before` were replaced by bytes with the sum
+/// `after` (RFC 1624, equation 3).
 #[inline]
 fn replaced(checksum: u16, before: u32, after: u32) -> u16 {
-    // `before` is below 8 * 0xff00: so many times 0xffff, which counts as zero, is above it.
+    // `before` is at most 8 * 0xff00. Adding 8 * 0xffff avoids an underflow. A multiple of 0xffff
+    // counts as zero.
     let mut total = u32::from(!checksum) + 8 * 0xffff - before + after;
     total = (total & 0xffff) + (total >> 16);
     total = (total & 0xffff) + (total >> 16);
     !(total as u16)
 }
 
-/// Zero would mean "no checksum" in UDP; all ones is the same number.
+/// Replaces a UDP checksum of zero, which would mean "no checksum", by the equivalent all ones.
 #[inline]
 fn never_zero(transport: Transport, checksum: u16) -> u16 {
     if checksum == 0 && transport == Transport::Udp {

@@ -1,24 +1,24 @@
-//! What a generator makes frames like.
+//! Templates of generated frames.
 
 use crate::{PcapError, PcapReader};
 use packet::Frame;
 
-/// The values that a field takes, one a flow.
+/// Values of a variable field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// `first`, `first + 1` and so on, `count` of them.
+    /// `count` consecutive values, from `first` on.
     From {
         /// The first value.
         first: u64,
-        /// How many there are.
+        /// Number of values.
         count: u64,
     },
-    /// These.
+    /// An explicit list of values.
     List(Vec<u64>),
 }
 
 impl Values {
-    /// How many there are.
+    /// Returns the number of values.
     pub(super) fn count(&self) -> u64 {
         match self {
             Values::From { count, .. } => *count,
@@ -26,7 +26,7 @@ impl Values {
         }
     }
 
-    /// The `i`-th, which there must be.
+    /// Returns the `i`-th value. `i` must be below the count.
     #[inline]
     pub(super) fn get(&self, i: u64) -> u64 {
         match self {
@@ -36,7 +36,7 @@ impl Values {
     }
 }
 
-/// A part of a frame that differs between flows.
+/// A variable field: a byte range that differs between flows.
 #[derive(Clone, Debug)]
 pub(super) struct Field {
     pub(super) at: usize,
@@ -44,7 +44,7 @@ pub(super) struct Field {
     pub(super) values: Values,
 }
 
-/// A frame, and what differs between the flows that are made like it.
+/// A frame with variable fields, from which the frames of several flows are generated.
 #[derive(Clone, Debug)]
 pub struct Template {
     pub(super) bytes: Vec<u8>,
@@ -52,7 +52,7 @@ pub struct Template {
 }
 
 impl Template {
-    /// Frames with these bytes, of one flow until fields [vary](Template::vary).
+    /// Creates a template with these bytes. It has one flow until fields [vary](Template::vary).
     pub fn new(bytes: Vec<u8>) -> Template {
         Template {
             bytes,
@@ -60,8 +60,9 @@ impl Template {
         }
     }
 
-    /// UDP over IPv4 without a UDP checksum, from 10.0.0.1 to addresses from 10.0.0.0 on, of which there
-    /// are 2^24: 60 bytes, the shortest that Ethernet carries.
+    /// Returns a template of 60 bytes, the minimum of Ethernet: UDP over IPv4 without a UDP
+    /// checksum. The source is 10.0.0.1. The destination varies over the 2^24 addresses of
+    /// 10.0.0.0/8.
     pub fn udp4() -> Template {
         let mut bytes = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00];
         bytes.extend([0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0x66, 0xbf]);
@@ -75,22 +76,23 @@ impl Template {
         Template::new(bytes).vary(30, 4, addresses)
     }
 
-    /// Lets the `len` bytes at `at`, a big-endian number, differ between flows. Checksums follow, but
-    /// not what else depends on the field, such as the length of a header.
+    /// Makes the `len` bytes at `at`, a big-endian number, vary between flows. Checksums are
+    /// updated. Nothing else that depends on the field is, such as a header length.
     ///
-    /// Different flows differ in some field: the first field takes its next value from flow to flow, the
-    /// second when the first has had all of its values, and so on.
+    /// Different flows differ in at least one field. The first field changes from flow to flow.
+    /// The second field changes when the first has used all of its values, and so on.
     #[must_use]
     pub fn vary(mut self, at: usize, len: usize, values: Values) -> Template {
         self.fields.push(Field { at, len, values });
         self
     }
 
-    /// A template for each packet of a capture, `limit` at most. With as many flows in turn and
-    /// [`super::Sizes::OfTemplates`] they are the capture, again and again.
+    /// Returns a template for each packet of a capture, at most `limit`. With as many flows as
+    /// templates, in order [`super::Order::InTurn`] and with [`super::Sizes::OfTemplates`], the
+    /// capture is replayed endlessly.
     ///
     /// # Errors
-    /// The capture is damaged or holds what is no Ethernet frame.
+    /// The capture is damaged or does not hold Ethernet frames.
     pub fn from_capture(
         capture: &mut PcapReader,
         limit: usize,

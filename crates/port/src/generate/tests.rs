@@ -1,4 +1,4 @@
-//! Tests of generators: what they make is what was asked for, and sound packets.
+//! Tests of the generator: frames match the request, and have correct lengths and checksums.
 
 use super::*;
 use crate::PcapReader;
@@ -9,14 +9,15 @@ fn generator(count: usize, order: Order, sizes: &Sizes, seed: u64) -> Generator 
     Generator::new(vec![Template::udp4()], Flows { count, order }, sizes, seed).unwrap()
 }
 
-/// The next `n` frames with their flows.
+/// Returns the next `n` frames with their flows.
 fn make(generator: &mut Generator, n: usize) -> Vec<(usize, Vec<u8>)> {
     let mut frame = Frame::new();
     let mut one = || (generator.make(&mut frame), frame.bytes().to_vec());
     (0..n).map(|_| one()).collect()
 }
 
-/// The Internet checksum over `bytes`, as RFC 1071 words it; zero if they hold a right one.
+/// Returns the Internet checksum of `bytes`, computed as in RFC 1071. It is zero if `bytes`
+/// contain a correct checksum.
 fn naive_checksum(bytes: &[u8]) -> u16 {
     let total = bytes.chunks(2).fold(0u32, |total, word| {
         let total = total + (u32::from(word[0]) << 8) + u32::from(*word.get(1).unwrap_or(&0));
@@ -25,7 +26,7 @@ fn naive_checksum(bytes: &[u8]) -> u16 {
     !(total as u16)
 }
 
-/// Panics if a frame's lengths or checksums are not right. `at` is where its IP header starts.
+/// Panics if a frame has a wrong length or checksum. `at` is the offset of its IP header.
 fn check_sound(bytes: &[u8], at: usize, protocol: u8, transport_at: usize) {
     let ip = &bytes[at..];
     let mut pseudo = if ip[0] >> 4 == 4 {
@@ -55,7 +56,8 @@ fn check_sound(bytes: &[u8], at: usize, protocol: u8, transport_at: usize) {
     assert_eq!(naive_checksum(&pseudo), 0);
 }
 
-/// A frame with a checksum in its transport header; where its IP and transport headers start.
+/// Builds a frame with a transport checksum. Returns it with the offsets of its IP and transport
+/// headers.
 fn packet(tags: usize, v6: bool, protocol: u8) -> (Vec<u8>, usize, usize) {
     let mut bytes = vec![2; 12];
     (0..tags).for_each(|_| bytes.extend([0x81, 0, 0, 5]));
@@ -183,7 +185,7 @@ fn the_usual_template_is_a_sound_packet_of_the_shortest_length() {
     check_sound(&frame, 14, 17, 34);
 }
 
-/// How often each flow came, most frequent first, in `n` frames.
+/// Returns the frequencies of the flows in `n` frames, in descending order.
 fn ranks(count: usize, skew: f64, n: usize) -> Vec<f64> {
     let mut generator = generator(count, Order::Zipf { skew }, &Sizes::OfTemplates, 7);
     let mut counts: HashMap<usize, usize> = HashMap::new();
@@ -203,7 +205,7 @@ fn frequencies_follow_zipfs_law() {
         let harmonic: f64 = (1..=count).map(|r| (r as f64).powf(-skew)).sum();
         let counts = ranks(count, skew, n);
         // The chi-squared statistic of 199 degrees of freedom is below 290 with a probability of
-        // 0.99997; ordering by count only lowers it.
+        // 0.99997. Sorting by count can only lower it.
         let chi: f64 = (1..=count)
             .map(|r| {
                 let expected = n as f64 * (r as f64).powf(-skew) / harmonic;
@@ -266,7 +268,8 @@ fn lengths_between_two_are_all_made() {
 #[test]
 fn a_capture_is_played_as_it_is_again_and_again() {
     let packets: Vec<Vec<u8>> = (1..=3).map(|i| vec![i; 20 * usize::from(i)]).collect();
-    // A pcap file: its header, then each packet behind four numbers, of which the last two are lengths.
+    // A pcap file: a file header, then each packet after a record of four numbers. The last two
+    // are lengths.
     let header = [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65535, 1];
     let mut file: Vec<u8> = header.iter().flat_map(|word| word.to_le_bytes()).collect();
     for bytes in &packets {

@@ -1,4 +1,4 @@
-//! A port on an existing network interface, by raw sockets.
+//! AF_PACKET port: raw sockets on an existing network interface.
 
 use super::link::{self, Interface, LinkWatch};
 use super::offload::OffloadsOff;
@@ -11,60 +11,62 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Bytes of an Ethernet header, without which Linux sends nothing.
+/// Length of an Ethernet header, in bytes. Linux does not send shorter frames.
 const MIN_FRAME: usize = 14;
 
-/// Bytes of frames that may wait in the kernel, on their way in. The kernel counts its own structures
-/// too: these are some 20,000 small frames.
+/// Size of the kernel's receive queue, in bytes. The kernel also counts its own structures, so
+/// about 20,000 small frames fit.
 const RECEIVE_BUFFER: i32 = 16 << 20;
 
-/// Bytes of frames that may wait in the kernel, on their way out.
+/// Size of the kernel's transmit queue, in bytes.
 const SEND_BUFFER: i32 = 4 << 20;
 
-/// A switch port on a Linux interface (AF_PACKET; Linux 3.14, better 4.20). While it is open the
-/// interface is promiscuous and does not merge what it receives.
+/// A switch port on a Linux interface by AF_PACKET. Needs Linux 3.14; 4.20 or later is better.
+/// While it is open, the interface is promiscuous and receive offloads that merge frames are off.
 pub struct AfPacketPort {
     id: PortId,
     watch: LinkWatch,
     incoming: OwnedFd,
-    /// Another socket to send through, which receives nothing and needs no virtio header.
+    /// A second socket for transmission. It receives nothing and needs no virtio header.
     outgoing: OwnedFd,
     receiver: Receiver,
-    /// Frames in `receiver`, and the next of them to deliver.
+    /// Number of frames in `receiver`, and index of the next one to deliver.
     received: usize,
     next: usize,
-    /// If the next one is merged segments: how to take it apart, and the next segment.
+    /// Segmentation of the next frame, if it is merged, and the index of its next segment.
     segments: Option<(Segments, usize)>,
     stats: PortStats,
     refusals: Refusals,
-    /// Of all shares of the port.
+    /// Shared by all shares of the port.
     _offloads: Arc<OffloadsOff>,
 }
 
-/// What became of a received frame, or of the rest of its segments.
+/// Result of delivering a received frame or its remaining segments.
 enum Delivery {
-    /// It is in the batch, or it was dropped.
+    /// The frame was delivered or dropped.
     Done,
     /// The batch is full.
     BatchFull,
 }
 
 impl AfPacketPort {
-    /// Opens the interface `name` of the thread's network namespace as switch port `id`.
+    /// Opens the interface `name` in the calling thread's network namespace as switch port `id`.
     ///
     /// # Errors
-    /// [`PortError::NoSuchInterface`], [`PortError::NotEthernet`], [`PortError::NoPermission`] without
-    /// CAP_NET_RAW. An interface that is down is no error: its frames come when it is up.
+    /// [`PortError::NoSuchInterface`], [`PortError::NotEthernet`], or [`PortError::NoPermission`]
+    /// without CAP_NET_RAW. An interface that is down is not an error: it delivers frames once it
+    /// is up.
     pub fn open(id: PortId, name: &str) -> Result<AfPacketPort, PortError> {
         let opening = Opening::new(id, name)?;
         opening.share(None)
     }
 
-    /// The same in so many shares, one at least. The kernel spreads the frames over them by the hash of
-    /// their flow (PACKET_FANOUT_HASH; Linux 4.12).
+    /// Opens the interface in `n` shares, at least one. The kernel distributes frames over them by
+    /// flow hash (`PACKET_FANOUT_HASH`, Linux 4.12).
     ///
     /// # Errors
-    /// As [`AfPacketPort::open`]; [`PortError::System`] if the kernel has no such groups.
+    /// As [`AfPacketPort::open`]. [`PortError::System`] if the kernel does not support fanout
+    /// groups.
     pub fn open_shares(id: PortId, name: &str, n: usize) -> Result<Vec<AfPacketPort>, PortError> {
         if n < 2 {
             return Ok(vec![AfPacketPort::open(id, name)?]);
@@ -75,14 +77,15 @@ impl AfPacketPort {
             let joined = opening.share(Some(shares.first()))?;
             shares.push(joined);
         }
-        // Before a socket was in the group it would have had copies of what others got.
+        // Before it joined the group, a socket would have received copies of frames for other
+        // members.
         for share in &shares {
             sys::receive_all(&share.incoming).map_err(|e| opening.error(e))?;
         }
         Ok(shares)
     }
 
-    /// Delivers what is in the receiver, as far as the batch has room.
+    /// Delivers the frames in the receiver until the batch is full.
     fn deliver(&mut self, batch: &mut Batch, now: Nanos) {
         while self.next < self.received {
             match self.deliver_next(batch, now) {
@@ -147,7 +150,7 @@ impl AfPacketPort {
         Delivery::Done
     }
 
-    /// Asks the kernel for more frames; whether there may be still more behind them.
+    /// Receives more frames from the kernel. Returns true if more may be waiting.
     fn receive(&mut self) -> Result<bool, PortError> {
         self.next = 0;
         self.received = 0;
@@ -158,14 +161,13 @@ impl AfPacketPort {
             }
             Err(e) => match e.raw_os_error() {
                 Some(libc::EAGAIN | libc::EINTR) => Ok(false),
-                // The frame has been taken from the queue, and is lost: the kernel has no virtio
-                // header
-                // for its kind of merged segments.
+                // The frame was removed from the queue and is lost: the kernel has no virtio
+                // header for its type of merged segments.
                 Some(libc::EINVAL) => {
                     self.stats.rx_dropped.add(RxDrop::Unsegmentable, 1);
                     Ok(false)
                 }
-                // Told once; what was received before it is behind it.
+                // The kernel reports this once. Frames received before it are still in the queue.
                 Some(libc::ENETDOWN) => {
                     self.watch.refresh(self.incoming.as_fd());
                     Ok(true)
@@ -178,9 +180,9 @@ impl AfPacketPort {
         }
     }
 
-    /// What to do about frames of which the kernel has refused the first: how many of `left` are
-    /// lost,
-    /// and why. Without an error the kernel has not said why.
+    /// Handles frames that were not sent. `first` is the length of the first of `left` frames.
+    /// Returns the drop reason and the number of frames dropped. Without an error, the kernel gave
+    /// no reason.
     #[cold]
     fn refused(&mut self, error: Option<&io::Error>, first: usize, left: usize) -> (TxDrop, usize) {
         match error.and_then(io::Error::raw_os_error) {
@@ -190,7 +192,7 @@ impl AfPacketPort {
                 self.watch.refresh(self.incoming.as_fd());
                 (TxDrop::LinkDown, left)
             }
-            // The kernel has taken the frame, and its queue or the driver has dropped it.
+            // The kernel accepted the frame, and its queue or the driver dropped it.
             None | Some(libc::ENOBUFS) => {
                 let socket = self.incoming.as_fd();
                 (self.refusals.why(first, &mut self.watch, socket), 1)
@@ -200,7 +202,7 @@ impl AfPacketPort {
     }
 }
 
-/// Makes `frame` what was on the wire: the bytes, with the checksum completed if it was not.
+/// Fills `frame` with the bytes and completes the checksum if necessary.
 fn fill(frame: &mut Frame, bytes: &[u8], header: &VnetHeader) -> Result<(), RxDrop> {
     frame.assign(bytes).map_err(|_| RxDrop::TooLong)?;
     match header.checksum {
@@ -211,7 +213,7 @@ fn fill(frame: &mut Frame, bytes: &[u8], header: &VnetHeader) -> Result<(), RxDr
     }
 }
 
-/// A port that is being opened.
+/// State of a port while it is being opened.
 struct Opening {
     id: PortId,
     name: String,
@@ -235,7 +237,8 @@ impl Opening {
         error(&self.name, source)
     }
 
-    /// One share: the only one; or a member of a group, the first of it or one more, that receives nothing yet.
+    /// Opens one share. `None`: the only share. `Some(None)`: the first member of a fanout group.
+    /// `Some(Some(first))`: a further member. Group members receive nothing yet.
     fn share(&self, group: Option<Option<&AfPacketPort>>) -> Result<AfPacketPort, PortError> {
         let open = || {
             let incoming = open_incoming(self.interface.index, group.is_some())?;
@@ -247,9 +250,9 @@ impl Opening {
         let mut refusals = Refusals::new();
         let (incoming, outgoing) = open().map_err(|e| self.error(e))?;
         if refusals.is_direct(self.interface.index) {
-            // The driver's answer comes back, also when a carrier has just been lost: the kernel's
-            // way
-            // of dropping is then no error. Where this is not known, some of those count as sent.
+            // With qdisc bypass, the driver's result is returned. A qdisc would drop frames
+            // without an error, for instance after a carrier loss. If this option is not
+            // available, some of these frames count as sent.
             let _ = sys::set_option(&outgoing, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1);
         }
         let control = link::control_socket().map_err(|e| self.error(e))?;
@@ -281,11 +284,11 @@ fn error(name: &str, source: io::Error) -> PortError {
 }
 
 fn open_incoming(index: u32, silent: bool) -> io::Result<OwnedFd> {
-    // With protocol 0 the socket receives nothing until it is bound to the one interface.
+    // With protocol 0 the socket receives nothing before it is bound to the interface.
     let fd = sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)?;
     sys::set_option(&fd, libc::SOL_PACKET, libc::PACKET_AUXDATA, 1)?;
     sys::set_option(&fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
-    // Linux 4.20; before it, own transmissions are told by their address.
+    // Linux 4.20. Earlier kernels mark own transmissions in the packet address.
     let _ = sys::set_option(&fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1);
     let forced = sys::set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER);
     if forced.is_err() {
@@ -356,9 +359,8 @@ impl Port for AfPacketPort {
                             self.stats.count_tx(frame.len(), &mut outcome);
                         }
                         rest = &rest[n..];
-                        // The next one was tried, and the kernel keeps its error to itself. It is
-                        // not
-                        // tried again: the kernel may have taken it, and counted it as dropped.
+                        // The next frame was attempted, and the kernel hides its error. Do not
+                        // retry: the kernel may have accepted the frame and counted it as dropped.
                         if n == whole.min(sys::MESSAGES) {
                             continue;
                         }

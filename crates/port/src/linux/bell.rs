@@ -1,4 +1,5 @@
-//! A bell: what wakes a thread that waits for descriptors, and costs nothing while it is awake.
+//! Wake-up descriptor (eventfd): wakes a thread that polls descriptors. It needs no system call
+//! while the thread is awake.
 
 use super::sys;
 use std::io;
@@ -7,12 +8,13 @@ use std::sync::atomic::{AtomicU8, Ordering::SeqCst, fence};
 
 /// The thread is not waiting.
 const AWAKE: u8 = 0;
-/// It waits, or is about to.
+/// The thread waits, or is about to wait.
 const ASLEEP: u8 = 1;
-/// It waits, and somebody has rung.
+/// The thread waits and has been notified.
 const RUNG: u8 = 2;
 
-/// Wakes one thread. Whoever leaves something for it rings; the thread says when it is about to sleep, then looks once more, and sleeps.
+/// Wakes one thread. A producer queues work and calls [`Bell::ring`]. The thread calls
+/// [`Bell::before_sleep`], checks its queues once more, and then waits.
 #[derive(Debug)]
 pub struct Bell {
     fd: OwnedFd,
@@ -20,10 +22,10 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// A bell of a thread that is awake.
+    /// Creates the wake-up descriptor of a thread that is awake.
     ///
     /// # Errors
-    /// The operating system's, such as too many descriptors.
+    /// Those of the operating system, such as too many descriptors.
     pub fn new() -> io::Result<Bell> {
         Ok(Bell {
             fd: sys::event_fd()?,
@@ -31,10 +33,12 @@ impl Bell {
         })
     }
 
-    /// Wakes the thread if it sleeps. What was left for it before, it sees.
+    /// Wakes the thread if it waits. Afterwards the thread sees everything queued before.
     #[inline]
     pub fn ring(&self) {
-        // What was left comes before this look, what the thread says before its own last one: one of the two sees the other.
+        // The fences of both sides order two store-load pairs. The producer queues work, then
+        // loads the state. The thread stores the state, then checks its queues. At least one sees
+        // the other's store.
         fence(SeqCst);
         if self.state.load(SeqCst) == ASLEEP
             && self
@@ -46,18 +50,18 @@ impl Bell {
         }
     }
 
-    /// Says that the thread is about to wait for this descriptor, which becomes readable when somebody rings from now on. What was left before has
-    /// to be looked for behind this.
+    /// Announces that the thread is about to wait. Returns the descriptor that becomes readable
+    /// when `ring` is called from now on. The caller must check its queues once more afterwards.
     pub fn before_sleep(&self) -> BorrowedFd<'_> {
         self.state.store(ASLEEP, SeqCst);
         fence(SeqCst);
         self.fd.as_fd()
     }
 
-    /// Says that the thread is awake.
+    /// Announces that the thread is awake.
     #[inline]
     pub fn after_sleep(&self) {
-        // Somebody may ring between both steps: then the thread wakes once for nothing.
+        // A `ring` may come between both steps. Then the thread wakes once for nothing.
         if self.state.load(SeqCst) != AWAKE && self.state.swap(AWAKE, SeqCst) != AWAKE {
             sys::take_count(&self.fd);
         }

@@ -1,5 +1,5 @@
-//! Choosing how a port on an interface works: AF_XDP where it can be had and takes nothing from the
-//! machine, else AF_PACKET, with the reason.
+//! Selects the I/O driver of an interface. AF_XDP is used if available and if it takes no traffic
+//! from the host. Otherwise AF_PACKET is used, and the reason is reported.
 
 use super::af_packet::AfPacketPort;
 use super::af_xdp::{AfXdpPort, XdpMode};
@@ -8,29 +8,30 @@ use super::rtnl::Rtnl;
 use crate::{Port, PortError};
 use packet::PortId;
 
-/// How a port on an interface is to work.
+/// I/O driver of a port on an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PortIo {
-    /// In the fastest way that gives the same frames and leaves the machine its own traffic.
+    /// The fastest driver that delivers the same frames and leaves the host its own traffic.
     #[default]
     Auto,
-    /// By AF_XDP, in generic mode if the driver has no XDP. All frames go to the switch, none to the
-    /// machine.
+    /// AF_XDP, in generic mode if the driver has no XDP. All frames go to the switch, none to the
+    /// host.
     Xdp,
-    /// By raw sockets. The machine receives every frame, too.
+    /// Raw sockets. The host also receives every frame.
     Packet,
 }
 
-/// A port, and how it works.
+/// An open port with a description of its driver.
 pub struct OpenedPort {
-    /// Its shares, one a worker.
+    /// The shares of the port, one per worker.
     pub shares: Vec<Box<dyn Port>>,
-    /// How it works and why: `AF_XDP (driver veth, copying, 1 queue)`.
+    /// Driver and reason: `AF_XDP (driver veth, copying, 1 queue)`.
     pub how: String,
 }
 
 impl OpenedPort {
-    /// A port for so many workers, of which the first has it and spreads what comes by the hash of its flow.
+    /// Shares a port between `workers` workers. The first worker owns the port and distributes
+    /// received frames by flow hash.
     ///
     /// # Errors
     /// [`PortError::System`]: too many descriptors.
@@ -39,10 +40,11 @@ impl OpenedPort {
     }
 }
 
-/// Opens the interface `name` of the thread's network namespace as switch port `id`, for so many workers.
+/// Opens the interface `name` in the calling thread's network namespace as switch port `id`, for
+/// `workers` workers.
 ///
 /// # Errors
-/// Those of [`AfPacketPort::open`]; with [`PortIo::Xdp`] those of [`AfXdpPort::open`].
+/// Those of [`AfPacketPort::open`]. With [`PortIo::Xdp`], those of [`AfXdpPort::open`].
 pub fn open_interface(
     id: PortId,
     name: &str,
@@ -69,7 +71,7 @@ pub fn open_interface(
             match open_xdp(XdpMode::Driver) {
                 Ok(shares) if !shares.iter().any(AfXdpPort::may_lose_tags) => xdp(shares, workers),
                 Ok(lossy) => {
-                    // Only one program at a time can have the interface's offloads.
+                    // Only one program at a time can change the interface's offloads.
                     drop(lossy);
                     let why = "this kernel does not tell AF_XDP the VLAN tags that senders leave to \
                                the interface";
@@ -102,7 +104,8 @@ fn packet(id: PortId, name: &str, why: &str, workers: usize) -> Result<OpenedPor
     })
 }
 
-/// Has every worker a share, where the port has fewer of its own: each of these is spread over as many workers as the others, or one more.
+/// Gives each worker a share if the port has fewer shares than workers. Each share of the port is
+/// distributed over equally many workers, or one more.
 fn share_out(
     ports: Vec<Box<dyn Port>>,
     mut how: String,
@@ -128,7 +131,8 @@ fn share_out(
     })
 }
 
-/// What the machine uses the interface for. Where that cannot be told, it is used.
+/// Returns what the host uses the interface for, or `None` if it is unused. If this cannot be
+/// determined, the interface counts as used.
 fn machines_use(name: &str) -> Result<Option<String>, PortError> {
     let interface = link::find(name)?;
     let used = Rtnl::open().and_then(|mut rtnl| rtnl.use_of(interface.index));

@@ -1,46 +1,46 @@
-//! On which cores a thread runs.
+//! CPU affinity of threads.
 
 use super::sys;
 use std::io;
 
-/// Cores that threads may run on, by the numbers that the operating system gives them.
+/// A set of cores, by the operating system's numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cores(Vec<usize>);
 
 impl Cores {
-    /// Those that the calling thread may run on. Linux 2.6.
+    /// Returns the cores on which the calling thread may run. Linux 2.6.
     ///
     /// # Errors
-    /// The operating system does not say.
+    /// The operating system does not report them.
     pub fn allowed() -> io::Result<Cores> {
         sys::allowed_cores().map(Cores)
     }
 
-    /// Lets the calling thread, and those that it starts from then on, run on these and on no others; the others may be those that it was kept off
-    /// before. Linux 2.6.
+    /// Restricts the calling thread, and threads that it starts later, to these cores. The set may
+    /// include cores that the thread was excluded from before. Linux 2.6.
     ///
     /// # Errors
-    /// There are none, or the operating system refuses.
+    /// The set is empty, or the operating system refuses.
     pub fn keep_to(&self) -> io::Result<()> {
         sys::keep_to_cores(&self.0)
     }
 
-    /// How many there are.
+    /// Returns the number of cores.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// The `number`th of them, from 0, for itself.
+    /// Returns a set of the `number`-th core, from 0.
     pub fn nth(&self, number: usize) -> Option<Cores> {
         self.0.get(number).map(|&core| Cores(vec![core]))
     }
 
-    /// Those behind the first so many.
+    /// Returns the set without its first `first` cores.
     pub fn behind(&self, first: usize) -> Cores {
         Cores(self.0.iter().skip(first).copied().collect())
     }
 
-    /// The number of the core, if it is one.
+    /// Returns the core's number if the set has exactly one.
     pub fn only(&self) -> Option<usize> {
         match self.0[..] {
             [core] => Some(core),
@@ -49,10 +49,11 @@ impl Cores {
     }
 }
 
-/// Lets the calling thread run on the `number`th (from 0) of the cores that it may run on, and on no other. Linux 2.6.
+/// Restricts the calling thread to the `number`-th (from 0) of the cores on which it may run.
+/// Linux 2.6.
 ///
 /// # Errors
-/// There are not so many, or the operating system refuses.
+/// There are fewer cores, or the operating system refuses.
 pub fn pin_to_core(number: usize) -> io::Result<()> {
     let core = Cores::allowed()?.nth(number);
     core.ok_or(io::ErrorKind::NotFound)?.keep_to()
@@ -62,7 +63,8 @@ pub fn pin_to_core(number: usize) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// What a thread says of itself, which keeps to other cores than the one that tests.
+    /// Runs `work` on a separate thread, so that the test's own affinity does not change. Returns
+    /// its result.
     fn on_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| scope.spawn(work).join().unwrap())
     }

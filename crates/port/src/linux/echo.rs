@@ -1,4 +1,4 @@
-//! ICMP echo: asking a host whether it answers.
+//! ICMP echo requests (ping).
 
 use super::segment::internet_checksum;
 use super::sys;
@@ -6,26 +6,27 @@ use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
-/// Bytes of an ICMP echo message's header.
+/// Length of an ICMP echo header, in bytes.
 const HEADER: usize = 8;
 
 const ECHO_REPLY: u8 = 0;
 const ECHO_REQUEST: u8 = 8;
 
-/// A raw socket that sends echo requests to one host and receives its replies.
+/// A raw socket that sends echo requests to one host and receives the replies.
 #[derive(Debug)]
 pub struct EchoSocket {
-    /// A raw socket: the standard library's type lends it its safe `connect`, `send` and `recv`.
+    /// A raw socket. The standard library's UDP type provides safe `connect`, `send` and `recv`
+    /// for it.
     socket: UdpSocket,
     identifier: u16,
 }
 
 impl EchoSocket {
-    /// Opens a socket in the thread's network namespace to ask `host` through. Replies are told from
-    /// those to other sockets by `identifier`.
+    /// Opens a socket to `host` in the calling thread's network namespace. `identifier`
+    /// distinguishes its replies from those to other sockets.
     ///
     /// # Errors
-    /// The operating system's: without CAP_NET_RAW, or without a route to the host.
+    /// Those of the operating system: no CAP_NET_RAW, or no route to the host.
     pub fn open(host: Ipv4Addr, identifier: u16) -> io::Result<EchoSocket> {
         let raw = sys::socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP)?;
         let socket = UdpSocket::from(raw);
@@ -33,10 +34,10 @@ impl EchoSocket {
         Ok(EchoSocket { socket, identifier })
     }
 
-    /// Sends a request with this number and payload.
+    /// Sends a request with this sequence number and payload.
     ///
     /// # Errors
-    /// The operating system's, such as a payload that does not fit into a packet.
+    /// Those of the operating system, such as a payload that does not fit into a packet.
     pub fn request(&self, sequence: u16, payload: &[u8]) -> io::Result<()> {
         let mut message = vec![ECHO_REQUEST, 0, 0, 0];
         message.extend(self.identifier.to_be_bytes());
@@ -47,11 +48,11 @@ impl EchoSocket {
         self.socket.send(&message).map(drop)
     }
 
-    /// Waits for the reply to the request with this number for `timeout` at most; whether it came,
-    /// with the payload that was sent. Replies to other requests are passed over.
+    /// Waits for the reply to the request with this sequence number, at most for `timeout`.
+    /// Returns true if it came with the same payload. Other replies are skipped.
     ///
     /// # Errors
-    /// The operating system's, such as that the network told that the host cannot be reached.
+    /// Those of the operating system, such as a host reported as unreachable.
     pub fn wait_reply(&self, sequence: u16, payload: &[u8], timeout: Duration) -> io::Result<bool> {
         let start = std::time::Instant::now();
         let mut packet = [0; 65536];
@@ -73,7 +74,7 @@ impl EchoSocket {
         }
     }
 
-    /// Whether `packet`, which starts with its IPv4 header, is the reply.
+    /// Returns true if `packet`, which starts with its IPv4 header, is the reply.
     fn is_reply(&self, packet: &[u8], sequence: u16, payload: &[u8]) -> bool {
         let header_len = packet.first().map_or(0, |b| usize::from(b & 0xf) * 4);
         let Some(message) = packet.get(header_len..) else {

@@ -1,5 +1,5 @@
-//! Ports that come back by themselves: an interface that was removed and made again with the same
-//! name is opened again, in the namespace and in the way of the first time.
+//! Ports that recover: an interface that was removed and created again with the same name is
+//! reopened, in the same network namespace and with the same I/O options.
 
 use super::choose::{OpenedPort, PortIo, open_interface};
 use super::netns::Netns;
@@ -11,13 +11,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How long to wait before an interface that is gone is looked for, at first and after the last
-/// failure.
+/// Time between two checks for a removed interface: initially, and at most. It doubles with each
+/// attempt to reopen the interface.
 const FIRST_PAUSE: Nanos = Nanos::from_millis(100);
 const LONGEST_PAUSE: Nanos = Nanos::from_millis(5000);
 
-/// Opens what a specification names, in the thread's network namespace, for so many workers. The
-/// port comes back after its interface was removed: see [`Port::comes_back`].
+/// Opens the port of a specification in the calling thread's network namespace, for `workers`
+/// workers. The port recovers after its interface was removed, see [`Port::comes_back`].
 ///
 /// # Errors
 /// Those of [`open_interface`] or [`TapPort::open`].
@@ -63,23 +63,23 @@ fn open(spec: &PortSpec, io: PortIo, workers: usize) -> Result<OpenedPort, PortE
     }
 }
 
-/// What all shares of a port know.
+/// State shared by all shares of a port.
 struct Common {
     spec: PortSpec,
     io: PortIo,
     workers: usize,
-    /// Where the interface was, unless the machine does not tell.
+    /// Network namespace of the interface. `None` if it cannot be determined.
     netns: Option<Netns>,
     /// A socket in that namespace.
     control: OwnedFd,
-    /// Shares that have not let go of the interface that is gone.
+    /// Number of shares that have the interface open. It may only be reopened when this is 0.
     held: AtomicUsize,
-    /// Whether a thread is opening it again.
+    /// True while a thread is reopening the interface.
     is_opening: AtomicBool,
     fresh: Mutex<Fresh>,
 }
 
-/// Shares that were opened again, by place, until each is fetched.
+/// Reopened shares, by share index, until each is fetched. `how` describes the driver.
 #[derive(Default)]
 struct Fresh {
     shares: Vec<Option<Box<dyn Port>>>,
@@ -87,7 +87,8 @@ struct Fresh {
 }
 
 impl Common {
-    /// Nothing panics while it is locked but for a lack of memory.
+    /// Locks the reopened shares. A poisoned lock is ignored: only a failed allocation can panic
+    /// while it is held.
     fn fresh(&self) -> MutexGuard<'_, Fresh> {
         self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -96,14 +97,14 @@ impl Common {
         sys::if_index(self.control.as_fd(), self.spec.name()).is_ok()
     }
 
-    /// Opens the interface again, and leaves the shares to be fetched.
+    /// Reopens the interface and stores the shares to be fetched.
     fn reopen(&self) {
         let open = || open(&self.spec, self.io, self.workers);
         let opened = match &self.netns {
             Some(netns) => netns.run(open).ok(),
             None => Some(open()),
         };
-        // What hinders it may be over at the next attempt.
+        // Errors are ignored: the next attempt may succeed.
         if let Some(Ok(opened)) = opened {
             *self.fresh() = Fresh {
                 shares: opened.shares.into_iter().map(Some).collect(),
@@ -113,24 +114,24 @@ impl Common {
     }
 }
 
-/// A share of a port that comes back.
+/// A share of a port that recovers.
 struct KeptPort {
     common: Arc<Common>,
-    /// Which share it is; the first looks for the interface.
+    /// Index of the share. Share 0 looks for the interface.
     place: usize,
-    /// None while the interface is gone.
+    /// `None` while the interface is gone.
     port: Option<Box<dyn Port>>,
-    /// What was carried by interfaces that are gone.
+    /// Counters of earlier incarnations of the interface.
     past: PortStats,
     next_look: Nanos,
     pause: Nanos,
 }
 
 impl KeptPort {
-    /// Closes the share of an interface that is gone, and keeps its counts.
+    /// Closes the share of a removed interface and keeps its counters.
     fn let_go(&mut self, now: Nanos) {
         if let Some(mut port) = self.port.take() {
-            // What it has not sent it never will: it counts that.
+            // Makes the port count its unsent frames as dropped.
             port.tx(&[]);
             self.past.add(&port.stats());
             drop(port);
@@ -146,7 +147,8 @@ impl KeptPort {
         }
     }
 
-    /// Starts a thread that opens the interface, if it is there again and no share has the old one.
+    /// Starts a thread that reopens the interface, if it exists again and no share has the old one
+    /// open.
     fn look(&mut self, now: Nanos) {
         let common = &self.common;
         let is_held = common.held.load(Ordering::Acquire) > 0;
@@ -158,10 +160,10 @@ impl KeptPort {
             return;
         }
         self.pause = Nanos(self.pause.0 * 2).min(LONGEST_PAUSE);
-        // Shares of an interface that came and went before all were fetched.
+        // Shares of an incarnation that was removed before all of them were fetched.
         let before = std::mem::take(&mut *common.fresh());
         let common = Arc::clone(common);
-        // Opening takes milliseconds, in which other ports' frames would wait.
+        // Opening takes milliseconds. On this thread it would delay the frames of other ports.
         let started = std::thread::Builder::new().spawn(move || {
             drop(before);
             common.reopen();

@@ -1,4 +1,4 @@
-//! Interfaces: which there are, and whether their links carry frames.
+//! Network interfaces: enumeration, and monitoring of link states.
 
 use super::sys;
 use crate::{LinkState, PortError};
@@ -6,11 +6,11 @@ use packet::Nanos;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// How often a port asks whether its link is still up. A link without carrier swallows frames without
-/// an error, so that asking is the only way to know.
+/// Time between two link queries of a port. A link without carrier drops frames without an error,
+/// so the port must query it.
 const INTERVAL: Nanos = Nanos::from_millis(50);
 
-/// Hardware types that carry Ethernet frames: Ethernet itself, and the loopback interface.
+/// Hardware types with Ethernet frames: Ethernet itself and the loopback interface.
 const ETHERNET: [u16; 2] = [libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK];
 
 /// A network interface.
@@ -18,30 +18,30 @@ const ETHERNET: [u16; 2] = [libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK];
 pub struct Interface {
     /// Its name.
     pub name: String,
-    /// Its number in its network namespace.
+    /// Its index in its network namespace.
     pub index: u32,
-    /// Its hardware type, an ARPHRD number.
+    /// Its hardware type, an `ARPHRD` number.
     pub hardware: u16,
-    /// Its hardware address; zero where it has none.
+    /// Its hardware address, or zero if it has none.
     pub address: [u8; 6],
-    /// The most bytes behind an Ethernet header.
+    /// Its MTU: maximum number of bytes after the Ethernet header.
     pub mtu: u32,
 }
 
-/// All interfaces in the thread's network namespace, in the kernel's order.
+/// Returns all interfaces in the calling thread's network namespace, in the kernel's order.
 ///
 /// # Errors
-/// The kernel does not answer.
+/// The kernel refuses the query.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let socket = control_socket()?;
     let described = sys::interface_names()?
         .into_iter()
         .map(|(_, name)| describe(&socket, &name));
-    // One that vanishes between the two questions is none.
+    // Skip interfaces that were removed between the two queries.
     Ok(described.filter_map(Result::ok).collect())
 }
 
-/// A socket through which to ask about interfaces of the thread's network namespace.
+/// Opens a socket for queries about interfaces of the calling thread's network namespace.
 pub(super) fn control_socket() -> io::Result<OwnedFd> {
     sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)
 }
@@ -59,7 +59,7 @@ fn describe(socket: &OwnedFd, name: &str) -> io::Result<Interface> {
     })
 }
 
-/// The Ethernet interface of this name in the thread's network namespace.
+/// Returns the Ethernet interface of this name in the calling thread's network namespace.
 pub(super) fn find(name: &str) -> Result<Interface, PortError> {
     let system = |source| PortError::System {
         doing: format!("asking about {name}"),
@@ -88,23 +88,23 @@ pub(super) fn find(name: &str) -> Result<Interface, PortError> {
     Ok(interface)
 }
 
-/// What a port knows about its link: asked for now and then, and told by errors.
+/// Link state of a port. It is queried at intervals, and after errors.
 #[derive(Debug)]
 pub(super) struct LinkWatch {
     name: String,
     index: u32,
     state: LinkState,
-    /// The most bytes behind an Ethernet header.
+    /// The MTU.
     mtu: u32,
-    /// Whether the caller has been told of the present state.
+    /// True if the current state has been reported to the caller.
     is_told: bool,
     next_check: Nanos,
-    /// How often it was time to ask.
+    /// Number of periodic queries so far.
     looks: u64,
 }
 
 impl LinkWatch {
-    /// `socket` must be of the interface's network namespace.
+    /// Creates the watch. `socket` must be in the interface's network namespace.
     pub(super) fn new(interface: &Interface, socket: BorrowedFd<'_>) -> LinkWatch {
         let mut watch = LinkWatch {
             name: interface.name.clone(),
@@ -127,22 +127,22 @@ impl LinkWatch {
         self.state
     }
 
-    /// The interface's number.
+    /// Returns the interface's index.
     pub(super) fn index(&self) -> u32 {
         self.index
     }
 
-    /// A number that changes each time it is due to ask about the link.
+    /// Returns a number that changes with each periodic query.
     pub(super) fn looks(&self) -> u64 {
         self.looks
     }
 
-    /// Whether the link carries a frame of this length, if it has a VLAN tag.
+    /// Returns true if the link accepts a frame of this length, provided that it has a VLAN tag.
     pub(super) fn has_room_for(&self, frame_len: usize) -> bool {
         frame_len <= self.mtu as usize + 18
     }
 
-    /// Whether the link carries a frame of these bytes: a VLAN tag does not count.
+    /// Returns true if the frame does not exceed the MTU. One VLAN tag is not counted.
     #[inline]
     pub(super) fn carries(&self, frame: &[u8]) -> bool {
         const ETHERNET: usize = 14;
@@ -152,9 +152,9 @@ impl LinkWatch {
         frame.len() <= longest || frame.len() <= longest + TAG && is_tagged()
     }
 
-    /// Asks about the link if it is time to. `socket` must be of the interface's network namespace.
+    /// Queries the link if a query is due. `socket` must be in the interface's network namespace.
     pub(super) fn check(&mut self, socket: BorrowedFd<'_>, now: Nanos) {
-        // A clock that was set back must not stop the questions.
+        // If the clock was set back, query at once instead of waiting for the old time.
         let is_early = now < self.next_check && self.next_check.since(now) <= INTERVAL;
         if is_early || self.state == LinkState::Gone {
             return;
@@ -164,7 +164,7 @@ impl LinkWatch {
         self.refresh(socket);
     }
 
-    /// Asks about the link.
+    /// Queries the link.
     pub(super) fn refresh(&mut self, socket: BorrowedFd<'_>) {
         let state = match sys::if_name(socket, self.index) {
             Ok(name) => {
@@ -184,7 +184,8 @@ impl LinkWatch {
         }
     }
 
-    /// The error that says that the link is down or gone: down once, gone every time.
+    /// Returns an error if the link is down or gone. A link that is down is reported once, a
+    /// removed interface every time.
     pub(super) fn tell(&mut self) -> Result<(), PortError> {
         let name = || self.name.clone();
         match self.state {

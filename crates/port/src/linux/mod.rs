@@ -1,4 +1,4 @@
-//! Ports on a Linux machine: real interfaces, TAP devices, and the network namespaces to try them in.
+//! Ports on Linux: network interfaces, TAP devices, and network namespaces for tests.
 
 mod af_packet;
 mod af_xdp;

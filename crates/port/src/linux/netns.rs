@@ -1,7 +1,7 @@
-//! Network namespaces: machines in the machine, to try a switch between, without root.
+//! Network namespaces: isolated network stacks in which a switch can be tested, also without root.
 //!
-//! A namespace lives as long as something refers to it: a [`Netns`], a thread inside, an interface
-//! pair's other end. So whatever ends the process also cleans up after it.
+//! A namespace lives as long as something refers to it: a [`Netns`], a thread inside, or the other
+//! end of a veth pair. So the end of the process also cleans up its namespaces.
 
 use super::rtnl::{Rtnl, RtnlError};
 use super::sys;
@@ -9,33 +9,33 @@ use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::{fmt, io, panic, thread};
 
-/// The calling thread's network namespace.
+/// Path of the calling thread's network namespace.
 const OWN_NETNS: &str = "/proc/thread-self/ns/net";
 
-/// By what right the process has its private namespaces.
+/// Permission by which the process has a private network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privilege {
-    /// It was allowed to make network namespaces already: it is root, or has CAP_SYS_ADMIN.
+    /// It already had CAP_SYS_ADMIN, for instance as root.
     Administrator,
-    /// It has become root inside a user namespace of its own, and nowhere else.
+    /// It has become root inside a private user namespace only.
     UserNamespace,
 }
 
-/// Why a namespace cannot be made or entered.
+/// Error of creating or entering a network namespace.
 #[derive(Debug)]
 pub enum NetnsError {
-    /// The process has no right to make them as it is: CAP_SYS_ADMIN.
+    /// The process lacks CAP_SYS_ADMIN.
     Unprivileged,
-    /// This machine does not allow it.
+    /// The machine does not allow it.
     Forbidden {
-        /// The reason, as far as the machine says it, and what to do.
+        /// The reason, as far as it is known, and advice.
         because: String,
     },
-    /// A step failed that should not.
+    /// A step failed unexpectedly.
     Failed {
-        /// What was being done.
+        /// The attempted operation.
         doing: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -72,9 +72,9 @@ fn failed(doing: impl Into<String>) -> impl FnOnce(io::Error) -> NetnsError {
     move |source| NetnsError::Failed { doing, source }
 }
 
-/// Puts the process into a network namespace of its own, in which it may do everything; without the
-/// right to, by way of a user namespace of its own, in which it is root. Call it before there is a
-/// second thread: only a process with one thread may change its user namespace.
+/// Moves the process to a private network namespace. Without CAP_SYS_ADMIN, it also gets a private
+/// user namespace in which it is root. Call this before a second thread is started, because only a
+/// single-threaded process can change its user namespace.
 ///
 /// # Errors
 /// [`NetnsError::Forbidden`] with the machine's reason.
@@ -86,7 +86,7 @@ pub fn enter_private() -> Result<Privilege, NetnsError> {
     sys::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET).map_err(|e| NetnsError::Forbidden {
         because: why_forbidden(&e),
     })?;
-    // Groups must be given up before they can be mapped without privilege.
+    // An unprivileged process must disable `setgroups` before it may map its group.
     let maps = [
         ("/proc/self/setgroups", "deny".to_owned()),
         ("/proc/self/uid_map", format!("0 {user} 1")),
@@ -100,7 +100,7 @@ pub fn enter_private() -> Result<Privilege, NetnsError> {
     Ok(Privilege::UserNamespace)
 }
 
-/// The machine's reason for an error of `unshare`, from the settings that forbid it.
+/// Returns the reason for an error of `unshare`, from the system settings that forbid it.
 fn why_forbidden(error: &io::Error) -> String {
     let is = |file: &str, value: &str| fs::read_to_string(file).is_ok_and(|t| t.trim() == value);
     if is("/proc/sys/user/max_user_namespaces", "0") {
@@ -131,7 +131,7 @@ fn why_forbidden(error: &io::Error) -> String {
     }
 }
 
-/// Whether a filter decides which system calls the process may make.
+/// Returns true if a system call filter (seccomp) restricts the process.
 fn is_filtered() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     status
@@ -139,28 +139,28 @@ fn is_filtered() -> bool {
         .any(|line| line.split_whitespace().eq(["Seccomp:", "2"]))
 }
 
-/// Whether the process may administer the system, in its user namespace.
+/// Returns true if the process has CAP_SYS_ADMIN in its user namespace.
 fn is_privileged() -> bool {
     const SYS_ADMIN: u32 = 21;
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    // Where it cannot be read, the operating system's own error says more.
+    // If the capabilities cannot be read, rely on the operating system's own error.
     effective.is_none_or(|mask| mask >> SYS_ADMIN & 1 == 1)
 }
 
-/// A network namespace, kept alive by this value.
+/// A handle that keeps a network namespace alive.
 #[derive(Debug)]
 pub struct Netns {
     fd: OwnedFd,
 }
 
 impl Netns {
-    /// Makes a new namespace, with nothing in it but the loopback interface, which is down.
+    /// Creates a namespace that contains only the loopback interface, which is down.
     ///
     /// # Errors
-    /// [`NetnsError::Unprivileged`] without CAP_SYS_ADMIN (see [`enter_private`]);
-    /// [`NetnsError::Forbidden`] where it is of no use.
+    /// [`NetnsError::Unprivileged`] without CAP_SYS_ADMIN (see [`enter_private`]).
+    /// [`NetnsError::Forbidden`] if that capability does not help.
     pub fn create() -> Result<Netns, NetnsError> {
         in_thread(|| {
             sys::unshare(libc::CLONE_NEWNET).map_err(|e| match is_privileged() {
@@ -173,7 +173,7 @@ impl Netns {
         })
     }
 
-    /// The calling thread's namespace.
+    /// Returns the calling thread's namespace.
     ///
     /// # Errors
     /// /proc is not mounted.
@@ -181,10 +181,10 @@ impl Netns {
         Netns::open(OWN_NETNS)
     }
 
-    /// The namespace of a process.
+    /// Returns the namespace of a process.
     ///
     /// # Errors
-    /// There is no such process, or the caller may not look into it.
+    /// There is no such process, or access is denied.
     pub fn of_process(pid: u32) -> Result<Netns, NetnsError> {
         Netns::open(&format!("/proc/{pid}/ns/net"))
     }
@@ -194,11 +194,11 @@ impl Netns {
         Ok(Netns { fd: file.into() })
     }
 
-    /// Runs `work` inside the namespace, in a thread of its own, and waits for it. Sockets, ports and
-    /// processes that it makes are of the namespace, also when used elsewhere later.
+    /// Runs `work` inside the namespace, on a new thread, and waits for it. Sockets, ports and
+    /// processes that it creates belong to the namespace, even if they are used elsewhere later.
     ///
     /// # Errors
-    /// The thread cannot enter the namespace. A panic of `work` goes on in the caller.
+    /// The thread cannot enter the namespace. A panic of `work` is propagated.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, NetnsError> {
         in_thread(|| {
             sys::enter_netns(&self.fd).map_err(failed("entering a network namespace"))?;
@@ -206,10 +206,10 @@ impl Netns {
         })
     }
 
-    /// A socket to configure the namespace's interfaces, addresses and routes through.
+    /// Opens a socket to configure the namespace's interfaces, addresses and routes.
     ///
     /// # Errors
-    /// The namespace cannot be entered or the socket not be made.
+    /// The namespace cannot be entered, or the socket cannot be created.
     pub fn rtnl(&self) -> Result<Rtnl, NetnsError> {
         let opened: Result<Rtnl, RtnlError> = self.run(Rtnl::open)?;
         opened.map_err(|e| NetnsError::Failed {
@@ -218,20 +218,22 @@ impl Netns {
         })
     }
 
-    /// The namespace's descriptor, by which the kernel is told where an interface should go.
+    /// Returns the namespace's descriptor, which identifies the namespace to the kernel when an
+    /// interface is moved there.
     pub(super) fn fd(&self) -> &OwnedFd {
         &self.fd
     }
 }
 
-/// The namespace's descriptor: another process may enter by it as long as this value lives.
+/// Returns the namespace's descriptor. Other processes can enter through it as long as this value
+/// lives.
 impl AsFd for Netns {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-/// Runs `work` in a thread that ends with it, so that it may change the thread's namespace.
+/// Runs `work` on a new thread, which may change its network namespace.
 fn in_thread<T: Send>(
     work: impl FnOnce() -> Result<T, NetnsError> + Send,
 ) -> Result<T, NetnsError> {

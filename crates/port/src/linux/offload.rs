@@ -1,8 +1,8 @@
-//! Receive offloads that change frames, switched off while a port is open.
+//! Disables receive offloads that change frames while a port is open.
 //!
-//! A program should see frames one by one, at their own times. Where switching off is not allowed or
-//! has no effect, what arrives merged is taken apart by [`super::segment`]. VLAN tags that the interface
-//! takes out are put back where the kernel tells of them; where it does not, taking out is switched off.
+//! A program must see each frame separately, at its own time. If merging cannot be disabled,
+//! [`super::segment`] segments merged frames. VLAN tags removed by the interface are reinserted if
+//! the kernel reports them. Otherwise their removal is disabled.
 
 use super::sys;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,7 +15,7 @@ const ETHTOOL_SGRO: u32 = 0x2c;
 const ETH_FLAG_LRO: u32 = 1 << 15;
 const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 
-/// What was on, to be switched on again when this is dropped.
+/// The disabled offloads. They are enabled again when this is dropped.
 #[derive(Debug)]
 pub(super) struct OffloadsOff {
     socket: OwnedFd,
@@ -25,7 +25,7 @@ pub(super) struct OffloadsOff {
 }
 
 impl OffloadsOff {
-    /// Switches off merging, if it is on and can be switched off.
+    /// Disables merging (GRO and LRO), if it is enabled and can be disabled.
     pub(super) fn new(socket: OwnedFd, name: &str) -> OffloadsOff {
         let fd = socket.as_fd();
         let generic = sys::ethtool_get(fd, name, ETHTOOL_GGRO).is_ok_and(|on| on != 0)
@@ -40,7 +40,7 @@ impl OffloadsOff {
         off
     }
 
-    /// Switches off that the interface takes VLAN tags out, too.
+    /// Also disables the removal of VLAN tags.
     pub(super) fn leave_tags(&mut self) {
         self.flags_off(ETH_FLAG_RXVLAN);
     }
@@ -58,7 +58,8 @@ impl OffloadsOff {
 }
 
 impl Drop for OffloadsOff {
-    /// The interface may be gone or renamed by now: then there is nothing to restore.
+    /// Enables the offloads again. If the interface was removed or renamed, there is nothing to
+    /// restore.
     fn drop(&mut self) {
         let fd = self.socket.as_fd();
         if self.generic {

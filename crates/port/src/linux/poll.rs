@@ -1,27 +1,27 @@
-//! Waiting until any of several descriptors has something.
+//! Waits for any of several descriptors (`poll`).
 
 use super::sys;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// A set of descriptors to wait for, used again and again.
+/// A reusable set of descriptors to wait for.
 #[derive(Default)]
 pub struct Poller {
     fds: Vec<libc::pollfd>,
 }
 
 impl Poller {
-    /// A set of none.
+    /// Returns an empty set.
     pub fn new() -> Poller {
         Poller::default()
     }
 
-    /// Waits until one of `fds` is readable or has an error, for `timeout` at most; how many are. A
-    /// signal that arrives ends the waiting with none.
+    /// Waits until one of `fds` is readable or has an error, at most for `timeout`. Returns the
+    /// number of such descriptors. A signal ends the wait with 0.
     ///
     /// # Errors
-    /// The operating system's, such as too many descriptors.
+    /// Those of the operating system, such as too many descriptors.
     pub fn wait<'a>(
         &mut self,
         fds: impl IntoIterator<Item = BorrowedFd<'a>>,
@@ -36,7 +36,8 @@ impl Poller {
         sys::poll(&mut self.fds, timeout)
     }
 
-    /// Whether the `i`-th descriptor of the last [`Poller::wait`] was readable or had an error.
+    /// Returns true if the `i`-th descriptor of the last [`Poller::wait`] was readable or had an
+    /// error.
     pub fn is_ready(&self, i: usize) -> bool {
         self.fds.get(i).is_some_and(|fd| fd.revents != 0)
     }

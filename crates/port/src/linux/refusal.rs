@@ -1,26 +1,29 @@
-//! Reasons of frames that the kernel has taken and not sent: it says no more than that.
+//! Determines the drop reason of frames that the kernel accepted but did not send. The kernel
+//! itself gives no reason.
 
 use super::link::LinkWatch;
 use super::rtnl::{LinkFacts, Rtnl};
 use crate::{LinkState, TxDrop};
 use std::os::fd::BorrowedFd;
 
-/// Bytes of an Ethernet header and one VLAN tag: what the other end of a veth pair adds to its MTU.
+/// Length of an Ethernet header and one VLAN tag, in bytes. The peer of a veth pair adds this to
+/// its MTU.
 const LINK_HEADER: usize = 14 + 4;
 
-/// Finds out why an interface has not sent a frame.
+/// Determines why an interface did not send a frame.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
-    /// Of the interface's network namespace, if there is any.
+    /// Socket in the interface's network namespace, if the kernel has rtnetlink.
     rtnl: Option<Rtnl>,
-    /// What was found, and at which look of the watch: it may change.
+    /// Cached result, with the value of [`LinkWatch::looks`] at that time. The result is valid
+    /// until the next periodic query of the link.
     found: Option<(u64, Found)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Found {
     link: LinkFacts,
-    /// The other end of a veth pair, where the kernel tells of it.
+    /// The peer of a veth pair, if the kernel reports it.
     peer: Option<LinkFacts>,
 }
 
@@ -31,7 +34,7 @@ impl Found {
 }
 
 impl Refusals {
-    /// For interfaces of the thread's network namespace.
+    /// Creates the state for interfaces of the calling thread's network namespace.
     pub(super) fn new() -> Refusals {
         Refusals {
             rtnl: Rtnl::open().ok(),
@@ -39,13 +42,13 @@ impl Refusals {
         }
     }
 
-    /// Whether the kernel has no queue of frames to be sent by the interface.
+    /// Returns true if the kernel has no transmit queue (qdisc) for the interface.
     pub(super) fn is_direct(&mut self, index: u32) -> bool {
         let facts = self.rtnl.as_mut().map(|rtnl| rtnl.facts(index));
         facts.is_some_and(|facts| facts.is_ok_and(|facts| facts.is_direct()))
     }
 
-    /// Why a frame of this length was not sent. `watch` is made to look at the link through
+    /// Returns the reason for which a frame of this length was not sent. Refreshes `watch` by
     /// `socket`.
     #[cold]
     pub(super) fn why(
@@ -62,13 +65,13 @@ impl Refusals {
             return TxDrop::TooLong;
         }
         match self.find(watch) {
-            // The kernel's flags tell of a carrier a moment later.
+            // The kernel's interface flags report a carrier change with a delay.
             Some(found) if !found.is_up() => TxDrop::LinkDown,
             Some(Found { link, .. }) if link.has_queue => TxDrop::QueueFull,
             Some(Found {
                 peer: Some(peer), ..
             }) if frame_len > peer.mtu as usize + LINK_HEADER => TxDrop::TooLong,
-            // The other end's link is up, and carries such frames: it has no room.
+            // The peer is up and its MTU suffices, so its queue is full.
             Some(Found { peer: Some(_), .. }) => TxDrop::QueueFull,
             _ => TxDrop::Refused,
         }

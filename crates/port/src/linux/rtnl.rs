@@ -1,4 +1,4 @@
-//! Configuration of interfaces, addresses and routes, as the command `ip` does it: by rtnetlink.
+//! Configuration of interfaces, addresses and routes by rtnetlink, as with the command `ip`.
 
 use super::netns::Netns;
 use super::sys;
@@ -22,12 +22,12 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::{fmt, io};
 
-/// Why the kernel did not do what it was asked.
+/// Error of a configuration request.
 #[derive(Debug)]
 pub struct RtnlError {
-    /// What it was asked, as in "adding 10.0.0.1/24 to veth0".
+    /// The request, as in "adding 10.0.0.1/24 to veth0".
     pub doing: String,
-    /// What it said.
+    /// The kernel's error.
     pub source: io::Error,
 }
 
@@ -43,43 +43,44 @@ impl std::error::Error for RtnlError {
     }
 }
 
-/// A kind of tunnel that carries Ethernet frames.
+/// Type of a tunnel that transports Ethernet frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tunnel {
-    /// VXLAN to a UDP port; over IPv4 with a UDP checksum or without.
+    /// VXLAN to this UDP port. Over IPv4, the flag enables the UDP checksum.
     Vxlan(u16, bool),
-    /// Geneve, with a UDP checksum or without.
+    /// Geneve. The flag enables the UDP checksum.
     Geneve(bool),
     /// GRE over IPv4.
     Gre,
 }
 
-/// What ports need to know of an interface when it does not take a frame.
+/// Properties of an interface that ports need to determine why a frame was not sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LinkFacts {
-    /// The most bytes behind an Ethernet header.
+    /// The MTU: maximum number of bytes after the Ethernet header.
     pub(super) mtu: u32,
-    /// Whether it is up, and has a carrier.
+    /// True if the interface is up and has a carrier.
     pub(super) is_up: bool,
-    /// Whether it is an end of a veth pair.
+    /// True if it is an end of a veth pair.
     pub(super) is_veth: bool,
-    /// Whether frames to be sent may wait for it in the kernel.
+    /// True if the kernel has a transmit queue (qdisc) for it.
     pub(super) has_queue: bool,
-    /// Whether they never do.
+    /// True if its qdisc is `noqueue`.
     has_none: bool,
-    /// The interface's own queues of frames to be sent.
+    /// Number of transmit queues of the interface itself.
     tx_queues: u32,
-    /// The other end of a veth pair, and the namespace it is in, as numbers of the namespace asked.
+    /// Index of the peer of a veth pair, and the id of the peer's namespace as seen from the
+    /// queried one.
     peer: Option<u32>,
     peer_netns: Option<i32>,
-    /// Frames to be sent that the driver has dropped since the interface was made.
+    /// Transmit frames dropped by the driver since the interface was created.
     pub(super) tx_dropped: u64,
 }
 
 impl LinkFacts {
-    /// Whether the driver may be given frames at once: there is no queue to go around, and no
-    /// choice
-    /// of the driver's queues by flow, which the kernel then does not make.
+    /// Returns true if frames can be given directly to the driver. There is no qdisc to bypass.
+    /// There is also only one driver queue, because the kernel's queue selection by flow would be
+    /// bypassed too.
     pub(super) fn is_direct(&self) -> bool {
         self.tx_queues == 1 && (self.has_none || self.is_veth && !self.has_queue)
     }
@@ -96,8 +97,8 @@ impl LinkFacts {
                 LinkAttribute::Carrier(carrier) => facts.is_up &= *carrier != 0,
                 LinkAttribute::Qdisc(name) => {
                     facts.has_none = name == "noqueue";
-                    // An interface that is down has one that drops all, whatever it has when it is
-                    // up.
+                    // An interface that is down has `noop`, which drops all frames, independent of
+                    // its qdisc when up.
                     facts.has_queue = !facts.has_none && name != "noop";
                 }
                 LinkAttribute::Link(index) => facts.peer = Some(*index),
@@ -114,17 +115,17 @@ impl LinkFacts {
 }
 
 /// A connection to the kernel's configuration of one network namespace: the one in which it was
-/// opened, wherever it is used.
+/// opened, from wherever it is used.
 #[derive(Debug)]
 pub struct Rtnl {
     netlink: OwnedFd,
-    /// A socket to turn names into indices.
+    /// A socket to map names to indices.
     control: OwnedFd,
     sequence: u32,
 }
 
 impl Rtnl {
-    /// Connects to the configuration of the thread's network namespace.
+    /// Connects to the configuration of the calling thread's network namespace.
     ///
     /// # Errors
     /// The kernel has no rtnetlink.
@@ -144,11 +145,11 @@ impl Rtnl {
         })
     }
 
-    /// Makes a pair of virtual Ethernet interfaces, joined by a cable: `name` here, and `peer` in the
-    /// namespace `peer_in`, or here too. Both are down.
+    /// Creates a veth pair: `name` in this namespace, and `peer` in the namespace `peer_in`, or in
+    /// this one as well. Both are down.
     ///
     /// # Errors
-    /// A name is taken, or the kernel has no veth.
+    /// A name is in use, or the kernel has no veth.
     pub fn add_veth(
         &mut self,
         name: &str,
@@ -158,10 +159,11 @@ impl Rtnl {
         self.add_veth_with_queues(name, peer, peer_in, 1)
     }
 
-    /// Like [`Rtnl::add_veth`], with so many queues in each direction at both ends.
+    /// Creates a veth pair like [`Rtnl::add_veth`], with `queues` queues in each direction at both
+    /// ends.
     ///
     /// # Errors
-    /// A name is taken, or the kernel has no veth, or not so many queues.
+    /// A name is in use, or the kernel has no veth or does not support that number of queues.
     pub fn add_veth_with_queues(
         &mut self,
         name: &str,
@@ -194,27 +196,28 @@ impl Rtnl {
         self.request(RouteNetlinkMessage::NewLink(message), flags, doing)
     }
 
-    /// Makes a bridge, which is down and has no interfaces.
+    /// Creates a bridge without interfaces, which is down.
     ///
     /// # Errors
-    /// The name is taken, or the kernel has no bridges.
+    /// The name is in use, or the kernel has no bridges.
     pub fn add_bridge(&mut self, name: &str) -> Result<(), RtnlError> {
         self.add_link(name, InfoKind::Bridge, Vec::new())
     }
 
-    /// Makes an interface `name` with an address of its own on the interface `on`. It is down.
+    /// Creates a MACVLAN interface `name` on the interface `on`. It has a separate hardware
+    /// address and is down.
     ///
     /// # Errors
-    /// The name is taken, there is no such interface, or the kernel has no MAC VLANs.
+    /// The name is in use, there is no interface `on`, or the kernel has no MACVLAN.
     pub fn add_macvlan(&mut self, name: &str, on: &str) -> Result<(), RtnlError> {
         let lower = self.index(on, &format!("making {name} on {on}"))?;
         self.add_link(name, InfoKind::MacVlan, vec![LinkAttribute::Link(lower)])
     }
 
-    /// Makes an interface `name` that is an end of a tunnel between two addresses. It is down.
+    /// Creates an interface `name` that is one end of a tunnel between two addresses. It is down.
     ///
     /// # Errors
-    /// The name is taken, or the kernel has no such tunnels.
+    /// The name is in use, or the kernel does not support this type of tunnel.
     pub fn add_tunnel(
         &mut self,
         name: &str,
@@ -290,7 +293,7 @@ impl Rtnl {
         self.request(RouteNetlinkMessage::NewLink(message), flags, doing)
     }
 
-    /// Makes an interface part of a bridge.
+    /// Adds an interface to a bridge.
     ///
     /// # Errors
     /// There is no such interface or no such bridge.
@@ -302,7 +305,7 @@ impl Rtnl {
         })
     }
 
-    /// Removes an interface, and with a veth interface its peer.
+    /// Removes an interface. The peer of a veth interface is removed too.
     ///
     /// # Errors
     /// There is no such interface, or it cannot be removed.
@@ -315,7 +318,7 @@ impl Rtnl {
     /// Moves an interface to another network namespace. There it is down and has no addresses.
     ///
     /// # Errors
-    /// There is no such interface here, or one of its name there.
+    /// There is no such interface here, or its name is in use there.
     pub fn move_link(&mut self, name: &str, to: &Netns) -> Result<(), RtnlError> {
         let fd = to.fd().as_raw_fd();
         let doing = format!("moving {name} to another network namespace");
@@ -345,10 +348,10 @@ impl Rtnl {
         })
     }
 
-    /// Sets the most bytes that an interface carries behind an Ethernet header.
+    /// Sets an interface's MTU: the maximum number of bytes after an Ethernet header.
     ///
     /// # Errors
-    /// There is no such interface, or it cannot carry as many.
+    /// There is no such interface, or it does not support this MTU.
     pub fn set_mtu(&mut self, name: &str, mtu: u32) -> Result<(), RtnlError> {
         let doing = format!("setting the MTU of {name} to {mtu}");
         self.change_link(name, doing, |link| {
@@ -359,18 +362,18 @@ impl Rtnl {
     /// Sets an interface's hardware address.
     ///
     /// # Errors
-    /// There is no such interface, or the address is not one for an interface.
+    /// There is no such interface, or the address is not a unicast address.
     pub fn set_hardware_address(&mut self, name: &str, mac: [u8; 6]) -> Result<(), RtnlError> {
         let doing = format!("setting the hardware address of {name}");
         let address = LinkAttribute::Address(mac.to_vec());
         self.change_link(name, doing, |link| link.attributes.push(address))
     }
 
-    /// Adds an address to an interface, and a route to the others with the same prefix. An IPv6
-    /// address can be used at once: nobody is asked whether it is taken.
+    /// Adds an address to an interface, with a route to its prefix. An IPv6 address is usable at
+    /// once, because duplicate address detection is disabled for it.
     ///
     /// # Errors
-    /// There is no such interface, or it has the address.
+    /// There is no such interface, or it already has the address.
     pub fn add_address(
         &mut self,
         name: &str,
@@ -396,10 +399,10 @@ impl Rtnl {
         )
     }
 
-    /// Adds a route to `destination` by the router `gateway`.
+    /// Adds a route to `destination` through the router `gateway`.
     ///
     /// # Errors
-    /// The gateway cannot be reached, or there is such a route.
+    /// The gateway is unreachable, or the route exists.
     pub fn add_route(
         &mut self,
         destination: IpAddr,
@@ -432,8 +435,8 @@ impl Rtnl {
         )
     }
 
-    /// Tells the hardware address of a neighbour, so that it need not be asked for. Replaces what was
-    /// known of it.
+    /// Adds or replaces a permanent neighbor entry, so that the address is not resolved by ARP or
+    /// neighbor discovery.
     ///
     /// # Errors
     /// There is no such interface.
@@ -471,7 +474,7 @@ impl Rtnl {
         self.request(RouteNetlinkMessage::SetLink(message), 0, doing)
     }
 
-    /// A message about the interface.
+    /// Creates a message about the interface.
     fn link(&self, name: &str, doing: &str) -> Result<LinkMessage, RtnlError> {
         let mut message = LinkMessage::default();
         message.header.index = self.index(name, doing)?;
@@ -485,11 +488,11 @@ impl Rtnl {
         })
     }
 
-    /// What this machine uses an interface for, as in "it has the address 10.0.0.1"; none if for nothing
-    /// that is known here. An address that every interface has by itself is no use.
+    /// Returns what the host uses an interface for, as in "it has the address 10.0.0.1". Returns
+    /// `None` if no use is known. A link-local address is not a use.
     ///
     /// # Errors
-    /// The kernel does not answer.
+    /// The kernel refuses the query.
     pub(super) fn use_of(&mut self, index: u32) -> Result<Option<String>, RtnlError> {
         let doing = "asking what interfaces are used for";
         let addresses = RouteNetlinkMessage::GetAddress(AddressMessage::default());
@@ -512,16 +515,15 @@ impl Rtnl {
         Ok(None)
     }
 
-    /// What the kernel says of the interface.
+    /// Queries the properties of the interface.
     pub(super) fn facts(&mut self, index: u32) -> io::Result<LinkFacts> {
         let mut message = LinkMessage::default();
         message.header.index = index;
         self.ask(message)
     }
 
-    /// What the kernel says of the interface at the other end of a veth pair, which may be in
-    /// another
-    /// namespace: asking there needs CAP_NET_ADMIN in it.
+    /// Queries the properties of the peer of a veth pair. If that is in another namespace,
+    /// CAP_NET_ADMIN is needed there.
     pub(super) fn facts_of_peer(&mut self, facts: &LinkFacts) -> io::Result<LinkFacts> {
         let other = facts.peer.filter(|_| facts.is_veth);
         let mut message = LinkMessage::default();
@@ -553,7 +555,7 @@ impl Rtnl {
         }
     }
 
-    /// Makes a request and waits for its answer.
+    /// Sends a request and waits for its acknowledgment.
     fn request(
         &mut self,
         message: RouteNetlinkMessage,
@@ -565,7 +567,7 @@ impl Rtnl {
         answer.map_err(|source| RtnlError { doing, source })
     }
 
-    /// Makes a request for a list and waits for all of it.
+    /// Sends a dump request and returns all of its messages.
     fn dump(
         &mut self,
         message: RouteNetlinkMessage,
@@ -591,7 +593,7 @@ impl Rtnl {
         sys::send(&self.netlink, &bytes)
     }
 
-    /// Waits for all messages of the list that was asked for.
+    /// Waits for all messages of the requested dump.
     fn list(&self) -> io::Result<Vec<RouteNetlinkMessage>> {
         let mut buf = vec![0; 64 << 10];
         let mut list = Vec::new();
@@ -600,7 +602,7 @@ impl Rtnl {
             let mut rest = &buf[..len];
             while !rest.is_empty() {
                 let message = parse(rest)?;
-                // Messages start at multiples of four bytes.
+                // Messages are aligned to four bytes.
                 let len = (message.header.length as usize).next_multiple_of(4);
                 rest = rest.get(len.max(4)..).unwrap_or_default();
                 if message.header.sequence_number != self.sequence {
@@ -619,7 +621,7 @@ impl Rtnl {
         }
     }
 
-    /// Waits for the kernel's answer to the last request.
+    /// Waits for the acknowledgment of the last request.
     fn answer(&self) -> io::Result<()> {
         let mut buf = [0; 8192];
         loop {
@@ -643,7 +645,7 @@ fn parse(bytes: &[u8]) -> io::Result<NetlinkMessage<RouteNetlinkMessage>> {
         .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))
 }
 
-/// The address of a message, unless an interface gives it to itself.
+/// Returns the address in a message, except a link-local address.
 fn chosen_address(message: &AddressMessage) -> Option<IpAddr> {
     let address = message
         .attributes
@@ -659,8 +661,8 @@ fn chosen_address(message: &AddressMessage) -> Option<IpAddr> {
     (!is_its_own).then_some(address)
 }
 
-/// What `link` says that the interface `index` is used for: it is that interface and part of another, or
-/// another on top of it.
+/// Returns the use of interface `index` that `link` shows: either it is that interface and part of
+/// a bridge or bond, or it is another interface on top of it.
 fn link_use(link: &LinkMessage, index: u32) -> Option<String> {
     let mut name = "another interface";
     let (mut part_of_another, mut below, mut is_veth, mut elsewhere) = (false, None, false, false);
@@ -679,7 +681,7 @@ fn link_use(link: &LinkMessage, index: u32) -> Option<String> {
     if link.header.index == index && part_of_another {
         return Some("it is part of a bridge or bond".to_owned());
     }
-    // A veth interface names its peer here, which is not below it.
+    // In a veth interface this attribute is its peer, which is not a lower interface.
     let is_on_top = below == Some(index) && !is_veth && !elsewhere && link.header.index != index;
     is_on_top.then(|| format!("{name} is on top of it"))
 }

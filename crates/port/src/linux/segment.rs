@@ -1,5 +1,5 @@
-//! Frames as the kernel has them, made frames as they are on a wire: checksums completed, merged
-//! segments taken apart, VLAN tags put back.
+//! Converts frames from the kernel's form to wire format: completes checksums, segments merged TCP
+//! and UDP frames (GSO), and reinserts VLAN tags.
 
 use crate::crc32c;
 use crate::inet::{
@@ -12,36 +12,37 @@ const TCP_FIN: u8 = 0x01;
 const TCP_PSH: u8 = 0x08;
 const TCP_CWR: u8 = 0x80;
 
-/// What virtio's header says about a frame; offsets count from the frame's first byte, without the
-/// VLAN tag that the kernel has taken out.
+/// Contents of a virtio network header. Offsets are relative to the frame's first byte, without
+/// the VLAN tag that the kernel has removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct VnetHeader {
-    /// The checksum is still to be computed: where the sum starts, and where it goes from there.
+    /// The checksum to complete, if any: the offset at which the sum starts, and the offset of the
+    /// field from there.
     pub(super) checksum: Option<(usize, usize)>,
-    /// The frame holds several segments of this many payload bytes, of the kind below.
+    /// Type and payload size of the segments, if the frame is merged.
     pub(super) segments: Option<(SegmentKind, usize)>,
 }
 
-/// What merged segments are.
+/// Type of the segments of a merged frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SegmentKind {
     /// TCP over IPv4.
     Tcp4,
     /// TCP over IPv6.
     Tcp6,
-    /// UDP datagrams over either.
+    /// UDP datagrams over IPv4 or IPv6.
     Udp,
-    /// Another kind, which is not known here.
+    /// Another type, which is not supported.
     Other,
 }
 
 impl VnetHeader {
-    /// Reads virtio's header of ten bytes, in the machine's byte order.
+    /// Parses a virtio network header of ten bytes, in host byte order.
     pub(super) fn parse(header: &[u8; 10]) -> VnetHeader {
         let half = |i: usize| usize::from(u16::from_ne_bytes([header[i], header[i + 1]]));
         const NEEDS_CHECKSUM: u8 = 1;
         const WITH_ECN: u8 = 0x80;
-        // In a UDP tunnel over IPv4 or IPv6 (virtio 1.4): the offsets say where.
+        // Flags for a UDP tunnel over IPv4 or IPv6 (virtio 1.4). The header offsets suffice here.
         const IN_TUNNEL: u8 = 0x60;
         let kind = match header[1] & !(WITH_ECN | IN_TUNNEL) {
             0 => None,
@@ -57,16 +58,16 @@ impl VnetHeader {
     }
 }
 
-/// The Internet checksum of `bytes`; zero if they hold a right one.
+/// Returns the Internet checksum of `bytes`. It is zero if they contain a correct checksum.
 pub(super) fn internet_checksum(bytes: &[u8]) -> u16 {
     !(sum(bytes, 0) as u16)
 }
 
-/// Completes the checksum that starts at `start` and goes to `offset` from there. Whether it could
-/// be; where not, the frame is unchanged.
+/// Completes the checksum over the bytes from `start`. Its field is `offset` bytes after `start`.
+/// Returns false, with the frame unchanged, if that is impossible.
 ///
-/// The field holds the pseudo header's part of an Internet checksum, and nothing of SCTP's, which
-/// the kernel tells by its offset only.
+/// The field of an Internet checksum holds the sum of the pseudo header. The field of an SCTP
+/// checksum has no valid content. The kernel marks SCTP only by its offset.
 pub(super) fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) -> bool {
     const SCTP_OFFSET: usize = 8;
     if offset == SCTP_OFFSET && Layers::up_to(frame, start, Kind::Sctp).is_some() {
@@ -79,7 +80,7 @@ pub(super) fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) -
         return false;
     }
     let value = !(sum(covered, 0) as u16);
-    // Zero would mean "no checksum" in UDP; all ones is the same number.
+    // Zero would mean "no checksum" in UDP. All ones is the equivalent value.
     let is_udp = offset == Transport::Udp.checksum_at();
     let value = if value == 0 && is_udp { 0xffff } else { value };
     covered[offset..offset + 2].copy_from_slice(&value.to_be_bytes());
@@ -95,9 +96,9 @@ fn complete_sctp(frame: &mut [u8], start: usize) -> bool {
     true
 }
 
-/// Completes the checksum of a frame that does not say whether its sender has left one to the
-/// interface: it has if the field holds the pseudo header's sum, or SCTP's nothing. A right
-/// checksum that happens to be this number stays as it is: completing it gives it again.
+/// Completes the checksum of a frame without a virtio header, if the sender left it to the
+/// interface. This is assumed if the field holds the pseudo header's sum, or zero for SCTP. A
+/// correct checksum of that value does not change: completing it gives the same value.
 #[inline]
 pub(super) fn complete_unfinished(frame: &mut [u8]) {
     let Some((version, network_at)) = find_network(frame) else {
@@ -132,13 +133,14 @@ pub(super) fn complete_unfinished(frame: &mut [u8]) {
     }
 }
 
-/// Whether other headers than VLAN tags stand between Ethernet's and IP's.
+/// Returns true if headers other than VLAN tags are between the Ethernet and IP headers.
 #[cold]
 fn is_layered(frame: &[u8]) -> bool {
     !Layers::of(frame).as_slice().is_empty()
 }
 
-/// Whether an IP packet without TCP or UDP right behind its header has other headers there.
+/// Returns true if an IP packet without a TCP or UDP header directly after the IP header may
+/// contain other headers. ICMP does not.
 #[cold]
 fn may_be_tunnel(frame: &[u8], version: Version, network_at: usize) -> bool {
     const ICMP: u8 = 1;
@@ -152,10 +154,10 @@ fn may_be_tunnel(frame: &[u8], version: Version, network_at: usize) -> bool {
         .is_some_and(|protocol| ![ICMP, ICMP6].contains(protocol))
 }
 
-/// Completes the one checksum that the sender has left to the interface, at any depth.
+/// Completes the one checksum that the sender left to the interface, at any nesting depth.
 ///
-/// Checksums outside of it are as they are to be when it is complete (the kernel computes them so),
-/// which tells it from one inside a payload that was so when somebody captured it.
+/// The kernel computes outer checksums as if the inner checksum were complete. This distinguishes
+/// it from an incomplete checksum in a payload, such as a captured frame.
 #[inline(never)]
 fn complete_inside(frame: &mut [u8]) {
     let layers = Layers::of(frame);
@@ -186,7 +188,8 @@ fn complete_inside(frame: &mut [u8]) {
     }
 }
 
-/// Whether all checksums outside of the `n`-th header's are right, where there are some.
+/// Returns true if all checksums outside of the `n`-th header are correct. Missing ones count as
+/// correct.
 fn are_right_outside(frame: &[u8], layers: &Layers, n: usize) -> bool {
     let mut outside = layers.as_slice()[..n].iter().enumerate();
     outside.all(|(n, layer)| {
@@ -200,10 +203,10 @@ fn are_right_outside(frame: &[u8], layers: &Layers, n: usize) -> bool {
     })
 }
 
-/// Puts a VLAN tag behind the two addresses.
+/// Inserts a VLAN tag after the two Ethernet addresses.
 ///
 /// # Errors
-/// The frame gets too long, or has no addresses.
+/// The frame becomes too long, or is too short for the addresses.
 pub(super) fn insert_vlan(
     frame: &mut Frame,
     protocol: u16,
@@ -224,24 +227,24 @@ pub(super) fn insert_vlan(
     Ok(())
 }
 
-/// How a frame of merged segments is taken apart.
+/// Segmentation of a merged frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segments {
-    /// All headers with lengths or checksums; the last is the TCP or UDP header of the segments.
+    /// All headers with lengths or checksums. The last is the TCP or UDP header of the segments.
     layers: Layers,
     transport: Kind,
-    /// Where the TCP or UDP header starts.
+    /// Offset of the TCP or UDP header.
     transport_at: usize,
-    /// Where the payload starts.
+    /// Offset of the payload.
     payload_at: usize,
     payload_len: usize,
-    /// Payload bytes of each segment but the last.
+    /// Payload bytes of each segment except the last.
     size: usize,
 }
 
 impl Segments {
-    /// Finds the headers of a frame of merged segments; `None` if it is not of a kind that can be
-    /// taken apart: fragments, another protocol, headers that are not whole.
+    /// Finds the headers of a merged frame. Returns `None` if it cannot be segmented: a fragment,
+    /// an unsupported protocol, or truncated headers.
     pub(super) fn find(frame: &[u8], header: &VnetHeader) -> Option<Segments> {
         let (kind, size) = header.segments?;
         let transport = match kind {
@@ -249,7 +252,7 @@ impl Segments {
             SegmentKind::Udp => Kind::Udp,
             SegmentKind::Other => return None,
         };
-        // The checksum that is still to be computed is that of the segments.
+        // The checksum to complete is the one of the segments.
         let layers = match header.checksum {
             Some((start, _)) => Layers::up_to(frame, start, transport)?,
             None => innermost(frame, transport)?,
@@ -280,15 +283,15 @@ impl Segments {
         })
     }
 
-    /// Number of segments, at least 1.
+    /// Returns the number of segments, at least 1.
     pub(super) fn count(&self) -> usize {
         self.payload_len.div_ceil(self.size)
     }
 
-    /// Writes the `i`-th segment of `merged`, the frame that this was found in, to `out`.
+    /// Writes the `i`-th segment to `out`. `merged` must be the frame that `self` was found in.
     ///
     /// # Errors
-    /// The segment is longer than a frame can be.
+    /// The segment exceeds the maximum frame length.
     pub(super) fn write(&self, merged: &[u8], i: usize, out: &mut Frame) -> Result<(), FrameError> {
         let start = i * self.size;
         let end = (start + self.size).min(self.payload_len);
@@ -301,7 +304,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Corrects the lengths of all packets, and the identification of IPv4's, which counts up.
+    /// Updates all length fields, and increments the IPv4 identification by `i`.
     fn write_lengths(&self, bytes: &mut [u8], i: usize) {
         for layer in self.layers.as_slice() {
             let at = layer.at();
@@ -324,7 +327,7 @@ impl Segments {
         }
     }
 
-    /// Corrects the TCP header: sequence number and flags.
+    /// Updates sequence number and flags of a TCP header.
     fn write_transport(&self, bytes: &mut [u8], i: usize) {
         if self.transport != Kind::Tcp {
             return;
@@ -342,10 +345,11 @@ impl Segments {
         }
     }
 
-    /// Computes all checksums, from the innermost on: those outside cover those inside.
+    /// Computes all checksums, innermost first, because outer checksums cover inner ones.
     fn write_checksums(&self, bytes: &mut [u8]) {
         let layers = self.layers.as_slice();
-        // The sum of all bytes from a place on, as a complete checksum there makes it.
+        // Offset of the last header completed, and the sum of all bytes from there. It follows
+        // from the complete checksum.
         let mut known: Option<(usize, u32)> = None;
         for (n, layer) in layers.iter().enumerate().rev() {
             let at = layer.at();
@@ -360,7 +364,7 @@ impl Segments {
                 continue;
             };
             let is_last = n + 1 == layers.len();
-            // A tunnel's UDP header may go without.
+            // The UDP header of a tunnel may have no checksum.
             if layer.kind == Kind::Udp && !is_last && bytes[field..field + 2] == [0, 0] {
                 continue;
             }
@@ -370,7 +374,7 @@ impl Segments {
             };
             bytes[field..field + 2].fill(0);
             let total = match known {
-                // Words of both sums start at even distances.
+                // Both sums have the same word alignment, so the inner sum can be reused.
                 Some((from, inside)) if (from - at) % 2 == 0 => {
                     sum(&bytes[at..from], pseudo + inside)
                 }
@@ -385,7 +389,7 @@ impl Segments {
     }
 }
 
-/// The headers up to the innermost of this kind.
+/// Returns the headers up to the innermost header of this type.
 fn innermost(frame: &[u8], transport: Kind) -> Option<Layers> {
     let layers = Layers::of(frame);
     let is_it = |layer: &Layer| layer.kind == transport;

@@ -1,12 +1,12 @@
-//! Tests of checksum completion, segmentation and tags against naive models.
+//! Tests of checksum completion, segmentation and VLAN tags against naive models.
 
 use super::*;
 use crate::nest::{Made, Part, Position, make, naive_checksum, parts};
 use proptest::prelude::*;
 
-/// A right frame, in which the `n`-th checksum from the innermost on is left to the interface.
-/// Those
-/// outside of it are as if it were complete.
+/// Returns a correct frame in which the `n`-th checksum, innermost first, is left to the
+/// interface. Outer checksums are computed as if it were complete. Also returns the start of the
+/// sum and the offset of the field from there.
 fn left_to_the_interface(right: &Made, n: usize) -> Option<(Vec<u8>, usize, usize)> {
     let checksum = right.checksums.iter().rev().nth(n)?;
     let mut bytes = right.bytes.clone();
@@ -18,7 +18,7 @@ fn left_to_the_interface(right: &Made, n: usize) -> Option<(Vec<u8>, usize, usiz
     Some((bytes, checksum.start, checksum.at - checksum.start))
 }
 
-/// What virtio's header says of a merged frame with these headers.
+/// Returns the virtio header of a merged frame with these headers.
 fn merged_header(parts: &[Part], made: &Made, size: usize, told: bool) -> VnetHeader {
     let last = made.checksums.last().unwrap();
     let is_six = |part: &&Part| matches!(part, Part::V4(_) | Part::V6(_));
@@ -76,12 +76,12 @@ proptest! {
         let mut by_offset = frame.clone();
         prop_assert!(complete_checksum(&mut by_offset, start, offset));
         prop_assert_eq!(&by_offset, &right.bytes, "by the kernel's offsets");
-        // Nothing tells a checksum of GRE that is not complete from a wrong one: no kernel leaves
-        // it.
+        // An incomplete GRE checksum cannot be distinguished from a wrong one. No kernel leaves it
+        // to the interface.
         if offset == 4 {
             return Ok(());
         }
-        // Padding behind the packet is no part of it.
+        // Padding after the packet is not part of it.
         frame.extend(vec![0; padding * 9]);
         complete_unfinished(&mut frame);
         prop_assert_eq!(&frame[..right.bytes.len()], &right.bytes[..], "{:?}", parts);
@@ -109,15 +109,16 @@ proptest! {
         payload in prop::collection::vec(any::<u8>(), 1..300),
         is_left in any::<bool>(),
     ) {
-        // Inside, a checksum was left to an interface when it was captured; outside, the sender's
-        // own.
+        // The captured frame inside has a checksum that was left to an interface. Outside is the
+        // sender's own checksum.
         let shim = if tunnel == 6081 { Part::Geneve(0) } else { Part::Vxlan };
         let inside = [Part::Ethernet(0), Part::V4(false), Part::Udp(80, true)];
         let captured = make(&inside, &payload, Position::default());
         let (captured, ..) = left_to_the_interface(&captured, 0).unwrap();
         let outside = [Part::Ethernet(0), Part::V4(false), Part::Udp(tunnel, true), shim];
         let right = make(&outside, &captured, Position::default());
-        // One in 65,536 is right by chance.
+        // Excludes the 1 in 65,536 cases in which the outer checksum equals the pseudo header's
+        // sum.
         let mut frame = match is_left {
             true => left_to_the_interface(&right, 0).unwrap().0,
             false => right.bytes.clone(),

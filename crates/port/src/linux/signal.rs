@@ -1,18 +1,18 @@
-//! Signals that ask the process to stop, as a descriptor to wait for.
+//! Signals that request the process to stop, as a descriptor to poll (signalfd).
 
 use super::sys;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// A signal that asks the process to stop.
+/// A signal that requests the process to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// SIGINT: Ctrl-C.
     Interrupt,
-    /// SIGTERM: `kill`, or a service that is stopped.
+    /// SIGTERM: `kill`, or a service manager stops the service.
     Terminate,
-    /// SIGHUP: the terminal is closed.
+    /// SIGHUP: the terminal was closed.
     Hangup,
 }
 
@@ -26,27 +26,27 @@ impl fmt::Display for Signal {
     }
 }
 
-/// Catches the signals that ask to stop, from when it is made to the end of the process: they arrive
-/// here and nowhere else.
+/// Catches the stop signals from its creation to the end of the process. They are no longer
+/// delivered in any other way.
 #[derive(Debug)]
 pub struct StopSignals {
     fd: OwnedFd,
 }
 
 impl StopSignals {
-    /// Catches them from now on. Make this before any other thread: a thread that was there before
-    /// still dies of them.
+    /// Catches the stop signals from now on. Call this before other threads are started. An
+    /// existing thread does not block the signals, so they still end the process there.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Those of the operating system.
     pub fn catch() -> io::Result<StopSignals> {
         let fd = sys::signal_fd(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP])?;
         Ok(StopSignals { fd })
     }
 
-    /// A signal that has arrived, if one has; never waits.
+    /// Returns a received signal, if any. Does not wait.
     pub fn take(&self) -> Option<Signal> {
-        // Reading a signal descriptor cannot fail in another way than by being empty.
+        // Reading a signal descriptor fails only if it is empty.
         let number = sys::read_signal(&self.fd).ok().flatten()?;
         match i32::try_from(number) {
             Ok(libc::SIGTERM) => Some(Signal::Terminate),
@@ -55,7 +55,7 @@ impl StopSignals {
         }
     }
 
-    /// The descriptor that becomes readable when a signal arrives.
+    /// Returns the descriptor that becomes readable when a signal arrives.
     pub fn poll_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

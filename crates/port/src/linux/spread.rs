@@ -1,7 +1,9 @@
-//! One port for several workers: one of them, the owner, receives and sends for all, and gives each frame to the worker of its flow.
+//! Software RSS: shares one port between several workers. One worker, the owner, receives and
+//! sends for all. It assigns each received frame to a worker by flow hash.
 //!
-//! This is for links that do not spread flows over queues of their own: an interface with one queue, a TAP device, a link in memory. Frames of a
-//! flow go through one worker, and so keep their order: each worker has one lane from the owner, and there is one queue of what is to be sent.
+//! Used for links that cannot distribute flows over queues: an interface with one queue, a TAP
+//! device, an in-memory link. Frames of a flow keep their order. Each worker has one queue from
+//! the owner, and one queue holds all frames to be sent.
 
 use super::bell::Bell;
 use super::sys::xsk::join_fds;
@@ -13,13 +15,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// Frames that may wait for one worker, or to be sent.
+/// Maximum number of frames queued for one worker, or for transmission.
 const DEPTH: usize = 2048;
 
-/// Shares of a port, one a worker; the first is the owner's. Where there is one worker the port is its own.
+/// Returns the shares of a port, one per worker. The first one is the owner's. With one worker,
+/// the port itself is returned.
 ///
 /// # Errors
-/// The operating system's, such as too many descriptors.
+/// Those of the operating system, such as too many descriptors.
 pub fn spread(port: Box<dyn Port>, workers: usize) -> io::Result<Vec<Box<dyn Port>>> {
     if workers < 2 {
         return Ok(vec![port]);
@@ -49,12 +52,12 @@ pub fn spread(port: Box<dyn Port>, workers: usize) -> io::Result<Vec<Box<dyn Por
     Ok(shares)
 }
 
-/// Frames on their way from some threads to one.
+/// A queue of frames to one thread.
 struct Line {
     frames: ArrayQueue<Frame>,
-    /// Buffers on their way back.
+    /// Empty buffers, returned by the consumer.
     empty: ArrayQueue<Frame>,
-    /// Wakes who takes the frames.
+    /// Wakes the consumer.
     bell: Bell,
 }
 
@@ -62,26 +65,27 @@ impl Line {
     fn new() -> io::Result<Line> {
         Ok(Line {
             frames: ArrayQueue::new(DEPTH),
-            // All that are ever made: one a frame that waits, and those in the hands of each thread.
+            // Capacity for all buffers that are ever made: one per queued frame, and those in use
+            // by each thread.
             empty: ArrayQueue::new(2 * DEPTH),
             bell: Bell::new()?,
         })
     }
 
-    /// A buffer to put a frame in; once as many were made as ever wait together, none is made.
+    /// Returns an empty buffer. Once the peak number of buffers exists, none is allocated.
     #[inline]
     fn buffer(&self) -> Frame {
         self.empty.pop().unwrap_or_default()
     }
 
-    /// Keeps a buffer. There is room for more than there are.
+    /// Returns a buffer to the pool, which has capacity for all buffers.
     #[inline]
     fn put_back(&self, frame: Frame) {
         let kept = self.empty.push(frame);
         debug_assert!(kept.is_ok());
     }
 
-    /// The descriptor to sleep by, when there is nothing more to take.
+    /// Returns the descriptor to wait for. It is readable if frames are queued.
     fn before_sleep(&self) -> BorrowedFd<'_> {
         let fd = self.bell.before_sleep();
         if !self.frames.is_empty() {
@@ -91,14 +95,14 @@ impl Line {
     }
 }
 
-/// What all shares know.
+/// State shared by all shares.
 struct Common {
     id: PortId,
     second_id: Option<PortId>,
     name: String,
-    /// What the owner knows of the link.
+    /// The link state, as last seen by the owner.
     link: AtomicU8,
-    /// To be sent by the owner.
+    /// Frames to be sent by the owner.
     leaving: Line,
 }
 
@@ -120,20 +124,21 @@ impl Common {
     }
 }
 
-/// The share of the worker that has the port.
+/// The share of the worker that owns the port.
 struct Owner {
     port: Box<dyn Port>,
     common: Arc<Common>,
     lanes: Vec<Arc<Line>>,
-    /// Frames as they came, and the next of them to be given to its worker.
+    /// Received frames, and the index of the next one to distribute.
     came: Batch,
     next: usize,
-    /// The port's own descriptor and the bell's in one.
+    /// One descriptor for both the port and the wake-up descriptor.
     joined: OwnedFd,
-    /// Frames and bytes that others have taken over, or had no room for.
+    /// Numbers of frames and bytes for other workers, and of frames dropped because a worker's
+    /// queue was full.
     given: (u64, u64),
     missed: u64,
-    /// Frames of others, to be sent together.
+    /// Frames of other workers, to be sent in one batch.
     sending: Batch,
 }
 
@@ -155,7 +160,8 @@ impl Owner {
         })
     }
 
-    /// Gives what came to the workers of its flows; the owner's own frames go to `batch`, as far as it has room.
+    /// Distributes received frames to the workers of their flows. The owner's frames go to
+    /// `batch`, until it is full.
     fn give_out(&mut self, batch: &mut Batch) {
         let workers = self.lanes.len() as u64 + 1;
         while let Some(frame) = self.came.frames_mut().get_mut(self.next) {
@@ -188,7 +194,7 @@ impl Owner {
         self.next >= self.came.len()
     }
 
-    /// Sends what other workers have left.
+    /// Sends the frames queued by other workers.
     fn send_others(&mut self) {
         while !self.common.leaving.frames.is_empty() {
             self.sending.clear();
@@ -223,7 +229,8 @@ impl Port for Owner {
         self.send_others();
         let before = batch.len();
         self.give_out(batch);
-        // One batch of the port's in a call: whatever more there is, its descriptor is readable.
+        // At most one batch is received per call. If there are more frames, the port's descriptor
+        // is readable.
         if self.has_given_all() {
             self.came.clear();
             self.next = 0;
@@ -258,7 +265,7 @@ impl Port for Owner {
     }
 }
 
-/// The share of another worker.
+/// The share of a worker that does not own the port.
 struct Share {
     common: Arc<Common>,
     lane: Arc<Line>,
@@ -299,7 +306,8 @@ impl Port for Share {
         Ok(batch.len() - before)
     }
 
-    /// Frames that the owner took over count as sent: what becomes of them there, the owner counts.
+    /// Queues the frames for the owner. Queued frames are reported as sent in the outcome. The
+    /// owner's statistics count what happens to them.
     fn tx(&mut self, frames: &[Frame]) -> TxOutcome {
         let mut outcome = TxOutcome::default();
         if self.common.link() == LinkState::Gone {
@@ -348,7 +356,7 @@ mod tests {
 
     const DEPTH_OF_LINK: usize = 1 << 14;
 
-    /// A link's far end, and shares of the near one.
+    /// Returns the far end of a link, and the shares of the near end.
     fn link(workers: usize) -> (MemoryPort, Vec<Box<dyn Port>>) {
         let (near, far) = MemoryPort::pair(PortId(3), PortId(9), DEPTH_OF_LINK);
         (far, spread(Box::new(near), workers).unwrap())

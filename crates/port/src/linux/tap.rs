@@ -1,5 +1,4 @@
-//! A port on a TAP device: the switch's end of a virtual interface that this machine's kernel has the
-//! other end of.
+//! TAP port: the switch has one end of a virtual interface, and the local kernel has the other.
 
 use super::link::{self, LinkWatch};
 use super::rtnl::Rtnl;
@@ -13,30 +12,32 @@ use std::os::unix::fs::OpenOptionsExt;
 
 const TUN: &str = "/dev/net/tun";
 
-/// Bytes of an Ethernet header, without which the kernel takes nothing.
+/// Length of an Ethernet header, in bytes. The kernel refuses shorter frames.
 const MIN_FRAME: usize = 14;
 
-/// A switch port on a TAP device. One that this made disappears with it; one that was there stays.
+/// A switch port on a TAP device. A device created by this port disappears with it. A device that
+/// existed before stays.
 pub struct TapPort {
     id: PortId,
     watch: LinkWatch,
     tun: File,
-    /// A socket in the device's network namespace, to ask about its link.
+    /// A socket in the device's network namespace, for link queries.
     control: OwnedFd,
-    /// Frames that the kernel has dropped, as the switch did not fetch them in time.
+    /// Counts frames that the kernel dropped because the switch did not read them in time.
     overflow: Overflow,
-    /// One byte more than a frame, to notice one that is too long.
+    /// Receive buffer. One byte longer than the longest frame, to detect longer frames.
     scratch: Box<[u8]>,
     stats: PortStats,
 }
 
 impl TapPort {
-    /// Opens the TAP device `name` in the thread's network namespace as switch port `id`, makes it if
-    /// it does not exist, and brings it up.
+    /// Opens the TAP device `name` in the calling thread's network namespace as switch port `id`.
+    /// Creates it if it does not exist, and brings it up.
     ///
     /// # Errors
-    /// [`PortError::NoPermission`] without CAP_NET_ADMIN (or ownership of the device),
-    /// [`PortError::TapUnavailable`] if it is in use or the name is of another kind of interface.
+    /// [`PortError::NoPermission`] without CAP_NET_ADMIN or ownership of the device.
+    /// [`PortError::TapUnavailable`] if the device is in use, or the interface of this name is not
+    /// a TAP device.
     pub fn open(id: PortId, name: &str) -> Result<TapPort, PortError> {
         let doing = || format!("opening the TAP device {name}");
         let error = |source: io::Error| match source.raw_os_error() {
@@ -86,7 +87,7 @@ impl TapPort {
         })
     }
 
-    /// Takes one frame into the batch; whether there was one.
+    /// Receives one frame into the batch. Returns true if there was one.
     fn receive(&mut self, batch: &mut Batch, now: Nanos) -> Result<bool, PortError> {
         let len = match self.tun.read(&mut self.scratch) {
             Ok(len) => len,
@@ -112,7 +113,7 @@ impl TapPort {
     fn not_received(&mut self, error: io::Error) -> Result<bool, PortError> {
         match error.raw_os_error() {
             Some(libc::EAGAIN | libc::EINTR) => Ok(false),
-            // The device is down, or was removed.
+            // The device is down or was removed.
             Some(libc::EIO | libc::EBADFD | libc::EFAULT) => {
                 self.watch.refresh(self.control.as_fd());
                 Ok(false)
@@ -127,13 +128,13 @@ impl TapPort {
         }
     }
 
-    /// Counts what the kernel has dropped, when it is time to ask about the link.
+    /// Updates the counter of frames dropped by the kernel, if a query is due.
     fn count_overflow(&mut self) {
         let dropped = self.overflow.ask(&self.watch);
         self.stats.rx_dropped.add(RxDrop::QueueFull, dropped);
     }
 
-    /// Why the kernel did not take a frame.
+    /// Returns the reason for which the kernel refused a frame.
     fn refused(&mut self, error: &io::Error) -> TxDrop {
         match error.raw_os_error() {
             Some(libc::EAGAIN | libc::ENOBUFS) => TxDrop::QueueFull,
@@ -147,17 +148,18 @@ impl TapPort {
     }
 }
 
-/// What the kernel counts of a device: what it drops on the way to the switch is to be sent there.
+/// Counter of frames dropped by the kernel. The kernel transmits on the device what the switch
+/// receives, so its TX drops count.
 struct Overflow {
-    /// None where the kernel has no rtnetlink: then nothing is counted.
+    /// `None` if the kernel has no rtnetlink. Then nothing is counted.
     rtnl: Option<Rtnl>,
     dropped: u64,
-    /// Of [`LinkWatch::looks`], when it was last asked.
+    /// Value of [`LinkWatch::looks`] at the last query.
     looks: Option<u64>,
 }
 
 impl Overflow {
-    /// Counts from now on.
+    /// Starts counting at the current value.
     fn new(index: u32) -> Overflow {
         let mut rtnl = Rtnl::open().ok();
         let facts = rtnl.as_mut().and_then(|rtnl| rtnl.facts(index).ok());
@@ -168,7 +170,7 @@ impl Overflow {
         }
     }
 
-    /// Frames that were dropped since it was asked before, if it is time to ask.
+    /// Returns the number of frames dropped since the last query, or 0 if no query is due.
     fn ask(&mut self, watch: &LinkWatch) -> u64 {
         if self.looks == Some(watch.looks()) || watch.state() == LinkState::Gone {
             return 0;
@@ -181,7 +183,8 @@ impl Overflow {
     }
 }
 
-/// Brings the device up. Its owner may not be allowed to: then the link is down until somebody does.
+/// Brings the device up. The device's owner may lack the permission. Then the link stays down
+/// until an administrator brings it up.
 fn bring_up(control: BorrowedFd<'_>, name: &str) {
     if let Ok(flags) = sys::if_flags(control, name) {
         let _ = sys::set_if_flags(control, name, flags | libc::IFF_UP);
@@ -224,7 +227,7 @@ impl Port for TapPort {
                 TxDrop::TooShort
             } else {
                 match self.tun.write(frame.bytes()) {
-                    // The kernel takes a frame whole or not at all.
+                    // The kernel accepts a frame as a whole or not at all.
                     Ok(_whole) => {
                         self.stats.count_tx(frame.len(), &mut outcome);
                         continue;

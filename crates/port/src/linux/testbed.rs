@@ -1,5 +1,5 @@
-//! A switch's surroundings to measure it in: a source and a sink of frames, each on a virtual cable to a
-//! port of the switch, in network namespaces of their own.
+//! Test bed of a switch for measurements: a source and a sink, each connected by a veth pair to a
+//! port of the switch. All are in private network namespaces.
 
 use super::af_xdp::{AfXdpPort, XdpMode};
 use super::netns::{Netns, NetnsError};
@@ -9,19 +9,19 @@ use packet::{Batch, Frame, Nanos, PortId};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// How long a cable may take to come up.
+/// Maximum time for a veth link to come up.
 const LINK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why there is no test bed.
+/// Error of creating a test bed.
 #[derive(Debug)]
 pub enum TestbedError {
-    /// This machine has no network namespaces, or no virtual cables.
+    /// The machine does not support network namespaces or veth pairs.
     Netns(NetnsError),
     /// A port cannot be opened.
     Port(PortError),
-    /// A cable did not come up.
+    /// A veth link did not come up.
     NoLink {
-        /// The interface at its end.
+        /// The interface.
         name: String,
     },
 }
@@ -50,14 +50,14 @@ impl From<PortError> for TestbedError {
     }
 }
 
-/// Two ports of one kind, which a switch joins, and what is around them.
+/// A test bed with two open switch ports, `input` and `output`, a source and a sink.
 ///
-/// Sending over a virtual cable carries a frame to the other end at once, in the sender's own time. So
-/// one thread can offer frames, and then measure how long the switch takes for them and nothing else.
+/// Sending over a veth pair delivers the frame to the other end synchronously, in the sender's
+/// time. So one thread can first send frames, and then measure only the time of the switch.
 pub struct Testbed<P> {
-    /// The switch's port 0, where the source's frames arrive.
+    /// The switch's port 0, which receives the source's frames.
     pub input: P,
-    /// The switch's port 1, whose frames arrive at the sink.
+    /// The switch's port 1, which sends to the sink.
     pub output: P,
     source: AfXdpPort,
     sink: AfXdpPort,
@@ -67,11 +67,11 @@ pub struct Testbed<P> {
 }
 
 impl<P: Port> Testbed<P> {
-    /// Lays the cables and opens the switch's ports by `open`, which is given each one's number and
+    /// Creates the veth pairs and opens the switch's ports. `open` gets each port's number and
     /// interface.
     ///
     /// # Errors
-    /// This machine does not allow it.
+    /// The machine does not support it.
     pub fn new(
         open: impl Fn(PortId, &str) -> Result<P, PortError> + Sync,
     ) -> Result<Testbed<P>, TestbedError>
@@ -80,7 +80,8 @@ impl<P: Port> Testbed<P> {
     {
         let [before, switch, behind] = [Netns::create()?, Netns::create()?, Netns::create()?];
         for netns in [&before, &switch, &behind] {
-            // Nobody but the source sends anything. Where this is forbidden, some frames more come.
+            // Only the source must send frames, so IPv6 autoconfiguration is disabled. If that is
+            // forbidden, a few more frames arrive.
             let silence = || std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
             let _ = netns.run(silence)?;
         }
@@ -102,7 +103,7 @@ impl<P: Port> Testbed<P> {
         Ok(bed)
     }
 
-    /// Waits until all links carry frames: a kernel takes its time to notice.
+    /// Waits until all links are up. The kernel reports a carrier with a delay.
     fn wait_up(&mut self) -> Result<(), TestbedError> {
         let mut unused = Batch::with_capacity(1);
         let ports: [&mut dyn Port; 3] = [&mut self.source, &mut self.input, &mut self.output];
@@ -114,7 +115,7 @@ impl<P: Port> Testbed<P> {
                     return Err(TestbedError::NoLink { name });
                 }
                 std::thread::sleep(Duration::from_millis(1));
-                // Asking for frames makes the port look at its link.
+                // A receive call makes the port query its link.
                 let _ = port.rx(&mut unused, Nanos::from(start.elapsed()));
                 unused.clear();
             }
@@ -122,8 +123,8 @@ impl<P: Port> Testbed<P> {
         Ok(())
     }
 
-    /// Has the source send `n` frames of the generator; how many of them its cable took. They wait at
-    /// [`Testbed::input`], unless there are more than a port holds.
+    /// Sends `n` frames of the generator from the source. Returns the number of frames that the
+    /// link accepted. They are queued at [`Testbed::input`], up to the port's capacity.
     pub fn offer(&mut self, generator: &mut Generator, n: usize) -> u64 {
         let mut sent = 0;
         let mut left = n;
@@ -139,28 +140,28 @@ impl<P: Port> Testbed<P> {
         sent
     }
 
-    /// Has the source send these frames; how many of them its cable took.
+    /// Sends these frames from the source. Returns the number of frames that the link accepted.
     pub fn send(&mut self, frames: &[Frame]) -> u64 {
         self.source.tx(frames).sent
     }
 
-    /// Takes what has arrived at the sink; how many frames.
+    /// Receives the frames that arrived at the sink. Returns their number.
     ///
     /// # Errors
-    /// The sink's end of the cable fails.
+    /// The sink's port fails.
     pub fn take(&mut self) -> Result<usize, PortError> {
         self.frames.clear();
         self.sink
             .rx(&mut self.frames, Nanos::from(self.clock.elapsed()))
     }
 
-    /// The time since the test bed was made: a clock for its ports.
+    /// Returns the time since the test bed was created: the clock of its ports.
     pub fn now(&self) -> Nanos {
         Nanos::from(self.clock.elapsed())
     }
 }
 
-/// Lays a cable from the switch to another namespace.
+/// Creates a veth pair between the switch's namespace and another one.
 fn lay(switch: &Netns, name: &str, other: &Netns, end: &str) -> Result<(), NetnsError> {
     let failed = |e: RtnlError| NetnsError::Failed {
         doing: e.doing,

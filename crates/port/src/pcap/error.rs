@@ -1,33 +1,33 @@
-//! What can be wrong with a capture, with the packet and the byte where it is.
+//! Errors of captures, with packet number and byte offset.
 
 use packet::MAX_FRAME;
 use std::path::PathBuf;
 use std::{fmt, io};
 
-/// An error while reading a capture. Every packet before it has been delivered.
+/// An error of reading a capture. Every packet before it has been delivered.
 #[derive(Debug)]
 pub struct PcapError {
     /// The file's name.
     pub file: String,
-    /// Number of the packet that was being read, from 1; the file's own header is 0.
+    /// Number of the packet being read, from 1. 0 means the file header.
     pub packet: u64,
-    /// Where in the file the packet's record, or the damaged block, starts, in bytes.
+    /// Byte offset in the file of the packet's record or of the damaged block.
     pub offset: u64,
-    /// What is wrong.
+    /// Kind of the error.
     pub kind: PcapErrorKind,
 }
 
-/// What is wrong with a capture.
+/// Kind of an error in a capture.
 #[derive(Debug)]
 pub enum PcapErrorKind {
     /// The file cannot be opened or read.
     Io(io::Error),
-    /// The file starts with none of the known numbers.
+    /// The file starts with no known magic number.
     NotACapture {
-        /// Its first four bytes, fewer if there are fewer.
+        /// Its first four bytes, or fewer in a shorter file.
         start: Vec<u8>,
     },
-    /// The file's format is of a version that nobody writes.
+    /// The file has an unknown format version.
     Version {
         /// Major version.
         major: u16,
@@ -36,28 +36,28 @@ pub enum PcapErrorKind {
     },
     /// The packets are not Ethernet frames.
     LinkType {
-        /// The LINKTYPE number.
+        /// The `LINKTYPE` number.
         found: u16,
     },
-    /// The file ends in the middle.
+    /// The file is truncated.
     Truncated {
-        /// How many bytes are missing of what was being read, at least.
+        /// Minimum number of missing bytes.
         missing: u64,
     },
-    /// The packet is longer than a frame can be. The next one can be read.
+    /// The packet exceeds the maximum frame length. The next packet can be read.
     TooLong {
         /// Its captured length in bytes.
         len: u32,
     },
     /// The file's structure is damaged.
     Corrupt {
-        /// What does not fit.
+        /// Description of the damage.
         what: String,
     },
 }
 
 impl PcapError {
-    /// Whether the packets behind this one can still be read.
+    /// Returns true if the packets after this one can still be read.
     pub fn is_recoverable(&self) -> bool {
         matches!(self.kind, PcapErrorKind::TooLong { .. })
     }
@@ -157,16 +157,16 @@ fn link_type_name(link_type: u16) -> &'static str {
     }
 }
 
-/// An error while writing a capture. What was written before it is in the partial file.
+/// An error of writing a capture. The packets written before are in the partial file.
 #[derive(Debug)]
 pub struct PcapWriteError {
-    /// The file that was asked for.
+    /// The requested file.
     pub file: PathBuf,
-    /// Where the packets that were written so far are, if they are not in `file`.
+    /// The file that holds the packets written so far, if it is not `file`.
     pub partial: Option<PathBuf>,
-    /// Number of packets that were handed over for writing before the error.
+    /// Number of packets given to the writer before the error.
     pub packets: u64,
-    /// What the operating system said.
+    /// The error of the operating system.
     pub source: io::Error,
 }
 
@@ -203,7 +203,7 @@ impl std::error::Error for PcapWriteError {
     }
 }
 
-/// A number of packets, with the noun in the right form.
+/// Formats a number of packets with the noun in singular or plural.
 struct Packets(u64);
 
 impl fmt::Display for Packets {

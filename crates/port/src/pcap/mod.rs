@@ -1,7 +1,7 @@
-//! Captures: packets in files, read from pcap and pcapng, written as pcap.
+//! Capture files: reads pcap and pcapng, writes pcap.
 //!
-//! The formats are small and fixed, and what a user needs of a damaged file, the packet's number and
-//! the byte where it starts, is what a library would hide; so they are read here.
+//! The formats are small and stable. The reader is written here because libraries hide what users
+//! need for a damaged file: the packet's number and its byte offset.
 
 mod error;
 mod pcapng;
@@ -15,13 +15,14 @@ pub use error::{PcapError, PcapErrorKind, PcapWriteError};
 pub use reader::{CapturedPacket, PcapReader};
 pub use writer::PcapWriter;
 
-/// The only link type that a switch port can carry.
+/// The only link type of a switch port.
 const LINKTYPE_ETHERNET: u16 = 1;
 
-/// More bytes than any tool captures of a packet: a length above this is a damaged file.
+/// Maximum captured length of a packet. No tool captures more, so a greater length means a damaged
+/// file.
 const MAX_CAPTURED: u32 = 262_144;
 
-/// Byte order of a capture's numbers.
+/// Byte order of the numbers in a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Little,
@@ -43,7 +44,7 @@ impl Order {
         }
     }
 
-    /// The `i`-th 32-bit number of `bytes`; zero beyond their end.
+    /// Returns the `i`-th 32-bit number of `bytes`, or zero beyond their end.
     fn word(self, bytes: &[u8], i: usize) -> u32 {
         bytes
             .get(i * 4..i * 4 + 4)
@@ -51,7 +52,7 @@ impl Order {
             .map_or(0, |b| self.u32(b))
     }
 
-    /// The `i`-th 16-bit number of `bytes`; zero beyond their end.
+    /// Returns the `i`-th 16-bit number of `bytes`, or zero beyond their end.
     fn half(self, bytes: &[u8], i: usize) -> u16 {
         bytes
             .get(i * 2..i * 2 + 2)

@@ -1,4 +1,4 @@
-//! The pcapng format: blocks, of which some describe interfaces and some hold packets.
+//! The pcapng format: a sequence of blocks. Some describe interfaces, others hold packets.
 
 use super::reader::{CapturedPacket, Lengths, check_link_type, finish, read_data};
 use super::source::Source;
@@ -16,33 +16,33 @@ const IF_TSRESOL: u16 = 9;
 const IF_FCSLEN: u16 = 13;
 const IF_TSOFFSET: u16 = 14;
 
-/// Flags of a packet, in both blocks that have options.
+/// Option code of the packet flags, the same in both blocks that have options.
 const PACKET_FLAGS: u16 = 2;
 
-/// The longest interface description that is read into memory.
+/// Maximum length of an interface description block, which is read into memory.
 const MAX_DESCRIPTION: u32 = 1 << 20;
 
-/// Bytes of a block around its body: type and length before it, the length again behind it.
+/// Bytes of a block outside its body: type and length before it, and the length again after it.
 const BLOCK_FRAME: u32 = 12;
 
-/// A section: what its header and its interface descriptions say.
+/// State of a section: its byte order and interface descriptions.
 pub(super) struct Section {
     order: Order,
     interfaces: Vec<Interface>,
 }
 
-/// What an interface description says of the packets captured there.
+/// An interface description, which applies to the packets captured on the interface.
 struct Interface {
     link_type: u16,
-    /// The most bytes captured of a packet; no limit if zero.
+    /// Maximum number of bytes captured per packet. Zero means no limit.
     snap_len: u32,
     ticks: Ticks,
-    /// Seconds added to every time.
+    /// Offset in seconds, added to every time stamp.
     offset: i64,
     fcs: u32,
 }
 
-/// What a time stamp counts.
+/// Time stamp resolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ticks {
     /// 10 to the minus n seconds.
@@ -56,7 +56,7 @@ impl Ticks {
         let wide = u128::from(ticks);
         let nanos = match self {
             Ticks::Decimal(n @ 0..=9) => wide * 10u128.pow(9 - u32::from(n)),
-            // 10^19 is above every u64.
+            // Resolutions above 28 need a divisor of at least 10^20, which exceeds every `u64`.
             Ticks::Decimal(n @ 10..=28) => wide / 10u128.pow(u32::from(n) - 9),
             Ticks::Decimal(_) => 0,
             Ticks::Binary(n) => (wide * 1_000_000_000)
@@ -68,7 +68,8 @@ impl Ticks {
 }
 
 impl Section {
-    /// Reads the section header whose type has been read: the file's first four bytes.
+    /// Reads the section header at the start of the file. Its type, the first four bytes, has been
+    /// read.
     pub(super) fn first(source: &mut Source) -> Result<Section, PcapError> {
         let mut section = Section {
             order: Order::Little,
@@ -107,8 +108,8 @@ impl Section {
         }
     }
 
-    /// A section starts: its byte order holds from here, and the interfaces count from zero. Its type
-    /// reads the same in both orders.
+    /// Starts a new section: reads its byte order and clears the interfaces. The type of a section
+    /// header is the same in both byte orders.
     fn restart(&mut self, source: &mut Source) -> Result<(), PcapError> {
         let mut head = [0; 12];
         source.read(&mut head)?;
@@ -119,7 +120,7 @@ impl Section {
         };
         self.interfaces.clear();
         let (major, minor) = (self.order.half(&head, 4), self.order.half(&head, 5));
-        // Version 1.2 is what some tools write for 1.0.
+        // Some tools write version 1.2 and mean 1.0.
         if major != 1 {
             return Err(source.error(PcapErrorKind::Version { major, minor }));
         }
@@ -163,8 +164,8 @@ impl Section {
         Ok(interface)
     }
 
-    /// An enhanced packet block, or the packet block that it replaced; they differ in how they name
-    /// the interface.
+    /// Reads an enhanced packet block, or the obsolete packet block. Only their interface field
+    /// differs.
     fn read_packet(
         &self,
         source: &mut Source,
@@ -197,7 +198,7 @@ impl Section {
                 source.skip(u64::from(padding.min(rest)))?;
                 self.read_fcs(source, rest.saturating_sub(padding))?
             }
-            // Too long for a frame: an error, after all of it is passed over.
+            // Too long for a frame. Report the error after the whole block is skipped.
             Err(_) => {
                 read_data(source, frame, captured, u64::from(rest) + 4)?;
                 None
@@ -216,8 +217,8 @@ impl Section {
         ))
     }
 
-    /// Reads a packet's options, of which `rest` bytes are left, and the end of its block: the
-    /// length of the frame check sequence, where the packet's flags have one.
+    /// Reads the remaining `rest` bytes of a packet block, which hold the options, and the block's
+    /// end. Returns the length of the frame check sequence if the packet flags have it.
     fn read_fcs(&self, source: &mut Source, mut rest: u32) -> Result<Option<u32>, PcapError> {
         let mut fcs = None;
         while rest >= 4 {
@@ -234,7 +235,7 @@ impl Section {
                 let mut flags = [0; 4];
                 source.read(&mut flags)?;
                 padded = 0;
-                // Bits 5 to 8; 0 says that the length is not known.
+                // Bits 5 to 8. 0 means an unknown length.
                 fcs = Some(self.order.u32(flags) >> 5 & 0xf).filter(|&len| len > 0);
             }
             source.skip(u64::from(padded))?;
@@ -243,7 +244,8 @@ impl Section {
         Ok(fcs)
     }
 
-    /// A simple packet block: of the first interface, without a time.
+    /// Reads a simple packet block. Its packet belongs to the first interface and has no time
+    /// stamp.
     fn read_simple(
         &self,
         source: &mut Source,
@@ -285,7 +287,7 @@ impl Section {
 }
 
 impl Interface {
-    /// Reads the options that change what packets mean; an option cut short ends the list.
+    /// Reads the options that affect packets. A truncated option ends the list.
     fn read_options(&mut self, order: Order, mut options: &[u8]) {
         while let Some((head, rest)) = options.split_at_checked(4) {
             let (code, len) = (order.half(head, 0), usize::from(order.half(head, 1)));

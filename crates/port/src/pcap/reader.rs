@@ -1,4 +1,4 @@
-//! Reading a capture packet by packet, whichever of the two formats it has.
+//! Capture reader: reads pcap or pcapng packet by packet.
 
 use super::pcapng::Section;
 use super::source::Source;
@@ -8,20 +8,20 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// What a capture says about a packet, besides its bytes and its time.
+/// Metadata of a captured packet. Its bytes and time stamp are in the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapturedPacket {
-    /// Its number in the file, from 1.
+    /// Number of the packet in the file, from 1.
     pub number: u64,
-    /// The interface it was captured on; 0 in a pcap file.
+    /// Index of the capture interface. 0 in a pcap file.
     pub interface: u32,
-    /// The length that it had on the wire, in bytes.
+    /// Length of the packet on the wire, in bytes.
     pub original_len: u32,
-    /// Whether the capture holds fewer bytes than there were on the wire.
+    /// True if the capture holds only a part of the packet.
     pub is_cut: bool,
 }
 
-/// A capture being read.
+/// Reader of a capture.
 pub struct PcapReader {
     source: Source,
     format: Format,
@@ -33,11 +33,11 @@ enum Format {
     Pcapng(Section),
 }
 
-/// What a pcap file's header says of all its packets.
+/// Header of a pcap file.
 struct PcapHeader {
     order: Order,
     nanoseconds: bool,
-    /// Bytes of frame check sequence at the end of each packet.
+    /// Length of the frame check sequence at the end of each packet, in bytes.
     fcs: u32,
 }
 
@@ -45,7 +45,7 @@ impl PcapReader {
     /// Opens a file and reads its header.
     ///
     /// # Errors
-    /// The file cannot be read, or is no capture of Ethernet frames.
+    /// The file cannot be read, or is not a capture of Ethernet frames.
     pub fn open(path: &Path) -> Result<PcapReader, PcapError> {
         let name = path.display().to_string();
         match File::open(path) {
@@ -62,10 +62,10 @@ impl PcapReader {
         }
     }
 
-    /// Reads a capture from `input`, which errors call `name`.
+    /// Reads a capture from `input`. Errors give `name` as its file name.
     ///
     /// # Errors
-    /// It cannot be read, or is no capture of Ethernet frames.
+    /// `input` cannot be read, or is not a capture of Ethernet frames.
     pub fn new(name: String, input: Box<dyn Read + Send>) -> Result<PcapReader, PcapError> {
         let mut source = Source::new(name, input);
         let format = read_header(&mut source)?;
@@ -76,21 +76,22 @@ impl PcapReader {
         })
     }
 
-    /// The file's name, as errors give it.
+    /// Returns the file's name, as used in errors.
     pub fn name(&self) -> &str {
         &self.source.file
     }
 
-    /// Packets so far of which the capture holds only a part.
+    /// Returns the number of packets so far that the capture holds only in part.
     pub fn cut_packets(&self) -> u64 {
         self.cut
     }
 
-    /// Reads the next packet into `frame`, its time of capture as `arrival`; `None` at the end.
+    /// Reads the next packet into `frame`, with its capture time as `arrival`. Returns `None` at
+    /// the end.
     ///
     /// # Errors
-    /// The file ends in the middle of a packet, is damaged, or holds what is no Ethernet frame. Where
-    /// [`PcapError::is_recoverable`], the next call reads the packet behind.
+    /// The file is truncated or damaged, or does not hold Ethernet frames. After an error with
+    /// [`PcapError::is_recoverable`], the next call reads the next packet.
     pub fn read(&mut self, frame: &mut Frame) -> Result<Option<CapturedPacket>, PcapError> {
         self.source.packet += 1;
         let found = match &mut self.format {
@@ -126,7 +127,8 @@ fn read_header(source: &mut Source) -> Result<Format, PcapError> {
     }
     let link = order.word(&rest, 4);
     check_link_type(source, link as u16)?;
-    // Bit 26: the length of the frame check sequence is known, in units of 16 bits, in bits 28..32.
+    // Bit 26 means that bits 28..32 hold the length of the frame check sequence, in units of 16
+    // bits.
     let fcs = if link & 1 << 26 != 0 {
         (link >> 28) * 2
     } else {
@@ -176,14 +178,14 @@ impl PcapHeader {
     }
 }
 
-/// The lengths of a packet: in the file, on the wire, and of the frame check sequence at its end.
+/// Lengths of a packet: captured, on the wire, and of the frame check sequence at its end.
 pub(super) struct Lengths {
     pub(super) captured: u32,
     pub(super) original: u32,
     pub(super) fcs: u32,
 }
 
-/// Reads a packet's bytes into `frame`, and passes over `padding` bytes behind them.
+/// Reads a packet's bytes into `frame` and skips `padding` bytes after them.
 pub(super) fn read_data(
     source: &mut Source,
     frame: &mut Frame,
@@ -202,7 +204,7 @@ pub(super) fn read_data(
     source.skip(padding)
 }
 
-/// Takes the frame check sequence off what was read, and describes the packet.
+/// Removes the frame check sequence from the frame and returns the packet's metadata.
 pub(super) fn finish(
     source: &Source,
     frame: &mut Frame,
@@ -214,7 +216,7 @@ pub(super) fn finish(
         original,
         fcs,
     } = lengths;
-    // Some tools leave the original length zero when nothing was cut.
+    // Some tools write an original length of zero for a complete packet.
     let original = original.max(captured);
     let without_fcs = original.saturating_sub(fcs);
     frame.truncate(without_fcs as usize);

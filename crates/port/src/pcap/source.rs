@@ -1,20 +1,20 @@
-//! Bytes of a capture, counted, so that errors can say where they are.
+//! Input of a capture reader. Counts bytes, so that errors can give offsets.
 
 use super::{PcapError, PcapErrorKind};
 use std::io::{self, BufReader, Read};
 
-/// Bytes that are read from the file at once.
+/// Size of the read buffer, in bytes.
 const BUFFER: usize = 256 * 1024;
 
-/// A file being read, and how far.
+/// A file being read, with the current position.
 pub(super) struct Source {
     pub(super) file: String,
     input: BufReader<Box<dyn Read + Send>>,
     /// Bytes consumed.
     offset: u64,
-    /// Number of the packet being read; 0 in the file's header.
+    /// Number of the packet being read. 0 in the file header.
     pub(super) packet: u64,
-    /// Where the record or block being read starts.
+    /// Offset of the current record or block.
     start: u64,
 }
 
@@ -30,12 +30,12 @@ impl Source {
         }
     }
 
-    /// Marks the start of a record or block: errors point here.
+    /// Marks the start of a record or block, which errors refer to.
     pub(super) fn begin(&mut self) {
         self.start = self.offset;
     }
 
-    /// The error `kind` at the current record.
+    /// Returns an error of this kind at the current record.
     pub(super) fn error(&self, kind: PcapErrorKind) -> PcapError {
         PcapError {
             file: self.file.clone(),
@@ -45,12 +45,12 @@ impl Source {
         }
     }
 
-    /// The current record does not fit the format.
+    /// Returns the error that the current record violates the format.
     pub(super) fn corrupt(&self, what: impl Into<String>) -> PcapError {
         self.error(PcapErrorKind::Corrupt { what: what.into() })
     }
 
-    /// Reads as many bytes as there are, up to `buf`'s length.
+    /// Reads until `buf` is full or the file ends. Returns the number of bytes.
     pub(super) fn read_some(&mut self, buf: &mut [u8]) -> Result<usize, PcapError> {
         let mut done = 0;
         while done < buf.len() {
@@ -65,13 +65,13 @@ impl Source {
         Ok(done)
     }
 
-    /// Fills `buf`.
+    /// Fills `buf`, or returns an error.
     pub(super) fn read(&mut self, buf: &mut [u8]) -> Result<(), PcapError> {
         let done = self.read_some(buf)?;
         self.check_whole((buf.len() - done) as u64)
     }
 
-    /// Fills `buf`, or says `false` if the file ends right here.
+    /// Fills `buf`. Returns false if the file ends before the first byte.
     pub(super) fn read_unless_end(&mut self, buf: &mut [u8]) -> Result<bool, PcapError> {
         let done = self.read_some(buf)?;
         if done == 0 {
@@ -81,7 +81,7 @@ impl Source {
         Ok(true)
     }
 
-    /// Passes over `n` bytes.
+    /// Skips `n` bytes.
     pub(super) fn skip(&mut self, n: u64) -> Result<(), PcapError> {
         let copied = io::copy(&mut self.input.by_ref().take(n), &mut io::sink());
         let done = copied.map_err(|e| self.error(PcapErrorKind::Io(e)))?;

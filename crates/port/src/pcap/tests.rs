@@ -1,4 +1,4 @@
-//! Tests of the capture reader and writer, on captures built byte by byte.
+//! Tests of the capture reader and writer, with captures built byte by byte.
 
 use super::*;
 use packet::{Frame, MAX_FRAME, Nanos};
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use std::io::{self, Cursor};
 use std::path::PathBuf;
 
-/// Builds files of either format and byte order.
+/// Builder of files in either format and byte order.
 struct Build {
     bytes: Vec<u8>,
     big: bool,
@@ -99,7 +99,8 @@ impl Build {
     }
 }
 
-/// A line a packet (number, interface, time, length, whether it was cut), then the error.
+/// Returns one line per packet (number, interface, time, length, on-wire length if cut), then the
+/// error.
 fn read(bytes: &[u8]) -> String {
     let mut out = String::new();
     let mut reader = match PcapReader::new("x.pcap".into(), Box::new(Cursor::new(bytes.to_vec()))) {
@@ -175,7 +176,7 @@ fn a_packet_longer_than_a_frame_is_named_and_the_next_is_read() {
 
 #[test]
 fn a_frame_check_sequence_is_taken_off() {
-    // Two units of 16 bits, and the bit that says so.
+    // Bit 26, and a length of two units of 16 bits.
     let mut b = Build::pcap(false, 0xa1b2_c3d4, 1 | 2 << 28 | 1 << 26);
     b.record((0, 0), &[1; 64], 64)
         .record((0, 0), &[1; 62], 64)
@@ -224,7 +225,7 @@ fn the_length_of_a_frame_check_sequence_in_a_packets_flags_holds_for_the_packet(
         packet(6, 1, 64, &flags(0x80));
         packet(6, 1, 64, &flags(0));
         packet(6, 1, 64, &|_| {});
-        // Options without an end, cut short, and of a wrong length.
+        // Options without an end, truncated options, and options of a wrong length.
         packet(6, 0, 64, &|b| {
             b.u16(2).u16(4).u32(0x80);
         });
@@ -339,7 +340,7 @@ fn a_new_pcapng_section_brings_its_own_byte_order_and_interfaces() {
     b.interface(1, |_| {}).enhanced(0, 0, &[1; 60], 60);
     b.big = true;
     b.section().interface(1, |o| {
-        // Seconds, an hour late.
+        // Resolution of one second, offset of an hour.
         o.u16(9)
             .u16(1)
             .raw(&[0, 0, 0, 0])
@@ -459,7 +460,7 @@ proptest! {
     }
 }
 
-/// A directory that is removed when the test is over.
+/// A directory that is removed when the test ends.
 struct Directory(PathBuf);
 
 impl Directory {

@@ -1,4 +1,5 @@
-//! Writing a capture: pcap with nanoseconds, under a temporary name until it is complete.
+//! Capture writer: pcap with nanosecond time stamps. The file has a temporary name until it is
+//! complete.
 
 use super::{LINKTYPE_ETHERNET, MAX_CAPTURED, PcapWriteError};
 use packet::Nanos;
@@ -7,18 +8,18 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Bytes that are written to the file at once.
+/// Size of the write buffer, in bytes.
 const BUFFER: usize = 256 * 1024;
 
-/// The number that a pcap file with nanosecond time stamps starts with.
+/// Magic number of a pcap file with nanosecond time stamps.
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 
-/// A capture being written. It gets its name from [`PcapWriter::finish`]; until then, and after an
-/// error, its packets are in a file of that name with `.part` at the end.
+/// Writer of a capture. [`PcapWriter::finish`] gives the file its name. Until then, and after an
+/// error, the packets are in a file with `.part` appended to the name.
 #[derive(Debug)]
 pub struct PcapWriter {
     path: PathBuf,
-    /// The temporary name; none if `path` is a device or a pipe, which is written directly.
+    /// The temporary name. `None` if `path` is a device or a pipe, which is written directly.
     partial: Option<PathBuf>,
     output: BufWriter<File>,
     packets: u64,
@@ -26,10 +27,10 @@ pub struct PcapWriter {
 }
 
 impl PcapWriter {
-    /// Starts a capture that will be `path`.
+    /// Creates a capture that will be named `path`.
     ///
     /// # Errors
-    /// The file cannot be made or written.
+    /// The file cannot be created or written.
     pub fn create(path: &Path) -> Result<PcapWriter, PcapWriteError> {
         let special = fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir());
         let (partial, opened) = if special {
@@ -66,8 +67,8 @@ impl PcapWriter {
         Ok(writer)
     }
 
-    /// Appends a packet that was on the wire at `time`, counted from 1970. The format has 32 bits for
-    /// the seconds: later times are written as the last one.
+    /// Appends a packet with its time stamp, counted from 1970. The format has 32 bits for the
+    /// seconds. Later times are clamped to the maximum.
     ///
     /// # Errors
     /// The disk is full or fails.
@@ -90,17 +91,17 @@ impl PcapWriter {
         Ok(())
     }
 
-    /// Packets written so far.
+    /// Returns the number of packets written so far.
     pub fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// Bytes of packets written so far.
+    /// Returns the number of packet bytes written so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Writes what is still in memory, makes sure that the disk has it, and gives the file its name.
+    /// Flushes the buffer, syncs the file to disk, and renames it to its final name.
     ///
     /// # Errors
     /// The disk is full or fails, or the file cannot be renamed.

@@ -1,21 +1,22 @@
-//! A laboratory for tests: network namespaces joined by virtual cables.
+//! Test environment: network namespaces connected by veth pairs.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{AfPacketPort, AfXdpPort, LinkState, Netns, Port, PortError, Rtnl, XdpMode};
 use std::time::{Duration, Instant};
 
-/// An Ethernet type for local experiments: frames that no kernel sends by itself.
+/// An Ethernet type for local experiments. No kernel sends such frames by itself.
 pub(crate) const EXPERIMENT: [u8; 2] = [0x88, 0xb5];
 
-/// A switch's namespace, and a host's; `s0` here and `h0` there are the ends of a cable, both up.
+/// Namespaces of a switch and a host. `s0` at the switch and `h0` at the host are a veth pair,
+/// both up.
 pub(crate) struct Lab {
     pub(crate) switch: Netns,
     pub(crate) host: Netns,
 }
 
 impl Lab {
-    /// None, with a line that says why, where the machine forbids namespaces.
+    /// Creates the namespaces. Returns `None` and prints the reason if the machine forbids them.
     pub(crate) fn new() -> Option<Lab> {
         let switch = match Netns::create() {
             Ok(netns) => netns,
@@ -51,7 +52,7 @@ impl Lab {
     }
 }
 
-/// Has no kernel send anything by itself.
+/// Stops the kernel from sending frames by itself, by disabling IPv6.
 pub(crate) fn be_silent(netns: &Netns) {
     for which in ["all", "default"] {
         let file = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
@@ -59,14 +60,14 @@ pub(crate) fn be_silent(netns: &Netns) {
     }
 }
 
-/// What the kernel counts of an interface.
+/// The kernel's transmit counters of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KernelCounts {
     pub(crate) sent: u64,
     pub(crate) dropped: u64,
 }
 
-/// The kernel's own counts of frames that an interface was to send.
+/// Reads the kernel's transmit counters of an interface.
 pub(crate) fn kernel_counts(netns: &Netns, name: &str) -> KernelCounts {
     let read = || std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
     let text = netns.run(read).unwrap();
@@ -85,7 +86,7 @@ pub(crate) fn kernel_counts(netns: &Netns, name: &str) -> KernelCounts {
     }
 }
 
-/// A kind of port on an interface.
+/// Kind of a port on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Packet,
@@ -108,8 +109,8 @@ impl Kind {
         self.try_open(netns, name).unwrap()
     }
 
-    /// A lab in which ports of this kind can be opened; none, with a line that says why, where the
-    /// machine forbids that.
+    /// Creates a lab in which ports of this kind can be opened. Returns `None` and prints the
+    /// reason if the machine forbids that.
     pub(crate) fn lab(self) -> Option<Lab> {
         let lab = Lab::new()?;
         match self.try_open(&lab.switch, "s0") {
@@ -122,7 +123,8 @@ impl Kind {
     }
 }
 
-/// An experimental frame with `tags` between the addresses and the type, `len` bytes long, numbered.
+/// Builds an experimental frame of `len` bytes with a number, and with `tags` between the
+/// addresses and the type.
 pub(crate) fn frame(tags: &[[u8; 4]], len: usize, number: u8) -> Frame {
     let mut bytes = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
     tags.iter().for_each(|tag| bytes.extend(tag));
@@ -132,7 +134,7 @@ pub(crate) fn frame(tags: &[[u8; 4]], len: usize, number: u8) -> Frame {
     Frame::from_bytes(&bytes).unwrap()
 }
 
-/// Whether a frame is an experiment, behind any tags.
+/// Returns true if a frame, after any tags, is experimental.
 pub(crate) fn is_experiment(bytes: &[u8]) -> bool {
     let mut at = 12;
     while matches!(bytes.get(at..at + 2), Some([0x81, 0x00] | [0x88, 0xa8])) {
@@ -141,13 +143,13 @@ pub(crate) fn is_experiment(bytes: &[u8]) -> bool {
     bytes.get(at..at + 2) == Some(&EXPERIMENT)
 }
 
-/// The time since the test started, as a port's clock.
+/// Returns a clock for ports: the time since the test started.
 pub(crate) fn clock() -> impl Fn() -> Nanos {
     let start = Instant::now();
     move || Nanos::from(start.elapsed())
 }
 
-/// Receives until `n` experiments have come, or two seconds are over.
+/// Receives until there are `n` experimental frames, or for two seconds.
 pub(crate) fn receive(port: &mut dyn Port, n: usize) -> Result<Vec<Vec<u8>>, PortError> {
     let start = Instant::now();
     let mut batch = Batch::with_capacity(5);
@@ -165,7 +167,7 @@ pub(crate) fn receive(port: &mut dyn Port, n: usize) -> Result<Vec<Vec<u8>>, Por
     Ok(got)
 }
 
-/// Asks the port until it gives an error, for two seconds at most.
+/// Polls the port until it returns an error, at most for two seconds.
 pub(crate) fn next_error(port: &mut dyn Port) -> PortError {
     let start = Instant::now();
     let mut batch = Batch::default();
@@ -179,7 +181,8 @@ pub(crate) fn next_error(port: &mut dyn Port) -> PortError {
     panic!("the port gave no error");
 }
 
-/// Waits until the port's link is up, two seconds at most: a kernel takes its time to notice.
+/// Waits until the port's link is up, at most for two seconds. The kernel reports this with a
+/// delay.
 pub(crate) fn wait_up(port: &mut dyn Port) {
     let now = clock();
     let mut batch = Batch::default();

@@ -1,4 +1,4 @@
-//! Devices, and disks to keep them on.
+//! Helpers: devices, and their programs and entries.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -8,7 +8,7 @@ use interp::Interp;
 use ir::{ActionCall, KeyMatch, Program, TableId};
 use switch::{Action, Change, Device, DeviceConfig, StorageError, TableEntry};
 
-/// The program with every kind of object.
+/// Program with every kind of object.
 pub(crate) const ALL: &str = include_str!("../../../p4rt/tests/p4rt/all.p4");
 
 /// Compiles P4 text.
@@ -34,14 +34,14 @@ pub(crate) fn table(program: &Program, name: &str) -> TableId {
     found.expect("it has this table").0
 }
 
-/// The place of an action among those of a table.
+/// Returns the position of an action in a table's list.
 pub(crate) fn listed(program: &Program, table: TableId, name: &str) -> usize {
     let mut actions = program.tables[table].actions.iter();
     let is_it = |action: &ir::TableAction| program.actions[action.action].name.contains(name);
     actions.position(is_it).expect("the table has this action")
 }
 
-/// An entry of a table with one exact key of 48 bits, that forwards to a port.
+/// Returns an entry with one exact key of 48 bits that forwards to a port.
 pub(crate) fn forwards(program: &Program, table: TableId, key: u64, port: u64) -> TableEntry {
     TableEntry {
         keys: vec![KeyMatch::Exact(Value::truncated(key.into(), 48))],
@@ -56,11 +56,11 @@ pub(crate) fn forwards(program: &Program, table: TableId, key: u64, port: u64) -
     }
 }
 
-/// Ends a batch, and waits for what becomes of it.
+/// Ends a batch and waits for its result.
 pub(crate) fn commit(device: &mut Device) -> Result<(), StorageError> {
     let (tell, told) = channel();
     device.commit(Box::new(move |kept| {
-        // Who waits is there.
+        // The receiver waits below.
         let _ = tell.send(kept);
     }));
     told.recv().expect("the storage answers")
@@ -70,7 +70,7 @@ pub(crate) fn apply(device: &mut Device, change: Change) -> Option<switch::Entry
     device.apply(change).expect("it fits the program")
 }
 
-/// Numbers by a seed (splitmix64).
+/// Seeded random numbers (SplitMix64).
 pub(crate) struct Draw(pub(crate) u64);
 
 impl Draw {

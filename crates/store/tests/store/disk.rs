@@ -1,4 +1,5 @@
-//! A simulated disk: it forgets what was not synced when the power is cut, tears the last write, and fills.
+//! Simulated disk: it loses unsynced writes in a power failure, tears the last write, and can be
+//! full.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -7,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use store::Medium;
 use store::{Builder, Database, DatabaseError, StorageBackend};
 
-/// Bytes that are written or not as one.
+/// Number of bytes that are written atomically.
 const SECTOR: usize = 512;
 
-/// Bytes that room is given by.
+/// Allocation unit in bytes.
 const PAGE: u64 = 4096;
 
 #[derive(Debug)]
@@ -21,19 +22,19 @@ enum Change {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What a power cut leaves for certain.
+    /// Contents that survive a power failure.
     synced: Vec<u8>,
-    /// What is read.
+    /// Contents that are read.
     now: Vec<u8>,
     unsynced: Vec<Change>,
-    /// Changes and syncs that are made yet before the power goes; without it, it stays.
+    /// Number of changes and syncs before the power fails; `None` means never.
     left: Option<u32>,
-    /// Pages that there are, if they are limited.
+    /// Maximum number of pages, if limited.
     room: Option<usize>,
     used: BTreeSet<u64>,
 }
 
-/// A file on such a disk.
+/// File on a simulated disk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SimulatedDisk(Arc<Mutex<State>>);
 
@@ -51,7 +52,7 @@ fn apply(image: &mut Vec<u8>, change: &Change, bytes: usize) {
 }
 
 impl State {
-    /// Whether the power is still there for one more change.
+    /// Fails if the power is off, else counts one more change.
     fn spend(&mut self) -> io::Result<()> {
         match &mut self.left {
             None => Ok(()),
@@ -83,7 +84,7 @@ impl State {
 }
 
 impl SimulatedDisk {
-    /// An empty file that a device's state can be in.
+    /// Creates an empty file for a device's state.
     pub(crate) fn new() -> SimulatedDisk {
         let disk = SimulatedDisk::default();
         let database = Builder::new().create_with_backend(disk.clone());
@@ -95,23 +96,24 @@ impl SimulatedDisk {
         self.0.lock().expect("no other thread panics")
     }
 
-    /// The power goes after so many more changes.
+    /// Lets the power fail after this number of changes.
     pub(crate) fn cut_after(&self, changes: u32) {
         self.state().left = Some(changes);
     }
 
-    /// No more pages than those that are used, and so many.
+    /// Limits the disk to its used pages and this number of further ones.
     pub(crate) fn fill(&self, pages: usize) {
         let mut state = self.state();
         state.room = Some(state.used.len() + pages);
     }
 
-    /// There is room again.
+    /// Removes the limit.
     pub(crate) fn make_room(&self) {
         self.state().room = None;
     }
 
-    /// The file as the power cut leaves it: of what was not synced, any part, the last one torn. `draw` gives numbers below its argument.
+    /// Returns the file after a power failure: any part of the unsynced changes is kept, and the
+    /// last one is torn. `draw` returns numbers below its argument.
     pub(crate) fn after_cut(&self, mut draw: impl FnMut(usize) -> usize) -> SimulatedDisk {
         let state = self.state();
         let mut image = state.synced.clone();
@@ -134,7 +136,7 @@ impl SimulatedDisk {
         SimulatedDisk::with(image)
     }
 
-    /// A file with these bytes.
+    /// Creates a file with these bytes.
     pub(crate) fn with(image: Vec<u8>) -> SimulatedDisk {
         let state = State {
             now: image.clone(),

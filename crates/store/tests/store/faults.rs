@@ -1,4 +1,4 @@
-//! What is kept when the power goes, the disk fills or the file is damaged.
+//! Tests of stored state after power failures, with a full disk, and with damaged files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use switch::{Change, Device, KeptCells, StorageError};
 
 use crate::disk::SimulatedDisk;
 
-/// Entries that every batch changes.
+/// Number of entries that every batch changes.
 const STRIPE: u64 = 4;
 
-/// A device whose state is on this disk.
+/// Starts a device with its state on this disk.
 fn started(program: &Arc<Program>, disk: &SimulatedDisk) -> (Device, Kept) {
     let kept = Kept::open(Box::new(disk.clone())).expect("the disk is in order");
     let mut device = device(program);
@@ -50,7 +50,7 @@ fn write(device: &mut Device, number: u64) -> Result<(), StorageError> {
     commit(device)
 }
 
-/// The number of the last batch that is there, if there is one; all of it is.
+/// Returns the number of the last stored batch, or 0, and checks that the batch is complete.
 fn read(device: &Device) -> u64 {
     let program = device.program();
     let table = table(program, "exact_table");
@@ -69,12 +69,13 @@ fn read(device: &Device) -> u64 {
     number
 }
 
-/// Cuts the power at some moment of some batch; what was told as kept, and what is there.
+/// Cuts the power at some moment of some batch. Returns the number of the last batch reported as
+/// stored, and those found on the disk.
 fn cut(program: &Arc<Program>, seed: u64) -> (u64, u64, u64) {
     let mut draw = Draw(seed);
     let mut disk = SimulatedDisk::new();
     let (mut last_kept, mut last_tried) = (0, 0);
-    // The power comes back and goes again.
+    // The power returns and fails again.
     for _ in 0..2 {
         let (found, kept) = started(program, &disk);
         let there = read(&found);
@@ -110,7 +111,7 @@ fn cuts(seeds: std::ops::Range<u64>) {
         );
         cut_short += u64::from(kept < tried);
     }
-    // Otherwise the power went too late to show anything.
+    // Otherwise the power failed too late for a meaningful test.
     assert!(cut_short * 2 > seeds.end - seeds.start, "{cut_short} cuts");
 }
 
@@ -142,7 +143,7 @@ fn a_full_disk_refuses_batches_until_there_is_room_and_what_was_kept_stays() {
     let error = note(&mut device, 1 << 20).expect_err("there is no room");
     assert!(error.is_full, "{error}");
     assert!(error.message.contains("the simulated disk"), "{error}");
-    // Until it is taken back nothing else is kept, room or not.
+    // Until the change is undone nothing else is stored, even with free space.
     disk.make_room();
     assert!(commit(&mut device).is_err());
     apply(&mut device, Change::SetNote(b"large"[..].into(), None));
@@ -164,7 +165,7 @@ fn what_packets_changed_is_kept_when_there_is_room_again() {
     disk.fill(0);
     let bytes = vec![7; 1 << 20].into();
     apply(&mut device, Change::SetNote(b"own"[..].into(), Some(bytes)));
-    // Nobody waits for this one.
+    // No caller waits for this change.
     device.step(Nanos::from_millis(1));
     let error = commit(&mut device).expect_err("one behind a failure is refused");
     assert!(error.is_full, "{error}");
@@ -177,7 +178,7 @@ fn what_packets_changed_is_kept_when_there_is_room_again() {
     assert_eq!(found.notes()[&b"own"[..]].len(), 1 << 20);
 }
 
-/// A directory with the state of a device in which one batch was kept; its file.
+/// Creates a directory with the state of a device that stored one batch. Returns its file.
 fn directory(program: &Arc<Program>, at: &Path) -> std::path::PathBuf {
     let kept = Directory::open(at).and_then(|directory| directory.device(1));
     let mut device = keep(device(program), kept.expect("it is new"), false);
@@ -185,7 +186,7 @@ fn directory(program: &Arc<Program>, at: &Path) -> std::path::PathBuf {
     at.join("device-1.redb")
 }
 
-/// What is said of a file with these bytes.
+/// Returns the result of opening a file with these bytes.
 fn said(at: &Path, file: &Path, bytes: &[u8]) -> Result<u64, String> {
     std::fs::write(file, bytes).expect("there is room");
     let directory = Directory::open(at).map_err(|e| e.to_string())?;
@@ -220,7 +221,7 @@ fn a_damaged_file_is_an_error_that_names_it_and_never_an_empty_state() {
             _ => bytes[place] ^= 0xff,
         }
         match said(at.path(), &file, &bytes) {
-            // Nothing is there, or what is there says nothing.
+            // The changed byte is unused or has no meaning.
             Ok(number) => assert_eq!(number, 9, "byte {place}"),
             Err(error) => {
                 refused += 1;
@@ -239,7 +240,7 @@ fn a_directory_has_one_owner_at_a_time() {
     let first = Directory::open(at.path()).expect("nobody has it");
     let kept = first.device(1).expect("it is new");
     drop(first);
-    // The device's state holds it.
+    // The device's state holds the lock.
     let error = Directory::open(at.path())
         .expect_err("it is taken")
         .to_string();
@@ -277,7 +278,8 @@ fn a_lock_of_something_else_stays_as_it_is() {
         }
         assert_eq!(std::fs::read_to_string(&lock).expect("it is there"), text);
     }
-    // A switch's that is gone, and of one that was killed before it had written.
+    // The file of a switch that has ended, and of one that was killed before it wrote its process
+    // id.
     for text in ["4294967", "77\n", ""] {
         std::fs::write(&lock, text).expect("there is room");
         for open in opens {

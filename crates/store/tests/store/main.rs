@@ -1,4 +1,4 @@
-//! What is kept, and what becomes of it.
+//! Tests of stored state.
 
 mod common;
 mod disk;

@@ -1,4 +1,4 @@
-//! What packets change is kept as well: entries that they add, and cells by choice.
+//! Tests of storing state that packets change: entries that they add, and optionally cells.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use packet::{Nanos, PortId};
 use store::Directory;
 use switch::{Change, Device, KeptCells};
 
-/// A device whose state is in a directory.
+/// Starts a device with its state in a directory.
 fn started(program: &std::sync::Arc<ir::Program>, at: &Path, cells: KeptCells) -> Device {
     let kept = Directory::open(at).and_then(|directory| directory.device(1));
     let kept = kept.expect("it is in order");
@@ -23,7 +23,8 @@ fn started(program: &std::sync::Arc<ir::Program>, at: &Path, cells: KeptCells) -
     device
 }
 
-/// A table on `kind` to which misses add entries with the time-out 0, and leave by the port 2; hits leave by 1.
+/// Declares a table on `kind`. Misses add entries with expire profile 0 and go to port 2. Hits go
+/// to port 1.
 const LEARNING: &str = r#"
 field meta.failed: bit<8>
 action known(mark: bit<8>) {
@@ -43,7 +44,7 @@ table flows {
 }
 "#;
 
-/// Sends a packet of this kind; where it left.
+/// Sends a packet of this kind and returns its egress port.
 fn out(device: &mut Device, kind: u8, now: u64) -> u32 {
     device
         .receive(PortId(0), &packet(kind, &[]))
@@ -63,7 +64,8 @@ fn entries_that_packets_add_are_there_again_until_they_expire() {
     device.apply(change).expect("it has profiles");
     assert_eq!(out(&mut device, 5, 10), 2);
     assert_eq!(out(&mut device, 6, 20), 2);
-    // Nobody asks for it: the steps have handed it over, and the storage finishes what it was given.
+    // No caller waits for the changes: the steps have passed them on, and the storage finishes its
+    // waiting batches.
     commit(&mut device).expect("there is room");
     drop(device);
     let mut device = start();
@@ -76,7 +78,7 @@ fn entries_that_packets_add_are_there_again_until_they_expire() {
             .collect::<Vec<_>>()
     };
     assert_eq!(learned(&device), [5, 6]);
-    // Its time begins anew with the start.
+    // Its idle time restarts with the device.
     assert_eq!(out(&mut device, 5, 60), 1);
     device.step(Nanos(100));
     assert_eq!(learned(&device), []);
@@ -99,7 +101,7 @@ fn cells_that_packets_write_are_kept_by_choice_and_at_intervals() {
         let mut device = started(&program, at.path(), cells);
         let frame = [&[0; 12][..], &[0x99, 0x99], b"payload"].concat();
         device.receive(PortId(3), &frame).expect("it is short");
-        // The time of the interval passes with this step.
+        // The interval for cells ends with this step.
         device.step(Nanos::from_millis(20));
         device.step(Nanos::from_millis(21));
         commit(&mut device).expect("there is room");

@@ -1,4 +1,5 @@
-//! The small architectures: eBPF filters, uBPF and XDP programs, and packages of the user's own. What passes leaves at the port where it came in.
+//! Small architectures: eBPF filters, uBPF and XDP programs, and packages that the user defines. By
+//! default a packet is sent to its ingress port.
 
 use exec::{DropDetail, DropReason, Mark, ParserVerdict};
 use ir::{BlockRole, Layout, Program};
@@ -7,7 +8,8 @@ use packet::PortId;
 use crate::core::{Core, Job, Trace};
 use crate::slot::Slot;
 
-/// An eBPF filter: it accepts a packet, unchanged, or drops it. A packet that its parser rejects is dropped.
+/// eBPF filter: accepts a packet unchanged, or drops it. A packet that its parser rejects is
+/// dropped.
 pub(crate) struct Ebpf {
     accept: Slot,
 }
@@ -32,7 +34,8 @@ impl Ebpf {
     }
 }
 
-/// A uBPF program: it changes packets and marks those to drop. A packet that its parser rejects passes as it came.
+/// uBPF program: modifies packets and marks those to drop. A packet that its parser rejects passes
+/// unchanged.
 pub(crate) struct Ubpf {
     input_port: Slot,
     packet_length: Slot,
@@ -42,7 +45,7 @@ pub(crate) struct Ubpf {
     clone_port: Slot,
 }
 
-/// `ubpf_action`, by position.
+/// Values of `ubpf_action`.
 mod ubpf_action {
     pub(super) const ABORT: u64 = 0;
     pub(super) const DROP: u64 = 1;
@@ -76,7 +79,8 @@ impl Ubpf {
         );
         match core.parse(&mut job, BlockRole::Parser, trace) {
             ParserVerdict::Accept => {}
-            // The code that runs on such devices returns before it looks at the packet: it passes as it came.
+            // The code on such devices returns before it processes the packet, so the packet passes
+            // unchanged.
             ParserVerdict::Reject(_) => {
                 let port = job.ingress;
                 return core.send(job, port, trace);
@@ -118,8 +122,9 @@ impl Ubpf {
     }
 }
 
-/// Deparses. Such devices first make room for the headers in front of what was not parsed, then cut the packet, then write the headers that
-/// still fit: headers that `truncate` cuts are not written, and the bytes that were there before stay.
+/// Runs the deparser. Such devices first make space for the headers before the unparsed bytes, then
+/// truncate the packet, then write the headers that still fit. So headers that `truncate` cuts are
+/// not written, and the original bytes stay.
 fn deparse_cut(core: &mut Core, job: &mut Job, trace: &mut Trace<'_>) -> Result<(), DropReason> {
     let Some(cut) = job.packet.requests.truncate.take() else {
         return core.deparse(job, BlockRole::Deparser, trace);
@@ -142,14 +147,15 @@ fn deparse_cut(core: &mut Core, job: &mut Job, trace: &mut Trace<'_>) -> Result<
     Ok(())
 }
 
-/// An XDP program. What goes on into the kernel (`XDP_PASS`) and what is sent back (`XDP_TX`) leaves where it came in.
+/// XDP program. Packets for the kernel (`XDP_PASS`) and packets sent back (`XDP_TX`) are sent to
+/// the ingress port.
 pub(crate) struct Xdp {
     input_port: Slot,
     output_action: Slot,
     output_port: Slot,
 }
 
-/// `xdp_action`, by position.
+/// Values of `xdp_action`.
 mod xdp_action {
     pub(super) const ABORTED: u64 = 0;
     pub(super) const DROP: u64 = 1;
@@ -188,7 +194,8 @@ impl Xdp {
     }
 }
 
-/// A package of the user's own: parser, controls, deparser in a line. A packet that its parser rejects is dropped; all others leave where they came in.
+/// Package that the user defines: parser, controls and deparser in sequence. A packet that its
+/// parser rejects is dropped. All others are sent to their ingress port.
 pub(crate) struct Own;
 
 impl Own {
@@ -212,7 +219,7 @@ fn begin(job: &mut Job) {
     job.packet.length = job.packet.bytes.len() as u32;
 }
 
-/// Parser and main control; a rejected packet is dropped.
+/// Runs the parser and the main control. A rejected packet is dropped.
 fn parse_and_run(
     core: &mut Core,
     job: &mut Job,

@@ -1,4 +1,4 @@
-//! The architectures: in which order a packet meets a program's blocks, what it is told and what its answers mean.
+//! Architectures: the order of a program's blocks, their inputs, and the effect of their outputs.
 
 mod filters;
 mod pass;
@@ -15,7 +15,7 @@ pub(crate) use pass::{PassPlan, Resume};
 use crate::core::{Core, Job, PacketPath, Trace};
 use crate::queue::QueueTimes;
 
-/// An architecture bound to one program's fields.
+/// Architecture bound to one program's fields.
 pub(crate) enum Pipeline {
     V1model(Box<v1model::V1model>),
     Psa(Box<psa::Psa>),
@@ -41,7 +41,7 @@ impl Pipeline {
 }
 
 impl Pipeline {
-    /// The usual way of a packet, if engines may fuse it.
+    /// Returns the fast path, if the architecture has one for this program.
     pub(crate) fn pass(&self, program: &Program) -> Option<PassPlan> {
         match self {
             Pipeline::V1model(arch) => arch.pass(program),
@@ -52,7 +52,7 @@ impl Pipeline {
     }
 }
 
-/// Takes a packet on that left its pass.
+/// Continues with a packet that exited the fast path.
 pub(crate) fn resume(
     core: &mut Core,
     mut job: Job,
@@ -83,7 +83,7 @@ pub(crate) fn resume(
     }
 }
 
-/// Takes a packet through everything up to its queue, or to its end.
+/// Processes a packet up to its queue, or to its end.
 pub(crate) fn ingress(core: &mut Core, job: Job, trace: &mut Trace<'_>) {
     let root = std::sync::Arc::clone(&job.root);
     match &root.code.pipeline {
@@ -97,7 +97,7 @@ pub(crate) fn ingress(core: &mut Core, job: Job, trace: &mut Trace<'_>) {
     }
 }
 
-/// Takes a packet that left its queue to its end.
+/// Processes a dequeued packet to its end.
 pub(crate) fn egress(
     core: &mut Core,
     job: Job,

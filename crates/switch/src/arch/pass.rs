@@ -1,32 +1,35 @@
-//! How architectures describe the usual way of a packet ([`exec::Pass`]), and where their own code takes packets on that leave it.
+//! Fast path of an architecture ([`exec::Pass`]), and the positions at which its general code
+//! continues with packets that exit it.
 
 use exec::{DropReason, Pass, PassInput, PassPort, PassStep, PassTest};
 use ir::{BlockCode, BlockRole, Program, StepId};
 
 use crate::slot::Slot;
 
-/// Where a packet that left its pass goes on.
+/// Position at which a packet continues after it exited the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resume {
-    /// Ingress has run, though perhaps not in all of its turns.
+    /// Ingress has run, though perhaps not all of its rounds through the stage slots.
     IngressDone,
     /// The ingress deparser has run (PSA).
     IngressDeparsed,
-    /// Egress has run, its deparser has not (v1model).
+    /// Egress has run, but not its deparser (v1model).
     EgressDone,
     /// All blocks have run.
     AllDone,
 }
 
-/// A pass, and where packets that leave it go on.
+/// Fast path, and the positions at which packets that exit it continue.
 pub(crate) struct PassPlan {
     pub(crate) pass: Pass,
-    /// By step: where a packet that leaves there goes on, and in which step of the chain.
+    /// For each step of the fast path: the chain's step and the position at which a packet
+    /// continues.
     resumes: Vec<(StepId, Resume)>,
 }
 
 impl PassPlan {
-    /// Where a packet that left at this step goes on, and in which step of the chain.
+    /// Returns the chain's step and the position at which a packet continues that exited at this
+    /// step.
     pub(crate) fn resume(&self, step: u32) -> (StepId, Resume) {
         let last = self.resumes.len().saturating_sub(1);
         let at = (step as usize).min(last);
@@ -35,12 +38,13 @@ impl PassPlan {
     }
 }
 
-/// Puts a [`PassPlan`] together; steps for fields and blocks that the program does not have are left out.
+/// Builder of a [`PassPlan`]. Steps for fields and blocks that the program does not have are left
+/// out.
 pub(super) struct PassBuilder<'p> {
     program: &'p Program,
     steps: Vec<PassStep>,
     resumes: Vec<(StepId, Resume)>,
-    /// The step of the chain whose blocks are meant.
+    /// Current step of the chain.
     at: StepId,
     resume: Resume,
     is_whole: bool,
@@ -58,12 +62,12 @@ impl<'p> PassBuilder<'p> {
         }
     }
 
-    /// Packets that leave at the following steps go on there.
+    /// Sets the position at which packets continue that exit at the following steps.
     pub(super) fn resume_at(&mut self, resume: Resume) {
         self.resume = resume;
     }
 
-    /// What follows is in this step of the chain.
+    /// Begins a step of the chain.
     pub(super) fn enter(&mut self, step: StepId) {
         self.at = step;
         self.resume = Resume::IngressDone;
@@ -80,7 +84,8 @@ impl<'p> PassBuilder<'p> {
         }
     }
 
-    /// Fields of two types have no pass: only code of the architecture knows what such a copy comes to.
+    /// Copies a field. With fields of different types there is no fast path, because only the
+    /// architecture's general code defines the result.
     pub(super) fn copy(&mut self, from: Slot, to: Slot) {
         if let (Some(from), Some(to)) = (from.field(), to.field()) {
             let fields = &self.program.fields;
@@ -89,7 +94,7 @@ impl<'p> PassBuilder<'p> {
         }
     }
 
-    /// Bytes of the packet as the step at hand got it.
+    /// Returns the length of the packet at the start of the current step of the chain.
     pub(super) fn length(&self) -> PassInput {
         match self.at == StepId::new(0) {
             true => PassInput::ReceivedLength,
@@ -111,7 +116,7 @@ impl<'p> PassBuilder<'p> {
         }
     }
 
-    /// Packets whose ingress goes on in another turn through stage slots leave.
+    /// Packets exit if their ingress continues with another round through the stage slots.
     fn leave_for_turns(&mut self, role: BlockRole) {
         let resume = self.program.pipeline.intrinsics.get(ir::RESUME);
         if let (BlockRole::Ingress, Some(&resume)) = (role, resume) {
@@ -119,7 +124,8 @@ impl<'p> PassBuilder<'p> {
         }
     }
 
-    /// Without a deparser (only IR that people wrote has none) nothing but what was not parsed is sent: such a program has no pass.
+    /// Adds a deparser. Without one (possible only in handwritten IR) only the unparsed bytes are
+    /// sent. Such a program has no fast path.
     pub(super) fn deparse(&mut self, role: BlockRole) {
         match self.block(role) {
             Some(BlockCode::Control(control)) => self.step(PassStep::Deparse(control)),
@@ -137,7 +143,7 @@ impl<'p> PassBuilder<'p> {
         }
     }
 
-    /// Drops packets whose field is not zero.
+    /// Drops packets for which the field is not zero.
     pub(super) fn drop_if_set(&mut self, slot: Slot, reason: DropReason) {
         if let Some(field) = slot.field() {
             self.step(PassStep::DropIf(PassTest::Differs(field, 0), reason));
@@ -154,14 +160,15 @@ impl<'p> PassBuilder<'p> {
         }
     }
 
-    /// Packets whose field is not zero leave.
+    /// Packets exit if the field is not zero.
     pub(super) fn leave_if_set(&mut self, slot: Slot) {
         if let Some(field) = slot.field() {
             self.step(PassStep::LeaveIf(PassTest::Differs(field, 0)));
         }
     }
 
-    /// A packet without a port goes to port 0, as in the architecture's own code.
+    /// Selects the egress port. A packet without one goes to port 0, as in the architecture's
+    /// general code.
     pub(super) fn enqueue(&mut self, slot: Slot) {
         if let Some(field) = slot.field() {
             self.step(PassStep::Enqueue(PassPort::Field(field)));

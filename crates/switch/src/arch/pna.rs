@@ -1,7 +1,9 @@
-//! The Portable NIC Architecture: main parser, pre control, main control, main deparser (PNA, sections 5 and 6).
+//! Portable NIC Architecture (PNA, sections 5 and 6): main parser, pre control, main control, main
+//! deparser.
 //!
-//! Packets of network ports go to the host and the other way round; which ports are host ports is the device's configuration. A packet for which
-//! the program calls neither `send_to_port` nor `drop_packet` is dropped. Mirrors are copies of the packet as the deparser made it.
+//! Packets of network ports go to the host, and vice versa. The device's configuration defines the
+//! host ports. A packet is dropped if the program calls neither `send_to_port` nor `drop_packet`.
+//! Mirrors are copies of the deparsed packet.
 
 use exec::{Destination, DropDetail, DropReason, ParserVerdict, PassInput, TraceEvent};
 use ir::{BlockRole, Layout, Program};
@@ -12,13 +14,13 @@ use crate::core::{Core, Job, PRIORITIES, PacketPath, Trace};
 use crate::slot::Slot;
 
 pub(crate) struct Pna {
-    /// The input port, for each block that is told.
+    /// Input port, for each block that receives it.
     ports: [Slot; 3],
-    /// Whether the packet recirculates.
+    /// True if the packet recirculates.
     recirculated: [Slot; 6],
-    /// `PNA_Direction_t`: 0 from the network to the host, 1 the other way.
+    /// `PNA_Direction_t`: 0 for network to host, 1 for host to network.
     directions: [Slot; 3],
-    /// Which pass this is, from 0.
+    /// Number of recirculations so far.
     passes: [Slot; 3],
     errors: [Slot; 2],
     timestamp: Slot,
@@ -55,7 +57,7 @@ impl Pna {
         self.ingress_done(core, job, trace);
     }
 
-    /// What follows when the main control has run.
+    /// Continues after the main control.
     pub(super) fn ingress_done(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
         if let Err(reason) = core.deparse(&mut job, BlockRole::Deparser, trace) {
             return core.drop(job, reason, DropDetail::None, trace);
@@ -63,7 +65,7 @@ impl Pna {
         self.all_done(core, job, trace);
     }
 
-    /// What follows when all blocks have run.
+    /// Continues after all blocks.
     pub(super) fn all_done(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
         self.mirrors(core, &mut job, trace);
         let requests = job.packet.requests;
@@ -82,7 +84,7 @@ impl Pna {
         }
     }
 
-    /// The usual way: [`Pna::run`] of a packet of which nothing is asked but its destination.
+    /// Returns the fast path: [`Pna::run`] for a packet without requests except its destination.
     pub(super) fn pass(&self, program: &Program) -> Option<PassPlan> {
         let mut pass = PassBuilder::new(program);
         for slot in self.ports {
@@ -174,7 +176,7 @@ impl Pna {
     }
 }
 
-/// The queue of a class of service; a class that the device does not have is class 0.
+/// Returns the queue of a class of service. A class that the device does not have is class 0.
 fn queue_of(class: u64) -> u8 {
     if class < u64::from(PRIORITIES) {
         class as u8

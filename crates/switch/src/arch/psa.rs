@@ -1,4 +1,5 @@
-//! The Portable Switch Architecture: ingress and egress each with a parser and a deparser (PSA, section 6).
+//! Portable Switch Architecture (PSA, section 6): ingress and egress, each with a parser and a
+//! deparser.
 
 use exec::{DropDetail, DropReason, ParserVerdict, PassInput, TraceEvent};
 use ir::{BlockRole, FieldId, Layout, Program, TransferPath};
@@ -12,7 +13,7 @@ use crate::slot::{Limbs, Slot};
 /// `PSA_PORT_RECIRCULATE`.
 const PORT_RECIRCULATE: u32 = 0xffff_fffa;
 
-/// The position of a path in `PSA_PacketPath_t`.
+/// Returns the value of a path in `PSA_PacketPath_t`.
 fn path_number(path: PacketPath) -> u64 {
     match path {
         PacketPath::Normal => 0,
@@ -29,11 +30,12 @@ fn path(path: PacketPath) -> PassInput {
     PassInput::Constant(path_number(path))
 }
 
-/// Values that follow a packet: read where it leaves, written where it arrives.
+/// Values that accompany a packet: read at the end of one part of the pipeline, written at the
+/// start of the next.
 struct Carried {
     from: Limbs,
     to: Limbs,
-    /// The same as fields: from where, to where.
+    /// The same as pairs of fields: source, destination.
     fields: Vec<(FieldId, FieldId)>,
 }
 
@@ -138,9 +140,9 @@ impl Psa {
         self.ingress_done(core, job, trace);
     }
 
-    /// What follows when ingress has run.
+    /// Continues after ingress.
     pub(super) fn ingress_done(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
-        // The deparser makes the packet anew; clones and resubmission want it as it came.
+        // The deparser rewrites the packet, but clones and resubmission need the received one.
         let wants_original = self.flag(self.out_clone, &job) || self.flag(self.out_resubmit, &job);
         let original = if wants_original {
             Some(job.packet.bytes.bytes().to_vec())
@@ -157,7 +159,8 @@ impl Psa {
         self.ingress_deparsed(core, job, original, trace);
     }
 
-    /// What follows when the ingress deparser has run and the clones are made. `original` is the packet as it came, where it is to be resubmitted.
+    /// Continues after the ingress deparser, when the clones are made. `original` is the received
+    /// packet, if it must be resubmitted.
     pub(super) fn ingress_deparsed(
         &self,
         core: &mut Core,
@@ -238,7 +241,7 @@ impl Psa {
         core.control(job, BlockRole::Ingress, trace)
     }
 
-    /// Leaves the frame empty but for what the next blocks are told.
+    /// Clears the frame, except for the inputs of the next blocks.
     fn carry(&self, core: &mut Core, job: &mut Job, carried: &Carried) {
         core.scratch.clear();
         carried.from.save(job.packet.frame(), &mut core.scratch);
@@ -321,7 +324,7 @@ impl Psa {
         core.enqueue(job, replica.port, priority, trace);
     }
 
-    /// Copies of the packet as it came in.
+    /// Makes clones of the received packet.
     fn clone_ingress(
         &self,
         core: &mut Core,
@@ -399,7 +402,7 @@ impl Psa {
         self.all_done(core, job, port, trace);
     }
 
-    /// What follows when all blocks have run.
+    /// Continues after all blocks.
     pub(super) fn all_done(
         &self,
         core: &mut Core,
@@ -421,7 +424,7 @@ impl Psa {
         core.send(job, port, trace);
     }
 
-    /// The usual way: [`Psa::ingress`] and [`Psa::egress`] of a packet of which nothing is asked.
+    /// Returns the fast path: [`Psa::ingress`] and [`Psa::egress`] for a packet without requests.
     pub(super) fn pass(&self, program: &Program) -> Option<PassPlan> {
         let mut pass = PassBuilder::new(program);
         pass.set(self.parser_port, PassInput::IngressPort);

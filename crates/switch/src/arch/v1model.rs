@@ -1,13 +1,15 @@
-//! v1model, as BMv2's simple_switch takes packets through it.
+//! v1model, with the semantics of BMv2's simple_switch.
 //!
-//! Parser, checksum verification, ingress; then, in this order, ingress clones, resubmission, multicast, drop or unicast; the queue; egress, egress
-//! clones, drop, checksum computation, deparser, recirculation. A rejected packet goes on to ingress with `parser_error` set. Port 511 (all ones)
-//! drops. Clones, resubmitted and recirculated packets keep the fields of their field list; all other metadata is zero, the port and the time at which
-//! they came in among it.
+//! The order is: parser, checksum verification, ingress, ingress clones, resubmission, multicast,
+//! drop or unicast, queue, egress, egress clones, drop, checksum computation, deparser,
+//! recirculation. A rejected packet continues to ingress with `parser_error` set. Port 511 (all
+//! ones) drops. Clones, resubmitted and recirculated packets keep the fields of their field list.
+//! All other metadata is zero, including the ingress port and timestamp.
 //!
-//! In a chain ([`chain`]) a packet that its step has not dropped goes through that step's egress as if the queue were always free, and what the
-//! deparser made of it is parsed by the next step. Multicast, the queue and its egress wait for the last step. A copy that a step clones is for somebody
-//! beside the way: it leaves behind that step. A packet that is resubmitted or recirculated goes through its step again.
+//! In a chain ([`chain`]) a packet that its step has not dropped runs that step's egress as if the
+//! queue were always free. The next step parses the deparsed packet. Multicast, the queue and its
+//! egress follow the last step. A clone made by a step leaves the chain after that step. A packet
+//! that is resubmitted or recirculated runs its step again.
 
 mod chain;
 
@@ -23,7 +25,7 @@ use crate::pre::Replica;
 use crate::queue::QueueTimes;
 use crate::slot::{Limbs, Slot, metadata};
 
-/// `standard_metadata.instance_type`, as BMv2 numbers it.
+/// Values of `standard_metadata.instance_type` in BMv2.
 mod instance_type {
     pub(super) const NORMAL: u64 = 0;
     pub(super) const INGRESS_CLONE: u64 = 1;
@@ -42,7 +44,7 @@ pub(crate) struct V1model {
     egress_port: Slot,
     instance_type: Slot,
     packet_length: Slot,
-    /// Bytes of the packet beside the headers that change, if egress reads its length.
+    /// Number of bytes of the packet without the headers that change, if egress reads the length.
     length_rest: Slot,
     enq_timestamp: Slot,
     enq_qdepth: Slot,
@@ -94,7 +96,7 @@ impl V1model {
         self.steps_from(core, Some(job), trace);
     }
 
-    /// A packet that left its pass there goes on.
+    /// Continues with a packet that exited the fast path.
     pub(super) fn resume(
         &self,
         core: &mut Core,
@@ -111,7 +113,8 @@ impl V1model {
         self.steps_from(core, next, trace);
     }
 
-    /// Takes a packet from the beginning of its step to its queue or its end, through all steps that follow.
+    /// Processes a packet from the start of its step to its queue or its end, including all
+    /// following steps.
     fn steps_from(&self, core: &mut Core, mut next: Option<Job>, trace: &mut Trace<'_>) {
         while let Some(mut job) = next {
             next = match self.ingress_blocks(core, &mut job, trace) {
@@ -124,7 +127,7 @@ impl V1model {
         }
     }
 
-    /// What follows when ingress has run; the packet comes back if a step follows.
+    /// Continues after ingress. Returns the packet if a step follows.
     fn ingress_done(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) -> Option<Job> {
         if let Some(clone) = job.packet.requests.clone.take() {
             self.clone_ingress(core, &mut job, clone, trace);
@@ -140,7 +143,7 @@ impl V1model {
         None
     }
 
-    /// From the last ingress to the queue, or to the end.
+    /// Processes a packet from the end of the last ingress to the queue, or to its end.
     fn leave_ingress(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
         let group = self.mcast_grp.get(job.packet.frame()) as u32;
         if group != 0 {
@@ -155,7 +158,7 @@ impl V1model {
         self.enqueue(core, job, PortId(spec as u32), trace);
     }
 
-    /// Whether the packet's port is the one that drops.
+    /// Returns true if the packet's port is the drop port.
     fn is_to_drop(&self, job: &Job) -> bool {
         let spec = self.egress_spec.get(job.packet.frame());
         self.egress_spec.exists() && spec == self.egress_spec.largest()
@@ -168,7 +171,8 @@ impl V1model {
         trace: &mut Trace<'_>,
     ) -> Result<(), DropReason> {
         job.packet.length = job.packet.bytes.len() as u32;
-        // simple_switch says these when it receives a packet; one that starts over has them only if its field list does.
+        // simple_switch sets these when it receives a packet. A resubmitted or recirculated packet
+        // has them only if its field list has them.
         if !job.is_prepared {
             job.packet.begin_pass();
             let (port, length) = (u64::from(job.ingress.0), job.packet.length.into());
@@ -200,7 +204,8 @@ impl V1model {
         core.control(job, BlockRole::Ingress, trace)
     }
 
-    /// Ingress clones are made of the packet as it came: parsed again, its metadata zero but for the field list.
+    /// Makes ingress clones. They are copies of the received packet, parsed again. Their metadata
+    /// is zero except for the field list.
     fn clone_ingress(
         &self,
         core: &mut Core,
@@ -240,7 +245,7 @@ impl V1model {
         job.resume();
     }
 
-    /// Egress clones are made of the packet as egress left it.
+    /// Makes egress clones. They are copies of the packet after egress.
     fn clone_egress(
         &self,
         core: &mut Core,
@@ -287,13 +292,15 @@ impl V1model {
         let frame = copy.packet.frame_mut();
         self.instance_type.set(frame, kind);
         self.egress_rid.set(frame, instance.into());
-        // The session's class counts (P4Runtime); without one, a priority that the field list keeps, as in BMv2.
+        // The session's class of service has precedence (P4Runtime). Without one, the priority in
+        // the field list counts, as in BMv2.
         let priority = match mode.class_of_service {
             0 => self.priority.get(frame),
             class => class.into(),
         };
         self.priority.set(frame, priority);
-        // The session's length is that of the packet which leaves; a later `truncate` of the program may cut further.
+        // The session's length limits the transmitted packet. A later `truncate` of the program may
+        // reduce it further.
         if let Some(length) = mode.truncate {
             copy.packet.requests.truncate_to(length);
         }
@@ -310,7 +317,7 @@ impl V1model {
         fields.restore(to.packet.frame_mut(), &core.scratch);
     }
 
-    /// Starts a new pass in place: everything zero but for the field list.
+    /// Prepares another round of the packet: all fields are zero except those of the field list.
     fn begin_again(&self, core: &mut Core, job: &mut Job, list: Option<u32>, kind: u64) {
         let fields = list.and_then(|list| self.field_lists.get(&list));
         core.scratch.clear();
@@ -340,7 +347,7 @@ impl V1model {
         core.start_over(job, "recirculate", trace);
     }
 
-    /// The packet becomes the copies of its group.
+    /// Replaces the packet by the copies of its multicast group.
     fn multicast_original(&self, core: &mut Core, mut job: Job, group: u32, trace: &mut Trace<'_>) {
         self.instance_type
             .set(job.packet.frame_mut(), instance_type::REPLICATION);
@@ -417,7 +424,7 @@ impl V1model {
         self.steps_from(core, next, trace);
     }
 
-    /// What follows when egress has run; the packet comes back if a step follows.
+    /// Continues after egress. Returns the packet if a step follows.
     fn egress_done(
         &self,
         core: &mut Core,
@@ -453,7 +460,7 @@ impl V1model {
         self.all_done(core, job, port, trace)
     }
 
-    /// What follows when all blocks have run; the packet comes back if a step follows.
+    /// Continues after all blocks. Returns the packet if a step follows.
     fn all_done(
         &self,
         core: &mut Core,
@@ -465,7 +472,7 @@ impl V1model {
             self.recirculate(core, job, list, trace);
             return None;
         }
-        // A packet that starts over is whole again: only what leaves is cut.
+        // A packet that starts again is not truncated. Only a transmitted one is.
         if let Some(length) = job.packet.requests.truncate {
             job.packet.bytes.truncate(length as usize);
         }
@@ -477,7 +484,8 @@ impl V1model {
         None
     }
 
-    /// The usual way: [`V1model::ingress`] and [`V1model::egress`] of a packet of which nothing is asked.
+    /// Returns the fast path: [`V1model::ingress`] and [`V1model::egress`] for a packet without
+    /// requests.
     pub(super) fn pass(&self, program: &Program) -> Option<PassPlan> {
         let mut pass = PassBuilder::new(program);
         pass.set(self.packet_length, PassInput::ReceivedLength);
@@ -485,7 +493,8 @@ impl V1model {
         pass.set(self.ingress_timestamp, PassInput::Micros);
         self.pass_between(&mut pass)?;
         self.pass_ingress(&mut pass);
-        // A port that is free sends whatever queue the packet is in; packets to others leave as they come to theirs.
+        // A free port sends at once, whatever the queue. Packets to busy ports exit at the enqueue
+        // step.
         if self.priority.largest() >= u64::from(PRIORITIES) {
             pass.leave_if_set(self.priority);
         }
@@ -500,7 +509,7 @@ impl V1model {
         pass.send()
     }
 
-    /// From the parser to the end of ingress, of a packet that goes out by one port.
+    /// Adds the steps from the parser to the end of ingress, for a unicast packet.
     fn pass_ingress(&self, pass: &mut PassBuilder<'_>) {
         pass.parse(BlockRole::Parser, &[self.parser_error]);
         pass.control(BlockRole::VerifyChecksum);
@@ -519,7 +528,7 @@ impl V1model {
         );
     }
 
-    /// Egress, of which `set_port` tells the program the port.
+    /// Adds the egress steps. `set_port` sets the program's egress port.
     fn pass_egress(
         &self,
         pass: &mut PassBuilder<'_>,
@@ -558,7 +567,7 @@ impl V1model {
         self.deq_qdepth.set(frame, times.dequeue_depth.into());
         self.egress_timestamp.set(frame, times.dequeued.as_micros());
         self.egress_port.set(frame, port.0.into());
-        // Any value but the one that drops, so that only egress itself can drop the packet now.
+        // Any value except the drop port, so that only egress itself can drop the packet now.
         self.egress_spec.set(frame, 0);
         self.packet_length.set(frame, length);
         let told = [
@@ -577,7 +586,7 @@ impl V1model {
     }
 }
 
-/// Names a copy as a clone.
+/// Marks a copy as a clone.
 fn begin_clone(
     copy: &mut Job,
     path: PacketPath,

@@ -1,4 +1,4 @@
-//! A budget against a naive model: one number for the work, one for the copies.
+//! Tests of a budget against a naive model: one number for the work, one for the copies.
 
 use exec::{DropReason, WorkBudget};
 use proptest::prelude::*;
@@ -7,11 +7,12 @@ use super::{Budgets, COPY_WORK, MOST_COPIES, MOST_ROUNDS, Spending};
 
 #[derive(Clone, Debug)]
 enum Event {
-    /// A packet runs and takes so much work.
+    /// A packet runs and uses this many work units.
     Spend(usize, u32),
-    /// A packet runs and makes so many copies, the first of which takes work at once.
+    /// A packet runs, makes this many copies, and the first of them uses this many work units at
+    /// once.
     Copy(usize, u32, u32),
-    /// A packet starts over, for so much work.
+    /// A packet recirculates, for this many work units.
     StartOver(usize, u32),
     /// A packet ends.
     End(usize),
@@ -28,7 +29,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// What a packet came in with, what is left of it, and who has part in it.
+/// Naive model of a budget.
 struct Naive {
     base: u64,
     work: u64,
@@ -38,7 +39,7 @@ struct Naive {
 
 impl Naive {
     fn spend(&mut self, units: u32) -> bool {
-        // One run takes no more than a packet has that comes in.
+        // One run uses at most the units of a received packet.
         let most = self.work.min(self.base);
         let taken = u64::from(units).min(most);
         self.work -= taken;
@@ -69,7 +70,7 @@ impl Naive {
     }
 }
 
-/// A packet that waits: its part, what it has of its work, and its rounds.
+/// A waiting packet: its share, its remaining work, and its rounds.
 struct Waiting {
     spending: Spending,
     work: u32,
@@ -187,7 +188,7 @@ fn packets_of_other_workers_find_work_while_one_runs() {
     copy.resume(&mut others);
     assert!(own >= base.units() / 2, "{own}");
     assert!(others >= base.units() / 4, "{others}");
-    // What neither of them used is there again.
+    // Unused work is available again.
     first.suspend(&mut own);
     copy.suspend(&mut others);
     first.resume(&mut own);

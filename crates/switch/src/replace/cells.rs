@@ -1,4 +1,4 @@
-//! Counters, meters, registers and value sets go over.
+//! Migration of counters, meters, registers and value sets.
 
 use std::sync::Arc;
 
@@ -90,7 +90,8 @@ impl Keeper<'_> {
         let mut count = Count::all_kept(held());
         for (index, config) in configs().enumerate() {
             if let Some(counts) = before.counts(index as u64) {
-                // Of meters that are gone, what they marked goes with them.
+                // The new meter array may be smaller. The counts of meters that no longer exist are
+                // lost with them.
                 let _ = after.write_counts(index as u64, counts);
             }
             let Some(config) = config else { continue };
@@ -108,7 +109,7 @@ impl Keeper<'_> {
         after: Option<(ExternId, &[ir::ScalarTy])>,
     ) {
         let kind = StateKind::Registers;
-        // A cell with its first value holds nothing.
+        // A cell with its initial value holds no state.
         let is_first = |cell: &[bits::Value]| cell == before.initial();
         let cells = || (0..u64::from(before.size())).filter_map(|index| before.get(index));
         let held = || cells().filter(|cell| !is_first(cell)).count();
@@ -166,7 +167,7 @@ impl Keeper<'_> {
                 }
             };
             tell_size(set.size as usize, other.size as usize, &mut notes);
-            // The first ones stay where there is no room for all.
+            // If there is too little space, the first members are kept.
             let mut count = Count::default();
             for member in old.members() {
                 let done = fit.convert(member).map(|member| kept.insert(member));
@@ -188,7 +189,7 @@ pub(super) fn tell_units(before: CounterKind, after: CounterKind, notes: &mut No
     }
 }
 
-/// What a counter of this kind keeps of a reading.
+/// Returns the part of a reading that a counter of this kind has.
 pub(super) fn counted_by(kind: CounterKind, reading: CounterReading) -> CounterReading {
     CounterReading {
         packets: if kind == CounterKind::Bytes {

@@ -1,7 +1,10 @@
-//! State goes over to another program: the one rule, which docs/MIGRATION.md tells, made and foretold by the same code.
+//! Migration of state to another program, by the rules of docs/MIGRATION.md. The same code predicts
+//! and performs it.
 //!
-//! First everything is found out, and what must be converted is put into the new state, while the old one stays as it is; a table that stays as it is
-//! is only noted. When the change is made ([`Carried::finish`]) noted tables move over whole, with their indices, counts and ids: that costs no entry.
+//! First, everything is analysed, and state that needs conversion is written to the new
+//! configuration. The old one stays unchanged. Tables that need no conversion are only noted. When
+//! the change is made ([`Carried::finish`]), noted tables move as a whole, with their indexes,
+//! counts and ids, at no cost per entry.
 
 mod cells;
 mod profiles;
@@ -17,26 +20,26 @@ use table::{EntryAction, EntryId, NewEntry, TableSpec};
 use crate::fit::{Declared, Notes};
 use crate::migration::{Fate, Line, Migration, StateKind};
 
-/// What was found out, and what is left to do.
+/// Result of the analysis, and the moves that remain.
 #[derive(Default)]
 pub(crate) struct Carried {
     pub(crate) migration: Migration,
     moves: Vec<Move>,
 }
 
-/// A table that goes over whole.
+/// Move of a whole table.
 struct Move {
     from: TableId,
     to: TableId,
     default: EntryAction,
-    /// New numbers of actions, where they are others.
+    /// New action ids, where they differ.
     numbers: Option<HashMap<u32, u32>>,
-    /// Entries that the new program begins with and the old one did not.
+    /// Initial entries of the new program that the old one did not have.
     initial: Vec<NewEntry>,
 }
 
 impl Carried {
-    /// Entries that there are more in the new tables when the change is made.
+    /// Returns the growth of the new tables when the change is made.
     pub(crate) fn moving(&self, old: &Configuration, new: &Configuration) -> u64 {
         let moving = self.moves.iter().map(|one| {
             let there = new.tables[one.to].len();
@@ -45,7 +48,7 @@ impl Carried {
         moving.sum::<usize>() as u64
     }
 
-    /// Makes the change. What takes back the moves of whole tables comes with it.
+    /// Makes the change. Returns the report, and the data to undo the moves of whole tables.
     pub(crate) fn finish(
         self,
         old: &mut Configuration,
@@ -64,7 +67,7 @@ impl Move {
         std::mem::swap(&mut old.tables[self.from], table);
         let before = (table.spec().clone(), table.default_action().clone());
         table.refit(spec, self.default, self.numbers.as_ref());
-        // What the device has counts more.
+        // Existing entries have precedence.
         let insert = |entry| table.insert(entry, now.0).ok();
         Moved {
             added: self.initial.into_iter().filter_map(insert).collect(),
@@ -76,7 +79,7 @@ impl Move {
     }
 }
 
-/// A table that went over whole.
+/// Table that was moved as a whole.
 pub(crate) struct Moved {
     from: TableId,
     to: TableId,
@@ -86,12 +89,12 @@ pub(crate) struct Moved {
 }
 
 impl Moved {
-    /// Takes it back.
+    /// Undoes the move.
     pub(crate) fn go_back(self, old: &mut Configuration, new: &mut Configuration) {
         let table = &mut old.tables[self.from];
         std::mem::swap(&mut new.tables[self.to], table);
         for id in self.added {
-            // It may have gone since.
+            // The entry may have been deleted since.
             let _ = table.delete(id);
         }
         let numbers = self.numbers.map(|numbers| {
@@ -103,12 +106,13 @@ impl Moved {
     }
 }
 
-/// Finds out what becomes of all state, and converts what has to be; the old configuration stays as it is.
+/// Analyses the migration of all state, and converts it where necessary. The old configuration
+/// stays unchanged.
 pub(crate) fn carry(old: &Configuration, new: &mut Configuration, now: Nanos) -> Carried {
     new.hash = old.hash.clone();
     new.expire_profiles = old.expire_profiles.clone();
     new.host_ports = old.host_ports.clone();
-    // Packets of both programs take from one line of numbers.
+    // Packets of both programs allocate from the same sequence.
     new.next_flow_id = old.next_flow_id.clone();
     let mut keeper = Keeper {
         old,
@@ -130,11 +134,11 @@ pub(crate) fn carry(old: &Configuration, new: &mut Configuration, now: Nanos) ->
     }
 }
 
-/// An action profile that stays.
+/// Action profile that is kept.
 struct KeptProfile {
     from: ExternId,
     to: ExternId,
-    /// Whether all of it does, one-shot members included.
+    /// True if all of it is kept, including one-shot members.
     is_whole: bool,
 }
 
@@ -147,7 +151,7 @@ struct Keeper<'c> {
     moves: Vec<Move>,
 }
 
-/// How many there are, and how many of them are lost.
+/// Number of items, and the number of lost ones.
 #[derive(Clone, Copy, Default)]
 struct Count {
     held: usize,

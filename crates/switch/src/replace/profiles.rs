@@ -1,4 +1,4 @@
-//! Action profiles and selectors go over.
+//! Migration of action profiles and selectors.
 
 use ir::{ActionScope, ExternId, ExternKind, Program, TableId};
 use table::{ActionProfile, ActionRef, EntryAction, GroupMember};
@@ -10,8 +10,9 @@ use crate::migration::StateKind;
 use crate::profiles::{Own, is_one_shot};
 
 impl Keeper<'_> {
-    /// Members and groups but for those of single entries, which come with their entries where not all of the profile stays. A smaller profile keeps
-    /// what fits, a group what has all its members.
+    /// Migrates members and groups. Unless the whole profile is kept, one-shot members are left
+    /// out: they are migrated with their entries. A smaller profile keeps what fits, and a group is
+    /// kept if all of its members are.
     pub(super) fn profile(
         &mut self,
         name: &str,
@@ -69,14 +70,14 @@ impl Keeper<'_> {
         self.profiles.push(KeptProfile { from, to, is_whole });
     }
 
-    /// Takes members and groups of single entries out again.
+    /// Removes one-shot members and groups again.
     fn forget_one_shots(&mut self, to: Option<ExternId>, before: &ActionProfile) {
         let Some(profile) = self.new_profile(to) else {
             return;
         };
         let groups = before.groups().filter(|(id, _)| is_one_shot(id.get()));
         for (group, _) in groups {
-            // One that did not fit is not there.
+            // A group that did not fit does not exist.
             let _ = profile.delete_group(group);
         }
         let members = before.members().filter(|(id, _)| is_one_shot(id.get()));
@@ -85,7 +86,8 @@ impl Keeper<'_> {
         }
     }
 
-    /// What a member does, in the words of a table of the new program that uses the profile.
+    /// Converts the action of a member for the first table of the new program that uses the profile
+    /// and has the action.
     fn member_action(
         &self,
         profile: ExternId,
@@ -114,7 +116,8 @@ impl Keeper<'_> {
         None
     }
 
-    /// What an entry does, in the new program's words, if it can do that there. Members and a group of its own come with it.
+    /// Converts the action of an entry for the new program, if possible. Creates its one-shot
+    /// members and group.
     pub(super) fn entry_action(
         &mut self,
         old_id: TableId,
@@ -149,7 +152,7 @@ impl Keeper<'_> {
         None
     }
 
-    /// Makes the members and the group that an entry had for itself, all or none.
+    /// Creates the one-shot members and the group of an entry, all or none.
     fn bring_own(
         &mut self,
         from: ExternId,
@@ -177,7 +180,7 @@ impl Keeper<'_> {
             return Some(());
         }
         for member in made {
-            // It is in no group.
+            // The member is in no group.
             let _ = target.delete_member(member);
         }
         None
@@ -195,7 +198,8 @@ fn is_listed(table: &ir::Table, action: &ActionRef) -> bool {
     })
 }
 
-/// The members that an entry with this action runs one of; `None` if its group is not there.
+/// Returns the members of which an entry with this action runs one. `None` if its group does not
+/// exist.
 fn parts_of(profile: &ActionProfile, action: &EntryAction) -> Option<Vec<GroupMember>> {
     match *action {
         EntryAction::Direct(_) => Some(Vec::new()),

@@ -1,4 +1,4 @@
-//! Tables go over: whole where nothing of them changes, else entry by entry.
+//! Migration of tables: as a whole if nothing changes, else entry by entry.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl Keeper<'_> {
         }
     }
 
-    /// A table of which no entry stays.
+    /// Reports a table of which no entry is kept.
     fn gone(&mut self, old_id: TableId, reason: &str) {
         let old = self.old;
         let name = &old.program().tables[old_id].name;
@@ -86,7 +86,7 @@ impl Keeper<'_> {
         self.learned(old_id, id, &fit, is_same_key);
     }
 
-    /// How calls of the old table's actions become calls of the new one's.
+    /// Determines the conversion of calls of the old table's actions to those of the new table.
     fn actions(&mut self, old_id: TableId, id: TableId, fit: &mut TableFit, notes: &mut Notes) {
         let before = self.old.program();
         for listed in &before.tables[old_id].actions {
@@ -109,10 +109,10 @@ impl Keeper<'_> {
         }
     }
 
-    /// The profile that both tables use.
+    /// Checks that both tables use the same profile.
     ///
     /// # Errors
-    /// Entries of the one cannot be entries of the other.
+    /// Entries of the old table cannot be entries of the new one.
     fn profile_of(&self, old_id: TableId, id: TableId) -> Result<(), String> {
         let before = self.old.program().tables[old_id].implementation;
         let after = self.new.program().tables[id].implementation;
@@ -130,7 +130,7 @@ impl Keeper<'_> {
         }
     }
 
-    /// Whether the table can go over whole.
+    /// Returns true if the table can be moved as a whole.
     fn is_movable(&self, old_id: TableId, id: TableId, fit: &TableFit) -> bool {
         let (before, after) = (&self.old.tables[old_id], &self.new.tables[id]);
         let (from, to) = (before.spec(), after.spec());
@@ -153,7 +153,8 @@ impl Keeper<'_> {
             && (fit.is_exact || before.iter().all(|entry| runs_all(&entry.action)))
     }
 
-    /// Whether both have the same const entries by the same ids, which controllers' priorities of const entries come from.
+    /// Returns true if both tables have the same const entries with the same ids. Controllers
+    /// derive the priorities of const entries from the ids.
     fn has_same_consts(&self, old_id: TableId, id: TableId, fit: &TableFit) -> bool {
         let (before, after) = (consts(self.old, old_id), consts(self.new, id));
         let declared =
@@ -183,7 +184,8 @@ impl Keeper<'_> {
         });
     }
 
-    /// Entries that the new program begins with and the old one did not; the others are the control plane's by now.
+    /// Returns the initial entries of the new program that the old one did not have. All other
+    /// entries are by now the control plane's.
     fn initial(&self, old_id: TableId, id: TableId) -> Vec<NewEntry> {
         let began_with = |matches: &[FieldMatch], priority: Option<i32>| {
             let declared = &self.old.program().tables[old_id].entries;
@@ -205,7 +207,8 @@ impl Keeper<'_> {
         .collect()
     }
 
-    /// What a miss does from now on: what the control plane has set, if the program lets it, else what the program says.
+    /// Returns the new default action: the one that the control plane has set, if the program
+    /// allows it, else the program's.
     fn default_action(&mut self, old_id: TableId, id: TableId) -> EntryAction {
         let own = self.new.tables[id].default_action().clone();
         let EntryAction::Direct(default) = self.old.tables[old_id].default_action() else {
@@ -294,7 +297,8 @@ impl Keeper<'_> {
         self.lost(StateKind::DirectMeters, &name, reason, held);
     }
 
-    /// Converts the entries of the control plane one by one. Their counts begin anew, but for direct counters, and so do the buckets of direct meters.
+    /// Converts the entries of the control plane one by one. Usage counts and the token buckets of
+    /// direct meters restart. Direct counters are kept.
     fn entries(
         &mut self,
         old_id: TableId,
@@ -310,7 +314,7 @@ impl Keeper<'_> {
             count.add(self.entry(old_id, id, entry, fit, notes));
         }
         for entry in initial {
-            // What the device has counts more.
+            // Existing entries have precedence.
             let _ = self.new.tables[id].insert(entry, self.now.0);
         }
         if let Some(reading) = old.tables[old_id].counter(None) {
@@ -326,7 +330,8 @@ impl Keeper<'_> {
         }
     }
 
-    /// Gives the direct meter of an entry, or of the default action, the rates of the old one, and what that has marked.
+    /// Copies the rates and the packet counts of the direct meter of an entry or of the default
+    /// action.
     fn carry_meter(
         &self,
         (old_id, id): (TableId, TableId),
@@ -335,7 +340,7 @@ impl Keeper<'_> {
     ) {
         let table = &self.new.tables[id];
         if self.old.tables[old_id].spec().direct_meter != table.spec().direct_meter {
-            // It is told of elsewhere.
+            // Reported elsewhere.
             return;
         }
         let meter = match entry {
@@ -347,12 +352,12 @@ impl Keeper<'_> {
         };
         meter.write_counts(before.counts());
         if let Some(config) = before.config() {
-            // It was accepted before.
+            // The configuration was accepted before.
             let _ = meter.configure(config);
         }
     }
 
-    /// Whether an entry stays.
+    /// Converts an entry. Returns true if it is kept.
     fn entry(
         &mut self,
         old_id: TableId,
@@ -381,7 +386,7 @@ impl Keeper<'_> {
                 if let Some(profile) = self.new_profile(profile) {
                     Own::taken_from(profile, &action);
                 }
-                // The program may have it as const.
+                // The program may have it as a const entry.
                 let existing = self.new.tables[id].find(&matches, priority);
                 let is_same = existing.is_some_and(|existing| existing.action == action);
                 let is_there = matches!(error, TableError::Duplicate(_));
@@ -398,8 +403,9 @@ impl Keeper<'_> {
         true
     }
 
-    /// Entries that packets added. Tables of one layout are one, for packets of both programs; otherwise the entries that fit are copied, and
-    /// what packets of the old program add from now on stays with them.
+    /// Migrates the entries that packets added. If the layout is unchanged, packets of both
+    /// programs share one table. Otherwise the entries that fit are copied. Entries that packets of
+    /// the old program add from then on are not migrated.
     fn learned(&mut self, old_id: TableId, id: TableId, fit: &TableFit, is_same_key: bool) {
         let old = self.old;
         let name = &old.program().tables[old_id].name;
@@ -439,12 +445,12 @@ impl Keeper<'_> {
     }
 }
 
-/// How a table's entries become another's.
+/// Conversion of a table's entries.
 pub(super) struct TableFit {
     keys: KeyFit,
-    /// By the old action's number.
+    /// Action conversions, by the old action's id.
     actions: HashMap<u32, ActionFit>,
-    /// Whether all of the old table's actions are there, with the same parameters.
+    /// True if the new table has all of the old table's actions with the same parameters.
     is_exact: bool,
 }
 
@@ -454,7 +460,8 @@ impl TableFit {
     }
 }
 
-/// Const entries. Tables of which the program declares none are not looked through, however large they are.
+/// Returns the const entries. Tables for which the program declares no entries are not scanned,
+/// because they may be large.
 fn consts(configuration: &Configuration, id: TableId) -> Vec<&Arc<Entry>> {
     if configuration.program().tables[id].entries.is_empty() {
         return Vec::new();
@@ -463,7 +470,7 @@ fn consts(configuration: &Configuration, id: TableId) -> Vec<&Arc<Entry>> {
     entries.filter(|entry| entry.is_const).collect()
 }
 
-/// How many entries are not const.
+/// Returns the number of entries that are not const.
 fn held(configuration: &Configuration, id: TableId) -> usize {
     configuration.tables[id].len() - consts(configuration, id).len()
 }
@@ -475,7 +482,8 @@ fn direct_name(program: &Program, id: Option<ExternId>) -> String {
         .unwrap_or_default()
 }
 
-/// Whether two tables list the same actions by the same numbers: what learned entries refer to.
+/// Returns true if two tables list the same actions with the same ids, to which learned entries
+/// refer.
 fn same_actions(old: &Program, old_id: TableId, new: &Program, id: TableId) -> bool {
     let (before, after) = (&old.tables[old_id].actions, &new.tables[id].actions);
     before.len() == after.len()
@@ -492,7 +500,7 @@ fn same_actions(old: &Program, old_id: TableId, new: &Program, id: TableId) -> b
         })
 }
 
-/// Whether the control plane had set the default action.
+/// Returns true if the control plane has set the default action.
 fn was_set(configuration: &Configuration, id: TableId) -> bool {
     let program = configuration.program();
     let own = program.tables.get(id).and_then(|table| {

@@ -1,4 +1,4 @@
-//! Devices from IR text, and what came out of them.
+//! Helpers for tests: devices from IR text, and the packets that they send.
 #![allow(dead_code, unreachable_pub)]
 
 use std::sync::Arc;
@@ -8,8 +8,9 @@ use ir::{ActionCall, KeyMatch, Program, TableId};
 use packet::{Nanos, PortId};
 use switch::{Action, Change, Device, DeviceConfig, EntryId, QueueConfig, TableEntry};
 
-/// A v1model program: header `h` (kind, value, mark), user metadata `kept` and `lost`, and the given code for ingress and egress. Extra
-/// declarations (tables, externs) come before the parser.
+/// Returns a v1model program: header `h` (kind, value, mark), user metadata `kept` and `lost`, and
+/// the given code for ingress and egress. Further declarations (tables, externs) come before the
+/// parser.
 pub fn v1model(declarations: &str, ingress: &str, egress: &str) -> Arc<Program> {
     program(&format!(
         r#"program t v1model
@@ -80,7 +81,7 @@ field_list 2 (meta.kept, sm.ingress_port, sm.parser_error, sm.priority, sm.ingre
     ))
 }
 
-/// A stage of this name that runs this code and ends the control.
+/// Returns a stage with this name that runs this code and ends the control.
 pub fn code(name: &str, body: &str) -> String {
     format!("    stage {name}.code: action next end {{\n{body}\n    }}")
 }
@@ -97,7 +98,7 @@ pub fn device(program: &Arc<Program>) -> Device {
     Device::new(program.clone(), &interp::Interp, &DeviceConfig::default()).unwrap()
 }
 
-/// A packet for `v1model`.
+/// Returns a packet for `v1model`.
 pub fn packet(kind: u8, payload: &[u8]) -> Vec<u8> {
     [&[kind, 0, 0, 0, 0, 0], payload].concat()
 }
@@ -106,14 +107,14 @@ pub fn ns(n: u64) -> Nanos {
     Nanos(n)
 }
 
-/// Sends a packet in at port 0 at this time, and runs the device to this time.
+/// Receives a packet at port 0 at this time, and runs the device up to this time.
 pub fn send(device: &mut Device, bytes: &[u8], now: Nanos) {
     device.receive(PortId(0), bytes).unwrap();
     device.step(now);
     device.check_conservation().unwrap();
 }
 
-/// What left since the last call: port, bytes, time in nanoseconds.
+/// Returns the packets sent since the last call: port, bytes, time in nanoseconds.
 pub fn sent(device: &mut Device) -> Vec<(u32, Vec<u8>, u64)> {
     let mut all = Vec::new();
     device.drain_sent(|port, bytes, time| all.push((port.0, bytes.to_vec(), time.0)));
@@ -129,7 +130,7 @@ pub fn dropped(device: &Device, reason: DropReason) -> u64 {
     device.ledger().dropped(reason)
 }
 
-/// An entry that calls the action at a place of the table's list.
+/// Inserts an entry that calls the action at this position of the table's list.
 pub fn insert(
     device: &mut Device,
     keys: Vec<KeyMatch>,
@@ -156,7 +157,7 @@ pub fn value(number: u128, width: u32) -> bits::Value {
     bits::Value::truncated(number, width)
 }
 
-/// A queue that sends this many packets a second.
+/// Returns a queue configuration with this rate.
 pub fn slow(packets_per_second: u64, depth: usize) -> QueueConfig {
     QueueConfig {
         depth,

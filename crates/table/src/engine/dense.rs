@@ -1,32 +1,36 @@
-//! [`Dense`]: a slot for each key that there may be, for keys of small numbers, as ports, VLANs and ids are.
+//! [`Dense`]: direct index, an array with one element for each possible key. For keys with small
+//! values, such as ports, VLAN ids and other ids.
 //!
-//! Each limb of a key takes as many bits of a slot's number as the greatest value that an entry has there, or, where keys have few bits, all that it has.
+//! The array index consists of the bits of all limbs of the key. Each limb has as many bits there
+//! as the greatest value of any entry needs, or, for narrow keys, as its field is wide.
 
 use crate::entry::EntryIdx;
 use crate::key::KeyShape;
 use std::hint::select_unpredictable;
 
-/// Bits of keys for all of which there are slots from the beginning: 4 KB.
+/// Maximum width of a key for which the array always covers all values of the fields: 4 KB.
 const WHOLE_BITS: u32 = 10;
 
-/// Bits of a slot's number at most, however many entries there are, and with them as many as make few slots an entry.
+/// Maximum number of bits of the array index, whatever the number of entries (`FEW_BITS`). Up to
+/// `MOST_BITS` are allowed while there are at most `SLOTS_PER_ENTRY` elements for each entry.
 const FEW_BITS: u32 = 13;
 const MOST_BITS: u32 = 20;
 const SLOTS_PER_ENTRY: usize = 4;
 
-/// What the widths of a table's exact fields say of its direct index, whatever the entries.
+/// Form of the direct index of a table, as far as the widths of its exact fields determine it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Directness {
-    /// There is one, in which each key has a slot: its number is the fields' bits put together, those of the first field lowest.
+    /// There is always one, with an element for each key. The array index is the concatenation of
+    /// the fields, the first in the lowest bits.
     Whole,
-    /// There is one.
+    /// There is always one.
     Always,
-    /// That depends on the entries.
+    /// There is one or not, depending on the entries.
     Sometimes,
 }
 
 impl Directness {
-    /// Of keys of exact fields of so many bits each.
+    /// Returns the form for exact fields of these widths in bits.
     pub fn of(widths: impl IntoIterator<Item = u32>) -> Self {
         let bits = widths.into_iter().fold(0, u32::saturating_add);
         if bits <= WHOLE_BITS {
@@ -39,42 +43,44 @@ impl Directness {
     }
 }
 
-/// Slots, of which most may be free.
+/// Array by key, in which most elements may be unused.
 #[derive(Debug, Clone)]
 pub(super) struct Dense {
-    /// One a limb of the key.
+    /// One for each limb of the key.
     digits: Box<[Digit]>,
-    /// The entry, plus 1, of each key; behind them a 0 for keys that have no slot.
+    /// For each key, the entry index plus 1, or 0. The last element is 0, for keys outside of the
+    /// array.
     slots: Vec<u32>,
     len: usize,
 }
 
-/// Where a limb is in a slot's number.
+/// Position of a limb of the key in the array index.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Digit {
-    /// How far it is shifted up; the first one is not.
+    /// Left shift in bits; 0 for the first limb.
     pub shift: u32,
     width: u32,
-    /// Bits that no entry has: a key with one of them has no slot.
+    /// Bits that no entry has in this limb. A key with one of them is outside of the array.
     pub outside: u64,
 }
 
-/// An index as code sees it that looks keys up by itself.
+/// Direct index in the form that compiled code can search inline.
 #[derive(Debug, Clone, Copy)]
 pub struct DirectIndex<'m> {
-    /// One a limb of the key: all limbs shifted and put together are its slot's number.
+    /// One for each limb of the key. The shifted limbs ORed together are the array index.
     pub digits: &'m [Digit],
-    /// The entry, plus 1, of each key; the last one is a 0 for keys that have no slot.
+    /// For each key, the entry index plus 1, or 0. The last element is 0, for keys outside of the
+    /// array.
     pub slots: &'m [u32],
 }
 
 impl DirectIndex<'_> {
-    /// Limbs of a key, at most.
+    /// Maximum number of limbs of a key.
     pub const MOST_LIMBS: usize = 2;
 }
 
 impl Dense {
-    /// Without entries, for keys of exact fields.
+    /// Creates an index without entries for keys of exact fields.
     pub(super) fn new(shape: &KeyShape) -> Self {
         let widths = || shape.fields().iter().map(|field| field.width);
         match Directness::of(widths()) {
@@ -116,7 +122,7 @@ impl Dense {
         size_of_val(&self.slots[..])
     }
 
-    /// All keys with their entries.
+    /// Iterates over all keys with their entries.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Vec<u64>, u32)> + '_ {
         let key = |slot: usize| {
             let limb = |digit: &Digit| slot as u64 >> digit.shift & !digit.outside;
@@ -126,7 +132,8 @@ impl Dense {
         slots.filter_map(move |(slot, found)| Some((key(slot), found.checked_sub(1)?)))
     }
 
-    /// Puts a key in that is not there; false, and nothing is done, if that would take too many slots.
+    /// Inserts a key that is not present. Returns false, and does nothing, if the array would
+    /// become too large.
     pub(super) fn insert(&mut self, key: &[u64], idx: u32) -> bool {
         if self.slot(key) == self.no_slot() {
             let limbs = key.iter().zip(&self.digits);
@@ -150,7 +157,7 @@ impl Dense {
         true
     }
 
-    /// Takes a key out that is there.
+    /// Removes a key that is present.
     pub(super) fn remove(&mut self, key: &[u64]) {
         self.put(key, 0);
         self.len -= 1;
@@ -192,7 +199,7 @@ impl Dense {
         }
     }
 
-    /// The same where keys have `N` limbs.
+    /// Looks up keys of `N` limbs.
     #[inline(always)]
     fn find_all<const N: usize>(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
         let mut digits = [Digit::default(); N];

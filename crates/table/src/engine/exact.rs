@@ -1,4 +1,5 @@
-//! Keys of exact fields only: a slot for each key that there may be, where these are few, or else one hash table over packed keys.
+//! [`Exact`]: match engine for keys of exact fields only. It is an array with one element for each
+//! possible key if these are few, otherwise a hash table over packed keys.
 
 use super::dense::{Dense, DirectIndex};
 use super::steady::{ASK, Base, Steady};
@@ -10,7 +11,7 @@ use crate::packing::{self, Packing};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An index of whole keys.
+/// Match engine for exact keys.
 #[derive(Debug)]
 pub struct Exact {
     versions: Steady<Index>,
@@ -19,7 +20,7 @@ pub struct Exact {
 }
 
 impl Exact {
-    /// Without rules, for keys of `shape`, which has exact fields only.
+    /// Creates an engine without rules for keys of `shape`, which must have only exact fields.
     pub fn new(shape: &KeyShape) -> Self {
         let fields: Vec<usize> = (0..shape.fields().len()).collect();
         let packing = Packing::new(shape, &fields).expect("a whole key can be packed");
@@ -59,18 +60,18 @@ impl MatchEngine for Exact {
     }
 }
 
-/// How keys are found.
+/// Data structure of the index.
 #[derive(Debug, Clone)]
 enum Index {
-    /// By slot, as long as slots are few and keys short.
+    /// Array with one element for each possible key, while these are few and keys are short.
     Dense { dense: Dense, packing: Arc<Packing> },
-    /// By hash, from then on.
+    /// Hash table.
     Hashed(Hashed),
 }
 
 impl Index {
     fn new(packing: Arc<Packing>, shape: &KeyShape) -> Self {
-        // Code that looks keys up by itself knows no slots of longer keys.
+        // Compiled code cannot search arrays with longer keys inline.
         if shape.limbs() > DirectIndex::MOST_LIMBS {
             return Self::Hashed(Hashed::new(&packing));
         }
@@ -95,10 +96,11 @@ impl Index {
     }
 }
 
-/// A hash table over packed keys.
+/// Hash table over packed keys.
 #[derive(Debug, Clone)]
 struct Hashed {
-    /// How keys are packed; nothing if they are as they were, which is told without a look at how.
+    /// Packing of the keys; `None` if packing changes nothing, so that the common case needs no
+    /// look at the steps.
     packing: Option<Packing>,
     map: FlatMap,
 }
@@ -121,7 +123,7 @@ impl Hashed {
         packed(self.packing.as_ref(), key, |key| map.remove(key));
     }
 
-    /// Packs keys into `packed`, and finds them.
+    /// Packs keys into `packed` and looks them up.
     #[inline(always)]
     fn get_packed(
         &self,
@@ -141,7 +143,7 @@ impl Hashed {
         self.map.get_batch(packed, found);
     }
 
-    /// At most [`BATCH`] keys at once.
+    /// Looks up at most [`BATCH`] keys at once.
     fn get_some(&self, keys: &[u64], found: &mut [u32]) {
         let Some(packing) = &self.packing else {
             return self.map.get_batch(keys, found);
@@ -161,21 +163,21 @@ impl Hashed {
         packed(self.packing.as_ref(), key, |key| self.map.get(key))
     }
 
-    /// Notes the hashes of keys.
+    /// Prefetches for keys and stores their hashes.
     fn announce(&self, keys: &[u64], notes: &mut [u64]) {
         self.each(keys, notes, |key, note| {
             *note = self.map.announce(key).bits();
         });
     }
 
-    /// Finds keys whose hashes were noted.
+    /// Looks up keys with the stored hashes.
     fn find_announced(&self, keys: &[u64], notes: &mut [u64]) {
         self.each(keys, notes, |key, note| {
             *note = self.map.get_announced(key, Hash::from_bits(*note)).into();
         });
     }
 
-    /// Does the same with each key, packed, and its note.
+    /// Calls `each` with each key, packed, and its note.
     #[inline(always)]
     fn each(&self, keys: &[u64], notes: &mut [u64], each: impl Fn(&[u64], &mut u64)) {
         let stride = keys.len().checked_div(notes.len()).unwrap_or(0).max(1);
@@ -188,7 +190,7 @@ impl Hashed {
         packed(self.packing.as_ref(), key, |key| self.map.outdate(key));
     }
 
-    /// Finds keys, and says of each what there is by what the map has found.
+    /// Looks up keys and converts each result of the map with `entry`.
     #[inline(always)]
     fn find_all(
         &self,
@@ -209,26 +211,26 @@ impl Hashed {
     }
 }
 
-/// The entry that the map has found, outdated or not.
+/// Converts a result of the map to an entry index, ignoring the outdated flag.
 #[inline(always)]
 fn entry(found: u32) -> Option<EntryIdx> {
     (found & !OUTDATED).checked_sub(1).map(EntryIdx::new)
 }
 
-/// What `then` gives for a key packed.
+/// Calls `then` with the packed key.
 #[inline(always)]
 fn packed<T>(packing: Option<&Packing>, key: &[u64], then: impl FnOnce(&[u64]) -> T) -> T {
     let Some(packing) = packing else {
         return then(key);
     };
-    // What is longer stays as it is.
+    // Keys that are longer than this are not packed.
     let mut packed = [0; packing::MOST];
     let packed = &mut packed[..packing.limbs()];
     packing.pack(key, packed);
     then(packed)
 }
 
-/// The key that these matches, all exact, match.
+/// Returns the key that these matches, all exact, match.
 fn key_of(matches: &[FieldMatch]) -> Vec<u64> {
     let limbs = matches.iter().map(|matched| match matched {
         FieldMatch::Exact(value) => value.limbs(),
@@ -280,7 +282,7 @@ impl Base for Index {
 
     fn read_bytes(&self) -> usize {
         match self {
-            // Such tables are small.
+            // Such arrays are small.
             Self::Dense { .. } => 0,
             Self::Hashed(hashed) => hashed.map.memory(),
         }

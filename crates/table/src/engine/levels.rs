@@ -1,5 +1,6 @@
-//! Keys with one LPM field, the others exact, of any length: one hash table a prefix length, the longest
-//! first. For what is too long for [`lpm`](super::lpm).
+//! [`Levels`]: match engine for keys with one LPM field and otherwise exact fields, of any length.
+//! It has one hash table for each prefix length and searches the longest first. Used for keys that
+//! are too long for [`lpm`](super::lpm).
 
 use super::{MatchEngine, Matcher, Rule};
 use crate::entry::EntryIdx;
@@ -7,11 +8,11 @@ use crate::key::KeyShape;
 use crate::limb_map::LimbMap;
 use std::sync::Arc;
 
-/// One hash table for each prefix length in use.
+/// Match engine with one hash table for each prefix length in use.
 #[derive(Debug, Clone)]
 pub struct Levels {
     shape: Arc<KeyShape>,
-    /// Descending by prefix length; none is empty.
+    /// In descending order of prefix length; none is empty.
     levels: Vec<Level>,
 }
 
@@ -23,7 +24,8 @@ struct Level {
 }
 
 impl Levels {
-    /// Without rules, for keys of `shape`, which has one LPM field and else exact ones.
+    /// Creates an engine without rules for keys of `shape`, which must have one LPM field and
+    /// otherwise exact fields.
     pub fn new(shape: Arc<KeyShape>) -> Self {
         Self {
             shape,

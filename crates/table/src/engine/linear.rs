@@ -1,11 +1,12 @@
-//! Any key: all rules, one after the other. The model of what the other engines mean.
+//! [`Linear`]: match engine for any key that tries all rules in turn. It is the reference for the
+//! other engines.
 
 use super::{MatchEngine, Matcher, Rule};
 use crate::entry::{EntryIdx, Rank};
 use crate::key::{FieldMatch, KeyShape};
 use std::sync::Arc;
 
-/// A list of rules, by rank.
+/// List of rules in order of rank.
 #[derive(Debug, Clone)]
 pub struct Linear {
     shape: Arc<KeyShape>,
@@ -13,7 +14,7 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// Without rules, for keys of `shape`.
+    /// Creates an engine without rules for keys of `shape`.
     pub fn new(shape: Arc<KeyShape>) -> Self {
         Self {
             shape,

@@ -1,7 +1,7 @@
-//! Match engines: from a key to the best entry that matches it.
+//! Match engines: indices that map a key to the best matching entry.
 //!
-//! To add one, implement [`MatchEngine`], let [`choose`] pick it for the shapes it serves, and add it
-//! to `tests/match_engines.rs`, where it must equal [`Linear`].
+//! To add an engine, implement [`MatchEngine`] and let [`choose`] select it for the key shapes that
+//! it supports. Add it to `tests/match_engines.rs`, where it must equal [`Linear`].
 
 mod dense;
 mod exact;
@@ -31,69 +31,73 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a match engine knows of an entry.
+/// The part of an entry that a match engine needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule<'e> {
-    /// The entry's place, which is the answer.
+    /// Entry index, which is the lookup result.
     pub idx: EntryIdx,
-    /// What it matches; checked against the key shape.
+    /// Match of the entry, checked against the key shape.
     pub matches: &'e Arc<[FieldMatch]>,
-    /// Of all rules that match, the least rank is the answer. No two rules have the same.
+    /// Rank. The matching rule with the least rank is the result. No two rules have the same rank.
     pub rank: Rank,
 }
 
-/// How far an engine's work on a faster index is.
+/// State of an engine's background optimization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Improved {
-    /// It goes on when it is asked for again.
+    /// Not finished; call it again.
     UnderWay,
-    /// The next snapshot has another index.
+    /// Finished: the next snapshot has another index.
     Done,
-    /// There is nothing to be done until more rules come or go.
+    /// Nothing to do until rules are inserted or removed.
     NoMore,
 }
 
 /// The control side of a match engine.
 pub trait MatchEngine: fmt::Debug + Send + Sync {
-    /// Adds a rule.
+    /// Inserts a rule.
     fn insert(&mut self, rule: Rule<'_>);
 
-    /// Removes a rule that was inserted, given as it was then.
+    /// Removes a rule, which must be given as it was inserted.
     fn remove(&mut self, rule: Rule<'_>);
 
     /// Removes all rules.
     fn clear(&mut self);
 
-    /// The rules of this moment, for packets to search. Costs what changed since the last one, not
-    /// the number of rules; an engine that outgrew what it was built for may build anew.
+    /// Returns the current rules for packets to search. The cost is in proportion to the changes
+    /// since the last snapshot, not to the number of rules. An engine that has outgrown its
+    /// structure may rebuild it.
     fn snapshot(&mut self) -> Arc<dyn Matcher>;
 
-    /// Works on a faster index for the rules that there are, about as long as `budget` says. Packets search the old one until a snapshot is
-    /// taken of the new one; what is found does not change.
+    /// Builds a faster index for the current rules, for about `budget`. Packets search the old
+    /// index until a snapshot of the new one is taken. Lookup results do not change.
     fn improve(&mut self, _budget: Duration) -> Improved {
         Improved::NoMore
     }
 
-    /// About how many bytes the index takes, all copies of it included; not the rules themselves.
+    /// Returns the approximate size of the index in bytes, including all copies. The rules
+    /// themselves are not included.
     fn memory(&self) -> usize;
 }
 
-/// For so few keys, what is done once for a batch costs more than it saves.
+/// Maximum number of keys for which a loop of single lookups is cheaper than the fixed cost of a
+/// batch.
 const FEW_NOTES: usize = 8;
 
-/// What is found, as [`Matcher::find_announced`] notes it.
+/// Returns a lookup result as [`Matcher::find_announced`] stores it.
 #[inline(always)]
 fn number(found: Option<EntryIdx>) -> u64 {
     EntryIdx::record_of(found).into()
 }
 
-/// The packet side of a match engine: immutable.
+/// The packet side of a match engine: an immutable index.
 pub trait Matcher: fmt::Debug + Send + Sync {
-    /// The rule of least rank that `key` matches. The key has the limbs of the shape, canonical.
+    /// Returns the rule of least rank that `key` matches. The key has the limbs of the shape,
+    /// canonical.
     fn find(&self, key: &[u64]) -> Option<EntryIdx>;
 
-    /// [`find`](Self::find) for `out.len()` keys of equal length, which lie in `keys` one after the
-    /// other. A batch of 32 to 64 hides best what memory takes.
+    /// Like [`find`](Self::find), for `out.len()` keys of equal length, which are consecutive in
+    /// `keys`. Batches of 32 to 64 keys hide memory latency best.
     fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
         let limbs = keys.len().checked_div(out.len()).unwrap_or(0);
         for (i, found) in out.iter_mut().enumerate() {
@@ -101,44 +105,49 @@ pub trait Matcher: fmt::Debug + Send + Sync {
         }
     }
 
-    /// Asks the processor for what lookups of `notes.len()` keys, which lie in `keys` one after the other, read first, and notes what they will need
-    /// not find out again.
+    /// Prefetches what lookups of `notes.len()` keys read first. The keys are consecutive in
+    /// `keys`. Stores intermediate results in `notes`, so that the lookups need not compute them
+    /// again.
     fn announce(&self, _keys: &[u64], _notes: &mut [u64]) {}
 
-    /// [`find`](Self::find) for keys that were [announced](Self::announce) to this matcher, with what was noted: notes become the places of entries,
-    /// plus 1, or 0.
+    /// Like [`find`](Self::find), for keys that were [announced](Self::announce) to this matcher.
+    /// `notes` holds the results of that call. Each is replaced by the index of the entry found
+    /// plus 1, or by 0.
     fn find_announced(&self, keys: &[u64], notes: &mut [u64]) {
         find_numbers(self, keys, notes);
     }
 
-    /// Tells of memory that every lookup reads, or nearly so, whatever its key: an address in each line of it.
+    /// Reports memory that (nearly) every lookup reads, whatever its key: one address for each
+    /// cache line of it.
     fn tell_common(&self, _tell: &mut dyn FnMut(usize)) {}
 
-    /// The index, where it is so simple that code had better look keys up by itself.
+    /// Returns the index if it is a direct index, which compiled code can search inline.
     fn direct(&self) -> Option<DirectIndex<'_>> {
         None
     }
 
-    /// The index, where it is a hash table that code had better look keys up in by itself.
+    /// Returns the index if it is a hash table that compiled code can search inline.
     fn hashed(&self) -> Option<HashIndex<'_>> {
         None
     }
 
-    /// The index, where it is of so few rules that code had better look keys up by itself.
+    /// Returns the index if it is a bit-vector index, for few rules, that compiled code can search
+    /// inline.
     fn vectors(&self) -> Option<VectorIndex<'_>> {
         None
     }
 
-    /// The index, where it is a trie that code had better look keys up in by itself.
+    /// Returns the index if it is a trie that compiled code can search inline.
     fn trie(&self) -> Option<TrieIndex<'_>> {
         None
     }
 
-    /// About how many bytes this index takes; not the rules themselves.
+    /// Returns the approximate size of this index in bytes. The rules themselves are not included.
     fn memory(&self) -> usize;
 }
 
-/// The places of the entries that keys hit, plus 1, or 0: where nothing was noted of them, or it is of no use.
+/// Looks keys up in batches and stores entry indices plus 1, or 0. For engines that store nothing
+/// in [`Matcher::announce`], or if that is of no use.
 fn find_numbers(matcher: &(impl Matcher + ?Sized), keys: &[u64], notes: &mut [u64]) {
     let limbs = keys.len().checked_div(notes.len()).unwrap_or(0);
     for (i, notes) in notes.chunks_mut(BATCH).enumerate() {
@@ -153,7 +162,8 @@ fn find_numbers(matcher: &(impl Matcher + ?Sized), keys: &[u64], notes: &mut [u6
     }
 }
 
-/// The same for a batch of many. Not part of it: few need no room for many.
+/// Looks up a batch of more than [`FEW_NOTES`] keys. Not inlined, so that small batches do not need
+/// stack space for a large one.
 #[inline(never)]
 fn find_many_numbers(matcher: &(impl Matcher + ?Sized), keys: &[u64], notes: &mut [u64]) {
     let mut found = [None; BATCH];
@@ -164,7 +174,7 @@ fn find_many_numbers(matcher: &(impl Matcher + ?Sized), keys: &[u64], notes: &mu
     }
 }
 
-/// The engine for keys of this shape.
+/// Returns an empty engine for keys of this shape.
 pub fn choose(shape: &Arc<KeyShape>) -> Box<dyn MatchEngine> {
     if shape.count(MatchKind::SignedRange) > 0 {
         return match Signed::new(shape) {

@@ -1,4 +1,4 @@
-//! [`Signed`]: ranges of signed fields by an engine that knows unsigned ones.
+//! [`Signed`]: adapter that maps signed range fields to an engine for unsigned ranges.
 
 use super::{Improved, MatchEngine, Matcher, Rule, choose};
 use crate::entry::EntryIdx;
@@ -7,13 +7,14 @@ use bits::{Value, limbs_for};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The most limbs of a key that this serves: keys are copied to the stack.
+/// Maximum number of limbs of a key, because keys are copied to the stack.
 const MOST_LIMBS: usize = 16;
 
-/// Limbs of keys that are copied at a time.
+/// Number of limbs that are copied at once.
 const COPIED: usize = 32 * MOST_LIMBS;
 
-/// Another engine with the sign bits of signed range fields flipped, in rules and in keys: that keeps the order and makes it unsigned.
+/// Wrapper around another engine. It inverts the sign bits of signed range fields in rules and
+/// keys, which maps signed order to unsigned order.
 #[derive(Debug)]
 pub struct Signed {
     shape: Arc<KeyShape>,
@@ -22,7 +23,7 @@ pub struct Signed {
 }
 
 impl Signed {
-    /// No rules. `None` for keys that are too long.
+    /// Creates an engine without rules. Returns `None` if keys are too long.
     pub fn new(shape: &Arc<KeyShape>) -> Option<Self> {
         if shape.limbs() > MOST_LIMBS {
             return None;
@@ -47,7 +48,7 @@ impl Signed {
         })
     }
 
-    /// The same rule for the inner engine.
+    /// Returns the rule's match for the inner engine.
     fn unsigned(&self, matches: &[FieldMatch]) -> Arc<[FieldMatch]> {
         let fields = self.shape.fields().iter().zip(matches);
         fields
@@ -96,7 +97,7 @@ impl MatchEngine for Signed {
     }
 }
 
-/// Where the sign bits of a key are: limbs, and the bit in each.
+/// Positions of the sign bits in a key: limb index, and mask of the bit.
 #[derive(Debug, Clone)]
 struct Signs(Arc<[(usize, u64)]>);
 
@@ -109,7 +110,7 @@ impl Signs {
     }
 }
 
-/// The sign bit of a field of this width, in its last limb.
+/// Returns the sign bit of a field of this width, in its last limb.
 fn sign_bit(width: u32) -> u64 {
     match width {
         0 => 0,
@@ -117,7 +118,7 @@ fn sign_bit(width: u32) -> u64 {
     }
 }
 
-/// The number with its sign bit flipped.
+/// Returns the number with its sign bit inverted.
 fn flipped(number: &Value) -> Value {
     let mut limbs = number.limbs().to_vec();
     if let Some(last) = limbs.last_mut() {

@@ -1,15 +1,20 @@
-//! [`Steady`]: packets stay with one copy of a large structure while it changes.
+//! [`Steady`]: keeps packets on one copy of a large structure while it changes.
 //!
-//! [`Versions`] hands packets its copies in turn. Two copies of an index of many megabytes do not fit in a cache where one does, and lookups
-//! that change over with every update wait for memory: half of their rate was lost to that, and none to the updates themselves.
+//! [`Versions`] gives packets its copies in turn. A cache that holds one index of several megabytes
+//! may not hold two. Lookups that switch copies with every update then wait for memory: this cost
+//! half of the lookup rate, while the updates themselves cost nothing.
 //!
-//! So packets that saw a large copy go on with it: it is the *base*, of this and the next snapshots. For each change that it misses, the base itself
-//! says where what it finds may be outdated; those few lookups, and no others, are made again in the newest copy. When the base misses many changes,
-//! or when nothing changes for a while, the newest copy is the next base. That costs a third copy while packets are under way and entries change.
+//! Packets that use a large copy therefore stay with it. It is the *base* of this and of the
+//! following snapshots. For each change that the base misses, the positions in it of which the
+//! result may be outdated are marked. Only lookups that find such a mark are repeated in the newest
+//! copy. If the base misses many changes, or if nothing changes for a while, the newest copy
+//! becomes the base. The cost is a third copy while packets are being processed and entries change.
 //!
-//! A base only ever learns that it is outdated, in single bits that leave what it finds as it was: to whoever has it as a snapshot they mean
-//! nothing, and a snapshot that sees the bit of a later change looks a key up in its own newest copy for nothing. A bit comes before the snapshot with its
-//! change is published, which orders the two. A copy that makes the changes that it missed writes those bits away.
+//! The base changes only by single mark bits, which leave its results as they were. A holder that
+//! uses it as its own snapshot ignores them. A snapshot that sees the mark of a later change
+//! repeats the lookup in its own newest copy, which is unnecessary but correct. A mark is set
+//! before the snapshot with its change is published, which orders the two. When a copy applies the
+//! changes that it missed, it clears the marks.
 
 use super::{Improved, Matcher, Replay, Versions};
 use crate::entry::EntryIdx;
@@ -17,43 +22,44 @@ use crate::flat_map::{BATCH, HashIndex};
 use std::fmt;
 use std::sync::Arc;
 
-/// A structure of which packets can stay with an old copy.
+/// Structure of which packets can keep using an old copy.
 pub(super) trait Base: Replay + Matcher + 'static {
-    /// Lets this copy know of a change that it will miss: all keys that may find something else are outdated. False, and nothing is done, if that
-    /// cannot be said of few.
+    /// Marks all keys of which the result may differ because of a change that this copy will miss.
+    /// Returns false, and does nothing, if these are not few.
     fn outdate(&self, change: &Self::Op) -> bool;
 
-    /// [`Matcher::find_batch`], but [`ASK`] for keys that are outdated.
+    /// Like [`Matcher::find_batch`], but returns [`ASK`] for keys that are outdated.
     fn find_or_ask(&self, keys: &[u64], out: &mut [Option<EntryIdx>]);
 
-    /// About how many bytes all lookups together read.
+    /// Returns the approximate number of bytes that all lookups together read.
     fn read_bytes(&self) -> usize;
 }
 
-/// The newest copy is to be asked. No entry has this place.
+/// Result that requests a lookup in the newest copy. No entry has this index.
 pub(super) const ASK: EntryIdx = EntryIdx::new(u32::MAX - 1);
 
-/// Two copies of less stay in the cache beside one another.
+/// Minimum size in bytes. Two copies of a smaller structure fit into the cache together.
 const LARGE: usize = if cfg!(test) { 1 } else { 4 << 20 };
 
-/// The most changes that a base misses, which it then makes at once; few enough that outdated keys stay rare.
+/// Maximum number of changes that a base misses, which it then applies at once. Small enough that
+/// outdated keys stay rare.
 const MOST_MISSED: usize = 8192;
 
-/// [`Versions`], and the copy that packets stay with.
+/// Collection of copies ([`Versions`]) with the base, the copy that packets keep using.
 pub(super) struct Steady<T: Base> {
     versions: Versions<T>,
-    /// Of the snapshots that there are.
+    /// Base of the existing snapshots.
     base: Option<Stay<T>>,
 }
 
 struct Stay<T> {
     copy: Arc<T>,
-    /// How many changes it misses.
+    /// Number of changes that it misses.
     missed: usize,
 }
 
 impl<T: Base> Stay<T> {
-    /// If it is worth it to stay with this copy.
+    /// Creates a base from this copy if it is large enough.
     fn of(copy: &Arc<T>) -> Option<Self> {
         (copy.read_bytes() >= LARGE).then(|| Self {
             copy: copy.clone(),
@@ -61,12 +67,12 @@ impl<T: Base> Stay<T> {
         })
     }
 
-    /// Notes a change that it will miss; false if it is no base any more.
+    /// Records a change that the base misses. Returns false if it can no longer be the base.
     fn miss(&mut self, change: &T::Op) -> bool {
-        // This, and the copy among the versions.
+        // One reference is here, one in the versions.
         let is_held = Arc::strong_count(&self.copy) > 2;
         self.missed += 1;
-        // A copy that misses more than this is not worth to be kept.
+        // Beyond this, cloning is cheaper than applying the missed changes.
         let most = MOST_MISSED.min(self.copy.clone_cost());
         is_held && self.missed <= most && self.copy.outdate(change)
     }
@@ -94,7 +100,7 @@ impl<T: Base> Steady<T> {
         self.versions.change(change);
     }
 
-    /// What packets search from now on.
+    /// Returns the index that packets search from now on.
     pub(super) fn snapshot(&mut self) -> Arc<dyn Matcher> {
         let newest = self.versions.snapshot();
         match &self.base {
@@ -109,7 +115,7 @@ impl<T: Base> Steady<T> {
         }
     }
 
-    /// Nothing has changed for a while: the newest copy is the one to stay with.
+    /// Makes the newest copy the base. For use when nothing has changed for a while.
     pub(super) fn improve(&mut self) -> Improved {
         match self.base.take_if(|base| base.missed > 0) {
             Some(_) => Improved::Done,
@@ -127,18 +133,19 @@ impl<T: Base + fmt::Debug> fmt::Debug for Steady<T> {
     }
 }
 
-/// A base, and the newest copy for the keys that are outdated there.
+/// Base, with the newest copy for keys that are outdated in it.
 #[derive(Debug)]
 struct Steadied<T> {
     base: Arc<T>,
     newest: Arc<T>,
 }
 
-/// Limbs of keys that are looked up again together.
+/// Maximum number of limbs of keys that are looked up again together.
 const GATHERED: usize = 4 * BATCH;
 
 impl<T: Base> Steadied<T> {
-    /// Finds the keys of at most [`BATCH`] for which the base asks.
+    /// Looks up in the newest copy those of at most [`BATCH`] keys for which the base returned
+    /// [`ASK`].
     fn find_asked(&self, keys: &[u64], limbs: usize, out: &mut [Option<EntryIdx>]) {
         let mut asked = [0; BATCH];
         let mut count = 0;
@@ -186,13 +193,13 @@ impl<T: Base> Matcher for Steadied<T> {
         }
     }
 
-    /// The base is the one that is asked first, so what it reads is asked for. The hashes that it notes are of no use: keys that were announced are found
-    /// as batches are, and these are hashed again.
+    /// Prefetches from the base, which is searched first. The hashes that it stores in `notes` are
+    /// not used: announced keys are found by a batch lookup, which hashes them again.
     fn announce(&self, keys: &[u64], notes: &mut [u64]) {
         self.base.announce(keys, notes);
     }
 
-    /// The base: of what is outdated there it says so.
+    /// Returns the base, in which outdated positions are marked.
     fn hashed(&self) -> Option<HashIndex<'_>> {
         self.base.hashed()
     }

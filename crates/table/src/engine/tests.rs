@@ -1,4 +1,4 @@
-//! Engines whose snapshots share memory that changes go on in, against a list of rules.
+//! Tests of engines with snapshots that share memory with later changes, against a list of rules.
 
 use super::{DirectIndex, Directness, Improved, Linear, MatchEngine, Matcher, Rule, choose};
 use crate::entry::{EntryId, EntryIdx, Rank};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What the fields of a key are; of up to one limb, and of several.
+/// Key shapes with fields of up to one limb, and of several.
 fn shapes() -> Vec<Arc<KeyShape>> {
     let shape = |fields: &[(u32, MatchKind)]| {
         let fields = fields.iter().map(|&(width, kind)| KeyField { width, kind });
@@ -27,14 +27,14 @@ fn shapes() -> Vec<Arc<KeyShape>> {
     ]
 }
 
-/// One of a few numbers that differ at both ends.
+/// Returns one of a few numbers that differ in the highest and lowest bits.
 fn number(which: u8, width: u32) -> Value {
     let which = u128::from(which);
     let top = (which & 7) << (width - 3);
     Value::truncated(top | which >> 3 & 7 | which >> 6 << (width / 2), width)
 }
 
-/// The rule with this number; few have one key.
+/// Returns the match with this number. Few rules have the same key.
 fn matches(shape: &KeyShape, which: u16) -> Arc<[FieldMatch]> {
     let [bits, lens] = which.to_le_bytes();
     let fields = shape.fields().iter();
@@ -62,13 +62,13 @@ fn keys(shape: &KeyShape) -> Vec<u64> {
     (0..=255).step_by(5).flat_map(key).collect()
 }
 
-/// An engine, and the list that it should equal.
+/// Engine under test, and the list that it must equal.
 struct Pair {
     shape: Arc<KeyShape>,
     keys: Vec<u64>,
     engine: Box<dyn MatchEngine>,
     list: Linear,
-    /// Which rule is in each place.
+    /// The rule at each entry index.
     rules: Vec<Option<Arc<[FieldMatch]>>>,
 }
 
@@ -85,12 +85,12 @@ impl Pair {
         }
     }
 
-    /// Takes the rule out if it is there, and else puts it in, at a place that is free.
+    /// Removes the rule if it is present. Otherwise inserts it at a free index.
     fn toggle(&mut self, which: u16) {
         self.toggle_rule(matches(&self.shape, which));
     }
 
-    /// [`toggle`](Self::toggle) for a rule of any number.
+    /// Like [`toggle`](Self::toggle), for any rule.
     fn toggle_rule(&mut self, matches: Arc<[FieldMatch]>) {
         let is_it = |rule: &Option<Arc<[FieldMatch]>>| rule.as_ref() == Some(&matches);
         let found = self.rules.iter().position(is_it);
@@ -117,7 +117,7 @@ impl Pair {
         }
     }
 
-    /// A snapshot, and what it should find for all keys.
+    /// Returns a snapshot with the expected results for all keys.
     fn snapshot(&mut self) -> (Arc<dyn Matcher>, Answers) {
         let limbs = self.shape.limbs();
         let answers = self.keys.chunks_exact(limbs);
@@ -126,7 +126,8 @@ impl Pair {
     }
 }
 
-/// What a snapshot finds for all keys: one by one, together, and announced.
+/// Returns the results of a snapshot for all keys: from single lookups, from a batch, and after
+/// announcing.
 fn finds(matcher: &dyn Matcher, keys: &[u64], limbs: usize) -> [Answers; 3] {
     let one_by_one = keys.chunks_exact(limbs).map(|key| matcher.find(key));
     let mut together = vec![None; keys.len() / limbs];
@@ -139,7 +140,7 @@ fn finds(matcher: &dyn Matcher, keys: &[u64], limbs: usize) -> [Answers; 3] {
     [one_by_one.collect(), together, announced.collect()]
 }
 
-/// Finds the keys below 100, and counts what it is asked.
+/// Matcher that finds the keys below 100 and counts the calls.
 #[derive(Debug, Default)]
 struct Asked {
     alone: AtomicUsize,
@@ -217,13 +218,14 @@ proptest! {
     }
 }
 
-/// Widths of exact fields, most of them small, so that some keys have slots, some are packed, and some are too long for either; all have room for a [`number`].
+/// Widths of exact fields, mostly small, so that some keys suit a direct index, some are packed,
+/// and some are too long for either. All have room for a [`number`].
 fn exact_widths() -> impl Strategy<Value = Vec<u32>> {
     let width = prop_oneof![4 => 3u32..=8, 2 => 9u32..=32, 2 => 33u32..=64, 1 => 65u32..=128];
     proptest::collection::vec(width, 1..5)
 }
 
-/// The key of this number, which is small in all fields if it is itself.
+/// Returns the rule with this number. A small number gives small values in all fields.
 fn exact_rule(shape: &KeyShape, number: u64) -> Arc<[FieldMatch]> {
     let fields = (0..).zip(shape.fields());
     let value = |(at, field): (u32, &KeyField)| {
@@ -234,7 +236,8 @@ fn exact_rule(shape: &KeyShape, number: u64) -> Arc<[FieldMatch]> {
 }
 
 proptest! {
-    /// Native code is made for what the fields' widths say, before there are entries.
+    /// Native code is compiled for the index that the widths of the fields imply, before there are
+    /// entries.
     #[test]
     fn exact_keys_have_the_index_that_their_widths_promise_whatever_comes(
         widths in exact_widths(),
@@ -249,7 +252,7 @@ proptest! {
         let mut held = std::collections::VecDeque::new();
         for number in numbers {
             pair.toggle_rule(exact_rule(&shape, number));
-            // Of tables that packets hold, snapshots have two copies.
+            // Tables that packets hold have snapshots of two copies.
             held.push_back(pair.engine.snapshot());
             held.drain(..held.len().saturating_sub(3));
             let newest = &held[held.len() - 1];

@@ -1,21 +1,26 @@
 //! [`Versions`]: flat structures that change under traffic.
 //!
-//! Packets search flat memory, without pages or locks, and a snapshot that they hold never changes.
-//! So the control side keeps a few copies of the structure: a change goes to one that no packet
-//! holds, after the changes that it missed were replayed on it, and that one is the next snapshot
-//! (left-right, Ramalhete and Correia 2015, with reference counts in place of reader counters).
+//! Packets search flat memory without pages or locks, and a snapshot that they hold never changes.
+//! The control side therefore keeps several copies of the structure. It applies a change to a copy
+//! that no packet holds, after replaying the changes that the copy missed. This copy is the next
+//! snapshot. The method is left-right (Ramalhete and Correia 2015) with reference counts in place
+//! of reader counters.
 //!
-//! In the steady state there are two copies and each change is applied twice. A copy is cloned only
-//! when there is none to write, that is at the first change after a snapshot and while packets hold
-//! all of them. A load before the first snapshot, or between two, writes one copy.
+//! In the steady state there are two copies, and each change is applied twice. A copy is cloned
+//! only when none is writable: at the first change after a snapshot, and while packets hold all
+//! copies. Bulk loading before the first snapshot, or between two snapshots, writes one copy.
 //!
-//! Bounds. Memory: a copy for each different snapshot that is held, and two more. Time: a change is
-//! applied to one copy after at most [`Replay::clone_cost`] others; or it clones, and then since the
-//! last clone one more snapshot is held than ever before, or one of many that were held for long. So
-//! what packets hold for the time of a batch, on any number of threads up to [`MAX_COPIES`] less two,
-//! costs some clones once and then none. Copies that are not needed any more miss more and more
-//! changes, and go. Whoever holds many different snapshots for long, as packets in a slow queue do,
-//! pays for each with a copy.
+//! Bounds:
+//! - Memory: one copy for each different snapshot that is held, plus two.
+//! - Time of a change without a clone: it is applied to one copy, after at most
+//!   [`Replay::clone_cost`] others.
+//! - Number of clones: a change clones only for one of two reasons. Since the last clone, more
+//!   snapshots are held than ever before, or one of several snapshots is held for long.
+//!
+//! Snapshots that are held for the time of a batch thus cost a few clones once and then none. This
+//! holds for up to [`MAX_COPIES`] minus two threads. Unused copies miss more and more changes and
+//! are dropped. Each different snapshot that is held for long, for example by packets in a slow
+//! queue, costs one copy.
 
 use crate::engine::Rule;
 use crate::entry::{EntryIdx, Rank};
@@ -24,43 +29,44 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-/// The most copies that are kept to be written again; packets may hold others for as long as they take.
+/// Maximum number of copies that are kept for reuse. Packets may hold further ones for any time.
 const MAX_COPIES: usize = 16;
 
-/// A structure that changes by operations that can be repeated on a copy.
+/// Structure that changes by operations that can be replayed on a copy.
 pub trait Replay: Clone {
-    /// One change.
+    /// Type of one change.
     type Op;
 
-    /// Makes the change.
+    /// Applies the change.
     fn apply(&mut self, op: &Self::Op);
 
-    /// About how many operations cost as much time as a clone. A copy that missed more is given up.
+    /// Returns the approximate number of operations that take as much time as a clone. A copy that
+    /// missed more is dropped.
     fn clone_cost(&self) -> usize;
 }
 
-/// The copies of a structure, of which the newest has all changes.
+/// Copies of a structure, of which the newest has all changes.
 pub struct Versions<T: Replay> {
     /// Never empty, and at most [`MAX_COPIES`].
     copies: Vec<Version<T>>,
-    /// Which of `copies` has all changes.
+    /// Index of the copy that has all changes.
     newest: usize,
-    /// How many changes there were.
+    /// Number of changes so far.
     end: u64,
-    /// The last of them: all that some copy missed.
+    /// The most recent changes: all that some copy missed.
     log: VecDeque<T::Op>,
-    /// Copies that are not kept, and may be held by packets.
+    /// Copies that are no longer kept but may still be held by packets.
     given_up: Vec<Weak<T>>,
 }
 
 struct Version<T> {
-    /// How many changes the copy has.
+    /// Number of changes that the copy has.
     at: u64,
     copy: Arc<T>,
 }
 
 impl<T: Replay> Versions<T> {
-    /// One copy: `first`.
+    /// Creates the structure with one copy, `first`.
     pub fn new(first: T) -> Self {
         Self {
             copies: vec![Version {
@@ -74,24 +80,24 @@ impl<T: Replay> Versions<T> {
         }
     }
 
-    /// The structure with all changes.
+    /// Returns the structure with all changes.
     pub fn newest(&self) -> &T {
         &self.copies[self.newest].copy
     }
 
-    /// The structure of this moment, for packets: it never changes.
+    /// Returns an immutable snapshot of the current structure for packets.
     pub fn snapshot(&self) -> Arc<T> {
         self.copies[self.newest].copy.clone()
     }
 
-    /// What all copies take together, also those that only packets hold.
+    /// Returns the sum of `of` over all copies, including those that only packets hold.
     pub fn memory(&self, of: impl Fn(&T) -> usize) -> usize {
         let kept = self.copies.iter().map(|version| of(&version.copy));
         let held = self.given_up.iter().filter_map(Weak::upgrade);
         kept.sum::<usize>() + held.map(|copy| of(&copy)).sum::<usize>()
     }
 
-    /// Makes a change, which the next snapshot has.
+    /// Applies a change, which the next snapshot has.
     pub fn change(&mut self, op: T::Op) {
         self.newest = self.writable();
         let version = &mut self.copies[self.newest];
@@ -109,7 +115,7 @@ impl<T: Replay> Versions<T> {
         self.forget();
     }
 
-    /// Starts over with `fresh`.
+    /// Replaces the structure by `fresh`.
     pub fn reset(&mut self, fresh: T) {
         for place in (0..self.copies.len()).rev() {
             self.give_up(place);
@@ -121,7 +127,8 @@ impl<T: Replay> Versions<T> {
         };
     }
 
-    /// The place of a copy that nobody holds: the one that missed least, or else a new clone.
+    /// Returns the index of a copy that nothing else holds: the one that missed least, otherwise a
+    /// new clone.
     fn writable(&mut self) -> usize {
         let free = |version: &mut Version<T>| Arc::get_mut(&mut version.copy).is_some();
         let places = self.copies.iter_mut().enumerate();
@@ -144,7 +151,7 @@ impl<T: Replay> Versions<T> {
         self.copies.len() - 1
     }
 
-    /// Forgets changes that no copy misses, and copies that missed too many.
+    /// Drops log records that no copy misses, and copies that missed too many changes.
     fn forget(&mut self) {
         let worth = self.newest().clone_cost().max(MAX_COPIES) as u64;
         while let Some(place) = (0..self.copies.len())
@@ -178,10 +185,10 @@ impl<T: Replay + fmt::Debug> fmt::Debug for Versions<T> {
     }
 }
 
-/// A change of a match engine as an operation: a rule that comes or goes.
+/// Operation on a match engine: insert or remove a rule.
 #[derive(Debug, Clone)]
 pub struct RuleChange {
-    /// Whether it comes.
+    /// True for insert, false for remove.
     pub is_insert: bool,
     /// [`Rule::idx`].
     pub idx: EntryIdx,
@@ -192,7 +199,7 @@ pub struct RuleChange {
 }
 
 impl RuleChange {
-    /// The rule comes.
+    /// Creates the operation that inserts a rule.
     pub fn insert(rule: Rule<'_>) -> Self {
         Self {
             is_insert: true,
@@ -202,7 +209,7 @@ impl RuleChange {
         }
     }
 
-    /// The rule goes.
+    /// Creates the operation that removes a rule.
     pub fn remove(rule: Rule<'_>) -> Self {
         Self {
             is_insert: false,
@@ -218,12 +225,12 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-    /// A list that counts how often it was copied.
+    /// List that counts how often it was cloned.
     #[derive(Debug, Default)]
     struct List {
         items: Vec<u32>,
         clones: u32,
-        /// Of it and of what it was cloned from.
+        /// Clones of all copies together.
         all_clones: Arc<AtomicU32>,
     }
 
@@ -301,7 +308,7 @@ mod tests {
     #[test]
     fn packets_on_many_threads_that_hold_snapshots_for_a_while_cost_a_clone_each_once() {
         const THREADS: usize = MAX_COPIES - 2;
-        // So many that no copy misses more than a clone costs.
+        // Large enough that no copy misses more changes than a clone costs.
         const CHANGES: u32 = usual_or_interpreted(1000, 200) as u32;
         let mut versions = Versions::new(List::default());
         (0..CHANGES).for_each(|i| versions.change(i));

@@ -1,4 +1,4 @@
-//! Keys of one or two limbs, which lie in the lines themselves.
+//! Hash map for keys of one or two limbs, which are stored in the lines themselves.
 
 use std::hint::select_unpredictable;
 use std::mem::offset_of;
@@ -9,17 +9,17 @@ use super::{BATCH, HashIndex, MapCore};
 use crate::prefetch::prefetch;
 use crate::word::Word;
 
-/// A cache line of `SLOTS` keys of `LIMBS` limbs.
+/// Cache line of `SLOTS` keys of `LIMBS` limbs.
 #[derive(Debug, Clone)]
 #[repr(C, align(64))]
 pub(crate) struct InlineLine<const LIMBS: usize, const SLOTS: usize> {
     keys: [[u64; LIMBS]; SLOTS],
-    /// The values, plus 1; 0 is a free slot.
+    /// Values plus 1; 0 for a free position.
     values: [Word; SLOTS],
     overflow: Overflow,
 }
 
-/// Whether lines are laid out as code expects it that looks keys up by itself.
+/// Returns true if lines have the layout that [`HashIndex`] documents for compiled code.
 const fn is_as_told<const LIMBS: usize, const SLOTS: usize>() -> bool {
     size_of::<InlineLine<LIMBS, SLOTS>>() == HashIndex::LINE
         && HashIndex::slots(LIMBS) == SLOTS
@@ -66,8 +66,9 @@ impl<const LIMBS: usize, const SLOTS: usize> Line for InlineLine<LIMBS, SLOTS> {
 }
 
 impl<const LIMBS: usize, const SLOTS: usize> InlineLine<LIMBS, SLOTS> {
-    /// The value of a key, plus 1, and perhaps [`OUTDATED`](super::OUTDATED); 0 if it is not in this line. Without branches: which slot it is
-    /// cannot be foreseen.
+    /// Returns the value of a key plus 1, possibly with the flag [`OUTDATED`](super::OUTDATED), or
+    /// 0 if the key is not in this line. Branch-free, because branches on the position would be
+    /// unpredictable.
     #[inline(always)]
     pub(super) fn probe(&self, key: &[u64; LIMBS]) -> u32 {
         let mut found = 0;
@@ -76,7 +77,8 @@ impl<const LIMBS: usize, const SLOTS: usize> InlineLine<LIMBS, SLOTS> {
                 .iter()
                 .zip(key)
                 .fold(0, |differs, (a, b)| differs | a ^ b);
-            // The value is read in any case: a read that others may write is not made where nobody asked for it, but behind a branch.
+            // Load the value unconditionally. The compiler does not speculate an atomic load, so a
+            // conditional one would become a branch.
             found |= select_unpredictable(differs == 0, value.get(), 0);
         }
         found
@@ -87,7 +89,7 @@ impl<const LIMBS: usize, const SLOTS: usize> InlineLine<LIMBS, SLOTS> {
     }
 }
 
-/// A map whose keys lie in its lines.
+/// Map with keys in its lines.
 #[derive(Debug, Clone)]
 pub(crate) struct InlineMap<const LIMBS: usize, const SLOTS: usize> {
     seed: Seed,
@@ -104,12 +106,12 @@ impl<const LIMBS: usize, const SLOTS: usize> InlineMap<LIMBS, SLOTS> {
         }
     }
 
-    /// How code sees it that looks keys up by itself.
+    /// Returns the map in the form that compiled code can search inline.
     pub(super) fn index(&self) -> HashIndex<'_> {
         HashIndex::new(LIMBS, self.lines.lines.as_ptr_range(), self.seed)
     }
 
-    /// The slot of a key.
+    /// Returns the line and position of a key.
     fn place(&self, key: &[u64; LIMBS], hash: Hash) -> Option<(usize, usize)> {
         let lines = &self.lines.lines;
         let homes = [hash.first(lines.len()), hash.second(lines.len())];
@@ -118,7 +120,7 @@ impl<const LIMBS: usize, const SLOTS: usize> InlineMap<LIMBS, SLOTS> {
             .find_map(|&line| Some((line, lines[line].slot_of(key)?)))
     }
 
-    /// At most [`BATCH`] keys at once.
+    /// Looks up at most [`BATCH`] keys at once.
     #[inline(always)]
     fn get_some(&self, keys: &[[u64; LIMBS]], out: &mut [u32]) {
         let lines = &self.lines.lines[..];
@@ -149,7 +151,8 @@ impl<const LIMBS: usize, const SLOTS: usize> InlineMap<LIMBS, SLOTS> {
 }
 
 impl<const LIMBS: usize, const SLOTS: usize> MapCore for InlineMap<LIMBS, SLOTS> {
-    /// Searches for room succeed up to 0.95 (two slots: 0.9) in theory; beyond this they take long.
+    /// In theory, insertion succeeds up to a load of 0.95 (0.9 for two keys in a line). Near that
+    /// limit it becomes slow.
     const FILL: usize = if SLOTS >= 5 { 93 } else { 89 };
 
     fn with_lines(seed: Seed, lines: usize, _limbs: usize) -> Self {

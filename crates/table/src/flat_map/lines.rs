@@ -1,33 +1,35 @@
-//! Tables of cache lines in which each key has two places: cuckoo hashing with buckets.
+//! Cuckoo hash table with buckets of one cache line.
 //!
-//! A line takes several keys. A key lies in the first of its two lines if there was room, so most
-//! lookups read one line. A line counts, in eight groups, the keys that had to go to their second
-//! line: a key of a group that counts none is not there either, and a miss reads one line as well.
+//! Each key has two possible lines, and a line holds several keys. A key is in the first of its two
+//! lines if there was room, so most lookups read one line. A line counts, in eight groups, the keys
+//! that had to go to their second line. If a key's group in its first line counts none, the key is
+//! not in its second line either. Most misses therefore read one line as well.
 //!
-//! When both lines are full, a breadth-first search finds the shortest chain of keys that can each
-//! go to their other line (Li et al., "Algorithmic improvements for fast concurrent cuckoo hashing",
-//! EuroSys 2014), which fills tables to more than nine tenths.
+//! If both lines are full, a breadth-first search finds the shortest chain of keys that can each
+//! move to their other line. This fills tables to more than nine tenths. The method is from Li et
+//! al., "Algorithmic improvements for fast concurrent cuckoo hashing", EuroSys 2014.
 
 use super::hash::Hash;
 use crate::word::Word;
 
-/// One cache line: slots, each with a mark of its key and a value, and the overflow counters.
+/// One cache line: several key positions (`slot`), each with a mark of its key and a value, and the
+/// overflow counters.
 pub(crate) trait Line: Clone {
-    /// What stands for the key in a slot.
+    /// Representation of a key in a line: the key itself, or a tag of it.
     type Mark: Copy;
-    /// How many slots there are.
+    /// Number of keys that a line holds.
     const SLOTS: usize;
-    /// A line without keys.
+    /// Creates a line without keys.
     fn empty() -> Self;
 
     fn mark(&self, slot: usize) -> Self::Mark;
     fn set(&mut self, slot: usize, mark: Self::Mark, value: u32);
-    /// The value of a slot and perhaps [`OUTDATED`].
+    /// Returns the value at a position, possibly with the flag [`OUTDATED`].
     fn word(&self, slot: usize) -> &Word;
     fn overflow(&self) -> &Overflow;
     fn overflow_mut(&mut self) -> &mut Overflow;
 
-    /// The value of a slot, plus 1; 0 if it is free.
+    /// Returns the value at a position plus 1, or 0 if the position is free.
     #[inline(always)]
     fn value(&self, slot: usize) -> u32 {
         self.word(slot).get() & !OUTDATED
@@ -38,11 +40,13 @@ pub(crate) trait Line: Clone {
     }
 }
 
-/// What a value has beside, or what is found in place of none, where a key came or went that this copy of the table does not know of: values are less.
+/// Flag in a value, or lookup result for a missing key: a key was inserted or removed later, and
+/// this copy of the table does not have that change. Values are less than the flag.
 pub(crate) const OUTDATED: u32 = 1 << 31;
 
-/// Eight counters of three bits, and with each a bit that says that it is outdated which keys of its group there are not. A counter that has reached its
-/// end stays there until the table is rebuilt.
+/// Eight overflow counters of three bits, each with a bit that marks the absence of keys of its
+/// group as outdated. A counter that has reached its maximum stays there until the table is
+/// rebuilt.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Overflow(Word);
 
@@ -50,19 +54,20 @@ impl Overflow {
     const END: u32 = 7;
     pub(crate) const IS_OUTDATED: u32 = 8;
 
-    /// The bits of a group.
+    /// Returns the bits of a group.
     #[inline(always)]
     fn group(&self, hash: Hash) -> u32 {
         self.0.get() >> (hash.group() * 4) & (Self::END | Self::IS_OUTDATED)
     }
 
-    /// Whether a key with this hash may be in its second line, or is outdated.
+    /// Returns true if a key with this hash may be in its second line, or if its absence is
+    /// outdated.
     #[inline(always)]
     pub(crate) fn may_have(&self, hash: Hash) -> bool {
         self.group(hash) != 0
     }
 
-    /// What is found where a key is in neither line: nothing, or [`OUTDATED`].
+    /// Returns the lookup result for a key that is in neither line: 0, or [`OUTDATED`].
     #[inline(always)]
     pub(crate) fn missing(&self, hash: Hash) -> u32 {
         (self.group(hash) & Self::IS_OUTDATED) * (OUTDATED / Self::IS_OUTDATED)
@@ -72,7 +77,8 @@ impl Overflow {
         self.0.add_bits(Self::IS_OUTDATED << (hash.group() * 4));
     }
 
-    /// Counts a key in or out that is in its second line, or not at all for a step of 0. The group is not outdated then.
+    /// Adds `step` to the number of keys of the group that are in their second line. Clears the
+    /// outdated bit of the group, also for a step of 0.
     pub(super) fn count(&mut self, hash: Hash, step: i32) {
         let shift = hash.group() * 4;
         let now = self.0.get() & !(Self::IS_OUTDATED << shift);
@@ -84,20 +90,21 @@ impl Overflow {
     }
 }
 
-/// No chain of moves that makes room was found.
+/// Error: no chain of moves makes room.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NoRoom;
 
-/// How many lines the search for room looks into.
+/// Maximum number of lines that the search for room visits.
 const SEARCH: usize = 256;
 
-/// The lines of a table.
+/// All lines of a table.
 #[derive(Debug, Clone)]
 pub(crate) struct Lines<L> {
     pub(crate) lines: Vec<L>,
 }
 
-/// A line that the search for room has reached, by moving `slot` of the line before it.
+/// Line that the search for room has reached, by moving the key at position `slot` of the previous
+/// line.
 #[derive(Clone, Copy)]
 struct Step {
     line: usize,
@@ -123,7 +130,7 @@ impl<L: Line> Lines<L> {
         size_of_val(&self.lines[..])
     }
 
-    /// All keys: their marks and values.
+    /// Iterates over the marks and values of all keys.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (L::Mark, u32)> {
         self.lines.iter().flat_map(|line| {
             let slots = (0..L::SLOTS).map(|slot| (line.mark(slot), line.value(slot)));
@@ -131,7 +138,7 @@ impl<L: Line> Lines<L> {
         })
     }
 
-    /// Puts a key in that is not there. `hash_of` says the hash of a key that is.
+    /// Inserts a key that is not present. `hash_of` returns the hash of a key that is.
     pub(crate) fn insert(
         &mut self,
         hash: Hash,
@@ -152,7 +159,7 @@ impl<L: Line> Lines<L> {
         Ok(())
     }
 
-    /// Says of a key that it is outdated, which lies in this slot of this line, or nowhere.
+    /// Marks a key as outdated that is at this line and position, or missing for `None`.
     pub(crate) fn outdate(&self, place: Option<(usize, usize)>, hash: Hash) {
         match place {
             Some((line, slot)) => self.lines[line].word(slot).add_bits(OUTDATED),
@@ -162,7 +169,7 @@ impl<L: Line> Lines<L> {
         }
     }
 
-    /// Takes the key out that lies in this slot and has this hash.
+    /// Removes the key at this position, which has this hash.
     pub(crate) fn remove(&mut self, line: usize, slot: usize, hash: Hash) {
         let mark = self.lines[line].mark(slot);
         self.lines[line].set(slot, mark, 0);
@@ -174,14 +181,15 @@ impl<L: Line> Lines<L> {
         self.count(line, hash, 1);
     }
 
-    /// Lets the first line of a key know that it came to, or went from, `line`.
+    /// Updates the overflow counter in the first line of a key that was added to, or removed from,
+    /// `line`.
     fn count(&mut self, line: usize, hash: Hash, step: i32) {
         let first = hash.first(self.lines.len());
         let step = if line == first { 0 } else { step };
         self.lines[first].overflow_mut().count(hash, step);
     }
 
-    /// Frees a slot in one of two full lines and says which.
+    /// Frees a position in one of two full lines and returns it.
     fn make_room(
         &mut self,
         homes: [usize; 2],
@@ -216,16 +224,17 @@ impl<L: Line> Lines<L> {
         Err(NoRoom)
     }
 
-    /// The other line of the key in a slot that is in use.
+    /// Returns the other line of the key at a position that is in use.
     fn other(&self, line: usize, slot: usize, hash_of: &impl Fn(L::Mark, u32) -> Hash) -> usize {
         let kept = &self.lines[line];
         let hash = hash_of(kept.mark(slot), kept.value(slot) - 1);
         let count = self.lines.len();
-        // If both are one line, this gives that line, which the search has seen.
+        // If both are the same line, this returns it, and the search has already visited it.
         hash.first(count) ^ hash.second(count) ^ line
     }
 
-    /// Moves the keys on the way to `last`, which has `free` free, and says which slot that frees.
+    /// Moves the keys along the path to `last`, in which position `free` is free. Returns the
+    /// position that this frees.
     fn shift(
         &mut self,
         steps: &[Step],

@@ -1,7 +1,9 @@
-//! [`FlatMap`]: a hash map from keys of one length to numbers, in flat memory, made for batches.
+//! [`FlatMap`]: hash map from keys of equal length to numbers, in flat memory, optimized for
+//! batches.
 //!
-//! Lookups hash all keys of a batch, ask for all cache lines, and only then compare, so they wait for
-//! memory together. Most keys are found, or found missing, in one line (`lines`).
+//! A batch lookup hashes all keys, prefetches all cache lines, and only then compares. The memory
+//! accesses of the batch thus overlap. Most keys are found, or found missing, in one cache line
+//! (`lines`).
 
 mod hash;
 mod index;
@@ -16,12 +18,13 @@ use lines::NoRoom;
 pub(crate) use lines::OUTDATED;
 use tagged::TaggedMap;
 
-/// How many lookups wait for memory together.
+/// Number of lookups of which the memory accesses overlap.
 pub(crate) const BATCH: usize = 64;
 
-/// What the forms of the map have in common. Values are less than [`OUTDATED`], less 1, and what is found may have it beside.
+/// Interface of the forms of the map. Values are less than `OUTDATED - 1`. The results of lookups
+/// may have the flag [`OUTDATED`] set.
 trait MapCore: Sized {
-    /// How full it may become, in hundredths.
+    /// Maximum load factor in percent.
     const FILL: usize;
 
     fn with_lines(seed: Seed, lines: usize, limbs: usize) -> Self;
@@ -29,34 +32,35 @@ trait MapCore: Sized {
     fn line_count(&self) -> usize;
     fn slots(&self) -> usize;
     fn memory(&self) -> usize;
-    /// The value of a key, plus 1; 0 if it is not there.
+    /// Returns the value of a key plus 1, or 0 if the key is missing.
     fn get(&self, key: &[u64]) -> u32;
-    /// Asks the processor for the line that [`get`](Self::get) of this key reads first; the key's hash.
+    /// Prefetches the line that [`get`](Self::get) of this key reads first. Returns the key's hash.
     fn announce(&self, key: &[u64]) -> Hash;
-    /// [`get`](Self::get) of a key with this hash.
+    /// Like [`get`](Self::get), for a key with this hash.
     fn get_announced(&self, key: &[u64], hash: Hash) -> u32;
-    /// [`get`](Self::get) for keys that lie one after the other.
+    /// Like [`get`](Self::get), for consecutive keys.
     fn get_batch(&self, keys: &[u64], out: &mut [u32]);
-    /// Sets the value of a key that is there; gives the old one.
+    /// Sets the value of a key that is present and returns the old one. Returns `None` if the key
+    /// is missing.
     fn replace(&mut self, key: &[u64], value: u32) -> Option<u32>;
-    /// Puts a key in that is not there.
+    /// Inserts a key that is not present.
     fn insert_new(&mut self, key: &[u64], value: u32) -> Result<(), NoRoom>;
     fn remove(&mut self, key: &[u64]) -> Option<u32>;
-    /// Has lookups say that what they find for the key is outdated, until it is put in or taken out.
+    /// Marks lookup results for the key as outdated, until it is inserted or removed.
     fn outdate(&self, key: &[u64]);
-    /// Puts all keys into other lines under another seed; if that fails, all is as before.
+    /// Rebuilds the map with another seed and number of lines. On failure, the map is unchanged.
     fn rebuild(&mut self, seed: Seed, lines: usize) -> Result<(), NoRoom>;
 }
 
-/// A hash map from keys of one length to numbers less than 2^31 - 1. Keys of more than two limbs
-/// take memory up to the largest number.
+/// Hash map from keys of equal length to numbers less than 2^31 - 1. If keys have more than two
+/// limbs, memory is in proportion to the largest number, because numbers index the key storage.
 #[derive(Debug, Clone)]
 pub(crate) struct FlatMap {
     form: Form,
     len: usize,
 }
 
-/// How keys are stored, by their length.
+/// Storage form of the keys, which depends on their length.
 #[derive(Debug, Clone)]
 enum Form {
     One(InlineMap<1, 5>),
@@ -64,7 +68,7 @@ enum Form {
     Many(TaggedMap),
 }
 
-/// `$body` for the form, whichever it is.
+/// Evaluates `$body` with the map of the current form.
 macro_rules! in_form {
     ($form:expr, $map:ident => $body:expr) => {
         match $form {
@@ -76,7 +80,7 @@ macro_rules! in_form {
 }
 
 impl FlatMap {
-    /// An empty map for keys of `limbs` limbs.
+    /// Creates an empty map for keys of `limbs` limbs.
     pub(crate) fn new(limbs: usize) -> Self {
         let seed = Seed::random();
         let form = match limbs {
@@ -91,36 +95,37 @@ impl FlatMap {
         self.len
     }
 
-    /// About how many bytes it takes.
+    /// Returns the approximate size in bytes.
     pub(crate) fn memory(&self) -> usize {
         in_form!(&self.form, map => map.memory())
     }
 
-    /// The value of a key, plus 1; 0 if it is not there.
+    /// Returns the value of a key plus 1, or 0 if the key is missing.
     #[inline]
     pub(crate) fn get(&self, key: &[u64]) -> u32 {
         in_form!(&self.form, map => map.get(key)) & !OUTDATED
     }
 
-    /// Asks the processor for what [`get`](Self::get) of this key reads first; the key's hash.
+    /// Prefetches the line that [`get`](Self::get) of this key reads first. Returns the key's hash.
     #[inline(always)]
     pub(crate) fn announce(&self, key: &[u64]) -> Hash {
         in_form!(&self.form, map => map.announce(key))
     }
 
-    /// [`get`](Self::get) of a key with the hash that [`announce`](Self::announce) gave.
+    /// Like [`get`](Self::get), for a key with the hash that [`announce`](Self::announce) returned.
     #[inline(always)]
     pub(crate) fn get_announced(&self, key: &[u64], hash: Hash) -> u32 {
         in_form!(&self.form, map => map.get_announced(key, hash)) & !OUTDATED
     }
 
-    /// [`get`](Self::get) for `out.len()` keys, which lie in `keys` one after the other. What is outdated has [`OUTDATED`] beside.
+    /// Like [`get`](Self::get), for `out.len()` keys, which are consecutive in `keys`. Outdated
+    /// results have the flag [`OUTDATED`] set.
     #[inline]
     pub(crate) fn get_batch(&self, keys: &[u64], out: &mut [u32]) {
         in_form!(&self.form, map => map.get_batch(keys, out))
     }
 
-    /// How code sees it that looks keys up by itself, if it can.
+    /// Returns the map in the form that compiled code can search inline, if it has that form.
     pub(crate) fn index(&self) -> Option<HashIndex<'_>> {
         match &self.form {
             Form::One(map) => Some(map.index()),
@@ -129,19 +134,20 @@ impl FlatMap {
         }
     }
 
-    /// Sets the value of a key; gives the one that it had.
+    /// Sets the value of a key and returns its previous value.
     pub(crate) fn insert(&mut self, key: &[u64], value: u32) -> Option<u32> {
         let old = in_form!(&mut self.form, map => insert(map, self.len, key, value));
         self.len += usize::from(old.is_none());
         old
     }
 
-    /// Says to [`get_batch`](Self::get_batch) that what it finds for this key is outdated, until the key is put in or taken out. What there is stays.
+    /// Marks the results of [`get_batch`](Self::get_batch) for this key as outdated, until the key
+    /// is inserted or removed. The stored value stays.
     pub(crate) fn outdate(&self, key: &[u64]) {
         in_form!(&self.form, map => map.outdate(key));
     }
 
-    /// Takes a key out; gives the value that it had.
+    /// Removes a key and returns its value.
     pub(crate) fn remove(&mut self, key: &[u64]) -> Option<u32> {
         let old = in_form!(&mut self.form, map => map.remove(key));
         self.len -= usize::from(old.is_some());
@@ -163,7 +169,8 @@ fn insert<M: MapCore>(map: &mut M, len: usize, key: &[u64], value: u32) -> Optio
     None
 }
 
-/// After a search for room that failed: other places for all keys, if the map is not full; else more lines.
+/// Makes room after a failed insertion: rehashes all keys with a new seed if the map is not full,
+/// otherwise grows it.
 fn make_room<M: MapCore>(map: &mut M, len: usize) {
     let is_full = len * 4 > map.slots() * 3;
     if is_full || map.rebuild(map.seed().next(), map.line_count()).is_err() {
@@ -171,7 +178,8 @@ fn make_room<M: MapCore>(map: &mut M, len: usize) {
     }
 }
 
-/// More lines: small maps double, large ones grow by half, so that they do not stand half empty.
+/// Increases the number of lines. Small maps double. Large maps grow by half, so that less memory
+/// is unused.
 fn grow<M: MapCore>(map: &mut M) {
     let lines = map.line_count();
     let mut more = if lines < 1024 {

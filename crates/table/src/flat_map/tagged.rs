@@ -1,4 +1,5 @@
-//! Keys of many limbs: lines have tags of them, and the keys lie beside, each at the place that its value says.
+//! Hash map for keys of more than two limbs. Lines hold tags of the keys. The keys are in a
+//! separate array, indexed by value.
 
 use super::hash::{Hash, Seed};
 use super::lines::{Line, Lines, NoRoom, Overflow};
@@ -8,11 +9,11 @@ use crate::word::Word;
 
 const SLOTS: usize = 10;
 
-/// A cache line of ten tags.
+/// Cache line of ten tags and values.
 #[derive(Debug, Clone)]
 #[repr(C, align(64))]
 pub(crate) struct TagLine {
-    /// The values, plus 1; 0 is a free slot.
+    /// Values plus 1; 0 for a free position.
     values: [Word; SLOTS],
     tags: [u16; SLOTS],
     overflow: Overflow,
@@ -56,12 +57,12 @@ impl Line for TagLine {
 }
 
 impl TagLine {
-    /// The slots that are in use and have this tag: bit `i` is slot `i`.
+    /// Returns the positions that are in use and have this tag: bit `i` is for position `i`.
     #[inline(always)]
     fn with_tag(&self, tag: u16) -> u32 {
         let mut slots = 0;
         for slot in 0..SLOTS {
-            // Both are read in any case: which slot it is cannot be foreseen.
+            // Read both unconditionally, because a branch on them would be unpredictable.
             let is_it = (self.tags[slot] == tag) & (self.value(slot) != 0);
             slots |= u32::from(is_it) << slot;
         }
@@ -69,7 +70,8 @@ impl TagLine {
     }
 }
 
-/// A map whose keys lie beside its lines. Values have to be dense: memory is taken up to the largest.
+/// Map with a separate array of keys. Values should be dense, because that array is as long as the
+/// largest value.
 #[derive(Debug, Clone)]
 pub(crate) struct TaggedMap {
     seed: Seed,
@@ -77,7 +79,7 @@ pub(crate) struct TaggedMap {
     keys: Keys,
 }
 
-/// Keys by value, one after the other.
+/// Keys by value, contiguous.
 #[derive(Debug, Clone)]
 struct Keys {
     limbs: usize,
@@ -97,7 +99,7 @@ impl Keys {
         self.store.as_mut_slice()[start..start + self.limbs].copy_from_slice(key);
     }
 
-    /// Asks for the first and the last line of a key.
+    /// Prefetches the first and the last cache line of a key.
     #[inline(always)]
     fn prefetch(&self, value: u32) {
         let start = value as usize * self.limbs;
@@ -111,7 +113,7 @@ impl Keys {
 }
 
 impl TaggedMap {
-    /// Which of the slots that have the key's tag has the key.
+    /// Returns the position that has the key, among those that have its tag.
     #[inline(always)]
     fn slot_of(&self, line: &TagLine, tag: u16, key: &[u64]) -> Option<usize> {
         let mut slots = line.with_tag(tag);
@@ -125,7 +127,7 @@ impl TaggedMap {
         None
     }
 
-    /// The slot of a key.
+    /// Returns the line and position of a key.
     #[inline(always)]
     fn place(&self, key: &[u64], hash: Hash) -> Option<(usize, usize)> {
         let lines = &self.lines.lines[..];
@@ -140,7 +142,8 @@ impl TaggedMap {
         Some((second, self.slot_of(&lines[second], hash.tag(), key)?))
     }
 
-    /// The value of a key, plus 1; 0 if it is not there.
+    /// Returns the value of a key plus 1, or 0 if the key is missing, possibly with the flag
+    /// [`OUTDATED`](super::OUTDATED).
     #[inline(always)]
     fn get_hashed(&self, key: &[u64], hash: Hash) -> u32 {
         let lines = &self.lines.lines[..];
@@ -150,7 +153,7 @@ impl TaggedMap {
         }
     }
 
-    /// At most [`BATCH`] keys at once.
+    /// Looks up at most [`BATCH`] keys at once.
     fn get_some(&self, keys: &[u64], out: &mut [u32]) {
         let lines = &self.lines.lines[..];
         let limbs = self.keys.limbs;
@@ -175,7 +178,7 @@ impl TaggedMap {
         }
     }
 
-    /// [`Lines::insert`] of a key that is in `keys` already.
+    /// Calls [`Lines::insert`] for a key that is already in `keys`.
     fn put(&mut self, value: u32) -> Result<(), NoRoom> {
         let (seed, keys) = (self.seed, &self.keys);
         let hash = seed.hash(keys.get(value));
@@ -274,15 +277,16 @@ impl MapCore for TaggedMap {
     }
 }
 
-/// Limbs that begin at a cache line, so that eight of them that belong together are one.
+/// Array of limbs that starts at a cache line boundary, so that aligned groups of eight limbs are
+/// in one line.
 #[derive(Debug, Default)]
 struct AlignedLimbs {
     limbs: Vec<u64>,
-    /// Where they begin in `limbs`.
+    /// Index in `limbs` of the first limb.
     start: usize,
 }
 
-/// Bytes of a cache line.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
 
 impl AlignedLimbs {
@@ -295,7 +299,7 @@ impl AlignedLimbs {
         &mut self.limbs[self.start..]
     }
 
-    /// A copy, with zeros behind up to `len`.
+    /// Returns a copy extended with zeros to `len` limbs.
     fn grown(&self, len: usize) -> Self {
         let mut limbs: Vec<u64> = Vec::with_capacity(len + LINE / 8);
         let start = limbs.as_ptr().align_offset(LINE).min(LINE / 8);
@@ -305,7 +309,7 @@ impl AlignedLimbs {
         Self { limbs, start }
     }
 
-    /// Grows to at least `len` limbs, if it is shorter.
+    /// Grows to at least `len` limbs.
     fn reach(&mut self, len: usize) {
         let now = self.as_slice().len();
         if len > now {

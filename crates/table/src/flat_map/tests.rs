@@ -1,4 +1,4 @@
-//! The map against the standard library's, and what its lines promise.
+//! Tests of the map against that of the standard library, and of the properties of its lines.
 
 use super::hash::{Hash, Seed};
 use super::lines::{Line, Lines, NoRoom, Overflow};
@@ -8,12 +8,12 @@ use crate::word::Word;
 use proptest::prelude::*;
 use std::collections::HashMap;
 
-/// A key of `limbs` limbs of which the numbers are few.
+/// Returns the key of `limbs` limbs with this number.
 fn key(number: u64, limbs: usize) -> Vec<u64> {
     (0..limbs as u64).map(|i| number << (i * 7 % 50)).collect()
 }
 
-/// One by one and in batches, what the map has is what the model has.
+/// Checks that the map equals the model, by single lookups and in batches.
 fn check(map: &FlatMap, model: &HashMap<u64, u32>, limbs: usize, numbers: std::ops::Range<u64>) {
     assert_eq!(map.len(), model.len());
     let keys: Vec<u64> = numbers.clone().flat_map(|n| key(n, limbs)).collect();
@@ -54,7 +54,7 @@ proptest! {
     }
 }
 
-/// Keys of a map that has grown several times.
+/// Number of keys of a map that has grown several times.
 const MANY: u64 = usual_or_interpreted(20_000, 60) as u64;
 
 #[test]
@@ -75,7 +75,7 @@ fn large_maps_keep_all_keys_while_they_grow_and_shrink() {
     }
 }
 
-/// How full a map of this form is when it grows by itself or finds no room: the least of many sizes.
+/// Returns the load at which a map of this form grows or finds no room: the least of several seeds.
 fn fill<M: MapCore>(limbs: usize, lines: usize) -> f64 {
     let fills = (0..usual_or_interpreted(20, 1) as u64).map(|number| {
         let mut map = M::with_lines(Seed::from_number(number), lines, limbs);
@@ -117,7 +117,7 @@ fn most_keys_lie_in_their_first_line() {
     assert!(firsts * 5 > KEYS * 4, "{firsts} of {KEYS}");
 }
 
-/// A line of two slots that are named by hashes of our choosing.
+/// Line for two keys that are identified by hashes chosen by the test.
 #[derive(Debug, Clone, Default)]
 struct Toy {
     marks: [u64; 2],
@@ -150,15 +150,15 @@ impl Line for Toy {
 }
 
 proptest! {
-    /// Whatever hashes an attacker might reach: no key is lost, and the overflow counters lead to
-    /// each key that lies in its second line.
+    /// Whatever hashes an attacker might reach, no key is lost, and the overflow counters lead to
+    /// each key that is in its second line.
     #[test]
     fn every_key_lies_where_lookups_look_for_it(
         marks in proptest::collection::hash_set((0u64..8, 0u64..8, 0u64..4), 1..40),
         removed in proptest::collection::vec(any::<prop::sample::Index>(), 0..20),
     ) {
         let count = 8;
-        // The number that chooses line `first` and line `second` of eight.
+        // Bits of the hash that selects line `first` and line `second` of eight.
         let of = |(first, second, low): (u64, u64, u64)| first << 61 | low << 40 | second << 29;
         let mut lines = Lines::<Toy>::new(count);
         let mut there = Vec::new();
@@ -222,7 +222,8 @@ fn overflow_counters_count_to_their_end_and_then_stay() {
     assert!(overflow.may_have(hash));
 }
 
-/// An attacker who knew the secret could choose keys that all lie in one line and its neighbours. Nobody knows it.
+/// An attacker who knows the secret can choose keys that all belong into a few lines. Without it,
+/// this is not possible.
 #[test]
 fn keys_that_collide_under_one_seed_take_no_more_room_under_another_than_any_others() {
     const LINES: usize = usual_or_interpreted(1024, 32);

@@ -1,74 +1,83 @@
-//! [`RecordLayout`]: where the records of a table have what.
+//! [`RecordLayout`]: positions of action parameters in the records of a table.
 
 use super::{DEFAULT, Records};
 use crate::entry::EntryAction;
 
-/// Bytes of a record's head: the position in the table of the action that runs. No table that anybody writes has 65,535 actions; those behind are
-/// told elsewhere. Half of that would save nothing where parameters have more than a byte, and these are most.
+/// Size of a record's head in bytes. The head holds the position in the table of the action that
+/// runs. Actions at positions that do not fit (65,535 and above) are represented by
+/// [`RecordLayout::ELSEWHERE`]. A one-byte head would save nothing where parameters have more than
+/// one byte, which is the usual case.
 const HEAD_BYTES: usize = size_of::<u16>();
 
-/// Bytes of a cache line.
+/// Size of a cache line in bytes.
 pub(super) const LINE: usize = 64;
 
-/// Bytes of a limb.
+/// Size of a limb in bytes.
 pub(super) const LIMB: usize = size_of::<u64>();
 
-/// Where a record has a parameter: 1, 2, 4 or 8 bytes, or several whole limbs, at a multiple of that or of 8.
+/// Position of a parameter in a record. Its size is 1, 2, 4 or 8 bytes, or several whole limbs. It
+/// is aligned to its size, or to 8 bytes if it is larger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordField {
-    /// Bytes between the record's beginning and it: negative in front of the first record ([`RunBy::DefaultOnly`]).
+    /// Offset from the start of the record in bytes. Negative for parameters in front of the first
+    /// record ([`RunBy::DefaultOnly`]).
     pub offset: i32,
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: usize,
 }
 
 impl RecordField {
-    /// Limbs that the parameter takes outside of records.
+    /// Returns the number of limbs that the parameter has outside of records.
     pub fn limbs(self) -> usize {
         self.bytes.div_ceil(LIMB)
     }
 }
 
-/// What may run an action of a table.
+/// Set of contexts that may run an action of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunBy {
-    /// Its entries, and perhaps a miss.
+    /// Entries, and possibly the default action.
     Entries,
-    /// A miss alone, or what entries refer to. Where its parameters would make all records longer they lie in front of the first one, which is the default action's.
+    /// Only the default action, or members of an action profile. Parameters that would make all
+    /// records longer are stored in front of the first record, which is the default action's.
     DefaultOnly,
 }
 
-/// The record of an action.
+/// Record layout of one action.
 #[derive(Debug, PartialEq, Eq)]
 struct ActionRecord {
     action: u32,
-    /// By parameter.
+    /// By parameter index.
     fields: Box<[RecordField]>,
-    /// Bytes of what it takes behind the record's beginning, the head included.
+    /// Number of bytes used from the start of the record on, including the head.
     bytes: usize,
-    /// Limbs of the parameters outside of records.
+    /// Number of limbs of the parameters outside of records.
     limbs: usize,
 }
 
-/// Where the records of a table have what: a pure function of its actions and their parameters' widths, so that who writes records and who reads them
-/// need not agree on more. A record begins with its head; what it has of parameters, its action decides. Where entries run one action alone their records
-/// have no head if they are shorter without: the default action's stands in front of its record then.
+/// Layout of the action records of a table. It is a pure function of the table's actions and the
+/// widths of their parameters. Writers and readers of records thus agree without further data.
+///
+/// A record starts with its head, which selects the action. The action determines the positions of
+/// the parameters. If all entries run the same action, and records are shorter without a head, they
+/// have none. The head of the default action is then in front of its record.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RecordLayout {
     /// By position in the table.
     actions: Box<[ActionRecord]>,
     stride: usize,
-    /// Limbs in front of the first record that belong to it.
+    /// Number of limbs in front of the first record that belong to it.
     front: usize,
     entries_run: Option<u16>,
 }
 
-/// What stands at the begin of each record, and of what the first one has in front of it.
+/// Placement of the heads: inside each record, or only in front of the first one.
 #[derive(Clone, Copy)]
 struct Heads {
-    /// Bytes at each record's begin.
+    /// Number of bytes at the start of each record.
     bytes: usize,
-    /// Limbs between what a first record has of parameters in front of it and that one.
+    /// Number of limbs between the first record and those of its parameters that are stored in
+    /// front of it.
     limbs: usize,
 }
 
@@ -81,11 +90,14 @@ impl Heads {
 }
 
 impl RecordLayout {
-    /// The head of what is not told in a record: of an entry that refers to an action profile, or whose action has other parameters. No position is that large.
+    /// Head of a record that does not represent its entry's action. The entry refers to an action
+    /// profile, or its parameters do not fit. The action must be read from the entry. No position
+    /// has this value.
     pub const ELSEWHERE: u16 = u16::MAX;
 
-    /// The layout of a table with these actions, in the order of their positions: the number of each, what may run it, and the bits of its parameters. In limbs,
-    /// each parameter has one of its own at least.
+    /// Creates the layout of a table with these actions, in the order of their positions. Each
+    /// action is given by its number, by what may run it, and by the widths of its parameters in
+    /// bits. Outside of records, each parameter has at least one limb.
     pub fn new<W>(actions: impl IntoIterator<Item = (u32, RunBy, W)>) -> Self
     where
         W: IntoIterator<Item = u32>,
@@ -105,7 +117,8 @@ impl RecordLayout {
         without.filter(is_shorter).unwrap_or(with_heads)
     }
 
-    /// The position of the one action that entries run, if a head can name it.
+    /// Returns the position of the only action that entries run, if there is exactly one and a head
+    /// can hold its position.
     fn only_of_entries(actions: &[(u32, RunBy, Vec<usize>)]) -> Option<u16> {
         let actions = actions.iter().enumerate();
         let mut of_entries = actions.filter(|(_, (_, run_by, _))| *run_by == RunBy::Entries);
@@ -114,7 +127,8 @@ impl RecordLayout {
         position.filter(|&at| of_entries.next().is_none() && at < Self::ELSEWHERE)
     }
 
-    /// The layout with heads there, of actions with parameters of so many bytes each.
+    /// Creates the layout with the given placement of heads. `actions` has the size of each
+    /// parameter in bytes.
     fn with(actions: &[(u32, RunBy, Vec<usize>)], heads: Heads) -> Self {
         let records = actions.iter();
         let mut records: Box<[ActionRecord]> = records
@@ -135,22 +149,25 @@ impl RecordLayout {
         }
     }
 
-    /// Bytes from one record to the next. A power of two up to a cache line and whole lines behind: no record is in more lines than it must be.
+    /// Returns the distance between two records in bytes: a power of two up to a cache line, a
+    /// multiple of a cache line beyond. A record therefore spans as few cache lines as possible.
     pub fn stride(&self) -> usize {
         self.stride
     }
 
-    /// Limbs in front of the first record, the default action's, that belong to it.
+    /// Returns the number of limbs in front of the first record, the default action's, that belong
+    /// to it.
     pub fn front(&self) -> usize {
         self.front
     }
 
-    /// The position of the action that all entries run, where their records do not tell it.
+    /// Returns the position of the action that all entries run, if records have no heads.
     pub fn entries_run(&self) -> Option<usize> {
         self.entries_run.map(usize::from)
     }
 
-    /// Bytes between the first record's beginning and its head: negative where entries' records have none.
+    /// Returns the offset of the default action's head from the start of its record in bytes.
+    /// Negative if records have no heads.
     pub fn default_head(&self) -> i32 {
         match self.entries_run {
             Some(_) => -(LIMB as i32),
@@ -158,7 +175,8 @@ impl RecordLayout {
         }
     }
 
-    /// The position of the action that a record with this layout tells, or [`RecordLayout::ELSEWHERE`].
+    /// Returns the position of the action that a record with this layout represents, or
+    /// [`RecordLayout::ELSEWHERE`].
     pub fn told_by(&self, records: &Records, record: usize) -> u16 {
         let first = records.skipped * LIMB;
         let at = match (self.entries_run, record) {
@@ -169,25 +187,26 @@ impl RecordLayout {
         (records.limbs[at / LIMB] >> (at % LIMB * 8)) as u16
     }
 
-    /// Where the record of the action at a position has its parameters.
+    /// Returns the positions of the parameters in a record of the action at `position`.
     pub fn fields(&self, position: usize) -> &[RecordField] {
         let action = self.actions.get(position);
         action.map_or(&[], |action| &action.fields)
     }
 
-    /// Limbs of the parameters of the action at a position.
+    /// Returns the number of parameter limbs of the action at `position`.
     pub fn param_limbs(&self, position: usize) -> usize {
         let action = self.actions.get(position);
         action.map_or(0, |action| action.limbs)
     }
 
-    /// Limbs of the longest parameters of its actions.
+    /// Returns the maximum number of parameter limbs of any action.
     pub fn most_param_limbs(&self) -> usize {
         let limbs = self.actions.iter().map(|action| action.limbs);
         limbs.max().unwrap_or(0)
     }
 
-    /// The position of the action that a record tells, if one can tell what runs it with these parameters; `is_first` of the first one.
+    /// Returns the position of `action` if a record can represent it with these parameters.
+    /// `is_first` is true for the default action's record.
     pub(super) fn position(&self, action: u32, params: &[u64], is_first: bool) -> Option<usize> {
         let position = self.actions.iter().position(|a| a.action == action)?;
         let is_there = is_first || self.fields(position).iter().all(|f| f.offset >= 0);
@@ -195,7 +214,8 @@ impl RecordLayout {
         (is_there && can_tell).then_some(position)
     }
 
-    /// Whether an entry may have this action: without a head a record is read as one of the action that all run.
+    /// Returns true if an entry may run this action. Without a head, a record is always read as one
+    /// of the only action that entries run.
     pub(super) fn can_be_entry(&self, action: &EntryAction) -> bool {
         self.entries_run().is_none_or(|position| match action {
             EntryAction::Direct(call) => {
@@ -205,7 +225,8 @@ impl RecordLayout {
         })
     }
 
-    /// Whether these are as many parameters as the action at a position has, none of them larger than its place.
+    /// Returns true if the number of parameters is right for the action at `position` and each
+    /// value fits into its field.
     fn fits(&self, position: usize, params: &[u64]) -> bool {
         let mut places = self.fields(position).iter();
         let mut rest = params;
@@ -219,8 +240,9 @@ impl RecordLayout {
         fit && rest.is_empty()
     }
 
-    /// Writes the record of the action at a position with these parameters, of which there may be more, to `room`: [`RecordLayout::front`], and behind that the
-    /// record, which there is room for.
+    /// Writes the record of the action at `position` with these parameters to `room`. Further
+    /// parameters are ignored. `room` starts with [`RecordLayout::front`] limbs, followed by the
+    /// record, for which there must be room.
     pub fn write(&self, position: usize, params: &[u64], room: &mut [u64]) {
         let begin = self.front * LIMB;
         let head = begin.saturating_add_signed(self.default_head() as isize);
@@ -234,7 +256,7 @@ impl RecordLayout {
         }
     }
 
-    /// Whether what this one's records say, the other's say as well.
+    /// Returns true if all records of this layout have the same meaning with the layout `other`.
     pub(super) fn is_kept_by(&self, other: &RecordLayout) -> bool {
         let shape = |layout: &Self| (layout.stride, layout.front, layout.entries_run);
         shape(self) == shape(other) && other.actions.starts_with(&self.actions)
@@ -242,9 +264,10 @@ impl RecordLayout {
 }
 
 impl ActionRecord {
-    /// The record of an action with parameters of these sizes. The widest parameters come first,
-    /// each at the first place that is free: as all are powers of two or whole limbs, no free place
-    /// before that could hold the parameter. The time is linear in the number of bytes.
+    /// Creates the record layout of an action with parameters of these sizes. Parameters are placed
+    /// in order of decreasing size, each at the first free offset. All sizes are powers of two or
+    /// whole limbs, so no gap is left that could hold the parameter. The time is linear in the
+    /// number of bytes.
     fn new(action: u32, sizes: &[usize], heads: Heads) -> Self {
         let mut widest_first: Vec<usize> = (0..sizes.len()).collect();
         widest_first.sort_by_key(|&param| std::cmp::Reverse(sizes[param]));
@@ -274,7 +297,8 @@ impl ActionRecord {
         }
     }
 
-    /// Puts the parameters in front of the first record; how many limbs they take there.
+    /// Moves the parameters in front of the first record. Returns the number of limbs that they
+    /// take there.
     fn go_in_front(&mut self, heads: Heads) -> usize {
         let limbs = self.bytes.div_ceil(LIMB) + heads.limbs;
         for field in &mut self.fields {
@@ -285,8 +309,8 @@ impl ActionRecord {
     }
 }
 
-/// Takes the first free bytes at a multiple of their alignment, where none is free before `from`,
-/// which is such a multiple.
+/// Marks the first free, aligned run of bytes as taken and returns its offset. Offsets below
+/// `from`, which is aligned, must not have such a run.
 fn take(taken: &mut Vec<bool>, from: usize, bytes: usize) -> usize {
     let is_free = |at: &usize| !taken.iter().skip(*at).take(bytes).any(|&taken| taken);
     let mut places = (from..).step_by(bytes.min(LIMB));
@@ -296,7 +320,7 @@ fn take(taken: &mut Vec<bool>, from: usize, bytes: usize) -> usize {
     at
 }
 
-/// Bytes of a parameter of so many bits.
+/// Returns the size in bytes of a parameter of `width` bits.
 fn bytes_of(width: u32) -> usize {
     match width.div_ceil(8) {
         0 => 1,
@@ -312,7 +336,8 @@ fn stride_of(bytes: usize) -> usize {
     }
 }
 
-/// Writes a value's bytes at a distance that they are aligned to, in the order of a little-endian machine: native code loads them by their width.
+/// Writes a value at an aligned byte offset in little-endian order, so that native code can load it
+/// by its width.
 pub(super) fn put(limbs: &mut [u64], at: usize, bytes: usize, value: &[u64]) {
     let (limb, shift) = (at / LIMB, at % LIMB * 8);
     if bytes >= LIMB {
@@ -328,7 +353,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Bytes that the shortest record takes with parameters in any order, each at the next place that it may be at.
+    /// Returns the length of the shortest record with parameters in any order, each at the next
+    /// aligned offset.
     fn shortest(used: usize, sizes: &[usize]) -> usize {
         let rest = |without: usize| -> Vec<usize> {
             let mut rest = sizes.to_vec();
@@ -342,7 +368,7 @@ mod tests {
         ends.min().unwrap_or(used)
     }
 
-    /// A number of bits of each size.
+    /// A width in bits from each size class.
     fn width() -> impl Strategy<Value = u32> {
         prop_oneof![0u32..=8, 9u32..=16, 17u32..=32, 33u32..=64, 65u32..=200]
     }
@@ -371,7 +397,7 @@ mod tests {
                 prop_assert!((field.offset as usize).is_multiple_of(field.bytes.min(LIMB)));
             }
 
-            // What each parameter's bytes are, one by one.
+            // Compute the expected bytes of each parameter one by one.
             let mut rest = &limbs[..];
             let mut params = Vec::new();
             let mut record = vec![u64::MAX; layout.stride().div_ceil(LIMB)];
@@ -444,7 +470,7 @@ mod tests {
         ] {
             assert!(!two.is_kept_by(&layout(other)), "{other:?}");
         }
-        // The second action of entries gives their records heads.
+        // A second action that entries may run gives the records heads.
         let one = layout(&[(3, 32)]);
         assert!(one.is_kept_by(&one));
         assert!(!one.is_kept_by(&layout(&[(3, 32), (4, 16)])));

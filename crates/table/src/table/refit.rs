@@ -1,4 +1,4 @@
-//! A table goes over to another program.
+//! Migration of a table to another program.
 
 use super::{Table, TableSpec};
 use crate::entry::{ActionRef, Entry, EntryAction};
@@ -8,9 +8,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 impl Table {
-    /// Makes it the table that another program describes with `spec`, which has the same key, order and direct resources, and room for all entries.
-    /// Entries keep their ids, counts and meters. Where actions have other numbers there, `numbers` has the new one of each that an entry runs;
-    /// without it, and with records that stay good ([`RecordLayout`](crate::RecordLayout)), this costs nothing an entry. Snapshots taken before stay as they are.
+    /// Converts the table to the one that another program describes with `spec`. Key, priority
+    /// order and direct resources must be the same, and all entries must fit.
+    ///
+    /// Entries keep their ids, counts and meters. If actions have other numbers in the new program,
+    /// `numbers` maps the old number of each action that an entry runs to the new one. Without
+    /// `numbers`, and with records that stay valid ([`RecordLayout`](crate::RecordLayout)), the
+    /// cost does not depend on the number of entries. Snapshots taken before stay as they are.
     pub fn refit(
         &mut self,
         spec: TableSpec,

@@ -1,35 +1,35 @@
-//! The account of a vPDP's compilations.
+//! Statistics and billing of a vPDP's compilations.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::compiler::queue::ThreadClock;
 
-/// Figures of a vPDP's compilations.
+/// Statistics of a vPDP's compilations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompileFigures {
-    /// Compilations that ran, whatever came of them.
+    /// Compilations that ran, with any result.
     pub begun: u64,
-    /// Those that were refused or ended by a limit or a cancellation.
+    /// Compilations that were refused, or ended by a limit or a cancellation.
     pub refused: u64,
-    /// The processor time that they took.
+    /// Total processor time.
     pub time: Duration,
-    /// Whether one is under way now.
+    /// True if one is running now.
     pub is_running: bool,
 }
 
-/// Counts of a vPDP's compilations.
+/// Counters of a vPDP's compilations.
 #[derive(Debug, Default)]
 pub(super) struct Account {
     begun: AtomicU64,
     refused: AtomicU64,
     nanos: AtomicU64,
-    /// Of these, those that the quota of cycles has not paid for.
+    /// Nanoseconds that the cycle quota was not charged for yet.
     unpaid: AtomicU64,
     is_in_debt: AtomicBool,
 }
 
-/// One compilation on its thread; counted when dropped.
+/// A running compilation; its time is counted when it is dropped.
 pub(super) struct Bill<'a> {
     account: &'a Account,
     clock: ThreadClock,

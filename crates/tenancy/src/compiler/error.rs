@@ -1,16 +1,16 @@
-//! The reasons for which there is no program.
+//! Compilation errors.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The reason for which a compilation was cancelled.
+/// Reason of a cancellation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancelled {
-    /// The client that asked for it has gone, or waits no longer.
+    /// The client disconnected, or no longer waits.
     ClientGone,
     /// The vPDP was deleted.
     Deleted,
-    /// The vPDP has a smaller quota by now.
+    /// The vPDP's quota was reduced.
     QuotaShrunk,
     /// The switch stops.
     Stopped,
@@ -29,34 +29,34 @@ impl fmt::Display for Cancelled {
     }
 }
 
-/// The reason for which there is no program.
+/// Compilation error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompileError {
     /// The text is longer than the quota allows.
     TooLong {
-        /// Its bytes.
+        /// Length of the text in bytes.
         asked: usize,
-        /// Bytes that there may be.
+        /// Maximum length in bytes.
         allowed: usize,
     },
-    /// It took longer than the quota allows.
+    /// The compilation exceeded the time quota.
     TooSlow(Duration),
-    /// It took more memory than the quota allows, in bytes.
+    /// The compilation exceeded the memory quota, in bytes.
     TooLarge(u64),
-    /// Another program of the vPDP is being made.
+    /// Another program of the vPDP is being compiled.
     Busy,
-    /// Too many compilations wait, or its turn did not come in time.
+    /// The queue is full, or the compilation waited too long.
     TooMany {
-        /// Compilations that run at once.
+        /// Maximum number of concurrent compilations.
         at_once: usize,
     },
-    /// Compilations before have used up the quota of cycles.
+    /// Earlier compilations have used up the cycle quota.
     InDebt,
-    /// It was cancelled.
+    /// The compilation was cancelled.
     Cancelled(Cancelled),
     /// The text is wrong: diagnostics.
     Wrong(String),
-    /// No thread could be had, or the compiler failed.
+    /// The thread could not be started, or the compiler panicked.
     Failed,
 }
 

@@ -1,7 +1,6 @@
-//! The compilations of a switch: a few run at once, others wait in the order in which they came.
+//! Queue of a switch's compilations: a few run at once, others wait in FIFO order.
 //!
-//! A vPDP has at most one in the queue, so the order is a round over the vPDPs that have something
-//! to compile.
+//! A vPDP has at most one compilation in the queue, so vPDPs are served round-robin.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -9,21 +8,21 @@ use std::time::{Duration, Instant};
 
 use crate::compiler::error::{Cancelled, CompileError};
 
-/// A clock that gives the processor time of the thread that reads it.
+/// Clock that returns the processor time of the calling thread.
 pub type ThreadClock = fn() -> Duration;
 
-/// The bounds on all compilations of a switch.
+/// Limits on all compilations of a switch.
 #[derive(Clone, Copy, Debug)]
 pub struct CompilePool {
-    /// Compilations that run at once.
+    /// Maximum number of concurrent compilations.
     pub at_once: usize,
-    /// Those that may wait for their turn; the next one is refused.
+    /// Maximum number of waiting compilations; more are refused.
     pub waiting: usize,
-    /// The time for which one waits at most.
+    /// Maximum waiting time.
     pub patience: Duration,
-    /// The clock by which their time is counted.
+    /// Clock for measuring compilations.
     pub clock: ThreadClock,
-    /// Cycles that quotas pay for a second of that time.
+    /// Cycles charged per second of that clock.
     pub cycles_per_second: u64,
 }
 
@@ -39,13 +38,13 @@ impl Default for CompilePool {
     }
 }
 
-/// The machine's clock, where no clock of threads is given.
+/// Wall-clock time, the default clock.
 fn wall_time() -> Duration {
     static BEGIN: OnceLock<Instant> = OnceLock::new();
     BEGIN.get_or_init(Instant::now).elapsed()
 }
 
-/// The compilations of a switch. Clones are the same.
+/// Compilation queue of a switch. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Compilations(Arc<Shared>);
 
@@ -53,31 +52,31 @@ pub struct Compilations(Arc<Shared>);
 struct Shared {
     pool: CompilePool,
     queue: Mutex<Queue>,
-    /// Rung when a turn is over, or one that waits is cancelled.
+    /// Notified when a compilation ends, or a waiting one is cancelled.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     running: usize,
-    /// Numbers of those that wait, in their order.
+    /// Ticket numbers of waiting compilations, in order.
     waiting: VecDeque<u64>,
     next: u64,
 }
 
-/// A place in the queue.
+/// Entry in the queue.
 #[derive(Debug)]
 pub(super) struct Ticket {
     pool: Compilations,
     number: u64,
 }
 
-/// The time in which a compilation may run; it ends when dropped.
+/// Right to run a compilation; released when dropped.
 #[derive(Debug)]
 pub(super) struct Turn<'t>(&'t Compilations);
 
 impl Compilations {
-    /// The compilations of a switch with these bounds.
+    /// Creates a queue with these limits.
     pub fn new(pool: CompilePool) -> Compilations {
         Compilations(Arc::new(Shared {
             pool: CompilePool {
@@ -98,15 +97,15 @@ impl Compilations {
         self.0.pool.clock
     }
 
-    /// Cycles that quotas pay for this time.
+    /// Returns the cycles charged for this time.
     pub(super) fn cycles(&self, time: Duration) -> u64 {
         let cycles = time.as_nanos() * u128::from(self.0.pool.cycles_per_second) / 1_000_000_000;
         u64::try_from(cycles).unwrap_or(u64::MAX)
     }
 
-    /// Has those that wait look whether they are cancelled.
+    /// Wakes waiting compilations to check for cancellation.
     pub(super) fn wake(&self) {
-        // With the lock nobody is between looking and sleeping.
+        // Under the lock, no waiter is between its check and its sleep.
         let _queue = self.queue();
         self.0.changed.notify_all();
     }
@@ -117,10 +116,10 @@ impl Compilations {
         }
     }
 
-    /// A place in the queue.
+    /// Creates an entry in the queue.
     ///
     /// # Errors
-    /// As many wait as may.
+    /// The queue is full.
     pub(super) fn enter(&self) -> Result<Ticket, CompileError> {
         let mut queue = self.queue();
         let room = self.0.pool.at_once + self.0.pool.waiting;
@@ -136,7 +135,7 @@ impl Compilations {
         })
     }
 
-    /// Compilations that run, and that wait.
+    /// Returns the numbers of running and of waiting compilations.
     pub fn running_and_waiting(&self) -> (usize, usize) {
         let queue = self.queue();
         (queue.running, queue.waiting.len())
@@ -144,10 +143,10 @@ impl Compilations {
 }
 
 impl Ticket {
-    /// Waits for the turn.
+    /// Waits until the compilation may run.
     ///
     /// # Errors
-    /// It did not come in time, or `cancelled` says that nobody wants it any more.
+    /// The maximum waiting time has passed, or `cancelled` returned a reason.
     pub(super) fn wait(
         &self,
         cancelled: impl Fn() -> Option<Cancelled>,
@@ -161,7 +160,7 @@ impl Ticket {
             }
             let place = queue.waiting.iter().position(|one| *one == self.number);
             let Some(place) = place else {
-                // Its turn was before.
+                // The ticket was used before.
                 return Err(CompileError::Failed);
             };
             if queue.running + place < shared.pool.at_once {

@@ -1,4 +1,4 @@
-//! Tests of compilations: their bounds, turns, cancellation and accounts.
+//! Tests of compilations: limits, queueing, cancellation and statistics.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, channel};
@@ -8,8 +8,8 @@ use support::work::checkpoint;
 
 use super::*;
 
-/// The time that a compilation may take to end: it takes a millisecond, but other tests run beside
-/// on the same cores.
+/// Maximum time for a compilation to end after its limit. It takes a millisecond, but other tests
+/// run on the same cores.
 const GRACE: Duration = Duration::from_secs(2);
 
 fn pool(at_once: usize, waiting: usize, patience: Duration) -> Compilations {
@@ -25,14 +25,14 @@ fn bounded(quota: CompileQuota) -> BoundedCompiler {
     BoundedCompiler::new(quota, &Compilations::new(CompilePool::default()))
 }
 
-/// A compiler that never ends by itself.
+/// A compiler that never returns.
 fn endless() {
     loop {
         checkpoint();
     }
 }
 
-/// An endless compilation that has begun, and where its end is told.
+/// Starts an endless compilation. Returns its handle, and the channel with its result.
 fn begin(compiler: &BoundedCompiler) -> (Canceller, Receiver<CompileError>) {
     let leave = compiler.admit(1).unwrap();
     let canceller = leave.canceller();
@@ -90,12 +90,12 @@ fn nothing_of_a_compilation_goes_on_after_its_time() {
     assert_eq!(slow, Err(CompileError::TooSlow(time)));
     assert!(is_done.load(Ordering::Relaxed), "the compiler goes on");
     assert!(begin.elapsed() < time + GRACE, "{:?}", begin.elapsed());
-    // The next one has its turn at once.
+    // The next compilation can run at once.
     assert_eq!(compiler.compile("text", |_| Ok(3)), Ok(3));
     assert!(compiler.figures().time >= time);
 }
 
-/// Says when it is dropped, as what a compiler holds is when it ends.
+/// Sets a flag when dropped, to detect that the compiler has been unwound.
 struct Ends<'d>(&'d AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -179,7 +179,7 @@ fn few_compilations_run_at_once_and_those_that_wait_come_in_their_order() {
             })
         })
         .collect();
-    // Their room is all that there is.
+    // The queue is full.
     let too_many = CompileError::TooMany { at_once: 2 };
     assert_eq!(compilers[5].admit(1).unwrap_err(), too_many);
     assert_eq!(pool.running_and_waiting(), (2, 3));

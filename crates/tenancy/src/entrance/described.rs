@@ -1,4 +1,4 @@
-//! Ports whose packets begin with their descriptions: whose each is, and the virtual port that it comes in by.
+//! Ingress ports shared by description header: maps the header to a tenant and a virtual port.
 
 use packet::{Frame, PortId};
 
@@ -7,28 +7,30 @@ use crate::description::{Description, Draft, number_of};
 use crate::root::Slot;
 use crate::vpdp::VpdpId;
 
-/// All of these ports, by numbers of their own. The virtual ports of a vPDP lie side by side: packets of one come one behind the other, by any of its ports.
+/// Lookup table of all ports shared by description header; ports have dense indices here. The
+/// virtual ports of one vPDP are stored side by side, because packets of one vPDP often arrive
+/// consecutively from several of its ports.
 #[derive(Debug, Default)]
 pub(super) struct Descriptions {
-    /// By the vPDPs' numbers.
+    /// Indexed by vPDP number.
     vpdps: Box<[Described]>,
-    /// The virtual ports by which their packets go in, by vPDP and then by port; [`NOWHERE`] by ports that the vPDP does not have.
+    /// Virtual ports, by vPDP and then by port; [`NOWHERE`] for ports that the vPDP does not have.
     inlets: Box<[PortId]>,
-    /// How many ports there are.
+    /// Number of ports, the row length of `inlets`.
     width: usize,
 }
 
-/// No virtual port: those are far fewer.
+/// Marks a missing virtual port. Port numbers are far smaller.
 const NOWHERE: PortId = PortId(u32::MAX);
 
-/// What packets of a vPDP begin with.
+/// Expected description header of a vPDP's packets, and its tenant index.
 #[derive(Clone, Copy, Debug)]
 struct Described {
     draft: Draft,
     slot: Slot,
 }
 
-/// What is known of the packets of one vPDP.
+/// Lookup result: the entries of one vPDP.
 #[derive(Clone, Copy)]
 pub(super) struct Own<'d> {
     draft: Draft,
@@ -37,11 +39,11 @@ pub(super) struct Own<'d> {
 }
 
 impl Descriptions {
-    /// Of ports that lead there, by the vPDPs' numbers.
+    /// Builds the table from the ingress targets of each port, which are indexed by vPDP number.
     pub(super) fn new(ports: &[Inlets]) -> Descriptions {
         let (vpdps, width) = (ports.iter().map(|own| own.0.len()).max(), ports.len());
         let nobody = |number| Described {
-            // Number 0 is no vPDP's, which goes in nowhere.
+            // Number 0 is not a valid vPDP: its packets have no target.
             draft: VpdpId::new(number).map_or(Draft::nobody(), Draft::of),
             slot: Slot::NONE,
         };
@@ -62,13 +64,14 @@ impl Descriptions {
         }
     }
 
-    /// Whether a vPDP of this number has the port.
+    /// Returns true if the vPDP of this number has the port.
     pub(super) fn has(&self, port: usize, number: VpdpId) -> bool {
         let inlet = self.inlets.get(number.index() * self.width + port);
         inlet.is_some_and(|inlet| *inlet != NOWHERE)
     }
 
-    /// The vPDP whose description these bytes begin with, and the virtual port by which they go in that came by this port, if they do.
+    /// Looks up the description header at the start of `bytes`: the vPDP, and its virtual port for
+    /// the ingress port `port`.
     #[inline(always)]
     pub(super) fn find(&self, port: usize, bytes: &[u8]) -> Option<(Own<'_>, PortId)> {
         let number = number_of(bytes)?;
@@ -84,7 +87,8 @@ impl Descriptions {
 }
 
 impl Own<'_> {
-    /// The virtual port by which these bytes go in that came by this port, if they begin with this vPDP's description.
+    /// Returns the virtual port for ingress port `port`, if `bytes` start with this vPDP's
+    /// description header.
     #[inline(always)]
     pub(super) fn port(&self, port: usize, bytes: &[u8]) -> Option<PortId> {
         let inlet = *self.inlets.get(port)?;
@@ -92,7 +96,7 @@ impl Own<'_> {
     }
 }
 
-/// Takes a description off that was found.
+/// Removes a description header that was matched.
 #[inline(always)]
 pub(super) fn take_off(frame: &mut Frame) {
     let taken_off = frame.pull_front(Description::BYTES);

@@ -1,4 +1,4 @@
-//! Packets of deleted virtual data planes, which leave late: their ports may be others' by then.
+//! Egress of packets of deleted vPDPs: by the time they leave, their ports may belong to others.
 
 use packet::PortId;
 
@@ -8,8 +8,9 @@ use crate::vpdp::VpdpId;
 use crate::wiring::Sharing;
 
 impl Entrances {
-    /// True if packets of a deleted vPDP that had this number may still leave by a port: no vPDP
-    /// has the port now, or all packets there have descriptions, and none has this number.
+    /// Returns true if packets of a deleted vPDP with this number may still leave by a port: no
+    /// vPDP has the port now, or all packets there have description headers and no vPDP has this
+    /// number.
     pub(crate) fn lets_leave(&self, before: &Entrances, port: PortId, number: VpdpId) -> bool {
         match self.of_port(port) {
             None | Some(Entrance::Closed) => true,
@@ -21,7 +22,7 @@ impl Entrances {
         }
     }
 
-    /// True if a vPDP of this number has a port that carries descriptions.
+    /// Returns true if a vPDP of this number has a port that is shared by description header.
     fn is_described(&self, entrance: &Entrance, number: VpdpId) -> bool {
         match entrance {
             Entrance::Described(port) => self.descriptions.has(*port as usize, number),
@@ -32,7 +33,7 @@ impl Entrances {
 }
 
 impl Entrance {
-    /// The way in which it carries descriptions, if it does.
+    /// Returns the encapsulation of description headers at this port, if there is one.
     fn carriage(&self) -> Option<Carriage> {
         match self {
             Entrance::Described(_) => Some(Carriage::Plain),

@@ -1,4 +1,4 @@
-//! What virtual ports are connected to, and how packets of shared ports find their vPDP.
+//! Changes to the port map: connections of virtual ports, shared ports and rules.
 
 use packet::PortId;
 
@@ -9,10 +9,10 @@ use crate::vpdp::{Connection, VirtualPort};
 use crate::wiring::{Share, Sharing, WiringError};
 
 impl Hypervisor {
-    /// Connects a virtual port to a port of the switch, or to nothing.
+    /// Connects a virtual port to a physical port, or disconnects it.
     ///
     /// # Errors
-    /// It is linked; the port of the switch is another one's.
+    /// The virtual port is linked, or the physical port is taken.
     pub fn connect(&mut self, port: VirtualPort, to: Option<PortId>) -> Result<(), Refusal> {
         self.find(port.vpdp)?;
         let (wiring, classifier) = self.rewired(|wiring| {
@@ -25,35 +25,35 @@ impl Hypervisor {
         Ok(())
     }
 
-    /// Connects two open virtual ports by a link: what leaves at one comes in at the other.
+    /// Links two unconnected virtual ports: packets sent at one are received at the other.
     ///
     /// # Errors
-    /// One of them is not there, or not open.
+    /// One of them does not exist, or is connected.
     pub fn link(&mut self, one: VirtualPort, other: VirtualPort) -> Result<(), Refusal> {
         self.change_wiring(|wiring| wiring.link(one, other))
     }
 
-    /// Removes the link of a virtual port; both ends are open then.
+    /// Removes the link of a virtual port; both ends are unconnected then.
     ///
     /// # Errors
-    /// It has none.
+    /// The port has no link.
     pub fn unlink(&mut self, port: VirtualPort) -> Result<(), Refusal> {
         self.change_wiring(|wiring| wiring.unlink(port))
     }
 
-    /// Says how several vPDPs share a port of the switch, by which each sends what is its own
-    /// ([`crate::Egress::Own`]); or that one has it for itself.
+    /// Sets the sharing of a physical port, with [`crate::Egress::Own`] as its egress policy.
+    /// `None` makes it a port of one vPDP.
     ///
     /// # Errors
-    /// Several have it; a rule is about it.
+    /// Several vPDPs have the port, or a rule names it.
     pub fn share(&mut self, port: PortId, sharing: Option<Sharing>) -> Result<(), Refusal> {
         self.share_ports([port], sharing)
     }
 
-    /// Says how several vPDPs share a port of the switch, and what may leave by it.
+    /// Sets the sharing and the egress policy of a physical port.
     ///
     /// # Errors
-    /// A rule is about it that is not of this sharing; it makes no sense.
+    /// A rule names the port and needs another sharing, or the combination is invalid.
     pub fn share_as(&mut self, port: PortId, share: Share) -> Result<(), Refusal> {
         self.change_wiring(|wiring| {
             wiring.shared.insert(port, share);
@@ -61,10 +61,11 @@ impl Hypervisor {
         })
     }
 
-    /// [`Hypervisor::share`] of several ports, checked and published as one change.
+    /// Sets the sharing of several ports as [`Hypervisor::share`] does, checked and published as
+    /// one change.
     ///
     /// # Errors
-    /// Several vPDPs have one of them; a rule is about it.
+    /// Several vPDPs have one of the ports, or a rule names one.
     pub fn share_ports(
         &mut self,
         ports: impl IntoIterator<Item = PortId>,
@@ -81,18 +82,18 @@ impl Hypervisor {
         })
     }
 
-    /// Adds a rule that leads packets of shared ports to a vPDP.
+    /// Adds a rule that assigns packets of shared ports to a vPDP.
     ///
     /// # Errors
-    /// It makes no sense, or overlaps with another one.
+    /// The rule is invalid, or overlaps with another one.
     pub fn add_rule(&mut self, rule: Rule) -> Result<(), Refusal> {
         self.add_rules([rule])
     }
 
-    /// Adds rules, all or none of them, as one change.
+    /// Adds rules as one change: all or none.
     ///
     /// # Errors
-    /// One makes no sense, or overlaps with another one.
+    /// A rule is invalid, or overlaps with another one.
     pub fn add_rules(&mut self, rules: impl IntoIterator<Item = Rule>) -> Result<(), Refusal> {
         self.change_wiring(|wiring| rules.into_iter().try_for_each(|rule| wiring.add_rule(rule)))
     }
@@ -100,7 +101,7 @@ impl Hypervisor {
     /// Removes a rule.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// No rule has this name.
     pub fn remove_rule(&mut self, name: &str) -> Result<(), Refusal> {
         self.change_wiring(|wiring| wiring.remove_rule(name))
     }

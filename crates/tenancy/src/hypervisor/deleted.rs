@@ -1,4 +1,4 @@
-//! Virtual data planes that are no more, as reports show them.
+//! Deleted virtual data planes, for reports.
 
 use std::collections::VecDeque;
 
@@ -7,25 +7,25 @@ use switch::Ledger;
 use super::Departing;
 use crate::vpdp::VpdpId;
 
-/// Deleted vPDPs that are kept one by one; those before them are summed.
+/// Maximum number of deleted vPDPs that are kept individually; older ones are summed.
 const MAX_KEPT: usize = 256;
 
-/// A vPDP that is no more.
+/// A deleted vPDP.
 #[derive(Clone, Debug)]
 pub struct Deleted {
-    /// Its number, which another one may have by now.
+    /// Its number, which may have been reused.
     pub id: VpdpId,
     /// Its name.
     pub name: String,
-    /// The end of its packets.
+    /// Its final packet accounting.
     pub ledger: Ledger,
 }
 
-/// All that are no more.
+/// All deleted vPDPs.
 #[derive(Debug, Default)]
 pub(super) struct DeletedVpdps {
     kept: VecDeque<Kept>,
-    /// How many were before those, and the end of their packets.
+    /// Number of older ones, and the sum of their ledgers.
     others: (u64, Ledger),
 }
 
@@ -33,14 +33,14 @@ pub(super) struct DeletedVpdps {
 struct Kept {
     id: VpdpId,
     name: String,
-    /// Of its seats.
+    /// Generation number of its per-thread states.
     serial: u64,
-    /// None while packets are in its device, which departs.
+    /// Final ledger; `None` while its device still holds packets.
     ledger: Option<Ledger>,
 }
 
 impl DeletedVpdps {
-    /// A vPDP was deleted; its device, if it had one, departs with this serial.
+    /// Adds a deleted vPDP. `serial` is the generation number of its device, if it had one.
     pub(super) fn add(&mut self, id: VpdpId, name: String, serial: Option<u64>) {
         self.kept.push_back(Kept {
             id,
@@ -51,7 +51,7 @@ impl DeletedVpdps {
         self.sum_up();
     }
 
-    /// A device has departed.
+    /// Sets the final ledger of a device that was removed.
     pub(super) fn set_ledger(&mut self, serial: u64, ledger: &Ledger) {
         let kept = self.kept.iter_mut().find(|kept| kept.serial == serial);
         if let Some(kept) = kept {

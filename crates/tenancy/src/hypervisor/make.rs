@@ -1,4 +1,5 @@
-//! Programs and chains of vPDPs: each becomes a device beside the packets' way, on any thread, and then takes its place between two bursts.
+//! Loading of programs and chains. A device is built on any thread, off the packet path, and then
+//! installed between two bursts.
 
 use std::sync::Arc;
 
@@ -17,7 +18,8 @@ use crate::refusal::Refusal;
 use crate::slots::{Pin, SlotBook};
 use crate::vpdp::VpdpId;
 
-/// Makes devices for a vPDP: to compose a chain and to make code of it takes time that the control side may not have.
+/// Builds devices for a vPDP. Composing a chain and generating code take time that the control
+/// side may not have.
 pub struct Maker {
     vpdp: VpdpId,
     birth: u64,
@@ -25,38 +27,39 @@ pub struct Maker {
     engine: Arc<dyn Engine>,
     slots: SlotBook,
     config: DeviceConfig,
-    /// What ran when this was made, as it was given: changes of stages begin with it.
+    /// The running program before fitting, when this was created: the basis for edits of stages.
     given: Option<Arc<Program>>,
 }
 
-/// A device for a vPDP, with its places in the slots and all that its program is made of.
+/// A built device for a vPDP, with its places in the stage slots and the sources of its program.
 pub struct Made {
     vpdp: VpdpId,
     birth: u64,
     device: Device,
     function: Function,
     joints: Vec<Joint>,
-    /// The function as one program, before it was fitted.
+    /// The function as one program, before fitting.
     given: Arc<Program>,
-    /// Of a change of what ran: that, which must run still. It could have been changed otherwise meanwhile.
+    /// For an edit: the program that was edited. It must still be running at installation.
     of: Option<Arc<Program>>,
 }
 
-/// A device that does what a vPDP does already, with a stage in another slot.
+/// A built device with the running program of a vPDP, and a stage moved to another slot.
 pub struct Moved {
     vpdp: VpdpId,
     birth: u64,
     device: Device,
-    /// What it does, which must run still.
+    /// The program that was moved. It must still be running at installation.
     of: Arc<Program>,
     pin: Pin,
 }
 
 impl Maker {
-    /// Makes a device that does this.
+    /// Builds a device for this function.
     ///
     /// # Errors
-    /// The chain does not fit together; the slots do not hold it; the engine does not run it; it does not fit the vPDP's quotas.
+    /// The chain cannot be composed, the stage slots do not hold the program, the engine cannot
+    /// run it, or it exceeds the quotas.
     pub fn make(&self, function: impl Into<Function>) -> Result<Made, Refusal> {
         let function = function.into();
         let composed = function.composed(&self.name);
@@ -73,10 +76,10 @@ impl Maker {
         })
     }
 
-    /// Makes a device that does what the vPDP does, but for one stage.
+    /// Builds a device for the running program with one stage changed.
     ///
     /// # Errors
-    /// The vPDP has no program; the stage cannot be changed so; as of [`Maker::make`].
+    /// The vPDP has no program, or the edit is invalid; otherwise as for [`Maker::make`].
     pub fn edit(&self, change: &Edit<'_>) -> Result<Made, Refusal> {
         let given = self.given()?;
         let edited = edit::edit(given, change).map_err(|error| self.keeps_stages(error))?;
@@ -86,10 +89,10 @@ impl Maker {
         })
     }
 
-    /// Makes a device that does what the vPDP does, with a stage in this slot, or in any.
+    /// Builds a device for the running program with a stage in this slot, or in any.
     ///
     /// # Errors
-    /// The vPDP has no program; there is no such stage; the slot does not hold it.
+    /// The vPDP has no program, there is no such stage, or the slot does not hold it.
     pub fn move_to_slot(&self, stage: &str, slot: Option<u32>) -> Result<Moved, Refusal> {
         let given = self.given()?;
         edit::check_stage(given, stage).map_err(|error| self.keeps_stages(error))?;
@@ -114,7 +117,7 @@ impl Maker {
         Refusal::Edit(self.vpdp, Box::new(error))
     }
 
-    /// A device of a program that was to be fitted to the slots.
+    /// Builds the device of a fitted program.
     fn device(&self, fitted: Result<Arc<Program>, SlotError>) -> Result<Device, Refusal> {
         let fitted = fitted.map_err(|error| Refusal::Slots(self.vpdp, error))?;
         let made = Device::new(fitted, &*self.engine, &self.config);
@@ -123,34 +126,34 @@ impl Maker {
 }
 
 impl Made {
-    /// The vPDP that it is for.
+    /// Returns the vPDP that it is for.
     pub fn vpdp(&self) -> VpdpId {
         self.vpdp
     }
 
-    /// The program that runs in it: a chain's is all of its steps.
+    /// Returns its fitted program; for a chain, the composed one.
     pub fn program(&self) -> &Arc<Program> {
         self.device.program()
     }
 
-    /// Gives it the state of another one.
+    /// Restores exported state.
     pub(super) fn restore(&mut self, objects: Vec<(Place, Object)>) -> Result<(), ControlError> {
         self.device.restore(objects)
     }
 }
 
 impl Moved {
-    /// The vPDP that it is for.
+    /// Returns the vPDP that it is for.
     pub fn vpdp(&self) -> VpdpId {
         self.vpdp
     }
 }
 
 impl Hypervisor {
-    /// What makes devices for a vPDP as its quotas are now.
+    /// Returns a builder of devices for a vPDP, with its current quotas.
     ///
     /// # Errors
-    /// There is no such vPDP.
+    /// The vPDP does not exist.
     pub fn maker(&self, id: VpdpId) -> Result<Maker, Refusal> {
         let vpdp = self.find(id)?;
         let loaded = vpdp.loaded.as_ref();
@@ -165,7 +168,7 @@ impl Hypervisor {
         })
     }
 
-    /// The same for the next vPDP that comes, if it comes with this number.
+    /// Returns a builder for the next vPDP, which will have this number.
     pub(super) fn maker_of_next(&self, id: VpdpId, spec: &Spec) -> Maker {
         Maker {
             vpdp: id,
@@ -178,14 +181,14 @@ impl Hypervisor {
         }
     }
 
-    /// The vPDP for which something was made, if it is still there.
+    /// Returns the vPDP that a device was built for, if it still exists.
     fn find_of(&mut self, id: VpdpId, birth: u64) -> Result<&mut Vpdp, Refusal> {
         let vpdp = self.vpdps.get_mut(&id);
         let same = vpdp.filter(|vpdp| vpdp.birth == birth);
         same.ok_or(Refusal::NoSuchVpdp(id))
     }
 
-    /// Whether a vPDP still runs what something was made of.
+    /// Checks that a vPDP still runs the program that a device was derived from.
     fn check_still_runs(&mut self, id: VpdpId, of: &Arc<Program>) -> Result<(), Refusal> {
         match Arc::ptr_eq(&self.loaded_mut(id)?.given, of) {
             true => Ok(()),
@@ -196,7 +199,7 @@ impl Hypervisor {
     /// Loads a vPDP's first program or chain.
     ///
     /// # Errors
-    /// As of [`Maker::make`] and [`Hypervisor::begin`].
+    /// As for [`Maker::make`] and [`Hypervisor::begin`].
     pub fn load(&mut self, id: VpdpId, function: impl Into<Function>) -> Result<(), Refusal> {
         if self.find(id)?.loaded.is_some() {
             return Err(Refusal::HasProgram(id));
@@ -205,10 +208,11 @@ impl Hypervisor {
         self.begin(made)
     }
 
-    /// Runs what was made for a vPDP that has no program.
+    /// Installs a built device in a vPDP without a program.
     ///
     /// # Errors
-    /// It has one, or is no more; a stage was changed of what it had; it does not fit the quotas that the vPDP has by now.
+    /// The vPDP has a program or no longer exists. The device is an edit of an earlier program, or
+    /// exceeds the vPDP's current quotas.
     pub fn begin(&mut self, mut made: Made) -> Result<(), Refusal> {
         let vpdp = self.find_of(made.vpdp, made.birth)?;
         if made.of.is_some() {
@@ -222,7 +226,7 @@ impl Hypervisor {
         self.seat(made, None)
     }
 
-    /// Gives a vPDP a device, with a seat on each worker.
+    /// Installs a device, with a per-thread state for each worker.
     pub(super) fn seat(&mut self, made: Made, before: Option<Function>) -> Result<(), Refusal> {
         self.serials += 1;
         let serial = self.serials;
@@ -257,10 +261,10 @@ impl Hypervisor {
         Ok(())
     }
 
-    /// Runs another program or chain in place of a vPDP's.
+    /// Replaces a vPDP's program or chain.
     ///
     /// # Errors
-    /// As of [`Maker::make`] and [`Hypervisor::adopt`].
+    /// As for [`Maker::make`] and [`Hypervisor::adopt`].
     pub fn update(
         &mut self,
         id: VpdpId,
@@ -272,10 +276,12 @@ impl Hypervisor {
         self.adopt(made, carry)
     }
 
-    /// Runs what was made in place of a vPDP's program; packets inside finish on the old one. What becomes of the state is as docs/MIGRATION.md tells.
+    /// Replaces a vPDP's program by a built one; packets in flight finish on the old one.
+    /// docs/MIGRATION.md describes what happens to the state.
     ///
     /// # Errors
-    /// It has none, or is no more; a stage was changed of what runs no more; the new one does not fit the quotas that the vPDP has by now, or would lose state that it may not.
+    /// The vPDP has no program or no longer exists, or the edited program is no longer running.
+    /// The new program exceeds the current quotas, or loses state that must be kept.
     pub fn adopt(&mut self, made: Made, carry: Carry) -> Result<Migration, Refusal> {
         let id = self.find_of(made.vpdp, made.birth)?.id;
         self.catch_up(id)?;
@@ -291,10 +297,11 @@ impl Hypervisor {
         Ok(migration)
     }
 
-    /// Runs what was made with a stage in another slot, where it is from now on, in whatever program of the vPDP. What it does, and did before, stays.
+    /// Installs a device with a moved stage. The stage stays in this slot in all later programs of
+    /// the vPDP. Its current and previous functions do not change.
     ///
     /// # Errors
-    /// It runs something else by now, or is no more; the quotas that it has by now do not allow it.
+    /// The vPDP runs another program or no longer exists, or its current quotas do not allow it.
     pub fn adopt_moved(&mut self, moved: Moved) -> Result<Migration, Refusal> {
         let id = self.find_of(moved.vpdp, moved.birth)?.id;
         self.catch_up(id)?;
@@ -310,7 +317,7 @@ impl Hypervisor {
         Ok(())
     }
 
-    /// Has a vPDP's device run the program of another one.
+    /// Replaces the program of a vPDP's device by that of another device.
     fn replace(&mut self, id: VpdpId, new: Device, carry: Carry) -> Result<Migration, Refusal> {
         let loaded = self.loaded_mut(id)?;
         let adopted = loaded.device.adopt(new, carry);
@@ -322,7 +329,8 @@ impl Hypervisor {
         Ok(migration)
     }
 
-    /// Goes back to the program or chain before the last update, with what of the state has a place there.
+    /// Goes back to the program or chain before the last update. State without a place there is
+    /// lost.
     ///
     /// # Errors
     /// There was none.
@@ -331,10 +339,10 @@ impl Hypervisor {
         self.update(id, before, Carry::State(MayLose::Anything))
     }
 
-    /// What a vPDP did before its last update.
+    /// Returns the function of a vPDP before its last update.
     ///
     /// # Errors
-    /// It did nothing before.
+    /// There was none.
     pub fn before(&self, id: VpdpId) -> Result<Function, Refusal> {
         let loaded = self.find(id)?.loaded.as_ref();
         let loaded = loaded.ok_or(Refusal::NoProgram(id))?;

@@ -1,4 +1,4 @@
-//! A vPDP moves to another switch: all of its own is a value that one exports and the other imports.
+//! Migration of a vPDP to another switch: export and import of its configuration and state.
 
 use switch::{Object, Place};
 
@@ -7,33 +7,34 @@ use crate::function::Function;
 use crate::refusal::Refusal;
 use crate::vpdp::{Connection, VpdpId};
 
-/// All of a vPDP's own, to be taken to another switch.
+/// Exported vPDP.
 #[derive(Clone, Debug)]
 pub struct Exported {
-    /// What it is made of; its number is a wish no more, and its ports are open.
+    /// Configuration; all ports are unconnected. Without an `id`, the importing switch picks a
+    /// number.
     pub spec: Spec,
-    /// Whether it takes no packets for now.
+    /// True if it is suspended.
     pub is_suspended: bool,
     /// Its program and state.
     pub state: Option<ExportedState>,
 }
 
-/// A program and its state.
+/// Exported program and state.
 #[derive(Clone, Debug)]
 pub struct ExportedState {
     /// The program or chain.
     pub function: Function,
-    /// What it was before.
+    /// The previous function.
     pub before: Option<Function>,
-    /// Its state, object by object.
+    /// The state, by object.
     pub objects: Vec<(Place, Object)>,
 }
 
 impl Hypervisor {
-    /// All that is a vPDP's own. It goes on here.
+    /// Returns a vPDP's configuration and state. It keeps running here.
     ///
     /// # Errors
-    /// There is no such vPDP.
+    /// The vPDP does not exist.
     pub fn export(&self, id: VpdpId) -> Result<Exported, Refusal> {
         let vpdp = self.find(id)?;
         let state = vpdp.loaded.as_ref().map(|loaded| {
@@ -58,10 +59,10 @@ impl Hypervisor {
         })
     }
 
-    /// Makes a vPDP of what was exported, with its state.
+    /// Creates a vPDP from an export, with its state.
     ///
     /// # Errors
-    /// As of [`Hypervisor::create`] and [`Hypervisor::load`].
+    /// As for [`Hypervisor::create`] and [`Hypervisor::load`].
     pub fn import(&mut self, exported: Exported) -> Result<VpdpId, Refusal> {
         let Exported {
             mut spec,
@@ -70,7 +71,7 @@ impl Hypervisor {
         } = exported;
         let id = self.free_number(spec.id)?;
         spec.id = Some(id);
-        // All that may be refused comes before the first change, or is refused by it.
+        // All steps that can fail come before the first change, or are that change.
         let restored = match state {
             Some(state) => {
                 let maker = self.maker_of_next(id, &spec);

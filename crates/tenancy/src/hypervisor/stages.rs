@@ -1,4 +1,4 @@
-//! Stages of vPDPs' programs, changed one by one, and the slots that they are in.
+//! Edits of single stages, and the stage slots.
 
 use passes::edit::Edit;
 use switch::{Carry, MayLose, Migration};
@@ -9,37 +9,38 @@ use crate::slots::{SlotBook, SlotView};
 use crate::vpdp::VpdpId;
 
 impl Hypervisor {
-    /// The stage slots, for a thread that makes devices of vPDPs' programs ([`SlotBook::fit`]).
+    /// Returns the slot allocation, for threads that build devices ([`SlotBook::fit`]).
     pub fn slot_book(&self) -> &SlotBook {
         &self.slots
     }
 
-    /// What is in the stage slots.
+    /// Returns a snapshot of the stage slots.
     pub fn slots(&self) -> SlotView {
         self.slots.view()
     }
 
-    /// Lets all stages of a vPDP's programs be in any slot: those that come need not have what the present one has.
+    /// Unpins all stages of a vPDP, so that its next programs may use any slots.
     pub fn unpin(&mut self, id: VpdpId) {
         self.slots.unpin(id);
     }
 
-    /// Changes one stage of what a vPDP does; what it was then is one program. Roll back undoes it.
+    /// Changes one stage of a vPDP's function, which becomes a single program then. Roll back
+    /// undoes it.
     ///
     /// # Errors
-    /// As of [`Maker::edit`] and [`Hypervisor::adopt`].
+    /// As for [`Maker::edit`] and [`Hypervisor::adopt`].
     ///
     /// [`Maker::edit`]: crate::Maker::edit
     pub fn edit(&mut self, id: VpdpId, change: &Edit<'_>) -> Result<Migration, Refusal> {
         let edited = self.maker(id)?.edit(change)?;
-        // Tables of stages that go stay, and all that they hold.
+        // Tables of removed stages are kept, with their entries.
         self.adopt(edited, Carry::State(MayLose::Nothing))
     }
 
-    /// Has a stage be in this slot from now on, or in any.
+    /// Pins a stage to this slot, or unpins it.
     ///
     /// # Errors
-    /// As of [`Maker::move_to_slot`] and [`Hypervisor::adopt_moved`].
+    /// As for [`Maker::move_to_slot`] and [`Hypervisor::adopt_moved`].
     ///
     /// [`Maker::move_to_slot`]: crate::Maker::move_to_slot
     pub fn move_to_slot(

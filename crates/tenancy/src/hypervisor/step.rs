@@ -1,4 +1,5 @@
-//! What the control side does by itself now and then: time goes on, its own packets leave, and what nobody needs any more is freed.
+//! Periodic work of the control side: timers, packets that it sends itself, and freeing of old
+//! devices.
 
 use exec::DropReason;
 use packet::{Frame, Nanos, PortId};
@@ -9,8 +10,9 @@ use crate::root::{Admission, Exit};
 use crate::worker::{MAX_HOPS, MOST_LINKED};
 
 impl Hypervisor {
-    /// Does what needs no packet: time-outs, what packets have learned, packets that the control side itself sends, and frees what is not needed any
-    /// more. To be called now and then. Time never goes back.
+    /// Does the work that needs no received packet. It handles time-outs and packet learning,
+    /// sends the control side's own packets, and frees what is no longer needed. Must be called
+    /// periodically. Time never goes back.
     pub fn step(&mut self, now: Nanos, mut sent: impl FnMut(PortId, &mut Frame, Nanos)) {
         self.now = self.now.max(now);
         let now = self.now;
@@ -44,7 +46,8 @@ impl Hypervisor {
         self.say_farewell();
     }
 
-    /// Hands out what devices themselves have sent; what goes over links comes back, no more of each slot's than it is allowed.
+    /// Sends packets that devices have produced. Returns those for links, up to each tenant's
+    /// allowance.
     fn hand_out(
         &mut self,
         allowances: &mut [usize],
@@ -60,7 +63,7 @@ impl Hypervisor {
             let mut lost = Vec::new();
             loaded.device.drain_sent(|port, bytes, time| {
                 let mut frame = Frame::new();
-                // Another frame's bytes are as many as a frame may have.
+                // The bytes come from another frame, so the length is valid.
                 let _ = frame.assign(bytes);
                 let exit = place.exit(port);
                 match exit {
@@ -90,7 +93,7 @@ impl Hypervisor {
         linked
     }
 
-    /// Takes a packet in at the other end of a link.
+    /// Delivers a packet at the other end of a link.
     fn deliver(&mut self, inlet: Inlet, frame: &Frame, is_too_far: bool) {
         self.linked += 1;
         let now = self.now;
@@ -105,7 +108,7 @@ impl Hypervisor {
         };
         match (reason, &mut vpdp.loaded) {
             (None, Some(loaded)) => {
-                // The frame was sent by a device: it is not too long.
+                // The frame was sent by a device, so the length is valid.
                 let _ = loaded.device.receive(inlet.port, frame.bytes());
                 loaded.device.step(now);
             }
@@ -116,13 +119,13 @@ impl Hypervisor {
         }
     }
 
-    /// Frees devices that have no packets any more.
+    /// Frees departed devices without packets.
     fn say_farewell(&mut self) {
         for seat in self.desks.iter().flat_map(|desk| desk.come_back()) {
             let departing = self.departing.iter_mut();
             let departing = departing.map(|one| (one.serial, &mut one.seats));
             let vpdps = self.vpdps.values_mut();
-            // A worker that goes gives back those of vPDPs that stay, too.
+            // A dropped worker also returns the states of vPDPs that stay.
             let loaded = vpdps.filter_map(|vpdp| vpdp.loaded.as_mut());
             let loaded = loaded.map(|one| (one.serial, &mut one.seats));
             let mut all = departing.chain(loaded);
@@ -132,7 +135,7 @@ impl Hypervisor {
         }
         let (ledger, deleted) = (&mut self.ledger, &mut self.deleted);
         self.departing.retain_mut(|one| {
-            // What it still sends by itself has no port any more.
+            // Packets that a departed device still produces are dropped: it has no ports.
             let device = &mut one.device;
             let mut lost = 0;
             device.drain_sent(|_, _, _| lost += 1);

@@ -1,26 +1,30 @@
-//! Up to which level there is enough for all who ask, and what is kept from those who ask for more.
+//! Weighted max-min level, and the reserve taken from vPDPs with more demand than their share.
 
-/// How much more than its share one may ask for without being limited to it: packets that come few at a time cost more each than if they waited.
+/// Factor by which the demand may exceed the share before a vPDP is limited: packets that arrive
+/// few at a time cost more each than if they waited.
 pub(super) const LENIENCE: f64 = 1.5;
 
-/// Of what there is to share, what is kept where somebody asks for no more than its share: the less time is left for what rounds take themselves, the longer they are.
+/// Fraction of the capacity that is reserved while some vPDP demands no more than its share.
+/// Rounds get longer, the less time is left for their fixed costs.
 pub(super) const KEPT: f64 = 0.06;
 
-/// What part of what there is to share is kept, where what was asked for is given up to this level: nothing if all ask for more.
+/// Returns the fraction of the capacity that is reserved at this level: 0 if all vPDPs demand
+/// more. `asked` has the demand and weight of each vPDP.
 pub(super) fn kept(level: f64, mut asked: impl Iterator<Item = (f64, f64)>) -> f64 {
     let is_modest = |(asked, weight): (f64, f64)| asked > 0.0 && asked <= level * weight * LENIENCE;
     if asked.any(is_modest) { KEPT } else { 0.0 }
 }
 
-/// The most cycles for each unit of weight at which what was asked for fits; no limit where all of it fits, and for one alone: there is nobody else to
-/// leave them to.
+/// Returns the max-min level in cycles per unit of weight: the highest one at which the demand
+/// fits. It is infinite if all demand fits, or if only one vPDP has demand.
 pub(super) fn level(capacity: f64, asked: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
     let active = asked.filter(|(asked, _)| *asked > 0.0);
     let all: f64 = active.clone().map(|(asked, _)| asked).sum();
     if all <= capacity || active.clone().count() < 2 {
         return f64::INFINITY;
     }
-    // Those who ask for less than the level are satisfied, and leave the rest to fewer: the level only rises.
+    // vPDPs with demand below the level are satisfied, and leave the rest to fewer: the level only
+    // rises.
     let mut level = 0.0;
     loop {
         let is_satisfied = |(asked, weight): &(f64, f64)| *asked <= level * weight;

@@ -1,37 +1,42 @@
-//! A worker's rounds, reckoned: what becomes of packets that come by ports in time, with all that rounds take beside them.
+//! Simulation of a worker's rounds: packets arrive at ports over time, and rounds and service
+//! turns have fixed costs.
 
 use std::collections::VecDeque;
 
 use super::*;
 use proptest::prelude::*;
 
-/// Frames that a port gives in its turn, and that wait there at most; and packets of a vPDP that wait in a worker at most, and go on at once.
+/// Frames that a port delivers in its turn. `RING` is the maximum number of frames waiting at a
+/// port, `MOST_POSTPONED` that of a vPDP's packets waiting in the worker.
 const TURN: u64 = 64;
-/// Frames that a worker takes through at once, at most: with many ports it does so before all have given.
+/// Maximum number of frames processed at once: with many ports, before all have had their turn.
 const BATCH: usize = 256;
 const RING: u64 = 4096;
 const MOST_POSTPONED: usize = 1024;
 
-/// Nanoseconds, of a cycle each, of a round without packets, of one beside its packets, and of a frame that is sorted.
+/// Costs in nanoseconds, which are cycles here: a round without packets, the fixed cost of a round
+/// with packets, and sorting a frame.
 const EMPTY: f64 = 120.0;
 const ROUND: f64 = 275.0;
 const SORTING: f64 = 10.0;
 
-/// What a visit takes beside its packets, and the least that any took.
+/// Fixed cost of a service turn, and its minimum over all turns.
 const VISIT: f64 = 170.0;
 const SHORTEST: f64 = 145.0;
 
-/// For how long what was asked for counts.
+/// Measurement interval of demand.
 const INTERVAL: Nanos = Nanos::from_millis(2);
 
-/// Of the time, what there is to share, and what of it at least where much is received.
+/// Fraction of the time that is shared, and its minimum if receiving costs much.
 const SHARED: f64 = 0.8;
 const LEAST: f64 = SHARED * (1.0 - MOST_RECEPTION);
 
-/// Of the time, what visits and rounds may cost more than is reckoned with.
+/// Tolerance, as a fraction of the time, for costs of turns and rounds that the expectation
+/// ignores.
 const UNRECKONED: f64 = 0.015;
 
-/// What comes for one: packets a nanosecond, what each takes to be received and to be served, and whether by a port that others have too.
+/// Load of one vPDP: packets per nanosecond, the costs of receiving and of serving a packet, and
+/// whether its port is shared.
 #[derive(Clone, Copy, Debug)]
 struct Sender {
     weight: u32,
@@ -42,44 +47,47 @@ struct Sender {
 }
 
 impl Sender {
-    /// What part of the time it asks for.
+    /// Returns the demand as a fraction of the time.
     fn asks(&self) -> f64 {
         self.rate * (self.reception + SORTING + self.cost)
     }
 
-    /// What it may owe at most where this part of the time is its share: 16 intervals of that, or 32 packets with a visit for each.
+    /// Returns the maximum debt if its share is this fraction of the time: 16 intervals of the
+    /// share, or 32 packets with a service turn each.
     fn most_owed(&self, share: f64) -> f64 {
         let packet = self.reception + SORTING + self.cost + VISIT;
         (16.0 * INTERVAL.0 as f64 * share).max(32.0 * packet)
     }
 }
 
-/// What became of one's packets.
+/// Statistics of one vPDP's packets.
 #[derive(Clone, Debug, Default)]
 struct Fate {
-    /// Packets that were taken from its port or missed there, in all.
+    /// Total number of packets that were taken from its port or lost there.
     came: u64,
-    /// When packets came that wait in the worker.
+    /// Arrival times of the packets that wait in the worker.
     postponed: VecDeque<f64>,
     received: u64,
     served: u64,
     refused: u64,
-    /// What was done for it, all in all, and what of that its visits took beside its packets: nobody pays for that while it is not limited.
+    /// Total cost of work for it, and the part that is the fixed cost of its turns. The latter is
+    /// not billed to it while it is not limited.
     took: f64,
     beside: f64,
-    /// What it owed before.
+    /// Its debt at the start of the measurement.
     owed: f64,
     waits: Vec<f64>,
 }
 
 impl Fate {
-    /// Whether all that came in this time was served.
+    /// Returns true if all packets that arrived in this time were served.
     fn has_all(&self, one: &Sender, time: f64) -> bool {
         self.served as f64 >= one.rate * time * 0.98 - 2.0
     }
 
-    /// What part of the time one needs that pays for all that it asks for: for its packets, and where it is limited for its visits too, as many for each packet
-    /// as it had. Those to who is not limited are taken away from [`capacity`].
+    /// Returns the fraction of the time that covers its whole demand. If it is limited, this
+    /// includes the fixed cost of its turns, as many per packet as it had. Otherwise, [`capacity`]
+    /// accounts for them.
     fn needs(&self, one: &Sender, time: f64) -> f64 {
         match self.has_all(one, time) {
             true => (self.took - self.beside) / time,
@@ -93,7 +101,7 @@ impl Fate {
     }
 }
 
-/// A worker with its senders.
+/// A simulated worker with its senders.
 struct Worker<'s> {
     senders: &'s [Sender],
     fates: Vec<Fate>,
@@ -101,18 +109,18 @@ struct Worker<'s> {
     fairness: Fairness,
     now: f64,
     is_behind: bool,
-    /// When packets came of this round, of each.
+    /// Arrival times of this round's packets, by vPDP.
     arrivals: Vec<Vec<f64>>,
-    /// Time in which there was nothing to do.
+    /// Time without work.
     idle: f64,
-    /// Who received first.
+    /// Port that is polled first.
     first: usize,
     stops: Stops,
-    /// When the thread stops next.
+    /// Time of the next stop of the thread.
     next_stop: f64,
 }
 
-/// For how long the thread is stopped, and how long it runs between.
+/// Duration of the thread's stops, and the time between them.
 #[derive(Clone, Copy)]
 struct Stops {
     length: f64,
@@ -124,7 +132,8 @@ const NEVER: Stops = Stops {
     every: f64::INFINITY,
 };
 
-/// What became of all, and of the time, in so many nanoseconds behind as many.
+/// Simulates `time` nanoseconds, then measures as long. Returns the statistics of each vPDP, and
+/// the idle fraction.
 fn simulate(senders: &[Sender], time: f64, stops: Stops) -> (Vec<Fate>, f64) {
     let mut worker = Worker {
         stops,
@@ -179,7 +188,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Takes what waits at ports, as far as they may give it, and serves it; whether there was anything to do.
+    /// Receives packets from the ports, up to their grants, and serves them. Returns true if there
+    /// was any work.
     fn carry(&mut self) -> bool {
         let (now, count) = (self.now, self.senders.len());
         self.first = (self.first + 1) % count;
@@ -211,7 +221,8 @@ impl Worker<'_> {
         has_done | self.forward(&mut receptions)
     }
 
-    /// Sorts and serves what was received, which took so long for each; whether there was anything to do.
+    /// Sorts and serves the received packets, with these reception costs by vPDP. Returns true if
+    /// there was any work.
     fn forward(&mut self, receptions: &mut [f64]) -> bool {
         self.shares
             .begin(&self.fairness, self.senders.len(), Nanos(self.now as u64));
@@ -246,7 +257,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Serves what waits in the worker, and then what came; whether there was anything.
+    /// Serves packets that wait in the worker, then new ones. Returns true if there were any.
     fn serve(&mut self, slot: Slot) -> bool {
         let at = slot.index();
         let came = std::mem::take(&mut self.arrivals[at]);
@@ -297,7 +308,8 @@ impl Worker<'_> {
     }
 }
 
-/// What asks for this part of a vPDP's guaranteed time beside another one, in the packets of a program that switches frames.
+/// Returns a sender that demands this fraction of its guaranteed share beside one other vPDP, with
+/// the packets of an L2 switch program.
 fn modest(part: f64) -> Sender {
     Sender {
         weight: 1,
@@ -308,7 +320,7 @@ fn modest(part: f64) -> Sender {
     }
 }
 
-/// What asks for more than there is.
+/// Returns a sender that demands more than the capacity.
 fn greedy(cost: f64) -> Sender {
     Sender {
         rate: 0.02,
@@ -333,7 +345,7 @@ fn packets_wait_no_longer_beside_one_that_asks_for_too_much_than_beside_one_that
         assert!(median <= usual, "{median} for {usual} by {other:?}");
         let kept = fates[0].served as f64 / (20e6 * modest(1.0).rate);
         assert!(kept >= 0.99, "{kept} beside {other:?}");
-        // It has the half that is its own, all in all.
+        // In total, it gets the half that is guaranteed to it.
         let took = fates[1].took / 20e6;
         assert!(took >= LEAST / 2.0 * 0.95, "{took} of {other:?}");
     }
@@ -363,8 +375,9 @@ fn weights_hold_beside_so_many_floods_that_ports_give_more_than_a_worker_takes_t
     );
 }
 
-/// What there is to share, as docs/TENANCY.md has it: as much is taken away as that takes which nobody pays for, up to a bound. Those are visits to who is not
-/// limited, beside its packets, and the reception of what comes by ports that several share.
+/// Returns the capacity, as docs/TENANCY.md defines it. Work that is billed to no vPDP is
+/// deducted, up to a bound: the fixed cost of turns of vPDPs that are not limited, and receiving
+/// from shared ports.
 fn capacity(senders: &[Sender], fates: &[Fate], time: f64) -> f64 {
     if senders.iter().any(|one| one.is_shared) {
         return LEAST;
@@ -375,7 +388,7 @@ fn capacity(senders: &[Sender], fates: &[Fate], time: f64) -> f64 {
     (SHARED - visits).max(LEAST)
 }
 
-/// What part of what there is to share is kept, and the level by max-min of the rest.
+/// Returns the reserve as a fraction of the capacity, and the max-min level of the rest.
 fn kept_and_level(senders: &[Sender], fates: &[Fate], time: f64) -> (f64, f64) {
     let capacity = capacity(senders, fates, time);
     let asks = senders.iter().map(|one| (one.asks(), one.weight.into()));
@@ -385,13 +398,16 @@ fn kept_and_level(senders: &[Sender], fates: &[Fate], time: f64) -> (f64, f64) {
     (kept, level(capacity * (1.0 - kept), needs))
 }
 
-/// Each has nine tenths of what it asks for, or of its part by max-min of what the others leave it, at least what its weight gives it; nobody nothing; and while
-/// somebody asks for more, all of the time is used but for what is kept so that rounds are short. What one still owed for what it had before it was limited, it has
-/// had.
+/// Checks the distribution of the time:
+/// - Each vPDP gets nine tenths of its demand or of its max-min share, which is at least its
+///   guaranteed share. No vPDP gets nothing.
+/// - While any vPDP demands more, all of the time is used, except for the reserve.
+/// - Debt for service before a vPDP was limited counts as service.
 fn check(senders: &[Sender]) {
     let weights: f64 = senders.iter().map(|one| f64::from(one.weight)).sum();
     let least = senders.iter().map(|one| f64::from(one.weight));
-    // The smallest weight has its share so often in this time, behind what it owes for the first interval.
+    // Long enough for 150 us of share of the smallest weight, after the debt of the first
+    // interval.
     let time = 60e6 + 150e3 * weights / least.fold(weights, f64::min);
     let (fates, idle) = simulate(senders, time, NEVER);
     check_fates(senders, &fates, idle, time);
@@ -409,7 +425,7 @@ fn check_fates(senders: &[Sender], fates: &[Fate], idle: f64, time: f64) {
         let has_due = part >= own * 0.9 - few && part >= due * 0.9 - UNRECKONED;
         let is_content = fate.served > 0 && (fate.has_all(one, time) || has_due);
         assert!(is_content, "{part} of {due}, {own} its own: {what}");
-        // What a port was allowed to give is served.
+        // Granted packets are served.
         assert!(
             one.is_shared || fate.refused * 100 <= fate.received,
             "{what}"
@@ -473,11 +489,12 @@ fn what_is_kept_of_those_who_ask_for_more_is_all_that_is_not_used() {
         sends(200, 0.0007, 300.0, 4000.0),
         sends(1, 0.0004, 40.0, 200.0),
     ]);
-    // Much less than without what is kept is left for the last one.
+    // The reserve leaves much less for the last one.
     check(&[sends(40, 0.0093, 12.0, 50.0), sends(1, 0.02, 12.0, 200.0)]);
 }
 
-/// What asks for this part of the time, with packets that each take so much to be received and to be served.
+/// Returns a sender that demands this fraction of the time, with these costs of receiving and
+/// serving a packet.
 fn asks_for(weight: u32, part: f64, reception: f64, cost: f64) -> Sender {
     Sender {
         weight,
@@ -488,8 +505,8 @@ fn asks_for(weight: u32, part: f64, reception: f64, cost: f64) -> Sender {
     }
 }
 
-/// The one that asks for 0.3 of the time is visited so often that this takes 0.12 beside its packets, for which nobody pays: 0.3 are left to the one that asks for
-/// most, in place of 0.36.
+/// The vPDP with a demand of 0.3 of the time has turns with fixed costs of 0.12, which are billed
+/// to no vPDP. The one with the largest demand gets 0.3 instead of 0.36.
 #[test]
 fn visits_to_who_is_not_limited_are_taken_from_all() {
     check(&[
@@ -516,7 +533,8 @@ fn visits_to_who_is_not_limited_are_taken_from_all() {
     ]);
 }
 
-/// The first one's packets are 0.300 of the time, and its share 0.318; with the visits that it pays for it asks for 0.348.
+/// The packets of the first one cost 0.300 of the time, and its share is 0.318. With the fixed
+/// cost of its turns it demands 0.348.
 #[test]
 fn who_pays_for_its_visits_asks_for_what_they_take_too() {
     check(&[
@@ -526,7 +544,8 @@ fn who_pays_for_its_visits_asks_for_what_they_take_too() {
     ]);
 }
 
-/// The one of weight 1 has all that it asks for at first, and is limited for good from 146 ms on. It has no packet served until 269 ms, as it owes 32 for those.
+/// The vPDP of weight 1 gets all its demand at first, and is limited from 146 ms on. It gets no
+/// packet served until 269 ms, because of a debt of 32 packets.
 #[test]
 fn what_one_still_owes_it_has_had() {
     check(&[
@@ -558,7 +577,7 @@ fn ports_that_filled_while_the_thread_was_stopped_are_emptied_again() {
         length: 6e6,
         every: 30e6,
     };
-    // A little more than each could have for ever, and less than there is.
+    // A little more than each could have permanently, and less than the capacity.
     let one = Sender {
         rate: 0.434 / 72.0,
         ..modest(1.0)

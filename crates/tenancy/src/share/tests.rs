@@ -1,11 +1,11 @@
-//! What comes of shares over many intervals, reckoned.
+//! Tests of fair sharing over many intervals, with a cost model.
 
 use super::*;
 
 mod bursts;
 mod signs;
 
-/// A thousand cycles a microsecond, in intervals and quanta of so long.
+/// Returns a configuration with a thousand cycles per microsecond.
 fn fairness(interval: Nanos, quantum: Nanos) -> Fairness {
     Fairness {
         interval,
@@ -14,7 +14,7 @@ fn fairness(interval: Nanos, quantum: Nanos) -> Fairness {
     }
 }
 
-/// So many packets of one come; how many of them a visit serves.
+/// Receives packets of a vPDP. Returns the number of packets that a service turn serves.
 fn come(shares: &mut Shares, slot: Slot, packets: usize) -> usize {
     shares.receive_for(slot, packets, 0.0);
     let visit = shares.visit(slot);
@@ -24,7 +24,7 @@ fn come(shares: &mut Shares, slot: Slot, packets: usize) -> usize {
     packets.min(visit)
 }
 
-/// Serves so many packets of one, each for so many cycles, as far as its share goes; how many were served.
+/// Serves packets of a vPDP, `cost` cycles each, as far as its share goes. Returns their number.
 fn serve(shares: &mut Shares, (slot, weight): (Slot, u32), packets: usize, cost: u64) -> u64 {
     let (given, _) = shares.admit(slot, weight, packets);
     let work = Work {
@@ -40,13 +40,14 @@ fn serve(shares: &mut Shares, (slot, weight): (Slot, u32), packets: usize, cost:
     work.packets
 }
 
-/// As `polyplane host --fair` shares, but for what it keeps.
+/// The configuration of `polyplane host --fair`, without its reserve.
 fn usual() -> Fairness {
     fairness(Nanos::from_millis(2), Nanos::from_micros(2))
 }
 
-/// Cycles of what each of two asks for (packets, their cycles, its weight) every microsecond, that were served in the last ninety of a hundred intervals
-/// of ten thousand cycles' capacity.
+/// Returns the cycles served for each of two vPDPs with these demands: packets per microsecond,
+/// cycles per packet, weight. Measures the last 90 of 100 intervals with a capacity of 10,000
+/// cycles each.
 fn serve_two(asks: [(usize, u64, u32); 2]) -> [u64; 2] {
     let fairness = fairness(Nanos::from_micros(10), Nanos::from_micros(1));
     let mut shares = Shares::default();
@@ -65,7 +66,7 @@ fn serve_two(asks: [(usize, u64, u32); 2]) -> [u64; 2] {
 
 #[test]
 fn without_contention_nothing_is_refused() {
-    // 1,000 cycles a microsecond are there; 900 are asked for.
+    // Capacity 1,000 cycles per microsecond; demand 900.
     assert_eq!(serve_two([(3, 200, 1), (3, 100, 1)]), [540_000, 270_000]);
 }
 
@@ -73,21 +74,23 @@ fn without_contention_nothing_is_refused() {
 fn who_asks_for_less_than_a_share_gets_it_and_the_other_gets_the_rest() {
     let [victim, hog] = serve_two([(2, 100, 1), (100, 500, 1)]);
     assert_eq!(victim, 900 * 200);
-    // Rounds have a part of it.
+    // A part of the rest is the reserve.
     let rest = 900 * 740;
     assert!(hog.abs_diff(rest) < rest / 20, "{hog} of {rest}");
 }
 
 #[test]
 fn a_surprise_is_paid_back() {
-    // Packets of a hundred intervals each; the first ones come before their cost is known.
+    // Packets cost a hundred intervals each; the first ones arrive before their cost is known.
     let [victim, hog] = serve_two([(2, 100, 1), (5, 100_000, 1)]);
     assert_eq!(victim, 900 * 200);
-    // The first burst took what there is for it in 625 microseconds: of the others it has 375, and a packet more.
+    // The first burst uses this vPDP's share of 625 microseconds. For the others 375 are left,
+    // plus a packet.
     assert!((300_000..=400_000).contains(&hog), "{hog}");
 }
 
-/// Cycles of each of two that are alike and ask for twice as much as there is, in the last ninety of a hundred intervals.
+/// Returns the cycles served for each of two equal vPDPs with twice the capacity as demand, in the
+/// last 90 of 100 intervals.
 fn serve_both(cycles: u64, is_behind: bool) -> u64 {
     let fairness = fairness(Nanos::from_micros(10), Nanos::from_micros(1));
     let mut shares = Shares::default();
@@ -106,17 +109,18 @@ fn serve_both(cycles: u64, is_behind: bool) -> u64 {
     used / 2
 }
 
-/// What [`settled`] has shares settle in.
+/// The configuration of [`settled`].
 fn short() -> Fairness {
     fairness(Nanos::from_micros(10), Nanos(500))
 }
 
-/// Shares of two that each ask for so many packets of so many cycles every microsecond, after ten intervals.
+/// Returns the accounts of two vPDPs after ten intervals with these demands: packets per
+/// microsecond, and cycles per packet.
 fn settled(asks: [(usize, u64); 2]) -> Shares {
     settled_beside(0, asks)
 }
 
-/// The same, where so many cycles of every microsecond are for what nobody pays for.
+/// As [`settled`], with this many cycles of every microsecond billed to no vPDP.
 fn settled_beside(cycles: u64, asks: [(usize, u64); 2]) -> Shares {
     let fairness = short();
     let mut shares = Shares::default();
@@ -149,7 +153,7 @@ fn one_dear_packet_an_interval_does_not_take_from_who_asks_for_most_of_the_rest(
         shares.receive(Reception::default());
         shares.meet(1 + usize::from(is_dear));
         if is_dear {
-            // More than a visit has cycles for, and a twenty-fifth of what there is.
+            // More cycles than a turn has, and a twenty-fifth of the capacity.
             come_all(&mut shares, Slot(0), 1, 400);
         }
         // Nine tenths.
@@ -162,7 +166,7 @@ fn one_dear_packet_an_interval_does_not_take_from_who_asks_for_most_of_the_rest(
 fn who_used_less_than_it_could_have_is_visited_first_and_for_long() {
     let mut shares = settled([(2, 100), (100, 100)]);
     shares.begin(&short(), 2, Nanos::from_micros(100));
-    // Of 500 cycles a microsecond, 300 were left for ten of them.
+    // Of 500 cycles per microsecond, 300 were left over in each of ten.
     let [modest, greedy] = [Slot(0), Slot(1)];
     assert!(shares.has_credit(modest) && !shares.has_credit(greedy));
     assert_eq!(shares.visit(modest), 20);
@@ -182,7 +186,7 @@ fn one_alone_is_visited_for_as_long_as_it_has_packets() {
     let mut shares = settled([(0, 100), (100, 100)]);
     shares.meet(1);
     assert_eq!(shares.visit(Slot(1)), usize::MAX);
-    // The first packets of another one have come.
+    // The first packets of another vPDP have arrived.
     shares.meet(2);
     assert_eq!(shares.visit(Slot(1)), 20);
 }
@@ -263,7 +267,7 @@ fn who_is_limited_pays_for_visits_whole_and_others_for_their_packets() {
     };
     assert_eq!(paid(Slot(1)).0, 300.0);
     let before = paid(Slot(1)).1;
-    // What visits take beside packets is nobody's then.
+    // The fixed cost of turns is billed to no vPDP then.
     assert_eq!(paid(Slot(0)), (100.0, before + 200.0));
 }
 
@@ -291,7 +295,7 @@ fn what_it_takes_to_receive_what_ports_might_give_is_used_by_those_whose_they_ar
     shares.begin(&short(), 2, shares.now);
     let before = shares.accounts[0].credit;
     shares.receive_for(Slot(0), 3 * granted, 3000.0);
-    // What nobody allowed could not be refused, and is nobody's.
+    // Packets without a grant could not be refused, so no vPDP is billed for them.
     assert_eq!(shares.accounts[0].credit, before - 1000.0);
 }
 
@@ -301,7 +305,7 @@ fn what_ports_might_give_is_served_in_whichever_burst_it_comes() {
     shares.begin(&short(), 2, Nanos::from_micros(100));
     let granted = shares.grant(Slot(1), usize::MAX);
     assert!(granted > 1);
-    // A worker that has its hands full takes what it has through before all ports have given.
+    // A worker with a full batch processes it before all ports have delivered.
     for packets in [1, granted - 1] {
         shares.begin(&short(), 2, shares.now);
         shares.receive_for(Slot(1), packets, 100_000.0);
@@ -347,10 +351,10 @@ fn contenders_share_by_weight() {
     assert!((one + three).abs_diff(900_000) < 45_000, "{}", one + three);
 }
 
-/// Packets that a port gives before the others have their turn.
+/// Packets that a port delivers in its turn.
 const TURN: usize = 64;
 
-/// One with a port of its own: its weight, the cycles of its packets, and how many wait at the port.
+/// A vPDP with its own port: weight, cycles per packet, and number of packets waiting at the port.
 #[derive(Clone, Copy, Debug)]
 struct Asking {
     weight: u32,
@@ -358,7 +362,7 @@ struct Asking {
     waiting: usize,
 }
 
-/// A worker's round; how many packets of each were served.
+/// Simulates one round. Returns the number of packets served by vPDP.
 fn round(shares: &mut Shares, fairness: &Fairness, now: u64, asking: &[Asking]) -> Vec<u64> {
     let all = (0..).map(Slot).zip(asking);
     let mut is_behind = false;
@@ -386,8 +390,9 @@ fn round(shares: &mut Shares, fairness: &Fairness, now: u64, asking: &[Asking]) 
     served.collect()
 }
 
-/// What part of a worker's time one takes whose port always has packets that take 4,000 cycles, beside nine that ask for so much of it together in
-/// packets of 250. A round takes 500 cycles beside its packets.
+/// Returns the fraction of a worker's time that a vPDP with a backlog gets. Its packets cost 4,000
+/// cycles. Nine other vPDPs have a total demand of `asked`, in packets of 250 cycles. The fixed
+/// cost of a round is 500 cycles.
 fn beside_nine(asked: f64) -> f64 {
     let fairness = usual();
     let (until, from) = (40_000_000, 10_000_000);
@@ -424,7 +429,8 @@ fn who_sends_a_tenth_in_bursts_leaves_another_what_it_does_not_use() {
     let mut shares = Shares::default();
     let (mut now, mut served) = (0, [0; 2]);
     while now < 200_000_000 {
-        // A tenth of the time every millisecond, and 7 tenths each ten microseconds: more than half.
+        // A tenth of the time every millisecond, and 7 tenths every ten microseconds: more than
+        // half.
         let sent = [now / 1_000_000 * 400, now / 10_000 * 28];
         let asking = [0, 1].map(|number: usize| Asking {
             weight: 1,
@@ -444,8 +450,9 @@ fn who_sends_a_tenth_in_bursts_leaves_another_what_it_does_not_use() {
     }
 }
 
-/// What part of the time that packets take each of several gets whose ports always have packets, by its weight and the cycles of its packets, where the
-/// thread has this part of its core, in slices of 4 ms.
+/// Returns the fraction of the packet time for each of several vPDPs with a backlog, given their
+/// weight and cycles per packet. The thread gets this fraction of its core, in time slices of 4
+/// ms.
 fn contend(asks: &[(u32, u64)], part: f64) -> Vec<f64> {
     let fairness = usual();
     let asking = asks.iter().map(|&(weight, cost)| Asking {
@@ -458,7 +465,7 @@ fn contend(asks: &[(u32, u64)], part: f64) -> Vec<f64> {
     let (mut now, mut ran, mut used) = (0, 0, vec![0.0; asks.len()]);
     while now < 600_000_000 {
         let packets = round(&mut shares, &fairness, now, &asking);
-        // What a round takes beside its packets.
+        // Fixed cost of a round.
         let mut took = 100;
         for (number, packets) in packets.into_iter().enumerate() {
             let cycles = packets * asking[number].cost;
@@ -507,7 +514,8 @@ fn weights_hold_whatever_packets_take() {
     }
 }
 
-/// Shares on which one asks for all there is, alone, while the thread has a quarter of its core, in slices of 4 ms.
+/// Returns the accounts of a single vPDP that demands the whole capacity. The thread gets a
+/// quarter of its core, in time slices of 4 ms.
 fn alone_on_a_quarter(fairness: &Fairness) -> Shares {
     let mut shares = Shares::default();
     let mut now = 0;
@@ -558,7 +566,7 @@ fn what_waits_in_the_worker_is_served_as_the_share_comes() {
         shares.begin(&fairness, 2, Nanos::from_micros(round));
         shares.receive(Reception::default());
         shares.meet(2);
-        // They come by a port that is not one's own: nobody asks what it may give.
+        // The packets arrive by a shared port, so there are no grants.
         for (number, packets, cost) in [(0, 10, 100), (1, 10, 2000)] {
             let slot = Slot(number);
             let visit = come(&mut shares, slot, packets);
@@ -609,7 +617,8 @@ fn who_waits_for_a_burst_without_others_is_looked_at_in_the_next_one() {
     assert_eq!(shares.passes(dear), 1);
 }
 
-/// Whether one of two is limited that each used all there was in an interval in which the worker kept up, where this came of its account.
+/// Returns true if the second of two vPDPs becomes limited, after an interval in which each used
+/// the whole capacity and the worker kept up. `it_came` changes that vPDP's account first.
 fn is_limited_where(it_came: impl Fn(&mut Account)) -> bool {
     let mut shares = Shares::default();
     shares.begin(&short(), 2, Nanos(1));
@@ -642,7 +651,7 @@ fn whose_port_fills_up_before_it_has_what_it_could_asks_for_that_for_as_long_as_
         for burst in 1..=10 {
             if burst <= full {
                 assert!(shares.grant(Slot(0), usize::MAX) > 0);
-                // Of several ports one tells of the burst.
+                // Only one of several ports counts per burst.
                 assert!(!shares.fill_up(Slot(0)) && !shares.fill_up(Slot(0)));
             }
             shares.begin(&short(), 2, Nanos::from_micros(110 + burst));
@@ -654,7 +663,7 @@ fn whose_port_fills_up_before_it_has_what_it_could_asks_for_that_for_as_long_as_
 
 #[test]
 fn what_is_dearer_than_a_visit_takes_what_others_leave_and_no_more() {
-    // Beside what rounds take, and what is kept for them.
+    // Less the fixed cost of rounds, and the reserve.
     for (asked, left) in [(0.2, 0.8), (0.45, 0.55), (0.7, 0.3)] {
         let part = beside_nine(asked);
         assert!(
@@ -674,7 +683,8 @@ fn who_is_limited_is_visited_for_what_has_come_of_its_share_where_rounds_are_lon
 
 #[test]
 fn who_is_limited_leaves_a_part_to_rounds_while_another_is_not() {
-    // A fifth of the 10,000 cycles of an interval is asked for, and 600 are kept, however dear packets are.
+    // The demand is a fifth of the 10,000 cycles of an interval, and 600 are reserved, whatever
+    // packets cost.
     for cost in [100, 100_000] {
         let share = settled([(2, 100), (100, cost)]).accounts[1].share;
         assert!((share - 7400.0).abs() < 1.0, "{share}");
@@ -683,7 +693,8 @@ fn who_is_limited_leaves_a_part_to_rounds_while_another_is_not() {
 
 #[test]
 fn nothing_is_kept_of_what_is_guaranteed() {
-    // Beside what nobody pays for, and 4,000 of the other's, 3,990 would be left where it is guaranteed half of 8,500.
+    // After unbilled work and the other vPDP's 4,000, 3,990 would be left. Half of 8,500 is
+    // guaranteed.
     let share = settled_beside(200, [(4, 100), (100, 100)]).accounts[1].share;
     assert!((share - 4250.0).abs() < 1.0, "{share}");
 }

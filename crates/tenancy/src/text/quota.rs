@@ -10,12 +10,12 @@ use crate::text::TextError;
 
 const SETTING: &str = "a quota: entries=N, state-bytes=N, stages=N, work=N, text-bytes=N, compile-ms=N, compile-bytes=N, packets=N[/BURST], passes=N[/BURST], cycles=N[/BURST] or weight=N";
 
-/// A quota as operators know it.
+/// A quota with its texts for users.
 struct Setting {
     name: &'static str,
-    /// What may be set.
+    /// Syntax of the setting.
     wanted: &'static str,
-    /// What it is so many of.
+    /// Unit of the value.
     unit: &'static str,
 }
 
@@ -78,11 +78,11 @@ const SETTINGS: &[Setting] = &[
 ];
 
 impl Quotas {
-    /// Reads settings, each of another quota; what is not set is not limited. A rate is so many a second, a hundredth of which may come at once unless it
-    /// says how many.
+    /// Parses settings, each of another quota. A missing quota means no limit. The default burst
+    /// size of a rate is a hundredth of the rate.
     ///
     /// # Errors
-    /// The first setting that is none, or that is there twice.
+    /// The first setting that is invalid or a duplicate.
     pub fn read<'t>(settings: impl IntoIterator<Item = &'t str>) -> Result<Quotas, TextError> {
         let mut quotas = Quotas::default();
         let mut seen = Vec::new();
@@ -117,7 +117,8 @@ impl Quotas {
         Some(())
     }
 
-    /// A setting with what it is so many of, for people. What is none stays as it is: another release may know it.
+    /// Returns a setting with its unit, for display. An unknown setting is returned unchanged:
+    /// another release may know it.
     pub fn told(setting: &str) -> String {
         let known = setting.split_once('=').and_then(|(name, value)| {
             let Setting { unit, .. } = Setting::find(name)?;
@@ -131,7 +132,7 @@ impl Quotas {
         known.unwrap_or_else(|| setting.to_owned())
     }
 
-    /// The settings, as [`Quotas::read`] reads them.
+    /// Returns the settings in the format of [`Quotas::read`].
     pub fn settings(&self) -> Vec<String> {
         let limits = [
             ("entries", self.limits.entries),
@@ -174,12 +175,12 @@ impl Setting {
     }
 }
 
-/// A number that is not 0.
+/// Parses a non-zero number.
 fn some(text: &str) -> Option<u64> {
     text.parse::<NonZeroU64>().ok().map(NonZeroU64::get)
 }
 
-/// A rate, and how many at once: a gate would take 0 of either for 1.
+/// Parses `RATE` or `RATE/BURST`. 0 is refused: the rate limiter would use 1 instead.
 fn rate(text: &str) -> Option<Rate> {
     let (per_second, burst) = match text.split_once('/') {
         None => (some(text)?, None),
@@ -231,7 +232,7 @@ mod tests {
             let told = Quotas::told(setting);
             assert!(told.contains(part), "{told}");
         }
-        // Whatever is shown can be told.
+        // All settings that are shown have a unit.
         for Setting { name, .. } in SETTINGS {
             let set = Quotas::read([format!("{name}=300").as_str()]).expect(name);
             assert_ne!(Quotas::told(&set.settings()[0]), set.settings()[0]);

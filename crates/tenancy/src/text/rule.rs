@@ -21,11 +21,12 @@ const VLAN: &str = "a VLAN, 1 to 4094, or `none`";
 const CONDITION: &str = "a field: port, vlan, eth.src, eth.dst, eth.type, ipv4.src, ipv4.dst, ipv6.src, ipv6.dst, protocol, l4.src or l4.dst";
 
 impl Rule {
-    /// Reads `NAME: FIELD VALUE and FIELD VALUE -> VPDP priority N`; the priority is 0 without one, and without conditions, as in `NAME: -> VPDP`, a
-    /// rule is for all packets. `find` tells which vPDP a word means.
+    /// Parses `NAME: FIELD VALUE and FIELD VALUE -> VPDP priority N`. The default priority is 0.
+    /// Without conditions, as in `NAME: -> VPDP`, a rule matches all packets. `find` resolves the
+    /// name or number of a vPDP.
     ///
     /// # Errors
-    /// The first word that is wrong, and what may stand there.
+    /// The first wrong word, and the expected text.
     pub fn read(text: &str, find: impl FnOnce(&str) -> Option<VpdpId>) -> Result<Rule, TextError> {
         let (name, rest) = text
             .split_once(':')
@@ -104,7 +105,7 @@ fn condition(field: &str, words: &mut Words<'_>) -> Result<Condition, TextError>
     })
 }
 
-/// A number as people write it: decimal, or hexadecimal behind `0x`.
+/// Parses a decimal number, or a hexadecimal one with the prefix `0x`.
 fn number<T: TryFrom<u64>>(word: &str, wanted: &'static str) -> Result<T, TextError> {
     let number = match word.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
@@ -114,7 +115,7 @@ fn number<T: TryFrom<u64>>(word: &str, wanted: &'static str) -> Result<T, TextEr
     number.ok_or_else(|| TextError::at(word, wanted))
 }
 
-/// `ADDRESS/LENGTH`, or an address alone.
+/// Parses `ADDRESS/LENGTH`, or an address alone.
 fn prefix<A: FromStr>(
     words: &mut Words<'_>,
     wanted: &'static str,
@@ -133,7 +134,7 @@ fn prefix<A: FromStr>(
     Ok(condition(address.parse().map_err(|_| wrong())?, length))
 }
 
-/// `PORT` or `FIRST..LAST`, both among them.
+/// Parses `PORT` or `FIRST..LAST`, both inclusive.
 fn range(words: &mut Words<'_>) -> Result<RangeInclusive<u16>, TextError> {
     const WANTED: &str = "a port of layer 4, 0 to 65535, or FIRST..LAST";
     let word = words.next(WANTED)?;
@@ -142,7 +143,7 @@ fn range(words: &mut Words<'_>) -> Result<RangeInclusive<u16>, TextError> {
 }
 
 impl Rule {
-    /// The rule as text, with this name for its vPDP.
+    /// Returns the rule as text, with this name for its vPDP.
     pub fn leading_to<'r>(&'r self, vpdp: &'r str) -> impl fmt::Display + 'r {
         NamedRule { rule: self, vpdp }
     }
@@ -161,7 +162,7 @@ impl Rule {
     }
 }
 
-/// A rule with a name for its vPDP.
+/// A rule, displayed with a name for its vPDP.
 struct NamedRule<'r> {
     rule: &'r Rule,
     vpdp: &'r str,

@@ -1,4 +1,4 @@
-//! How ports are shared, what virtual ports are connected to, MAC addresses.
+//! Text format of shared ports, connections of virtual ports, and MAC addresses.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,13 +22,13 @@ impl FromStr for MacAddress {
     }
 }
 
-/// Bytes as pairs of hexadecimal digits between colons.
+/// Parses bytes: pairs of hexadecimal digits, separated by colons.
 fn octets<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut octets = [0; N];
     let mut parts = text.split(':');
     for octet in &mut octets {
         let part = parts.next().filter(|part| part.len() == 2)?;
-        // A sign is no digit.
+        // `from_str_radix` would accept a sign.
         let is_hex = part.bytes().all(|digit| digit.is_ascii_hexdigit());
         *octet = u8::from_str_radix(part, 16).ok().filter(|_| is_hex)?;
     }
@@ -38,7 +38,8 @@ fn octets<const N: usize>(text: &str) -> Option<[u8; N]> {
 impl FromStr for Sharing {
     type Err = TextError;
 
-    /// `rules`; `mac PREFIX`; `described`, `described mac-in-mac LOCAL REMOTE`, or `described vxlan LOCAL REMOTE LOCAL-IP REMOTE-IP VNI`.
+    /// Parses `rules`; `mac PREFIX`; `described`, `described mac-in-mac LOCAL REMOTE`, or
+    /// `described vxlan LOCAL REMOTE LOCAL-IP REMOTE-IP VNI`.
     fn from_str(text: &str) -> Result<Sharing, TextError> {
         let mut words = Words::of(text);
         let sharing = sharing(&mut words)?;
@@ -50,7 +51,7 @@ impl FromStr for Sharing {
 impl FromStr for Share {
     type Err = TextError;
 
-    /// A sharing, and `egress any` or `egress own` after it.
+    /// Parses a sharing, optionally followed by `egress any` or `egress own`.
     fn from_str(text: &str) -> Result<Share, TextError> {
         const EGRESS: &str = "`own` or `any`";
         let mut words = Words::of(text);
@@ -140,11 +141,11 @@ impl fmt::Display for Share {
 }
 
 impl Connection {
-    /// Reads what a virtual port is connected to: `open`, the number of a port of the switch, or `VPDP:PORT`, another virtual port. `find` tells which
-    /// vPDP a word means.
+    /// Parses the connection of a virtual port: `open`, the number of a physical port, or
+    /// `VPDP:PORT`, another virtual port. `find` resolves the name or number of a vPDP.
     ///
     /// # Errors
-    /// What is wrong, and what may stand there.
+    /// The wrong text, and the expected one.
     pub fn read(
         text: &str,
         find: impl FnOnce(&str) -> Option<VpdpId>,

@@ -1,18 +1,19 @@
-//! What the processor is asked for while packets go: what those of the next vPDPs will read.
+//! Prefetching for the next frame groups while packets are processed.
 
 use switch::Ahead;
 
 use super::Worker;
 use crate::root::{Admission, Root, Ways};
 
-/// Groups between two things that a group needs: so long what leads to the next one takes to come. What is asked for last comes while the groups before go through; much earlier, and it would have
-/// left the nearest cache again.
+/// Distance between two prefetch stages of a group, in groups: the time until an address loaded by
+/// one stage can be used by the next. The last stage runs while the preceding groups are
+/// processed. Much earlier, its lines would be evicted from the L1 cache again.
 const LEAD: usize = 4;
 
-/// What is asked for last of a vPDP's worker.
+/// Last prefetch stage of a vPDP's worker.
 const LAST: Ahead = Ahead::State(exec::Ahead::Entries);
 
-/// How many groups before its own each thing that a group needs is asked for.
+/// Distance of each prefetch stage, in groups.
 pub(super) const AHEAD: [(usize, Ahead); 5] = [
     (5 * LEAD, Ahead::Own),
     (4 * LEAD, Ahead::Root),
@@ -21,14 +22,14 @@ pub(super) const AHEAD: [(usize, Ahead); 5] = [
     (LEAD, LAST),
 ];
 
-/// The first of these for a group that is served by itself, and for one whose packets go together with others': what leads to the last one is read on the way there, in less time than it
-/// takes to ask for each.
+/// First prefetch stage of a group that is served alone, and of one in a shared burst. In a shared
+/// burst the addresses for the last stage are read directly: that is faster than all stages.
 pub(super) const ALONE: usize = 0;
 pub(super) const TOGETHER_WITH_OTHERS: usize = AHEAD.len() - 1;
 
 impl Worker {
-    /// Asks the processor for what the groups behind this one will need, from this thing of [`AHEAD`] on, each when what leads there has been asked for long ago. Of vPDPs that no packet is
-    /// let into nothing is needed.
+    /// Prefetches for the groups after `number`, from stage `first` of [`AHEAD`] on. Each stage
+    /// uses addresses that an earlier one has prefetched. vPDPs that admit no packets are skipped.
     pub(super) fn look_ahead(&mut self, root: &Root, number: usize, first: usize) {
         let groups = self.sorter.groups();
         if number + 1 >= groups {
@@ -39,7 +40,7 @@ impl Worker {
             let end = groups.min(number + 1 + lead);
             for group in begin..end {
                 let (slot, _) = self.sorter.group(group);
-                // Those whose packets go together with others' are let in: nothing is read of their places.
+                // Members of shared bursts are admitted, so their `Place` is not read.
                 let goes = self.functions.of(slot).is_some();
                 let is_let_in = |ways: &Ways<'_>| goes || ways.place.admission == Admission::Open;
                 let ways = root.ways(slot).filter(is_let_in);

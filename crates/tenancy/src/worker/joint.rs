@@ -1,5 +1,6 @@
-//! Packets that go through a function together, whoever's they are: of all vPDPs that run the same, in which nothing waits and which nothing limits. That is the
-//! usual way, in which no vPDP is visited by itself.
+//! Shared bursts: packets of all vPDPs that run the same compiled program are processed in one
+//! call. A vPDP takes part only while it has no queued packets and no limits. This is the common
+//! case; other vPDPs are served one by one.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -15,21 +16,22 @@ use crate::desk::Seat;
 use crate::root::{Admission, Place, Root, Slot, Ways};
 use crate::sorter::Sorter;
 
-/// What is known of slots: it is asked anew when the thread's bell rang, another root was taken, or a packet of the slot did not go straight through.
+/// Cache: function of each tenant for shared bursts. Entries are dropped when the thread's epoch
+/// changes, a new root is taken, or a packet of the tenant leaves the fast path.
 #[derive(Default)]
 pub(super) struct Functions {
-    /// By slot, the function through which its packets go together with others'.
+    /// Indexed by tenant; `None` if unknown, or not eligible for shared bursts.
     of: Vec<Option<NonZeroUsize>>,
 }
 
 impl Functions {
-    /// Nothing is known of so many slots.
+    /// Clears the cache for this many tenants.
     pub(super) fn forget(&mut self, slots: usize) {
         self.of.clear();
         self.of.resize(slots, None);
     }
 
-    /// Nothing is known of a slot.
+    /// Clears the entry of a tenant.
     pub(super) fn forget_one(&mut self, slot: Slot) {
         if let Some(of) = self.of.get_mut(slot.index()) {
             *of = None;
@@ -41,12 +43,13 @@ impl Functions {
         self.of.get(slot.index()).copied().flatten()
     }
 
-    /// Which slots come first where frames are sorted: functions one behind the other, and then those that have none.
+    /// Returns the sort key of a tenant: tenants are sorted by function, those without one come
+    /// last.
     pub(super) fn rank(&self, slot: Slot) -> usize {
         self.of(slot).map_or(usize::MAX, NonZeroUsize::get)
     }
 
-    /// Packets of a slot go through this function with others'.
+    /// Sets the function of a tenant.
     fn learn(&mut self, slot: Slot, function: NonZeroUsize) {
         if let Some(of) = self.of.get_mut(slot.index()) {
             *of = Some(function);
@@ -54,10 +57,11 @@ impl Functions {
     }
 }
 
-/// A vPDP with so many frames, where all frames lie in their order, is served by itself: what that costs is little for each, and each takes a little less.
+/// Number of frames from which on a vPDP is served alone, if the burst is sorted: the cost of a
+/// turn per frame is small then, and each frame costs a little less.
 const MANY_FRAMES: usize = 2 * BURST;
 
-/// Seats by slot, as they go together in this burst.
+/// Members of a shared burst: per-thread states by tenant index.
 struct Crew<'s> {
     seats: &'s mut [Option<Box<Seat>>],
     burst: u64,
@@ -83,7 +87,7 @@ impl Companions for Crew<'_> {
 }
 
 impl Worker {
-    /// The function that packets of a slot go through together with others'; none if they are served by themselves.
+    /// Returns the function of a tenant for shared bursts, or `None` if it must be served alone.
     #[inline]
     pub(super) fn function(&mut self, root: &Root, slot: Slot) -> Option<NonZeroUsize> {
         self.functions
@@ -95,8 +99,8 @@ impl Worker {
         let seat = self.seats.get_mut(slot.index())?.as_mut()?;
         let is_free = |place: &Place| place.admission == Admission::Open && place.is_unlimited;
         let is_free = self.fairness.is_none() && root.place(slot).is_some_and(is_free);
-        // Whose packet did not go straight through, or of whom nothing was known before a visit by itself, is visited by itself for the rest of the burst: each that does not has others'
-        // packets begin anew.
+        // A vPDP that was served alone, or of which a packet left the fast path, is served alone
+        // for the rest of the burst. Each such packet restarts the shared burst.
         let was_visited = seat.visited == self.commons.links.burst();
         if !is_free || was_visited || !seat.worker.may_join(self.now) {
             return None;
@@ -107,7 +111,7 @@ impl Worker {
         self.functions.of(slot)
     }
 
-    /// Finds out of all groups of frames what these go through; whether all go together with others.
+    /// Looks up the functions of all frame groups. Returns true if all take part in shared bursts.
     pub(super) fn find_functions(&mut self, root: &Root) -> bool {
         let mut all = true;
         for number in 0..self.sorter.groups() {
@@ -117,7 +121,8 @@ impl Worker {
         all
     }
 
-    /// Takes the frames of these groups through what they go through, many of a function at once; frames of others are served by slot.
+    /// Processes frame groups: consecutive groups with one function together, the others per
+    /// tenant.
     pub(super) fn go(
         &mut self,
         root: &Root,
@@ -139,7 +144,8 @@ impl Worker {
                 false => self.function(root, slot),
             };
             let mut through = 0;
-            // Who rings over and over does not keep packets from going.
+            // After a second change of the epoch, the group is served alone: frequent changes must
+            // not stop packets.
             if let Some(function) = function.filter(|_| !has_rung) {
                 self.find_runs(root, function, at.place, at.group..groups.end);
                 match self.take_in_hand() {
@@ -165,7 +171,8 @@ impl Worker {
         self.sorter.order = order;
     }
 
-    /// Takes few frames in: as they come, if they go together with others'. To bring those of each vPDP together would take longer than it spares.
+    /// Processes a small burst in arrival order if all packets take part in a shared burst.
+    /// Sorting would cost more than it saves.
     pub(super) fn go_as_they_come(
         &mut self,
         root: &Root,
@@ -179,7 +186,7 @@ impl Worker {
         self.go_as_they_lie(root, frames, sent);
     }
 
-    /// The same for frames whose slots are known, few of each vPDP: few at once.
+    /// Processes classified frames in small bursts, in arrival order. For few frames per vPDP.
     pub(super) fn go_in_small_bursts(
         &mut self,
         root: &Root,
@@ -196,7 +203,8 @@ impl Worker {
         self.sorter.take_back_slots(slots);
     }
 
-    /// Takes the frames of the runs through what they go through, if that is one function for all of them; otherwise they are served by slot.
+    /// Processes the frames of `self.runs` in one shared burst if they have one function, and else
+    /// per tenant.
     fn go_as_they_lie(
         &mut self,
         root: &Root,
@@ -218,8 +226,8 @@ impl Worker {
         }
     }
 
-    /// Finds whose frames these are, as they lie, and gives each the virtual port that it comes in by. Part of its only caller, as are the others on this way: a packet that comes alone takes as
-    /// long for a handful of calls as for a twentieth of a program.
+    /// Classifies a small burst into `self.runs`. Inlined, as the other functions of this path: a
+    /// call costs a single packet as much as a twentieth of a program.
     #[inline(always)]
     fn enter_few(&mut self, root: &Root, frames: &mut [Frame]) {
         let runs = &mut self.runs;
@@ -237,7 +245,7 @@ impl Worker {
         end_runs(&mut self.runs, frames.len());
     }
 
-    /// Whether the packets of all runs go through one function together.
+    /// Returns true if all runs have one function.
     #[inline(always)]
     fn have_one_function(&mut self, root: &Root) -> bool {
         let mut function = None;
@@ -247,7 +255,7 @@ impl Worker {
         })
     }
 
-    /// Whether that is so of all groups, and no frame is in none.
+    /// Returns true if all groups have one function, and every frame belongs to a group.
     pub(super) fn are_of_one_function(&self) -> bool {
         let first = self.functions.of(self.sorter.group(0).0);
         let groups = 0..self.sorter.groups();
@@ -257,7 +265,8 @@ impl Worker {
             && !self.sorter.slots.contains(&Slot::NONE)
     }
 
-    /// Finds whose the frames from this place in the order on are, as far as they go through a function; the first of these groups has the place.
+    /// Collects the runs of a shared burst: frames from index `begin` in the order, while their
+    /// groups have this function. `begin` is in the first group.
     fn find_runs(
         &mut self,
         root: &Root,
@@ -281,7 +290,8 @@ impl Worker {
         self.look_ahead(root, last, TOGETHER_WITH_OTHERS);
     }
 
-    /// Takes packets of the runs in hand, unless the thread's bell rang: then all that is known of slots is asked anew.
+    /// Marks the packets of the runs as in progress. Returns false, and clears the function cache,
+    /// if the thread's epoch has changed.
     fn take_in_hand(&mut self) -> bool {
         let marks = self.runs.iter().map(|run| run.whose.mark());
         let marks = marks.fold(Marks::default(), Marks::and);
@@ -292,7 +302,8 @@ impl Worker {
         !has_rung
     }
 
-    /// Takes frames of the runs through the function of all of them; how many are through.
+    /// Processes the frames of the runs with their common function. Returns the number of
+    /// processed frames.
     fn fly(
         &mut self,
         root: &Root,
@@ -320,7 +331,8 @@ impl Worker {
         self.land(through)
     }
 
-    /// What follows when packets of the runs are through; how many are.
+    /// Updates the state of the last tenant and the pending reports after a shared burst. Returns
+    /// the number of processed frames.
     #[inline(always)]
     fn land(&mut self, through: Through) -> usize {
         let gone = self.runs.iter().map(|run| run.frames).sum::<usize>();
@@ -333,7 +345,7 @@ impl Worker {
             let burst = self.commons.links.burst();
             seat.passes_left = match through.has_left {
                 true => 0,
-                // It has only told something.
+                // The packet did not leave the fast path; it only produced a report.
                 false => seat.most_passes(burst, 0),
             };
             seat.visited = burst;
@@ -344,7 +356,7 @@ impl Worker {
         through.frames
     }
 
-    /// Whose this frame of the runs is.
+    /// Returns the tenant of a frame of the runs.
     fn whose(&self, mut frame: usize) -> Option<Slot> {
         let is_behind = |run: &&Run<Slot>| match frame.checked_sub(run.frames) {
             Some(rest) => {
@@ -357,7 +369,8 @@ impl Worker {
     }
 }
 
-/// A run that begins with this frame: it has that in place of how many they are until all runs are known.
+/// Creates a run that starts at this frame. `frames` has the start index until [`end_runs`]
+/// replaces it by the length.
 fn run_from(whose: Slot, begin: usize) -> Run<Slot> {
     Run {
         whose,
@@ -365,7 +378,7 @@ fn run_from(whose: Slot, begin: usize) -> Run<Slot> {
     }
 }
 
-/// Finds where runs begin in frames of these slots, from this one on.
+/// Appends the runs of these tenant indices; the first one is of frame `begin`.
 fn add_runs(runs: &mut Vec<Run<Slot>>, slots: &[Slot], begin: usize) {
     let mut last = runs.last().map(|run| run.whose);
     for (&slot, at) in slots.iter().zip(begin..) {
@@ -375,7 +388,7 @@ fn add_runs(runs: &mut Vec<Run<Slot>>, slots: &[Slot], begin: usize) {
     }
 }
 
-/// All runs are known: the last one ends here.
+/// Replaces the start index of each run by its length. The last run ends at `end`.
 fn end_runs(runs: &mut [Run<Slot>], mut end: usize) {
     for run in runs.iter_mut().rev() {
         let begin = run.frames;
@@ -384,10 +397,10 @@ fn end_runs(runs: &mut [Run<Slot>], mut end: usize) {
     }
 }
 
-/// How far frames went in their order.
+/// Position in the processing order.
 struct At {
     place: usize,
-    /// In which the place is; behind the last one if none is.
+    /// The group that contains `place`, or the number of groups at the end.
     group: usize,
 }
 
@@ -408,7 +421,7 @@ impl At {
     }
 }
 
-/// How many of these frames, one at least, lie one behind the other.
+/// Returns the length of the first contiguous run of frame indices, at least 1.
 fn lie_together(order: &[u32]) -> usize {
     let behind = order.iter().zip(order[0]..);
     behind.take_while(|(at, place)| **at == *place).count()

@@ -1,4 +1,4 @@
-//! Ports that are one virtual data plane's: how many frames each may give, and what became of them.
+//! Physical ports of one vPDP each: grants for receiving, and their accounting.
 
 use exec::BURST;
 use packet::PortId;
@@ -8,8 +8,9 @@ use super::Worker;
 use crate::gauge::Carried;
 
 impl Worker {
-    /// Has this port give so many frames at most in the next round. With fair shares, what comes by the port of a vPDP that asks for more than its share takes
-    /// no longer than a visit to it may, so that it does not keep the others waiting for longer. And no more come than can wait in a vPDP whose packets wait.
+    /// Returns the maximum number of frames that a port may deliver in the next receive round.
+    /// With fair sharing, frames of a vPDP above its guaranteed share take at most one service
+    /// turn. Frames that could not be queued in the vPDP are not received either.
     pub fn allow(&mut self, port: PortId) -> usize {
         if self.fairness.is_none() && self.watched.is_empty() {
             return usize::MAX;
@@ -33,14 +34,15 @@ impl Worker {
         }
     }
 
-    /// Tells that this port gave all that it was allowed to, so that more may wait there; whether that is more than its vPDP could have at least: what is its
-    /// own is served in later visits.
+    /// Records that a port delivered its whole grant, so that more may wait there. Returns true if
+    /// its vPDP has used its guaranteed share; otherwise the rest is served in later turns.
     pub fn fills_up(&mut self, port: PortId) -> bool {
         let owner = self.root.entrances.owner(port);
         owner.is_none_or(|slot| self.shares.fill_up(slot))
     }
 
-    /// What was done on this worker for the vPDP whose own this port is, while processors were shared fairly.
+    /// Returns the work done on this worker for the vPDP that owns a port, while fair sharing was
+    /// on.
     pub fn carried(&self, port: PortId) -> Carried {
         let owner = self.root.entrances.owner(port);
         owner.map_or(Carried::default(), |slot| self.shares.carried(slot))

@@ -1,4 +1,5 @@
-//! What the control side is told: little behind each burst, since a seat that tells takes as long as a packet or two, and all of it when no frames come.
+//! Reports to the control side. A report costs as much as a packet or two. So only few are sent
+//! after each burst, and all pending ones when no frames arrive.
 
 use std::collections::VecDeque;
 
@@ -6,23 +7,25 @@ use super::Worker;
 use crate::gauge::Work;
 use crate::root::Slot;
 
-/// Frames that go in small bursts before a seat tells the control side something, unless none come: each burst would wait for the memory of one more vPDP than its own.
+/// Number of frames in small bursts after which a report is sent, unless no frames arrive. With a
+/// report per burst, each burst would wait for the memory of another vPDP.
 const FRAMES_UNTOLD: usize = 64;
 
-/// Seats that tell the control side at the end of a burst; the others come in later bursts.
+/// Maximum number of reports at the end of a burst.
 const TOLD_A_BURST: usize = 1;
 
-/// How many are looked at for that.
+/// Maximum number of vPDPs checked for a report at the end of a burst.
 const LOOKS_A_BURST: usize = 8;
 
-/// Seats that may have something to tell: no others are looked at, or each packet that comes alone would have all of them looked at behind it.
+/// vPDPs with unreported statistics. Without this queue, each single packet would be followed by a
+/// check of all vPDPs.
 #[derive(Default)]
 pub(super) struct Untold {
-    /// Those that have waited for the longest first, each once.
+    /// Queue of distinct tenants, oldest first.
     slots: VecDeque<Slot>,
-    /// By slot, whether it is one of them.
+    /// Indexed by tenant: true if it is in the queue.
     wait: Vec<bool>,
-    /// Frames that came since some were asked.
+    /// Frames since the last check.
     frames: usize,
 }
 
@@ -32,7 +35,7 @@ impl Untold {
         self.slots.reserve(slots.saturating_sub(self.slots.len()));
     }
 
-    /// Something was done in a seat.
+    /// Adds a tenant with new statistics.
     #[inline]
     pub(super) fn put(&mut self, slot: Slot) {
         if let Some(waits) = self.wait.get_mut(slot.index())
@@ -53,7 +56,8 @@ impl Untold {
 }
 
 impl Worker {
-    /// Leaves what there is to tell for the control side, behind so many frames: all of it if there were none, or now and then what has waited for the longest.
+    /// Sends reports after a burst of this many frames: all if there were none, and else the
+    /// oldest one from time to time.
     #[inline]
     pub(super) fn tell(&mut self, frames: usize) {
         self.untold.frames += frames;
@@ -64,11 +68,12 @@ impl Worker {
         }
     }
 
-    /// Looks at so many seats at most until so many of them have told something.
+    /// Checks at most `looks` vPDPs and sends at most `tells` reports.
     fn tell_of(&mut self, looks: usize, tells: usize) {
         self.untold.frames = 0;
         self.tell_of_seats(looks, tells);
-        // Packets on links are told when seats are: they came once, and are in the ledgers of all seats that they went through.
+        // Link counters are reported after the vPDPs' ledgers: a packet on links is in all ledgers
+        // on its path, but was received once.
         if self.is_untold
             && let Some(mut told) = self.desk.tell()
         {
@@ -92,7 +97,7 @@ impl Worker {
             self.gauge.begin();
             seat.worker.tell();
             self.shares.charge(slot, self.gauge.end(Work::default()));
-            // Who could not tell, as somebody reads there right now, does so later.
+            // The report is retried later if the control side holds the lock.
             if seat.worker.has_news() {
                 self.untold.put(slot);
             }
@@ -111,7 +116,7 @@ mod tests {
         let slots = [2, 0, 2, 1, 0].map(Slot);
         slots.into_iter().for_each(|slot| untold.put(slot));
         assert_eq!(untold.take(), Some(Slot(2)));
-        // It may have something more to tell.
+        // It may have new statistics.
         untold.put(Slot(2));
         untold.put(Slot::NONE);
         let rest: Vec<Slot> = std::iter::from_fn(|| untold.take()).collect();

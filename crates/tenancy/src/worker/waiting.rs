@@ -1,11 +1,11 @@
-//! Packets that wait in seats: what is due there, and what was postponed until it has its turn.
+//! Packets that wait in vPDPs: due work, and packets postponed to the next service turn.
 
 use packet::{Frame, Nanos, PortId};
 
 use super::{Worker, most_passes, run_charged};
 use crate::root::Root;
 
-/// Who goes on where packets wait: those who have not used what they could have at least, or the others.
+/// Service class: vPDPs with credit are served before the others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
     InCredit,
@@ -13,7 +13,7 @@ pub(super) enum Standing {
 }
 
 impl Worker {
-    /// Has all seats looked at if a packet was handed over to one of them.
+    /// Watches all vPDPs if a packet was handed over to one of them.
     pub(super) fn watch_all_if_called(&mut self) {
         if self.desk.answer() {
             self.watched.clear();
@@ -24,7 +24,8 @@ impl Worker {
         }
     }
 
-    /// Goes on with seats in which packets wait, before the burst's frames are served or behind them.
+    /// Continues vPDPs of this class with waiting packets, before or after the frames of the
+    /// burst.
     pub(super) fn go_on(
         &mut self,
         root: &Root,
@@ -35,7 +36,7 @@ impl Worker {
         self.run_watched(root, standing, sent);
     }
 
-    /// Serves packets that were postponed, as many of each vPDP as a visit takes.
+    /// Processes postponed packets, one service turn per vPDP.
     fn take_up(
         &mut self,
         root: &Root,
@@ -65,7 +66,7 @@ impl Worker {
         self.taken_up = frames;
     }
 
-    /// Does what is due in seats in which packets wait and that were not visited in this burst.
+    /// Does the due work of watched vPDPs that had no service turn in this burst.
     fn run_watched(
         &mut self,
         root: &Root,
@@ -92,13 +93,13 @@ impl Worker {
             let is_meant = shares.has_credit(*slot) == (standing == Standing::InCredit);
             let is_next = is_meant && seat.visited != commons.links.burst();
             let is_due = |next: Option<Nanos>| next.is_some_and(|next| next <= *now);
-            // What is due in a device that is being changed can wait for the next burst.
+            // Due work of a device that is being changed waits for the next burst.
             if is_next && is_due(seat.worker.next_time()) && !seat.worker.is_held() {
                 let passes = match fairness {
                     Some(_) => most_passes(0).min(shares.passes(*slot)),
                     None => most_passes(0),
                 };
-                // A visit in which nothing could be done would cost all the same.
+                // A turn that can do nothing would cost as much as any other.
                 let has_to_go = !seat.worker.is_behind() && is_due(seat.worker.next_due());
                 if passes == 0 && !has_to_go {
                     return true;

@@ -1,4 +1,4 @@
-//! The way out: from a virtual port to a port of the switch, or over a link to another virtual port.
+//! Egress: from a virtual port to a physical port, or over a link to another virtual port.
 
 use exec::{DropReason, PackedOutcome};
 use packet::{Frame, FramePool, Nanos, PortId};
@@ -8,12 +8,13 @@ use crate::classifier::outer_vlan;
 use crate::entrance::Inlet;
 use crate::root::{Exit, Outlet, Place, Slot, Ways};
 
-/// Packets of one vPDP that go over links in a burst, whatever comes; and how many more for each frame of the burst. Hops bound how deep a loop of
-/// links goes; this bounds how wide copies make it.
+/// Packets of one vPDP that may enter links in a burst: a fixed number, and an additional number
+/// per frame of the burst. The hop limit bounds the depth of a loop of links, and this one the
+/// number of copies.
 pub(crate) const MOST_LINKED: usize = 4096;
 const MOST_LINKED_A_FRAME: usize = 4;
 
-/// For how many reasons a packet may have nowhere to go.
+/// Number of drop reasons at egress.
 const REASONS: usize = 4;
 
 /// Packets on links between virtual ports.
@@ -21,17 +22,19 @@ const REASONS: usize = 4;
 pub(super) struct Links {
     pub(super) slots: Vec<Slot>,
     pub(super) frames: Vec<Frame>,
-    /// Empty frames for those that come.
+    /// Pool of empty frames.
     pub(super) spare: FramePool,
-    /// Whether packets that went over links are on their way in.
+    /// True while packets from links are processed.
     pub(super) is_followed: bool,
-    /// Packets that went over links.
+    /// Total number of packets that entered links.
     pub(super) count: u64,
-    /// The number of the burst, and how many packets of each vPDP may go over links in it.
+    /// Number of the burst, and the link allowance of each vPDP in it.
     allowance: (u64, usize),
-    /// By slot, the last burst in which packets went over links, and how many may still do so in it.
+    /// Indexed by tenant: the last burst in which it used links, and its allowance left in that
+    /// burst.
     allowances: Vec<(u64, usize)>,
-    /// How many packets left a vPDP and had nowhere to go, until that counts them: copies may be very many, of few vPDPs and reasons.
+    /// Egress drops that the vPDPs have not counted yet, with their number. There may be many
+    /// copies, but few vPDPs and reasons.
     lost: Vec<(Slot, DropReason, u64)>,
 }
 
@@ -42,19 +45,20 @@ impl Links {
         self.allowance = (burst + 1, MOST_LINKED.saturating_add(more));
     }
 
-    /// Makes room for so many slots.
+    /// Grows the tables to this many tenants.
     pub(super) fn make_room(&mut self, slots: usize) {
         if self.allowances.len() < slots {
             self.allowances.resize(slots, (0, 0));
         }
     }
 
-    /// The number of the burst.
+    /// Returns the number of the burst.
     pub(super) fn burst(&self) -> u64 {
         self.allowance.0
     }
 
-    /// Takes a packet that goes to another virtual port; whether its vPDP may have one more there.
+    /// Enqueues a packet for another virtual port. Returns false if the vPDP's allowance is used
+    /// up.
     fn push(&mut self, from: Slot, inlet: Inlet, frame: &mut Frame) -> bool {
         let Some(allowance) = self.allowances.get_mut(from.index()) else {
             return false;
@@ -83,7 +87,7 @@ impl Links {
         }
     }
 
-    /// Has what had nowhere to go counted, packet by packet.
+    /// Passes each recorded egress drop to `count`.
     #[inline]
     pub(super) fn settle(&mut self, mut count: impl FnMut(Slot, DropReason)) {
         for (slot, reason, packets) in self.lost.drain(..) {
@@ -92,7 +96,8 @@ impl Links {
     }
 }
 
-/// The way out of packets that are visited by themselves: all of a place that only has ports which carry descriptions, or of one that has others.
+/// Egress path of a vPDP that is served alone. `DESCRIBES_ALL` selects the variant for vPDPs of
+/// which all ports have description headers.
 pub(super) struct Way<'w, S, const DESCRIBES_ALL: bool> {
     pub(super) ways: Ways<'w>,
     pub(super) links: &'w mut Links,
@@ -124,7 +129,8 @@ where
     }
 }
 
-/// [`Leave::leave_sent`]. A function of its own: what its arguments lead to it may keep at hand, since nothing else leads there.
+/// Implements [`Leave::leave_sent`]. Not inlined: the compiler can then assume that its arguments
+/// do not alias, and keep their fields in registers.
 #[inline(never)]
 fn leave_sent<S, const DESCRIBES_ALL: bool>(
     ways: Ways<'_>,
@@ -141,7 +147,7 @@ where
     switch::leave_sent(&mut way, frames, outcomes, time)
 }
 
-/// A packet of a place leaves by a virtual port.
+/// Sends a packet by a virtual port.
 #[inline(always)]
 pub(super) fn leave(
     ways: Ways<'_>,
@@ -156,7 +162,7 @@ pub(super) fn leave(
     }
 }
 
-/// The same of a place whose packets go to ports of the switch that carry descriptions.
+/// Sends a packet of a vPDP of which all ports have description headers.
 #[inline(always)]
 fn leave_described(
     ways: Ways<'_>,
@@ -172,7 +178,8 @@ fn leave_described(
     }
 }
 
-/// The way of a packet that does not go to a port of the switch as it is: kept apart so that the way of those that do is short enough to stand where packets leave.
+/// Egress of packets that are not sent unchanged. Not inlined, which keeps the common path short
+/// enough to be inlined at egress.
 #[inline(never)]
 fn way_around(
     place: &Place,
@@ -187,7 +194,7 @@ fn way_around(
     }
 }
 
-/// Of packets that not every switch has: kept apart so that the usual way is short.
+/// Egress of the remaining, rare kinds. Not inlined, to keep the common path short.
 #[inline(never)]
 fn other_way(place: &Place, links: &mut Links, exit: &Exit, frame: &mut Frame) -> Option<PortId> {
     let reason = match exit {

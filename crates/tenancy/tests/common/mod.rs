@@ -7,12 +7,13 @@ use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use tenancy::{Connection, Hypervisor, Spec, VirtualPort, VpdpId, Worker};
 
-/// A v1model program over packets that begin with a mark and a number, of which `body` is the ingress control's code.
+/// Compiles a v1model program with this code in the ingress control. Its packets begin with a mark
+/// and a number.
 pub fn program(body: &str) -> Arc<Program> {
     program_with_egress(body, "apply {}")
 }
 
-/// [`program`] with this code in the egress control.
+/// Compiles [`program`] with this code in the egress control.
 pub fn program_with_egress(body: &str, egress: &str) -> Arc<Program> {
     let text = format!(
         r#"
@@ -42,7 +43,7 @@ V1Switch(P(), Verify(), In(), Out(), Compute(), Deparse()) main;
     testkit::compile_text(&text).unwrap()
 }
 
-/// Marks packets, counts them in a register, and sends them by the neighbour of their port: 0 to 1 and back.
+/// Sets the mark of packets, counts them in a register, and sends them between ports 0 and 1.
 pub fn marker(mark: u8) -> Arc<Program> {
     program(&format!(
         "register<bit<32>>(1) seen;
@@ -56,12 +57,12 @@ pub fn marker(mark: u8) -> Arc<Program> {
     ))
 }
 
-/// Starts every packet over, for ever.
+/// Resubmits every packet for ever.
 pub fn resubmitter() -> Arc<Program> {
     program("apply { standard.egress_spec = 1; resubmit_preserving_field_list(1); }")
 }
 
-/// A hypervisor whose programs run on the interpreter.
+/// Returns a hypervisor that uses the interpreter.
 pub fn hypervisor() -> Hypervisor {
     Hypervisor::new(Arc::new(interp::Interp))
 }
@@ -77,7 +78,7 @@ pub fn port(vpdp: u16, port: u32) -> VirtualPort {
     }
 }
 
-/// A vPDP whose virtual ports are these of the switch.
+/// Returns the configuration of a vPDP with these physical ports.
 pub fn spec(number: u16, ports: &[u32]) -> Spec {
     let ports = ports.iter().map(|port| Connection::Physical(PortId(*port)));
     Spec {
@@ -95,10 +96,10 @@ pub fn frame(port: u32, bytes: &[u8]) -> Frame {
     frame
 }
 
-/// Packets that left, in order: their ports and bytes.
+/// Packets that were sent, in order: port and bytes.
 pub type Sent = Vec<(u32, Vec<u8>)>;
 
-/// Forwards frames, and lets the worker tell what became of them.
+/// Forwards frames, and lets the worker report its statistics.
 pub fn forward(worker: &mut Worker, frames: &mut [Frame], now: u64) -> Sent {
     let mut all = Sent::new();
     let mut take = |port: PortId, frame: &mut Frame, _: Nanos| {
@@ -109,7 +110,7 @@ pub fn forward(worker: &mut Worker, frames: &mut [Frame], now: u64) -> Sent {
     all
 }
 
-/// Goes on until no packets wait inside.
+/// Runs the worker until no packets wait in it.
 pub fn finish(worker: &mut Worker, mut now: Nanos, mut take: impl FnMut(PortId, &mut Frame)) {
     let mut calls = 0;
     while let Some(next) = worker.next_time() {
@@ -120,7 +121,7 @@ pub fn finish(worker: &mut Worker, mut now: Nanos, mut take: impl FnMut(PortId, 
     }
 }
 
-/// The ports and marks of packets that left.
+/// Returns the ports and marks of sent packets.
 pub fn marks(sent: &Sent) -> Vec<(u32, u8)> {
     sent.iter().map(|(port, bytes)| (*port, bytes[0])).collect()
 }

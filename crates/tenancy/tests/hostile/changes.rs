@@ -1,4 +1,4 @@
-//! Neighbours whose control sides do much: entries, programs, packets of controllers, changes that all packets must see at once.
+//! Hostile control planes: many entries, programs, packet-outs and atomic changes.
 
 use std::sync::mpsc;
 use std::thread;
@@ -12,7 +12,7 @@ use tenancy::{CompileError, Quotas};
 use crate::common::{frame, id, marker, program};
 use crate::scene::*;
 
-/// An entry of the hog's table, whose key has so many bits.
+/// Returns an entry of the hog's table, with a key of `width` bits.
 fn entry(width: u32, key: u64) -> Change {
     let entry = TableEntry {
         keys: vec![ir::KeyMatch::Exact(bits::Value::truncated(
@@ -89,7 +89,7 @@ fn a_program_that_compiles_slowly_leaves_the_victim_its_own() {
         }
     });
     check(&outcome);
-    // Each ends in its time, and leaves the compiler to the next one.
+    // Each ends within its time limit, and the compiler is free again.
     assert!(refusals.len() > 10);
     let is_late = |refusal: &CompileError| *refusal == CompileError::TooSlow(time);
     assert!(refusals.iter().all(is_late), "{refusals:?}");
@@ -111,7 +111,7 @@ fn floods_from_and_to_controllers_leave_the_victim_its_own() {
         }
         let key = round % 256;
         let inserted = device.apply(entry(8, key)).unwrap().unwrap();
-        // All packets are to see it at once, and then that it is gone.
+        // Makes all packets see it at once, and later that it is removed.
         device
             .between_bursts(|_| Ok::<(), ()>(()))
             .unwrap()
@@ -129,7 +129,7 @@ fn floods_from_and_to_controllers_leave_the_victim_its_own() {
     });
     check(&outcome);
     assert_eq!(left, BURSTS * 16);
-    // Nobody takes what it tells: there is room for some, and the rest is counted.
+    // The messages are not read: some are queued, and the rest is counted as lost.
     let device = scene.hypervisor.device_mut(id(2)).unwrap();
     assert!(device.lost_messages() > 0);
 }
@@ -144,7 +144,7 @@ fn a_change_between_bursts_waits_for_no_packets_of_another_vpdp() {
     let mut changed = 0;
     let mut frames = [frame(10, &[0, 0]), frame(20, &[0, 0])];
     worker.forward(&mut frames, Nanos(1), |port, _, _| {
-        // In the midst of the packets of the other one.
+        // While packets of the other vPDP are processed.
         let other = if port.0 == 11 { 2 } else { 1 };
         let device = hypervisor.device_mut(id(other)).unwrap();
         let done = device.between_bursts(|_| Ok::<(), ()>(()));
@@ -183,7 +183,7 @@ fn packets_of_a_vpdp_that_is_being_changed_keep_no_others_waiting() {
             let mut frames = [frame(10, &[0, 0]), frame(20, &[0, 0])];
             let mut send = |port: PortId, _: &mut Frame, _| sends.send(port.0).unwrap();
             worker.forward(&mut frames, Nanos(1), &mut send);
-            // What waits for the change goes on when that is made.
+            // Packets that wait for the change continue after it.
             while worker.next_time().is_some() {
                 worker.forward(&mut [], Nanos(2), &mut send);
             }

@@ -1,4 +1,4 @@
-//! Neighbours whose packets multiply over loops of links.
+//! Hostile neighbours with packets that multiply over loops of links.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tenancy::Hypervisor;
 use crate::common::{frame, hypervisor, id, port, program, spec};
 use crate::scene::*;
 
-/// Sends 64 copies of every packet by port 1.
+/// Sends 64 copies of every packet to port 1.
 fn multiplier() -> Arc<ir::Program> {
     program("apply { standard.mcast_grp = 1; }")
 }
@@ -23,7 +23,7 @@ fn copies() -> Change {
     Change::SetMulticast(1, (0..64).map(copy).collect())
 }
 
-/// Makes vPDP 3 on port 30, and links it with vPDP 2 in a loop that multiplies copies.
+/// Creates vPDP 3 on port 30, and links it with vPDP 2 in a loop that multiplies copies.
 fn link_in_a_loop(hypervisor: &mut Hypervisor) {
     let mut third = spec(3, &[30]);
     third.ports.push(tenancy::Connection::Open);
@@ -69,7 +69,8 @@ fn packets_on_a_loop_of_links_come_to_rest_also_where_others_were_postponed() {
     link_in_a_loop(&mut scene.hypervisor);
     let mut worker = scene.worker;
     for round in 1..=4 {
-        // More of the third one's than a visit takes, and some over the loop; the victim's ask, too.
+        // More packets of the third vPDP than a turn serves, and some over the loop. The victim
+        // has demand, too.
         let mut frames: Vec<Frame> = (0..100).map(|_| frame(30, &[0, 0])).collect();
         frames.extend([frame(20, &[0, 0]), frame(10, &[0, 0])]);
         worker.forward(&mut frames, Nanos(round * 60_000), |_, _, _| {});

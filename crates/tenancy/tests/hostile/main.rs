@@ -1,6 +1,7 @@
-//! Hostile neighbours: what one virtual data plane does costs itself, and leaves another one its share and its latency. Costs are reckoned, not timed,
-//! so that a run says the same on every machine; they are a worker's, so that what runs on other threads (compilers, the control side) costs it what
-//! it makes the worker do, and not the processor that both may run on.
+//! Hostile neighbours: a virtual data plane pays for its own load, and another one keeps its share
+//! and its latency. Costs are computed, not measured, so that results are the same on every
+//! machine. They are a worker's costs: other threads (compilers, the control side) cost it only
+//! the work that they cause in it, not time on a common processor.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! Neighbours whose packets are large, many or long to parse.
+//! Hostile neighbours with packets that are large, many or long to parse.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn hammered_registers_leave_the_victim_its_own() {
     assert_eq!(seen[0].to_u64(), Some(outcome.victim));
 }
 
-/// A program whose parser is this.
+/// Compiles a program with these parser states.
 fn parsing(states: &str) -> Arc<ir::Program> {
     let text = format!(
         r#"
@@ -73,7 +73,7 @@ fn packets_that_are_long_to_parse_leave_the_victim_its_own() {
     let outcome = scene.run(20, 250, |_, _| {});
     check(&outcome);
     assert!(scene.dropped(2, DropReason::FairShare) > 0);
-    // Each took its 250 states.
+    // Each packet took its 250 states.
     let vpdp = scene.hypervisor.vpdp(id(2)).unwrap();
     let sent = vpdp.device().unwrap().ledger().sent;
     let hog = outcome.cycles - outcome.victim * 1000;
@@ -87,7 +87,7 @@ fn endless_parser() -> Arc<ir::Program> {
     )
 }
 
-/// Quotas that say how many units of work a packet may do.
+/// Returns quotas with this work budget per packet.
 fn work(budget: WorkBudget) -> Quotas {
     let mut quotas = Quotas::default();
     quotas.limits.work = Some(budget);
@@ -125,7 +125,7 @@ fn a_packet_has_the_work_that_its_quota_says_on_every_engine() {
     let skipping = parsing(
         "state start { packet.advance(8); transition select(packet.lookahead<bit<8>>()) { 0: start; default: accept; } }",
     );
-    // So many states.
+    // One parser state per byte.
     let mut bytes = [0; 600];
     bytes[599] = 1;
     for engine in testkit::engines() {
@@ -146,7 +146,7 @@ fn a_packet_has_the_work_that_its_quota_says_on_every_engine() {
         let device = hypervisor.vpdp(id(2)).unwrap().device().unwrap();
         let dropped = device.ledger().dropped(DropReason::WorkBudget);
         assert_eq!(dropped, 8, "{name}");
-        // The next program is held to it, too.
+        // The next program gets the same budget.
         hypervisor
             .set_quotas(id(2), work(WorkBudget::LEAST))
             .unwrap();

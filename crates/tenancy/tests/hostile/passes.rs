@@ -1,4 +1,4 @@
-//! Neighbours whose packets start over, and quotas of passes and cycles.
+//! Hostile neighbours with recirculated packets, and quotas of recirculations and cycles.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::common;
 use crate::common::{frame, id, marker, spec};
 use crate::scene::*;
 
-/// Starts every packet over behind egress, for ever.
+/// Recirculates every packet after egress, for ever.
 fn recirculator() -> Arc<ir::Program> {
     common::program_with_egress(
         "apply { standard.egress_spec = 1; }",
@@ -34,7 +34,7 @@ fn endless_resubmission_and_recirculation_cost_the_one_that_starts_over() {
 #[test]
 fn a_worker_whose_packets_wait_for_their_share_says_when_it_has_come() {
     let mut scene = Scene::new(common::resubmitter());
-    // What the other's share is in an interval is less than a packet's passes take.
+    // The other vPDP's share of an interval is less than a packet's recirculations cost.
     let quotas = Quotas {
         weight: 9,
         ..Quotas::default()
@@ -47,7 +47,7 @@ fn a_worker_whose_packets_wait_for_their_share_says_when_it_has_come() {
         mut now,
         ..
     } = scene;
-    // The victim still counts in the interval that is going on.
+    // The victim still counts in the current interval.
     let (mut calls, mut waited) = (0, 0);
     while let Some(next) = worker.next_time() {
         waited += u64::from(next.0 > now);
@@ -72,7 +72,7 @@ fn packets_that_start_over_go_on_behind_those_of_others() {
         ..
     } = Scene::new(recirculator());
     hypervisor.set_fairness(None);
-    // A rate that is never reached: what has none is not gauged.
+    // A rate that is never reached: without one, the vPDP's cost is not measured.
     let quotas = Quotas {
         packets: Some(Rate {
             per_second: 1_000_000_000,
@@ -91,7 +91,8 @@ fn packets_that_start_over_go_on_behind_those_of_others() {
                 victim = Some(spent() - before);
             }
         });
-        // A packet and its passes, and a burst's, each both of those that were inside and of the one that came.
+        // A packet with its recirculations, and a burst's recirculations, for both the earlier
+        // packets and the new one.
         assert!(
             victim.unwrap() <= 2 * COST.per_pass * (64 + 8 + 1),
             "{victim:?}"
@@ -145,7 +146,7 @@ fn passes_that_start_over_are_paid_for_when_they_have_a_quota() {
         .device()
         .unwrap()
         .ledger();
-    // A fiftieth of a second's, the burst, and the last packet's.
+    // A fiftieth of a second's, the burst size, and the last packet's.
     let longest = ledger.resubmitted / ledger.dropped(DropReason::WorkBudget);
     assert!(
         ledger.resubmitted <= 200 + 100 + longest,
@@ -169,7 +170,7 @@ fn passes_of_packets_that_waited_in_queues_are_paid_for_too() {
         per_second: 1,
         burst,
     };
-    // More than a packet and its first passes cost, less than twenty passes.
+    // More than a packet and its first recirculations cost, less than twenty recirculations.
     let cases = [
         (quotas(few(5)), DropReason::PassQuota),
         (cycles(few(5_000)), DropReason::CycleQuota),

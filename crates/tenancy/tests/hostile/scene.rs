@@ -1,4 +1,4 @@
-//! A victim and its neighbour on one worker, and what the victim is to keep.
+//! A victim and a hostile neighbour on one worker, and checks of the victim's service.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -12,7 +12,8 @@ use tenancy::{Fairness, Hypervisor, Reckoned, Work, Worker};
 
 use crate::common::{frame, hypervisor, id, marker, spec};
 
-/// The processor of these tests: 1.25 GHz, of which packets may have a gigahertz; a packet takes 1,000 cycles, and each pass after its first as many.
+/// Cost model of a 1.25 GHz processor, of which 1 GHz is available for packets: 1,000 cycles per
+/// packet and per recirculation.
 pub(crate) const COST: Reckoned = Reckoned {
     per_packet: 1000,
     per_pass: 1000,
@@ -23,18 +24,19 @@ pub(crate) const FAIRNESS: Fairness = Fairness {
     quantum: Nanos::from_micros(4),
 };
 
-/// Bursts of a run, and the time between them: a fiftieth of a second.
+/// Bursts of a run, and the time between them in nanoseconds: a fiftieth of a second in all.
 pub(crate) const BURSTS: u64 = 1000;
 pub(crate) const BETWEEN_BURSTS: u64 = 20_000;
 
-/// Half of what the processor can do in a run is the victim's share: packets and cycles.
+/// The victim's share in packets, which is half of the capacity of a run, and the capacity in
+/// cycles.
 pub(crate) const GUARANTEED: u64 = 10_000;
 pub(crate) const CYCLES: u64 = 20_000_000;
 
-/// A gauge that also sums what it told, for all vPDPs: what the processor did.
+/// Cycle accounting that also sums the cycles of all vPDPs.
 pub(crate) struct Summed {
     reckoned: Reckoned,
-    /// Cycles of what packets do inside, where that is looked at.
+    /// Cycles that packets used in parsers, if these are measured.
     inside: Arc<AtomicU64>,
     sum: Arc<Mutex<u64>>,
 }
@@ -52,10 +54,10 @@ impl tenancy::Gauge for Summed {
     }
 }
 
-/// The interpreter, with the units of work that packets take in parsers counted, at a cycle a step.
+/// The interpreter, with the parsers' work units counted: one cycle per step.
 pub(crate) struct Metered(Arc<AtomicU64>);
 
-/// What a packet of a program takes beside its parser's one state, so that it takes as much as [`COST`] says.
+/// Cost of a packet without its parser's single state, so that the total is [`COST`].
 pub(crate) const BESIDE_PARSER: Reckoned = Reckoned {
     per_packet: 1000 - ir::work::STEPS_PER_UNIT,
     per_pass: 1000 - ir::work::STEPS_PER_UNIT,
@@ -131,21 +133,22 @@ impl Loaded for MeteredCode {
     }
 }
 
-/// The victim, vPDP 1 on ports 10 and 11, and the hog, vPDP 2 on ports 20 and 21, on one worker that is shared fairly.
+/// The victim, vPDP 1 on ports 10 and 11, and the hog, vPDP 2 on ports 20 and 21, on one worker
+/// with fair sharing.
 pub(crate) struct Scene {
     pub(crate) hypervisor: Hypervisor,
     pub(crate) worker: Worker,
     pub(crate) cycles: Arc<Mutex<u64>>,
     pub(crate) now: u64,
-    /// When the processor has done what came so far.
+    /// Time at which the processor has finished all work so far.
     pub(crate) is_free: u64,
 }
 
-/// What came out of a run.
+/// Result of a run.
 pub(crate) struct Outcome {
     pub(crate) victim: u64,
     pub(crate) cycles: u64,
-    /// The median of the time from a victim's packets' arrival until their turn, in nanoseconds.
+    /// Median time from arrival to service of the victim's packets, in nanoseconds.
     pub(crate) wait: u64,
 }
 
@@ -154,7 +157,7 @@ impl Scene {
         Scene::of(hypervisor(), hog, COST, Arc::default())
     }
 
-    /// A scene in which parsers' work counts.
+    /// Creates a scene in which the parsers' work counts.
     pub(crate) fn metered(hog: Arc<ir::Program>) -> Scene {
         let inside = Arc::new(AtomicU64::new(0));
         let engine = Arc::new(Metered(Arc::clone(&inside)));
@@ -191,7 +194,8 @@ impl Scene {
         }
     }
 
-    /// The victim sends ten packets each time, its guaranteed rate, the hog as many packets of so many bytes each time; `beside` is done between bursts.
+    /// Sends 10 packets of the victim, its guaranteed rate, and `hog_packets` of `bytes` bytes of
+    /// the hog in each burst. `beside` runs between bursts.
     pub(crate) fn run(
         &mut self,
         hog_packets: usize,
@@ -202,7 +206,7 @@ impl Scene {
         let packet = vec![0; bytes];
         for round in 0..BURSTS {
             self.now += BETWEEN_BURSTS;
-            // What comes waits until all before it is done.
+            // New packets wait until all earlier work is finished.
             let begin = self.is_free.max(self.now);
             let mut frames: Vec<Frame> = (0..hog_packets).map(|_| frame(20, &packet)).collect();
             frames.extend((0..10).map(|number| frame(10, &[0, number])));
@@ -236,7 +240,7 @@ impl Scene {
     }
 }
 
-/// The time that cycles take.
+/// Returns the time of these cycles in nanoseconds.
 pub(crate) fn nanos(cycles: u64) -> u64 {
     cycles * 4 / 5
 }
@@ -244,14 +248,16 @@ pub(crate) fn nanos(cycles: u64) -> u64 {
 /// Cycles of the victim's ten packets of a burst.
 pub(crate) const OWN: u64 = 10_000;
 
-/// The victim had at least 0.95 of its share, and the processor no more work than it can do, a twentieth aside.
+/// Checks that the victim got at least 0.95 of its share, and that the processor had at most a
+/// twentieth more work than its capacity.
 pub(crate) fn check_share(outcome: &Outcome) {
     let Outcome { victim, cycles, .. } = outcome;
     assert!(victim * 100 >= GUARANTEED * 95, "{victim} of {GUARANTEED}");
     assert!(*cycles <= CYCLES / 100 * 105, "{cycles} cycles");
 }
 
-/// Its packets also took, in the median, no more than a tenth longer than beside a neighbour that asks for its own share and no more.
+/// Checks the share, and that the victim's median latency is at most a tenth longer than beside a
+/// neighbour within its own share.
 pub(crate) fn check(outcome: &Outcome) {
     check_share(outcome);
     static USUAL: OnceLock<u64> = OnceLock::new();

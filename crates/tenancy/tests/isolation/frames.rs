@@ -1,5 +1,5 @@
-//! Random numbers, rules and frames, of few values each, so that frames often meet rules, and other
-//! vPDPs' rules.
+//! Random numbers, rules and frames, of few values each, so that frames often match rules, also
+//! those of other vPDPs.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -8,7 +8,7 @@ use tenancy::{Condition, MacAddress, Vlan};
 
 use crate::model::{self, Ask, Model, Sharing};
 
-/// The port of the switch that vPDPs share.
+/// The shared physical port.
 pub(crate) const SHARED: u32 = 5;
 
 pub(crate) const PREFIX: [u8; 3] = [0x02, 0xaa, 0xbb];
@@ -50,7 +50,7 @@ fn mac(random: &mut Random) -> [u8; 6] {
         0 => [0xff; 6],
         1 => [0, 0, 0, 0, 0, last],
         2 => [2, 0, 0, 0, 0, last],
-        // Of vPDPs 0 to 3, by the prefix.
+        // Addresses of vPDPs 0 to 3, with the prefix.
         _ => [a, b, c, 0, (random.below(4) as u8) << 4, last],
     }
 }
@@ -67,7 +67,7 @@ fn ask(random: &mut Random) -> Ask {
         (one.min(other), one.max(other))
     };
     match random.below(12) {
-        // 30 stands for none.
+        // 30 is replaced by "untagged".
         0 | 1 => Ask::Vlan(Some(random.of(&VLANS)).filter(|id| *id != 30), false),
         2 => Ask::Destination(mac(random)),
         3 => Ask::Source(mac(random)),
@@ -88,7 +88,7 @@ fn ask(random: &mut Random) -> Ask {
     }
 }
 
-/// The condition of a rule that asks for this.
+/// Returns the condition of the product for one of the model.
 pub(crate) fn condition(ask: &Ask) -> Condition {
     match *ask {
         Ask::Port(port) => Condition::Port(PortId(port)),
@@ -112,8 +112,8 @@ pub(crate) fn condition(ask: &Ask) -> Condition {
     }
 }
 
-/// Rules over ports and VLANs alone, as access ports and trunks have them. One vPDP has one VLAN
-/// without its tag, another one all untagged packets, or both have a VLAN without its tag.
+/// Returns rules on port and VLAN only, as for access ports and trunks. One vPDP has an untagged
+/// access VLAN. Another one has all untagged packets, or also an access VLAN.
 pub(crate) fn vlan_rules(random: &mut Random) -> Vec<model::Rule> {
     let asks = [
         (1, Ask::Vlan(Some(10), true)),
@@ -133,7 +133,7 @@ pub(crate) fn vlan_rules(random: &mut Random) -> Vec<model::Rule> {
     .collect()
 }
 
-/// Rules over all fields.
+/// Returns rules on all fields.
 pub(crate) fn any_rules(random: &mut Random) -> Vec<model::Rule> {
     let count = 1 + random.below(8);
     let mut rules: Vec<model::Rule> = (0..count as i32)
@@ -156,7 +156,7 @@ pub(crate) fn any_rules(random: &mut Random) -> Vec<model::Rule> {
             }
         })
         .collect();
-    // An access rule of one vPDP: it may have more conditions.
+    // An access rule of one vPDP, which may have more conditions.
     if random.is_one_in(2) {
         let vpdp = 1 + random.below(3) as u16;
         let mut asks = vec![Ask::Vlan(Some(10), true), Ask::Port(SHARED)];
@@ -176,7 +176,7 @@ pub(crate) fn any_rules(random: &mut Random) -> Vec<model::Rule> {
     rules
 }
 
-/// True if no packet meets all that this rule asks: such a rule is refused.
+/// Returns true if no packet matches all conditions: such a rule is refused.
 pub(crate) fn contradicts_itself(rule: &model::Rule) -> bool {
     let needs = |ask: &Ask| match ask {
         Ask::V4Source(..) | Ask::V4Destination(..) => Some(0x0800),
@@ -189,7 +189,7 @@ pub(crate) fn contradicts_itself(rule: &model::Rule) -> bool {
     needed.iter().any(|one| *one != needed[0])
 }
 
-/// A frame, of few values, now and then cut off or damaged.
+/// Returns a frame of few values, sometimes truncated or damaged.
 pub(crate) fn frame(random: &mut Random) -> Vec<u8> {
     let mut bytes = [mac(random), mac(random)].concat();
     for _ in 0..random.of(&[0, 0, 1, 1, 2, 3]) {
@@ -229,19 +229,20 @@ pub(crate) fn frame(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Bytes in front of descriptions in VXLAN, and of the frame that these are taken from.
+/// Number of bytes in front of a description header in VXLAN, and the length of the frame from
+/// which they are taken.
 const OUTER_OF_VXLAN: usize = 50;
 pub(crate) const DESCRIBED: usize = 64;
 
-/// A frame as it comes in by the port of a model: with headers and a description, right or damaged,
-/// if the port is shared so.
+/// Returns a frame as received at the port of a model. If the port is shared by description
+/// header, it has outer headers and a description, valid or damaged.
 pub(crate) fn incoming(random: &mut Random, model: &Model, outer: &[u8]) -> Vec<u8> {
     let mut inner = frame(random);
     let Sharing::Described(_) = model.sharing else {
         return inner;
     };
     if outer.len() == OUTER_OF_VXLAN {
-        // The headers in front say how long it is.
+        // The outer headers contain its length.
         inner.resize(DESCRIBED, 0);
     }
     let mut header = model::description(random.of(&[0, 1, 2, 3, 4]), inner.len());

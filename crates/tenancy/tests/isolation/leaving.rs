@@ -1,5 +1,5 @@
-//! Packets that wait in queues while their vPDP, its rules or its ports change: they leave by the
-//! rules of that moment.
+//! Packets that wait in queues while their vPDP, its rules or its ports change: they are sent by
+//! the rules at that moment.
 
 use exec::DropReason;
 use packet::PortId;
@@ -19,7 +19,7 @@ fn vlan_rule(number: u16, vlan: Vlan) -> Rule {
     }
 }
 
-/// vPDP 1 with the shared port as its port 0, and four packets in its queue.
+/// Returns vPDP 1 with the shared port as its port 0, and four packets in its queue.
 fn waiting(sharing: Sharing, rules: &[Rule]) -> (Hypervisor, Worker) {
     let mut hypervisor = hypervisor();
     hypervisor.share(PortId(SHARED), Some(sharing)).unwrap();
@@ -40,7 +40,7 @@ fn waiting(sharing: Sharing, rules: &[Rule]) -> (Hypervisor, Worker) {
     (hypervisor, worker)
 }
 
-/// The packets that leave until none waits.
+/// Returns the packets that are sent until none waits.
 fn rest(hypervisor: &mut Hypervisor, worker: &mut Worker) -> Sent {
     let mut sent = forward(worker, &mut [], 2);
     while let Some(next) = worker.next_time() {
@@ -142,7 +142,7 @@ fn a_port_of_vpdps_that_trust_each_other_lets_all_leave_and_still_tags() {
         sent(&hypervisor, &untagged, 30_000_000_000),
         Some(tagged(10))
     );
-    // Shared once more, without `egress any`, all is as it was.
+    // Without `egress any` again, the old behaviour is restored.
     hypervisor
         .share(PortId(SHARED), Some(Sharing::Rules))
         .unwrap();

@@ -1,8 +1,8 @@
 //! Isolation: whatever programs send by a port that several vPDPs share, no receiver takes it for
-//! another one's. A model of the receiver says what leaves and what comes in.
+//! another vPDP's. A model of the receiver predicts the packets that leave and enter.
 //!
-//! Each way of sharing has a number of frames in each direction: `POLYPLANE_ISOLATION_FRAMES`, or a
-//! few thousand.
+//! Each sharing mode is tested with a number of frames in each direction:
+//! `POLYPLANE_ISOLATION_FRAMES`, or a few thousand.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -24,13 +24,13 @@ use tenancy::{
     Backbone, Carriage, Hypervisor, MacAddress, MacPrefix, Rule, Tunnel, VpdpId, Worker,
 };
 
-/// vPDPs of each switch; a port of their own has ten times their number.
+/// vPDPs of each switch; the number of a vPDP's own port is ten times the vPDP's number.
 const VPDPS: [u16; 3] = [1, 2, 3];
 
-/// Frames of one rule set.
+/// Frames per rule set.
 const BURST: usize = 250;
 
-/// Frames of each way of sharing.
+/// Returns the number of frames per sharing mode.
 fn count() -> usize {
     let asked = std::env::var("POLYPLANE_ISOLATION_FRAMES").ok();
     asked.and_then(|count| count.parse().ok()).unwrap_or(5_000)
@@ -41,7 +41,7 @@ fn wire() -> Arc<Program> {
     program("apply { standard.egress_spec = standard.ingress_port ^ 1; }")
 }
 
-/// A switch with the shared port of a model, and vPDPs that run this.
+/// Creates a switch with the shared port of a model, and vPDPs with this program.
 fn switch(model: &Model, how: tenancy::Sharing, runs: &Arc<Program>) -> (Hypervisor, Worker) {
     let mut hypervisor = hypervisor();
     hypervisor.share(PortId(SHARED), Some(how)).unwrap();
@@ -62,7 +62,7 @@ fn switch(model: &Model, how: tenancy::Sharing, runs: &Arc<Program>) -> (Hypervi
     (hypervisor, worker)
 }
 
-/// A way of sharing, and the bytes in front of descriptions.
+/// A sharing mode, and the bytes in front of description headers.
 struct Way {
     model: Model,
     how: tenancy::Sharing,
@@ -99,14 +99,15 @@ fn by_addresses(random: &mut Random) -> Way {
     let how = tenancy::Sharing::Destination(MacPrefix::new(PREFIX).unwrap());
     let mut rules = any_rules(random);
     for rule in &mut rules {
-        // Tags are taken off at ports that are shared by rules.
+        // Tags are removed only at ports that are shared by rules.
         rule.asks
             .retain(|ask| !matches!(ask, model::Ask::Vlan(_, true)));
     }
     Way::new(Sharing::Mac(PREFIX), how, rules)
 }
 
-/// Both ends have the same addresses: what one sends the other one takes.
+/// Returns the encapsulations. Both ends have the same addresses, so that each end accepts what it
+/// sends.
 fn carriages() -> [Carriage; 3] {
     let mac = MacAddress([2, 0, 0, 0, 0, 1]);
     let backbone = Backbone {
@@ -133,8 +134,8 @@ fn described(carriage: Carriage) -> Way {
     Way::new(Sharing::Described(outer), how, Vec::new())
 }
 
-/// Frames that vPDPs send by the shared port leave if a receiver takes them for theirs, as they are
-/// or with their tag, and are dropped otherwise.
+/// Checks frames that vPDPs send by the shared port. They leave if a receiver assigns them to the
+/// sender, unchanged or with the added tag, and are dropped otherwise.
 fn check_egress(random: &mut Random, way: &Way, runs: &Arc<Program>) -> [u64; 2] {
     let (hypervisor, mut worker) = switch(&way.model, way.how, runs);
     let mut counts = [0, 0];
@@ -171,11 +172,12 @@ fn check_egress(random: &mut Random, way: &Way, runs: &Arc<Program>) -> [u64; 2]
     counts
 }
 
-/// Frames that come in by the shared port go to the vPDP that the model says, as it says.
+/// Checks that frames received at the shared port reach the vPDP that the model predicts, as it
+/// predicts.
 fn check_ingress(random: &mut Random, way: &Way, runs: &Arc<Program>) -> [u64; 2] {
     let (hypervisor, mut worker) = switch(&way.model, way.how, runs);
     let mut counts = [0, 0];
-    // By themselves, and in bursts: frames of a burst are looked at together.
+    // Singly and in bursts: frames of a burst are classified together.
     for size in [1, 7, 64] {
         for _ in 0..BURST / 3 / size + 1 {
             let all: Vec<Vec<u8>> = (0..size)
@@ -188,7 +190,7 @@ fn check_ingress(random: &mut Random, way: &Way, runs: &Arc<Program>) -> [u64; 2
                 .filter_map(|bytes| way.model.comes_in(bytes))
                 .map(|(vpdp, bytes)| (u32::from(vpdp) * 10, bytes))
                 .collect();
-            // Those of a vPDP stay in their order.
+            // Frames of one vPDP stay in order.
             sent.sort_by_key(|(port, _)| *port);
             expected.sort_by_key(|(port, _)| *port);
             assert_eq!(sent, expected, "{:?}", way.model);
@@ -200,8 +202,8 @@ fn check_ingress(random: &mut Random, way: &Way, runs: &Arc<Program>) -> [u64; 2
     counts
 }
 
-/// Checks as many frames as are asked for; some must leave, and some must not, unless the switch
-/// describes them.
+/// Checks the configured number of frames. Some must leave, and some must not, unless the switch
+/// adds description headers.
 fn check(seed: u64, mut way: impl FnMut(&mut Random) -> Way) {
     let mut random = Random(seed);
     let (wire, forger) = (wire(), programs::forger());
@@ -252,7 +254,7 @@ fn no_frame_leaves_as_anothers_where_descriptions_tell_vpdps_apart() {
     }
 }
 
-/// The bytes in front of a description, taken from a frame that leaves.
+/// Returns the bytes in front of a description header, taken from a sent frame.
 fn outer_of(carriage: Carriage) -> Vec<u8> {
     let way = described(carriage);
     let (_hypervisor, mut worker) = switch(&way.model, way.how, &wire());

@@ -1,12 +1,11 @@
-//! A receiver's view of frames, written from docs/TENANCY.md alone: the vPDP that a frame is for,
-//! and the vPDP that a frame is from. It is as simple as it can be, and shares no code with the
-//! switch.
+//! Model of a receiver, written from docs/TENANCY.md alone: the vPDP that a frame is for, and the
+//! vPDP that a frame is from. It is as simple as possible, and shares no code with the switch.
 
 /// A condition of a rule.
 #[derive(Clone, Debug)]
 pub(crate) enum Ask {
     Port(u32),
-    /// None: untagged.
+    /// `None`: untagged. True: the tag is removed (access port).
     Vlan(Option<u16>, bool),
     Destination([u8; 6]),
     Source([u8; 6]),
@@ -28,20 +27,20 @@ pub(crate) struct Rule {
     pub(crate) asks: Vec<Ask>,
 }
 
-/// How a port is shared.
+/// Sharing mode of a port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sharing {
     Rules,
     Mac([u8; 3]),
-    /// Bytes in front of the description header.
+    /// Number of bytes in front of the description header.
     Described(usize),
 }
 
-/// What rules look at.
+/// Header fields that rules match on.
 #[derive(Clone, Debug)]
 struct Fields {
     port: u32,
-    /// None: not clear. Some(None): untagged.
+    /// `None`: ambiguous. `Some(None)`: untagged.
     vlan: Option<Option<u16>>,
     macs: ([u8; 6], [u8; 6]),
     ethertype: u16,
@@ -63,8 +62,8 @@ fn is_tag(ethertype: u16) -> bool {
     ethertype == 0x8100 || ethertype == 0x88a8
 }
 
-/// The VLAN of the first tag; untagged is also a tag with VLAN 0 that no other tag follows. A tag
-/// is there if its four bytes and the next EtherType are.
+/// Returns the VLAN of the first tag. A frame with a priority tag (VLAN 0) that no other tag
+/// follows is untagged. A tag must be complete, with the next EtherType.
 pub(crate) fn vlan(bytes: &[u8]) -> Option<Option<u16>> {
     if !word(bytes, 12).is_some_and(is_tag) {
         return Some(None);
@@ -130,7 +129,7 @@ fn fields(port: u32, bytes: &[u8]) -> Fields {
 }
 
 impl Fields {
-    /// Of the packet that answers.
+    /// Returns the fields of the answering packet.
     fn mirrored(self) -> Fields {
         fn swap<T>((one, other): (T, T)) -> (T, T) {
             (other, one)
@@ -168,7 +167,7 @@ fn meets(fields: &Fields, ask: &Ask) -> bool {
     }
 }
 
-/// A port that vPDPs share, and rules.
+/// A shared port, and rules.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     pub(crate) port: u32,
@@ -195,7 +194,7 @@ impl Model {
         }
     }
 
-    /// The vPDP that a frame is for which comes in, and the frame that it sees.
+    /// Returns the vPDP that a received frame is for, and the frame that it sees.
     pub(crate) fn comes_in(&self, bytes: &[u8]) -> Option<(u16, Vec<u8>)> {
         let (vpdp, bytes) = match self.sharing {
             Sharing::Described(outer) => {
@@ -216,7 +215,7 @@ impl Model {
         self.vpdps.contains(&vpdp).then_some((vpdp, bytes))
     }
 
-    /// The vPDP that a receiver takes a frame to be from.
+    /// Returns the vPDP that a receiver takes a frame to be from.
     pub(crate) fn is_from(&self, bytes: &[u8]) -> Option<u16> {
         if let Sharing::Described(outer) = self.sharing {
             return Some(described(bytes.get(outer..)?)?.0);
@@ -226,14 +225,14 @@ impl Model {
         self.by_prefix(fields.macs.0).or_else(by_rules)
     }
 
-    /// The same of a frame as a network card sends it.
+    /// Returns the same for a frame as padded by a network card.
     pub(crate) fn is_from_padded(&self, bytes: &[u8]) -> Option<u16> {
         let mut padded = bytes.to_vec();
         padded.resize(padded.len().max(60), 0);
         self.is_from(&padded)
     }
 
-    /// The frame that leaves when a vPDP sends this one; none if it may not.
+    /// Returns the frame that leaves when a vPDP sends this one, or `None` if it may not.
     pub(crate) fn goes_out(&self, vpdp: u16, bytes: &[u8]) -> Option<Vec<u8>> {
         let bytes = match self.access(vpdp) {
             Some(id) if vlan(bytes) == Some(None) => tagged(id, bytes)?,
@@ -243,7 +242,7 @@ impl Model {
         (self.is_from(&bytes) == own && self.is_from_padded(&bytes) == own).then_some(bytes)
     }
 
-    /// The VLAN that a vPDP has here as by an access port.
+    /// Returns the access VLAN of a vPDP.
     fn access(&self, vpdp: u16) -> Option<u16> {
         let rules = self.rules.iter().filter(|rule| rule.vpdp == vpdp);
         rules.flat_map(|rule| &rule.asks).find_map(|ask| match ask {
@@ -274,7 +273,7 @@ fn tagged(id: u16, bytes: &[u8]) -> Option<Vec<u8>> {
     Some([&bytes[..12], &tag, behind].concat())
 }
 
-/// The vPDP that a description header names, and the bytes after it.
+/// Returns the vPDP of a description header, and the bytes after it.
 fn described(bytes: &[u8]) -> Option<(u16, &[u8])> {
     let header = part(bytes, 0).map(u32::from_be_bytes)?;
     let (version, vpdp) = (header >> 30, header >> 18 & 0xfff);
@@ -284,7 +283,7 @@ fn described(bytes: &[u8]) -> Option<(u16, &[u8])> {
     (is_right && fits).then_some((vpdp as u16, &bytes[4..]))
 }
 
-/// What is left of 32 bits divided by x^6 + x + 1.
+/// Returns the remainder of 32 bits divided by x^6 + x + 1.
 fn remainder(mut bits: u32) -> u32 {
     for at in (6..32).rev() {
         if bits >> at & 1 == 1 {
@@ -294,7 +293,7 @@ fn remainder(mut bits: u32) -> u32 {
     bits
 }
 
-/// A description header of a whole packet.
+/// Returns the description header of a whole packet.
 pub(crate) fn description(vpdp: u16, bytes: usize) -> [u8; 4] {
     let length = (bytes + 4).min(4095) as u32;
     let front = 1 << 30 | u32::from(vpdp) << 18 | length << 6;

@@ -1,4 +1,4 @@
-//! Programs that forge headers, in a vPDP, in chains and over links.
+//! Programs that forge headers: in a vPDP, in chains and over links.
 
 use std::sync::Arc;
 
@@ -11,8 +11,9 @@ use crate::common::{forward, frame, id, port, program, spec};
 use crate::frames::{Random, SHARED};
 use crate::{VPDPS, Way, by_any_rules, by_vlans, frames, switch};
 
-/// A program that does with packets from its own port what their first bytes ask for: it writes
-/// addresses, adds tags and bytes like a description, truncates, copies and resubmits.
+/// Compiles a program that interprets the first bytes of packets from its own port as commands. It
+/// writes addresses, adds tags and bytes like a description header, truncates, copies and
+/// resubmits.
 pub(crate) fn forger() -> Arc<Program> {
     let text = r#"
 #include <core.p4>
@@ -75,10 +76,10 @@ V1Switch(P(), Verify(), In(), Out(), Compute(), Deparse()) main;
     testkit::compile_text(text).unwrap()
 }
 
-/// Frames of one vPDP after the other for the forger.
+/// Number of frames of each vPDP for the forger.
 const FORGED: usize = 60;
 
-/// A packet that asks a forger for something.
+/// Returns a packet with random commands for the forger.
 fn asking(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
     let what = random.next() as u8;
     let length = 2 + random.below(100) as u8;
@@ -109,7 +110,8 @@ fn copy_to_shared_port(hypervisor: &mut Hypervisor, number: u16) {
     device.publish();
 }
 
-/// Sends a vPDP's frames; none leaves by the shared port that a receiver takes for another one's.
+/// Sends a vPDP's frames, and checks that a receiver assigns all that leave by the shared port to
+/// it.
 fn check_from(
     worker: &mut Worker,
     way: &Way,
@@ -128,8 +130,8 @@ fn check_from(
     left
 }
 
-/// Checks that no frame of forgers leaves by the shared port that a receiver takes for another
-/// one's; returns the number of those that leave.
+/// Checks that a receiver assigns no forged frame to another vPDP. Returns the number of frames
+/// that leave.
 pub(crate) fn check_forger(random: &mut Random, way: &Way, forger: &Arc<Program>) -> [u64; 2] {
     let (mut hypervisor, mut worker) = switch(&way.model, way.how, forger);
     let mut left = 0;
@@ -147,7 +149,7 @@ pub(crate) fn check_forger(random: &mut Random, way: &Way, forger: &Arc<Program>
     [left, 0]
 }
 
-/// Ways of sharing by rules, of both kinds.
+/// Returns both sharing modes by rules.
 fn ways(random: &mut Random) -> [Way; 2] {
     [by_vlans(random), by_any_rules(random)]
 }
@@ -166,7 +168,7 @@ fn what_comes_over_a_link_leaves_as_the_vpdps_whose_port_it_leaves_by() {
     for _ in 0..crate::count().div_ceil(crate::BURST) {
         for way in ways(&mut random) {
             let (mut hypervisor, mut worker) = switch(&way.model, way.how, &wire);
-            // vPDP 4 has no shared port: all that it has goes on to vPDP 2.
+            // vPDP 4 has no shared port: it sends everything to vPDP 2.
             let mut first = spec(4, &[41, 40]);
             first.ports.push(Connection::Open);
             hypervisor.create(first).unwrap();
@@ -189,7 +191,7 @@ fn what_comes_over_a_link_leaves_as_the_vpdps_whose_port_it_leaves_by() {
 #[test]
 fn what_goes_through_a_chain_leaves_as_its_vpdps() {
     let mut random = Random(12);
-    // The first two bytes are those of an address.
+    // The first two bytes are part of an address.
     let step = |mark: &str| {
         program(&format!(
             "apply {{ {mark} standard.egress_spec = standard.ingress_port ^ 1; }}"

@@ -1,4 +1,5 @@
-//! The thirty tables as a loop: a burst goes through one stage at a time, and each stage looks up for all packets that it concerns.
+//! The hand-written loop of `sai`. A burst passes the thirty tables one by one, and each table is
+//! looked up in one batch for all packets that use it.
 
 use exec::Configuration;
 use packet::{Frame, Nanos, PortId};
@@ -12,7 +13,7 @@ use crate::wire::{
 use crate::workloads::acl::tag;
 use crate::workloads::flat::{Asked, BURST, Counter, DirectCounter, Flat};
 
-/// Why a packet is dropped in ingress; the program's numbers. Access lists of the control plane give others.
+/// Drop reason in ingress, numbered as in the program. Access lists define further ones.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Drop {
     Malformed = 0,
@@ -33,11 +34,11 @@ enum Drop {
     SamePort = 16,
 }
 
-/// The same in egress.
+/// Drop reasons in egress.
 const NOT_MEMBER: u64 = 0;
 const TOO_LONG: u64 = 2;
 
-/// What a packet is.
+/// Protocol of a packet.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Kind {
     #[default]
@@ -46,18 +47,18 @@ enum Kind {
     V6,
 }
 
-/// What has become of a packet.
+/// State of a packet.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Fate {
     #[default]
     OnItsWay,
-    /// In ingress, for this reason.
+    /// Dropped in ingress, with the reason.
     Dropped(u64),
-    /// In egress.
+    /// Dropped in egress, with the reason.
     DroppedLate(u64),
 }
 
-/// A packet on its way.
+/// State of a packet in the loop.
 #[derive(Clone, Copy, Default)]
 struct Visit {
     fate: Fate,
@@ -65,7 +66,7 @@ struct Visit {
     is_tagged: bool,
     is_to_us: bool,
     is_routed: bool,
-    /// Where the IP header is.
+    /// Offset of the IP header.
     ip: usize,
     ingress: u64,
     ethertype: u64,
@@ -89,7 +90,8 @@ struct Visit {
     out_bridge_port: u64,
     port: u64,
     len: u64,
-    /// The tag with which it leaves, and the class; none leaves them as they are.
+    /// VLAN tag and DSCP of the sent packet. `None` in `out_vid` means untagged. `None` in
+    /// `out_dscp` means unchanged.
     out_vid: Option<u64>,
     out_dscp: Option<u64>,
 }
@@ -103,13 +105,14 @@ impl Visit {
         self.fate == Fate::OnItsWay
     }
 
-    /// Whether the router concerns itself with it.
+    /// Returns true if the packet is for the router.
     fn is_for_router(&self) -> bool {
         self.is_to_us && self.kind != Kind::Other
     }
 }
 
-/// One table: those packets that are here and want to ask do, and each is told.
+/// Looks up one table. `wants` returns the key of a packet that uses the table, and `tell` applies
+/// the result.
 #[inline(always)]
 fn stage<const LIMBS: usize, T: Copy + Default>(
     visits: &mut [Visit],
@@ -128,7 +131,7 @@ fn stage<const LIMBS: usize, T: Copy + Default>(
     asked.answer(table, |i, found| tell(&mut visits[i], found));
 }
 
-/// A route: to a next hop, to a group, or to nowhere.
+/// Result of a route: a next hop, a group, or a drop.
 #[derive(Clone, Copy, Default)]
 enum Way {
     #[default]
@@ -146,7 +149,7 @@ fn way(action: &str, params: &[u64]) -> Way {
     }
 }
 
-/// What a list does: nothing, choose a virtual router, drop for a reason.
+/// Result of an access list: nothing, a virtual router, or a drop.
 #[derive(Clone, Copy, Default)]
 enum Verdict {
     #[default]
@@ -163,7 +166,7 @@ fn verdict(action: &str, params: &[u64]) -> Verdict {
     }
 }
 
-/// The loop, with the tables in the program's order.
+/// The loop, with its tables in the program's order.
 pub(super) struct Loop {
     port: Flat<(u64, u64)>,
     vlan: Flat<u64>,
@@ -334,7 +337,7 @@ impl Loop {
         );
     }
 
-    /// Tables 9 to 11, and what is left of a packet's life.
+    /// Tables 9 to 11, and the TTL check.
     fn enter_router(&mut self, frames: &[Frame], visits: &mut [Visit]) {
         let to_router = |v: &Visit| v.is_for_router().then_some([v.vlan]);
         stage(visits, &self.router_interface, to_router, |v, found| {
@@ -538,13 +541,13 @@ impl Loop {
     }
 }
 
-/// The two halves of an IPv6 address.
+/// Returns the two halves of an IPv6 address.
 fn address6(bytes: &[u8], at: usize) -> (u64, u64) {
     let half = |at| u64::from(be32(bytes, at)) << 32 | u64::from(be32(bytes, at + 4));
     (half(at), half(at + 8))
 }
 
-/// What the parser sees; none for a packet that is too short.
+/// Parses a frame like the program's parser. Returns `None` if it is too short.
 #[inline(always)]
 fn parse(frame: &Frame) -> Option<Visit> {
     let bytes = frame.bytes();
@@ -593,7 +596,7 @@ fn parse(frame: &Frame) -> Option<Visit> {
     Some(visit)
 }
 
-/// What IP headers must be, and the hash of their flow.
+/// Validates IP headers and computes the flow hash.
 fn check(frames: &[Frame], visits: &mut [Visit]) {
     for (frame, v) in frames.iter().zip(visits).filter(|(_, v)| v.is_here()) {
         let bytes = frame.bytes();
@@ -646,7 +649,7 @@ fn rewrite(frame: &mut Frame, visit: &Visit) {
         }
         (true, None) => {
             bytes.copy_within(0..12, 4);
-            // The tag is there.
+            // The frame has a tag, so this does not fail.
             let _ = frame.pull_front(4);
         }
     }

@@ -1,4 +1,4 @@
-//! What is told of states, conditions, writes and calls.
+//! Output of states, conditions, writes and calls.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The forms that steps are written in: colours, JSON, and the guide to its keys.
+//! Output formats: colours, JSON, and the documentation of its keys.
 
 use super::*;
 
@@ -60,7 +60,7 @@ fn json_has_stable_keys_and_values_with_their_widths() {
     assert_eq!(json, expect);
 }
 
-/// One event of each kind.
+/// Returns one event of each kind.
 fn all_kinds() -> Vec<TraceEvent> {
     let bytes = || vec![0u8];
     vec![

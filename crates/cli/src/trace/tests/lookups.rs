@@ -1,4 +1,4 @@
-//! What is told of tables: keys, entries, actions and action profiles.
+//! Output of tables: keys, entries, actions and action profiles.
 
 use super::*;
 

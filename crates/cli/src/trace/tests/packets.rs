@@ -1,4 +1,4 @@
-//! What is told of packets: their bytes, their ways and their ends.
+//! Output of packets: their bytes, their paths through the device, and their ends.
 
 use super::*;
 

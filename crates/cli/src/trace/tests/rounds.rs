@@ -1,8 +1,8 @@
-//! What comes again is told by its first and last rounds.
+//! Folding of loops to their first and last rounds.
 
 use super::*;
 
-/// Rounds of a loop, each with one write and what `inside` says.
+/// Returns the rounds of a loop, each with one write and the events `inside`.
 fn rounds(of: u32, count: u64, inside: &[TraceEvent]) -> Vec<TraceEvent> {
     let round = |number| {
         let head = TraceEvent::Round {
@@ -55,7 +55,7 @@ fn many_rounds_are_told_by_the_first_and_the_last() {
       meta.port = 2, was 1\n";
     assert_eq!(shown(&many), expect);
 
-    // Of loops in loops each is folded, and both loops of a round are loops of their own.
+    // Nested loops are all folded. Two inner loops of the same round are separate loops.
     let inner = [rounds(2, 20, &[]), rounds(2, 9, &[])].concat();
     let nested = told(&rounds(1, 100, &inner));
     let folded = fold(nested.clone());

@@ -1,11 +1,12 @@
-//! What instructions compute of numbers that are known.
+//! Evaluates instructions with known operands.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Function, InstructionData, Opcode, Type, Value};
 
 use super::Known;
 
-/// The result, of this type, of an instruction of which this much is known.
+/// Returns the result of an instruction, of type `ty`, if the facts about its operands determine
+/// it.
 pub(in crate::simplify) fn evaluate(
     func: &Function,
     data: InstructionData,
@@ -77,7 +78,7 @@ pub(in crate::simplify) fn evaluate(
     Some(cut(result, ty))
 }
 
-/// How many low bits a number has up to its last one that is set.
+/// Returns the number of bits up to the most significant one that is set.
 pub(super) fn needed(number: u64) -> u32 {
     u64::BITS - number.leading_zeros()
 }
@@ -110,7 +111,7 @@ pub(super) fn without_imm(opcode: Opcode) -> Option<Opcode> {
 }
 
 fn binary(opcode: Opcode, a: u64, b: u64, ty: Type) -> Option<u64> {
-    // Cranelift takes the distance of a shift modulo the width.
+    // Cranelift takes shift distances modulo the width.
     let by = (b % u64::from(ty.bits())) as u32;
     Some(match opcode {
         Opcode::Iadd => a.wrapping_add(b),

@@ -1,4 +1,4 @@
-//! How large values may be: which bits need not be masked, and which comparisons turn out one way.
+//! Value-range analysis: upper bounds, by which masks become redundant and comparisons constant.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstructionData, Opcode, Type, Value, ValueDef};
@@ -6,7 +6,7 @@ use cranelift_codegen::ir::{InstructionData, Opcode, Type, Value, ValueDef};
 use super::{Fold, Number, cut, mask, needed};
 
 impl Fold<'_> {
-    /// The greatest number that a value may be.
+    /// Returns an upper bound of a value.
     pub(super) fn most(&self, value: Value) -> u64 {
         let value = self.origin(value);
         match self.noted[value].number {
@@ -18,7 +18,7 @@ impl Fold<'_> {
         }
     }
 
-    /// [`Fold::most`] of an instruction's result, of this type.
+    /// Returns an upper bound of an instruction's result of type `ty`, as [`Fold::most`].
     pub(super) fn most_of_result(&self, data: InstructionData, ty: Type) -> u64 {
         let any = mask(ty);
         let most = match data {
@@ -54,11 +54,11 @@ impl Fold<'_> {
             } => self.most(yes).max(self.most(no)),
             _ => any,
         };
-        // What may be more has lost its upper bits.
+        // A larger bound means that upper bits may be lost.
         if most <= any { most } else { any }
     }
 
-    /// How a comparison with a number turns out, if no number that the value may be makes a difference.
+    /// Returns the result of a comparison with a number, if it is the same for all possible values.
     pub(super) fn compared(&self, data: InstructionData) -> Option<u64> {
         let InstructionData::IntCompareImm { cond, arg, imm, .. } = data else {
             return None;
@@ -76,7 +76,7 @@ impl Fold<'_> {
         }
     }
 
-    /// The value of which a value has the complement, cut to some low bits, twice: what is left of it there is itself.
+    /// Returns `x` if `value` is `!(!x & ones)`. Masked with `ones`, both are equal.
     pub(super) fn complemented_twice(&self, value: Value, ones: i64) -> Option<Value> {
         let cut = self.argument_of(value, |data| match data {
             InstructionData::Unary {
@@ -102,7 +102,7 @@ impl Fold<'_> {
         })
     }
 
-    /// What is asked of the instruction that a value is the result of.
+    /// Applies `ask` to the instruction that defines a value.
     fn argument_of(
         &self,
         value: Value,
@@ -115,7 +115,8 @@ impl Fold<'_> {
     }
 }
 
-/// The greatest result of an instruction with a number, of a value that may be as great as `most`; more than the type has where upper bits may get lost.
+/// Returns the maximum result of an operation with an immediate, for an operand up to `most`. The
+/// result exceeds the type if upper bits may be lost.
 fn most_with_number(opcode: Opcode, most: u64, imm: u64, ty: Type) -> u64 {
     match opcode {
         Opcode::IaddImm => most.saturating_add(imm),
@@ -127,7 +128,7 @@ fn most_with_number(opcode: Opcode, most: u64, imm: u64, ty: Type) -> u64 {
     }
 }
 
-/// As many low bits as a number needs, all set.
+/// Returns a number with all bits set, up to the most significant one of `number`.
 fn ones(number: u64) -> u64 {
     match needed(number) {
         0 => 0,
@@ -144,10 +145,10 @@ mod tests {
     use super::*;
     use crate::simplify::tests::{check, count, fold, function, safe};
 
-    /// What a case computes of two numbers of 16 bits and one of 64.
+    /// Operations of a test case, on two 16-bit numbers and one of 64 bits.
     type Case = fn(&mut FunctionBuilder<'_>, [Value; 3]) -> Value;
 
-    /// A function that stores what a case computes, and what is then done with that.
+    /// Builds a function that stores the result of a case, and the result of `then` applied to it.
     fn of_case(
         case: impl FnOnce(&mut FunctionBuilder<'_>, [Value; 3]) -> Value,
         then: impl FnOnce(&mut FunctionBuilder<'_>, Value) -> Value,
@@ -166,7 +167,7 @@ mod tests {
         func
     }
 
-    /// Whether it is known that a case computes no greater number than this.
+    /// Returns true if the result of a case is known to be at most `most`.
     fn is_at_most(
         case: impl FnOnce(&mut FunctionBuilder<'_>, [Value; 3]) -> Value,
         most: u64,
@@ -229,7 +230,7 @@ mod tests {
         let cases: [(Case, u64); 6] = [
             (|b, [x, ..]| b.ins().band_imm(x, 15), 15),
             (|b, [x, ..]| b.ins().ushr_imm(x, 3), 31),
-            // Modulo the width.
+            // The distance is taken modulo the width.
             (|b, [x, ..]| b.ins().ushr_imm(x, 8), 255),
             (|b, [x, ..]| b.ins().ishl_imm(x, 1), 255),
             (|b, [x, ..]| b.ins().iadd_imm(x, 1), 255),

@@ -1,22 +1,23 @@
-//! Finding a kernel function's number in the kernel's own type information (BTF), by which a program
-//! calls it.
+//! Finds the BTF id of a kernel function in the kernel's type information. A BPF program calls the
+//! function by this id.
 //!
-//! The format is in the kernel's Documentation/bpf/btf.rst. Only function names are of interest here, so
-//! that types are passed over by their sizes.
+//! The kernel's Documentation/bpf/btf.rst defines the format. Only function names are parsed.
+//! Other types are skipped by their sizes.
 
 use std::fs;
 
-/// The kernel's type information.
+/// File with the kernel's type information.
 const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 
 const MAGIC: u16 = 0xeb9f;
 
-/// Bytes that every type starts with: name, information, size or type.
+/// Length of the common header of all types, in bytes: name, information, and size or type.
 const TYPE: usize = 12;
 
 const KIND_FUNC: u32 = 12;
 
-/// The number of the kernel function `name`; none if this kernel does not have it or does not tell.
+/// Returns the BTF id of the kernel function `name`. Returns `None` if this kernel does not have
+/// the function or provides no BTF.
 pub(super) fn kernel_function(name: &str) -> Option<u32> {
     find_function(&fs::read(KERNEL).ok()?, name)
 }
@@ -48,7 +49,8 @@ fn find_function(btf: &[u8], name: &str) -> Option<u32> {
     None
 }
 
-/// Bytes that follow a type of this kind with so many members; none for a kind that is not known.
+/// Returns the number of bytes that follow the header of a type with this kind and number of
+/// members. Returns `None` for an unknown kind.
 fn behind(kind: u32, members: u32) -> Option<usize> {
     let members = members as usize;
     match kind {
@@ -58,9 +60,9 @@ fn behind(kind: u32, members: u32) -> Option<usize> {
         1 | 14 | 17 => Some(4),
         // Arrays.
         3 => Some(12),
-        // Structures, unions, sections, enumerations of 64 bits.
+        // Structures, unions, data sections, 64-bit enumerations.
         4 | 5 | 15 | 19 => Some(members * 12),
-        // Enumerations, prototypes.
+        // Enumerations, function prototypes.
         6 | 13 => Some(members * 8),
         _ => None,
     }
@@ -71,7 +73,7 @@ fn has_name(strings: &[u8], at: u32, name: &str) -> bool {
     found.starts_with(name.as_bytes()) && found.get(name.len()) == Some(&0)
 }
 
-/// The 32-bit number at `at`.
+/// Returns the 32-bit number at `at`.
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = bytes.get(at..at.checked_add(4)?)?;
     Some(u32::from_ne_bytes(bytes.try_into().ok()?))
@@ -82,7 +84,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Type information of an integer, a prototype with two parameters and two functions.
+    /// Builds type information with an integer, a prototype with two parameters, and two
+    /// functions.
     fn sample() -> Vec<u8> {
         let strings = b"\0int\0first\0second\0";
         let types: Vec<u32> = [

@@ -1,9 +1,9 @@
-//! A port on an existing network interface, by AF_XDP: the driver gives frames to the process before the
-//! kernel's own network sees them.
+//! AF_XDP port on an existing network interface: the driver delivers frames to the process before
+//! the kernel's network stack sees them.
 //!
-//! Frames are copied between the memory that is shared with the kernel and [`packet::Frame`]s. That is
-//! a few nanoseconds for a short frame and the first touch of its bytes, which the program would have to
-//! pay for else; in return a frame can be kept, grown and sent by a port of any kind.
+//! Frames are copied between the memory shared with the kernel and [`packet::Frame`]s. For a short
+//! frame this costs a few nanoseconds and the first cache miss on its bytes, which the program
+//! would have anyway. In return, a frame can be stored, extended, and sent by any type of port.
 
 mod btf;
 mod program;
@@ -25,88 +25,91 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes of an Ethernet header, without which nothing is sent.
+/// Length of an Ethernet header, in bytes. Shorter frames are not sent.
 const MIN_FRAME: usize = 14;
 
-/// Bytes of an Ethernet header and two VLAN tags.
+/// Length of an Ethernet header and two VLAN tags, in bytes.
 const LINK_HEADER: usize = 22;
 
-/// Bytes of a chunk where a frame fits, and where it may not.
+/// Size of a chunk, in bytes: small if frames fit into it, large otherwise.
 const SMALL_CHUNK: usize = 2048;
 const LARGE_CHUNK: usize = 4096;
 
-/// Frames that may wait to be received: by one queue, by all together, by one of very many.
+/// Capacity for received frames: maximum of one queue, total of all queues, and minimum of one
+/// queue.
 const RX_FRAMES: u32 = 4096;
 const RX_FRAMES_TOGETHER: u32 = 32768;
 const RX_FRAMES_LEAST: u32 = 1024;
 
-/// Frames that may wait to be sent.
+/// Capacity for frames to be sent.
 const TX_FRAMES: u32 = 2048;
 
-/// Drivers of interfaces whose other end is a kernel that leaves checksums to "the wire".
+/// Drivers of interfaces with a kernel at the other end that may leave checksums to the interface.
 const VIRTUAL_DRIVERS: [&str; 3] = ["veth", "tun", "virtio_net"];
 
-/// The driver whose interfaces have what the kernel copies on its way, and its memory back, when a call to send returns. Others may give memory back that their devices still read
-/// (virtio_net: `IFF_TX_SKB_NO_LINEAR` with `napi_tx=0`).
+/// The driver for which the kernel has copied the frames, and returned their memory, when a send
+/// call returns. Others may return memory that their devices still read (virtio_net:
+/// `IFF_TX_SKB_NO_LINEAR` with `napi_tx=0`).
 const RETURNS_AT_ONCE: &str = "veth";
 
-/// How a driver gives frames to AF_XDP.
+/// Mode in which frames are redirected to AF_XDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XdpMode {
-    /// The driver itself runs the program that redirects frames.
+    /// Native: the driver runs the XDP program.
     Driver,
-    /// The kernel does, behind the driver: possible with every driver, and slower than
-    /// [`super::AfPacketPort`] with most.
+    /// Generic: the kernel runs the program after the driver. Every driver supports this. With
+    /// most it is slower than [`super::AfPacketPort`].
     Generic,
 }
 
-/// A switch port on a Linux interface (AF_XDP; Linux 5.9, better 6.8). While it is open the interface is
-/// promiscuous, and this machine's own network does not receive from it.
+/// A switch port on a Linux interface by AF_XDP. Needs Linux 5.9; 6.8 or later is better. While it
+/// is open, the interface is promiscuous, and the host's network stack receives nothing from it.
 pub struct AfXdpPort {
     id: PortId,
     watch: LinkWatch,
     queues: Vec<Xsk>,
-    /// The queue to receive from first: each in turn.
+    /// Index of the queue to receive from first. Rotates, for fairness.
     first: usize,
-    /// All queues' descriptors in one, if there are several.
+    /// One descriptor for all queues, if there are several.
     joined: Option<OwnedFd>,
-    /// Whether the device is polled when nothing has come.
+    /// True if the device is polled when no frame is available (busy polling).
     polls: bool,
     stats: PortStats,
     refusals: Refusals,
     common: Arc<Common>,
 }
 
-/// What all shares of a port have together; it goes with the last of them.
+/// State shared by all shares of a port. Dropped with the last share.
 struct Common {
-    /// A packet socket that is never read: it keeps the interface promiscuous, and is asked about the
-    /// link.
+    /// A packet socket that is never read. It keeps the interface promiscuous and serves link
+    /// queries.
     control: OwnedFd,
-    /// Whether senders may leave checksums to the interface.
+    /// True if senders may leave checksums to the interface.
     completes: bool,
     mode: XdpMode,
     driver: String,
-    /// How many queues the interface has.
+    /// Number of queues of the interface.
     queues: usize,
     attached: Attached,
     _offloads: OffloadsOff,
 }
 
 impl AfXdpPort {
-    /// Opens the interface `name` of the thread's network namespace as switch port `id`, with all its
-    /// queues.
+    /// Opens the interface `name` in the calling thread's network namespace as switch port `id`,
+    /// with all its queues.
     ///
     /// # Errors
-    /// [`PortError::NoSuchInterface`], [`PortError::NotEthernet`], [`PortError::NoPermission`] without
-    /// CAP_NET_RAW; [`PortError::NoXdp`] if the kernel, the driver or the user's rights do not allow it,
-    /// or something else uses XDP on the interface.
+    /// [`PortError::NoSuchInterface`], [`PortError::NotEthernet`], or [`PortError::NoPermission`]
+    /// without CAP_NET_RAW. [`PortError::NoXdp`] if the kernel, the driver or the user's
+    /// permissions do not allow it, or if another program uses XDP on the interface.
     pub fn open(id: PortId, name: &str, mode: XdpMode) -> Result<AfXdpPort, PortError> {
         let mut shares = AfXdpPort::open_shares(id, name, mode, 1)?;
         Ok(shares.swap_remove(0))
     }
 
-    /// The same in shares, each with queues of its own: as many as there are queues, and `most` at most,
-    /// which is one at least. The interface spreads frames over its queues, as its driver says.
+    /// Opens the interface in several shares with separate queues. Their number is the number of
+    /// queues, but at most `most`, which must be at least 1. The driver distributes frames over
+    /// the queues.
     ///
     /// # Errors
     /// As [`AfXdpPort::open`].
@@ -163,7 +166,7 @@ impl AfXdpPort {
         shares.collect()
     }
 
-    /// One share, with these queues.
+    /// Creates one share with these queues.
     fn with(
         id: PortId,
         interface: &Interface,
@@ -187,21 +190,21 @@ impl AfXdpPort {
         })
     }
 
-    /// How many queues the interface has, those of other shares among them.
+    /// Returns the number of queues of the interface, including those of other shares.
     pub fn queues(&self) -> usize {
         self.common.queues
     }
 
-    /// Whether VLAN tags that a sender leaves to the interface may be missing from frames: a veth peer
-    /// does that for its VLAN interfaces, and only Linux 6.8 and later tell of it.
+    /// Returns true if frames may lack VLAN tags that a sender left to the interface. A veth peer
+    /// does this for its VLAN interfaces, and only Linux 6.8 and later report the tags.
     pub fn may_lose_tags(&self) -> bool {
         self.common.completes && !self.common.attached.puts_tags_back
     }
 
-    /// Has the device polled whenever [`Port::rx`] finds nothing, for up to `microseconds` and `budget`
-    /// frames, instead of waiting for its interrupts: lower latency, and one processor for both. It pays
-    /// where the interface's interrupts are deferred (`napi_defer_hard_irqs`, `gro_flush_timeout`); a veth
-    /// interface has none. Needs Linux 5.11.
+    /// Enables busy polling: whenever [`Port::rx`] finds no frame, the device is polled for up to
+    /// `microseconds` and `budget` frames. This lowers latency and uses one core for both. It
+    /// helps if the interface's interrupts are deferred (`napi_defer_hard_irqs`,
+    /// `gro_flush_timeout`). A veth interface has no interrupts. Needs Linux 5.11.
     ///
     /// # Errors
     /// The kernel does not allow it.
@@ -217,8 +220,9 @@ impl AfXdpPort {
         Ok(())
     }
 
-    /// Receives what has arrived and sends it by `to` unchanged, without frames in between: the least
-    /// that a switch on such ports does, to compare one with. How many frames.
+    /// Forwards all received frames to `to` unchanged, directly between the rings. This is the
+    /// minimal work of a switch on such ports, as a baseline for measurements. Returns the number
+    /// of frames.
     pub fn pass_to(&mut self, to: &mut AfXdpPort) -> u64 {
         let Some(out) = to.queues.first_mut() else {
             return 0;
@@ -229,7 +233,7 @@ impl AfXdpPort {
         for queue in &mut self.queues {
             queue.receive(|packet| {
                 let bytes = packet.bytes().unwrap_or_default();
-                // What the kernel does not take now it takes with the next frames.
+                // Frames that the kernel does not accept now are sent with the next ones.
                 let mut queue = || out.queue(bytes) || send(out) && out.queue(bytes);
                 if bytes.len() >= MIN_FRAME && queue() {
                     to.stats.tx_frames += 1;
@@ -249,7 +253,7 @@ impl AfXdpPort {
         passed - lost
     }
 
-    /// Takes what one queue has, as far as the batch has room.
+    /// Receives frames from one queue until it is empty or the batch is full.
     fn receive(&mut self, queue: usize, batch: &mut Batch, now: Nanos) {
         let AfXdpPort {
             id,
@@ -285,7 +289,7 @@ impl AfXdpPort {
         queue.wake_rx();
     }
 
-    /// Why a frame cannot be sent, if that is known without trying.
+    /// Returns the reason for which a frame cannot be sent, if known in advance.
     fn unsendable(&self, frame: &Frame) -> Option<TxDrop> {
         let out = self.queues.first()?;
         if self.watch.state() != LinkState::Up {
@@ -299,9 +303,8 @@ impl AfXdpPort {
         }
     }
 
-    /// Has the kernel send what is queued. Frames that it takes and does not send are counted as
-    /// dropped
-    /// instead of sent.
+    /// Makes the kernel send the queued frames. Frames that it accepts but does not send are moved
+    /// from the sent frames to the drops.
     fn transmit(&mut self, outcome: &mut TxOutcome) {
         let AfXdpPort {
             queues,
@@ -330,7 +333,7 @@ impl AfXdpPort {
     }
 }
 
-/// Deals queues out to at most so many shares, each in turn; none is without.
+/// Distributes the queues over at most `most` shares, round robin. Every share gets at least one.
 fn deal(queues: Vec<Xsk>, most: usize) -> Vec<Vec<Xsk>> {
     let shares = queues.len().min(most).max(1);
     let mut dealt: Vec<Vec<Xsk>> = (0..shares).map(|_| Vec::new()).collect();
@@ -340,7 +343,7 @@ fn deal(queues: Vec<Xsk>, most: usize) -> Vec<Vec<Xsk>> {
     dealt
 }
 
-/// Copies what has arrived; whether it is short enough for a frame.
+/// Copies a received packet into `frame`. Returns false if it is too long.
 #[inline]
 fn fill(frame: &mut Frame, packet: &Packet<'_>) -> bool {
     if let Some(bytes) = packet.bytes() {
@@ -362,7 +365,7 @@ fn fill(frame: &mut Frame, packet: &Packet<'_>) -> bool {
 fn open_control(interface: &Interface) -> Result<OwnedFd, PortError> {
     let doing = || format!("opening a raw socket on {}", interface.name);
     let open = || {
-        // With protocol 0 it receives nothing.
+        // With protocol 0 the socket receives nothing.
         let fd = sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)?;
         sys::set_promiscuous(&fd, interface.index)?;
         Ok(fd)
@@ -379,12 +382,12 @@ fn open_control(interface: &Interface) -> Result<OwnedFd, PortError> {
     })
 }
 
-/// How often, and after how long, a queue that is taken is asked for again.
+/// Number of attempts to open a queue that is in use, and the time between them.
 const ATTEMPTS: u32 = 10;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 
-/// Opens again what is still taken: the kernel gives queues back some time after the socket that had them was closed, one of our own that could not be
-/// attached in another way among them.
+/// Retries `open` while a queue is in use. The kernel releases a queue some time after its socket
+/// was closed. That includes our sockets of an earlier attempt with other options.
 fn patiently<T>(mut open: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..ATTEMPTS {
         match open() {
@@ -397,8 +400,8 @@ fn patiently<T>(mut open: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     open()
 }
 
-/// Opens a socket for each queue, in the best way that kernel and driver have: without copying, with
-/// frames in several chunks.
+/// Opens a socket for each queue, with the best options that kernel and driver support: zero copy
+/// first, then frames in several chunks.
 fn open_queues(
     interface: &Interface,
     queues: u32,
@@ -428,7 +431,7 @@ fn open_queues(
                 index: interface.index,
                 queue,
                 chunk,
-                // A power of two below.
+                // The power of two at or below `rx`.
                 rx: 1 << rx.ilog2(),
                 tx: TX_FRAMES,
                 zero_copy,
@@ -444,7 +447,7 @@ fn open_queues(
     Err(last)
 }
 
-/// The reason of an error, and what to do about it.
+/// Returns the reason of an error, with advice.
 fn why_not(error: &io::Error, name: &str, driver: &str) -> String {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
@@ -466,7 +469,7 @@ fn why_not(error: &io::Error, name: &str, driver: &str) -> String {
     }
 }
 
-/// How the port works: `driver veth, copying, 1 queue`.
+/// Formats the driver and its mode: `driver veth, copying, 1 queue`.
 impl fmt::Display for AfXdpPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Common {
@@ -558,7 +561,7 @@ impl Port for AfXdpPort {
 }
 
 impl AfXdpPort {
-    /// Queues a frame to be sent, after having the kernel send what waits if there is no room.
+    /// Queues a frame for transmission. If the ring is full, the kernel is first made to send.
     #[inline]
     fn enqueue(&mut self, bytes: &[u8], outcome: &mut TxOutcome) -> bool {
         let queue = |this: &mut AfXdpPort| this.queues.first_mut().is_some_and(|q| q.queue(bytes));

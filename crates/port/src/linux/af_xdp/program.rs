@@ -1,37 +1,38 @@
-//! The XDP program that gives the frames of an interface to its AF_XDP sockets: some twenty
-//! instructions, written out here so that building needs no compiler for them.
+//! The XDP program that redirects an interface's frames to its AF_XDP sockets. It has fewer than
+//! 40 instructions, which are assembled here, so the build needs no BPF compiler.
 //!
-//! The program may be used under the MIT licence or the GPL, version 2, as well: the kernel lets only
-//! such programs ask about VLAN tags.
+//! The program is dual-licensed under MIT and GPL version 2, because the kernel provides VLAN tags
+//! only to GPL-compatible programs.
 
 use super::super::sys::bpf;
 use super::btf;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-/// The kernel function that tells a frame's VLAN tag where the sender left it to the interface (Linux
-/// 6.8).
+/// The kernel function that returns a frame's VLAN tag if the sender left it to the interface
+/// (Linux 6.8).
 const TAG_FUNCTION: &str = "bpf_xdp_metadata_rx_vlan_tag";
 
-/// Frames may be in several buffers (Linux 5.18).
+/// Program flag: frames may consist of several buffers (Linux 5.18).
 const HAS_FRAGS: u32 = 1 << 5;
-/// The program asks one interface's driver about frames (Linux 6.3).
+/// Program flag: the program is bound to one interface and may query its driver for metadata
+/// (Linux 6.3).
 const DEV_BOUND_ONLY: u32 = 1 << 6;
 
-/// The kernel's helper functions that are called.
+/// Numbers of the kernel helper functions in use.
 const ADJUST_HEAD: i32 = 44;
 const REDIRECT_MAP: i32 = 51;
 
-/// What a program tells the kernel to do with a frame.
+/// Return codes of an XDP program.
 const XDP_DROP: i32 = 1;
 const XDP_PASS: i32 = 2;
 
-/// Places in the program's argument, `struct xdp_md`.
+/// Offsets in the program's argument, `struct xdp_md`.
 const DATA: i16 = 0;
 const DATA_END: i16 = 4;
 const RX_QUEUE: i16 = 16;
 
-// Operations, as linux/bpf.h composes them.
+// Opcodes, composed as in linux/bpf.h.
 const LOAD_MAP: u8 = 0x18;
 const LOAD: u8 = 0x61;
 const LOAD_HALF: u8 = 0x69;
@@ -48,26 +49,27 @@ const IF_GREATER: u8 = 0x2d;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 
-/// In the source register of [`LOAD_MAP`]: the number is a map's descriptor.
+/// Source register of [`LOAD_MAP`]: the immediate is a map's descriptor.
 const MAP_DESCRIPTOR: u8 = 1;
-/// In the source register of [`CALL`]: the number is a kernel function's.
+/// Source register of [`CALL`]: the immediate is a kernel function's BTF id.
 const KERNEL_FUNCTION: u8 = 2;
 
-/// A program attached to an interface for as long as this lives.
+/// A program attached to an interface for the lifetime of this value.
 pub(super) struct Attached {
-    /// Nothing else keeps the program at the interface.
+    /// Only this descriptor keeps the program attached.
     _link: OwnedFd,
-    /// Whether it puts VLAN tags back that the sender left to the interface.
+    /// True if the program reinserts VLAN tags that the sender left to the interface.
     pub(super) puts_tags_back: bool,
 }
 
-/// The sockets of an interface's queues, by number, for a program to redirect to.
+/// Map from queue number to AF_XDP socket, the redirect target of the program.
 pub(super) struct Sockets {
     map: OwnedFd,
 }
 
 impl Sockets {
-    /// Room for the sockets of so many queues. This is the first that a user without rights is refused.
+    /// Creates a map for `queues` queues. This is the first call that fails for an unprivileged
+    /// user.
     pub(super) fn new(queues: u32) -> io::Result<Sockets> {
         let map = bpf::make_socket_map(queues)?;
         Ok(Sockets { map })
@@ -77,8 +79,9 @@ impl Sockets {
         bpf::set_socket(&self.map, queue, socket)
     }
 
-    /// Attaches a program that gives the frames of each queue to its socket, and those of other queues
-    /// to the kernel as before. It can do as much as this kernel and the driver let it.
+    /// Attaches a program that redirects each queue's frames to its socket. Frames of queues
+    /// without a socket go to the kernel as before. Features that the kernel or the driver does
+    /// not support are left out.
     pub(super) fn attach(&self, index: u32, by_driver: bool) -> io::Result<Attached> {
         let tags = if by_driver {
             btf::kernel_function(TAG_FUNCTION)
@@ -102,7 +105,7 @@ impl Sockets {
     }
 }
 
-/// Whether a program that can do less would be refused as well.
+/// Returns true if a program with fewer features would fail too.
 fn is_final(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -128,7 +131,7 @@ fn attach_one(
     bpf::attach_program(&program, index, by_driver)
 }
 
-/// One instruction: operation, destination and source registers, offset, number.
+/// Encodes one instruction: opcode, destination and source registers, offset, immediate.
 fn instruction(operation: u8, to: u8, from: u8, offset: i16, number: i32) -> u64 {
     let registers = if cfg!(target_endian = "little") {
         from << 4 | to
@@ -140,9 +143,9 @@ fn instruction(operation: u8, to: u8, from: u8, offset: i16, number: i32) -> u64
     u64::from_ne_bytes([operation, registers, o0, o1, n0, n1, n2, n3])
 }
 
-/// The whole program.
+/// Returns the complete program.
 fn instructions(map: i32, tag_function: Option<u32>) -> Vec<u64> {
-    // The argument stays in register 6, which calls keep.
+    // The argument stays in register 6, which calls preserve.
     let mut program = vec![instruction(COPY, 6, 1, 0, 0)];
     if let Some(function) = tag_function {
         program.extend(put_tag_back(function as i32));
@@ -151,7 +154,7 @@ fn instructions(map: i32, tag_function: Option<u32>) -> Vec<u64> {
         instruction(LOAD_MAP, 1, MAP_DESCRIPTOR, 0, map),
         0,
         instruction(LOAD, 2, 6, RX_QUEUE, 0),
-        // What happens to the frames of a queue without a socket.
+        // Action for frames of a queue without a socket.
         instruction(SET, 3, 0, 0, XDP_PASS),
         instruction(CALL, 0, 0, 0, REDIRECT_MAP),
         instruction(EXIT, 0, 0, 0, 0),
@@ -159,9 +162,11 @@ fn instructions(map: i32, tag_function: Option<u32>) -> Vec<u64> {
     program
 }
 
-/// Asks for a tag that is not in the frame, and inserts it behind the addresses.
+/// Returns the instructions that query a tag that is not in the frame, and insert it after the
+/// addresses.
 fn put_tag_back(function: i32) -> Vec<u64> {
-    // On the stack: the tag protocol, in network order, and the control information, in the machine's.
+    // Stack offsets of the tag protocol, in network byte order, and of the tag control
+    // information, in host byte order.
     const PROTOCOL: i16 = -8;
     const CONTROL: i16 = -4;
     let insert = [
@@ -183,7 +188,7 @@ fn put_tag_back(function: i32) -> Vec<u64> {
         instruction(LOAD_HALF, 5, 10, PROTOCOL, 0),
         instruction(STORE_HALF, 2, 5, 12, 0),
         instruction(JUMP, 0, 0, 2, 0),
-        // Both checks above come here: there is no room for the tag, or no Ethernet header.
+        // Target of both checks above: no headroom for the tag, or no Ethernet header.
         instruction(SET, 0, 0, 0, XDP_DROP),
         instruction(EXIT, 0, 0, 0, 0),
         instruction(LOAD_HALF, 5, 10, CONTROL, 0),
@@ -198,7 +203,7 @@ fn put_tag_back(function: i32) -> Vec<u64> {
         instruction(COPY, 3, 10, 0, 0),
         instruction(ADD, 3, 0, 0, i32::from(CONTROL)),
         instruction(CALL, 0, KERNEL_FUNCTION, 0, function),
-        // An error says that there is no tag, or that the driver does not tell.
+        // An error means that there is no tag, or that the driver does not report it.
         instruction(IF_NOT_ZERO, 0, 0, insert.len() as i16, 0),
     ];
     program.extend(insert);

@@ -1,4 +1,4 @@
-//! The calls of bpf(2) that loading and attaching one program takes.
+//! The bpf(2) calls to load and attach one program.
 #![allow(unsafe_code, reason = "system calls have no other form")]
 
 use super::own;
@@ -17,10 +17,13 @@ const ATTACH_XDP: u32 = 37;
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 
-/// Makes a bpf(2) call. `A` must be the command's part of `union bpf_attr`, and every pointer in it go
-/// to data that outlives the call.
+/// Makes a bpf(2) call.
+///
+/// # Safety
+/// - `A` must be the command's part of `union bpf_attr`.
+/// - Every pointer in it must point to data that outlives the call.
 unsafe fn bpf<A>(command: c_int, attributes: &A) -> io::Result<c_int> {
-    // SAFETY: the pointer and the length are those of `attributes`; the rest is the caller's promise.
+    // SAFETY: pointer and length are those of `attributes`. The caller guarantees the rest.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -32,7 +35,7 @@ unsafe fn bpf<A>(command: c_int, attributes: &A) -> io::Result<c_int> {
     super::check(result as c_int)
 }
 
-/// Makes a map from queue numbers below `queues` to AF_XDP sockets.
+/// Creates a map from queue numbers below `queues` to AF_XDP sockets.
 pub(in crate::linux) fn make_socket_map(queues: u32) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Attributes {
@@ -47,11 +50,12 @@ pub(in crate::linux) fn make_socket_map(queues: u32) -> io::Result<OwnedFd> {
         value_size: 4,
         max_entries: queues,
     };
-    // SAFETY: these are MAP_CREATE's first attributes, without pointers; missing ones count as zero.
+    // SAFETY: these are the first attributes of MAP_CREATE, without pointers. Missing attributes
+    // count as zero.
     own(unsafe { bpf(MAP_CREATE, &attributes) }?)
 }
 
-/// Puts the socket of a queue into the map.
+/// Stores the socket of a queue in the map.
 pub(in crate::linux) fn set_socket(
     map: &OwnedFd,
     queue: u32,
@@ -73,12 +77,13 @@ pub(in crate::linux) fn set_socket(
         value: &raw const value as u64,
         flags: 0,
     };
-    // SAFETY: these are MAP_UPDATE_ELEM's attributes, with pointers to four bytes each, which are local.
+    // SAFETY: these are the attributes of MAP_UPDATE_ELEM. Their pointers refer to local variables
+    // of four bytes each.
     unsafe { bpf(MAP_UPDATE_ELEM, &attributes) }.map(drop)
 }
 
-/// Loads an XDP program of these instructions. `bound_to` is the interface that it may ask about its
-/// frames, and zero for none.
+/// Loads an XDP program. `bound_to` is the index of the interface that it may query for metadata,
+/// or zero.
 pub(in crate::linux) fn load_program(
     instructions: &[u64],
     flags: u32,
@@ -113,12 +118,13 @@ pub(in crate::linux) fn load_program(
         interface: bound_to,
         attach_type: ATTACH_XDP,
     };
-    // SAFETY: these are PROG_LOAD's first attributes; the instructions and the string outlive the call.
+    // SAFETY: these are the first attributes of PROG_LOAD. Instructions and license string outlive
+    // the call.
     own(unsafe { bpf(PROG_LOAD, &attributes) }?)
 }
 
-/// Attaches an XDP program to an interface for as long as the returned descriptor is open: whatever ends
-/// the process also detaches the program (Linux 5.9).
+/// Attaches an XDP program to an interface for as long as the returned descriptor is open. So the
+/// end of the process also detaches the program (Linux 5.9).
 pub(in crate::linux) fn attach_program(
     program: &OwnedFd,
     index: u32,
@@ -141,6 +147,6 @@ pub(in crate::linux) fn attach_program(
             XDP_FLAGS_SKB_MODE
         },
     };
-    // SAFETY: these are LINK_CREATE's first attributes, without pointers.
+    // SAFETY: these are the first attributes of LINK_CREATE, without pointers.
     own(unsafe { bpf(LINK_CREATE, &attributes) }?)
 }

@@ -1,4 +1,5 @@
-//! The system calls that ports need, each as a safe function. The only `unsafe` of the project.
+//! Safe wrappers of the system calls that ports need. This directory has the only `unsafe` code of
+//! the crate.
 #![allow(unsafe_code, reason = "system calls have no other form")]
 
 pub(super) mod bpf;
@@ -13,7 +14,7 @@ use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Turns the result of a system call into a value or the error that it left behind.
+/// Converts the result of a system call to a value, or to the error in `errno`.
 fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 {
         Err(io::Error::last_os_error())
@@ -22,28 +23,28 @@ fn check(result: c_int) -> io::Result<c_int> {
     }
 }
 
-/// Takes ownership of a descriptor that a system call has just made.
+/// Takes ownership of a descriptor that a system call has just created.
 fn own(result: c_int) -> io::Result<OwnedFd> {
     let fd = check(result)?;
-    // SAFETY: the kernel has just made this descriptor for the caller; nobody else has it.
+    // SAFETY: the kernel has just created this descriptor for the caller. Nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A new non-blocking socket.
+/// Creates a socket.
 pub(super) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
     let kind = kind | libc::SOCK_CLOEXEC;
     // SAFETY: takes and returns numbers only.
     own(unsafe { libc::socket(domain, kind, protocol) })
 }
 
-/// Binds an AF_PACKET socket to an interface; with `protocol` 0 it can only send.
+/// Binds an AF_PACKET socket to an interface. With `protocol` 0 it can only send.
 pub(super) fn bind_packet(fd: &OwnedFd, index: u32, protocol: u16) -> io::Result<()> {
     // SAFETY: all-zero bytes are a valid sockaddr_ll, which has integers only.
     let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = protocol.to_be();
     address.sll_ifindex = index as c_int;
-    // SAFETY: the pointer and the length are those of `address`, which outlives the call.
+    // SAFETY: pointer and length are those of `address`, which outlives the call.
     check(unsafe {
         libc::bind(
             fd.as_raw_fd(),
@@ -59,7 +60,7 @@ pub(super) fn bind_netlink(fd: &OwnedFd) -> io::Result<()> {
     // SAFETY: all-zero bytes are a valid sockaddr_nl, which has integers only.
     let mut address: libc::sockaddr_nl = unsafe { mem::zeroed() };
     address.nl_family = libc::AF_NETLINK as u16;
-    // SAFETY: the pointer and the length are those of `address`, which outlives the call.
+    // SAFETY: pointer and length are those of `address`, which outlives the call.
     check(unsafe {
         libc::bind(
             fd.as_raw_fd(),
@@ -74,12 +75,12 @@ fn socklen<T>() -> libc::socklen_t {
     size_of::<T>() as libc::socklen_t
 }
 
-/// Sets a socket option whose value is an integer.
+/// Sets a socket option with an integer value.
 pub(super) fn set_option(fd: &OwnedFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
     set_option_to(fd, level, name, &value)
 }
 
-/// Makes the interface deliver frames for any address, for as long as the socket is open.
+/// Makes the interface promiscuous for as long as the socket is open.
 pub(super) fn set_promiscuous(fd: &OwnedFd, index: u32) -> io::Result<()> {
     // SAFETY: all-zero bytes are a valid packet_mreq, which has integers only.
     let mut request: libc::packet_mreq = unsafe { mem::zeroed() };
@@ -88,10 +89,11 @@ pub(super) fn set_promiscuous(fd: &OwnedFd, index: u32) -> io::Result<()> {
     set_option_to(fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
-/// `T` must be plain old data as the option defines it.
+/// Sets a socket option. `T` must be plain old data as the option defines it.
 fn set_option_to<T>(fd: &OwnedFd, level: c_int, name: c_int, value: &T) -> io::Result<()> {
-    // SAFETY: the pointer and the length are those of `value`, which outlives the call; the kernel
-    // only reads.
+    // SAFETY:
+    // - Pointer and length are those of `value`, which outlives the call.
+    // - The kernel only reads it.
     check(unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
@@ -104,11 +106,12 @@ fn set_option_to<T>(fd: &OwnedFd, level: c_int, name: c_int, value: &T) -> io::R
     .map(drop)
 }
 
-/// Options of sockets that the library does not name.
+/// Socket option flag that the `libc` crate does not define.
 const PACKET_FANOUT_FLAG_IGNORE_OUTGOING: c_int = 0x4000;
 
-/// Has a bound AF_PACKET socket share the interface's frames by the hash of their flow with all others of a group: that of another socket, or a new
-/// one. What this machine sends itself is left out where the kernel can (Linux 5.16).
+/// Adds a bound AF_PACKET socket to a fanout group, which distributes the interface's frames by
+/// flow hash. The group is that of another socket, or a new one. Frames sent by this host are left
+/// out if the kernel supports that (Linux 5.16).
 pub(super) fn join_fanout(fd: &OwnedFd, of: Option<&OwnedFd>) -> io::Result<()> {
     let kind = libc::PACKET_FANOUT_HASH as c_int | PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
     let (group, flags) = match of {
@@ -119,11 +122,11 @@ pub(super) fn join_fanout(fd: &OwnedFd, of: Option<&OwnedFd>) -> io::Result<()> 
     set_option(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, value)
 }
 
-/// The number of the group that a socket has joined.
+/// Returns the id of the group that a socket has joined.
 fn fanout_group(fd: &OwnedFd) -> io::Result<c_int> {
     let mut value: c_int = 0;
     let mut len = socklen::<c_int>();
-    // SAFETY: both pointers are to local variables, and `len` is the size of the first.
+    // SAFETY: both pointers refer to local variables, and `len` is the size of the first.
     check(unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),
@@ -136,9 +139,9 @@ fn fanout_group(fd: &OwnedFd) -> io::Result<c_int> {
     Ok(value & 0xffff)
 }
 
-/// Has a socket receive nothing, until [`receive_all`].
+/// Makes a socket receive nothing until [`receive_all`].
 pub(super) fn receive_none(fd: &OwnedFd) -> io::Result<()> {
-    /// Classic BPF: return a constant, as the number of bytes to keep.
+    /// Classic BPF: returns a constant, the number of bytes to keep.
     const RETURN: u16 = 0x06;
     let mut nothing = libc::sock_filter {
         code: RETURN,
@@ -154,17 +157,18 @@ pub(super) fn receive_none(fd: &OwnedFd) -> io::Result<()> {
     set_option_to(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)
 }
 
-/// Ends [`receive_none`].
+/// Undoes [`receive_none`].
 pub(super) fn receive_all(fd: &OwnedFd) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0)
 }
 
-/// Frames that an AF_PACKET socket has dropped because its queue was full, since the last call.
+/// Returns the number of frames that an AF_PACKET socket has dropped since the last call because
+/// its queue was full.
 pub(super) fn take_packet_drops(fd: &OwnedFd) -> io::Result<u64> {
     // SAFETY: all-zero bytes are a valid tpacket_stats, which has integers only.
     let mut stats: libc::tpacket_stats = unsafe { mem::zeroed() };
     let mut len = socklen::<libc::tpacket_stats>();
-    // SAFETY: both pointers are to local variables, and `len` is the size of the first.
+    // SAFETY: both pointers refer to local variables, and `len` is the size of the first.
     check(unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),
@@ -177,44 +181,44 @@ pub(super) fn take_packet_drops(fd: &OwnedFd) -> io::Result<u64> {
     Ok(u64::from(stats.tp_drops))
 }
 
-/// Bytes that the kernel puts in front of a frame if PACKET_VNET_HDR is set: virtio's header.
+/// Length of the virtio header that precedes a frame if PACKET_VNET_HDR is set, in bytes.
 pub(super) const VNET_HEADER: usize = 10;
 
-/// Room for one received frame. Not a power of two, so that the frames' first bytes do not share
-/// one set of a cache.
+/// Buffer size for one received frame. Not a power of two, so that the first bytes of the frames
+/// do not map to the same cache set.
 const SLOT: usize = 65536 + 576;
 
-/// Frames that one system call receives or sends at most.
+/// Maximum number of frames received or sent by one system call.
 pub(super) const MESSAGES: usize = 64;
 
-/// Room for the control message with a frame's auxiliary data.
+/// Buffer for the control message with a frame's auxiliary data.
 type Control = [u64; 8];
 
-/// Buffers into which a socket's frames are received, many at a time.
+/// Buffers for receiving many frames of a socket by one call.
 pub(super) struct Receiver {
     data: Box<[u8]>,
     frames: [Description; MESSAGES],
 }
 
-/// What the kernel says about one received frame.
+/// The kernel's metadata of one received frame.
 #[derive(Clone, Copy, Default)]
 struct Description {
-    /// Bytes of virtio's header and the frame in its slot.
+    /// Length of the virtio header and the frame in its buffer.
     len: usize,
     is_cut: bool,
     is_outgoing: bool,
     vlan: Option<(u16, u16)>,
 }
 
-/// One received frame, and what the kernel says about it.
+/// One received frame with the kernel's metadata.
 pub(super) struct Received<'a> {
-    /// Virtio's header and the frame.
+    /// The virtio header and the frame.
     pub(super) bytes: &'a [u8],
-    /// Whether the frame was longer than its buffer.
+    /// True if the frame was longer than its buffer.
     pub(super) is_cut: bool,
-    /// Whether this machine sent the frame.
+    /// True if this host sent the frame.
     pub(super) is_outgoing: bool,
-    /// The VLAN tag that was taken out: tag protocol and tag control information.
+    /// The VLAN tag removed from the frame: tag protocol and tag control information.
     pub(super) vlan: Option<(u16, u16)>,
 }
 
@@ -227,11 +231,12 @@ impl Receiver {
         }
     }
 
-    /// Receives up to [`MESSAGES`] frames without waiting; how many. None is an error of kind
-    /// `WouldBlock`.
+    /// Receives up to [`MESSAGES`] frames without waiting. Returns their number. If there is none,
+    /// the error is of kind `WouldBlock`.
     pub(super) fn receive(&mut self, fd: &OwnedFd) -> io::Result<usize> {
         let mut control: [Control; MESSAGES] = [[0; 8]; MESSAGES];
-        // SAFETY: all-zero bytes are valid for these: integers and null pointers.
+        // SAFETY: all-zero bytes are valid for these types, which have integers and raw pointers
+        // only.
         let (mut names, mut vectors, mut messages): (
             [libc::sockaddr_ll; MESSAGES],
             [libc::iovec; MESSAGES],
@@ -250,8 +255,9 @@ impl Receiver {
             header.msg_control = (&raw mut control[i]).cast();
             header.msg_controllen = size_of::<Control>() as _;
         }
-        // SAFETY: every pointer in `messages` goes to a local array or to `data`, with its length, and
-        // these outlive the call.
+        // SAFETY:
+        // - Every pointer in `messages` refers to a local array or to `data`, with its length.
+        // - All of these outlive the call.
         let received = check(unsafe {
             libc::recvmmsg(
                 fd.as_raw_fd(),
@@ -267,14 +273,15 @@ impl Receiver {
                 len: (message.msg_len as usize).min(SLOT),
                 is_cut: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
                 is_outgoing: names[i].sll_pkttype == libc::PACKET_OUTGOING,
-                // SAFETY: the kernel has filled this header in, and its control buffer is `control`.
+                // SAFETY: the kernel has filled in this header, and its control buffer is
+                // `control`.
                 vlan: unsafe { vlan_of(&message.msg_hdr) },
             };
         }
         Ok(received)
     }
 
-    /// The `i`-th frame of the last [`Receiver::receive`].
+    /// Returns the `i`-th frame of the last [`Receiver::receive`].
     pub(super) fn get(&self, i: usize) -> Received<'_> {
         let Description {
             len,
@@ -292,11 +299,15 @@ impl Receiver {
     }
 }
 
-/// The VLAN tag in a received frame's auxiliary data. `header` must be as the kernel has filled it
-/// in, its control buffer still there.
+/// Returns the VLAN tag in a received frame's auxiliary data.
+///
+/// # Safety
+/// The kernel must have filled in `header`, and its control buffer must still exist.
 unsafe fn vlan_of(header: &libc::msghdr) -> Option<(u16, u16)> {
-    // SAFETY: by this function's contract msg_controllen bytes at msg_control are control messages;
-    // the macros stay within those.
+    // SAFETY:
+    // - By this function's contract, the `msg_controllen` bytes at `msg_control` are control
+    //   messages.
+    // - The macros stay within these.
     let aux = unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         loop {
@@ -321,26 +332,26 @@ unsafe fn vlan_of(header: &libc::msghdr) -> Option<(u16, u16)> {
     Some((protocol, aux.tp_vlan_tci))
 }
 
-/// Sends up to [`MESSAGES`] frames without waiting; how many of them the kernel took. An error is
-/// about the first frame.
+/// Sends up to [`MESSAGES`] frames without waiting. Returns the number of frames that the kernel
+/// accepted. An error refers to the first frame.
 pub(super) fn send_frames(fd: &OwnedFd, frames: &[Frame]) -> io::Result<usize> {
     let frames = &frames[..frames.len().min(MESSAGES)];
     let mut vectors = [libc::iovec {
         iov_base: std::ptr::null_mut(),
         iov_len: 0,
     }; MESSAGES];
-    // SAFETY: all-zero bytes are a valid mmsghdr: integers and null pointers.
+    // SAFETY: all-zero bytes are a valid mmsghdr, which has integers and raw pointers only.
     let mut messages: [libc::mmsghdr; MESSAGES] = unsafe { mem::zeroed() };
     for ((frame, vector), message) in frames.iter().zip(&mut vectors).zip(&mut messages) {
         let bytes = frame.bytes();
-        // The kernel does not write through the pointers of a message that is sent.
+        // The kernel does not write through the pointers of a sent message.
         vector.iov_base = bytes.as_ptr().cast_mut().cast();
         vector.iov_len = bytes.len();
         message.msg_hdr.msg_iov = vector;
         message.msg_hdr.msg_iovlen = 1;
     }
-    // SAFETY: the first `frames.len()` messages point to vectors and frames that outlive the call,
-    // with their lengths.
+    // SAFETY: the first `frames.len()` messages refer to vectors and frames, with their lengths,
+    // that outlive the call.
     check(unsafe {
         libc::sendmmsg(
             fd.as_raw_fd(),
@@ -354,7 +365,7 @@ pub(super) fn send_frames(fd: &OwnedFd, frames: &[Frame]) -> io::Result<usize> {
 
 /// Sends all of `bytes` as one message.
 pub(super) fn send(fd: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
-    // SAFETY: the pointer and the length are those of `bytes`.
+    // SAFETY: pointer and length are those of `bytes`.
     let sent = unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
     if sent < 0 {
         Err(io::Error::last_os_error())
@@ -363,9 +374,9 @@ pub(super) fn send(fd: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Receives one message, waiting for it; its length.
+/// Waits for one message and receives it. Returns its length.
 pub(super) fn receive(fd: &OwnedFd, buf: &mut [u8]) -> io::Result<usize> {
-    // SAFETY: the pointer and the length are those of `buf`.
+    // SAFETY: pointer and length are those of `buf`.
     let got = unsafe { libc::recv(fd.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len(), 0) };
     if got < 0 {
         Err(io::Error::last_os_error())
@@ -374,11 +385,12 @@ pub(super) fn receive(fd: &OwnedFd, buf: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// The argument of interface requests, with the interface's name in it.
+/// Returns the argument of an interface request, with the interface's name filled in.
 fn request(name: &str) -> io::Result<libc::ifreq> {
-    // SAFETY: all-zero bytes are a valid ifreq: integers, and a union of integers and pointers.
+    // SAFETY: all-zero bytes are a valid ifreq: integers, and a union of integers and raw
+    // pointers.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
-    // The last byte stays zero.
+    // The last byte must stay zero.
     if name.is_empty() || name.len() >= request.ifr_name.len() {
         return Err(io::Error::from_raw_os_error(libc::ENODEV));
     }
@@ -388,18 +400,21 @@ fn request(name: &str) -> io::Result<libc::ifreq> {
     Ok(request)
 }
 
-/// Makes an interface request that takes and returns an `ifreq`. `code` must be one whose argument
-/// is an `ifreq`, with no pointer in its union but one to data that outlives the call.
+/// Makes an interface request that reads and fills in an `ifreq`.
+///
+/// # Safety
+/// - The argument of `code` must be an `ifreq`.
+/// - A pointer in its union must refer to data that outlives the call.
 unsafe fn interface_request(
     fd: BorrowedFd<'_>,
     code: c_ulong,
     request: &mut libc::ifreq,
 ) -> io::Result<()> {
-    // SAFETY: by this function's contract, `request` is what the kernel expects.
+    // SAFETY: by this function's contract, `request` is the expected argument.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), code as _, &raw mut *request) }).map(drop)
 }
 
-/// The interface's index.
+/// Returns the interface's index.
 pub(super) fn if_index(fd: BorrowedFd<'_>, name: &str) -> io::Result<u32> {
     let mut request = request(name)?;
     // SAFETY: SIOCGIFINDEX takes an ifreq without pointers and fills in the index.
@@ -409,9 +424,10 @@ pub(super) fn if_index(fd: BorrowedFd<'_>, name: &str) -> io::Result<u32> {
     }
 }
 
-/// The name of the interface with this index.
+/// Returns the name of the interface with this index.
 pub(super) fn if_name(fd: BorrowedFd<'_>, index: u32) -> io::Result<String> {
-    // SAFETY: all-zero bytes are a valid ifreq: integers, and a union of integers and pointers.
+    // SAFETY: all-zero bytes are a valid ifreq: integers, and a union of integers and raw
+    // pointers.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
     request.ifr_ifru.ifru_ifindex = index as c_int;
     // SAFETY: SIOCGIFNAME takes an ifreq without pointers and fills in the name.
@@ -428,7 +444,7 @@ fn name_of(request: &libc::ifreq) -> String {
     String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
 }
 
-/// The interface's flags, of which IFF_UP and IFF_RUNNING matter here.
+/// Returns the interface's flags, such as IFF_UP and IFF_RUNNING.
 pub(super) fn if_flags(fd: BorrowedFd<'_>, name: &str) -> io::Result<c_int> {
     let mut request = request(name)?;
     // SAFETY: SIOCGIFFLAGS takes an ifreq without pointers and fills in the flags.
@@ -446,7 +462,7 @@ pub(super) fn set_if_flags(fd: BorrowedFd<'_>, name: &str, flags: c_int) -> io::
     unsafe { interface_request(fd, libc::SIOCSIFFLAGS, &mut request) }
 }
 
-/// The interface's maximum transmission unit, in bytes, without the Ethernet header.
+/// Returns the interface's MTU in bytes, without the Ethernet header.
 pub(super) fn if_mtu(fd: BorrowedFd<'_>, name: &str) -> io::Result<u32> {
     let mut request = request(name)?;
     // SAFETY: SIOCGIFMTU takes an ifreq without pointers and fills in the MTU.
@@ -456,7 +472,7 @@ pub(super) fn if_mtu(fd: BorrowedFd<'_>, name: &str) -> io::Result<u32> {
     }
 }
 
-/// The interface's hardware type and its address.
+/// Returns the interface's hardware type and address.
 pub(super) fn if_hardware(fd: BorrowedFd<'_>, name: &str) -> io::Result<(u16, [u8; 6])> {
     let mut request = request(name)?;
     // SAFETY: SIOCGIFHWADDR takes an ifreq without pointers and fills in the address.
@@ -470,24 +486,27 @@ pub(super) fn if_hardware(fd: BorrowedFd<'_>, name: &str) -> io::Result<(u16, [u
     ))
 }
 
-/// Makes an ethtool request. `A` must be the argument that `argument`'s command, its first number, takes:
-/// plain integers, without pointers.
+/// Makes an ethtool request.
+///
+/// # Safety
+/// `A` must be the argument of the command in its first field, and must consist of integers only.
 unsafe fn ethtool<A>(fd: BorrowedFd<'_>, name: &str, argument: &mut A) -> io::Result<()> {
     let mut request = request(name)?;
     request.ifr_ifru.ifru_data = (&raw mut *argument).cast();
-    // SAFETY: SIOCETHTOOL takes an ifreq with a pointer to the command's argument, which by this
-    // function's contract is `argument`, and outlives the call.
+    // SAFETY:
+    // - SIOCETHTOOL takes an ifreq with a pointer to the command's argument.
+    // - By this function's contract, that is `argument`, which outlives the call.
     unsafe { interface_request(fd, libc::SIOCETHTOOL, &mut request) }
 }
 
-/// The argument of ethtool requests for one number.
+/// Argument of ethtool commands with one number.
 #[repr(C)]
 struct EthtoolValue {
     command: u32,
     value: u32,
 }
 
-/// Asks ethtool for a number. `command` must be one that answers with one number.
+/// Reads a number by ethtool. `command` must be one that returns one number.
 pub(super) fn ethtool_get(fd: BorrowedFd<'_>, name: &str, command: u32) -> io::Result<u32> {
     let mut argument = EthtoolValue { command, value: 0 };
     // SAFETY: this is the argument of such commands.
@@ -495,7 +514,7 @@ pub(super) fn ethtool_get(fd: BorrowedFd<'_>, name: &str, command: u32) -> io::R
     Ok(argument.value)
 }
 
-/// Gives ethtool a number. `command` must be one that takes one number.
+/// Writes a number by ethtool. `command` must be one that takes one number.
 pub(super) fn ethtool_set(
     fd: BorrowedFd<'_>,
     name: &str,
@@ -506,7 +525,7 @@ pub(super) fn ethtool_set(
     unsafe { ethtool(fd, name, &mut EthtoolValue { command, value }) }
 }
 
-/// The name of the driver behind an interface.
+/// Returns the name of an interface's driver.
 pub(super) fn ethtool_driver(fd: BorrowedFd<'_>, name: &str) -> io::Result<String> {
     const ETHTOOL_GDRVINFO: u32 = 0x03;
     /// `struct ethtool_drvinfo`.
@@ -529,7 +548,7 @@ pub(super) fn ethtool_driver(fd: BorrowedFd<'_>, name: &str) -> io::Result<Strin
     Ok(String::from_utf8_lossy(driver.unwrap_or_default()).into_owned())
 }
 
-/// How many queues an interface receives by.
+/// Returns the number of receive queues of an interface.
 pub(super) fn ethtool_rx_queues(fd: BorrowedFd<'_>, name: &str) -> io::Result<u32> {
     const ETHTOOL_GCHANNELS: u32 = 0x3c;
     /// `struct ethtool_channels`.
@@ -555,16 +574,18 @@ pub(super) fn ethtool_rx_queues(fd: BorrowedFd<'_>, name: &str) -> io::Result<u3
     Ok(channels.rx.saturating_add(channels.combined))
 }
 
-/// The names of all interfaces in the thread's network namespace, with their indices.
+/// Returns the names of all interfaces in the calling thread's network namespace, with their
+/// indices.
 pub(super) fn interface_names() -> io::Result<Vec<(u32, String)>> {
-    // SAFETY: returns an array that ends with an index of zero, or null.
+    // SAFETY: returns null, or an array that ends with an entry of index zero.
     let list = unsafe { libc::if_nameindex() };
     if list.is_null() {
         return Err(io::Error::last_os_error());
     }
     let mut names = Vec::new();
-    // SAFETY: each entry before the last has a string of its own; all are valid until they are freed,
-    // once, behind the loop.
+    // SAFETY:
+    // - Each entry before the last has a valid string.
+    // - All entries are valid until they are freed, once, after the loop.
     unsafe {
         let mut entry = list;
         while (*entry).if_index != 0 && !(*entry).if_name.is_null() {
@@ -579,34 +600,36 @@ pub(super) fn interface_names() -> io::Result<Vec<(u32, String)>> {
     Ok(names)
 }
 
-/// Makes `tun` the other side of the TAP device `name`, which is made if it does not exist.
+/// Attaches `tun` to the TAP device `name`, which is created if it does not exist.
 pub(super) fn attach_tap(tun: &File, name: &str) -> io::Result<()> {
     let mut request = request(name)?;
     request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as c_short;
     // SAFETY: TUNSETIFF takes an ifreq without pointers.
     check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })?;
-    // Whoever had a lasting device before may have allowed the kernel to hand over unfinished frames.
+    // An earlier user of a persistent device may have enabled offloads, with which the kernel
+    // passes unfinished frames.
     // SAFETY: TUNSETOFFLOAD takes a number.
     check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD as _, 0) }).map(drop)
 }
 
-/// Puts the thread (with CLONE_NEWUSER: the process, which must have one thread) into new namespaces.
+/// Moves the thread to new namespaces. CLONE_NEWUSER affects the process, which must then be
+/// single-threaded.
 pub(super) fn unshare(flags: c_int) -> io::Result<()> {
-    // SAFETY: takes a number only. Descriptors and memory stay shared as they were.
+    // SAFETY: takes a number only. Descriptors and memory stay shared.
     check(unsafe { libc::unshare(flags) }).map(drop)
 }
 
-/// Moves the thread into the network namespace.
+/// Moves the thread to the network namespace.
 pub(super) fn enter_netns(fd: &OwnedFd) -> io::Result<()> {
     // SAFETY: takes numbers only.
     check(unsafe { libc::setns(fd.as_raw_fd(), libc::CLONE_NEWNET) }).map(drop)
 }
 
-/// The cores that the calling thread may run on.
+/// Returns the cores on which the calling thread may run.
 pub(super) fn allowed_cores() -> io::Result<Vec<usize>> {
     // SAFETY: all-zero bytes are a valid cpu_set_t, which has integers only.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
-    // SAFETY: the pointer and the length are those of `set`.
+    // SAFETY: pointer and length are those of `set`.
     check(unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) })?;
     let cores = 0..libc::CPU_SETSIZE as usize;
     // SAFETY: the number is below the set's size.
@@ -615,7 +638,7 @@ pub(super) fn allowed_cores() -> io::Result<Vec<usize>> {
         .collect())
 }
 
-/// Lets the calling thread, and those that it starts, run on these cores only.
+/// Restricts the calling thread, and threads that it starts later, to these cores.
 pub(super) fn keep_to_cores(cores: &[usize]) -> io::Result<()> {
     // SAFETY: all-zero bytes are a valid cpu_set_t, which has integers only.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
@@ -626,25 +649,27 @@ pub(super) fn keep_to_cores(cores: &[usize]) -> io::Result<()> {
         // SAFETY: the number is below the set's size.
         unsafe { libc::CPU_SET(core, &mut set) };
     }
-    // SAFETY: the pointer and the length are those of `set`.
+    // SAFETY: pointer and length are those of `set`.
     check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) }).map(drop)
 }
 
-/// The effective user and group of the process.
+/// Returns the effective user and group of the process.
 pub(super) fn user_and_group() -> (u32, u32) {
-    // SAFETY: these calls cannot fail and touch no memory.
+    // SAFETY: these calls cannot fail and access no memory.
     unsafe { (libc::geteuid(), libc::getegid()) }
 }
 
-/// Waits until a descriptor has something, or the time is over; how many have. Interruption by a
-/// signal counts as none.
+/// Waits until a descriptor is ready, or until the timeout. Returns the number of ready
+/// descriptors, which is 0 after a signal.
 pub(super) fn poll(fds: &mut [libc::pollfd], timeout: Duration) -> io::Result<usize> {
     let timeout = libc::timespec {
         tv_sec: timeout.as_secs().min(i32::MAX as u64) as _,
         tv_nsec: timeout.subsec_nanos() as _,
     };
-    // SAFETY: the pointer and the length are those of `fds`; `timeout` outlives the call; no signal
-    // mask is given.
+    // SAFETY:
+    // - Pointer and length are those of `fds`.
+    // - `timeout` outlives the call.
+    // - There is no signal mask.
     let ready = check(unsafe {
         libc::ppoll(
             fds.as_mut_ptr(),
@@ -659,12 +684,13 @@ pub(super) fn poll(fds: &mut [libc::pollfd], timeout: Duration) -> io::Result<us
     }
 }
 
-/// Blocks the signals for this thread and those that it will start, and makes a descriptor that
-/// delivers them instead.
+/// Blocks the signals for this thread and threads that it starts later. Returns a descriptor that
+/// delivers them.
 pub(super) fn signal_fd(signals: &[c_int]) -> io::Result<OwnedFd> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigemptyset initialises the set that the other calls read; the numbers are valid
-    // signals.
+    // SAFETY:
+    // - sigemptyset initializes the set that the other calls read.
+    // - The numbers are valid signals.
     unsafe {
         check(libc::sigemptyset(set.as_mut_ptr()))?;
         for &signal in signals {
@@ -682,11 +708,11 @@ pub(super) fn signal_fd(signals: &[c_int]) -> io::Result<OwnedFd> {
     }
 }
 
-/// The number of a signal that has arrived at a descriptor of [`signal_fd`], if one has.
+/// Returns the number of a signal received by a descriptor of [`signal_fd`], if any.
 pub(super) fn read_signal(fd: &OwnedFd) -> io::Result<Option<u32>> {
     let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed();
     let len = size_of::<libc::signalfd_siginfo>();
-    // SAFETY: the pointer and the length are those of `info`.
+    // SAFETY: pointer and length are those of `info`.
     let got = unsafe { libc::read(fd.as_raw_fd(), info.as_mut_ptr().cast::<c_void>(), len) };
     if got < 0 {
         let error = io::Error::last_os_error();
@@ -696,26 +722,27 @@ pub(super) fn read_signal(fd: &OwnedFd) -> io::Result<Option<u32>> {
             Err(error)
         };
     }
-    // SAFETY: all-zero bytes are valid already: the structure has integers only.
+    // SAFETY: the structure has integers only, so all-zero bytes are already valid.
     Ok(Some(unsafe { info.assume_init() }.ssi_signo))
 }
 
-/// A descriptor with a count, which is readable while the count is not zero.
+/// Creates an eventfd: a counter that is readable while it is not zero.
 pub(super) fn event_fd() -> io::Result<OwnedFd> {
     // SAFETY: takes and returns numbers only.
     own(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })
 }
 
-/// Counts a descriptor of [`event_fd`] up. A count that is full is not zero either.
+/// Increments the counter of an eventfd. If the counter is at its maximum, the call fails, and the
+/// counter is not zero either.
 pub(super) fn count_up(fd: &OwnedFd) {
     let one = 1u64;
-    // SAFETY: the pointer and the length are those of `one`.
+    // SAFETY: pointer and length are those of `one`.
     unsafe { libc::write(fd.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
 }
 
-/// Sets the count of a descriptor of [`event_fd`] to zero.
+/// Resets the counter of an eventfd to zero.
 pub(super) fn take_count(fd: &OwnedFd) {
     let mut count = 0u64;
-    // SAFETY: the pointer and the length are those of `count`.
+    // SAFETY: pointer and length are those of `count`.
     unsafe { libc::read(fd.as_raw_fd(), (&raw mut count).cast(), size_of::<u64>()) };
 }

@@ -1,4 +1,4 @@
-//! Memory shared with the kernel, and the rings of an AF_XDP socket in it.
+//! Memory shared with the kernel, and the rings of an AF_XDP socket.
 #![allow(
     unsafe_code,
     reason = "the kernel is at the other end of shared memory"
@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Memory from mmap, given back when this is dropped.
+/// A memory mapping (mmap), unmapped on drop.
 #[derive(Debug)]
 pub(super) struct Mapping {
     start: NonNull<u8>,
@@ -23,14 +23,14 @@ pub(super) struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// `len` bytes of zeros, in huge pages or not at all if `huge`.
+    /// Maps `len` zero bytes. If `huge`, they are in huge pages, or the call fails.
     pub(super) fn anonymous(len: usize, huge: bool) -> io::Result<Mapping> {
         let pages = if huge { libc::MAP_HUGETLB } else { 0 };
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | pages;
         map(len, flags, -1, 0)
     }
 
-    /// The part of a socket's memory at `offset`.
+    /// Maps the part of a socket's memory at `offset`.
     fn of_socket(fd: &OwnedFd, len: usize, offset: libc::off_t) -> io::Result<Mapping> {
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         map(len, flags, fd.as_raw_fd(), offset)
@@ -48,18 +48,19 @@ impl Mapping {
         self.is_huge
     }
 
-    /// The place `offset` bytes behind the start, if `len` bytes from there are inside.
+    /// Returns the address `offset` bytes after the start, if the `len` bytes from there are
+    /// inside the mapping.
     #[inline]
     pub(super) fn place(&self, offset: usize, len: usize) -> Option<NonNull<u8>> {
         let end = offset.checked_add(len)?;
-        // SAFETY: the place is inside the mapping, or right behind it if `len` is 0.
+        // SAFETY: the address is inside the mapping, or directly after it if `len` is 0.
         (end <= self.len).then(|| unsafe { self.start.add(offset) })
     }
 }
 
 fn map(len: usize, flags: c_int, fd: c_int, offset: libc::off_t) -> io::Result<Mapping> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: asks for a new mapping wherever there is room: it covers no other.
+    // SAFETY: requests a new mapping at any free address, so it replaces no other mapping.
     let start = unsafe { libc::mmap(ptr::null_mut(), len, access, flags, fd, offset) };
     if start == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
@@ -75,21 +76,22 @@ fn map(len: usize, flags: c_int, fd: c_int, offset: libc::off_t) -> io::Result<M
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this is the mapping's start and length, and nothing refers to it any more.
+        // SAFETY: start and length are those of the mapping, and nothing refers to it any more.
         unsafe { libc::munmap(self.start.as_ptr().cast::<c_void>(), self.len) };
     }
 }
 
-/// Which of a socket's four rings: the option that makes it and where it is mapped.
+/// One of a socket's four rings. It determines the option that creates the ring and the offset at
+/// which it is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RingKind {
-    /// Chunks for the kernel to fill.
+    /// Empty chunks for the kernel to receive into.
     Fill,
-    /// Chunks whose frames are sent.
+    /// Chunks of frames that have been sent.
     Completion,
-    /// Frames that have arrived.
+    /// Received frames.
     Rx,
-    /// Frames to send.
+    /// Frames to be sent.
     Tx,
 }
 
@@ -122,8 +124,8 @@ impl RingKind {
     }
 }
 
-/// A ring of a power of two entries, shared with the kernel. Both ends count entries from zero on, and
-/// wrap: what is between the counts is in the ring.
+/// A ring shared with the kernel. Its number of entries is a power of two. Both sides count
+/// entries from zero, with wrap-around. Entries between the two counters are in the ring.
 struct Ring<T> {
     _map: Mapping,
     producer: NonNull<AtomicU32>,
@@ -133,12 +135,12 @@ struct Ring<T> {
     size: u32,
 }
 
-// SAFETY: the ring refers to its own mapping only, and its methods need `&mut` to touch the entries.
+// SAFETY: the ring refers only to its mapping, and its methods need `&mut` to change entries.
 unsafe impl<T: Send> Send for Ring<T> {}
 
 impl<T: Copy> Ring<T> {
-    /// Makes the ring of `size` entries, a power of two, and maps it. `T` must be what the kernel has
-    /// in a ring of this kind.
+    /// Maps the ring of `size` entries, a power of two, that [`make_rings`] created. `T` must be
+    /// the kernel's entry type of this kind of ring.
     fn new(
         fd: &OwnedFd,
         kind: RingKind,
@@ -170,8 +172,10 @@ impl<T: Copy> Ring<T> {
     }
 
     fn producer(&self) -> &AtomicU32 {
-        // SAFETY: the kernel has put this counter here, aligned, in a mapping that lives as long as the
-        // ring, and both ends access it atomically. So for the next two.
+        // SAFETY:
+        // - The kernel has placed an aligned counter here.
+        // - The mapping lives as long as the ring.
+        // - Both sides access the counter atomically.
         unsafe { self.producer.as_ref() }
     }
 
@@ -187,17 +191,17 @@ impl<T: Copy> Ring<T> {
 
     #[inline]
     fn entry(&self, count: u32) -> NonNull<T> {
-        // SAFETY: the masked count is below the size: inside the entries.
+        // SAFETY: the masked index is below the size, so the entry is inside the ring.
         unsafe { self.entries.add((count & (self.size - 1)) as usize) }
     }
 }
 
-/// The end of a ring that we write: fill and tx.
+/// The producer side of a ring that this process writes: fill and TX.
 pub(super) struct Producer<T> {
     ring: Ring<T>,
-    /// Entries written.
+    /// Number of entries written.
     written: u32,
-    /// Entries that the kernel is known to have taken.
+    /// Number of entries that the kernel is known to have consumed.
     taken: u32,
 }
 
@@ -215,7 +219,7 @@ impl<T: Copy> Producer<T> {
         })
     }
 
-    /// Whether there is room for `n` more entries.
+    /// Returns true if `n` more entries fit.
     #[inline]
     pub(super) fn has_room(&mut self, n: u32) -> bool {
         let room = |this: &Self| this.ring.size - this.written.wrapping_sub(this.taken);
@@ -225,72 +229,77 @@ impl<T: Copy> Producer<T> {
         room(self) >= n
     }
 
-    /// Writes an entry, which the kernel does not see yet; there must be room for it.
+    /// Writes an entry, which the kernel does not see before [`Producer::submit`]. The ring must
+    /// not be full.
     #[inline]
     pub(super) fn write(&mut self, entry: T) {
         debug_assert!(self.has_room(1));
         let place = self.ring.entry(self.written);
-        // SAFETY: the place is inside the ring, and the kernel reads it only when it is submitted.
+        // SAFETY: the entry is inside the ring, and the kernel does not read it before it is
+        // submitted.
         unsafe { place.write(entry) };
         self.written = self.written.wrapping_add(1);
     }
 
-    /// Shows the kernel what is written.
+    /// Publishes the written entries to the kernel.
     #[inline]
     pub(super) fn submit(&mut self) {
         self.ring.producer().store(self.written, Ordering::Release);
     }
 
-    /// Entries that the kernel has not said it has taken.
+    /// Returns the number of entries that the kernel has not yet reported as consumed.
     pub(super) fn pending(&mut self) -> u32 {
         self.taken = self.ring.consumer().load(Ordering::Acquire);
         self.written.wrapping_sub(self.taken)
     }
 
-    /// How many entries were written from the beginning on; wraps.
+    /// Returns the total number of entries written, with wrap-around.
     #[inline]
     pub(super) fn written(&self) -> u32 {
         self.written
     }
 
-    /// The entry of this count, which was written and is not overwritten yet.
+    /// Returns the entry with this number. It must have been written and not yet overwritten.
     #[inline]
     pub(super) fn get(&self, count: u32) -> T {
         let place = self.ring.entry(count);
-        // SAFETY: the place is inside the ring, and we have written the entry, which the kernel
-        // only
-        // reads. Before the first round it holds zeros, and any bytes are a valid `T`.
+        // SAFETY:
+        // - The entry is inside the ring.
+        // - This process has written it, and the kernel only reads it. Before the first write it
+        //   is zero.
+        // - Any bytes are a valid `T`.
         unsafe { place.read() }
     }
 
-    /// Takes entries from this count on back, which the kernel has not looked at.
+    /// Withdraws the entries from number `from` on, which the kernel must not have read.
     pub(super) fn take_back(&mut self, from: u32) {
         self.written = from;
         self.submit();
     }
 
-    /// The entry that the kernel takes next; none if it has taken all.
+    /// Returns the entry that the kernel will consume next, or `None` if it has consumed all.
     #[inline]
     pub(super) fn next_taken(&mut self) -> Option<T> {
         let pending = self.pending();
         let place = self.ring.entry(self.taken);
-        // SAFETY: the place is inside the ring, and we have written the entry, which the kernel only reads.
+        // SAFETY: the entry is inside the ring. This process has written it, and the kernel only
+        // reads it.
         (pending > 0).then(|| unsafe { place.read() })
     }
 
-    /// Whether the kernel takes entries only when it is called.
+    /// Returns true if the kernel consumes entries only after a system call.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
         self.ring.flags().load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 }
 
-/// The end of a ring that we read: completion and rx.
+/// The consumer side of a ring that this process reads: completion and RX.
 pub(super) struct Consumer<T> {
     ring: Ring<T>,
-    /// Entries read and given back.
+    /// Number of entries read and released.
     read: u32,
-    /// Entries that the kernel is known to have written.
+    /// Number of entries that the kernel is known to have written.
     written: u32,
 }
 
@@ -308,7 +317,7 @@ impl<T: Copy> Consumer<T> {
         })
     }
 
-    /// Looks for new entries if there are none; how many there are.
+    /// Returns the number of available entries. Checks for new ones if there are none.
     #[inline]
     pub(super) fn available(&mut self) -> u32 {
         if self.written == self.read {
@@ -317,17 +326,19 @@ impl<T: Copy> Consumer<T> {
         self.written.wrapping_sub(self.read)
     }
 
-    /// The `i`-th entry, which must be available.
+    /// Returns the `i`-th available entry.
     #[inline]
     pub(super) fn get(&self, i: u32) -> T {
         debug_assert!(i < self.written.wrapping_sub(self.read));
         let place = self.ring.entry(self.read.wrapping_add(i));
-        // SAFETY: the place is inside the ring, and the kernel has written the entry and does not change
-        // it before it is given back. Any bytes are a valid `T`, which is plain integers.
+        // SAFETY:
+        // - The entry is inside the ring.
+        // - The kernel has written it and does not change it before it is released.
+        // - Any bytes are a valid `T`, which consists of integers.
         unsafe { place.read() }
     }
 
-    /// Gives the first `n` entries back.
+    /// Releases the first `n` entries.
     #[inline]
     pub(super) fn release(&mut self, n: u32) {
         self.read = self.read.wrapping_add(n);
@@ -335,7 +346,7 @@ impl<T: Copy> Consumer<T> {
     }
 }
 
-/// Asks for rings of these sizes, powers of two.
+/// Creates rings of these sizes, which are powers of two.
 pub(super) fn make_rings(fd: &OwnedFd, sizes: &[(RingKind, u32)]) -> io::Result<()> {
     for (kind, size) in sizes {
         super::set_option(fd, libc::SOL_XDP, kind.option(), *size as c_int)?;
@@ -343,23 +354,23 @@ pub(super) fn make_rings(fd: &OwnedFd, sizes: &[(RingKind, u32)]) -> io::Result<
     Ok(())
 }
 
-/// Where the parts of each ring are in its mapping.
+/// Returns the offsets of each ring's parts in its mapping.
 pub(super) fn ring_offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     // SAFETY: all-zero bytes are a valid xdp_mmap_offsets, which has integers only.
     let mut offsets: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
     let len = get_xdp_option(fd, libc::XDP_MMAP_OFFSETS, &mut offsets)?;
     if len < size_of::<libc::xdp_mmap_offsets>() {
-        // Before Linux 5.4 there were no flags.
+        // Linux before 5.4 has no flags.
         return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
     }
     Ok(offsets)
 }
 
-/// Reads an option of an AF_XDP socket into `value`, which must be plain integers as the option defines
-/// them; how many bytes the kernel has filled in.
+/// Reads an option of an AF_XDP socket into `value`, which must consist of integers as the option
+/// defines. Returns the number of bytes that the kernel has filled in.
 pub(super) fn get_xdp_option<T>(fd: &OwnedFd, name: c_int, value: &mut T) -> io::Result<usize> {
     let mut len = super::socklen::<T>();
-    // SAFETY: both pointers are to variables of the caller's, and `len` is the size of the first.
+    // SAFETY: both pointers refer to valid variables, and `len` is the size of the first.
     check(unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),

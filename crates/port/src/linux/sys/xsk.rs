@@ -1,9 +1,9 @@
-//! An AF_XDP socket of one queue, with the memory that its frames are in.
+//! An AF_XDP socket of one queue, with its packet memory (UMEM).
 //!
-//! A chunk of that memory is always at one place: in the fill ring or being filled, in the rx ring, in
-//! our hands, in the tx ring or being sent, in the completion ring. Only what is in our hands is
-//! accessed here, which makes the access sound; descriptors that the kernel gives are checked all the
-//! same.
+//! A chunk of that memory has exactly one owner at a time: the fill ring or the kernel receiving
+//! into it, the RX ring, this process, the TX ring or the kernel sending it, or the completion
+//! ring. This module accesses only chunks owned by this process, so the access is sound.
+//! Descriptors from the kernel are bounds-checked nevertheless.
 #![allow(
     unsafe_code,
     reason = "the kernel is at the other end of shared memory"
@@ -16,51 +16,52 @@ use super::{check, set_option, set_option_to, socket, socklen};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Bytes that the kernel keeps free in front of a received frame in its chunk (XDP_PACKET_HEADROOM).
+/// Bytes that the kernel reserves before a received frame in its chunk (XDP_PACKET_HEADROOM).
 pub(in crate::linux) const KERNEL_HEADROOM: usize = 256;
 
-/// The most chunks of one frame that the kernel sends without the device's help: a buffer's head and
-/// all its fragments but one (MAX_SKB_FRAGS is 17).
+/// Maximum number of chunks per frame that the kernel sends without support by the device: the
+/// head of a socket buffer and all its fragments except one (MAX_SKB_FRAGS is 17).
 const MAX_PARTS: usize = 17;
 
-/// Option of Linux 6.17: frames that the kernel sends in one call, in copy mode.
+/// Socket option of Linux 6.17: number of frames that the kernel sends per call, in copy mode.
 const MAX_TX_SKB_BUDGET: i32 = 9;
 
 const HUGE_PAGE: usize = 2 << 20;
 
-/// What a socket is to be.
+/// Configuration of a socket.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::linux) struct XskConfig {
-    /// The interface.
+    /// Index of the interface.
     pub(in crate::linux) index: u32,
-    /// Its queue.
+    /// Number of its queue.
     pub(in crate::linux) queue: u32,
-    /// Bytes of a chunk: 2048 or 4096.
+    /// Size of a chunk in bytes: 2048 or 4096.
     pub(in crate::linux) chunk: usize,
-    /// Frames that may wait to be received, a power of two.
+    /// Capacity for received frames, a power of two.
     pub(in crate::linux) rx: u32,
-    /// Frames that may wait to be sent, a power of two.
+    /// Capacity for frames to be sent, a power of two.
     pub(in crate::linux) tx: u32,
-    /// Whether the device must move the frames itself.
+    /// True if the device must transfer the frames by DMA (zero copy).
     pub(in crate::linux) zero_copy: bool,
-    /// Whether a frame may be in several chunks.
+    /// True if a frame may occupy several chunks.
     pub(in crate::linux) scattered: bool,
-    /// Whether chunks that the kernel has copied come back with the call that sends them, and nobody reads them any more.
+    /// True if chunks that the kernel has copied are returned by the call that sends them, and
+    /// nothing reads them afterwards.
     pub(in crate::linux) returns_at_once: bool,
 }
 
-/// Frames that did not come in, since the socket was made.
+/// Counters of frames that were not received, since the socket was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::linux) struct XskDrops {
-    /// No chunk was free, or the frame did not fit.
+    /// Frames for which no chunk was free, or that did not fit.
     pub(in crate::linux) no_room: u64,
-    /// The rx ring was full.
+    /// Frames dropped because the RX ring was full.
     pub(in crate::linux) ring_full: u64,
 }
 
 /// A socket bound to one queue.
 pub(in crate::linux) struct Xsk {
-    // The order is that of dropping: the memory outlives the socket and its rings.
+    // Field order is drop order: the memory must outlive the socket and its rings.
     fd: OwnedFd,
     rx: Consumer<libc::xdp_desc>,
     tx: Producer<libc::xdp_desc>,
@@ -71,19 +72,19 @@ pub(in crate::linux) struct Xsk {
     scattered: bool,
     zero_copy: bool,
     returns_at_once: bool,
-    /// Chunks to send frames in.
+    /// Free chunks for frames to be sent.
     free: Vec<u64>,
-    /// Descriptors to send up to here, by the count of the tx ring, have been taken by the kernel:
-    /// its own count of them may be behind, and is shown now and then only.
+    /// Number of TX descriptors that the kernel is known to have consumed. The kernel's own
+    /// counter may be lower, because it is published only occasionally.
     taken: u32,
-    /// Up to here the kernel may have looked at descriptors, taken or not.
+    /// Number of TX descriptors that the kernel may have read, consumed or not.
     seen: u32,
-    /// By chunk, for a moment: whether it has just come back.
+    /// Temporary flags, by chunk: the chunk has just been returned.
     came_back: Vec<bool>,
 }
 
 impl Xsk {
-    /// Makes the socket and binds it. It receives nothing before a program redirects to it.
+    /// Creates the socket and binds it. It receives nothing before an XDP program redirects to it.
     pub(in crate::linux) fn open(config: &XskConfig) -> io::Result<Xsk> {
         let chunks = (config.rx + config.tx) as usize;
         let fd = socket(libc::AF_XDP, libc::SOCK_RAW, 0)?;
@@ -119,7 +120,7 @@ impl Xsk {
         xsk.fill.submit();
         xsk.free
             .extend((config.rx..config.rx + config.tx).map(address));
-        // Linux 6.17; before it, a call sends fewer frames.
+        // Linux 6.17. Earlier kernels send fewer frames per call.
         let budget = config.tx.min(i32::MAX as u32) as i32;
         let _ = set_option(&xsk.fd, libc::SOL_XDP, MAX_TX_SKB_BUDGET, budget);
         xsk.bind(config)?;
@@ -144,7 +145,7 @@ impl Xsk {
             sxdp_queue_id: config.queue,
             sxdp_shared_umem_fd: 0,
         };
-        // SAFETY: the pointer and the length are those of `address`, which outlives the call.
+        // SAFETY: pointer and length are those of `address`, which outlives the call.
         check(unsafe {
             libc::bind(
                 self.fd.as_raw_fd(),
@@ -161,8 +162,8 @@ impl Xsk {
         Ok(options.flags)
     }
 
-    /// Lets the kernel poll the device for up to `budget` frames whenever it is called for this socket,
-    /// instead of by interrupts (Linux 5.11).
+    /// Lets the kernel poll the device for up to `budget` frames whenever it is called for this
+    /// socket, instead of using interrupts (Linux 5.11).
     pub(in crate::linux) fn set_busy_poll(&self, microseconds: u32, budget: u32) -> io::Result<()> {
         const SO_PREFER_BUSY_POLL: i32 = 69;
         const SO_BUSY_POLL_BUDGET: i32 = 70;
@@ -181,29 +182,30 @@ impl Xsk {
         )
     }
 
-    /// Whether the device moves the frames itself.
+    /// Returns true if the device transfers the frames by DMA.
     pub(in crate::linux) fn is_zero_copy(&self) -> bool {
         self.zero_copy
     }
 
-    /// Whether the memory is in huge pages.
+    /// Returns true if the memory is in huge pages.
     pub(in crate::linux) fn is_huge(&self) -> bool {
         self.memory.is_huge()
     }
 
-    /// Whether frames have arrived.
+    /// Returns true if received frames are available.
     #[inline]
     pub(in crate::linux) fn has_received(&mut self) -> bool {
         self.rx.available() > 0
     }
 
-    /// The descriptor that becomes readable when frames arrive.
+    /// Returns the descriptor that becomes readable when frames arrive.
     pub(in crate::linux) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// Hands frames that have arrived to `take`, in order, until there is none or it says that it does
-    /// not take one more, which stays. Then the kernel has all their chunks again.
+    /// Passes received frames to `take`, in order, until there are no more or `take` returns
+    /// false. The refused frame stays in the ring. Then all consumed chunks are returned to the
+    /// kernel.
     #[inline]
     pub(in crate::linux) fn receive(&mut self, mut take: impl FnMut(&Packet<'_>) -> bool) {
         let available = self.rx.available();
@@ -225,7 +227,7 @@ impl Xsk {
             return;
         }
         for i in 0..done {
-            // The fill ring has as many entries as there are chunks to receive in.
+            // The fill ring has as many entries as there are receive chunks.
             let address = self.rx.get(i).addr & !(self.chunk as u64 - 1);
             self.fill.write(address);
         }
@@ -236,7 +238,8 @@ impl Xsk {
         }
     }
 
-    /// Asks the processor for the memory to which the kernel will copy the beginning of the next frame: it was last used as many frames ago as the fill ring has chunks, and is far.
+    /// Prefetches the memory to which the kernel will copy the start of the next frame. It was
+    /// last used one fill ring length ago, so it is not in the cache.
     #[inline]
     fn ask_for_next(&mut self) {
         let next = self.fill.next_taken();
@@ -246,7 +249,8 @@ impl Xsk {
         }
     }
 
-    /// Descriptors of the frame that starts at `first`; none if its end has not come yet.
+    /// Returns the number of descriptors of the frame that starts at `first`. Returns `None` if
+    /// its end has not arrived yet.
     #[inline]
     fn whole(&self, first: u32, available: u32) -> Option<u32> {
         let last = |i: &u32| self.rx.get(*i).options & libc::XDP_PKT_CONTD == 0;
@@ -254,7 +258,7 @@ impl Xsk {
         Some(end - first + 1)
     }
 
-    /// Lets the kernel look for frames, if it waits for that.
+    /// Makes the kernel receive frames, if it waits for a call.
     #[inline]
     pub(in crate::linux) fn wake_rx(&mut self) {
         if self.fill.needs_wakeup() {
@@ -262,9 +266,9 @@ impl Xsk {
         }
     }
 
-    /// Lets the kernel look for frames. What hinders it, an error tells with the next frame.
+    /// Makes the kernel receive frames. Errors are ignored: a later call reports them.
     pub(in crate::linux) fn poll_device(&self) {
-        // SAFETY: a receive of zero bytes touches no memory.
+        // SAFETY: a receive of zero bytes accesses no memory.
         unsafe {
             libc::recvfrom(
                 self.fd.as_raw_fd(),
@@ -277,14 +281,14 @@ impl Xsk {
         };
     }
 
-    /// Whether a frame of this length can be sent at all.
+    /// Returns true if a frame of this length can be sent at all.
     pub(in crate::linux) fn can_carry(&self, len: usize) -> bool {
         let parts = if self.scattered { MAX_PARTS } else { 1 };
         len <= self.chunk * parts
     }
 
-    /// Copies a frame of a length that can be carried to where the kernel will send it from when it is
-    /// told to by [`Xsk::transmit`]; whether there was room.
+    /// Copies a frame of a supported length to the TX ring, from which [`Xsk::transmit`] sends it.
+    /// Returns false if the ring or the chunks are exhausted.
     #[inline]
     pub(in crate::linux) fn queue(&mut self, bytes: &[u8]) -> bool {
         let parts = bytes.len().div_ceil(self.chunk);
@@ -317,22 +321,23 @@ impl Xsk {
         true
     }
 
-    /// Copies bytes into a chunk that is in our hands.
+    /// Copies bytes into a chunk owned by this process.
     #[inline]
     fn put(&mut self, address: u64, bytes: &[u8]) {
         let Some(place) = self.memory.place(address as usize, bytes.len()) else {
-            // No address that we have given out is outside.
+            // All addresses in use are inside the memory.
             debug_assert!(false, "a chunk outside the memory");
             return;
         };
-        // SAFETY: the place has room for the bytes, inside a chunk that neither the kernel nor any
-        // reference uses.
+        // SAFETY:
+        // - The bytes fit inside the chunk.
+        // - Neither the kernel nor any reference uses the chunk.
         unsafe {
             place.copy_from_nonoverlapping(std::ptr::NonNull::from(bytes).cast(), bytes.len())
         };
     }
 
-    /// Takes back the chunks of frames that are sent.
+    /// Reclaims the chunks of frames that have been sent.
     pub(in crate::linux) fn reclaim(&mut self) {
         loop {
             let n = self.completion.available();
@@ -347,14 +352,15 @@ impl Xsk {
         }
     }
 
-    /// Has the kernel send what is queued; `lost` is given the length of each frame that it took
-    /// and did not send. What it does not take now waits for the next call.
+    /// Makes the kernel send the queued frames. `lost` is called with the length of each frame
+    /// that the kernel consumed but did not send. Frames that the kernel does not consume now stay
+    /// queued for the next call.
     ///
     /// # Errors
-    /// The link is down or gone. What the kernel has not looked at is taken back, and lost.
+    /// The link is down or gone. Frames that the kernel has not read are withdrawn and lost.
     pub(in crate::linux) fn transmit(&mut self, mut lost: impl FnMut(usize)) -> io::Result<()> {
         self.tx.submit();
-        // Each turn ends this, or gets further in the ring.
+        // Each iteration ends the loop or makes progress in the ring.
         loop {
             if !self.tx.needs_wakeup() {
                 return Ok(());
@@ -365,7 +371,7 @@ impl Xsk {
             }
             let called = self.call_to_send();
             let error = called.as_ref().err().and_then(io::Error::raw_os_error);
-            // The device takes frames when it has time to, and tells nobody of those that it drops.
+            // A zero-copy device consumes frames asynchronously and does not report dropped ones.
             if self.zero_copy {
                 return match error {
                     Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => Ok(()),
@@ -375,14 +381,15 @@ impl Xsk {
             if error == Some(libc::EBUSY) {
                 lost(self.take_refused());
             }
-            // The next frame goes where the last one was, which is near.
+            // The next frame reuses the chunk of the last one, which is in the cache.
             if self.returns_at_once {
                 self.reclaim();
             }
             match error {
                 None | Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => {
                     self.seen = self.tx.written();
-                    // There are more than the kernel sends in a call, or than it tried.
+                    // No progress: more frames are queued than the kernel sends per call, or than
+                    // it tried.
                     if self.pending() == before {
                         return Ok(());
                     }
@@ -399,13 +406,13 @@ impl Xsk {
         }
     }
 
-    /// The kernel has taken so many descriptors more.
+    /// Adds `more` descriptors to those that the kernel has consumed.
     fn took(&mut self, more: u32) {
         let pending = self.tx.written().wrapping_sub(self.taken);
         self.taken = self.taken.wrapping_add(more.min(pending));
     }
 
-    /// Descriptors to send that the kernel has not taken.
+    /// Returns the number of TX descriptors that the kernel has not consumed.
     fn pending(&mut self) -> u32 {
         let unshown = self.tx.pending();
         let written = self.tx.written();
@@ -415,12 +422,12 @@ impl Xsk {
         written.wrapping_sub(self.taken)
     }
 
-    /// Finds the frame that the kernel has taken and not sent, when it has just said so: the last
-    /// that it took. Its chunks have come back, while those behind it in the ring have not. Its
-    /// length.
+    /// Finds the frame that the kernel has just reported as consumed but not sent, and returns its
+    /// length. It is the last consumed frame: its chunks have been returned, while those after it
+    /// in the ring have not.
     #[cold]
     fn take_refused(&mut self) -> usize {
-        // As it was before the call: the kernel may have shown its count since.
+        // The value before the call. The kernel may have published its counter since.
         let pending = self.tx.written().wrapping_sub(self.taken);
         let chunk = |address: u64, size: usize| address as usize / size;
         let first = self.free.len();
@@ -441,8 +448,8 @@ impl Xsk {
                 *place = false;
             }
         }
-        // A kernel that gives the chunks back later has shown that it took the frame, or it was the
-        // first.
+        // A kernel that returns chunks later either has published that it consumed the frame, or
+        // the frame was the first one.
         match last {
             Some(last) => self.took(last + 1),
             None if self.pending() < pending => {}
@@ -451,7 +458,8 @@ impl Xsk {
         self.frame_before(self.taken)
     }
 
-    /// Descriptors and bytes of the frame that starts at this count, of so many that there are.
+    /// Returns the numbers of descriptors and bytes of the frame that starts at descriptor
+    /// `count`. `pending` is the number of descriptors from there.
     fn frame_at(&self, count: u32, pending: u32) -> (u32, usize) {
         let mut len = 0;
         for n in 0..pending {
@@ -464,7 +472,7 @@ impl Xsk {
         (pending, len)
     }
 
-    /// Bytes of the frame that ends before this count.
+    /// Returns the length of the frame that ends before descriptor `count`.
     fn frame_before(&self, count: u32) -> usize {
         let mut count = count.wrapping_sub(1);
         let mut len = self.tx.get(count).len as usize;
@@ -479,7 +487,8 @@ impl Xsk {
         len
     }
 
-    /// Takes frames from this count on, which the kernel has not looked at, back from the tx ring.
+    /// Withdraws the frames from descriptor `from` on, which the kernel has not read, from the TX
+    /// ring.
     #[cold]
     fn take_back(&mut self, from: u32, lost: &mut impl FnMut(usize)) {
         let mut at = from;
@@ -495,7 +504,7 @@ impl Xsk {
         self.tx.take_back(from);
     }
 
-    /// Gives up what is queued, as the interface does not exist any more; `lost` is given the
+    /// Discards the queued frames of an interface that no longer exists. `lost` is called with the
     /// length of each frame.
     #[cold]
     pub(in crate::linux) fn give_up(&mut self, mut lost: impl FnMut(usize)) {
@@ -510,7 +519,7 @@ impl Xsk {
     }
 
     fn call_to_send(&self) -> io::Result<()> {
-        // SAFETY: a message of zero bytes without an address: no memory is touched.
+        // SAFETY: sends a message of zero bytes without an address, so no memory is accessed.
         let sent = unsafe {
             libc::sendto(
                 self.fd.as_raw_fd(),
@@ -528,12 +537,12 @@ impl Xsk {
         }
     }
 
-    /// Whether frames wait for the kernel to be called again.
+    /// Returns true if queued frames need another call of the kernel.
     pub(in crate::linux) fn has_pending(&mut self) -> bool {
         self.pending() > 0
     }
 
-    /// Frames that the kernel could not hand over.
+    /// Returns the counters of frames that the kernel could not deliver.
     pub(in crate::linux) fn drops(&self) -> io::Result<XskDrops> {
         // SAFETY: all-zero bytes are a valid xdp_statistics, which has integers only.
         let mut all: libc::xdp_statistics = unsafe { std::mem::zeroed() };
@@ -545,20 +554,21 @@ impl Xsk {
     }
 }
 
-/// Asks the processor for a line of memory.
+/// Prefetches a cache line.
 #[inline]
 fn prefetch(place: std::ptr::NonNull<u8>) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint: nothing is read that the program sees. SSE, which has it, is part of every x86-64.
+        // SAFETY: a prefetch is a hint without visible effects. It is part of SSE, which every
+        // x86-64 has.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(place.as_ptr().cast_const().cast()) }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = place;
 }
 
-/// A frame that has arrived, in one chunk or several.
+/// A received frame, in one chunk or several.
 pub(in crate::linux) struct Packet<'a> {
     xsk: &'a Xsk,
     first: u32,
@@ -566,13 +576,13 @@ pub(in crate::linux) struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// The frame's bytes, part by part.
+    /// Iterates over the parts of the frame, one per chunk.
     #[inline]
     pub(in crate::linux) fn parts(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
         (self.first..self.first + self.parts).map(|i| self.xsk.bytes(i))
     }
 
-    /// The frame's bytes, if they are in one part.
+    /// Returns the frame's bytes, if they are in one chunk.
     #[inline]
     pub(in crate::linux) fn bytes(&self) -> Option<&'a [u8]> {
         (self.parts == 1).then(|| self.xsk.bytes(self.first))
@@ -580,25 +590,28 @@ impl<'a> Packet<'a> {
 }
 
 impl Xsk {
-    /// The bytes of the `i`-th descriptor that is available; none if they are outside the memory.
+    /// Returns the bytes of the `i`-th available descriptor, or an empty slice if they are outside
+    /// the memory.
     #[inline]
     fn bytes(&self, i: u32) -> &[u8] {
         let desc = self.rx.get(i);
         let len = desc.len as usize;
         match self.memory.place(desc.addr as usize, len) {
-            // SAFETY: the place is inside the memory, which is initialised; the chunk is in our hands
-            // until the descriptor is released, which needs `&mut self`.
+            // SAFETY:
+            // - The bytes are inside the memory, which is initialized.
+            // - This process owns the chunk until the descriptor is released, which needs
+            //   `&mut self`.
             Some(place) => unsafe { std::slice::from_raw_parts(place.as_ptr(), len) },
             None => &[],
         }
     }
 }
 
-/// Gives the socket memory for so many bytes of chunks: in huge pages if there are enough, which saves the
-/// processor looking pages up, else in usual ones.
+/// Allocates `len` bytes of packet memory and registers it with the socket. Huge pages are
+/// preferred, because they cause fewer TLB misses. Normal pages are the fallback.
 ///
-/// Nothing may touch huge pages before the socket has them: a group's limit for them kills who does, but
-/// is an error to the socket.
+/// Huge pages must not be touched before they are registered. If the control group's limit is
+/// exceeded, touching them kills the process, while registering them only fails.
 fn share_memory(fd: &OwnedFd, len: usize, chunk: usize) -> io::Result<Mapping> {
     let share = |memory: Mapping| register(fd, &memory, chunk).map(|()| memory);
     let whole = len.next_multiple_of(HUGE_PAGE);
@@ -606,7 +619,7 @@ fn share_memory(fd: &OwnedFd, len: usize, chunk: usize) -> io::Result<Mapping> {
     huge.or_else(|_| Mapping::anonymous(len, false).and_then(share))
 }
 
-/// Gives the memory to the socket.
+/// Registers the memory with the socket.
 fn register(fd: &OwnedFd, memory: &Mapping, chunk: usize) -> io::Result<()> {
     let request = libc::xdp_umem_reg {
         addr: memory.address(),
@@ -619,7 +632,7 @@ fn register(fd: &OwnedFd, memory: &Mapping, chunk: usize) -> io::Result<()> {
     set_option_to(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &request)
 }
 
-/// Has the kernel and the caller wait for all of `fds` at one descriptor.
+/// Returns one descriptor (epoll) that is readable if any of `fds` is.
 pub(in crate::linux) fn join_fds<'a>(
     fds: impl IntoIterator<Item = BorrowedFd<'a>>,
 ) -> io::Result<OwnedFd> {
@@ -630,7 +643,7 @@ pub(in crate::linux) fn join_fds<'a>(
             events: libc::EPOLLIN as u32,
             u64: 0,
         };
-        // SAFETY: the pointer is to a local variable, which the kernel copies.
+        // SAFETY: the pointer refers to a local variable, which the kernel copies.
         check(unsafe {
             libc::epoll_ctl(
                 joined.as_raw_fd(),

@@ -1,7 +1,8 @@
-//! Chains of programs ([`ir::Pipeline::steps`]): what lies between a step and the next.
+//! Chains of programs ([`ir::Pipeline::steps`]): processing between one step and the next.
 //!
-//! Standard metadata is carried from step to step, but for what only egress has (its port, the times and depths of its queue): that is zero in every
-//! ingress. Each step's own metadata begins at zero, since no other step touches it.
+//! Standard metadata is passed from step to step, except for the fields that only egress has (its
+//! port, queue times and queue depths). Those are zero in every ingress. Each step's own metadata
+//! starts at zero, because no other step accesses it.
 
 use exec::{DropDetail, DropReason};
 use ir::{BlockRole, FieldId, Layout, Program, StepId, StepNext};
@@ -13,12 +14,12 @@ use crate::core::{Core, Job, PacketPath, Trace};
 use crate::queue::QueueTimes;
 use crate::slot::Slot;
 
-/// The way through a chain; a program that is no chain has one step.
+/// Steps of a chain. A program that is no chain has one step.
 pub(super) struct Chain {
     steps: Vec<ChainStep>,
-    /// Keeps the port that ingress has chosen while an egress between two steps runs.
+    /// Egress port selected by ingress, saved while the egress between two steps runs.
     kept_spec: Slot,
-    /// Standard metadata that the next step finds as it was.
+    /// Standard metadata that the next step inherits.
     carried: Vec<FieldId>,
 }
 
@@ -27,7 +28,7 @@ struct ChainStep {
     has_egress: bool,
 }
 
-/// What comes after a step.
+/// Successor of a step.
 enum Next {
     End,
     Step(StepId),
@@ -37,10 +38,10 @@ enum Next {
     },
 }
 
-/// The intrinsic that [`Chain::kept_spec`] is.
+/// Name of the intrinsic field of [`Chain::kept_spec`].
 const KEPT_SPEC: &str = "chain.egress_spec";
 
-/// The intrinsics that only egress has.
+/// Names of the intrinsic fields that only egress has.
 const OF_EGRESS: &[&str] = &[
     "standard_metadata.egress_port",
     "standard_metadata.egress_rid",
@@ -89,14 +90,15 @@ impl Chain {
         self.steps.get(id.get() as usize)
     }
 
-    /// Whether a step follows the one that the packet is in. Copies that a step has cloned leave behind it.
+    /// Returns true if another step follows for the packet. Clones leave the chain after the step
+    /// that made them.
     pub(super) fn goes_on(&self, job: &Job) -> bool {
         let is_clone = matches!(job.path, PacketPath::CloneI2E | PacketPath::CloneE2E);
         let step = self.step(job.step);
         !is_clone && step.is_some_and(|step| !matches!(step.next, Next::End))
     }
 
-    /// The step that follows, as the packet's fields say.
+    /// Returns the next step, which may depend on the packet's fields.
     fn next(&self, job: &Job) -> StepId {
         let frame = job.packet.frame();
         match self.step(job.step).map(|step| &step.next) {
@@ -115,7 +117,8 @@ impl Chain {
 }
 
 impl V1model {
-    /// From the ingress of a step to the next step: the queue is an ideal one. The packet comes back if it has not come to its end.
+    /// Processes a packet from the end of a step's ingress to the next step, with an ideal queue.
+    /// Returns the packet unless it has ended.
     pub(super) fn egress_between(
         &self,
         core: &mut Core,
@@ -150,7 +153,8 @@ impl V1model {
         self.egress_done(core, job, port, trace)
     }
 
-    /// Decides where the packet goes from its step, by the port that its ingress has chosen.
+    /// Runs the routing control, which decides about the next step, with the port that ingress
+    /// selected.
     pub(super) fn route(
         &self,
         core: &mut Core,
@@ -165,7 +169,7 @@ impl V1model {
         core.control(job, BlockRole::Route, trace)
     }
 
-    /// The packet, as its step's deparser has made it, begins the next step.
+    /// Starts the next step with the deparsed packet.
     pub(super) fn go_on(&self, job: &mut Job) {
         let next = self.chain.next(job);
         job.packet.requests = exec::Requests::default();
@@ -179,7 +183,7 @@ impl V1model {
         job.step = next;
     }
 
-    /// The slots of [`OF_EGRESS`].
+    /// Returns the fields of [`OF_EGRESS`].
     fn of_egress(&self) -> [Slot; OF_EGRESS.len()] {
         [
             self.egress_port,
@@ -192,7 +196,8 @@ impl V1model {
         ]
     }
 
-    /// The usual way through all steps but the last, up to the last one's parser. A chain with branches has none.
+    /// Adds the fast path through all steps but the last, up to the last one's parser. Returns
+    /// `None` for a chain with branches.
     pub(super) fn pass_between(&self, pass: &mut PassBuilder<'_>) -> Option<()> {
         let mut at = StepId::new(0);
         while let Some(step) = self.chain.step(at) {

@@ -1,19 +1,20 @@
-//! [`Arena`]: runs of items of changing length in one flat array.
+//! [`Arena`]: allocator of variable-length runs of items in one flat array.
 
-/// How many sizes of runs there are.
+/// Number of size classes.
 const CLASSES: usize = 28;
 
-/// Rooms for runs of up to 256 items. A run is named by the place of its first item and its length; its
-/// room is a little longer, so that not each item that comes moves it. Place 0 is never given out.
+/// Allocator of runs of up to 256 items. A run is identified by the index of its first item and its
+/// length. Its block is a little longer, so that not every insertion moves it. Index 0 is never
+/// allocated.
 #[derive(Debug, Clone)]
 pub(crate) struct Arena<T> {
     items: Vec<T>,
-    /// By class: rooms that nobody uses.
+    /// Free blocks, by size class.
     free: [Vec<u32>; CLASSES],
 }
 
-/// The class of the rooms for runs of this length: up to 8 items each length has one, and then there are four
-/// between a power of two and the next.
+/// Returns the size class for runs of this length. Up to 8 items, each length has a class. Above,
+/// there are four classes between a power of two and the next.
 fn class(len: usize) -> usize {
     if len <= 8 {
         return len.saturating_sub(1);
@@ -23,7 +24,7 @@ fn class(len: usize) -> usize {
     8 + (shift as usize - 1) * 4 + (quarters - 4)
 }
 
-/// How many items a room of this class takes.
+/// Returns the number of items in a block of this class.
 fn room(class: usize) -> usize {
     if class < 8 {
         return class + 1;
@@ -40,7 +41,7 @@ impl<T: Clone + Default> Arena<T> {
         }
     }
 
-    /// All items; what lies between runs means nothing.
+    /// Returns all items. Items between runs have no meaning.
     #[inline(always)]
     pub(crate) fn items(&self) -> &[T] {
         &self.items
@@ -68,7 +69,7 @@ impl<T: Clone + Default> Arena<T> {
         size_of_val(&self.items[..]) + free.sum::<usize>()
     }
 
-    /// Room for a run, with whatever in it. None for no items: that is place 0.
+    /// Allocates a run of `len` items with unspecified content. Returns index 0 if `len` is 0.
     pub(crate) fn take(&mut self, len: usize) -> u32 {
         if len == 0 {
             return 0;
@@ -82,7 +83,7 @@ impl<T: Clone + Default> Arena<T> {
         u32::try_from(place).expect("an arena has less than 2^32 places")
     }
 
-    /// Gives the room of a run back.
+    /// Frees the block of a run.
     pub(crate) fn give(&mut self, first: u32, len: usize) {
         if len != 0 {
             self.free[class(len)].push(first);
@@ -91,7 +92,7 @@ impl<T: Clone + Default> Arena<T> {
 }
 
 impl<T: Copy + Default> Arena<T> {
-    /// Puts an item into a run, at `at`, and gives the run's place.
+    /// Inserts an item into a run, at `at`. Returns the new index of the run.
     pub(crate) fn insert(&mut self, first: u32, len: usize, at: usize, item: T) -> u32 {
         if len != 0 && class(len) == class(len + 1) {
             let run = &mut self.items[first as usize..][..=len];
@@ -108,7 +109,7 @@ impl<T: Copy + Default> Arena<T> {
         moved
     }
 
-    /// Takes the item at `at` out of a run, and gives the run's place.
+    /// Removes the item at `at` from a run. Returns the new index of the run.
     pub(crate) fn remove(&mut self, first: u32, len: usize, at: usize) -> u32 {
         let run = &mut self.items[first as usize..][..len];
         run.copy_within(at + 1.., at);

@@ -1,23 +1,25 @@
-//! [`Lines`]: what packets read of the nodes of tries, in memory that all snapshots share.
+//! [`Lines`]: memory for the parts of trie nodes that packets read, shared by all snapshots.
 //!
-//! A line that some snapshot shows never changes. A node that changes gets other lines, and those that it had wait until nobody holds a snapshot that
-//! shows them any more; then they are written again. So a change costs the lines on its way and no copy of the others, and packets that change over to
-//! the next snapshot find nearly all lines where they were, in their caches.
+//! A line that is part of some snapshot never changes. A node that changes gets new lines. Its old
+//! lines are retired and reused when no held snapshot contains them. A change therefore writes the
+//! lines on its path only and copies no others. Packets that switch to the next snapshot find
+//! nearly all lines at the same addresses, in their caches.
 //!
-//! Bounds. When no line is left, all are copied to other memory, which no snapshot shows yet, so none has to wait there. There are only more of them if
-//! few waited. Whoever holds a snapshot for long pays for it with the memory that it shows, once.
+//! Bounds. If no free line is left, all lines are copied to new memory, which no snapshot uses yet,
+//! so no line there has to wait. The new memory is larger only if few lines were waiting. A
+//! snapshot that is held for long thus costs the memory that it uses, once.
 
 use super::node::{Image, Line, Target, WIDE_LINES};
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
-/// What a snapshot has of the lines.
+/// Lines of a snapshot.
 #[derive(Debug, Clone)]
 pub(crate) struct ShownLines {
     lines: Arc<[Line]>,
-    /// While anybody has it, lines that were in use when it was made are not written.
+    /// While it is held, lines that were in use when it was created are not overwritten.
     _held: Arc<()>,
-    /// While anybody has it, the memory that the lines are in is in use.
+    /// While it is held, the memory of the lines counts as in use.
     _memory: Arc<()>,
 }
 
@@ -32,38 +34,39 @@ impl ShownLines {
     }
 }
 
-/// Lines, by place. Place 0 is never given out.
+/// Allocator of lines by index. Index 0 is never allocated.
 #[derive(Debug)]
 pub(crate) struct Lines {
     shared: Arc<[Line]>,
-    /// Those who show `shared` have it.
+    /// Held by all snapshots that use `shared`.
     memory: Arc<()>,
-    /// Those from here on were never given out.
+    /// Lines from this index on were never allocated.
     used: usize,
-    /// Places of lines that nobody uses: one by one, and four together.
+    /// Indices of free lines: single ones, and groups of four.
     free: [Vec<u32>; 2],
-    /// Nodes that have other lines now, by the snapshot that showed them last, in that order.
+    /// Nodes that have new lines now, in the order of the last snapshot that contains the old ones.
     retired: VecDeque<Target>,
-    /// Snapshots that may be held, in order.
+    /// Snapshots that may still be held, in order.
     shown: VecDeque<Shown>,
-    /// How many lines are of nodes in `retired`.
+    /// Number of lines of the nodes in `retired`.
     waiting: usize,
-    /// Memory that was left, and that snapshots may still show: who shows it, and its bytes. What would refer to the lines themselves, however weakly,
-    /// would keep all their memory.
+    /// Replaced memory that snapshots may still use: a token that these hold, and its size in
+    /// bytes. References to the lines themselves, even weak ones, would keep all of their memory
+    /// allocated.
     left: Vec<(Weak<()>, usize)>,
 }
 
-/// A snapshot.
+/// Snapshot that may still be held.
 #[derive(Debug)]
 struct Shown {
     held: Arc<()>,
-    /// How many nodes were retired since it was taken, and before the next one was.
+    /// Number of nodes that were retired after it was taken and before the next one was.
     retired: usize,
 }
 
-/// Lines that there are at least.
+/// Minimum number of lines.
 const LEAST: usize = 16;
-/// Of the lines in use, the share that there is room for beside them.
+/// Fraction of the used lines that is kept as spare room: one in `ROOM_SHARE`.
 const ROOM_SHARE: usize = 8;
 
 impl Lines {
@@ -80,14 +83,14 @@ impl Lines {
         }
     }
 
-    /// All lines are free, and there are about so many.
+    /// Frees all lines and allocates about `lines` new ones.
     pub(crate) fn start_over(&mut self, lines: usize) {
         self.leave(fresh(&[], lines.max(LEAST)));
         self.free = Default::default();
         self.used = 1;
     }
 
-    /// There are no more lines than are worth it, after many were taken at once.
+    /// Reduces the spare room to the usual fraction, after bulk allocation.
     pub(crate) fn fit(&mut self) {
         let enough = (self.used + self.used / ROOM_SHARE).max(LEAST);
         if self.shared.len() > enough {
@@ -95,14 +98,14 @@ impl Lines {
         }
     }
 
-    /// About how many bytes the lines take, also those that only packets hold.
+    /// Returns the approximate size of the lines in bytes, including memory that only packets hold.
     pub(crate) fn memory(&self) -> usize {
         let held = self.left.iter().filter(|left| is_held(left));
         let held: usize = held.map(|(_, bytes)| bytes).sum();
         size_of_val(&self.shared[..]) + held
     }
 
-    /// How many there is room for.
+    /// Returns the number of lines that there is room for.
     #[cfg(test)]
     pub(crate) fn room(&self) -> usize {
         self.shared.len()
@@ -112,7 +115,7 @@ impl Lines {
         &self.shared[place]
     }
 
-    /// A node with these lines, of which packets do not know yet: one or [`WIDE_LINES`].
+    /// Creates a node with these lines, one or [`WIDE_LINES`]. Packets do not know of it yet.
     pub(crate) fn add(&mut self, images: &[Image]) -> Target {
         let is_wide = images.len() > 1;
         let place = self.take(is_wide);
@@ -122,7 +125,8 @@ impl Lines {
         Target::node(place, is_wide)
     }
 
-    /// The node with another target in a slot, of which packets do not know yet either; what it was is retired.
+    /// Returns a copy of a node, with the target of one branch (`slot`) changed. Packets do not
+    /// know of it yet. The old node is retired.
     pub(crate) fn replace(&mut self, node: Target, slot: u32, target: Target) -> Target {
         let mut images = [Image::default(); WIDE_LINES];
         let (place, count) = node.lines().unwrap_or((0, 1));
@@ -139,12 +143,13 @@ impl Lines {
         self.add(&images[..count])
     }
 
-    /// Where a slot of a node leads to.
+    /// Returns the target of a branch of a node.
     pub(crate) fn follow(&self, node: Target, slot: u32) -> Target {
         node.follow(slot, self.get(node.line(slot)))
     }
 
-    /// Nothing leads to the node's lines from now on; if it is a node.
+    /// Retires the lines of a node that nothing points to any more. Does nothing if `node` is a
+    /// value.
     pub(crate) fn retire(&mut self, node: Target) {
         let Some((_, count)) = node.lines() else {
             return;
@@ -159,11 +164,11 @@ impl Lines {
         }
     }
 
-    /// The lines of this moment, for packets.
+    /// Returns the current lines for packets.
     pub(crate) fn snapshot(&mut self) -> ShownLines {
         self.reclaim();
         let held = match self.shown.back() {
-            // What that snapshot shows, this one shows.
+            // Nothing was retired since that snapshot, so it is the same.
             Some(Shown { held, retired: 0 }) => held.clone(),
             _ => {
                 let held = Arc::new(());
@@ -181,7 +186,8 @@ impl Lines {
         }
     }
 
-    /// Frees the lines that no snapshot shows any more: those that were retired before all that are held. Forgets memory that none shows.
+    /// Frees the lines that no held snapshot contains: those that were retired before the oldest
+    /// held snapshot was taken. Drops the records of replaced memory that no snapshot uses.
     fn reclaim(&mut self) {
         self.left.retain(is_held);
         while let Some(shown) = self.shown.front_mut()
@@ -208,7 +214,7 @@ impl Lines {
         }
     }
 
-    /// The place of one line, or of [`WIDE_LINES`] side by side.
+    /// Allocates one line, or [`WIDE_LINES`] adjacent ones. Returns the index of the first.
     fn take(&mut self, is_wide: bool) -> u32 {
         let count = if is_wide { WIDE_LINES } else { 1 };
         loop {
@@ -224,8 +230,9 @@ impl Lines {
         }
     }
 
-    /// Frees lines of snapshots that were let go since the last one was taken. If none of them suits, frees all that wait; there are more lines if that is
-    /// not much. What waited may be of the other size, then the next call adds some.
+    /// Frees lines of snapshots that were released since the last one was taken. If none has the
+    /// right size, copies all lines to new memory, which frees all waiting ones. The new memory is
+    /// larger if only few were waiting. If those have the wrong size, the next call enlarges it.
     fn make_room(&mut self, is_wide: bool) {
         self.reclaim();
         if !self.free[usize::from(is_wide)].is_empty() {
@@ -236,7 +243,7 @@ impl Lines {
         self.leave(fresh(&self.shared, self.shared.len() + more));
     }
 
-    /// Goes on with other memory, which no snapshot shows.
+    /// Switches to new memory, which no snapshot uses.
     fn leave(&mut self, shared: Arc<[Line]>) {
         let left = std::mem::replace(&mut self.shared, shared);
         let memory = std::mem::replace(&mut self.memory, Arc::new(()));
@@ -249,12 +256,12 @@ impl Lines {
     }
 }
 
-/// Whether some snapshot still shows memory that was left.
+/// Returns true if some snapshot still uses replaced memory.
 fn is_held((memory, _): &(Weak<()>, usize)) -> bool {
     memory.strong_count() > 0
 }
 
-/// So many lines, of which the first are the same as these.
+/// Allocates `count` lines. The first ones are copies of `lines`.
 fn fresh(lines: &[Line], count: usize) -> Arc<[Line]> {
     let line = |place| lines.get(place).cloned().unwrap_or_default();
     (0..count).map(line).collect()
@@ -298,13 +305,13 @@ mod tests {
         }
     }
 
-    /// Many times the lines that there are at least.
+    /// Many times the minimum number of lines.
     const CHANGES: usize = usual_or_interpreted(10_000, 100);
 
     #[test]
     fn changes_beside_a_reader_of_the_last_snapshots_take_no_more_memory() {
         const NODES: usize = usual_or_interpreted(1000, 20);
-        // After so many changes there is no more memory.
+        // Number of changes after which the memory no longer grows.
         const SETTLED: usize = usual_or_interpreted(100, 40);
         let mut lines = Lines::new();
         let mut nodes: Vec<Target> = (0..NODES).map(|_| lines.add(&[[7; 16]])).collect();
@@ -324,7 +331,7 @@ mod tests {
         assert_eq!(room, of_one(&lines));
     }
 
-    /// What lines take that nobody holds others of.
+    /// Returns the size of the lines in use if no snapshot holds others.
     fn of_one(lines: &Lines) -> usize {
         lines.room() * size_of::<Line>()
     }
@@ -370,7 +377,7 @@ mod tests {
         lines.retire(node);
         lines.add(&[[3; 16]]);
         assert_eq!((lines.shared.as_ptr(), lines.room()), (before, room));
-        // While one is held, they wait.
+        // While a snapshot is held, its lines are not reused.
         let held = lines.snapshot();
         (0..room).for_each(|_| _ = lines.add(&[[4; 16]]));
         assert_ne!(lines.shared.as_ptr(), before);

@@ -1,4 +1,5 @@
-//! Keys with one LPM field, the others exact: a trie over the LPM field for each combination of the others.
+//! Match engine for keys with one LPM field and otherwise exact fields: a trie over the LPM field
+//! for each combination of exact values.
 
 mod arena;
 mod lines;
@@ -19,18 +20,18 @@ pub use seen::TrieIndex;
 use std::sync::Arc;
 use trie::{Address, Forest, Prefix, TrieId};
 
-/// A trie for each combination of the exact fields.
+/// Match engine with a trie for each combination of the exact fields.
 #[derive(Debug)]
 struct Lpm<A: KeyAddress> {
     forest: Forest<A>,
     layout: Arc<Layout>,
 }
 
-/// The trie of keys without exact fields.
+/// The only trie if keys have no exact fields.
 const ONLY: TrieId = TrieId(1);
 
-/// The engine for keys of `shape`, which has one LPM field and else exact ones. `None` if the LPM field is wider
-/// than 128 bits or the others are very long.
+/// Creates the engine for keys of `shape`, which must have one LPM field and otherwise exact
+/// fields. Returns `None` if the LPM field is wider than 128 bits or the exact fields are too long.
 pub(crate) fn for_shape(shape: &KeyShape) -> Option<Box<dyn MatchEngine>> {
     let layout = Layout::of(shape)?;
     Some(if layout.width <= 64 {
@@ -50,7 +51,7 @@ impl<A: KeyAddress> Lpm<A> {
         lpm
     }
 
-    /// Makes the trie that there always is.
+    /// Creates the trie for keys without exact fields, which always exists.
     fn begin(&mut self) {
         if !self.layout.has_exact() {
             let only = self.forest.add();
@@ -127,13 +128,13 @@ impl<A: KeyAddress> MatchEngine for Lpm<A> {
     }
 }
 
-/// Where a key has its fields.
+/// Positions of the fields in a key.
 #[derive(Debug)]
 struct Layout {
-    /// The number of the LPM field.
+    /// Index of the LPM field.
     field: usize,
     width: u32,
-    /// Where its limbs begin in a key.
+    /// Index of its first limb in a key.
     offset: usize,
     exact: Packing,
 }
@@ -159,7 +160,7 @@ impl Layout {
         self.exact.limbs() > 0
     }
 
-    /// The exact fields of a rule, packed.
+    /// Returns the exact fields of a rule, packed.
     fn exact_of<'p>(&self, matches: &[FieldMatch], packed: &'p mut [u64]) -> &'p [u64] {
         let packed = &mut packed[..self.exact.limbs()];
         self.exact.pack_matches(matches, packed);
@@ -167,12 +168,13 @@ impl Layout {
     }
 }
 
-/// An [`Address`] made from limbs.
+/// An [`Address`] that can be made from limbs.
 trait KeyAddress: Address {
-    /// The address in the low `width` bits of these limbs.
+    /// Returns the address in the low `width` bits of these limbs.
     fn from_limbs(limbs: &[u64], width: u32) -> Self;
 
-    /// The trie of all prefixes, as code sees it that searches it by itself, if addresses of this size are searched so.
+    /// Returns the trie of all prefixes in the form that compiled code can search inline, if it
+    /// supports addresses of this size.
     fn seen(shown: &Shown<Self>) -> Option<TrieIndex<'_>>;
 }
 
@@ -198,7 +200,7 @@ impl KeyAddress for u128 {
     }
 }
 
-/// What packets search.
+/// Index that packets search.
 #[derive(Debug)]
 struct Index<A> {
     layout: Arc<Layout>,
@@ -212,7 +214,7 @@ impl<A: KeyAddress> Index<A> {
         A::from_limbs(&key[offset..], width)
     }
 
-    /// The trie for the exact fields of a key.
+    /// Returns the trie for the exact fields of a key.
     #[inline(always)]
     fn trie_of(&self, key: &[u64]) -> TrieId {
         let mut packed = [0; packing::MOST];
@@ -221,7 +223,7 @@ impl<A: KeyAddress> Index<A> {
         self.shown.tables.trie(packed)
     }
 
-    /// At most [`BATCH`] keys at once.
+    /// Looks up at most [`BATCH`] keys at once.
     #[inline(always)]
     fn find_some(&self, keys: &[u64], stride: usize, out: &mut [Option<EntryIdx>]) {
         let address_of = |i: usize| self.address(&keys[i * stride..][..stride]);
@@ -238,7 +240,7 @@ impl<A: KeyAddress> Index<A> {
         for (i, out) in out.chunks_mut(BATCH).enumerate() {
             let keys = &keys[i * BATCH * stride..][..out.len() * stride];
             match stride {
-                // The most common key; with its length known, its place is.
+                // The most common case: the constant length makes key positions constant.
                 1 => self.find_some(keys, 1, out),
                 _ => self.find_some(keys, stride, out),
             }
@@ -277,7 +279,7 @@ impl<A: KeyAddress> Matcher for Index<A> {
         tell_lines_of(self, tell);
         tell_lines_of(&*self.layout, tell);
         tell_lines_of(&*self.shown.tables, tell);
-        // Which trie a key with exact fields is searched in depends on the key, and there may be none.
+        // With exact fields, the trie depends on the key, and there may be none.
         if !self.layout.has_exact() {
             self.shown.tell_common(ONLY, tell);
         }

@@ -1,40 +1,44 @@
-//! The nodes of a trie: six bits of an address each, so 64 slots.
+//! Nodes of a trie. Each covers six bits of an address and has 64 branches (`slot` in the code).
 //!
-//! A node is in two parts. What the control side needs is an [`Own`] in a [`Node`]: the prefixes that end in the
-//! node, and its children. What packets read are [`Line`]s: for each slot where it leads to, the best prefix or the
-//! next node, with all shorter prefixes pushed down. Either the 64 targets lie in four cache lines, of which a
-//! packet reads one; or, if neighbours have much in common, one line has a bitmap of where the target changes and
-//! the targets themselves, found by counting ones, as in Poptrie (Asai and Ohara, SIGCOMM 2015). Which form a node
-//! has, and what a slot is, cannot be foreseen, so packets take no branches on it.
+//! A node has two parts. A [`Node`] with an [`Own`] is for the control side: the prefixes that end
+//! in the node, and its children. One or four [`Line`]s are for packets: the target of each branch,
+//! which is the value of the best prefix or the next node. Shorter prefixes are pushed down to all
+//! branches that they cover.
+//!
+//! There are two forms. In the wide form, the 64 targets are in four cache lines, of which a packet
+//! reads one. The narrow form is for nodes with few different targets. One line has a bitmap of the
+//! branches where the target changes, and the targets. The target is found by counting ones, as in
+//! Poptrie (Asai and Ohara, SIGCOMM 2015). The form of a node and the kind of a target are
+//! unpredictable, so packets do not branch on them.
 
 use std::hint::select_unpredictable;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Bits of the address that a node takes.
+/// Number of address bits that a node covers.
 pub(crate) const STRIDE: u32 = 6;
 
-/// The prefixes that end in a node: of 1 to 6 bits.
+/// Set of the prefixes that end in a node. Within it they have 1 to 6 bits.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Own {
-    /// Those of 1 to 5 bits: bit `1 << len | bits`.
+    /// Prefixes of 1 to 5 bits: bit `1 << len | bits`.
     short: u64,
-    /// Those of 6 bits: bit `bits`.
+    /// Prefixes of 6 bits: bit `bits`.
     long: u64,
-    /// The place of the first value: short ones first, then in the order of bits.
+    /// Index of the first value. Values of short prefixes come first, in the order of bits.
     pub(crate) first: u32,
 }
 
-/// A prefix within a node.
+/// Prefix within a node.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Local {
-    /// 1 to 6.
+    /// Length, 1 to 6.
     pub(crate) len: u32,
-    /// The first slot that it covers.
+    /// First branch that it covers.
     pub(crate) slot: u32,
 }
 
 impl Local {
-    /// The longest prefix that covers both.
+    /// Returns the longest prefix that covers both.
     fn shared(self, other: Self) -> Self {
         let same = (self.slot ^ other.slot).leading_zeros() - (u32::BITS - STRIDE);
         let len = same.min(self.len).min(other.len);
@@ -49,14 +53,14 @@ impl Own {
         (self.short.count_ones() + self.long.count_ones()) as usize
     }
 
-    /// Whether the prefix is there, and the rank of its value.
+    /// Returns true if the prefix is in the set, and the rank of its value.
     pub(crate) fn rank(&self, local: Local) -> (bool, usize) {
         let (set, bit, before) = self.bit(local);
         let rank = (set & (bit - 1)).count_ones() + before;
         (set & bit != 0, rank as usize)
     }
 
-    /// Puts the prefix in, or takes it out.
+    /// Inserts or removes a prefix.
     pub(crate) fn flip(&mut self, local: Local) {
         let (_, bit, _) = self.bit(local);
         if local.len == STRIDE {
@@ -66,7 +70,8 @@ impl Own {
         }
     }
 
-    /// The set that the prefix belongs to, its bit there, and how many prefixes are before the set.
+    /// Returns the set to which the prefix belongs, its bit there, and the number of prefixes that
+    /// precede the set.
     fn bit(&self, local: Local) -> (u64, u64, u32) {
         if local.len == STRIDE {
             return (self.long, 1 << local.slot, self.short.count_ones());
@@ -75,7 +80,7 @@ impl Own {
         (self.short, 1 << name, 0)
     }
 
-    /// The rank of the value of the longest prefix that covers this one, or is it.
+    /// Returns the rank of the value of the longest prefix that covers this one, or equals it.
     pub(crate) fn best(&self, Local { len, slot }: Local) -> Option<usize> {
         let ranks = (1..=len).rev().map(|len| self.rank(Local { len, slot }));
         ranks
@@ -83,7 +88,8 @@ impl Own {
             .find_map(|(is_there, rank)| is_there.then_some(rank))
     }
 
-    /// The prefixes of 1 to 5 bits, in the order of their values: the longer of two comes later.
+    /// Iterates over the prefixes of 1 to 5 bits, in the order of their values. Shorter prefixes
+    /// come before the longer ones that they cover.
     fn short(&self) -> impl Iterator<Item = Local> {
         ones(self.short).map(|name| {
             let len = name.ilog2();
@@ -92,7 +98,8 @@ impl Own {
         })
     }
 
-    /// Sets the targets of the slots that prefixes cover, given the values of all.
+    /// Sets the targets of the branches that the prefixes cover. `values` has the values of all
+    /// prefixes.
     pub(crate) fn spread(&self, values: &[u32], targets: &mut [u32; 64]) {
         let mut values = values.iter();
         for (Local { len, slot }, value) in self.short().zip(&mut values) {
@@ -104,7 +111,7 @@ impl Own {
     }
 }
 
-/// The places of the ones.
+/// Iterates over the positions of the ones.
 pub(crate) fn ones(mut set: u64) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let place = set.trailing_zeros();
@@ -113,17 +120,17 @@ pub(crate) fn ones(mut set: u64) -> impl Iterator<Item = u32> {
     })
 }
 
-/// What the control side knows of a node.
+/// Control side of a node.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Node {
     pub(crate) own: Own,
-    /// The slots with a child.
+    /// Branches with a child.
     pub(crate) children: u64,
-    /// The place of the first child.
+    /// Index of the first child.
     pub(crate) first_child: u32,
-    /// Where slots lead that no prefix of this node covers: the best of the shorter ones.
+    /// Target of branches that no prefix of this node covers: the value of the best shorter prefix.
     pub(crate) fallback: u32,
-    /// Where packets read it; nowhere, if they do not come here.
+    /// Lines that packets read; not a node if packets do not reach it.
     pub(crate) target: Target,
 }
 
@@ -132,18 +139,18 @@ impl Node {
         self.children >> slot & 1 != 0
     }
 
-    /// How many children are before `slot`.
+    /// Returns the number of children before branch `slot`.
     pub(crate) fn children_before(&self, slot: u32) -> usize {
         (self.children & ((1 << slot) - 1)).count_ones() as usize
     }
 
-    /// The place of the child of `slot`.
+    /// Returns the index of the child of branch `slot`.
     pub(crate) fn child(&self, slot: u32) -> Option<u32> {
         self.has_child(slot)
             .then(|| self.first_child + self.children_before(slot) as u32)
     }
 
-    /// What all that is in the node lies in.
+    /// Returns the longest prefix that covers everything in the node.
     pub(crate) fn shared(&self) -> Local {
         let slots = self.children | self.own.long;
         let ends = slots
@@ -155,7 +162,7 @@ impl Node {
         shared.unwrap_or(Local { len: 0, slot: 0 })
     }
 
-    /// The place of a child that is all that there is in the node.
+    /// Returns the index of the only child if the node contains nothing else.
     pub(crate) fn only_child(&self) -> Option<u32> {
         let is_all = self.own.count() == 0 && self.child_count() == 1;
         is_all.then_some(self.first_child)
@@ -165,31 +172,31 @@ impl Node {
         self.children.count_ones() as usize
     }
 
-    /// Whether there is no reason for it to be.
+    /// Returns true if the node has neither prefixes nor children.
     pub(crate) fn is_empty(&self) -> bool {
         self.children == 0 && self.own.count() == 0
     }
 }
 
-/// Where a slot leads to: nowhere (0), to a value, or on to a node.
+/// Target of a branch: nothing (0), a value, or a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Target(pub(crate) u32);
 
 impl Target {
-    /// A node: the rest is the place of its first line.
+    /// Flag of a node. The other bits are the index of its first line.
     pub(crate) const NODE: u32 = 1 << 31;
-    /// A node of four lines.
+    /// Flag of a node with four lines.
     pub(crate) const WIDE: u32 = 1 << 30;
-    /// The greatest value, or place of a line.
+    /// Maximum value, and maximum index of a line.
     pub(crate) const MOST: u32 = Self::WIDE - 1;
 
-    /// The value, if this is not a node.
+    /// Returns the value. Only meaningful if this is not a node.
     #[inline(always)]
     pub(crate) fn value(self) -> u32 {
         self.0 & Self::MOST
     }
 
-    /// The node whose lines begin at `place`.
+    /// Creates the target for the node of which the lines start at index `place`.
     pub(crate) fn node(place: u32, is_wide: bool) -> Self {
         Self(Self::NODE | if is_wide { Self::WIDE } else { 0 } | place)
     }
@@ -199,7 +206,7 @@ impl Target {
         self.0 & Self::NODE != 0
     }
 
-    /// How many lines it has, and the place of the first, if it is a node.
+    /// Returns the index of the node's first line and the number of lines, if this is a node.
     pub(crate) fn lines(self) -> Option<(u32, usize)> {
         let place = self.0 & Self::MOST;
         let count = if self.0 & Self::WIDE != 0 {
@@ -215,7 +222,7 @@ impl Target {
         self.0 & Self::WIDE != 0
     }
 
-    /// The line of the node that has `slot`; line 0 if this is not a node.
+    /// Returns the index of the line that has branch `slot` of the node; 0 if this is not a node.
     #[inline(always)]
     pub(crate) fn line(self, slot: u32) -> usize {
         let place = self.0 & Self::MOST;
@@ -223,13 +230,14 @@ impl Target {
         select_unpredictable(self.is_node(), place + part, 0) as usize
     }
 
-    /// Where `slot` of this node leads to, given its line.
+    /// Returns the target of branch `slot` of this node. `line` is the line that has the branch.
     #[inline(always)]
     pub(crate) fn follow(self, slot: u32, line: &Line) -> Self {
         Self(line.get(self.word(slot, line)))
     }
 
-    /// Which word says where `slot` of this node leads to, given its line.
+    /// Returns the index of the word with the target of branch `slot` of this node. `line` is the
+    /// line that has the branch.
     #[inline(always)]
     pub(crate) fn word(self, slot: u32, line: &Line) -> usize {
         let word = select_unpredictable(self.is_wide(), slot & 15, line.narrow_word(slot));
@@ -237,24 +245,27 @@ impl Target {
     }
 }
 
-/// Lines of a node that has a word for each slot.
+/// Number of lines of a node in the wide form.
 pub(crate) const WIDE_LINES: usize = 4;
 
-/// What packets read of a node: all of it, or the targets of 16 slots.
+/// Cache line of a node that packets read: the whole node in the narrow form, or the targets of 16
+/// branches in the wide form.
 ///
-/// All of it is: words 0 and 1, the slots that do not lead to the fallback; words 2 and 3, those of them whose target
-/// is not that of the slot before; word 4, the fallback; then the targets.
+/// Narrow form: words 0 and 1 are a bitmap of the branches that do not lead to the fallback. Words
+/// 2 and 3 are a bitmap of those of them that have another target than the branch before. Word 4 is
+/// the fallback. Then follow the targets.
 ///
-/// Lines lie in memory that packets read, and are written where no packet comes; who comes later is told of them later, which orders the two.
+/// Lines are in memory that packets read, but a line is only written while no packet reaches it.
+/// Its address is published later, which orders the write before all reads.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct Line([AtomicU32; 16]);
 
-/// The words of a line.
+/// Words of a line.
 pub(crate) type Image = [u32; 16];
 
 pub(crate) const FALLBACK: usize = 4;
-/// The most targets in one line.
+/// Maximum number of targets in one line.
 const MOST: usize = 15 - FALLBACK;
 
 impl Clone for Line {
@@ -273,31 +284,31 @@ impl Line {
         std::array::from_fn(|word| self.get(word))
     }
 
-    /// Writes all words. No packet comes here meanwhile.
+    /// Writes all words. No packet may reach the line at that time.
     pub(crate) fn set(&self, image: &Image) {
         for (word, &number) in self.0.iter().zip(image) {
             word.store(number, Relaxed);
         }
     }
 
-    /// A set of slots, which takes two words.
+    /// Reads a bitmap of branches, which takes two words.
     #[inline(always)]
     fn slots(&self, word: usize) -> u64 {
         u64::from(self.get(word)) | u64::from(self.get(word + 1)) << 32
     }
 
-    /// The word of the target of a slot, in a line that is all of a node.
+    /// Returns the index of the word with the target of a branch, in the narrow form.
     #[inline(always)]
     fn narrow_word(&self, slot: u32) -> u32 {
-        // The slots up to this one, which is on top.
+        // Shifts the bitmap so that this branch is in the top bit.
         let up_to = |set: u64| set << (63 - slot);
         let is_covered = (up_to(self.slots(0)) as i64) < 0;
-        // A covered slot has a start at it or before.
+        // If the branch is covered, a run of equal targets starts at it or before it.
         let rank = up_to(self.slots(2)).count_ones();
         FALLBACK as u32 + select_unpredictable(is_covered, rank, 0)
     }
 
-    /// The line that is all of a node, if it can be.
+    /// Returns the line of a node in the narrow form, if there are few enough targets.
     pub(crate) fn narrow(targets: &[u32; 64], fallback: u32) -> Option<Image> {
         let (mut covered, mut starts) = (0u64, 0u64);
         let mut line = [0; 16];
@@ -322,7 +333,7 @@ impl Line {
         Some(line)
     }
 
-    /// The lines of a node that has a word for each slot.
+    /// Returns the lines of a node in the wide form.
     pub(crate) fn wide(targets: &[u32; 64]) -> [Image; WIDE_LINES] {
         let (lines, _) = targets.as_chunks::<16>();
         std::array::from_fn(|i| lines[i])

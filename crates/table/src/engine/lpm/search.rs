@@ -1,4 +1,4 @@
-//! [`Shown`]: tries as packets see them, and lookups in them, one by one and in batches.
+//! [`Shown`]: snapshot of tries, with single and batch lookups.
 
 use super::lines::ShownLines;
 use super::node::{STRIDE, Target};
@@ -9,22 +9,22 @@ use crate::prefetch::{BitWork, counting_bits, prefetch, tell_few_lines_of, tell_
 use std::hint::select_unpredictable;
 use std::sync::Arc;
 
-/// How many lookups wait for memory together.
+/// Number of lookups of which the memory accesses overlap.
 pub(crate) const BATCH: usize = 64;
 
-/// The first, or the second if the first is none.
+/// Returns `first`, or `second` if `first` is 0.
 #[inline(always)]
 fn or(first: u32, second: u32) -> u32 {
     select_unpredictable(first == 0, second, first)
 }
 
-/// The entry that a value names.
+/// Converts a value of the trie to an entry index.
 #[inline(always)]
 fn entry(value: u32) -> Option<EntryIdx> {
     value.checked_sub(1).map(EntryIdx::new)
 }
 
-/// The tries of one moment: they never change.
+/// Immutable snapshot of tries.
 #[derive(Debug)]
 pub(crate) struct Shown<A> {
     pub(crate) tables: Arc<Tables<A>>,
@@ -32,19 +32,19 @@ pub(crate) struct Shown<A> {
 }
 
 impl<A: Address> Shown<A> {
-    /// About how many bytes they take.
+    /// Returns the approximate size in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.tables.memory() + self.lines.memory()
     }
 
-    /// Tells of memory that lookups in a trie read, whatever the address, where it is little.
+    /// Reports memory that all lookups in a trie read, whatever the address, if it is small.
     pub(crate) fn tell_common(&self, id: TrieId, tell: &mut dyn FnMut(usize)) {
         let table = self.tables.table(id);
         tell_lines_of(table, tell);
         tell_few_lines_of(table.slots(), tell);
     }
 
-    /// The entry of the longest prefix of a trie that an address begins with.
+    /// Returns the entry of the longest prefix in a trie that matches an address.
     #[inline]
     pub(crate) fn find(&self, id: TrieId, address: A) -> Option<EntryIdx> {
         let table = self.tables.table(id);
@@ -52,7 +52,7 @@ impl<A: Address> Shown<A> {
         entry(or(target.value(), table.default))
     }
 
-    /// Where an address leads to, and how many of its bits were asked for on the way.
+    /// Returns the target for an address, and the number of address bits that were used.
     #[inline(always)]
     fn walk(&self, table: &Table<A>, address: A) -> (Target, u32) {
         let lines = self.lines.all();
@@ -66,7 +66,7 @@ impl<A: Address> Shown<A> {
         (target, depth)
     }
 
-    /// How many nodes an address goes through.
+    /// Returns the number of nodes on the path of an address.
     #[cfg(test)]
     pub(crate) fn nodes_to(&self, id: TrieId, address: A) -> u32 {
         let table = self.tables.table(id);
@@ -74,7 +74,7 @@ impl<A: Address> Shown<A> {
         (depth - table.end) / STRIDE
     }
 
-    /// [`find`](Self::find) for at most [`BATCH`] addresses in one trie.
+    /// Like [`find`](Self::find), for at most [`BATCH`] addresses in one trie.
     pub(crate) fn find_some(
         &self,
         id: TrieId,
@@ -83,7 +83,7 @@ impl<A: Address> Shown<A> {
     ) {
         let table = self.tables.table(id);
         let table_of = |_| table;
-        // With the end of the bits known, shifts are short.
+        // A constant number of bits makes shifts faster.
         match table.end {
             12 => self.search::<12>(table_of, address_of, out),
             18 => self.search::<18>(table_of, address_of, out),
@@ -92,7 +92,7 @@ impl<A: Address> Shown<A> {
         }
     }
 
-    /// [`find`](Self::find) for at most [`BATCH`] addresses, each in a trie of its own.
+    /// Like [`find`](Self::find), for at most [`BATCH`] addresses, each in its own trie.
     pub(crate) fn find_in(
         &self,
         ids: &[u32; BATCH],
@@ -118,7 +118,7 @@ impl<A: Address> Shown<A> {
     }
 }
 
-/// The search for at most [`BATCH`] addresses, in tries where the bits that choose a slot end at `END`.
+/// Search for at most [`BATCH`] addresses, in tries of which the table index ends at bit `END`.
 struct Search<'s, A, T, F, const END: u32> {
     shown: &'s Shown<A>,
     table_of: T,
@@ -126,7 +126,7 @@ struct Search<'s, A, T, F, const END: u32> {
     out: &'s mut [Option<EntryIdx>],
 }
 
-/// Where each trie says.
+/// [`Search`] parameter `END`: the end depends on the trie.
 const ANY: u32 = u32::MAX;
 
 impl<'s, A, T, F, const END: u32> BitWork for Search<'s, A, T, F, END>
@@ -142,7 +142,8 @@ where
         let lines = self.shown.lines.all();
         let count = self.out.len().min(BATCH);
         let mut addresses = [A::default(); BATCH];
-        // The slot that each search reads next, and then the line.
+        // For each search, the index of the table element that it reads next, then the index of the
+        // line.
         let mut next = [0; BATCH];
         for i in 0..count {
             let (address, table) = ((self.address_of)(i), table_of(i));
@@ -151,7 +152,7 @@ where
             addresses[i] = address;
             next[i] = slot as u32;
         }
-        // Where each search is.
+        // Current target of each search.
         let mut targets = [0; BATCH];
         for i in 0..count {
             let (address, end) = (addresses[i], end_of(i));
@@ -160,7 +161,7 @@ where
             next[i] = target.line(address.slot(end)) as u32;
             prefetch(lines, next[i] as usize);
         }
-        // Most searches end after one node. Those that do not go on together.
+        // Most searches end after one node. The others continue together.
         let mut deeper = [0u8; BATCH];
         let mut active = 0;
         for i in 0..count {

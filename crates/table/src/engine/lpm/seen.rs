@@ -1,42 +1,58 @@
-//! [`TrieIndex`]: a trie as code sees it that looks keys up by itself.
+//! [`TrieIndex`]: layout of a trie for compiled code that searches it inline.
 
 use super::node;
 use super::search::Shown;
 use super::trie::TrieId;
 
-/// A trie of prefixes of at most 64 bits, of keys that have nothing else.
+/// Trie of prefixes of at most 64 bits, for keys that have no other field.
 ///
-/// An address is the key's bits from bit 63 downwards, with zeros behind. It begins in the slot whose number the first `end` bits of `address ^ shared` are, or in the last slot if that is beyond. A slot is a
-/// target: without [`NODE`](Self::NODE), it is the entry's place plus 1, or 0 if [`default`](Self::default) is what was found. With it, the bits in [`PLACE`](Self::PLACE) are the number of a line of
-/// 64 bytes, of sixteen words of 32 bits, and the next six bits of the address, from bit `63 - end` downwards, say which word of which line is the next target. Of a target with
-/// [`WIDE`](Self::WIDE) that is word `bits & 15` of the line `bits >> 4` further on. Of others it is a word of this very line: that behind [`FALLBACK`](Self::FALLBACK) by as many words as there are
-/// ones among the first `bits + 1` bits of words 2 and 3, if bit `bits` of words 0 and 1 is one, else the word at `FALLBACK` itself; the lower of two words has the first bits.
+/// Address. It is the key's bits from bit 63 downwards, followed by zeros.
+///
+/// Start. The search starts at an element of [`slots`](Self::slots). The first `end` bits of
+/// `address ^ shared` are its index. If that is out of range, it is the last element. Each element
+/// is a target.
+///
+/// Target. Without the flag [`NODE`](Self::NODE), the target is the result: the entry index plus 1,
+/// or 0 if the result is [`default`](Self::default). With the flag, the bits in
+/// [`PLACE`](Self::PLACE) are the index of a line of sixteen 32-bit words. The next six bits of the
+/// address (`bits`) select the word with the next target. For the first node, these are the six
+/// bits from bit `63 - end` downwards.
+///
+/// Wide node (flag [`WIDE`](Self::WIDE)). It is word `bits & 15` of the line `bits >> 4` lines
+/// further on.
+///
+/// Narrow node. It is a word of this line:
+/// - If bit `bits` of words 0 and 1 is not set, it is the word at [`FALLBACK`](Self::FALLBACK).
+/// - Otherwise, count the ones among the first `bits + 1` bits of words 2 and 3. It is the word
+///   that many words after `FALLBACK`.
+///
+/// The lower of two words has the first bits.
 #[derive(Debug, Clone, Copy)]
 pub struct TrieIndex<'m> {
-    /// Where the bits that choose a slot end: 0 to 60.
+    /// Number of leading address bits that end with the index into `slots`: 0 to 60.
     pub end: u32,
-    /// What addresses share before these bits, with zeros behind.
+    /// Bits that all addresses share before that index, followed by zeros.
     pub shared: u64,
-    /// Targets by slot.
+    /// Targets by table index.
     pub slots: &'m [u32],
-    /// The address of line 0.
+    /// Address of line 0 in memory.
     pub lines: usize,
-    /// The place plus 1 of the entry of no bits; 0 if there is none.
+    /// Index plus 1 of the entry with prefix length 0; 0 if there is none.
     pub default: u32,
 }
 
 impl<'m> TrieIndex<'m> {
-    /// In a target: it is a node.
+    /// Flag in a target: it is a node.
     pub const NODE: u32 = node::Target::NODE;
-    /// In a target: its node has four lines.
+    /// Flag in a target: its node has four lines.
     pub const WIDE: u32 = node::Target::WIDE;
-    /// In a target: the number of its node's first line.
+    /// Mask in a target: the index of its node's first line.
     pub const PLACE: u32 = node::Target::MOST;
-    /// Bits of an address that a node takes.
+    /// Number of address bits that a node covers.
     pub const STRIDE: u32 = node::STRIDE;
-    /// Bytes of a line.
+    /// Size of a line in bytes.
     pub const LINE: usize = size_of::<node::Line>();
-    /// Which word of a line leads on where nothing else does.
+    /// Index of the word in a narrow node with the target of all branches that are not covered.
     pub const FALLBACK: usize = node::FALLBACK;
 
     pub(super) fn of(shown: &'m Shown<u64>, trie: TrieId) -> Self {
@@ -59,7 +75,7 @@ mod tests {
     use crate::entry::EntryIdx;
     use proptest::prelude::*;
 
-    /// What the documentation says of how an address is looked up.
+    /// Looks up an address as the documentation of [`TrieIndex`] describes.
     fn look_up(index: &TrieIndex<'_>, lines: &[Line], address: u64) -> Option<EntryIdx> {
         let slot = (address ^ index.shared).checked_shr(64 - index.end);
         let slot = slot.unwrap_or(0).min(index.slots.len() as u64 - 1);
@@ -94,7 +110,7 @@ mod tests {
         ) {
             let mut forest = Forest::<u64>::new(0);
             let trie = forest.add();
-            // Many share their beginning.
+            // Many addresses share their first bits.
             let near = |bits: u64, shared: u32| bits >> (shared * 11);
             for (value, &(bits, len, shared)) in (1..).zip(&prefixes) {
                 let address = match len {

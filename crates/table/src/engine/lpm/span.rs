@@ -1,27 +1,29 @@
-//! [`Span`]: which bits of an address choose a slot of a trie's table.
+//! [`Span`]: range of address bits that is the index into a trie's table.
 //!
-//! Bits that all prefixes of a trie share choose nothing. So a table begins behind them, and is as dense as the prefixes are: 256 prefixes of
-//! 24 bits that share 16 have a table of 256 slots, each of which leads to a prefix without a node between.
+//! Bits that all prefixes of a trie share are useless as an index. The range therefore starts after
+//! them, and the table is as dense as the prefixes are. For example, 256 prefixes of 24 bits that
+//! share 16 bits have a table of 256 elements. Each leads to a prefix without a node in between.
 
 use super::node::STRIDE;
 use super::trie::{Address, Prefix};
 
-/// Slots that there are at most for each prefix, when a table is laid out.
+/// Maximum number of table elements for each prefix when the range is chosen.
 const SLOTS_A_PREFIX: usize = 16;
-/// Bits that choose a slot, at most.
+/// Maximum number of bits in the index.
 const MOST_BITS: u32 = 18;
 
-/// The bits of an address from one on, and up to another, where those before are shared.
+/// Range of address bits, after a prefix that all addresses share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Span<A> {
-    /// The bits before, with zeros behind.
+    /// The shared bits, followed by zeros.
     shared: A,
     from: u32,
-    /// Where the nodes below begin: a multiple of [`STRIDE`].
+    /// End of the range, where the nodes below start: a multiple of [`STRIDE`].
     end: u32,
 }
 
-/// Up to where `count` prefixes that share `from` bits have their table: it takes no more than some tens of bytes a prefix.
+/// Returns the end of the range for `count` prefixes that share `from` bits. It limits the table to
+/// some tens of bytes for each prefix.
 fn right_end<A: Address>(from: u32, count: usize) -> u32 {
     let bits = (count * SLOTS_A_PREFIX).max(1).ilog2().min(MOST_BITS);
     let end = from + bits;
@@ -29,7 +31,7 @@ fn right_end<A: Address>(from: u32, count: usize) -> u32 {
 }
 
 impl<A: Address> Span<A> {
-    /// The one for `count` prefixes that share no more than this one.
+    /// Returns the range for `count` prefixes of which `shared` is the longest common prefix.
     pub(crate) fn of(shared: Prefix<A>, count: usize) -> Self {
         let end = right_end::<A>(shared.len, count);
         let from = shared.len.min(end);
@@ -40,42 +42,44 @@ impl<A: Address> Span<A> {
         }
     }
 
-    /// The bits that are shared.
+    /// Returns the shared bits.
     pub(crate) fn shared(&self) -> A {
         self.shared
     }
 
-    /// How many are.
+    /// Returns the number of shared bits.
     pub(crate) fn from(&self) -> u32 {
         self.from
     }
 
-    /// Where the bits end.
+    /// Returns the end of the range.
     pub(crate) fn end(&self) -> u32 {
         self.end
     }
 
-    /// How many slots they choose from.
+    /// Returns the number of table elements.
     pub(crate) fn slots(&self) -> usize {
         1 << (self.end - self.from)
     }
 
-    /// Whether the prefix, and with it all that it covers, begins with the shared bits.
+    /// Returns true if the prefix, and thus all that it covers, starts with the shared bits.
     pub(crate) fn has(&self, prefix: Prefix<A>) -> bool {
         prefix.len >= self.from && self.slot(prefix.address) < self.slots()
     }
 
-    /// The slot of an address; beyond all of them, if it has other bits before.
+    /// Returns the table index for an address. It is out of range if the address does not start
+    /// with the shared bits.
     pub(crate) fn slot(&self, address: A) -> usize {
         (address ^ self.shared).first(self.end)
     }
 
-    /// The first address of a slot.
+    /// Returns the first address for a table index.
     pub(crate) fn address(&self, slot: usize) -> A {
         self.shared | A::from_first(slot, self.end)
     }
 
-    /// Whether it is not too short for `count` prefixes, nor four times too large.
+    /// Returns true if the range is long enough for `count` prefixes, and not more than four times
+    /// too large.
     pub(crate) fn suits(&self, count: usize) -> bool {
         let [least, most] = [count, count * 4].map(|count| right_end::<A>(self.from, count));
         (least..=most).contains(&self.end)

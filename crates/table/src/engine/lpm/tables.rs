@@ -1,4 +1,4 @@
-//! [`Tables`]: where searches in tries begin.
+//! [`Tables`]: root tables of tries, in which searches start.
 
 use super::node::Target;
 use super::span::Span;
@@ -6,16 +6,17 @@ use super::trie::{Address, TrieId};
 use crate::engine::Replay;
 use crate::flat_map::FlatMap;
 
-/// Where searches in a trie begin.
+/// Root table of a trie.
 #[derive(Debug, Clone)]
 pub(crate) struct Table<A> {
-    /// Where the bits of an address that choose a slot end.
+    /// Number of leading address bits that end with the table index.
     pub(crate) end: u32,
-    /// What addresses share before these bits, with zeros behind.
+    /// Bits that all addresses share before the table index, followed by zeros.
     shared: A,
-    /// Where the slots lead to; and one more, nowhere, which is of all addresses that share less.
+    /// Targets by table index. One more element, without a target, is for addresses that do not
+    /// start with the shared bits.
     slots: Box<[u32]>,
-    /// The value of the prefix of no bits; 0 is none.
+    /// Value of the prefix of length 0; 0 for none.
     pub(crate) default: u32,
 }
 
@@ -29,63 +30,64 @@ impl<A: Address> Table<A> {
         }
     }
 
-    /// What addresses share before the bits that choose a slot.
+    /// Returns the bits that all addresses share before the table index.
     pub(crate) fn shared(&self) -> A {
         self.shared
     }
 
-    /// Where slots lead to, as [`Target`]s.
+    /// Returns the [`Target`]s by table index.
     #[inline(always)]
     pub(crate) fn slots(&self) -> &[u32] {
         &self.slots
     }
 
-    /// The slot of an address, given where the bits that choose it end.
+    /// Returns the table index for an address. `end` is the field [`end`](Self::end), passed so
+    /// that it can be a constant.
     #[inline(always)]
     pub(crate) fn slot(&self, address: A, end: u32) -> usize {
         let slot = (address ^ self.shared).first(end);
         slot.min(self.slots.len() - 1)
     }
 
-    /// Where an address begins.
+    /// Returns the target at which the search for an address starts.
     #[inline(always)]
     pub(crate) fn start(&self, address: A, end: u32) -> Target {
         Target(self.slots[self.slot(address, end)])
     }
 }
 
-/// The tables of all tries.
+/// Root tables of all tries.
 #[derive(Debug, Clone)]
 pub(crate) struct Tables<A> {
-    /// The trie of each combination of the exact fields.
+    /// Map from each combination of exact fields to its trie.
     pub(crate) names: FlatMap,
     tables: Vec<Table<A>>,
-    /// How many slots they have.
+    /// Number of elements of all tables.
     slots: usize,
 }
 
-/// Slots that are set together at most, so that the time for a change has a bound.
+/// Maximum number of table elements set by one change, which bounds the time of a change.
 pub(crate) const RUN: usize = 64;
 
-/// One change.
+/// Operation on the tables.
 #[derive(Debug)]
 pub(crate) enum TableChange<A> {
-    /// Exact fields, and the trie that they have from now on, if they have one.
+    /// Sets or removes the trie of a combination of exact fields.
     Name {
         exact: Box<[u64]>,
         trie: Option<TrieId>,
     },
-    /// The prefix of no bits leads to this value, or to none.
+    /// Sets the value of the prefix of length 0; 0 for none.
     Default { trie: TrieId, value: u32 },
-    /// The trie has a table for other bits, all slots of which lead nowhere.
+    /// Replaces the table of a trie by an empty one with another index range.
     Resize { trie: TrieId, span: Span<A> },
-    /// A slot.
+    /// Sets one element.
     Slot {
         trie: TrieId,
         at: u32,
         target: Target,
     },
-    /// At most [`RUN`] slots side by side.
+    /// Sets at most [`RUN`] adjacent elements.
     Slots {
         trie: TrieId,
         first: u32,
@@ -94,7 +96,7 @@ pub(crate) enum TableChange<A> {
 }
 
 impl<A: Address> Tables<A> {
-    /// With the table of the empty trie only.
+    /// Creates the tables with that of the empty trie only.
     pub(crate) fn new(exact_limbs: usize) -> Self {
         let empty = Table::new(Span::default());
         Self {
@@ -104,10 +106,10 @@ impl<A: Address> Tables<A> {
         }
     }
 
-    /// The trie for these exact fields.
+    /// Returns the trie for these exact fields.
     #[inline(always)]
     pub(crate) fn trie(&self, exact: &[u64]) -> TrieId {
-        // 0, which the map says of keys that it has not, is the empty trie.
+        // The map returns 0 for a missing key, which is the empty trie.
         TrieId(self.names.get(exact))
     }
 
@@ -120,7 +122,7 @@ impl<A: Address> Tables<A> {
         &mut self.tables[id.0 as usize]
     }
 
-    /// About how many bytes they take.
+    /// Returns the approximate size in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.names.memory() + size_of_val(&self.tables[..]) + self.slots * size_of::<u32>()
     }
@@ -171,7 +173,7 @@ impl<A: Address> Replay for Tables<A> {
     }
 
     fn clone_cost(&self) -> usize {
-        // A clone reads slots in order, a change waits for one of them.
+        // A clone reads elements in order, while a change waits for a random one.
         self.slots / 128 + self.names.len() / 16 + self.tables.len() / 4
     }
 }

@@ -1,4 +1,5 @@
-//! Tries against a table of all prefixes, as they grow to the largest tables and shrink to nothing.
+//! Tests of tries against a map of all prefixes, while they grow to large tables and shrink to
+//! nothing.
 
 use super::search::{BATCH, Shown};
 use super::span::Span;
@@ -8,21 +9,21 @@ use crate::test_size::usual_or_interpreted;
 use proptest::prelude::*;
 use std::collections::{BTreeSet, HashMap};
 
-/// Prefixes by length and bits.
+/// Map from prefix (length and bits) to value.
 type Model = HashMap<(u32, u128), u32>;
 
-/// What the model, which has prefixes of these lengths, says an address hits.
+/// Returns the expected lookup result. `lens` has the lengths of the prefixes in the model.
 fn longest(model: &Model, lens: &BTreeSet<u32>, address: u128) -> Option<u32> {
     let by_len = |len: &u32| model.get(&(*len, cut(address, *len)));
     lens.iter().rev().find_map(by_len).map(|value| value - 1)
 }
 
-/// The first `len` bits of an address.
+/// Returns the first `len` bits of an address.
 fn cut(address: u128, len: u32) -> u128 {
     address & !u128::MAX.checked_shr(len).unwrap_or(0)
 }
 
-/// A sequence of numbers that look random.
+/// Pseudo-random number generator.
 struct Numbers(u64);
 
 impl Numbers {
@@ -36,7 +37,7 @@ impl Numbers {
         self.next() % bound
     }
 
-    /// An address that shares the beginning with many others: whole bytes are from few.
+    /// Returns an address that shares its first bits with many others: most bytes have few values.
     fn address(&mut self) -> u128 {
         (0..16).fold(0, |address, i| {
             let byte = match i {
@@ -48,7 +49,7 @@ impl Numbers {
     }
 }
 
-/// An [`Address`] for both widths from one of 128 bits.
+/// An [`Address`] of either width, made from one of 128 bits.
 trait Cut: Address {
     const WIDTH: u32;
     fn of(address: u128) -> Self;
@@ -68,11 +69,11 @@ impl Cut for u128 {
     }
 }
 
-/// Prefixes beside which addresses are looked up, and other addresses.
+/// Number of prefixes near which addresses are looked up, and of other addresses.
 const LOOKED_UP: usize = usual_or_interpreted(60, 2);
-/// One in so many prefixes is of the second trie.
+/// One in this number of prefixes goes into the second trie.
 const OF_OTHER: u64 = usual_or_interpreted(100, 5) as u64;
-/// Changes of a small trie.
+/// Number of changes of a small trie.
 const CHANGES: usize = usual_or_interpreted(120, 8);
 
 fn check<A: Cut>(forest: &mut Forest<A>, id: TrieId, model: &Model, numbers: &mut Numbers) {
@@ -113,7 +114,8 @@ fn check_shown<A: Cut>(shown: &Shown<A>, id: TrieId, model: &Model, numbers: &mu
     }
 }
 
-/// Prefixes come until there are `most`, and go until there are none; others of a second trie stay.
+/// Inserts prefixes until there are `most`, and removes them until there are none. The prefixes of
+/// a second trie stay.
 fn grow_and_shrink<A: Cut>(
     forest: &mut Forest<A>,
     [id, other]: [TrieId; 2],
@@ -164,7 +166,7 @@ fn prefix<A: Cut>((len, address): (u32, u128)) -> Prefix<A> {
     Prefix { address, len }
 }
 
-/// Twice, of which the second takes no more room.
+/// Repeats the cycle. The second one must not need more memory.
 fn grow_and_shrink_twice<A: Cut>(most: usize, lens: std::ops::RangeInclusive<u32>) {
     let mut forest = Forest::<A>::new(0);
     let ids = [forest.add(), forest.add()];
@@ -191,7 +193,7 @@ proptest! {
         let mut model = Model::new();
         let mut numbers = Numbers(1);
         for (value, (insert, len, bits)) in (1..).zip(steps) {
-            // Few different bits, so that prefixes lie in one another.
+            // Few different bits, so that prefixes are nested.
             let address = cut(u128::from(bits & 0x4210_1084_2108_4210) << 64, len);
             let prefix = prefix::<u64>((len, address));
             if insert {
@@ -209,7 +211,8 @@ proptest! {
     }
 }
 
-/// Lengths of a step's prefix, by what it has to do with what most prefixes share: not a bit, fewer, as many, or more; all there are.
+/// Length of a step's prefix, relative to the bits that most prefixes share: 0, shorter, equal,
+/// longer, or the full width.
 fn any_len(shared: u32, width: u32) -> impl Strategy<Value = u32> {
     prop_oneof![
         1 => Just(0),
@@ -221,11 +224,11 @@ fn any_len(shared: u32, width: u32) -> impl Strategy<Value = u32> {
     ]
 }
 
-/// What a step does: whether a prefix comes, its length and its bits behind those that most share, one of these that is another, if any is, and whether
-/// packets see it at once.
+/// Step: true to insert a prefix; its length; its bits after the shared ones; a shared bit to
+/// invert, if any; true if packets see the change at once.
 type Step = (bool, u32, u128, Option<u32>, bool);
 
-/// So many bits that most prefixes share, and steps.
+/// Number of bits that most prefixes share, and steps.
 fn shared_and_steps(width: u32) -> impl Strategy<Value = (u32, Vec<Step>)> {
     (0..=width).prop_flat_map(move |shared| {
         let other = proptest::option::weighted(0.04, 0..shared.max(1));
@@ -241,7 +244,8 @@ fn shared_and_steps(width: u32) -> impl Strategy<Value = (u32, Vec<Step>)> {
     })
 }
 
-/// A trie equals a table of all prefixes after each step that packets see, and what they saw before stays. At the end most prefixes go.
+/// Checks that a trie equals a map of all prefixes after each step that packets see, and that older
+/// snapshots do not change. Most prefixes are removed at the end.
 fn share_and_part<A: Cut>(shared: u32, steps: Vec<Step>) {
     let mut forest = Forest::<A>::new(0);
     let id = forest.add();
@@ -249,7 +253,8 @@ fn share_and_part<A: Cut>(shared: u32, steps: Vec<Step>) {
     let common = cut(0xa5c3_0f96_5a3c_f069_1234_5678_9abc_def1, shared);
     let mut held = Vec::new();
     for (value, (comes, len, bits, other, is_seen)) in (1..).zip(steps) {
-        // Few different bits behind, so that prefixes lie in one another and tables are dense.
+        // Few different bits after the shared ones, so that prefixes are nested and tables are
+        // dense.
         let bits = (bits & 0x9249 << 112) | (bits >> 64 & 0x11);
         let other = other.map_or(0, |bit| 1 << 127 >> bit);
         let key = (len, cut((common ^ other) | bits.unbounded_shr(shared), len));
@@ -257,7 +262,7 @@ fn share_and_part<A: Cut>(shared: u32, steps: Vec<Step>) {
             forest.insert(id, prefix::<A>(key), value);
             model.insert(key, value);
         } else {
-            // What is there, if anything is.
+            // Remove an existing prefix, if there is one.
             let key = model.keys().min_by_key(|known| known.1.abs_diff(key.1));
             let key = key.copied().unwrap_or((len, 0));
             forest.remove(id, prefix::<A>(key));
@@ -314,12 +319,12 @@ proptest! {
     }
 }
 
-/// `count` prefixes of 24 bits side by side, in 10.8.0.0.
+/// Iterates over `count` adjacent prefixes of 24 bits, from 10.8.0.0 on.
 fn side_by_side(count: u32) -> impl Iterator<Item = (u32, u128)> {
     (0..count).map(|number| (24, u128::from(0x0a08_0000 + (number << 8)) << 96))
 }
 
-/// How many nodes packets go through to an address.
+/// Returns the number of nodes on the path of an address.
 fn nodes_to(forest: &mut Forest<u64>, id: TrieId, address: u128) -> u32 {
     forest.snapshot().nodes_to(id, u64::of(address))
 }

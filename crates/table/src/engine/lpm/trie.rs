@@ -1,11 +1,15 @@
-//! [`Forest`]: tries over prefixes that share their memory.
+//! [`Forest`]: several tries of prefixes that share their memory.
 //!
-//! The bits of an address behind those that all prefixes of a trie share choose a slot of its table, so many of them as it has prefixes enough for ([`Span`]);
-//! the nodes below take six bits each. The nodes above the table stay, for the control side alone.
+//! The first bits of an address, after those that all prefixes of a trie share, are the index into
+//! the trie's root table. The number of these bits depends on the number of prefixes ([`Span`]).
+//! The nodes below the table cover six bits each. The nodes above the table exist for the control
+//! side only.
 //!
-//! A change is made in the node that the prefix ends in. [`Forest::snapshot`] pushes it down to the nodes and slots below
-//! whose fallback it is: these get other lines, and so do those above them up to the table, since what snapshots show stays ([`Lines`]). After very many
-//! changes, as when a table is filled, all lines are written anew instead, each once, and those of neighbours side by side.
+//! A change is first made in the control side of the node in which the prefix ends.
+//! [`Forest::snapshot`] then propagates it to the nodes and table elements below that have the
+//! prefix as their fallback. These get new lines, and so do the nodes above them up to the table,
+//! because lines of snapshots do not change ([`Lines`]). After very many changes, for example a
+//! bulk load, all lines are rewritten instead, once each. Lines of siblings are then adjacent.
 
 use super::arena::Arena;
 use super::lines::Lines;
@@ -17,7 +21,7 @@ use crate::engine::Versions;
 use std::fmt;
 use std::ops::{BitOr, BitXor};
 
-/// An address, from its first bit on, with zeros behind.
+/// Address, from its first bit on, followed by zeros.
 pub(crate) trait Address:
     Copy
     + Default
@@ -29,19 +33,19 @@ pub(crate) trait Address:
     + Sync
     + 'static
 {
-    /// How many bits are above the last nodes.
+    /// Maximum number of bits above a node: the depth of the last nodes.
     const DEEPEST: u32;
 
-    /// The first `count` bits, less than all, as a number; the greatest one, if that is too small for them.
+    /// Returns the first `count` bits (not all) as a number; `usize::MAX` if they do not fit.
     fn first(self, count: u32) -> usize;
-    /// Without the first `count` bits, less than all.
+    /// Removes the first `count` bits (not all).
     fn without(self, count: u32) -> Self;
-    /// With zeros behind the first `count` bits, less than all.
+    /// Clears all bits after the first `count` (not all).
     fn cut(self, count: u32) -> Self;
-    /// The address whose first `count` bits, less than all, are this number.
+    /// Creates the address with this number as its first `count` bits (not all).
     fn from_first(bits: usize, count: u32) -> Self;
 
-    /// The slot in the node behind the first `depth` bits.
+    /// Returns the branch in the node after the first `depth` bits.
     #[inline(always)]
     fn slot(self, depth: u32) -> u32 {
         self.without(depth).first(STRIDE) as u32
@@ -78,7 +82,7 @@ macro_rules! address {
 address!(u64);
 address!(u128);
 
-/// A prefix of a trie.
+/// Prefix in a trie.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Prefix<A> {
     pub(crate) address: A,
@@ -86,12 +90,12 @@ pub(crate) struct Prefix<A> {
 }
 
 impl<A: Address> Prefix<A> {
-    /// How many nodes are above the one that it ends in.
+    /// Returns the number of nodes above the one in which the prefix ends.
     fn level(self) -> usize {
         ((self.len - 1) / STRIDE) as usize
     }
 
-    /// The prefix within the node that it ends in.
+    /// Returns the prefix within the node in which it ends.
     fn local(self) -> Local {
         let depth = depth(self.level());
         Local {
@@ -101,15 +105,15 @@ impl<A: Address> Prefix<A> {
     }
 }
 
-/// Bits that `level` nodes take.
+/// Returns the number of bits that `level` nodes cover.
 fn depth(level: usize) -> u32 {
     level as u32 * STRIDE
 }
 
-/// The nodes on the way of an address, from the root on.
+/// Indices of the nodes on the path of an address, from the root on.
 type Path = [u32; 22];
 
-/// Names a trie of a forest.
+/// Index of a trie in a forest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TrieId(pub(crate) u32);
 
@@ -118,53 +122,55 @@ impl TrieId {
     pub(crate) const EMPTY: Self = Self(0);
 }
 
-/// What the control side knows of a trie.
+/// Control side of a trie.
 #[derive(Debug, Clone, Default)]
 struct Trie<A> {
-    /// Which bits choose a slot of its table. All prefixes begin with those before.
+    /// Range of bits for the table index. All prefixes start with the bits before it.
     span: Span<A>,
-    /// Whether there is a prefix of no bits.
+    /// True if there is a prefix of length 0.
     has_default: bool,
-    /// The node of the first bits; 0 is none.
+    /// Index of the root node; 0 for none.
     root: u32,
-    /// How many prefixes there are, but for the default.
+    /// Number of prefixes, without the default.
     count: usize,
-    /// How many came or went since its table was last written anew only because prefixes shared more.
+    /// Number of prefixes inserted or removed since the table was last rebuilt because prefixes
+    /// shared more bits.
     changes: usize,
 }
 
 impl<A: Address> Trie<A> {
-    /// How many levels of nodes are above the table.
+    /// Returns the number of levels of nodes above the table.
     fn top(&self) -> usize {
         (self.span.end() / STRIDE) as usize
     }
 }
 
-/// Changes that are settled one by one, if they are not more than a share of the prefixes: beyond, all are at once.
+/// Limits of pending changes: `FEW`, or one in `SHARE` prefixes if that is more. Up to the limit,
+/// changes are propagated one by one. Beyond it, all lines are rewritten.
 const FEW: usize = 256;
 const SHARE: usize = 4;
 
-/// Tries that share their memory. Values are from 1 to [`Target::MOST`].
+/// Several tries that share their memory. Values are from 1 to [`Target::MOST`].
 #[derive(Debug)]
 pub(crate) struct Forest<A: Address> {
-    /// By number; the first is the empty one.
+    /// By trie index; the first is the empty trie.
     tries: Vec<Trie<A>>,
     free: Vec<TrieId>,
     nodes: Arena<Node>,
-    /// The values of the prefixes of each node.
+    /// Values of the prefixes of each node.
     values: Arena<u32>,
     lines: Lines,
     tables: Versions<Tables<A>>,
-    /// How many prefixes there are, but for defaults.
+    /// Number of prefixes, without defaults.
     count: usize,
-    /// Prefixes that came or went since the last [`snapshot`](Self::snapshot).
+    /// Prefixes inserted or removed since the last [`snapshot`](Self::snapshot).
     unsettled: Vec<(TrieId, Prefix<A>)>,
-    /// Whether there were too many of them to name.
+    /// True if there were too many pending changes to list.
     is_unsettled: bool,
 }
 
 impl<A: Address> Forest<A> {
-    /// With the empty trie only. Tries may have names of so many limbs.
+    /// Creates a forest with only the empty trie. Trie names have `name_limbs` limbs.
     pub(crate) fn new(name_limbs: usize) -> Self {
         Self {
             tries: vec![Trie::default()],
@@ -179,7 +185,7 @@ impl<A: Address> Forest<A> {
         }
     }
 
-    /// As if it were new; what snapshots show stays.
+    /// Removes all tries. Snapshots stay as they are.
     pub(crate) fn clear(&mut self, name_limbs: usize) {
         let mut fresh = Self::new(name_limbs);
         std::mem::swap(&mut fresh.lines, &mut self.lines);
@@ -189,7 +195,7 @@ impl<A: Address> Forest<A> {
         *self = fresh;
     }
 
-    /// A trie without prefixes.
+    /// Creates a trie without prefixes.
     pub(crate) fn add(&mut self) -> TrieId {
         let id = self.free.pop().unwrap_or_else(|| {
             self.tries.push(Trie::default());
@@ -199,18 +205,18 @@ impl<A: Address> Forest<A> {
         id
     }
 
-    /// Gives a trie without prefixes back.
+    /// Releases a trie without prefixes.
     pub(crate) fn give_back(&mut self, id: TrieId) {
         debug_assert!(self.is_empty(id));
         self.free.push(id);
     }
 
-    /// The trie with a name; the empty one, if none has it.
+    /// Returns the trie with a name, or the empty trie if there is none.
     pub(crate) fn named(&self, name: &[u64]) -> TrieId {
         self.tables.newest().trie(name)
     }
 
-    /// Gives a name to a trie, or takes it away.
+    /// Sets or removes the trie of a name.
     pub(crate) fn name(&mut self, name: &[u64], trie: Option<TrieId>) {
         let exact = name.into();
         self.tables.change(TableChange::Name { exact, trie });
@@ -221,14 +227,14 @@ impl<A: Address> Forest<A> {
         trie.count == 0 && !trie.has_default
     }
 
-    /// How many nodes, values and lines there is room for.
+    /// Returns the number of nodes, values and lines that there is room for.
     #[cfg(test)]
     pub(crate) fn room(&self) -> [usize; 3] {
         let (nodes, values) = (self.nodes.items(), self.values.items());
         [nodes.len(), values.len(), self.lines.room()]
     }
 
-    /// About how many bytes it takes, with what snapshots that are held show.
+    /// Returns the approximate size in bytes, including memory of snapshots that are held.
     pub(crate) fn memory(&self) -> usize {
         let own = self.nodes.memory() + self.values.memory() + size_of_val(&self.tries[..]);
         own + self.lines.memory() + self.tables.memory(Tables::memory)
@@ -242,7 +248,7 @@ impl<A: Address> Forest<A> {
         &mut self.tries[id.0 as usize]
     }
 
-    /// Sets what a prefix leads to; packets see it when it is settled.
+    /// Sets the value of a prefix. Packets see it in the next snapshot.
     pub(crate) fn insert(&mut self, id: TrieId, prefix: Prefix<A>, value: u32) {
         if prefix.len == 0 {
             return self.set_default(id, value);
@@ -270,7 +276,7 @@ impl<A: Address> Forest<A> {
         self.tables.change(TableChange::Default { trie, value });
     }
 
-    /// Takes a prefix out; packets see it when it is settled.
+    /// Removes a prefix. Packets see this in the next snapshot.
     pub(crate) fn remove(&mut self, id: TrieId, prefix: Prefix<A>) {
         if prefix.len == 0 {
             return self.set_default(id, 0);
@@ -298,13 +304,13 @@ impl<A: Address> Forest<A> {
         }
     }
 
-    /// The way to the node that a prefix ends in, if it is there.
+    /// Returns the path to the node in which a prefix ends, if that node exists.
     fn path(&self, id: TrieId, prefix: Prefix<A>) -> Option<Path> {
         let (path, level) = self.deepest(id, prefix);
         (path[0] != 0 && level == prefix.level()).then_some(path)
     }
 
-    /// The way to the node that a prefix ends in, with all nodes that are missing made.
+    /// Returns the path to the node in which a prefix ends. Creates missing nodes.
     fn make_path(&mut self, id: TrieId, prefix: Prefix<A>) -> Path {
         if self.trie(id).root == 0 {
             let root = self.nodes.take(1);
@@ -321,7 +327,7 @@ impl<A: Address> Forest<A> {
         path
     }
 
-    /// Gives a node an empty child.
+    /// Adds an empty child to a node.
     fn add_child(&mut self, node: u32, slot: u32) -> u32 {
         let old = *self.nodes.get(node);
         let rank = old.children_before(slot);
@@ -334,7 +340,8 @@ impl<A: Address> Forest<A> {
         first + rank as u32
     }
 
-    /// Takes the nodes that are empty away, from the one that the prefix ends in upwards. One stays: the trie is not empty.
+    /// Removes empty nodes, from the one in which the prefix ends upwards. At least one node stays,
+    /// because the trie is not empty.
     fn prune(&mut self, path: &Path, prefix: Prefix<A>) {
         let mut level = prefix.level();
         while level > 0 && self.nodes.get(path[level]).is_empty() {
@@ -350,7 +357,7 @@ impl<A: Address> Forest<A> {
         }
     }
 
-    /// Takes the nodes of a trie away whose last prefix went.
+    /// Removes all nodes of a trie that lost its last prefix.
     fn drop_all(&mut self, id: TrieId) {
         let root = std::mem::take(&mut self.trie_mut(id).root);
         self.drop_below(root);
@@ -377,7 +384,7 @@ impl<A: Address> Forest<A> {
         self.lines.retire(std::mem::take(&mut node.target));
     }
 
-    /// Remembers that a prefix came or went.
+    /// Records that a prefix was inserted or removed.
     fn unsettle(&mut self, id: TrieId, prefix: Prefix<A>) {
         self.trie_mut(id).changes += 1;
         if self.unsettled.len() >= FEW.max(self.count / SHARE) {
@@ -389,7 +396,7 @@ impl<A: Address> Forest<A> {
         }
     }
 
-    /// What packets search from now on.
+    /// Returns the tries that packets search from now on.
     pub(crate) fn snapshot(&mut self) -> Shown<A> {
         self.settle();
         Shown {
@@ -398,7 +405,7 @@ impl<A: Address> Forest<A> {
         }
     }
 
-    /// Brings what packets read in line with all changes.
+    /// Propagates all pending changes to the structures that packets read.
     fn settle(&mut self) {
         if std::mem::take(&mut self.is_unsettled) {
             return self.write_all();
@@ -410,7 +417,7 @@ impl<A: Address> Forest<A> {
         self.unsettled = changed;
     }
 
-    /// Writes all lines, as if there were none yet.
+    /// Rewrites all lines from scratch.
     fn write_all(&mut self) {
         self.lines.start_over(self.nodes.items().len());
         for node in self.nodes.items_mut() {
@@ -424,11 +431,11 @@ impl<A: Address> Forest<A> {
         self.lines.fit();
     }
 
-    /// Brings what packets read in line with one prefix that came or went. Others may be to be settled yet: what is read of
-    /// their nodes is what will be written, or is written anew with them.
+    /// Propagates the insertion or removal of one prefix. Other changes may still be pending. Their
+    /// nodes are then written now in their final form, or are rewritten with them.
     fn settle_one(&mut self, id: TrieId, prefix: Prefix<A>) {
         if self.trie(id).root == 0 {
-            // The last prefix went, and all lines with it.
+            // The last prefix was removed, and all lines with it.
             return;
         }
         let span = self.right_span(id);
@@ -436,7 +443,7 @@ impl<A: Address> Forest<A> {
             self.change_table(id, span);
         }
         if !span.has(prefix) {
-            // It went, and no slot led there since then.
+            // The prefix was removed, and no table element has led to it since.
             return;
         }
         let (path, level) = self.deepest(id, prefix);
@@ -448,8 +455,10 @@ impl<A: Address> Forest<A> {
         }
     }
 
-    /// Which bits should choose a slot. Those that do stay until prefixes share less, or are too many or too few for them. If prefixes share more, since
-    /// one went, others choose as soon as enough came or went to be worth a table that is written anew: the next one may share as little again.
+    /// Returns the index range that the table should have. The current range stays until prefixes
+    /// share fewer bits, or until their number no longer suits it. After a removal, prefixes may
+    /// share more bits. Then the range changes only after enough changes to pay for a new table,
+    /// because the next prefix may again share few bits.
     fn right_span(&mut self, id: TrieId) -> Span<A> {
         let Trie {
             span,
@@ -469,7 +478,8 @@ impl<A: Address> Forest<A> {
         span
     }
 
-    /// What all prefixes of a trie share, but for the default, as far as nodes may begin behind it.
+    /// Returns the longest common prefix of all prefixes of a trie except the default, limited to
+    /// the depth at which nodes may start.
     fn shared(&self, id: TrieId) -> Prefix<A> {
         let mut node = self.nodes.get(self.trie(id).root);
         let (mut address, mut depth) = (A::default(), 0);
@@ -489,7 +499,8 @@ impl<A: Address> Forest<A> {
         }
     }
 
-    /// The way to the node that a prefix ends in, as far as there are nodes, and the level of the last one.
+    /// Returns the path to the node in which a prefix ends, as far as nodes exist, and the level of
+    /// the last one.
     fn deepest(&self, id: TrieId, prefix: Prefix<A>) -> (Path, usize) {
         let mut path = Path::default();
         path[0] = self.trie(id).root;
@@ -503,7 +514,8 @@ impl<A: Address> Forest<A> {
         (path, prefix.level())
     }
 
-    /// Writes the node at `level` of `path` anew, and has what is above it lead there.
+    /// Rewrites the node at `level` of `path`, and updates the nodes and the table element above
+    /// it.
     fn settle_path(&mut self, id: TrieId, address: A, path: &Path, level: usize) {
         let top = self.trie(id).top();
         let mut fallbacks = [0; 23];
@@ -518,7 +530,7 @@ impl<A: Address> Forest<A> {
             let slot = address.slot(depth(level));
             let now = self.nodes.get(path[level]).target;
             if now.is_node() && before.is_node() && self.lines.follow(now, slot) == before {
-                // The rest of the node is as it was.
+                // Only this target of the node has changed.
                 self.nodes.get_mut(path[level]).target = self.lines.replace(now, slot, child);
             } else {
                 self.write(path[level], fallbacks[level]);
@@ -530,19 +542,20 @@ impl<A: Address> Forest<A> {
         self.set_slots(id, first, &[target.0]);
     }
 
-    /// Where a slot of a node leads to, apart from children.
+    /// Returns the value of a branch of a node, ignoring children.
     fn best_of_slot(&self, node: u32, slot: u32, fallback: u32) -> u32 {
         self.best(node, Local { len: STRIDE, slot }, fallback)
     }
 
-    /// The value of the longest prefix of a node that covers this one, or is it.
+    /// Returns the value of the longest prefix of a node that covers this one, or equals it.
     fn best(&self, node: u32, local: Local, fallback: u32) -> u32 {
         let own = self.nodes.get(node).own;
         own.best(local)
             .map_or(fallback, |rank| *self.values.get(own.first + rank as u32))
     }
 
-    /// Writes a node to other lines, and those below that have none or another fallback. Gives its target.
+    /// Writes a node to new lines. Also writes the nodes below it that have no lines or another
+    /// fallback. Returns its target.
     fn write(&mut self, place: u32, fallback: u32) -> Target {
         let targets = self.targets(place, fallback, u64::MAX);
         self.lines.retire(self.nodes.get(place).target);
@@ -555,7 +568,8 @@ impl<A: Address> Forest<A> {
         target
     }
 
-    /// Where these slots of a node lead to; children there are written if they are not. Of other slots it says nothing.
+    /// Returns the targets of the branches in `slots`; other elements are unspecified. Writes
+    /// children there that have no valid lines.
     fn targets(&mut self, place: u32, fallback: u32, slots: u64) -> [u32; 64] {
         let node = *self.nodes.get(place);
         let mut targets = [fallback; 64];
@@ -569,7 +583,7 @@ impl<A: Address> Forest<A> {
         targets
     }
 
-    /// The target of a node with this fallback, which is written if it is not.
+    /// Returns the target of a node with this fallback. Writes the node if it has no valid lines.
     fn written(&mut self, place: u32, fallback: u32) -> Target {
         let node = self.nodes.get(place);
         match node.target.is_node() && node.fallback == fallback {
@@ -578,7 +592,7 @@ impl<A: Address> Forest<A> {
         }
     }
 
-    /// Has other bits choose a slot of a trie's table.
+    /// Changes the index range of a trie's table.
     fn change_table(&mut self, id: TrieId, span: Span<A>) {
         self.resize_table(id, span);
         let Trie { root, .. } = *self.trie(id);
@@ -586,13 +600,14 @@ impl<A: Address> Forest<A> {
         self.fill_slots(id, 0, span.slots());
     }
 
-    /// Gives a trie a table for these bits, all slots of which lead nowhere.
+    /// Gives a trie an empty table with this index range.
     fn resize_table(&mut self, trie: TrieId, span: Span<A>) {
         self.trie_mut(trie).span = span;
         self.tables.change(TableChange::Resize { trie, span });
     }
 
-    /// Packets do not come to the nodes of the first `levels` levels from `node` on.
+    /// Retires the lines of the first `levels` levels from `node` on, which packets no longer
+    /// reach.
     fn drop_lines_above(&mut self, node: u32, levels: usize) {
         if levels == 0 {
             return;
@@ -608,7 +623,8 @@ impl<A: Address> Forest<A> {
         }
     }
 
-    /// Sets `count` slots, from `first` on, to what the nodes above and below the table say.
+    /// Sets `count` table elements, from `first` on, according to the nodes above and below the
+    /// table.
     fn fill_slots(&mut self, id: TrieId, first: usize, count: usize) {
         let mut targets = [0; RUN];
         for run in (first..first + count).step_by(RUN) {
@@ -618,8 +634,9 @@ impl<A: Address> Forest<A> {
         }
     }
 
-    /// Finds where slots lead to, from `first` on, by the nodes above and below the table; the latter are written if they are not. All are slots of one node,
-    /// the last above the table.
+    /// Computes the targets of table elements from `first` on, according to the nodes above and
+    /// below the table. Writes nodes below that have no valid lines. All elements must belong to
+    /// the same node, the last above the table.
     fn find_targets(&mut self, id: TrieId, first: usize, targets: &mut [u32]) {
         let Trie { span, root, .. } = *self.trie(id);
         let Some(last) = self.trie(id).top().checked_sub(1) else {
@@ -642,7 +659,7 @@ impl<A: Address> Forest<A> {
         targets.copy_from_slice(&all[slot..][..targets.len()]);
     }
 
-    /// Sets slots of a table, at most [`RUN`], from `first` on.
+    /// Sets at most [`RUN`] table elements, from `first` on.
     fn set_slots(&mut self, trie: TrieId, first: usize, targets: &[u32]) {
         if self.tables.newest().table(trie).slots()[first..][..targets.len()] == *targets {
             return;

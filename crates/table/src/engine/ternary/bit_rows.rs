@@ -1,35 +1,36 @@
-//! [`BitRow`]: a bit for each of so many places, in as few cache lines as there can be.
+//! [`BitRow`]: bit set of fixed size in as few cache lines as possible.
 
 use std::fmt::Debug;
 
-/// Places that move by one, so that there is room between two.
+/// Movement of positions by one, which makes or closes a gap.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Moved {
-    /// None.
+    /// No position moves.
     Nothing,
-    /// All from the first one on, up to the hole at the second one.
+    /// All positions from the first on move up by one, up to the hole at the second.
     Up(usize, usize),
-    /// All from behind the hole at the first one, down from the second one on.
+    /// All positions after the hole at the first, up to and including the second, move down by one.
     Down(usize, usize),
 }
 
-/// Bits.
+/// Bit set of fixed size.
 pub(super) trait BitRow: Copy + Debug + Send + Sync + 'static {
-    /// None.
+    /// The empty set.
     const ZERO: Self;
-    /// How many.
+    /// Number of positions.
     const PLACES: usize;
-    /// Bits of a part of a key that has a row a value: at least 8, and more where that takes 16 KB at most.
+    /// Maximum width in bits of a part of a key that has a row for each value. At least 8, and more
+    /// if the rows then take at most 16 KB.
     const SHORT: u32;
 
     fn words(&self) -> &[u64];
 
     fn words_mut(&mut self) -> &mut [u64];
 
-    /// Keeps those that are in both.
+    /// Intersects with another set.
     fn keep(&mut self, other: &Self);
 
-    /// The first one, or [`PLACES`](Self::PLACES).
+    /// Returns the first position in the set, or [`PLACES`](Self::PLACES) if it is empty.
     fn first(self) -> usize;
 
     fn set(&mut self, place: usize, bit: bool) {
@@ -41,7 +42,7 @@ pub(super) trait BitRow: Copy + Debug + Send + Sync + 'static {
         self.words_mut()[place / 64] ^= 1 << (place % 64);
     }
 
-    /// Moves bits with their places.
+    /// Moves bits with their positions.
     fn shift(&mut self, moved: Moved) {
         let words = self.words_mut();
         match moved {
@@ -68,7 +69,7 @@ pub(super) trait BitRow: Copy + Debug + Send + Sync + 'static {
     }
 }
 
-/// The bits of word `word` that are between two places, both included.
+/// Returns the bits of word `word` that are between two positions, both inclusive.
 fn between(word: usize, from: usize, to: usize) -> u64 {
     let from = if word == from / 64 { from % 64 } else { 0 };
     let to = if word == to / 64 { to % 64 } else { 63 };
@@ -111,13 +112,13 @@ macro_rules! bit_row {
 
             #[inline(always)]
             fn first(self) -> usize {
-                // Which word it is in cannot be foretold: no branch asks.
+                // Branch-free, because the word with the first bit is unpredictable.
                 let mut set = 1u32 << ($words - 1);
                 for (at, &word) in self.0.iter().enumerate() {
                     set |= u32::from(word != 0) << at;
                 }
                 let word = set.trailing_zeros() as usize;
-                // A copy, so that until here all words are in registers.
+                // A copy, so that until here all words stay in registers.
                 let words = self.0;
                 let bit = words.get(word).map_or(64, |word| word.trailing_zeros());
                 word * 64 + bit as usize
@@ -157,7 +158,7 @@ mod tests {
             Moved::Down(hole, to) => bits.copy_within(hole + 1..=to, hole),
         }
         row.shift(moved);
-        // The place that came free has any bit.
+        // The bit at the position that became free is unspecified.
         let free = match moved {
             Moved::Nothing => None,
             Moved::Up(from, _) => Some(from),

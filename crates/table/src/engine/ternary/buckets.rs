@@ -1,26 +1,27 @@
-//! [`Buckets`]: a hash table from masked keys to chains of records, a cache line a bucket.
+//! [`Buckets`]: hash table from masked keys to chains of records, with buckets of one cache line.
 //!
-//! A slot is a tag of the hash and the first record of a chain; the key itself is in the record. A search
-//! ends at the first bucket that has a slot never used.
+//! A bucket holds several chains (`slot` in the code is the position in a bucket). For each it has
+//! a tag of the hash and the first record of the chain. The key itself is in the record. A search
+//! ends at the first bucket with a position that was never used.
 
 use super::records::NONE;
 use crate::prefetch::prefetch;
 use std::hint::select_unpredictable;
 
-/// Slots of a bucket.
+/// Number of chains that a bucket holds.
 const SLOTS: usize = 10;
-/// Tags that are compared at a time.
+/// Number of tags that are compared at once.
 const LANES: usize = 4;
-/// The tag of a slot never used since the table was made.
+/// Tag of a position that was never used since the table was created.
 const EMPTY: u16 = 0;
-/// The tag of a slot not used any more.
+/// Tag of a position that is no longer used (tombstone).
 const LEFT: u16 = 1;
-/// Slots in a hundred that are taken at most.
+/// Maximum load in percent.
 const MAX_LOAD: usize = 75;
-/// And in a table that was just made.
+/// Load of a new table in percent.
 const FIRST_LOAD: usize = 62;
 
-/// Tags in lanes of words, the last two without a slot.
+/// Bucket. Tags are 16-bit lanes of words; the last two lanes have no position.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 struct Bucket {
@@ -36,7 +37,8 @@ const FREE: Bucket = Bucket {
 const ONES: u64 = 0x0001_0001_0001_0001;
 const TOPS: u64 = ONES << 15;
 
-/// The top bit of each lane that is 0, and of some above it that are 1.
+/// Sets the top bit of each lane that is 0. May also set it in lanes above the first such lane that
+/// are 1.
 #[inline(always)]
 fn zeros(word: u64) -> u64 {
     word.wrapping_sub(ONES) & !word & TOPS
@@ -54,7 +56,8 @@ impl Bucket {
         self.heads[slot] = head;
     }
 
-    /// The slots with this tag, in a word: bit `lane * 16 + word`; and whether the search ends here.
+    /// Returns the positions with this tag (bit `lane * 16 + word`), and true if the search ends in
+    /// this bucket.
     #[inline(always)]
     fn look(&self, wanted: u64) -> (u64, bool) {
         let (mut same, mut empty) = (0, 0);
@@ -70,12 +73,12 @@ impl Bucket {
     }
 }
 
-/// See [`Buckets::chains`].
+/// Iterator over chains, see [`Buckets::chains`].
 pub(super) struct Chains<'t> {
     table: &'t Buckets,
     wanted: u64,
     at: usize,
-    /// The slots of this bucket that are left, as [`Bucket::look`] gives them.
+    /// Remaining positions in this bucket, in the format of [`Bucket::look`].
     same: u64,
     is_last: bool,
 }
@@ -98,24 +101,24 @@ impl Iterator for Chains<'_> {
     }
 }
 
-/// The first slot of a word that [`Bucket::look`] gives.
+/// Returns the first position in the format of [`Bucket::look`].
 #[inline(always)]
 fn slot_of(same: u64) -> usize {
     let bit = same.trailing_zeros() as usize;
     bit / 16 + bit % 16 * LANES
 }
 
-/// A hash table. Hashes come from outside.
+/// Hash table. Callers compute the hashes.
 #[derive(Debug, Clone)]
 pub(super) struct Buckets {
     buckets: Vec<Bucket>,
-    /// Slots with a chain.
+    /// Number of positions with a chain.
     used: usize,
-    /// Slots that are not empty.
+    /// Number of positions that are not empty.
     taken: usize,
 }
 
-/// A slot.
+/// Position in the table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slot {
     bucket: usize,
@@ -128,7 +131,7 @@ fn tag(hash: u64) -> u16 {
 }
 
 impl Buckets {
-    /// With room for so many chains.
+    /// Creates a table with room for `chains` chains.
     pub(super) fn with_room(chains: usize) -> Self {
         let buckets = (chains * 100).div_ceil(SLOTS * FIRST_LOAD).max(1);
         Self {
@@ -142,7 +145,7 @@ impl Buckets {
         self.buckets.len() * size_of::<Bucket>()
     }
 
-    /// The bucket where the search for a hash begins.
+    /// Returns the bucket in which the search for a hash starts.
     #[inline(always)]
     fn home(&self, hash: u64) -> usize {
         (((hash >> 32) * self.buckets.len() as u64) >> 32) as usize
@@ -162,7 +165,7 @@ impl Buckets {
         prefetch(&self.buckets, self.home(hash));
     }
 
-    /// The chains that may be of this hash: nearly always only the right one.
+    /// Iterates over the chains that may have this hash: nearly always only the right one.
     #[inline(always)]
     pub(super) fn chains(&self, hash: u64) -> Chains<'_> {
         let at = self.home(hash);
@@ -177,7 +180,8 @@ impl Buckets {
         }
     }
 
-    /// The first chain that may be of this hash, or [`NONE`], and whether there are no others.
+    /// Returns the first chain that may have this hash, or [`NONE`], and true if there are no
+    /// others.
     #[inline(always)]
     pub(super) fn first_chain(&self, hash: u64) -> (u32, bool) {
         let bucket = &self.buckets[self.home(hash)];
@@ -187,7 +191,7 @@ impl Buckets {
         (head, is_last & (same & same.wrapping_sub(1) == 0))
     }
 
-    /// The slot of this hash whose chain is the one meant.
+    /// Returns the position with this hash of the chain that `is_it` accepts.
     pub(super) fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<Slot> {
         let tag = tag(hash);
         let mut at = self.home(hash);
@@ -213,17 +217,17 @@ impl Buckets {
         self.buckets[slot.bucket].heads[slot.slot] = head;
     }
 
-    /// Whether another chain needs more room first.
+    /// Returns true if the table must be enlarged before another chain is added.
     pub(super) fn is_full(&self) -> bool {
         (self.taken + 1) * 100 > self.buckets.len() * SLOTS * MAX_LOAD
     }
 
-    /// How many chains there are.
+    /// Returns the number of chains.
     pub(super) fn used(&self) -> usize {
         self.used
     }
 
-    /// Adds a chain. There is room, see [`is_full`](Self::is_full).
+    /// Adds a chain. The table must have room, see [`is_full`](Self::is_full).
     pub(super) fn add(&mut self, hash: u64, head: u32) {
         let mut at = self.home(hash);
         loop {
@@ -239,17 +243,17 @@ impl Buckets {
         }
     }
 
-    /// Takes a chain out.
+    /// Removes a chain.
     pub(super) fn take(&mut self, slot: Slot) {
         let bucket = &mut self.buckets[slot.bucket];
-        // No search goes on behind a bucket with an empty slot.
+        // No search continues after a bucket with an empty position, so no tombstone is needed.
         let tag = if bucket.has_empty() { EMPTY } else { LEFT };
         self.taken -= usize::from(tag == EMPTY);
         bucket.set(slot.slot, tag, NONE);
         self.used -= 1;
     }
 
-    /// The first records of all chains.
+    /// Iterates over the first records of all chains.
     pub(super) fn heads(&self) -> impl Iterator<Item = u32> + '_ {
         self.buckets.iter().flat_map(|bucket| {
             let taken = (0..SLOTS).filter(|&slot| bucket.tag(slot) > LEFT);
@@ -258,5 +262,5 @@ impl Buckets {
     }
 }
 
-/// Ones in the lanes without a slot.
+/// Ones in the lanes without a position.
 const NO_SLOTS: [u64; 3] = [0, 0, 0xffff_ffff_0000_0000];

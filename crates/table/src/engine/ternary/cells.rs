@@ -1,7 +1,12 @@
-//! [`Cells`]: rules that all have the same bits fixed, by the values of these bits; those with the same values lie side by side and are compared some at a time.
+//! [`Cells`]: hash table of rules by a set of bits that all of them fix. Rules with the same values
+//! of these bits form a cell. They are stored next to each other and compared several at a time.
 //!
-//! Where most rules are long prefixes on both sides, coarse bits of both leave few rules to a cell, and one search finds the cell where a search of each tuple
-//! would find one rule. What in a cell comes first matches best, so a search ends at the first match.
+//! If most rules have long prefixes in two fields, a coarse part of both leaves few rules in a
+//! cell. One search then finds the cell, where a search in tuples would need a hash lookup for each
+//! mask. The rules of a cell are in order of rank, so the first match is the best.
+//!
+//! "Bit vectors" here are the [`Vectors`](super::vectors::Vectors) of the same index, which hold
+//! other rules (`row` in the code).
 
 use super::buckets::{Buckets, Slot};
 use super::layout::Layout;
@@ -15,61 +20,71 @@ use crate::prefetch::prefetch;
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
-/// The most rules in a cell.
+/// Maximum number of rules in a cell.
 const MOST: usize = 255;
-/// Bits are tried that so many of a hundred rules have fixed.
+/// Thresholds in percent. For each, the bits that at least this share of the rules fixes are tried.
 const SHARES: [usize; 12] = [99, 98, 97, 96, 95, 93, 90, 85, 80, 75, 70, 60];
-/// Rules that bits are chosen by, at most.
+/// Maximum number of rules by which the bits are chosen.
 const SAMPLES: usize = 1 << 14;
-/// What a search of cells may cost at most, in rules compared.
+/// Maximum cost of a search, as the number of rules compared.
 const MOST_COMPARED: usize = 64;
-/// Of so many rules, one may have no cell.
+/// At most one rule in `MOST_OUTSIDE` may have no cell.
 const MOST_OUTSIDE: usize = 12;
-/// What it costs that other rules are in tuples, in rules compared.
+/// Cost of rules outside of cells, which are in tuples, as the number of rules compared.
 const OUTSIDE_COST: usize = 32;
-/// Nothing is built anew for so many unused words.
+/// Minimum number of unused words for which the cells are rebuilt.
 const LEAST_UNUSED: usize = 1 << 14;
-/// Cells begin at multiples of so many words.
+/// Alignment of cells in words.
 const STEP: usize = 4;
-/// Words of ranks and entry.
+/// Number of words for rank and entry.
 const ENTRY: usize = 3;
-/// Above the entry: rows need not be searched if this rule was found.
+/// Flag in the entry word: if this rule was found, the bit vectors have no better match.
 const SURE: u64 = 1 << 32;
-/// With more cells, a rule that comes to rows would take long to tell them all; with twice as many, as may come, none is told any more.
+/// Maximum number of cells for which [`SURE`] is maintained, because a rule added to the bit
+/// vectors must be checked against all cells. With more than twice as many cells, the flag is no
+/// longer used.
 pub(super) const MOST_SURE: usize = 1 << 14;
 
 /// Rules by cell.
 #[derive(Debug, Clone)]
 pub(super) struct Cells {
-    /// Words of a key.
+    /// Number of words of a key.
     key_words: usize,
-    /// The bits that all rules have fixed.
+    /// The bits that all rules fix, by which cells are found.
     mask: Box<[u64]>,
-    /// Where cells begin, in steps.
+    /// Hash table of cells. Their positions are in units of [`STEP`] words.
     table: Buckets,
-    /// What rules are compared in.
+    /// The bits in which the rules of a cell are compared.
     rest: Rest,
-    /// Cells: how many rules; the bits that all have in common; the first words of what is left of rows `a`, the second ones and so on, rows `b`; and of each
-    /// its rank and its entry, with [`SURE`] if no key that it matches finds a better rule in the rows. Behind all cells there are some words more, so that
-    /// lanes may be read that have no rule.
+    /// Storage of the cells. Each cell has, in this order:
+    /// - the number of rules;
+    /// - the fixed bits that they share;
+    /// - the first residual words `a` of all rules, then the second ones, and so on, then those of
+    ///   `b`;
+    /// - for each rule its rank, and its entry with the flag [`SURE`] if it applies.
+    ///
+    /// After all cells there are a few more words, so that comparisons may read lanes without a
+    /// rule.
     words: Vec<u64>,
-    /// Where cells were that are no more, by how many steps they take.
+    /// Positions of free blocks, by size in units of [`STEP`].
     free: Vec<Vec<u32>>,
-    /// How many steps these take.
+    /// Total size of the free blocks, in units of [`STEP`].
     unused: usize,
     len: usize,
-    /// Whether rules may be sure.
+    /// True if [`SURE`] is maintained.
     has_sure: bool,
 }
 
-/// Bits to have cells by, and how many rules a key is compared with.
+/// Candidate set of bits for cells, with the average number of rules that a key is compared with.
 struct Choice {
     mask: Box<[u64]>,
     compared: usize,
 }
 
 impl Cells {
-    /// Takes those of the rules that have the bits which most have, if few are in each cell and those that are left are `few`, or not many for so many rules.
+    /// Builds cells for those of the rules that fix the bits that most rules fix, and removes them
+    /// from `rules`. Returns `None` if cells would be too large, or if too many rules would be
+    /// left: more than `few`, and more than a fraction of all.
     pub(super) fn of_most(layout: &Layout, rules: &mut Vec<FlatRule>, few: usize) -> Option<Self> {
         if rules.len() <= few || layout.has_wide_ranges() {
             return None;
@@ -92,7 +107,7 @@ impl Cells {
         Some(cells)
     }
 
-    /// Takes what it can of these, and gives the others.
+    /// Builds the cells. Returns the rules that have no place in one.
     fn fill(&mut self, rules: Vec<FlatRule>) -> Vec<FlatRule> {
         let has_bits = |rule: &FlatRule| self.has_bits(rule);
         let (mut members, mut others): (Vec<FlatRule>, Vec<FlatRule>) =
@@ -101,11 +116,11 @@ impl Cells {
         let cells: Vec<&[FlatRule]> = members
             .chunk_by(|a, b| self.hash_of(a) == self.hash_of(b))
             .collect();
-        // Where a bucket is full, another one has to be looked at.
+        // A full bucket costs another memory access, so the load is kept low.
         self.table = Buckets::with_room(cells.len() * 3 / 2);
         for cell in cells {
             let is_same = |rule: &FlatRule| are_same(&self.mask, rule, &cell[0]);
-            // Others have the same hash by chance.
+            // The others have the same hash by chance.
             let (same, left): (Vec<FlatRule>, Vec<FlatRule>) =
                 cell.iter().cloned().partition(is_same);
             others.extend(left);
@@ -125,12 +140,13 @@ impl Cells {
         hash::<0>(rule.a(), &self.mask)
     }
 
-    /// How many rules there are.
+    /// Returns the number of rules.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether most of the room is where cells were: if many grow, nothing may want it again.
+    /// Returns true if much of the storage is free blocks. If many cells grow, these blocks may
+    /// never be reused.
     pub(super) fn is_outgrown(&self) -> bool {
         self.unused * STEP > LEAST_UNUSED.max(self.words.len() / 2)
     }
@@ -140,13 +156,13 @@ impl Cells {
         self.table.bytes() + self.words.len() * 8 + free
     }
 
-    /// How many cells there are.
+    /// Returns the number of cells.
     #[cfg(test)]
     pub(super) fn cells(&self) -> usize {
         self.table.used()
     }
 
-    /// How many rules are sure.
+    /// Returns the number of rules with the flag [`SURE`].
     #[cfg(test)]
     pub(super) fn sure(&self) -> usize {
         let is_sure = |head, at| self.words[self.entry(head, at) + 2] & SURE != 0;
@@ -162,35 +178,35 @@ impl Cells {
         has_bits(&self.mask, rule)
     }
 
-    /// The slot of the cell that a rule is in, or would be.
+    /// Returns the position of a rule's cell in the hash table, if the cell exists.
     fn slot(&self, rule: &FlatRule) -> Option<Slot> {
         self.table.find(self.hash_of(rule), |head| {
             are_same(&self.mask, &self.rule(head, 0), rule)
         })
     }
 
-    /// How many rules are in the cell that begins here.
+    /// Returns the number of rules in the cell at `head`.
     #[inline(always)]
     fn count(&self, head: u32) -> usize {
         self.words[head as usize * STEP] as usize
     }
 
-    /// The bits that rules of a cell have in common.
+    /// Returns the fixed bits that the rules of a cell share.
     fn common(&self, head: u32) -> &[u64] {
         &self.words[head as usize * STEP + 1..][..self.key_words]
     }
 
-    /// Where the rows of a cell begin.
+    /// Returns the index of the first word `a` of a cell.
     fn rows(&self, head: u32) -> usize {
         head as usize * STEP + 1 + self.key_words
     }
 
-    /// Words of a rule.
+    /// Returns the number of words of a rule.
     fn columns(&self) -> usize {
         self.rest.words * 2 + ENTRY
     }
 
-    /// Where the ranks and the entry of a rule are.
+    /// Returns the index of the rank and entry of a rule.
     fn entry(&self, head: u32, at: usize) -> usize {
         self.rows(head) + self.count(head) * self.rest.words * 2 + at * ENTRY
     }
@@ -220,17 +236,17 @@ impl Cells {
         (0..self.count(head)).map(move |at| self.rule(head, at))
     }
 
-    /// All rules.
+    /// Iterates over all rules.
     pub(super) fn rules(&self) -> impl Iterator<Item = FlatRule> + '_ {
         self.table.heads().flat_map(|head| self.rules_of(head))
     }
 
-    /// How many steps a cell of so many rules takes.
+    /// Returns the size of a cell with `count` rules, in units of [`STEP`].
     fn steps(&self, count: usize) -> usize {
         (1 + self.key_words + count * self.columns()).div_ceil(STEP)
     }
 
-    /// Room for a cell of so many steps.
+    /// Allocates a block for a cell of this size.
     fn room(&mut self, steps: usize) -> u32 {
         if let Some(head) = self.free.get_mut(steps).and_then(Vec::pop) {
             self.unused -= steps;
@@ -241,7 +257,8 @@ impl Cells {
         (begin / STEP) as u32
     }
 
-    /// A cell for so many rules, with the bits of one of them, and where it begins.
+    /// Allocates a cell for `count` rules that share the fixed bits of `rule`. Returns its
+    /// position.
     fn begin(&mut self, count: usize, rule: &FlatRule) -> u32 {
         let head = self.room(self.steps(count));
         let begin = head as usize * STEP;
@@ -269,7 +286,7 @@ impl Cells {
         self.words[entry..entry + ENTRY].copy_from_slice(&[rule.rank.0, rule.rank.1, found]);
     }
 
-    /// Copies rules from a cell to a place of another one.
+    /// Copies rules of a cell to another cell, from position `at` on.
     fn copy(&mut self, from: u32, rules: Range<usize>, to: u32, at: usize) {
         let (old, new) = (self.count(from), self.count(to));
         for column in 0..self.rest.words * 2 {
@@ -283,7 +300,7 @@ impl Cells {
         self.words.copy_within(entries, to);
     }
 
-    /// The first rule of a cell that is not better than this rank.
+    /// Returns the index of the first rule of a cell with at least this rank.
     fn behind(&self, head: u32, rank: RankWords) -> usize {
         let (mut first, mut last) = (0, self.count(head));
         while first < last {
@@ -308,7 +325,8 @@ impl Cells {
         self.len -= count;
     }
 
-    /// Puts a rule in, beside these rows; false if there is no place for it.
+    /// Inserts a rule. `rows` iterates over the rules in bit vectors, in order of rank. Returns
+    /// false if the rule has no place here.
     pub(super) fn insert<'r>(
         &mut self,
         rule: &FlatRule,
@@ -338,7 +356,7 @@ impl Cells {
         true
     }
 
-    /// Enters the cell of a rule in place of another one.
+    /// Replaces the cell `old` of a rule by `head` in the hash table, or adds it.
     fn replace(&mut self, slot: Option<Slot>, old: Option<u32>, head: u32, rule: &FlatRule) {
         if let (Some(slot), Some(old)) = (slot, old) {
             self.table.set_head(slot, head);
@@ -359,7 +377,7 @@ impl Cells {
         self.table = table;
     }
 
-    /// Takes a rule out; false if it is not here.
+    /// Removes a rule. Returns false if it is not here.
     pub(super) fn remove(&mut self, rule: &FlatRule) -> bool {
         let slot = Some(rule).filter(|rule| self.has_bits(rule));
         let Some(slot) = slot.and_then(|rule| self.slot(rule)) else {
@@ -382,7 +400,7 @@ impl Cells {
         true
     }
 
-    /// Finds out which rules are sure beside these rows.
+    /// Computes the flag [`SURE`] of all rules. `rows` has the rules in bit vectors.
     pub(super) fn trust(&mut self, rows: &[FlatRule]) {
         if self.table.used() > MOST_SURE {
             return;
@@ -395,7 +413,7 @@ impl Cells {
         }
     }
 
-    /// A rule comes to the rows.
+    /// Updates the flag [`SURE`] for a rule added to the bit vectors.
     pub(super) fn heed(&mut self, row: &FlatRule) {
         if !self.has_sure {
             return;
@@ -408,7 +426,7 @@ impl Cells {
         }
     }
 
-    /// From now on rules may be sure, and all are, or none are.
+    /// Starts to maintain [`SURE`] and sets it for all rules, or stops and clears it.
     fn have_sure(&mut self, has_sure: bool) {
         self.has_sure = has_sure;
         for head in self.table.heads().collect::<Vec<_>>() {
@@ -420,8 +438,9 @@ impl Cells {
         }
     }
 
-    /// Of these rules of a cell, those that come behind one of the rows are not sure if they overlap. Each is compared in place: a cell may have many, and nobody knows
-    /// how often such a row comes and goes.
+    /// Clears [`SURE`] in those of these rules of a cell that overlap with `row` and have a worse
+    /// rank. Rules are compared in place, because a cell may be large and rules in bit vectors may
+    /// change often.
     fn doubt(&mut self, head: u32, rules: Range<usize>, row: &FlatRule) {
         if !self.overlaps(head, row) {
             return;
@@ -439,7 +458,7 @@ impl Cells {
         }
     }
 
-    /// Whether there may be a key of this cell that the rule matches.
+    /// Returns true if the rule may match some key of this cell.
     fn overlaps(&self, head: u32, rule: &FlatRule) -> bool {
         let words = self.common(head).iter().zip(rule.a()).zip(rule.b());
         let words = words.zip(&self.mask);
@@ -448,7 +467,7 @@ impl Cells {
         }) == 0
     }
 
-    /// Asks for where the cell of a key is found, and gives the hash.
+    /// Returns the hash of a key for the search of its cell, and prefetches the bucket.
     #[inline(always)]
     pub(super) fn hash<const N: usize>(&self, key: &[u64]) -> u64 {
         let hash = hash::<N>(key, &self.mask);
@@ -456,7 +475,8 @@ impl Cells {
         hash
     }
 
-    /// The cell of a key, or [`NONE`], and whether there can be no other; asks for it.
+    /// Returns the cell of a key, or [`NONE`], and true if there can be no other. Prefetches the
+    /// cell.
     #[inline(always)]
     pub(super) fn cell(&self, hash: u64) -> (u32, bool) {
         let (head, is_only) = self.table.first_chain(hash);
@@ -467,7 +487,7 @@ impl Cells {
         (head, is_only)
     }
 
-    /// Searches a cell and keeps what is better than `best`. Whether something was found that no rule of the rows comes before.
+    /// Searches a cell and improves `best`. Returns true if the rule found has the flag [`SURE`].
     #[inline(always)]
     fn search_cell<'k, const N: usize, const R: usize>(
         &self,
@@ -491,13 +511,13 @@ impl Cells {
         while first < count {
             let lanes = |column: usize| &rows[column * count + first..].as_chunks().0[0];
             let mut all = u32::MAX;
-            // A fold would be a function of its own, and each comparison a call.
+            // A loop, because a fold would be a separate function with a call for each comparison.
             for (word, &number) in rest.iter().enumerate().take(rest_words) {
                 let (a, b) = (lanes(word), lanes(rest_words + word));
                 all &= matching(compare, number, kinds(word), a, b);
             }
             let lane = all.trailing_zeros() as usize;
-            // Lanes behind the last rule have what is no rule.
+            // Lanes after the last rule hold other data.
             if lane < LANES.min(count - first) {
                 let entry = rest_words * 2 * count + (first + lane) * ENTRY;
                 let entry = &rows[entry..][..ENTRY];
@@ -510,7 +530,7 @@ impl Cells {
         false
     }
 
-    /// Searches all cells that may be of this hash.
+    /// Searches all cells that may have this hash.
     #[inline(always)]
     fn search_chains<'k, const N: usize, const R: usize>(
         &self,
@@ -532,7 +552,8 @@ impl Cells {
         self.search_chains::<N, 0>(Lanewise, |word| self.rest.kinds(word), key, hash, best);
     }
 
-    /// Searches the cells of keys with these hashes, and tells for which of them rows have to be searched too.
+    /// Searches the cells of keys with these hashes. Returns the keys for which the bit vectors
+    /// must be searched too.
     #[inline(always)]
     pub(super) fn search<const N: usize>(
         &self,
@@ -581,7 +602,8 @@ impl Cells {
     }
 }
 
-/// A search for a group of keys. Its instructions are used for nothing else: tuples and sets are searched a fifth slower with them.
+/// Search for a group of keys. Only this search is compiled with its vector instructions, because
+/// tuples and independent sets are a fifth slower with them.
 struct Search<'s, const N: usize> {
     cells: &'s Cells,
     keys: &'s [&'s [u64]],
@@ -613,7 +635,7 @@ impl<const N: usize> CompareWork for Search<'_, N> {
     }
 }
 
-/// Numbers of keys that are to be asked for elsewhere.
+/// List of keys that must be looked up in the bit vectors too, by their index in the group.
 #[derive(Default)]
 pub(super) struct Asked {
     keys: [u8; GROUP],
@@ -621,7 +643,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Adds a key, if so, without a branch.
+    /// Adds a key if `is_asked`, without a branch.
     #[inline(always)]
     fn add(&mut self, key: u8, is_asked: bool) {
         self.keys[self.count % GROUP] = key;
@@ -634,19 +656,20 @@ impl Asked {
     }
 }
 
-/// Whether a rule leaves none of these bits open.
+/// Returns true if a rule fixes all these bits.
 fn has_bits(mask: &[u64], rule: &FlatRule) -> bool {
     let words = mask.iter().zip(rule.b());
     words.fold(0, |missing, (mask, b)| missing | mask & !b) == 0
 }
 
-/// Whether both rules want the same values of these bits.
+/// Returns true if both rules have the same values of these bits.
 fn are_same(mask: &[u64], a: &FlatRule, b: &FlatRule) -> bool {
     let words = a.a().iter().zip(b.a()).zip(mask);
     words.fold(0, |differing, ((a, b), mask)| differing | (a ^ b) & mask) == 0
 }
 
-/// The bits outside of ranges that many rules have fixed, for each share that may be meant by many.
+/// Returns candidate sets of bits outside of ranges: for each threshold, those that enough rules
+/// fix.
 fn common_bits(layout: &Layout, rules: &[FlatRule]) -> Vec<Box<[u64]>> {
     let step = rules.len().div_ceil(SAMPLES).max(1);
     let looked_at = rules.len().div_ceil(step);
@@ -671,7 +694,7 @@ fn common_bits(layout: &Layout, rules: &[FlatRule]) -> Vec<Box<[u64]>> {
     masks
 }
 
-/// What cells by these bits cost; `None` if it is too much.
+/// Computes the cost of cells by these bits; `None` if it is too high.
 fn choice(mask: Box<[u64]>, rules: &[FlatRule], few: usize) -> Option<Choice> {
     let most_outside = few.max(rules.len() / MOST_OUTSIDE);
     let with_bits = || rules.iter().filter(|rule| has_bits(&mask, rule));

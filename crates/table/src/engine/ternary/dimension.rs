@@ -1,7 +1,10 @@
-//! [`Dimension`]: for each value of a part of the key, which rules it matches.
+//! [`Dimension`]: for each value of a part of the key, the set of rules that match it, as a bit
+//! row.
 //!
-//! Values that the same rules match, side by side, are one class with one row of bits. A short part has a row a value; a longer one is cut where the
-//! interval of a rule begins or ends, and the class of a value is found by a search in a few steps, each of which compares it with some numbers at once.
+//! Adjacent values that the same rules match form a class with one bit row. A narrow part has one
+//! row for each value. A wide part is cut where the interval of a rule starts or ends. The class of
+//! a value is then found by a search of a few steps, each of which compares several numbers at
+//! once. The method is bit-vector packet classification (Lakshman and Stiliadis, SIGCOMM 1998).
 
 use super::bit_rows::{BitRow, Moved};
 use super::layout::{Piece, Role};
@@ -10,41 +13,44 @@ use crate::compare::{ByHalves, Count, CountWork, FAN, counting_numbers};
 use crate::prefetch::prefetch;
 use bits::one;
 
-/// Bits of a part whose rules may match other values than intervals. It has a row a value.
+/// Width in bits of a part in which rules may match other sets than intervals. It has one row for
+/// each value.
 const CHUNK: u32 = 8;
 
-/// A part of a key: some bits of a limb.
+/// Part of a key: adjacent bits of a limb.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part {
     pub(super) limb: usize,
     shift: u32,
     width: u32,
     is_range: bool,
-    /// Where it is in what is searched for: a word, and the first bit.
+    /// Position in the search key: index of the word, and first bit.
     place: (usize, u32),
 }
 
-/// What is searched for.
+/// Format of the search keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keys {
-    /// Keys as they come.
+    /// Limbs of the lookup key.
     Limbs,
-    /// Keys as a layout packs them.
+    /// Words, as packed by a [`Layout`](super::layout::Layout).
     Words,
 }
 
-/// What a rule matches in a part.
+/// Condition of a rule for a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Condition {
-    /// All values between these, both included.
+    /// All values between these, both inclusive.
     Between(u64, u64),
-    /// Values that have these bits where the second number has ones.
+    /// Values that equal the first number in the bits that are set in the second.
     Masked(u64, u64),
 }
 
 impl Part {
-    /// The parts of the piece at this limb that `rules` (rows `a` and `b`) care about: where rows by value are near, chunks rather than more halvings than there
-    /// are chunks, since each halving waits for the one before.
+    /// Splits the piece at this limb into the parts in which some of the `rules` (words `a` and
+    /// `b`) have a condition. If rows are in the cache (`chunks_are_near`), chunks are preferred as
+    /// long as they are no more than the steps of a binary search. Each of those steps would wait
+    /// for the previous one.
     pub(super) fn of<'r>(
         (limb, piece): (usize, &Piece),
         keys: Keys,
@@ -88,7 +94,7 @@ impl Part {
         }
     }
 
-    /// What a rule with these rows matches.
+    /// Returns the condition of a rule with these words.
     pub(super) fn condition(&self, piece: &Piece, a: &[u64], b: &[u64]) -> Condition {
         let (a, b) = (piece.of(a), piece.of(b));
         if self.is_range {
@@ -98,7 +104,7 @@ impl Part {
         Condition::Masked(of(a), of(b))
     }
 
-    /// The bits of the limb.
+    /// Returns the mask of the part's bits in the limb.
     pub(super) fn mask(&self) -> u64 {
         one::mask(self.width) << self.shift
     }
@@ -108,7 +114,7 @@ impl Part {
         key[self.place.0] >> self.place.1 & one::mask(self.width)
     }
 
-    /// The classes of keys. Not inlined, so that it is there once for rows of all lengths.
+    /// Computes the classes of keys. Not inlined, so that one copy serves rows of all lengths.
     #[inline(never)]
     fn classify<'k>(&self, classes: &Classes, key: impl Fn(usize) -> &'k [u64], out: &mut [u32]) {
         counting_numbers(Classify {
@@ -121,7 +127,7 @@ impl Part {
 }
 
 impl Condition {
-    /// Whether it holds for each number of this width.
+    /// Returns true if all numbers of this width satisfy the condition.
     pub(super) fn is_open(self, width: u32) -> bool {
         match self {
             Self::Between(lo, hi) => lo == 0 && hi == one::mask(width),
@@ -129,7 +135,8 @@ impl Condition {
         }
     }
 
-    /// The least and the greatest number, if all between them are as good.
+    /// Returns the least and the greatest number, if all numbers between them satisfy the
+    /// condition.
     pub(super) fn interval(self, width: u32) -> Option<(u64, u64)> {
         match self {
             Self::Between(lo, hi) => Some((lo, hi)),
@@ -149,12 +156,12 @@ impl Condition {
     }
 }
 
-/// What is behind an interval that ends here, among numbers of this width.
+/// Returns the number after an interval that ends at `hi`, among numbers of this width.
 fn behind(hi: u64, width: u32) -> Option<u64> {
     hi.checked_add(1).filter(|&next| next <= one::mask(width))
 }
 
-/// Where classes begin that these intervals tell apart: in order, the first at 0.
+/// Returns the first values of the classes that these intervals define, in order. The first is 0.
 fn starts_of(intervals: &[(u64, u64)], width: u32) -> Vec<u64> {
     let starts = intervals
         .iter()
@@ -165,17 +172,17 @@ fn starts_of(intervals: &[(u64, u64)], width: u32) -> Vec<u64> {
     starts
 }
 
-/// How values are told apart.
+/// Mapping from values to classes.
 #[derive(Debug, Clone)]
 enum Classes {
-    /// Each is a class.
+    /// Each value is a class.
     Values,
-    /// By where classes begin.
+    /// Classes are intervals, with their first values.
     Narrow(Starts<u32>),
     Wide(Starts<u64>),
 }
 
-/// Finds the classes of keys in a part.
+/// Work item: computes the classes of keys in a part.
 struct Classify<'c, F> {
     part: &'c Part,
     classes: &'c Classes,
@@ -202,21 +209,21 @@ impl<'k, F: Fn(usize) -> &'k [u64]> CountWork for Classify<'_, F> {
     }
 }
 
-/// Numbers side by side, in a cache line if they are of 32 bits.
+/// Group of adjacent numbers. Numbers of 32 bits fill one cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 struct Block<T>([T; FAN]);
 
-/// Where classes begin, the first at 0: a tree without pointers. The lowest level has all, and each other one has the first number of each block of the
-/// level below.
+/// First values of classes, in order, as a search tree without pointers. The lowest level has all
+/// values. Each other level has the first value of each block of the level below.
 #[derive(Debug, Clone)]
 struct Starts<T> {
-    /// From the top, which is one block, down.
+    /// From the top level, which is one block, to the lowest.
     levels: Vec<Vec<Block<T>>>,
     classes: usize,
 }
 
-/// A number that classes begin at.
+/// Type of the first values of classes.
 trait Number: Copy + Ord {
     const MAX: Self;
 }
@@ -230,7 +237,7 @@ impl Number for u64 {
 }
 
 impl<T: Number> Starts<T> {
-    /// From numbers in order, the first 0.
+    /// Creates the tree from ordered numbers, of which the first is 0.
     fn new(mut starts: Vec<T>) -> Self {
         let classes = starts.len();
         let mut levels = Vec::new();
@@ -243,7 +250,8 @@ impl<T: Number> Starts<T> {
         Self { levels, classes }
     }
 
-    /// As many as can be halved to the end, the last ones behind all classes, if they are few.
+    /// Returns the first values if they fit into one block, padded to a power of two for binary
+    /// search.
     fn in_one_block(&self) -> Option<&[T]> {
         match &self.levels[..] {
             [level] if self.classes > 1 => Some(&level[0].0[..self.classes.next_power_of_two()]),
@@ -256,12 +264,12 @@ impl<T: Number> Starts<T> {
         levels.sum()
     }
 
-    /// The class of a number.
+    /// Returns the class of a number.
     fn class(&self, number: T) -> usize {
         self.class_in(&self.levels, number, ByHalves)
     }
 
-    /// The class of a number, given the levels. No branch depends on it.
+    /// Returns the class of a number, given the levels. Branch-free.
     #[inline(always)]
     fn class_in(
         &self,
@@ -272,17 +280,18 @@ impl<T: Number> Starts<T> {
         let mut place = 0;
         for level in levels {
             let level = level.as_ref();
-            // What is behind the numbers of a level is no greater than the greatest number.
+            // The padding after the numbers of a level is not greater than the greatest number, so
+            // it may be counted too.
             let block = place.min(level.len() - 1);
             place = block * FAN + count.up_to(&level[block].0, number) - 1;
         }
         place.min(self.classes - 1)
     }
 
-    /// The classes of what `number_of` gives for each key.
+    /// Computes the class of `number_of(i)` for each key `i`.
     #[inline(always)]
     fn classify(&self, number_of: impl Fn(usize) -> T, count: impl Count<T>, classes: &mut [u32]) {
-        // With the number of levels known, they follow each other without a loop.
+        // A constant number of levels unrolls the loop.
         match self.levels.len() {
             1 => self.classify_in::<1>(number_of, count, classes),
             2 => self.classify_in::<2>(number_of, count, classes),
@@ -308,7 +317,8 @@ impl<T: Number> Starts<T> {
         }
     }
 
-    /// Lets a class begin at `number`, and gives the one that was cut, if any was.
+    /// Splits the class that contains `number` so that one starts there. Returns the class that was
+    /// split, or `None` if one already starts there.
     fn cut(&mut self, number: T) -> Option<usize> {
         let class = self.class(number);
         let lowest = self.levels.last()?.iter();
@@ -324,7 +334,7 @@ impl<T: Number> Starts<T> {
 }
 
 impl<T: Number> Block<T> {
-    /// With at most so many numbers.
+    /// Creates a block with these numbers, at most [`FAN`].
     fn new(numbers: &[T]) -> Self {
         let mut block = [T::MAX; FAN];
         block[..numbers.len()].copy_from_slice(numbers);
@@ -332,18 +342,19 @@ impl<T: Number> Block<T> {
     }
 }
 
-/// A part of the key, its classes and their rows.
+/// Part of the key with its classes and their bit rows.
 #[derive(Debug, Clone)]
 pub(super) struct Dimension<R> {
     pub(super) part: Part,
     classes: Classes,
     rows: Vec<R>,
-    /// Rows when it was made.
+    /// Number of rows when it was built.
     built: usize,
 }
 
 impl<R: BitRow> Dimension<R> {
-    /// With what rules, each in a place, match in this part; each has an interval if the part is long.
+    /// Creates the dimension from the conditions of rules, each with its bit position. If the part
+    /// is wide, each condition must be an interval.
     pub(super) fn new(part: Part, rules: &[(usize, Condition)]) -> Self {
         let (classes, rows) = if part.width <= R::SHORT {
             (Classes::Values, Self::rows_of_values(part, rules))
@@ -377,7 +388,7 @@ impl<R: BitRow> Dimension<R> {
         let intervals = rules.iter().map(|(_, condition)| interval(condition));
         let intervals: Vec<(u64, u64)> = intervals.collect();
         let starts = starts_of(&intervals, part.width);
-        // First each bit where it changes, then what is there.
+        // First set each bit where it changes, then accumulate.
         let mut rows = vec![R::ZERO; starts.len()];
         let mut flip = |start: u64, place: usize| {
             if let Ok(class) = starts.binary_search(&start) {
@@ -398,7 +409,7 @@ impl<R: BitRow> Dimension<R> {
             }
         }
         let classes = match part.width {
-            // Code that looks keys up by itself knows of one kind.
+            // Compiled code that searches inline supports only `u64`.
             ..=32 if R::PLACES > VectorIndex::PLACES => Classes::Narrow(Starts::new(
                 starts.into_iter().map(|start| start as u32).collect(),
             )),
@@ -407,7 +418,8 @@ impl<R: BitRow> Dimension<R> {
         (classes, rows)
     }
 
-    /// The part as code sees it that looks keys up by itself; `None` where that would be long, or wrong for the greatest number.
+    /// Returns the part in the form that compiled code can search inline; `None` if the search
+    /// would be long, or incorrect for the greatest number.
     pub(super) fn seen(&self) -> Option<VectorPart<'_>> {
         let starts = match &self.classes {
             Classes::Values => &[][..],
@@ -433,17 +445,17 @@ impl<R: BitRow> Dimension<R> {
         starts + size_of_val(&self.rows[..])
     }
 
-    /// Whether it has many more rows than when it was made.
+    /// Returns true if it has many more rows than when it was built.
     pub(super) fn is_outgrown(&self) -> bool {
         self.rows.len() > self.built * 2 + 64
     }
 
-    /// Whether a rule can be put in that matches this here.
+    /// Returns true if a rule with this condition can be inserted.
     pub(super) fn takes(&self, condition: Condition) -> bool {
         matches!(self.classes, Classes::Values) || condition.interval(self.part.width).is_some()
     }
 
-    /// Puts a rule into a place, after these have moved.
+    /// Inserts a rule at a bit position, after bits were moved as `moved` says.
     pub(super) fn insert(&mut self, place: usize, condition: Condition, moved: Moved) {
         let width = self.part.width;
         let put = |row: &mut R, bit: bool| {
@@ -489,7 +501,7 @@ impl<R: BitRow> Dimension<R> {
         }
     }
 
-    /// The row of a key.
+    /// Returns the row of a key.
     #[inline(always)]
     pub(super) fn row(&self, key: &[u64]) -> &R {
         &self.rows[self.class(self.part.of_key(key))]
@@ -500,7 +512,7 @@ impl<R: BitRow> Dimension<R> {
         &self.rows[class as usize]
     }
 
-    /// The classes of keys, whose rows are asked for.
+    /// Computes the classes of keys and prefetches their rows.
     #[inline(always)]
     pub(super) fn classify<'k>(&self, key: impl Fn(usize) -> &'k [u64], classes: &mut [u32]) {
         self.part.classify(&self.classes, key, classes);

@@ -1,4 +1,5 @@
-//! [`Form`]: what packets search: bits for few rules, an index for many.
+//! [`Form`]: search structure of the ternary engine, bit vectors for few rules or an index for
+//! many.
 
 use super::bit_rows::{Bits64, Bits256, Bits512, Bits1024};
 use super::dimension::Keys;
@@ -10,10 +11,10 @@ use crate::engine::{Matcher, Replay};
 use crate::entry::EntryIdx;
 use std::sync::Arc;
 
-/// A search structure.
+/// Search structure.
 #[derive(Debug, Clone)]
 pub(super) enum Form {
-    /// For so many rules, and so on.
+    /// Bit vectors of up to 64 positions, and so on.
     Upto64(Vectors<Bits64>),
     Upto256(Vectors<Bits256>),
     Upto512(Vectors<Bits512>),
@@ -21,7 +22,7 @@ pub(super) enum Form {
     Many(Box<Index>),
 }
 
-/// One of the sets of vectors, or the index.
+/// Evaluates an expression for bit vectors of any size, or for the index.
 macro_rules! either {
     ($form:expr, $vectors:ident => $few:expr, $index:ident => $many:expr) => {
         match $form {
@@ -34,11 +35,12 @@ macro_rules! either {
     };
 }
 
-/// The most rules for which vectors are made. Of their places some are left, which makes it cheap to put more rules between.
+/// Maximum number of rules for bit vectors alone. Some of the 1024 positions stay free, so that
+/// rules can be inserted between others cheaply.
 pub(super) const MOST_FEW: usize = 1000;
 
 impl Form {
-    /// Vectors for these rules, if they are few enough and the key has parts that suit.
+    /// Creates bit vectors for these rules, if they are few enough and the key suits.
     pub(super) fn of_few(layout: &Arc<Layout>, rules: &[FlatRule]) -> Option<Self> {
         match rules.len() {
             0..=56 => Vectors::new(layout, Keys::Limbs, rules).map(Self::Upto64),
@@ -49,7 +51,7 @@ impl Form {
         }
     }
 
-    /// The index, if it is one.
+    /// Returns the index, if it is one.
     pub(super) fn index(&self) -> Option<&Index> {
         match self {
             Self::Many(index) => Some(index),
@@ -57,37 +59,37 @@ impl Form {
         }
     }
 
-    /// How many rules there are.
+    /// Returns the number of rules.
     pub(super) fn len(&self) -> usize {
         either!(self, few => few.len(), many => many.len())
     }
 
-    /// All rules.
+    /// Returns all rules.
     pub(super) fn rules(&self) -> Vec<FlatRule> {
         either!(self, few => few.rules(), many => many.rules())
     }
 
-    /// How many rules were in no set when it was made.
+    /// Returns the number of rules that were in no independent set when the structure was built.
     pub(super) fn built_outside_sets(&self) -> usize {
         either!(self, few => few.len(), many => many.built())
     }
 
-    /// Whether rules have come and gone for which it is not made.
+    /// Returns true if the rules have changed so much that the structure should be rebuilt.
     pub(super) fn is_outgrown(&self) -> bool {
         either!(self, few => few.is_outgrown(), many => many.is_outgrown() || many.is_forgotten())
     }
 
-    /// Whether a rule can be put in.
+    /// Returns true if a rule can be inserted.
     pub(super) fn takes(&self, rule: &FlatRule) -> bool {
         either!(self, few => few.takes(rule), _many => true)
     }
 
-    /// What a copy takes that shares what can be shared.
+    /// Returns the size in bytes of a copy, without parts that copies share.
     pub(super) fn own_bytes(&self) -> usize {
         either!(self, few => few.bytes(), many => many.own_bytes())
     }
 
-    /// What copies share.
+    /// Returns the size in bytes of the parts that copies share.
     pub(super) fn shared_bytes(&self) -> usize {
         self.index().map_or(0, |index| index.learned.shared_bytes())
     }

@@ -1,7 +1,9 @@
-//! [`Improvement`]: another index for the rules of one, made step by step and taken if it is faster.
+//! [`Improvement`]: background construction of an index with independent sets, which replaces the
+//! current index if it is faster.
 //!
-//! Whether independent sets pay depends on the rules, on the processor and on its caches, so it is measured: both indexes search the same keys,
-//! drawn from the boxes of the rules, in turns (what NuevoMatch's authors leave to the user, section 5.2 of their paper).
+//! The benefit of independent sets depends on the rules, the processor and its caches. It is
+//! therefore measured: both indexes search the same keys, drawn from the rules, alternately.
+//! NuevoMatch leaves this choice to the user (Rashelbach et al., SIGCOMM 2020, section 5.2).
 
 use super::form::Form;
 use super::index::Index;
@@ -15,23 +17,24 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Keys of a turn, in groups.
+/// Number of key groups in a round of measurement.
 const TURN: usize = 64;
-/// Turns, each with other keys.
+/// Number of rounds, each with other keys.
 const TURNS: usize = 17;
-/// Of a thousand turns' time, another index has to save so much: what sets save when they are made, updates that come later cost again.
+/// Minimum saving of time in thousandths. A smaller one does not pay, because later updates reduce
+/// the benefit of the sets.
 const LEAST_GAIN: u64 = 100;
 
-/// An index being made.
+/// Index under construction.
 #[derive(Debug)]
 pub(super) struct Improvement {
-    /// What is to be improved on.
+    /// Current search structure.
     from: Arc<Form>,
     rules: Vec<FlatRule>,
     stage: Stage,
 }
 
-/// What comes next.
+/// Next stage of the work.
 #[derive(Debug)]
 enum Stage {
     Collect,
@@ -49,7 +52,7 @@ enum Stage {
     Done,
 }
 
-/// How far it is.
+/// Result of a step.
 pub(super) enum Progress {
     More,
     Better(Box<Index>),
@@ -57,7 +60,7 @@ pub(super) enum Progress {
 }
 
 impl Improvement {
-    /// Of an index; what is of another form stays as it is.
+    /// Starts the improvement of an index. Returns `None` for other forms, which stay as they are.
     pub(super) fn new(from: Arc<Form>) -> Option<Self> {
         from.index().is_some().then(|| Self {
             from,
@@ -74,7 +77,7 @@ impl Improvement {
         &self.from().layout
     }
 
-    /// Does some of the work.
+    /// Does one step of the work.
     pub(super) fn step(&mut self) -> Progress {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Done) {
             Stage::Collect => {
@@ -129,13 +132,13 @@ impl Improvement {
         }
     }
 
-    /// Whether this index takes less time, in the median turn.
+    /// Returns true if this index takes less time than the current one, in the median round.
     fn is_faster(&self, index: &Index) -> bool {
         let mut stream = Stream(0x6a09_e667_f3bc_c909);
         let mut shares: Vec<u64> = (0..TURNS)
             .map(|turn| {
                 let keys = self.keys(&mut stream);
-                // What comes second finds the keys in the cache.
+                // The second index finds the keys in the cache, so the order alternates.
                 let (old, new) = if turn % 2 == 0 {
                     let old = time(self.from(), &keys);
                     (old, time(index, &keys))
@@ -150,7 +153,7 @@ impl Improvement {
         shares[TURNS / 2] + LEAST_GAIN <= 1000
     }
 
-    /// What would be measured.
+    /// Returns the index that would be measured.
     #[cfg(test)]
     pub(super) fn unmeasured(mut self) -> Option<Index> {
         loop {
@@ -163,7 +166,7 @@ impl Improvement {
         }
     }
 
-    /// Packed keys for a turn.
+    /// Returns packed keys for one round.
     fn keys(&self, stream: &mut Stream) -> Vec<u64> {
         let mut keys = Vec::with_capacity(TURN * GROUP * self.layout().words);
         for _ in 0..TURN * GROUP {
@@ -174,7 +177,7 @@ impl Improvement {
     }
 }
 
-/// How long an index takes for these keys.
+/// Measures the time that an index takes for these keys.
 fn time(index: &Index, keys: &[u64]) -> Duration {
     let start = Instant::now();
     for keys in keys.chunks(GROUP * index.layout.words) {

@@ -1,4 +1,4 @@
-//! [`Index`]: the flat structure that packets search.
+//! [`Index`]: search structure for many rules, as packets read it.
 
 use super::bit_rows::{BitRow, Bits512};
 use super::cells::Cells;
@@ -15,37 +15,38 @@ use crate::entry::EntryIdx;
 use crate::prefetch::{BitWork, in_vectors};
 use std::sync::Arc;
 
-/// Rules that share their masks with few others: they would be tuples of their own, or make the chains of others long.
+/// Bit vectors for rules that share their masks with few others. Such rules would need their own
+/// tuples, or make the chains of other tuples long.
 type Rows = Vectors<Bits512>;
 
-/// The most rules in rows.
+/// Maximum number of rules in bit vectors.
 pub(super) const MAX_ROWS: usize = Bits512::PLACES;
 
-/// So many rules are not worth a new plan.
+/// Up to this number of rules, a new plan does not pay.
 const FEW: usize = 12;
-/// A plan for so many rules takes milliseconds.
+/// Up to this number of rules, making a plan takes only milliseconds.
 const SOON_PLANNED: usize = 4096;
 
-/// All rules: some in independent sets, a few in rows, the others in tuples.
+/// All rules: some in independent sets, a few in bit vectors, the others in cells or tuples.
 #[derive(Debug, Clone)]
 pub(super) struct Index {
     pub(super) layout: Arc<Layout>,
     pub(super) learned: Learned,
     pub(super) records: Records,
-    /// Most of the others, where that is worth it.
+    /// Cells with most of the rules outside of sets, if that pays.
     pub(super) cells: Option<Cells>,
-    /// None where the key does not suit.
+    /// Bit vectors; `None` if the key does not suit.
     pub(super) rows: Option<Rows>,
     pub(super) tuples: Tuples,
-    /// Rules in cells, rows or tuples.
+    /// Number of rules in cells, bit vectors and tuples.
     live: usize,
-    /// As many as there were when these were built.
+    /// Number of these rules when the index was built.
     built: usize,
-    /// Rules that came since, to rows or tuples.
+    /// Number of rules inserted into bit vectors or tuples since then.
     came: usize,
 }
 
-/// A rule comes or goes.
+/// Log record: a rule is inserted or removed.
 #[derive(Debug, Clone)]
 pub(super) struct Change {
     pub(super) is_insert: bool,
@@ -53,7 +54,7 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// The rule comes.
+    /// Creates the operation that inserts a rule.
     pub(super) fn insert(rule: FlatRule) -> Self {
         let is_insert = true;
         Self { is_insert, rule }
@@ -61,7 +62,7 @@ impl Change {
 }
 
 impl Index {
-    /// Without rules.
+    /// Creates an index without rules.
     pub(super) fn empty(layout: Arc<Layout>) -> Self {
         let words = layout.words;
         Self {
@@ -77,7 +78,8 @@ impl Index {
         }
     }
 
-    /// With rules in sets and these others. Keys are of `all` rules, or like them.
+    /// Creates an index from the rules in `learned` and these others. `all` has the rules from
+    /// which sample keys are drawn.
     pub(super) fn new(
         layout: &Arc<Layout>,
         learned: Learned,
@@ -97,7 +99,7 @@ impl Index {
         index
     }
 
-    /// With rules in rows and tuples, by a plan.
+    /// Creates an index with the rules in bit vectors and tuples, according to a plan.
     pub(super) fn build(layout: Arc<Layout>, rules: &[FlatRule], plan: &Plan) -> Self {
         let mut index = Self::empty(layout);
         index.live = rules.len();
@@ -115,7 +117,8 @@ impl Index {
         }
         let masks = plan.masks.iter().cloned().zip(chains);
         index.tuples = Tuples::new(index.layout.words, masks, &plan.windows);
-        // Chains in a row in memory, each begun with its worst rule, so that all others come first.
+        // Insert chain after chain, so that each is contiguous in memory, and each with its worst
+        // rule first, because insertion adds at the head.
         let mut order: Vec<(u32, u64, usize)> = (0..rules.len())
             .filter_map(|at| {
                 let tuple = plan.tuple_of[at]?;
@@ -141,12 +144,13 @@ impl Index {
         index
     }
 
-    /// How many rules cells, rows and tuples were built with.
+    /// Returns the number of rules in cells, bit vectors and tuples when these were built.
     pub(super) fn built(&self) -> usize {
         self.built
     }
 
-    /// Whether cells, rows and tuples have changed so much since they were built that they should be built anew.
+    /// Returns true if cells, bit vectors and tuples have changed so much that they should be
+    /// rebuilt.
     pub(super) fn is_outgrown(&self) -> bool {
         self.live > (self.built * 2).max(FEW)
             || self.live < self.built / 4
@@ -154,17 +158,18 @@ impl Index {
             || self.cells.as_ref().is_some_and(Cells::is_outgrown)
     }
 
-    /// Whether so many rules of the sets are gone that the others should go elsewhere.
+    /// Returns true if so few rules of the independent sets are left that they should be moved
+    /// elsewhere.
     pub(super) fn is_forgotten(&self) -> bool {
         self.learned.live() < self.learned.built() / 4
     }
 
-    /// How many rules there are.
+    /// Returns the number of rules.
     pub(super) fn len(&self) -> usize {
         self.learned.live() + self.live
     }
 
-    /// The rules of cells, rows and tuples.
+    /// Returns the rules in cells, bit vectors and tuples.
     pub(super) fn others(&self) -> Vec<FlatRule> {
         let live = self.records.live();
         let in_tuples = live.map(|record| self.records.rule(record));
@@ -174,7 +179,7 @@ impl Index {
             .collect()
     }
 
-    /// All rules.
+    /// Returns all rules.
     pub(super) fn rules(&self) -> Vec<FlatRule> {
         let mut rules = self.others();
         rules.extend(self.learned.rules());
@@ -213,7 +218,7 @@ impl Index {
         self.live -= usize::from(is_gone);
     }
 
-    /// Up to [`GROUP`] packed keys, one after the other.
+    /// Searches up to [`GROUP`] packed keys, which are consecutive in `keys`.
     pub(super) fn search_words(&self, keys: &[u64]) -> [Best; GROUP] {
         let mut key: [&[u64]; GROUP] = [&[]; GROUP];
         let mut count = 0;
@@ -240,7 +245,7 @@ impl Index {
 }
 
 impl Index {
-    /// What a copy takes that shares the sets.
+    /// Returns the size in bytes of a copy that shares the independent sets.
     pub(super) fn own_bytes(&self) -> usize {
         let rows = self.rows.as_ref().map_or(0, Rows::bytes);
         let cells = self.cells.as_ref().map_or(0, Cells::bytes);
@@ -260,12 +265,12 @@ impl Replay for Index {
     }
 
     fn clone_cost(&self) -> usize {
-        // A clone copies about a hundred bytes a rule; a change touches a few cache lines.
+        // A clone copies about 100 bytes for each rule, while a change touches a few cache lines.
         self.live / 32 + 16
     }
 }
 
-/// Packed keys, up to [`GROUP`].
+/// Work item: search for up to [`GROUP`] packed keys.
 struct Group<'b, const N: usize> {
     index: &'b Index,
     keys: &'b [&'b [u64]],
@@ -279,7 +284,7 @@ impl<const N: usize> BitWork for Group<'_, N> {
     }
 }
 
-/// A batch of lookups.
+/// Work item: a batch of lookups.
 struct Batch<'b, const N: usize> {
     index: &'b Index,
     keys: &'b [u64],

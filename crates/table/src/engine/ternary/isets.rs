@@ -1,8 +1,10 @@
-//! [`Iset`]: rules of which a key can match one at most, found by a learned index ([`model`](super::model)).
+//! [`Iset`]: independent set, rules of which a key can match at most one, searched by a learned
+//! index ([`model`](super::model)).
 //!
-//! Seen through one window of the key, these rules are intervals that have no number in common. The model tells about where the interval of
-//! a key's number is, a bounded search finds the place, and the one rule there is compared in full. [`partition`] takes the largest such sets
-//! out of a rule set, one after the other (Rashelbach et al., section 3.6).
+//! In one window of the key, these rules are disjoint intervals. The model predicts approximately
+//! where the interval with a key's number is. A bounded search finds the position, and the one rule
+//! there is compared in full. [`Partition`] takes the largest such sets out of a rule set, one
+//! after the other (Rashelbach et al., SIGCOMM 2020, section 3.6).
 
 use super::layout::Layout;
 use super::model::{AT_ONCE, Interval, Leaf, Model};
@@ -11,28 +13,31 @@ use super::windows::Window;
 use crate::prefetch::prefetch;
 use std::hint::select_unpredictable;
 
-/// Bits of a window.
+/// Width of a window in bits.
 const BITS: u32 = 32;
-/// The most sets.
+/// Maximum number of sets.
 pub(super) const MAX_ISETS: usize = 4;
-/// A set smaller than this share of all rules costs more than it saves.
+/// Minimum size of a set: one in `LEAST_SHARE` of all rules. A smaller set costs more than it
+/// saves.
 const LEAST_SHARE: usize = 12;
 
-/// Rules with intervals that have no number in common. It never changes; which of its rules are gone stands elsewhere.
+/// Rules with disjoint intervals. Immutable; removed rules are recorded in
+/// [`Learned`](super::learned::Learned).
 #[derive(Debug)]
 pub(super) struct Iset {
     window: Window,
     model: Model,
-    /// Where intervals begin, in order, and some more so that any search may go on behind the last.
+    /// First values of the intervals, in order, with padding so that a search may read beyond the
+    /// last.
     starts: Box<[u32]>,
     /// The rules, in the same order.
     records: Records,
-    /// The place of the last one.
+    /// Index of the last rule.
     last: usize,
 }
 
 impl Iset {
-    /// A set of the rules that a [`partition`] names.
+    /// Creates a set of the rules that a [`Partition`] has chosen.
     pub(super) fn new(layout: &Layout, rules: &[FlatRule], set: &Independent) -> Self {
         let mut records = Records::new(layout.words);
         records.reserve(set.rules.len());
@@ -53,7 +58,7 @@ impl Iset {
         }
     }
 
-    /// How many rules there are, those that are gone included.
+    /// Returns the number of rules, including removed ones.
     pub(super) fn len(&self) -> usize {
         self.records.len()
     }
@@ -62,13 +67,13 @@ impl Iset {
         self.records.bytes() + self.starts.len() * 4 + self.model.bytes()
     }
 
-    /// What the set sees of a key.
+    /// Returns the key's number in the window.
     #[inline(always)]
     pub(super) fn number(&self, key: &[u64]) -> u32 {
         self.window.of(key) as u32
     }
 
-    /// Which leaf of the model serves a number; asks for it.
+    /// Returns the leaf of the model for a number, and prefetches it.
     #[inline(always)]
     pub(super) fn leaf(&self, number: u32) -> usize {
         let leaf = self.model.leaf(number);
@@ -76,7 +81,7 @@ impl Iset {
         leaf
     }
 
-    /// Asks for what [`place`](Self::place) reads.
+    /// Returns the start of a search and prefetches what [`place`](Self::place) reads.
     #[inline(always)]
     pub(super) fn near(&self, leaf: usize, number: u32) -> Near {
         let leaf: Leaf = self.model.leaves()[leaf];
@@ -87,10 +92,10 @@ impl Iset {
         Near { first, span }
     }
 
-    /// Halves what is searched.
+    /// Halves the search range.
     #[inline(always)]
     pub(super) fn halve(&self, near: &mut Near, number: u32) {
-        // What is sought is at `first` or up to `span` places behind.
+        // The result is at `first` or up to `span` positions after it.
         let half = near.span / 2;
         let middle = (near.first + half).min(self.last);
         let is_behind = self.starts[middle] <= number;
@@ -98,7 +103,7 @@ impl Iset {
         near.span = select_unpredictable(is_behind, near.span - half, half);
     }
 
-    /// The only place where a rule may be that a key with this number matches.
+    /// Returns the only position at which a rule may match a key with this number.
     #[inline(always)]
     pub(super) fn place(&self, mut near: Near, number: u32) -> u32 {
         while near.is_wide() {
@@ -120,12 +125,12 @@ impl Iset {
         self.records.prefetch::<N>(place);
     }
 
-    /// The rule at a place.
+    /// Returns the rule at a position.
     pub(super) fn rule(&self, place: u32) -> FlatRule {
         self.records.rule(place)
     }
 
-    /// The place of a rule, if it is in the set.
+    /// Returns the position of a rule, if it is in the set.
     pub(super) fn find(&self, rule: &FlatRule) -> Option<u32> {
         let (number, _) = self.window.interval(rule.a(), rule.b())?;
         let place = self.place(self.near(self.leaf(number), number), number);
@@ -133,7 +138,7 @@ impl Iset {
     }
 }
 
-/// Where a search begins.
+/// Search range: start and length.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Near {
     first: usize,
@@ -141,29 +146,29 @@ pub(super) struct Near {
 }
 
 impl Near {
-    /// Whether it is to be halved.
+    /// Returns true if the range must be halved further.
     #[inline(always)]
     pub(super) fn is_wide(&self) -> bool {
         self.span > AT_ONCE
     }
 }
 
-/// Rules whose intervals in a window have no number in common, in order of the intervals.
+/// Rules with disjoint intervals in a window, in order of the intervals.
 #[derive(Debug)]
 pub(super) struct Independent {
     window: Window,
     pub(super) rules: Vec<u32>,
 }
 
-/// The rules of a set that were not taken yet, as a window sees them.
+/// Intervals of rules in a window.
 #[derive(Debug)]
 struct Column {
     window: Window,
-    /// Interval and rule, in order of the ends.
+    /// Interval and rule index, in order of the interval's end.
     intervals: Vec<(Interval, u32)>,
 }
 
-/// Finds independent sets, a column of intervals at a time.
+/// Search for independent sets, one window at a time.
 #[derive(Debug)]
 pub(super) struct Partition {
     windows: Vec<Window>,
@@ -173,7 +178,7 @@ pub(super) struct Partition {
 }
 
 impl Partition {
-    /// Of so many rules.
+    /// Starts the search in a set of `rules` rules.
     pub(super) fn new(layout: &Layout, rules: usize) -> Self {
         Self {
             windows: Window::all(layout, BITS, BITS as usize / 2),
@@ -183,7 +188,7 @@ impl Partition {
         }
     }
 
-    /// Does some of the work; false when there is no more.
+    /// Does one step of the work. Returns false if there is no more to do.
     pub(super) fn step(&mut self, rules: &[FlatRule]) -> bool {
         if let Some(window) = self.windows.pop() {
             self.columns.extend(Column::new(window, rules));
@@ -205,14 +210,15 @@ impl Partition {
         self.sets.len() < MAX_ISETS
     }
 
-    /// The sets, and for each rule whether it is in one.
+    /// Returns the sets, and for each rule true if it is in one.
     pub(super) fn finish(self) -> (Vec<Independent>, Vec<bool>) {
         (self.sets, self.taken)
     }
 }
 
 impl Column {
-    /// `None` if most rules are no interval or leave all open there.
+    /// Creates the list of intervals in a window. Returns `None` if too few rules are proper
+    /// intervals there.
     fn new(window: Window, rules: &[FlatRule]) -> Option<Self> {
         let interval = |(rule, number): (&FlatRule, u32)| {
             let interval = window.interval(rule.a(), rule.b())?;
@@ -226,7 +232,8 @@ impl Column {
         Some(Self { window, intervals })
     }
 
-    /// The largest set without common numbers: always the interval that ends first.
+    /// Returns the largest set of disjoint intervals, by interval scheduling: always take the one
+    /// that ends first.
     fn independent(&self, taken: &[bool]) -> Independent {
         let mut end = None;
         let mut rules = Vec::new();

@@ -1,74 +1,75 @@
-//! [`Layout`]: keys and rules in few words.
+//! [`Layout`]: packing of keys and rules into few words.
 //!
-//! A lookup key has a limb a field, most of it zeros. Packed, a five-tuple is two words, which is what
-//! is hashed, compared and stored. A rule is two such rows, `a` and `b`: value and mask for all fields
-//! but ranges, least and greatest value for ranges.
+//! A lookup key has at least one limb for each field, mostly zeros. Packed, a five-tuple takes two
+//! words, which are hashed, compared and stored. A rule is two arrays of such words, `a` and `b`:
+//! value and mask for all fields except ranges, least and greatest value for ranges.
 
 use super::records::FlatRule;
 use crate::key::{FieldMatch, KeyShape, MatchKind};
 use bits::{limbs_for, one};
 use std::sync::Arc;
 
-/// The most words of a packed key. Longer keys stay as they are, a word a limb.
+/// Maximum number of words of a packed key. Longer keys are not packed: each limb is a word.
 pub(super) const MAX_PACKED: usize = 8;
 
-/// Where the bits of a key lie.
+/// Positions of the bits of a key in its words.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// How many words a key has.
+    /// Number of words of a key.
     pub(super) words: usize,
-    /// Whether words differ from limbs.
+    /// True if words differ from limbs.
     packed: bool,
-    /// One a limb, in the order of limbs.
+    /// One for each limb, in order.
     pub(super) pieces: Box<[Piece]>,
-    /// Where each of them is.
+    /// Position of each limb.
     places: Box<[Place]>,
-    /// The bits of each word that are not of a range.
+    /// For each word, the bits that do not belong to a range.
     ternary: Box<[u64]>,
-    /// The pieces that are a whole range field.
+    /// Pieces that are a whole range field.
     ranges: Box<[Piece]>,
-    /// First word and number of words of range fields with more limbs than one.
+    /// First word and number of words of the range fields with more than one limb.
     wide_ranges: Box<[(usize, usize)]>,
 }
 
-/// A limb of a field, or a shorter field.
+/// Limb of a field, or a shorter field.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Piece {
     pub(super) word: usize,
     pub(super) shift: u32,
     pub(super) width: u32,
-    /// `width` ones.
+    /// Mask of `width` ones.
     mask: u64,
     pub(super) role: Role,
 }
 
-/// Where a limb goes.
+/// Position of a limb in a packed key.
 #[derive(Debug, Clone, Copy)]
 struct Place {
-    /// Of a packed key; of others, nothing.
+    /// Index of the word. Unused if keys are not packed.
     word: u8,
     shift: u8,
 }
 
-/// How a piece is matched.
+/// Method by which a piece is matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     /// By value and mask.
     Ternary,
-    /// As a range, alone.
+    /// As a complete range.
     Range,
-    /// As part of a range that has more limbs.
+    /// As one limb of a wider range.
     PartOfRange,
 }
 
 impl Piece {
-    /// Its value in a row of words.
+    /// Returns the value of the piece in an array of words.
     #[inline(always)]
     pub(super) fn of(&self, words: &[u64]) -> u64 {
         words[self.word] >> self.shift & self.mask
     }
 
-    /// Whether a rule with these rows leaves these bits of the piece open; of a range all or none are meant.
+    /// Returns true if a rule with these words does not depend on the given bits of the piece. A
+    /// range depends on all of its bits or on none.
     pub(super) fn is_open(&self, a: &[u64], b: &[u64], bits: u64) -> bool {
         let (a, b, bits) = (self.of(a), self.of(b), bits & self.mask);
         match self.role {
@@ -88,7 +89,7 @@ impl Layout {
         }
     }
 
-    /// The limbs of all fields: width and role.
+    /// Returns the width and role of the limbs of all fields.
     fn limbs(shape: &KeyShape) -> Vec<(u32, Role)> {
         let of_field = |field: &crate::key::KeyField| {
             let limbs = limbs_for(field.width);
@@ -103,8 +104,8 @@ impl Layout {
         shape.fields().iter().flat_map(of_field).collect()
     }
 
-    /// Whole limbs and parts of long ranges first, in order and each in a word of its own; then the
-    /// others, the widest first, each in the first word that has room.
+    /// Packs the limbs. Whole limbs and limbs of wide ranges come first, in order, each in its own
+    /// word. The others follow, widest first, each in the first word that has room.
     fn packed(shape: &KeyShape) -> Self {
         let limbs = Self::limbs(shape);
         let mut places = vec![(0, 0); limbs.len()];
@@ -180,12 +181,13 @@ impl Layout {
         }
     }
 
-    /// Whether a range has more limbs than one.
+    /// Returns true if some range has more than one limb.
     pub(super) fn has_wide_ranges(&self) -> bool {
         !self.wide_ranges.is_empty()
     }
 
-    /// Puts a key into `packed`, which is zeros, unless it stays as it is, and gives its words.
+    /// Packs a key into `packed`, which must be zero, and returns its words. Keys that are not
+    /// packed are returned as they are.
     #[inline(always)]
     pub(super) fn pack<'k, const N: usize>(
         &self,
@@ -201,7 +203,7 @@ impl Layout {
         &packed[..if N == 0 { self.words } else { N }]
     }
 
-    /// The rows `a` and `b` of a rule, one behind the other.
+    /// Returns the words `a` of a rule, followed by its words `b`.
     pub(super) fn rule(&self, shape: &KeyShape, matches: &[FieldMatch]) -> Arc<[u64]> {
         let mut rows = vec![0; self.words * 2];
         let (row_a, row_b) = rows.split_at_mut(self.words);
@@ -232,7 +234,7 @@ impl Layout {
         rows.into()
     }
 
-    /// The bits in which all keys that the rule matches agree, into `mask`.
+    /// Computes the bits in which all keys that the rule matches agree, into `mask`.
     pub(super) fn fixed(&self, a: &[u64], b: &[u64], mask: &mut [u64]) {
         for ((mask, b), ternary) in mask.iter_mut().zip(b).zip(&self.ternary) {
             *mask = b & ternary;
@@ -257,7 +259,7 @@ impl Layout {
             return;
         }
         for piece in &self.pieces {
-            // A step of the mask stays where it is whole.
+            // A group of `step` bits stays if all its bits are set.
             let mut kept = 0;
             let mut upper = piece.width;
             while upper > 0 {
@@ -272,7 +274,7 @@ impl Layout {
         }
     }
 
-    /// A key that the rule matches, made of random numbers.
+    /// Returns a random key that the rule matches.
     pub(super) fn key_in(&self, rule: &FlatRule, mut random: impl FnMut() -> u64) -> Box<[u64]> {
         let (a, b) = (rule.a(), rule.b());
         let mut key = a.to_vec();
@@ -285,7 +287,7 @@ impl Layout {
                     let count = u128::from(hi - lo) + 1;
                     lo + ((u128::from(random) * count) >> 64) as u64
                 }
-                // The least one: others are not worth the effort for a sample.
+                // The least value: other values are not worth the effort for a sample.
                 Role::PartOfRange => piece.of(a),
             };
             key[piece.word] &= !(piece.mask << piece.shift);
@@ -294,8 +296,8 @@ impl Layout {
         key.into()
     }
 
-    /// Whether a key has the fixed bits of the rule whose rows these functions give. `N` is the number of words,
-    /// or 0 where it is not known to the compiler.
+    /// Returns true if a key matches the fields of a rule that are not ranges. `a` and `b` return
+    /// the rule's words. `N` is the number of words, or 0 if it is not a constant.
     #[inline(always)]
     pub(super) fn has_bits<const N: usize>(
         &self,
@@ -311,18 +313,18 @@ impl Layout {
         differing == 0
     }
 
-    /// The bits of each range in a word that has one limb.
+    /// Iterates over the masks of the one-limb ranges in a word.
     pub(super) fn ranges(&self, word: usize) -> impl Iterator<Item = u64> + '_ {
         let ranges = self.ranges.iter().filter(move |piece| piece.word == word);
         ranges.map(|piece| piece.mask << piece.shift)
     }
 
-    /// The bits of a word that are not of a range.
+    /// Returns the bits of a word that do not belong to a range.
     pub(super) fn values(&self, word: usize) -> u64 {
         self.ternary[word]
     }
 
-    /// Whether a key is in the ranges of that rule; without a branch for each.
+    /// Returns true if a key matches the ranges of a rule. Branch-free for one-limb ranges.
     #[inline(always)]
     pub(super) fn in_ranges(
         &self,
@@ -345,7 +347,7 @@ impl Layout {
     }
 }
 
-/// The leading bits, of `width`, in which two numbers agree, as a mask.
+/// Returns the mask of the leading bits, of `width`, in which two numbers agree.
 fn common_prefix(a: u64, b: u64, width: u32) -> u64 {
     let differing = 64 - (a ^ b).leading_zeros();
     one::mask(width) & !one::mask(differing)

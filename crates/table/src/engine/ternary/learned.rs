@@ -1,4 +1,4 @@
-//! [`Learned`]: the independent sets of an index, and which of their rules are gone.
+//! [`Learned`]: independent sets of an index, with a record of removed rules.
 
 use super::isets::{Iset, MAX_ISETS, Near};
 use super::layout::Layout;
@@ -6,20 +6,20 @@ use super::records::FlatRule;
 use super::search::{Best, GROUP, precedes};
 use std::sync::Arc;
 
-/// Sets that all copies of an index share; what changes is which rules are gone.
+/// Sets that all copies of an index share. Only the record of removed rules changes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Learned {
     sets: Arc<[Iset]>,
-    /// A bit for each rule of each set that is gone; none where no rule is gone.
+    /// Bitmap of the removed rules of all sets; empty if no rule was removed.
     gone: Vec<u64>,
-    /// Where in `gone` the bits of a set begin, in words.
+    /// For each set, the index of its first word in `gone`.
     first_word: [usize; MAX_ISETS],
-    /// Rules that are not gone.
+    /// Number of rules that are not removed.
     live: usize,
 }
 
 impl Learned {
-    /// At most [`MAX_ISETS`] sets.
+    /// Creates the structure with at most [`MAX_ISETS`] sets.
     pub(super) fn new(sets: Vec<Iset>) -> Self {
         debug_assert!(sets.len() <= MAX_ISETS);
         let mut first_word = [0; MAX_ISETS];
@@ -36,22 +36,22 @@ impl Learned {
         }
     }
 
-    /// Rules that are not gone.
+    /// Returns the number of rules that are not removed.
     pub(super) fn live(&self) -> usize {
         self.live
     }
 
-    /// Rules, those that are gone included.
+    /// Returns the number of rules, including removed ones.
     pub(super) fn built(&self) -> usize {
         self.sets.iter().map(Iset::len).sum()
     }
 
-    /// What all copies share.
+    /// Returns the size in bytes of the parts that all copies share.
     pub(super) fn shared_bytes(&self) -> usize {
         self.sets.iter().map(Iset::bytes).sum()
     }
 
-    /// What this copy does not share with others.
+    /// Returns the size in bytes of the parts that this copy does not share.
     pub(super) fn own_bytes(&self) -> usize {
         self.gone.len() * 8
     }
@@ -63,7 +63,7 @@ impl Learned {
         gone.is_some_and(|word| word >> (place % 64) & 1 == 1)
     }
 
-    /// The rules that are not gone.
+    /// Iterates over the rules that are not removed.
     pub(super) fn rules(&self) -> impl Iterator<Item = FlatRule> + '_ {
         self.sets.iter().enumerate().flat_map(move |(at, set)| {
             let live = (0..set.len() as u32).filter(move |&place| !self.is_gone(at, place));
@@ -71,7 +71,7 @@ impl Learned {
         })
     }
 
-    /// Takes a rule out; false if it is in no set.
+    /// Removes a rule. Returns false if it is in no set.
     pub(super) fn remove(&mut self, rule: &FlatRule) -> bool {
         let place = |(at, set): (usize, &Iset)| {
             let place = set.find(rule).filter(|&place| !self.is_gone(at, place));
@@ -89,7 +89,7 @@ impl Learned {
         true
     }
 
-    /// The best rules for a group of keys.
+    /// Finds the best rules for a group of keys.
     #[inline(always)]
     pub(super) fn search<const N: usize>(
         &self,
@@ -108,7 +108,7 @@ impl Learned {
         }
     }
 
-    /// The best rule for a key.
+    /// Finds the best rule for a key.
     #[inline(always)]
     pub(super) fn search_one<const N: usize>(&self, layout: &Layout, key: &[u64], best: &mut Best) {
         for (at, set) in self.sets.iter().enumerate() {
@@ -136,7 +136,7 @@ impl Learned {
     }
 }
 
-/// The place of each key in a set; asks for the records there.
+/// Finds the position of each key in a set, and prefetches the records there.
 #[inline(always)]
 fn find_places<const N: usize>(set: &Iset, keys: &[&[u64]], places: &mut [u32; GROUP]) {
     let mut numbers = [0u32; GROUP];
@@ -150,7 +150,8 @@ fn find_places<const N: usize>(set: &Iset, keys: &[&[u64]], places: &mut [u32; G
     for i in 0..keys.len() {
         near[i] = set.near(leaves[i], numbers[i]);
     }
-    // As many steps for each as the longest search takes: how many one takes cannot be foretold.
+    // All searches take as many steps as the longest one, because the number of steps of each is
+    // unpredictable.
     let near = &mut near[..keys.len()];
     while near.iter().any(Near::is_wide) {
         for (near, &number) in near.iter_mut().zip(&numbers) {

@@ -1,19 +1,27 @@
-//! Keys of all kinds: tuple space search with few tuples, each of them rarely searched, and, where that is faster, a learned index.
+//! [`Ternary`]: match engine for all key shapes. It is tuple space search with few tuples, each of
+//! them rarely searched. It also uses bit vectors, cells and, if that is faster, a learned index.
 //!
-//! - [`layout`] packs keys and rules into few words; [`records`] holds rules as a search compares them;
-//! - [`tuples`] are hash tables ([`buckets`]), one for each of a few masks; [`windows`] tell which of them
-//!   are worth a search;
-//! - [`vectors`] hold some hundred rules of rare masks, a bit each, in rows ([`bit_rows`]) by value of each part of the key ([`dimension`]);
-//! - [`cells`] hold rules by bits that most have fixed, where few rules have the same ones, which are compared in the [`rest`];
-//! - [`isets`] are rules of which a key can match one at most, found by a [`model`]; [`learned`] is a few of them;
-//! - [`plan`] chooses masks, windows and rows for a set of rules;
-//! - [`index`] is all that together, one flat structure; [`search`] goes through it for a group of keys at a
-//!   time;
-//! - [`form`] is an index or, where rules are few, vectors alone;
-//! - [`improve`] makes an index with independent sets, measures both and tells which is faster.
+//! Modules:
+//! - [`layout`] packs keys and rules into few words; [`records`] stores rules in the form in which
+//!   they are compared.
+//! - [`tuples`] are hash tables ([`buckets`]), one for each of a few masks. [`windows`] are filters
+//!   that select the tuples worth searching.
+//! - [`vectors`] hold some hundred rules with rare masks. Each rule is a bit in the bit rows
+//!   ([`bit_rows`]) of each part of the key ([`dimension`]).
+//! - [`cells`] hold rules by bits that most rules fix, if few rules have the same values. Within a
+//!   cell, the other bits are compared ([`rest`]).
+//! - [`isets`] are independent sets: rules of which a key can match at most one, found by a
+//!   [`model`]. [`learned`] is a group of them.
+//! - [`plan`] chooses masks, windows and bit vectors for a set of rules.
+//! - [`index`] combines all of this in one flat structure; [`search`] searches it for a group of
+//!   keys at a time.
+//! - [`form`] is either an index or, for few rules, bit vectors alone.
+//! - [`improve`] builds an index with independent sets, measures both and keeps the faster one.
 //!
-//! Small changes go into the index: new rules into rows and tuples, and of a set is noted which of its rules are gone. When rows and tuples are
-//! outgrown, rules are collected, and the next snapshot builds them anew, so that a load of any size is built once.
+//! Small changes are applied to the index: new rules are added to cells, bit vectors or tuples, and
+//! rules removed from independent sets are marked. If these parts are outgrown, further new rules
+//! are only collected, and the next snapshot rebuilds the index. A bulk load of any size is thus
+//! built once.
 
 mod bit_rows;
 mod buckets;
@@ -49,36 +57,41 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// With fewer rules there is nothing to be saved.
+/// Minimum number of rules for which independent sets may pay.
 const WORTH_LEARNING: usize = 512;
-/// Where nearly all rules are in sets, few others cost lookups much; but for changes of less than a fourth of this share of all rules, sets are not made anew.
+/// Lower bound for the share of rules outside of sets, one in `MOST_LEARNED`, when the number of
+/// changes is judged. Without it, sets that hold nearly all rules would be rebuilt after very few
+/// changes.
 const MOST_LEARNED: usize = 16;
 
-/// Of all rules, the share that may have changed while a better index is made, for it to be worth the rest of the time when rows and tuples are built.
+/// Maximum share of rules, one in `MOST_MISSED`, that may change while a better index is built
+/// without its construction being abandoned.
 const MOST_MISSED: usize = 4;
 
-/// Without rules.
+/// Creates the search structure without rules.
 fn empty(layout: &Arc<Layout>) -> Form {
     let few = Form::of_few(layout, &[]);
     few.unwrap_or_else(|| Form::Many(Box::new(Index::empty(layout.clone()))))
 }
 
-/// Keys of any shape.
+/// Match engine for keys of any shape without signed ranges.
 #[derive(Debug)]
 pub struct Ternary {
     shape: Arc<KeyShape>,
     layout: Arc<Layout>,
     versions: Versions<Form>,
-    /// Rules that came since the index was outgrown. The next snapshot has them, in a new index.
+    /// Rules inserted since the index was outgrown. The next snapshot adds them to a new index.
     pending: BTreeMap<RankWords, FlatRule>,
-    /// A better index being made, and the changes that it does not have.
+    /// Better index under construction, and the changes that it misses.
     improvement: Option<(Improvement, Vec<Change>)>,
-    /// Changes since an improvement was tried; `None` if none was since the sets were made.
+    /// Number of changes since the last attempt to improve; `None` if there was no attempt since
+    /// the sets were built.
     untried: Option<usize>,
 }
 
 impl Ternary {
-    /// Without rules, for keys of `shape`, which has no signed ranges: see [`Signed`](super::Signed).
+    /// Creates an engine without rules for keys of `shape`, which must have no signed ranges: see
+    /// [`Signed`](super::Signed).
     pub fn new(shape: Arc<KeyShape>) -> Self {
         let layout = Arc::new(Layout::new(&shape));
         Self {
@@ -99,14 +112,14 @@ impl Ternary {
         }
     }
 
-    /// Whether the next snapshot needs an index built anew.
+    /// Returns true if the next snapshot must rebuild the index.
     fn is_outgrown(&self) -> bool {
         !self.pending.is_empty() || self.versions.newest().is_outgrown()
     }
 
-    /// Builds what is outgrown: all but the independent sets, and these too if they have lost most of their rules. A better index that is being made is
-    /// still one for nearly the same rules, unless many came and went: it is made to its end, else one that takes longer than it takes rows and tuples to
-    /// be outgrown would never come.
+    /// Rebuilds the index except the independent sets, and these too if they have lost most of
+    /// their rules. An improvement in progress is continued unless too many rules have changed.
+    /// Otherwise, one that takes longer than the index takes to be outgrown would never finish.
     fn build(&mut self) {
         let newest = self.versions.newest();
         let pending: Vec<FlatRule> = std::mem::take(&mut self.pending).into_values().collect();
@@ -149,7 +162,8 @@ impl Ternary {
         self.versions.change(change);
     }
 
-    /// Whether trying to improve is worth its time: a quarter of the rules that are in no set have changed, or would have if these were a few more.
+    /// Returns true if an attempt to improve is worth its time: changes amount to more than a
+    /// quarter of the rules outside of sets, or of a minimum share of all rules.
     fn is_worth_trying(&self) -> bool {
         let newest = self.versions.newest();
         let rules = newest.len();

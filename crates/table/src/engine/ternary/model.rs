@@ -1,48 +1,54 @@
-//! [`Model`]: where in a sorted list of intervals a number lies, learned from the intervals.
+//! [`Model`]: learned index that predicts the position of a number in a sorted list of intervals.
 //!
-//! A range-query recursive model index (RQ-RMI) of three stages: a submodel's answer chooses the submodel of the next stage, and the answer of
-//! the last stage is a place, wrong by a bounded number of places (Rashelbach, Rottenstreich and Silberstein, "A Computational Approach to
-//! Packet Classification", SIGCOMM 2020). A network with one hidden layer of rectified units, which a submodel is there, computes a piecewise
-//! linear function; here it is kept as that, by its knots, in whole numbers. So training is the choice of knots, with no descent along
-//! gradients, and the bound is exact (section 3.5 there): every piece rises, so it is wrong the most at the ends of an interval or where the
-//! responsible submodel changes, and all of these are looked at.
+//! It is a range-query recursive model index (RQ-RMI) of three stages. The result of a submodel
+//! selects the submodel of the next stage. The result of the last stage is a position with a
+//! bounded error (Rashelbach, Rottenstreich and Silberstein, "A Computational Approach to Packet
+//! Classification", SIGCOMM 2020).
+//!
+//! In the paper, a submodel is a network with one hidden layer of rectified units, which computes a
+//! piecewise linear function. Here that function is stored directly, as knots in integers. Training
+//! is therefore a choice of knots without gradient descent, and the error bound is exact (section
+//! 3.5 of the paper). Each piece is monotone, so the error is largest at the ends of an interval or
+//! where the responsible submodel changes. All of these points are checked.
 
-/// Pieces of a submodel of the upper stages: hidden units and one.
+/// Number of pieces of a submodel of the upper stages: the number of hidden units plus one.
 const PIECES: usize = 8;
-/// Submodels of the second stage, at most.
+/// Maximum number of submodels of the second stage.
 const SECOND_STAGE: usize = 64;
-/// Places that a submodel of the last stage is for, on average, as a power of two.
+/// Binary logarithm of the average number of positions for a submodel of the last stage.
 const LEAF_BITS: u32 = 5;
-/// Intervals that an upper submodel is trained on, about.
+/// Approximate number of intervals on which an upper submodel is trained.
 const SAMPLES: usize = 2048;
-/// Numbers that a search compares at once.
+/// Number of values that a search compares at once.
 pub(super) const AT_ONCE: usize = 8;
 
-/// Numbers from the first to the last, both inclusive.
+/// First and last number, both inclusive.
 pub(super) type Interval = (u32, u32);
 
-/// The places of intervals that have no number in common, in order.
+/// Predictor of the positions of disjoint intervals, in order.
 #[derive(Debug, Clone)]
 pub(super) struct Model {
     root: Submodel,
-    /// The root's answer in places, shifted by so much, is the number of a submodel of the second stage.
+    /// Right shift that converts the root's result, a position, to the index of a submodel of the
+    /// second stage.
     root_shift: u32,
     second: Box<[Submodel]>,
     leaves: Box<[Leaf]>,
 }
 
-/// A function that rises, piece by piece in a line.
+/// Monotone piecewise linear function.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(align(32))]
 struct Submodel {
-    /// Where each piece begins; the last one is there several times if there are fewer.
+    /// Starts of the pieces. The last one is repeated if there are fewer than [`PIECES`].
     knots: [u32; PIECES],
     values: [u32; PIECES],
-    /// In parts of 2^32: a place is at least one number wide.
+    /// In units of 2^-32. A position is at least one number wide, so slopes are at most 1.
     slopes: [u32; PIECES],
 }
 
-/// A submodel of the last stage: one piece, and how far behind its answer the place may be.
+/// Submodel of the last stage: one linear piece, and the maximum distance from its result to the
+/// position.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Leaf {
     knot: u32,
@@ -56,7 +62,7 @@ fn line(x: u32, knot: u32, slope: u32) -> u32 {
     ((u64::from(x.saturating_sub(knot)) * u64::from(slope)) >> 32) as u32
 }
 
-/// `rise / run` in parts of 2^32.
+/// Returns `rise / run` in units of 2^-32.
 fn slope(rise: f64, run: f64) -> u32 {
     (rise / run * 4_294_967_296.0) as u32
 }
@@ -69,7 +75,8 @@ impl Submodel {
         self.values[piece].saturating_add(line(x, self.knots[piece], self.slopes[piece]))
     }
 
-    /// The function through some of the points, which rise: again and again the point that is farthest from it.
+    /// Fits the function through some of the points, which must be monotone. Repeatedly adds the
+    /// point with the largest deviation.
     fn through(points: &[(u32, u32)]) -> Self {
         let Some(last) = points.len().checked_sub(1) else {
             return Self::default();
@@ -101,7 +108,8 @@ impl Submodel {
     }
 }
 
-/// The point between two that is farthest from the line through them, and how far, if it is not on it.
+/// Returns the point between two others with the largest deviation from the line through them, and
+/// the deviation, if it is not 0.
 fn farthest(points: &[(u32, u32)], from: usize, to: usize) -> Option<(u64, usize)> {
     let ((x, y), (end_x, end_y)) = (points[from], points[to]);
     let slope = f64::from(end_y - y) / f64::from(end_x - x).max(1.0);
@@ -114,7 +122,7 @@ fn farthest(points: &[(u32, u32)], from: usize, to: usize) -> Option<(u64, usize
     inner.max().filter(|&(by, _)| by > 0)
 }
 
-/// What a leaf is fitted to: sums over points, places and numbers less the first ones.
+/// Accumulator of sums for a linear regression. Coordinates are relative to the first point.
 #[derive(Debug, Clone, Copy, Default)]
 struct Fit {
     first: Option<(u32, u32)>,
@@ -139,7 +147,7 @@ impl Fit {
         self.xy += x * y;
     }
 
-    /// The line with the least squares of errors, without its height.
+    /// Returns the least-squares line, without its offset.
     fn leaf(&self) -> Leaf {
         let run = self.xx * self.count - self.x * self.x;
         let rise = self.xy * self.count - self.x * self.y;
@@ -153,7 +161,8 @@ impl Fit {
 }
 
 impl Model {
-    /// A model of these intervals, which are in order and have no number in common. There are fewer than 2^31.
+    /// Trains a model for these intervals, which must be in order and disjoint. There must be fewer
+    /// than 2^31.
     pub(super) fn train(intervals: &[Interval]) -> Self {
         let root = Submodel::through(&points(intervals, 0));
         let places = intervals.len();
@@ -178,7 +187,7 @@ impl Model {
         model
     }
 
-    /// Heights and spans of leaves such that no interval is missed.
+    /// Sets the offsets and spans of the leaves so that no interval is missed.
     fn bound(&mut self, intervals: &[Interval]) {
         let mut errors = vec![(i64::MAX, i64::MIN); self.leaves.len()];
         self.for_each_end(intervals, |at, x, place| {
@@ -194,7 +203,8 @@ impl Model {
         }
     }
 
-    /// The numbers for which the root chooses a submodel of the second stage; none if the first is greater than the last.
+    /// Returns the range of numbers for which the root selects a submodel of the second stage. It
+    /// is empty if its start is greater than its end.
     fn served_by(&self, which: usize) -> Interval {
         let from = first_where(0, u32::MAX, |x| self.second_of(x) >= which);
         let behind = first_where(0, u32::MAX, |x| self.second_of(x) > which);
@@ -205,7 +215,8 @@ impl Model {
         }
     }
 
-    /// Calls `each` with the ends of all stretches of numbers that lie in one interval and are served by the same leaf: leaf, number, place.
+    /// Calls `each(leaf, number, position)` with both ends of each maximal range of numbers that is
+    /// in one interval and has the same leaf.
     fn for_each_end(&self, intervals: &[Interval], mut each: impl FnMut(usize, u32, u32)) {
         for which in 0..self.second.len() {
             let (from, to) = self.served_by(which);
@@ -244,13 +255,13 @@ impl Model {
         ((place >> LEAF_BITS) as usize).min(self.leaves.len() - 1)
     }
 
-    /// Which leaf serves a number.
+    /// Returns the index of the leaf for a number.
     #[inline(always)]
     pub(super) fn leaf(&self, x: u32) -> usize {
         self.leaf_of(self.second_of(x), x)
     }
 
-    /// All leaves, to be asked for before they are read.
+    /// Returns all leaves, for prefetching.
     #[inline(always)]
     pub(super) fn leaves(&self) -> &[Leaf] {
         &self.leaves
@@ -262,21 +273,23 @@ impl Model {
 }
 
 impl Leaf {
-    /// The first place at which the interval of `x` may be; it is at most [`span`](Self::span) places behind.
+    /// Returns the first possible position of the interval with `x`. The actual position is at most
+    /// [`span`](Self::span) further.
     #[inline(always)]
     pub(super) fn place(self, x: u32) -> usize {
         let place = i64::from(line(x, self.knot, self.slope)) + i64::from(self.value);
         place.max(0) as usize
     }
 
-    /// See [`place`](Self::place).
+    /// Returns the maximum distance from [`place`](Self::place) to the actual position.
     #[inline(always)]
     pub(super) fn span(self) -> usize {
         self.span as usize
     }
 }
 
-/// The ends of some of the intervals with their places, of which the first is `first`.
+/// Returns the ends of some of the intervals with their positions. The first interval has position
+/// `first`.
 fn points(intervals: &[Interval], first: usize) -> Vec<(u32, u32)> {
     let step = intervals.len().div_ceil(SAMPLES).max(1);
     let last = intervals.len().saturating_sub(1);
@@ -290,7 +303,8 @@ fn points(intervals: &[Interval], first: usize) -> Vec<(u32, u32)> {
     points
 }
 
-/// The first number of these for which `is_so` holds, which then holds for all greater ones.
+/// Returns the first number in the range for which `is_so` holds. It must then hold for all greater
+/// ones.
 fn first_where(from: u32, to: u32, is_so: impl Fn(u32) -> bool) -> Option<u32> {
     if !is_so(to) {
         return None;

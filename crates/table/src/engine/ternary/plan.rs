@@ -1,7 +1,8 @@
-//! [`Plan`]: which masks the tuples of a rule set have, and which windows tell them apart.
+//! [`Plan`]: choice of the tuples' masks for a rule set, and of the windows that filter them.
 //!
-//! Fewer tuples are fewer searches; coarser masks are longer chains. Both are counted on sample keys drawn from
-//! the rules: tuples are merged as long as that saves more reads of memory than it adds.
+//! Fewer tuples mean fewer searches, but coarser masks mean longer chains. Both costs are measured
+//! on sample keys drawn from the rules. Tuples are merged as long as that saves more memory reads
+//! than it adds.
 
 use super::index::MAX_ROWS;
 use super::layout::Layout;
@@ -11,43 +12,43 @@ use super::windows::{MAX_TUPLES, Window};
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
 
-/// What an index is built by.
+/// Plan from which an index is built.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// The masks of the tuples, in order of their best rules.
+    /// Masks of the tuples, in order of their best rules.
     pub(super) masks: Vec<Box<[u64]>>,
-    /// The tuple of each rule that is in one.
+    /// Tuple of each rule; `None` for rules in bit vectors.
     pub(super) tuple_of: Vec<Option<u32>>,
-    /// The windows of the tuples.
+    /// Windows of the tuples.
     pub(super) windows: Vec<Window>,
-    /// The rules that are not in tuples.
+    /// Rules in bit vectors.
     pub(super) rows: Vec<u32>,
 }
 
-/// The most windows of tuples.
+/// Maximum number of windows of tuples.
 const MAX_WINDOWS: usize = 4;
-/// Rules in rows that a plan has at most; there is room for some more.
+/// Maximum number of rules in bit vectors by plan. The rest is room for later rules.
 pub(super) const PLANNED_ROWS: usize = MAX_ROWS - 64;
-/// Keys that costs are counted on.
+/// Number of keys on which costs are measured.
 const SAMPLES: usize = 768;
-/// Pairs of a key and a rule that windows are chosen by.
+/// Number of pairs of a key and a rule by which windows are chosen.
 const PAIRS: usize = 4096;
-/// Rules that chains are estimated from, about.
+/// Approximate number of rules from which chain lengths are estimated.
 const CHAIN_SAMPLES: usize = 12_000;
-/// Of a group, at least so many, if it has them.
+/// Minimum number of sampled rules of a group, if it has that many.
 const GROUP_SAMPLES: usize = 48;
-/// Hashes that chains are told apart by; rarely do two share one.
+/// Number of hash values that distinguish chains; collisions are rare.
 const PLACES: usize = 1 << 16;
-/// Different masks that merging begins with.
+/// Maximum number of different masks before merging.
 const MAX_MASKS: usize = 1024;
-/// Tuples that a plan has at most; an index has room for some more.
+/// Maximum number of tuples by plan. An index has room for some more.
 const MAX_PLANNED: usize = MAX_TUPLES - 12;
-/// Masks that are tried for merging with one.
+/// Number of masks that are considered for merging with a given one.
 const PARTNERS: usize = 6;
-/// What a record costs that is read in vain, where a bucket that is read costs 1.
+/// Cost of reading a record that does not match, relative to reading a bucket.
 const RECORD_COST: f64 = 1.5;
 
-/// A seeded stream of numbers (xorshift64*).
+/// Seeded random number generator (xorshift64*).
 pub(super) struct Stream(pub(super) u64);
 
 impl Stream {
@@ -63,33 +64,33 @@ impl Stream {
     }
 }
 
-/// Tuples to be.
+/// Candidate tuple.
 struct Group {
     mask: Box<[u64]>,
-    /// How often others were merged into it.
+    /// Number of merges into it.
     version: u32,
     best: RankWords,
-    /// How many rules it has.
+    /// Number of rules.
     rules: usize,
-    /// Some of its rules.
+    /// Sample of its rules.
     samples: Vec<ChainSample>,
-    /// The sample keys for which it is searched.
+    /// Bitmap of the sample keys for which it is searched.
     searched: Box<[u64]>,
-    /// Records that sample keys read in vain, altogether.
+    /// Total number of records that sample keys read without a match.
     in_vain: f64,
-    /// Its rules are in rows instead.
+    /// True if its rules are in bit vectors instead.
     is_in_rows: bool,
-    /// The group that it was merged into.
+    /// Group into which it was merged.
     merged_into: Option<usize>,
 }
 
-/// Two groups that could be one.
+/// Possible merge of two groups.
 #[derive(Clone, Copy)]
 struct Merge {
     saving: f64,
     at: usize,
     other: usize,
-    /// Of both groups when the saving was counted.
+    /// Versions of both groups when the saving was computed.
     versions: (u32, u32),
 }
 
@@ -114,24 +115,24 @@ impl PartialEq for Merge {
 
 impl Eq for Merge {}
 
-/// A key in the box of a rule.
+/// Random key that a rule matches.
 struct SampleKey {
     key: Box<[u64]>,
-    /// The rule's.
+    /// Rank of that rule.
     rank: RankWords,
-    /// The next key with the same hash.
+    /// Index of the next key with the same hash.
     next: u16,
 }
 
-/// A rule that stands for some of its group.
+/// Rule that represents several rules of its group.
 struct ChainSample {
     rule: u32,
-    /// So many.
+    /// Number of rules that it represents.
     weight: f32,
 }
 
 impl Plan {
-    /// A plan for `rules`, which are all or some of `all` rules, from which keys are drawn.
+    /// Makes a plan for `rules`, which are some or all of `all`. Sample keys are drawn from `all`.
     pub(super) fn new(layout: &Layout, rules: &[FlatRule], all: &[FlatRule]) -> Self {
         let bits = (rules.len().max(1).ilog2() + 2).clamp(6, 16);
         let windows = windows(layout, rules, all, bits, MAX_WINDOWS);
@@ -139,7 +140,7 @@ impl Plan {
             return Self {
                 masks: Vec::new(),
                 tuple_of: vec![None; rules.len()],
-                // For the tuples of rules that come and do not suit rows.
+                // For tuples of later rules that do not fit into bit vectors.
                 windows,
                 rows: (0..rules.len() as u32).collect(),
             };
@@ -152,7 +153,8 @@ impl Plan {
     }
 }
 
-/// The different masks of rules, coarsened until they are not too many, and the mask of each rule.
+/// Returns the different masks of the rules, coarsened until there are few enough, and the mask of
+/// each rule.
 fn masks(layout: &Layout, rules: &[FlatRule]) -> (Vec<Box<[u64]>>, Vec<u32>) {
     let mut masks: Vec<Box<[u64]>> = Vec::new();
     let mut group_of = Vec::with_capacity(rules.len());
@@ -182,7 +184,7 @@ fn masks(layout: &Layout, rules: &[FlatRule]) -> (Vec<Box<[u64]>>, Vec<u32>) {
     (vec![vec![0; layout.words].into()], vec![0; rules.len()])
 }
 
-/// Keys from boxes of rules.
+/// Draws random keys from rules.
 fn sample_keys(layout: &Layout, rules: &[FlatRule], count: usize) -> Vec<(usize, Box<[u64]>)> {
     let mut stream = Stream(0x9e37_79b9_7f4a_7c15);
     let key = |_| {
@@ -192,7 +194,8 @@ fn sample_keys(layout: &Layout, rules: &[FlatRule], count: usize) -> Vec<(usize,
     (0..count).map(key).collect()
 }
 
-/// Up to `most` windows of `bits` bits, each the one that keeps a random key apart from most of the rules that the windows before let pass.
+/// Chooses up to `most` windows of `bits` bits. Each is the window that excludes the most rules for
+/// a random key, among the rules that the previous windows admit.
 fn windows(
     layout: &Layout,
     rules: &[FlatRule],
@@ -233,7 +236,7 @@ struct Planner<'r> {
     rules: &'r [FlatRule],
     keys: Vec<SampleKey>,
     groups: Vec<Group>,
-    /// The first of the sample keys with a hash; none between two uses.
+    /// For each hash, the index of the first sample key that has it. Cleared after each use.
     first_key: Vec<u16>,
 }
 
@@ -304,12 +307,12 @@ impl<'r> Planner<'r> {
         planner
     }
 
-    /// For which sample keys each group is searched.
+    /// Determines the sample keys for which each group is searched.
     fn find_searched(&mut self, group_of: &[u32], windows: &[Window]) {
         let words = self.groups.len().div_ceil(64);
         let mut admitted = vec![vec![u64::MAX; words]; SAMPLES];
         for window in windows {
-            // Rows for the values that sample keys have, and no others.
+            // Only rows for values that sample keys have.
             let mut row_of = vec![u32::MAX; 1 << window.bits];
             let mut rows: Vec<Vec<u64>> = Vec::new();
             for SampleKey { key, .. } in &self.keys {
@@ -339,7 +342,7 @@ impl<'r> Planner<'r> {
             }
         }
         for (key, admitted) in admitted.iter().enumerate() {
-            // A group whose best rule is worse than the one that the key is from is not searched.
+            // A group is not searched if its best rule is worse than the rule of the key.
             let rank = self.keys[key].rank;
             for (at, group) in self.groups.iter_mut().enumerate() {
                 if admitted[at / 64] >> (at % 64) & 1 == 1 && group.best <= rank {
@@ -349,8 +352,8 @@ impl<'r> Planner<'r> {
         }
     }
 
-    /// How many records of the groups, put together under `mask`, sample keys read in vain. A chain is read
-    /// until its ranks are worse than that of the rule that the key is from.
+    /// Returns the number of records that sample keys read without a match if the groups are merged
+    /// under `mask`. A chain is read until its ranks are worse than that of the key's rule.
     fn in_vain(&mut self, mask: &[u64], groups: &[usize]) -> f64 {
         let place = |words: &[u64]| hash::<0>(words, mask) as usize % PLACES;
         let places: Vec<usize> = self.keys.iter().map(|key| place(&key.key)).collect();
@@ -374,7 +377,7 @@ impl<'r> Planner<'r> {
         in_vain
     }
 
-    /// Puts the groups into rows that cost most for the rules that they have.
+    /// Puts those groups into bit vectors that cost the most searches for each of their rules.
     fn choose_rows(&mut self) {
         let cost = |group: &Group| {
             let searches: u32 = group.searched.iter().map(|word| word.count_ones()).sum();
@@ -392,7 +395,8 @@ impl<'r> Planner<'r> {
         }
     }
 
-    /// Merges groups as long as that saves something, or while there are too many, always the pair that saves most.
+    /// Merges groups as long as that saves cost, or while there are too many. Always merges the
+    /// pair that saves the most.
     fn merge(&mut self) {
         let mut queue: BinaryHeap<Merge> = BinaryHeap::new();
         let roots: Vec<usize> = (0..self.groups.len())
@@ -436,7 +440,7 @@ impl<'r> Planner<'r> {
         merges.max()
     }
 
-    /// The groups whose masks differ least from this one's.
+    /// Returns the groups of which the masks differ least from that of this group.
     fn partners(&self, at: usize) -> Vec<usize> {
         let mask = &self.groups[at].mask;
         let differing = |other: usize| -> u32 {
@@ -460,7 +464,7 @@ impl<'r> Planner<'r> {
         a.iter().zip(b).map(|(a, b)| a & b).collect()
     }
 
-    /// What merging saves, in buckets read by all sample keys.
+    /// Returns the cost that merging saves, in bucket reads over all sample keys.
     fn saving(&mut self, at: usize, other: usize) -> f64 {
         let mask = self.common(at, other);
         let in_vain = self.in_vain(&mask, &[at, other]);

@@ -7,21 +7,21 @@ use bits::Id;
 use std::hint::select_unpredictable;
 use std::sync::Arc;
 
-/// No record, and the entry of a record that is no more.
+/// Marks the absence of a record, and the entry of a removed record.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A rank as two words, of which the first decides.
+/// Rank as two words; the first is more significant.
 pub(super) type RankWords = (u64, u64);
 
-/// A cache line.
+/// Cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 struct Line([u64; 8]);
 
-/// A rule to be put in.
+/// Rule as the engine stores it.
 #[derive(Debug, Clone)]
 pub(super) struct FlatRule {
-    /// Rows `a` and `b` of the layout.
+    /// Words `a` of the layout, followed by words `b`.
     pub(super) rows: Arc<[u64]>,
     pub(super) rank: RankWords,
     pub(super) idx: EntryIdx,
@@ -37,7 +37,8 @@ impl FlatRule {
     }
 }
 
-/// Rules by number. A record is: entry and next record, rank, row `a`, row `b`.
+/// Rules by record number. A record has the entry and the next record, the rank, words `a`, words
+/// `b`.
 #[derive(Debug, Clone)]
 pub(super) struct Records {
     words: usize,
@@ -46,10 +47,10 @@ pub(super) struct Records {
     free: Vec<u32>,
 }
 
-/// Where row `a` begins.
+/// Index of the first word `a` in a record.
 const ROWS: usize = 3;
 
-/// A record.
+/// Reference to a record.
 #[derive(Clone, Copy)]
 pub(super) struct Record<'r>(&'r [Line]);
 
@@ -59,13 +60,13 @@ impl Record<'_> {
         self.0[at / 8].0[at % 8]
     }
 
-    /// The entry, or [`NONE`].
+    /// Returns the entry, or [`NONE`].
     #[inline(always)]
     pub(super) fn idx(&self) -> u32 {
         self.word(0) as u32
     }
 
-    /// The record behind this one in its chain, or [`NONE`].
+    /// Returns the next record in its chain, or [`NONE`].
     #[inline(always)]
     pub(super) fn next(&self) -> u32 {
         (self.word(0) >> 32) as u32
@@ -76,13 +77,14 @@ impl Record<'_> {
         (self.word(1), self.word(2))
     }
 
-    /// For rules most of which differ from the key in a fixed bit: of those nothing else is looked at.
+    /// Returns true if the rule matches. For rules of which most differ from the key in a fixed
+    /// bit: the rest is then skipped.
     #[inline(always)]
     pub(super) fn matches<const N: usize>(&self, layout: &Layout, key: &[u64]) -> bool {
         self.has_bits::<N>(layout, key) && self.is_in_ranges::<N>(layout, key)
     }
 
-    /// The same without a branch, for rules that may well match.
+    /// Returns true if the rule matches, without a branch. For rules that are likely to match.
     #[inline(always)]
     pub(super) fn matches_evenly<const N: usize>(&self, layout: &Layout, key: &[u64]) -> bool {
         self.has_bits::<N>(layout, key) & self.is_in_ranges::<N>(layout, key)
@@ -120,7 +122,7 @@ impl Records {
         }
     }
 
-    /// How many there are, free ones included.
+    /// Returns the number of records, including free ones.
     pub(super) fn len(&self) -> usize {
         self.lines.len() / self.lines_each
     }
@@ -137,7 +139,7 @@ impl Records {
         self.at::<0>(record)
     }
 
-    /// The same, where the number of words is `N`, or 0 if it is not known to the compiler.
+    /// Returns a record. `N` is the number of words, or 0 if it is not a constant.
     #[inline(always)]
     pub(super) fn at<const N: usize>(&self, record: u32) -> Record<'_> {
         let lines_each = self.lines_each::<N>();
@@ -145,7 +147,8 @@ impl Records {
         Record(&self.lines[first..first + lines_each])
     }
 
-    /// Asks for a record. For [`NONE`] it is some record: where no memory is, a processor looks long for it.
+    /// Prefetches a record. For [`NONE`], prefetches any valid record, because a prefetch of an
+    /// unmapped address is slow.
     #[inline(always)]
     pub(super) fn prefetch<const N: usize>(&self, record: u32) {
         let record = select_unpredictable(record == NONE, 0, record);
@@ -161,7 +164,7 @@ impl Records {
         }
     }
 
-    /// The rows of a record, into `rows`.
+    /// Copies the words `a` and `b` of a record to `rows`.
     pub(super) fn copy_rows(&self, record: u32, rows: &mut [u64]) {
         let record = self.get(record);
         for (at, word) in rows.iter_mut().enumerate() {
@@ -174,7 +177,7 @@ impl Records {
         self.lines[line].0[at % 8] = word;
     }
 
-    /// Puts a rule in, with `next` behind it.
+    /// Adds a rule in front of record `next`. Returns its record number.
     pub(super) fn add(&mut self, rule: &FlatRule, next: u32) -> u32 {
         let record = self.free.pop().unwrap_or_else(|| {
             let record = self.len() as u32;
@@ -200,19 +203,19 @@ impl Records {
         self.set(record, 0, idx | u64::from(next) << 32);
     }
 
-    /// The record is no rule any more, but keeps its place.
+    /// Marks a record as removed, but keeps it allocated.
     pub(super) fn kill(&mut self, record: u32) {
         let next = u64::from(self.get(record).next());
         self.set(record, 0, u64::from(NONE) | next << 32);
     }
 
-    /// The record is no rule any more, and its place is used again.
+    /// Removes a record and frees it for reuse.
     pub(super) fn free(&mut self, record: u32) {
         self.kill(record);
         self.free.push(record);
     }
 
-    /// The rule in a record.
+    /// Returns the rule in a record.
     pub(super) fn rule(&self, record: u32) -> FlatRule {
         let mut rows = vec![0; self.words * 2];
         self.copy_rows(record, &mut rows);
@@ -224,14 +227,14 @@ impl Records {
         }
     }
 
-    /// All records that are rules.
+    /// Iterates over all records that hold a rule.
     pub(super) fn live(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.len() as u32).filter(|&record| self.get(record).idx() != NONE)
     }
 }
 
 impl Rank {
-    /// As two words in the same order.
+    /// Returns the rank as two words with the same order.
     pub(super) fn words(self) -> RankWords {
         let (class, id) = self.parts();
         (class as u64 ^ 1 << 63, id)

@@ -1,10 +1,11 @@
-//! [`Rest`]: what is left to compare of a key and the rules of a cell, all of which have some bits in common: the others, in one word if there is room.
+//! [`Rest`]: residual key, the bits in which a key is compared with the rules of a cell. These are
+//! the bits that cells do not fix, packed into one word if they fit.
 
 use super::layout::Layout;
 use crate::compare::{Compare, LANES};
 use bits::one;
 
-/// Bits of a key side by side, and where they go.
+/// Run of adjacent bits of a key, and its position in the packed word.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     word: usize,
@@ -13,35 +14,37 @@ struct Run {
     to: u32,
 }
 
-/// Where the bits lie that cells leave open.
+/// Positions of the bits that cells do not fix.
 #[derive(Debug, Clone)]
 pub(super) struct Rest {
-    /// How many words there are.
+    /// Number of words of the residual key.
     pub(super) words: usize,
-    /// What is put into one word; nothing if words are those of keys, or if cells leave nothing open.
+    /// Runs that are packed into one word. Empty if the words are those of the key, or if cells fix
+    /// all bits.
     runs: Box<[Run]>,
-    /// How each word is compared.
+    /// For each word, the kinds of its bits.
     kinds: Box<[Kinds]>,
 }
 
-/// How the bits of a word are compared.
+/// Kinds of the bits of a word.
 #[derive(Debug, Clone)]
 struct Kinds {
-    /// These by value and mask.
+    /// Bits compared by value and mask.
     values: u64,
-    /// And these as ranges.
+    /// Masks of the bits compared as ranges.
     ranges: Box<[u64]>,
 }
 
 impl Rest {
-    /// Of a word, the bits that are compared by value and mask, and those of each range.
+    /// Returns the bits of a word that are compared by value and mask, and the mask of each range.
     #[inline(always)]
     pub(super) fn kinds(&self, word: usize) -> (u64, &[u64]) {
         let kinds = &self.kinds[word];
         (kinds.values, &kinds.ranges)
     }
 
-    /// What `mask`, which has no bits of ranges, leaves of keys. No range has more limbs than one.
+    /// Creates the residual of keys without the bits of `mask`, which must not belong to ranges. No
+    /// range may have more than one limb.
     pub(super) fn new(layout: &Layout, mask: &[u64]) -> Self {
         let mut open = vec![0; layout.words];
         for piece in &layout.pieces {
@@ -71,7 +74,7 @@ impl Rest {
         rest
     }
 
-    /// How what is put into one word is compared.
+    /// Returns the kinds of the bits in the packed word.
     fn kinds_in_one(&self, kinds: &[Kinds]) -> Kinds {
         let values: Vec<u64> = kinds.iter().map(|kinds| kinds.values).collect();
         let range = |(word, &bits): (usize, &u64)| {
@@ -88,13 +91,13 @@ impl Rest {
         }
     }
 
-    /// Whether all is in one word: keys with more bits than that have more words.
+    /// Returns true if the residual is one word. Longer residuals have all words of the key.
     #[inline(always)]
     pub(super) fn is_packed(&self) -> bool {
         self.words == 1
     }
 
-    /// These bits of words of a key in one word.
+    /// Packs the residual bits of a key into one word.
     #[inline(always)]
     fn of_words(&self, words: &[u64]) -> u64 {
         let runs = self.runs.iter();
@@ -103,7 +106,7 @@ impl Rest {
         })
     }
 
-    /// What is left of words of a key.
+    /// Returns the residual of the words of a key.
     #[inline(always)]
     pub(super) fn of<'k>(&self, words: &'k [u64], packed: &'k mut [u64; 1]) -> &'k [u64] {
         if !self.is_packed() {
@@ -113,7 +116,8 @@ impl Rest {
         packed
     }
 
-    /// Whether there may be a key of whose rest two rules match all words: these give of each its words of rows `a` and `b`.
+    /// Returns true if some residual may match two rules. The functions return the words `a` and
+    /// `b` of each rule.
     pub(super) fn overlap(
         &self,
         one: impl Fn(usize) -> (u64, u64),
@@ -127,7 +131,7 @@ impl Rest {
         })
     }
 
-    /// Adds what is left to words of which the other bits are known.
+    /// Adds the residual bits to words of which the other bits are known.
     pub(super) fn put_back(&self, rest: &[u64], words: &mut [u64]) {
         if !self.is_packed() {
             words.copy_from_slice(rest);
@@ -138,7 +142,8 @@ impl Rest {
     }
 }
 
-/// Which rules that lie side by side match a word of a key, a bit each, and ones behind them. Of the word, bits are compared by value and mask, and as ranges.
+/// Returns which of several adjacent rules match a word of a key, one bit each. Higher bits are
+/// ones. `values` and `ranges` are the kinds of the word's bits.
 #[inline(always)]
 pub(super) fn matching(
     compare: impl Compare,
@@ -154,7 +159,7 @@ pub(super) fn matching(
     !others
 }
 
-/// Where ones lie side by side.
+/// Returns the runs of ones.
 fn runs(open: &[u64]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut to = 0;
@@ -194,7 +199,7 @@ mod tests {
             let shape = KeyShape::new(fields.map(|(width, kind)| KeyField { width, kind }));
             let layout = Layout::new(&shape);
             prop_assert_eq!(layout.words, 2);
-            // Open bits in the first word, and in the others from some place on.
+            // Open bits in the first word, and in the others from some position on.
             let first = one::mask(64) & !one::mask(open.min(64));
             let mask = [first, (one::mask(40) & !(one::mask(open.saturating_sub(64)) << place)) & layout.values(1)];
             let rest = Rest::new(&layout, &mask);

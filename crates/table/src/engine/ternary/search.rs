@@ -1,4 +1,5 @@
-//! Searches for a group of keys at a time: all that one step reads is asked for before the step.
+//! Search of an index for a group of keys. All memory that a step reads is prefetched before the
+//! step.
 
 use super::index::Index;
 use super::layout::MAX_PACKED;
@@ -8,12 +9,12 @@ use crate::entry::EntryIdx;
 use bits::Id;
 use std::hint::select_unpredictable;
 
-/// Keys searched together.
+/// Number of keys that are searched together.
 pub(super) const GROUP: usize = 32;
-/// Tuples of a key that are searched in one step: what they read is waited for once.
+/// Number of tuples that are searched for a key in one step. Their memory accesses overlap.
 const WAVE: usize = 4;
 
-/// The best rule of a key so far.
+/// Best rule for a key so far.
 #[derive(Clone, Copy)]
 pub(super) struct Best {
     pub(super) rank: RankWords,
@@ -26,13 +27,14 @@ pub(super) const NOTHING: Best = Best {
 };
 
 impl Best {
-    /// The better one of both.
+    /// Replaces itself by `other` if that is better.
     #[inline(always)]
     pub(super) fn improve(&mut self, other: Self) {
         self.take_if(precedes(other.rank, self.rank), other);
     }
 
-    /// Becomes another, if so: a branch would be taken at random.
+    /// Replaces itself by `other` if `is_taken`. Branch-free, because the condition is
+    /// unpredictable.
     #[inline(always)]
     pub(super) fn take_if(&mut self, is_taken: bool, other: Self) {
         self.rank.0 = select_unpredictable(is_taken, other.rank.0, self.rank.0);
@@ -45,14 +47,14 @@ impl Best {
     }
 }
 
-/// Whether the first rank is better, without a branch.
+/// Returns true if the first rank is better, without a branch.
 #[inline(always)]
 pub(super) fn precedes(a: RankWords, b: RankWords) -> bool {
     let one = |(high, low): RankWords| u128::from(high) << 64 | u128::from(low);
     one(a) < one(b)
 }
 
-/// A search of one tuple for one key.
+/// Search of one tuple for one key.
 #[derive(Clone, Copy, Default)]
 struct Probe {
     hash: u64,
@@ -61,7 +63,7 @@ struct Probe {
 }
 
 impl Index {
-    /// Goes through a chain, which is in order of rank.
+    /// Searches a chain, which is in order of rank.
     #[inline(always)]
     fn search_chain<const N: usize>(&self, key: &[u64], head: u32, best: &mut Best) {
         let mut at = head;
@@ -82,7 +84,7 @@ impl Index {
         }
     }
 
-    /// One key.
+    /// Searches one key.
     #[inline(always)]
     pub(super) fn search_one<const N: usize>(&self, key: &[u64]) -> Option<EntryIdx> {
         let mut best = NOTHING;
@@ -108,7 +110,7 @@ impl Index {
         best.found()
     }
 
-    /// Up to [`GROUP`] keys of `stride` limbs each.
+    /// Searches up to [`GROUP`] keys of `stride` limbs each.
     #[inline(always)]
     pub(super) fn search_group<const N: usize>(
         &self,
@@ -130,7 +132,7 @@ impl Index {
         }
     }
 
-    /// The best rules for up to [`GROUP`] packed keys.
+    /// Returns the best rules for up to [`GROUP`] packed keys.
     #[inline(always)]
     pub(super) fn search_packed<const N: usize>(&self, key: &[&[u64]]) -> [Best; GROUP] {
         if self.tuples.len() > 0 {
@@ -170,8 +172,9 @@ impl Index {
         best
     }
 
-    /// Searches some tuples for each key at a time: what a search finds makes others needless. Which tuples are searched and what they have is
-    /// not known before, so it is no branch: lists are written to whether or not something is added.
+    /// Searches a few tuples for each key at a time, because a match makes further tuples
+    /// unnecessary. The number of tuples and their results are unpredictable. To avoid branches,
+    /// list elements are always written, and the length is increased conditionally.
     #[inline(always)]
     fn search_tuples<const N: usize>(
         &self,

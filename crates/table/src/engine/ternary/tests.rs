@@ -1,4 +1,4 @@
-//! What the parts of the ternary engine promise each other.
+//! Tests of the interfaces between the parts of the ternary engine.
 
 use super::cells::{Cells, MOST_SURE};
 use super::form::Form;
@@ -18,12 +18,12 @@ use proptest::prelude::*;
 use std::iter;
 use std::sync::Arc;
 
-/// Numbers that are near each other, far from each other, or at the ends.
+/// Numbers that are close together, far apart, or at the limits.
 fn number() -> impl Strategy<Value = u32> {
     prop_oneof![0..300u32, any::<u32>(), u32::MAX - 300..=u32::MAX]
 }
 
-/// Intervals in order that have no number in common.
+/// Disjoint intervals in order.
 fn intervals() -> impl Strategy<Value = Vec<(u32, u32)>> {
     proptest::collection::btree_set(number(), 0..usual_or_interpreted(600, 100)).prop_map(|ends| {
         let ends: Vec<u32> = ends.into_iter().collect();
@@ -57,7 +57,8 @@ fn shape() -> KeyShape {
     KeyShape::new(fields.map(|(width, kind)| KeyField { width, kind }))
 }
 
-/// A few different values a field, so that rules overlap, and some that are spread out, so that there are independent sets.
+/// A few different values for each field, so that rules overlap, and some that are spread out, so
+/// that there are independent sets.
 fn matches(stream: &mut Stream) -> Arc<[FieldMatch]> {
     let value = |number: u64, width| Value::truncated(number.into(), width);
     let spread = [stream.next(), stream.next()];
@@ -86,14 +87,14 @@ fn matches(stream: &mut Stream) -> Arc<[FieldMatch]> {
     fields.map(FieldMatch::canonical).into()
 }
 
-/// Keys of a check, each near some rule's.
+/// Number of keys in a check, each near some rule.
 const LOOKED_UP: usize = usual_or_interpreted(200, 10);
 
 struct Case {
     shape: KeyShape,
     layout: Arc<Layout>,
     stream: Stream,
-    /// Rules that are there, each with what it matches.
+    /// Current rules with their matches.
     rules: Vec<(FlatRule, Arc<[FieldMatch]>)>,
     next: usize,
 }
@@ -129,7 +130,7 @@ impl Case {
         Change::insert(rule)
     }
 
-    /// One more that matches the same.
+    /// Inserts a rule with the same match as another one.
     fn insert_like(&mut self, at: usize) -> Change {
         let class = self.stream.below(1000) as i64;
         self.insert_like_ranked(at, class)
@@ -148,7 +149,7 @@ impl Case {
         Change::insert(rule)
     }
 
-    /// One that matches all.
+    /// Inserts a rule that matches all keys.
     fn insert_all(&mut self, class: i64) -> Change {
         let matches = self.shape.fields().iter().map(|field| match field.kind {
             MatchKind::Range => FieldMatch::Range {
@@ -171,7 +172,7 @@ impl Case {
         Change::insert(rule)
     }
 
-    /// As [`insert`](Self::insert), into an engine.
+    /// Inserts a rule into an engine, like [`insert`](Self::insert).
     fn insert_into(&mut self, engine: &mut Ternary) {
         let class = self.stream.below(1000) as i64;
         let rank = Rank::smallest_first(class, EntryId(self.next as u64));
@@ -189,7 +190,7 @@ impl Case {
         }
     }
 
-    /// [`remove`](Self::remove) of one of the first thousand rules.
+    /// Removes one of the first thousand rules, like [`remove`](Self::remove).
     fn remove_old(&mut self) -> Change {
         let which = self.stream.below(1000);
         let (rule, _) = self.rules.remove(which);
@@ -199,14 +200,14 @@ impl Case {
         }
     }
 
-    /// An index without independent sets.
+    /// Returns an index without independent sets.
     fn plain(&self) -> Index {
         let rules: Vec<FlatRule> = self.rules.iter().map(|(rule, _)| rule.clone()).collect();
         let plan = Plan::new(&self.layout, &rules, &rules);
         Index::build(self.layout.clone(), &rules, &plan)
     }
 
-    /// An index with cells.
+    /// Returns an index with cells.
     fn with_cells(&self) -> Index {
         let rules: Vec<FlatRule> = self.rules.iter().map(|(rule, _)| rule.clone()).collect();
         let index = Index::new(&self.layout, Default::default(), rules.clone(), &rules);
@@ -215,7 +216,7 @@ impl Case {
         index
     }
 
-    /// The index with independent sets, whether it is faster or not.
+    /// Returns an index with independent sets, whether it is faster or not.
     fn learned(&self) -> Index {
         let made = Improvement::new(Arc::new(Form::Many(Box::new(self.plain()))));
         let made = made.and_then(Improvement::unmeasured);
@@ -251,7 +252,7 @@ impl Case {
     }
 }
 
-/// Has rules come and go in an index for those of the case, and gives it.
+/// Inserts and removes rules in an index of the case's rules. Returns the index.
 fn come_and_go(case: &mut Case, mut index: Index) -> Index {
     case.check(&index);
     let before = index.clone();
@@ -267,7 +268,7 @@ fn come_and_go(case: &mut Case, mut index: Index) -> Index {
     case.check(&index);
     assert_eq!(index.rules().len(), case.rules.len());
     assert_eq!(index.len(), case.rules.len());
-    // Copies share the sets, but not which of their rules are gone.
+    // Copies share the sets, but not the record of removed rules.
     let rules_after = std::mem::replace(&mut case.rules, rules_before);
     case.check(&before);
     case.rules = rules_after;
@@ -298,7 +299,7 @@ fn an_index_with_cells_equals_a_scan_while_rules_come_and_go_and_when_a_cell_is_
         let index = case.with_cells();
         let mut index = come_and_go(&mut case, index);
         let taken = index.cells.as_ref().map_or(0, Cells::len);
-        // More rules than a cell can have, with the same bits.
+        // More rules with the same bits than fit into a cell.
         let like = index.cells.iter().flat_map(Cells::rules).next();
         let like = like.expect("rules are in cells");
         let is_like = |(rule, _): &(FlatRule, _)| rule.rank == like.rank;
@@ -346,7 +347,7 @@ fn a_rule_of_a_cell_is_sure_unless_one_of_the_rows_may_come_before_it() {
     case.check(&index);
 }
 
-/// Whether there is a key that both match.
+/// Returns true if some key matches both.
 fn meet(one: &[FieldMatch], other: &[FieldMatch]) -> bool {
     let number = |value: &Value| value.limbs()[0];
     let fixed = |matched: &FieldMatch| match matched {
@@ -462,7 +463,7 @@ fn where_nearly_all_rules_are_in_sets_few_changes_are_worth_another_try() {
     assert!(!is_worth_trying(&learned, outside / 4) && is_worth_trying(&learned, outside / 4 + 1));
 }
 
-/// An engine with this index, for whose rules another one is begun.
+/// Returns an engine with this index, and with an improvement in progress.
 fn improving(case: &Case, index: Index) -> Ternary {
     let mut engine = Ternary::new(Arc::new(case.shape.clone()));
     engine.start_over(Form::Many(Box::new(index)));
@@ -485,7 +486,7 @@ fn a_better_index_that_is_being_made_outlives_new_plans_until_many_rules_have_ch
         let is_outgrown = engine.is_outgrown();
         case.insert_into(&mut engine);
         if is_outgrown {
-            // These two go again, one before it was ever in an index.
+            // Both are removed again, one before it was ever in an index.
             case.insert_into(&mut engine);
             let (rule, _) = case.rules.pop().expect("one was put in");
             engine.pending.remove(&rule.rank);
@@ -505,7 +506,7 @@ fn a_better_index_that_is_being_made_outlives_new_plans_until_many_rules_have_ch
     assert_eq!(index.len(), case.rules.len());
     case.check(&index);
 
-    // A quarter has changed, and more.
+    // Change rules until the improvement is abandoned.
     let mut engine = improving(&case, index);
     let (rules, mut came) = (case.rules.len(), 0);
     while engine.improvement.is_some() {
@@ -533,7 +534,8 @@ fn a_small_index_is_planned_anew_when_a_quarter_of_its_rules_came_since_and_a_la
     }
 }
 
-/// Whether code sees the rules of an engine with a field of this width and kind that matches each of these intervals.
+/// Returns true if compiled code can search the rules of an engine inline. The engine has one field
+/// of this width and kind, and a rule for each interval.
 fn are_seen(width: u32, kind: MatchKind, intervals: &[(u64, u64)]) -> bool {
     let value = |number: u64| Value::truncated(number.into(), width);
     let shape = Arc::new(KeyShape::new([KeyField { width, kind }]));
@@ -567,10 +569,10 @@ fn code_sees_few_rules_whose_parts_are_soon_told_apart() {
     assert!(!are_seen(16, MatchKind::Ternary, &one_each(57)));
     for width in [16, 63] {
         assert!(are_seen(width, MatchKind::Range, &one_each(15)));
-        // Seventeen intervals, with what is behind them.
+        // Seventeen classes, including the one after the last interval.
         assert!(!are_seen(width, MatchKind::Range, &one_each(16)));
     }
-    // The greatest number cannot be told from what is behind all classes.
+    // The greatest number is the same as the padding after the classes.
     assert!(!are_seen(64, MatchKind::Range, &one_each(1)));
     assert!(are_seen(64, MatchKind::Ternary, &[(0, u64::MAX)]));
 }

@@ -1,8 +1,9 @@
-//! [`Tuples`]: rules by mask, each mask with a hash table over masked keys.
+//! [`Tuples`]: tuple space, a hash table over masked keys for each mask.
 //!
-//! A rule lies in a tuple whose mask has no bit that the rule leaves open; the fewer bits, the more rules
-//! share a masked key and with it a chain, in order of rank (Daly et al., "TupleMerge: Fast Software Packet
-//! Processing for Online Packet Classification", IEEE/ACM Transactions on Networking 27(4), 2019).
+//! A rule is in a tuple of which the mask has no bit that the rule leaves open. The fewer bits the
+//! mask has, the more rules share a masked key and thus a chain. Chains are in order of rank (Daly
+//! et al., "TupleMerge: Fast Software Packet Processing for Online Packet Classification", IEEE/ACM
+//! Transactions on Networking 27(4), 2019).
 
 use super::buckets::{Buckets, Slot};
 use super::layout::Layout;
@@ -10,27 +11,28 @@ use super::records::{FlatRule, NONE, RankWords, Records};
 use super::windows::{MAX_TUPLES, Window, Windows};
 use bits::one;
 
-/// A rule that would stand behind so many others in its chain gets a tuple with its own mask instead.
+/// Chain length at which a further rule gets a tuple with its own mask instead.
 const LONG_CHAIN: usize = 24;
-/// When there is no more room for tuples, rules share what there is.
+/// Number of free tuples at or below which rules share existing tuples.
 const RESERVE: usize = 3;
 
-/// Worse than all ranks.
+/// Rank that is worse than all others.
 pub(super) const WORST: RankWords = (u64::MAX, u64::MAX);
 
-/// The tuples, after a build in order of their best ranks.
+/// The tuples. After a build they are in order of their best ranks.
 #[derive(Debug, Clone)]
 pub(super) struct Tuples {
     words: usize,
-    /// A row of words each.
+    /// Words of each mask, concatenated.
     masks: Vec<u64>,
     tables: Vec<Buckets>,
-    /// No rule of a tuple has a better rank. When the best rule goes, the bound stays.
+    /// For each tuple, a bound: no rule of it has a better rank. The bound stays when the best rule
+    /// is removed.
     best: Vec<RankWords>,
     windows: Windows,
 }
 
-/// The hash of `key & mask`.
+/// Returns the hash of `key & mask`.
 #[inline(always)]
 pub(super) fn hash<const N: usize>(key: &[u64], mask: &[u64]) -> u64 {
     let words = if N == 0 { mask.len() } else { N };
@@ -53,7 +55,7 @@ pub(super) fn hash<const N: usize>(key: &[u64], mask: &[u64]) -> u64 {
 }
 
 impl Tuples {
-    /// Empty tuples with these masks, with room for so many chains each.
+    /// Creates empty tuples with these masks, each with room for the given number of chains.
     pub(super) fn new(
         words: usize,
         masks: impl IntoIterator<Item = (Box<[u64]>, usize)>,
@@ -103,19 +105,20 @@ impl Tuples {
         self.best[tuple]
     }
 
-    /// Asks for what [`candidates`](Self::candidates) reads.
+    /// Prefetches what [`candidates`](Self::candidates) reads.
     #[inline(always)]
     pub(super) fn prefetch_candidates(&self, key: &[u64]) {
         self.windows.prefetch(key);
     }
 
-    /// The tuples that are worth a search.
+    /// Returns the tuples that are worth searching, one bit each.
     #[inline(always)]
     pub(super) fn candidates(&self, key: &[u64]) -> u64 {
         self.windows.admitted(key, one::mask(self.len() as u32))
     }
 
-    /// Those whose mask has no bit that `fixed` has not, the one with the most bits first.
+    /// Returns the tuples of which the masks have no bit outside of `fixed`, the one with the most
+    /// bits first.
     fn compatible(&self, fixed: &[u64]) -> Vec<usize> {
         let has_none_other = |tuple: &usize| {
             let mask = self.mask::<0>(*tuple).iter();
@@ -141,7 +144,8 @@ impl Tuples {
         })
     }
 
-    /// Whether there is a tuple for a rule that makes neither its mask much coarser nor a chain long.
+    /// Returns true if there is a tuple for a rule in which neither is the mask much coarser nor
+    /// the chain long.
     pub(super) fn suit(&self, rule: &FlatRule, layout: &Layout, records: &Records) -> bool {
         let mut fixed = vec![0; self.words];
         layout.fixed(rule.a(), rule.b(), &mut fixed);
@@ -155,7 +159,7 @@ impl Tuples {
         })
     }
 
-    /// Puts a rule into the tuple that suits it best.
+    /// Inserts a rule into the tuple that suits it best.
     pub(super) fn insert(&mut self, rule: &FlatRule, layout: &Layout, records: &mut Records) {
         let mut fixed = vec![0; self.words];
         layout.fixed(rule.a(), rule.b(), &mut fixed);
@@ -171,7 +175,7 @@ impl Tuples {
         let best = self.compatible(fixed).first().copied();
         match (room, best) {
             (0..=RESERVE, Some(tuple)) => return tuple,
-            // The last tuple takes any rule.
+            // The last tuple has an empty mask and accepts any rule.
             (0 | 1, None) => self.push(&vec![0; self.words], 8),
             _ => self.push(fixed, 8),
         }
@@ -184,12 +188,12 @@ impl Tuples {
         chain(head, records).take(LONG_CHAIN).count()
     }
 
-    /// Takes no more room than is needed, after many rules were put in.
+    /// Releases unused memory after many insertions.
     pub(super) fn fit(&mut self) {
         self.windows.share();
     }
 
-    /// Puts a rule into this tuple.
+    /// Inserts a rule into this tuple.
     pub(super) fn insert_into(&mut self, tuple: usize, rule: &FlatRule, records: &mut Records) {
         self.best[tuple] = self.best[tuple].min(rule.rank);
         self.windows.enter(tuple, rule.a(), rule.b());
@@ -227,7 +231,7 @@ impl Tuples {
         self.tables[tuple] = new;
     }
 
-    /// Takes a rule out; false if it is in no tuple.
+    /// Removes a rule. Returns false if it is in no tuple.
     pub(super) fn remove(
         &mut self,
         rule: &FlatRule,
@@ -269,7 +273,7 @@ impl Tuples {
     }
 }
 
-/// The records of a chain.
+/// Iterates over the records of a chain.
 pub(super) fn chain(head: u32, records: &Records) -> impl Iterator<Item = u32> + '_ {
     let next = |record: &u32| Some(records.get(*record).next()).filter(|&next| next != NONE);
     std::iter::successors(Some(head).filter(|&head| head != NONE), next)

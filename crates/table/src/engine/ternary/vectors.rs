@@ -1,10 +1,14 @@
-//! [`Vectors`]: up to 1,024 rules, a bit each.
+//! [`Vectors`]: bit-vector classifier for up to 1,024 rules.
 //!
-//! A key has a row of bits for each part of it, found by [`Dimension`]; and-ed, they are exactly the rules that it matches, and as rules lie in
-//! order of rank, the first bit is the answer (Lakshman and Stiliadis, "High-Speed Policy-based Packet Forwarding Using Efficient Multi-dimensional
-//! Range Matching", SIGCOMM 1998). No step depends on a branch that cannot be foretold.
+//! Each part of a key selects a bit row, found by [`Dimension`]. The AND of these rows has exactly
+//! the rules that the key matches. Rules are in order of rank, so the first bit is the result. No
+//! step has an unpredictable branch.
 //!
-//! A rule that goes leaves a hole, one that comes moves those between it and the next hole by a place.
+//! The method is that of Lakshman and Stiliadis, "High-Speed Policy-based Packet Forwarding Using
+//! Efficient Multi-dimensional Range Matching", SIGCOMM 1998.
+//!
+//! Removing a rule leaves a hole. Inserting one moves the rules between its position and the
+//! nearest hole by one position.
 
 use super::bit_rows::{BitRow, Bits64, Moved};
 use super::dimension::{Condition, Dimension, Keys, Part};
@@ -16,44 +20,47 @@ use crate::entry::EntryIdx;
 use crate::prefetch::{BitWork, in_vectors};
 use std::sync::Arc;
 
-/// The most parts of a key.
+/// Maximum number of parts of a key.
 const MOST_PARTS: usize = 16;
 
-/// Few rules as code sees them that looks keys up by itself.
+/// Bit vectors of few rules in the form that compiled code can search inline.
 #[derive(Debug, Clone, Copy)]
 pub struct VectorIndex<'m> {
-    /// The places that have a rule, a bit each.
+    /// Positions that have a rule, one bit each.
     pub live: u64,
-    /// The entry of each place, as numbers plus 1, and 0 behind them.
+    /// The entry of each position (in memory: the entry index plus 1, or 0), followed by `None`.
     pub entries: &'m [Option<EntryIdx>],
     dimensions: &'m [Dimension<Bits64>],
 }
 
 impl<'m> VectorIndex<'m> {
-    /// Places, at most.
+    /// Maximum number of positions.
     pub const PLACES: usize = 64;
 
-    /// Steps of a lookup, at most, one a part and one for each halving: with more, a batch is faster.
+    /// Maximum number of steps of a lookup: one for each part and one for each step of binary
+    /// search. With more steps, a batch lookup is faster.
     const MOST_STEPS: u32 = 24;
 
-    /// For each part of the key, which rules it matches. And-ed with all of them and with those that are live, the lowest bit is the place of the answer.
+    /// Returns the parts of the key. The AND of `live` and the rows that all parts select has the
+    /// matching rules. Its lowest bit is the position of the result.
     pub fn parts(&self) -> impl Iterator<Item = VectorPart<'m>> + use<'m> {
         self.dimensions.iter().filter_map(Dimension::seen)
     }
 }
 
-/// A part of a key.
+/// Part of a key.
 #[derive(Debug, Clone, Copy)]
 pub struct VectorPart<'m> {
-    /// The limb of the key that it is in.
+    /// Index of the limb of the key.
     pub limb: usize,
-    /// How far it is shifted down there.
+    /// Right shift of the limb in bits.
     pub shift: u32,
-    /// What of it is left then.
+    /// Mask after the shift.
     pub mask: u64,
-    /// Where classes of values begin: a power of two of them, at least 2, the first at 0, the last ones behind all values. None where each value is a class.
+    /// First values of classes: a power of two of them, at least 2, of which the first is 0. They
+    /// are padded with values beyond all keys. Empty if each value is a class.
     pub starts: &'m [u64],
-    /// For each class the rules that it matches, a bit for each place.
+    /// For each class, the rules that match it, one bit for each position.
     pub rows: *const u64,
 }
 
@@ -63,26 +70,28 @@ impl VectorPart<'_> {
     }
 }
 
-/// A set of rules, and room for more.
+/// Bit vectors of a set of rules, with room for more.
 #[derive(Debug, Clone)]
 pub(super) struct Vectors<R> {
     layout: Arc<Layout>,
     dimensions: Vec<Dimension<R>>,
-    /// The places that have a rule.
+    /// Positions that have a rule.
     live: R,
-    /// The entry of each place, and nothing behind them.
+    /// The entry of each position, followed by `None`.
     entries: Vec<Option<EntryIdx>>,
-    /// The rule of each place.
+    /// The rule of each position.
     rules: Vec<Option<FlatRule>>,
-    /// Of each place, ascending; a hole has the same as a neighbour, or one between them. Behind them one that is worse than all.
+    /// The rank of each position, ascending. A hole has the rank of a neighbour or one in between.
+    /// The last element is [`WORST`].
     ranks: Vec<RankWords>,
     len: usize,
-    /// Rules that it was built with.
+    /// Number of rules when it was built.
     built: usize,
 }
 
 impl<R: BitRow> Vectors<R> {
-    /// With these rules, at most [`BitRow::PLACES`]. `None` if the key has parts that do not suit, or too many.
+    /// Creates bit vectors for these rules, at most [`BitRow::PLACES`]. Returns `None` if the key
+    /// has wide ranges or too many parts.
     pub(super) fn new(layout: &Arc<Layout>, keys: Keys, rules: &[FlatRule]) -> Option<Self> {
         if layout.has_wide_ranges() {
             return None;
@@ -107,7 +116,7 @@ impl<R: BitRow> Vectors<R> {
             len: rules.len(),
             built: rules.len(),
         };
-        // Holes everywhere between them.
+        // Spread the rules, with holes between them.
         let place_of = |at: usize| at * R::PLACES / rules.len().max(1);
         for (at, &rule) in order.iter().enumerate() {
             vectors.put(place_of(at), rule);
@@ -136,7 +145,7 @@ impl<R: BitRow> Vectors<R> {
         self.len
     }
 
-    /// All rules, the best first.
+    /// Iterates over all rules, the best first.
     pub(super) fn all(&self) -> impl Iterator<Item = &FlatRule> {
         self.rules.iter().flatten()
     }
@@ -151,14 +160,14 @@ impl<R: BitRow> Vectors<R> {
         rows + self.rules.len() * (rule + size_of::<RankWords>() + size_of::<Option<EntryIdx>>())
     }
 
-    /// Whether it should be built anew before more rules come.
+    /// Returns true if it should be rebuilt before more rules are inserted.
     pub(super) fn is_outgrown(&self) -> bool {
         self.len == R::PLACES
             || self.len < self.built / 4
             || self.dimensions.iter().any(Dimension::is_outgrown)
     }
 
-    /// Whether a rule has a form that the dimensions can tell apart.
+    /// Returns true if the dimensions can represent a rule.
     pub(super) fn takes(&self, rule: &FlatRule) -> bool {
         let mut left: Vec<u64> = vec![u64::MAX; self.layout.pieces.len()];
         for dimension in &self.dimensions {
@@ -175,7 +184,7 @@ impl<R: BitRow> Vectors<R> {
             .all(|(piece, left)| piece.is_open(rule.a(), rule.b(), left))
     }
 
-    /// Puts a rule in that it [`takes`](Self::takes).
+    /// Inserts a rule that it can represent ([`takes`](Self::takes)).
     pub(super) fn insert(&mut self, rule: &FlatRule) {
         let behind = self.ranks.partition_point(|rank| *rank < rule.rank);
         let Some((place, moved)) = self.room(behind) else {
@@ -206,7 +215,8 @@ impl<R: BitRow> Vectors<R> {
         }
     }
 
-    /// The place for a rule between all places before `behind` and the others, and what moves for it.
+    /// Returns the position for a rule between the positions before `behind` and the others, and
+    /// the movement that frees it.
     fn room(&self, behind: usize) -> Option<(usize, Moved)> {
         let is_hole = |&place: &usize| self.rules[place].is_none();
         let above = (behind..R::PLACES).find(is_hole);
@@ -236,7 +246,7 @@ impl<R: BitRow> Vectors<R> {
         }
     }
 
-    /// Takes a rule out; false if it is not here.
+    /// Removes a rule. Returns false if it is not here.
     pub(super) fn remove(&mut self, rule: &FlatRule) -> bool {
         let first = self.ranks.partition_point(|rank| *rank < rule.rank);
         let same = |place: &usize| self.ranks[*place] == rule.rank;
@@ -271,7 +281,7 @@ impl<R: BitRow> Vectors<R> {
         });
     }
 
-    /// Tells the first place of each of up to [`GROUP`] keys.
+    /// Calls `tell(i, position)` with the first matching position of each of up to [`GROUP`] keys.
     #[inline(always)]
     fn places<'k>(
         &self,
@@ -292,7 +302,7 @@ impl<R: BitRow> Vectors<R> {
         }
     }
 
-    /// What is in a place.
+    /// Returns the rank and entry at a position.
     #[inline(always)]
     fn best(&self, place: usize) -> Best {
         Best {
@@ -301,13 +311,14 @@ impl<R: BitRow> Vectors<R> {
         }
     }
 
-    /// Searches for a key and keeps what is better than `best`.
+    /// Searches for a key and improves `best`.
     #[inline(always)]
     pub(super) fn search_one(&self, key: &[u64], best: &mut Best) {
         best.improve(self.best(self.row(key).first()));
     }
 
-    /// The same for up to [`GROUP`] keys, each with its number among all.
+    /// Searches for up to [`GROUP`] keys and improves `best`. `number` returns the index of a key
+    /// in `best`.
     #[inline(always)]
     pub(super) fn search(
         &self,
@@ -326,7 +337,8 @@ impl<R: BitRow> Vectors<R> {
 }
 
 impl Vectors<Bits64> {
-    /// These rules, if code had better look keys up among them by itself.
+    /// Returns the rules in the form that compiled code can search inline, if that is faster than a
+    /// batch lookup.
     pub(super) fn seen(&self) -> Option<VectorIndex<'_>> {
         let index = VectorIndex {
             live: self.live.words()[0],
@@ -339,7 +351,7 @@ impl Vectors<Bits64> {
     }
 }
 
-/// A batch of lookups.
+/// Work item: a batch of lookups.
 struct Batch<'b, R> {
     vectors: &'b Vectors<R>,
     keys: &'b [u64],

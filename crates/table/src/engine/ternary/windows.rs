@@ -1,43 +1,49 @@
-//! [`Windows`]: which tuples may have a rule for a key, from a few bits of it.
+//! [`Windows`]: filters that select, from a few bits of a key, the tuples that may have a matching
+//! rule.
 //!
-//! A window is some bits of a key. For each value that they take, a row says which tuples have a rule that
-//! a key with that value can match. The rows of all windows, and-ed, are the tuples that are worth a search
-//! (the tuple pruning of Srinivasan, Suri and Varghese, "Packet Classification using Tuple Space Search",
-//! SIGCOMM 1999, with tables of short windows in place of tries). A row may name a tuple that has no such rule
-//! any more: that costs a search and changes no result.
+//! A window is a range of adjacent bits of a key. For each of its values there is a bit row of the
+//! tuples that have a rule which a key with that value can match. The AND of the rows of all
+//! windows has the tuples that are worth searching. A row may have tuples of which the rules were
+//! removed since. That costs a search but does not change the result.
 //!
-//! Most values share their row with others, so a value has the number of its row: of 2^15 values 64 KB are looked at, and not 256.
+//! This is the tuple pruning of Srinivasan, Suri and Varghese ("Packet Classification using Tuple
+//! Space Search", SIGCOMM 1999). It uses tables of short windows in place of tries.
+//!
+//! Most values have the same row as others, so a value stores the number of its row. For 2^15
+//! values, lookups touch 64 KB instead of 256 KB.
 
 use super::layout::{Layout, Piece, Role};
 use crate::prefetch::prefetch;
 use bits::one;
 use std::collections::HashMap;
 
-/// The most tuples, which are the bits of a row.
+/// Maximum number of tuples: the number of bits in a row.
 pub(super) const MAX_TUPLES: usize = 64;
 
-/// A rule is entered under each of its values if they are at most this share of all that a window has, or one. With more, the window tells little of its tuple, and
-/// each update would touch thousands of values, most of them in vain.
+/// Maximum number of values for which a rule is recorded one by one: one in `FEW_SHARE` of all
+/// values of the window, at least one. With more values, the window would exclude its tuple rarely,
+/// and each update would touch thousands of values.
 const FEW_SHARE: usize = 4;
 
-/// Bits of a key.
+/// Range of adjacent bits of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Window {
     word: usize,
     shift: u32,
     pub(super) bits: u32,
-    /// Of a range, the window is the uppermost bits.
+    /// True if the field is a range. The window then has its uppermost bits.
     is_range: bool,
 }
 
 impl Window {
-    /// The windows of at most `bits` bits that a layout has, beside each other at least `step` bits apart.
+    /// Returns all windows of at most `bits` bits in a layout. Adjacent windows are at least `step`
+    /// bits apart.
     pub(super) fn all(layout: &Layout, bits: u32, step: usize) -> Vec<Self> {
         let of_piece = |piece: &Piece| {
             let bits = bits.min(piece.width);
             let step = match piece.role {
                 Role::Ternary => step,
-                // Only the uppermost one.
+                // Only the uppermost bits.
                 Role::Range | Role::PartOfRange => piece.width as usize,
             };
             let (word, shift, is_range) = (piece.word, piece.shift, piece.role != Role::Ternary);
@@ -56,13 +62,13 @@ impl Window {
         layout.pieces.iter().flat_map(of_piece).collect()
     }
 
-    /// The value of a key, or of a row of a rule.
+    /// Returns the value of a key, or of the words `a` or `b` of a rule, in the window.
     #[inline(always)]
     pub(super) fn of(&self, words: &[u64]) -> usize {
         (words[self.word] >> self.shift & one::mask(self.bits)) as usize
     }
 
-    /// Whether a rule can match a key that has this value.
+    /// Returns true if a rule can match a key with this value.
     pub(super) fn admits(&self, a: &[u64], b: &[u64], value: usize) -> bool {
         let (a, b) = (self.of(a), self.of(b));
         if self.is_range {
@@ -72,7 +78,7 @@ impl Window {
         }
     }
 
-    /// The values that a key has if it matches the rule, where they lie side by side.
+    /// Returns the values of matching keys if they form an interval.
     pub(super) fn interval(&self, a: &[u64], b: &[u64]) -> Option<(u32, u32)> {
         let (a, b) = (self.of(a) as u64, self.of(b) as u64);
         let (lo, hi) = if self.is_range {
@@ -85,8 +91,8 @@ impl Window {
         u32::try_from(lo).ok().zip(u32::try_from(hi).ok())
     }
 
-    /// Calls `each` with the values that a key has if it matches the rule. False, and no call, if they
-    /// are more than [`FEW_SHARE`] allows.
+    /// Calls `each` with the values of matching keys. Returns false without a call if there are
+    /// more than [`FEW_SHARE`] allows.
     pub(super) fn values(&self, a: &[u64], b: &[u64], mut each: impl FnMut(usize)) -> bool {
         let (a, b) = (self.of(a), self.of(b));
         let few = ((1usize << self.bits) / FEW_SHARE).max(1);
@@ -101,7 +107,7 @@ impl Window {
         if 1 << open.count_ones() > few {
             return false;
         }
-        // All subsets of the open bits.
+        // Iterate over all subsets of the open bits.
         let mut subset = open;
         loop {
             each(a & b | subset);
@@ -113,33 +119,33 @@ impl Window {
     }
 }
 
-/// For each value of each window, which tuples may have a rule for a key.
+/// For each window and value, the tuples that may have a matching rule.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Windows(Box<[Column]>);
 
-/// A window, and the rows of its values.
+/// Window with the rows of its values.
 #[derive(Debug, Clone)]
 struct Column {
     window: Window,
-    /// Which of `rows` a value has.
+    /// Index in `rows` for each value.
     row_of: Box<[u16]>,
-    /// Rows of tuples, a bit each. Some may be there twice, and some are no value's any more.
+    /// Rows of tuples, one bit each. Some may be equal, and some may no longer be used.
     rows: Vec<u64>,
-    /// How many rows there were when no two were the same; [`MOST_ROWS`] if each value has a row of its own.
+    /// Number of rows after the last deduplication; [`MOST_ROWS`] if each value has its own row.
     different: usize,
-    /// The tuples that are in all rows.
+    /// Tuples that are in all rows.
     open: u64,
 }
 
-/// As many as a value can name, and as many as there are values at most.
+/// Maximum number of rows: the range of a row number, and the maximum number of values.
 const MOST_ROWS: usize = 1 << 16;
-/// So many rows more are not worth a look for the same ones among them.
+/// Number of additional rows below which deduplication does not pay.
 const FEW_ROWS: usize = 256;
-/// If values that share rows leave less room for others, it would be used up again soon.
+/// Minimum number of free rows after deduplication. With fewer, they would soon be used up again.
 const LEAST_ROOM: usize = MOST_ROWS / 8;
 
 impl Column {
-    /// One empty row.
+    /// Creates a column with one empty row.
     fn new(window: Window) -> Self {
         debug_assert!(1 << window.bits <= MOST_ROWS);
         Self {
@@ -155,13 +161,13 @@ impl Column {
         size_of_val(&*self.row_of) + self.rows.capacity() * size_of::<u64>()
     }
 
-    /// The row of a key.
+    /// Returns the row of a key.
     #[inline(always)]
     fn row(&self, key: &[u64]) -> u64 {
         self.rows[usize::from(self.row_of[self.window.of(key)])]
     }
 
-    /// A tuple has a rule with these rows.
+    /// Records that a tuple has a rule with these words.
     fn enter(&mut self, bit: u64, a: &[u64], b: &[u64]) {
         if self.open & bit != 0 {
             return;
@@ -201,12 +207,12 @@ impl Column {
                 self.rows.push(row);
                 self.row_of[value] = new;
             }
-            // Then each value has a row of its own.
+            // Each value has its own row then.
             Err(_) => self.rows[usize::from(self.row_of[value])] = row,
         }
     }
 
-    /// Has values with the same row share one, and forgets rows that are no value's.
+    /// Makes values with equal rows share one, and drops unused rows.
     fn share(&mut self) {
         let mut rows = Vec::new();
         let mut known: HashMap<u64, u16> = HashMap::new();
@@ -224,7 +230,8 @@ impl Column {
         self.rows = rows;
     }
 
-    /// Gives each value a row of its own; there are [`MOST_ROWS`] then, since values that are fewer have fewer rows, too.
+    /// Gives each value its own row. There are [`MOST_ROWS`] rows then, because a window with fewer
+    /// values never has that many rows.
     fn part(&mut self) {
         let row = |&number: &u16| self.rows[usize::from(number)];
         self.rows = self.row_of.iter().map(row).collect();
@@ -233,10 +240,11 @@ impl Column {
     }
 }
 
-/// While a bit is set in the rows of many values: the row that those of another one have from then on.
+/// Rows that were copied while a bit is set for many values: maps the old row to the copy, for
+/// other values that share the old row.
 #[derive(Default)]
 struct Others {
-    /// The last one, mostly the only one.
+    /// The last copy, which is mostly the only one.
     last: Option<(u16, u16)>,
     all: HashMap<u16, u16>,
 }
@@ -254,7 +262,7 @@ impl Others {
 }
 
 impl Windows {
-    /// Empty rows.
+    /// Creates empty rows.
     pub(super) fn new(windows: &[Window]) -> Self {
         Self(windows.iter().copied().map(Column::new).collect())
     }
@@ -263,14 +271,14 @@ impl Windows {
         self.0.iter().map(Column::bytes).sum()
     }
 
-    /// A tuple has a rule with these rows.
+    /// Records that a tuple has a rule with these words.
     pub(super) fn enter(&mut self, tuple: usize, a: &[u64], b: &[u64]) {
         for column in &mut self.0 {
             column.enter(1 << tuple, a, b);
         }
     }
 
-    /// Takes no more room than is needed, after many rules were entered.
+    /// Releases unused memory after many insertions.
     pub(super) fn share(&mut self) {
         for column in &mut self.0 {
             column.share();
@@ -278,7 +286,7 @@ impl Windows {
         }
     }
 
-    /// Asks for what the rows of a key are found by.
+    /// Prefetches the row numbers of a key.
     #[inline(always)]
     pub(super) fn prefetch(&self, key: &[u64]) {
         for column in &self.0 {
@@ -286,7 +294,7 @@ impl Windows {
         }
     }
 
-    /// Of these tuples, those that are worth a search.
+    /// Returns those of these tuples that are worth searching.
     #[inline(always)]
     pub(super) fn admitted(&self, key: &[u64], tuples: u64) -> u64 {
         let rows = self.0.iter().map(|column| column.row(key));
@@ -300,7 +308,7 @@ mod tests {
     use crate::test_size::usual_or_interpreted;
     use proptest::prelude::*;
 
-    /// A window of so many bits.
+    /// Returns a window of `bits` bits.
     fn window(bits: u32, is_range: bool) -> Window {
         Window {
             word: 0,
@@ -374,7 +382,7 @@ mod tests {
         const SAME: u64 = 1000;
         let mut windows = Windows::new(&[window(16, false)]);
         let mask = [0xffff << 3];
-        // The first thousand values have one row, and all others their own.
+        // The first thousand values share one row; all others have their own.
         for value in SAME..1 << 16 {
             for bit in (0..16).filter(|bit| value >> bit & 1 == 1) {
                 windows.enter(bit, &[value << 3], &mask);
@@ -407,7 +415,7 @@ mod tests {
     fn rows_may_be_as_many_as_values_and_change_then() {
         let mut windows = Windows::new(&[window(16, false)]);
         let mask = [0xffff << 3];
-        // The bits of a value, and then one more for each.
+        // Set the bits of each value as its row, then one more bit for one value.
         for value in 0u64..1 << 16 {
             for bit in (0..16).filter(|bit| value >> bit & 1 == 1) {
                 windows.enter(bit, &[value << 3], &mask);

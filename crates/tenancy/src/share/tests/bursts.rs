@@ -1,23 +1,30 @@
-//! What comes of shares where packets come in bursts, of any size.
+//! Tests of fair sharing with packets that arrive in bursts of any size.
 
 use std::ops::Range;
 
 use super::*;
 use proptest::prelude::*;
 
-/// How many send at most, the heaviest of them, and the dearest packets.
+/// Maximum number of senders, maximum weight, and maximum cycles per packet.
 const MOST: usize = 6;
 const HEAVIEST: u32 = 6;
 const DEAREST: u64 = 20_000;
 
-/// By when everybody has paid for what it had before contention showed and its packets' cost was known: two rounds in which all ports may give as many packets
-/// of the dearest as in a turn (what they might give in the second was said before the first showed what they cost), an interval for each, and as many as it owes
-/// at most of its share. 32 packets are less: of the smallest share, one of 31, those are 1.03 million cycles, and these 0.64.
+/// Time by which all vPDPs have paid for service before contention was seen and costs were known.
+/// It is the sum of three parts:
+/// - two rounds in which each port may deliver a full turn of the most expensive packets (the
+///   second grant is made before the first shows their cost);
+/// - an interval for each of these rounds;
+/// - the maximum debt in intervals of the share.
+///
+/// The other bound of the debt, 32 packets, is smaller: these cost 0.64 million cycles, while 16
+/// intervals of the smallest share, one of 31, are 1.03 million.
 const SETTLED: u64 = 2 * MOST as u64 * TURN as u64 * DEAREST + (2 + MOST_OWED as u64) * 2_000_000;
 
 const UNTIL: u64 = SETTLED + 100_000_000;
 
-/// One with a port of its own: its weight, the cycles of its packets, and this part of the time's worth of them, all at once every so many nanoseconds.
+/// A vPDP with its own port. Every `every` nanoseconds it sends packets worth this fraction of the
+/// time since the last ones, all at once.
 #[derive(Clone, Copy, Debug)]
 struct Sending {
     weight: u32,
@@ -27,13 +34,14 @@ struct Sending {
 }
 
 impl Sending {
-    /// How many packets have come by now.
+    /// Returns the number of packets sent by now.
     fn sent(&self, now: u64) -> u64 {
         ((now / self.every + 1) as f64 * self.every as f64 * self.part / self.cost as f64) as u64
     }
 }
 
-/// What part of the time that packets take was sent by each of several, and served, between these times of all that they send.
+/// Returns the fractions of the packet time that each vPDP sent and was served between these
+/// times.
 fn send_all(senders: &[Sending], times: Range<u64>) -> Vec<(f64, f64)> {
     let fairness = usual();
     let mut shares = Shares::default();
@@ -59,7 +67,7 @@ fn send_all(senders: &[Sending], times: Range<u64>) -> Vec<(f64, f64)> {
             *served += packets;
             now += packets * one.cost;
         }
-        // What a round takes beside its packets: one without any is time that nobody used.
+        // Fixed cost of a round; a round without packets is idle time.
         now += 100;
         rounds += u64::from(has_served);
     }
@@ -72,8 +80,8 @@ fn send_all(senders: &[Sending], times: Range<u64>) -> Vec<(f64, f64)> {
     .collect()
 }
 
-/// Each has nine tenths of what it sends, or of what its weight gives it. That is so from the start, with what it had before contention showed and costs were
-/// known, and behind [`SETTLED`] without that.
+/// Checks that each vPDP gets nine tenths of its load or of its weight's share: from the start,
+/// with service before contention was seen and costs were known, and after [`SETTLED`] without it.
 fn check(senders: &[Sending]) {
     let weights: u32 = senders.iter().map(|one| one.weight).sum();
     for begin in [0, SETTLED] {
@@ -86,8 +94,9 @@ fn check(senders: &[Sending]) {
     }
 }
 
-/// Whose packets are dear, beside others: 136 of them, 13.6 intervals' share of it, are served in the first 5 ms, as long as nobody knows what they cost, and the
-/// next one when its share has come for those, at 26 ms.
+/// One vPDP has expensive packets. While their cost is unknown, 136 of them are served in the
+/// first 5 ms, which are 13.6 intervals of its share. The next one is served at 26 ms, when they
+/// are paid.
 #[test]
 fn who_had_more_before_its_cost_was_known_pays_for_that_and_has_its_share() {
     let sends = |weight, cost, part, every| Sending {
@@ -109,7 +118,8 @@ fn who_had_more_before_its_cost_was_known_pays_for_that_and_has_its_share() {
     assert_eq!(paying[0].1, 0.0);
 }
 
-/// Without being limited the last one could have all that it asks for: four tenths more than its share, or two tenths.
+/// Without a limit the last one could have its whole demand: four tenths, or two tenths, above its
+/// share.
 #[test]
 fn for_whom_the_longest_visits_do_not_suffice_has_what_others_ask_for_beyond_their_shares() {
     let sends = |weight, cost, part| Sending {

@@ -1,8 +1,10 @@
-//! What shows that more of a vPDP's packets wait than were seen.
+//! Tests of the signs that more packets of a vPDP wait than were seen.
 
 use super::*;
 
-/// Shares of two that are not limited, where this came of the first one's account, which had not used what it could have: it is told of the longest visit.
+/// Returns the accounts of two vPDPs that are not limited. `it_came` changes the account of the
+/// first, which has not used its guaranteed share; its second argument is the maximum length of a
+/// turn.
 fn unlimited_where(it_came: impl Fn(&mut Account, f64)) -> Shares {
     let mut shares = settled([(2, 100), (2, 100)]);
     let longest = shares.longest();
@@ -46,7 +48,7 @@ fn what_comes_beside_what_ports_were_allowed_shows_that_more_waits_or_visits_are
     assert_eq!(shown(4, has_none_left), (true, 0));
     assert_eq!(shown(0, |_, _| {}), (false, 1));
     assert_eq!(shown(0, is_dear), (false, 0));
-    // Of what was allowed ports tell.
+    // For granted packets, the ports report it.
     assert_eq!(shown(5, has_none_left), (false, 0));
     assert_eq!(shown(5, |_, _| {}), (false, 0));
 }
@@ -62,7 +64,7 @@ fn whose_port_was_told_to_wait_asks_for_as_much_as_before_for_that_interval_alon
     };
     assert_eq!(asked_at(100, |account| account.is_put_off = true), 2000.0);
     assert_eq!(asked_at(110, |_| {}), 2000.0);
-    // That its port was seen to be empty is of one interval alone too.
+    // An empty port also counts for one interval only.
     assert_eq!(asked_at(120, |account| account.is_emptied = true), 0.0);
     let is_put_off = |account: &mut Account| {
         (account.is_put_off, account.asked_before) = (true, 2000.0);
@@ -103,7 +105,7 @@ fn who_has_had_more_than_it_could_may_ask_for_the_less_the_more_another_lacks() 
     assert_eq!(lenience(-100.0, 100.0, 0.0), 1.5);
     assert_eq!(lenience(-50.0, 100.0, 1.0), 1.25);
     assert_eq!(lenience(-100.0, 100.0, 0.5), 1.25);
-    // It could have less now than when it had that.
+    // Its share is smaller now than when it used that.
     assert_eq!(lenience(-200.0, 100.0, 1.0), 1.0);
     assert_eq!(lenience(0.0, 0.0, 1.0), 1.5);
 }
