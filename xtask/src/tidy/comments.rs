@@ -6,7 +6,9 @@ use super::words::{self, Word};
 const MAX_COLUMNS: usize = 100;
 
 /// First words of a doc comment that define an item by a clause.
-const CLAUSES: &[&str] = &["What", "Whether", "How", "Where", "Which", "Why", "Who", "Whose"];
+const CLAUSES: &[&str] = &[
+    "What", "Whether", "How", "Where", "Which", "Why", "Who", "Whose",
+];
 
 /// Checks all lines that are comments.
 pub(super) fn check(path: &str, text: &str, words: &[Word], findings: &mut Vec<String>) {
@@ -24,10 +26,17 @@ pub(super) fn check(path: &str, text: &str, words: &[Word], findings: &mut Vec<S
         };
         let columns = line.chars().count();
         if columns > MAX_COLUMNS {
-            report(format!("{columns} columns in a comment (at most {MAX_COLUMNS})"));
+            report(format!(
+                "{columns} columns in a comment (at most {MAX_COLUMNS})"
+            ));
         }
-        if begins && let Some(word) = first_word(comment) && CLAUSES.contains(&word) {
-            report(format!("a doc comment begins with `{word}`: name the kind of thing"));
+        if begins
+            && let Some(word) = first_word(comment)
+            && CLAUSES.contains(&word)
+        {
+            report(format!(
+                "a doc comment begins with `{word}`: name the kind of thing"
+            ));
         }
         words::find(words, comment).into_iter().for_each(report);
     }
@@ -65,7 +74,10 @@ mod tests {
     #[test]
     fn words_are_found_in_comments_alone() {
         check("let told = 1;", &[]);
-        check("let a = 1;\n// It is told.", &["a.rs:2: `told`: write reported"]);
+        check(
+            "let a = 1;\n// It is told.",
+            &["a.rs:2: `told`: write reported"],
+        );
     }
 
     #[test]

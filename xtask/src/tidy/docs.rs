@@ -25,16 +25,24 @@ pub(super) fn check(path: &str, text: &str, words: &[Word], findings: &mut Vec<S
         let text = without_code(item(line));
         let sentences = sentences(&text);
         if sentences.len() > 1 && !is_list {
-            report(format!("{} sentences in a line: one sentence a line", sentences.len()));
+            report(format!(
+                "{} sentences in a line: one sentence a line",
+                sentences.len()
+            ));
         }
         for sentence in &sentences {
-            let count = sentence.split_whitespace().filter(|word| is_word(word)).count();
+            let count = sentence
+                .split_whitespace()
+                .filter(|word| is_word(word))
+                .count();
             if count > MAX_WORDS {
                 report(format!("a sentence of {count} words (at most {MAX_WORDS})"));
             }
         }
         words::find(words, line).into_iter().for_each(report);
-        is_open = !line.trim_end().ends_with(['.', ':', '!', '?', ')', ']', '"', '*', '`', '>']);
+        is_open = !line
+            .trim_end()
+            .ends_with(['.', ':', '!', '?', ')', ']', '"', '*', '`', '>']);
     }
 }
 
@@ -86,7 +94,11 @@ fn sentences(line: &str) -> Vec<&str> {
     for (at, _) in line.match_indices(". ").chain(line.match_indices("! ")) {
         let next = line[at + 1..].trim_start();
         let begins = next.starts_with(|c: char| c.is_uppercase() || "*[".contains(c));
-        if begins && !ABBREVIATIONS.iter().any(|short| line[..=at].ends_with(short)) {
+        if begins
+            && !ABBREVIATIONS
+                .iter()
+                .any(|short| line[..=at].ends_with(short))
+        {
             found.push(at + 1);
         }
     }
@@ -153,7 +165,10 @@ mod tests {
     #[test]
     fn words_are_found_in_prose_alone() {
         check("It is told.", &["a.md:1: `told`: write reported"]);
-        check("```\nIt is told. It is told.\n```\n\n| told | told |\n\n# told", &[]);
+        check(
+            "```\nIt is told. It is told.\n```\n\n| told | told |\n\n# told",
+            &[],
+        );
         check("The key `told` is there.", &[]);
     }
 }

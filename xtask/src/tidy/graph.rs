@@ -113,20 +113,29 @@ mod tests {
         assert_eq!(findings(TABLE, low(json!("dev"))), [""; 0]);
         let narrow = TABLE.replace("| `high` |\n", "| |\n");
         let found = findings(&narrow, low(json!("dev")));
-        assert!(found[0].contains("`low` imports `high` in its tests"), "{found:?}");
+        assert!(
+            found[0].contains("`low` imports `high` in its tests"),
+            "{found:?}"
+        );
     }
 
     #[test]
     fn an_import_that_the_table_lacks_is_found() {
         let found = findings(TABLE, low(json!(null)));
-        assert!(found[0].contains("`low` imports `high`, which"), "{found:?}");
+        assert!(
+            found[0].contains("`low` imports `high`, which"),
+            "{found:?}"
+        );
     }
 
     #[test]
     fn a_row_without_a_crate_and_a_crate_without_a_row_are_found() {
         let extra = format!("{TABLE}| `none` | z | | |\n");
         let found = findings(&extra, low(json!("dev")));
-        assert_eq!(found, ["ARCHITECTURE.md's table names `none`, which is no crate"]);
+        assert_eq!(
+            found,
+            ["ARCHITECTURE.md's table names `none`, which is no crate"]
+        );
         let found = findings("", low(json!("dev")));
         assert_eq!(found.len(), 2, "{found:?}");
     }

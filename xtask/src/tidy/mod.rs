@@ -17,10 +17,10 @@ use serde_json::Value;
 
 use crate::Outcome;
 
-/// Lines of production code that a file may have.
+/// Maximum number of lines of production code in a file.
 const MAX_LINES: usize = 1000;
 
-/// Where `unsafe` blocks may stand: rooms and files (system calls, buffers, hints to the processor).
+/// Paths that may have `unsafe` blocks: system calls, buffers, prefetches, native code.
 const UNSAFE_PLACES: &[&str] = &[
     "crates/port/",
     "crates/table/src/compare.rs",
@@ -31,8 +31,8 @@ const UNSAFE_PLACES: &[&str] = &[
     "crates/jit/src/backend.rs",
 ];
 
-/// Where files of the machine may be reached: rooms that are given a path by the command line, and
-/// the two files by which all others read. Text from a network reaches none of them.
+/// Paths that may access files: crates that get a path from the command line, and the two files
+/// by which all others read. Text from a network reaches none of them.
 const FILE_PLACES: &[&str] = &[
     "crates/cli/",
     "crates/p4info/build.rs",
@@ -44,10 +44,10 @@ const FILE_PLACES: &[&str] = &[
     "xtask/",
 ];
 
-/// Parts of those places that serve messages from a network, and reach no file.
+/// Parts of those paths that serve messages from a network, and access no file.
 const NETWORK_PLACES: &[&str] = &["crates/cli/src/control.rs", "crates/cli/src/host/"];
 
-/// Words of code that reaches files.
+/// Code that accesses files.
 const FILE_WORDS: &[&str] = &[
     "std::fs",
     "tokio::fs",
@@ -59,7 +59,7 @@ const FILE_WORDS: &[&str] = &[
     ".canonicalize()",
 ];
 
-/// Licences that dependencies may have; an `OR` needs one of them, an `AND` all.
+/// Licences that dependencies may have. An `OR` needs one of them, an `AND` all.
 const LICENCES: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -137,7 +137,8 @@ fn check_licences(metadata: &Value, findings: &mut Vec<String>) {
     }
 }
 
-/// Whether an SPDX expression (as crates write them: `A OR B`, `(A OR B) AND C`, `A/B`) is satisfied by [`LICENCES`].
+/// Returns true if [`LICENCES`] satisfies an SPDX expression. Crates write `A OR B`,
+/// `(A OR B) AND C` or `A/B`.
 fn licence_is_fine(expression: &str) -> bool {
     let flat = expression.replace(['(', ')'], "").replace('/', " OR ");
     flat.split(" AND ")
@@ -173,7 +174,7 @@ fn check_files(sources: &[(String, String)], findings: &mut Vec<String>) {
     }
 }
 
-/// Files are reached where a path comes from the command line, and nowhere else.
+/// Checks that files are accessed only where a path comes from the command line.
 fn check_file_access(path: &str, text: &str, findings: &mut Vec<String>) {
     let is_listed = |places: &[&str]| places.iter().any(|place| path.starts_with(place));
     let may = is_listed(FILE_PLACES) && !is_listed(NETWORK_PLACES);
@@ -202,7 +203,7 @@ fn is_test(path: &str) -> bool {
     path.contains("/tests/") || path.ends_with("tests.rs") || path.contains("/benches/")
 }
 
-/// Tracked and new files that match a pattern: their paths from the root, and their texts.
+/// Returns tracked and new files that match a pattern: paths from the root, and texts.
 fn texts(root: &Path, pattern: &str) -> Result<Vec<(String, String)>, String> {
     let output = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])

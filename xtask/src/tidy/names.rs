@@ -120,7 +120,11 @@ mod tests {
             ("crates/b/src/x.rs", "    pub enum Plan {"),
             ("crates/c/src/x.rs", "pub trait Plan {"),
         ];
-        check(&three, &[], &["the public type name `Plan` is in 3 crates: a, b, c"]);
+        check(
+            &three,
+            &[],
+            &["the public type name `Plan` is in 3 crates: a, b, c"],
+        );
         check(&three, &["Plan"], &[]);
         check(&three[..2], &[], &[]);
         let hidden = ("crates/c/src/x.rs", "pub(crate) struct Plan;");
@@ -132,9 +136,18 @@ mod tests {
     #[test]
     fn constants_have_the_standard_prefixes() {
         let check = |text, found: &[&str]| check(&[("crates/a/src/x.rs", text)], &[], found);
-        check("pub(crate) const MOST_KEYS: u32 = 1;", &["crates/a/src/x.rs:1: call it `MAX_KEYS`"]);
-        check("    const USUAL_CPU: u32 = 1;", &["crates/a/src/x.rs:1: call it `DEFAULT_CPU`"]);
-        check("static LEAST_A: u32 = 1;", &["crates/a/src/x.rs:1: call it `MIN_A`"]);
+        check(
+            "pub(crate) const MOST_KEYS: u32 = 1;",
+            &["crates/a/src/x.rs:1: call it `MAX_KEYS`"],
+        );
+        check(
+            "    const USUAL_CPU: u32 = 1;",
+            &["crates/a/src/x.rs:1: call it `DEFAULT_CPU`"],
+        );
+        check(
+            "static LEAST_A: u32 = 1;",
+            &["crates/a/src/x.rs:1: call it `MIN_A`"],
+        );
         check("const MAX_KEYS: u32 = MOST;", &[]);
     }
 

@@ -65,7 +65,10 @@ mod tests {
         check("It was Told.", &["`told`: write reported"]);
         check("Retold and told_of stay.", &[]);
         check("The type `told` stays.", &[]);
-        check("So many, told", &["`told`: write reported", "`so many`: write a number of"]);
+        check(
+            "So many, told",
+            &["`told`: write reported", "`so many`: write a number of"],
+        );
     }
 
     #[test]
