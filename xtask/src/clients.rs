@@ -1,7 +1,10 @@
-//! `cargo xtask p4runtime-clients`: controllers from their registry, at pinned versions, against the real server.
+//! `cargo xtask p4runtime-clients`: controllers from their registries, at pinned versions, against
+//! the real server.
 //!
-//! Each client loads a program, writes, reads, and gets a packet and a digest; its source is in `xtask/p4runtime/`. Python clients have environments
-//! of their own beside what Cargo builds, the Go client its build cache. A client that cannot be installed is skipped, and that is said; it is never passed.
+//! Each client loads a program, writes, reads, and receives a packet and a digest. Its source is in
+//! `xtask/p4runtime/`. Each Python client has a virtual environment in Cargo's target folder, and
+//! the Go client has its build cache there. A client that cannot be installed is reported as
+//! skipped, never as passed.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -15,14 +18,14 @@ struct Client {
     kind: Kind,
 }
 
-/// How a client is installed.
+/// Installation of a client.
 enum Kind {
-    /// From PyPI: its package with its version, and its script.
+    /// From PyPI: a package with its version, and a script.
     Python {
         package: &'static str,
         script: &'static str,
     },
-    /// A Go program, whose go.mod and go.sum pin what it needs.
+    /// A Go program. Its go.mod and go.sum pin its dependencies.
     Go,
 }
 
@@ -55,7 +58,7 @@ const CLIENTS: [Client; 4] = [
 ];
 
 impl Client {
-    /// Its name with its version.
+    /// Returns name and version.
     fn label(&self) -> &'static str {
         match self.kind {
             Kind::Python {
@@ -67,7 +70,7 @@ impl Client {
         }
     }
 
-    /// Installs it if it is not yet; the words that start it, or why it cannot be.
+    /// Installs the client if needed. Returns the words that start it, or the reason of a failure.
     fn install(&self, scripts: &Path, place: &Path) -> Result<Vec<PathBuf>, String> {
         match self.kind {
             Kind::Python { package, script } => {
@@ -81,7 +84,7 @@ impl Client {
 
 /// Runs all clients.
 pub(crate) fn run(root: &Path) -> Outcome {
-    // With the features that the tests are built with, so that nothing is built twice.
+    // With the features of the test builds, so that nothing is built twice.
     crate::cargo(&["build", "--quiet", "--workspace", "--bin", "polyplane"])?;
     let scripts = root.join("xtask/p4runtime");
     let place = crate::target().join("p4runtime-clients");
@@ -98,7 +101,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
                 continue;
             }
         };
-        // Each gets a switch that has no program yet.
+        // Each client gets a switch without a program.
         let switch = Switch::start()?;
         let status = Command::new(&words[0])
             .args(&words[1..])
@@ -133,17 +136,17 @@ fn write_info(program: &Path, info: &Path) -> Outcome {
     std::fs::write(info, made.stdout).map_err(|error| format!("{}: {error}", info.display()))
 }
 
-/// A Python of the client's own, with its package.
+/// Returns a Python of the client's own environment, with its package.
 fn install_python(home: &Path, package: &str) -> Result<PathBuf, String> {
     let python = home.join("bin/python");
-    // Written when all is installed.
+    // Written after the installation has ended.
     let stamp = home.join(package);
     if stamp.exists() {
         return Ok(python);
     }
     let home = home.display().to_string();
     quietly(Command::new("python3").args(["-m", "venv", "--clear", &home]))?;
-    // Without a network it is soon known.
+    // Without a network this fails soon.
     let options = ["--quiet", "--retries", "1", "--timeout", "15"];
     let mut pip = Command::new(&python);
     pip.args(["-m", "pip", "install"]).args(options);
@@ -152,7 +155,7 @@ fn install_python(home: &Path, package: &str) -> Result<PathBuf, String> {
     Ok(python)
 }
 
-/// The Go client, built from its source; without its modules and without a network it is soon known.
+/// Builds the Go client from its source. Without its modules and a network this fails soon.
 fn build_go(source: &Path, home: &Path) -> Result<PathBuf, String> {
     let client = home.join("client");
     let mut go = Command::new("go");
@@ -166,7 +169,7 @@ fn build_go(source: &Path, home: &Path) -> Result<PathBuf, String> {
     Ok(client)
 }
 
-/// Runs a command; the last line that it says if it fails.
+/// Runs a command. Returns the last line of its output if it fails.
 fn quietly(command: &mut Command) -> Result<(), String> {
     let output = command.output().map_err(|error| error.to_string())?;
     if output.status.success() {
@@ -176,7 +179,7 @@ fn quietly(command: &mut Command) -> Result<(), String> {
     Err(said.trim().lines().last().unwrap_or("it fails").to_owned())
 }
 
-/// A switch without a program and without ports but the controllers'.
+/// A running switch without a program and without ports but the controllers'.
 struct Switch {
     child: Child,
     address: String,
@@ -196,7 +199,7 @@ impl Switch {
             let rest = line.strip_prefix("P4Runtime is served at ")?;
             Some(rest.split(';').next()?.to_owned())
         });
-        // What it says later is nobody's; a closed pipe would end it.
+        // Later output is read and dropped: a closed pipe would end the process.
         std::thread::spawn(move || lines.for_each(drop));
         let address = address.ok_or("the switch does not say where it serves")?;
         Ok(Switch { child, address })
@@ -205,7 +208,7 @@ impl Switch {
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        // It has nothing to lose.
+        // It has no state to lose.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,6 +1,8 @@
-//! `cargo xtask corpus --p4c DIR`: p4c's programs and STF tests, run through the release build of `polyplane`.
+//! `cargo xtask corpus --p4c DIR`: p4c's programs and STF tests on the release build of
+//! `polyplane`.
 //!
-//! Every program runs in a process of its own with a time limit, so that a crash or a hang is one row and not the end.
+//! Every program runs in a process of its own with a time limit. So a crash or a hang is one row of
+//! the result.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -29,7 +31,7 @@ pub(crate) struct Options {
     /// Programs run at a time.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
-    /// The engine that runs STF tests; the command's own choice if not given.
+    /// Engine that runs STF tests (default: the command's default).
     #[arg(long, value_name = "NAME")]
     engine: Option<String>,
     /// Run one corpus only: positive, negative, stf, p4info, outputs, all.
@@ -37,7 +39,7 @@ pub(crate) struct Options {
     only: Option<String>,
 }
 
-/// What a run must end with.
+/// Expected outcome of a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Corpus {
     /// Exit status 0.
@@ -46,10 +48,10 @@ enum Corpus {
     Negative,
     /// Exit status 0.
     Stf,
-    /// Exit status 0: p4c's P4Info of a v1model program is of our program, too.
+    /// Exit status 0: p4c's P4Info of a v1model program fits our program.
     P4info,
-    /// What p4c prints after its passes (`p4_16_samples_outputs`), which nobody writes by hand:
-    /// loads, or is refused with a place.
+    /// p4c's printed programs after its passes (`p4_16_samples_outputs`): each loads, or is refused
+    /// with a place.
     Outputs,
     /// No crash, no hang.
     Everything,
@@ -161,7 +163,7 @@ fn jobs(options: &Options) -> Vec<Job> {
     jobs
 }
 
-/// p4c's P4Infos of v1model programs that have something in them beside the package.
+/// Returns p4c's P4Infos of v1model programs that describe any object.
 fn push_p4infos(jobs: &mut Vec<Job>, data: &Path) {
     let samples = files_below(&data.join("p4_16_samples"), "p4");
     let mut goldens = files_below(&data.join("p4_16_samples_outputs"), "txtpb");
@@ -273,7 +275,7 @@ fn run_one(binary: &Path, options: &Options, job: &Job) -> Row {
     }
     command.arg(&job.program).args(&job.stf);
     if job.corpus == Corpus::Outputs {
-        // A test without a command: the program is loaded.
+        // A test without a command only loads the program.
         command.arg("/dev/null");
     }
     if let Some(golden) = &job.p4info {
@@ -310,7 +312,7 @@ fn run_one(binary: &Path, options: &Options, job: &Job) -> Row {
     }
 }
 
-/// How a process ended.
+/// Outcome of a process.
 enum Ended {
     Status(i32),
     Crash,
@@ -362,7 +364,7 @@ fn verdict(job: &Job, ended: &Ended, output: &str) -> &'static str {
     match job.corpus {
         Corpus::Everything => "pass",
         Corpus::Outputs if output.contains("not well formed") => "not well formed",
-        // Programs without a package that can run have nothing to load.
+        // Programs without a runnable package have nothing to load.
         Corpus::Outputs if status == 0 || output.contains("error[E1102]") => "pass",
         Corpus::Outputs if !diagnosed_lines(output).is_empty() => "pass",
         Corpus::Outputs => "no diagnostic",
@@ -375,7 +377,7 @@ fn verdict(job: &Job, ended: &Ended, output: &str) -> &'static str {
     }
 }
 
-/// File names and lines of `FILE.p4:LINE` and `FILE.p4(LINE)` in a text.
+/// Returns file names and lines of `FILE.p4:LINE` and `FILE.p4(LINE)` in a text.
 fn diagnosed_lines(text: &str) -> Vec<(String, u32)> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices(".p4") {
@@ -397,7 +399,8 @@ fn diagnosed_lines(text: &str) -> Vec<(String, u32)> {
     found
 }
 
-/// Whether one of our lines in the program is one that p4c's reference output names; `None` where p4c names none.
+/// Returns true if one of our lines in the program is one of p4c's reference output. `None` if p4c
+/// names no line.
 fn line_agrees(program: &Path, output: &str) -> Option<bool> {
     let folder = format!("{}_outputs", program.parent()?.display());
     let stem = program.file_stem()?.to_string_lossy().into_owned();

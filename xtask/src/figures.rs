@@ -1,7 +1,8 @@
-//! `cargo xtask figures`: the tables of docs/PERFORMANCE.md from what `polyplane bench --json` wrote, so that nobody copies figures by hand.
+//! `cargo xtask figures`: fills tables of docs/results from the output of `polyplane bench --json`.
 //!
-//! A table stands between `<!-- figures: NAME -->` and `<!-- end -->`. Files hold arrays of objects; which table an object belongs to, its members
-//! say. A table of which no file has figures stays as it is.
+//! A table is between `<!-- figures: NAME -->` and `<!-- end -->`. The files hold arrays of objects.
+//! The members of an object decide the table that it belongs to. A table without objects stays as
+//! it is.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ use crate::Outcome;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// What `polyplane bench --json`, with --lookups, with --io and without, wrote.
+    /// Files that `polyplane bench --json` wrote, with --lookups, with --io and without.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 }
@@ -25,7 +26,7 @@ struct Table {
     columns: &'static [Column],
 }
 
-/// A heading, and what stands under it.
+/// A heading, and the member of an object below it.
 type Column = (&'static str, fn(&Value) -> String);
 
 const TABLES: &[Table] = &[
@@ -113,7 +114,7 @@ fn read(path: &Path) -> Result<String, String> {
         .map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
-/// The text with another table between the marks of this name.
+/// Returns the text with another table between the marks of this name.
 fn replaced(text: &str, table: &Table, written: &str) -> Result<String, String> {
     let (name, page) = (table.name, table.page);
     let (begin, end) = (format!("<!-- figures: {name} -->\n"), "<!-- end -->");
@@ -124,7 +125,7 @@ fn replaced(text: &str, table: &Table, written: &str) -> Result<String, String> 
     marks.ok_or_else(|| format!("{page}: no `{}` with an `{end}`", begin.trim()))
 }
 
-/// A Markdown table.
+/// Formats a Markdown table.
 fn written(table: &Table, rows: &[&Value]) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let head = table.columns.iter().map(|(head, _)| head.to_string());
@@ -140,7 +141,7 @@ fn text(row: &Value, member: &str) -> String {
     row[member].as_str().unwrap_or_default().to_string()
 }
 
-/// A number with so many digits behind the point, and none where it is missing.
+/// Formats a number with a number of decimals. Empty if it is missing.
 fn number(row: &Value, member: &str, digits: usize) -> String {
     let number = row[member].as_f64();
     number.map_or(String::new(), |number| grouped(number, digits))
@@ -155,7 +156,7 @@ fn range(row: &Value, member: &str, digits: usize) -> String {
     }
 }
 
-/// A number with commas between thousands.
+/// Formats a number with commas between thousands.
 fn grouped(number: f64, digits: usize) -> String {
     let text = format!("{number:.digits$}");
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));

@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz TARGET --seconds S`: runs one of the fuzz targets in `testkit` for some time.
 //!
-//! The targets are driven by a seeded generator, so they need no nightly compiler; they are built with optimisations and all checks. What they
-//! find is printed with its seed and input, to be kept as a test.
+//! A seeded generator drives the targets, so they need no nightly compiler. They are built with
+//! optimizations and all checks. A finding is printed with its seed and input.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,13 +10,14 @@ use crate::Outcome;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// `front` (P4 text to IR), `packets` (random packets and entries through programs), `engines` (random programs on all engines), `ir` (mutated IR text),
-    /// `entries` (mutated entries files) or `messages` (P4Runtime requests with changed bytes).
+    /// `front` (P4 text to IR), `packets` (random packets and entries through programs), `engines`
+    /// (random programs on all engines), `ir` (mutated IR text), `entries` (mutated entries files)
+    /// or `messages` (P4Runtime requests with changed bytes).
     target: String,
-    /// How long.
+    /// Seconds to run.
     #[arg(long, default_value_t = 600)]
     seconds: u64,
-    /// Where the random stream starts; printed with every finding.
+    /// Seed of the random stream. Every finding is printed with it.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

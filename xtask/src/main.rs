@@ -1,5 +1,5 @@
-//! Chores: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`, `figures`, `soak`,
-//! `sanitize`, `p4runtime-clients`. Each does all of its own set-up.
+//! Developers' commands: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`,
+//! `figures`, `soak`, `sanitize`, `p4runtime-clients`. Each does all of its own set-up.
 
 mod clients;
 mod corpus;
@@ -16,7 +16,7 @@ use std::process::{Command, ExitCode};
 
 use clap::{Parser, Subcommand};
 
-/// What went wrong, in words for a person.
+/// Result of a command, with the error as text.
 type Outcome = Result<(), String>;
 
 #[derive(Parser)]
@@ -28,26 +28,32 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Check the house: the crate graph against ARCHITECTURE.md, file headers, file sizes, where `unsafe` stands, licences.
+    /// Check the source tree: crate graph, licences, file headers and sizes, places of `unsafe` and
+    /// of file access, language of comments and docs, names.
     Tidy,
-    /// Pass the tests: unit, property and data-driven tests of all rooms, examples, short fuzz runs.
+    /// Run all tests: unit, property and data-driven tests of all crates, examples, short fuzz
+    /// runs.
     Test,
-    /// Run p4c's corpora (positive, negative, STF) from a copy outside the repository and print a table.
+    /// Run p4c's corpora (positive, negative, STF) from a copy outside the repository and print a
+    /// table.
     Corpus(corpus::Options),
-    /// Run controllers (p4runtime-shell and finsy from PyPI, a Go client) against the server; one that cannot be installed is skipped.
+    /// Run controllers (p4runtime-shell and finsy from PyPI, a Go client) against the server. One
+    /// that cannot be installed is skipped.
     P4runtimeClients,
     /// Run a fuzz target for some time.
     Fuzz(fuzz::Options),
-    /// Send a million frames of hostile programs through each way in which virtual data planes
-    /// share a port, and compare what leaves with a model of the receiver.
+    /// Send a million frames of hostile programs through each kind of port sharing of virtual data
+    /// planes, and compare transmitted frames with a model of the receiver.
     Isolation,
-    /// Run the tests that reach `unsafe` code under Miri or AddressSanitizer, with a nightly compiler.
+    /// Run the tests that reach `unsafe` code under Miri or AddressSanitizer, with a nightly
+    /// compiler.
     Sanitize(sanitize::Options),
     /// Measure the time and memory of compilations as programs grow, construct by construct.
     Scale(scale::Options),
-    /// Fill the tables of docs/PERFORMANCE.md from what `polyplane bench --json` wrote.
+    /// Fill the tables of docs/results from what `polyplane bench --json` wrote.
     Figures(figures::Options),
-    /// Run the switch under sustained overload: whether it drops by name, never stalls and never grows. Needs root for AF_XDP.
+    /// Run the switch under sustained overload. It must drop with counted reasons, never stall and
+    /// never grow. Needs root for AF_XDP.
     #[cfg(target_os = "linux")]
     Soak(soak::Options),
 }
@@ -81,13 +87,13 @@ fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_path_buf()
 }
 
-/// Where Cargo puts what it builds.
+/// Cargo's target folder.
 fn target() -> PathBuf {
     let chosen = std::env::var_os("CARGO_TARGET_DIR");
     root().join(chosen.unwrap_or_else(|| "target".into()))
 }
 
-/// Runs `cargo` with these words at the root.
+/// Runs `cargo` with these arguments at the root.
 fn cargo(words: &[&str]) -> Outcome {
     let status = Command::new(env!("CARGO"))
         .args(words)
@@ -101,7 +107,7 @@ fn cargo(words: &[&str]) -> Outcome {
     }
 }
 
-/// Frames of each way of sharing in each direction.
+/// Number of frames for each kind of sharing in each direction.
 const ISOLATION_FRAMES: &str = "1000000";
 
 fn isolation() -> Outcome {

@@ -1,12 +1,15 @@
-//! `cargo xtask sanitize miri|address`: runs the tests of the rooms that hold `unsafe`, or what it hands out, under Miri or AddressSanitizer.
+//! `cargo xtask sanitize miri|address`: runs the tests of crates with `unsafe` code, and of their
+//! users, under Miri or AddressSanitizer.
 //!
-//! Miri interprets Rust only: it sees the memory of packets and tables, where addresses that are handed out come from (`-Zmiri-strict-provenance`), and
-//! what threads do to each other's memory; not system calls and not native code. It takes about a thousand times as long, so sizes of tests are others
-//! where `cfg!(miri)` holds (`table`'s `test_size.rs`), a property is tried for two cases, and tests that need many rules or rows say why they are ignored.
-//! Its processor has no instructions beyond what all have, so what `table`'s `prefetch.rs` and `compare.rs` do with more of them is done without there.
+//! Miri interprets Rust only. It checks the memory of packets and tables, the provenance of
+//! addresses (`-Zmiri-strict-provenance`) and data races. It does not run system calls or native
+//! code. It is about a thousand times slower. So tests have other sizes under `cfg!(miri)`
+//! (`table`'s `test_size.rs`), a property is tried in two cases, and tests that need many rules or
+//! rows are ignored with a reason. Its processor has only baseline instructions, so `table`'s
+//! `prefetch.rs` and `compare.rs` use their portable code.
 //!
-//! AddressSanitizer sees what Rust does with frames, rings and the memory of compiled code, in real system calls too (`port`'s tests want root for these),
-//! but not what native code reads and writes by itself.
+//! AddressSanitizer checks accesses of Rust to frames, rings and the memory of compiled code, also
+//! in real system calls (`port`'s tests need root for these). It does not check native code.
 //!
 //! Both need a nightly compiler (`rustup toolchain install nightly --component miri,rust-src`).
 
@@ -29,11 +32,11 @@ enum Sanitizer {
     Address,
 }
 
-/// Words for cargo that name packages, and which of their tests.
+/// Arguments for cargo that name packages and their tests.
 type Tests = &'static [&'static str];
 
 impl Sanitizer {
-    /// What it can see something of.
+    /// Returns the packages and tests that the tool can check.
     fn tests(self) -> &'static [Tests] {
         match self {
             Self::Miri => &[
@@ -53,7 +56,8 @@ impl Sanitizer {
         }
     }
 
-    /// How cargo runs tests with it. A target that is named keeps build scripts out of it.
+    /// Returns cargo's subcommand and target. With an explicit target, build scripts run outside of
+    /// the tool.
     fn cargo_words(self, target: &str) -> Vec<&str> {
         match self {
             Self::Miri => vec!["miri", "test"],
@@ -61,21 +65,21 @@ impl Sanitizer {
         }
     }
 
-    /// What cargo, the compiler and the tests are told by the environment.
+    /// Returns environment variables for cargo, the compiler and the tests.
     fn settings(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Miri => &[
-                // Proptest asks where its files are.
+                // Proptest looks for its regression files.
                 (
                     "MIRIFLAGS",
                     "-Zmiri-disable-isolation -Zmiri-strict-provenance",
                 ),
-                // They take a thousand times as long as without Miri.
+                // Cases take a thousand times as long as without Miri.
                 ("PROPTEST_CASES", "2"),
             ],
             Self::Address => &[
                 ("RUSTFLAGS", "-Zsanitizer=address"),
-                // Each access is checked: a little optimised there are fewer.
+                // Each access is checked, and optimized code has fewer.
                 ("CARGO_PROFILE_DEV_OPT_LEVEL", "1"),
             ],
         }
@@ -90,14 +94,14 @@ pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
     tests.try_for_each(|tests| nightly(root, &[&words[..], *tests].concat(), with.settings()))
 }
 
-/// Runs a nightly cargo in a target folder of its own.
+/// Runs a nightly cargo with a target folder of its own.
 fn nightly(root: &Path, words: &[&str], settings: &[(&str, &str)]) -> Outcome {
     let status = Command::new("rustup")
         .args(["run", "nightly", "cargo"])
         .args(words)
         .envs(settings.iter().copied())
         .env("CARGO_TARGET_DIR", root.join("target/sanitize"))
-        // The compiler of the cargo that runs this is another one.
+        // The cargo that runs this sets another compiler.
         .env_remove("RUSTC")
         .env_remove("CARGO")
         .env_remove("RUSTUP_TOOLCHAIN")

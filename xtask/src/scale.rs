@@ -1,5 +1,4 @@
-//! `cargo xtask scale`: the time and memory of compilations as programs grow, construct by
-//! construct.
+//! `cargo xtask scale`: time and memory of compilations as programs grow, by construct.
 
 use std::process::Command;
 
@@ -9,7 +8,7 @@ use crate::{Outcome, root};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The largest size.
+    /// Maximum size.
     #[arg(long, default_value_t = 100_000)]
     most: usize,
     /// Only constructs with this in their names.

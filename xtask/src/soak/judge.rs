@@ -1,19 +1,20 @@
-//! Whether a switch under overload does as it must, by its reports.
+//! Checks a switch under overload by its reports.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// Memory that a switch may take more at the end than it had after its start, in KiB: what an allocator keeps beside.
+/// Maximum growth of the memory between start and end, in KiB: free memory of the allocator.
 const GROWTH: u64 = 4096;
 
-/// The share of the samples that only warm up: one in so many, and one at least.
+/// Divisor of the number of samples that warm up. At least one sample warms up.
 const WARM_UP: usize = 10;
 
-/// Frames that may be on their way between counts at the end: in the rings of both cables, and in a batch of each worker.
+/// Maximum number of frames in flight between two counts at the end: in the rings of both cables,
+/// and in a batch of each worker.
 const ON_THE_WAY: u64 = 8192;
 
-/// What a report says, and what was known besides at its time.
+/// Values of a report, and values measured at the same time.
 pub(super) struct Sample {
     seconds: f64,
     /// Resident memory.
@@ -23,7 +24,7 @@ pub(super) struct Sample {
     /// Packets that the ports delivered, and that they sent.
     received: u64,
     sent: u64,
-    /// By the ports and by the program, all reasons.
+    /// Drops of the ports and of the program, for all reasons.
     dropped: BTreeMap<String, u64>,
 }
 
@@ -81,7 +82,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
-/// What a switch does wrong; nothing, if it passes.
+/// Returns the faults of a run. Empty if it passes.
 pub(super) fn judge(
     samples: &[Sample],
     end: &Sample,
@@ -99,7 +100,7 @@ pub(super) fn judge(
             faults.push(format!("{what}: {one} is not {other}"));
         }
     };
-    // What a full AF_XDP socket does not take, the kernel counts for the cable, too.
+    // The kernel also counts on the cable what a full AF_XDP socket does not take.
     let at_socket = end.dropped("rx_queue_full");
     let [at_begin, at_end] = cable;
     let lost_before = end.dropped("rx_") - at_socket + at_socket.max(at_end) + at_begin;
@@ -126,7 +127,7 @@ pub(super) fn judge(
     faults
 }
 
-/// In every interval packets come in and go out.
+/// Checks that packets arrive and leave in every interval.
 fn stalls(samples: &[Sample], faults: &mut Vec<String>) {
     if samples.len() < 2 {
         faults.push("there were too few reports".to_owned());

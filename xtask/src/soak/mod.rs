@@ -1,7 +1,9 @@
-//! `cargo xtask soak --seconds S`: the real binary under sustained overload, between network namespaces.
+//! `cargo xtask soak --seconds S`: the real binary under sustained overload, between network
+//! namespaces.
 //!
-//! A generator sends by a virtual cable more than the example router takes; what it forwards arrives at the other end. The router reports each few
-//! seconds, and its memory is looked at with every report. [`judge`] says whether it drops only with counted reasons, never stalls and never grows.
+//! A generator sends more by a veth pair than the example router takes. Forwarded frames arrive at
+//! the other end. The router reports every few seconds, and each report comes with a sample of its
+//! memory. [`judge`] checks that it drops only with counted reasons, never stalls and never grows.
 
 mod judge;
 mod traffic;
@@ -18,27 +20,27 @@ use crate::{Outcome, cargo};
 use judge::{Sample, judge};
 use traffic::{Lab, Sender};
 
-/// How long the switch may take to say that it runs, and to end.
+/// Maximum time in which the switch reports that it runs, and in which it ends.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// How long.
+    /// Seconds to run.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(5..=604_800))]
     seconds: u64,
     /// Workers of the switch.
     #[arg(long, default_value_t = 1)]
     workers: u16,
-    /// How its ports work: auto, xdp or packet.
+    /// I/O driver of the ports: auto, xdp or packet.
     #[arg(long, default_value = "auto")]
     io: String,
-    /// Seconds between samples; a sixtieth of the time, if not said.
+    /// Seconds between samples (default: a sixtieth of the time).
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     every: Option<u64>,
     /// Bytes of a frame.
     #[arg(long, default_value_t = 100)]
     bytes: usize,
-    /// A binary that is built already; this repository's is built, if not said.
+    /// A binary to run (default: this repository's, which is built).
     #[arg(long)]
     binary: Option<PathBuf>,
 }
@@ -67,7 +69,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
             }
         }
     }
-    // The switch goes on until all that was sent has come in or was dropped.
+    // The switch runs until all sent frames were received or dropped.
     let offered = sender.stop()?;
     std::thread::sleep(Duration::from_millis(500));
     let cable = lab.lost_on_cable()?;
@@ -101,12 +103,12 @@ pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
     }
 }
 
-/// The switch, running.
+/// The switch process.
 struct Switch {
     child: Child,
-    /// Its reports, line by line.
+    /// Reports, line by line.
     lines: std::sync::mpsc::Receiver<String>,
-    /// What it said of its ports.
+    /// Lines about its ports.
     how: Vec<String>,
 }
 
@@ -147,7 +149,7 @@ impl Switch {
         let mut said = said.into_iter().flatten().map_while(Result::ok);
         for line in said.by_ref() {
             if line.contains(" is running on ") {
-                // Whatever else it says must not fill the pipe.
+                // Other output must not fill the pipe.
                 std::thread::spawn(move || said.for_each(|line| eprintln!("switch: {line}")));
                 return Ok(Switch { child, lines, how });
             }
@@ -164,7 +166,7 @@ impl Switch {
         serde_json::from_str(&line).map_err(|e| format!("a report is no JSON: {e}"))
     }
 
-    /// Its resident memory, in KiB.
+    /// Returns the resident memory in KiB.
     fn memory(&self) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
         let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -173,7 +175,7 @@ impl Switch {
         number.and_then(|number| number.parse().ok()).unwrap_or(0)
     }
 
-    /// Ends it; its last report, and whether it ended well.
+    /// Ends the switch. Returns its last report, and true if the exit status was 0.
     fn stop(&mut self) -> Result<(Value, bool), String> {
         let command = format!("kill -TERM {}", self.child.id());
         let killed = Command::new("sh").args(["-c", &command]).status();
@@ -190,7 +192,7 @@ impl Switch {
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        // It has ended already, unless something went wrong before.
+        // The process has ended, unless an error came before.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

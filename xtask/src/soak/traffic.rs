@@ -1,4 +1,4 @@
-//! What is around the switch: a source that sends all it can, a sink, and the cables to both.
+//! Surroundings of the switch: a source that sends at its maximum rate, a sink, and the veth pairs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -11,13 +11,13 @@ use port::{
     open_interface,
 };
 
-/// How long the cable may take to come up.
+/// Maximum time until a veth pair is up.
 const LINK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Flows of each kind.
+/// Number of flows of each kind.
 const FLOWS: u64 = 4096;
 
-/// Three namespaces: before, of and behind the switch. They go with the process.
+/// Three namespaces: source, switch and sink. They end with the process.
 pub(super) struct Lab {
     before: Netns,
     switch: Netns,
@@ -33,7 +33,7 @@ impl Lab {
             behind: create()?,
         };
         for netns in [&lab.before, &lab.switch, &lab.behind] {
-            // Nobody but the source sends anything. Where this is forbidden, some frames more come.
+            // Only the source sends. Where sysctl is forbidden, the kernel sends some frames more.
             let silence = || std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
             let _ = netns.run(silence);
         }
@@ -42,20 +42,20 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Does something in the switch's namespace.
+    /// Runs a function in the switch's namespace.
     pub(super) fn in_switch<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, String> {
         self.switch.run(work).map_err(|e| e.to_string())
     }
 
-    /// Frames that the source's cable dropped, by the kernel's own counts: at its begin, and at the switch's end, where those that a full AF_XDP socket
-    /// did not take are among them.
+    /// Returns the frames that the source's veth interface dropped, by the kernel's counts. At the
+    /// switch's end these contain the frames that a full AF_XDP socket did not take.
     pub(super) fn lost_on_cable(&self) -> Result<[u64; 2], String> {
         let source = counters(&self.before, "source")?;
         let port = counters(&self.switch, "port0")?;
         Ok([source.tx_dropped, port.rx_dropped])
     }
 
-    /// Frames that have arrived behind the switch.
+    /// Returns the number of frames that the sink received.
     pub(super) fn arrived_behind(&self) -> Result<u64, String> {
         Ok(counters(&self.behind, "sink")?.rx_frames)
     }
@@ -70,7 +70,7 @@ fn lay(switch: &Netns, name: &str, other: &Netns, end: &str) -> Result<(), Strin
     there.set_up(end).map_err(failed)
 }
 
-/// What the kernel counts of an interface.
+/// Kernel counters of an interface.
 struct Counters {
     rx_frames: u64,
     rx_dropped: u64,
@@ -85,7 +85,7 @@ fn counters(netns: &Netns, name: &str) -> Result<Counters, String> {
         .lines()
         .find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'));
     let line = line.ok_or_else(|| format!("{name} has no counters"))?;
-    // Received: bytes, packets, errors, drops and four more; then the same of what was sent.
+    // Received bytes, packets, errors, drops and four more; then the same for sent ones.
     let numbers: Vec<u64> = line.split_whitespace().flat_map(str::parse).collect();
     let number = |at: usize| numbers.get(at).copied().unwrap_or(0);
     Ok(Counters {
@@ -95,7 +95,7 @@ fn counters(netns: &Netns, name: &str) -> Result<Counters, String> {
     })
 }
 
-/// The generator, running.
+/// The generator thread.
 pub(super) struct Sender {
     thread: JoinHandle<()>,
     sent: Arc<AtomicU64>,
@@ -103,7 +103,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Sends frames of so many bytes as fast as it can.
+    /// Sends frames of this length at the maximum rate.
     pub(super) fn start(lab: &Lab, bytes: usize) -> Result<Sender, String> {
         let mut generator = generator(bytes)?;
         let open = || open_interface(PortId(0), "source", PortIo::Auto, 1);
@@ -121,7 +121,7 @@ impl Sender {
                 generator.fill(&mut batch, PortId(0), Nanos::ZERO);
                 count.fetch_add(port.tx(batch.frames()).sent, Relaxed);
             }
-            // What the kernel has not taken yet.
+            // Frames that the kernel has not taken yet.
             for _ in 0..100 {
                 port.tx(&[]);
                 std::thread::sleep(Duration::from_millis(1));
@@ -134,12 +134,12 @@ impl Sender {
         })
     }
 
-    /// Frames that its cable took so far.
+    /// Returns the number of frames that the interface has taken.
     pub(super) fn sent(&self) -> u64 {
         self.sent.load(Relaxed)
     }
 
-    /// Ends it; how many frames it has sent.
+    /// Ends the generator. Returns the number of frames sent.
     pub(super) fn stop(self) -> Result<u64, String> {
         self.is_over.store(true, Relaxed);
         let joined = self.thread.join();
@@ -148,7 +148,7 @@ impl Sender {
     }
 }
 
-/// UDP to the host behind the example router, and one frame in two to where it has no route.
+/// Returns UDP frames to the host of the sink, and every second one to an address without a route.
 fn generator(bytes: usize) -> Result<Generator, String> {
     let to = |address: [u8; 4]| {
         let mut frame = Frame::new();
@@ -176,7 +176,7 @@ fn generator(bytes: usize) -> Result<Generator, String> {
     Generator::new(templates, flows, &Sizes::Fixed(bytes), 1).map_err(|e| e.to_string())
 }
 
-/// Waits until a link carries frames: a kernel takes its time to notice.
+/// Waits until a link carries frames.
 fn wait_up(port: &mut dyn Port) -> Result<(), String> {
     let start = Instant::now();
     let mut unused = Batch::with_capacity(1);

@@ -1,8 +1,15 @@
-//! `cargo xtask tidy`: what a machine can check of the house's order.
+//! `cargo xtask tidy`: checks of the source tree by machine.
 //!
-//! ARCHITECTURE.md's table of rooms is the law for the crate graph: this reads it and holds `cargo metadata` against it.
+//! Crate graph and licences, headers and sizes of files, places of `unsafe` and of file access,
+//! language of comments and docs, names of types and constants. CONTRIBUTING.md has the rules.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod comments;
+mod docs;
+mod graph;
+mod names;
+mod words;
+
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -10,10 +17,10 @@ use serde_json::Value;
 
 use crate::Outcome;
 
-/// Lines of production code that a file may have.
+/// Maximum number of lines of production code in a file.
 const MAX_LINES: usize = 1000;
 
-/// Where `unsafe` blocks may stand: rooms and files (system calls, buffers, hints to the processor).
+/// Paths that may have `unsafe` blocks: system calls, buffers, prefetches, native code.
 const UNSAFE_PLACES: &[&str] = &[
     "crates/port/",
     "crates/table/src/compare.rs",
@@ -24,8 +31,8 @@ const UNSAFE_PLACES: &[&str] = &[
     "crates/jit/src/backend.rs",
 ];
 
-/// Where files of the machine may be reached: rooms that are given a path by the command line, and
-/// the two files by which all others read. Text from a network reaches none of them.
+/// Paths that may access files: crates that get a path from the command line, and the two files
+/// by which all others read. Text from a network reaches none of them.
 const FILE_PLACES: &[&str] = &[
     "crates/cli/",
     "crates/p4info/build.rs",
@@ -37,10 +44,10 @@ const FILE_PLACES: &[&str] = &[
     "xtask/",
 ];
 
-/// Parts of those places that serve messages from a network, and reach no file.
+/// Parts of those paths that serve messages from a network, and access no file.
 const NETWORK_PLACES: &[&str] = &["crates/cli/src/control.rs", "crates/cli/src/host/"];
 
-/// Words of code that reaches files.
+/// Code that accesses files.
 const FILE_WORDS: &[&str] = &[
     "std::fs",
     "tokio::fs",
@@ -52,7 +59,7 @@ const FILE_WORDS: &[&str] = &[
     ".canonicalize()",
 ];
 
-/// Licences that dependencies may have; an `OR` needs one of them, an `AND` all.
+/// Licences that dependencies may have. An `OR` needs one of them, an `AND` all.
 const LICENCES: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -73,9 +80,18 @@ const LICENCES: &[&str] = &[
 pub(crate) fn run(root: &Path) -> Outcome {
     let metadata = metadata(root)?;
     let mut findings = Vec::new();
-    check_graph(root, &metadata, &mut findings)?;
+    let words = words::read(root)?;
+    let sources = texts(root, "*.rs")?;
+    graph::check(root, &metadata, &mut findings)?;
     check_licences(&metadata, &mut findings);
-    check_files(root, &mut findings)?;
+    check_files(&sources, &mut findings);
+    for (path, text) in &sources {
+        comments::check(path, text, &words, &mut findings);
+    }
+    names::check(root, &sources, &mut findings)?;
+    for (path, text) in texts(root, "*.md")? {
+        docs::check(&path, &text, &words, &mut findings);
+    }
     if findings.is_empty() {
         println!("tidy: all in order");
         return Ok(());
@@ -96,65 +112,6 @@ fn metadata(root: &Path) -> Result<Value, String> {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
     serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))
-}
-
-/// The rooms and what each may import, from ARCHITECTURE.md: rows of the form "| `room` | purpose | `a`, `b` |".
-fn allowed_imports(root: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
-    let path = root.join("ARCHITECTURE.md");
-    let text = std::fs::read_to_string(&path)
-        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    let mut rooms = BTreeMap::new();
-    for line in text.lines() {
-        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        if let [_, room, _, imports, _] = cells[..]
-            && let [room] = quoted(room)[..]
-        {
-            rooms.insert(
-                room.to_string(),
-                quoted(imports).into_iter().map(String::from).collect(),
-            );
-        }
-    }
-    Ok(rooms)
-}
-
-/// The words in backquotes.
-fn quoted(cell: &str) -> Vec<&str> {
-    cell.split('`').skip(1).step_by(2).collect()
-}
-
-fn check_graph(root: &Path, metadata: &Value, findings: &mut Vec<String>) -> Outcome {
-    let allowed = allowed_imports(root)?;
-    let packages = members(metadata);
-    let names: BTreeSet<&str> = packages.iter().filter_map(|p| p["name"].as_str()).collect();
-    for package in &packages {
-        let name = package["name"].as_str().unwrap_or_default();
-        let Some(may) = allowed.get(name) else {
-            findings.push(format!(
-                "ARCHITECTURE.md's table has no row for the crate `{name}`"
-            ));
-            continue;
-        };
-        for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            let other = dependency["name"].as_str().unwrap_or_default();
-            let is_test_only = dependency["kind"] == "dev";
-            if names.contains(other)
-                && !is_test_only
-                && !may.contains(other)
-                && !may.contains("all")
-            {
-                findings.push(format!(
-                    "`{name}` imports `{other}`, which ARCHITECTURE.md's table does not allow"
-                ));
-            }
-        }
-    }
-    for room in allowed.keys().filter(|room| !names.contains(room.as_str())) {
-        findings.push(format!(
-            "ARCHITECTURE.md's table names `{room}`, which is no crate"
-        ));
-    }
-    Ok(())
 }
 
 fn members(metadata: &Value) -> Vec<&Value> {
@@ -180,24 +137,22 @@ fn check_licences(metadata: &Value, findings: &mut Vec<String>) {
     }
 }
 
-/// Whether an SPDX expression (as crates write them: `A OR B`, `(A OR B) AND C`, `A/B`) is satisfied by [`LICENCES`].
+/// Returns true if [`LICENCES`] satisfies an SPDX expression. Crates write `A OR B`,
+/// `(A OR B) AND C` or `A/B`.
 fn licence_is_fine(expression: &str) -> bool {
     let flat = expression.replace(['(', ')'], "").replace('/', " OR ");
     flat.split(" AND ")
         .all(|all| all.split(" OR ").any(|one| LICENCES.contains(&one.trim())))
 }
 
-fn check_files(root: &Path, findings: &mut Vec<String>) -> Outcome {
-    for path in source_files(root)? {
-        let text = std::fs::read_to_string(root.join(&path))
-            .map_err(|error| format!("{path}: {error}"))?;
+fn check_files(sources: &[(String, String)], findings: &mut Vec<String>) {
+    for (path, text) in sources {
         if !text.starts_with("//!") {
             findings.push(format!(
                 "{path}: no `//!` header saying what the file is for"
             ));
         }
-        let is_test =
-            path.contains("/tests/") || path.ends_with("tests.rs") || path.contains("/benches/");
+        let is_test = is_test(path);
         let lines = text
             .split("#[cfg(test)]\nmod ")
             .next()
@@ -209,20 +164,17 @@ fn check_files(root: &Path, findings: &mut Vec<String>) -> Outcome {
                 "{path}: {lines} lines of production code (at most {MAX_LINES})"
             ));
         }
-        if path.ends_with("src/lib.rs") && path.starts_with("crates/") && !is_card(&text) {
-            findings.push(format!(
-                "{path}: the card needs **In:**, **Out:** and **May import:**"
-            ));
+        if path.ends_with("src/lib.rs") && path.starts_with("crates/") && !has_interface(text) {
+            findings.push(format!("{path}: the header needs **In:** and **Out:**"));
         }
-        check_unsafe(&path, &text, findings);
+        check_unsafe(path, text, findings);
         if !is_test {
-            check_file_access(&path, &text, findings);
+            check_file_access(path, text, findings);
         }
     }
-    Ok(())
 }
 
-/// Files are reached where a path comes from the command line, and nowhere else.
+/// Checks that files are accessed only where a path comes from the command line.
 fn check_file_access(path: &str, text: &str, findings: &mut Vec<String>) {
     let is_listed = |places: &[&str]| places.iter().any(|place| path.starts_with(place));
     let may = is_listed(FILE_PLACES) && !is_listed(NETWORK_PLACES);
@@ -241,32 +193,32 @@ fn check_file_access(path: &str, text: &str, findings: &mut Vec<String>) {
     }
 }
 
-/// Whether a room's card says what comes in, what goes out and what it may import.
-fn is_card(text: &str) -> bool {
-    ["**In:**", "**Out:**", "**May import:**"]
-        .iter()
-        .all(|word| text.contains(word))
+/// Returns true if a crate's header states its inputs and outputs.
+fn has_interface(text: &str) -> bool {
+    text.contains("**In:**") && text.contains("**Out:**")
 }
 
-/// All tracked and new Rust files, relative to the root.
-fn source_files(root: &Path) -> Result<Vec<String>, String> {
+/// Returns true for files of tests and benches.
+fn is_test(path: &str) -> bool {
+    path.contains("/tests/") || path.ends_with("tests.rs") || path.contains("/benches/")
+}
+
+/// Returns tracked and new files that match a pattern: paths from the root, and texts.
+fn texts(root: &Path, pattern: &str) -> Result<Vec<(String, String)>, String> {
     let output = Command::new("git")
-        .args([
-            "ls-files",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-            "*.rs",
-        ])
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .arg(pattern)
         .current_dir(root)
         .output()
         .map_err(|error| format!("cannot start git: {error}"))?;
-    let list = String::from_utf8_lossy(&output.stdout);
-    Ok(list
-        .lines()
-        .filter(|line| root.join(line).is_file())
-        .map(String::from)
-        .collect())
+    let list = String::from_utf8_lossy(&output.stdout).into_owned();
+    let paths = list.lines().filter(|line| root.join(line).is_file());
+    let text = |path: &str| {
+        let text = std::fs::read_to_string(root.join(path));
+        let text = text.map_err(|error| format!("{path}: {error}"))?;
+        Ok((path.to_owned(), text))
+    };
+    paths.map(text).collect()
 }
 
 fn check_unsafe(path: &str, text: &str, findings: &mut Vec<String>) {
@@ -282,12 +234,27 @@ fn check_unsafe(path: &str, text: &str, findings: &mut Vec<String>) {
                 number + 1
             ));
         }
-        let before = &lines[number.saturating_sub(6)..=number];
-        if !before.iter().any(|line| line.contains("SAFETY:")) {
+        if !has_reason(&lines[..=number]) {
             findings.push(format!(
                 "{path}:{}: an unsafe block without its reason (`// SAFETY:`)",
                 number + 1
             ));
         }
     }
+}
+
+/// Returns true if the last of these lines or one of the comments above it has `SAFETY:`. At most
+/// six lines of code are between.
+fn has_reason(lines: &[&str]) -> bool {
+    let mut code = 0;
+    for line in lines.iter().rev() {
+        if line.contains("SAFETY:") {
+            return true;
+        }
+        code += usize::from(!line.trim_start().starts_with("//"));
+        if code > 6 {
+            return false;
+        }
+    }
+    false
 }
