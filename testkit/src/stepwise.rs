@@ -10,7 +10,7 @@ use exec::{
 };
 use ir::{ControlId, FieldId, Layout, ParserId, Program};
 use packet::PortId;
-use table::Lane;
+use table::CounterShard;
 
 /// Engine that implements fast paths by running their steps on the blocks of `E`.
 pub struct Stepwise<E>(pub E);
@@ -116,7 +116,7 @@ struct StepwisePass {
 }
 
 impl Fused for StepwisePass {
-    fn derive(&self, state: &Arc<State>, lane: Lane, derived: &mut Derived) {
+    fn derive(&self, state: &Arc<State>, lane: CounterShard, derived: &mut Derived) {
         derived.is_made_of(state, lane);
     }
 

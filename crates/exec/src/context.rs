@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ir::{ExternId, ExternKind, HashAlgorithm, Layout, Program, TableId, work};
 use packet::{Frame, FrameError, Nanos};
-use table::Lane;
+use table::CounterShard;
 
 use crate::externs::checksum::ChecksumUnit;
 use crate::{BitBuffer, DropReason, Found, LogBuffer, RandomStream, Requests, State, WorkBudget};
@@ -36,7 +36,7 @@ pub struct PacketContext {
     /// Device time at which the current block runs.
     pub now: Nanos,
     /// Counter shard of the thread that processes the packet.
-    pub lane: Lane,
+    pub lane: CounterShard,
     /// Length in bytes that counters and meters use.
     pub length: u32,
     /// Units of work left.
@@ -60,7 +60,7 @@ pub struct PacketContext {
 pub struct Derived {
     /// State and counter shard from which the data was derived. This is the only reference through
     /// which packets reach the state, and it keeps the state alive.
-    of: Option<(Arc<State>, Lane)>,
+    of: Option<(Arc<State>, CounterShard)>,
     /// Engine-specific words that a burst reads first.
     pub marks: [u64; 2],
     /// All other engine-specific words.
@@ -70,21 +70,21 @@ pub struct Derived {
 impl Derived {
     /// Returns true if the data was derived from this state and for this counter shard.
     #[inline]
-    pub fn is_of(&self, state: &Arc<State>, lane: Lane) -> bool {
+    pub fn is_of(&self, state: &Arc<State>, lane: CounterShard) -> bool {
         let is_same =
-            |(of, for_lane): &(Arc<State>, Lane)| Arc::ptr_eq(of, state) && *for_lane == lane;
+            |(of, for_lane): &(Arc<State>, CounterShard)| Arc::ptr_eq(of, state) && *for_lane == lane;
         self.of.as_ref().is_some_and(is_same)
     }
 
     /// Sets the state and counter shard from which the data was derived.
-    pub fn is_made_of(&mut self, state: &Arc<State>, lane: Lane) {
+    pub fn is_made_of(&mut self, state: &Arc<State>, lane: CounterShard) {
         self.of = Some((Arc::clone(state), lane));
     }
 
     /// Returns the state, for packets that count in this shard. `None` if nothing was derived, or
     /// if it was derived for another shard.
     #[inline]
-    pub fn state(&self, lane: Lane) -> Option<&State> {
+    pub fn state(&self, lane: CounterShard) -> Option<&State> {
         let (state, for_lane) = self.of.as_ref()?;
         (*for_lane == lane).then_some(state)
     }
@@ -120,7 +120,7 @@ impl PacketContext {
             checksums: program.externs.values().map(checksum_unit).collect(),
             random: RandomStream::default(),
             now: Nanos::ZERO,
-            lane: Lane::new(0),
+            lane: CounterShard::new(0),
             length: 0,
             work_left: WorkBudget::MOST.units(),
             current: None,

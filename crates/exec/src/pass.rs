@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use ir::{ControlId, FieldId, ParserId};
 use packet::{Frame, Nanos, PortId};
-use table::Lane;
+use table::CounterShard;
 
 use crate::{Derived, DropReason, PacketContext, State, WorkBudget};
 
@@ -155,7 +155,7 @@ pub struct Owner {
     /// Data that [`Fused::derive`] made from the state.
     pub derived: Derived,
     /// Counter shard of the worker.
-    pub lane: Lane,
+    pub lane: CounterShard,
     /// Work budget of each packet.
     pub work: WorkBudget,
     /// Seed of the device's random streams.
@@ -277,7 +277,7 @@ pub trait Fused: Send + Sync {
     /// Derives what the engine needs from a state, for packets that count in this shard, unless it
     /// is already there. Always sets the state as the current one ([`Derived::is_made_of`]), even
     /// if the engine needs nothing: packets read that state.
-    fn derive(&self, state: &Arc<State>, lane: Lane, derived: &mut Derived);
+    fn derive(&self, state: &Arc<State>, lane: CounterShard, derived: &mut Derived);
 
     /// Prefetches memory of a state and its derived data that every burst reads, independent of its
     /// packets.

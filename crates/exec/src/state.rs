@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use ir::{ExternId, HashAlgorithm, TableId};
 use packet::Nanos;
 use table::{
-    ActionRef, CounterArray, EntryAction, EntryId, EntryIdx, GroupId, Lane, Learned, LearningTable,
+    ActionRef, CounterArray, EntryAction, EntryId, EntryIdx, GroupId, CounterShard, Learned, LearningTable,
     Lookup, MemberId, MeterArray, MeterCell, ProfileLookup, ValueSet,
 };
 
@@ -149,7 +149,7 @@ impl TableState {
 
     /// Records a packet for the result of a lookup: hit counts and the time of last use.
     #[inline]
-    pub fn record(&self, found: &Found, lane: Lane, bytes: u64, now: Nanos) {
+    pub fn record(&self, found: &Found, lane: CounterShard, bytes: u64, now: Nanos) {
         match found {
             Found::Miss => self.lookup.record(None, lane, bytes, now.0),
             Found::Entry(idx) => self.lookup.record(Some(*idx), lane, bytes, now.0),
@@ -164,7 +164,7 @@ impl TableState {
 
     /// Counts a packet in the direct counter of the entry or default action, if there is one.
     #[inline]
-    pub fn count(&self, found: &Found, lane: Lane, bytes: u64) {
+    pub fn count(&self, found: &Found, lane: CounterShard, bytes: u64) {
         if let Some(found) = found.in_lookup() {
             self.lookup.count(found, lane, bytes);
         }

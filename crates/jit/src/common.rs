@@ -8,7 +8,7 @@
 
 use exec::State;
 use table::prefetch::{prefetch, prefetch_at, tell_few_lines_of, tell_lines_of};
-use table::{Lane, Lookup};
+use table::{CounterShard, Lookup};
 
 use crate::abi::{Code, LINE};
 
@@ -24,7 +24,7 @@ const FEW: u64 = 2;
 const WORDS: usize = LINE / size_of::<u64>();
 
 /// Appends the lines to the words of a state, followed by their number.
-pub(crate) fn list(words: &mut Vec<u64>, state: &State, lane: Lane, code: &Code) {
+pub(crate) fn list(words: &mut Vec<u64>, state: &State, lane: CounterShard, code: &Code) {
     let begin = words.len();
     // Reserves the capacity here. The list must not reallocate while packets are processed.
     words.reserve(MOST + 1);
@@ -121,7 +121,7 @@ mod tests {
         let configuration = Configuration::new(Arc::new(program));
         let state = configuration.expect("it has no entries").snapshot();
         let mut words = vec![7; 5];
-        list(&mut words, &state, Lane::new(0), &compiled.code);
+        list(&mut words, &state, CounterShard::new(0), &compiled.code);
         (words, state)
     }
 
@@ -166,7 +166,7 @@ mod tests {
                 told.push(line);
             }
         };
-        tell_few_lines_of(lookup.totals().lane(Lane::new(0)), &mut tell);
+        tell_few_lines_of(lookup.totals().lane(CounterShard::new(0)), &mut tell);
         tell_few_lines_of(lookup.records().limbs(), &mut tell);
         let trie = lookup.trie().expect("it has prefixes alone");
         tell_few_lines_of(trie.slots, &mut tell);

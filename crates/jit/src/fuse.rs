@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use exec::{Ahead, Burst, Derived, Fused, Owner, PacketContext, State};
 use ir::TableId;
-use table::Lane;
+use table::CounterShard;
 use table::prefetch::prefetch_value;
 
 use crate::abi::{self, WORTH_SCOUTING};
@@ -60,7 +60,7 @@ impl FusedPass {
 }
 
 impl Fused for FusedPass {
-    fn derive(&self, state: &Arc<State>, lane: Lane, derived: &mut Derived) {
+    fn derive(&self, state: &Arc<State>, lane: CounterShard, derived: &mut Derived) {
         view::derive(derived, state, lane, &self.compiled.code);
     }
 

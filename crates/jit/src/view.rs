@@ -21,7 +21,7 @@ use exec::{Derived, ExternState, Lot, State, TableState};
 use ir::{ExternId, Program, TableId};
 use table::prefetch::prefetch_at;
 use table::{
-    COUNTER_WORDS, Cells, DirectIndex, HashIndex, Lane, Lookup, TrieIndex, USAGE_WORDS,
+    COUNTER_WORDS, Cells, DirectIndex, HashIndex, CounterShard, Lookup, TrieIndex, USAGE_WORDS,
     VectorIndex, VectorPart,
 };
 
@@ -238,7 +238,7 @@ const WORD: usize = size_of::<u64>();
 
 /// Returns the number of a table's records for which usage and counter cells, if there are any,
 /// also exist.
-fn rows(lookup: &Lookup, lane: Lane) -> u64 {
+fn rows(lookup: &Lookup, lane: CounterShard) -> u64 {
     let there = |cells: &Cells| match cells.lane(lane).len() {
         0 => usize::MAX,
         words => words / cells.words(),
@@ -248,7 +248,7 @@ fn rows(lookup: &Lookup, lane: Lane) -> u64 {
 }
 
 /// Returns the marks of a table, with the record stride in the upper half.
-fn marks(lookup: &Lookup, lane: Lane, is_read: bool) -> u64 {
+fn marks(lookup: &Lookup, lane: CounterShard, is_read: bool) -> u64 {
     let usage = match lookup.notes_usage() {
         true => lookup.usage().lane(lane).len(),
         false => 0,
@@ -270,7 +270,7 @@ pub(crate) fn extern_at(program: &Program, id: ExternId) -> i32 {
 
 /// Builds the description for this state and shard, unless it exists.
 #[inline]
-pub(crate) fn derive(derived: &mut Derived, state: &Arc<State>, lane: Lane, code: &Code) {
+pub(crate) fn derive(derived: &mut Derived, state: &Arc<State>, lane: CounterShard, code: &Code) {
     if !derived.is_of(state, lane) {
         // If `make` panics, the description belongs to no state.
         derived.let_go();
@@ -383,7 +383,7 @@ pub(crate) fn is_among(sites: u64, number: usize) -> bool {
 const NOTES_USE: u64 = 1 << 63;
 
 #[cold]
-fn make(derived: &mut Derived, state: &State, lane: Lane, code: &Code) {
+fn make(derived: &mut Derived, state: &State, lane: CounterShard, code: &Code) {
     let words = &mut derived.words;
     words.clear();
     for (table, site) in state.tables.iter().zip(code.tables.values()) {
@@ -629,7 +629,7 @@ mod tests {
         let configuration = Configuration::new(Arc::new(program));
         let state = Arc::new(configuration.expect("it has no entries").snapshot());
         let mut derived = Derived::default();
-        derive(&mut derived, &state, Lane::new(0), &compiled.code);
+        derive(&mut derived, &state, CounterShard::new(0), &compiled.code);
         // The first table has few rules, which native code searches itself.
         let marked = Marked::of(&derived);
         assert!(!is_among(marked.looked_at(), 0));

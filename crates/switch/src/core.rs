@@ -18,7 +18,7 @@ use ir::{
     Block, BlockCode, BlockRole, ExternId, ExternKind, Layout, Program, ScalarTy, StepId, limbs_of,
 };
 use packet::{Frame, FramePool, Nanos, PortId};
-use table::Lane;
+use table::CounterShard;
 
 use crate::arch::{self, PassPlan, Pipeline};
 use crate::budget::{Budgets, Spending};
@@ -348,7 +348,7 @@ impl Core {
             pool_version: 0,
             owner: Owner {
                 derived: Derived::default(),
-                lane: Lane::new(0),
+                lane: CounterShard::new(0),
                 work: WorkBudget::default(),
                 seed,
                 busy_ports: Vec::new(),

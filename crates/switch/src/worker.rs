@@ -22,7 +22,7 @@ use crossbeam_queue::ArrayQueue;
 use exec::{DropReason, Fused, PacketContext, TraceEvent, Tracer};
 use ir::Program;
 use packet::{Frame, FramePool, Nanos, PortId};
-use table::Lane;
+use table::CounterShard;
 use table::prefetch::{prefetch, prefetch_value};
 
 use crate::bell::{Bell, Marks};
@@ -813,7 +813,7 @@ impl Device {
         let seed = self.core.owner.seed.wrapping_add((number as u64 + 1) << 48);
         let mut core = Core::new(seed, self.core.queues.default_config());
         core.keep_contexts_of(&self.root.code);
-        core.owner.lane = Lane::new(number as u32 + 1);
+        core.owner.lane = CounterShard::new(number as u32 + 1);
         core.handover = Some(Handover {
             office: Arc::clone(office),
             own: Some(number),

@@ -1,7 +1,7 @@
 //! [`CounterArray`]: indirect counters, which programs access by index. The types for readings are
 //! also used by direct counters, which are part of a table's entries.
 
-use crate::tally::{Cells, Lane, Tally, add};
+use crate::tally::{Cells, CounterShard, Tally, add};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -106,13 +106,13 @@ impl CounterArray {
 
     /// Counts a packet of `bytes` bytes in counter `index`.
     #[inline]
-    pub fn count(&self, lane: Lane, index: u64, bytes: u64) -> Option<()> {
+    pub fn count(&self, lane: CounterShard, index: u64, bytes: u64) -> Option<()> {
         self.add(lane, index, self.kind.amounts(bytes))
     }
 
     /// Adds `amounts` to counter `index`, whatever its unit.
     #[inline]
-    pub fn add(&self, lane: Lane, index: u64, amounts: CounterReading) -> Option<()> {
+    pub fn add(&self, lane: CounterShard, index: u64, amounts: CounterReading) -> Option<()> {
         let index = self.index(index)?;
         amounts.add_to(self.cells.row(lane, index));
         Some(())

@@ -23,7 +23,7 @@
 //!   (`engine/steady.rs`).
 //! - An [`EntryId`] is never reused. An entry's counts survive changes of its action: a packet that
 //!   still reads an old snapshot counts for the same entry.
-//! - Counters have one shard ([`Lane`]) for each counting thread, so that no thread waits for
+//! - Counters have one shard ([`CounterShard`]) for each counting thread, so that no thread waits for
 //!   another.
 //! - The choice of match engine affects speed, never the result: every [`MatchEngine`] returns the
 //!   same entries as [`engine::Linear`].
@@ -81,5 +81,5 @@ pub use register::RegisterArray;
 pub use table::{
     COUNTER_WORDS, Lookup, PriorityOrder, Table, TableError, TableSpec, Totals, USAGE_WORDS,
 };
-pub use tally::{Cells, Lane};
+pub use tally::{Cells, CounterShard};
 pub use value_set::{ValueSet, ValueSetError};

@@ -17,7 +17,7 @@ use crate::places::Places;
 use crate::prefetch::{prefetch_value, tell_lines_of};
 use crate::records::{RecordLayout, RecordStore, Records};
 use crate::slots::{SlotStore, Slots};
-use crate::tally::{Cells, Lane, TIME, Tally, add};
+use crate::tally::{Cells, CounterShard, TIME, Tally, add};
 use bits::Id;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -842,7 +842,7 @@ impl Lookup {
     /// Records a packet of `bytes` bytes that arrived at `now_ns` and hit the entry `found`, or
     /// missed for `None`.
     #[inline]
-    pub fn record(&self, found: Option<EntryIdx>, lane: Lane, bytes: u64, now_ns: u64) {
+    pub fn record(&self, found: Option<EntryIdx>, lane: CounterShard, bytes: u64, now_ns: u64) {
         self.record_total(found.is_some(), lane);
         if !self.notes_usage {
             return;
@@ -858,7 +858,7 @@ impl Lookup {
 
     /// Counts a hit or a miss in the totals of the table.
     #[inline]
-    pub fn record_total(&self, is_hit: bool, lane: Lane) {
+    pub fn record_total(&self, is_hit: bool, lane: CounterShard) {
         let word = if is_hit { total::HITS } else { total::MISSES };
         if let Some(cell) = self.totals.row(lane, 0).get(word) {
             add(cell, 1);
@@ -880,7 +880,7 @@ impl Lookup {
     /// Counts a packet of `bytes` bytes in the direct counter of the entry found, or of the default
     /// action for `None`. Does nothing if the table has no direct counters.
     #[inline]
-    pub fn count(&self, found: Option<EntryIdx>, lane: Lane, bytes: u64) {
+    pub fn count(&self, found: Option<EntryIdx>, lane: CounterShard, bytes: u64) {
         if let Some(kind) = self.counter {
             kind.amounts(bytes)
                 .add_to(self.counts.row(lane, row_of(found)));

@@ -1,7 +1,7 @@
 //! [`Tally`]: sharded counters. Several threads count without synchronization, and the control side
 //! sums.
 //!
-//! Each writer has its own shard ([`Lane`]), which no other thread writes. Counting is therefore a
+//! Each writer has its own shard ([`CounterShard`]), which no other thread writes. Counting is therefore a
 //! load, an addition and a store. It needs no locked instruction, and no cache line moves between
 //! cores. A reading is the sum over all shards plus what the control side has set. For a time
 //! ([`TIME`]) it is the latest. Sums wrap at 64 bits.
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 define_id! {
     /// Index of a counter shard. At most one thread may count in a shard at any time. Two threads
     /// would lose counts, but cause no other harm.
-    pub struct Lane;
+    pub struct CounterShard;
 }
 
 /// Index of the word in a row, if rows have that many, that holds a time. Times of several writers
@@ -48,7 +48,7 @@ impl Cells {
     /// Returns the cells of a shard, row by row. A shard that was added later than these cells
     /// shares the last one.
     #[inline]
-    pub fn lane(&self, lane: Lane) -> &[AtomicU64] {
+    pub fn lane(&self, lane: CounterShard) -> &[AtomicU64] {
         &self.lanes[lane.index().min(self.lanes.len() - 1)]
     }
 
@@ -60,7 +60,7 @@ impl Cells {
 
     /// Returns a row of a shard; empty if there is no such row.
     #[inline]
-    pub(crate) fn row(&self, lane: Lane, row: usize) -> &[AtomicU64] {
+    pub(crate) fn row(&self, lane: CounterShard, row: usize) -> &[AtomicU64] {
         let first = row * self.words;
         let row = self.lane(lane).get(first..first + self.words);
         row.unwrap_or_default()
@@ -184,17 +184,17 @@ mod tests {
     fn lanes_and_cells_that_packets_still_hold_are_summed() {
         let mut tally = Tally::new(2, 4);
         let old = tally.cells().clone();
-        add(&old.row(Lane::new(0), 1)[0], 5);
+        add(&old.row(CounterShard::new(0), 1)[0], 5);
         tally.resize(3, 2);
         let new = tally.cells().clone();
-        add(&old.row(Lane::new(0), 1)[0], 1);
-        add(&new.row(Lane::new(0), 1)[0], 10);
-        add(&new.row(Lane::new(1), 1)[0], 20);
-        old.row(Lane::new(0), 1)[TIME].store(7, Relaxed);
-        new.row(Lane::new(1), 1)[TIME].store(9, Relaxed);
+        add(&old.row(CounterShard::new(0), 1)[0], 1);
+        add(&new.row(CounterShard::new(0), 1)[0], 10);
+        add(&new.row(CounterShard::new(1), 1)[0], 20);
+        old.row(CounterShard::new(0), 1)[TIME].store(7, Relaxed);
+        new.row(CounterShard::new(1), 1)[TIME].store(9, Relaxed);
         assert_eq!((tally.read(1, 0), tally.read(1, TIME)), (36, 9));
         tally.write(1, 0, 3);
-        add(&old.row(Lane::new(0), 1)[0], 1);
+        add(&old.row(CounterShard::new(0), 1)[0], 1);
         assert_eq!(tally.read(1, 0), 4);
         drop(old);
         tally.resize(8, 2);
@@ -202,7 +202,7 @@ mod tests {
             (tally.cells.len(), tally.read(1, 0), tally.read(1, TIME)),
             (2, 4, 9)
         );
-        assert!(new.row(Lane::new(0), 3).is_empty());
+        assert!(new.row(CounterShard::new(0), 3).is_empty());
     }
 
     /// Number of increments of each writer.
@@ -216,7 +216,7 @@ mod tests {
         std::thread::scope(|scope| {
             for lane in 0..4 {
                 scope.spawn(move || {
-                    let row = cells.row(Lane::new(lane), 0);
+                    let row = cells.row(CounterShard::new(lane), 0);
                     (0..TIMES).for_each(|_| add(&row[0], 1));
                 });
             }

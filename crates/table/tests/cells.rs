@@ -8,8 +8,8 @@ use table::*;
 fn counters_count_what_their_kind_says() {
     let check = |kind, packets, bytes| {
         let counters = CounterArray::new(kind, 3);
-        counters.count(Lane::new(0), 1, 100).unwrap();
-        counters.count(Lane::new(0), 1, 20).unwrap();
+        counters.count(CounterShard::new(0), 1, 100).unwrap();
+        counters.count(CounterShard::new(0), 1, 20).unwrap();
         assert_eq!(counters.read(1), Some(CounterReading { packets, bytes }));
         assert_eq!(counters.read(0), Some(CounterReading::default()));
         assert_eq!(
@@ -44,7 +44,7 @@ fn counters_count_what_their_kind_says() {
 fn an_index_beyond_the_end_is_none_and_does_nothing() {
     let counters = CounterArray::new(CounterKind::Packets, 3);
     assert_eq!(
-        (counters.count(Lane::new(0), 3, 1), counters.read(u64::MAX)),
+        (counters.count(CounterShard::new(0), 3, 1), counters.read(u64::MAX)),
         (None, None)
     );
     assert_eq!(

@@ -159,8 +159,8 @@ fn cells_outlive_a_modification_and_count_for_old_snapshots_too() {
     let new = table.snapshot();
     for lookup in [&old, &new] {
         let found = lookup.find(&[1]);
-        lookup.record(found, Lane::new(0), 64, 200);
-        lookup.count(found, Lane::new(0), 64);
+        lookup.record(found, CounterShard::new(0), 64, 200);
+        lookup.count(found, CounterShard::new(0), 64);
     }
     assert_eq!(old.entry(old.find(&[1]).unwrap()).action, action(1));
     assert_eq!(new.entry(new.find(&[1]).unwrap()).action, action(2));
@@ -199,7 +199,7 @@ fn an_entry_is_idle_when_its_time_out_has_passed_since_the_last_packet() {
     assert_eq!(idle(&table, 149), []);
     assert_eq!(idle(&table, 150), [id]);
     let lookup = table.snapshot();
-    lookup.record(lookup.find(&[1]), Lane::new(0), 64, 140);
+    lookup.record(lookup.find(&[1]), CounterShard::new(0), 64, 140);
     assert_eq!(idle(&table, 150), []);
     assert_eq!(idle(&table, 190), [id]);
 }
@@ -212,7 +212,7 @@ fn what_a_packet_on_an_old_snapshot_counts_is_not_counted_for_the_next_entry() {
     table.delete(old).unwrap();
     for key in 2..20 {
         let id = table.insert(exact(key), 5).unwrap();
-        held.record(held.find(&[1]), Lane::new(0), 64, 9);
+        held.record(held.find(&[1]), CounterShard::new(0), 64, 9);
         let usage = table.usage_of(Some(id)).unwrap();
         assert_eq!((usage.hits, usage.last_use_ns), (0, 5));
         table.delete(id).unwrap();

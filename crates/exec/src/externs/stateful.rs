@@ -2,7 +2,7 @@
 //! [`State`].
 
 use ir::{ActionId, ExternId, TableId};
-use table::{Color, CounterKind, CounterReading, Lane, Learn};
+use table::{Color, CounterKind, CounterReading, CounterShard, Learn};
 
 use crate::{CurrentEntry, ExternState, Found, PacketContext, State, TableState};
 
@@ -25,14 +25,14 @@ pub fn color_of_number(number: u64) -> Color {
 }
 
 /// Counts the packet at an index. An index outside the array has no effect.
-pub fn counter_count(state: &State, lane: Lane, counter: ExternId, index: u64, length: u64) {
+pub fn counter_count(state: &State, lane: CounterShard, counter: ExternId, index: u64, length: u64) {
     if let Some(ExternState::Counter(array)) = state.extern_state(counter) {
         array.count(lane, index, length);
     }
 }
 
 /// Adds `amount` to the packet count and the byte count, as far as the counter has them.
-pub fn counter_add(state: &State, lane: Lane, counter: ExternId, index: u64, amount: u64) {
+pub fn counter_add(state: &State, lane: CounterShard, counter: ExternId, index: u64, amount: u64) {
     if let Some(ExternState::Counter(array)) = state.extern_state(counter) {
         let counts = |other| if array.kind() == other { 0 } else { amount };
         let amounts = CounterReading {

@@ -2,7 +2,7 @@
 //! possible key if these are few, otherwise a hash table over packed keys.
 
 use super::dense::{Dense, DirectIndex};
-use super::steady::{ASK, Base, Steady};
+use super::stable_copy::{ASK, Base, StableCopy};
 use super::{Improved, MatchEngine, Matcher, Replay, Rule, RuleChange, find_numbers};
 use crate::entry::EntryIdx;
 use crate::flat_map::{BATCH, FlatMap, Hash, HashIndex, OUTDATED};
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Match engine for exact keys.
 #[derive(Debug)]
 pub struct Exact {
-    versions: Steady<Index>,
+    versions: StableCopy<Index>,
     packing: Arc<Packing>,
     shape: KeyShape,
 }
@@ -26,7 +26,7 @@ impl Exact {
         let packing = Packing::new(shape, &fields).expect("a whole key can be packed");
         let packing = Arc::new(packing);
         Self {
-            versions: Steady::new(Index::new(packing.clone(), shape)),
+            versions: StableCopy::new(Index::new(packing.clone(), shape)),
             packing,
             shape: shape.clone(),
         }

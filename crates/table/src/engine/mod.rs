@@ -9,7 +9,7 @@ mod levels;
 mod linear;
 mod lpm;
 mod signed;
-mod steady;
+mod stable_copy;
 mod ternary;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ mod arena;
 mod lines;
 mod node;
 mod search;
-mod seen;
+mod trie_index;
 mod span;
 mod tables;
 mod trie;
@@ -16,7 +16,7 @@ use crate::key::{FieldMatch, KeyShape, MatchKind};
 use crate::packing::{self, Packing};
 use crate::prefetch::tell_lines_of;
 use search::{BATCH, Shown};
-pub use seen::TrieIndex;
+pub use trie_index::TrieIndex;
 use std::sync::Arc;
 use trie::{Address, Forest, Prefix, TrieId};
 

@@ -11,7 +11,7 @@
 use super::buckets::{Buckets, Slot};
 use super::layout::Layout;
 use super::records::{FlatRule, NONE, RankWords};
-use super::rest::{Rest, matching};
+use super::rest::{ResidualKey, matching};
 use super::search::{Best, GROUP};
 use super::tuples::hash;
 use crate::compare::{Compare, CompareWork, LANES, Lanewise, comparing_rules};
@@ -55,7 +55,7 @@ pub(super) struct Cells {
     /// Hash table of cells. Their positions are in units of [`STEP`] words.
     table: Buckets,
     /// The bits in which the rules of a cell are compared.
-    rest: Rest,
+    rest: ResidualKey,
     /// Storage of the cells. Each cell has, in this order:
     /// - the number of rules;
     /// - the fixed bits that they share;
@@ -94,7 +94,7 @@ impl Cells {
         let best = choices.min_by_key(|choice| choice.compared)?;
         let mut cells = Self {
             key_words: layout.words,
-            rest: Rest::new(layout, &best.mask),
+            rest: ResidualKey::new(layout, &best.mask),
             mask: best.mask,
             table: Buckets::with_room(0),
             words: vec![0; LANES],

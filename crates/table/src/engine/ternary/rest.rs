@@ -1,4 +1,4 @@
-//! [`Rest`]: residual key, the bits in which a key is compared with the rules of a cell. These are
+//! [`ResidualKey`]: residual key, the bits in which a key is compared with the rules of a cell. These are
 //! the bits that cells do not fix, packed into one word if they fit.
 
 use super::layout::Layout;
@@ -16,7 +16,7 @@ struct Run {
 
 /// Positions of the bits that cells do not fix.
 #[derive(Debug, Clone)]
-pub(super) struct Rest {
+pub(super) struct ResidualKey {
     /// Number of words of the residual key.
     pub(super) words: usize,
     /// Runs that are packed into one word. Empty if the words are those of the key, or if cells fix
@@ -35,7 +35,7 @@ struct Kinds {
     ranges: Box<[u64]>,
 }
 
-impl Rest {
+impl ResidualKey {
     /// Returns the bits of a word that are compared by value and mask, and the mask of each range.
     #[inline(always)]
     pub(super) fn kinds(&self, word: usize) -> (u64, &[u64]) {
@@ -202,7 +202,7 @@ mod tests {
             // Open bits in the first word, and in the others from some position on.
             let first = one::mask(64) & !one::mask(open.min(64));
             let mask = [first, (one::mask(40) & !(one::mask(open.saturating_sub(64)) << place)) & layout.values(1)];
-            let rest = Rest::new(&layout, &mask);
+            let rest = ResidualKey::new(&layout, &mask);
             prop_assert_eq!(rest.is_packed(), open + 24 <= 64);
             let words = [numbers[0], numbers[1]];
             let mut back = [words[0] & mask[0], words[1] & mask[1]];
@@ -221,7 +221,7 @@ mod tests {
         });
         let layout = Layout::new(&KeyShape::new(fields));
         let words = [u64::MAX, one::mask(40)];
-        let rest = Rest::new(&layout, &words);
+        let rest = ResidualKey::new(&layout, &words);
         assert_eq!(rest.of(&words, &mut [1]), [0]);
         let mut back = words;
         rest.put_back(&[0], &mut back);

@@ -1,4 +1,4 @@
-//! [`Steady`]: keeps packets on one copy of a large structure while it changes.
+//! [`StableCopy`]: keeps packets on one copy of a large structure while it changes.
 //!
 //! [`Versions`] gives packets its copies in turn. A cache that holds one index of several megabytes
 //! may not hold two. Lookups that switch copies with every update then wait for memory: this cost
@@ -46,7 +46,7 @@ const LARGE: usize = if cfg!(test) { 1 } else { 4 << 20 };
 const MOST_MISSED: usize = 8192;
 
 /// Collection of copies ([`Versions`]) with the base, the copy that packets keep using.
-pub(super) struct Steady<T: Base> {
+pub(super) struct StableCopy<T: Base> {
     versions: Versions<T>,
     /// Base of the existing snapshots.
     base: Option<Stay<T>>,
@@ -78,7 +78,7 @@ impl<T: Base> Stay<T> {
     }
 }
 
-impl<T: Base> Steady<T> {
+impl<T: Base> StableCopy<T> {
     pub(super) fn new(first: T) -> Self {
         Self {
             versions: Versions::new(first),
@@ -124,7 +124,7 @@ impl<T: Base> Steady<T> {
     }
 }
 
-impl<T: Base + fmt::Debug> fmt::Debug for Steady<T> {
+impl<T: Base + fmt::Debug> fmt::Debug for StableCopy<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Steady")
             .field("versions", &self.versions)
