@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use exec::{
-    Ahead, Burst, ControlVerdict, Derived, Destination, DropReason, Engine, Fused, Loaded, Lot,
-    Natives, Owner, PacketContext, ParserVerdict, Pass, PassInput, PassOutcome, PassPort, PassStep,
-    PassTest, RandomStream, Requests, State, Tracer, Unsupported,
+    PrefetchStage, Burst, ControlVerdict, Derived, Destination, DropReason, Engine, CompiledFastPath, Loaded, BurstSegment,
+    Natives, DeviceView, PacketContext, ParserVerdict, FastPath, PassInput, PassOutcome, FastPathPort, FastPathStep,
+    FastPathTest, RandomStream, Requests, State, Tracer, Unsupported,
 };
 use ir::{ControlId, FieldId, Layout, ParserId, Program};
 use packet::PortId;
@@ -80,7 +80,7 @@ impl Loaded for StepwiseProgram {
         self.blocks.run_control(control, packet, state)
     }
 
-    fn fuse(&self, pass: &Pass) -> Option<Arc<dyn Fused>> {
+    fn fuse(&self, pass: &FastPath) -> Option<Arc<dyn CompiledFastPath>> {
         Some(Arc::new(StepwisePass {
             blocks: Arc::clone(&self.blocks),
             slots: Arc::clone(&self.slots),
@@ -112,19 +112,19 @@ impl Loaded for StepwiseProgram {
 struct StepwisePass {
     blocks: Arc<dyn Loaded>,
     slots: Slots,
-    pass: Pass,
+    pass: FastPath,
 }
 
-impl Fused for StepwisePass {
+impl CompiledFastPath for StepwisePass {
     fn derive(&self, state: &Arc<State>, lane: CounterShard, derived: &mut Derived) {
         derived.is_made_of(state, lane);
     }
 
-    fn ask_for(&self, _: Ahead, _: &Owner) {}
+    fn prefetch(&self, _: PrefetchStage, _: &DeviceView) {}
 
     fn run(&self, burst: &mut Burst<'_>, context: &mut PacketContext) -> usize {
         let mut done = 0;
-        for lot in burst.lots {
+        for lot in burst.segments {
             for number in (lot.first_packet..).take(lot.frames) {
                 let frame = burst.order[done] as usize;
                 std::mem::swap(&mut context.bytes, &mut burst.frames[frame]);
@@ -153,7 +153,7 @@ impl Fused for StepwisePass {
 }
 
 impl StepwisePass {
-    fn packet(&self, lot: &Lot<'_>, context: &mut PacketContext) -> PassOutcome {
+    fn packet(&self, lot: &BurstSegment<'_>, context: &mut PacketContext) -> PassOutcome {
         let state = lot.state();
         let mut egress = PortId(0);
         for (step, what) in self.pass.steps.iter().enumerate() {
@@ -162,15 +162,15 @@ impl StepwisePass {
                 egress,
             };
             match what {
-                PassStep::Set(field, input) => {
+                FastPathStep::Set(field, input) => {
                     let value = self.input(*input, context, state, egress);
                     self.write(context, *field, value);
                 }
-                PassStep::Copy { from, to } => {
+                FastPathStep::Copy { from, to } => {
                     let value = self.read(context, *from);
                     self.write(context, *to, value);
                 }
-                PassStep::Parse { parser, errors } => {
+                FastPathStep::Parse { parser, errors } => {
                     context.begin_block();
                     let error = match self.blocks.run_parser(*parser, context, state) {
                         ParserVerdict::Accept => 0,
@@ -181,12 +181,12 @@ impl StepwisePass {
                         self.write(context, *field, error);
                     }
                 }
-                PassStep::Control(control) => {
+                FastPathStep::Control(control) => {
                     if let Err(reason) = self.control(*control, context, state) {
                         return PassOutcome::Dropped(reason);
                     }
                 }
-                PassStep::Deparse(control) => {
+                FastPathStep::Deparse(control) => {
                     let deparsed = self.control(*control, context, state);
                     let finished = deparsed.and_then(|()| {
                         let finished = context.finish_deparse();
@@ -199,21 +199,21 @@ impl StepwisePass {
                         context.bytes.truncate(length as usize);
                     }
                 }
-                PassStep::Carry(pairs) => self.carry(context, pairs),
-                PassStep::DropIf(test, reason) => {
+                FastPathStep::Carry(pairs) => self.carry(context, pairs),
+                FastPathStep::DropIf(test, reason) => {
                     if self.holds(*test, context) {
                         return PassOutcome::Dropped(*reason);
                     }
                 }
-                PassStep::LeaveIf(test) => {
+                FastPathStep::LeaveIf(test) => {
                     if self.holds(*test, context) {
                         return left;
                     }
                 }
-                PassStep::Enqueue(port) => {
+                FastPathStep::Enqueue(port) => {
                     let port = match port {
-                        PassPort::Field(field) => PortId(self.read(context, *field) as u32),
-                        PassPort::Destination => match context.requests.destination {
+                        FastPathPort::Field(field) => PortId(self.read(context, *field) as u32),
+                        FastPathPort::Destination => match context.requests.destination {
                             Some(Destination::Port(port)) => PortId(port),
                             Some(Destination::Drop) => {
                                 return PassOutcome::Dropped(DropReason::Ingress);
@@ -226,7 +226,7 @@ impl StepwisePass {
                     }
                     egress = port;
                 }
-                PassStep::Send => return PassOutcome::Sent(egress),
+                FastPathStep::Send => return PassOutcome::Sent(egress),
             }
         }
         PassOutcome::Sent(egress)
@@ -267,11 +267,11 @@ impl StepwisePass {
         context.length = context.bytes.len() as u32;
     }
 
-    fn holds(&self, test: PassTest, context: &PacketContext) -> bool {
+    fn holds(&self, test: FastPathTest, context: &PacketContext) -> bool {
         match test {
-            PassTest::Equals(field, value) => self.read(context, field) == value,
-            PassTest::Differs(field, value) => self.read(context, field) != value,
-            PassTest::Asked => context.has_asked(),
+            FastPathTest::Equals(field, value) => self.read(context, field) == value,
+            FastPathTest::Differs(field, value) => self.read(context, field) != value,
+            FastPathTest::Asked => context.has_asked(),
         }
     }
 

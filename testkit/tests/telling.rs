@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use exec::{
-    ControlVerdict, Engine, Fused, Loaded, Natives, PacketContext, ParserVerdict, Pass, State,
+    ControlVerdict, Engine, CompiledFastPath, Loaded, Natives, PacketContext, ParserVerdict, FastPath, State,
     Tracer, Unsupported,
 };
 use ir::{ControlId, Layout, ParserId, Program};
@@ -204,7 +204,7 @@ impl Loaded for PassAloneProgram {
         panic!("a packet has left its pass")
     }
 
-    fn fuse(&self, pass: &Pass) -> Option<Arc<dyn Fused>> {
+    fn fuse(&self, pass: &FastPath) -> Option<Arc<dyn CompiledFastPath>> {
         self.0.fuse(pass)
     }
 

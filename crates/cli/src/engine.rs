@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use exec::{Engine, Loaded, Natives, Pass, Unsupported};
+use exec::{Engine, Loaded, Natives, FastPath, Unsupported};
 use interp::Interp;
 use ir::{Layout, Program};
 use jit::Jit;
@@ -71,7 +71,7 @@ impl Engine for Auto {
         program: &Arc<Program>,
         layout: &Layout,
         natives: &Natives,
-        pass: &Pass,
+        pass: &FastPath,
     ) -> Result<Arc<dyn Loaded>, Unsupported> {
         let loaded = self.0.load_with(program, layout, natives, pass);
         loaded.or_else(|reason| Auto::interpret(program, layout, natives, &reason))

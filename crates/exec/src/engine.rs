@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ir::{ControlId, Layout, Loc, ParserId, Program};
 
-use crate::{DropReason, Fused, Natives, PacketContext, Pass, State, Tracer};
+use crate::{DropReason, CompiledFastPath, Natives, PacketContext, FastPath, State, Tracer};
 
 /// Execution engine: compiles programs to a form that it can run.
 pub trait Engine: Send + Sync {
@@ -35,7 +35,7 @@ pub trait Engine: Send + Sync {
         program: &Arc<Program>,
         layout: &Layout,
         natives: &Natives,
-        _pass: &Pass,
+        _pass: &FastPath,
     ) -> Result<Arc<dyn Loaded>, Unsupported> {
         self.load(program, layout, natives)
     }
@@ -75,7 +75,7 @@ pub trait Loaded: Send + Sync {
     ) -> ControlVerdict;
 
     /// Returns the fast path compiled to one function, or `None` if the engine cannot compile it.
-    fn fuse(&self, _pass: &Pass) -> Option<Arc<dyn Fused>> {
+    fn fuse(&self, _pass: &FastPath) -> Option<Arc<dyn CompiledFastPath>> {
         None
     }
 

@@ -25,7 +25,7 @@ mod engine;
 pub mod externs;
 mod log;
 mod native;
-mod pass;
+mod fast_path;
 mod random;
 mod registers;
 mod requests;
@@ -45,9 +45,9 @@ pub use engine::{ControlVerdict, Engine, Loaded, ParserErrors, ParserVerdict, Un
 pub use externs::hash::{CrcParameters, HashParameters};
 pub use log::LogBuffer;
 pub use native::{NativeFunction, Natives};
-pub use pass::{
-    AS_THEY_LIE, Ahead, BURST, Burst, Fused, Lot, Owner, PackedOutcome, Pass, PassInput,
-    PassOutcome, PassPort, PassStep, PassTest,
+pub use fast_path::{
+    IDENTITY_ORDER, PrefetchStage, BURST, Burst, CompiledFastPath, BurstSegment, DeviceView, PackedOutcome, FastPath, PassInput,
+    PassOutcome, FastPathPort, FastPathStep, FastPathTest,
 };
 pub use random::RandomStream;
 pub use registers::Registers;

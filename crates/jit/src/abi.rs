@@ -22,7 +22,7 @@ use exec::slots::header::{HeaderCopy, HeaderSite, Lookahead, StackSite};
 use exec::slots::table::{Params, TableSite};
 use exec::slots::wide::WideStep;
 use exec::{
-    BURST, Burst, Lot, PackedOutcome, PacketContext, ParserErrors, PassOutcome, RandomStream,
+    BURST, Burst, BurstSegment, PackedOutcome, PacketContext, ParserErrors, PassOutcome, RandomStream,
     Requests, State,
 };
 use ir::{ExternId, TableId};
@@ -103,7 +103,7 @@ pub(crate) struct Invocation<'i> {
     /// Packet devices of [`Arrival::Mixed`], empty otherwise. Then all segments, and the index of
     /// the one that helpers see if there are packet devices.
     sights: &'i [Sight],
-    seen: &'i [Lot<'i>],
+    seen: &'i [BurstSegment<'i>],
     lot: u32,
     /// Parameters of the running action, for helpers.
     pub(crate) params: Params<'i>,
@@ -317,7 +317,7 @@ pub(crate) fn run_pass(
     code: &Code,
 ) -> usize {
     let count = burst.order.len().min(burst.outcomes.len()).min(BURST);
-    let (lots, Some(first)) = (burst.lots, burst.lots.first()) else {
+    let (lots, Some(first)) = (burst.segments, burst.segments.first()) else {
         return 0;
     };
     let are_many = lots.len() > 1;
@@ -360,7 +360,7 @@ pub(crate) fn run_pass(
 }
 
 /// Returns the packet ranges of the segments, limited to `count` packets.
-fn parts<'l>(lots: &'l [Lot<'l>], count: usize) -> Parts<'l> {
+fn parts<'l>(lots: &'l [BurstSegment<'l>], count: usize) -> Parts<'l> {
     Parts {
         lots: lots.iter(),
         end: 0,
@@ -370,13 +370,13 @@ fn parts<'l>(lots: &'l [Lot<'l>], count: usize) -> Parts<'l> {
 
 /// Iterator of [`parts`].
 struct Parts<'l> {
-    lots: std::slice::Iter<'l, Lot<'l>>,
+    lots: std::slice::Iter<'l, BurstSegment<'l>>,
     end: usize,
     count: usize,
 }
 
 impl<'l> Iterator for Parts<'l> {
-    type Item = (&'l Lot<'l>, Range<usize>);
+    type Item = (&'l BurstSegment<'l>, Range<usize>);
 
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
@@ -403,7 +403,7 @@ enum Turn {
 impl<'i> Invocation<'i> {
     /// Sets the fields for the packets of a segment.
     #[inline]
-    fn take_up(&mut self, lot: &'i Lot<'i>, packets: &Range<usize>) {
+    fn take_up(&mut self, lot: &'i BurstSegment<'i>, packets: &Range<usize>) {
         self.view_at = view::of_lot(lot);
         let marked = Marked::of(&lot.owner.derived);
         self.first_flags = sight::first_flags(lot, marked.are_several_scouted(self.are_many != 0));
@@ -415,7 +415,7 @@ impl<'i> Invocation<'i> {
     /// Sets the fields that helpers read to the device of a segment, of which `begin` is the first
     /// packet.
     #[inline]
-    fn see(&mut self, lot: &'i Lot<'i>, begin: usize) {
+    fn see(&mut self, lot: &'i BurstSegment<'i>, begin: usize) {
         let owner = lot.owner;
         self.busy_ports = &owner.busy_ports;
         self.chance = (owner.seed, lot.first_packet.wrapping_sub(begin as u64));
@@ -459,7 +459,7 @@ impl<'i> Invocation<'i> {
     #[inline]
     pub(crate) fn take_up_next(&mut self) -> bool {
         let (turn, are_many) = (self.turn, self.are_many != 0);
-        let is_meant = |lot: &Lot<'_>| match turn {
+        let is_meant = |lot: &BurstSegment<'_>| match turn {
             Turn::Pass => true,
             Turn::Scout(level) => Marked::of(&lot.owner.derived).is_scouted(level, are_many),
         };
@@ -474,7 +474,7 @@ impl<'i> Invocation<'i> {
     /// Starts a walk over the segments, or over all packets if each may belong to another segment.
     /// Returns true if there is any packet to process.
     #[inline]
-    fn begin_turn(&mut self, turn: Turn, lots: &'i [Lot<'i>], count: usize) -> bool {
+    fn begin_turn(&mut self, turn: Turn, lots: &'i [BurstSegment<'i>], count: usize) -> bool {
         if !self.sights.is_empty() {
             (self.at, self.count) = (0, self.sights.len() as u64);
             return match turn {
@@ -489,10 +489,10 @@ impl<'i> Invocation<'i> {
 
     /// Runs the prefetch pass of a level on `count` packets and performs its lookups. It does so
     /// for all segments together, so that their memory accesses overlap.
-    fn scout(&mut self, scout: Scout, lots: &'i [Lot<'i>], count: usize, notes: &mut [u64]) {
+    fn scout(&mut self, scout: Scout, lots: &'i [BurstSegment<'i>], count: usize, notes: &mut [u64]) {
         let Scout { level, .. } = scout;
         let are_many = lots.len() > 1;
-        let asks = |lot: &Lot<'_>| Marked::of(&lot.owner.derived).is_scouted(level, are_many);
+        let asks = |lot: &BurstSegment<'_>| Marked::of(&lot.owner.derived).is_scouted(level, are_many);
         self.show_notes(notes);
         if self.begin_turn(Turn::Scout(level), lots, count) {
             enter(scout.asks, self);
@@ -538,7 +538,7 @@ impl<'i> Invocation<'i> {
     }
 
     /// Runs a lookup function for each segment that has lookups on its level.
-    fn answer_all(&mut self, native: Native, level: usize, lots: &'i [Lot<'i>], count: usize) {
+    fn answer_all(&mut self, native: Native, level: usize, lots: &'i [BurstSegment<'i>], count: usize) {
         let mut goes_on = self.begin_turn(Turn::Scout(level), lots, count);
         while goes_on {
             enter(native, self);
@@ -558,7 +558,7 @@ impl<'i> Invocation<'i> {
     fn go_through(
         &mut self,
         native: Native,
-        lots: &'i [Lot<'i>],
+        lots: &'i [BurstSegment<'i>],
         count: usize,
         outcomes: &[PackedOutcome],
     ) -> usize {

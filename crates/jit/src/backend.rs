@@ -10,7 +10,7 @@ use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, ModuleReloc, default_libcall_names};
-use exec::{Natives, Pass, Unsupported};
+use exec::{Natives, FastPath, Unsupported};
 use ir::{ControlId, Layout, ParserId, Program};
 use support::work::{self, checkpoint};
 
@@ -90,7 +90,7 @@ pub(crate) fn compile_pass(
     program: &Program,
     layout: &Layout,
     natives: &Natives,
-    pass: &Pass,
+    pass: &FastPath,
     arrival: Arrival,
 ) -> Result<CompiledPass, Unsupported> {
     let mut begun = BegunPass::begin(program, layout, natives, pass, arrival)?;
@@ -107,7 +107,7 @@ pub(crate) fn compile_both(
     program: &Program,
     layout: &Layout,
     natives: &Natives,
-    pass: &Pass,
+    pass: &FastPath,
 ) -> Result<(Compiled, Result<CompiledPass, Unsupported>), Unsupported> {
     let mut begun = match BegunPass::begin(program, layout, natives, pass, Arrival::InRuns) {
         Ok(begun) => begun,
@@ -155,7 +155,7 @@ type BegunScout = (usize, FuncId, Option<[FuncId; 2]>);
 struct BegunPass<'p> {
     compiler: Compiler,
     shared: Shared<'p>,
-    pass: &'p Pass,
+    pass: &'p FastPath,
     arrival: Arrival,
     function: Translated,
     stages: ScoutedStages,
@@ -166,7 +166,7 @@ impl<'p> BegunPass<'p> {
         program: &'p Program,
         layout: &'p Layout,
         natives: &'p Natives,
-        pass: &'p Pass,
+        pass: &'p FastPath,
         arrival: Arrival,
     ) -> Result<BegunPass<'p>, Unsupported> {
         let mut compiler = Compiler::new()?;
@@ -428,7 +428,7 @@ mod growth;
 mod tests {
     use super::*;
     use cranelift_codegen::ir::Function;
-    use exec::{PassStep, PassTest};
+    use exec::{FastPathStep, FastPathTest};
     use ir::FieldId;
 
     /// Size of a function after optimization, without tail duplication.
@@ -488,20 +488,20 @@ mod tests {
         (0..headers).for_each(|at| text.push_str(&format!("emit h{at};\n")));
         text.push_str("}\n}\n");
         let program = ir::read(&text).unwrap_or_else(|error| panic!("{error:?}"));
-        let leave = |at| PassStep::LeaveIf(PassTest::Equals(FieldId::new(1), at));
-        let parse = PassStep::Parse {
+        let leave = |at| FastPathStep::LeaveIf(FastPathTest::Equals(FieldId::new(1), at));
+        let parse = FastPathStep::Parse {
             parser: ParserId::new(0),
             errors: Vec::new(),
         };
-        let mut pass = Pass {
-            steps: vec![parse, PassStep::Control(ControlId::new(0))],
+        let mut pass = FastPath {
+            steps: vec![parse, FastPathStep::Control(ControlId::new(0))],
         };
         pass.steps.extend((0..steps as u64).map(leave));
-        pass.steps.push(PassStep::Deparse(ControlId::new(1)));
+        pass.steps.push(FastPathStep::Deparse(ControlId::new(1)));
         size_of(&program, &pass)
     }
 
-    fn size_of(program: &Program, pass: &Pass) -> Size {
+    fn size_of(program: &Program, pass: &FastPath) -> Size {
         let (layout, natives) = (Layout::of(program), Natives::default());
         let targets = Targets::new().expect("the target is known");
         let call_conv = targets.best.default_call_conv();

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use exec::{Ahead, Burst, Derived, Fused, Owner, PacketContext, State};
+use exec::{PrefetchStage, Burst, Derived, CompiledFastPath, DeviceView, PacketContext, State};
 use ir::TableId;
 use table::CounterShard;
 use table::prefetch::prefetch_value;
@@ -59,16 +59,16 @@ impl FusedPass {
     }
 }
 
-impl Fused for FusedPass {
+impl CompiledFastPath for FusedPass {
     fn derive(&self, state: &Arc<State>, lane: CounterShard, derived: &mut Derived) {
         view::derive(derived, state, lane, &self.compiled.code);
     }
 
-    fn ask_for(&self, what: Ahead, owner: &Owner) {
+    fn prefetch(&self, what: PrefetchStage, owner: &DeviceView) {
         let Some(state) = owner.state() else {
             return;
         };
-        if what == Ahead::Tables {
+        if what == PrefetchStage::Tables {
             view::ask_for_totals(
                 &owner.derived,
                 self.compiled.code.tables.len().min(MOST_ASKED),
@@ -76,18 +76,18 @@ impl Fused for FusedPass {
         }
         for table in self.searched.iter().filter_map(|table| state.table(*table)) {
             match what {
-                Ahead::Tables => prefetch_value(table),
-                Ahead::Lookups => prefetch_value(&*table.lookup),
-                Ahead::Entries => table.lookup.ask_for(),
+                PrefetchStage::Tables => prefetch_value(table),
+                PrefetchStage::Lookups => prefetch_value(&*table.lookup),
+                PrefetchStage::Entries => table.lookup.ask_for(),
             }
         }
     }
 
     fn run(&self, burst: &mut Burst<'_>, context: &mut PacketContext) -> usize {
-        let few = burst.order.len() < FEW_OF_A_LOT * burst.lots.len();
-        let mixed = self.mixed().filter(|_| few && burst.lots.len() > 1);
+        let few = burst.order.len() < FEW_OF_A_LOT * burst.segments.len();
+        let mixed = self.mixed().filter(|_| few && burst.segments.len() > 1);
         let compiled = mixed.unwrap_or(&self.compiled);
-        if let [lot] = burst.lots
+        if let [lot] = burst.segments
             && burst.order.len() < WORTH_SCOUTING
         {
             common::ask_for(&lot.owner.derived.words);
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use crate::backend::compile_pass;
     use crate::translate::Arrival;
-    use exec::{Natives, Pass, PassInput, PassStep};
+    use exec::{Natives, FastPath, PassInput, FastPathStep};
     use ir::{ControlId, FieldId, Layout, ParserId};
 
     #[test]
@@ -127,14 +127,14 @@ mod tests {
             stages.collect::<String>(),
         );
         let program = ir::read(&text).expect("the text is IR");
-        let pass = Pass {
+        let pass = FastPath {
             steps: vec![
-                PassStep::Parse {
+                FastPathStep::Parse {
                     parser: ParserId::new(0),
                     errors: Vec::new(),
                 },
-                PassStep::Set(FieldId::new(0), PassInput::IngressPort),
-                PassStep::Control(ControlId::new(0)),
+                FastPathStep::Set(FieldId::new(0), PassInput::IngressPort),
+                FastPathStep::Control(ControlId::new(0)),
             ],
         };
         let (layout, natives) = (Layout::of(&program), Natives::default());

@@ -52,7 +52,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use exec::{
-    ControlVerdict, DropReason, Engine, Fused, Loaded, Natives, PacketContext, ParserVerdict, Pass,
+    ControlVerdict, DropReason, Engine, CompiledFastPath, Loaded, Natives, PacketContext, ParserVerdict, FastPath,
     State, Tracer, Unsupported,
 };
 use ir::{ControlId, Layout, ParserId, Program};
@@ -157,7 +157,7 @@ impl Engine for Jit {
         program: &Arc<Program>,
         layout: &Layout,
         natives: &Natives,
-        pass: &Pass,
+        pass: &FastPath,
     ) -> Result<Arc<dyn Loaded>, Unsupported> {
         if self.threads == Threads::One || self.find(program).is_some() {
             return self.load(program, layout, natives);
@@ -183,16 +183,16 @@ struct NativeProgram {
     layout: Layout,
     natives: Natives,
     /// Compiled fast paths.
-    passes: Mutex<Vec<(Pass, Arc<FusedPass>)>>,
+    passes: Mutex<Vec<(FastPath, Arc<FusedPass>)>>,
 }
 
 impl NativeProgram {
-    fn passes(&self) -> MutexGuard<'_, Vec<(Pass, Arc<FusedPass>)>> {
+    fn passes(&self) -> MutexGuard<'_, Vec<(FastPath, Arc<FusedPass>)>> {
         self.passes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stores a compiled fast path for later calls of `fuse`.
-    fn keep(&self, pass: &Pass, compiled: CompiledPass) {
+    fn keep(&self, pass: &FastPath, compiled: CompiledPass) {
         let fused = self.fused(compiled);
         self.passes().push((pass.clone(), fused));
     }
@@ -248,7 +248,7 @@ impl Loaded for NativeProgram {
         self.most_limbs.load(Ordering::Relaxed) - self.layout.limbs() as usize
     }
 
-    fn fuse(&self, pass: &Pass) -> Option<Arc<dyn Fused>> {
+    fn fuse(&self, pass: &FastPath) -> Option<Arc<dyn CompiledFastPath>> {
         let mut passes = self.passes();
         let compile = |arrival| {
             let (program, layout, natives) = (&self.program, &self.layout, &self.natives);
@@ -319,7 +319,7 @@ impl Loaded for NativeProgram {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exec::PassStep;
+    use exec::FastPathStep;
 
     /// Returns a program with this name. Its only control runs `code` on the field `a`.
     fn program(name: &str, code: &str) -> Arc<Program> {
@@ -380,8 +380,8 @@ mod tests {
     #[test]
     fn two_threads_make_a_pass_when_its_program_is_loaded() {
         let program = program("one", "a = 8w0x1;");
-        let pass = Pass {
-            steps: vec![PassStep::Control(ControlId::new(0))],
+        let pass = FastPath {
+            steps: vec![FastPathStep::Control(ControlId::new(0))],
         };
         for (engine, made) in [(engine(), 0), (engine().with_two_threads(), 1)] {
             let (layout, natives) = (Layout::of(&program), Natives::default());
@@ -396,8 +396,8 @@ mod tests {
 
     #[test]
     fn code_for_mixed_packets_is_made_when_a_second_device_has_the_program() {
-        let pass = Pass {
-            steps: vec![PassStep::Control(ControlId::new(0))],
+        let pass = FastPath {
+            steps: vec![FastPathStep::Control(ControlId::new(0))],
         };
         let program = program("one", "a = 8w0x1;");
         for engine in [engine(), engine().with_two_threads()] {

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use exec::{BURST, Lot, State};
+use exec::{BURST, BurstSegment, State};
 use table::EntryIdx;
 use table::prefetch::prefetch_at;
 
@@ -108,7 +108,7 @@ pub(crate) fn answer(
     site: &ScoutSite,
     notes: &mut [u64],
     packets: Range<usize>,
-    lot: &Lot<'_>,
+    lot: &BurstSegment<'_>,
     are_many: bool,
 ) {
     let mut asked = site.questions(notes, packets);
@@ -147,7 +147,7 @@ pub(crate) fn answer_mixed<'l>(
     site: &ScoutSite,
     notes: &mut [u64],
     packets: usize,
-    lot_of: impl Fn(usize) -> Option<&'l Lot<'l>>,
+    lot_of: impl Fn(usize) -> Option<&'l BurstSegment<'l>>,
 ) {
     let mut asked = site.questions(notes, 0..packets);
     if asked.keys.is_empty() {
@@ -191,19 +191,19 @@ pub(crate) mod tests {
     use super::*;
     use crate::backend::{CompiledPass, compile_pass};
     use crate::translate::Arrival;
-    use exec::{Natives, Pass, PassStep};
+    use exec::{Natives, FastPath, FastPathStep};
     use ir::{ControlId, Layout, ParserId, Program};
 
     /// Reads a program in the text form of the IR. Returns it with the fast path through its first
     /// parser and first control.
-    pub(crate) fn read(text: &str) -> (Program, Pass) {
+    pub(crate) fn read(text: &str) -> (Program, FastPath) {
         let program = ir::read(text).unwrap_or_else(|error| panic!("{error:?}"));
-        let parse = PassStep::Parse {
+        let parse = FastPathStep::Parse {
             parser: ParserId::new(0),
             errors: Vec::new(),
         };
-        let pass = Pass {
-            steps: vec![parse, PassStep::Control(ControlId::new(0))],
+        let pass = FastPath {
+            steps: vec![parse, FastPathStep::Control(ControlId::new(0))],
         };
         (program, pass)
     }

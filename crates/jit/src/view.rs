@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use exec::slots::table::TableSite;
-use exec::{Derived, ExternState, Lot, State, TableState};
+use exec::{Derived, ExternState, BurstSegment, State, TableState};
 use ir::{ExternId, Program, TableId};
 use table::prefetch::prefetch_at;
 use table::{
@@ -217,7 +217,7 @@ pub(crate) mod marks {
 
 /// Returns the entry data of a table in a segment's state.
 #[inline]
-pub(crate) fn entries(lot: &Lot<'_>, table: TableId, are_many: bool) -> Option<Entries> {
+pub(crate) fn entries(lot: &BurstSegment<'_>, table: TableId, are_many: bool) -> Option<Entries> {
     let first = table.get() as usize * (TABLE / 8) as usize;
     let words: &[u64; (TABLE / 8) as usize] = words_of(lot).get(first..)?.first_chunk()?;
     let [records, usage, counts, .., marks, rows] = *words;
@@ -281,12 +281,12 @@ pub(crate) fn derive(derived: &mut Derived, state: &Arc<State>, lane: CounterSha
 
 /// Returns the address of a segment's description.
 #[inline]
-pub(crate) fn of_lot(lot: &Lot<'_>) -> *const u64 {
+pub(crate) fn of_lot(lot: &BurstSegment<'_>) -> *const u64 {
     words_of(lot).as_ptr()
 }
 
 #[inline]
-fn words_of<'l>(lot: &Lot<'l>) -> &'l [u64] {
+fn words_of<'l>(lot: &BurstSegment<'l>) -> &'l [u64] {
     // The call checks that the description belongs to the state that packets see.
     lot.state();
     &lot.owner.derived.words
@@ -313,7 +313,7 @@ impl Marked {
 
     /// Returns the combined marks of all segments' states.
     #[inline]
-    pub(crate) fn of_any(lots: &[Lot<'_>]) -> Marked {
+    pub(crate) fn of_any(lots: &[BurstSegment<'_>]) -> Marked {
         lots.iter().fold(Marked::default(), |Marked(all), lot| {
             let [levels, looked_at] = lot.owner.derived.marks;
             Marked([all[LEVELS] | levels, all[LOOKED_AT] | looked_at])

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Weak};
 
-use exec::{BURST, Fused, PackedOutcome, PacketContext};
+use exec::{BURST, CompiledFastPath, PackedOutcome, PacketContext};
 
 /// Maximum number of functions with a shared context. Workers of other functions use their own
 /// contexts.
@@ -19,7 +19,7 @@ pub struct Contexts {
 
 /// Context of one function.
 struct Place {
-    function: Weak<dyn Fused>,
+    function: Weak<dyn CompiledFastPath>,
     /// Address of the function. It is not reused while a weak reference exists.
     address: usize,
     /// The context, unless a worker is using it.
@@ -50,7 +50,7 @@ impl Contexts {
     }
 
     /// Takes the context of this function.
-    pub(crate) fn take(&mut self, function: &Arc<dyn Fused>) -> Option<Box<PacketContext>> {
+    pub(crate) fn take(&mut self, function: &Arc<dyn CompiledFastPath>) -> Option<Box<PacketContext>> {
         let at = self.find(function)?;
         self.places[at].context.take()
     }
@@ -60,7 +60,7 @@ impl Contexts {
     pub(crate) fn put_back(
         &mut self,
         context: Box<PacketContext>,
-        function: &Arc<dyn Fused>,
+        function: &Arc<dyn CompiledFastPath>,
     ) -> Result<(), Box<PacketContext>> {
         if context.is_oversized() {
             return Err(context);
@@ -81,7 +81,7 @@ impl Contexts {
     /// Adds an element for this function if there are few enough, or replaces that of a function
     /// that no longer exists.
     #[cold]
-    fn make_place(&mut self, function: &Arc<dyn Fused>) -> Option<&mut Place> {
+    fn make_place(&mut self, function: &Arc<dyn CompiledFastPath>) -> Option<&mut Place> {
         let place = Place {
             function: Arc::downgrade(function),
             address: address(function),
@@ -98,12 +98,12 @@ impl Contexts {
 
     /// Returns the index of a function's context.
     #[inline]
-    fn find(&self, function: &Arc<dyn Fused>) -> Option<usize> {
+    fn find(&self, function: &Arc<dyn CompiledFastPath>) -> Option<usize> {
         let own = address(function);
         self.places.iter().position(|place| place.address == own)
     }
 }
 
-fn address(function: &Arc<dyn Fused>) -> usize {
+fn address(function: &Arc<dyn CompiledFastPath>) -> usize {
     Arc::as_ptr(function).cast::<()>().addr()
 }

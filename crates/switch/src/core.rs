@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bits::Value;
 use exec::{
-    ControlVerdict, Derived, DropReason, Engine, Fused, Loaded, Natives, Owner, PacketContext,
+    ControlVerdict, Derived, DropReason, Engine, CompiledFastPath, Loaded, Natives, DeviceView, PacketContext,
     ParserVerdict, RandomStream, State, TraceEvent, Tracer, Unsupported,
 };
 use exec::{DropDetail, WorkBudget};
@@ -47,7 +47,7 @@ const COPY_BYTES: usize = 128;
 /// Compiled fast path, and the plan for packets that exit it.
 pub(crate) struct FusedPass {
     pub(crate) plan: PassPlan,
-    pub(crate) run: Arc<dyn Fused>,
+    pub(crate) run: Arc<dyn CompiledFastPath>,
 }
 
 /// Version of the next [`Code`]. Version 0 is never used.
@@ -129,7 +129,7 @@ pub(crate) struct Root {
 
 impl Root {
     /// Returns the compiled fast path, if there is one.
-    pub(crate) fn runs(&self) -> Option<Arc<dyn Fused>> {
+    pub(crate) fn runs(&self) -> Option<Arc<dyn CompiledFastPath>> {
         let fused = self.code.fused.as_ref()?;
         Some(Arc::clone(&fused.run))
     }
@@ -287,7 +287,7 @@ impl PacketNumbers {
 #[repr(C)]
 pub(crate) struct Core {
     /// View of the device for its packets, apart from the snapshot.
-    pub(crate) owner: Owner,
+    pub(crate) owner: DeviceView,
     /// Numbers of the packets processed so far, copies included. Inputs of their random streams.
     pub(crate) packets: PacketNumbers,
     pub(crate) now: Nanos,
@@ -346,7 +346,7 @@ impl Core {
             packets: PacketNumbers::default(),
             pool: Vec::new(),
             pool_version: 0,
-            owner: Owner {
+            owner: DeviceView {
                 derived: Derived::default(),
                 lane: CounterShard::new(0),
                 work: WorkBudget::default(),

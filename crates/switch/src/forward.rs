@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use exec::{
-    AS_THEY_LIE, BURST, Burst, Fused, Lot, Owner, PackedOutcome, PacketContext, PassOutcome,
+    IDENTITY_ORDER, BURST, Burst, CompiledFastPath, BurstSegment, DeviceView, PackedOutcome, PacketContext, PassOutcome,
 };
 use packet::{Frame, Nanos, PortId};
 
@@ -98,10 +98,10 @@ impl Core {
             self.make_ready(root, &**run);
             let mut burst = Burst {
                 frames: some,
-                order: &AS_THEY_LIE[..count],
+                order: &IDENTITY_ORDER[..count],
                 outcomes,
                 now: self.now,
-                lots: &[self.lot(count)],
+                segments: &[self.lot(count)],
             };
             let through = run.run(&mut burst, &mut context);
             // An engine that makes no progress would cause an endless loop.
@@ -122,8 +122,8 @@ impl Core {
     }
 
     /// Prepares a burst: provides all that an engine must know of this device.
-    pub(crate) fn make_ready(&mut self, root: &Root, run: &dyn Fused) {
-        let Owner {
+    pub(crate) fn make_ready(&mut self, root: &Root, run: &dyn CompiledFastPath) {
+        let DeviceView {
             derived,
             lane,
             work,
@@ -138,8 +138,8 @@ impl Core {
     /// Returns the burst segment of this device's next `frames` frames, which get the next packet
     /// numbers. [`Core::make_ready`] must have been called.
     #[inline(always)]
-    pub(crate) fn lot(&self, frames: usize) -> Lot<'_> {
-        Lot {
+    pub(crate) fn lot(&self, frames: usize) -> BurstSegment<'_> {
+        BurstSegment {
             frames,
             first_packet: self.packets.give(frames as u64),
             owner: &self.owner,
@@ -151,7 +151,7 @@ impl Core {
     pub(crate) fn borrow(
         &mut self,
         lent: Option<&mut Contexts>,
-        run: &Arc<dyn Fused>,
+        run: &Arc<dyn CompiledFastPath>,
         root: &Root,
     ) -> Box<PacketContext> {
         let lent = lent.and_then(|lent| lent.take(run));
@@ -162,7 +162,7 @@ impl Core {
         &mut self,
         context: Box<PacketContext>,
         lent: Option<&mut Contexts>,
-        run: &Arc<dyn Fused>,
+        run: &Arc<dyn CompiledFastPath>,
         root: &Root,
     ) {
         let kept = match lent {

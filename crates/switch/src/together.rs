@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use exec::{BURST, Burst, Fused, Lot, PackedOutcome, PacketContext};
+use exec::{BURST, Burst, CompiledFastPath, BurstSegment, PackedOutcome, PacketContext};
 use packet::{Frame, Nanos, PortId};
 use smallvec::SmallVec;
 
@@ -153,13 +153,13 @@ fn count_all<C: Companions>(
 fn run<C: Companions>(
     companions: &C,
     runs: &[Run<C::Number>],
-    function: &Arc<dyn Fused>,
+    function: &Arc<dyn CompiledFastPath>,
     context: &mut PacketContext,
     (frames, order, outcomes, now): (&mut [Frame], &[u32], &mut [PackedOutcome], Nanos),
 ) -> usize {
     let count = outcomes.len();
     // Built in place: returned from a function, the whole array would be copied.
-    let mut lots: SmallVec<[Lot<'_>; BURST]> = SmallVec::new();
+    let mut lots: SmallVec<[BurstSegment<'_>; BURST]> = SmallVec::new();
     let mut are_there = true;
     for run in runs {
         match companions.worker(run.whose) {
@@ -175,7 +175,7 @@ fn run<C: Companions>(
         order: &order[..count],
         outcomes,
         now,
-        lots: &lots,
+        segments: &lots,
     };
     function.run(&mut burst, context).min(count)
 }
@@ -185,7 +185,7 @@ fn borrow<C: Companions>(
     companions: &mut C,
     runs: &[Run<C::Number>],
     contexts: &mut Contexts,
-) -> Option<(Arc<dyn Fused>, Box<PacketContext>)> {
+) -> Option<(Arc<dyn CompiledFastPath>, Box<PacketContext>)> {
     let first = companions.worker_mut(runs.first()?.whose)?;
     let Worker {
         core, root, runs, ..
@@ -205,7 +205,7 @@ fn give_back<C: Companions>(
     runs: &[Run<C::Number>],
     contexts: &mut Contexts,
     context: Box<PacketContext>,
-    function: Arc<dyn Fused>,
+    function: Arc<dyn CompiledFastPath>,
 ) {
     let Some(Worker {
         core, root, runs, ..

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
-use exec::{DropReason, Fused, PacketContext, TraceEvent, Tracer};
+use exec::{DropReason, CompiledFastPath, PacketContext, TraceEvent, Tracer};
 use ir::Program;
 use packet::{Frame, FramePool, Nanos, PortId};
 use table::CounterShard;
@@ -331,7 +331,7 @@ pub enum Ahead {
     /// The published snapshot, and the data that the engine derived from it.
     Root,
     /// Data that the engine reads from the derived data.
-    State(exec::Ahead),
+    State(exec::PrefetchStage),
 }
 
 /// Reported counters. They change whenever a packet arrives, leaves, is copied or recirculates.
@@ -350,7 +350,7 @@ struct SoFar {
 pub struct Worker {
     /// Compiled fast path of the snapshot, if there is one. Workers of several devices may share
     /// it.
-    pub(crate) runs: Option<Arc<dyn Fused>>,
+    pub(crate) runs: Option<Arc<dyn CompiledFastPath>>,
     pub(crate) root: Arc<Root>,
     pub(crate) core: Core,
     version: u64,
@@ -537,7 +537,7 @@ impl Worker {
             }
             Ahead::State(what) => {
                 if let Some(runs) = &self.runs {
-                    runs.ask_for(what, &self.core.owner);
+                    runs.prefetch(what, &self.core.owner);
                 }
             }
         }

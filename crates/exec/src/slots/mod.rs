@@ -7,7 +7,7 @@
 //! because engines take them out of it while a block runs.
 
 pub mod call;
-mod calling;
+mod call_context;
 pub mod header;
 pub mod table;
 pub mod wide;

@@ -3,7 +3,7 @@
 
 use std::mem::{MaybeUninit, offset_of};
 
-use exec::{BURST, Lot};
+use exec::{BURST, BurstSegment};
 
 use super::flags;
 use crate::view::{self, Marked};
@@ -36,7 +36,7 @@ pub(super) type Room = [MaybeUninit<Sight>; BURST];
 /// Returns the devices of the first `count` packets, as far as the segments reach. `marked`
 /// combines the marks of all segments.
 pub(super) fn of_packets<'r>(
-    lots: &[Lot<'_>],
+    lots: &[BurstSegment<'_>],
     count: usize,
     marked: Marked,
     room: &'r mut Room,
@@ -64,7 +64,7 @@ pub(super) fn of_packets<'r>(
 /// Returns the initial [`flags`] of a segment's packets. `are_several` is true if several prefetch
 /// passes run.
 #[inline(always)]
-pub(super) fn first_flags(lot: &Lot<'_>, are_several: bool) -> u64 {
+pub(super) fn first_flags(lot: &BurstSegment<'_>, are_several: bool) -> u64 {
     let given = |truth: bool, flag: u64| if truth { flag } else { 0 };
     let marked = Marked::of(&lot.owner.derived);
     given(marked.notes_use(), flags::NOTES_USE)

@@ -1,7 +1,7 @@
 //! Tests of the size of native code: it grows linearly with the program and is bounded.
 
 use cranelift_codegen::ir::Function;
-use exec::PassStep;
+use exec::FastPathStep;
 
 use super::*;
 
@@ -119,13 +119,13 @@ fn made(text: &str) -> Result<Made, Unsupported> {
     let call_conv = compiler.call_conv();
     let mut shared = Shared::new(&program, &layout, &natives, Arrival::InRuns, call_conv)?;
     let steps = vec![
-        PassStep::Parse {
+        FastPathStep::Parse {
             parser: ParserId::new(0),
             errors: Vec::new(),
         },
-        PassStep::Control(ControlId::new(0)),
+        FastPathStep::Control(ControlId::new(0)),
     ];
-    let pass = Pass { steps };
+    let pass = FastPath { steps };
     let bodies = [
         Body::Parser(ParserId::new(0)),
         Body::Control(ControlId::new(0)),

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use exec::{Pass, PassStep, WorkBudget};
+use exec::{FastPath, FastPathStep, WorkBudget};
 use ir::work::Work;
 use ir::{
     ActionId, Control, MatchNext, Next, Op, Parser, Program, Stage, StageId, StageKind, StateId,
@@ -12,7 +12,7 @@ use ir::{
 
 /// Returns true if no path can use up any work budget: there are no loops, and the total is at most
 /// the minimum budget. Then the remaining work need not be compared.
-pub(super) fn has_work(program: &Program, budget: &Work<'_>, pass: &Pass) -> bool {
+pub(super) fn has_work(program: &Program, budget: &Work<'_>, pass: &FastPath) -> bool {
     let bounds = Bounds {
         program,
         budget,
@@ -21,11 +21,11 @@ pub(super) fn has_work(program: &Program, budget: &Work<'_>, pass: &Pass) -> boo
     let mut sum = 0u64;
     for step in &pass.steps {
         let most = match step {
-            PassStep::Parse { parser, .. } => program
+            FastPathStep::Parse { parser, .. } => program
                 .parsers
                 .get(*parser)
                 .map(|parser| bounds.parser(parser)),
-            PassStep::Control(control) | PassStep::Deparse(control) => program
+            FastPathStep::Control(control) | FastPathStep::Deparse(control) => program
                 .controls
                 .get(*control)
                 .map(|control| bounds.control(control)),

@@ -57,7 +57,7 @@ use cranelift_frontend::{FunctionBuilder, Variable};
 use exec::slots::Slot;
 use exec::slots::header::{HeaderSite, StackSite};
 use exec::slots::table::TableSite;
-use exec::{DropReason, Natives, ParserErrors, Pass, Unsupported};
+use exec::{DropReason, Natives, ParserErrors, FastPath, Unsupported};
 use ir::work::Work;
 use ir::{
     Action, ActionId, ControlId, Expr, FieldId, LabelId, Layout, Loc, ParserId, Program, ScalarTy,
@@ -205,9 +205,9 @@ pub(crate) enum Body<'p> {
     Parser(ParserId),
     Control(ControlId),
     /// All steps of a fast path.
-    Pass(&'p Pass),
+    Pass(&'p FastPath),
     /// The prefetch pass of this level, for a fast path that uses lookup results at these stages.
-    Scout(&'p Pass, &'p ScoutedStages, usize),
+    Scout(&'p FastPath, &'p ScoutedStages, usize),
     /// The lookups in these lines of hash tables for the prefetch pass of this level. They also
     /// list the rows to prefetch.
     Answers(usize, RowList, Lines),

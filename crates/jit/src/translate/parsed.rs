@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 use bits::limbs_for;
 use cranelift_codegen::ir::{InstBuilder, Value};
 use exec::slots::Slot;
-use exec::{BURST, Pass, PassStep};
+use exec::{BURST, FastPath, FastPathStep};
 use ir::FieldId;
 
 use super::homes::{extracted_in_parser, fields_of, written_in_parser};
@@ -84,7 +84,7 @@ impl Translator<'_> {
     /// defines the layout.
     pub(super) fn parsed_for_scouts(
         &mut self,
-        pass: &Pass,
+        pass: &FastPath,
         sites: &ScoutedStages,
         levels: &Levels,
         level: Level,
@@ -113,10 +113,10 @@ impl Translator<'_> {
 
     /// Returns the fields that the first parser of a fast path may write, and those that the
     /// architecture writes by its result.
-    fn made_by_parser(&self, pass: &Pass) -> HashSet<FieldId> {
+    fn made_by_parser(&self, pass: &FastPath) -> HashSet<FieldId> {
         let mut steps = pass.steps.iter();
         let parse = steps.find_map(|step| match step {
-            PassStep::Parse { parser, errors } => Some((*parser, errors)),
+            FastPathStep::Parse { parser, errors } => Some((*parser, errors)),
             _ => None,
         });
         let Some((parser, errors)) = parse else {
@@ -240,13 +240,13 @@ mod tests {
     /// Returns the functions of the prefetch passes of such a program.
     fn scouts(actions: usize) -> Vec<Function> {
         let program = program(actions);
-        let pass = Pass {
+        let pass = FastPath {
             steps: vec![
-                PassStep::Parse {
+                FastPathStep::Parse {
                     parser: ParserId::new(0),
                     errors: Vec::new(),
                 },
-                PassStep::Control(ControlId::new(0)),
+                FastPathStep::Control(ControlId::new(0)),
             ],
         };
         let (layout, natives) = (Layout::of(&program), Natives::default());

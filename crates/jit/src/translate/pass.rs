@@ -11,7 +11,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{BlockArg, InstBuilder, Value};
 use cranelift_frontend::Variable;
 use exec::slots::Slot;
-use exec::{PackedOutcome, Pass, PassInput, PassPort, PassStep, PassTest, Unsupported};
+use exec::{PackedOutcome, FastPath, PassInput, FastPathPort, FastPathStep, FastPathTest, Unsupported};
 use ir::{
     ControlId, Extern, ExternId, ExternKind, FieldId, HeaderId, Op, ParserId, StageKind, limbs_of,
 };
@@ -83,14 +83,14 @@ pub(super) struct Fusing {
     /// of them.
     pub(super) emits: Option<Vec<Emit>>,
     pub(super) always_emits: bool,
-    /// Egress port of the last [`PassStep::Enqueue`], and the number of its significant bits.
+    /// Egress port of the last [`FastPathStep::Enqueue`], and the number of its significant bits.
     pub(super) egress: Variable,
     egress_bits: u32,
     /// Fields that the architecture reads at the end.
     pub(super) kept: Vec<FieldId>,
 }
 
-/// Operations that issue a request to the device ([`PassTest::Asked`]).
+/// Operations that issue a request to the device ([`FastPathTest::Asked`]).
 const ASKING: &[Op] = &[
     Op::Clone,
     Op::Resubmit,
@@ -186,7 +186,7 @@ impl Translator<'_> {
     /// Translates a fast path: a loop over the packets of a burst. The function returns the number
     /// of packets that have an outcome. Returns the match stages that use lookup results of
     /// prefetch passes.
-    pub(super) fn pass(mut self, pass: &Pass) -> Result<ScoutedStages, Unsupported> {
+    pub(super) fn pass(mut self, pass: &FastPath) -> Result<ScoutedStages, Unsupported> {
         let common_end = self.end;
         let ended = self.b.create_block();
         self.b.append_block_param(ended, I64);
@@ -212,11 +212,11 @@ impl Translator<'_> {
     }
 
     /// Returns the allocation of fields with as many in variables as possible.
-    pub(super) fn homes(&self, pass: &Pass) -> Homes {
+    pub(super) fn homes(&self, pass: &FastPath) -> Homes {
         Homes::of(self.program, &self.code.headers, written_by(pass))
     }
 
-    pub(super) fn begin_fusing(&mut self, pass: &Pass, homes: Homes, ended: Block) {
+    pub(super) fn begin_fusing(&mut self, pass: &FastPath, homes: Homes, ended: Block) {
         let mut variables = HashMap::new();
         let mut in_frame: Vec<(Slot, u32)> = Vec::new();
         for (id, field) in self.program.fields.iter() {
@@ -325,10 +325,10 @@ impl Translator<'_> {
     }
 
     /// Records the fields that the block of a step may write.
-    fn note_written(&mut self, step: &PassStep) {
+    fn note_written(&mut self, step: &FastPathStep) {
         let written = match step {
-            PassStep::Parse { parser, .. } => written_in_parser(self.program, *parser),
-            PassStep::Control(control) | PassStep::Deparse(control) => {
+            FastPathStep::Parse { parser, .. } => written_in_parser(self.program, *parser),
+            FastPathStep::Control(control) | FastPathStep::Deparse(control) => {
                 written_in_control(self.program, *control)
             }
             _ => return,
@@ -344,12 +344,12 @@ impl Translator<'_> {
         }
     }
 
-    pub(super) fn step(&mut self, number: u32, step: &PassStep) -> Result<(), Unsupported> {
+    pub(super) fn step(&mut self, number: u32, step: &FastPathStep) -> Result<(), Unsupported> {
         self.note_written(step);
         match step {
-            PassStep::Set(field, input) => self.set(*field, *input),
-            PassStep::Copy { from, to } => self.copy_field(*from, *to),
-            PassStep::Parse { parser, errors } => {
+            FastPathStep::Set(field, input) => self.set(*field, *input),
+            FastPathStep::Copy { from, to } => self.copy_field(*from, *to),
+            FastPathStep::Parse { parser, errors } => {
                 let after = self.begin_code();
                 self.begin_parser(*parser);
                 self.parser(*parser)?;
@@ -357,7 +357,7 @@ impl Translator<'_> {
                 self.end_parser(after, errors);
                 self.end_late();
             }
-            PassStep::Control(control) => {
+            FastPathStep::Control(control) => {
                 let after = self.begin_code();
                 self.scouts_for(Some(*control));
                 self.control(*control)?;
@@ -365,21 +365,21 @@ impl Translator<'_> {
                 self.shared_bodies()?;
                 self.end_control(after, |_| ());
             }
-            PassStep::Deparse(control) => self.deparse(*control)?,
-            PassStep::Carry(pairs) => self.carry(pairs),
-            PassStep::DropIf(test, reason) => {
+            FastPathStep::Deparse(control) => self.deparse(*control)?,
+            FastPathStep::Carry(pairs) => self.carry(pairs),
+            FastPathStep::DropIf(test, reason) => {
                 let outcome = Outcome::Drop(*reason);
                 if let Some(truth) = self.holds(*test) {
                     self.return_if(truth, |this| this.return_with(outcome.number()));
                 }
             }
-            PassStep::LeaveIf(test) => {
+            FastPathStep::LeaveIf(test) => {
                 if let Some(truth) = self.holds(*test) {
                     self.return_if(truth, |this| this.leave(number));
                 }
             }
-            PassStep::Enqueue(port) => self.enqueue(number, *port),
-            PassStep::Send => self.send(),
+            FastPathStep::Enqueue(port) => self.enqueue(number, *port),
+            FastPathStep::Send => self.send(),
         }
         Ok(())
     }
@@ -632,7 +632,7 @@ impl Translator<'_> {
     }
 
     /// Returns a test as a truth value, or none if it never holds.
-    fn holds(&mut self, test: PassTest) -> Option<Value> {
+    fn holds(&mut self, test: FastPathTest) -> Option<Value> {
         let compare = |this: &mut Self, field: FieldId, value: u64, code: IntCC| {
             let slot = this.slot(field);
             let left = this.load_slots(slot, 1)[0];
@@ -640,9 +640,9 @@ impl Translator<'_> {
             this.b.ins().icmp(code, left, right)
         };
         match test {
-            PassTest::Equals(field, value) => Some(compare(self, field, value, IntCC::Equal)),
-            PassTest::Differs(field, value) => Some(compare(self, field, value, IntCC::NotEqual)),
-            PassTest::Asked => {
+            FastPathTest::Equals(field, value) => Some(compare(self, field, value, IntCC::Equal)),
+            FastPathTest::Differs(field, value) => Some(compare(self, field, value, IntCC::NotEqual)),
+            FastPathTest::Asked => {
                 let asks = ASKING.iter().any(|op| self.calls(*op));
                 asks.then(|| self.has_asked())
             }
@@ -667,9 +667,9 @@ impl Translator<'_> {
         self.is_set(asked)
     }
 
-    fn enqueue(&mut self, step: u32, port: PassPort) {
+    fn enqueue(&mut self, step: u32, port: FastPathPort) {
         let (port, bits) = match port {
-            PassPort::Field(field) => {
+            FastPathPort::Field(field) => {
                 let slot = self.slot(field);
                 let port = self.load_slots(slot, 1)[0];
                 let width = self.program.fields.get(field).map_or(64, |f| f.ty.width());
@@ -678,7 +678,7 @@ impl Translator<'_> {
                     false => (self.cut(port, u32::BITS), u32::BITS),
                 }
             }
-            PassPort::Destination => {
+            FastPathPort::Destination => {
                 let port = self.help(Helper::Destination, &[]);
                 let is_dropped =
                     self.b
@@ -748,12 +748,12 @@ fn add_run(runs: &mut Vec<(Slot, u32)>, slot: Slot, limbs: u32) {
 }
 
 /// Returns the fields that the architecture writes.
-fn written_by(pass: &Pass) -> impl Iterator<Item = FieldId> + '_ {
+fn written_by(pass: &FastPath) -> impl Iterator<Item = FieldId> + '_ {
     pass.steps.iter().flat_map(|step| match step {
-        PassStep::Set(field, _) => vec![*field],
-        PassStep::Copy { to, .. } => vec![*to],
-        PassStep::Parse { errors, .. } => errors.clone(),
-        PassStep::Carry(pairs) => pairs.iter().map(|(_, to)| *to).collect(),
+        FastPathStep::Set(field, _) => vec![*field],
+        FastPathStep::Copy { to, .. } => vec![*to],
+        FastPathStep::Parse { errors, .. } => errors.clone(),
+        FastPathStep::Carry(pairs) => pairs.iter().map(|(_, to)| *to).collect(),
         _ => Vec::new(),
     })
 }

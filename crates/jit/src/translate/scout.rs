@@ -21,7 +21,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
 use exec::slots::header::HeaderSite;
-use exec::{BURST, Pass, PassStep, Unsupported};
+use exec::{BURST, FastPath, FastPathStep, Unsupported};
 use ir::{
     ControlId, Expr, ExternKind, FieldId, MatchNext, MatchOutcome, Next, Stage, StageId, StageKind,
     Stmt, StmtKind, TableId, limbs_of,
@@ -249,7 +249,7 @@ impl Scouting {
     /// the parser. Later inputs count as written fields.
     pub(super) fn of(
         program: &ir::Program,
-        pass: &Pass,
+        pass: &FastPath,
         headers: &[HeaderSite],
         homes: &Homes,
     ) -> Scouting {
@@ -270,7 +270,7 @@ impl Scouting {
         let mut is_parsed = false;
         for step in &pass.steps {
             match step {
-                PassStep::Parse { parser, errors } => {
+                FastPathStep::Parse { parser, errors } => {
                     let parser = program.parsers.get(*parser);
                     let mut states = parser.into_iter().flat_map(|p| p.states.values());
                     if is_parsed || !states.all(|s| is_plain(&s.body, &is_native)) {
@@ -285,19 +285,19 @@ impl Scouting {
                         written.extend(parser.into_iter().flat_map(behind));
                     }
                 }
-                PassStep::Control(control) if is_parsed => {
+                FastPathStep::Control(control) if is_parsed => {
                     written.extend(written_in_control(program, *control));
                     if runs_once(pass, *control) {
                         scouting.written.insert(*control, written.clone());
                     }
                 }
-                PassStep::Set(field, _) if is_parsed => {
+                FastPathStep::Set(field, _) if is_parsed => {
                     written.insert(*field);
                 }
-                PassStep::Set(..)
-                | PassStep::DropIf(..)
-                | PassStep::LeaveIf(_)
-                | PassStep::Enqueue(_) => {}
+                FastPathStep::Set(..)
+                | FastPathStep::DropIf(..)
+                | FastPathStep::LeaveIf(_)
+                | FastPathStep::Enqueue(_) => {}
                 _ => break,
             }
         }
@@ -306,8 +306,8 @@ impl Scouting {
 }
 
 /// Returns true if a control is only one step of a fast path. A second run would have other keys.
-fn runs_once(pass: &Pass, control: ControlId) -> bool {
-    let is_it = |step: &&PassStep| matches!(step, PassStep::Control(c) | PassStep::Deparse(c) if *c == control);
+fn runs_once(pass: &FastPath, control: ControlId) -> bool {
+    let is_it = |step: &&FastPathStep| matches!(step, FastPathStep::Control(c) | FastPathStep::Deparse(c) if *c == control);
     pass.steps.iter().filter(is_it).count() == 1
 }
 
@@ -336,7 +336,7 @@ pub(super) enum Comes {
 
 impl Translator<'_> {
     /// Computes the lookup schedule.
-    pub(super) fn find_levels(&mut self, pass: &Pass) {
+    pub(super) fn find_levels(&mut self, pass: &FastPath) {
         let Some(fused) = self.fused.as_ref() else {
             return;
         };
@@ -345,16 +345,16 @@ impl Translator<'_> {
         let mut is_parsed = false;
         for step in &pass.steps {
             match step {
-                PassStep::Parse { .. } => is_parsed = true,
-                PassStep::Set(field, input) if is_parsed => match stays(*input) {
+                FastPathStep::Parse { .. } => is_parsed = true,
+                FastPathStep::Set(field, input) if is_parsed => match stays(*input) {
                     true => levels.tell(*field),
                     false => levels.set(*field),
                 },
-                PassStep::Control(control) if written.contains_key(control) => {
+                FastPathStep::Control(control) if written.contains_key(control) => {
                     levels.control(self.program, *control, self);
                 }
-                PassStep::Control(control) => levels.forget(self.program, *control),
-                PassStep::Carry(_) | PassStep::Deparse(_) | PassStep::Copy { .. } => break,
+                FastPathStep::Control(control) => levels.forget(self.program, *control),
+                FastPathStep::Carry(_) | FastPathStep::Deparse(_) | FastPathStep::Copy { .. } => break,
                 _ => {}
             }
         }
@@ -470,7 +470,7 @@ impl Translator<'_> {
     /// loop over the packets of a burst.
     pub(super) fn scout(
         mut self,
-        pass: &Pass,
+        pass: &FastPath,
         sites: &ScoutedStages,
         level: Level,
     ) -> Result<(), Unsupported> {
@@ -518,7 +518,7 @@ impl Translator<'_> {
     /// keys depend.
     pub(super) fn scouted_on(
         &self,
-        pass: &Pass,
+        pass: &FastPath,
         sites: &ScoutedStages,
         levels: &Levels,
         level: Level,
@@ -528,7 +528,7 @@ impl Translator<'_> {
             sites.any(|((of, _), &site)| of == control && self.code.scouts[site].level == level)
         };
         let controls = pass.steps.iter().filter_map(|step| match step {
-            PassStep::Control(control) => Some(*control),
+            FastPathStep::Control(control) => Some(*control),
             _ => None,
         });
         let mut controls: Vec<ControlId> = controls.collect();
@@ -539,12 +539,12 @@ impl Translator<'_> {
         (controls, needed)
     }
 
-    fn scout_steps(&mut self, pass: &Pass, plan: &Plan<'_>) -> Result<(), Unsupported> {
+    fn scout_steps(&mut self, pass: &FastPath, plan: &Plan<'_>) -> Result<(), Unsupported> {
         let mut is_parsed = false;
         for (number, step) in pass.steps.iter().enumerate() {
             match step {
-                PassStep::Parse { .. } if is_parsed => break,
-                PassStep::Parse { .. } => {
+                FastPathStep::Parse { .. } if is_parsed => break,
+                FastPathStep::Parse { .. } => {
                     match &plan.noted {
                         Noted::Before(parsed) => self.take_parsed(parsed),
                         Noted::Here(parsed) => {
@@ -555,18 +555,18 @@ impl Translator<'_> {
                     }
                     is_parsed = true;
                 }
-                PassStep::Set(..) if !is_parsed => self.step(number as u32, step)?,
-                PassStep::Set(field, input) if stays(*input) && plan.needed.contains(field) => {
+                FastPathStep::Set(..) if !is_parsed => self.step(number as u32, step)?,
+                FastPathStep::Set(field, input) if stays(*input) && plan.needed.contains(field) => {
                     self.step(number as u32, step)?;
                 }
-                PassStep::Control(control) if plan.controls.contains(control) => {
+                FastPathStep::Control(control) if plan.controls.contains(control) => {
                     self.scout_control(*control, plan)?;
                 }
-                PassStep::Control(_)
-                | PassStep::Set(..)
-                | PassStep::DropIf(..)
-                | PassStep::LeaveIf(_)
-                | PassStep::Enqueue(_) => {}
+                FastPathStep::Control(_)
+                | FastPathStep::Set(..)
+                | FastPathStep::DropIf(..)
+                | FastPathStep::LeaveIf(_)
+                | FastPathStep::Enqueue(_) => {}
                 _ => break,
             }
         }

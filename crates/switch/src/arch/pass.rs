@@ -1,7 +1,7 @@
-//! Fast path of an architecture ([`exec::Pass`]), and the positions at which its general code
+//! Fast path of an architecture ([`exec::FastPath`]), and the positions at which its general code
 //! continues with packets that exit it.
 
-use exec::{DropReason, Pass, PassInput, PassPort, PassStep, PassTest};
+use exec::{DropReason, FastPath, PassInput, FastPathPort, FastPathStep, FastPathTest};
 use ir::{BlockCode, BlockRole, Program, StepId};
 
 use crate::slot::Slot;
@@ -21,7 +21,7 @@ pub(crate) enum Resume {
 
 /// Fast path, and the positions at which packets that exit it continue.
 pub(crate) struct PassPlan {
-    pub(crate) pass: Pass,
+    pub(crate) pass: FastPath,
     /// For each step of the fast path: the chain's step and the position at which a packet
     /// continues.
     resumes: Vec<(StepId, Resume)>,
@@ -42,7 +42,7 @@ impl PassPlan {
 /// out.
 pub(super) struct PassBuilder<'p> {
     program: &'p Program,
-    steps: Vec<PassStep>,
+    steps: Vec<FastPathStep>,
     resumes: Vec<(StepId, Resume)>,
     /// Current step of the chain.
     at: StepId,
@@ -73,14 +73,14 @@ impl<'p> PassBuilder<'p> {
         self.resume = Resume::IngressDone;
     }
 
-    fn step(&mut self, step: PassStep) {
+    fn step(&mut self, step: FastPathStep) {
         self.steps.push(step);
         self.resumes.push((self.at, self.resume));
     }
 
     pub(super) fn set(&mut self, slot: Slot, input: PassInput) {
         if let Some(field) = slot.field() {
-            self.step(PassStep::Set(field, input));
+            self.step(FastPathStep::Set(field, input));
         }
     }
 
@@ -90,7 +90,7 @@ impl<'p> PassBuilder<'p> {
         if let (Some(from), Some(to)) = (from.field(), to.field()) {
             let fields = &self.program.fields;
             self.is_whole &= fields[from].ty == fields[to].ty;
-            self.step(PassStep::Copy { from, to });
+            self.step(FastPathStep::Copy { from, to });
         }
     }
 
@@ -105,13 +105,13 @@ impl<'p> PassBuilder<'p> {
     pub(super) fn parse(&mut self, role: BlockRole, errors: &[Slot]) {
         if let Some(BlockCode::Parser(parser)) = self.block(role) {
             let errors = errors.iter().filter_map(|slot| slot.field()).collect();
-            self.step(PassStep::Parse { parser, errors });
+            self.step(FastPathStep::Parse { parser, errors });
         }
     }
 
     pub(super) fn control(&mut self, role: BlockRole) {
         if let Some(BlockCode::Control(control)) = self.block(role) {
-            self.step(PassStep::Control(control));
+            self.step(FastPathStep::Control(control));
             self.leave_for_turns(role);
         }
     }
@@ -120,7 +120,7 @@ impl<'p> PassBuilder<'p> {
     fn leave_for_turns(&mut self, role: BlockRole) {
         let resume = self.program.pipeline.intrinsics.get(ir::RESUME);
         if let (BlockRole::Ingress, Some(&resume)) = (role, resume) {
-            self.step(PassStep::LeaveIf(PassTest::Differs(resume, 0)));
+            self.step(FastPathStep::LeaveIf(FastPathTest::Differs(resume, 0)));
         }
     }
 
@@ -128,42 +128,42 @@ impl<'p> PassBuilder<'p> {
     /// sent. Such a program has no fast path.
     pub(super) fn deparse(&mut self, role: BlockRole) {
         match self.block(role) {
-            Some(BlockCode::Control(control)) => self.step(PassStep::Deparse(control)),
+            Some(BlockCode::Control(control)) => self.step(FastPathStep::Deparse(control)),
             _ => self.is_whole = false,
         }
     }
 
     pub(super) fn carry(&mut self, pairs: Vec<(ir::FieldId, ir::FieldId)>) {
-        self.step(PassStep::Carry(pairs));
+        self.step(FastPathStep::Carry(pairs));
     }
 
     pub(super) fn drop_if_equal(&mut self, slot: Slot, value: u64, reason: DropReason) {
         if let Some(field) = slot.field() {
-            self.step(PassStep::DropIf(PassTest::Equals(field, value), reason));
+            self.step(FastPathStep::DropIf(FastPathTest::Equals(field, value), reason));
         }
     }
 
     /// Drops packets for which the field is not zero.
     pub(super) fn drop_if_set(&mut self, slot: Slot, reason: DropReason) {
         if let Some(field) = slot.field() {
-            self.step(PassStep::DropIf(PassTest::Differs(field, 0), reason));
+            self.step(FastPathStep::DropIf(FastPathTest::Differs(field, 0), reason));
         }
     }
 
     pub(super) fn leave_if_asked(&mut self) {
-        self.step(PassStep::LeaveIf(PassTest::Asked));
+        self.step(FastPathStep::LeaveIf(FastPathTest::Asked));
     }
 
     pub(super) fn leave_if_equal(&mut self, slot: Slot, value: u64) {
         if let Some(field) = slot.field() {
-            self.step(PassStep::LeaveIf(PassTest::Equals(field, value)));
+            self.step(FastPathStep::LeaveIf(FastPathTest::Equals(field, value)));
         }
     }
 
     /// Packets exit if the field is not zero.
     pub(super) fn leave_if_set(&mut self, slot: Slot) {
         if let Some(field) = slot.field() {
-            self.step(PassStep::LeaveIf(PassTest::Differs(field, 0)));
+            self.step(FastPathStep::LeaveIf(FastPathTest::Differs(field, 0)));
         }
     }
 
@@ -171,18 +171,18 @@ impl<'p> PassBuilder<'p> {
     /// general code.
     pub(super) fn enqueue(&mut self, slot: Slot) {
         if let Some(field) = slot.field() {
-            self.step(PassStep::Enqueue(PassPort::Field(field)));
+            self.step(FastPathStep::Enqueue(FastPathPort::Field(field)));
         }
     }
 
     pub(super) fn enqueue_destination(&mut self) {
-        self.step(PassStep::Enqueue(PassPort::Destination));
+        self.step(FastPathStep::Enqueue(FastPathPort::Destination));
     }
 
     pub(super) fn send(mut self) -> Option<PassPlan> {
-        self.step(PassStep::Send);
+        self.step(FastPathStep::Send);
         self.is_whole.then_some(PassPlan {
-            pass: Pass { steps: self.steps },
+            pass: FastPath { steps: self.steps },
             resumes: self.resumes,
         })
     }

@@ -11,14 +11,14 @@ use crate::root::{Admission, Root, Ways};
 const LEAD: usize = 4;
 
 /// Last prefetch stage of a vPDP's worker.
-const LAST: Ahead = Ahead::State(exec::Ahead::Entries);
+const LAST: Ahead = Ahead::State(exec::PrefetchStage::Entries);
 
 /// Distance of each prefetch stage, in groups.
 pub(super) const AHEAD: [(usize, Ahead); 5] = [
     (5 * LEAD, Ahead::Own),
     (4 * LEAD, Ahead::Root),
-    (3 * LEAD, Ahead::State(exec::Ahead::Tables)),
-    (2 * LEAD, Ahead::State(exec::Ahead::Lookups)),
+    (3 * LEAD, Ahead::State(exec::PrefetchStage::Tables)),
+    (2 * LEAD, Ahead::State(exec::PrefetchStage::Lookups)),
     (LEAD, LAST),
 ];
 

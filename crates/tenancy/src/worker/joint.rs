@@ -5,7 +5,7 @@
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-use exec::{AS_THEY_LIE, BURST};
+use exec::{IDENTITY_ORDER, BURST};
 use packet::{Frame, Nanos, PortId};
 use switch::{Companions, Marks, Run, Through, forward_together};
 
@@ -211,7 +211,7 @@ impl Worker {
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        let order = &AS_THEY_LIE[..frames.len()];
+        let order = &IDENTITY_ORDER[..frames.len()];
         let through = match self.have_one_function(root) && self.take_in_hand() {
             true => self.fly(root, (frames, order), sent),
             false => 0,

@@ -1,8 +1,8 @@
 //! The fast path of a packet through an architecture, as data: received at one port, sent at one
 //! port, never copied.
 //!
-//! An architecture describes its fast path as a [`Pass`]. An engine may compile it to one function
-//! ([`Fused`]) that takes a burst of frames through parser, controls and deparser, without a
+//! An architecture describes its fast path as a [`FastPath`]. An engine may compile it to one function
+//! ([`CompiledFastPath`]) that takes a burst of frames through parser, controls and deparser, without a
 //! context for each frame. A packet that needs anything else *exits* the fast path at a numbered
 //! step. Its state so far is then in a [`PacketContext`], and the architecture's general code
 //! continues from that step. So the fast path changes speed, never results.
@@ -16,16 +16,16 @@ use table::CounterShard;
 use crate::{Derived, DropReason, PacketContext, State, WorkBudget};
 
 /// Fast path of an architecture, step by step. Before the first step all fields are zero, nothing
-/// is parsed, and there are no requests. The last step is [`PassStep::Send`].
+/// is parsed, and there are no requests. The last step is [`FastPathStep::Send`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pass {
+pub struct FastPath {
     /// The steps, in order.
-    pub steps: Vec<PassStep>,
+    pub steps: Vec<FastPathStep>,
 }
 
-/// Step of a [`Pass`].
+/// Step of a [`FastPath`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PassStep {
+pub enum FastPathStep {
     /// Sets a field to an input of the architecture.
     Set(FieldId, PassInput),
     /// Copies a field to another field of the same type.
@@ -52,19 +52,19 @@ pub enum PassStep {
     /// parser starts at the first byte of the frame, and the checksum error is cleared.
     Carry(Vec<(FieldId, FieldId)>),
     /// Drops the packet if the test holds.
-    DropIf(PassTest, DropReason),
+    DropIf(FastPathTest, DropReason),
     /// The packet exits the fast path if the test holds.
-    LeaveIf(PassTest),
+    LeaveIf(FastPathTest),
     /// Selects the egress port. The packet exits the fast path if that port's queues are busy
-    /// ([`Owner::busy_ports`]).
-    Enqueue(PassPort),
-    /// Sends the packet to the port of the last [`PassStep::Enqueue`].
+    /// ([`DeviceView::busy_ports`]).
+    Enqueue(FastPathPort),
+    /// Sends the packet to the port of the last [`FastPathStep::Enqueue`].
     Send,
 }
 
 /// Source of the egress port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PassPort {
+pub enum FastPathPort {
     /// A field of at most 32 bits.
     Field(FieldId),
     /// [`crate::Requests::destination`] (PNA). No destination drops the packet as `NoDestination`,
@@ -81,11 +81,11 @@ pub enum PassInput {
     IngressPort,
     /// 1 if the ingress port is a host port ([`State::is_host_port`]), else 0.
     IsHostPort,
-    /// The port of the last [`PassStep::Enqueue`].
+    /// The port of the last [`FastPathStep::Enqueue`].
     EgressPort,
     /// Length in bytes of the frame as received.
     ReceivedLength,
-    /// Length in bytes of the frame after the last [`PassStep::Deparse`].
+    /// Length in bytes of the frame after the last [`FastPathStep::Deparse`].
     Length,
     /// [`Burst::now`] in nanoseconds.
     Nanos,
@@ -97,7 +97,7 @@ pub enum PassInput {
 
 /// Test of a packet by its architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PassTest {
+pub enum FastPathTest {
     /// The field, of at most 64 bits, has this value.
     Equals(FieldId, u64),
     /// The field, of at most 64 bits, has another value.
@@ -111,7 +111,7 @@ pub enum PassTest {
 pub const BURST: usize = 64;
 
 /// Identity order: frames are processed in the order in which they are stored.
-pub const AS_THEY_LIE: [u32; BURST] = {
+pub const IDENTITY_ORDER: [u32; BURST] = {
     let mut order = [0; BURST];
     let mut at = 0;
     while at < BURST {
@@ -134,25 +134,25 @@ pub struct Burst<'b> {
     /// Current time of the devices.
     pub now: Nanos,
     /// Segments of the burst by device, in processing order. There are at most as many as frames.
-    pub lots: &'b [Lot<'b>],
+    pub segments: &'b [BurstSegment<'b>],
 }
 
 /// Burst segment: the consecutive frames of one device in a burst.
 #[derive(Clone, Copy)]
-pub struct Lot<'b> {
+pub struct BurstSegment<'b> {
     /// Number of frames.
     pub frames: usize,
     /// Packet number of the first frame, an input of the random stream. The following frames have
     /// consecutive numbers.
     pub first_packet: u64,
-    /// View of the device. Its packets read the state from which [`Owner::derived`] was made.
-    pub owner: &'b Owner,
+    /// View of the device. Its packets read the state from which [`DeviceView::derived`] was made.
+    pub owner: &'b DeviceView,
 }
 
 /// A worker's view of a device, apart from the device's state.
 #[derive(Debug)]
-pub struct Owner {
-    /// Data that [`Fused::derive`] made from the state.
+pub struct DeviceView {
+    /// Data that [`CompiledFastPath::derive`] made from the state.
     pub derived: Derived,
     /// Counter shard of the worker.
     pub lane: CounterShard,
@@ -164,7 +164,7 @@ pub struct Owner {
     pub busy_ports: Vec<u32>,
 }
 
-impl Owner {
+impl DeviceView {
     /// Returns the state that the device's packets read, or `None` if nothing was derived yet.
     #[inline]
     pub fn state(&self) -> Option<&State> {
@@ -172,7 +172,7 @@ impl Owner {
     }
 }
 
-impl<'b> Lot<'b> {
+impl<'b> BurstSegment<'b> {
     /// Returns the state that the packets of the segment read.
     ///
     /// # Panics
@@ -198,7 +198,7 @@ pub enum PassOutcome {
     Left {
         /// Number of the step at which it exited.
         step: u32,
-        /// Port of the last [`PassStep::Enqueue`] before the exit, or port 0.
+        /// Port of the last [`FastPathStep::Enqueue`] before the exit, or port 0.
         egress: PortId,
     },
 }
@@ -214,7 +214,7 @@ impl PackedOutcome {
     pub const DROPPED: u64 = 2 << 32;
     /// Kind of a packet to send; the low half is the egress port.
     pub const SENT: u64 = 3 << 32;
-    /// Kind of a packet that exited; the low half is the port of the last [`PassStep::Enqueue`].
+    /// Kind of a packet that exited; the low half is the port of the last [`FastPathStep::Enqueue`].
     pub const LEFT: u64 = 4 << 32;
     /// Position of the step's number.
     pub const STEP_SHIFT: u32 = 40;
@@ -263,7 +263,7 @@ impl From<PassOutcome> for PackedOutcome {
 /// Prefetch stage of a device's state. The addresses of a stage are read from the data of the stage
 /// before. Those of the first stage are read from the derived data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ahead {
+pub enum PrefetchStage {
     /// Tables that are searched, and cells that packets write in any table.
     Tables,
     /// Lookup structures of the searched tables.
@@ -273,7 +273,7 @@ pub enum Ahead {
 }
 
 /// Fast path compiled to one function.
-pub trait Fused: Send + Sync {
+pub trait CompiledFastPath: Send + Sync {
     /// Derives what the engine needs from a state, for packets that count in this shard, unless it
     /// is already there. Always sets the state as the current one ([`Derived::is_made_of`]), even
     /// if the engine needs nothing: packets read that state.
@@ -281,7 +281,7 @@ pub trait Fused: Send + Sync {
 
     /// Prefetches memory of a state and its derived data that every burst reads, independent of its
     /// packets.
-    fn ask_for(&self, what: Ahead, owner: &Owner);
+    fn prefetch(&self, what: PrefetchStage, owner: &DeviceView);
 
     /// Processes the frames in order. Stops after a packet that exits the fast path or has written
     /// a digest or a message. Returns the number of frames that have an outcome. If a packet has

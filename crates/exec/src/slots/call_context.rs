@@ -24,7 +24,7 @@ impl ExternCall {
         state: &State,
         tables: &IdVec<TableId, TableSite>,
     ) -> Result<Called, DropReason> {
-        let mut calling = Calling {
+        let mut calling = ExternCallContext {
             limbs,
             packet,
             state,
@@ -35,14 +35,14 @@ impl ExternCall {
 }
 
 /// Context of an extern call.
-struct Calling<'c> {
+struct ExternCallContext<'c> {
     limbs: &'c mut [u64],
     packet: &'c mut PacketContext,
     state: &'c State,
     tables: &'c IdVec<TableId, TableSite>,
 }
 
-impl Calling<'_> {
+impl ExternCallContext<'_> {
     fn run(&mut self, call: &ExternCall) -> Result<Called, DropReason> {
         let mut called = Called::default();
         match call.op {
