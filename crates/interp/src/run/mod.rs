@@ -1,7 +1,7 @@
 //! Execution of flat code on a packet: one loop over instructions.
 
 mod packet_ops;
-mod tap;
+mod trace_sink;
 
 use bits::one;
 use exec::slots::header;
@@ -10,7 +10,7 @@ use exec::{DropReason, PacketContext, State};
 
 use crate::code::{Code, Inst, NONE, OUT_OF_RANGE, Pc};
 
-pub(crate) use tap::{Quiet, Tap, Telling};
+pub(crate) use trace_sink::{Quiet, TraceSink, Telling};
 
 /// Result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) struct Machine<'m> {
 
 impl<'m> Machine<'m> {
     /// Runs code from `start` on.
-    pub(crate) fn run<T: Tap>(
+    pub(crate) fn run<T: TraceSink>(
         code: &'m Code,
         start: Pc,
         packet: &'m mut PacketContext,
@@ -58,7 +58,7 @@ impl<'m> Machine<'m> {
         outcome
     }
 
-    fn go<T: Tap>(&mut self, mut pc: usize, tap: &mut T) -> Outcome {
+    fn go<T: TraceSink>(&mut self, mut pc: usize, tap: &mut T) -> Outcome {
         let code = self.code;
         macro_rules! l {
             ($slot:expr) => {
@@ -307,7 +307,7 @@ impl<'m> Machine<'m> {
 
     /// Looks up a table and starts the action of the entry. Returns the next instruction.
     #[inline]
-    fn apply<T: Tap>(&mut self, table: &TableSite, pc: usize, tap: &mut T) -> usize {
+    fn apply<T: TraceSink>(&mut self, table: &TableSite, pc: usize, tap: &mut T) -> usize {
         let applied = table.apply(&self.limbs, self.packet, self.state);
         if T::ON {
             let entry = self.state.table(table.id);

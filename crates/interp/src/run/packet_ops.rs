@@ -3,7 +3,7 @@
 
 use exec::slots::{Slot, header};
 
-use super::{Machine, Tap};
+use super::{Machine, TraceSink};
 use crate::code::{NONE, OUT_OF_RANGE};
 
 impl Machine<'_> {
@@ -21,7 +21,7 @@ impl Machine<'_> {
 
     /// Extracts a header. Returns the error's number on failure, with nothing changed.
     #[inline]
-    pub(super) fn extract<T: Tap>(
+    pub(super) fn extract<T: TraceSink>(
         &mut self,
         header: u32,
         at: Slot,
@@ -44,7 +44,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    pub(super) fn advance<T: Tap>(&mut self, bits: u64, tap: &mut T) -> Result<(), u32> {
+    pub(super) fn advance<T: TraceSink>(&mut self, bits: u64, tap: &mut T) -> Result<(), u32> {
         header::advance(self.packet, &self.code.errors, bits)?;
         if T::ON {
             tap.advanced(bits);
@@ -53,7 +53,7 @@ impl Machine<'_> {
     }
 
     #[inline]
-    pub(super) fn emit<T: Tap>(&mut self, header: u32, at: Slot, tap: &mut T) {
+    pub(super) fn emit<T: TraceSink>(&mut self, header: u32, at: Slot, tap: &mut T) {
         let header = &self.code.headers[header as usize];
         let Some(distance) = self.distance(at) else {
             return;

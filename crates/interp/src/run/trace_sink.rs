@@ -16,7 +16,7 @@ use super::Outcome;
 use crate::code::{Code, Tell};
 
 /// Trace sink of a run.
-pub(crate) trait Tap {
+pub(crate) trait TraceSink {
     /// True if steps are reported.
     const ON: bool;
 
@@ -45,7 +45,7 @@ pub(crate) trait Tap {
 /// Trace sink that ignores all steps, at no cost.
 pub(crate) struct Quiet;
 
-impl Tap for Quiet {
+impl TraceSink for Quiet {
     const ON: bool = false;
 
     fn tell(&mut self, _: &Tell, _: &[u64], _: &Code) {}
@@ -173,7 +173,7 @@ fn value(limbs: &[u64], ty: ScalarTy) -> Value {
     }
 }
 
-impl Tap for Telling<'_> {
+impl TraceSink for Telling<'_> {
     const ON: bool = true;
 
     fn tell(&mut self, tell: &Tell, limbs: &[u64], code: &Code) {
