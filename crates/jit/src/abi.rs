@@ -8,7 +8,7 @@
 
 pub(crate) mod frames;
 mod outcome;
-pub(crate) mod sight;
+pub(crate) mod packet_device;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
@@ -28,13 +28,13 @@ use exec::{
 use ir::{ExternId, TableId};
 use packet::{Frame, FrameError};
 
-use crate::notes::RowList;
-use crate::translate::{Arrival, ParsedNotes, PassUses, ScoutSite};
+use crate::lookup_buffer::RowAddresses;
+use crate::translate::{BurstLayout, ParsedFields, FastPathUses, PrefetchSite};
 use crate::view::Marked;
-use crate::{notes, view};
+use crate::{lookup_buffer, view};
 use frames::{Frames, Places};
 pub(crate) use outcome::Outcome;
-use sight::Sight;
+use packet_device::PacketDevice;
 
 /// Arguments and results of one call into native code: a packet in one parser or control, or a
 /// burst on the fast path. Native code knows the offsets of the fields that [`offset`] names.
@@ -85,14 +85,14 @@ pub(crate) struct Invocation<'i> {
     /// Changes of the context since the current packet began, and their initial value: [`flags`].
     flags: u64,
     first_flags: u64,
-    /// For [`Arrival::Mixed`], the device of each packet.
-    sights_at: *const Sight,
+    /// For [`BurstLayout::Interleaved`], the device of each packet.
+    sights_at: *const PacketDevice,
     /// For helpers on the fast path: the busy ports.
     busy_ports: &'i [u32],
     /// Inputs of a packet's random numbers, apart from its index in the burst. They are the
     /// device's seed and the number that a packet at index 0 would have, modulo 2^64.
     chance: (u64, u64),
-    uses: PassUses,
+    uses: FastPathUses,
     /// The remaining burst segments, the function that walks them, and 1 if there are several
     /// segments, else 0.
     lots: Parts<'i>,
@@ -100,9 +100,9 @@ pub(crate) struct Invocation<'i> {
     are_many: u64,
     /// Marks of the states of all segments, combined.
     marked: Marked,
-    /// Packet devices of [`Arrival::Mixed`], empty otherwise. Then all segments, and the index of
+    /// Packet devices of [`BurstLayout::Interleaved`], empty otherwise. Then all segments, and the index of
     /// the one that helpers see if there are packet devices.
-    sights: &'i [Sight],
+    sights: &'i [PacketDevice],
     seen: &'i [BurstSegment<'i>],
     lot: u32,
     /// Parameters of the running action, for helpers.
@@ -186,12 +186,12 @@ pub(crate) struct Code {
     pub(crate) header_copies: Vec<HeaderCopy>,
     pub(crate) calls: Vec<ExternCall>,
     pub(crate) wides: Vec<WideStep>,
-    pub(crate) scouts: Vec<ScoutSite>,
+    pub(crate) scouts: Vec<PrefetchSite>,
     /// Layout of the fields that the first of several prefetch passes saves for the others.
-    pub(crate) parsed: Option<ParsedNotes>,
+    pub(crate) parsed: Option<ParsedFields>,
     pub(crate) constants: Vec<Box<[u64]>>,
     /// Position of the list of rows to prefetch in the lookup buffer.
-    pub(crate) rows: RowList,
+    pub(crate) rows: RowAddresses,
     /// Tables that native code searches as hash tables, unless they have a direct index, with the
     /// number of limbs of their packed keys.
     pub(crate) hashed_tables: BTreeMap<TableId, usize>,
@@ -289,7 +289,7 @@ pub(crate) fn run(
 
 /// Compiled prefetch pass.
 #[derive(Clone, Copy)]
-pub(crate) struct Scout {
+pub(crate) struct PrefetchPass {
     pub(crate) level: usize,
     /// Function that writes the lookup keys.
     pub(crate) asks: Native,
@@ -302,10 +302,10 @@ pub(crate) struct Scout {
 pub(crate) struct NativePass {
     pub(crate) run: Native,
     /// Prefetch passes, ascending by level. They run only for bursts that are large enough.
-    pub(crate) scouts: Vec<Scout>,
-    pub(crate) uses: PassUses,
+    pub(crate) scouts: Vec<PrefetchPass>,
+    pub(crate) uses: FastPathUses,
     /// Order of the packets that its functions process.
-    pub(crate) arrival: Arrival,
+    pub(crate) arrival: BurstLayout,
 }
 
 /// Runs a compiled fast path of `code` on a burst. Returns the number of packets that have an
@@ -324,13 +324,13 @@ pub(crate) fn run_pass(
     let marked = Marked::of_any(lots);
     let mut room = [const { MaybeUninit::uninit() }; BURST];
     let sights = match pass.arrival {
-        Arrival::InRuns => &[],
-        Arrival::Mixed => sight::of_packets(lots, count, marked, &mut room),
+        BurstLayout::Grouped => &[],
+        BurstLayout::Interleaved => packet_device::of_packets(lots, count, marked, &mut room),
     };
     let mut places: Places = [const { MaybeUninit::uninit() }; BURST + 1];
     let frames = Frames::of(burst.frames, burst.order, &mut places, count);
     let mut notes = std::mem::take(&mut packet.notes);
-    notes::clear(code, &mut notes, count, marked.looked_at());
+    lookup_buffer::clear(code, &mut notes, count, marked.looked_at());
     let mut limbs = std::mem::take(&mut packet.limbs);
     packet.now = burst.now;
     let mut invocation = Invocation {
@@ -406,7 +406,7 @@ impl<'i> Invocation<'i> {
     fn take_up(&mut self, lot: &'i BurstSegment<'i>, packets: &Range<usize>) {
         self.view_at = view::of_lot(lot);
         let marked = Marked::of(&lot.owner.derived);
-        self.first_flags = sight::first_flags(lot, marked.are_several_scouted(self.are_many != 0));
+        self.first_flags = packet_device::first_flags(lot, marked.are_several_scouted(self.are_many != 0));
         self.budget = lot.owner.work.units().into();
         self.see(lot, packets.start);
         (self.at, self.count) = (packets.start as u64, packets.end as u64);
@@ -427,7 +427,7 @@ impl<'i> Invocation<'i> {
     #[inline]
     fn look(&mut self) {
         let sight = self.sights.get(self.at as usize);
-        if let Some(&Sight { lot, begin, .. }) = sight
+        if let Some(&PacketDevice { lot, begin, .. }) = sight
             && lot != self.lot
         {
             self.look_at(lot, begin);
@@ -489,8 +489,8 @@ impl<'i> Invocation<'i> {
 
     /// Runs the prefetch pass of a level on `count` packets and performs its lookups. It does so
     /// for all segments together, so that their memory accesses overlap.
-    fn scout(&mut self, scout: Scout, lots: &'i [BurstSegment<'i>], count: usize, notes: &mut [u64]) {
-        let Scout { level, .. } = scout;
+    fn scout(&mut self, scout: PrefetchPass, lots: &'i [BurstSegment<'i>], count: usize, notes: &mut [u64]) {
+        let PrefetchPass { level, .. } = scout;
         let are_many = lots.len() > 1;
         let asks = |lot: &BurstSegment<'_>| Marked::of(&lot.owner.derived).is_scouted(level, are_many);
         self.show_notes(notes);
@@ -501,10 +501,10 @@ impl<'i> Invocation<'i> {
         let sites = || code.scouts.iter().filter(|site| site.is_searched_on(level));
         if let Some([first, second]) = scout.answers {
             let is_far = self.marked.asks_in_memory(level);
-            notes::end_questions(code, level, notes, is_far);
+            lookup_buffer::end_questions(code, level, notes, is_far);
             self.show_notes(notes);
             self.answer_all(first, level, lots, count);
-            if notes::end_first_lines(code, level, notes, is_far) {
+            if lookup_buffer::end_first_lines(code, level, notes, is_far) {
                 self.show_notes(notes);
                 self.answer_all(second, level, lots, count);
             }
@@ -517,21 +517,21 @@ impl<'i> Invocation<'i> {
         if !self.sights.is_empty() {
             let sights = self.sights;
             let lot_of = |packet: usize| lots.get(sights.get(packet)?.lot as usize);
-            sites().for_each(|site| notes::answer_mixed(site, notes, count, lot_of));
+            sites().for_each(|site| lookup_buffer::answer_mixed(site, notes, count, lot_of));
             return self.show_notes(notes);
         }
         if are_many {
             for (lot, packets) in parts(lots, count) {
                 if asks(lot) {
                     sites().for_each(|site| {
-                        notes::announce(site, notes, packets.clone(), lot.state())
+                        lookup_buffer::announce(site, notes, packets.clone(), lot.state())
                     });
                 }
             }
         }
         for (lot, packets) in parts(lots, count) {
             if asks(lot) {
-                sites().for_each(|site| notes::answer(site, notes, packets.clone(), lot, are_many));
+                sites().for_each(|site| lookup_buffer::answer(site, notes, packets.clone(), lot, are_many));
             }
         }
         self.show_notes(notes);
@@ -609,9 +609,9 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
     // - Records and counters of found entries: `view::make` has compared their layouts with those
     //   of the code. They include the limbs before the first record.
     // - Counter cells: below the number of cells.
-    // - Lookup buffer: `notes::clear` has made it long enough. It stays in place from the first
+    // - Lookup buffer: `lookup_buffer::clear` has made it long enough. It stays in place from the first
     //   prefetch pass on, since packets are named by their position in it.
-    // - Lookup results: read only at sites that `notes::clear` clears (`view::Marked::looked_at`).
+    // - Lookup results: read only at sites that `lookup_buffer::clear` clears (`view::Marked::looked_at`).
     // - Parsed fields: read only after the first prefetch pass. That pass runs for each segment for
     //   which any later one runs (`view::levels`).
     //
@@ -715,7 +715,7 @@ impl<'i> Invocation<'i> {
             sights_at: std::ptr::null(),
             busy_ports: &[],
             chance: (0, 0),
-            uses: PassUses::default(),
+            uses: FastPathUses::default(),
             lots: parts(&[], 0),
             turn: Turn::Pass,
             are_many: 0,

@@ -14,10 +14,10 @@ use exec::{Natives, FastPath, Unsupported};
 use ir::{ControlId, Layout, ParserId, Program};
 use support::work::{self, checkpoint};
 
-use crate::abi::{Code, Native, NativePass, Scout};
+use crate::abi::{Code, Native, NativePass, PrefetchPass};
 use crate::simplify::{PASS_GROWTH, SCOUT_GROWTH, simplify};
-use crate::translate::{Arrival, Body, Lines, PassUses, ScoutedStages, Shared, translate};
-use crate::{notes, prefetch};
+use crate::translate::{BurstLayout, Body, Lines, FastPathUses, PrefetchedStages, Shared, translate};
+use crate::{lookup_buffer, prefetch};
 
 /// Minimum number of instructions of a function that is compiled without optimization. A large
 /// function would take too long in one step, and a packet runs only a small part of it.
@@ -62,7 +62,7 @@ pub(crate) fn compile(
 ) -> Result<Compiled, Unsupported> {
     let mut compiler = Compiler::new()?;
     let call_conv = compiler.call_conv();
-    let mut shared = Shared::new(program, layout, natives, Arrival::InRuns, call_conv)?;
+    let mut shared = Shared::new(program, layout, natives, BurstLayout::Grouped, call_conv)?;
     let parsers = program.parsers.ids().map(Body::Parser);
     let controls = program.controls.ids().map(Body::Control);
     let parsers = compiler.all(&mut shared, parsers)?;
@@ -79,7 +79,7 @@ pub(crate) fn compile(
 }
 
 /// Compiled fast path.
-pub(crate) struct CompiledPass {
+pub(crate) struct FastPathCode {
     pub(crate) code: Code,
     pub(crate) native: NativePass,
     _memory: Memory,
@@ -91,8 +91,8 @@ pub(crate) fn compile_pass(
     layout: &Layout,
     natives: &Natives,
     pass: &FastPath,
-    arrival: Arrival,
-) -> Result<CompiledPass, Unsupported> {
+    arrival: BurstLayout,
+) -> Result<FastPathCode, Unsupported> {
     let mut begun = BegunPass::begin(program, layout, natives, pass, arrival)?;
     let targets = begun.compiler.targets.clone();
     begun.function.make(&targets)?;
@@ -108,8 +108,8 @@ pub(crate) fn compile_both(
     layout: &Layout,
     natives: &Natives,
     pass: &FastPath,
-) -> Result<(Compiled, Result<CompiledPass, Unsupported>), Unsupported> {
-    let mut begun = match BegunPass::begin(program, layout, natives, pass, Arrival::InRuns) {
+) -> Result<(Compiled, Result<FastPathCode, Unsupported>), Unsupported> {
+    let mut begun = match BegunPass::begin(program, layout, natives, pass, BurstLayout::Grouped) {
         Ok(begun) => begun,
         Err(unsupported) => {
             return Ok((compile(program, layout, natives)?, Err(unsupported)));
@@ -156,9 +156,9 @@ struct BegunPass<'p> {
     compiler: Compiler,
     shared: Shared<'p>,
     pass: &'p FastPath,
-    arrival: Arrival,
+    arrival: BurstLayout,
     function: Translated,
-    stages: ScoutedStages,
+    stages: PrefetchedStages,
 }
 
 impl<'p> BegunPass<'p> {
@@ -167,7 +167,7 @@ impl<'p> BegunPass<'p> {
         layout: &'p Layout,
         natives: &'p Natives,
         pass: &'p FastPath,
-        arrival: Arrival,
+        arrival: BurstLayout,
     ) -> Result<BegunPass<'p>, Unsupported> {
         let mut compiler = Compiler::new()?;
         let call_conv = compiler.call_conv();
@@ -193,7 +193,7 @@ impl<'p> BegunPass<'p> {
             let scout = Body::Scout(self.pass, &self.stages, level);
             scouts.push((level, compiler.one(shared, scout)?, None));
         }
-        shared.code.rows = notes::list_of_rows(&shared.code);
+        shared.code.rows = lookup_buffer::list_of_rows(&shared.code);
         for (level, _, answers) in &mut scouts {
             let mut sites = shared.code.scouts.iter();
             if sites.any(|site| site.hashed_on(*level).is_some()) {
@@ -207,20 +207,20 @@ impl<'p> BegunPass<'p> {
         Ok(scouts)
     }
 
-    fn finish(self, scouts: &[BegunScout]) -> Result<CompiledPass, Unsupported> {
+    fn finish(self, scouts: &[BegunScout]) -> Result<FastPathCode, Unsupported> {
         let mut module = self.compiler.module;
         module.finalize_definitions().map_err(failed)?;
         let native = |id: FuncId| native(&module, id);
-        let scouts = scouts.iter().map(|&(level, asks, answers)| Scout {
+        let scouts = scouts.iter().map(|&(level, asks, answers)| PrefetchPass {
             level,
             asks: native(asks),
             answers: answers.map(|ids| ids.map(native)),
         });
-        Ok(CompiledPass {
+        Ok(FastPathCode {
             native: NativePass {
                 run: native(self.function.id),
                 scouts: scouts.collect(),
-                uses: PassUses::of(self.shared.program),
+                uses: FastPathUses::of(self.shared.program),
                 arrival: self.arrival,
             },
             code: self.shared.finish(),
@@ -362,7 +362,7 @@ impl Compiler {
         shared: &mut Shared<'_>,
         body: Body<'_>,
         function: &mut Translated,
-    ) -> Result<ScoutedStages, Unsupported> {
+    ) -> Result<PrefetchedStages, Unsupported> {
         let signature = shared.signature(0);
         let name = match body {
             Body::Parser(id) => format!("parser{}", id.get()),
@@ -505,7 +505,7 @@ mod tests {
         let (layout, natives) = (Layout::of(program), Natives::default());
         let targets = Targets::new().expect("the target is known");
         let call_conv = targets.best.default_call_conv();
-        let shared = Shared::new(program, &layout, &natives, Arrival::InRuns, call_conv);
+        let shared = Shared::new(program, &layout, &natives, BurstLayout::Grouped, call_conv);
         let mut shared = shared.expect("the program has all that it names");
         let (mut func, mut context) = (Function::new(), FunctionBuilderContext::new());
         func.signature = shared.signature(0);
@@ -517,13 +517,13 @@ mod tests {
 
     #[test]
     fn a_scout_that_asks_a_hash_table_prefetches_its_line() {
-        let (program, pass) = notes::tests::read(
+        let (program, pass) = lookup_buffer::tests::read(
             "program t own\nfield a: bit<64>\nparser p start s {\n state s {\n goto accept;\n }\n}\naction none() {\n}\n\
             table hosts {\n key a: exact as bit<64> = a;\n action none table_and_default;\n default none();\n size 65536 declared;\n}\n\
             control c {\n stage hosts: match hosts next end;\n}\n",
         );
         let (layout, natives) = (Layout::of(&program), Natives::default());
-        let begun = BegunPass::begin(&program, &layout, &natives, &pass, Arrival::InRuns);
+        let begun = BegunPass::begin(&program, &layout, &natives, &pass, BurstLayout::Grouped);
         let BegunPass {
             mut compiler,
             mut shared,

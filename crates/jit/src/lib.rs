@@ -39,10 +39,10 @@
 mod abi;
 #[allow(unsafe_code)]
 mod backend;
-mod common;
-mod fuse;
+mod prefetch_list;
+mod fast_path;
 mod helpers;
-mod notes;
+mod lookup_buffer;
 mod prefetch;
 mod simplify;
 mod translate;
@@ -58,9 +58,9 @@ use exec::{
 use ir::{ControlId, Layout, ParserId, Program};
 
 use abi::Outcome;
-use backend::{Compiled, CompiledPass};
-use fuse::FusedPass;
-use translate::Arrival;
+use backend::{Compiled, FastPathCode};
+use fast_path::CompiledFastPath;
+use translate::BurstLayout;
 
 /// Engine that compiles programs to native code. Programs that differ only in their names share one
 /// compiled copy, so that many devices with the same program share cache lines.
@@ -183,24 +183,24 @@ struct NativeProgram {
     layout: Layout,
     natives: Natives,
     /// Compiled fast paths.
-    passes: Mutex<Vec<(FastPath, Arc<FusedPass>)>>,
+    passes: Mutex<Vec<(FastPath, Arc<CompiledFastPath>)>>,
 }
 
 impl NativeProgram {
-    fn passes(&self) -> MutexGuard<'_, Vec<(FastPath, Arc<FusedPass>)>> {
+    fn passes(&self) -> MutexGuard<'_, Vec<(FastPath, Arc<CompiledFastPath>)>> {
         self.passes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores a compiled fast path for later calls of `fuse`.
-    fn keep(&self, pass: &FastPath, compiled: CompiledPass) {
+    /// Stores a compiled fast path for later calls of `fast_path`.
+    fn keep(&self, pass: &FastPath, compiled: FastPathCode) {
         let fused = self.fused(compiled);
         self.passes().push((pass.clone(), fused));
     }
 
-    fn fused(&self, compiled: CompiledPass) -> Arc<FusedPass> {
+    fn fused(&self, compiled: FastPathCode) -> Arc<CompiledFastPath> {
         let limbs = compiled.code.limbs;
         self.most_limbs.fetch_max(limbs, Ordering::Relaxed);
-        Arc::new(FusedPass::new(compiled))
+        Arc::new(CompiledFastPath::new(compiled))
     }
 
     /// Runs a block with the tracer, with separate scratch limbs after the frame.
@@ -258,12 +258,12 @@ impl Loaded for NativeProgram {
         let fused = match known {
             Some((_, fused)) => Arc::clone(fused),
             None => {
-                let fused = self.fused(compile(Arrival::InRuns).ok()?);
+                let fused = self.fused(compile(BurstLayout::Grouped).ok()?);
                 passes.push((pass.clone(), Arc::clone(&fused)));
                 fused
             }
         };
-        fused.take(|| compile(Arrival::Mixed).ok());
+        fused.take(|| compile(BurstLayout::Interleaved).ok());
         Some(fused)
     }
 

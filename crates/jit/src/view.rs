@@ -5,7 +5,7 @@
 //! - twelve words per table,
 //! - two words per extern instance: address and number of its cells,
 //! - six words per part of a [`VectorIndex`],
-//! - the prefetch list ([`common`]).
+//! - the prefetch list ([`prefetch_list`]).
 //!
 //! Two mark words summarize a state. A burst reads them first. They contain the levels of prefetch
 //! passes with lookups, the sites of which results are read, and whether packets record the use of
@@ -26,9 +26,9 @@ use table::{
 };
 
 use crate::abi::Code;
-use crate::common;
+use crate::prefetch_list;
 use crate::prefetch;
-use crate::translate::ScoutSite;
+use crate::translate::PrefetchSite;
 
 /// Number of bytes of a table's words.
 const TABLE: i32 = 96;
@@ -450,7 +450,7 @@ fn make(derived: &mut Derived, state: &State, lane: CounterShard, code: &Code) {
         assert!(are_there, "a counter without the cells it must have");
     }
     add_parts(words, state);
-    common::list(words, state, lane, code);
+    prefetch_list::list(words, state, lane, code);
     let notes_use = state.tables.iter().any(|t| t.lookup.notes_usage());
     let notes_use = if notes_use { NOTES_USE } else { 0 };
     derived.marks[LOOKED_AT] = looked_at_in(state, code);
@@ -510,7 +510,7 @@ fn has_near_lines(table: &TableState) -> bool {
 
 /// Returns the sites of which native code reads results in a state.
 fn looked_at_in(state: &State, code: &Code) -> u64 {
-    let looked_at = |site: &ScoutSite| {
+    let looked_at = |site: &PrefetchSite| {
         let table = state.table(site.table);
         !table.is_some_and(|table| site.is_always_near(&table.lookup))
     };
@@ -614,7 +614,7 @@ fn direct_words(direct: &DirectIndex<'_>) -> [u64; 6] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notes::tests::compiled;
+    use crate::lookup_buffer::tests::compiled;
     use exec::Configuration;
 
     #[test]

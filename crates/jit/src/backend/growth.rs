@@ -117,7 +117,7 @@ fn made(text: &str) -> Result<Made, Unsupported> {
     let (layout, natives) = (Layout::of(&program), Natives::default());
     let mut compiler = Compiler::new()?;
     let call_conv = compiler.call_conv();
-    let mut shared = Shared::new(&program, &layout, &natives, Arrival::InRuns, call_conv)?;
+    let mut shared = Shared::new(&program, &layout, &natives, BurstLayout::Grouped, call_conv)?;
     let steps = vec![
         FastPathStep::Parse {
             parser: ParserId::new(0),

@@ -1,26 +1,26 @@
-//! Optimizations on Cranelift IR before code generation: tail duplication ([`split`]), constant
-//! propagation ([`fold`]), dead-code elimination ([`sweep`]), peephole rewriting ([`reduce`]), code
-//! sinking ([`sink`]), and spilling around calls in cold blocks ([`carry`]).
+//! Optimizations on Cranelift IR before code generation: tail duplication ([`tail_duplication`]), constant
+//! propagation ([`constant_propagation`]), dead-code elimination ([`dead_code`]), peephole rewriting ([`peephole`]), code
+//! sinking ([`code_sinking`]), and spilling around calls in cold blocks ([`spill_around_cold_calls`]).
 //!
 //! The fast path is translated block by block. After a merge point it no longer knows which path a
 //! packet took: which headers are valid and where they are, or which action ran. It keeps that in
 //! values and tests them repeatedly. Most packets take few paths, so these are separated once,
 //! within a limit on code growth. All six passes preserve the effects of the function on a packet.
 
-mod carry;
-mod fold;
+mod spill_around_cold_calls;
+mod constant_propagation;
 #[cfg(test)]
 mod random;
-mod reduce;
-mod sink;
-mod split;
-mod sweep;
+mod peephole;
+mod code_sinking;
+mod tail_duplication;
+mod dead_code;
 
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::flowgraph::ControlFlowGraph;
 use cranelift_codegen::ir::Function;
 
-use self::split::Room;
+use self::tail_duplication::Room;
 
 /// Number of instructions by which tail duplication may increase a fast path, without those that
 /// are known not to run. Twice as many made no measured program faster and doubled the compilation
@@ -71,26 +71,26 @@ impl Flow {
 /// Optimizes a function in which all blocks are filled. Returns the number of remaining
 /// instructions. Tail duplication may add up to `growth` instructions, and with 0 it is disabled.
 pub(crate) fn simplify(func: &mut Function, growth: usize) -> usize {
-    let (mut flow, mut notes) = (Flow::new(), fold::Notes::default());
+    let (mut flow, mut notes) = (Flow::new(), constant_propagation::KnownValues::default());
     func.dfg.resolve_all_aliases();
-    fold::fold(func, &mut flow, &mut notes);
-    sweep::sweep(func);
+    constant_propagation::fold(func, &mut flow, &mut notes);
+    dead_code::sweep(func);
     let is_parted = growth > 0 && size(func) < LARGE;
     if is_parted {
         part(func, growth, &mut flow, &mut notes);
     }
-    reduce::reduce(func);
-    sweep::sweep(func);
+    peephole::reduce(func);
+    dead_code::sweep(func);
     flow.compute(func);
-    sink::sink(func, &flow);
+    code_sinking::sink(func, &flow);
     if is_parted {
-        carry::carry(func, &flow);
+        spill_around_cold_calls::carry(func, &flow);
     }
     size(func)
 }
 
 /// Duplicates code after merge points where that pays off.
-fn part(func: &mut Function, growth: usize, flow: &mut Flow, notes: &mut fold::Notes) {
+fn part(func: &mut Function, growth: usize, flow: &mut Flow, notes: &mut constant_propagation::KnownValues) {
     let most = size(func) + growth;
     for worth in WORTH {
         for _ in 0..MOST_ROUNDS {
@@ -100,18 +100,18 @@ fn part(func: &mut Function, growth: usize, flow: &mut Flow, notes: &mut fold::N
                 worth,
             };
             flow.compute(func);
-            if !split::split(func, flow, room) {
+            if !tail_duplication::split(func, flow, room) {
                 break;
             }
-            fold::fold(func, flow, notes);
-            sweep::sweep(func);
+            constant_propagation::fold(func, flow, notes);
+            dead_code::sweep(func);
         }
     }
 }
 
 /// Returns the number of instructions of a function.
 fn size(func: &Function) -> usize {
-    sweep::insts(func).count()
+    dead_code::insts(func).count()
 }
 
 #[cfg(test)]
@@ -143,9 +143,9 @@ mod tests {
         func
     }
 
-    /// Runs only [`fold::fold`].
+    /// Runs only [`constant_propagation::constant_propagation`].
     pub(super) fn fold(func: &mut Function) {
-        fold::fold(func, &mut Flow::new(), &mut fold::Notes::default());
+        constant_propagation::fold(func, &mut Flow::new(), &mut constant_propagation::KnownValues::default());
     }
 
     pub(super) fn flow_of(func: &Function) -> Flow {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     pub(super) fn count(func: &Function, wanted: Opcode) -> usize {
-        let ops = sweep::insts(func).map(|inst| func.dfg.insts[inst].opcode());
+        let ops = dead_code::insts(func).map(|inst| func.dfg.insts[inst].opcode());
         ops.filter(|&op| op == wanted).count()
     }
 
@@ -217,12 +217,12 @@ mod tests {
 
     #[test]
     fn what_was_noted_of_one_function_says_nothing_of_the_next() {
-        let (mut flow, mut notes) = (Flow::new(), fold::Notes::default());
+        let (mut flow, mut notes) = (Flow::new(), constant_propagation::KnownValues::default());
         for (is_loop, is_known) in [(false, true), (true, false)] {
             let mut func = storing(is_loop);
-            fold::fold(&mut func, &mut flow, &mut notes);
+            constant_propagation::fold(&mut func, &mut flow, &mut notes);
             let stores =
-                sweep::insts(&func).filter(|&inst| func.dfg.insts[inst].opcode() == Opcode::Store);
+                dead_code::insts(&func).filter(|&inst| func.dfg.insts[inst].opcode() == Opcode::Store);
             let stored: Vec<Value> = stores.map(|inst| func.dfg.inst_args(inst)[0]).collect();
             let is_param =
                 |value: &Value| matches!(func.dfg.value_def(*value), ValueDef::Param(..));
@@ -284,7 +284,7 @@ mod tests {
         fold(&mut func);
         check(&func);
         [8, 16].map(|at| {
-            let mut stores = sweep::insts(&func);
+            let mut stores = dead_code::insts(&func);
             let store =
                 stores.find(|&inst| func.dfg.insts[inst].load_store_offset() == Some(at))?;
             let inst = func.dfg.value_def(func.dfg.inst_args(store)[0]).inst()?;
@@ -417,7 +417,7 @@ mod tests {
         let blocks = func.layout.blocks().skip(1);
         let params: usize = blocks.map(|block| func.dfg.block_params(block).len()).sum();
         assert_eq!(params, 1, "{func}");
-        let stored: Vec<Value> = sweep::insts(&func)
+        let stored: Vec<Value> = dead_code::insts(&func)
             .filter(|&inst| func.dfg.insts[inst].opcode() == Opcode::Store)
             .map(|inst| func.dfg.inst_args(inst)[0])
             .collect();
@@ -502,7 +502,7 @@ mod tests {
             b.ins().return_(&[]);
         });
         simplify(&mut func, PASS_GROWTH);
-        sweep::sweep(&mut func);
+        dead_code::sweep(&mut func);
         check(&func);
         assert_eq!(count(&func, Opcode::Bswap), 0, "{func}");
     }
@@ -525,7 +525,7 @@ mod tests {
             }
         });
         simplify(&mut func, PASS_GROWTH);
-        sweep::sweep(&mut func);
+        dead_code::sweep(&mut func);
         check(&func);
         assert_eq!(count(&func, Opcode::IcmpImm), 1, "{func}");
         assert_eq!(count(&func, Opcode::BandImm), 0, "{func}");

@@ -13,9 +13,9 @@ use cranelift_frontend::{FunctionBuilder, Variable};
 use std::collections::HashMap;
 use support::rng::Rng;
 
-use super::carry::carry;
-use super::reduce::reduce;
-use super::sink::sink;
+use super::spill_around_cold_calls::carry;
+use super::peephole::reduce;
+use super::code_sinking::sink;
 use super::tests::{check, flow_of, function, safe};
 use super::{PASS_GROWTH, simplify};
 use crate::helpers::Helper;

@@ -6,7 +6,7 @@ use cranelift_codegen::ir::{InstBuilder, Value};
 use exec::{PackedOutcome, PassInput};
 use ir::{FieldId, HeaderId, limbs_of};
 
-use super::homes::fields_of;
+use super::field_allocation::fields_of;
 use super::{Block, I64, Translator, in_constants, in_invocation};
 use crate::abi::{flags, frames, offset};
 use crate::helpers::Helper;

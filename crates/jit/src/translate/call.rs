@@ -9,7 +9,7 @@ use exec::slots::{Slot, SlotValue};
 use ir::{Arch, Call, Expr, Op, Operand, ScalarTy, limbs_of};
 
 use super::Translator;
-use super::pass::asks_or_tells;
+use super::fast_path::asks_or_tells;
 use super::place::Located;
 use crate::helpers::Helper;
 

@@ -10,7 +10,7 @@ use ir::{Control, ControlId, Next, Stage, StageId, StageKind};
 
 use super::Translator;
 use super::action::Uses;
-use super::bounds::nexts;
+use super::work_bounds::nexts;
 use crate::abi::Outcome;
 
 /// Blocks of the stages of the current control.

@@ -10,7 +10,7 @@ use exec::slots::header::{HeaderFieldSite, HeaderSite};
 use ir::{FieldId, HeaderId};
 
 use super::Translator;
-use super::homes::Homes;
+use super::field_allocation::FieldAllocation;
 
 /// Part of a header that is emitted.
 pub(super) enum Run {
@@ -131,7 +131,7 @@ impl Translator<'_> {
     }
 
     /// Returns the header and bit position of each field of tracked headers.
-    pub(super) fn places(&self, homes: &Homes) -> HashMap<FieldId, (HeaderId, u32)> {
+    pub(super) fn places(&self, homes: &FieldAllocation) -> HashMap<FieldId, (HeaderId, u32)> {
         let mut places = HashMap::new();
         for &header in &homes.tracked {
             let Some(site) = self.code.headers.get(header.get() as usize) else {

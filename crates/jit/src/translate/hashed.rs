@@ -22,11 +22,11 @@ use exec::{BURST, Unsupported};
 use ir::TableId;
 use table::{COUNTER_WORDS, Directness, HashIndex, PackedKey, USAGE_WORDS};
 
-use super::answers::{AnswerNotes, WORD_SHIFT};
-use super::levels::Level;
-use super::{Arrival, I64, Translator, in_limbs, memory};
+use super::lookup_results::{LookupResults, WORD_SHIFT};
+use super::lookup_schedule::Level;
+use super::{BurstLayout, I64, Translator, in_limbs, memory};
 use crate::abi::{LINE, offset};
-use crate::notes::RowList;
+use crate::lookup_buffer::RowAddresses;
 use crate::{prefetch, view};
 
 /// Number of slots of single-limb keys that are compared by vectors, two at a time.
@@ -52,14 +52,14 @@ pub(crate) enum Lines {
 /// Layout of the lookup buffer of a hash table, in words. For each lookup it has the first line and
 /// the packet, named by the address of [`Translator::notes_of_packet`]. The first lookup function
 /// reuses these words for late lookups, counted from 0: the packet of a lookup that missed in its
-/// first line, and the second line. [`AnswerNotes`] with packed keys follow.
+/// first line, and the second line. [`LookupResults`] with packed keys follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HashedNotes {
+pub(crate) struct HashedLookups {
     first: usize,
-    answers: AnswerNotes,
+    answers: LookupResults,
 }
 
-impl HashedNotes {
+impl HashedLookups {
     /// Indices of the counters: all lookups, first lines searched, late lookups, and late lookups
     /// finished.
     const ASKED: usize = 0;
@@ -71,10 +71,10 @@ impl HashedNotes {
     /// A sentinel that is no packet follows the last packet.
     const ANSWERS: usize = Self::ASKERS + BURST + 1;
 
-    pub(super) fn new(first: usize, packing: &PackedKey) -> HashedNotes {
-        HashedNotes {
+    pub(super) fn new(first: usize, packing: &PackedKey) -> HashedLookups {
+        HashedLookups {
             first,
-            answers: AnswerNotes::new(first + Self::ANSWERS, packing.limbs),
+            answers: LookupResults::new(first + Self::ANSWERS, packing.limbs),
         }
     }
 
@@ -84,7 +84,7 @@ impl HashedNotes {
     }
 
     /// Returns the layout of the results.
-    pub(super) fn answers(self) -> AnswerNotes {
+    pub(super) fn answers(self) -> LookupResults {
         self.answers
     }
 
@@ -192,7 +192,7 @@ impl Translator<'_> {
     pub(super) fn ask_hashed(
         &mut self,
         table: TableId,
-        to: HashedNotes,
+        to: HashedLookups,
         packing: &PackedKey,
     ) -> Result<(), Unsupported> {
         let key = self.key_of(table)?;
@@ -201,8 +201,8 @@ impl Translator<'_> {
         let line = self.first_line(table, hash);
         self.prefetch(line);
         let packet = self.notes_of_packet();
-        let question = self.take_question(to.at(HashedNotes::ASKED))?;
-        for (word, at) in [(line, HashedNotes::LINES), (packet, HashedNotes::ASKERS)] {
+        let question = self.take_question(to.at(HashedLookups::ASKED))?;
+        for (word, at) in [(line, HashedLookups::LINES), (packet, HashedLookups::ASKERS)] {
             self.b.ins().store(in_limbs(), word, question, to.at(at));
         }
         self.note_key(to.answers, packet, &packed);
@@ -379,10 +379,10 @@ impl Translator<'_> {
 
     /// Translates a function that performs the lookups of a level for a segment. Each table is
     /// processed separately, so the code has no branches on the packets that use it.
-    pub(super) fn answers(mut self, level: Level, list: RowList, lines: Lines) {
+    pub(super) fn answers(mut self, level: Level, list: RowAddresses, lines: Lines) {
         let sites = self.code.scouts.iter();
         let sites = sites.filter_map(|site| Some((site.table, site.hashed_on(level)?)));
-        let sites: Vec<(TableId, HashedNotes)> = sites.collect();
+        let sites: Vec<(TableId, HashedLookups)> = sites.collect();
         let notes = self.load_constant(offset::NOTES);
         let rows = self.b.ins().iadd_imm(notes, 8 * list.first as i64);
         let listed = self.b.ins().load(I64, in_limbs(), rows, 0);
@@ -444,19 +444,19 @@ impl Translator<'_> {
     /// packets. The result is unpredictable, so misses are stored without a branch, as [`table`]
     /// does in batches. Their second lines are computed in a second loop, so that the memory
     /// accesses of all segments overlap.
-    fn answer_from_first_lines(&mut self, table: TableId, site: HashedNotes, next: Variable) {
+    fn answer_from_first_lines(&mut self, table: TableId, site: HashedLookups, next: Variable) {
         let end = self.end_of_lot();
-        let question = self.question_behind(site.at(HashedNotes::ANSWERED));
-        let first_late = self.question_behind(site.at(HashedNotes::LATE));
+        let question = self.question_behind(site.at(HashedLookups::ANSWERED));
+        let first_late = self.question_behind(site.at(HashedLookups::LATE));
         let question = self.variable(question);
         let [late, asked] = [(); 2].map(|()| self.variable(first_late));
         let is_of_lot = |this: &mut Self, here| {
-            let asker = this.load_note(here, site.at(HashedNotes::ASKERS));
+            let asker = this.load_note(here, site.at(HashedLookups::ASKERS));
             let is_of_lot = this.b.ins().icmp(IntCC::UnsignedLessThan, asker, end);
             (is_of_lot, asker)
         };
         let answer = |this: &mut Self, here, asker| {
-            let line = this.load_note(here, site.at(HashedNotes::LINES));
+            let line = this.load_note(here, site.at(HashedLookups::LINES));
             this.answer_at_once(site, (line, asker), late)
         };
         let list = |this: &mut Self, found, wanted| {
@@ -466,13 +466,13 @@ impl Translator<'_> {
             });
         };
         match self.arrival() {
-            Arrival::Mixed => self.each_word(question, is_of_lot, |this, here, asker| {
+            BurstLayout::Interleaved => self.each_word(question, is_of_lot, |this, here, asker| {
                 this.look_at_asker(asker);
                 let found = answer(this, here, asker);
                 let wanted = this.wanted_rows(table);
                 list(this, found, wanted);
             }),
-            Arrival::InRuns => {
+            BurstLayout::Grouped => {
                 // The kind of prefetch is tested once here, not for each lookup.
                 let [lists, other, asks, plain] = [(); 4].map(|()| self.b.create_block());
                 let through = self.b.create_block();
@@ -497,35 +497,35 @@ impl Translator<'_> {
             }
         }
         let question = self.b.use_var(question);
-        self.number_question(site.at(HashedNotes::ANSWERED), question);
+        self.number_question(site.at(HashedLookups::ANSWERED), question);
         let last_late = self.b.use_var(late);
         let is_late = |this: &mut Self, here| {
             let is_late = this.b.ins().icmp(IntCC::UnsignedLessThan, here, last_late);
             (is_late, here)
         };
         self.each_word(asked, is_late, |this, here, _| {
-            let asker = this.load_note(here, site.at(HashedNotes::LINES));
+            let asker = this.load_note(here, site.at(HashedLookups::LINES));
             this.look_at_asker(asker);
             let packed = this.packed_key_of(site, asker);
             let hash = this.hash(table, &packed);
             let line = this.second_line(table, hash);
             this.prefetch(line);
-            let at = site.at(HashedNotes::ASKERS);
+            let at = site.at(HashedLookups::ASKERS);
             this.b.ins().store(in_limbs(), line, here, at);
         });
         let late = self.b.use_var(late);
-        self.number_question(site.at(HashedNotes::LATE), late);
+        self.number_question(site.at(HashedLookups::LATE), late);
     }
 
     /// Finishes the late lookups of the segment's packets, after their second lines have been
     /// loaded.
-    fn answer_from_second_lines(&mut self, table: TableId, site: HashedNotes, next: Variable) {
+    fn answer_from_second_lines(&mut self, table: TableId, site: HashedLookups, next: Variable) {
         let end = self.end_of_lot();
-        let question = self.question_behind(site.at(HashedNotes::SETTLED));
-        let last_late = self.question_behind(site.at(HashedNotes::LATE));
+        let question = self.question_behind(site.at(HashedLookups::SETTLED));
+        let last_late = self.question_behind(site.at(HashedLookups::LATE));
         let question = self.variable(question);
         let is_of_lot = |this: &mut Self, here| {
-            let asker = this.load_note(here, site.at(HashedNotes::LINES));
+            let asker = this.load_note(here, site.at(HashedLookups::LINES));
             let is_late = this.b.ins().icmp(IntCC::UnsignedLessThan, here, last_late);
             let is_of_lot = this.b.ins().icmp(IntCC::UnsignedLessThan, asker, end);
             (this.b.ins().band(is_late, is_of_lot), asker)
@@ -536,7 +536,7 @@ impl Translator<'_> {
             this.answer_late((table, site), asker, (wanted, next));
         });
         let question = self.b.use_var(question);
-        self.number_question(site.at(HashedNotes::SETTLED), question);
+        self.number_question(site.at(HashedLookups::SETTLED), question);
     }
 
     /// Translates a loop over words, starting at the address in a variable. `is_there` returns the
@@ -576,7 +576,7 @@ impl Translator<'_> {
     }
 
     /// Returns the packed key of a packet.
-    fn packed_key_of(&mut self, site: HashedNotes, asker: Value) -> Vec<Value> {
+    fn packed_key_of(&mut self, site: HashedLookups, asker: Value) -> Vec<Value> {
         let limbs = 0..site.answers.limbs();
         let packed = limbs.map(|limb| self.load_note(asker, site.answers.key(limb)));
         packed.collect()
@@ -587,7 +587,7 @@ impl Translator<'_> {
     /// Returns the result.
     fn answer_at_once(
         &mut self,
-        site: HashedNotes,
+        site: HashedLookups,
         (line, asker): (Value, Value),
         late: Variable,
     ) -> Value {
@@ -596,7 +596,7 @@ impl Translator<'_> {
         let at = site.answers.answer();
         self.b.ins().store(in_limbs(), found, asker, at);
         let place = self.b.use_var(late);
-        let lines = site.at(HashedNotes::LINES);
+        let lines = site.at(HashedLookups::LINES);
         self.b.ins().store(in_limbs(), asker, place, lines);
         let step = self.step_if(false, found);
         let place = self.b.ins().iadd(place, step);
@@ -607,7 +607,7 @@ impl Translator<'_> {
     /// Performs the late lookup of a packet.
     fn answer_late(
         &mut self,
-        (table, site): (TableId, HashedNotes),
+        (table, site): (TableId, HashedLookups),
         asker: Value,
         (wanted, next): (Value, Variable),
     ) {

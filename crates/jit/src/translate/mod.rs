@@ -8,36 +8,36 @@
 //! read them and at the end.
 
 mod action;
-mod answers;
+mod lookup_results;
 mod arith;
-mod bounds;
+mod work_bounds;
 mod burst;
 mod call;
 mod checksum;
-mod choose;
+mod if_conversion;
 mod control;
 mod count;
-mod current;
+mod entry_uses;
 mod deparse;
 mod emit;
 mod expr;
 mod extract;
-mod few;
+mod bit_vector_lookup;
 mod fields;
 mod hashed;
-mod homes;
-mod kept;
-mod late;
-mod levels;
+mod field_allocation;
+mod stack_cache;
+mod deferred_loads;
+mod lookup_schedule;
 mod offsets;
-mod parsed;
+mod parse_cache;
 mod parser;
-mod pass;
+mod fast_path;
 mod place;
 mod record;
-mod scout;
+mod prefetch_pass;
 mod size;
-mod sketch;
+mod speculative_actions;
 mod stmt;
 mod table;
 mod trie;
@@ -66,16 +66,16 @@ use ir::{
 
 use crate::abi::{Code, Outcome, offset};
 use crate::helpers::Helper;
-use crate::notes::RowList;
+use crate::lookup_buffer::RowAddresses;
 use action::{ActionCosts, Param, SharedAction};
 use count::Applying;
-use current::CurrentUses;
+use entry_uses::CurrentUses;
 pub(crate) use hashed::{Lines, words_of_rows};
-use kept::Kept;
-pub(crate) use parsed::ParsedNotes;
-use pass::Fusing;
-pub(crate) use pass::PassUses;
-pub(crate) use scout::{ScoutSite, ScoutedStages};
+use stack_cache::StackCache;
+pub(crate) use parse_cache::ParsedFields;
+use fast_path::FastPathContext;
+pub(crate) use fast_path::FastPathUses;
+pub(crate) use prefetch_pass::{PrefetchSite, PrefetchedStages};
 pub(crate) use size::MOST_INSTS_TOGETHER;
 
 /// Maximum number of limbs of a value that is held in SSA values.
@@ -86,7 +86,7 @@ pub(crate) struct Shared<'p> {
     pub(crate) program: &'p Program,
     layout: &'p Layout,
     natives: &'p Natives,
-    arrival: Arrival,
+    arrival: BurstLayout,
     pub(crate) code: Code,
     /// Slots for action parameters that are too wide for SSA values.
     wide_params: IdVec<ActionId, Vec<Option<Slot>>>,
@@ -109,7 +109,7 @@ impl<'p> Shared<'p> {
         program: &'p Program,
         layout: &'p Layout,
         natives: &'p Natives,
-        arrival: Arrival,
+        arrival: BurstLayout,
         call_conv: CallConv,
     ) -> Result<Shared<'p>, Unsupported> {
         let mut next = layout.limbs();
@@ -190,13 +190,13 @@ impl<'p> Shared<'p> {
 
 /// Layout of the bursts that a function processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub(crate) enum BurstLayout {
     /// Grouped: the packets of one segment follow those of another. Values that depend on the
-    /// device are kept on the stack for a segment ([`kept`]).
-    InRuns,
+    /// device are kept on the stack for a segment ([`stack_cache`]).
+    Grouped,
     /// Interleaved: each packet may belong to another device than the one before. The device is
     /// found by the packet ([`crate::abi::Sight`]).
-    Mixed,
+    Interleaved,
 }
 
 /// Body of a function to translate.
@@ -207,10 +207,10 @@ pub(crate) enum Body<'p> {
     /// All steps of a fast path.
     Pass(&'p FastPath),
     /// The prefetch pass of this level, for a fast path that uses lookup results at these stages.
-    Scout(&'p FastPath, &'p ScoutedStages, usize),
+    Scout(&'p FastPath, &'p PrefetchedStages, usize),
     /// The lookups in these lines of hash tables for the prefetch pass of this level. They also
     /// list the rows to prefetch.
-    Answers(usize, RowList, Lines),
+    Answers(usize, RowAddresses, Lines),
 }
 
 /// Translates a body into the current function. For a fast path, returns the stages that use lookup
@@ -219,7 +219,7 @@ pub(crate) fn translate(
     shared: &mut Shared<'_>,
     builder: FunctionBuilder<'_>,
     body: Body<'_>,
-) -> Result<ScoutedStages, Unsupported> {
+) -> Result<PrefetchedStages, Unsupported> {
     let mut translator = Translator::new(shared, builder, body);
     match body {
         Body::Parser(id) => {
@@ -234,7 +234,7 @@ pub(crate) fn translate(
         Body::Scout(pass, stages, level) => translator.scout(pass, stages, level)?,
         Body::Answers(level, rows, lines) => translator.answers(level, rows, lines),
     }
-    Ok(ScoutedStages::new())
+    Ok(PrefetchedStages::new())
 }
 
 /// State of the translation of one function.
@@ -270,10 +270,10 @@ struct Translator<'t> {
     /// Exit block for success, if it is another one.
     done: Option<Block>,
     /// State of the translation of a fast path.
-    fused: Option<Fusing>,
+    fused: Option<FastPathContext>,
     /// Values cached on the stack, in a loop over packets.
-    kept: Option<Kept>,
-    /// For [`Arrival::Mixed`], the state description of the current packet's device.
+    kept: Option<StackCache>,
+    /// For [`BurstLayout::Interleaved`], the state description of the current packet's device.
     view: Option<Variable>,
     /// Stack slot of the keys for bit-vector lookups.
     key_slot: Option<StackSlot>,
@@ -376,8 +376,8 @@ impl<'t> Translator<'t> {
         let work = variable(offset::WORK);
         let emitted = variable(offset::EMITTED);
         let view = match shared.arrival {
-            Arrival::InRuns => None,
-            Arrival::Mixed => Some(b.declare_var(I64)),
+            BurstLayout::Grouped => None,
+            BurstLayout::Interleaved => Some(b.declare_var(I64)),
         };
         let end = b.create_block();
         b.append_block_param(end, I64);
@@ -427,10 +427,10 @@ impl<'t> Translator<'t> {
     }
 
     /// Returns the layout of the bursts that the function processes.
-    fn arrival(&self) -> Arrival {
+    fn arrival(&self) -> BurstLayout {
         match self.view {
-            Some(_) => Arrival::Mixed,
-            None => Arrival::InRuns,
+            Some(_) => BurstLayout::Interleaved,
+            None => BurstLayout::Grouped,
         }
     }
 

@@ -14,7 +14,7 @@ use ir::{
 };
 
 use super::Translator;
-use super::bounds::targets;
+use super::work_bounds::targets;
 use super::expr::is_wide;
 use crate::abi::Outcome;
 use crate::helpers::Helper;

@@ -10,10 +10,10 @@ use table::{Directness, RecordLayout};
 
 use super::action::Uses;
 use super::control::Line;
-use super::current::CurrentUse;
+use super::entry_uses::CurrentUse;
 use super::expr::is_wide;
-use super::levels::Follows;
-use super::scout::ScoutSite;
+use super::lookup_schedule::Follows;
+use super::prefetch_pass::PrefetchSite;
 use super::{I64, Translator, in_limbs};
 use crate::abi::{NO_ACTION, Outcome, offset};
 use crate::helpers::Helper;
@@ -358,7 +358,7 @@ impl Translator<'_> {
     }
 
     /// Looks up a key without a prefetched result. Returns the record number.
-    fn find_alone(&mut self, site: ScoutSite) -> Result<Value, Unsupported> {
+    fn find_alone(&mut self, site: PrefetchSite) -> Result<Value, Unsupported> {
         match self.packed_key(site.table) {
             Some(packing) if site.is_noted_first => self.search_hashed(site.table, &packing),
             _ => self.search_alone(site.table),
@@ -368,7 +368,7 @@ impl Translator<'_> {
     /// Returns the record number from a prefetched lookup, if there is one, else from `search`.
     fn scouted_or(
         &mut self,
-        site: ScoutSite,
+        site: PrefetchSite,
         search: impl FnOnce(&mut Self) -> Result<Value, Unsupported>,
     ) -> Result<Value, Unsupported> {
         // If results are read before an index, packets with an index or with near lines may have no
@@ -435,7 +435,7 @@ impl Translator<'_> {
 
     /// Returns the availability of an index that native code searches, direct or bit-vector.
     pub(super) fn nearness(&self, table: TableId) -> Option<Directness> {
-        let may_be_among_few = self.may_be_among_few(table);
+        let may_be_among_few = self.uses_bit_vector(table);
         let among_few = may_be_among_few.then_some(Directness::Sometimes);
         self.directness(table).or(among_few)
     }
@@ -542,7 +542,7 @@ impl Translator<'_> {
     /// immediately or has a prefetched result. Branches to `otherwise` if there is none.
     pub(super) fn answered_record(
         &mut self,
-        site: ScoutSite,
+        site: PrefetchSite,
         otherwise: Block,
     ) -> Result<Value, Unsupported> {
         self.near_or(site.table, |this| match site.answers_at_once {

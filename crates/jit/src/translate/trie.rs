@@ -12,7 +12,7 @@ use ir::{MatchKind, TableId};
 use table::TrieIndex;
 
 use super::expr::is_wide;
-use super::levels::Follows;
+use super::lookup_schedule::Follows;
 use super::{Translator, in_limbs};
 use crate::view::{self, TableView};
 

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use cranelift_codegen::ir::{Block, InstBuilder, StackSlot, StackSlotData, StackSlotKind, Value};
 use exec::Unsupported;
 
-use super::{Arrival, I64, Translator, in_constants, in_invocation, in_stack};
-use crate::abi::{offset, sight};
+use super::{BurstLayout, I64, Translator, in_constants, in_invocation, in_stack};
+use crate::abi::{offset, packet_device};
 use crate::helpers::Helper;
 
 /// Bytes of a word, and the base-2 logarithm of its alignment.
@@ -35,7 +35,7 @@ enum Word {
 }
 
 /// Stack cache of the current function.
-pub(super) struct Kept {
+pub(super) struct StackCache {
     /// Block before the loop over a segment's packets.
     fill: Block,
     /// Block after it. Its parameters are the number of finished packets, and a flag for further
@@ -56,7 +56,7 @@ impl Translator<'_> {
         self.b.append_block_param(leave, I64);
         self.jump(fill);
         let data = StackSlotData::new(StackSlotKind::ExplicitSlot, 0, ALIGNMENT);
-        self.kept = Some(Kept {
+        self.kept = Some(StackCache {
             fill,
             leave,
             slot: self.b.create_sized_stack_slot(data),
@@ -76,8 +76,8 @@ impl Translator<'_> {
     /// next segment, if there may be one.
     pub(super) fn end_lot(&mut self, through: Value) {
         match self.arrival() {
-            Arrival::Mixed => self.return_from_burst(through),
-            Arrival::InRuns => {
+            BurstLayout::Interleaved => self.return_from_burst(through),
+            BurstLayout::Grouped => {
                 let goes_on = self.load_stable(Word::Invocation(offset::ARE_MANY));
                 self.leave_lot(through, goes_on);
             }
@@ -103,7 +103,7 @@ impl Translator<'_> {
         self.b.seal_all_blocks();
     }
 
-    fn fill(&mut self, kept: &Kept, begin: Block) {
+    fn fill(&mut self, kept: &StackCache, begin: Block) {
         self.b.func.sized_stack_slots[kept.slot].size = WORD as u32 * kept.places.len() as u32;
         self.start(kept.fill);
         for (&word, &place) in &kept.places {
@@ -117,7 +117,7 @@ impl Translator<'_> {
         self.jump(begin);
     }
 
-    fn add_up(&mut self, kept: &Kept) {
+    fn add_up(&mut self, kept: &StackCache) {
         self.start_sealed(kept.leave);
         for (&word, &place) in &kept.places {
             let from = self.b.ins().stack_addr(I64, kept.slot, WORD * place);
@@ -137,7 +137,7 @@ impl Translator<'_> {
         let &[through, goes_on] = self.b.block_params(kept.leave) else {
             return;
         };
-        if self.arrival() == Arrival::Mixed {
+        if self.arrival() == BurstLayout::Interleaved {
             // An interleaved burst is processed as a single segment.
             self.b.ins().return_(&[through]);
             return;
@@ -229,7 +229,7 @@ impl Translator<'_> {
     /// Selects the device of the packet with this index.
     pub(super) fn look_at_device(&mut self, at: Value) {
         if let Some(view) = self.view {
-            let value = self.load_sight(at, sight::VIEW);
+            let value = self.load_sight(at, packet_device::VIEW);
             self.b.def_var(view, value);
         }
     }
@@ -237,17 +237,17 @@ impl Translator<'_> {
     /// Returns a word of the invocation for the device of the current packet.
     fn load_of_device(&mut self, at: i32) -> Value {
         match (self.view, sight_of(at)) {
-            (Some(view), Some(sight::VIEW)) => self.b.use_var(view),
+            (Some(view), Some(packet_device::VIEW)) => self.b.use_var(view),
             (_, part) => {
                 let at = self.at();
-                self.load_sight(at, part.unwrap_or(sight::VIEW))
+                self.load_sight(at, part.unwrap_or(packet_device::VIEW))
             }
         }
     }
 
     fn load_sight(&mut self, at: Value, part: i32) -> Value {
         let sights = self.load_constant(offset::SIGHTS);
-        let behind = self.b.ins().ishl_imm(at, sight::SHIFT);
+        let behind = self.b.ins().ishl_imm(at, packet_device::SHIFT);
         let sight = self.b.ins().iadd(sights, behind);
         let flags = in_invocation().with_aligned();
         self.b.ins().load(I64, flags, sight, part)
@@ -284,9 +284,9 @@ impl Translator<'_> {
 /// for a segment.
 fn sight_of(at: i32) -> Option<i32> {
     match at {
-        offset::VIEW => Some(sight::VIEW),
-        offset::FIRST_FLAGS => Some(sight::FIRST_FLAGS),
-        offset::BUDGET => Some(sight::BUDGET),
+        offset::VIEW => Some(packet_device::VIEW),
+        offset::FIRST_FLAGS => Some(packet_device::FIRST_FLAGS),
+        offset::BUDGET => Some(packet_device::BUDGET),
         _ => None,
     }
 }

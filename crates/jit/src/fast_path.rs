@@ -9,8 +9,8 @@ use table::CounterShard;
 use table::prefetch::prefetch_value;
 
 use crate::abi::{self, WORTH_SCOUTING};
-use crate::backend::CompiledPass;
-use crate::{common, view};
+use crate::backend::FastPathCode;
+use crate::{prefetch_list, view};
 
 /// Maximum number of tables that are prefetched. The bound keeps the time small, since it is not
 /// charged to any device.
@@ -20,23 +20,23 @@ const MOST_ASKED: usize = 8;
 const FEW_OF_A_LOT: usize = 4;
 
 /// Compiled fast path of a program.
-pub(crate) struct FusedPass {
-    compiled: CompiledPass,
+pub(crate) struct CompiledFastPath {
+    compiled: FastPathCode,
     /// True if a device uses it.
     is_taken: AtomicBool,
     /// Variant for interleaved bursts. It is compiled when a second device uses the program. The
     /// inner option is empty if it cannot be compiled.
-    mixed: OnceLock<Option<CompiledPass>>,
+    mixed: OnceLock<Option<FastPathCode>>,
     /// Those of the first tables that may be searched by their own code. Native code searches the
     /// others.
     searched: Box<[TableId]>,
 }
 
-impl FusedPass {
-    pub(crate) fn new(compiled: CompiledPass) -> FusedPass {
+impl CompiledFastPath {
+    pub(crate) fn new(compiled: FastPathCode) -> CompiledFastPath {
         let tables = compiled.code.tables.ids().take(MOST_ASKED);
         let searched = tables.filter(|table| compiled.code.is_searched(*table));
-        FusedPass {
+        CompiledFastPath {
             searched: searched.collect(),
             compiled,
             is_taken: AtomicBool::new(false),
@@ -46,20 +46,20 @@ impl FusedPass {
 
     /// Registers one more device. From the second device on, compiles the variant for interleaved
     /// bursts. It is kept if both variants can use the same derived data.
-    pub(crate) fn take(&self, compile: impl FnOnce() -> Option<CompiledPass>) {
+    pub(crate) fn take(&self, compile: impl FnOnce() -> Option<FastPathCode>) {
         if self.is_taken.swap(true, Ordering::Relaxed) && !self.compiled.code.calls_natives() {
-            let does = |mixed: &CompiledPass| self.compiled.code.sees_as(&mixed.code);
+            let does = |mixed: &FastPathCode| self.compiled.code.sees_as(&mixed.code);
             self.mixed.get_or_init(|| compile().filter(does));
         }
     }
 
     /// Returns the variant for interleaved bursts, if there is one.
-    pub(crate) fn mixed(&self) -> Option<&CompiledPass> {
+    pub(crate) fn mixed(&self) -> Option<&FastPathCode> {
         self.mixed.get()?.as_ref()
     }
 }
 
-impl CompiledFastPath for FusedPass {
+impl CompiledFastPath for CompiledFastPath {
     fn derive(&self, state: &Arc<State>, lane: CounterShard, derived: &mut Derived) {
         view::derive(derived, state, lane, &self.compiled.code);
     }
@@ -90,7 +90,7 @@ impl CompiledFastPath for FusedPass {
         if let [lot] = burst.segments
             && burst.order.len() < WORTH_SCOUTING
         {
-            common::ask_for(&lot.owner.derived.words);
+            prefetch_list::prefetch(&lot.owner.derived.words);
         }
         abi::run_pass(&compiled.native, burst, context, &compiled.code)
     }
@@ -100,7 +100,7 @@ impl CompiledFastPath for FusedPass {
 mod tests {
     use super::*;
     use crate::backend::compile_pass;
-    use crate::translate::Arrival;
+    use crate::translate::BurstLayout;
     use exec::{Natives, FastPath, PassInput, FastPathStep};
     use ir::{ControlId, FieldId, Layout, ParserId};
 
@@ -138,9 +138,9 @@ mod tests {
             ],
         };
         let (layout, natives) = (Layout::of(&program), Natives::default());
-        let compiled = compile_pass(&program, &layout, &natives, &pass, Arrival::InRuns)
+        let compiled = compile_pass(&program, &layout, &natives, &pass, BurstLayout::Grouped)
             .expect("it is compiled");
-        let fused = FusedPass::new(compiled);
+        let fused = CompiledFastPath::new(compiled);
         assert_eq!(*fused.searched, [TableId::new(1)]);
     }
 }

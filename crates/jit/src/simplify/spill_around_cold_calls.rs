@@ -25,7 +25,7 @@ use cranelift_codegen::loop_analysis::LoopAnalysis;
 use support::work::checkpoint;
 
 use super::Flow;
-use super::sweep::{destinations, insts};
+use super::dead_code::{destinations, insts};
 
 /// Bytes of a word, and the base-2 logarithm of its alignment.
 const WORD: u32 = 8;
@@ -56,7 +56,7 @@ pub(super) fn carry(func: &mut Function, flow: &Flow) {
         };
         room = left;
         let data = StackSlotData::new(StackSlotKind::ExplicitSlot, WORD, ALIGNMENT);
-        let mut carrying = Carrying {
+        let mut carrying = Spill {
             slot: func.create_sized_stack_slot(data),
             func,
             tree,
@@ -280,7 +280,7 @@ fn meetings(
 }
 
 /// State of the spill of one value.
-struct Carrying<'f> {
+struct Spill<'f> {
     func: &'f mut Function,
     tree: &'f DominatorTree,
     ways: &'f ControlFlowGraph,
@@ -294,7 +294,7 @@ struct Carrying<'f> {
     params: BTreeMap<Block, Value>,
 }
 
-impl Carrying<'_> {
+impl Spill<'_> {
     fn carry(&mut self, blocks: &[Block], meetings: &BTreeSet<Block>, users: &[Inst]) {
         for &block in blocks {
             let loaded = self.load_behind(self.calls[&block].last);

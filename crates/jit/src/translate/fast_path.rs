@@ -1,7 +1,7 @@
 //! Translation of the fast path to one function: the program's blocks in sequence, with the
 //! architecture's steps between them.
 //!
-//! Fields are held in variables where possible ([`super::homes`]). So values pass from block to
+//! Fields are held in variables where possible ([`super::field_allocation`]). So values pass from block to
 //! block without memory accesses, and unused values are not computed. A packet that leaves the fast
 //! path gets its frame written in cold code.
 
@@ -17,25 +17,25 @@ use ir::{
 };
 
 use super::action::Uses;
-use super::bounds::has_work;
+use super::work_bounds::has_work;
 use super::burst::Exit;
 use super::checksum::{HeaderSum, Summed};
-use super::current::is_about_current;
+use super::entry_uses::is_about_current;
 use super::deparse::Emit;
-use super::homes::{Homes, written_in_control, written_in_parser};
-use super::late::Late;
+use super::field_allocation::{FieldAllocation, written_in_control, written_in_parser};
+use super::deferred_loads::DeferredLoads;
 use super::offsets::Offsets;
 use super::place::is_cleared_by_helper;
-use super::scout::{ScoutedStages, Scouting};
+use super::prefetch_pass::{PrefetchedStages, PrefetchPlan};
 use super::{Block, I64, Translator};
 use crate::abi::{Outcome, flags, offset};
 use crate::helpers::Helper;
 
 /// State of the translation of a fast path.
-pub(super) struct Fusing {
-    pub(super) homes: Homes,
+pub(super) struct FastPathContext {
+    pub(super) homes: FieldAllocation,
     pub(super) variables: HashMap<Slot, Variable>,
-    /// Offset of each header of [`Homes::tracked`].
+    /// Offset of each header of [`FieldAllocation::tracked`].
     pub(super) offsets: Offsets,
     /// Cached sums of the tracked headers in the packet, and the parts of each that are in the sum.
     pub(super) header_sums: HashMap<HeaderId, HeaderSum>,
@@ -48,10 +48,10 @@ pub(super) struct Fusing {
     is_flat: bool,
     /// Deferred loads of the current parser, and true if a parser has run since all fields were
     /// cleared.
-    pub(super) late: Late,
+    pub(super) late: DeferredLoads,
     has_parsed: bool,
     /// Plan of the prefetch passes.
-    pub(super) scouting: Scouting,
+    pub(super) scouting: PrefetchPlan,
     /// Index of the current packet, and flags of its context. Helpers read both from the
     /// invocation.
     pub(super) at: Variable,
@@ -138,7 +138,7 @@ pub(super) fn asks_or_tells(op: Op) -> bool {
 
 /// Parts of a packet's context that must be prepared.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PassUses {
+pub(crate) struct FastPathUses {
     /// Requests.
     pub(crate) may_request: bool,
     /// Random numbers.
@@ -147,21 +147,21 @@ pub(crate) struct PassUses {
     pub(crate) has_checksums: bool,
 }
 
-impl PassUses {
+impl FastPathUses {
     /// Returns the parts that a program uses.
-    pub(crate) fn of(program: &ir::Program) -> PassUses {
-        let Homes {
+    pub(crate) fn of(program: &ir::Program) -> FastPathUses {
+        let FieldAllocation {
             ops,
             sums_by_helper,
             ..
-        } = Homes::of(program, &[], std::iter::empty());
+        } = FieldAllocation::of(program, &[], std::iter::empty());
         let uses = |all: &[Op]| all.iter().any(|op| ops.contains(op));
         let is_checksum = |(id, instance): (ExternId, &Extern)| match instance.kind {
             ExternKind::Checksum { .. } => true,
             ExternKind::InternetChecksum => sums_by_helper.contains(&id),
             _ => false,
         };
-        PassUses {
+        FastPathUses {
             may_request: uses(ASKING) || uses(REQUESTING),
             // A selector's hash may be random too.
             may_draw: uses(DRAWING) || program.tables.values().any(|t| t.implementation.is_some()),
@@ -186,7 +186,7 @@ impl Translator<'_> {
     /// Translates a fast path: a loop over the packets of a burst. The function returns the number
     /// of packets that have an outcome. Returns the match stages that use lookup results of
     /// prefetch passes.
-    pub(super) fn pass(mut self, pass: &FastPath) -> Result<ScoutedStages, Unsupported> {
+    pub(super) fn pass(mut self, pass: &FastPath) -> Result<PrefetchedStages, Unsupported> {
         let common_end = self.end;
         let ended = self.b.create_block();
         self.b.append_block_param(ended, I64);
@@ -208,15 +208,15 @@ impl Translator<'_> {
         self.end_burst(begin, common_end);
         self.b.finalize();
         let scouting = self.fused.map(|fused| fused.scouting);
-        Ok(scouting.map_or_else(ScoutedStages::new, |scouting| scouting.sites))
+        Ok(scouting.map_or_else(PrefetchedStages::new, |scouting| scouting.sites))
     }
 
     /// Returns the allocation of fields with as many in variables as possible.
-    pub(super) fn homes(&self, pass: &FastPath) -> Homes {
-        Homes::of(self.program, &self.code.headers, written_by(pass))
+    pub(super) fn homes(&self, pass: &FastPath) -> FieldAllocation {
+        FieldAllocation::of(self.program, &self.code.headers, written_by(pass))
     }
 
-    pub(super) fn begin_fusing(&mut self, pass: &FastPath, homes: Homes, ended: Block) {
+    pub(super) fn begin_fusing(&mut self, pass: &FastPath, homes: FieldAllocation, ended: Block) {
         let mut variables = HashMap::new();
         let mut in_frame: Vec<(Slot, u32)> = Vec::new();
         for (id, field) in self.program.fields.iter() {
@@ -231,7 +231,7 @@ impl Translator<'_> {
             add_run(&mut in_frame, slot, limbs);
         }
         let places = self.places(&homes);
-        let scouting = Scouting::of(self.program, pass, &self.code.headers, &homes);
+        let scouting = PrefetchPlan::of(self.program, pass, &self.code.headers, &homes);
         let written: HashSet<FieldId> = written_by(pass).collect();
         let offsets = Offsets::new(&mut self.b, homes.tracked.iter().copied());
         let mut header_sum = || HeaderSum {
@@ -255,7 +255,7 @@ impl Translator<'_> {
             .chain(transfers)
             .chain(pipeline.intrinsics.values().copied())
             .collect();
-        self.fused = Some(Fusing {
+        self.fused = Some(FastPathContext {
             homes,
             variables,
             offsets,
@@ -264,7 +264,7 @@ impl Translator<'_> {
             in_frame,
             bytes_stand: true,
             is_flat: false,
-            late: Late::default(),
+            late: DeferredLoads::default(),
             has_parsed: false,
             scouting,
             at: self.b.declare_var(I64),

@@ -12,25 +12,25 @@ use crate::abi::offset;
 pub(super) const WORD_SHIFT: i64 = 3;
 
 /// Layout of the lookup results of a site, in words. First come the record numbers, one per packet.
-/// [`AnswerNotes::MISSED`] means a miss, and 0 means no lookup or an uncertain result. If keys are
+/// [`LookupResults::MISSED`] means a miss, and 0 means no lookup or an uncertain result. If keys are
 /// compared, the limbs of the looked-up keys follow: first the first limb of every packet, then the
 /// second, and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AnswerNotes {
+pub(crate) struct LookupResults {
     /// Index of the first word.
     first: usize,
     /// Number of limbs of a key.
     limbs: usize,
 }
 
-impl AnswerNotes {
+impl LookupResults {
     const KEYS: usize = BURST;
 
     /// Result of a lookup that missed. The bit is outside the 32 bits of record numbers.
     pub(crate) const MISSED: u64 = 1 << 32;
 
-    pub(super) fn new(first: usize, limbs: usize) -> AnswerNotes {
-        AnswerNotes { first, limbs }
+    pub(super) fn new(first: usize, limbs: usize) -> LookupResults {
+        LookupResults { first, limbs }
     }
 
     /// Returns the size in words.
@@ -69,15 +69,15 @@ impl Translator<'_> {
     }
 
     /// Stores the key of a packet, if the site stores keys.
-    pub(super) fn note_key(&mut self, to: AnswerNotes, packet: Value, key: &[Value]) {
+    pub(super) fn note_key(&mut self, to: LookupResults, packet: Value, key: &[Value]) {
         for (limb, &part) in key.iter().enumerate().take(to.limbs) {
             self.b.ins().store(in_limbs(), part, packet, to.key(limb));
         }
     }
 
     /// Stores the record number that a packet hits, 0 for a miss.
-    pub(super) fn note_answer(&mut self, to: AnswerNotes, packet: Value, number: Value) {
-        let missed = self.number(AnswerNotes::MISSED);
+    pub(super) fn note_answer(&mut self, to: LookupResults, packet: Value, number: Value) {
+        let missed = self.number(LookupResults::MISSED);
         let answer = self.b.ins().select(number, number, missed);
         self.b.ins().store(in_limbs(), answer, packet, to.answer());
     }
@@ -86,7 +86,7 @@ impl Translator<'_> {
     /// result, or if it belongs to another key than `key`, unless that is empty.
     pub(super) fn noted_answer(
         &mut self,
-        from: AnswerNotes,
+        from: LookupResults,
         key: &[Value],
         otherwise: Block,
     ) -> Value {

@@ -13,14 +13,14 @@ use exec::slots::Slot;
 use exec::slots::header::HeaderSite;
 use ir::{FieldId, HeaderId, ParserId, Program};
 
-use super::homes::{Homes, extracted_in_parser, fields_of, written_in_parser};
+use super::field_allocation::{FieldAllocation, extracted_in_parser, fields_of, written_in_parser};
 use super::{I64, Translator};
 
 /// Limit below which fields are loaded during extraction, since tail duplication then knows more of
 /// them from the start. The size is the number of limbs of the fields and validities that could be
 /// deferred, times the number of parser states.
 ///
-/// Only headers of [`Homes::tracked`] can be deferred. A program defers none if headers may be
+/// Only headers of [`FieldAllocation::tracked`] can be deferred. A program defers none if headers may be
 /// unaligned. They may be if any extracted header's fixed fields are not whole bytes. The same
 /// holds if any `advance` is not by a constant multiple of eight bits.
 const MOST_CARRIED: usize = 2000;
@@ -43,21 +43,21 @@ struct FieldPlace {
 
 /// Deferred loads of the current parser. Empty outside of parsers.
 #[derive(Debug, Default)]
-pub(super) struct Late {
+pub(super) struct DeferredLoads {
     headers: HashSet<HeaderId>,
     places: HashMap<Slot, Place>,
 }
 
-impl Late {
+impl DeferredLoads {
     /// Returns the headers that a parser extracts and nothing else writes, or none if they are few.
     /// `written_before` are the fields that the architecture may write.
     fn of(
         program: &Program,
         sites: &[HeaderSite],
-        homes: &Homes,
+        homes: &FieldAllocation,
         written_before: &HashSet<FieldId>,
         parser: ParserId,
-    ) -> Late {
+    ) -> DeferredLoads {
         let mut written = written_in_parser(program, parser);
         written.extend(written_before);
         let mut headers = extracted_in_parser(program, parser);
@@ -74,8 +74,8 @@ impl Late {
             .get(parser)
             .map_or(0, |parser| parser.states.len());
         match places.len() * states < MOST_CARRIED {
-            true => Late::default(),
-            false => Late { headers, places },
+            true => DeferredLoads::default(),
+            false => DeferredLoads { headers, places },
         }
     }
 }
@@ -85,7 +85,7 @@ impl Translator<'_> {
     pub(super) fn begin_late(&mut self, parser: ParserId) {
         if let Some(fusing) = self.fused.as_mut() {
             let written = &fusing.written_before;
-            fusing.late = Late::of(
+            fusing.late = DeferredLoads::of(
                 self.program,
                 &self.code.headers,
                 &fusing.homes,
@@ -226,7 +226,7 @@ fn places_of(site: &HeaderSite) -> Vec<(Slot, Place)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::homes::tests::read;
+    use super::super::field_allocation::tests::read;
     use super::*;
 
     /// Maximum number of headers that are not deferred, in a parser that extracts each in a
@@ -258,7 +258,7 @@ mod tests {
         let (program, sites, homes) = read(&format!(
             "program t own\nheader_type h_t {{\n    a: bit<8>;\n    b: bit<80>;\n}}\n{declared}parser p start s0 {{\n{states}}}\n"
         ));
-        let late = Late::of(&program, &sites, &homes, written_before, ParserId::new(0));
+        let late = DeferredLoads::of(&program, &sites, &homes, written_before, ParserId::new(0));
         let mut late: Vec<u32> = late.headers.iter().map(|header| header.get()).collect();
         late.sort_unstable();
         late

@@ -4,7 +4,7 @@
 //! A single packet of a device that was idle finds none of the device's data in the near caches. It
 //! reads many small structures, each found through the one before, so most of its time is spent
 //! waiting for memory. Prefetching all lines at once takes a few cycles if they are in a near
-//! cache. Larger bursts are prefetched in stages ([`exec::Fused::ask_for`]).
+//! cache. Larger bursts are prefetched in stages ([`exec::Fused::prefetch`]).
 
 use exec::State;
 use table::prefetch::{prefetch, prefetch_at, tell_few_lines_of, tell_lines_of};
@@ -72,7 +72,7 @@ fn tell_native_index(lookup: &Lookup, tell: &mut dyn FnMut(usize)) -> bool {
 
 /// Prefetches these words, and the lines that [`list`] appended to them.
 #[inline]
-pub(crate) fn ask_for(words: &[u64]) {
+pub(crate) fn prefetch(words: &[u64]) {
     (0..words.len().min(MOST * WORDS))
         .step_by(WORDS)
         .for_each(|at| prefetch(words, at));
@@ -88,7 +88,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::notes::tests::compiled;
+    use crate::lookup_buffer::tests::compiled;
     use exec::Configuration;
 
     /// Returns the list of a program with this number of searched tables without entries, and its
@@ -147,9 +147,9 @@ mod tests {
         let is_listed = |address: usize| lines.contains(&((address - address % LINE) as u64));
         assert!(read.into_iter().all(is_listed));
         // Any contents are accepted.
-        ask_for(&words);
-        ask_for(&[u64::MAX; 3]);
-        ask_for(&[]);
+        prefetch(&words);
+        prefetch(&[u64::MAX; 3]);
+        prefetch(&[]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use cranelift_codegen::loop_analysis::LoopAnalysis;
 use support::work::checkpoint;
 
 use super::Flow;
-use super::sweep::{has_effect, insts};
+use super::dead_code::{has_effect, insts};
 use crate::helpers::Helper;
 use crate::translate::in_bytes;
 

@@ -8,8 +8,8 @@ use exec::Unsupported;
 use ir::{ActionId, Expr, Place, Stmt, StmtKind, TableId, limbs_of};
 
 use super::Translator;
-use super::levels::{assigns, exits};
-use super::scout::Plan;
+use super::lookup_schedule::{assigns, exits};
+use super::prefetch_pass::TablePrefetch;
 
 /// Maximum number of actions of a table that are converted, and maximum number of limbs that they
 /// assign together.
@@ -20,7 +20,7 @@ const MOST_LIMBS: u32 = 6;
 type Assigned<'p> = Vec<(&'p Place, &'p Expr)>;
 
 /// Action of which only the assignments are executed.
-pub(super) struct Choice<'p> {
+pub(super) struct SelectedAction<'p> {
     /// Position in the table.
     position: usize,
     action: ActionId,
@@ -46,8 +46,8 @@ impl<'t> Translator<'t> {
         &mut self,
         table: TableId,
         actions: &[(usize, ActionId)],
-        plan: &Plan<'_>,
-    ) -> Option<Vec<Choice<'t>>> {
+        plan: &TablePrefetch<'_>,
+    ) -> Option<Vec<SelectedAction<'t>>> {
         let mut choices = Vec::with_capacity(actions.len());
         let mut limbs = 0;
         for &(position, action) in actions {
@@ -68,7 +68,7 @@ impl<'t> Translator<'t> {
             if params.any(is_wide) || limbs > MOST_LIMBS {
                 return None;
             }
-            choices.push(Choice {
+            choices.push(SelectedAction {
                 position,
                 action,
                 assigned,
@@ -80,7 +80,7 @@ impl<'t> Translator<'t> {
 
     /// Returns the assignments of an action on which later keys depend, and true if it ends its
     /// control. Returns none if it does anything else that matters.
-    fn assigned(&self, body: &'t [Stmt], plan: &Plan<'_>) -> Option<(Assigned<'t>, bool)> {
+    fn assigned(&self, body: &'t [Stmt], plan: &TablePrefetch<'_>) -> Option<(Assigned<'t>, bool)> {
         let mut assigned = Vec::new();
         for stmt in body {
             match &stmt.kind {
@@ -105,7 +105,7 @@ impl<'t> Translator<'t> {
     pub(super) fn choose(
         &mut self,
         (table, record, is_hit): (TableId, Value, Value),
-        choices: &[Choice<'_>],
+        choices: &[SelectedAction<'_>],
         ways: Ways<'_>,
     ) -> Result<(), Unsupported> {
         for choice in choices {
@@ -129,7 +129,7 @@ impl<'t> Translator<'t> {
     }
 
     /// Updates the successor flags for packets that run an action.
-    fn choose_ways(&mut self, is_it: Value, choice: &Choice<'_>, ways: Ways<'_>) {
+    fn choose_ways(&mut self, is_it: Value, choice: &SelectedAction<'_>, ways: Ways<'_>) {
         match (ways, choice.ends) {
             (Ways::ByAction(ways), false) => {
                 if let Some(&way) = ways.get(choice.position) {

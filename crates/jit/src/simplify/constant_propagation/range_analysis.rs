@@ -300,7 +300,7 @@ mod tests {
             });
             fold(&mut func);
             check(&func);
-            let store = crate::simplify::sweep::insts(&func)
+            let store = crate::simplify::dead_code::insts(&func)
                 .find(|&inst| func.dfg.insts[inst].opcode() == Opcode::Store)
                 .and_then(|store| func.dfg.value_def(func.dfg.inst_args(store)[0]).inst());
             let of = store.map(|inst| func.dfg.inst_args(inst)[0]);

@@ -12,7 +12,7 @@ use crate::view::{self, Marked};
 /// ([`super::Invocation::state`]).
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct Sight {
+pub(crate) struct PacketDevice {
     /// The values that [`super::Invocation::take_up`] sets for a segment.
     view_at: *const u64,
     first_flags: u64,
@@ -23,15 +23,15 @@ pub(crate) struct Sight {
 }
 
 /// Offsets of the fields, and the shift that converts an index into a byte offset.
-pub(crate) const VIEW: i32 = offset_of!(Sight, view_at) as i32;
-pub(crate) const FIRST_FLAGS: i32 = offset_of!(Sight, first_flags) as i32;
-pub(crate) const BUDGET: i32 = offset_of!(Sight, budget) as i32;
-pub(crate) const SHIFT: i64 = size_of::<Sight>().ilog2() as i64;
+pub(crate) const VIEW: i32 = offset_of!(PacketDevice, view_at) as i32;
+pub(crate) const FIRST_FLAGS: i32 = offset_of!(PacketDevice, first_flags) as i32;
+pub(crate) const BUDGET: i32 = offset_of!(PacketDevice, budget) as i32;
+pub(crate) const SHIFT: i64 = size_of::<PacketDevice>().ilog2() as i64;
 
-const _: () = assert!(size_of::<Sight>() == 1 << SHIFT);
+const _: () = assert!(size_of::<PacketDevice>() == 1 << SHIFT);
 
 /// Storage for the packet devices of a burst.
-pub(super) type Room = [MaybeUninit<Sight>; BURST];
+pub(super) type Room = [MaybeUninit<PacketDevice>; BURST];
 
 /// Returns the devices of the first `count` packets, as far as the segments reach. `marked`
 /// combines the marks of all segments.
@@ -40,7 +40,7 @@ pub(super) fn of_packets<'r>(
     count: usize,
     marked: Marked,
     room: &'r mut Room,
-) -> &'r [Sight] {
+) -> &'r [PacketDevice] {
     // The first prefetch pass saves its parsed fields for all packets or for none.
     let are_several = marked.are_several_scouted(lots.len() > 1);
     let mut end = 0;
@@ -48,7 +48,7 @@ pub(super) fn of_packets<'r>(
         let begin = end;
         end = count.min(begin + lot.frames);
         for place in &mut room[begin..end] {
-            place.write(Sight {
+            place.write(PacketDevice {
                 view_at: view::of_lot(lot),
                 first_flags: first_flags(lot, are_several),
                 budget: lot.owner.work.units().into(),

@@ -10,15 +10,15 @@ use cranelift_codegen::ir::{
 
 use support::work::checkpoint;
 
-use super::fold::{cut, mask, signed};
-use super::sweep;
+use super::constant_propagation::{cut, mask, signed};
+use super::dead_code;
 
 /// Maximum number of instructions that are followed to find the origin of a value.
 const MOST_STEPS: usize = 8;
 
 /// Rewrites all instructions of a function.
 pub(super) fn reduce(func: &mut Function) {
-    let insts: Vec<Inst> = sweep::insts(func).collect();
+    let insts: Vec<Inst> = dead_code::insts(func).collect();
     for inst in insts {
         checkpoint();
         address_at_once(func, inst);
@@ -502,7 +502,7 @@ mod tests {
             b.ins().return_(&[]);
         });
         reduce(&mut func);
-        sweep::sweep(&mut func);
+        dead_code::sweep(&mut func);
         check(&func);
         func
     }
@@ -535,7 +535,7 @@ mod tests {
                     b.ins().icmp_imm(cond, bits, limit)
                 });
                 assert_eq!(count(&func, Opcode::IshlImm), 0, "{func}");
-                let compared = sweep::insts(&func).find_map(|inst| match func.dfg.insts[inst] {
+                let compared = dead_code::insts(&func).find_map(|inst| match func.dfg.insts[inst] {
                     InstructionData::IntCompareImm { cond, imm, .. } => Some((cond, imm.bits())),
                     _ => None,
                 });
@@ -577,7 +577,7 @@ mod tests {
             b.ins().return_(&[]);
         });
         reduce(&mut func);
-        sweep::sweep(&mut func);
+        dead_code::sweep(&mut func);
         check(&func);
         assert_eq!(count(&func, Opcode::Uextend), 0, "{func}");
     }
@@ -592,11 +592,11 @@ mod tests {
                 b.ins().return_(&[]);
             });
             reduce(&mut func);
-            sweep::sweep(&mut func);
+            dead_code::sweep(&mut func);
             check(&func);
             assert_eq!(count(&func, Opcode::IaddImm), left, "{func}");
             let offsets =
-                sweep::insts(&func).filter_map(|inst| func.dfg.insts[inst].load_store_offset());
+                dead_code::insts(&func).filter_map(|inst| func.dfg.insts[inst].load_store_offset());
             let wanted = match left {
                 0 => [32, 40],
                 _ => [i32::MAX, 16],

@@ -8,19 +8,19 @@ use table::EntryIdx;
 use table::prefetch::prefetch_at;
 
 use crate::abi::{self, Code};
-use crate::translate::{ParsedNotes, ScoutSite, words_of_rows};
+use crate::translate::{ParsedFields, PrefetchSite, words_of_rows};
 use crate::view::{self, Rows};
 
 /// Position of the list of rows to prefetch in the lookup buffer. Rows are records, counters and
 /// usage cells of entries. The list is the number of rows followed by their addresses.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RowList {
+pub(crate) struct RowAddresses {
     pub(crate) first: usize,
     /// Number of words of the list.
     words: usize,
 }
 
-impl RowList {
+impl RowAddresses {
     /// Returns the listed rows and clears the list.
     pub(crate) fn take(self, notes: &mut [u64]) -> &[u64] {
         match notes[self.first..][..self.words].split_first_mut() {
@@ -32,15 +32,15 @@ impl RowList {
 
 /// Returns the position of the list after all other parts of the lookup buffer. It has room for all
 /// rows that packets can find in hash tables.
-pub(crate) fn list_of_rows(code: &Code) -> RowList {
+pub(crate) fn list_of_rows(code: &Code) -> RowAddresses {
     let hashed = code
         .scouts
         .iter()
         .filter(|site| site.hashed_on(site.level).is_some());
     let rows = hashed.map(|site| words_of_rows(code.tables[site.table].records.stride()));
     let rows: usize = rows.sum();
-    RowList {
-        first: code.end_of_scouts() + code.parsed.as_ref().map_or(0, ParsedNotes::words),
+    RowAddresses {
+        first: code.end_of_scouts() + code.parsed.as_ref().map_or(0, ParsedFields::words),
         words: if rows > 0 { 1 + rows } else { 0 },
     }
 }
@@ -92,7 +92,7 @@ pub(crate) fn end_first_lines(
 
 /// Prefetches the memory that the lookups of these packets read first. Computed intermediate values
 /// are stored in place of the results, for the lookup itself.
-pub(crate) fn announce(site: &ScoutSite, notes: &mut [u64], packets: Range<usize>, state: &State) {
+pub(crate) fn announce(site: &PrefetchSite, notes: &mut [u64], packets: Range<usize>, state: &State) {
     let asked = site.questions(notes, packets);
     if let Some(table) = state.table(site.table)
         && !asked.keys.is_empty()
@@ -105,7 +105,7 @@ pub(crate) fn announce(site: &ScoutSite, notes: &mut [u64], packets: Range<usize
 /// loads or prefetches the entries that the fast path will read. With many segments they are never
 /// in a near cache.
 pub(crate) fn answer(
-    site: &ScoutSite,
+    site: &PrefetchSite,
     notes: &mut [u64],
     packets: Range<usize>,
     lot: &BurstSegment<'_>,
@@ -144,7 +144,7 @@ pub(crate) fn answer(
 /// Performs [`announce`] and [`answer`] for interleaved packets, each of which may belong to
 /// another segment than the one before.
 pub(crate) fn answer_mixed<'l>(
-    site: &ScoutSite,
+    site: &PrefetchSite,
     notes: &mut [u64],
     packets: usize,
     lot_of: impl Fn(usize) -> Option<&'l BurstSegment<'l>>,
@@ -189,8 +189,8 @@ fn ask_for(rows: &Rows, numbers: &[u64]) {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::backend::{CompiledPass, compile_pass};
-    use crate::translate::Arrival;
+    use crate::backend::{FastPathCode, compile_pass};
+    use crate::translate::BurstLayout;
     use exec::{Natives, FastPath, FastPathStep};
     use ir::{ControlId, Layout, ParserId, Program};
 
@@ -209,10 +209,10 @@ pub(crate) mod tests {
     }
 
     /// Reads and compiles such a program.
-    pub(crate) fn compiled(text: &str) -> (Program, CompiledPass) {
+    pub(crate) fn compiled(text: &str) -> (Program, FastPathCode) {
         let (program, pass) = read(text);
         let (layout, natives) = (Layout::of(&program), Natives::default());
-        let compiled = compile_pass(&program, &layout, &natives, &pass, Arrival::InRuns);
+        let compiled = compile_pass(&program, &layout, &natives, &pass, BurstLayout::Grouped);
         (program, compiled.expect("it is compiled"))
     }
 

@@ -20,8 +20,8 @@ use cranelift_codegen::packed_option::PackedOption;
 use support::work::checkpoint;
 
 use super::Flow;
-use super::fold::{Given, Known, evaluate};
-use super::sweep::{insts, sources};
+use super::constant_propagation::{Given, Known, evaluate};
+use super::dead_code::{insts, sources};
 
 /// Key of a group of edges: their constants, by parameter of the merge point.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,7 +58,7 @@ impl Room {
 
 /// CFG edge: one target of a branch.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct Edge {
     branch: Inst,
     number: usize,
 }
@@ -67,7 +67,7 @@ struct Way {
 pub(super) fn split(func: &mut Function, flow: &Flow, mut room: Room) -> bool {
     let decisive = decisive(func);
     let regions = Regions::of(&flow.tree);
-    let mut foresight = Foresight::of(func);
+    let mut foresight = PredictedFacts::of(func);
     let mut copies = Copies::default();
     let mut parted: EntitySet<Block> = EntitySet::new();
     for &block in &regions.order {
@@ -93,24 +93,24 @@ pub(super) fn split(func: &mut Function, flow: &Flow, mut room: Room) -> bool {
 }
 
 /// Merge point, with its incoming edges in groups.
-struct Meeting {
+struct MergePoint {
     /// Parameters on which later branches depend.
     params: Vec<Value>,
-    groups: BTreeMap<Group, Vec<Way>>,
+    groups: BTreeMap<Group, Vec<Edge>>,
 }
 
-impl Meeting {
+impl MergePoint {
     /// Selects the groups that get a copy of the region, in descending order of their gain. The
     /// last group keeps the original.
     fn worth_copying(
         &self,
         func: &Function,
         region: &[Block],
-        foresight: &mut Foresight,
+        foresight: &mut PredictedFacts,
         room: &mut Room,
-    ) -> Vec<Vec<Way>> {
+    ) -> Vec<Vec<Edge>> {
         let size: usize = region.iter().map(|&b| foresight.size(b)).sum();
-        let mut gains: Vec<(usize, &Vec<Way>)> = Vec::new();
+        let mut gains: Vec<(usize, &Vec<Edge>)> = Vec::new();
         for (group, ways) in &self.groups {
             let known = match group {
                 Group::Often(known) => foresight.gain(func, region, &self.params, known),
@@ -174,7 +174,7 @@ impl Step {
 /// Prediction of the facts that duplication would reveal in a region. It is reused for all regions,
 /// since its maps are as long as the function.
 #[derive(Default)]
-struct Foresight {
+struct PredictedFacts {
     constants: Constants,
     /// Instructions that may become known, block by block. `blocks` has the range of each block,
     /// and its total number of instructions.
@@ -189,11 +189,11 @@ struct Foresight {
     gain: usize,
 }
 
-impl Foresight {
-    fn of(func: &Function) -> Foresight {
-        let mut foresight = Foresight {
+impl PredictedFacts {
+    fn of(func: &Function) -> PredictedFacts {
+        let mut foresight = PredictedFacts {
             constants: constants(func),
-            ..Foresight::default()
+            ..PredictedFacts::default()
         };
         foresight.numbers.resize(func.dfg.num_values());
         foresight.given.resize(func.dfg.num_values());
@@ -324,7 +324,7 @@ fn meeting(
     flow: &Flow,
     (decisive, constants): (&EntitySet<Value>, &Constants),
     block: Block,
-) -> Option<Meeting> {
+) -> Option<MergePoint> {
     let params = func.dfg.block_params(block);
     let at: Vec<usize> = (0..params.len())
         .filter(|&at| decisive.contains(params[at]))
@@ -332,7 +332,7 @@ fn meeting(
     if at.is_empty() {
         return None;
     }
-    let mut groups: BTreeMap<Group, Vec<Way>> = BTreeMap::new();
+    let mut groups: BTreeMap<Group, Vec<Edge>> = BTreeMap::new();
     for from in flow.ways.pred_iter(block) {
         if flow.tree.block_dominates(block, from.block) {
             return None;
@@ -357,11 +357,11 @@ fn meeting(
             groups
                 .entry(group)
                 .or_default()
-                .push(Way { branch, number });
+                .push(Edge { branch, number });
         }
     }
     let params = at.into_iter().map(|at| params[at]).collect();
-    (groups.len() > 1).then_some(Meeting { params, groups })
+    (groups.len() > 1).then_some(MergePoint { params, groups })
 }
 
 /// Constant of each value, if it has one.
@@ -466,7 +466,7 @@ impl Copies {
 
     /// Copies a region, of which the first block dominates the others, and redirects these edges to
     /// the copy.
-    fn make(&mut self, func: &mut Function, region: &[Block], ways: &[Way]) {
+    fn make(&mut self, func: &mut Function, region: &[Block], ways: &[Edge]) {
         self.forget();
         let copies: Vec<Block> = region.iter().map(|&b| self.begin(func, b)).collect();
         let mut insts: Vec<Inst> = Vec::new();

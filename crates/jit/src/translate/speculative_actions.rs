@@ -12,17 +12,17 @@ use ir::{
 };
 
 use super::action::{Param, Uses};
-use super::choose::Ways;
-use super::levels::{Follows, assigns, exits};
-use super::scout::{Comes, Plan, ScoutSite};
+use super::if_conversion::Ways;
+use super::lookup_schedule::{Follows, assigns, exits};
+use super::prefetch_pass::{Comes, TablePrefetch, PrefetchSite};
 use super::{INLINE_LIMBS, Translator};
 
 /// Match stage with a lookup result that a prefetch pass uses.
-pub(super) struct Answered<'n> {
+pub(super) struct ResolvedLookup<'n> {
     pub(super) table: TableId,
     pub(super) outcome: MatchOutcome,
     pub(super) next: &'n MatchNext,
-    pub(super) site: ScoutSite,
+    pub(super) site: PrefetchSite,
     /// True if the successor of the stage matters.
     pub(super) decides: bool,
 }
@@ -66,7 +66,7 @@ impl Translator<'_> {
     }
 
     /// Returns true if a prefetch pass executes an assignment.
-    pub(super) fn is_wanted(&self, to: &Place, value: &Expr, plan: &Plan<'_>) -> bool {
+    pub(super) fn is_wanted(&self, to: &Place, value: &Expr, plan: &TablePrefetch<'_>) -> bool {
         plan.needed.contains(&to.base) && self.follows_place(to) && self.can_follow(value)
     }
 
@@ -94,7 +94,7 @@ impl Translator<'_> {
         &mut self,
         here: Comes,
         body: &[Stmt],
-        plan: &Plan<'_>,
+        plan: &TablePrefetch<'_>,
     ) -> Result<Comes, Unsupported> {
         let may_exit = exits(self.program, body);
         if !may_exit && !assigns(self.program, body, &plan.needed) {
@@ -118,7 +118,7 @@ impl Translator<'_> {
         Ok(if may_exit { Comes::If(goes_on) } else { here })
     }
 
-    fn sketch(&mut self, body: &[Stmt], plan: &Plan<'_>) -> Result<(), Unsupported> {
+    fn sketch(&mut self, body: &[Stmt], plan: &TablePrefetch<'_>) -> Result<(), Unsupported> {
         for stmt in body {
             if !self.is_live {
                 break;
@@ -129,7 +129,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    fn sketch_stmt(&mut self, stmt: &Stmt, plan: &Plan<'_>) -> Result<(), Unsupported> {
+    fn sketch_stmt(&mut self, stmt: &Stmt, plan: &TablePrefetch<'_>) -> Result<(), Unsupported> {
         match &stmt.kind {
             StmtKind::Assign(to, value) if self.is_wanted(to, value, plan) => {
                 self.assign(to, value)
@@ -167,7 +167,7 @@ impl Translator<'_> {
         cond: &Expr,
         then: &[Stmt],
         otherwise: &[Stmt],
-        plan: &Plan<'_>,
+        plan: &TablePrefetch<'_>,
     ) -> Result<(), Unsupported> {
         let (yes, no) = (self.b.create_block(), self.b.create_block());
         let end = self.b.create_block();
@@ -187,7 +187,7 @@ impl Translator<'_> {
         &mut self,
         label: LabelId,
         body: &[Stmt],
-        plan: &Plan<'_>,
+        plan: &TablePrefetch<'_>,
     ) -> Result<(), Unsupported> {
         let leave = self.b.create_block();
         self.enclosing.insert(label, (leave, leave));
@@ -201,7 +201,7 @@ impl Translator<'_> {
         &mut self,
         action: ActionId,
         args: &[Expr],
-        plan: &Plan<'_>,
+        plan: &TablePrefetch<'_>,
     ) -> Result<(), Unsupported> {
         let Some(declared) = self.program.actions.get(action) else {
             return Ok(());
@@ -226,7 +226,7 @@ impl Translator<'_> {
         &mut self,
         action: ActionId,
         params: Vec<Param>,
-        plan: &Plan<'_>,
+        plan: &TablePrefetch<'_>,
     ) -> Result<(), Unsupported> {
         let Some(declared) = self.program.actions.get(action) else {
             return Ok(());
@@ -244,8 +244,8 @@ impl Translator<'_> {
     pub(super) fn sketch_answer(
         &mut self,
         here: Comes,
-        answered: &Answered<'_>,
-        plan: &Plan<'_>,
+        answered: &ResolvedLookup<'_>,
+        plan: &TablePrefetch<'_>,
     ) -> Result<Vec<(Next, Comes)>, Unsupported> {
         let nexts: Vec<Next> = match answered.next {
             MatchNext::Always(next) => vec![*next],
@@ -270,9 +270,9 @@ impl Translator<'_> {
 
     fn follow_answer(
         &mut self,
-        answered: &Answered<'_>,
+        answered: &ResolvedLookup<'_>,
         ways: &[Variable],
-        plan: &Plan<'_>,
+        plan: &TablePrefetch<'_>,
         after: Block,
     ) -> Result<(), Unsupported> {
         let table = answered.table;

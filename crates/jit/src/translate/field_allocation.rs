@@ -34,7 +34,7 @@ const MOST_UNTRACKED: usize = 160;
 
 /// Allocation and properties of a program's fields.
 #[derive(Debug, Default)]
-pub(crate) struct Homes {
+pub(crate) struct FieldAllocation {
     /// Fields in variables.
     pub(crate) in_variables: HashSet<FieldId>,
     /// Fields in variables in a prefetch pass, which needs few of them. It evaluates no others.
@@ -59,13 +59,13 @@ pub(crate) struct Homes {
     pub(crate) has_atomic: bool,
 }
 
-impl Homes {
+impl FieldAllocation {
     /// Analyzes a program. `written` are the fields that the architecture writes.
     pub(crate) fn of(
         program: &Program,
         sites: &[HeaderSite],
         written: impl Iterator<Item = FieldId>,
-    ) -> Homes {
+    ) -> FieldAllocation {
         let mut walk = Walk::new(program);
         walk.program();
         let only_told = walk.write_besides(written);
@@ -79,13 +79,13 @@ impl Homes {
             has_atomic,
             ..
         } = walk;
-        let mut homes = Homes {
+        let mut homes = FieldAllocation {
             only_told,
             is_aligned,
             ops,
             sums_by_helper,
             has_atomic,
-            ..Homes::default()
+            ..FieldAllocation::default()
         };
         let inline =
             |ty: ScalarTy| limbs_of(ty) <= INLINE_LIMBS && !matches!(ty, ScalarTy::Varbit(_));
@@ -137,7 +137,7 @@ impl Homes {
     /// very many, they stay in the frame, since register allocation needs a location for each value
     /// in each block. A field that only extraction writes is live only until its last use. A single
     /// input of the architecture is not live at all.
-    pub(crate) fn in_pass(mut self, program: &Program) -> Homes {
+    pub(crate) fn in_pass(mut self, program: &Program) -> FieldAllocation {
         let is_kept =
             |field: &FieldId| self.written.contains(field) && !self.only_told.contains(field);
         if self
@@ -604,7 +604,7 @@ pub(super) mod tests {
     use ir::Layout;
 
     /// Reads a program. Returns it with its headers and the allocation of its fields.
-    pub(in super::super) fn read(text: &str) -> (Program, Vec<HeaderSite>, Homes) {
+    pub(in super::super) fn read(text: &str) -> (Program, Vec<HeaderSite>, FieldAllocation) {
         read_written(text, std::iter::empty())
     }
 
@@ -612,14 +612,14 @@ pub(super) mod tests {
     fn read_written(
         text: &str,
         written: impl Iterator<Item = FieldId>,
-    ) -> (Program, Vec<HeaderSite>, Homes) {
+    ) -> (Program, Vec<HeaderSite>, FieldAllocation) {
         let program = ir::read(text).expect("the text is IR");
         let layout = Layout::of(&program);
         let headers = program.headers.ids();
         let sites: Vec<HeaderSite> = headers
             .filter_map(|id| HeaderSite::new(&program, &layout, id))
             .collect();
-        let homes = Homes::of(&program, &sites, written);
+        let homes = FieldAllocation::of(&program, &sites, written);
         (program, sites, homes)
     }
 

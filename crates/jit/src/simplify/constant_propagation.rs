@@ -8,7 +8,7 @@
 //! eliminated too, so that a fact about one computation holds for its repetition.
 
 mod evaluate;
-mod most;
+mod range_analysis;
 
 use std::collections::HashMap;
 
@@ -28,7 +28,7 @@ use support::work::checkpoint;
 
 use self::evaluate::{needed, without_imm};
 use super::Flow;
-use super::sweep::{destinations, keep_params};
+use super::dead_code::{destinations, keep_params};
 
 /// Maximum number of facts that are searched for a value. The chain may be as long as the function.
 const MOST_FACTS: usize = 64;
@@ -120,14 +120,14 @@ struct Fact {
 /// Properties of all values. They are reused for the next function, since maps as long as a
 /// function are expensive to allocate.
 #[derive(Default)]
-pub(super) struct Notes {
+pub(super) struct KnownValues {
     values: SecondaryMap<Value, Noted>,
     /// Arguments of the parameters, block by block.
     params: Vec<Gets>,
 }
 
 /// Folds a function without value aliases. Removes blocks that have become unreachable.
-pub(super) fn fold(func: &mut Function, flow: &mut Flow, notes: &mut Notes) {
+pub(super) fn fold(func: &mut Function, flow: &mut Flow, notes: &mut KnownValues) {
     flow.compute(func);
     let tree = &flow.tree;
     let blocks: Vec<Block> = tree.cfg_rpo().copied().collect();

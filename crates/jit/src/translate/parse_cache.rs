@@ -9,9 +9,9 @@ use exec::slots::Slot;
 use exec::{BURST, FastPath, FastPathStep};
 use ir::FieldId;
 
-use super::homes::{extracted_in_parser, fields_of, written_in_parser};
-use super::levels::{Level, Levels};
-use super::scout::ScoutedStages;
+use super::field_allocation::{extracted_in_parser, fields_of, written_in_parser};
+use super::lookup_schedule::{Level, LookupSchedule};
+use super::prefetch_pass::PrefetchedStages;
 use super::{I64, Translator, in_limbs};
 use crate::abi::{flags, offset};
 
@@ -21,7 +21,7 @@ const WORD: usize = 8;
 /// Layout of the saved fields: a row per packet, with the limbs of fields that later prefetch
 /// passes need.
 #[derive(Clone, Debug)]
-pub(crate) struct ParsedNotes {
+pub(crate) struct ParsedFields {
     /// Level of the prefetch pass that saves the fields. It runs before all others.
     pub(crate) level: Level,
     /// Index of the first word of the first row.
@@ -45,14 +45,14 @@ pub(super) enum Noted {
     /// Parses without saving the fields.
     Nowhere,
     /// Saves the fields.
-    Here(ParsedNotes),
+    Here(ParsedFields),
     /// Loads the saved fields.
-    Before(ParsedNotes),
+    Before(ParsedFields),
 }
 
-impl ParsedNotes {
+impl ParsedFields {
     /// Creates the layout of these limbs, each with its width in bits.
-    fn new(level: Level, first: usize, limbs: impl Iterator<Item = (Slot, u32)>) -> ParsedNotes {
+    fn new(level: Level, first: usize, limbs: impl Iterator<Item = (Slot, u32)>) -> ParsedFields {
         let bytes = |width: u32| (width.div_ceil(8) as usize).next_power_of_two();
         let mut limbs: Vec<(usize, Slot)> =
             limbs.map(|(slot, width)| (bytes(width), slot)).collect();
@@ -65,7 +65,7 @@ impl ParsedNotes {
             NotedLimb { slot, bytes, at }
         });
         let limbs = limbs.collect();
-        ParsedNotes {
+        ParsedFields {
             level,
             first,
             limbs,
@@ -85,8 +85,8 @@ impl Translator<'_> {
     pub(super) fn parsed_for_scouts(
         &mut self,
         pass: &FastPath,
-        sites: &ScoutedStages,
-        levels: &Levels,
+        sites: &PrefetchedStages,
+        levels: &LookupSchedule,
         level: Level,
     ) -> Noted {
         let mut later: BTreeSet<Level> = self.code.scout_levels();
@@ -106,7 +106,7 @@ impl Translator<'_> {
             .into_iter()
             .filter(|field| made.contains(field))
             .flat_map(|field| self.limbs_of_field(field));
-        let parsed = ParsedNotes::new(level, self.code.end_of_scouts(), limbs);
+        let parsed = ParsedFields::new(level, self.code.end_of_scouts(), limbs);
         self.code.parsed = Some(parsed.clone());
         Noted::Here(parsed)
     }
@@ -144,7 +144,7 @@ impl Translator<'_> {
     }
 
     /// Saves the fields of the current packet, if other prefetch passes follow.
-    pub(super) fn note_parsed(&mut self, parsed: &ParsedNotes) {
+    pub(super) fn note_parsed(&mut self, parsed: &ParsedFields) {
         let (noted, behind) = (self.b.create_block(), self.b.create_block());
         let flags = self.load_constant(offset::FIRST_FLAGS);
         let are_several = self.b.ins().band_imm(flags, flags::SEVERAL_SCOUTS as i64);
@@ -166,7 +166,7 @@ impl Translator<'_> {
     }
 
     /// Loads the fields of the current packet that an earlier prefetch pass saved.
-    pub(super) fn take_parsed(&mut self, parsed: &ParsedNotes) {
+    pub(super) fn take_parsed(&mut self, parsed: &ParsedFields) {
         let row = self.row_of_packet(parsed);
         for limb in &parsed.limbs {
             let at = limb.at as i32;
@@ -180,7 +180,7 @@ impl Translator<'_> {
         }
     }
 
-    fn row_of_packet(&mut self, parsed: &ParsedNotes) -> Value {
+    fn row_of_packet(&mut self, parsed: &ParsedFields) -> Value {
         let (notes, at) = (self.load_constant(offset::NOTES), self.at());
         let behind = self.b.ins().imul_imm(at, (WORD * parsed.row) as i64);
         let row = self.b.ins().iadd(notes, behind);
@@ -190,7 +190,7 @@ impl Translator<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Arrival, Body, Shared, in_bytes, translate};
+    use super::super::{BurstLayout, Body, Shared, in_bytes, translate};
     use super::*;
     use cranelift_codegen::Context;
     use cranelift_codegen::ir::{Function, Opcode};
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn limbs_take_no_more_bytes_than_they_need_and_stand_at_multiples_of_these() {
         let widths = [(4, 1), (5, 48), (6, 9), (7, 32), (8, 64), (9, 8)];
-        let parsed = ParsedNotes::new(0, 100, widths.into_iter());
+        let parsed = ParsedFields::new(0, 100, widths.into_iter());
         let limbs = parsed.limbs.iter();
         let limbs: Vec<(Slot, usize, usize)> =
             limbs.map(|limb| (limb.slot, limb.bytes, limb.at)).collect();
@@ -254,7 +254,7 @@ mod tests {
             &program,
             &layout,
             &natives,
-            Arrival::InRuns,
+            BurstLayout::Grouped,
             CallConv::SystemV,
         );
         let mut shared = shared.expect("the program has all that it names");

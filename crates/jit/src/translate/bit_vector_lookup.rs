@@ -11,7 +11,7 @@ use exec::Unsupported;
 use ir::{MatchKind, TableId};
 
 use super::expr::is_wide;
-use super::levels::Follows;
+use super::lookup_schedule::Follows;
 use super::{I64, INLINE_LIMBS, Translator, in_constants, in_limbs, in_stack};
 use crate::abi::offset;
 use crate::view::{self, part};
@@ -28,7 +28,7 @@ const MOST_WANTED: u32 = 1024;
 impl Translator<'_> {
     /// Returns true if a table on the fast path may use bit-vector lookup, and its keys are
     /// computed without a helper.
-    pub(super) fn may_be_among_few(&self, table: TableId) -> bool {
+    pub(super) fn uses_bit_vector(&self, table: TableId) -> bool {
         let Some(declared) = self.program.tables.get(table) else {
             return false;
         };
@@ -56,7 +56,7 @@ impl Translator<'_> {
         table: TableId,
         search: impl FnOnce(&mut Self) -> Result<Value, Unsupported>,
     ) -> Result<Value, Unsupported> {
-        if !self.may_be_among_few(table) {
+        if !self.uses_bit_vector(table) {
             return search(self);
         }
         let (few, searched) = (self.b.create_block(), self.b.create_block());

@@ -3,9 +3,9 @@
 //! prefetched (DESIGN, idea 2: hash and prefetch for the whole batch before the first compare).
 //!
 //! The first prefetch pass runs the parser. It evaluates conditions on header validity and
-//! conditions that avoid long lookups. A pass of a later level ([`super::levels`]) loads the fields
-//! that the first one has parsed ([`super::parsed`]). It uses the results of earlier lookups and
-//! evaluates the assignments of their actions ([`super::sketch`]).
+//! conditions that avoid long lookups. A pass of a later level ([`super::lookup_schedule`]) loads the fields
+//! that the first one has parsed ([`super::parse_cache`]). It uses the results of earlier lookups and
+//! evaluates the assignments of their actions ([`super::speculative_actions`]).
 //!
 //! Prefetch passes are speculative. Where a branch cannot be decided they follow both sides, and
 //! the fast path itself looks up a packet without a prefetched lookup. The fast path compares its
@@ -28,19 +28,19 @@ use ir::{
 };
 use table::{Directness, Lookup};
 
-use super::answers::{AnswerNotes, WORD_SHIFT};
-use super::hashed::HashedNotes;
-use super::homes::{Homes, may_part, written_behind_parting, written_in_control};
-use super::levels::{Follows, Level, Levels, assigns};
-use super::parsed::Noted;
-use super::pass::stays;
-use super::sketch::Answered;
+use super::lookup_results::{LookupResults, WORD_SHIFT};
+use super::hashed::HashedLookups;
+use super::field_allocation::{FieldAllocation, may_part, written_behind_parting, written_in_control};
+use super::lookup_schedule::{Follows, Level, LookupSchedule, assigns};
+use super::parse_cache::Noted;
+use super::fast_path::stays;
+use super::speculative_actions::ResolvedLookup;
 use super::{Block, I64, INLINE_LIMBS, Translator, in_limbs};
 use crate::abi::offset;
 
 /// Lookups of one match stage: their position in the lookup buffer, and their properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ScoutSite {
+pub(crate) struct PrefetchSite {
     pub(crate) table: TableId,
     /// Index of the first word in the lookup buffer.
     pub(crate) first: usize,
@@ -61,13 +61,13 @@ pub(crate) struct ScoutSite {
     /// depend on it.
     pub(crate) answers_at_once: bool,
     /// Layout of the lookup buffer for a hash table that native code searches.
-    hashed: Option<HashedNotes>,
+    hashed: Option<HashedLookups>,
 }
 
 /// For a table that is searched by its own code, the words of the lookup buffer are: the number of
-/// lookups, the packet of each, the record number of each, and the key of each. [`AnswerNotes`]
+/// lookups, the packet of each, the record number of each, and the key of each. [`LookupResults`]
 /// follow.
-impl ScoutSite {
+impl PrefetchSite {
     const ASKERS: usize = 1;
     const FOUND: usize = Self::ASKERS + BURST;
     const KEYS: usize = Self::FOUND + BURST;
@@ -78,7 +78,7 @@ impl ScoutSite {
     }
 
     /// Returns the layout for a hash table with lookups on a level.
-    pub(crate) fn hashed_on(&self, level: Level) -> Option<HashedNotes> {
+    pub(crate) fn hashed_on(&self, level: Level) -> Option<HashedLookups> {
         self.hashed.filter(|_| self.is_asked_on(level))
     }
 
@@ -122,11 +122,11 @@ impl ScoutSite {
     }
 
     /// Returns the layout of the results.
-    fn answers(&self) -> AnswerNotes {
+    fn answers(&self) -> LookupResults {
         let compared = if self.is_verified { self.limbs } else { 0 };
         let first = self.first + self.words_of_questions();
-        let searched = AnswerNotes::new(first, compared);
-        self.hashed.map_or(searched, HashedNotes::answers)
+        let searched = LookupResults::new(first, compared);
+        self.hashed.map_or(searched, HashedLookups::answers)
     }
 
     /// Returns true if lookups may be omitted when the table's lines are near, since the fast path
@@ -166,7 +166,7 @@ impl ScoutSite {
         &self,
         notes: &'n mut [u64],
         packets: Range<usize>,
-    ) -> Questions<'n> {
+    ) -> LookupKeys<'n> {
         let (own, answers) = notes[self.first..].split_at_mut(self.words_of_questions());
         let (head, keys) = own.split_at_mut(Self::KEYS);
         let (asking, found) = head.split_at_mut(Self::FOUND);
@@ -176,7 +176,7 @@ impl ScoutSite {
         let before = |packet: usize| askers.partition_point(|&asker| (asker as usize) < packet);
         let begin = before(packets.start);
         let asked = begin..before(packets.end).max(begin);
-        Questions {
+        LookupKeys {
             askers: &askers[asked.clone()],
             keys: &keys[asked.start * self.limbs..asked.end * self.limbs],
             found: &mut found[asked],
@@ -186,7 +186,7 @@ impl ScoutSite {
 }
 
 /// Lookups in a table that is searched by its own code.
-pub(crate) struct Questions<'n> {
+pub(crate) struct LookupKeys<'n> {
     askers: &'n [u64],
     /// Keys.
     pub(crate) keys: &'n [u64],
@@ -196,7 +196,7 @@ pub(crate) struct Questions<'n> {
     answers: &'n mut [u64],
 }
 
-impl Questions<'_> {
+impl LookupKeys<'_> {
     /// Runs `work` for each lookup, with its packet, its key, and its intermediate value or record
     /// number.
     pub(crate) fn each(&mut self, mut work: impl FnMut(usize, &[u64], &mut u64)) {
@@ -220,7 +220,7 @@ impl Questions<'_> {
             *noted = number;
             if let Some(answer) = self.answers.get_mut(asker as usize) {
                 *answer = match number {
-                    0 => AnswerNotes::MISSED,
+                    0 => LookupResults::MISSED,
                     number => number,
                 };
             }
@@ -230,7 +230,7 @@ impl Questions<'_> {
 
 /// Plan of the prefetch passes of a fast path.
 #[derive(Default)]
-pub(super) struct Scouting {
+pub(super) struct PrefetchPlan {
     /// Fields that code may have written between the parser and the end of each control with
     /// lookups.
     written: HashMap<ControlId, HashSet<FieldId>>,
@@ -238,12 +238,12 @@ pub(super) struct Scouting {
     pub(super) control: Option<ControlId>,
     /// Match stages that use lookup results.
     pub(super) sites: HashMap<(ControlId, StageId), usize>,
-    levels: Levels,
+    levels: LookupSchedule,
     /// True if a prefetch pass is being translated.
     is_ahead: bool,
 }
 
-impl Scouting {
+impl PrefetchPlan {
     /// Finds the controls that may have prefetched lookups: those between the first parser and any
     /// step that replaces the parsed packet. Prefetch passes know inputs of the architecture before
     /// the parser. Later inputs count as written fields.
@@ -251,8 +251,8 @@ impl Scouting {
         program: &ir::Program,
         pass: &FastPath,
         headers: &[HeaderSite],
-        homes: &Homes,
-    ) -> Scouting {
+        homes: &FieldAllocation,
+    ) -> PrefetchPlan {
         let is_native = |kind: &StmtKind| match kind {
             StmtKind::Extract(header, _) => header.dims.is_empty(),
             StmtKind::Call(call) => call.instance.is_some_and(|instance| {
@@ -263,9 +263,9 @@ impl Scouting {
             _ => false,
         };
         if !homes.is_aligned {
-            return Scouting::default();
+            return PrefetchPlan::default();
         }
-        let mut scouting = Scouting::default();
+        let mut scouting = PrefetchPlan::default();
         let mut written = HashSet::new();
         let mut is_parsed = false;
         for step in &pass.steps {
@@ -341,7 +341,7 @@ impl Translator<'_> {
             return;
         };
         let written = &fused.scouting.written;
-        let mut levels = Levels::default();
+        let mut levels = LookupSchedule::default();
         let mut is_parsed = false;
         for step in &pass.steps {
             match step {
@@ -369,7 +369,7 @@ impl Translator<'_> {
     }
 
     /// Creates the site of a match stage, if the fast path can use lookup results there.
-    pub(super) fn scouted(&mut self, stage: StageId, table: TableId) -> Option<ScoutSite> {
+    pub(super) fn scouted(&mut self, stage: StageId, table: TableId) -> Option<PrefetchSite> {
         let scouting = &self.fused.as_ref()?.scouting;
         let control = scouting.control?;
         let level = scouting.levels.asked(control, stage)?;
@@ -378,7 +378,7 @@ impl Translator<'_> {
         let limbs = self.code.tables[table].key_limbs as usize;
         let first = self.code.end_of_scouts();
         let packing = self.packed_key(table);
-        let site = ScoutSite {
+        let site = PrefetchSite {
             table,
             first,
             limbs,
@@ -392,7 +392,7 @@ impl Translator<'_> {
             answers_at_once: false,
             hashed: packing
                 .as_ref()
-                .map(|packing| HashedNotes::new(first, packing)),
+                .map(|packing| HashedLookups::new(first, packing)),
         };
         self.code
             .hashed_tables
@@ -436,7 +436,7 @@ impl Translator<'_> {
     /// `otherwise` if there is no result for this key.
     pub(super) fn scouted_record(
         &mut self,
-        site: ScoutSite,
+        site: PrefetchSite,
         key: &[Value],
         otherwise: Block,
     ) -> Value {
@@ -445,7 +445,7 @@ impl Translator<'_> {
     }
 
     /// Returns a key in the form in which it is stored with results.
-    fn key_to_note(&mut self, site: ScoutSite, key: &[Value]) -> Vec<Value> {
+    fn key_to_note(&mut self, site: PrefetchSite, key: &[Value]) -> Vec<Value> {
         match self.packed_key(site.table) {
             Some(packing) if site.is_hashed() && !key.is_empty() => self.pack(&packing, key),
             _ => key.to_vec(),
@@ -471,7 +471,7 @@ impl Translator<'_> {
     pub(super) fn scout(
         mut self,
         pass: &FastPath,
-        sites: &ScoutedStages,
+        sites: &PrefetchedStages,
         level: Level,
     ) -> Result<(), Unsupported> {
         let common_end = self.end;
@@ -479,14 +479,14 @@ impl Translator<'_> {
         self.b.append_block_param(ended, I64);
         let homes = self.homes(pass);
         self.begin_fusing(pass, homes, ended);
-        let mut levels = Levels::default();
+        let mut levels = LookupSchedule::default();
         if let Some(fused) = self.fused.as_mut() {
             fused.scouting.is_ahead = true;
             std::mem::swap(&mut levels, &mut fused.scouting.levels);
         }
         let (controls, needed) = self.scouted_on(pass, sites, &levels, level);
         let noted = self.parsed_for_scouts(pass, sites, &levels, level);
-        let plan = Plan {
+        let plan = TablePrefetch {
             needed,
             levels,
             level,
@@ -519,8 +519,8 @@ impl Translator<'_> {
     pub(super) fn scouted_on(
         &self,
         pass: &FastPath,
-        sites: &ScoutedStages,
-        levels: &Levels,
+        sites: &PrefetchedStages,
+        levels: &LookupSchedule,
         level: Level,
     ) -> (Vec<ControlId>, HashSet<FieldId>) {
         let asks = |control: &ControlId| {
@@ -539,7 +539,7 @@ impl Translator<'_> {
         (controls, needed)
     }
 
-    fn scout_steps(&mut self, pass: &FastPath, plan: &Plan<'_>) -> Result<(), Unsupported> {
+    fn scout_steps(&mut self, pass: &FastPath, plan: &TablePrefetch<'_>) -> Result<(), Unsupported> {
         let mut is_parsed = false;
         for (number, step) in pass.steps.iter().enumerate() {
             match step {
@@ -573,7 +573,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    fn scout_control(&mut self, id: ControlId, plan: &Plan<'_>) -> Result<(), Unsupported> {
+    fn scout_control(&mut self, id: ControlId, plan: &TablePrefetch<'_>) -> Result<(), Unsupported> {
         let Some(control) = self.program.controls.get(id) else {
             return Ok(());
         };
@@ -604,7 +604,7 @@ impl Translator<'_> {
         at: (ControlId, StageId),
         stage: &Stage,
         here: Comes,
-        plan: &Plan<'_>,
+        plan: &TablePrefetch<'_>,
     ) -> Result<Vec<(Next, Comes)>, Unsupported> {
         let all = |nexts: &[Next]| nexts.iter().map(|&next| (next, here)).collect();
         let decides = plan.levels.decides(at.0, at.1, plan.level);
@@ -638,7 +638,7 @@ impl Translator<'_> {
                 }
                 let answered = site.filter(|site| site.is_answered_on(plan.level));
                 if let Some(site) = answered.filter(|_| is_of_use) {
-                    let answered = Answered {
+                    let answered = ResolvedLookup {
                         table: *table,
                         outcome: *outcome,
                         next,
@@ -662,8 +662,8 @@ impl Translator<'_> {
         &mut self,
         at: (ControlId, StageId),
         is_of_use: bool,
-        plan: &Plan<'_>,
-    ) -> Option<ScoutSite> {
+        plan: &TablePrefetch<'_>,
+    ) -> Option<PrefetchSite> {
         let number = *plan.sites.get(&at)?;
         let mut site = self.code.scouts[number];
         if site.level == plan.level {
@@ -699,7 +699,7 @@ impl Translator<'_> {
     }
 
     /// Writes the key of a table, unless the state has an index that native code searches.
-    fn ask_if_searched(&mut self, site: ScoutSite) -> Result<(), Unsupported> {
+    fn ask_if_searched(&mut self, site: PrefetchSite) -> Result<(), Unsupported> {
         if !site.may_be_near() {
             return self.ask(site);
         }
@@ -715,7 +715,7 @@ impl Translator<'_> {
 
     /// Returns the record number that the current packet hits. If there is no result yet, looks it
     /// up and stores it.
-    pub(super) fn noted_record(&mut self, site: ScoutSite) -> Result<Value, Unsupported> {
+    pub(super) fn noted_record(&mut self, site: PrefetchSite) -> Result<Value, Unsupported> {
         let (unknown, after) = (self.cold_block(), self.b.create_block());
         let number = self.b.append_block_param(after, I64);
         let noted = self.scouted_record(site, &[], unknown);
@@ -733,7 +733,7 @@ impl Translator<'_> {
     }
 
     /// Writes the key of a table.
-    fn ask(&mut self, site: ScoutSite) -> Result<(), Unsupported> {
+    fn ask(&mut self, site: PrefetchSite) -> Result<(), Unsupported> {
         match site.hashed.zip(self.packed_key(site.table)) {
             Some((notes, packing)) => self.ask_hashed(site.table, notes, &packing),
             None => self.ask_table(site),
@@ -741,19 +741,19 @@ impl Translator<'_> {
     }
 
     /// Writes the key of a table that is searched in batches by its own code.
-    fn ask_table(&mut self, site: ScoutSite) -> Result<(), Unsupported> {
+    fn ask_table(&mut self, site: PrefetchSite) -> Result<(), Unsupported> {
         let key = self.key_of(site.table)?;
         let (notes, asker) = (self.load_constant(offset::NOTES), self.at());
         let at = |word: usize| 8 * (site.first + word) as i32;
         let count = self.b.ins().load(I64, in_limbs(), notes, at(0));
         let behind = self.b.ins().ishl_imm(count, WORD_SHIFT);
         let question = self.b.ins().iadd(notes, behind);
-        let asker_at = at(ScoutSite::ASKERS);
+        let asker_at = at(PrefetchSite::ASKERS);
         self.b.ins().store(in_limbs(), asker, question, asker_at);
         let behind = self.b.ins().imul_imm(count, 8 * site.limbs as i64);
         let place = self.b.ins().iadd(notes, behind);
         for (limb, &part) in key.iter().enumerate() {
-            let key_at = at(ScoutSite::KEYS + limb);
+            let key_at = at(PrefetchSite::KEYS + limb);
             self.b.ins().store(in_limbs(), part, place, key_at);
         }
         let packet = self.notes_of_packet();
@@ -765,18 +765,18 @@ impl Translator<'_> {
 }
 
 /// Plan of the prefetch pass of one level.
-pub(super) struct Plan<'s> {
-    pub(super) levels: Levels,
+pub(super) struct TablePrefetch<'s> {
+    pub(super) levels: LookupSchedule,
     pub(super) level: Level,
     /// Controls that it walks.
     controls: Vec<ControlId>,
-    sites: &'s ScoutedStages,
+    sites: &'s PrefetchedStages,
     /// Fields on which its keys depend.
     pub(super) needed: HashSet<FieldId>,
     noted: Noted,
 }
 
-impl Plan<'_> {
+impl TablePrefetch<'_> {
     /// Returns true if keys depend on the result of a table.
     fn is_of_use(&self, program: &ir::Program, table: TableId, outcome: MatchOutcome) -> bool {
         let told = outcome.hit.into_iter().chain(outcome.action_run);
@@ -792,4 +792,4 @@ impl Plan<'_> {
 }
 
 /// Match stages that use lookup results, each with the index of its site.
-pub(crate) type ScoutedStages = HashMap<(ControlId, StageId), usize>;
+pub(crate) type PrefetchedStages = HashMap<(ControlId, StageId), usize>;

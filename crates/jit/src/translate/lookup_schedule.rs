@@ -16,7 +16,7 @@ use ir::{
 
 use table::Directness;
 
-use super::homes::{written_by_stmt, written_in_control};
+use super::field_allocation::{written_by_stmt, written_in_control};
 
 /// Maximum number of levels. Each level is one more pass over the burst.
 pub(crate) const LEVELS: usize = 3;
@@ -29,7 +29,7 @@ const NEVER: Level = LEVELS;
 
 /// Schedule of a fast path's controls.
 #[derive(Debug, Default)]
-pub(super) struct Levels {
+pub(super) struct LookupSchedule {
     /// Level of the lookup of a match stage.
     asked: HashMap<(ControlId, StageId), Level>,
     /// Level on which the outcome of a stage is known.
@@ -52,7 +52,7 @@ pub(super) trait Follows {
     fn is_answered_at_once(&self, table: TableId) -> bool;
 }
 
-impl Levels {
+impl LookupSchedule {
     /// Records that the architecture writes a field with a value that prefetch passes do not know.
     pub(super) fn set(&mut self, field: FieldId) {
         self.fields.insert(field, NEVER);
@@ -317,7 +317,7 @@ impl Levels {
 
 /// Analysis of the effects of code on known fields.
 struct Walk<'l, 'p, F> {
-    levels: &'l mut Levels,
+    levels: &'l mut LookupSchedule,
     program: &'p Program,
     follows: &'p F,
     /// Nesting depth of action calls. Actions are not recursive.
@@ -328,7 +328,7 @@ struct Walk<'l, 'p, F> {
 const MOST_CALLS: usize = 8;
 
 impl<'l, 'p, F: Follows> Walk<'l, 'p, F> {
-    fn new(levels: &'l mut Levels, program: &'p Program, follows: &'p F) -> Walk<'l, 'p, F> {
+    fn new(levels: &'l mut LookupSchedule, program: &'p Program, follows: &'p F) -> Walk<'l, 'p, F> {
         Walk {
             levels,
             program,
@@ -635,7 +635,7 @@ mod tests {
             .collect();
         let text = format!("program p v1model\n{declared}{actions}{all}control c {{\n{stages}}}\n");
         let program = ir::read(&text).expect("the text is IR");
-        let mut levels = Levels::default();
+        let mut levels = LookupSchedule::default();
         let control = ControlId::new(0);
         levels.control(&program, control, &All(&program));
         for (stage, (name, _, _, level)) in tables.iter().enumerate() {
@@ -656,7 +656,7 @@ mod tests {
                 table("last", &["ttl"], "port"),
             );
             let program = ir::read(&text).expect("the text is IR");
-            let mut levels = Levels::default();
+            let mut levels = LookupSchedule::default();
             levels.control(&program, ControlId::new(0), &All(&program));
             levels.decides(ControlId::new(0), StageId::new(0), 0)
         };
