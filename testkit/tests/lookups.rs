@@ -10,8 +10,8 @@ use ir::{ActionCall, ExternId, ExternKind, KeyMatch, Program, TableId};
 use packet::{Frame, Nanos, PortId};
 use support::rng::Rng;
 use switch::{
-    Action, Carry, Change, Companions, Contexts, Device, DeviceConfig, MayLose, Run, TableEntry,
-    Worker, forward_together,
+    Action, MigrationMode, Change, WorkerSet, Contexts, Device, DeviceConfig, MayLose, SegmentRun, TableEntry,
+    Worker, forward_shared_burst,
 };
 use table::EntryId;
 
@@ -493,7 +493,7 @@ struct Pair {
 /// The workers of devices, by index.
 struct Crew<'p>(&'p mut [Pair]);
 
-impl Companions for Crew<'_> {
+impl WorkerSet for Crew<'_> {
     type Number = usize;
 
     fn worker(&self, at: usize) -> Option<&Worker> {
@@ -532,13 +532,13 @@ fn forward_all(
             let most = 1 + random.below(BURST);
             let some = &whose[begin..whose.len().min(begin + most)];
             let runs = some.chunk_by(|one, other| one == other);
-            let runs: Vec<Run<usize>> = runs
-                .map(|run| Run {
+            let runs: Vec<SegmentRun<usize>> = runs
+                .map(|run| SegmentRun {
                     whose: run[0],
                     frames: run.len(),
                 })
                 .collect();
-            let through = forward_together(
+            let through = forward_shared_burst(
                 &mut Crew(pairs),
                 &runs,
                 contexts,
@@ -613,8 +613,8 @@ impl Pair {
     fn adopt(&mut self, program: &Arc<Program>, engines: [&dyn Engine; 2]) {
         let [meant, device] = engines
             .map(|engine| Device::new(program.clone(), engine, &DeviceConfig::default()).unwrap());
-        let here = self.meant.adopt(meant, Carry::State(MayLose::Anything));
-        let there = self.device.adopt(device, Carry::State(MayLose::Anything));
+        let here = self.meant.adopt(meant, MigrationMode::State(MayLose::Anything));
+        let there = self.device.adopt(device, MigrationMode::State(MayLose::Anything));
         assert_eq!(format!("{here:?}"), format!("{there:?}"));
         assert!(here.is_ok());
         for (t, ids) in self.ids.iter_mut().enumerate() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use exec::Engine;
 use ir::{ExternId, Program};
 use packet::{Frame, Nanos, PortId};
-use switch::{Carry, Change, CloneSession, Device, DeviceConfig, MayLose, Replica, TableHits};
+use switch::{MigrationMode, Change, CloneSession, Device, DeviceConfig, MayLose, Replica, TableHits};
 use tenancy::{Connection, Hypervisor, Spec, VpdpId, Worker};
 
 /// More vPDPs than one shared burst takes.
@@ -330,7 +330,7 @@ fn alone(engine: &dyn Engine, vpdp: usize, bursts: Bursts) -> Vec<Seen> {
         }
         if number == UPDATED && vpdp == 2 {
             let new = made(program(5)).expect("the engine runs it");
-            let adopted = device.adopt(new, Carry::State(MayLose::Nothing));
+            let adopted = device.adopt(new, MigrationMode::State(MayLose::Nothing));
             adopted.expect("all has a place");
         }
         let own = burst(number, bursts)
@@ -389,7 +389,7 @@ impl Hosted {
             device.publish();
         }
         if number == UPDATED {
-            let carry = Carry::State(MayLose::Nothing);
+            let carry = MigrationMode::State(MayLose::Nothing);
             let updated = self.hypervisor.update(self.vpdps[2], program(5), carry);
             updated.expect("all has a place");
         }

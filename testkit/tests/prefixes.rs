@@ -8,8 +8,8 @@ use bits::Value;
 use ir::{ActionCall, KeyMatch, TableId};
 use packet::{Frame, Nanos, PortId};
 use switch::{
-    Action, Change, Companions, Contexts, Device, DeviceConfig, Run, TableEntry, Worker,
-    forward_together,
+    Action, Change, WorkerSet, Contexts, Device, DeviceConfig, SegmentRun, TableEntry, Worker,
+    forward_shared_burst,
 };
 use table::EntryId;
 
@@ -170,7 +170,7 @@ fn prefixes_are_found_alike_by_all_engines_and_however_many_packets_come_at_once
 /// The workers of devices, by index.
 struct Crew(Vec<Worker>);
 
-impl Companions for Crew {
+impl WorkerSet for Crew {
     type Number = usize;
 
     fn worker(&self, at: usize) -> Option<&Worker> {
@@ -228,16 +228,16 @@ fn check_together(width: u32) {
     for count in TOGETHER.into_iter().cycle().take(BURSTS) {
         let asked = (0..count).map(|_| keys[random.below(keys.len())]);
         let asked: Vec<u128> = asked.collect();
-        let runs = (0..count).map(|at| Run {
+        let runs = (0..count).map(|at| SegmentRun {
             whose: at % DEVICES,
             frames: 1,
         });
-        let runs: Vec<Run<usize>> = runs.collect();
+        let runs: Vec<SegmentRun<usize>> = runs.collect();
         assert!(crew.0.iter_mut().all(|worker| worker.may_join(Nanos(1))));
         let mut frames: Vec<Frame> = asked.iter().map(|&key| packet(key, width)).collect();
         let order: Vec<u32> = (0..count as u32).collect();
         let mut left = Vec::new();
-        let through = forward_together(
+        let through = forward_shared_burst(
             &mut crew,
             &runs,
             &mut contexts,

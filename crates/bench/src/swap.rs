@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use packet::{Frame, Nanos};
 use rustix::time::{ClockId, clock_gettime};
 use support::rng::Rng;
-use switch::{Carry, Device, MayLose, Worker};
+use switch::{MigrationMode, Device, MayLose, Worker};
 
 use crate::Workload;
 use crate::measure::quantile;
@@ -253,7 +253,7 @@ fn change(
         let next = make(number)?;
         compile.push(micros(begin.elapsed()));
         let begin = Instant::now();
-        let adopted = device.adopt(next, Carry::State(MayLose::Nothing));
+        let adopted = device.adopt(next, MigrationMode::State(MayLose::Nothing));
         adopted.map_err(|refused| refused.to_string())?;
         device.publish();
         adopt.push(micros(begin.elapsed()));

@@ -4,7 +4,7 @@
 use entries::{CounterValue, Schema, Update};
 use ir::{CounterUnit, ExternId, ExternKind};
 use serde::Serialize;
-use switch::{CELLS, Device, Object, Place};
+use switch::{CELLS, Device, Object, ObjectPlace};
 use table::CounterReading;
 
 use crate::{amount, out, trace};
@@ -41,14 +41,14 @@ pub(crate) fn cells(device: &Device) -> Vec<Cell> {
     let mut cells = Vec::new();
     for (place, object) in device.objects() {
         match (place, object) {
-            (Place::Registers(register, chunk), Object::Registers(values)) => {
+            (ObjectPlace::Registers(register, chunk), Object::Registers(values)) => {
                 for (index, values) in (chunk * CELLS..).zip(values) {
                     if values.iter().any(|value| !value.is_zero()) {
                         cells.push(register_cell(&schema, register, index, values));
                     }
                 }
             }
-            (Place::Counters(counter, chunk), Object::Counters(readings)) => {
+            (ObjectPlace::Counters(counter, chunk), Object::Counters(readings)) => {
                 let unit = match &program.externs[counter].kind {
                     ExternKind::Counter { unit, .. } => *unit,
                     _ => CounterUnit::Both,
@@ -59,7 +59,7 @@ pub(crate) fn cells(device: &Device) -> Vec<Cell> {
                     }
                 }
             }
-            (Place::DirectCounter(table, entry), Object::Counter(reading)) => {
+            (ObjectPlace::DirectCounter(table, entry), Object::Counter(reading)) => {
                 if reading == CounterReading::default() {
                     continue;
                 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use packet::Nanos;
 use serde::Serialize;
-use switch::{Carry, Fate, Line, MayLose};
+use switch::{MigrationMode, Fate, MigrationLine, MayLose};
 
 use crate::args::{Preprocess, Setup, Source};
 use crate::engine::Choice;
@@ -82,10 +82,10 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
         return Ok(Ended::WithErrors);
     };
     // The program change itself, on an idle device, gives the answer.
-    let changed = device.adopt(next, Carry::State(MayLose::Anything));
+    let changed = device.adopt(next, MigrationMode::State(MayLose::Anything));
     let migration = changed.map_err(|refused| refused.to_string())?;
     let word = word(&options.may_lose);
-    let is_refused = |line: &Line| line.lost > 0 && !word.covers(&line.name);
+    let is_refused = |line: &MigrationLine| line.lost > 0 && !word.covers(&line.name);
     let is_accepted = !migration.lines.iter().any(is_refused);
     let told = migration.lines.iter().map(|line| Told {
         object: &line.name,
@@ -117,9 +117,9 @@ fn word(names: &[String]) -> MayLose {
     }
 }
 
-fn show(lines: &[Line], options: &Options, is_refused: &dyn Fn(&Line) -> bool) {
+fn show(lines: &[MigrationLine], options: &Options, is_refused: &dyn Fn(&MigrationLine) -> bool) {
     let counts = options.setup.entries.is_some();
-    let is_shown = |line: &&Line| options.all || line.fate != Fate::Kept;
+    let is_shown = |line: &&MigrationLine| options.all || line.fate != Fate::Kept;
     let mut rows = Vec::new();
     let mut kept: BTreeMap<&str, u64> = BTreeMap::new();
     for line in lines.iter().filter(|line| !is_shown(line)) {

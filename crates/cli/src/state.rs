@@ -12,7 +12,7 @@ use ir::Program;
 use packet::Nanos;
 use serde::Serialize;
 use store::{Directory, Kept};
-use switch::{Carry, Change, Device, DeviceConfig, Improved, KeptCells, MayLose};
+use switch::{MigrationMode, Change, Device, DeviceConfig, Improved, KeptCells, MayLose};
 
 use crate::{Ended, amount, out};
 
@@ -200,7 +200,7 @@ pub(crate) fn commit(device: &mut Device) -> Result<(), String> {
 /// Migrates the state of the running program to another one, as far as it fits, and prints a line
 /// about it.
 fn carry_over(device: &mut Device, new: Device) -> Result<(), String> {
-    let adopted = device.adopt(new, Carry::State(MayLose::Anything));
+    let adopted = device.adopt(new, MigrationMode::State(MayLose::Anything));
     let migration = adopted.map_err(|error| error.to_string())?;
     p4rt::forget_config(device);
     let lost: Vec<String> = migration.losses().map(ToString::to_string).collect();

@@ -79,7 +79,7 @@ fn make_all(
                     }
                 }
             });
-            made.unwrap_or_else(|switch::Stuck| {
+            made.unwrap_or_else(|switch::BarrierError| {
                 let message =
                     "a worker of the device does not come to the end of its packets; try again";
                 Err((first, Fault::new(Code::Unavailable, message)))

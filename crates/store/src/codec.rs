@@ -1,11 +1,11 @@
 //! Encoding of objects and their keys as bytes. The encoded keys have the order of the keys
-//! ([`Place`]). docs/STATE.md describes both.
+//! ([`ObjectPlace`]). docs/STATE.md describes both.
 
 use ir::{ExternId, TableId, ValueSetId};
 use packet::{Nanos, PortId};
 use prost::Message;
 use std::sync::Arc;
-use switch::{EntryId, Object, Place};
+use switch::{EntryId, Object, ObjectPlace};
 
 use crate::disk::KindName;
 use crate::message::{
@@ -39,49 +39,49 @@ pub(crate) mod kind {
 }
 
 /// Encodes a key and its object, as stored in a device's file (docs/STATE.md).
-pub fn write_object(place: &Place, object: &Object) -> (Vec<u8>, Vec<u8>) {
+pub fn write_object(place: &ObjectPlace, object: &Object) -> (Vec<u8>, Vec<u8>) {
     (key(place), bytes(object))
 }
 
 /// Decodes the result of [`write_object`]. Returns `None` for other bytes.
-pub fn read_object(key: &[u8], bytes: &[u8]) -> Option<(Place, Object)> {
+pub fn read_object(key: &[u8], bytes: &[u8]) -> Option<(ObjectPlace, Object)> {
     let place = place(key)?;
     let object = object(&place, bytes)?;
     Some((place, object))
 }
 
-/// Encodes a key. [`Place::Entries`] is never stored: [`table_keys`] returns the keys that it
+/// Encodes a key. [`ObjectPlace::Entries`] is never stored: [`table_keys`] returns the keys that it
 /// covers.
-pub(crate) fn key(place: &Place) -> Vec<u8> {
+pub(crate) fn key(place: &ObjectPlace) -> Vec<u8> {
     let (kind, numbers): (u8, &[u32]) = match place {
-        Place::Program => (kind::PROGRAM, &[]),
-        Place::Note(name) => return [&[kind::NOTE][..], name].concat(),
-        Place::Hash => (kind::HASH, &[]),
-        Place::HostPorts => (kind::HOST_PORTS, &[]),
-        Place::ExpireProfile(profile) => (kind::EXPIRE_PROFILE, &[(*profile).into()]),
-        Place::Queue(port) => (kind::QUEUE, &[port.0]),
-        Place::ValueSet(id) => (kind::VALUE_SET, &[id.get()]),
-        Place::Member(profile, id) => (kind::MEMBER, &[profile.get(), *id]),
-        Place::Group(profile, id) => (kind::GROUP, &[profile.get(), *id]),
-        Place::Entries(table) => return table_key(kind::ENTRY, *table),
-        Place::Entry(table, id) => return with_id(kind::ENTRY, *table, *id),
-        Place::NextEntry(table) => (kind::NEXT_ENTRY, &[table.get()]),
-        Place::Default(table) => (kind::DEFAULT, &[table.get()]),
-        Place::Learned(table, limbs) => {
+        ObjectPlace::Program => (kind::PROGRAM, &[]),
+        ObjectPlace::Note(name) => return [&[kind::NOTE][..], name].concat(),
+        ObjectPlace::Hash => (kind::HASH, &[]),
+        ObjectPlace::HostPorts => (kind::HOST_PORTS, &[]),
+        ObjectPlace::ExpireProfile(profile) => (kind::EXPIRE_PROFILE, &[(*profile).into()]),
+        ObjectPlace::Queue(port) => (kind::QUEUE, &[port.0]),
+        ObjectPlace::ValueSet(id) => (kind::VALUE_SET, &[id.get()]),
+        ObjectPlace::Member(profile, id) => (kind::MEMBER, &[profile.get(), *id]),
+        ObjectPlace::Group(profile, id) => (kind::GROUP, &[profile.get(), *id]),
+        ObjectPlace::Entries(table) => return table_key(kind::ENTRY, *table),
+        ObjectPlace::Entry(table, id) => return with_id(kind::ENTRY, *table, *id),
+        ObjectPlace::NextEntry(table) => (kind::NEXT_ENTRY, &[table.get()]),
+        ObjectPlace::Default(table) => (kind::DEFAULT, &[table.get()]),
+        ObjectPlace::Learned(table, limbs) => {
             let mut key = table_key(kind::LEARNED, *table);
             key.extend(limbs.iter().flat_map(|limb| limb.to_be_bytes()));
             return key;
         }
-        Place::NextFlow => (kind::NEXT_FLOW, &[]),
-        Place::Multicast(id) => (kind::MULTICAST, &[*id]),
-        Place::CloneSession(id) => (kind::CLONE_SESSION, &[*id]),
-        Place::Meters(id, chunk) => (kind::METERS, &[id.get(), *chunk]),
-        Place::Counters(id, chunk) => (kind::COUNTERS, &[id.get(), *chunk]),
-        Place::DirectCounter(table, None) => (kind::DIRECT_COUNTER, &[table.get()]),
-        Place::DirectCounter(table, Some(id)) => {
+        ObjectPlace::NextFlow => (kind::NEXT_FLOW, &[]),
+        ObjectPlace::Multicast(id) => (kind::MULTICAST, &[*id]),
+        ObjectPlace::CloneSession(id) => (kind::CLONE_SESSION, &[*id]),
+        ObjectPlace::Meters(id, chunk) => (kind::METERS, &[id.get(), *chunk]),
+        ObjectPlace::Counters(id, chunk) => (kind::COUNTERS, &[id.get(), *chunk]),
+        ObjectPlace::DirectCounter(table, None) => (kind::DIRECT_COUNTER, &[table.get()]),
+        ObjectPlace::DirectCounter(table, Some(id)) => {
             return with_id(kind::DIRECT_COUNTER, *table, *id);
         }
-        Place::Registers(id, chunk) => (kind::REGISTERS, &[id.get(), *chunk]),
+        ObjectPlace::Registers(id, chunk) => (kind::REGISTERS, &[id.get(), *chunk]),
     };
     let mut key = vec![kind];
     key.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
@@ -110,10 +110,10 @@ pub(crate) fn table_keys(table: TableId) -> [std::ops::Range<Vec<u8>>; 3] {
 }
 
 /// Decodes a key.
-pub(crate) fn place(key: &[u8]) -> Option<Place> {
+pub(crate) fn place(key: &[u8]) -> Option<ObjectPlace> {
     let (&kind, rest) = key.split_first()?;
     if kind == kind::NOTE {
-        return Some(Place::Note(rest.into()));
+        return Some(ObjectPlace::Note(rest.into()));
     }
     let (first, behind) = match rest.split_first_chunk() {
         Some((number, behind)) => (Some(u32::from_be_bytes(*number)), behind),
@@ -125,34 +125,34 @@ pub(crate) fn place(key: &[u8]) -> Option<Place> {
     let table = || first.map(TableId::new);
     let instance = || first.map(ExternId::new);
     Some(match kind {
-        kind::PROGRAM => Place::Program,
-        kind::HASH => Place::Hash,
-        kind::HOST_PORTS => Place::HostPorts,
-        kind::EXPIRE_PROFILE => Place::ExpireProfile(first?.try_into().ok()?),
-        kind::QUEUE => Place::Queue(PortId(first?)),
-        kind::VALUE_SET => Place::ValueSet(ValueSetId::new(first?)),
-        kind::MEMBER => Place::Member(instance()?, second()?),
-        kind::GROUP => Place::Group(instance()?, second()?),
-        kind::ENTRY => Place::Entry(table()?, id()?),
-        kind::NEXT_ENTRY => Place::NextEntry(table()?),
-        kind::DEFAULT => Place::Default(table()?),
+        kind::PROGRAM => ObjectPlace::Program,
+        kind::HASH => ObjectPlace::Hash,
+        kind::HOST_PORTS => ObjectPlace::HostPorts,
+        kind::EXPIRE_PROFILE => ObjectPlace::ExpireProfile(first?.try_into().ok()?),
+        kind::QUEUE => ObjectPlace::Queue(PortId(first?)),
+        kind::VALUE_SET => ObjectPlace::ValueSet(ValueSetId::new(first?)),
+        kind::MEMBER => ObjectPlace::Member(instance()?, second()?),
+        kind::GROUP => ObjectPlace::Group(instance()?, second()?),
+        kind::ENTRY => ObjectPlace::Entry(table()?, id()?),
+        kind::NEXT_ENTRY => ObjectPlace::NextEntry(table()?),
+        kind::DEFAULT => ObjectPlace::Default(table()?),
         kind::LEARNED => {
             let (limbs, []) = behind.as_chunks() else {
                 return None;
             };
-            Place::Learned(
+            ObjectPlace::Learned(
                 table()?,
                 limbs.iter().map(|limb| u64::from_be_bytes(*limb)).collect(),
             )
         }
-        kind::NEXT_FLOW => Place::NextFlow,
-        kind::MULTICAST => Place::Multicast(first?),
-        kind::CLONE_SESSION => Place::CloneSession(first?),
-        kind::METERS => Place::Meters(instance()?, second()?),
-        kind::COUNTERS => Place::Counters(instance()?, second()?),
-        kind::DIRECT_COUNTER if behind.is_empty() => Place::DirectCounter(table()?, None),
-        kind::DIRECT_COUNTER => Place::DirectCounter(table()?, Some(id()?)),
-        kind::REGISTERS => Place::Registers(instance()?, second()?),
+        kind::NEXT_FLOW => ObjectPlace::NextFlow,
+        kind::MULTICAST => ObjectPlace::Multicast(first?),
+        kind::CLONE_SESSION => ObjectPlace::CloneSession(first?),
+        kind::METERS => ObjectPlace::Meters(instance()?, second()?),
+        kind::COUNTERS => ObjectPlace::Counters(instance()?, second()?),
+        kind::DIRECT_COUNTER if behind.is_empty() => ObjectPlace::DirectCounter(table()?, None),
+        kind::DIRECT_COUNTER => ObjectPlace::DirectCounter(table()?, Some(id()?)),
+        kind::REGISTERS => ObjectPlace::Registers(instance()?, second()?),
         _ => return None,
     })
 }
@@ -199,37 +199,37 @@ fn number(bytes: &[u8]) -> Option<u64> {
 }
 
 /// Decodes the object of a key.
-pub(crate) fn object(place: &Place, bytes: &[u8]) -> Option<Object> {
+pub(crate) fn object(place: &ObjectPlace, bytes: &[u8]) -> Option<Object> {
     Some(match place {
-        Place::Program => {
+        ObjectPlace::Program => {
             let text = std::str::from_utf8(bytes).ok()?;
             Object::Program(Arc::new(ir::read(text).ok()?))
         }
-        Place::Note(_) => Object::Note(bytes.into()),
-        Place::Hash => Object::Hash(message::<HashMessage>(bytes)?.read()?),
-        Place::HostPorts => {
+        ObjectPlace::Note(_) => Object::Note(bytes.into()),
+        ObjectPlace::Hash => Object::Hash(message::<HashMessage>(bytes)?.read()?),
+        ObjectPlace::HostPorts => {
             let ports = message::<NumbersMessage>(bytes)?.numbers;
             let ports = ports.into_iter().map(|port| port.try_into().ok());
             Object::HostPorts(ports.collect::<Option<_>>()?)
         }
-        Place::ExpireProfile(_) => {
+        ObjectPlace::ExpireProfile(_) => {
             let timeout = message::<NumbersMessage>(bytes)?.numbers;
             Object::Timeout(timeout.first().copied().map(Nanos))
         }
-        Place::Queue(_) => Object::Queue(message::<QueueMessage>(bytes)?.read()?),
-        Place::ValueSet(_) => Object::ValueSet(message::<ValueSetMessage>(bytes)?.read()?),
-        Place::Member(..) => {
+        ObjectPlace::Queue(_) => Object::Queue(message::<QueueMessage>(bytes)?.read()?),
+        ObjectPlace::ValueSet(_) => Object::ValueSet(message::<ValueSetMessage>(bytes)?.read()?),
+        ObjectPlace::Member(..) => {
             let (action, args) = message::<CallMessage>(bytes)?.read_parts()?;
             Object::Member(ir::ActionId::new(action), args)
         }
-        Place::Group(..) => Object::Group(message::<GroupMessage>(bytes)?.read()),
-        Place::Entries(_) => return None,
-        Place::Entry(..) => {
+        ObjectPlace::Group(..) => Object::Group(message::<GroupMessage>(bytes)?.read()),
+        ObjectPlace::Entries(_) => return None,
+        ObjectPlace::Entry(..) => {
             let (entry, metadata) = message::<EntryMessage>(bytes)?.read()?;
             Object::Entry(entry, metadata)
         }
-        Place::NextEntry(_) | Place::NextFlow => Object::Next(number(bytes)?),
-        Place::Default(_) => {
+        ObjectPlace::NextEntry(_) | ObjectPlace::NextFlow => Object::Next(number(bytes)?),
+        ObjectPlace::Default(_) => {
             let default = message::<DefaultMessage>(bytes)?;
             let call = default.call.map(|call| call.read());
             let meter = default.meter.map(|meter| meter.read());
@@ -238,18 +238,18 @@ pub(crate) fn object(place: &Place, bytes: &[u8]) -> Option<Object> {
             }
             Object::Default(call.flatten(), meter.flatten())
         }
-        Place::Learned(_, key) => Object::Learned(message::<LearnedMessage>(bytes)?.read(key)),
-        Place::Multicast(_) => Object::Replicas(message::<ReplicasMessage>(bytes)?.read()),
-        Place::CloneSession(_) => {
+        ObjectPlace::Learned(_, key) => Object::Learned(message::<LearnedMessage>(bytes)?.read(key)),
+        ObjectPlace::Multicast(_) => Object::Replicas(message::<ReplicasMessage>(bytes)?.read()),
+        ObjectPlace::CloneSession(_) => {
             Object::CloneSession(message::<ReplicasMessage>(bytes)?.read_session())
         }
-        Place::Meters(..) => Object::Meters(message::<MetersMessage>(bytes)?.read()?),
-        Place::Counters(..) => {
+        ObjectPlace::Meters(..) => Object::Meters(message::<MetersMessage>(bytes)?.read()?),
+        ObjectPlace::Counters(..) => {
             let counters = message::<CountersMessage>(bytes)?.counters;
             Object::Counters(counters.into_iter().map(Into::into).collect())
         }
-        Place::DirectCounter(..) => Object::Counter(message::<CounterMessage>(bytes)?.into()),
-        Place::Registers(..) => Object::Registers(message::<RegistersMessage>(bytes)?.read()?),
+        ObjectPlace::DirectCounter(..) => Object::Counter(message::<CounterMessage>(bytes)?.into()),
+        ObjectPlace::Registers(..) => Object::Registers(message::<RegistersMessage>(bytes)?.read()?),
     })
 }
 

@@ -9,7 +9,7 @@ use ir::Program;
 use redb::{
     Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, Table, TableDefinition,
 };
-use switch::{Batch, Device, Object, Place, StorageError};
+use switch::{Batch, Device, Object, ObjectPlace, StorageError};
 
 use crate::codec;
 use crate::keeper::Keeper;
@@ -118,7 +118,7 @@ impl Kept {
         let mut first = self.objects()?;
         match first.next() {
             None => Ok(None),
-            Some(Ok((Place::Program, Object::Program(program)))) => Ok(Some(program)),
+            Some(Ok((ObjectPlace::Program, Object::Program(program)))) => Ok(Some(program)),
             Some(Ok(_)) => Err(self.damaged(&"it has state, but no program")),
             Some(Err(error)) => Err(error),
         }
@@ -141,7 +141,7 @@ impl Kept {
 
     fn objects(
         &self,
-    ) -> Result<impl Iterator<Item = Result<(Place, Object), OpenError>>, OpenError> {
+    ) -> Result<impl Iterator<Item = Result<(ObjectPlace, Object), OpenError>>, OpenError> {
         let all = all(&self.database).map_err(|error| self.damaged(&error))?;
         let read = |one: Result<(Vec<u8>, Vec<u8>), redb::Error>| {
             let (key, bytes) = one.map_err(|error| self.damaged(&error))?;
@@ -309,8 +309,8 @@ fn write(database: &Database, batches: &[Batch]) -> Result<(), redb::Error> {
 
 type State<'t> = Table<'t, &'static [u8], &'static [u8]>;
 
-fn put(state: &mut State<'_>, place: &Place, object: Option<&Object>) -> Result<(), redb::Error> {
-    if let Place::Entries(table) = place {
+fn put(state: &mut State<'_>, place: &ObjectPlace, object: Option<&Object>) -> Result<(), redb::Error> {
+    if let ObjectPlace::Entries(table) = place {
         for keys in codec::table_keys(*table) {
             state.retain_in::<&[u8], _>(&keys.start[..]..&keys.end[..], |_, _| false)?;
         }
@@ -319,8 +319,8 @@ fn put(state: &mut State<'_>, place: &Place, object: Option<&Object>) -> Result<
     let key = codec::key(place);
     let Some(object) = object else {
         state.remove(&key[..])?;
-        if let Place::Entry(table, id) = place {
-            let counter = codec::key(&Place::DirectCounter(*table, Some(*id)));
+        if let ObjectPlace::Entry(table, id) = place {
+            let counter = codec::key(&ObjectPlace::DirectCounter(*table, Some(*id)));
             state.remove(&counter[..])?;
         }
         return Ok(());
@@ -329,7 +329,7 @@ fn put(state: &mut State<'_>, place: &Place, object: Option<&Object>) -> Result<
     // Cells are written repeatedly, and most are unchanged.
     let is_cell = matches!(
         place,
-        Place::Counters(..) | Place::DirectCounter(..) | Place::Registers(..)
+        ObjectPlace::Counters(..) | ObjectPlace::DirectCounter(..) | ObjectPlace::Registers(..)
     );
     if is_cell
         && state

@@ -20,13 +20,13 @@ use ir::{
 use packet::{Frame, FramePool, Nanos, PortId};
 use table::CounterShard;
 
-use crate::arch::{self, PassPlan, Pipeline};
+use crate::arch::{self, FastPathPlan, Pipeline};
 use crate::budget::{Budgets, Spending};
 use crate::ledger::Ledger;
-use crate::outbox::Outbox;
+use crate::bounded_queue::BoundedQueue;
 use crate::pre::{Replica, ReplicationEngine};
 use crate::queue::{QueueConfig, QueueTimes, Queues};
-use crate::slot::Slot;
+use crate::snapshot_cell::SnapshotCell;
 use crate::worker::{Handover, HandoverError};
 
 /// Fixed work units of a recirculation, in addition to those of the program's controls.
@@ -46,7 +46,7 @@ const COPY_BYTES: usize = 128;
 
 /// Compiled fast path, and the plan for packets that exit it.
 pub(crate) struct FusedPass {
-    pub(crate) plan: PassPlan,
+    pub(crate) plan: FastPathPlan,
     pub(crate) run: Arc<dyn CompiledFastPath>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Code {
     /// Work units of a later copy, without those for its bytes.
     copy_work: u32,
     /// Field that is non-zero if ingress continues with another round through the stage slots.
-    resume: Slot,
+    resume: SnapshotCell,
 }
 
 impl Code {
@@ -102,7 +102,7 @@ impl Code {
                 _ => None,
             });
         let copy_work = of_copies.fold(0, |sum: u32, id| sum.saturating_add(work.control(id)));
-        let resume = Slot::of(&program, &layout, ir::RESUME);
+        let resume = SnapshotCell::of(&program, &layout, ir::RESUME);
         Ok(Code {
             program,
             layout,
@@ -120,14 +120,14 @@ impl Code {
 
 /// Data plane snapshot, published as a whole: code, state, replication entries and work budget. A
 /// packet finishes on the snapshot with which it began.
-pub(crate) struct Root {
+pub(crate) struct DataPlaneSnapshot {
     pub(crate) code: Arc<Code>,
     pub(crate) state: Arc<State>,
     pub(crate) replication: ReplicationEngine,
     pub(crate) work: WorkBudget,
 }
 
-impl Root {
+impl DataPlaneSnapshot {
     /// Returns the compiled fast path, if there is one.
     pub(crate) fn runs(&self) -> Option<Arc<dyn CompiledFastPath>> {
         let fused = self.code.fused.as_ref()?;
@@ -148,8 +148,8 @@ pub(crate) enum PacketPath {
 }
 
 /// In-flight packet: a packet inside the device.
-pub(crate) struct Job {
-    pub(crate) root: Arc<Root>,
+pub(crate) struct InFlightPacket {
+    pub(crate) root: Arc<DataPlaneSnapshot>,
     pub(crate) packet: Box<PacketContext>,
     pub(crate) path: PacketPath,
     /// Current step of the chain; 0 in a program that is no chain.
@@ -165,10 +165,10 @@ pub(crate) struct Job {
     spending: Spending,
 }
 
-impl Job {
+impl InFlightPacket {
     /// Creates the state of a packet received at a port.
-    pub(crate) fn arrived(root: &Arc<Root>, packet: Box<PacketContext>, port: PortId) -> Job {
-        Job {
+    pub(crate) fn arrived(root: &Arc<DataPlaneSnapshot>, packet: Box<PacketContext>, port: PortId) -> InFlightPacket {
+        InFlightPacket {
             root: Arc::clone(root),
             packet,
             path: PacketPath::Normal,
@@ -210,7 +210,7 @@ pub(crate) struct CloneMode {
 pub(crate) struct Sent {
     pub(crate) port: PortId,
     pub(crate) time: Nanos,
-    pub(crate) root: Arc<Root>,
+    pub(crate) root: Arc<DataPlaneSnapshot>,
     pub(crate) packet: Box<PacketContext>,
 }
 
@@ -250,7 +250,7 @@ impl Trace<'_> {
 
     /// Reports the fields that the architecture has set. Fields that the program does not have are
     /// skipped.
-    pub(crate) fn given<'s>(&mut self, frame: &[u64], slots: impl IntoIterator<Item = &'s Slot>) {
+    pub(crate) fn given<'s>(&mut self, frame: &[u64], slots: impl IntoIterator<Item = &'s SnapshotCell>) {
         if let Some(tracer) = &mut self.0 {
             let fields: Vec<_> = slots
                 .into_iter()
@@ -295,17 +295,17 @@ pub(crate) struct Core {
     /// and first rounds of packets that had to wait. `None` means no limit.
     pub(crate) passes_left: Option<u32>,
     pub(crate) ledger: Ledger,
-    pub(crate) queues: Queues<Job>,
+    pub(crate) queues: Queues<InFlightPacket>,
     /// Received packets that are not yet processed. At a worker: packets that arrived while earlier
     /// ones waited for rounds, each with its time.
-    pub(crate) arriving: VecDeque<Job>,
+    pub(crate) arriving: VecDeque<InFlightPacket>,
     /// Packets that recirculate to ingress, each at its own time.
-    pub(crate) again: VecDeque<Job>,
+    pub(crate) again: VecDeque<InFlightPacket>,
     /// Frames to forward later.
     pub(crate) postponed: VecDeque<Frame>,
     pub(crate) sent: VecDeque<Sent>,
-    pub(crate) digests: Outbox<Digest>,
-    pub(crate) messages: Outbox<String>,
+    pub(crate) digests: BoundedQueue<Digest>,
+    pub(crate) messages: BoundedQueue<String>,
     pub(crate) lost_messages: u64,
     /// Free contexts, all of the newest program.
     #[expect(
@@ -339,8 +339,8 @@ impl Core {
             passes_left: None,
             sent: VecDeque::new(),
             ledger: Ledger::default(),
-            digests: Outbox::default(),
-            messages: Outbox::default(),
+            digests: BoundedQueue::default(),
+            messages: BoundedQueue::default(),
             lost_messages: 0,
             now: Nanos::ZERO,
             packets: PacketNumbers::default(),
@@ -383,7 +383,7 @@ impl Core {
     }
 
     /// Starts processing a received packet.
-    pub(crate) fn begin(&mut self, job: &mut Job) {
+    pub(crate) fn begin(&mut self, job: &mut InFlightPacket) {
         job.packet.random = self.random();
         job.packet.work_left = job.root.work.units();
         job.packet.now = self.now;
@@ -409,7 +409,7 @@ impl Core {
     /// Receives a packet.
     pub(crate) fn arrive(
         &mut self,
-        root: &Arc<Root>,
+        root: &Arc<DataPlaneSnapshot>,
         port: PortId,
         bytes: &[u8],
     ) -> Result<(), packet::FrameError> {
@@ -420,18 +420,18 @@ impl Core {
         }
         packet.length = bytes.len() as u32;
         self.ledger.received += 1;
-        self.arriving.push_back(Job::arrived(root, packet, port));
+        self.arriving.push_back(InFlightPacket::arrived(root, packet, port));
         Ok(())
     }
 
     /// Runs a parser block, if there is one.
     pub(crate) fn parse(
         &mut self,
-        job: &mut Job,
+        job: &mut InFlightPacket,
         role: BlockRole,
         trace: &mut Trace<'_>,
     ) -> ParserVerdict {
-        let Job {
+        let InFlightPacket {
             root, packet, step, ..
         } = job;
         let Some(BlockCode::Parser(parser)) = block(&root.code, *step, role) else {
@@ -456,7 +456,7 @@ impl Core {
     /// slots. Returns the drop reason as an error.
     pub(crate) fn control(
         &mut self,
-        job: &mut Job,
+        job: &mut InFlightPacket,
         role: BlockRole,
         trace: &mut Trace<'_>,
     ) -> Result<(), DropReason> {
@@ -472,7 +472,7 @@ impl Core {
     /// other packets do not observe the rounds.
     pub(crate) fn finish_turns(
         &mut self,
-        job: &mut Job,
+        job: &mut InFlightPacket,
         trace: &mut Trace<'_>,
     ) -> Result<(), DropReason> {
         while job.root.code.resume.get(job.packet.frame()) != 0 {
@@ -488,11 +488,11 @@ impl Core {
 
     fn control_once(
         &mut self,
-        job: &mut Job,
+        job: &mut InFlightPacket,
         role: BlockRole,
         trace: &mut Trace<'_>,
     ) -> Result<(), DropReason> {
-        let Job {
+        let InFlightPacket {
             root, packet, step, ..
         } = job;
         let Some(BlockCode::Control(control)) = block(&root.code, *step, role) else {
@@ -519,7 +519,7 @@ impl Core {
     /// Runs a deparser block and replaces the packet by what it emitted.
     pub(crate) fn deparse(
         &mut self,
-        job: &mut Job,
+        job: &mut InFlightPacket,
         role: BlockRole,
         trace: &mut Trace<'_>,
     ) -> Result<(), DropReason> {
@@ -570,7 +570,7 @@ impl Core {
 
     pub(crate) fn drop(
         &mut self,
-        mut job: Job,
+        mut job: InFlightPacket,
         reason: DropReason,
         detail: DropDetail,
         trace: &mut Trace<'_>,
@@ -581,7 +581,7 @@ impl Core {
         self.put_back(job.packet, &job.root.code);
     }
 
-    pub(crate) fn send(&mut self, mut job: Job, port: PortId, trace: &mut Trace<'_>) {
+    pub(crate) fn send(&mut self, mut job: InFlightPacket, port: PortId, trace: &mut Trace<'_>) {
         job.suspend();
         trace.event(|| TraceEvent::Sent {
             port: port.0,
@@ -599,7 +599,7 @@ impl Core {
     /// Enqueues a packet at a port.
     pub(crate) fn enqueue(
         &mut self,
-        mut job: Job,
+        mut job: InFlightPacket,
         port: PortId,
         priority: u8,
         trace: &mut Trace<'_>,
@@ -637,7 +637,7 @@ impl Core {
     }
 
     /// Sends the packet back to ingress (resubmit or recirculate).
-    pub(crate) fn start_over(&mut self, mut job: Job, why: &'static str, trace: &mut Trace<'_>) {
+    pub(crate) fn start_over(&mut self, mut job: InFlightPacket, why: &'static str, trace: &mut Trace<'_>) {
         trace.event(|| TraceEvent::Again { why });
         let may_go = job.spending.start_over() && job.packet.spend(job.root.code.pass_work);
         if !may_go {
@@ -652,13 +652,13 @@ impl Core {
     }
 
     /// Charges `others` copies to a packet's budget. The packet itself is suspended while they are
-    /// made, so [`Job::resume`] must follow.
+    /// made, so [`InFlightPacket::resume`] must follow.
     ///
     /// # Errors
     /// The reason why they may not be made. They are counted and traced as refused.
     pub(crate) fn may_copy(
         &mut self,
-        job: &mut Job,
+        job: &mut InFlightPacket,
         others: usize,
         trace: &mut Trace<'_>,
     ) -> Result<(), DropReason> {
@@ -685,7 +685,7 @@ impl Core {
 
     /// Copies a packet's bytes, and its fields if `whole` is set. [`Core::may_copy`] must have
     /// allowed the copy.
-    pub(crate) fn copy(&mut self, job: &Job, whole: bool) -> Job {
+    pub(crate) fn copy(&mut self, job: &InFlightPacket, whole: bool) -> InFlightPacket {
         let mut packet = self.context(&job.root.code);
         packet.random = self.random();
         packet.begin_pass();
@@ -698,7 +698,7 @@ impl Core {
             packet.cursor = job.packet.cursor;
         }
         self.ledger.replicated += 1;
-        let mut copy = Job {
+        let mut copy = InFlightPacket {
             root: Arc::clone(&job.root),
             packet,
             path: job.path,
@@ -717,7 +717,7 @@ impl Core {
     /// not configured.
     pub(crate) fn session(
         &mut self,
-        root: &Root,
+        root: &DataPlaneSnapshot,
         id: u32,
         trace: &mut Trace<'_>,
     ) -> Option<CloneMode> {
@@ -734,7 +734,7 @@ impl Core {
     }
 
     /// Dequeues the next packet that may be sent by `now`.
-    pub(crate) fn dequeue(&mut self, now: Nanos) -> Option<(PortId, Job, QueueTimes)> {
+    pub(crate) fn dequeue(&mut self, now: Nanos) -> Option<(PortId, InFlightPacket, QueueTimes)> {
         let (port, mut job, times) = self.queues.pop(now)?;
         job.packet.now = times.dequeued;
         job.resume();
@@ -829,7 +829,7 @@ impl Core {
     }
 
     /// Queues frames received at this time after those that wait for rounds.
-    pub(crate) fn keep_waiting(&mut self, root: &Arc<Root>, frames: &mut [Frame], now: Nanos) {
+    pub(crate) fn keep_waiting(&mut self, root: &Arc<DataPlaneSnapshot>, frames: &mut [Frame], now: Nanos) {
         let room = MOST_WAITING.saturating_sub(self.arriving.len());
         let (kept, refused) = frames.split_at_mut(room.min(frames.len()));
         self.ledger
@@ -873,13 +873,13 @@ impl Core {
     }
 
     /// Converts a frame to a received packet. Leaves an empty frame in its place.
-    pub(crate) fn job_of(&mut self, root: &Arc<Root>, frame: &mut Frame, now: Nanos) -> Job {
+    pub(crate) fn job_of(&mut self, root: &Arc<DataPlaneSnapshot>, frame: &mut Frame, now: Nanos) -> InFlightPacket {
         let mut packet = self.context(&root.code);
         std::mem::swap(&mut packet.bytes, frame);
         packet.length = packet.bytes.len() as u32;
         packet.now = now;
         let ingress = packet.bytes.ingress;
-        Job::arrived(root, packet, ingress)
+        InFlightPacket::arrived(root, packet, ingress)
     }
 
     /// Returns the number of packets inside.

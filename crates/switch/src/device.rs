@@ -12,21 +12,21 @@ use packet::{FrameError, Nanos, PortId};
 use table::{EntryId, Improved, LearnedEntry};
 
 use crate::control::{Change, Record};
-use crate::core::{Code, Core, Digest, Root, Trace};
+use crate::core::{Code, Core, Digest, DataPlaneSnapshot, Trace};
 use crate::journal::Journal;
-use crate::ledger::{Ledger, Unbalanced};
+use crate::ledger::{Ledger, LedgerError};
 use crate::limits::{self, Exceeded, Limits};
 use crate::migration::{MayLose, Migration, WouldLose};
 use crate::pre::ReplicationEngine;
 use crate::queue::QueueConfig;
-use crate::replace::{self, Carried, Moved};
-use crate::worker::{Desk, Office};
+use crate::migrate::{self, MigratedState, MigratedTable};
+use crate::worker::{WorkerMailbox, WorkerGroup};
 
 /// Result of an exchange of programs, with the data to undo it.
 pub struct Exchange {
     /// Report of what became of the state.
     pub migration: Migration,
-    moved: Vec<Moved>,
+    moved: Vec<MigratedTable>,
     /// True if multicast groups and clone sessions were exchanged too.
     has_replication: bool,
 }
@@ -95,7 +95,7 @@ impl std::error::Error for AdoptError {}
 
 /// State that stays when another program replaces the running one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Carry {
+pub enum MigrationMode {
     /// No state stays. The state is that of the new program, without multicast groups and clone
     /// sessions.
     Nothing,
@@ -126,10 +126,10 @@ pub struct Device {
     pub(crate) limits: Limits,
     pub(crate) next_own_id: u32,
     code: Arc<Code>,
-    pub(crate) root: Arc<Root>,
+    pub(crate) root: Arc<DataPlaneSnapshot>,
     /// Snapshots to which workers or their packets may still refer. The device frees them, because
     /// that takes time on the packet path.
-    retired: Vec<Arc<Root>>,
+    retired: Vec<Arc<DataPlaneSnapshot>>,
     pub(crate) is_stale: bool,
     /// True while the program is one of an exchange that is not confirmed yet. No packet runs it.
     is_provisional: bool,
@@ -143,7 +143,7 @@ pub struct Device {
     refused: Ledger,
     pub(crate) expired: Vec<(TableId, LearnedEntry)>,
     /// State shared with workers, if there are any.
-    pub(crate) office: Option<Arc<Office>>,
+    pub(crate) office: Option<Arc<WorkerGroup>>,
 }
 
 impl Device {
@@ -173,7 +173,7 @@ impl Device {
         limits
             .check_entries(0, entries)
             .map_err(LoadError::Exceeded)?;
-        let root = Root {
+        let root = DataPlaneSnapshot {
             code: Arc::clone(&code),
             state: Arc::new(configuration.snapshot()),
             replication: replication.clone(),
@@ -270,7 +270,7 @@ impl Device {
         let state = Arc::new(self.configuration.snapshot());
         self.core.owner.derived.let_go();
         let (code, replication) = (Arc::clone(&self.code), self.replication.clone());
-        let root = Arc::new(Root {
+        let root = Arc::new(DataPlaneSnapshot {
             code,
             state,
             replication,
@@ -442,7 +442,7 @@ impl Device {
         !self.desks().is_empty()
     }
 
-    fn desks(&self) -> &[Arc<Desk>] {
+    fn desks(&self) -> &[Arc<WorkerMailbox>] {
         self.office.as_ref().map_or(&[], |office| &office.desks)
     }
 
@@ -451,7 +451,7 @@ impl Device {
     ///
     /// # Errors
     /// The ledger does not balance: a defect of the device.
-    pub fn check_conservation(&self) -> Result<(), Unbalanced> {
+    pub fn check_conservation(&self) -> Result<(), LedgerError> {
         self.ledger().check(self.held())
     }
 
@@ -517,12 +517,12 @@ impl Device {
 
     /// Adopts the program of a device that was created beside this one. Packets wait no longer than
     /// for any other change: workers take the program at the start of a burst, once it is
-    /// published. With [`Carry::Nothing`] the new device's state is used.
+    /// published. With [`MigrationMode::Nothing`] the new device's state is used.
     ///
     /// # Errors
     /// State that may not be lost has no place in the new program, or the new program and its state
     /// exceed this device's limits. The running program and all state stay.
-    pub fn adopt(&mut self, mut new: Device, carry: Carry) -> Result<Migration, AdoptError> {
+    pub fn adopt(&mut self, mut new: Device, carry: MigrationMode) -> Result<Migration, AdoptError> {
         let exchange = self.exchange(&mut new, carry)?;
         self.is_provisional = false;
         Ok(exchange.migration)
@@ -534,10 +534,10 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::adopt`].
-    pub fn exchange(&mut self, new: &mut Device, carry: Carry) -> Result<Exchange, AdoptError> {
-        let has_replication = carry == Carry::Nothing;
+    pub fn exchange(&mut self, new: &mut Device, carry: MigrationMode) -> Result<Exchange, AdoptError> {
+        let has_replication = carry == MigrationMode::Nothing;
         let carried = match carry {
-            Carry::State(may_lose) => {
+            MigrationMode::State(may_lose) => {
                 let carried = self.carry_to(new);
                 let lines = carried.migration.refused_by(&may_lose);
                 if !lines.is_empty() {
@@ -545,9 +545,9 @@ impl Device {
                 }
                 carried
             }
-            Carry::Nothing => {
+            MigrationMode::Nothing => {
                 self.share_with(new);
-                Carried::default()
+                MigratedState::default()
             }
         };
         let replication = match has_replication {
@@ -592,7 +592,7 @@ impl Device {
         &self,
         new: &Device,
         replication: &ReplicationEngine,
-        carried: &Carried,
+        carried: &MigratedState,
     ) -> Result<(), Exceeded> {
         self.limits.check_program(new.program())?;
         let entries = limits::entries(&new.configuration, replication);
@@ -610,13 +610,13 @@ impl Device {
 
     /// Determines what becomes of this device's state in another device, and converts it where
     /// necessary.
-    fn carry_to(&mut self, new: &mut Device) -> Carried {
+    fn carry_to(&mut self, new: &mut Device) -> MigratedState {
         self.share_with(new);
-        replace::carry(&self.configuration, &mut new.configuration, self.core.now)
+        migrate::carry(&self.configuration, &mut new.configuration, self.core.now)
     }
 
     /// Completes the migration and continues with the other device's program and state.
-    fn begin(&mut self, new: &mut Device, carried: Carried) -> (Migration, Vec<Moved>) {
+    fn begin(&mut self, new: &mut Device, carried: MigratedState) -> (Migration, Vec<MigratedTable>) {
         let now = self.core.now;
         let carried = carried.finish(&mut self.configuration, &mut new.configuration, now);
         self.turn_to(new);

@@ -10,9 +10,9 @@ use packet::{Frame, Nanos, PortId};
 
 use crate::arch;
 use crate::contexts::Contexts;
-use crate::core::{Core, FusedPass, Job, Root, Trace};
+use crate::core::{Core, FusedPass, InFlightPacket, DataPlaneSnapshot, Trace};
 use crate::device::Device;
-use crate::leave::Leave;
+use crate::packet_sink::PacketSink;
 
 impl Device {
     /// Receives frames at their ingress ports, and processes them and everything else due by `now`.
@@ -41,10 +41,10 @@ impl Core {
     /// rounds are used up, the remaining frames wait.
     pub(crate) fn forward(
         &mut self,
-        root: &Arc<Root>,
+        root: &Arc<DataPlaneSnapshot>,
         frames: &mut [Frame],
         lent: Option<&mut Contexts>,
-        sent: &mut impl Leave,
+        sent: &mut impl PacketSink,
     ) {
         self.take_sent(sent);
         match &root.code.fused {
@@ -58,10 +58,10 @@ impl Core {
     /// Processes frames one after the other, without the fast path.
     pub(crate) fn forward_one_by_one(
         &mut self,
-        root: &Arc<Root>,
+        root: &Arc<DataPlaneSnapshot>,
         frames: &mut [Frame],
         trace: &mut Trace<'_>,
-        sent: &mut impl Leave,
+        sent: &mut impl PacketSink,
     ) {
         let mut done = 0;
         while done < frames.len() && !self.is_behind() {
@@ -78,11 +78,11 @@ impl Core {
 
     fn forward_fused(
         &mut self,
-        root: &Arc<Root>,
+        root: &Arc<DataPlaneSnapshot>,
         fused: &FusedPass,
         frames: &mut [Frame],
         mut lent: Option<&mut Contexts>,
-        sent: &mut impl Leave,
+        sent: &mut impl PacketSink,
     ) {
         if frames.is_empty() {
             return;
@@ -122,7 +122,7 @@ impl Core {
     }
 
     /// Prepares a burst: provides all that an engine must know of this device.
-    pub(crate) fn make_ready(&mut self, root: &Root, run: &dyn CompiledFastPath) {
+    pub(crate) fn make_ready(&mut self, root: &DataPlaneSnapshot, run: &dyn CompiledFastPath) {
         let DeviceView {
             derived,
             lane,
@@ -152,7 +152,7 @@ impl Core {
         &mut self,
         lent: Option<&mut Contexts>,
         run: &Arc<dyn CompiledFastPath>,
-        root: &Root,
+        root: &DataPlaneSnapshot,
     ) -> Box<PacketContext> {
         let lent = lent.and_then(|lent| lent.take(run));
         lent.unwrap_or_else(|| self.context(&root.code))
@@ -163,7 +163,7 @@ impl Core {
         context: Box<PacketContext>,
         lent: Option<&mut Contexts>,
         run: &Arc<dyn CompiledFastPath>,
-        root: &Root,
+        root: &DataPlaneSnapshot,
     ) {
         let kept = match lent {
             Some(lent) => lent.put_back(context, run),
@@ -180,7 +180,7 @@ impl Core {
         &mut self,
         frames: &mut [Frame],
         outcomes: &[PackedOutcome],
-        sent: &mut impl Leave,
+        sent: &mut impl PacketSink,
     ) -> Option<(u32, PortId)> {
         let outcomes = &outcomes[..frames.len()];
         let (mut done, mut unsent, mut left) = (0, 0, None);
@@ -217,10 +217,10 @@ impl Core {
     /// exited the fast path.
     pub(crate) fn take_on(
         &mut self,
-        root: &Arc<Root>,
+        root: &Arc<DataPlaneSnapshot>,
         left: Option<(u32, PortId)>,
         context: &mut Box<PacketContext>,
-        sent: &mut impl Leave,
+        sent: &mut impl PacketSink,
     ) {
         // This is rare, and the code's data is out of the cache if many devices take turns. So it
         // is not read earlier.
@@ -235,7 +235,7 @@ impl Core {
         };
         let ingress = context.bytes.ingress;
         let packet = std::mem::replace(context, self.context(&root.code));
-        let mut job = Job::arrived(root, packet, ingress);
+        let mut job = InFlightPacket::arrived(root, packet, ingress);
         let (step, resume) = fused.plan.resume(step);
         job.step = step;
         arch::resume(self, job, resume, egress, &mut Trace(None));
@@ -244,7 +244,7 @@ impl Core {
     }
 
     /// Passes transmitted packets to `sent`.
-    pub(crate) fn take_sent(&mut self, sent: &mut impl Leave) {
+    pub(crate) fn take_sent(&mut self, sent: &mut impl PacketSink) {
         while let Some(mut gone) = self.sent.pop_front() {
             sent.leave(gone.port, &mut gone.packet.bytes, gone.time);
             self.put_back(gone.packet, &gone.root.code);

@@ -9,7 +9,7 @@ use packet::Nanos;
 
 use crate::control::Record;
 use crate::device::Device;
-use crate::object::{self, Changed, Object, Place};
+use crate::object::{self, Changed, Object, ObjectPlace};
 
 /// Time before the device retries a failed batch of its own changes.
 const RETRY_AFTER: Nanos = Nanos::from_millis(1000);
@@ -44,7 +44,7 @@ pub struct Batch {
     /// before.
     pub goes_on: bool,
     /// New values of objects, or `None` for deleted ones. In the order of keys.
-    pub objects: Vec<(Place, Option<Object>)>,
+    pub objects: Vec<(ObjectPlace, Option<Object>)>,
 }
 
 /// Persistent storage of a device's state.
@@ -79,7 +79,7 @@ struct Fate {
 #[derive(Debug)]
 struct Failure {
     error: StorageError,
-    places: Vec<Place>,
+    places: Vec<ObjectPlace>,
     is_whole: bool,
     /// True if a caller of [`Device::commit`] was notified and must undo its changes.
     is_to_be_undone: bool,
@@ -89,7 +89,7 @@ struct Failure {
 pub(crate) struct Journal {
     storage: Box<dyn Storage>,
     cells: KeptCells,
-    changed: BTreeSet<Place>,
+    changed: BTreeSet<ObjectPlace>,
     is_whole: bool,
     /// True within a batch of the control plane, which must not be stored in parts.
     is_held: bool,
@@ -112,8 +112,8 @@ impl Journal {
         let cells = self.cells;
         self.changed
             .extend(places.into_iter().filter(|place| match place {
-                Place::Counters(..) | Place::DirectCounter(..) => cells.counters,
-                Place::Registers(..) => cells.registers,
+                ObjectPlace::Counters(..) | ObjectPlace::DirectCounter(..) => cells.counters,
+                ObjectPlace::Registers(..) => cells.registers,
                 _ => true,
             }));
     }
@@ -127,10 +127,10 @@ impl Journal {
             places.extend(self.cell_places(device));
         }
         let cleared = places.iter().filter_map(|place| match place {
-            Place::Entries(table) => Some(*table),
+            ObjectPlace::Entries(table) => Some(*table),
             _ => None,
         });
-        let left: Vec<Place> = cleared
+        let left: Vec<ObjectPlace> = cleared
             .flat_map(|table| object::entries_of(device, table))
             .collect();
         places.extend(left);
@@ -145,7 +145,7 @@ impl Journal {
         }
     }
 
-    fn cell_places(&self, device: &Device) -> Vec<Place> {
+    fn cell_places(&self, device: &Device) -> Vec<ObjectPlace> {
         let mut places = Vec::new();
         if self.cells.counters {
             places.extend(object::counters_of(device));
@@ -176,7 +176,7 @@ impl Journal {
     fn append(&mut self, device: &Device, goes_on: bool, waiter: Option<Done>) {
         let mut batch = self.gather(device);
         batch.goes_on = goes_on;
-        let places: Vec<Place> = batch
+        let places: Vec<ObjectPlace> = batch
             .objects
             .iter()
             .map(|(place, _)| place.clone())

@@ -9,7 +9,7 @@ use table::{LearnError, LearnedEntry, LearningTable};
 
 use crate::control::{Change, ControlCode, ControlError, refused};
 use crate::device::Device;
-use crate::outbox::MAX_WAITING;
+use crate::bounded_queue::MAX_WAITING;
 
 impl Device {
     /// Deletes the expired entries that packets added.

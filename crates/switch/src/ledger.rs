@@ -48,14 +48,14 @@ impl Default for Ledger {
 
 /// Error: a ledger that does not balance, which is a defect of the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unbalanced {
+pub struct LedgerError {
     /// Number of packets received or created.
     pub came: u64,
     /// Number of packets sent, dropped or held.
     pub went: u64,
 }
 
-impl std::fmt::Display for Unbalanced {
+impl std::fmt::Display for LedgerError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
@@ -65,7 +65,7 @@ impl std::fmt::Display for Unbalanced {
     }
 }
 
-impl std::error::Error for Unbalanced {}
+impl std::error::Error for LedgerError {}
 
 impl Ledger {
     /// Adds the counts of another ledger.
@@ -131,13 +131,13 @@ impl Ledger {
     }
 
     /// Checks that all packets are accounted for. `held` is the number of packets inside.
-    pub fn check(&self, held: usize) -> Result<(), Unbalanced> {
+    pub fn check(&self, held: usize) -> Result<(), LedgerError> {
         let came = self.received + self.generated + self.replicated;
         let went = self.sent + self.dropped.iter().sum::<u64>() + held as u64;
         if came == went {
             Ok(())
         } else {
-            Err(Unbalanced { came, went })
+            Err(LedgerError { came, went })
         }
     }
 }

@@ -118,7 +118,7 @@ impl Fate {
 
 /// Outcome for one kind of state of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct MigrationLine {
     /// Kind of state.
     pub kind: StateKind,
     /// Name of the table, extern or value set.
@@ -134,7 +134,7 @@ pub struct Line {
     pub lost: u64,
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for MigrationLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.lost {
             1 => self.kind.name_of_one(),
@@ -153,17 +153,17 @@ impl fmt::Display for Line {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Migration {
     /// The lines.
-    pub lines: Vec<Line>,
+    pub lines: Vec<MigrationLine>,
 }
 
 impl Migration {
     /// Returns the lines with losses on this device.
-    pub fn losses(&self) -> impl Iterator<Item = &Line> {
+    pub fn losses(&self) -> impl Iterator<Item = &MigrationLine> {
         self.lines.iter().filter(|line| line.lost > 0)
     }
 
     /// Returns the lines with losses that are not permitted.
-    pub(crate) fn refused_by(&self, word: &MayLose) -> Vec<Line> {
+    pub(crate) fn refused_by(&self, word: &MayLose) -> Vec<MigrationLine> {
         let losses = self.losses().filter(|line| !word.covers(&line.name));
         losses.cloned().collect()
     }
@@ -173,7 +173,7 @@ impl Migration {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WouldLose {
     /// The losses.
-    pub lines: Vec<Line>,
+    pub lines: Vec<MigrationLine>,
 }
 
 impl fmt::Display for WouldLose {

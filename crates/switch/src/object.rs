@@ -1,4 +1,4 @@
-//! Objects of a device's persistent state. Each has a key, its [`Place`], and is read and restored
+//! Objects of a device's persistent state. Each has a key, its [`ObjectPlace`], and is read and restored
 //! separately.
 
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ pub const CELLS: u32 = 64;
 /// Key of an object. The order of keys is an order of restoration: an object comes after those to
 /// which it refers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
+pub enum ObjectPlace {
     /// The program.
     Program,
     /// A note of the control plane.
@@ -117,7 +117,7 @@ pub enum Object {
 /// Objects that a change has modified.
 pub(crate) enum Changed {
     /// These objects.
-    Places(Vec<Place>),
+    Places(Vec<ObjectPlace>),
     /// All objects.
     Everything,
 }
@@ -165,104 +165,104 @@ fn cells_of(device: &Device, id: ExternId) -> u32 {
 
 /// Returns the objects that a recorded change has modified.
 pub(crate) fn changed(device: &Device, record: &Record) -> Changed {
-    let cells = |id, index, place: fn(ExternId, u32) -> Place| {
+    let cells = |id, index, place: fn(ExternId, u32) -> ObjectPlace| {
         let chunks = chunks(device, id, index);
         chunks.map(|chunk| place(id, chunk)).collect()
     };
     Changed::Places(match &record.change {
         Change::Program => return Changed::Everything,
         Change::Insert(table, entry) => {
-            let made = record.entry.map(|id| Place::Entry(*table, id));
+            let made = record.entry.map(|id| ObjectPlace::Entry(*table, id));
             let counter = entry.counter.and(record.entry);
-            let counter = counter.map(|id| Place::DirectCounter(*table, Some(id)));
+            let counter = counter.map(|id| ObjectPlace::DirectCounter(*table, Some(id)));
             let made = made.into_iter().chain(counter);
-            made.chain([Place::NextEntry(*table)]).collect()
+            made.chain([ObjectPlace::NextEntry(*table)]).collect()
         }
         Change::Modify(table, id, ..)
         | Change::SetMetadata(table, id, _)
         | Change::Delete(table, id)
-        | Change::SetDirectMeter(table, Some(id), _) => vec![Place::Entry(*table, *id)],
-        Change::Clear(table) => vec![Place::Entries(*table)],
+        | Change::SetDirectMeter(table, Some(id), _) => vec![ObjectPlace::Entry(*table, *id)],
+        Change::Clear(table) => vec![ObjectPlace::Entries(*table)],
         Change::SetDefault(table, _)
         | Change::ResetDefault(table)
-        | Change::SetDirectMeter(table, None, _) => vec![Place::Default(*table)],
+        | Change::SetDirectMeter(table, None, _) => vec![ObjectPlace::Default(*table)],
         Change::SetMember { profile, id, .. } | Change::DeleteMember(profile, id) => {
-            vec![Place::Member(*profile, *id)]
+            vec![ObjectPlace::Member(*profile, *id)]
         }
         Change::SetGroup { profile, id, .. } | Change::DeleteGroup(profile, id) => {
-            vec![Place::Group(*profile, *id)]
+            vec![ObjectPlace::Group(*profile, *id)]
         }
-        Change::SetMulticast(id, _) | Change::DeleteMulticast(id) => vec![Place::Multicast(*id)],
+        Change::SetMulticast(id, _) | Change::DeleteMulticast(id) => vec![ObjectPlace::Multicast(*id)],
         Change::SetCloneSession(id, _) | Change::DeleteCloneSession(id) => {
-            vec![Place::CloneSession(*id)]
+            vec![ObjectPlace::CloneSession(*id)]
         }
-        Change::WriteRegister(id, index, _) => cells(*id, *index, Place::Registers),
-        Change::ResetRegister(id) => cells(*id, None, Place::Registers),
+        Change::WriteRegister(id, index, _) => cells(*id, *index, ObjectPlace::Registers),
+        Change::ResetRegister(id) => cells(*id, None, ObjectPlace::Registers),
         Change::SetMeter(id, index, _) | Change::ResetMeter(id, index) => {
-            cells(*id, *index, Place::Meters)
+            cells(*id, *index, ObjectPlace::Meters)
         }
         // Only the rates of meters are stored.
         Change::WriteColorCounts(..) | Change::WriteDirectColorCounts(..) => Vec::new(),
-        Change::WriteCounter(id, index, _) => cells(*id, *index, Place::Counters),
-        Change::WriteDirectCounter(table, id, _) => vec![Place::DirectCounter(*table, *id)],
-        Change::SetValueSet(id, _) => vec![Place::ValueSet(*id)],
-        Change::SetHashParameters(_) => vec![Place::Hash],
-        Change::SetHostPorts(_) => vec![Place::HostPorts],
-        Change::SetExpireProfile(profile, _) => vec![Place::ExpireProfile(*profile)],
-        Change::SetQueue(port, _) => vec![Place::Queue(*port)],
+        Change::WriteCounter(id, index, _) => cells(*id, *index, ObjectPlace::Counters),
+        Change::WriteDirectCounter(table, id, _) => vec![ObjectPlace::DirectCounter(*table, *id)],
+        Change::SetValueSet(id, _) => vec![ObjectPlace::ValueSet(*id)],
+        Change::SetHashParameters(_) => vec![ObjectPlace::Hash],
+        Change::SetHostPorts(_) => vec![ObjectPlace::HostPorts],
+        Change::SetExpireProfile(profile, _) => vec![ObjectPlace::ExpireProfile(*profile)],
+        Change::SetQueue(port, _) => vec![ObjectPlace::Queue(*port)],
         Change::Learn(table, entry) | Change::Expire(table, entry) => {
-            vec![Place::Learned(*table, entry.key.clone()), Place::NextFlow]
+            vec![ObjectPlace::Learned(*table, entry.key.clone()), ObjectPlace::NextFlow]
         }
-        Change::SetNote(name, _) => vec![Place::Note(name.clone())],
+        Change::SetNote(name, _) => vec![ObjectPlace::Note(name.clone())],
     })
 }
 
 /// Returns the keys of all objects that a device may have.
-pub(crate) fn all_places(device: &Device) -> BTreeSet<Place> {
+pub(crate) fn all_places(device: &Device) -> BTreeSet<ObjectPlace> {
     let configuration = device.configuration();
     let mut places = BTreeSet::from([
-        Place::Program,
-        Place::Hash,
-        Place::HostPorts,
-        Place::NextFlow,
+        ObjectPlace::Program,
+        ObjectPlace::Hash,
+        ObjectPlace::HostPorts,
+        ObjectPlace::NextFlow,
     ]);
-    places.extend(device.notes().keys().cloned().map(Place::Note));
-    places.extend((0..=u8::MAX).map(Place::ExpireProfile));
+    places.extend(device.notes().keys().cloned().map(ObjectPlace::Note));
+    places.extend((0..=u8::MAX).map(ObjectPlace::ExpireProfile));
     let queues = device.core.queues.configured().into_iter();
-    places.extend(queues.map(|(port, _)| Place::Queue(port)));
+    places.extend(queues.map(|(port, _)| ObjectPlace::Queue(port)));
     places.extend(
         configuration
             .value_sets
             .iter()
-            .map(|(id, _)| Place::ValueSet(id)),
+            .map(|(id, _)| ObjectPlace::ValueSet(id)),
     );
     for (id, profile) in configuration.profiles.iter() {
         let Some(profile) = profile else { continue };
         places.extend(
             profile
                 .members()
-                .map(|(member, _)| Place::Member(id, member.get())),
+                .map(|(member, _)| ObjectPlace::Member(id, member.get())),
         );
         places.extend(
             profile
                 .groups()
-                .map(|(group, _)| Place::Group(id, group.get())),
+                .map(|(group, _)| ObjectPlace::Group(id, group.get())),
         );
     }
     for (id, _) in configuration.tables.iter() {
-        places.extend([Place::NextEntry(id), Place::Default(id)]);
+        places.extend([ObjectPlace::NextEntry(id), ObjectPlace::Default(id)]);
         places.extend(entries_of(device, id));
     }
     let replication = device.replication();
-    places.extend(replication.groups().map(|(id, _)| Place::Multicast(id)));
+    places.extend(replication.groups().map(|(id, _)| ObjectPlace::Multicast(id)));
     places.extend(
         replication
             .sessions()
-            .map(|(id, _)| Place::CloneSession(id)),
+            .map(|(id, _)| ObjectPlace::CloneSession(id)),
     );
     for (id, cells) in configuration.cells.iter() {
         let place = match cells {
-            ExternState::Meter(_) => Place::Meters,
+            ExternState::Meter(_) => ObjectPlace::Meters,
             _ => continue,
         };
         places.extend(chunks(device, id, None).map(|chunk| place(id, chunk)));
@@ -271,48 +271,48 @@ pub(crate) fn all_places(device: &Device) -> BTreeSet<Place> {
 }
 
 /// Returns the keys of a table's entries.
-pub(crate) fn entries_of(device: &Device, table: TableId) -> Vec<Place> {
+pub(crate) fn entries_of(device: &Device, table: TableId) -> Vec<ObjectPlace> {
     let entries = device.configuration().tables[table].iter();
-    let entries = entries.map(|entry| Place::Entry(table, entry.id));
+    let entries = entries.map(|entry| ObjectPlace::Entry(table, entry.id));
     let learned = device.configuration().learned[table].as_ref();
     let learned = learned.map_or_else(Vec::new, |learned| learned.entries());
     let learned = learned
         .into_iter()
-        .map(|entry| Place::Learned(table, entry.key));
+        .map(|entry| ObjectPlace::Learned(table, entry.key));
     entries.chain(learned).collect()
 }
 
 /// Returns the keys of all counters.
-pub(crate) fn counters_of(device: &Device) -> Vec<Place> {
+pub(crate) fn counters_of(device: &Device) -> Vec<ObjectPlace> {
     let mut places = arrays(
         device,
         |cells| matches!(cells, ExternState::Counter(_)),
-        Place::Counters,
+        ObjectPlace::Counters,
     );
     for (table, declared) in device.program().tables.iter() {
         if declared.direct_counter.is_some() {
             let entries = device.configuration().tables[table].iter();
-            let entries = entries.map(|entry| Place::DirectCounter(table, Some(entry.id)));
-            places.extend(entries.chain([Place::DirectCounter(table, None)]));
+            let entries = entries.map(|entry| ObjectPlace::DirectCounter(table, Some(entry.id)));
+            places.extend(entries.chain([ObjectPlace::DirectCounter(table, None)]));
         }
     }
     places
 }
 
 /// Returns the keys of all registers.
-pub(crate) fn registers_of(device: &Device) -> Vec<Place> {
+pub(crate) fn registers_of(device: &Device) -> Vec<ObjectPlace> {
     arrays(
         device,
         |cells| matches!(cells, ExternState::Register(_)),
-        Place::Registers,
+        ObjectPlace::Registers,
     )
 }
 
 fn arrays(
     device: &Device,
     is_meant: fn(&ExternState) -> bool,
-    place: fn(ExternId, u32) -> Place,
-) -> Vec<Place> {
+    place: fn(ExternId, u32) -> ObjectPlace,
+) -> Vec<ObjectPlace> {
     let cells = device.configuration().cells.iter();
     let meant = cells.filter(|(_, cells)| is_meant(cells));
     let places =
@@ -322,27 +322,27 @@ fn arrays(
 
 impl Device {
     /// Returns the object with this key, if there is one.
-    pub(crate) fn object(&self, place: &Place) -> Option<Object> {
+    pub(crate) fn object(&self, place: &ObjectPlace) -> Option<Object> {
         let configuration = self.configuration();
         Some(match place {
-            Place::Program => Object::Program(Arc::clone(self.program())),
-            Place::Note(name) => Object::Note(self.notes().get(name)?.clone()),
-            Place::Hash => Object::Hash((*configuration.hash).clone()),
-            Place::HostPorts => Object::HostPorts(configuration.host_ports.to_vec()),
-            Place::ExpireProfile(profile) => {
+            ObjectPlace::Program => Object::Program(Arc::clone(self.program())),
+            ObjectPlace::Note(name) => Object::Note(self.notes().get(name)?.clone()),
+            ObjectPlace::Hash => Object::Hash((*configuration.hash).clone()),
+            ObjectPlace::HostPorts => Object::HostPorts(configuration.host_ports.to_vec()),
+            ObjectPlace::ExpireProfile(profile) => {
                 let timeout = configuration
                     .expire_profiles
                     .timeout_ns((*profile).into())?;
                 Object::Timeout(Some(Nanos(timeout)))
             }
-            Place::Queue(port) => Object::Queue(self.core.queues.config(*port)),
-            Place::ValueSet(id) => {
+            ObjectPlace::Queue(port) => Object::Queue(self.core.queues.config(*port)),
+            ObjectPlace::ValueSet(id) => {
                 let members = configuration.value_sets.get(*id)?.members();
                 let members = members.map(|member| member.iter().map(key_match).collect());
                 Object::ValueSet(members.collect())
             }
-            Place::Member(profile, id) => self.member_object(*profile, *id)?,
-            Place::Group(profile, id) if !is_one_shot(*id) => {
+            ObjectPlace::Member(profile, id) => self.member_object(*profile, *id)?,
+            ObjectPlace::Group(profile, id) if !is_one_shot(*id) => {
                 let profile = configuration.profiles.get(*profile)?.as_ref()?;
                 let members = profile.group(GroupId::new(*id))?.iter();
                 Object::Group(
@@ -351,8 +351,8 @@ impl Device {
                         .collect(),
                 )
             }
-            Place::Group(..) | Place::Entries(_) => return None,
-            Place::Entry(table, id) => {
+            ObjectPlace::Group(..) | ObjectPlace::Entries(_) => return None,
+            ObjectPlace::Entry(table, id) => {
                 let entry = configuration.tables.get(*table)?.get(*id)?;
                 let written = self.written(*table, entry)?;
                 if entry.is_const && written.meter.is_none() {
@@ -360,22 +360,22 @@ impl Device {
                 }
                 Object::Entry(written, entry.metadata.clone())
             }
-            Place::NextEntry(table) => Object::Next(configuration.tables.get(*table)?.next_id().0),
-            Place::Default(table) => self.default_object(*table)?,
-            Place::Learned(table, key) => {
+            ObjectPlace::NextEntry(table) => Object::Next(configuration.tables.get(*table)?.next_id().0),
+            ObjectPlace::Default(table) => self.default_object(*table)?,
+            ObjectPlace::Learned(table, key) => {
                 Object::Learned(configuration.learned.get(*table)?.as_ref()?.get(key)?)
             }
-            Place::NextFlow => {
+            ObjectPlace::NextFlow => {
                 Object::Next(configuration.next_flow_id.load(Ordering::Relaxed).into())
             }
-            Place::Multicast(id) => {
+            ObjectPlace::Multicast(id) => {
                 let mut groups = self.replication().groups();
                 Object::Replicas(groups.find(|(other, _)| other == id)?.1.to_vec())
             }
-            Place::CloneSession(id) => {
+            ObjectPlace::CloneSession(id) => {
                 Object::CloneSession(self.replication().session(*id)?.clone())
             }
-            Place::Meters(id, chunk) => {
+            ObjectPlace::Meters(id, chunk) => {
                 let cells = self.cells_of_chunk(*id, *chunk);
                 let configs: Vec<_> = cells.map(|index| self.read_meter(*id, index)).collect();
                 configs
@@ -383,7 +383,7 @@ impl Device {
                     .any(Option::is_some)
                     .then_some(Object::Meters(configs))?
             }
-            Place::Counters(id, chunk) => {
+            ObjectPlace::Counters(id, chunk) => {
                 let cells = self.cells_of_chunk(*id, *chunk);
                 Object::Counters(
                     cells
@@ -391,10 +391,10 @@ impl Device {
                         .collect(),
                 )
             }
-            Place::DirectCounter(table, entry) => {
+            ObjectPlace::DirectCounter(table, entry) => {
                 Object::Counter(configuration.tables.get(*table)?.counter(*entry)?)
             }
-            Place::Registers(id, chunk) => {
+            ObjectPlace::Registers(id, chunk) => {
                 let cells = self.cells_of_chunk(*id, *chunk);
                 Object::Registers(
                     cells
@@ -482,7 +482,7 @@ impl Device {
 
     /// Returns all objects of the device, including its cells, in the order of keys: the input of
     /// [`Device::restore`].
-    pub fn objects(&self) -> Vec<(Place, Object)> {
+    pub fn objects(&self) -> Vec<(ObjectPlace, Object)> {
         let mut places = all_places(self);
         places.extend(counters_of(self));
         places.extend(registers_of(self));
@@ -501,7 +501,7 @@ impl Device {
     /// must not be used then.
     pub fn restore(
         &mut self,
-        objects: impl IntoIterator<Item = (Place, Object)>,
+        objects: impl IntoIterator<Item = (ObjectPlace, Object)>,
     ) -> Result<(), ControlError> {
         let tables: Vec<TableId> = self.program().tables.iter().map(|(id, _)| id).collect();
         for table in tables {
@@ -520,37 +520,37 @@ impl Device {
         checked.or_else(|error| refused(ControlCode::ResourceExhausted, error.to_string()))
     }
 
-    fn put(&mut self, place: Place, object: Object) -> Result<(), ControlError> {
+    fn put(&mut self, place: ObjectPlace, object: Object) -> Result<(), ControlError> {
         let change = match (place, object) {
-            (Place::Program, Object::Program(_)) => return Ok(()),
-            (Place::Note(name), Object::Note(bytes)) => Change::SetNote(name, Some(bytes)),
-            (Place::Hash, Object::Hash(parameters)) => Change::SetHashParameters(parameters),
-            (Place::HostPorts, Object::HostPorts(ports)) => Change::SetHostPorts(ports),
-            (Place::ExpireProfile(profile), Object::Timeout(timeout)) => {
+            (ObjectPlace::Program, Object::Program(_)) => return Ok(()),
+            (ObjectPlace::Note(name), Object::Note(bytes)) => Change::SetNote(name, Some(bytes)),
+            (ObjectPlace::Hash, Object::Hash(parameters)) => Change::SetHashParameters(parameters),
+            (ObjectPlace::HostPorts, Object::HostPorts(ports)) => Change::SetHostPorts(ports),
+            (ObjectPlace::ExpireProfile(profile), Object::Timeout(timeout)) => {
                 Change::SetExpireProfile(profile, timeout)
             }
-            (Place::Queue(port), Object::Queue(config)) => Change::SetQueue(port, config),
-            (Place::ValueSet(id), Object::ValueSet(members)) => Change::SetValueSet(id, members),
-            (Place::Member(profile, id), Object::Member(action, args)) => Change::SetMember {
+            (ObjectPlace::Queue(port), Object::Queue(config)) => Change::SetQueue(port, config),
+            (ObjectPlace::ValueSet(id), Object::ValueSet(members)) => Change::SetValueSet(id, members),
+            (ObjectPlace::Member(profile, id), Object::Member(action, args)) => Change::SetMember {
                 profile,
                 id,
                 action,
                 args,
             },
-            (Place::Group(profile, id), Object::Group(members)) => Change::SetGroup {
+            (ObjectPlace::Group(profile, id), Object::Group(members)) => Change::SetGroup {
                 profile,
                 id,
                 members,
             },
-            (Place::Entry(table, id), Object::Entry(entry, metadata)) => {
+            (ObjectPlace::Entry(table, id), Object::Entry(entry, metadata)) => {
                 return self.put_entry(table, id, entry, metadata);
             }
-            (Place::NextEntry(table), Object::Next(next)) => {
+            (ObjectPlace::NextEntry(table), Object::Next(next)) => {
                 self.table_of(table)?;
                 self.configuration.tables[table].number_from(EntryId(next));
                 return Ok(());
             }
-            (Place::Default(table), Object::Default(call, meter)) => {
+            (ObjectPlace::Default(table), Object::Default(call, meter)) => {
                 let call = call.map(|call| Change::SetDefault(table, call));
                 call.map_or(Ok(None), |change| self.change(&change))?;
                 if meter.is_none() {
@@ -558,7 +558,7 @@ impl Device {
                 }
                 Change::SetDirectMeter(table, None, meter)
             }
-            (Place::Learned(table, _), Object::Learned(entry)) => {
+            (ObjectPlace::Learned(table, _), Object::Learned(entry)) => {
                 // Its idle time restarts.
                 let now = self.core.now.0;
                 Change::Learn(
@@ -570,35 +570,35 @@ impl Device {
                     },
                 )
             }
-            (Place::NextFlow, Object::Next(next)) => {
+            (ObjectPlace::NextFlow, Object::Next(next)) => {
                 let next = next as u32;
                 self.configuration
                     .next_flow_id
                     .fetch_max(next, Ordering::Relaxed);
                 return Ok(());
             }
-            (Place::Multicast(id), Object::Replicas(replicas)) => {
+            (ObjectPlace::Multicast(id), Object::Replicas(replicas)) => {
                 Change::SetMulticast(id, replicas)
             }
-            (Place::CloneSession(id), Object::CloneSession(session)) => {
+            (ObjectPlace::CloneSession(id), Object::CloneSession(session)) => {
                 Change::SetCloneSession(id, session)
             }
-            (Place::DirectCounter(table, entry), Object::Counter(reading)) => {
+            (ObjectPlace::DirectCounter(table, entry), Object::Counter(reading)) => {
                 Change::WriteDirectCounter(table, entry, reading)
             }
-            (Place::Meters(id, chunk), Object::Meters(configs)) => {
+            (ObjectPlace::Meters(id, chunk), Object::Meters(configs)) => {
                 let cells = (chunk.saturating_mul(CELLS)..).zip(configs);
                 let set = cells
                     .filter_map(|(index, config)| Some(Change::SetMeter(id, Some(index), config?)));
                 return self.change_all(set.collect());
             }
-            (Place::Counters(id, chunk), Object::Counters(readings)) => {
+            (ObjectPlace::Counters(id, chunk), Object::Counters(readings)) => {
                 let cells = (chunk.saturating_mul(CELLS)..).zip(readings);
                 let set =
                     cells.map(|(index, reading)| Change::WriteCounter(id, Some(index), reading));
                 return self.change_all(set.collect());
             }
-            (Place::Registers(id, chunk), Object::Registers(cells)) => {
+            (ObjectPlace::Registers(id, chunk), Object::Registers(cells)) => {
                 let cells = (chunk.saturating_mul(CELLS)..).zip(cells);
                 let set =
                     cells.map(|(index, values)| Change::WriteRegister(id, Some(index), values));

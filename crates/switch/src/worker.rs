@@ -25,13 +25,13 @@ use packet::{Frame, FramePool, Nanos, PortId};
 use table::CounterShard;
 use table::prefetch::{prefetch, prefetch_value};
 
-use crate::bell::{Bell, Marks};
+use crate::thread_epoch::{ThreadEpoch, DeviceMask};
 use crate::contexts::Contexts;
-use crate::core::{Core, Digest, Job, Root, Trace};
+use crate::core::{Core, Digest, InFlightPacket, DataPlaneSnapshot, Trace};
 use crate::device::Device;
-use crate::leave::Leave;
+use crate::packet_sink::PacketSink;
 use crate::ledger::Ledger;
-use crate::outbox::Outbox;
+use crate::bounded_queue::BoundedQueue;
 use crate::queue::QueueConfig;
 
 /// Maximum number of packets that wait to be taken over by the worker of their port. Further
@@ -40,7 +40,7 @@ const MOST_HANDED: usize = 4096;
 
 /// Packet for a port of another worker.
 pub(crate) struct Handed {
-    job: Job,
+    job: InFlightPacket,
     port: PortId,
     priority: u8,
 }
@@ -50,12 +50,12 @@ type Wake = Box<dyn Fn() + Send + Sync>;
 
 /// Mailbox between a worker and its device. Holds the worker's report, the device's publication,
 /// and packets that other workers hand over.
-pub(crate) struct Desk {
-    papers: Mutex<Papers>,
+pub(crate) struct WorkerMailbox {
+    papers: Mutex<WorkerReport>,
     published: Mutex<Published>,
-    signs: Signs,
+    signs: WorkerFlags,
     /// Epoch of the worker's thread. Incremented after each write to this mailbox.
-    bell: Arc<Bell>,
+    bell: Arc<ThreadEpoch>,
     inbox: ArrayQueue<Handed>,
     /// Called when a packet is handed over.
     wake: OnceLock<Wake>,
@@ -64,7 +64,7 @@ pub(crate) struct Desk {
 /// Flags that a worker reads before each of its bursts. They share one cache line, because there
 /// may be many devices.
 #[repr(align(64))]
-struct Signs {
+struct WorkerFlags {
     /// Number of publications.
     version: AtomicU64,
     /// Publication that the worker must take before its next burst, because cells were changed
@@ -77,11 +77,11 @@ struct Signs {
 
 /// Report of a worker to its device.
 #[derive(Default)]
-pub(crate) struct Papers {
+pub(crate) struct WorkerReport {
     pub(crate) ledger: Ledger,
     pub(crate) held: usize,
-    pub(crate) digests: Outbox<Digest>,
-    pub(crate) messages: Outbox<String>,
+    pub(crate) digests: BoundedQueue<Digest>,
+    pub(crate) messages: BoundedQueue<String>,
     pub(crate) lost_messages: u64,
     /// Contexts of programs that are no longer used. Freed off the packet path.
     #[expect(
@@ -91,7 +91,7 @@ pub(crate) struct Papers {
     pub(crate) old_contexts: Vec<Box<PacketContext>>,
 }
 
-impl Papers {
+impl WorkerReport {
     /// Moves a worker's report into this one.
     fn fill(&mut self, core: &mut Core) {
         self.ledger.clone_from(&core.ledger);
@@ -105,12 +105,12 @@ impl Papers {
     }
 }
 
-impl Desk {
-    fn new(published: Published, bell: Arc<Bell>) -> Desk {
-        Desk {
+impl WorkerMailbox {
+    fn new(published: Published, bell: Arc<ThreadEpoch>) -> WorkerMailbox {
+        WorkerMailbox {
             papers: Mutex::default(),
             published: Mutex::new(published),
-            signs: Signs {
+            signs: WorkerFlags {
                 version: AtomicU64::new(1),
                 required: AtomicU64::new(0),
                 has_mail: AtomicBool::new(false),
@@ -127,7 +127,7 @@ impl Desk {
     }
 
     /// Locks the report, for the device. The device may block here; workers never do.
-    pub(crate) fn papers(&self) -> MutexGuard<'_, Papers> {
+    pub(crate) fn papers(&self) -> MutexGuard<'_, WorkerReport> {
         self.papers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -140,11 +140,11 @@ impl Desk {
 /// Publication of a device for a worker.
 #[derive(Clone)]
 struct Published {
-    root: Arc<Root>,
+    root: Arc<DataPlaneSnapshot>,
     queues: Vec<(PortId, QueueConfig)>,
 }
 
-impl Desk {
+impl WorkerMailbox {
     fn published(&self) -> MutexGuard<'_, Published> {
         self.published
             .lock()
@@ -162,12 +162,12 @@ impl Desk {
 }
 
 /// State shared by a device and its workers.
-pub(crate) struct Office {
-    pub(crate) desks: Vec<Arc<Desk>>,
+pub(crate) struct WorkerGroup {
+    pub(crate) desks: Vec<Arc<WorkerMailbox>>,
     /// True while a barrier is active: workers must not start a burst.
     is_held: AtomicBool,
     /// Mask of this device among those of its threads.
-    mark: Marks,
+    mark: DeviceMask,
 }
 
 /// Maximum time for which workers wait at a barrier until all of them have reached it. If one is in
@@ -180,14 +180,14 @@ const LONGEST_TRY: Duration = Duration::from_secs(2);
 /// Minimum time between two barriers on one thread, for any of its devices. A barrier stops all
 /// devices of the thread. Without this limit a tenant that changes its state in a loop raised its
 /// neighbours' packet time by 50 %.
-const BREATHER: Duration = Duration::from_micros(50);
+const MIN_BARRIER_INTERVAL: Duration = Duration::from_micros(50);
 
 /// Error: a worker did not reach the end of its burst, because its thread does not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stuck;
+pub struct BarrierError;
 
-impl Office {
-    pub(crate) fn publish(&self, root: &Arc<Root>) {
+impl WorkerGroup {
+    pub(crate) fn publish(&self, root: &Arc<DataPlaneSnapshot>) {
         for desk in &self.desks {
             desk.publish(|published| published.root = Arc::clone(root));
         }
@@ -215,7 +215,7 @@ impl Office {
         let free = self.desks.iter().filter_map(|desk| desk.bell.free_since());
         let rest = free
             .max()
-            .and_then(|free| BREATHER.checked_sub(free.elapsed()));
+            .and_then(|free| MIN_BARRIER_INTERVAL.checked_sub(free.elapsed()));
         if let Some(rest) = rest {
             std::thread::sleep(rest);
         }
@@ -225,13 +225,13 @@ impl Office {
     /// that are in the middle of one.
     ///
     /// Either a worker sees the barrier, or the device sees that the worker is active
-    /// ([`crate::bell`]).
-    fn hold(&self) -> Result<Held<'_>, Stuck> {
+    /// ([`crate::thread_epoch`]).
+    fn barrier(&self) -> Result<BarrierGuard<'_>, BarrierError> {
         self.let_breathe();
         let begin = Instant::now();
         loop {
             self.is_held.store(true, Ordering::SeqCst);
-            let held = Held(self);
+            let held = BarrierGuard(self);
             let rings: Vec<u64> = self.desks.iter().map(|desk| desk.bell.ring()).collect();
             let since = Instant::now();
             loop {
@@ -246,7 +246,7 @@ impl Office {
             }
             drop(held);
             if begin.elapsed() > LONGEST_TRY {
-                return Err(Stuck);
+                return Err(BarrierError);
             }
             // Gives the worker that was waited for time to finish. The others forward waiting
             // packets.
@@ -256,9 +256,9 @@ impl Office {
 }
 
 /// Barrier guard: no worker processes a packet while it exists.
-struct Held<'o>(&'o Office);
+struct BarrierGuard<'o>(&'o WorkerGroup);
 
-impl Drop for Held<'_> {
+impl Drop for BarrierGuard<'_> {
     fn drop(&mut self) {
         self.0.is_held.store(false, Ordering::SeqCst);
         self.0.desks.iter().for_each(|desk| desk.bell.set_free());
@@ -267,7 +267,7 @@ impl Drop for Held<'_> {
 
 /// Handover of packets from one core to the worker of their port.
 pub(crate) struct Handover {
-    office: Arc<Office>,
+    office: Arc<WorkerGroup>,
     /// Number of the worker to which this core belongs; `None` for the device itself.
     own: Option<usize>,
 }
@@ -280,7 +280,7 @@ impl Handover {
     /// Returns the packet, with the reason.
     pub(crate) fn give(
         &self,
-        job: Job,
+        job: InFlightPacket,
         port: PortId,
         priority: u8,
     ) -> Result<usize, HandoverError> {
@@ -312,9 +312,9 @@ impl Handover {
 /// Reason why a packet was not handed over.
 pub(crate) enum HandoverError {
     /// The port is assigned to this worker.
-    Own(Job),
+    Own(InFlightPacket),
     /// Too many packets already wait at the other worker.
-    Full(Job),
+    Full(InFlightPacket),
 }
 
 /// Maximum number of words of derived data that are prefetched, and the number of words in a cache
@@ -336,7 +336,7 @@ pub enum Ahead {
 
 /// Reported counters. They change whenever a packet arrives, leaves, is copied or recirculates.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct SoFar {
+struct ReportedCounters {
     received: u64,
     sent: u64,
     replicated: u64,
@@ -351,13 +351,13 @@ pub struct Worker {
     /// Compiled fast path of the snapshot, if there is one. Workers of several devices may share
     /// it.
     pub(crate) runs: Option<Arc<dyn CompiledFastPath>>,
-    pub(crate) root: Arc<Root>,
+    pub(crate) root: Arc<DataPlaneSnapshot>,
     pub(crate) core: Core,
     version: u64,
     /// Counters of the last report.
-    told: SoFar,
-    office: Arc<Office>,
-    desk: Arc<Desk>,
+    told: ReportedCounters,
+    office: Arc<WorkerGroup>,
+    desk: Arc<WorkerMailbox>,
 }
 
 impl Worker {
@@ -387,7 +387,7 @@ impl Worker {
         frames: &mut [Frame],
         now: Nanos,
         passes: u32,
-        mut sent: impl Leave,
+        mut sent: impl PacketSink,
     ) {
         self.run(frames, now, Some(contexts), Some(passes), &mut sent);
     }
@@ -398,7 +398,7 @@ impl Worker {
         now: Nanos,
         lent: Option<&mut Contexts>,
         passes: Option<u32>,
-        sent: &mut impl Leave,
+        sent: &mut impl PacketSink,
     ) {
         self.take_in_hand(now, passes);
         self.finish(frames, now, lent, sent);
@@ -440,7 +440,7 @@ impl Worker {
         frames: &mut [Frame],
         now: Nanos,
         lent: Option<&mut Contexts>,
-        sent: &mut impl Leave,
+        sent: &mut impl PacketSink,
     ) {
         if self.core.is_behind() {
             self.core.take_sent(sent);
@@ -452,7 +452,7 @@ impl Worker {
     }
 
     /// Returns the mask by which the thread identifies this worker's device.
-    pub fn mark(&self) -> Marks {
+    pub fn mark(&self) -> DeviceMask {
         self.office.mark
     }
 
@@ -468,7 +468,7 @@ impl Worker {
         self.core.is_behind()
     }
 
-    /// Stores frames to forward later: [`Worker::take_up`] returns them in the same order. Up to
+    /// Stores frames to forward later: [`Worker::dequeue_deferred`] returns them in the same order. Up to
     /// 1,024 frames are held; further ones are dropped for this reason. Frames of `spare` replace
     /// the stored ones.
     pub fn postpone(&mut self, frames: &mut [Frame], spare: &mut FramePool, reason: DropReason) {
@@ -482,7 +482,7 @@ impl Worker {
     }
 
     /// Dequeues up to `most` postponed frames, to be forwarded as frames received now.
-    pub fn take_up(&mut self, most: usize, frames: &mut Vec<Frame>) {
+    pub fn dequeue_deferred(&mut self, most: usize, frames: &mut Vec<Frame>) {
         self.core.take_up(most, frames);
     }
 
@@ -696,9 +696,9 @@ impl Worker {
         self.told != self.so_far() || is_full || !core.old_contexts.is_empty()
     }
 
-    fn so_far(&self) -> SoFar {
+    fn so_far(&self) -> ReportedCounters {
         let ledger = &self.core.ledger;
-        SoFar {
+        ReportedCounters {
             received: ledger.received,
             sent: ledger.sent,
             replicated: ledger.replicated,
@@ -739,12 +739,12 @@ impl Device {
     /// are processed as before. Workers are created once; later calls return none.
     pub fn workers(&mut self, count: usize) -> Vec<Worker> {
         let bells = (0..count).map(|_| Arc::default());
-        self.workers_with(bells.collect(), Marks::of(0))
+        self.workers_with(bells.collect(), DeviceMask::of(0))
     }
 
     /// Creates workers as [`Device::workers`] does, one for each of these thread epochs. The
     /// threads run workers of several devices and identify this device by its mask.
-    pub fn workers_with(&mut self, bells: Vec<Arc<Bell>>, mark: Marks) -> Vec<Worker> {
+    pub fn workers_with(&mut self, bells: Vec<Arc<ThreadEpoch>>, mark: DeviceMask) -> Vec<Worker> {
         let count = bells.len();
         if self.office.is_some() || count == 0 {
             return Vec::new();
@@ -757,8 +757,8 @@ impl Device {
             root: Arc::clone(&self.root),
             queues: self.core.queues.configured(),
         };
-        let desk = |bell| Arc::new(Desk::new(published.clone(), bell));
-        let office = Arc::new(Office {
+        let desk = |bell| Arc::new(WorkerMailbox::new(published.clone(), bell));
+        let office = Arc::new(WorkerGroup {
             desks: bells.into_iter().map(desk).collect(),
             is_held: AtomicBool::new(false),
             mark,
@@ -791,11 +791,11 @@ impl Device {
     pub fn between_bursts<T, E>(
         &mut self,
         change: impl FnOnce(&mut Device) -> Result<T, E>,
-    ) -> Result<Result<T, E>, Stuck> {
+    ) -> Result<Result<T, E>, BarrierError> {
         let office = self.office.clone();
         // Makes the snapshot of the tables in advance, so that packets do not wait for it.
         drop(self.configuration.snapshot());
-        let held = office.as_ref().map(|office| office.hold()).transpose()?;
+        let held = office.as_ref().map(|office| office.barrier()).transpose()?;
         let done = change(self);
         if done.is_ok() {
             self.publish_root();
@@ -808,7 +808,7 @@ impl Device {
         Ok(done)
     }
 
-    fn worker(&self, number: usize, office: &Arc<Office>) -> Worker {
+    fn worker(&self, number: usize, office: &Arc<WorkerGroup>) -> Worker {
         // Random numbers depend on the seed, the worker, and the packet's number at the worker.
         let seed = self.core.owner.seed.wrapping_add((number as u64 + 1) << 48);
         let mut core = Core::new(seed, self.core.queues.default_config());
@@ -823,7 +823,7 @@ impl Device {
             root: Arc::clone(&self.root),
             runs: self.root.runs(),
             version: 0,
-            told: SoFar::default(),
+            told: ReportedCounters::default(),
             office: Arc::clone(office),
             desk: Arc::clone(&office.desks[number]),
         }

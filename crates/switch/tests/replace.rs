@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use common::{code, device, entry, ns, packet, ports, send, sent, v1model, value};
 use ir::{ActionCall, ActionId, ExternId, KeyMatch, TableId, ValueSetId};
-use switch::{Action, AdoptError, Carry, Change, Device, DeviceConfig, Fate, MayLose, StateKind};
+use switch::{Action, AdoptError, MigrationMode, Change, Device, DeviceConfig, Fate, MayLose, StateKind};
 
 fn replace(device: &mut Device, text: &str) -> Vec<(StateKind, String, u64)> {
     let program = common::program(text);
@@ -315,7 +315,7 @@ table forward {
         ports(device)
     };
     let beside = |table| common::device(&with_table(table));
-    let keep = |may_lose| Carry::State(may_lose);
+    let keep = |may_lose| MigrationMode::State(may_lose);
     let these = |name: &str| keep(MayLose::These(vec![name.to_owned()]));
     for word in [keep(MayLose::Nothing), these("other")] {
         let AdoptError::WouldLose(refused) = device.adopt(beside("other"), word).unwrap_err()
@@ -334,7 +334,7 @@ table forward {
         .unwrap();
     assert_eq!((kept.losses().count(), kept.lines[0].fate), (0, Fate::Kept));
     assert_eq!(through(&mut device), [5]);
-    device.adopt(beside("forward"), Carry::Nothing).unwrap();
+    device.adopt(beside("forward"), MigrationMode::Nothing).unwrap();
     assert_eq!(through(&mut device), [3]);
     let key = vec![KeyMatch::Exact(value(1, 8))];
     common::insert(&mut device, key, 0, vec![value(5, 9)]);

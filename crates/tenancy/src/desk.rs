@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use switch::{Ahead, Bell, Ledger};
+use switch::{Ahead, ThreadEpoch, Ledger};
 use table::prefetch::prefetch_value;
 
 use crate::root::{Root, Slot};
@@ -108,7 +108,7 @@ pub(crate) type Wake = Box<dyn Fn() + Send + Sync>;
 pub(crate) struct Desk {
     published: Mutex<Published>,
     /// Epoch of the worker's thread, shared by the workers of all its vPDPs.
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) bell: Arc<ThreadEpoch>,
     /// Number of publications so far.
     version: AtomicU64,
     told: Mutex<Told>,

@@ -16,7 +16,7 @@ use ir::Program;
 use packet::{Nanos, PortId};
 use passes::compose::Joint;
 use passes::slots::SlotPlan;
-use switch::{Bell, Device, DeviceConfig, Ledger, Unbalanced};
+use switch::{ThreadEpoch, Device, DeviceConfig, Ledger, LedgerError};
 
 use crate::classifier::Classifier;
 use crate::compiler::{BoundedCompiler, Cancelled, Compilations, CompileFigures, CompilePool};
@@ -710,14 +710,14 @@ impl Hypervisor {
     ///
     /// # Errors
     /// The counts do not match: a defect.
-    pub fn check_conservation(&self) -> Result<(), Unbalanced> {
+    pub fn check_conservation(&self) -> Result<(), LedgerError> {
         self.devices().try_for_each(Device::check_conservation)?;
         self.ledger().check(self.held())
     }
 }
 
 /// Returns the epochs of the workers' threads.
-fn bells(desks: &[Arc<Desk>]) -> Vec<Arc<Bell>> {
+fn bells(desks: &[Arc<Desk>]) -> Vec<Arc<ThreadEpoch>> {
     desks.iter().map(|desk| Arc::clone(&desk.bell)).collect()
 }
 

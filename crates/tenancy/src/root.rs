@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use exec::DropReason;
 use packet::{Frame, FrameError, PortId};
-use switch::Marks;
+use switch::DeviceMask;
 use table::prefetch::prefetch_value;
 
 use crate::carriage::{Carriage, Outer, put_on};
@@ -32,8 +32,8 @@ impl Slot {
 
     /// Returns the bit by which worker threads identify the tenant's device.
     #[inline]
-    pub(crate) fn mark(self) -> Marks {
-        Marks::of(self.0)
+    pub(crate) fn mark(self) -> DeviceMask {
+        DeviceMask::of(self.0)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use exec::{BURST, DropReason};
 use packet::{Frame, Nanos, PortId};
-use switch::{Contexts, Ledger, Run};
+use switch::{Contexts, Ledger, SegmentRun};
 
 use crate::desk::{Desk, Seat};
 use crate::gate::Used;
@@ -70,7 +70,7 @@ pub struct Worker {
     functions: Functions,
     rings: u64,
     /// Runs of frames, each of one tenant, that are processed together next.
-    runs: Vec<Run<Slot>>,
+    runs: Vec<SegmentRun<Slot>>,
     /// Per-thread states of deleted or unloaded vPDPs, each with the root for the egress of its
     /// packets.
     leaving: Vec<(Box<Seat>, Arc<Root>)>,
@@ -709,7 +709,7 @@ impl Worker {
             let gauge = &mut *self.gauge;
             let frames = &mut self.taken_up;
             if !seat.worker.is_held() {
-                seat.worker.take_up(LEAVING_A_BURST, frames);
+                seat.worker.dequeue_deferred(LEAVING_A_BURST, frames);
             }
             let passes = most_passes(frames.len());
             let commons = &mut self.commons;

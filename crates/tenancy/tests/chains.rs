@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use common::{forward, frame, hypervisor, id, program, spec};
 use ir::Program;
-use switch::{Carry, MayLose};
+use switch::{MigrationMode, MayLose};
 use tenancy::{Chain, Function, Hypervisor, Quotas, Refusal};
 
 /// Adds to the mark, counts, and sends between ports 0 and 1.
@@ -52,7 +52,7 @@ fn a_chain_changes_under_traffic_and_steps_keep_their_state() {
         hypervisor.check_conservation().unwrap();
         common::marks(&sent)
     };
-    let nothing = || Carry::State(MayLose::Nothing);
+    let nothing = || MigrationMode::State(MayLose::Nothing);
     let counts = |all: &[(&str, u64)]| -> Vec<(String, u64)> {
         let named = all.iter().map(|(name, count)| (name.to_string(), *count));
         named.collect()
@@ -70,7 +70,7 @@ fn a_chain_changes_under_traffic_and_steps_keep_their_state() {
     let refused = hypervisor.update(id(1), chain("ten -> one"), nothing());
     assert!(refused.unwrap_err().to_string().contains("odd."));
     assert_eq!(send(&hypervisor), [(11, 111)]);
-    let anything = Carry::State(MayLose::Anything);
+    let anything = MigrationMode::State(MayLose::Anything);
     hypervisor
         .update(id(1), chain("ten -> one"), anything)
         .unwrap();
@@ -127,7 +127,7 @@ fn a_chain_that_does_not_fit_together_changes_nothing() {
                 .programs
                 .insert("other".to_owned(), Arc::clone(&other));
         }
-        let carry = Carry::State(MayLose::Anything);
+        let carry = MigrationMode::State(MayLose::Anything);
         let refusal = hypervisor.update(id(1), chain, carry).unwrap_err();
         let message = refusal.to_string();
         let begins = format!("vPDP 1 cannot run the chain: {problem}");
@@ -156,7 +156,7 @@ fn a_chain_is_told_as_it_was_given_and_how_it_was_made_one_also_behind_a_roll_ba
     let first = ("one -> ten".to_owned(), vec!["ten".to_owned()]);
     assert_eq!(told(&hypervisor), first);
     let longer = chain("odd -> one -> ten");
-    let carry = Carry::State(MayLose::Nothing);
+    let carry = MigrationMode::State(MayLose::Nothing);
     hypervisor.update(id(1), longer, carry).unwrap();
     assert_eq!(told(&hypervisor).1, ["one", "ten"]);
     hypervisor.roll_back(id(1)).unwrap();
@@ -174,7 +174,7 @@ fn what_was_made_for_a_vpdp_that_is_gone_or_smaller_by_now_is_refused() {
         let made = std::thread::spawn(move || maker.make(chain("one -> ten")));
         made.join().unwrap().unwrap()
     };
-    let nothing = || Carry::State(MayLose::Anything);
+    let nothing = || MigrationMode::State(MayLose::Anything);
     let made = make(&hypervisor);
     let mut quotas = Quotas::default();
     quotas.limits.stages = Some(3);
@@ -204,7 +204,7 @@ fn a_chain_is_migrated_with_its_state() {
     let mut other = common::hypervisor();
     other.import(exported).unwrap();
     assert_eq!(seen(&other), seen(&hypervisor));
-    let nothing = Carry::State(MayLose::Nothing);
+    let nothing = MigrationMode::State(MayLose::Nothing);
     other.update(id(1), chain("ten -> one"), nothing).unwrap();
     assert_eq!(seen(&other), [("ten".to_owned(), 1), ("one".to_owned(), 1)]);
 }

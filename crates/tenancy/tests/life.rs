@@ -11,7 +11,7 @@ use std::thread;
 use common::{frame, hypervisor, id, marker, spec};
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
-use switch::{Carry, MayLose};
+use switch::{MigrationMode, MayLose};
 use tenancy::{
     Condition, Egress, Hypervisor, Quotas, Rate, Refusal, Rule, Share, Sharing, VpdpId, Worker,
 };
@@ -101,7 +101,7 @@ impl Scene {
             }
             4 | 12 | 13 => {
                 let program = self.program();
-                let carry = Carry::State(MayLose::Anything);
+                let carry = MigrationMode::State(MayLose::Anything);
                 let updated = self.hypervisor.update(vpdp, program, carry);
                 ("update", updated.map(drop))
             }

@@ -10,7 +10,7 @@ use exec::DropReason;
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use support::mac::MacAddress;
-use switch::{Carry, Device, MayLose};
+use switch::{MigrationMode, Device, MayLose};
 use tenancy::{
     Backbone, Carriage, Condition, Envelope, Function, Hypervisor, MAX_HOPS, MacPrefix, Quotas,
     Rate, Rule, Sharing, Tunnel, Vlan, Worker,
@@ -87,7 +87,7 @@ fn what_is_loaded_updated_suspended_and_deleted_is_seen_by_the_next_burst() {
     assert_eq!(send(&mut hypervisor, 1), []);
     hypervisor.load(id(1), marker(1)).unwrap();
     assert_eq!(send(&mut hypervisor, 2), [(11, 1)]);
-    let nothing = switch::Carry::State(switch::MayLose::Nothing);
+    let nothing = switch::MigrationMode::State(switch::MayLose::Nothing);
     hypervisor.update(id(1), marker(2), nothing).unwrap();
     assert_eq!(send(&mut hypervisor, 3), [(11, 2)]);
     let register = |hypervisor: &Hypervisor| {
@@ -128,7 +128,7 @@ fn a_program_that_a_controller_sets_on_the_device_is_what_is_exported_and_rolled
     let set = |hypervisor: &mut Hypervisor, program: &Arc<Program>| {
         let new = Device::new(Arc::clone(program), &interp::Interp, &Default::default()).unwrap();
         let device = hypervisor.device_mut(id(1)).unwrap();
-        let carry = Carry::State(MayLose::Anything);
+        let carry = MigrationMode::State(MayLose::Anything);
         device.adopt(new, carry).unwrap();
         device.publish();
     };
@@ -143,7 +143,7 @@ fn a_program_that_a_controller_sets_on_the_device_is_what_is_exported_and_rolled
     assert_eq!(mark(2), 1);
 
     set(&mut hypervisor, &fourth);
-    let carry = Carry::State(MayLose::Anything);
+    let carry = MigrationMode::State(MayLose::Anything);
     hypervisor.update(id(1), marker(5), carry).unwrap();
     assert_eq!(mark(4), 5);
     hypervisor.roll_back(id(1)).unwrap();

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 
 use common::{forward, frame, hypervisor, id, marker, port, program, spec};
 use packet::PortId;
-use switch::{Action, Carry, Change, Limits, MayLose, TableEntry};
+use switch::{Action, MigrationMode, Change, Limits, MayLose, TableEntry};
 use tenancy::{
     Carriage, Condition, Connection, Hypervisor, Quotas, Refusal, Rule, Sharing, Spec, Vlan,
 };
@@ -257,14 +257,14 @@ const CASES: &[(&str, Wrong)] = &[
         )
     }),
     ("vPDP 2 has no program", |h| {
-        h.update(id(2), marker(2), Carry::Nothing).map(drop)
+        h.update(id(2), marker(2), MigrationMode::Nothing).map(drop)
     }),
     ("vPDP 2 has no program", |h| h.unload(id(2))),
     ("vPDP 1 had no other program", |h| {
         h.roll_back(id(1)).map(drop)
     }),
     ("has no place for 1 register of `In.seen`", |h| {
-        let carry = Carry::State(MayLose::Nothing);
+        let carry = MigrationMode::State(MayLose::Nothing);
         let other = program("apply { standard.egress_spec = 1; }");
         h.update(id(1), other, carry).map(drop)
     }),
@@ -394,7 +394,7 @@ fn no_write_and_no_program_goes_beyond_the_quota_of_entries() {
     }
     // A table with two entries, beside the table that is migrated.
     let more = tables("two.apply(); none.apply();");
-    let nothing = Carry::State(MayLose::Nothing);
+    let nothing = MigrationMode::State(MayLose::Nothing);
     let refusal = hypervisor.update(id(1), more, nothing).unwrap_err();
     let message =
         "vPDP 1 keeps its program: 4 entries are used and there would be 6, but the quota is 4";

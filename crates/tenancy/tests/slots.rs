@@ -14,7 +14,7 @@ use ir::Program;
 use packet::Nanos;
 use passes::edit::{Donor, Edit, Side};
 use passes::slots::{Capacity, SlotPlan};
-use switch::{Action, Carry, Change, Device, MayLose};
+use switch::{Action, MigrationMode, Change, Device, MayLose};
 use tenancy::{Hypervisor, Quotas, Rate, Refusal, Worker};
 
 /// Compiles a chain of tables. Each one adds an amount to the mark by default, and has `size`
@@ -114,7 +114,7 @@ fn what_the_slots_do_not_hold_is_refused_and_changes_nothing() {
         "the stage slots do not hold the program of vPDP 2: no slot has room for stage In.t0: it takes 50 entries, and slot 1, which lacks the least, has 40 left; declare more slots, or delete a program"
     );
     // A program may use the places of the one that it replaces.
-    let nothing = Carry::State(MayLose::Nothing);
+    let nothing = MigrationMode::State(MayLose::Nothing);
     hypervisor
         .update(id(1), line(&[3, 4], 90), nothing.clone())
         .unwrap();
@@ -279,7 +279,7 @@ fn a_program_that_a_controller_sets_is_fitted_and_its_own_text_is_exported() {
     let device = Device::new(fitted, &interp::Interp, &Default::default()).unwrap();
     let running = hypervisor.device_mut(id(1)).unwrap();
     running
-        .adopt(device, Carry::State(MayLose::Anything))
+        .adopt(device, MigrationMode::State(MayLose::Anything))
         .unwrap();
     running.publish();
     hypervisor.step(Nanos(1), |_, _, _| {});
@@ -413,7 +413,7 @@ fn a_stage_moves_to_another_slot_and_stays_there_over_changes() {
             .unwrap_err();
         assert!(refusal.to_string().contains(problem), "{refusal}");
     }
-    let nothing = Carry::State(MayLose::Nothing);
+    let nothing = MigrationMode::State(MayLose::Nothing);
     hypervisor
         .update(id(1), line(&[5, 6], 10), nothing)
         .unwrap();
@@ -424,7 +424,7 @@ fn a_stage_moves_to_another_slot_and_stays_there_over_changes() {
 #[test]
 fn a_change_of_a_stage_replaces_only_what_it_was_made_of() {
     let (mut hypervisor, mut worker) = running(slots(Some(3), entries(20)), line(&[1, 2], 10));
-    let (stage, nothing) = ("In.t1", || Carry::State(MayLose::Nothing));
+    let (stage, nothing) = ("In.t1", || MigrationMode::State(MayLose::Nothing));
     let maker = hypervisor.maker(id(1)).unwrap();
     let edited = maker.edit(&Edit::Delete { stage }).unwrap();
     let moved = maker.move_to_slot(stage, Some(2)).unwrap();
@@ -458,7 +458,7 @@ fn a_stage_that_may_be_in_any_slot_leaves_the_one_in_which_it_was_to_be() {
     assert_eq!(slot(&hypervisor), 0);
     // Another vPDP takes the slot to which a stage of the old program was pinned.
     hypervisor.move_to_slot(id(1), "In.t0", Some(1)).unwrap();
-    let nothing = Carry::Nothing;
+    let nothing = MigrationMode::Nothing;
     hypervisor
         .update(id(1), line(&[], 1), nothing.clone())
         .unwrap();
@@ -483,7 +483,7 @@ fn programs_of_one_vpdp_have_room_in_common_for_one_runs_at_a_time() {
     assert!(matches!(refusal, Refusal::Slots(..)), "{refusal}");
     hypervisor.load(id(2), line(&[1], 10)).unwrap();
     // Its own vPDP can use all of that space. A trial reserves nothing.
-    let nothing = Carry::Nothing;
+    let nothing = MigrationMode::Nothing;
     hypervisor.update(id(1), line(&[1], 20), nothing).unwrap();
     book.try_fit(id(2), &line(&[1], 10)).unwrap();
     book.try_fit(id(2), &line(&[1], 11)).unwrap_err();

@@ -1,6 +1,6 @@
 //! Tests of the migration of counters, meters and registers.
 
-use switch::{Carry, Device, MayLose};
+use switch::{MigrationMode, Device, MayLose};
 
 use crate::rig::*;
 
@@ -140,7 +140,7 @@ fn meters_change_their_size_and_unit() {
         for _ in 0..3 {
             port_of(&mut changed, (2, 0, 0));
         }
-        let anything = Carry::State(MayLose::Anything);
+        let anything = MigrationMode::State(MayLose::Anything);
         changed.adopt(device(&program(new)), anything).unwrap();
         let mut externs = changed.program().externs.iter();
         let (id, _) = externs.find(|(_, one)| one.name.ends_with('m')).unwrap();

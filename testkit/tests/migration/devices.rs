@@ -1,7 +1,7 @@
 //! Tests of device state that does not depend on the program.
 
 use packet::Nanos;
-use switch::{Carry, MayLose};
+use switch::{MigrationMode, MayLose};
 
 use crate::cells::*;
 use crate::rig::*;
@@ -24,7 +24,7 @@ fn groups_and_sessions_are_the_device_s() {
         &[],
     );
     assert!(kept.replication().session(3).is_some());
-    kept.adopt(device(&program(&multicast)), Carry::Nothing)
+    kept.adopt(device(&program(&multicast)), MigrationMode::Nothing)
         .unwrap();
     assert!(kept.replication().session(3).is_none());
 }
@@ -45,7 +45,7 @@ fn what_belongs_to_no_object_of_a_program_is_the_device_s() {
         changed.apply(change).unwrap();
     }
     changed
-        .adopt(device(&after), Carry::State(MayLose::Nothing))
+        .adopt(device(&after), MigrationMode::State(MayLose::Nothing))
         .unwrap();
     let kept = changed.configuration();
     assert_eq!(kept.host_ports[..], [2, 4]);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use interp::Interp;
 use ir::Program;
 use packet::{Nanos, PortId};
-use switch::{AdoptError, Carry, Device, DeviceConfig, Fate, MayLose, Migration};
+use switch::{AdoptError, MigrationMode, Device, DeviceConfig, Fate, MayLose, Migration};
 use testkit::compile_text;
 
 /// Variable parts of a program. Its table `t` forwards to the port that its action `go` gets.
@@ -130,7 +130,7 @@ pub(crate) fn check(
 ) -> Device {
     let (before, after) = (program(old), program(new));
     let mut changed = with_entries(&before, entries);
-    let careful = Carry::State(MayLose::Nothing);
+    let careful = MigrationMode::State(MayLose::Nothing);
     let careful = changed.adopt(device(&after), careful);
     let migration = match &careful {
         Ok(migration) => migration.clone(),
@@ -138,7 +138,7 @@ pub(crate) fn check(
         Err(AdoptError::WouldLose(refused)) => {
             assert!(refused.lines.iter().all(|line| line.lost > 0));
             assert!(Arc::ptr_eq(changed.program(), &before));
-            let anything = Carry::State(MayLose::Anything);
+            let anything = MigrationMode::State(MayLose::Anything);
             changed.adopt(device(&after), anything).unwrap()
         }
     };

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use exec::Engine;
 use ir::Program;
-use switch::Unbalanced;
+use switch::LedgerError;
 use tenancy::{Chain, Function, Refusal};
 
 use crate::setup::SetupError;
@@ -88,7 +88,7 @@ pub enum LifeError {
     /// An operation changed state that it must preserve.
     State(Operation),
     /// Packet conservation is violated.
-    Unbalanced(Unbalanced),
+    Unbalanced(LedgerError),
     /// The switches counted another number of packets (first) than arrived (second).
     Miscounted(u64, u64),
     /// A forwarding thread has ended early.

@@ -8,7 +8,7 @@ use ir::Program;
 use packet::Nanos;
 use passes::slots::{Capacity, SlotPlan};
 use support::rng::Rng;
-use switch::{Carry, MayLose};
+use switch::{MigrationMode, MayLose};
 use tenancy::{
     Carriage, Condition, Connection, Function, Hypervisor, Quotas, Rate, Refusal, Rule, Sharing,
     Spec, Vpdp, VpdpId,
@@ -429,7 +429,7 @@ impl<'l> Scene<'l> {
         let (id, home) = (self.changing[at].seat.vpdp, self.changing[at].home);
         let function = self.life.functions.get(next).ok_or(LifeError::Function)?;
         self.expect(at, false, [running.function, next]);
-        let carry = Carry::State(MayLose::Anything);
+        let carry = MigrationMode::State(MayLose::Anything);
         let switch = self.switch(home);
         let updated = match operation {
             Operation::RollBack => switch.roll_back(id),

@@ -9,7 +9,7 @@ use p4info::polyplane::tenancy::v1 as wire;
 use p4info::polyplane::tenancy::v1::function::Function as OneFunction;
 use p4rt::Answer;
 use support::name;
-use switch::{Carry, MayLose, Migration};
+use switch::{MigrationMode, MayLose, Migration};
 use tenancy::{Cancelled, Chain, Function, Leave, Made, Maker, Moved, VpdpId};
 
 use crate::bounds::denied;
@@ -27,7 +27,7 @@ pub(super) struct Ready {
 /// Next program of a vPDP.
 pub(super) enum Next {
     /// Another program, with the state that it may take over.
-    Other(Made, Carry),
+    Other(Made, MigrationMode),
     /// The same program, with a stage in another slot.
     Moved(Moved),
 }
@@ -49,7 +49,7 @@ impl Office {
         asked: wire::SetProgram,
         answer: Answer<wire::ChangeResponse>,
     ) {
-        let carry = Carry::State(match &asked.may_lose[..] {
+        let carry = MigrationMode::State(match &asked.may_lose[..] {
             [] => MayLose::Nothing,
             all if all.iter().any(|name| name == "*") => MayLose::Anything,
             these => MayLose::These(these.to_vec()),
@@ -70,7 +70,7 @@ impl Office {
     pub(super) fn roll_back(&mut self, vpdp: &str, answer: Answer<wire::ChangeResponse>) {
         let found = self.id(vpdp).and_then(|id| {
             let before = self.hypervisor.before(id).map_err(refused)?;
-            let carry = Carry::State(MayLose::Anything);
+            let carry = MigrationMode::State(MayLose::Anything);
             let work: Work = Box::new(move |maker| make(maker, before, carry));
             Ok((id, 0, work))
         });
@@ -79,7 +79,7 @@ impl Office {
 
     pub(super) fn remove_program(&mut self, vpdp: &str, answer: Answer<wire::ChangeResponse>) {
         let empty = Function::Program(Arc::clone(&self.empty));
-        let work: Work = Box::new(move |maker| make(maker, empty, Carry::Nothing));
+        let work: Work = Box::new(move |maker| make(maker, empty, MigrationMode::Nothing));
         let found = self.id(vpdp).map(|id| (id, 0, work));
         self.prepare(found, answer);
     }
@@ -180,13 +180,13 @@ impl Office {
 }
 
 /// Builds a device from a function.
-fn make(maker: &Maker, function: Function, carry: Carry) -> Answered<Next> {
+fn make(maker: &Maker, function: Function, carry: MigrationMode) -> Answered<Next> {
     let made = maker.make(function).map_err(refused)?;
     other(made, carry)
 }
 
 /// Returns the built device, if P4Info can describe its program.
-pub(super) fn other(made: Made, carry: Carry) -> Answered<Next> {
+pub(super) fn other(made: Made, carry: MigrationMode) -> Answered<Next> {
     p4rt::check_p4info(made.program()).map_err(invalid)?;
     Ok(Next::Other(made, carry))
 }

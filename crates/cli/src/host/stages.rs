@@ -7,7 +7,7 @@ use p4rt::Answer;
 use passes::edit::{Donor, Edit, Side};
 use passes::slots::{Demand, Pipe, Placement, SlotMap};
 use support::name;
-use switch::{Carry, MayLose};
+use switch::{MigrationMode, MayLose};
 use tenancy::{Maker, VpdpId};
 
 use crate::host::answer::{Answered, invalid, refused};
@@ -93,7 +93,7 @@ fn edit_with(maker: &Maker, asked: &wire::EditStage) -> Answered<Next> {
         .ok_or_else(|| invalid("the request changes nothing of the stage"))?;
     let made = maker.edit(&edit).map_err(refused)?;
     // Tables of removed stages stay, with their entries, so no state is lost.
-    program::other(made, Carry::State(MayLose::Nothing))
+    program::other(made, MigrationMode::State(MayLose::Nothing))
 }
 
 /// Returns the donor: the other program that provides a stage.

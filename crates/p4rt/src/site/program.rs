@@ -6,7 +6,7 @@ use std::time::Instant;
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::ForwardingPipelineConfig;
 use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
-use switch::{AdoptError, Carry, Device, MayLose};
+use switch::{AdoptError, MigrationMode, Device, MayLose};
 use tonic::Code;
 
 use super::{Purpose, Site};
@@ -128,7 +128,7 @@ impl Site {
                 pipeline.saved = Some(Saved { config, apart });
             }
             Action::VerifyAndCommit => {
-                self.adopt(device, Carry::Nothing, &config, Extras::cleared)
+                self.adopt(device, MigrationMode::Nothing, &config, Extras::cleared)
                     .await?;
                 pipeline.saved = None;
                 pipeline.running = Some(config);
@@ -153,7 +153,7 @@ impl Site {
             after.names = Arc::clone(&before.names);
         }
         let after = Arc::clone(&config.schema);
-        let carry = Carry::State(may_lose);
+        let carry = MigrationMode::State(may_lose);
         self.adopt(device, carry, &config, move |extras| match before {
             Some(before) => extras.moved(&before.program, &after.program),
             None => extras.cleared(),
@@ -168,7 +168,7 @@ impl Site {
     async fn adopt(
         &self,
         device: Device,
-        carry: Carry,
+        carry: MigrationMode,
         config: &Config,
         extras: impl FnOnce(Extras) -> Extras + Send + 'static,
     ) -> Checked {
@@ -197,7 +197,7 @@ impl Site {
             return refuse(Code::Internal, "the saved config is in use");
         };
         let own = extras.clone();
-        let committed = self.try_adopt(device, Carry::Nothing, &config, move |_| own);
+        let committed = self.try_adopt(device, MigrationMode::Nothing, &config, move |_| own);
         match committed.await? {
             Ok(()) => {
                 pipeline.running = Some(config);
@@ -223,7 +223,7 @@ impl Site {
     async fn try_adopt(
         &self,
         device: Device,
-        carry: Carry,
+        carry: MigrationMode,
         config: &Config,
         extras: impl FnOnce(Extras) -> Extras + Send + 'static,
     ) -> Checked<Result<(), (Fault, Device)>> {

@@ -5,23 +5,23 @@ use exec::{DropDetail, DropReason, Mark, ParserVerdict};
 use ir::{BlockRole, Layout, Program};
 use packet::PortId;
 
-use crate::core::{Core, Job, Trace};
-use crate::slot::Slot;
+use crate::core::{Core, InFlightPacket, Trace};
+use crate::snapshot_cell::SnapshotCell;
 
 /// eBPF filter: accepts a packet unchanged, or drops it. A packet that its parser rejects is
 /// dropped.
 pub(crate) struct Ebpf {
-    accept: Slot,
+    accept: SnapshotCell,
 }
 
 impl Ebpf {
     pub(super) fn new(program: &Program, layout: &Layout) -> Ebpf {
         Ebpf {
-            accept: Slot::of(program, layout, "accept"),
+            accept: SnapshotCell::of(program, layout, "accept"),
         }
     }
 
-    pub(super) fn run(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
+    pub(super) fn run(&self, core: &mut Core, mut job: InFlightPacket, trace: &mut Trace<'_>) {
         begin(&mut job);
         if let Err((reason, detail)) = parse_and_run(core, &mut job, trace) {
             return core.drop(job, reason, detail, trace);
@@ -37,12 +37,12 @@ impl Ebpf {
 /// uBPF program: modifies packets and marks those to drop. A packet that its parser rejects passes
 /// unchanged.
 pub(crate) struct Ubpf {
-    input_port: Slot,
-    packet_length: Slot,
-    output_action: Slot,
-    output_port: Slot,
-    clone: Slot,
-    clone_port: Slot,
+    input_port: SnapshotCell,
+    packet_length: SnapshotCell,
+    output_action: SnapshotCell,
+    output_port: SnapshotCell,
+    clone: SnapshotCell,
+    clone_port: SnapshotCell,
 }
 
 /// Values of `ubpf_action`.
@@ -55,7 +55,7 @@ mod ubpf_action {
 
 impl Ubpf {
     pub(super) fn new(program: &Program, layout: &Layout) -> Ubpf {
-        let slot = |name: &str| Slot::of(program, layout, &format!("standard_metadata.{name}"));
+        let slot = |name: &str| SnapshotCell::of(program, layout, &format!("standard_metadata.{name}"));
         Ubpf {
             input_port: slot("input_port"),
             packet_length: slot("packet_length"),
@@ -66,7 +66,7 @@ impl Ubpf {
         }
     }
 
-    pub(super) fn run(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
+    pub(super) fn run(&self, core: &mut Core, mut job: InFlightPacket, trace: &mut Trace<'_>) {
         begin(&mut job);
         let (port, length) = (job.ingress.0, job.packet.length);
         let frame = job.packet.frame_mut();
@@ -102,7 +102,7 @@ impl Ubpf {
         self.act(core, job, trace);
     }
 
-    fn act(&self, core: &mut Core, job: Job, trace: &mut Trace<'_>) {
+    fn act(&self, core: &mut Core, job: InFlightPacket, trace: &mut Trace<'_>) {
         if job.packet.requests.mark == Some(Mark::Drop) {
             return core.drop(job, DropReason::Ingress, DropDetail::None, trace);
         }
@@ -125,7 +125,7 @@ impl Ubpf {
 /// Runs the deparser. Such devices first make space for the headers before the unparsed bytes, then
 /// truncate the packet, then write the headers that still fit. So headers that `truncate` cuts are
 /// not written, and the original bytes stay.
-fn deparse_cut(core: &mut Core, job: &mut Job, trace: &mut Trace<'_>) -> Result<(), DropReason> {
+fn deparse_cut(core: &mut Core, job: &mut InFlightPacket, trace: &mut Trace<'_>) -> Result<(), DropReason> {
     let Some(cut) = job.packet.requests.truncate.take() else {
         return core.deparse(job, BlockRole::Deparser, trace);
     };
@@ -150,9 +150,9 @@ fn deparse_cut(core: &mut Core, job: &mut Job, trace: &mut Trace<'_>) -> Result<
 /// XDP program. Packets for the kernel (`XDP_PASS`) and packets sent back (`XDP_TX`) are sent to
 /// the ingress port.
 pub(crate) struct Xdp {
-    input_port: Slot,
-    output_action: Slot,
-    output_port: Slot,
+    input_port: SnapshotCell,
+    output_action: SnapshotCell,
+    output_port: SnapshotCell,
 }
 
 /// Values of `xdp_action`.
@@ -165,13 +165,13 @@ mod xdp_action {
 impl Xdp {
     pub(super) fn new(program: &Program, layout: &Layout) -> Xdp {
         Xdp {
-            input_port: Slot::of(program, layout, "input.input_port"),
-            output_action: Slot::of(program, layout, "output.output_action"),
-            output_port: Slot::of(program, layout, "output.output_port"),
+            input_port: SnapshotCell::of(program, layout, "input.input_port"),
+            output_action: SnapshotCell::of(program, layout, "output.output_action"),
+            output_port: SnapshotCell::of(program, layout, "output.output_port"),
         }
     }
 
-    pub(super) fn run(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
+    pub(super) fn run(&self, core: &mut Core, mut job: InFlightPacket, trace: &mut Trace<'_>) {
         begin(&mut job);
         let port = job.ingress.0;
         self.input_port.set(job.packet.frame_mut(), port.into());
@@ -199,7 +199,7 @@ impl Xdp {
 pub(crate) struct Own;
 
 impl Own {
-    pub(super) fn run(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
+    pub(super) fn run(&self, core: &mut Core, mut job: InFlightPacket, trace: &mut Trace<'_>) {
         begin(&mut job);
         let done = parse_and_run(core, &mut job, trace).and_then(|()| {
             core.control(&mut job, BlockRole::Egress, trace)
@@ -214,7 +214,7 @@ impl Own {
     }
 }
 
-fn begin(job: &mut Job) {
+fn begin(job: &mut InFlightPacket) {
     job.packet.begin_pass();
     job.packet.length = job.packet.bytes.len() as u32;
 }
@@ -222,7 +222,7 @@ fn begin(job: &mut Job) {
 /// Runs the parser and the main control. A rejected packet is dropped.
 fn parse_and_run(
     core: &mut Core,
-    job: &mut Job,
+    job: &mut InFlightPacket,
     trace: &mut Trace<'_>,
 ) -> Result<(), (DropReason, DropDetail)> {
     match core.parse(job, BlockRole::Parser, trace) {

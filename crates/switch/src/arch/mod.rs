@@ -1,7 +1,7 @@
 //! Architectures: the order of a program's blocks, their inputs, and the effect of their outputs.
 
 mod filters;
-mod pass;
+mod fast_path;
 mod pna;
 mod psa;
 mod v1model;
@@ -10,9 +10,9 @@ use exec::DropDetail;
 use ir::{Arch, Layout, Program};
 use packet::PortId;
 
-pub(crate) use pass::{PassPlan, Resume};
+pub(crate) use fast_path::{FastPathPlan, Resume};
 
-use crate::core::{Core, Job, PacketPath, Trace};
+use crate::core::{Core, InFlightPacket, PacketPath, Trace};
 use crate::queue::QueueTimes;
 
 /// Architecture bound to one program's fields.
@@ -42,7 +42,7 @@ impl Pipeline {
 
 impl Pipeline {
     /// Returns the fast path, if the architecture has one for this program.
-    pub(crate) fn pass(&self, program: &Program) -> Option<PassPlan> {
+    pub(crate) fn pass(&self, program: &Program) -> Option<FastPathPlan> {
         match self {
             Pipeline::V1model(arch) => arch.pass(program),
             Pipeline::Psa(arch) => arch.pass(program),
@@ -55,7 +55,7 @@ impl Pipeline {
 /// Continues with a packet that exited the fast path.
 pub(crate) fn resume(
     core: &mut Core,
-    mut job: Job,
+    mut job: InFlightPacket,
     at: Resume,
     port: PortId,
     trace: &mut Trace<'_>,
@@ -84,7 +84,7 @@ pub(crate) fn resume(
 }
 
 /// Processes a packet up to its queue, or to its end.
-pub(crate) fn ingress(core: &mut Core, job: Job, trace: &mut Trace<'_>) {
+pub(crate) fn ingress(core: &mut Core, job: InFlightPacket, trace: &mut Trace<'_>) {
     let root = std::sync::Arc::clone(&job.root);
     match &root.code.pipeline {
         Pipeline::V1model(arch) => arch.ingress(core, job, trace),
@@ -100,7 +100,7 @@ pub(crate) fn ingress(core: &mut Core, job: Job, trace: &mut Trace<'_>) {
 /// Processes a dequeued packet to its end.
 pub(crate) fn egress(
     core: &mut Core,
-    job: Job,
+    job: InFlightPacket,
     port: PortId,
     times: QueueTimes,
     trace: &mut Trace<'_>,

@@ -9,27 +9,27 @@ use exec::{Destination, DropDetail, DropReason, ParserVerdict, PassInput, TraceE
 use ir::{BlockRole, Layout, Program};
 use packet::PortId;
 
-use crate::arch::pass::{PassBuilder, PassPlan, Resume};
-use crate::core::{Core, Job, PRIORITIES, PacketPath, Trace};
-use crate::slot::Slot;
+use crate::arch::fast_path::{FastPathBuilder, FastPathPlan, Resume};
+use crate::core::{Core, InFlightPacket, PRIORITIES, PacketPath, Trace};
+use crate::snapshot_cell::SnapshotCell;
 
 pub(crate) struct Pna {
     /// Input port, for each block that receives it.
-    ports: [Slot; 3],
+    ports: [SnapshotCell; 3],
     /// True if the packet recirculates.
-    recirculated: [Slot; 6],
+    recirculated: [SnapshotCell; 6],
     /// `PNA_Direction_t`: 0 for network to host, 1 for host to network.
-    directions: [Slot; 3],
+    directions: [SnapshotCell; 3],
     /// Number of recirculations so far.
-    passes: [Slot; 3],
-    errors: [Slot; 2],
-    timestamp: Slot,
-    class_of_service: Slot,
+    passes: [SnapshotCell; 3],
+    errors: [SnapshotCell; 2],
+    timestamp: SnapshotCell,
+    class_of_service: SnapshotCell,
 }
 
 impl Pna {
     pub(super) fn new(program: &Program, layout: &Layout) -> Pna {
-        let slot = |name: &str| Slot::of(program, layout, name);
+        let slot = |name: &str| SnapshotCell::of(program, layout, name);
         let inputs = |field: &str| {
             ["parser_input", "pre_input", "main_input"]
                 .map(|block| slot(&format!("{block}.{field}")))
@@ -50,7 +50,7 @@ impl Pna {
         }
     }
 
-    pub(super) fn run(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
+    pub(super) fn run(&self, core: &mut Core, mut job: InFlightPacket, trace: &mut Trace<'_>) {
         if let Err(reason) = self.blocks(core, &mut job, trace) {
             return core.drop(job, reason, DropDetail::None, trace);
         }
@@ -58,7 +58,7 @@ impl Pna {
     }
 
     /// Continues after the main control.
-    pub(super) fn ingress_done(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
+    pub(super) fn ingress_done(&self, core: &mut Core, mut job: InFlightPacket, trace: &mut Trace<'_>) {
         if let Err(reason) = core.deparse(&mut job, BlockRole::Deparser, trace) {
             return core.drop(job, reason, DropDetail::None, trace);
         }
@@ -66,7 +66,7 @@ impl Pna {
     }
 
     /// Continues after all blocks.
-    pub(super) fn all_done(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
+    pub(super) fn all_done(&self, core: &mut Core, mut job: InFlightPacket, trace: &mut Trace<'_>) {
         self.mirrors(core, &mut job, trace);
         let requests = job.packet.requests;
         if requests.recirculate_packet {
@@ -85,8 +85,8 @@ impl Pna {
     }
 
     /// Returns the fast path: [`Pna::run`] for a packet without requests except its destination.
-    pub(super) fn pass(&self, program: &Program) -> Option<PassPlan> {
-        let mut pass = PassBuilder::new(program);
+    pub(super) fn pass(&self, program: &Program) -> Option<FastPathPlan> {
+        let mut pass = FastPathBuilder::new(program);
         for slot in self.ports {
             pass.set(slot, PassInput::IngressPort);
         }
@@ -107,7 +107,7 @@ impl Pna {
     fn blocks(
         &self,
         core: &mut Core,
-        job: &mut Job,
+        job: &mut InFlightPacket,
         trace: &mut Trace<'_>,
     ) -> Result<(), DropReason> {
         job.packet.begin_pass();
@@ -149,7 +149,7 @@ impl Pna {
         core.control(job, BlockRole::Ingress, trace)
     }
 
-    fn mirrors(&self, core: &mut Core, job: &mut Job, trace: &mut Trace<'_>) {
+    fn mirrors(&self, core: &mut Core, job: &mut InFlightPacket, trace: &mut Trace<'_>) {
         let root = std::sync::Arc::clone(&job.root);
         for session in job.packet.requests.mirrors.into_iter().flatten() {
             let Some(mode) = core.session(&root, session, trace) else {

@@ -5,10 +5,10 @@ use exec::{DropDetail, DropReason, ParserVerdict, PassInput, TraceEvent};
 use ir::{BlockRole, FieldId, Layout, Program, TransferPath};
 use packet::PortId;
 
-use crate::arch::pass::{PassBuilder, PassPlan, Resume};
-use crate::core::{Core, Job, PRIORITIES, PacketPath, Trace};
+use crate::arch::fast_path::{FastPathBuilder, FastPathPlan, Resume};
+use crate::core::{Core, InFlightPacket, PRIORITIES, PacketPath, Trace};
 use crate::pre::Replica;
-use crate::slot::{Limbs, Slot};
+use crate::snapshot_cell::{Limbs, SnapshotCell};
 
 /// `PSA_PORT_RECIRCULATE`.
 const PORT_RECIRCULATE: u32 = 0xffff_fffa;
@@ -63,31 +63,31 @@ impl Carried {
 }
 
 pub(crate) struct Psa {
-    parser_port: Slot,
-    parser_path: Slot,
-    ingress_port: Slot,
-    ingress_path: Slot,
-    ingress_time: Slot,
-    ingress_error: Slot,
-    out_class: Slot,
-    out_clone: Slot,
-    out_session: Slot,
-    out_drop: Slot,
-    out_resubmit: Slot,
-    out_group: Slot,
-    out_port: Slot,
-    egress_parser_port: Slot,
-    egress_parser_path: Slot,
-    egress_class: Slot,
-    egress_port: Slot,
-    egress_path: Slot,
-    egress_instance: Slot,
-    egress_time: Slot,
-    egress_error: Slot,
-    egress_clone: Slot,
-    egress_session: Slot,
-    egress_drop: Slot,
-    deparser_port: Slot,
+    parser_port: SnapshotCell,
+    parser_path: SnapshotCell,
+    ingress_port: SnapshotCell,
+    ingress_path: SnapshotCell,
+    ingress_time: SnapshotCell,
+    ingress_error: SnapshotCell,
+    out_class: SnapshotCell,
+    out_clone: SnapshotCell,
+    out_session: SnapshotCell,
+    out_drop: SnapshotCell,
+    out_resubmit: SnapshotCell,
+    out_group: SnapshotCell,
+    out_port: SnapshotCell,
+    egress_parser_port: SnapshotCell,
+    egress_parser_path: SnapshotCell,
+    egress_class: SnapshotCell,
+    egress_port: SnapshotCell,
+    egress_path: SnapshotCell,
+    egress_instance: SnapshotCell,
+    egress_time: SnapshotCell,
+    egress_error: SnapshotCell,
+    egress_clone: SnapshotCell,
+    egress_session: SnapshotCell,
+    egress_drop: SnapshotCell,
+    deparser_port: SnapshotCell,
     normal: Carried,
     resubmit: Carried,
     recirculate: Carried,
@@ -97,7 +97,7 @@ pub(crate) struct Psa {
 
 impl Psa {
     pub(super) fn new(program: &Program, layout: &Layout) -> Psa {
-        let slot = |name: &str| Slot::of(program, layout, name);
+        let slot = |name: &str| SnapshotCell::of(program, layout, name);
         let carried = |path| Carried::of(program, layout, path);
         Psa {
             parser_port: slot("ingress_parser_input.ingress_port"),
@@ -133,7 +133,7 @@ impl Psa {
         }
     }
 
-    pub(super) fn ingress(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
+    pub(super) fn ingress(&self, core: &mut Core, mut job: InFlightPacket, trace: &mut Trace<'_>) {
         if let Err(reason) = self.ingress_blocks(core, &mut job, trace) {
             return core.drop(job, reason, DropDetail::None, trace);
         }
@@ -141,7 +141,7 @@ impl Psa {
     }
 
     /// Continues after ingress.
-    pub(super) fn ingress_done(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
+    pub(super) fn ingress_done(&self, core: &mut Core, mut job: InFlightPacket, trace: &mut Trace<'_>) {
         // The deparser rewrites the packet, but clones and resubmission need the received one.
         let wants_original = self.flag(self.out_clone, &job) || self.flag(self.out_resubmit, &job);
         let original = if wants_original {
@@ -164,7 +164,7 @@ impl Psa {
     pub(super) fn ingress_deparsed(
         &self,
         core: &mut Core,
-        mut job: Job,
+        mut job: InFlightPacket,
         original: Option<&[u8]>,
         trace: &mut Trace<'_>,
     ) {
@@ -195,14 +195,14 @@ impl Psa {
         }
     }
 
-    fn flag(&self, slot: Slot, job: &Job) -> bool {
+    fn flag(&self, slot: SnapshotCell, job: &InFlightPacket) -> bool {
         slot.get(job.packet.frame()) != 0
     }
 
     fn ingress_blocks(
         &self,
         core: &mut Core,
-        job: &mut Job,
+        job: &mut InFlightPacket,
         trace: &mut Trace<'_>,
     ) -> Result<(), DropReason> {
         if !job.is_prepared {
@@ -242,7 +242,7 @@ impl Psa {
     }
 
     /// Clears the frame, except for the inputs of the next blocks.
-    fn carry(&self, core: &mut Core, job: &mut Job, carried: &Carried) {
+    fn carry(&self, core: &mut Core, job: &mut InFlightPacket, carried: &Carried) {
         core.scratch.clear();
         carried.from.save(job.packet.frame(), &mut core.scratch);
         let requests = job.packet.requests;
@@ -255,7 +255,7 @@ impl Psa {
     fn start_over(
         &self,
         core: &mut Core,
-        mut job: Job,
+        mut job: InFlightPacket,
         path: PacketPath,
         original: Option<&[u8]>,
         trace: &mut Trace<'_>,
@@ -275,7 +275,7 @@ impl Psa {
         core.start_over(job, why, trace);
     }
 
-    fn multicast(&self, core: &mut Core, mut job: Job, group: u32, trace: &mut Trace<'_>) {
+    fn multicast(&self, core: &mut Core, mut job: InFlightPacket, group: u32, trace: &mut Trace<'_>) {
         job.path = PacketPath::NormalMulticast;
         let root = std::sync::Arc::clone(&job.root);
         let Some((last, others)) = root.replication.group(group).split_last() else {
@@ -300,7 +300,7 @@ impl Psa {
     fn enqueue_copy(
         &self,
         core: &mut Core,
-        job: Job,
+        job: InFlightPacket,
         replica: Replica,
         why: &'static str,
         trace: &mut Trace<'_>,
@@ -314,7 +314,7 @@ impl Psa {
         self.enqueue(core, job, replica, trace);
     }
 
-    fn enqueue(&self, core: &mut Core, mut job: Job, replica: Replica, trace: &mut Trace<'_>) {
+    fn enqueue(&self, core: &mut Core, mut job: InFlightPacket, replica: Replica, trace: &mut Trace<'_>) {
         job.instance = replica.instance;
         // PSA: a class of service that the device does not have is class 0.
         if job.class_of_service >= PRIORITIES {
@@ -328,7 +328,7 @@ impl Psa {
     fn clone_ingress(
         &self,
         core: &mut Core,
-        job: &mut Job,
+        job: &mut InFlightPacket,
         original: &[u8],
         trace: &mut Trace<'_>,
     ) {
@@ -346,7 +346,7 @@ impl Psa {
     fn clones(
         &self,
         core: &mut Core,
-        job: &mut Job,
+        job: &mut InFlightPacket,
         session: u32,
         path: PacketPath,
         original: Option<&[u8]>,
@@ -392,7 +392,7 @@ impl Psa {
     pub(super) fn egress(
         &self,
         core: &mut Core,
-        mut job: Job,
+        mut job: InFlightPacket,
         port: PortId,
         trace: &mut Trace<'_>,
     ) {
@@ -406,7 +406,7 @@ impl Psa {
     pub(super) fn all_done(
         &self,
         core: &mut Core,
-        mut job: Job,
+        mut job: InFlightPacket,
         port: PortId,
         trace: &mut Trace<'_>,
     ) {
@@ -425,8 +425,8 @@ impl Psa {
     }
 
     /// Returns the fast path: [`Psa::ingress`] and [`Psa::egress`] for a packet without requests.
-    pub(super) fn pass(&self, program: &Program) -> Option<PassPlan> {
-        let mut pass = PassBuilder::new(program);
+    pub(super) fn pass(&self, program: &Program) -> Option<FastPathPlan> {
+        let mut pass = FastPathBuilder::new(program);
         pass.set(self.parser_port, PassInput::IngressPort);
         pass.set(self.parser_path, path(PacketPath::Normal));
         pass.set(self.ingress_port, PassInput::IngressPort);
@@ -465,7 +465,7 @@ impl Psa {
     fn egress_blocks(
         &self,
         core: &mut Core,
-        job: &mut Job,
+        job: &mut InFlightPacket,
         port: PortId,
         trace: &mut Trace<'_>,
     ) -> Result<(), DropReason> {

@@ -19,11 +19,11 @@ use exec::{DropDetail, DropReason, ParserVerdict, PassInput, TraceEvent};
 use ir::{BlockRole, Layout, Program};
 use packet::PortId;
 
-use crate::arch::pass::{PassBuilder, PassPlan, Resume};
-use crate::core::{CloneMode, Core, Job, PRIORITIES, PacketPath, Trace};
+use crate::arch::fast_path::{FastPathBuilder, FastPathPlan, Resume};
+use crate::core::{CloneMode, Core, InFlightPacket, PRIORITIES, PacketPath, Trace};
 use crate::pre::Replica;
 use crate::queue::QueueTimes;
-use crate::slot::{Limbs, Slot, metadata};
+use crate::snapshot_cell::{Limbs, SnapshotCell, metadata};
 
 /// Values of `standard_metadata.instance_type` in BMv2.
 mod instance_type {
@@ -39,24 +39,24 @@ mod instance_type {
 const NO_ERROR: u64 = 0;
 
 pub(crate) struct V1model {
-    ingress_port: Slot,
-    egress_spec: Slot,
-    egress_port: Slot,
-    instance_type: Slot,
-    packet_length: Slot,
+    ingress_port: SnapshotCell,
+    egress_spec: SnapshotCell,
+    egress_port: SnapshotCell,
+    instance_type: SnapshotCell,
+    packet_length: SnapshotCell,
     /// Number of bytes of the packet without the headers that change, if egress reads the length.
-    length_rest: Slot,
-    enq_timestamp: Slot,
-    enq_qdepth: Slot,
-    deq_timedelta: Slot,
-    deq_qdepth: Slot,
-    ingress_timestamp: Slot,
-    egress_timestamp: Slot,
-    mcast_grp: Slot,
-    egress_rid: Slot,
-    checksum_error: Slot,
-    parser_error: Slot,
-    priority: Slot,
+    length_rest: SnapshotCell,
+    enq_timestamp: SnapshotCell,
+    enq_qdepth: SnapshotCell,
+    deq_timedelta: SnapshotCell,
+    deq_qdepth: SnapshotCell,
+    ingress_timestamp: SnapshotCell,
+    egress_timestamp: SnapshotCell,
+    mcast_grp: SnapshotCell,
+    egress_rid: SnapshotCell,
+    checksum_error: SnapshotCell,
+    parser_error: SnapshotCell,
+    priority: SnapshotCell,
     chain: chain::Chain,
     metadata: Limbs,
     field_lists: BTreeMap<u32, Limbs>,
@@ -64,7 +64,7 @@ pub(crate) struct V1model {
 
 impl V1model {
     pub(super) fn new(program: &Program, layout: &Layout) -> V1model {
-        let slot = |name: &str| Slot::of(program, layout, &format!("standard_metadata.{name}"));
+        let slot = |name: &str| SnapshotCell::of(program, layout, &format!("standard_metadata.{name}"));
         let lists = program.pipeline.field_lists.iter();
         V1model {
             ingress_port: slot("ingress_port"),
@@ -92,7 +92,7 @@ impl V1model {
         }
     }
 
-    pub(super) fn ingress(&self, core: &mut Core, job: Job, trace: &mut Trace<'_>) {
+    pub(super) fn ingress(&self, core: &mut Core, job: InFlightPacket, trace: &mut Trace<'_>) {
         self.steps_from(core, Some(job), trace);
     }
 
@@ -100,7 +100,7 @@ impl V1model {
     pub(super) fn resume(
         &self,
         core: &mut Core,
-        job: Job,
+        job: InFlightPacket,
         at: Resume,
         port: PortId,
         trace: &mut Trace<'_>,
@@ -115,7 +115,7 @@ impl V1model {
 
     /// Processes a packet from the start of its step to its queue or its end, including all
     /// following steps.
-    fn steps_from(&self, core: &mut Core, mut next: Option<Job>, trace: &mut Trace<'_>) {
+    fn steps_from(&self, core: &mut Core, mut next: Option<InFlightPacket>, trace: &mut Trace<'_>) {
         while let Some(mut job) = next {
             next = match self.ingress_blocks(core, &mut job, trace) {
                 Ok(()) => self.ingress_done(core, job, trace),
@@ -128,7 +128,7 @@ impl V1model {
     }
 
     /// Continues after ingress. Returns the packet if a step follows.
-    fn ingress_done(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) -> Option<Job> {
+    fn ingress_done(&self, core: &mut Core, mut job: InFlightPacket, trace: &mut Trace<'_>) -> Option<InFlightPacket> {
         if let Some(clone) = job.packet.requests.clone.take() {
             self.clone_ingress(core, &mut job, clone, trace);
         }
@@ -144,7 +144,7 @@ impl V1model {
     }
 
     /// Processes a packet from the end of the last ingress to the queue, or to its end.
-    fn leave_ingress(&self, core: &mut Core, mut job: Job, trace: &mut Trace<'_>) {
+    fn leave_ingress(&self, core: &mut Core, mut job: InFlightPacket, trace: &mut Trace<'_>) {
         let group = self.mcast_grp.get(job.packet.frame()) as u32;
         if group != 0 {
             return self.multicast_original(core, job, group, trace);
@@ -159,7 +159,7 @@ impl V1model {
     }
 
     /// Returns true if the packet's port is the drop port.
-    fn is_to_drop(&self, job: &Job) -> bool {
+    fn is_to_drop(&self, job: &InFlightPacket) -> bool {
         let spec = self.egress_spec.get(job.packet.frame());
         self.egress_spec.exists() && spec == self.egress_spec.largest()
     }
@@ -167,7 +167,7 @@ impl V1model {
     fn ingress_blocks(
         &self,
         core: &mut Core,
-        job: &mut Job,
+        job: &mut InFlightPacket,
         trace: &mut Trace<'_>,
     ) -> Result<(), DropReason> {
         job.packet.length = job.packet.bytes.len() as u32;
@@ -209,7 +209,7 @@ impl V1model {
     fn clone_ingress(
         &self,
         core: &mut Core,
-        job: &mut Job,
+        job: &mut InFlightPacket,
         clone: exec::CloneRequest,
         trace: &mut Trace<'_>,
     ) {
@@ -249,7 +249,7 @@ impl V1model {
     fn clone_egress(
         &self,
         core: &mut Core,
-        job: &mut Job,
+        job: &mut InFlightPacket,
         clone: exec::CloneRequest,
         trace: &mut Trace<'_>,
     ) {
@@ -282,7 +282,7 @@ impl V1model {
     fn finish_clone(
         &self,
         core: &mut Core,
-        mut copy: Job,
+        mut copy: InFlightPacket,
         replica: Replica,
         kind: u64,
         mode: CloneMode,
@@ -308,7 +308,7 @@ impl V1model {
     }
 
     /// Copies the fields of a field list.
-    fn keep_list(&self, core: &mut Core, from: &Job, to: &mut Job, list: Option<u32>) {
+    fn keep_list(&self, core: &mut Core, from: &InFlightPacket, to: &mut InFlightPacket, list: Option<u32>) {
         let Some(fields) = list.and_then(|list| self.field_lists.get(&list)) else {
             return;
         };
@@ -318,7 +318,7 @@ impl V1model {
     }
 
     /// Prepares another round of the packet: all fields are zero except those of the field list.
-    fn begin_again(&self, core: &mut Core, job: &mut Job, list: Option<u32>, kind: u64) {
+    fn begin_again(&self, core: &mut Core, job: &mut InFlightPacket, list: Option<u32>, kind: u64) {
         let fields = list.and_then(|list| self.field_lists.get(&list));
         core.scratch.clear();
         if let Some(fields) = fields {
@@ -335,20 +335,20 @@ impl V1model {
         job.is_prepared = true;
     }
 
-    fn resubmit(&self, core: &mut Core, mut job: Job, list: Option<u32>, trace: &mut Trace<'_>) {
+    fn resubmit(&self, core: &mut Core, mut job: InFlightPacket, list: Option<u32>, trace: &mut Trace<'_>) {
         job.path = PacketPath::Resubmit;
         self.begin_again(core, &mut job, list, instance_type::RESUBMIT);
         core.start_over(job, "resubmit", trace);
     }
 
-    fn recirculate(&self, core: &mut Core, mut job: Job, list: Option<u32>, trace: &mut Trace<'_>) {
+    fn recirculate(&self, core: &mut Core, mut job: InFlightPacket, list: Option<u32>, trace: &mut Trace<'_>) {
         job.path = PacketPath::Recirculate;
         self.begin_again(core, &mut job, list, instance_type::RECIRCULATE);
         core.start_over(job, "recirculate", trace);
     }
 
     /// Replaces the packet by the copies of its multicast group.
-    fn multicast_original(&self, core: &mut Core, mut job: Job, group: u32, trace: &mut Trace<'_>) {
+    fn multicast_original(&self, core: &mut Core, mut job: InFlightPacket, group: u32, trace: &mut Trace<'_>) {
         self.instance_type
             .set(job.packet.frame_mut(), instance_type::REPLICATION);
         job.path = PacketPath::NormalMulticast;
@@ -373,7 +373,7 @@ impl V1model {
         self.replicate(core, job, *last, trace);
     }
 
-    fn replicate(&self, core: &mut Core, mut job: Job, replica: Replica, trace: &mut Trace<'_>) {
+    fn replicate(&self, core: &mut Core, mut job: InFlightPacket, replica: Replica, trace: &mut Trace<'_>) {
         let Replica { port, instance } = replica;
         trace.event(|| TraceEvent::Copied {
             why: "multicast",
@@ -384,7 +384,7 @@ impl V1model {
         self.enqueue(core, job, port, trace);
     }
 
-    fn enqueue(&self, core: &mut Core, job: Job, port: PortId, trace: &mut Trace<'_>) {
+    fn enqueue(&self, core: &mut Core, job: InFlightPacket, port: PortId, trace: &mut Trace<'_>) {
         let priority = self.priority.get(job.packet.frame());
         self.enqueue_at(core, job, port, priority, trace);
     }
@@ -392,7 +392,7 @@ impl V1model {
     fn enqueue_at(
         &self,
         core: &mut Core,
-        job: Job,
+        job: InFlightPacket,
         port: PortId,
         priority: u64,
         trace: &mut Trace<'_>,
@@ -411,7 +411,7 @@ impl V1model {
     pub(super) fn egress(
         &self,
         core: &mut Core,
-        mut job: Job,
+        mut job: InFlightPacket,
         port: PortId,
         times: QueueTimes,
         trace: &mut Trace<'_>,
@@ -428,10 +428,10 @@ impl V1model {
     fn egress_done(
         &self,
         core: &mut Core,
-        mut job: Job,
+        mut job: InFlightPacket,
         port: PortId,
         trace: &mut Trace<'_>,
-    ) -> Option<Job> {
+    ) -> Option<InFlightPacket> {
         if let Some(clone) = job.packet.requests.clone.take() {
             self.clone_egress(core, &mut job, clone, trace);
         }
@@ -445,10 +445,10 @@ impl V1model {
     fn deparse(
         &self,
         core: &mut Core,
-        mut job: Job,
+        mut job: InFlightPacket,
         port: PortId,
         trace: &mut Trace<'_>,
-    ) -> Option<Job> {
+    ) -> Option<InFlightPacket> {
         let deparsed = core
             .control(&mut job, BlockRole::ComputeChecksum, trace)
             .and_then(|()| self.route(core, &mut job, trace))
@@ -464,10 +464,10 @@ impl V1model {
     fn all_done(
         &self,
         core: &mut Core,
-        mut job: Job,
+        mut job: InFlightPacket,
         port: PortId,
         trace: &mut Trace<'_>,
-    ) -> Option<Job> {
+    ) -> Option<InFlightPacket> {
         if let Some(list) = job.packet.requests.recirculate.take() {
             self.recirculate(core, job, list, trace);
             return None;
@@ -486,8 +486,8 @@ impl V1model {
 
     /// Returns the fast path: [`V1model::ingress`] and [`V1model::egress`] for a packet without
     /// requests.
-    pub(super) fn pass(&self, program: &Program) -> Option<PassPlan> {
-        let mut pass = PassBuilder::new(program);
+    pub(super) fn pass(&self, program: &Program) -> Option<FastPathPlan> {
+        let mut pass = FastPathBuilder::new(program);
         pass.set(self.packet_length, PassInput::ReceivedLength);
         pass.set(self.ingress_port, PassInput::IngressPort);
         pass.set(self.ingress_timestamp, PassInput::Micros);
@@ -510,7 +510,7 @@ impl V1model {
     }
 
     /// Adds the steps from the parser to the end of ingress, for a unicast packet.
-    fn pass_ingress(&self, pass: &mut PassBuilder<'_>) {
+    fn pass_ingress(&self, pass: &mut FastPathBuilder<'_>) {
         pass.parse(BlockRole::Parser, &[self.parser_error]);
         pass.control(BlockRole::VerifyChecksum);
         pass.set(self.checksum_error, PassInput::ChecksumError);
@@ -531,8 +531,8 @@ impl V1model {
     /// Adds the egress steps. `set_port` sets the program's egress port.
     fn pass_egress(
         &self,
-        pass: &mut PassBuilder<'_>,
-        set_port: impl FnOnce(&mut PassBuilder<'_>, Slot),
+        pass: &mut FastPathBuilder<'_>,
+        set_port: impl FnOnce(&mut FastPathBuilder<'_>, SnapshotCell),
     ) {
         pass.resume_at(Resume::EgressDone);
         set_port(pass, self.egress_port);
@@ -557,7 +557,7 @@ impl V1model {
         );
     }
 
-    fn enter_egress(&self, job: &mut Job, port: PortId, times: QueueTimes, trace: &mut Trace<'_>) {
+    fn enter_egress(&self, job: &mut InFlightPacket, port: PortId, times: QueueTimes, trace: &mut Trace<'_>) {
         let length = u64::from(job.packet.length);
         let frame = job.packet.frame_mut();
         self.enq_timestamp.set(frame, times.enqueued.as_micros());
@@ -588,7 +588,7 @@ impl V1model {
 
 /// Marks a copy as a clone.
 fn begin_clone(
-    copy: &mut Job,
+    copy: &mut InFlightPacket,
     path: PacketPath,
     mode: CloneMode,
     replica: Replica,

@@ -9,7 +9,7 @@ use passes::compose::Joint;
 use passes::edit::{self, Edit, EditError};
 use passes::slots::SlotError;
 use switch::{
-    Carry, ControlError, Device, DeviceConfig, LoadError, MayLose, Migration, Object, Place,
+    MigrationMode, ControlError, Device, DeviceConfig, LoadError, MayLose, Migration, Object, ObjectPlace,
 };
 
 use super::{Hypervisor, Loaded, Spec, Vpdp, bells, new_seat};
@@ -137,7 +137,7 @@ impl Made {
     }
 
     /// Restores exported state.
-    pub(super) fn restore(&mut self, objects: Vec<(Place, Object)>) -> Result<(), ControlError> {
+    pub(super) fn restore(&mut self, objects: Vec<(ObjectPlace, Object)>) -> Result<(), ControlError> {
         self.device.restore(objects)
     }
 }
@@ -269,7 +269,7 @@ impl Hypervisor {
         &mut self,
         id: VpdpId,
         function: impl Into<Function>,
-        carry: Carry,
+        carry: MigrationMode,
     ) -> Result<Migration, Refusal> {
         self.loaded_mut(id)?;
         let made = self.maker(id)?.make(function)?;
@@ -282,7 +282,7 @@ impl Hypervisor {
     /// # Errors
     /// The vPDP has no program or no longer exists, or the edited program is no longer running.
     /// The new program exceeds the current quotas, or loses state that must be kept.
-    pub fn adopt(&mut self, made: Made, carry: Carry) -> Result<Migration, Refusal> {
+    pub fn adopt(&mut self, made: Made, carry: MigrationMode) -> Result<Migration, Refusal> {
         let id = self.find_of(made.vpdp, made.birth)?.id;
         self.catch_up(id)?;
         if let Some(of) = &made.of {
@@ -306,7 +306,7 @@ impl Hypervisor {
         let id = self.find_of(moved.vpdp, moved.birth)?.id;
         self.catch_up(id)?;
         self.check_still_runs(id, &moved.of)?;
-        let migration = self.replace(id, moved.device, Carry::State(MayLose::Nothing))?;
+        let migration = self.replace(id, moved.device, MigrationMode::State(MayLose::Nothing))?;
         self.slots.pin(id, &moved.pin);
         Ok(migration)
     }
@@ -318,7 +318,7 @@ impl Hypervisor {
     }
 
     /// Replaces the program of a vPDP's device by that of another device.
-    fn replace(&mut self, id: VpdpId, new: Device, carry: Carry) -> Result<Migration, Refusal> {
+    fn replace(&mut self, id: VpdpId, new: Device, carry: MigrationMode) -> Result<Migration, Refusal> {
         let loaded = self.loaded_mut(id)?;
         let adopted = loaded.device.adopt(new, carry);
         let migration = adopted.map_err(|error| Refusal::Update(id, error))?;
@@ -336,7 +336,7 @@ impl Hypervisor {
     /// There was none.
     pub fn roll_back(&mut self, id: VpdpId) -> Result<Migration, Refusal> {
         let before = self.before(id)?;
-        self.update(id, before, Carry::State(MayLose::Anything))
+        self.update(id, before, MigrationMode::State(MayLose::Anything))
     }
 
     /// Returns the function of a vPDP before its last update.

@@ -1,6 +1,6 @@
 //! Migration of a vPDP to another switch: export and import of its configuration and state.
 
-use switch::{Object, Place};
+use switch::{Object, ObjectPlace};
 
 use super::{Hypervisor, Spec};
 use crate::function::Function;
@@ -27,7 +27,7 @@ pub struct ExportedState {
     /// The previous function.
     pub before: Option<Function>,
     /// The state, by object.
-    pub objects: Vec<(Place, Object)>,
+    pub objects: Vec<(ObjectPlace, Object)>,
 }
 
 impl Hypervisor {

@@ -1,7 +1,7 @@
 //! Edits of single stages, and the stage slots.
 
 use passes::edit::Edit;
-use switch::{Carry, MayLose, Migration};
+use switch::{MigrationMode, MayLose, Migration};
 
 use super::Hypervisor;
 use crate::refusal::Refusal;
@@ -34,7 +34,7 @@ impl Hypervisor {
     pub fn edit(&mut self, id: VpdpId, change: &Edit<'_>) -> Result<Migration, Refusal> {
         let edited = self.maker(id)?.edit(change)?;
         // Tables of removed stages are kept, with their entries.
-        self.adopt(edited, Carry::State(MayLose::Nothing))
+        self.adopt(edited, MigrationMode::State(MayLose::Nothing))
     }
 
     /// Pins a stage to this slot, or unpins it.

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use exec::{IDENTITY_ORDER, BURST};
 use packet::{Frame, Nanos, PortId};
-use switch::{Companions, Marks, Run, Through, forward_together};
+use switch::{WorkerSet, DeviceMask, SegmentRun, BurstProgress, forward_shared_burst};
 
 use super::ahead::{ALONE, TOGETHER_WITH_OTHERS};
 use super::way::leave;
@@ -67,7 +67,7 @@ struct Crew<'s> {
     burst: u64,
 }
 
-impl Companions for Crew<'_> {
+impl WorkerSet for Crew<'_> {
     type Number = Slot;
 
     #[inline]
@@ -283,7 +283,7 @@ impl Worker {
                 break;
             }
             let frames = range.end.min(end) - begin;
-            self.runs.push(Run { whose, frames });
+            self.runs.push(SegmentRun { whose, frames });
             begin += frames;
             last = number;
         }
@@ -294,7 +294,7 @@ impl Worker {
     /// if the thread's epoch has changed.
     fn take_in_hand(&mut self) -> bool {
         let marks = self.runs.iter().map(|run| run.whose.mark());
-        let marks = marks.fold(Marks::default(), Marks::and);
+        let marks = marks.fold(DeviceMask::default(), DeviceMask::and);
         let has_rung = self.desk.bell.listen(marks, &mut self.rings);
         if has_rung {
             self.functions.forget(self.seats.len());
@@ -321,7 +321,7 @@ impl Worker {
             leave(ways, links, sent, (port, frame, time));
         };
         let (runs, now) = (&self.runs, self.now);
-        let through = forward_together(crew, runs, contexts, frames, now, ways, leave);
+        let through = forward_shared_burst(crew, runs, contexts, frames, now, ways, leave);
         let seats = &mut self.seats;
         links.settle(|slot, reason| {
             if let Some(Some(seat)) = seats.get_mut(slot.index()) {
@@ -334,7 +334,7 @@ impl Worker {
     /// Updates the state of the last tenant and the pending reports after a shared burst. Returns
     /// the number of processed frames.
     #[inline(always)]
-    fn land(&mut self, through: Through) -> usize {
+    fn land(&mut self, through: BurstProgress) -> usize {
         let gone = self.runs.iter().map(|run| run.frames).sum::<usize>();
         let is_cut = through.has_left || through.frames < gone;
         let last = through.frames.checked_sub(1).filter(|_| is_cut);
@@ -358,7 +358,7 @@ impl Worker {
 
     /// Returns the tenant of a frame of the runs.
     fn whose(&self, mut frame: usize) -> Option<Slot> {
-        let is_behind = |run: &&Run<Slot>| match frame.checked_sub(run.frames) {
+        let is_behind = |run: &&SegmentRun<Slot>| match frame.checked_sub(run.frames) {
             Some(rest) => {
                 frame = rest;
                 false
@@ -371,15 +371,15 @@ impl Worker {
 
 /// Creates a run that starts at this frame. `frames` has the start index until [`end_runs`]
 /// replaces it by the length.
-fn run_from(whose: Slot, begin: usize) -> Run<Slot> {
-    Run {
+fn run_from(whose: Slot, begin: usize) -> SegmentRun<Slot> {
+    SegmentRun {
         whose,
         frames: begin,
     }
 }
 
 /// Appends the runs of these tenant indices; the first one is of frame `begin`.
-fn add_runs(runs: &mut Vec<Run<Slot>>, slots: &[Slot], begin: usize) {
+fn add_runs(runs: &mut Vec<SegmentRun<Slot>>, slots: &[Slot], begin: usize) {
     let mut last = runs.last().map(|run| run.whose);
     for (&slot, at) in slots.iter().zip(begin..) {
         if last.replace(slot) != Some(slot) {
@@ -389,7 +389,7 @@ fn add_runs(runs: &mut Vec<Run<Slot>>, slots: &[Slot], begin: usize) {
 }
 
 /// Replaces the start index of each run by its length. The last run ends at `end`.
-fn end_runs(runs: &mut [Run<Slot>], mut end: usize) {
+fn end_runs(runs: &mut [SegmentRun<Slot>], mut end: usize) {
     for run in runs.iter_mut().rev() {
         let begin = run.frames;
         run.frames = end - begin;

@@ -56,7 +56,7 @@ impl Worker {
                 continue;
             };
             self.untold.put(slot);
-            seat.worker.take_up(most, &mut frames);
+            seat.worker.dequeue_deferred(most, &mut frames);
             let all = 0..frames.len();
             self.run_admitted(root, slot, all, &mut frames, sent);
             for frame in frames.drain(..) {

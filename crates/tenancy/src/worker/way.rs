@@ -2,7 +2,7 @@
 
 use exec::{DropReason, PackedOutcome};
 use packet::{Frame, FramePool, Nanos, PortId};
-use switch::Leave;
+use switch::PacketSink;
 
 use crate::classifier::outer_vlan;
 use crate::entrance::Inlet;
@@ -104,7 +104,7 @@ pub(super) struct Way<'w, S, const DESCRIBES_ALL: bool> {
     pub(super) sent: &'w mut S,
 }
 
-impl<S, const DESCRIBES_ALL: bool> Leave for Way<'_, S, DESCRIBES_ALL>
+impl<S, const DESCRIBES_ALL: bool> PacketSink for Way<'_, S, DESCRIBES_ALL>
 where
     S: FnMut(PortId, &mut Frame, Nanos),
 {
@@ -129,7 +129,7 @@ where
     }
 }
 
-/// Implements [`Leave::leave_sent`]. Not inlined: the compiler can then assume that its arguments
+/// Implements [`PacketSink::leave_sent`]. Not inlined: the compiler can then assume that its arguments
 /// do not alias, and keep their fields in registers.
 #[inline(never)]
 fn leave_sent<S, const DESCRIBES_ALL: bool>(

@@ -208,7 +208,7 @@ fn what_goes_through_a_chain_leaves_as_its_vpdps() {
     for _ in 0..crate::count().div_ceil(crate::BURST) {
         for way in ways(&mut random) {
             let (mut hypervisor, mut worker) = switch(&way.model, way.how, &wire);
-            let anything = switch::Carry::State(switch::MayLose::Anything);
+            let anything = switch::MigrationMode::State(switch::MayLose::Anything);
             let chain = chain.as_ref().unwrap().clone();
             hypervisor.update(id(1), chain, anything).unwrap();
             let all = (0..FORGED).map(|_| frames::frame(&mut random));

@@ -9,16 +9,16 @@ use ir::{BlockRole, FieldId, Layout, Program, StepId, StepNext};
 use packet::PortId;
 
 use super::{V1model, instance_type};
-use crate::arch::pass::{PassBuilder, Resume};
-use crate::core::{Core, Job, PacketPath, Trace};
+use crate::arch::fast_path::{FastPathBuilder, Resume};
+use crate::core::{Core, InFlightPacket, PacketPath, Trace};
 use crate::queue::QueueTimes;
-use crate::slot::Slot;
+use crate::snapshot_cell::SnapshotCell;
 
 /// Steps of a chain. A program that is no chain has one step.
 pub(super) struct Chain {
     steps: Vec<ChainStep>,
     /// Egress port selected by ingress, saved while the egress between two steps runs.
-    kept_spec: Slot,
+    kept_spec: SnapshotCell,
     /// Standard metadata that the next step inherits.
     carried: Vec<FieldId>,
 }
@@ -33,7 +33,7 @@ enum Next {
     End,
     Step(StepId),
     Branch {
-        arms: Vec<(Slot, StepId)>,
+        arms: Vec<(SnapshotCell, StepId)>,
         otherwise: StepId,
     },
 }
@@ -65,7 +65,7 @@ impl Chain {
             StepNext::Branch { arms, otherwise } => Next::Branch {
                 arms: arms
                     .iter()
-                    .map(|(field, step)| (Slot::at(program, layout, *field), *step))
+                    .map(|(field, step)| (SnapshotCell::at(program, layout, *field), *step))
                     .collect(),
                 otherwise: *otherwise,
             },
@@ -78,7 +78,7 @@ impl Chain {
         let intrinsics = pipeline.intrinsics.iter();
         Chain {
             steps: steps.collect(),
-            kept_spec: Slot::of(program, layout, KEPT_SPEC),
+            kept_spec: SnapshotCell::of(program, layout, KEPT_SPEC),
             carried: intrinsics
                 .filter(|(name, _)| is_carried(name))
                 .map(|(_, field)| *field)
@@ -92,14 +92,14 @@ impl Chain {
 
     /// Returns true if another step follows for the packet. Clones leave the chain after the step
     /// that made them.
-    pub(super) fn goes_on(&self, job: &Job) -> bool {
+    pub(super) fn goes_on(&self, job: &InFlightPacket) -> bool {
         let is_clone = matches!(job.path, PacketPath::CloneI2E | PacketPath::CloneE2E);
         let step = self.step(job.step);
         !is_clone && step.is_some_and(|step| !matches!(step.next, Next::End))
     }
 
     /// Returns the next step, which may depend on the packet's fields.
-    fn next(&self, job: &Job) -> StepId {
+    fn next(&self, job: &InFlightPacket) -> StepId {
         let frame = job.packet.frame();
         match self.step(job.step).map(|step| &step.next) {
             Some(Next::Step(step)) => *step,
@@ -122,9 +122,9 @@ impl V1model {
     pub(super) fn egress_between(
         &self,
         core: &mut Core,
-        mut job: Job,
+        mut job: InFlightPacket,
         trace: &mut Trace<'_>,
-    ) -> Option<Job> {
+    ) -> Option<InFlightPacket> {
         let is_multicast = self.mcast_grp.get(job.packet.frame()) != 0;
         if !is_multicast && self.is_to_drop(&job) {
             core.drop(job, DropReason::Ingress, DropDetail::None, trace);
@@ -158,7 +158,7 @@ impl V1model {
     pub(super) fn route(
         &self,
         core: &mut Core,
-        job: &mut Job,
+        job: &mut InFlightPacket,
         trace: &mut Trace<'_>,
     ) -> Result<(), DropReason> {
         if self.chain.goes_on(job) && self.chain.has_egress(job.step) {
@@ -170,7 +170,7 @@ impl V1model {
     }
 
     /// Starts the next step with the deparsed packet.
-    pub(super) fn go_on(&self, job: &mut Job) {
+    pub(super) fn go_on(&self, job: &mut InFlightPacket) {
         let next = self.chain.next(job);
         job.packet.requests = exec::Requests::default();
         let length = job.packet.bytes.len() as u64;
@@ -184,7 +184,7 @@ impl V1model {
     }
 
     /// Returns the fields of [`OF_EGRESS`].
-    fn of_egress(&self) -> [Slot; OF_EGRESS.len()] {
+    fn of_egress(&self) -> [SnapshotCell; OF_EGRESS.len()] {
         [
             self.egress_port,
             self.egress_rid,
@@ -198,7 +198,7 @@ impl V1model {
 
     /// Adds the fast path through all steps but the last, up to the last one's parser. Returns
     /// `None` for a chain with branches.
-    pub(super) fn pass_between(&self, pass: &mut PassBuilder<'_>) -> Option<()> {
+    pub(super) fn pass_between(&self, pass: &mut FastPathBuilder<'_>) -> Option<()> {
         let mut at = StepId::new(0);
         while let Some(step) = self.chain.step(at) {
             let next = match step.next {
@@ -216,7 +216,7 @@ impl V1model {
         Some(())
     }
 
-    fn pass_step(&self, pass: &mut PassBuilder<'_>, step: &ChainStep) {
+    fn pass_step(&self, pass: &mut FastPathBuilder<'_>, step: &ChainStep) {
         self.pass_ingress(pass);
         if step.has_egress {
             pass.copy(self.egress_spec, self.chain.kept_spec);

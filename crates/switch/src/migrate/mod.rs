@@ -3,7 +3,7 @@
 //!
 //! First, everything is analysed, and state that needs conversion is written to the new
 //! configuration. The old one stays unchanged. Tables that need no conversion are only noted. When
-//! the change is made ([`Carried::finish`]), noted tables move as a whole, with their indexes,
+//! the change is made ([`MigratedState::finish`]), noted tables move as a whole, with their indexes,
 //! counts and ids, at no cost per entry.
 
 mod cells;
@@ -17,12 +17,12 @@ use ir::{ExternId, ExternKind, TableId};
 use packet::Nanos;
 use table::{EntryAction, EntryId, NewEntry, TableSpec};
 
-use crate::fit::{Declared, Notes};
-use crate::migration::{Fate, Line, Migration, StateKind};
+use crate::conversion::{Declared, ConversionNotes};
+use crate::migration::{Fate, MigrationLine, Migration, StateKind};
 
 /// Result of the analysis, and the moves that remain.
 #[derive(Default)]
-pub(crate) struct Carried {
+pub(crate) struct MigratedState {
     pub(crate) migration: Migration,
     moves: Vec<Move>,
 }
@@ -38,7 +38,7 @@ struct Move {
     initial: Vec<NewEntry>,
 }
 
-impl Carried {
+impl MigratedState {
     /// Returns the growth of the new tables when the change is made.
     pub(crate) fn moving(&self, old: &Configuration, new: &Configuration) -> u64 {
         let moving = self.moves.iter().map(|one| {
@@ -54,14 +54,14 @@ impl Carried {
         old: &mut Configuration,
         new: &mut Configuration,
         now: Nanos,
-    ) -> (Migration, Vec<Moved>) {
+    ) -> (Migration, Vec<MigratedTable>) {
         let moved = self.moves.into_iter().map(|one| one.make(old, new, now));
         (self.migration, moved.collect())
     }
 }
 
 impl Move {
-    fn make(self, old: &mut Configuration, new: &mut Configuration, now: Nanos) -> Moved {
+    fn make(self, old: &mut Configuration, new: &mut Configuration, now: Nanos) -> MigratedTable {
         let spec = new.tables[self.to].spec().clone();
         let table = &mut new.tables[self.to];
         std::mem::swap(&mut old.tables[self.from], table);
@@ -69,7 +69,7 @@ impl Move {
         table.refit(spec, self.default, self.numbers.as_ref());
         // Existing entries have precedence.
         let insert = |entry| table.insert(entry, now.0).ok();
-        Moved {
+        MigratedTable {
             added: self.initial.into_iter().filter_map(insert).collect(),
             from: self.from,
             to: self.to,
@@ -80,7 +80,7 @@ impl Move {
 }
 
 /// Table that was moved as a whole.
-pub(crate) struct Moved {
+pub(crate) struct MigratedTable {
     from: TableId,
     to: TableId,
     before: (TableSpec, EntryAction),
@@ -88,7 +88,7 @@ pub(crate) struct Moved {
     added: Vec<EntryId>,
 }
 
-impl Moved {
+impl MigratedTable {
     /// Undoes the move.
     pub(crate) fn go_back(self, old: &mut Configuration, new: &mut Configuration) {
         let table = &mut old.tables[self.from];
@@ -108,7 +108,7 @@ impl Moved {
 
 /// Analyses the migration of all state, and converts it where necessary. The old configuration
 /// stays unchanged.
-pub(crate) fn carry(old: &Configuration, new: &mut Configuration, now: Nanos) -> Carried {
+pub(crate) fn carry(old: &Configuration, new: &mut Configuration, now: Nanos) -> MigratedState {
     new.hash = old.hash.clone();
     new.expire_profiles = old.expire_profiles.clone();
     new.host_ports = old.host_ports.clone();
@@ -126,7 +126,7 @@ pub(crate) fn carry(old: &Configuration, new: &mut Configuration, now: Nanos) ->
     keeper.value_sets();
     keeper.tables();
     keeper.new_objects();
-    Carried {
+    MigratedState {
         migration: Migration {
             lines: keeper.lines,
         },
@@ -147,7 +147,7 @@ struct Keeper<'c> {
     new: &'c mut Configuration,
     now: Nanos,
     profiles: Vec<KeptProfile>,
-    lines: Vec<Line>,
+    lines: Vec<MigrationLine>,
     moves: Vec<Move>,
 }
 
@@ -174,7 +174,7 @@ impl Count {
 }
 
 impl Keeper<'_> {
-    fn line(&mut self, kind: StateKind, name: &str, notes: Notes, count: Count) {
+    fn line(&mut self, kind: StateKind, name: &str, notes: ConversionNotes, count: Count) {
         let fate = match (notes.may_lose, notes.reasons.is_empty()) {
             (true, _) => Fate::WhatFits,
             (false, true) => Fate::Kept,
@@ -202,7 +202,7 @@ impl Keeper<'_> {
                 told.push(reason);
             }
         }
-        self.lines.push(Line {
+        self.lines.push(MigrationLine {
             kind,
             name: name.to_owned(),
             fate,
@@ -254,7 +254,7 @@ fn declared(configuration: &Configuration, id: TableId) -> Declared<'_> {
     }
 }
 
-fn tell_size(before: usize, after: usize, notes: &mut Notes) {
+fn tell_size(before: usize, after: usize, notes: &mut ConversionNotes) {
     let sizes = format!("it takes {after} instead of {before}");
     match after.cmp(&before) {
         std::cmp::Ordering::Less => notes.risk(sizes),

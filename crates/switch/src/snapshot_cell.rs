@@ -6,22 +6,22 @@ use ir::{FieldId, Layout, Program};
 /// Location of a field of at most 64 bits. A field that the program does not have reads as 0 and
 /// ignores writes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Slot {
+pub(crate) struct SnapshotCell {
     place: Option<(u32, u64)>,
     field: Option<FieldId>,
 }
 
-impl Slot {
+impl SnapshotCell {
     /// Returns the location of the intrinsic field with this name.
-    pub(crate) fn of(program: &Program, layout: &Layout, name: &str) -> Slot {
+    pub(crate) fn of(program: &Program, layout: &Layout, name: &str) -> SnapshotCell {
         let field = program.pipeline.intrinsics.get(name);
-        field.map_or_else(Slot::default, |field| Slot::at(program, layout, *field))
+        field.map_or_else(SnapshotCell::default, |field| SnapshotCell::at(program, layout, *field))
     }
 
     /// Returns the location of this field.
-    pub(crate) fn at(program: &Program, layout: &Layout, field: FieldId) -> Slot {
+    pub(crate) fn at(program: &Program, layout: &Layout, field: FieldId) -> SnapshotCell {
         let width = program.fields[field].ty.width();
-        Slot {
+        SnapshotCell {
             place: Some((layout.offset(field), one::mask(width.min(64)))),
             field: Some(field),
         }

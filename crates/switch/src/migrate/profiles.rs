@@ -5,7 +5,7 @@ use table::{ActionProfile, ActionRef, EntryAction, GroupMember};
 
 use super::tables::TableFit;
 use super::{Count, Keeper, KeptProfile, declared, tell_size};
-use crate::fit::{ActionFit, Notes};
+use crate::conversion::{ActionConversion, ConversionNotes};
 use crate::migration::StateKind;
 use crate::profiles::{Own, is_one_shot};
 
@@ -20,7 +20,7 @@ impl Keeper<'_> {
         from: ExternId,
         to: Option<ExternId>,
     ) {
-        let mut notes = [Notes::default(), Notes::default()];
+        let mut notes = [ConversionNotes::default(), ConversionNotes::default()];
         let (mut members, mut groups) = (Count::default(), Count::default());
         let mut is_whole = true;
         for (member, action) in before.members() {
@@ -92,7 +92,7 @@ impl Keeper<'_> {
         &self,
         profile: ExternId,
         action: &ActionRef,
-        notes: &mut Notes,
+        notes: &mut ConversionNotes,
     ) -> Option<ActionRef> {
         let old = self
             .old
@@ -100,13 +100,13 @@ impl Keeper<'_> {
             .actions
             .get(ir::ActionId::new(action.action))?;
         let program = self.new.program();
-        let mut why = Notes::default();
+        let mut why = ConversionNotes::default();
         for (id, table) in program.tables.iter() {
             if table.implementation != Some(profile) {
                 continue;
             }
             let declared = declared(self.new, id);
-            match ActionFit::of(old, declared, ActionScope::DefaultOnly, notes) {
+            match ActionConversion::of(old, declared, ActionScope::DefaultOnly, notes) {
                 Ok(fit) => return fit.convert(action),
                 Err(reason) => why.risk(reason),
             }

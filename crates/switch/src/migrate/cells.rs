@@ -7,7 +7,7 @@ use ir::{ExternId, ExternKind};
 use table::{CounterArray, CounterKind, CounterReading, MeterArray, ValueSetError};
 
 use super::{Count, Keeper, tell_size};
-use crate::fit::{CellFit, MemberFit, Notes};
+use crate::conversion::{CellConversion, MemberConversion, ConversionNotes};
 use crate::migration::StateKind;
 
 impl Keeper<'_> {
@@ -53,7 +53,7 @@ impl Keeper<'_> {
         let Some(ExternState::Counter(after)) = id.map(|id| &self.new.cells[id]) else {
             return self.lost(kind, name, "the new program has no such counter", held());
         };
-        let mut notes = Notes::default();
+        let mut notes = ConversionNotes::default();
         tell_size(before.len(), after.len(), &mut notes);
         tell_units(before.kind(), after.kind(), &mut notes);
         if (before.len(), before.kind()) == (after.len(), after.kind()) {
@@ -80,7 +80,7 @@ impl Keeper<'_> {
         if before.unit() != after.unit() {
             return self.lost(kind, name, "it meters another unit", held());
         }
-        let mut notes = Notes::default();
+        let mut notes = ConversionNotes::default();
         tell_size(before.len(), after.len(), &mut notes);
         if before.len() == after.len() {
             let id = id.expect("it was found by this id");
@@ -120,8 +120,8 @@ impl Keeper<'_> {
         let Some((id, to, after)) = found else {
             return self.lost(kind, name, "the new program has no such register", held());
         };
-        let mut notes = Notes::default();
-        let fit = match CellFit::of(cell, to, &mut notes) {
+        let mut notes = ConversionNotes::default();
+        let fit = match CellConversion::of(cell, to, &mut notes) {
             Ok(fit) => fit,
             Err(reason) => return self.lost(kind, name, &reason, held()),
         };
@@ -156,10 +156,10 @@ impl Keeper<'_> {
                 );
                 continue;
             };
-            let mut notes = Notes::default();
+            let mut notes = ConversionNotes::default();
             let kept = &mut self.new.value_sets[id];
             let shape = kept.shape().clone();
-            let fit = match MemberFit::of((set, old.shape()), (other, &shape), &mut notes) {
+            let fit = match MemberConversion::of((set, old.shape()), (other, &shape), &mut notes) {
                 Ok(fit) => fit,
                 Err(reason) => {
                     self.lost(kind, &set.name, &reason, held);
@@ -178,7 +178,7 @@ impl Keeper<'_> {
     }
 }
 
-pub(super) fn tell_units(before: CounterKind, after: CounterKind, notes: &mut Notes) {
+pub(super) fn tell_units(before: CounterKind, after: CounterKind, notes: &mut ConversionNotes) {
     use CounterKind::{Bytes, Packets, PacketsAndBytes};
     match (before, after) {
         _ if before == after => {}

@@ -12,7 +12,7 @@ use table::{
 
 use super::cells::{counted_by, tell_units};
 use super::{Count, Keeper, KeptProfile, Move, declared, tell_size};
-use crate::fit::{ActionFit, KeyFit, Notes};
+use crate::conversion::{ActionConversion, KeyConversion, ConversionNotes};
 use crate::migration::StateKind;
 use crate::profiles::Own;
 
@@ -46,7 +46,7 @@ impl Keeper<'_> {
         let default = self.default_action(old_id, id);
         let old = self.old;
         let name = old.program().tables[old_id].name.clone();
-        let fitted = KeyFit::of(declared(old, old_id), declared(self.new, id));
+        let fitted = KeyConversion::of(declared(old, old_id), declared(self.new, id));
         let mut fit = match fitted {
             Ok(keys) => TableFit {
                 keys,
@@ -87,7 +87,7 @@ impl Keeper<'_> {
     }
 
     /// Determines the conversion of calls of the old table's actions to those of the new table.
-    fn actions(&mut self, old_id: TableId, id: TableId, fit: &mut TableFit, notes: &mut Notes) {
+    fn actions(&mut self, old_id: TableId, id: TableId, fit: &mut TableFit, notes: &mut ConversionNotes) {
         let before = self.old.program();
         for listed in &before.tables[old_id].actions {
             let action = &before.actions[listed.action];
@@ -95,7 +95,7 @@ impl Keeper<'_> {
                 continue;
             }
             let new = declared(self.new, id);
-            let fitted = ActionFit::of(action, new, ActionScope::DefaultOnly, notes);
+            let fitted = ActionConversion::of(action, new, ActionScope::DefaultOnly, notes);
             match fitted {
                 Ok(one) => {
                     fit.is_exact &= one.keeps_params();
@@ -140,7 +140,7 @@ impl Keeper<'_> {
         let runs_all = |action: &EntryAction| match action {
             EntryAction::Direct(call) => {
                 let fitted = fit.actions.get(&call.action);
-                fitted.is_some_and(ActionFit::keeps_params)
+                fitted.is_some_and(ActionConversion::keeps_params)
             }
             EntryAction::Member(_) | EntryAction::Group(_) => true,
         };
@@ -219,12 +219,12 @@ impl Keeper<'_> {
         }
         let new = declared(self.new, id);
         let name = new.table.name.clone();
-        let mut notes = Notes::default();
+        let mut notes = ConversionNotes::default();
         let kept = match new.table.default_is_const {
             true => Err("the default action is const".to_owned()),
             false => {
                 let old = &self.old.program().actions[ir::ActionId::new(default.action)];
-                ActionFit::of(old, new, ActionScope::TableOnly, &mut notes)
+                ActionConversion::of(old, new, ActionScope::TableOnly, &mut notes)
             }
         };
         match kept {
@@ -263,7 +263,7 @@ impl Keeper<'_> {
             let reason = "the table has no direct counter any more";
             return self.lost(StateKind::DirectCounters, &name, reason, counted.len());
         };
-        let mut notes = Notes::default();
+        let mut notes = ConversionNotes::default();
         tell_units(before, after, &mut notes);
         let mut count = Count::default();
         for reading in counted {
@@ -304,7 +304,7 @@ impl Keeper<'_> {
         old_id: TableId,
         id: TableId,
         fit: &TableFit,
-        notes: &mut Notes,
+        notes: &mut ConversionNotes,
     ) -> Count {
         let old = self.old;
         let initial = self.initial(old_id, id);
@@ -364,7 +364,7 @@ impl Keeper<'_> {
         id: TableId,
         entry: &Entry,
         fit: &TableFit,
-        notes: &mut Notes,
+        notes: &mut ConversionNotes,
     ) -> bool {
         let Some((matches, priority)) = fit.keys.convert(entry) else {
             return false;
@@ -420,7 +420,7 @@ impl Keeper<'_> {
         if !is_same_key || before.shape() != after.shape() {
             return self.lost(kind, name, "its key has another form", before.len());
         }
-        let mut notes = Notes::default();
+        let mut notes = ConversionNotes::default();
         tell_size(before.capacity(), after.capacity(), &mut notes);
         let is_same = before.param_limbs() == after.param_limbs()
             && before.capacity() == after.capacity()
@@ -447,9 +447,9 @@ impl Keeper<'_> {
 
 /// Conversion of a table's entries.
 pub(super) struct TableFit {
-    keys: KeyFit,
+    keys: KeyConversion,
     /// Action conversions, by the old action's id.
-    actions: HashMap<u32, ActionFit>,
+    actions: HashMap<u32, ActionConversion>,
     /// True if the new table has all of the old table's actions with the same parameters.
     is_exact: bool,
 }

@@ -9,21 +9,21 @@ pub(crate) const MAX_WAITING: usize = 65_536;
 const MAX_BYTES: usize = 16 << 20;
 
 /// Bounded queue of items with their sizes.
-pub(crate) struct Outbox<T> {
+pub(crate) struct BoundedQueue<T> {
     items: VecDeque<(T, usize)>,
     bytes: usize,
 }
 
-impl<T> Default for Outbox<T> {
+impl<T> Default for BoundedQueue<T> {
     fn default() -> Self {
-        Outbox {
+        BoundedQueue {
             items: VecDeque::new(),
             bytes: 0,
         }
     }
 }
 
-impl<T> Outbox<T> {
+impl<T> BoundedQueue<T> {
     /// Appends an item of `bytes` bytes, which is created only if it fits. Returns false if it does
     /// not fit.
     pub(crate) fn push(&mut self, bytes: usize, make: impl FnOnce() -> T) -> bool {
@@ -40,7 +40,7 @@ impl<T> Outbox<T> {
     }
 
     /// Moves the oldest items to another queue, as many as fit there.
-    pub(crate) fn move_to(&mut self, other: &mut Outbox<T>) {
+    pub(crate) fn move_to(&mut self, other: &mut BoundedQueue<T>) {
         while let Some((_, bytes)) = self.items.front() {
             if !other.has_room(*bytes) {
                 return;
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn there_is_room_for_so_many_items_and_so_many_bytes() {
-        let mut outbox = Outbox::default();
+        let mut outbox = BoundedQueue::default();
         assert!(outbox.push(MAX_BYTES - 1, || 1));
         assert!(!outbox.push(2, || 2));
         assert!(outbox.push(1, || 3));
@@ -85,11 +85,11 @@ mod tests {
 
     #[test]
     fn what_has_no_room_elsewhere_stays_in_its_order() {
-        let (mut one, mut other) = (Outbox::default(), Outbox::default());
+        let (mut one, mut other) = (BoundedQueue::default(), BoundedQueue::default());
         assert!((1..5).all(|item| one.push(MAX_BYTES / 4, || item)));
         assert!(other.push(MAX_BYTES / 2, || 0));
         one.move_to(&mut other);
-        let all = |outbox: &mut Outbox<u32>| -> Vec<u32> {
+        let all = |outbox: &mut BoundedQueue<u32>| -> Vec<u32> {
             std::iter::from_fn(|| outbox.pop()).collect()
         };
         assert_eq!(all(&mut other), [0, 1, 2]);

@@ -61,13 +61,13 @@ impl<'p> Declared<'p> {
 
 /// Report of a conversion.
 #[derive(Debug, Default)]
-pub(crate) struct Notes {
+pub(crate) struct ConversionNotes {
     pub(crate) reasons: Vec<String>,
     /// True if some state may have no converted form.
     pub(crate) may_lose: bool,
 }
 
-impl Notes {
+impl ConversionNotes {
     pub(crate) fn tell(&mut self, reason: String) {
         self.reasons.push(reason);
     }
@@ -101,19 +101,19 @@ enum RankFit {
 }
 
 /// Conversion of entries from one key to another.
-pub(crate) struct KeyFit {
+pub(crate) struct KeyConversion {
     fields: Vec<FieldFit>,
     /// Old fields that the new key does not have.
     dropped: Vec<(usize, KeyField)>,
     rank: RankFit,
-    pub(crate) notes: Notes,
+    pub(crate) notes: ConversionNotes,
 }
 
-impl KeyFit {
+impl KeyConversion {
     /// # Errors
     /// The reason why no entry can be kept.
-    pub(crate) fn of(old: Declared<'_>, new: Declared<'_>) -> Result<KeyFit, String> {
-        let mut notes = Notes::default();
+    pub(crate) fn of(old: Declared<'_>, new: Declared<'_>) -> Result<KeyConversion, String> {
+        let mut notes = ConversionNotes::default();
         let (before, after) = (old.keys(), new.keys());
         let mut fields = Vec::new();
         for key in &after {
@@ -151,7 +151,7 @@ impl KeyFit {
             notes.tell("its selector hashes other fields".to_owned());
         }
         let rank = rank(old.spec, new.spec, &mut notes)?;
-        Ok(KeyFit {
+        Ok(KeyConversion {
             fields,
             dropped,
             rank,
@@ -187,7 +187,7 @@ impl KeyFit {
     }
 }
 
-fn added(key: &Key<'_>, notes: &mut Notes) -> Result<FieldFit, String> {
+fn added(key: &Key<'_>, notes: &mut ConversionNotes) -> Result<FieldFit, String> {
     match FieldMatch::any(&key.field) {
         Some(any) => {
             notes.tell(format!(
@@ -200,7 +200,7 @@ fn added(key: &Key<'_>, notes: &mut Notes) -> Result<FieldFit, String> {
     }
 }
 
-fn rank(old: &TableSpec, new: &TableSpec, notes: &mut Notes) -> Result<RankFit, String> {
+fn rank(old: &TableSpec, new: &TableSpec, notes: &mut ConversionNotes) -> Result<RankFit, String> {
     match (old.shape.needs_priority(), new.shape.needs_priority()) {
         (true, true) if old.order != new.order => Err("the opposite priority wins".to_owned()),
         (false, false) | (true, true) => Ok(RankFit::Same),
@@ -213,7 +213,7 @@ fn rank(old: &TableSpec, new: &TableSpec, notes: &mut Notes) -> Result<RankFit, 
 }
 
 impl Resized {
-    fn of(old: &Key<'_>, new: &Key<'_>, notes: &mut Notes) -> Result<Resized, String> {
+    fn of(old: &Key<'_>, new: &Key<'_>, notes: &mut ConversionNotes) -> Result<Resized, String> {
         let (from, to, name) = (old.field, new.field, new.name);
         if from.width != to.width {
             if old.is_signed || new.is_signed {
@@ -305,16 +305,16 @@ fn resized_signed(value: &Value, width: u32) -> Option<Value> {
 }
 
 /// Conversion of a value set's members.
-pub(crate) struct MemberFit(Vec<Resized>);
+pub(crate) struct MemberConversion(Vec<Resized>);
 
-impl MemberFit {
+impl MemberConversion {
     /// # Errors
     /// The reason why no member can be kept.
     pub(crate) fn of(
         old: (&ir::ValueSet, &KeyShape),
         new: (&ir::ValueSet, &KeyShape),
-        notes: &mut Notes,
-    ) -> Result<MemberFit, String> {
+        notes: &mut ConversionNotes,
+    ) -> Result<MemberConversion, String> {
         let (before, after) = (members_of(old), members_of(new));
         if before.len() != after.len() {
             let counts = (after.len(), before.len());
@@ -326,7 +326,7 @@ impl MemberFit {
         }
         let fields = before.iter().zip(&after);
         let fields = fields.map(|(old, new)| Resized::of(old, new, notes));
-        Ok(MemberFit(fields.collect::<Result<_, _>>()?))
+        Ok(MemberConversion(fields.collect::<Result<_, _>>()?))
     }
 
     pub(crate) fn convert(&self, member: &[FieldMatch]) -> Option<Vec<FieldMatch>> {
@@ -349,7 +349,7 @@ fn members_of<'p>((set, shape): (&'p ir::ValueSet, &KeyShape)) -> Vec<Key<'p>> {
 }
 
 /// Conversion of calls of one action to another.
-pub(crate) struct ActionFit {
+pub(crate) struct ActionConversion {
     /// Id of the new action.
     pub(crate) number: u32,
     /// Sources of the parameters; `None` if their limbs are the same.
@@ -363,7 +363,7 @@ struct ParamFit {
     to: ScalarTy,
 }
 
-impl ActionFit {
+impl ActionConversion {
     /// Finds the action with the same control-plane name in the new table.
     ///
     /// # Errors
@@ -372,8 +372,8 @@ impl ActionFit {
         old: &Action,
         new: Declared<'_>,
         forbidden: ActionScope,
-        notes: &mut Notes,
-    ) -> Result<ActionFit, String> {
+        notes: &mut ConversionNotes,
+    ) -> Result<ActionConversion, String> {
         let name = &old.control_plane_name;
         let found = new.action(name, forbidden);
         let (number, new) = found.ok_or_else(|| format!("the action `{name}` is gone"))?;
@@ -404,7 +404,7 @@ impl ActionFit {
                 "the parameters of the action `{name}` come in another order"
             ));
         }
-        Ok(ActionFit {
+        Ok(ActionConversion {
             number,
             params: (!is_same).then_some(params),
         })
@@ -439,7 +439,7 @@ fn is_same_size(a: ScalarTy, b: ScalarTy) -> bool {
 }
 
 impl ParamFit {
-    fn of(old: &Action, new: &ir::ActionParam, notes: &mut Notes) -> Result<ParamFit, String> {
+    fn of(old: &Action, new: &ir::ActionParam, notes: &mut ConversionNotes) -> Result<ParamFit, String> {
         let (action, name) = (&old.control_plane_name, &new.name);
         let mut at = 0;
         for param in &old.params {
@@ -479,7 +479,7 @@ fn check_ty(
     from: ScalarTy,
     to: ScalarTy,
     what: impl Fn() -> String,
-    notes: &mut Notes,
+    notes: &mut ConversionNotes,
 ) -> Result<(), String> {
     let (old, new) = (from.width(), to.width());
     match (from, to) {
@@ -505,23 +505,23 @@ fn convert_value(value: &Value, to: ScalarTy) -> Option<Value> {
 }
 
 /// Conversion of a register's cells.
-pub(crate) struct CellFit(Vec<ScalarTy>);
+pub(crate) struct CellConversion(Vec<ScalarTy>);
 
-impl CellFit {
+impl CellConversion {
     /// # Errors
     /// The reason why no cell can be kept.
     pub(crate) fn of(
         old: &[ScalarTy],
         new: &[ScalarTy],
-        notes: &mut Notes,
-    ) -> Result<CellFit, String> {
+        notes: &mut ConversionNotes,
+    ) -> Result<CellConversion, String> {
         if old.len() != new.len() {
             return Err("its cells have another type".to_owned());
         }
         for (from, to) in old.iter().zip(new) {
             check_ty(*from, *to, || "a cell".to_owned(), notes)?;
         }
-        Ok(CellFit(new.to_vec()))
+        Ok(CellConversion(new.to_vec()))
     }
 
     pub(crate) fn convert(&self, cell: &[Value]) -> Option<Vec<Value>> {

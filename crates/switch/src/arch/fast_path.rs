@@ -4,7 +4,7 @@
 use exec::{DropReason, FastPath, PassInput, FastPathPort, FastPathStep, FastPathTest};
 use ir::{BlockCode, BlockRole, Program, StepId};
 
-use crate::slot::Slot;
+use crate::snapshot_cell::SnapshotCell;
 
 /// Position at which a packet continues after it exited the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,14 +20,14 @@ pub(crate) enum Resume {
 }
 
 /// Fast path, and the positions at which packets that exit it continue.
-pub(crate) struct PassPlan {
+pub(crate) struct FastPathPlan {
     pub(crate) pass: FastPath,
     /// For each step of the fast path: the chain's step and the position at which a packet
     /// continues.
     resumes: Vec<(StepId, Resume)>,
 }
 
-impl PassPlan {
+impl FastPathPlan {
     /// Returns the chain's step and the position at which a packet continues that exited at this
     /// step.
     pub(crate) fn resume(&self, step: u32) -> (StepId, Resume) {
@@ -38,9 +38,9 @@ impl PassPlan {
     }
 }
 
-/// Builder of a [`PassPlan`]. Steps for fields and blocks that the program does not have are left
+/// Builder of a [`FastPathPlan`]. Steps for fields and blocks that the program does not have are left
 /// out.
-pub(super) struct PassBuilder<'p> {
+pub(super) struct FastPathBuilder<'p> {
     program: &'p Program,
     steps: Vec<FastPathStep>,
     resumes: Vec<(StepId, Resume)>,
@@ -50,9 +50,9 @@ pub(super) struct PassBuilder<'p> {
     is_whole: bool,
 }
 
-impl<'p> PassBuilder<'p> {
+impl<'p> FastPathBuilder<'p> {
     pub(super) fn new(program: &'p Program) -> Self {
-        PassBuilder {
+        FastPathBuilder {
             program,
             steps: Vec::new(),
             resumes: Vec::new(),
@@ -78,7 +78,7 @@ impl<'p> PassBuilder<'p> {
         self.resumes.push((self.at, self.resume));
     }
 
-    pub(super) fn set(&mut self, slot: Slot, input: PassInput) {
+    pub(super) fn set(&mut self, slot: SnapshotCell, input: PassInput) {
         if let Some(field) = slot.field() {
             self.step(FastPathStep::Set(field, input));
         }
@@ -86,7 +86,7 @@ impl<'p> PassBuilder<'p> {
 
     /// Copies a field. With fields of different types there is no fast path, because only the
     /// architecture's general code defines the result.
-    pub(super) fn copy(&mut self, from: Slot, to: Slot) {
+    pub(super) fn copy(&mut self, from: SnapshotCell, to: SnapshotCell) {
         if let (Some(from), Some(to)) = (from.field(), to.field()) {
             let fields = &self.program.fields;
             self.is_whole &= fields[from].ty == fields[to].ty;
@@ -102,7 +102,7 @@ impl<'p> PassBuilder<'p> {
         }
     }
 
-    pub(super) fn parse(&mut self, role: BlockRole, errors: &[Slot]) {
+    pub(super) fn parse(&mut self, role: BlockRole, errors: &[SnapshotCell]) {
         if let Some(BlockCode::Parser(parser)) = self.block(role) {
             let errors = errors.iter().filter_map(|slot| slot.field()).collect();
             self.step(FastPathStep::Parse { parser, errors });
@@ -137,14 +137,14 @@ impl<'p> PassBuilder<'p> {
         self.step(FastPathStep::Carry(pairs));
     }
 
-    pub(super) fn drop_if_equal(&mut self, slot: Slot, value: u64, reason: DropReason) {
+    pub(super) fn drop_if_equal(&mut self, slot: SnapshotCell, value: u64, reason: DropReason) {
         if let Some(field) = slot.field() {
             self.step(FastPathStep::DropIf(FastPathTest::Equals(field, value), reason));
         }
     }
 
     /// Drops packets for which the field is not zero.
-    pub(super) fn drop_if_set(&mut self, slot: Slot, reason: DropReason) {
+    pub(super) fn drop_if_set(&mut self, slot: SnapshotCell, reason: DropReason) {
         if let Some(field) = slot.field() {
             self.step(FastPathStep::DropIf(FastPathTest::Differs(field, 0), reason));
         }
@@ -154,14 +154,14 @@ impl<'p> PassBuilder<'p> {
         self.step(FastPathStep::LeaveIf(FastPathTest::Asked));
     }
 
-    pub(super) fn leave_if_equal(&mut self, slot: Slot, value: u64) {
+    pub(super) fn leave_if_equal(&mut self, slot: SnapshotCell, value: u64) {
         if let Some(field) = slot.field() {
             self.step(FastPathStep::LeaveIf(FastPathTest::Equals(field, value)));
         }
     }
 
     /// Packets exit if the field is not zero.
-    pub(super) fn leave_if_set(&mut self, slot: Slot) {
+    pub(super) fn leave_if_set(&mut self, slot: SnapshotCell) {
         if let Some(field) = slot.field() {
             self.step(FastPathStep::LeaveIf(FastPathTest::Differs(field, 0)));
         }
@@ -169,7 +169,7 @@ impl<'p> PassBuilder<'p> {
 
     /// Selects the egress port. A packet without one goes to port 0, as in the architecture's
     /// general code.
-    pub(super) fn enqueue(&mut self, slot: Slot) {
+    pub(super) fn enqueue(&mut self, slot: SnapshotCell) {
         if let Some(field) = slot.field() {
             self.step(FastPathStep::Enqueue(FastPathPort::Field(field)));
         }
@@ -179,9 +179,9 @@ impl<'p> PassBuilder<'p> {
         self.step(FastPathStep::Enqueue(FastPathPort::Destination));
     }
 
-    pub(super) fn send(mut self) -> Option<PassPlan> {
+    pub(super) fn send(mut self) -> Option<FastPathPlan> {
         self.step(FastPathStep::Send);
-        self.is_whole.then_some(PassPlan {
+        self.is_whole.then_some(FastPathPlan {
             pass: FastPath { steps: self.steps },
             resumes: self.resumes,
         })

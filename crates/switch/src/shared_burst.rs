@@ -9,11 +9,11 @@ use packet::{Frame, Nanos, PortId};
 use smallvec::SmallVec;
 
 use crate::contexts::Contexts;
-use crate::leave::Leave;
+use crate::packet_sink::PacketSink;
 use crate::worker::Worker;
 
 /// Set of the workers of a thread, by number.
-pub trait Companions {
+pub trait WorkerSet {
     /// Number of a worker.
     type Number: Copy + PartialEq;
 
@@ -29,7 +29,7 @@ pub trait Companions {
 
 /// Progress of a shared burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Through {
+pub struct BurstProgress {
     /// Number of packets processed.
     pub frames: usize,
     /// True if the last of these exited the fast path. Its worker must be checked again before its
@@ -37,9 +37,9 @@ pub struct Through {
     pub has_left: bool,
 }
 
-impl Through {
+impl BurstProgress {
     /// No packet was processed.
-    const NONE: Through = Through {
+    const NONE: BurstProgress = BurstProgress {
         frames: 0,
         has_left: false,
     };
@@ -47,7 +47,7 @@ impl Through {
 
 /// Consecutive frames of one worker in a shared burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run<N> {
+pub struct SegmentRun<N> {
     /// Number of the worker.
     pub whose: N,
     /// Number of frames, at least one.
@@ -61,18 +61,18 @@ pub struct Run<N> {
 /// most [`BURST`] frames are processed. Processing stops after a packet that exits the fast path or
 /// has written a digest or message. Transmitted packets are passed to `sent`, with the value of
 /// `way` for their worker.
-pub fn forward_together<C: Companions, W: Copy>(
+pub fn forward_shared_burst<C: WorkerSet, W: Copy>(
     companions: &mut C,
-    runs: &[Run<C::Number>],
+    runs: &[SegmentRun<C::Number>],
     contexts: &mut Contexts,
     (frames, order): (&mut [Frame], &[u32]),
     now: Nanos,
     way: impl Fn(C::Number) -> W,
     mut sent: impl FnMut(W, PortId, &mut Frame, Nanos),
-) -> Through {
+) -> BurstProgress {
     let runs = &runs[..runs.len().min(BURST)];
     let Some((function, mut context)) = borrow(companions, runs, contexts) else {
-        return Through::NONE;
+        return BurstProgress::NONE;
     };
     let mut outcomes = contexts.take_outcomes();
     let count = runs.iter().map(|run| run.frames).sum::<usize>();
@@ -104,7 +104,7 @@ pub fn forward_together<C: Companions, W: Copy>(
     }
     contexts.put_outcomes_back(outcomes);
     give_back(companions, runs, contexts, context, function);
-    Through {
+    BurstProgress {
         frames: done,
         has_left: left.is_some(),
     }
@@ -113,12 +113,12 @@ pub fn forward_together<C: Companions, W: Copy>(
 /// Continues with the last processed packet, of this worker, after it exited the fast path or wrote
 /// a digest or message.
 #[cold]
-fn take_on<C: Companions>(
+fn take_on<C: WorkerSet>(
     companions: &mut C,
     whose: C::Number,
     left: Option<(u32, PortId)>,
     context: &mut Box<PacketContext>,
-    sent: &mut impl Leave,
+    sent: &mut impl PacketSink,
 ) {
     let passes = companions.passes(whose);
     if let Some(Worker { core, root, .. }) = companions.worker_mut(whose) {
@@ -129,9 +129,9 @@ fn take_on<C: Companions>(
 
 /// Counts the packets of the runs, of which `went` were processed. All are counted as sent, the
 /// most common outcome, so that nothing has to be counted for each packet.
-fn count_all<C: Companions>(
+fn count_all<C: WorkerSet>(
     companions: &mut C,
-    runs: &[Run<C::Number>],
+    runs: &[SegmentRun<C::Number>],
     now: Nanos,
     mut went: usize,
 ) {
@@ -150,9 +150,9 @@ fn count_all<C: Companions>(
 /// Processes frames until one exits the fast path or has written a digest or message. Returns the
 /// number processed. All frames get packet numbers, also those not processed.
 #[inline(always)]
-fn run<C: Companions>(
+fn run<C: WorkerSet>(
     companions: &C,
-    runs: &[Run<C::Number>],
+    runs: &[SegmentRun<C::Number>],
     function: &Arc<dyn CompiledFastPath>,
     context: &mut PacketContext,
     (frames, order, outcomes, now): (&mut [Frame], &[u32], &mut [PackedOutcome], Nanos),
@@ -181,9 +181,9 @@ fn run<C: Companions>(
 }
 
 /// Returns the common fast path and a context for it.
-fn borrow<C: Companions>(
+fn borrow<C: WorkerSet>(
     companions: &mut C,
-    runs: &[Run<C::Number>],
+    runs: &[SegmentRun<C::Number>],
     contexts: &mut Contexts,
 ) -> Option<(Arc<dyn CompiledFastPath>, Box<PacketContext>)> {
     let first = companions.worker_mut(runs.first()?.whose)?;
@@ -200,9 +200,9 @@ fn borrow<C: Companions>(
 /// Gives back what [`borrow`] took. Inlined into its only caller, so that the function pointer
 /// stays in place until it is given back.
 #[inline(always)]
-fn give_back<C: Companions>(
+fn give_back<C: WorkerSet>(
     companions: &mut C,
-    runs: &[Run<C::Number>],
+    runs: &[SegmentRun<C::Number>],
     contexts: &mut Contexts,
     context: Box<PacketContext>,
     function: Arc<dyn CompiledFastPath>,

@@ -3,7 +3,7 @@
 //! however many devices it serves. It checks its devices only when the counter has changed.
 //!
 //! For a barrier, a device sets its barrier flag, increments the epoch, and waits until the thread
-//! has quiesced ([`Bell::has_let_go`]). The thread first stores the mask of the devices that it
+//! has quiesced ([`ThreadEpoch::has_let_go`]). The thread first stores the mask of the devices that it
 //! processes, then reads the epoch. Both sides use `SeqCst`. So either the thread sees the new
 //! epoch and checks the device before it touches its packets, or the device sees that the thread is
 //! active.
@@ -15,23 +15,23 @@ use std::time::Instant;
 /// Bit mask of devices. Several devices may share a bit. A barrier of one of them then waits for
 /// bursts of the others too, which is a short time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Marks(u64);
+pub struct DeviceMask(u64);
 
-impl Marks {
+impl DeviceMask {
     /// Returns the mask of the device with this number on its threads.
-    pub fn of(number: u32) -> Marks {
-        Marks(1 << (number % u64::BITS))
+    pub fn of(number: u32) -> DeviceMask {
+        DeviceMask(1 << (number % u64::BITS))
     }
 
     /// Returns the union of both masks.
-    pub fn and(self, others: Marks) -> Marks {
-        Marks(self.0 | others.0)
+    pub fn and(self, others: DeviceMask) -> DeviceMask {
+        DeviceMask(self.0 | others.0)
     }
 }
 
 /// Epoch of a thread.
 #[derive(Debug, Default)]
-pub struct Bell {
+pub struct ThreadEpoch {
     /// Current epoch, written by devices.
     rings: Line,
     /// Words that only the thread writes.
@@ -56,7 +56,7 @@ struct Thread {
     at_work: AtomicU64,
 }
 
-impl Bell {
+impl ThreadEpoch {
     /// Increments the epoch and returns the new value.
     pub(crate) fn ring(&self) -> u64 {
         self.rings.0.fetch_add(1, Ordering::SeqCst) + 1
@@ -75,7 +75,7 @@ impl Bell {
 
     /// Marks the thread as active for these devices, and for no others.
     #[inline]
-    pub(crate) fn begin(&self, whose: Marks) {
+    pub(crate) fn begin(&self, whose: DeviceMask) {
         self.thread.at_work.store(whose.0, Ordering::SeqCst);
     }
 
@@ -88,7 +88,7 @@ impl Bell {
     /// has changed since `last`: the thread must then check all devices again before it touches any
     /// packet.
     #[inline]
-    pub fn listen(&self, whose: Marks, last: &mut u64) -> bool {
+    pub fn listen(&self, whose: DeviceMask, last: &mut u64) -> bool {
         self.begin(whose);
         let rings = self.rings.0.load(Ordering::SeqCst);
         let has_rung = rings != *last;
@@ -101,7 +101,7 @@ impl Bell {
 
     /// Returns true if the thread is not processing packets of a device with this mask, or has seen
     /// this epoch.
-    pub(crate) fn has_let_go(&self, mark: Marks, ring: u64) -> bool {
+    pub(crate) fn has_let_go(&self, mark: DeviceMask, ring: u64) -> bool {
         self.thread.at_work.load(Ordering::SeqCst) & mark.0 == 0
             || self.thread.heard.load(Ordering::SeqCst) >= ring
     }
@@ -113,9 +113,9 @@ mod tests {
 
     #[test]
     fn a_device_waits_for_a_burst_with_its_own_packets_until_the_thread_has_heard_it() {
-        let (bell, mut last) = (Bell::default(), 0);
-        let (own, other) = (Marks::of(3), Marks::of(4));
-        assert!(!bell.listen(own.and(Marks::of(5)), &mut last));
+        let (bell, mut last) = (ThreadEpoch::default(), 0);
+        let (own, other) = (DeviceMask::of(3), DeviceMask::of(4));
+        assert!(!bell.listen(own.and(DeviceMask::of(5)), &mut last));
         let ring = bell.ring();
         assert!(bell.has_let_go(other, ring));
         assert!(!bell.has_let_go(own, ring));

@@ -5,7 +5,7 @@ use packet::{Frame, Nanos, PortId};
 
 /// Receives transmitted packets. Implemented for closures. Implement it by hand to have the code
 /// inlined into the transmit loop.
-pub trait Leave {
+pub trait PacketSink {
     /// Receives a packet sent to this port at this time. Its frame may be swapped for another.
     fn leave(&mut self, port: PortId, frame: &mut Frame, time: Nanos);
 
@@ -23,9 +23,9 @@ pub trait Leave {
     }
 }
 
-/// Implements [`Leave::leave_sent`] one packet after the other.
+/// Implements [`PacketSink::leave_sent`] one packet after the other.
 #[inline(always)]
-pub fn leave_sent<L: Leave + ?Sized>(
+pub fn leave_sent<L: PacketSink + ?Sized>(
     leave: &mut L,
     frames: &mut [Frame],
     outcomes: &[PackedOutcome],
@@ -40,7 +40,7 @@ pub fn leave_sent<L: Leave + ?Sized>(
     outcomes.len()
 }
 
-impl<F: FnMut(PortId, &mut Frame, Nanos)> Leave for F {
+impl<F: FnMut(PortId, &mut Frame, Nanos)> PacketSink for F {
     #[inline(always)]
     fn leave(&mut self, port: PortId, frame: &mut Frame, time: Nanos) {
         self(port, frame, time);
