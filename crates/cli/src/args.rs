@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use driver::FileSystem;
-use port::PortIo;
+use port::PortDriver;
 use support::read::{ReadError, read_file};
 
 /// A P4 program and how to preprocess it.
@@ -158,12 +158,12 @@ pub(crate) enum Io {
     Packet,
 }
 
-impl From<Io> for PortIo {
-    fn from(io: Io) -> PortIo {
+impl From<Io> for PortDriver {
+    fn from(io: Io) -> PortDriver {
         match io {
-            Io::Auto => PortIo::Auto,
-            Io::Xdp => PortIo::Xdp,
-            Io::Packet => PortIo::Packet,
+            Io::Auto => PortDriver::Auto,
+            Io::Xdp => PortDriver::Xdp,
+            Io::Packet => PortDriver::Packet,
         }
     }
 }

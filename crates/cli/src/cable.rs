@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use packet::{Batch, Nanos, PortId};
-use port::{LinkState, OpenedPort, PortIo, open_interface};
+use port::{LinkState, OpenedPort, PortDriver, open_interface};
 
 /// Maximum time for a link to come up.
 const LINK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -18,7 +18,7 @@ pub(crate) fn be_silent() {
 ///
 /// # Errors
 /// There is no such interface, or it does not come up.
-pub(crate) fn open_port(port: PortId, name: &str, io: PortIo) -> Result<OpenedPort, String> {
+pub(crate) fn open_port(port: PortId, name: &str, io: PortDriver) -> Result<OpenedPort, String> {
     let opened = open_interface(port, name, io, 1);
     let mut opened = opened.map_err(|e| e.to_string())?;
     let start = Instant::now();

@@ -35,7 +35,7 @@ pub use generate::{Flows, Generator, GeneratorError, MAX_FLOWS, Order, Sizes, Te
 #[cfg(target_os = "linux")]
 pub use linux::{
     AfPacketPort, AfXdpPort, Cores, EchoSocket, Interface, Netns, NetnsError, OpenedPort, Poller,
-    PortIo, Privilege, Rtnl, RtnlError, Signal, StopSignals, TapPort, Testbed, TestbedError,
+    PortDriver, Privilege, Rtnl, RtnlError, Signal, StopSignals, TapPort, Testbed, TestbedError,
     Tunnel, XdpMode, enter_private, interfaces, open_interface, open_kept, pin_to_core, spread,
 };
 pub use memory::MemoryPort;

@@ -6,7 +6,7 @@ mod lab;
 use lab::{Kind, Lab, clock, frame, receive};
 use packet::{Batch, Frame, PortId};
 use port::{
-    AfPacketPort, AfXdpPort, Flows, Generator, Netns, Order, Poller, Port, PortError, PortIo,
+    AfPacketPort, AfXdpPort, Flows, Generator, Netns, Order, Poller, Port, PortError, PortDriver,
     RtnlError, RxDrop, Sizes, Template, Values, XdpMode, open_interface,
 };
 use std::collections::HashSet;
@@ -315,7 +315,7 @@ fn a_dropped_port_gives_the_interface_back() {
 }
 
 /// Opens a port and returns the description of its driver.
-fn how(netns: &Netns, name: &str, io: PortIo) -> String {
+fn how(netns: &Netns, name: &str, io: PortDriver) -> String {
     let opened = netns.run(|| open_interface(PortId(0), name, io, 1).map(|opened| opened.how));
     opened.unwrap().unwrap()
 }
@@ -323,24 +323,24 @@ fn how(netns: &Netns, name: &str, io: PortIo) -> String {
 #[test]
 fn the_best_way_is_chosen_and_says_why() {
     let Some(lab) = XDP.lab() else { return };
-    let by_xdp = how(&lab.switch, "s0", PortIo::Auto);
+    let by_xdp = how(&lab.switch, "s0", PortDriver::Auto);
     assert!(
         by_xdp.starts_with("AF_XDP (driver veth, copying, 1 queue"),
         "{by_xdp}"
     );
     assert_eq!(
-        how(&lab.switch, "s0", PortIo::Packet),
+        how(&lab.switch, "s0", PortDriver::Packet),
         "AF_PACKET (as asked for)"
     );
     // The loopback interface's driver has no XDP.
     lab.at_switch().set_up("lo").unwrap();
-    let generic = how(&lab.switch, "lo", PortIo::Xdp);
+    let generic = how(&lab.switch, "lo", PortDriver::Xdp);
     assert!(
         generic.starts_with("AF_XDP (driver unknown, in generic mode, 1 queue"),
         "{generic}"
     );
     let mut child = hold(&lab.switch);
-    let taken = how(&lab.switch, "s0", PortIo::Auto);
+    let taken = how(&lab.switch, "s0", PortDriver::Auto);
     assert!(
         taken.starts_with("AF_PACKET (no AF_XDP: another program uses XDP"),
         "{taken}"
@@ -354,15 +354,15 @@ fn an_interface_that_the_machine_uses_is_shared_with_it() {
     let Some(lab) = XDP.lab() else { return };
     let check = |name: &str, why: &str| {
         let expect = format!("AF_PACKET (AF_XDP would take the machine's own traffic: {why})");
-        assert_eq!(how(&lab.switch, name, PortIo::Auto), expect);
-        let forced = how(&lab.switch, name, PortIo::Xdp);
+        assert_eq!(how(&lab.switch, name, PortDriver::Auto), expect);
+        let forced = how(&lab.switch, name, PortDriver::Xdp);
         assert!(forced.starts_with("AF_XDP (driver "), "{forced}");
     };
     let mut config = lab.at_switch();
     config.add_veth("a", "b", None).unwrap();
     config.set_up("a").unwrap();
     assert!(
-        how(&lab.switch, "a", PortIo::Auto).starts_with("AF_XDP"),
+        how(&lab.switch, "a", PortDriver::Auto).starts_with("AF_XDP"),
         "a peer is no use"
     );
     if has(config.add_macvlan("c", "a")) {

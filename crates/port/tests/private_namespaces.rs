@@ -4,7 +4,7 @@
 
 use packet::PortId;
 use port::{
-    AfPacketPort, Netns, PortIo, Privilege, StopSignals, TapPort, enter_private, open_interface,
+    AfPacketPort, Netns, PortDriver, Privilege, StopSignals, TapPort, enter_private, open_interface,
 };
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
@@ -107,7 +107,7 @@ fn namespaces() -> String {
         .map(|interface| interface.name)
         .collect();
     assert_eq!(names.len(), 3, "{names:?}");
-    let opened = open_interface(PortId(0), "b", PortIo::Auto, 1).unwrap();
+    let opened = open_interface(PortId(0), "b", PortDriver::Auto, 1).unwrap();
     let expect = "AF_PACKET (no AF_XDP: it needs root";
     assert!(opened.how.starts_with(expect), "{}", opened.how);
     let tap = TapPort::open(PortId(1), "t");

@@ -5,7 +5,7 @@ mod lab;
 use lab::{Lab, clock, frame, wait_up};
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{
-    AfPacketPort, LinkState, Netns, Port, PortError, PortIo, PortSpec, PortStats, PortTarget,
+    AfPacketPort, LinkState, Netns, Port, PortError, PortDriver, PortSpec, PortStats, PortTarget,
     TxDrop, open_kept,
 };
 use std::time::Duration;
@@ -51,7 +51,7 @@ fn sum(shares: &mut [Box<dyn Port>]) -> PortStats {
     sum
 }
 
-fn check(io: PortIo, workers: usize) {
+fn check(io: PortDriver, workers: usize) {
     let Some(lab) = Lab::new() else { return };
     let spec = PortSpec {
         id: PortId(3),
@@ -102,16 +102,16 @@ fn check(io: PortIo, workers: usize) {
 
 #[test]
 fn an_interface_that_was_made_again_is_the_port_again_by_af_packet() {
-    check(PortIo::Packet, 1);
+    check(PortDriver::Packet, 1);
 }
 
 #[test]
 fn an_interface_that_was_made_again_is_the_port_again_by_af_xdp() {
-    check(PortIo::Xdp, 1);
+    check(PortDriver::Xdp, 1);
 }
 
 #[test]
 fn an_interface_that_was_made_again_is_the_port_again_for_several_workers() {
-    check(PortIo::Packet, 3);
-    check(PortIo::Xdp, 3);
+    check(PortDriver::Packet, 3);
+    check(PortDriver::Xdp, 3);
 }

@@ -6,7 +6,7 @@ mod lab;
 use lab::{Lab, clock};
 use packet::{Batch, Frame, PortId};
 use port::{
-    Flows, Generator, Order, Port, PortIo, PortStats, Sizes, Template, Values, flow_hash,
+    Flows, Generator, Order, Port, PortDriver, PortStats, Sizes, Template, Values, flow_hash,
     open_interface,
 };
 use std::collections::HashMap;
@@ -62,7 +62,7 @@ fn receive(shares: &mut [Box<dyn Port>], n: usize) -> Vec<Vec<Vec<u8>>> {
 
 /// Opens the switch's end of a veth pair with `queues` queues for `workers` workers. `how` is the
 /// expected description of the driver.
-fn check(io: PortIo, queues: u32, workers: usize, how: &str) {
+fn check(io: PortDriver, queues: u32, workers: usize, how: &str) {
     let Some(lab) = Lab::new() else { return };
     let made = lab
         .at_switch()
@@ -121,13 +121,13 @@ fn check(io: PortIo, queues: u32, workers: usize, how: &str) {
 
 #[test]
 fn raw_sockets_share_flows_by_the_kernels_hash() {
-    check(PortIo::Packet, 1, 3, "AF_PACKET (as asked for)");
+    check(PortDriver::Packet, 1, 3, "AF_PACKET (as asked for)");
 }
 
 #[test]
 fn queues_are_dealt_to_workers() {
     check(
-        PortIo::Auto,
+        PortDriver::Auto,
         4,
         2,
         "AF_XDP (driver veth, copying, 4 queues)",
@@ -137,11 +137,11 @@ fn queues_are_dealt_to_workers() {
 #[test]
 fn one_queue_is_spread_over_workers() {
     let how = "AF_XDP (driver veth, copying, 1 queue), spread by flow over 2 workers";
-    check(PortIo::Auto, 1, 2, how);
+    check(PortDriver::Auto, 1, 2, how);
 }
 
 #[test]
 fn fewer_queues_than_workers_are_spread_over_them() {
     let how = "AF_XDP (driver veth, copying, 2 queues), spread by flow over 4 workers";
-    check(PortIo::Auto, 2, 4, how);
+    check(PortDriver::Auto, 2, 4, how);
 }

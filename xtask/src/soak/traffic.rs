@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{
-    Flows, Generator, LinkState, Netns, Order, Port, PortIo, RtnlError, Sizes, Template, Values,
+    Flows, Generator, LinkState, Netns, Order, Port, PortDriver, RtnlError, Sizes, Template, Values,
     open_interface,
 };
 
@@ -106,7 +106,7 @@ impl Sender {
     /// Sends frames of this length at the maximum rate.
     pub(super) fn start(lab: &Lab, bytes: usize) -> Result<Sender, String> {
         let mut generator = generator(bytes)?;
-        let open = || open_interface(PortId(0), "source", PortIo::Auto, 1);
+        let open = || open_interface(PortId(0), "source", PortDriver::Auto, 1);
         let opened = lab.before.run(open).map_err(|e| e.to_string())?;
         let mut shares = opened.map_err(|e| e.to_string())?.shares;
         let mut port = shares.pop().ok_or("the source has no port")?;

@@ -8,7 +8,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use packet::PortId;
-use port::{Netns, NetnsError, OpenedPort, PortIo, Rtnl, RtnlError};
+use port::{Netns, NetnsError, OpenedPort, PortDriver, Rtnl, RtnlError};
 
 use crate::cable::{be_silent, open_port};
 
@@ -61,7 +61,7 @@ const PLACES: [Place; 2] = [
 ///
 /// # Errors
 /// The step that the machine does not allow or support, as text.
-pub(super) fn connect(io: PortIo) -> Result<Connected, String> {
+pub(super) fn connect(io: PortDriver) -> Result<Connected, String> {
     be_silent();
     let mut switch = Rtnl::open().map_err(|e| e.to_string())?;
     let mut ports = Vec::new();

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use fabric::Topology;
 use fabric::topology::{End, HostSpec, NodeId, SwitchId};
-use port::{Netns, NetnsError, OpenedPort, PortIo, Rtnl};
+use port::{Netns, NetnsError, OpenedPort, PortDriver, Rtnl};
 
 use crate::cable::{be_silent, open_port};
 
@@ -90,7 +90,7 @@ impl Namespaces {
         &self,
         topology: &Topology,
         switch: SwitchId,
-        io: PortIo,
+        io: PortDriver,
     ) -> Result<Vec<OpenedPort>, String> {
         let ends = topology.links.iter().flat_map(|link| link.ends);
         let own = ends.filter(|end| end.node == NodeId::Switch(switch));

@@ -2,7 +2,7 @@
 //! frame lengths are configurable. Every run gives the same frames.
 
 mod error;
-mod mould;
+mod compiled_template;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -10,7 +10,7 @@ mod tests;
 pub use error::GeneratorError;
 pub use template::{Template, Values};
 
-use mould::Mould;
+use compiled_template::CompiledTemplate;
 use packet::{Batch, Frame, MAX_FRAME, Nanos, PortId};
 use support::rng::{Rng, Weighted, scale};
 
@@ -120,7 +120,7 @@ impl Choice {
 /// memory.
 #[derive(Clone, Debug)]
 pub struct Generator {
-    moulds: Vec<Mould>,
+    moulds: Vec<CompiledTemplate>,
     flows: Choice,
     sizes: Choice,
     /// Separate random numbers for flows and lengths: neither selection influences the other.
@@ -154,10 +154,10 @@ impl Generator {
         };
         let flows_each = flows.count.div_ceil(templates.len()) as u64;
         let (lengths, sizes) = sizes.lengths()?;
-        let moulds: Result<Vec<Mould>, GeneratorError> = templates
+        let moulds: Result<Vec<CompiledTemplate>, GeneratorError> = templates
             .into_iter()
             .enumerate()
-            .map(|(i, template)| Mould::new(i, template, &lengths, flows_each))
+            .map(|(i, template)| CompiledTemplate::new(i, template, &lengths, flows_each))
             .collect();
         Ok(Generator {
             moulds: moulds?,

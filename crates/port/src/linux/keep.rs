@@ -1,7 +1,7 @@
 //! Ports that recover: an interface that was removed and created again with the same name is
 //! reopened, in the same network namespace and with the same I/O options.
 
-use super::choose::{OpenedPort, PortIo, open_interface};
+use super::driver_selection::{OpenedPort, PortDriver, open_interface};
 use super::netns::Netns;
 use super::tap::TapPort;
 use super::{link, sys};
@@ -21,7 +21,7 @@ const LONGEST_PAUSE: Nanos = Nanos::from_millis(5000);
 ///
 /// # Errors
 /// Those of [`open_interface`] or [`TapPort::open`].
-pub fn open_kept(spec: &PortSpec, io: PortIo, workers: usize) -> Result<OpenedPort, PortError> {
+pub fn open_kept(spec: &PortSpec, io: PortDriver, workers: usize) -> Result<OpenedPort, PortError> {
     let name = spec.name().to_owned();
     let opened = open(spec, io, workers)?;
     let control = link::control_socket().map_err(|source| PortError::System {
@@ -55,7 +55,7 @@ pub fn open_kept(spec: &PortSpec, io: PortIo, workers: usize) -> Result<OpenedPo
     })
 }
 
-fn open(spec: &PortSpec, io: PortIo, workers: usize) -> Result<OpenedPort, PortError> {
+fn open(spec: &PortSpec, io: PortDriver, workers: usize) -> Result<OpenedPort, PortError> {
     match &spec.target {
         PortTarget::Interface(name) => open_interface(spec.id, name, io, workers),
         PortTarget::Tap(name) => TapPort::open(spec.id, name)
@@ -66,7 +66,7 @@ fn open(spec: &PortSpec, io: PortIo, workers: usize) -> Result<OpenedPort, PortE
 /// State shared by all shares of a port.
 struct Common {
     spec: PortSpec,
-    io: PortIo,
+    io: PortDriver,
     workers: usize,
     /// Network namespace of the interface. `None` if it cannot be determined.
     netns: Option<Netns>,

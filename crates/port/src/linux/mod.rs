@@ -2,7 +2,7 @@
 
 mod af_packet;
 mod af_xdp;
-mod choose;
+mod driver_selection;
 mod core;
 mod echo;
 mod keep;
@@ -14,14 +14,14 @@ mod refusal;
 mod rtnl;
 mod segment;
 mod signal;
-mod spread;
+mod software_rss;
 mod sys;
 mod tap;
 mod testbed;
 
 pub use af_packet::AfPacketPort;
 pub use af_xdp::{AfXdpPort, XdpMode};
-pub use choose::{OpenedPort, PortIo, open_interface};
+pub use driver_selection::{OpenedPort, PortDriver, open_interface};
 pub use core::{Cores, pin_to_core};
 pub use echo::EchoSocket;
 pub use keep::open_kept;
@@ -30,6 +30,6 @@ pub use netns::{Netns, NetnsError, Privilege, enter_private};
 pub use poll::Poller;
 pub use rtnl::{Rtnl, RtnlError, Tunnel};
 pub use signal::{Signal, StopSignals};
-pub use spread::spread;
+pub use software_rss::spread;
 pub use tap::TapPort;
 pub use testbed::{Testbed, TestbedError};

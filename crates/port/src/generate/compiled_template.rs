@@ -10,7 +10,7 @@ use support::checksum::{internet_checksum, sum_from};
 
 /// A compiled template.
 #[derive(Clone, Debug)]
-pub(super) struct Mould {
+pub(super) struct CompiledTemplate {
     /// One for each length.
     heads: Vec<Head>,
     /// Payload after the head, for frames with given lengths.
@@ -126,14 +126,14 @@ impl Layout {
     }
 }
 
-impl Mould {
+impl CompiledTemplate {
     /// Compiles a template. If `lengths` is empty, frames keep the template's length and content.
     pub(super) fn new(
         number: usize,
         template: Template,
         lengths: &[usize],
         flows: u64,
-    ) -> Result<Mould, GeneratorError> {
+    ) -> Result<CompiledTemplate, GeneratorError> {
         let Template { bytes, fields } = template;
         if bytes.len() > packet::MAX_FRAME {
             return Err(GeneratorError::TooLong { len: bytes.len() });
@@ -167,7 +167,7 @@ impl Mould {
             .map(|field| Patch::new(number, field, &bytes, layout.as_ref(), end))
             .collect();
         let (heads, payload) = heads(bytes, lengths, head_len, layout.as_ref());
-        Ok(Mould {
+        Ok(CompiledTemplate {
             heads,
             payload,
             patches: patches?,

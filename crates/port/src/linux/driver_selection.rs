@@ -10,7 +10,7 @@ use packet::PortId;
 
 /// I/O driver of a port on an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PortIo {
+pub enum PortDriver {
     /// The fastest driver that delivers the same frames and leaves the host its own traffic.
     #[default]
     Auto,
@@ -44,18 +44,18 @@ impl OpenedPort {
 /// `workers` workers.
 ///
 /// # Errors
-/// Those of [`AfPacketPort::open`]. With [`PortIo::Xdp`], those of [`AfXdpPort::open`].
+/// Those of [`AfPacketPort::open`]. With [`PortDriver::Xdp`], those of [`AfXdpPort::open`].
 pub fn open_interface(
     id: PortId,
     name: &str,
-    io: PortIo,
+    io: PortDriver,
     workers: usize,
 ) -> Result<OpenedPort, PortError> {
     let open_xdp = |mode| AfXdpPort::open_shares(id, name, mode, workers);
     let packet = |why: &str| packet(id, name, why, workers);
     match io {
-        PortIo::Packet => packet("as asked for"),
-        PortIo::Xdp => match open_xdp(XdpMode::Driver) {
+        PortDriver::Packet => packet("as asked for"),
+        PortDriver::Xdp => match open_xdp(XdpMode::Driver) {
             Ok(shares) => xdp(shares, workers),
             Err(error @ PortError::NoXdp { .. }) => match open_xdp(XdpMode::Generic) {
                 Ok(shares) => xdp(shares, workers),
@@ -63,7 +63,7 @@ pub fn open_interface(
             },
             Err(error) => Err(error),
         },
-        PortIo::Auto => {
+        PortDriver::Auto => {
             if let Some(used) = machines_use(name)? {
                 let why = format!("AF_XDP would take the machine's own traffic: {used}");
                 return packet(&why);
@@ -120,7 +120,7 @@ fn share_out(
         // Workers `first`, `first + owners`, and so on.
         let own = (first..workers.max(owners)).step_by(owners);
         let doing = format!("sharing {}", port.name());
-        let spread = super::spread::spread(port, own.len());
+        let spread = super::software_rss::spread(port, own.len());
         let spread = spread.map_err(|source| PortError::System { doing, source })?;
         shares.extend(own.zip(spread));
     }
