@@ -5,7 +5,7 @@ use std::sync::Arc;
 use exec::Engine;
 use packet::{Frame, Nanos, PortId};
 use switch::Device;
-use tenancy::{Connection, Hypervisor, Spec, Worker};
+use tenancy::{Connection, TenantSwitch, Spec, Worker};
 use testkit::{configure_router, routed_frame, router};
 
 /// Forwards frames of several lengths through the device.
@@ -56,9 +56,9 @@ const VPDPS: u32 = 20;
 const PORTS: u32 = 4;
 
 /// Returns routers in vPDPs, on a switch with one worker.
-fn routers(engine: &Arc<dyn Engine>) -> (Hypervisor, Worker) {
+fn routers(engine: &Arc<dyn Engine>) -> (TenantSwitch, Worker) {
     let program = Arc::clone(router(engine.as_ref()).unwrap().program());
-    let mut hypervisor = Hypervisor::new(Arc::clone(engine));
+    let mut hypervisor = TenantSwitch::new(Arc::clone(engine));
     for vpdp in 0..VPDPS {
         let ports = (0..PORTS).map(|port| PortId(vpdp * PORTS + port));
         let spec = Spec {

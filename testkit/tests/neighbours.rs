@@ -8,7 +8,7 @@ use exec::Engine;
 use ir::{ExternId, Program};
 use packet::{Frame, Nanos, PortId};
 use switch::{MigrationMode, Change, CloneSession, Device, DeviceConfig, MayLose, Replica, TableHits};
-use tenancy::{Connection, Hypervisor, Spec, VpdpId, Worker};
+use tenancy::{Connection, TenantSwitch, Spec, VpdpId, Worker};
 
 /// More vPDPs than one shared burst takes.
 const VPDPS: usize = 20;
@@ -351,14 +351,14 @@ fn alone(engine: &dyn Engine, vpdp: usize, bursts: Bursts) -> Vec<Seen> {
 
 /// vPDPs with one program, on a switch with one worker.
 struct Hosted {
-    hypervisor: Hypervisor,
+    hypervisor: TenantSwitch,
     worker: Worker,
     vpdps: Vec<VpdpId>,
 }
 
 impl Hosted {
     fn new(engine: Arc<dyn Engine>) -> Hosted {
-        let mut hypervisor = Hypervisor::new(engine);
+        let mut hypervisor = TenantSwitch::new(engine);
         let vpdps = (0..VPDPS as u32).map(|vpdp| {
             let ports = (0..PORTS).map(|port| PortId(vpdp * PORTS + port));
             let spec = Spec {
@@ -522,7 +522,7 @@ fn packets_that_start_over_have_the_passes_of_their_whole_burst_wherever_they_ar
     for engine in testkit::engines() {
         let name = engine.name();
         for busy in [0..300, 1700..2000, 200..500] {
-            let mut hypervisor = Hypervisor::new(Arc::clone(&engine));
+            let mut hypervisor = TenantSwitch::new(Arc::clone(&engine));
             let ports = [0, 1].map(|port| Connection::Physical(PortId(port)));
             let spec = Spec {
                 name: "tenant".into(),

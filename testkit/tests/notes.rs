@@ -11,7 +11,7 @@ use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use support::rng::Xorshift;
 use switch::{Change, Device, DeviceConfig};
-use tenancy::{Connection, Hypervisor, Spec, VpdpId, Worker};
+use tenancy::{Connection, TenantSwitch, Spec, VpdpId, Worker};
 
 /// Tables with all kinds of indexes: few or many rules, by slots or hash lines, small or large.
 /// From the second table on, keys depend on earlier results.
@@ -308,14 +308,14 @@ impl Devices for Alone {
 
 /// vPDPs of one switch. Their packets share bursts.
 struct Hosted {
-    hypervisor: Hypervisor,
+    hypervisor: TenantSwitch,
     worker: Worker,
     vpdps: Vec<VpdpId>,
 }
 
 impl Hosted {
     fn new(engine: Arc<dyn Engine>, program: &Arc<Program>, devices: usize) -> Hosted {
-        let mut hypervisor = Hypervisor::new(engine);
+        let mut hypervisor = TenantSwitch::new(engine);
         let vpdps = (0..devices as u32).map(|vpdp| {
             let ports = (0..PORTS).map(|port| PortId(vpdp * PORTS + port));
             let spec = Spec {

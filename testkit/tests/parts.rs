@@ -8,7 +8,7 @@ use std::sync::Arc;
 use exec::{DropReason, Engine};
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
-use tenancy::{Carriage, Connection, Envelope, Hypervisor, Sharing, Spec, VpdpId, Worker};
+use tenancy::{Encapsulation, Connection, EncapHeader, TenantSwitch, Sharing, Spec, VpdpId, Worker};
 
 /// More vPDPs than the smallest part groups by vPDP.
 const VPDPS: usize = 12;
@@ -50,15 +50,15 @@ V1Switch(P(), Verify(), In(), Out(), Compute(), Deparse()) main;
 "#;
 
 struct Switch {
-    hypervisor: Hypervisor,
+    hypervisor: TenantSwitch,
     worker: Worker,
     vpdps: Vec<VpdpId>,
 }
 
 impl Switch {
     fn new(engine: Arc<dyn Engine>, program: &Arc<Program>) -> Switch {
-        let mut hypervisor = Hypervisor::new(engine);
-        let sharing = Some(Sharing::Described(Carriage::Plain));
+        let mut hypervisor = TenantSwitch::new(engine);
+        let sharing = Some(Sharing::Described(Encapsulation::Plain));
         let shared = hypervisor.share_ports([SHARED], sharing);
         shared.expect("nobody has the port");
         let vpdps = (0..VPDPS as u32).map(|vpdp| {
@@ -85,7 +85,7 @@ impl Switch {
         let mut bytes = (number as u32).to_be_bytes().to_vec();
         bytes.extend([0; 4]);
         let mut frame = Frame::from_bytes(&bytes).expect("a frame");
-        let put_on = Envelope::new(self.vpdps[vpdp], Carriage::Plain).put_on(&mut frame);
+        let put_on = EncapHeader::new(self.vpdps[vpdp], Encapsulation::Plain).put_on(&mut frame);
         put_on.expect("there is room");
         frame.ingress = SHARED;
         frame

@@ -10,7 +10,7 @@ use packet::{Frame, Nanos, PortId};
 use passes::compose::Problem;
 use stf::{Plane, TakeSent};
 use switch::Device;
-use tenancy::{Chain, Connection, Function, Hypervisor, Refusal, Spec, VpdpId, Worker};
+use tenancy::{Chain, Connection, Function, TenantSwitch, HypervisorError, Spec, VpdpId, Worker};
 
 /// Stack size for deep expressions.
 const STACK_BYTES: usize = 64 << 20;
@@ -25,7 +25,7 @@ const REFUSED: [&str; 1] = ["psa_router"];
 
 /// A vPDP with another one on the same switch, which has one worker.
 struct Hosted {
-    hypervisor: Hypervisor,
+    hypervisor: TenantSwitch,
     worker: Worker,
     vpdp: VpdpId,
 }
@@ -35,8 +35,8 @@ fn physical(port: u32) -> PortId {
 }
 
 impl Hosted {
-    fn new(function: &Function, engine: Arc<dyn Engine>) -> Result<Self, Refusal> {
-        let mut hypervisor = Hypervisor::new(engine);
+    fn new(function: &Function, engine: Arc<dyn Engine>) -> Result<Self, HypervisorError> {
+        let mut hypervisor = TenantSwitch::new(engine);
         let mut vpdps = Vec::new();
         for (name, base) in [("neighbour", 0), ("tested", FIRST)] {
             let ports = (0..PORTS).map(|port| match base {
@@ -195,7 +195,7 @@ fn in_chain(path: &Path, program: Arc<Program>, pass: &Arc<Program>) -> Vec<Stri
         return failures(path, &function, policy);
     }
     match Hosted::new(&function, testkit::engines().remove(0)) {
-        Err(Refusal::Compose(_, error))
+        Err(HypervisorError::Compose(_, error))
             if matches!(error.problem, Problem::Architecture { .. }) =>
         {
             Vec::new()

@@ -7,7 +7,7 @@ use exec::{DropReason, Engine};
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use switch::Device;
-use tenancy::{Connection, Hypervisor, Refusal, Spec};
+use tenancy::{Connection, TenantSwitch, HypervisorError, Spec};
 
 use crate::measure::quantile;
 
@@ -48,7 +48,7 @@ pub enum LoadTimesError {
     /// The text does not compile. Contains the diagnostics.
     Compile(String),
     /// The vPDP does not accept the program.
-    Refusal(Refusal),
+    Refusal(HypervisorError),
     /// The program has not processed the packet.
     NoPacket,
 }
@@ -65,8 +65,8 @@ impl std::fmt::Display for LoadTimesError {
 
 impl std::error::Error for LoadTimesError {}
 
-impl From<Refusal> for LoadTimesError {
-    fn from(refusal: Refusal) -> Self {
+impl From<HypervisorError> for LoadTimesError {
+    fn from(refusal: HypervisorError) -> Self {
         LoadTimesError::Refusal(refusal)
     }
 }
@@ -130,7 +130,7 @@ fn round(
     compile: &Compile<'_>,
     engine: Arc<dyn Engine>,
 ) -> Result<[LoadTime; 2], LoadTimesError> {
-    let mut hypervisor = Hypervisor::new(engine);
+    let mut hypervisor = TenantSwitch::new(engine);
     let mut workers = hypervisor.workers(1);
     let mut load = |port| load_at(PortId(port), text, compile, &mut hypervisor, &mut workers);
     Ok([load(0)?, load(1)?])
@@ -141,7 +141,7 @@ fn load_at(
     port: PortId,
     text: &str,
     compile: &Compile<'_>,
-    hypervisor: &mut Hypervisor,
+    hypervisor: &mut TenantSwitch,
     workers: &mut [tenancy::Worker],
 ) -> Result<LoadTime, LoadTimesError> {
     let vpdp = hypervisor.create(Spec {
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn a_packet_that_the_gate_refuses_has_not_met_the_program() {
         let program = testkit::compile_text(include_str!("../programs/stamp.p4")).unwrap();
-        let mut hypervisor = Hypervisor::new(testkit::engines().remove(0));
+        let mut hypervisor = TenantSwitch::new(testkit::engines().remove(0));
         let spec = Spec {
             ports: vec![Connection::Physical(PortId(0))],
             ..Spec::default()
@@ -208,7 +208,7 @@ mod tests {
         let vpdp = hypervisor.create(spec).unwrap();
         hypervisor.load(vpdp, program).unwrap();
         let mut workers = hypervisor.workers(1);
-        let mut has_met = |hypervisor: &Hypervisor| {
+        let mut has_met = |hypervisor: &TenantSwitch| {
             let mut frame = [Frame::from_bytes(&[0; 60]).unwrap()];
             workers[0].forward(&mut frame, Nanos::ZERO, |_, _, _| {});
             workers[0].forward(&mut [], Nanos::ZERO, |_, _, _| {});

@@ -11,7 +11,7 @@ use support::rng::Rng;
 use support::tsc_clock::Clock;
 use switch::{Device, DeviceConfig};
 use tenancy::{
-    Carriage, Condition, Connection, Envelope, Hypervisor, Refusal, Rule, Sharing, Spec, Vlan,
+    Encapsulation, Condition, Connection, EncapHeader, TenantSwitch, HypervisorError, Rule, Sharing, Spec, Vlan,
     VpdpId, Worker,
 };
 
@@ -114,7 +114,7 @@ struct Hosted {
     worker: Worker,
     ports: u32,
     /// Description header of each part, if packets are assigned by header.
-    envelopes: Vec<Envelope>,
+    envelopes: Vec<EncapHeader>,
     /// Buffer for a packet with its header.
     described: Frame,
 }
@@ -152,7 +152,7 @@ pub enum TenantsError {
     /// The entries do not fit a program.
     Setup(SetupError),
     /// The hypervisor refuses an operation.
-    Refusal(Refusal),
+    Refusal(HypervisorError),
     /// The number of vPDPs is not supported.
     Count(usize),
 }
@@ -177,8 +177,8 @@ impl From<SetupError> for TenantsError {
     }
 }
 
-impl From<Refusal> for TenantsError {
-    fn from(error: Refusal) -> Self {
+impl From<HypervisorError> for TenantsError {
+    fn from(error: HypervisorError) -> Self {
         TenantsError::Refusal(error)
     }
 }
@@ -330,8 +330,8 @@ impl Tenants<'_> {
         Ok(())
     }
 
-    fn hosted(&self) -> Result<(Hypervisor, Hosted), TenantsError> {
-        let mut hypervisor = Hypervisor::new(Arc::clone(&self.engine));
+    fn hosted(&self) -> Result<(TenantSwitch, Hosted), TenantsError> {
+        let mut hypervisor = TenantSwitch::new(Arc::clone(&self.engine));
         let ports = self.function.ports();
         let physical = |number: usize, port: u32| match self.entry {
             Entry::Described => PortId(port),
@@ -339,7 +339,7 @@ impl Tenants<'_> {
         };
         let sharing = match self.entry {
             Entry::Whole => None,
-            Entry::Described => Some(Sharing::Described(Carriage::Plain)),
+            Entry::Described => Some(Sharing::Described(Encapsulation::Plain)),
             Entry::Rules => Some(Sharing::Rules),
         };
         let all = (0..self.vpdps).flat_map(|number| (0..ports).map(move |port| (number, port)));
@@ -362,7 +362,7 @@ impl Tenants<'_> {
             }
             match self.entry {
                 Entry::Whole => {}
-                Entry::Described => envelopes.push(Envelope::new(vpdp, Carriage::Plain)),
+                Entry::Described => envelopes.push(EncapHeader::new(vpdp, Encapsulation::Plain)),
                 Entry::Rules => rules.extend(own.into_iter().map(|port| rule(vpdp, port))),
             }
         }

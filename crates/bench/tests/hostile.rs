@@ -9,7 +9,7 @@ use bench::tenants::Divisible;
 use bench::workloads::{self, Size};
 use ir::Program;
 use packet::Nanos;
-use tenancy::{Fairness, Reckoned};
+use tenancy::{Fairness, EstimatedCost};
 use testkit::{compile_text, engines};
 
 #[test]
@@ -33,7 +33,7 @@ fn each_attack_is_made_and_what_is_kept_is_a_share() {
             burst: 8,
             seed: 1,
         };
-        let report = hostile.measure(attack, Reckoned::default());
+        let report = hostile.measure(attack, EstimatedCost::default());
         let report = report.unwrap_or_else(|error| panic!("{}: {error}", attack.name()));
         let shares = [report.alone, report.peer, report.hostile].map(|kept| kept.share);
         let is_share = |share: &f64| (0.0..=1.0).contains(share);

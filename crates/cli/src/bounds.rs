@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use p4rt::{Code, Denial};
 use support::tsc_clock::{Clock, time_of_thread};
-use tenancy::{BoundedCompiler, Cancelled, CompileError, CompilePool, CompileQuota, Leave};
+use tenancy::{BoundedCompiler, Cancelled, CompileError, CompilePool, CompileQuota, CompilePermit};
 use tikv_jemalloc_ctl::thread::{ThreadLocal, allocatedp, deallocatedp};
 
 /// Quota for programs that controllers of `serve` and `run` set. It is larger than that of a
@@ -74,8 +74,8 @@ pub(crate) fn denied(error: CompileError) -> Denial {
     }
 }
 
-/// Compile permit ([`Leave`]) in the form that the P4Runtime server uses.
-struct Bounded(Leave);
+/// Compile permit ([`CompilePermit`]) in the form that the P4Runtime server uses.
+struct Bounded(CompilePermit);
 
 impl p4rt::Leave for Bounded {
     fn run(&self, work: &mut dyn FnMut()) -> Result<(), Denial> {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use packet::{Frame, FrameError, FramePool, Nanos, PortId};
 use switch::{Change, Device, Ledger, QueueConfig};
-use tenancy::{Connection, Hypervisor, VpdpId, Worker};
+use tenancy::{Connection, TenantSwitch, VpdpId, Worker};
 
 /// A data plane that forwards packets and queues them at its ports. Times passed to it never
 /// decrease.
@@ -75,7 +75,7 @@ const TURN: Nanos = Nanos::from_millis(1);
 /// For a shared port, each vPDP has separate queues at the link's full rate. If together they
 /// exceed it, the link queues the excess.
 pub struct Tenants {
-    hypervisor: Hypervisor,
+    hypervisor: TenantSwitch,
     worker: Worker,
     next_turn: Nanos,
     out: Outbox,
@@ -98,7 +98,7 @@ impl Outbox {
 
 impl Tenants {
     /// Creates the data plane from a hypervisor. Returns `None` if that already has a worker.
-    pub fn new(mut hypervisor: Hypervisor) -> Option<Tenants> {
+    pub fn new(mut hypervisor: TenantSwitch) -> Option<Tenants> {
         let worker = hypervisor.workers(1).pop()?;
         Some(Tenants {
             hypervisor,

@@ -8,7 +8,7 @@ use fabric::{Plane, Tenants};
 use interp::Interp;
 use packet::{Frame, Nanos, PortId};
 use switch::Change;
-use tenancy::{Connection, Hypervisor, Spec};
+use tenancy::{Connection, TenantSwitch, Spec};
 
 const NETWORK: PortId = PortId(0);
 const HOST: PortId = PortId(1);
@@ -20,7 +20,7 @@ const IDLE: Nanos = Nanos::from_micros(300);
 fn firewall() -> Tenants {
     let directory = common::examples().join("pna_firewall");
     let program = common::compile(&directory.join("pna_firewall.p4")).unwrap();
-    let mut hypervisor = Hypervisor::new(Arc::new(Interp));
+    let mut hypervisor = TenantSwitch::new(Arc::new(Interp));
     let vpdp = hypervisor.create(Spec {
         ports: vec![Connection::Physical(NETWORK), Connection::Physical(HOST)],
         ..Spec::default()

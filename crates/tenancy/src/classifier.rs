@@ -11,13 +11,13 @@ use table::{
     TableError, TableSpec,
 };
 
-use crate::entrance::of_vlan;
+use crate::port_classifier::of_vlan;
 use crate::rule::{
-    Asked, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Field, HAS_PORTS, HAS_PROTOCOL, HAS_VLAN, Rule,
+    RuleConditions, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Field, HAS_PORTS, HAS_PROTOCOL, HAS_VLAN, Rule,
     UNCLEAR_VLAN, Values,
 };
 use crate::vpdp::VpdpId;
-use crate::wiring::MAX_PORT;
+use crate::port_map::MAX_PORT;
 
 /// Maximum key length in limbs: one for each of twelve fields, and one more for each IPv6 address.
 const MOST_LIMBS: usize = 14;
@@ -53,7 +53,7 @@ impl Classifier {
     ///
     /// # Errors
     /// The table rejects an entry.
-    pub(crate) fn new(mut asked: Vec<(&Rule, Asked)>) -> Result<Classifier, TableError> {
+    pub(crate) fn new(mut asked: Vec<(&Rule, RuleConditions)>) -> Result<Classifier, TableError> {
         // Of rules with the same conditions, the first one is used.
         asked.sort_by_key(|(rule, _)| std::cmp::Reverse(rule.priority));
         match Vlans::new(&asked) {
@@ -96,7 +96,7 @@ type Owners = Box<[(u16, Owner)]>;
 impl Vlans {
     /// Builds the array from rules in descending priority. Returns `None` if a rule matches on
     /// anything else.
-    fn new(asked: &[(&Rule, Asked)]) -> Option<Vlans> {
+    fn new(asked: &[(&Rule, RuleConditions)]) -> Option<Vlans> {
         let mut ports: Vec<Vec<(u16, Owner)>> = Vec::new();
         for (rule, asked) in asked {
             let [(Field::Port, port), (Field::Vlan, vlan)] = by_field(asked)[..] else {
@@ -130,7 +130,7 @@ impl Vlans {
 }
 
 /// Returns the conditions of a rule, sorted by field.
-fn by_field(asked: &Asked) -> Vec<(Field, Values)> {
+fn by_field(asked: &RuleConditions) -> Vec<(Field, Values)> {
     let mut asked: Vec<(Field, Values)> = asked.to_vec();
     asked.sort_unstable_by_key(|(field, _)| *field);
     asked
@@ -149,8 +149,8 @@ pub(crate) struct RuleTable {
 
 /// Returns the key field for these conditions: exact if all rules have one value, else range or
 /// ternary.
-fn key_field(field: Field, asked: &[(&Rule, Asked)]) -> KeyField {
-    let of_field = |asked: &Asked| asked.iter().find(|(other, _)| *other == field).copied();
+fn key_field(field: Field, asked: &[(&Rule, RuleConditions)]) -> KeyField {
+    let of_field = |asked: &RuleConditions| asked.iter().find(|(other, _)| *other == field).copied();
     let all: Vec<Option<Values>> = asked
         .iter()
         .map(|(_, asked)| of_field(asked).map(|(_, values)| values))
@@ -201,7 +201,7 @@ fn no_action() -> EntryAction {
 
 impl RuleTable {
     /// Builds the table from rules in descending priority.
-    fn new(asked: &[(&Rule, Asked)]) -> Result<RuleTable, TableError> {
+    fn new(asked: &[(&Rule, RuleConditions)]) -> Result<RuleTable, TableError> {
         let mut fields: Vec<Field> = asked
             .iter()
             .flat_map(|(_, asked)| asked.iter().map(|(field, _)| *field))

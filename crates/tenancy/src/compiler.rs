@@ -5,7 +5,7 @@
 //! A compilation covers all steps from a text to a device: parsing P4 or IR, composition, fitting
 //! to stage slots, native code generation. It is admitted ([`BoundedCompiler::admit`]) and queued
 //! with those of other vPDPs ([`Compilations`]). It then runs as a [`support::work::Work`]
-//! ([`Leave::run`]). Its limits or [`Canceller::cancel`] end it at the next checkpoint; no part of
+//! ([`CompilePermit::run`]). Its limits or [`Canceller::cancel`] end it at the next checkpoint; no part of
 //! it continues after that. Its processor time is charged to the vPDP's cycle quota.
 
 mod account;
@@ -108,7 +108,7 @@ struct State {
 /// Permit for one compilation, from the text to the device. The vPDP gets no other one until it is
 /// dropped.
 #[derive(Debug)]
-pub struct Leave {
+pub struct CompilePermit {
     // Dropped first: once the vPDP is free, its queue entry must be free as well.
     ticket: Ticket,
     stop: Arc<Stop>,
@@ -243,7 +243,7 @@ impl BoundedCompiler {
     /// # Errors
     /// The text is too long, another program of the vPDP is being compiled, the vPDP is in debt
     /// for earlier compilations, or the queue is full.
-    pub fn admit(&self, bytes: usize) -> Result<Leave, CompileError> {
+    pub fn admit(&self, bytes: usize) -> Result<CompilePermit, CompileError> {
         let admitted = self.try_admit(bytes);
         if admitted.is_err() {
             self.0.account.refuse();
@@ -251,7 +251,7 @@ impl BoundedCompiler {
         admitted
     }
 
-    fn try_admit(&self, bytes: usize) -> Result<Leave, CompileError> {
+    fn try_admit(&self, bytes: usize) -> Result<CompilePermit, CompileError> {
         self.lock_quota().check(bytes)?;
         if self.0.account.is_in_debt() {
             return Err(CompileError::InDebt);
@@ -269,13 +269,13 @@ impl BoundedCompiler {
         if self.0.is_closed.load(Ordering::Acquire) {
             stop.cancel(Cancelled::Deleted);
         }
-        Ok(Leave { ticket, stop, busy })
+        Ok(CompilePermit { ticket, stop, busy })
     }
 
     /// Compiles a text on a thread with a sufficient stack, and waits for it.
     ///
     /// # Errors
-    /// As for [`BoundedCompiler::admit`] and [`Leave::run`], or the text is wrong.
+    /// As for [`BoundedCompiler::admit`] and [`CompilePermit::run`], or the text is wrong.
     pub fn compile<T: Send>(
         &self,
         text: &str,
@@ -292,7 +292,7 @@ impl BoundedCompiler {
     }
 }
 
-impl Leave {
+impl CompilePermit {
     /// Returns a handle to cancel the compilation.
     pub fn canceller(&self) -> Canceller {
         Canceller(Arc::clone(&self.stop))

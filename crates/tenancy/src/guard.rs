@@ -13,11 +13,11 @@ use exec::DropReason;
 use packet::{Frame, PortId};
 
 use crate::classifier::{Classifier, outer_vlan};
-use crate::entrance::of_vlan;
+use crate::port_classifier::of_vlan;
 use crate::rule::{Condition, Rule};
 use crate::tag::{self, TagError};
 use crate::vpdp::VpdpId;
-use crate::wiring::{Egress, MacPrefix, Sharing, Wiring};
+use crate::port_map::{Egress, MacPrefix, Sharing, PortMap};
 
 /// Minimum length of an Ethernet frame in bytes, without FCS. Network cards pad shorter frames
 /// with zeros.
@@ -122,7 +122,7 @@ impl Guard {
 
 /// Builder of egress filters from a checked port map.
 pub(crate) struct Guards<'w> {
-    wiring: &'w Wiring,
+    wiring: &'w PortMap,
     classifier: Option<Arc<Classifier>>,
     /// Ports with one vPDP that gets all packets.
     sole: BTreeMap<PortId, VpdpId>,
@@ -131,7 +131,7 @@ pub(crate) struct Guards<'w> {
 }
 
 impl<'w> Guards<'w> {
-    pub(crate) fn new(wiring: &'w Wiring, classifier: Option<Arc<Classifier>>) -> Guards<'w> {
+    pub(crate) fn new(wiring: &'w PortMap, classifier: Option<Arc<Classifier>>) -> Guards<'w> {
         let access = wiring.rules.iter();
         let access = access.filter_map(|rule| Some(((rule.vpdp, rule.port()?), rule.access()?)));
         Guards {

@@ -20,21 +20,21 @@ use switch::{ThreadEpoch, Device, DeviceConfig, Ledger, LedgerError};
 
 use crate::classifier::Classifier;
 use crate::compiler::{BoundedCompiler, Cancelled, Compilations, CompileFigures, CompilePool};
-use crate::desk::{Desk, Seat, Seats};
+use crate::worker_mailbox::{WorkerMailbox, VpdpWorker, VpdpWorkers};
 use crate::function::Function;
-use crate::gate::Gate;
+use crate::rate_limiter::RateLimiter;
 use crate::quota::Quotas;
-use crate::refusal::{Refusal, Use};
-use crate::root::{Admission, Root, Slot, Tenant};
+use crate::error::{HypervisorError, Use};
+use crate::snapshot::{Admission, SwitchSnapshot, VpdpIndex, Tenant};
 use crate::rule::Rule;
 use crate::share::Fairness;
 use crate::slots::SlotBook;
 use crate::vpdp::{Connection, VirtualPort, VpdpId};
-use crate::wiring::{Share, Wiring, WiringError};
+use crate::port_map::{Share, PortMap, PortMapError};
 use crate::worker::Worker;
 
 pub use deleted::Deleted;
-pub use make::{Made, Maker, Moved};
+pub use make::{NewFunction, Maker, MovedVpdp};
 pub use migrate::{Exported, ExportedState};
 
 /// Configuration of a new vPDP.
@@ -74,8 +74,8 @@ pub struct Vpdp {
     quotas: Quotas,
     compiler: BoundedCompiler,
     config: DeviceConfig,
-    slot: Slot,
-    gate: Arc<Gate>,
+    slot: VpdpIndex,
+    gate: Arc<RateLimiter>,
     is_suspended: bool,
     loaded: Option<Loaded>,
 }
@@ -187,7 +187,7 @@ impl Vpdp {
     }
 
     /// Returns its program, or the chain that its program was composed from. A program that a
-    /// controller has set on the device is included after the next [`Hypervisor::step`].
+    /// controller has set on the device is included after the next [`TenantSwitch::step`].
     pub fn function(&self) -> Option<&Function> {
         self.loaded.as_ref().map(|loaded| &loaded.function)
     }
@@ -225,21 +225,21 @@ struct Departing {
 }
 
 /// Control side of the virtual data planes of a switch.
-pub struct Hypervisor {
+pub struct TenantSwitch {
     engine: Arc<dyn Engine>,
     slots: SlotBook,
     vpdps: BTreeMap<VpdpId, Vpdp>,
-    wiring: Wiring,
+    wiring: PortMap,
     classifier: Option<Arc<Classifier>>,
     fairness: Option<Fairness>,
     compilations: Compilations,
-    desks: Vec<Arc<Desk>>,
-    root: Arc<Root>,
+    desks: Vec<Arc<WorkerMailbox>>,
+    root: Arc<SwitchSnapshot>,
     /// Old roots that workers may still use. The control side frees them, since that takes time.
-    retired: Vec<Arc<Root>>,
+    retired: Vec<Arc<SwitchSnapshot>>,
     /// Tenant indices of deleted vPDPs, to which links of retired roots may still point. They are
     /// not reused yet.
-    barred: Vec<Slot>,
+    barred: Vec<VpdpIndex>,
     departing: Vec<Departing>,
     deleted: deleted::DeletedVpdps,
     /// Number of generations of per-thread states so far.
@@ -257,7 +257,7 @@ pub struct Hypervisor {
     now: Nanos,
 }
 
-impl Drop for Hypervisor {
+impl Drop for TenantSwitch {
     /// Cancels running compilations: their results would be discarded.
     fn drop(&mut self) {
         for vpdp in self.vpdps.values() {
@@ -266,20 +266,20 @@ impl Drop for Hypervisor {
     }
 }
 
-impl Hypervisor {
+impl TenantSwitch {
     /// Creates a switch without virtual data planes, with unlimited stage slots. Programs run on
     /// this engine.
-    pub fn new(engine: Arc<dyn Engine>) -> Hypervisor {
-        Hypervisor::with_slots(engine, SlotPlan::default())
+    pub fn new(engine: Arc<dyn Engine>) -> TenantSwitch {
+        TenantSwitch::with_slots(engine, SlotPlan::default())
     }
 
     /// Creates a switch with these stage slots.
-    pub fn with_slots(engine: Arc<dyn Engine>, plan: SlotPlan) -> Hypervisor {
-        Hypervisor {
+    pub fn with_slots(engine: Arc<dyn Engine>, plan: SlotPlan) -> TenantSwitch {
+        TenantSwitch {
             engine,
             slots: SlotBook::new(plan),
             vpdps: BTreeMap::new(),
-            wiring: Wiring::default(),
+            wiring: PortMap::default(),
             classifier: None,
             fairness: None,
             compilations: Compilations::new(CompilePool::default()),
@@ -356,7 +356,7 @@ impl Hypervisor {
     ///
     /// # Errors
     /// The vPDP does not exist.
-    pub fn compiler(&self, id: VpdpId) -> Result<BoundedCompiler, Refusal> {
+    pub fn compiler(&self, id: VpdpId) -> Result<BoundedCompiler, HypervisorError> {
         Ok(self.find(id)?.compiler.clone())
     }
 
@@ -402,17 +402,17 @@ impl Hypervisor {
         &self.wiring.rules
     }
 
-    fn find(&self, id: VpdpId) -> Result<&Vpdp, Refusal> {
-        self.vpdps.get(&id).ok_or(Refusal::NoSuchVpdp(id))
+    fn find(&self, id: VpdpId) -> Result<&Vpdp, HypervisorError> {
+        self.vpdps.get(&id).ok_or(HypervisorError::NoSuchVpdp(id))
     }
 
-    fn find_mut(&mut self, id: VpdpId) -> Result<&mut Vpdp, Refusal> {
-        self.vpdps.get_mut(&id).ok_or(Refusal::NoSuchVpdp(id))
+    fn find_mut(&mut self, id: VpdpId) -> Result<&mut Vpdp, HypervisorError> {
+        self.vpdps.get_mut(&id).ok_or(HypervisorError::NoSuchVpdp(id))
     }
 
-    fn loaded_mut(&mut self, id: VpdpId) -> Result<&mut Loaded, Refusal> {
+    fn loaded_mut(&mut self, id: VpdpId) -> Result<&mut Loaded, HypervisorError> {
         let loaded = self.find_mut(id)?.loaded.as_mut();
-        loaded.ok_or(Refusal::NoProgram(id))
+        loaded.ok_or(HypervisorError::NoProgram(id))
     }
 
     /// Creates a vPDP without a program.
@@ -420,10 +420,10 @@ impl Hypervisor {
     /// # Errors
     /// Its number, its name or one of its ports is already taken, or the port map would be
     /// invalid.
-    pub fn create(&mut self, spec: Spec) -> Result<VpdpId, Refusal> {
+    pub fn create(&mut self, spec: Spec) -> Result<VpdpId, HypervisorError> {
         let id = self.free_number(spec.id)?;
         if let Some(other) = self.vpdps.values().find(|vpdp| vpdp.name == spec.name) {
-            return Err(Refusal::NameTaken(spec.name, other.id));
+            return Err(HypervisorError::NameTaken(spec.name, other.id));
         }
         let config = spec.config();
         let (links, ports): (Vec<_>, Vec<_>) = {
@@ -454,7 +454,7 @@ impl Hypervisor {
             config,
             name: spec.name,
             owner: spec.owner,
-            gate: Arc::new(Gate::new(&spec.quotas, self.now)),
+            gate: Arc::new(RateLimiter::new(&spec.quotas, self.now)),
             compiler: BoundedCompiler::new(spec.quotas.compile, &self.compilations),
             quotas: spec.quotas,
             slot: self.free_slot(),
@@ -467,35 +467,35 @@ impl Hypervisor {
     }
 
     /// Returns the number of a new vPDP: the requested one, or the smallest free one.
-    fn free_number(&self, wanted: Option<VpdpId>) -> Result<VpdpId, Refusal> {
+    fn free_number(&self, wanted: Option<VpdpId>) -> Result<VpdpId, HypervisorError> {
         let is_free = |id: &VpdpId| !self.vpdps.contains_key(id);
         match wanted {
             Some(id) if is_free(&id) => Ok(id),
-            Some(id) => Err(Refusal::NumberTaken(id)),
-            None => VpdpId::all().find(is_free).ok_or(Refusal::NoNumberLeft),
+            Some(id) => Err(HypervisorError::NumberTaken(id)),
+            None => VpdpId::all().find(is_free).ok_or(HypervisorError::NoNumberLeft),
         }
     }
 
-    fn free_slot(&self) -> Slot {
+    fn free_slot(&self) -> VpdpIndex {
         let slots = self.vpdps.values().map(|vpdp| vpdp.slot);
         let slots = slots.chain(self.barred.iter().copied());
         let mut taken: Vec<u32> = slots.map(|slot| slot.0).collect();
         taken.sort_unstable();
         let free = (0..).zip(&taken).find(|(slot, taken)| slot != *taken);
-        Slot(free.map_or(taken.len() as u32, |(slot, _)| slot))
+        VpdpIndex(free.map_or(taken.len() as u32, |(slot, _)| slot))
     }
 
     /// Deletes a vPDP. Packets in flight finish.
     ///
     /// # Errors
     /// A link or a rule uses it.
-    pub fn delete(&mut self, id: VpdpId) -> Result<(), Refusal> {
+    pub fn delete(&mut self, id: VpdpId) -> Result<(), HypervisorError> {
         self.find(id)?;
         if let Some((port, other)) = self.wiring.links_of(id).next() {
-            return Err(Refusal::InUse(id, Use::Link(port, other)));
+            return Err(HypervisorError::InUse(id, Use::Link(port, other)));
         }
         if let Some(rule) = self.wiring.rules.iter().find(|rule| rule.vpdp == id) {
-            return Err(Refusal::InUse(id, Use::Rule(rule.name.clone())));
+            return Err(HypervisorError::InUse(id, Use::Rule(rule.name.clone())));
         }
         let (wiring, classifier) = self.rewired(|wiring| {
             wiring.ports.remove(&id);
@@ -527,7 +527,7 @@ impl Hypervisor {
     ///
     /// # Errors
     /// The vPDP does not exist.
-    pub fn suspend(&mut self, id: VpdpId) -> Result<(), Refusal> {
+    pub fn suspend(&mut self, id: VpdpId) -> Result<(), HypervisorError> {
         self.find_mut(id)?.is_suspended = true;
         self.publish(Vec::new());
         Ok(())
@@ -537,7 +537,7 @@ impl Hypervisor {
     ///
     /// # Errors
     /// The vPDP does not exist.
-    pub fn resume(&mut self, id: VpdpId) -> Result<(), Refusal> {
+    pub fn resume(&mut self, id: VpdpId) -> Result<(), HypervisorError> {
         self.find_mut(id)?.is_suspended = false;
         self.publish(Vec::new());
         Ok(())
@@ -547,18 +547,18 @@ impl Hypervisor {
     ///
     /// # Errors
     /// The vPDP does not exist, or already holds more than the quotas allow.
-    pub fn set_quotas(&mut self, id: VpdpId, quotas: Quotas) -> Result<(), Refusal> {
+    pub fn set_quotas(&mut self, id: VpdpId, quotas: Quotas) -> Result<(), HypervisorError> {
         let (now, limits) = (self.now, quotas.of_device());
         let vpdp = self.find_mut(id)?;
         if let Some(loaded) = &mut vpdp.loaded {
             let set = loaded.device.set_limits(limits);
-            set.map_err(|error| Refusal::Exceeded(id, error))?;
+            set.map_err(|error| HypervisorError::Exceeded(id, error))?;
             loaded.device.publish();
         }
         vpdp.config.limits = limits;
         vpdp.compiler.set_quota(quotas.compile);
         vpdp.compiler.set_in_debt(false);
-        vpdp.gate = Arc::new(Gate::new(&quotas, now));
+        vpdp.gate = Arc::new(RateLimiter::new(&quotas, now));
         vpdp.quotas = quotas;
         self.publish(Vec::new());
         Ok(())
@@ -575,9 +575,9 @@ impl Hypervisor {
     ///
     /// # Errors
     /// It has no program.
-    pub fn unload(&mut self, id: VpdpId) -> Result<(), Refusal> {
+    pub fn unload(&mut self, id: VpdpId) -> Result<(), HypervisorError> {
         let loaded = self.find_mut(id)?.loaded.take();
-        let loaded = loaded.ok_or(Refusal::NoProgram(id))?;
+        let loaded = loaded.ok_or(HypervisorError::NoProgram(id))?;
         self.slots.free(id);
         self.depart(loaded);
         self.publish(Vec::new());
@@ -586,8 +586,8 @@ impl Hypervisor {
 
     fn change_wiring(
         &mut self,
-        change: impl FnOnce(&mut Wiring) -> Result<(), WiringError>,
-    ) -> Result<(), Refusal> {
+        change: impl FnOnce(&mut PortMap) -> Result<(), PortMapError>,
+    ) -> Result<(), HypervisorError> {
         let (wiring, classifier) = self.rewired(change)?;
         self.rewire(wiring, classifier);
         Ok(())
@@ -596,22 +596,22 @@ impl Hypervisor {
     /// Returns a changed copy of the port map, checked as a whole, and its rule table.
     fn rewired(
         &self,
-        change: impl FnOnce(&mut Wiring) -> Result<(), WiringError>,
-    ) -> Result<(Wiring, Option<Classifier>), Refusal> {
+        change: impl FnOnce(&mut PortMap) -> Result<(), PortMapError>,
+    ) -> Result<(PortMap, Option<Classifier>), HypervisorError> {
         let mut wiring = self.wiring.clone();
         change(&mut wiring)?;
         let classifier = wiring.check()?;
         Ok((wiring, classifier))
     }
 
-    fn rewire(&mut self, wiring: Wiring, classifier: Option<Classifier>) {
+    fn rewire(&mut self, wiring: PortMap, classifier: Option<Classifier>) {
         self.wiring = wiring;
         self.classifier = classifier.map(Arc::new);
         self.publish(Vec::new());
     }
 
     /// Publishes the current state to workers, with new per-thread states for each of them.
-    fn publish(&mut self, seats: Vec<Seats>) {
+    fn publish(&mut self, seats: Vec<VpdpWorkers>) {
         let tenants: Vec<Tenant> = self
             .vpdps
             .values()
@@ -625,7 +625,7 @@ impl Hypervisor {
             })
             .collect();
         self.unprogrammed = self.unprogrammed().collect();
-        let root = Root::new(&self.wiring, self.classifier.clone(), &tenants);
+        let root = SwitchSnapshot::new(&self.wiring, self.classifier.clone(), &tenants);
         let old = std::mem::replace(&mut self.root, Arc::new(root));
         self.retired.push(old);
         let mut seats = seats.into_iter();
@@ -653,7 +653,7 @@ impl Hypervisor {
             return Vec::new();
         }
         self.desks = (0..count).map(|_| Arc::default()).collect();
-        let mut seats: Vec<Seats> = (0..count).map(|_| Vec::new()).collect();
+        let mut seats: Vec<VpdpWorkers> = (0..count).map(|_| Vec::new()).collect();
         for vpdp in self.vpdps.values_mut() {
             let Some(loaded) = &mut vpdp.loaded else {
                 continue;
@@ -717,11 +717,11 @@ impl Hypervisor {
 }
 
 /// Returns the epochs of the workers' threads.
-fn bells(desks: &[Arc<Desk>]) -> Vec<Arc<ThreadEpoch>> {
+fn bells(desks: &[Arc<WorkerMailbox>]) -> Vec<Arc<ThreadEpoch>> {
     desks.iter().map(|desk| Arc::clone(&desk.bell)).collect()
 }
 
-fn new_seat(slot: Slot, serial: u64, worker: switch::Worker, desk: &Arc<Desk>) -> Box<Seat> {
+fn new_seat(slot: VpdpIndex, serial: u64, worker: switch::Worker, desk: &Arc<WorkerMailbox>) -> Box<VpdpWorker> {
     // Weak: the mailbox owns returned states, and this one must not own the mailbox.
     let desk = Arc::downgrade(desk);
     worker.wake_by(move || {
@@ -733,5 +733,5 @@ fn new_seat(slot: Slot, serial: u64, worker: switch::Worker, desk: &Arc<Desk>) -
         worker.mark() == slot.mark(),
         "threads tell a device by its slot"
     );
-    Box::new(Seat::new(slot, serial, worker))
+    Box::new(VpdpWorker::new(slot, serial, worker))
 }

@@ -3,9 +3,9 @@
 //!
 //! **In:** vPDPs with their ports and quotas, programs, classification rules, packets of the
 //! switch. **Out:** packets of the switch. Each packet is accounted for in the [`switch::Ledger`]
-//! of its vPDP or in that of the [`Hypervisor`].
+//! of its vPDP or in that of the [`TenantSwitch`].
 //!
-//! The crate has two sides, as `switch` has. The [`Hypervisor`] is the control side: it makes
+//! The crate has two sides, as `switch` has. The [`TenantSwitch`] is the control side: it makes
 //! changes and owns no thread. [`Worker`]s are the data path: they process packets and read a
 //! published snapshot (the root).
 //!
@@ -13,7 +13,7 @@
 //! - A program sees its own packets, state and virtual ports, and nothing else: each vPDP is a
 //!   [`switch::Device`].
 //! - A change is checked completely before it is applied. A refused change has no effect, and a
-//!   [`Refusal`] gives the reason.
+//!   [`HypervisorError`] gives the reason.
 //! - Packets never wait for a change, and one vPDP's packets never wait for a change of another
 //!   vPDP. Packets in flight finish with the snapshot they started with.
 //! - A packet above a quota is dropped and counted at the vPDP that exceeds it, before it costs
@@ -27,20 +27,20 @@
 //!
 //! Tests: unit tests in the modules, `tests/`; `testkit` runs all its programs in vPDPs.
 
-mod carriage;
+mod encapsulation;
 mod classifier;
 mod compiler;
 mod description;
-mod desk;
-mod entrance;
+mod worker_mailbox;
+mod port_classifier;
 mod function;
-mod gate;
-mod gauge;
+mod rate_limiter;
+mod cycle_accounting;
 mod guard;
 mod hypervisor;
 mod quota;
-mod refusal;
-mod root;
+mod error;
+mod snapshot;
 mod rule;
 mod share;
 mod slots;
@@ -48,26 +48,26 @@ mod sorter;
 mod tag;
 mod text;
 mod vpdp;
-mod wiring;
+mod port_map;
 mod worker;
 
-pub use carriage::{Backbone, Carriage, Envelope, Tunnel};
+pub use encapsulation::{Backbone, Encapsulation, EncapHeader, Tunnel};
 pub use compiler::{
     BoundedCompiler, Cancelled, Canceller, Compilations, CompileError, CompileFigures, CompilePool,
-    CompileQuota, Leave, ThreadClock,
+    CompileQuota, CompilePermit, ThreadClock,
 };
 pub use description::Description;
 pub use function::{Chain, Function};
-pub use gauge::{Carried, Gauge, Reception, Reckoned, Work};
+pub use cycle_accounting::{ForwardedFrames, CycleAccounting, Reception, EstimatedCost, CycleUse};
 pub use hypervisor::{
-    Deleted, Exported, ExportedState, Hypervisor, Made, Maker, Moved, Spec, Vpdp,
+    Deleted, Exported, ExportedState, TenantSwitch, NewFunction, Maker, MovedVpdp, Spec, Vpdp,
 };
 pub use quota::{Quotas, Rate, STATE_BYTES, WORK_OF_A_PACKET};
-pub use refusal::{Refusal, Use};
+pub use error::{HypervisorError, Use};
 pub use rule::{Condition, Field, Rule, RuleError, Vlan};
 pub use share::Fairness;
 pub use slots::{SlotBook, SlotView};
 pub use text::TextError;
 pub use vpdp::{Connection, VirtualPort, VpdpId};
-pub use wiring::{Egress, MAX_PORT, MAX_VIRTUAL_PORTS, MacPrefix, Share, Sharing, WiringError};
+pub use port_map::{Egress, MAX_PORT, MAX_VIRTUAL_PORTS, MacPrefix, Share, Sharing, PortMapError};
 pub use worker::{MAX_HOPS, Worker};

@@ -244,7 +244,7 @@ impl fmt::Display for RuleError {
 }
 
 /// Conditions of a rule by field, in the order of fields.
-pub(crate) type Asked = Vec<(Field, Values)>;
+pub(crate) type RuleConditions = Vec<(Field, Values)>;
 
 impl Rule {
     /// Returns the physical port that the rule names.
@@ -277,8 +277,8 @@ impl Rule {
 
     /// Returns the conditions by field, with implied ones: an IPv4 address implies the EtherType
     /// of IPv4.
-    pub(crate) fn asked(&self) -> Result<Asked, RuleError> {
-        let mut asked = Asked::new();
+    pub(crate) fn asked(&self) -> Result<RuleConditions, RuleError> {
+        let mut asked = RuleConditions::new();
         for condition in &self.conditions {
             let one = condition.asked()?;
             if asked.iter().any(|(field, _)| *field == one.0) {
@@ -303,7 +303,7 @@ impl Rule {
 }
 
 /// Returns true if a packet can match both rules.
-pub(crate) fn overlap(one: &Asked, other: &Asked) -> bool {
+pub(crate) fn overlap(one: &RuleConditions, other: &RuleConditions) -> bool {
     one.iter().all(|(field, values)| {
         let there = other.iter().find(|(other, _)| other == field);
         there.is_none_or(|(_, others)| values.overlap(*others))

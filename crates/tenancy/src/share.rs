@@ -59,8 +59,8 @@ mod level;
 
 use packet::Nanos;
 
-use crate::gauge::{Carried, Reception, Work};
-use crate::root::Slot;
+use crate::cycle_accounting::{ForwardedFrames, Reception, CycleUse};
+use crate::snapshot::VpdpIndex;
 use level::{LENIENCE, kept, level};
 
 /// Configuration of fair sharing of a worker's processor.
@@ -174,7 +174,7 @@ struct Account {
     /// Time up to which the share has accrued.
     filled: Nanos,
     /// Total work done for it.
-    carried: Carried,
+    carried: ForwardedFrames,
 }
 
 /// Packets granted to a vPDP's own ports. They are served, whatever receiving them costs.
@@ -220,7 +220,7 @@ impl Default for Account {
             left: f64::INFINITY,
             waits_for: 0.0,
             filled: Nanos::ZERO,
-            carried: Carried::default(),
+            carried: ForwardedFrames::default(),
         }
     }
 }
@@ -419,7 +419,7 @@ impl Account {
 
 /// Cost of a service turn, and the part of it that its packets caused.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Visit {
+pub(crate) struct ServiceTurn {
     pub(crate) cycles: u64,
     pub(crate) of_packets: u64,
 }
@@ -605,7 +605,7 @@ impl Shares {
     }
 
     /// Bills a vPDP its part of the cost of receiving and sorting a burst.
-    pub(crate) fn receive_for(&mut self, slot: Slot, packets: usize, cycles: f64) {
+    pub(crate) fn receive_for(&mut self, slot: VpdpIndex, packets: usize, cycles: f64) {
         self.fill(slot);
         if let Some(account) = self.accounts.get_mut(slot.index()) {
             account.received += packets as u64;
@@ -629,7 +629,7 @@ impl Shares {
     }
 
     /// Adds the share and credit of a vPDP that have accrued by now.
-    fn fill(&mut self, slot: Slot) {
+    fn fill(&mut self, slot: VpdpIndex) {
         let (time, longest) = (self.time(), self.longest());
         if let Some(account) = self.accounts.get_mut(slot.index()) {
             account.fill(time, self.interval, longest);
@@ -638,7 +638,7 @@ impl Shares {
 
     /// Returns the number of packets that its port may deliver in the next receive round, at most
     /// `room`. A service turn has time to receive and serve that many.
-    pub(crate) fn grant(&mut self, slot: Slot, room: usize) -> usize {
+    pub(crate) fn grant(&mut self, slot: VpdpIndex, room: usize) -> usize {
         self.fill(slot);
         if !std::mem::replace(&mut self.is_granting, true) {
             self.carry += 1;
@@ -660,7 +660,7 @@ impl Shares {
 
     /// Records that one of its own ports delivered its whole grant: more may wait. Returns true if
     /// the vPDP has used its guaranteed share.
-    pub(crate) fn fill_up(&mut self, slot: Slot) -> bool {
+    pub(crate) fn fill_up(&mut self, slot: VpdpIndex) -> bool {
         let Some(account) = self.accounts.get(slot.index()) else {
             return true;
         };
@@ -676,7 +676,7 @@ impl Shares {
 
     /// Returns the number of packets that a service turn serves; no limit if no other vPDP has
     /// demand.
-    pub(crate) fn visit(&mut self, slot: Slot) -> usize {
+    pub(crate) fn visit(&mut self, slot: VpdpIndex) -> usize {
         self.fill(slot);
         let Some(account) = self.accounts.get(slot.index()) else {
             return usize::MAX;
@@ -693,7 +693,7 @@ impl Shares {
     /// Returns the number of units of this cost in a service turn; 0 until the share covers the
     /// turn. Not inlined, as [`Account::fill_until`].
     #[inline(never)]
-    fn affords(&mut self, slot: Slot, cost: fn(&Account) -> f64) -> usize {
+    fn affords(&mut self, slot: VpdpIndex, cost: fn(&Account) -> f64) -> usize {
         let Some(account) = self.accounts.get(slot.index()) else {
             return usize::MAX;
         };
@@ -752,7 +752,7 @@ impl Shares {
     /// no excess. If it continues, turns are too short for the guaranteed share, and the others
     /// leave it that share. A packet that costs more than a turn has a turn alone, and says
     /// nothing about waiting packets.
-    pub(crate) fn has_more(&mut self, slot: Slot, packets: usize) {
+    pub(crate) fn has_more(&mut self, slot: VpdpIndex, packets: usize) {
         let Some(account) = self.accounts.get(slot.index()) else {
             return;
         };
@@ -765,20 +765,20 @@ impl Shares {
     }
 
     /// Returns true if the vPDP is served before others.
-    pub(crate) fn has_credit(&self, slot: Slot) -> bool {
+    pub(crate) fn has_credit(&self, slot: VpdpIndex) -> bool {
         let account = self.accounts.get(slot.index());
         account.is_none_or(Account::has_credit)
     }
 
     /// Returns all work done for a vPDP since it was created.
-    pub(crate) fn carried(&self, slot: Slot) -> Carried {
+    pub(crate) fn carried(&self, slot: VpdpIndex) -> ForwardedFrames {
         let account = self.accounts.get(slot.index());
-        account.map_or(Carried::default(), |account| account.carried)
+        account.map_or(ForwardedFrames::default(), |account| account.carried)
     }
 
     /// Clears the accounts of tenant indices without a vPDP.
-    pub(crate) fn forget(&mut self, is_nobodys: impl Fn(Slot) -> bool) {
-        for (slot, account) in (0..).map(Slot).zip(&mut self.accounts) {
+    pub(crate) fn forget(&mut self, is_nobodys: impl Fn(VpdpIndex) -> bool) {
+        for (slot, account) in (0..).map(VpdpIndex).zip(&mut self.accounts) {
             if is_nobodys(slot) {
                 *account = Account::default();
             }
@@ -787,7 +787,7 @@ impl Shares {
 
     /// Returns the number of packets that are served, and the number of recirculations that may
     /// begin.
-    pub(crate) fn admit(&mut self, slot: Slot, weight: u32, packets: usize) -> (usize, u32) {
+    pub(crate) fn admit(&mut self, slot: VpdpIndex, weight: u32, packets: usize) -> (usize, u32) {
         let passes = self.passes(slot);
         let carry = self.carry;
         let Some(account) = self.accounts.get_mut(slot.index()) else {
@@ -812,7 +812,7 @@ impl Shares {
     }
 
     /// Returns the number of recirculations that may begin.
-    pub(crate) fn passes(&mut self, slot: Slot) -> u32 {
+    pub(crate) fn passes(&mut self, slot: VpdpIndex) -> u32 {
         self.fill(slot);
         let Some(account) = self.accounts.get(slot.index()) else {
             return u32::MAX;
@@ -828,7 +828,7 @@ impl Shares {
     }
 
     /// Returns the time at which its next recirculation may begin, as far as it is known now.
-    pub(crate) fn next_pass(&self, slot: Slot) -> Nanos {
+    pub(crate) fn next_pass(&self, slot: VpdpIndex) -> Nanos {
         let account = self.accounts.get(slot.index());
         let wait = account.and_then(|account| Some((account, account.wait()?)));
         match wait {
@@ -844,7 +844,7 @@ impl Shares {
 
     /// Bills work outside of service turns, if there was a turn since the last call. Otherwise the
     /// work is billed to no vPDP: one of which all packets are refused would never get a turn.
-    pub(crate) fn charge(&mut self, slot: Slot, cycles: u64) {
+    pub(crate) fn charge(&mut self, slot: VpdpIndex, cycles: u64) {
         let Some(account) = self.accounts.get_mut(slot.index()) else {
             return;
         };
@@ -860,7 +860,7 @@ impl Shares {
 
     /// Records the cost of a service turn: its admitted packets and all recirculations.
     /// `is_waiting` is true if packets wait for recirculations now.
-    pub(crate) fn book(&mut self, slot: Slot, work: Work, visit: Visit, is_waiting: bool) {
+    pub(crate) fn book(&mut self, slot: VpdpIndex, work: CycleUse, visit: ServiceTurn, is_waiting: bool) {
         if let Some(account) = self.accounts.get_mut(slot.index()) {
             let cycles = match account.is_limited() {
                 true => visit.cycles,

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use packet::Frame;
 
-use crate::root::Slot;
+use crate::snapshot::VpdpIndex;
 
 /// Number of tenant indices compared at once. A port with a backlog delivers many consecutive
 /// frames of one vPDP.
@@ -17,17 +17,17 @@ const FEW_SLOTS: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Sorter {
     /// Tenant index of each frame of the burst, by frame index.
-    pub(crate) slots: Vec<Slot>,
+    pub(crate) slots: Vec<VpdpIndex>,
     /// Second buffer for `slots`, while the first one is lent out.
-    spare: Vec<Slot>,
+    spare: Vec<VpdpIndex>,
     /// Frame indices in processing order. Frames without a tenant are left out.
     pub(crate) order: Vec<u32>,
     /// Frame groups: the tenant, and the range in `order`.
-    groups: Vec<(Slot, Range<usize>)>,
+    groups: Vec<(VpdpIndex, Range<usize>)>,
     /// By tenant: number of frames, later the position of its first frame. All 0 between bursts.
     counts: Vec<u32>,
     /// Tenants with frames, in order of their first frames. Valid while frames are counted.
-    firsts: Vec<Slot>,
+    firsts: Vec<VpdpIndex>,
     /// By frame: number of preceding frames of its tenant. In a chunk of [`TOGETHER`] frames of
     /// one tenant, only the first frame's rank is set.
     ranks: Vec<u32>,
@@ -47,23 +47,23 @@ pub(crate) fn are_all(numbers: impl Iterator<Item = u32>, one: u32) -> bool {
 
 /// Returns the common tenant of a full chunk of frames, if it has one.
 #[inline(always)]
-fn common(slots: &[Slot]) -> Option<Slot> {
-    let all = <&[Slot; TOGETHER]>::try_from(slots).ok()?;
+fn common(slots: &[VpdpIndex]) -> Option<VpdpIndex> {
+    let all = <&[VpdpIndex; TOGETHER]>::try_from(slots).ok()?;
     let are_one = are_all(all.iter().map(|slot| slot.0), all[0].0);
-    (are_one && all[0] != Slot::NONE).then_some(all[0])
+    (are_one && all[0] != VpdpIndex::NONE).then_some(all[0])
 }
 
 /// Extends the groups: frames from index `at` on belong to this tenant. Returns false if the
-/// tenant has a group already, is [`Slot::NONE`], or is one too many.
+/// tenant has a group already, is [`VpdpIndex::NONE`], or is one too many.
 #[inline(always)]
-fn add_by_slot(groups: &mut Vec<(Slot, Range<usize>)>, slot: Slot, at: usize) -> bool {
+fn add_by_slot(groups: &mut Vec<(VpdpIndex, Range<usize>)>, slot: VpdpIndex, at: usize) -> bool {
     match groups.last_mut() {
         Some((last, _)) if *last == slot => return true,
         Some((_, range)) => range.end = at,
         None => {}
     }
     let is_known = groups.iter().any(|(other, _)| *other == slot);
-    let is_taken = !is_known && slot != Slot::NONE && groups.len() < FEW_SLOTS;
+    let is_taken = !is_known && slot != VpdpIndex::NONE && groups.len() < FEW_SLOTS;
     if is_taken {
         groups.push((slot, at..at));
     }
@@ -106,7 +106,7 @@ impl Sorter {
     /// Adds frames from index `at` on as frames of this tenant. Returns false if the burst is then
     /// no longer grouped, or has too many tenants; the groups end before `at`.
     #[inline(always)]
-    pub(crate) fn add_by_slot(&mut self, slot: Slot, at: usize) -> bool {
+    pub(crate) fn add_by_slot(&mut self, slot: VpdpIndex, at: usize) -> bool {
         add_by_slot(&mut self.groups, slot, at)
     }
 
@@ -144,12 +144,12 @@ impl Sorter {
     }
 
     /// Lends out `slots`, so that parts of the burst can be sorted meanwhile.
-    pub(crate) fn lend_slots(&mut self) -> Vec<Slot> {
+    pub(crate) fn lend_slots(&mut self) -> Vec<VpdpIndex> {
         std::mem::replace(&mut self.slots, std::mem::take(&mut self.spare))
     }
 
     /// Returns the lent `slots`.
-    pub(crate) fn take_back_slots(&mut self, slots: Vec<Slot>) {
+    pub(crate) fn take_back_slots(&mut self, slots: Vec<VpdpIndex>) {
         self.spare = std::mem::replace(&mut self.slots, slots);
     }
 
@@ -162,7 +162,7 @@ impl Sorter {
 
     /// Computes the processing order: frames grouped by tenant, tenants in ascending order of
     /// `rank`.
-    pub(crate) fn arrange(&mut self, rank: impl Fn(Slot) -> usize) {
+    pub(crate) fn arrange(&mut self, rank: impl Fn(VpdpIndex) -> usize) {
         let ranks = self.groups.iter().map(|(slot, _)| rank(*slot));
         if !ranks.is_sorted() {
             self.groups
@@ -180,9 +180,9 @@ impl Sorter {
     /// Finds and counts the groups, and the rank of each frame. Returns true if frames of a tenant
     /// may not be contiguous, or some frames have no tenant.
     fn count(&mut self) -> bool {
-        let (mut lie_apart, mut last, mut groups) = (false, Slot::NONE, 0);
+        let (mut lie_apart, mut last, mut groups) = (false, VpdpIndex::NONE, 0);
         self.ranks.resize(self.slots.len(), 0);
-        self.firsts.resize(self.slots.len() + 1, Slot::NONE);
+        self.firsts.resize(self.slots.len() + 1, VpdpIndex::NONE);
         let together = self.slots.chunks(TOGETHER);
         for (slots, ranks) in together.zip(self.ranks.chunks_mut(TOGETHER)) {
             let (each, frames) = match common(slots) {
@@ -226,7 +226,7 @@ impl Sorter {
         self.is_as_it_lies = false;
         let frames = self.groups.last().map_or(0, |(_, range)| range.end);
         self.order.resize(frames, 0);
-        let first = |slot: Slot, rank: u32| Some((self.counts.get(slot.index())? + rank) as usize);
+        let first = |slot: VpdpIndex, rank: u32| Some((self.counts.get(slot.index())? + rank) as usize);
         let together = self.slots.chunks(TOGETHER).zip(self.ranks.chunks(TOGETHER));
         for ((slots, ranks), at) in together.zip((0..).step_by(TOGETHER)) {
             if let Some(slot) = common(slots) {
@@ -298,13 +298,13 @@ impl Sorter {
     }
 
     /// Returns the tenant and the range in `order` of a group.
-    pub(crate) fn group(&self, number: usize) -> (Slot, Range<usize>) {
+    pub(crate) fn group(&self, number: usize) -> (VpdpIndex, Range<usize>) {
         let (slot, range) = &self.groups[number];
         (*slot, range.clone())
     }
 
     /// Moves the groups of these tenants to the end.
-    pub(crate) fn put_last(&mut self, goes_last: impl Fn(Slot) -> bool) {
+    pub(crate) fn put_last(&mut self, goes_last: impl Fn(VpdpIndex) -> bool) {
         self.groups
             .sort_unstable_by_key(|(slot, range)| (goes_last(*slot), range.start));
     }
@@ -320,10 +320,10 @@ mod tests {
         fn frames_go_as_they_lie_where_few_slots_come_one_behind_the_other(
             runs in prop::collection::vec((0u32..12, 1usize..40), 0..10),
         ) {
-            let slot = |number: u32| if number == 11 { Slot::NONE } else { Slot(number) };
+            let slot = |number: u32| if number == 11 { VpdpIndex::NONE } else { VpdpIndex(number) };
             let slots = runs.iter().flat_map(|&(number, frames)| vec![slot(number); frames]);
             let mut sorter = Sorter { slots: slots.collect(), ..Sorter::default() };
-            let mut expected: Vec<(Slot, Range<usize>)> = Vec::new();
+            let mut expected: Vec<(VpdpIndex, Range<usize>)> = Vec::new();
             for (at, &slot) in sorter.slots.iter().enumerate() {
                 match expected.last_mut() {
                     Some((last, range)) if *last == slot => range.end = at + 1,
@@ -331,7 +331,7 @@ mod tests {
                 }
             }
             let slots: std::collections::HashSet<u32> = expected.iter().map(|(slot, _)| slot.0).collect();
-            let comes = slots.len() == expected.len() && slots.len() <= FEW_SLOTS && !slots.contains(&Slot::NONE.0);
+            let comes = slots.len() == expected.len() && slots.len() <= FEW_SLOTS && !slots.contains(&VpdpIndex::NONE.0);
             prop_assert_eq!(sorter.take_by_slot(), comes);
             if comes {
                 let groups: Vec<_> = (0..sorter.groups()).map(|number| sorter.group(number)).collect();
@@ -353,11 +353,11 @@ mod tests {
                 let length = |length: usize| if are_short { 1 } else { length };
                 let numbers = runs.into_iter().flat_map(|(number, most)| vec![number; length(most)]);
                 let numbers: Vec<u32> = numbers.collect();
-                let slot = |number: &u32| if *number == 6 { Slot::NONE } else { Slot(*number) };
+                let slot = |number: &u32| if *number == 6 { VpdpIndex::NONE } else { VpdpIndex(*number) };
                 sorter.slots = numbers.iter().map(slot).collect();
                 let frame = |number: usize| Frame::from_bytes(&[number as u8]).unwrap();
                 let mut frames: Vec<Frame> = (0..numbers.len()).map(frame).collect();
-                let rank = |slot: Slot| (slot.0 % ranks) as usize;
+                let rank = |slot: VpdpIndex| (slot.0 % ranks) as usize;
                 sorter.find_groups();
                 sorter.arrange(rank);
                 let in_order: Vec<u8> = sorter.order.iter().map(|&at| frames[at as usize].bytes()[0]).collect();

@@ -1,6 +1,6 @@
 //! Data path of the hypervisor. A burst is classified, its packets are processed by the vPDPs'
 //! programs as far as quotas admit them, and the results are sent. Packets of vPDPs with the same
-//! program are processed together ([`joint`]), the others per vPDP.
+//! program are processed together ([`shared_burst`]), the others per vPDP.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,26 +9,26 @@ use exec::{BURST, DropReason};
 use packet::{Frame, Nanos, PortId};
 use switch::{Contexts, Ledger, SegmentRun};
 
-use crate::desk::{Desk, Seat};
-use crate::gate::Used;
-use crate::gauge::{Gauge, Reception, Reckoned, Work};
-use crate::root::{Admission, Place, Root, Slot, Ways};
-use crate::share::{Fairness, Shares, Visit};
+use crate::worker_mailbox::{WorkerMailbox, VpdpWorker};
+use crate::rate_limiter::Used;
+use crate::cycle_accounting::{CycleAccounting, Reception, EstimatedCost, CycleUse};
+use crate::snapshot::{Admission, VpdpPlace, SwitchSnapshot, VpdpIndex, EgressMap};
+use crate::share::{Fairness, Shares, ServiceTurn};
 use crate::sorter::{Sorter, TOGETHER};
 
-mod ahead;
-mod joint;
+mod prefetch;
+mod shared_burst;
 mod ports;
-mod telling;
-mod waiting;
-mod way;
+mod pending_reports;
+mod service_class;
+mod egress_path;
 
-use ahead::{AHEAD, ALONE};
-use joint::Functions;
-use telling::Untold;
-use waiting::Standing;
-pub(crate) use way::MOST_LINKED;
-use way::{Links, Way};
+use prefetch::{PREFETCH_DISTANCE, ALONE};
+use shared_burst::Functions;
+use pending_reports::PendingReports;
+use service_class::ServiceClass;
+pub(crate) use egress_path::MOST_LINKED;
+use egress_path::{Links, EgressPath};
 
 /// Maximum number of links between virtual ports that a packet may pass before it is sent or
 /// queued.
@@ -59,33 +59,33 @@ const BYTES_OF_PACKET: usize = 512;
 /// Data path worker: processes a share of the packets of a switch with virtual data planes. It is
 /// moved to the thread that runs it.
 pub struct Worker {
-    desk: Arc<Desk>,
+    desk: Arc<WorkerMailbox>,
     version: u64,
-    root: Arc<Root>,
-    /// Empty root that takes the place of `root` while a burst is processed.
-    nothing: Option<Arc<Root>>,
+    root: Arc<SwitchSnapshot>,
+    /// Empty root that takes the place of `snapshot` while a burst is processed.
+    nothing: Option<Arc<SwitchSnapshot>>,
     fairness: Option<Fairness>,
-    seats: Vec<Option<Box<Seat>>>,
+    seats: Vec<Option<Box<VpdpWorker>>>,
     /// Functions of the tenants for shared bursts, and the thread epoch for which they are valid.
     functions: Functions,
     rings: u64,
     /// Runs of frames, each of one tenant, that are processed together next.
-    runs: Vec<SegmentRun<Slot>>,
+    runs: Vec<SegmentRun<VpdpIndex>>,
     /// Per-thread states of deleted or unloaded vPDPs, each with the root for the egress of its
     /// packets.
-    leaving: Vec<(Box<Seat>, Arc<Root>)>,
+    leaving: Vec<(Box<VpdpWorker>, Arc<SwitchSnapshot>)>,
     /// Entry used by per-thread states that are in no root.
-    nowhere: Place,
+    nowhere: VpdpPlace,
     sorter: Sorter,
     /// For each prefetch stage, the first frame group of the burst that was not prefetched yet.
-    asked: [usize; AHEAD.len()],
+    asked: [usize; PREFETCH_DISTANCE.len()],
     /// Tenants with waiting packets.
-    watched: Vec<Slot>,
-    untold: Untold,
+    watched: Vec<VpdpIndex>,
+    untold: PendingReports,
     /// Buffer for postponed packets that are processed now.
     taken_up: Vec<Frame>,
     commons: Commons,
-    gauge: Box<dyn Gauge>,
+    gauge: Box<dyn CycleAccounting>,
     shares: Shares,
     /// Reception report for the next frames.
     reception: Reception,
@@ -113,8 +113,8 @@ pub(crate) fn most_passes(packets: usize) -> u32 {
 /// Processes packets of a vPDP, and work that is due in it, with at most `passes` recirculations.
 /// Returns the number of recirculations that began.
 fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
-    seat: &mut Seat,
-    ways: Ways<'_>,
+    seat: &mut VpdpWorker,
+    ways: EgressMap<'_>,
     commons: &mut Commons,
     frames: &mut [Frame],
     passes: u32,
@@ -128,11 +128,11 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
     // Two instances: the code for description headers would slow down egress without them.
     match ways.place.describes_all() {
         true => {
-            let way = Way::<S, true> { ways, links, sent };
+            let way = EgressPath::<S, true> { ways, links, sent };
             worker.forward_among(contexts, frames, now, passes, way);
         }
         false => {
-            let way = Way::<S, false> { ways, links, sent };
+            let way = EgressPath::<S, false> { ways, links, sent };
             worker.forward_among(contexts, frames, now, passes, way);
         }
     }
@@ -148,18 +148,18 @@ const LEAST_SHARE: u64 = 4;
 /// Runs packets as [`run`] does, measures the cost, and charges it to the vPDP's rate limiter.
 /// Returns the work and its cost.
 fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
-    seat: &mut Seat,
-    ways: Ways<'_>,
+    seat: &mut VpdpWorker,
+    ways: EgressMap<'_>,
     commons: &mut Commons,
     frames: &mut [Frame],
     passes: u32,
     (now, sent): (Nanos, &mut S),
-    gauge: &mut dyn Gauge,
-) -> (Work, Visit) {
+    gauge: &mut dyn CycleAccounting,
+) -> (CycleUse, ServiceTurn) {
     let packets = frames.len() as u64;
     gauge.begin();
     let passes = run(seat, ways, commons, frames, passes, now, sent);
-    let work = Work { packets, passes };
+    let work = CycleUse { packets, passes };
     let cycles = gauge.end(work);
     ways.place.gate.charge(Used { passes, cycles }, now);
     let of_packets = match packets {
@@ -168,13 +168,13 @@ fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
             .saturating_sub(gauge.visit())
             .max(cycles / LEAST_SHARE),
     };
-    (work, Visit { cycles, of_packets })
+    (work, ServiceTurn { cycles, of_packets })
 }
 
 /// Adds a vPDP with waiting packets to the watched list. Returns true if packets wait, or if the
 /// vPDP has taken another program or other tables. It must then be checked again before its
 /// packets are processed in shared bursts.
-fn watch(seat: &mut Seat, watched: &mut Vec<Slot>) -> bool {
+fn watch(seat: &mut VpdpWorker, watched: &mut Vec<VpdpIndex>) -> bool {
     if !seat.is_watched && seat.worker.next_time().is_some() {
         seat.is_watched = true;
         watched.push(seat.slot);
@@ -185,7 +185,7 @@ fn watch(seat: &mut Seat, watched: &mut Vec<Slot>) -> bool {
 impl Worker {
     /// Creates a worker with the data published so far, so that its first packets are processed
     /// with it. The caller must not publish concurrently.
-    pub(crate) fn new(desk: Arc<Desk>) -> Worker {
+    pub(crate) fn new(desk: Arc<WorkerMailbox>) -> Worker {
         let mut worker = Worker {
             desk,
             version: 0,
@@ -197,14 +197,14 @@ impl Worker {
             rings: 0,
             runs: Vec::with_capacity(BURST),
             leaving: Vec::new(),
-            nowhere: Place::nowhere(),
+            nowhere: VpdpPlace::nowhere(),
             sorter: Sorter::default(),
-            asked: [0; AHEAD.len()],
+            asked: [0; PREFETCH_DISTANCE.len()],
             watched: Vec::new(),
-            untold: Untold::default(),
+            untold: PendingReports::default(),
             taken_up: Vec::new(),
             commons: Commons::default(),
-            gauge: Box::new(Reckoned::default()),
+            gauge: Box::new(EstimatedCost::default()),
             shares: Shares::default(),
             reception: Reception::default(),
             ledger: Ledger::default(),
@@ -215,8 +215,8 @@ impl Worker {
         worker
     }
 
-    /// Sets the cycle accounting, which is [`Reckoned`] by default.
-    pub fn measure_by(&mut self, gauge: impl Gauge + 'static) {
+    /// Sets the cycle accounting, which is [`EstimatedCost`] by default.
+    pub fn measure_by(&mut self, gauge: impl CycleAccounting + 'static) {
         self.gauge = Box::new(gauge);
     }
 
@@ -227,7 +227,7 @@ impl Worker {
 
     /// Returns the maximum number of packets of a vPDP in a service turn. It is small while many
     /// are postponed, even if no other vPDP has demand.
-    fn most_served(&mut self, slot: Slot) -> usize {
+    fn most_served(&mut self, slot: VpdpIndex) -> usize {
         match self.fairness {
             Some(_) if self.postponed(slot) > 0 => self.shares.visit(slot).min(BURST),
             Some(_) => self.shares.visit(slot),
@@ -235,7 +235,7 @@ impl Worker {
         }
     }
 
-    fn postponed(&self, slot: Slot) -> usize {
+    fn postponed(&self, slot: VpdpIndex) -> usize {
         self.seat(slot).map_or(0, |seat| seat.worker.postponed())
     }
 
@@ -259,7 +259,7 @@ impl Worker {
     }
 
     /// Returns the time at which a vPDP has work: recirculated packets also wait for its share.
-    fn next_time_of(&self, seat: &Seat) -> Option<Nanos> {
+    fn next_time_of(&self, seat: &VpdpWorker) -> Option<Nanos> {
         let next = seat.worker.next_time()?;
         match self.fairness {
             Some(_) if seat.worker.is_behind() => Some(next.max(self.shares.next_pass(seat.slot))),
@@ -267,7 +267,7 @@ impl Worker {
         }
     }
 
-    fn seat(&self, slot: Slot) -> Option<&Seat> {
+    fn seat(&self, slot: VpdpIndex) -> Option<&VpdpWorker> {
         self.seats.get(slot.index())?.as_deref()
     }
 
@@ -296,7 +296,7 @@ impl Worker {
         }
         self.watch_all_if_called();
         if !self.watched.is_empty() {
-            self.go_on(&root, Standing::InCredit, &mut sent);
+            self.go_on(&root, ServiceClass::InCredit, &mut sent);
         }
         self.run_leaving(&root, &mut sent);
         if self.fairness.is_some() && !frames.is_empty() {
@@ -305,7 +305,7 @@ impl Worker {
         self.begin_sorting();
         self.take_in(&root, frames, &mut sent);
         if !self.watched.is_empty() {
-            self.go_on(&root, Standing::Others, &mut sent);
+            self.go_on(&root, ServiceClass::Others, &mut sent);
         }
         self.follow_links(&root, &mut sent);
         self.tell(frames.len());
@@ -342,7 +342,7 @@ impl Worker {
         self.untold.make_room(slots);
         let arrivals = published.arrivals.drain(..);
         for at in &mut self.seats {
-            let goes = |seat: &mut Box<Seat>| seat.serial != root.serial(seat.slot);
+            let goes = |seat: &mut Box<VpdpWorker>| seat.serial != root.serial(seat.slot);
             if let Some(seat) = at.take_if(goes) {
                 self.leaving.push((seat, Arc::clone(&before)));
             }
@@ -362,7 +362,7 @@ impl Worker {
         // index unused in between.
         self.shares.forget(|slot| root.place(slot).is_none());
         let seats = &self.seats;
-        let seat = |slot: &Slot| seats.get(slot.index()).and_then(Option::as_deref);
+        let seat = |slot: &VpdpIndex| seats.get(slot.index()).and_then(Option::as_deref);
         self.watched
             .retain(|slot| seat(slot).is_some_and(|seat| seat.is_watched));
     }
@@ -373,7 +373,7 @@ impl Worker {
     /// the result.
     fn take_in(
         &mut self,
-        root: &Root,
+        root: &SwitchSnapshot,
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
@@ -394,7 +394,7 @@ impl Worker {
                 return self.serve_all(root, rest, sent);
             }
             let (part, later) = rest.split_at_mut(count);
-            self.asked = [0; AHEAD.len()];
+            self.asked = [0; PREFETCH_DISTANCE.len()];
             self.go(root, 0..self.sorter.groups(), part, sent);
             rest = later;
         }
@@ -404,7 +404,7 @@ impl Worker {
 
     /// Classifies the next batch of frames, if they arrive grouped by vPDP, and returns its
     /// length. Otherwise returns `None`; some frames may be classified then.
-    fn come_by_slot(&mut self, root: &Root, frames: &mut [Frame]) -> Option<usize> {
+    fn come_by_slot(&mut self, root: &SwitchSnapshot, frames: &mut [Frame]) -> Option<usize> {
         self.sorter.begin_by_slot();
         let (least, most) = match self.fairness {
             // Fair sharing distributes the whole burst at once.
@@ -430,7 +430,7 @@ impl Worker {
 
     /// Classifies each frame without a tenant index, and sets its virtual port. The frames of
     /// `behind` are prefetched.
-    fn classify(&mut self, root: &Root, frames: &mut [Frame], behind: &[Frame]) {
+    fn classify(&mut self, root: &SwitchSnapshot, frames: &mut [Frame], behind: &[Frame]) {
         let Worker {
             sorter,
             ledger,
@@ -442,7 +442,7 @@ impl Worker {
             *is_untold = true;
         };
         let known = sorter.slots.len();
-        sorter.slots.resize(frames.len(), Slot::NONE);
+        sorter.slots.resize(frames.len(), VpdpIndex::NONE);
         let (mut rest, mut slots) = (&mut frames[known..], &mut sorter.slots[known..]);
         while !rest.is_empty() {
             let count = rest.len().min(TOGETHER);
@@ -457,7 +457,7 @@ impl Worker {
     /// Processes classified frames.
     fn serve_all(
         &mut self,
-        root: &Root,
+        root: &SwitchSnapshot,
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
@@ -465,7 +465,7 @@ impl Worker {
             if !self.find_functions(root) {
                 return self.serve_groups(root, frames, sent);
             }
-            self.asked = [0; AHEAD.len()];
+            self.asked = [0; PREFETCH_DISTANCE.len()];
             return self.go(root, 0..self.sorter.groups(), frames, sent);
         }
         self.serve_sorted(root, frames, sent);
@@ -474,7 +474,7 @@ impl Worker {
     /// Processes classified frames that may not be grouped by tenant.
     fn serve_sorted(
         &mut self,
-        root: &Root,
+        root: &SwitchSnapshot,
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
@@ -490,7 +490,7 @@ impl Worker {
         } = self;
         sorter.arrange(|slot| functions.rank(slot));
         if go_together {
-            self.asked = [0; AHEAD.len()];
+            self.asked = [0; PREFETCH_DISTANCE.len()];
             return self.go(root, 0..self.sorter.groups(), frames, sent);
         }
         self.sorter.move_frames(frames);
@@ -504,7 +504,7 @@ impl Worker {
     /// guaranteed share are served last.
     fn serve_fairly(
         &mut self,
-        root: &Root,
+        root: &SwitchSnapshot,
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
@@ -523,7 +523,7 @@ impl Worker {
     }
 
     fn end_sorting(&mut self) {
-        let cycles = self.gauge.end(Work::default());
+        let cycles = self.gauge.end(CycleUse::default());
         self.shares.receive(Reception {
             cycles,
             missed: self.gauge.missed(),
@@ -557,11 +557,11 @@ impl Worker {
 
     fn serve_groups(
         &mut self,
-        root: &Root,
+        root: &SwitchSnapshot,
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        self.asked = [0; AHEAD.len()];
+        self.asked = [0; PREFETCH_DISTANCE.len()];
         let mut number = 0;
         while number < self.sorter.groups() {
             let first = number;
@@ -587,8 +587,8 @@ impl Worker {
     /// Processes packets of one vPDP in a service turn; the excess is postponed to the next one.
     fn serve(
         &mut self,
-        root: &Root,
-        slot: Slot,
+        root: &SwitchSnapshot,
+        slot: VpdpIndex,
         range: Range<usize>,
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
@@ -645,8 +645,8 @@ impl Worker {
     /// Processes packets of one vPDP, up to its quotas.
     fn run_admitted(
         &mut self,
-        root: &Root,
-        slot: Slot,
+        root: &SwitchSnapshot,
+        slot: VpdpIndex,
         range: Range<usize>,
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
@@ -686,7 +686,7 @@ impl Worker {
 
     /// Processes the remaining packets of deleted or unloaded vPDPs, and returns states without
     /// packets to the control side.
-    fn run_leaving(&mut self, root: &Root, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
+    fn run_leaving(&mut self, root: &SwitchSnapshot, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
         if self.leaving.is_empty() {
             return;
         }
@@ -694,7 +694,7 @@ impl Worker {
             // The tenant index may have been reused.
             let own = before.ways(seat.slot);
             let own = own.filter(|ways| ways.place.serial == seat.serial);
-            let had = own.unwrap_or(Ways::none(&self.nowhere));
+            let had = own.unwrap_or(EgressMap::none(&self.nowhere));
             // Egress follows the current port map if the vPDP still exists. A deleted vPDP keeps
             // its old ports as long as no other vPDP has them.
             let has = root.ways_of(had.place);
@@ -724,13 +724,13 @@ impl Worker {
         let Some(mut told) = self.desk.tell() else {
             return;
         };
-        let is_done = |(seat, _): &mut (Box<Seat>, Arc<Root>)| seat.worker.held() == 0;
+        let is_done = |(seat, _): &mut (Box<VpdpWorker>, Arc<SwitchSnapshot>)| seat.worker.held() == 0;
         let gone = self.leaving.extract_if(.., is_done);
         told.gone.extend(gone.map(|(seat, _)| seat));
     }
 
     /// Processes packets that were sent over links, repeatedly until none are left.
-    fn follow_links(&mut self, root: &Root, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
+    fn follow_links(&mut self, root: &SwitchSnapshot, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
         let mut hops = 1;
         self.commons.links.is_followed = true;
         while !self.commons.links.frames.is_empty() {

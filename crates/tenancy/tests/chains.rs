@@ -7,7 +7,7 @@ use std::sync::Arc;
 use common::{forward, frame, hypervisor, id, program, spec};
 use ir::Program;
 use switch::{MigrationMode, MayLose};
-use tenancy::{Chain, Function, Hypervisor, Quotas, Refusal};
+use tenancy::{Chain, Function, TenantSwitch, Quotas, HypervisorError};
 
 /// Adds to the mark, counts, and sends between ports 0 and 1.
 fn adder(amount: u8) -> Arc<Program> {
@@ -30,7 +30,7 @@ fn chain(policy: &str) -> Chain {
 }
 
 /// Returns the number of packets counted by each step.
-fn seen(hypervisor: &Hypervisor) -> Vec<(String, u64)> {
+fn seen(hypervisor: &TenantSwitch) -> Vec<(String, u64)> {
     let device = hypervisor.vpdp(id(1)).unwrap().device().unwrap();
     let externs = device.program().externs.iter();
     let counts = externs.map(|(register, declared)| {
@@ -47,7 +47,7 @@ fn a_chain_changes_under_traffic_and_steps_keep_their_state() {
     hypervisor.create(spec(1, &[10, 11])).unwrap();
     hypervisor.load(id(1), chain("one -> ten")).unwrap();
     let mut worker = hypervisor.workers(1).remove(0);
-    let mut send = |hypervisor: &Hypervisor| {
+    let mut send = |hypervisor: &TenantSwitch| {
         let sent = forward(&mut worker, &mut [frame(10, &[0, 0])], 1);
         hypervisor.check_conservation().unwrap();
         common::marks(&sent)
@@ -135,7 +135,7 @@ fn a_chain_that_does_not_fit_together_changes_nothing() {
         let sent = forward(&mut worker, &mut [frame(10, &[0, 0])], 1);
         assert_eq!(common::marks(&sent), [(11, 1)]);
         let refusal = hypervisor.roll_back(id(1)).unwrap_err();
-        assert_eq!(refusal, Refusal::NothingBefore(id(1)));
+        assert_eq!(refusal, HypervisorError::NothingBefore(id(1)));
     }
 }
 
@@ -144,7 +144,7 @@ fn a_chain_is_told_as_it_was_given_and_how_it_was_made_one_also_behind_a_roll_ba
     let mut hypervisor = hypervisor();
     hypervisor.create(spec(1, &[10, 11])).unwrap();
     hypervisor.load(id(1), chain("one -> ten")).unwrap();
-    let told = |hypervisor: &Hypervisor| {
+    let told = |hypervisor: &TenantSwitch| {
         let vpdp = hypervisor.vpdp(id(1)).unwrap();
         let policy = match vpdp.function() {
             Some(Function::Chain(chain)) => chain.policy.to_string(),
@@ -168,7 +168,7 @@ fn what_was_made_for_a_vpdp_that_is_gone_or_smaller_by_now_is_refused() {
     let mut hypervisor = hypervisor();
     hypervisor.create(spec(1, &[10, 11])).unwrap();
     hypervisor.load(id(1), adder(1)).unwrap();
-    let make = |hypervisor: &Hypervisor| {
+    let make = |hypervisor: &TenantSwitch| {
         let maker = hypervisor.maker(id(1)).unwrap();
         // On any thread.
         let made = std::thread::spawn(move || maker.make(chain("one -> ten")));
@@ -180,7 +180,7 @@ fn what_was_made_for_a_vpdp_that_is_gone_or_smaller_by_now_is_refused() {
     quotas.limits.stages = Some(3);
     hypervisor.set_quotas(id(1), quotas).unwrap();
     let refusal = hypervisor.adopt(made, nothing()).unwrap_err();
-    assert!(matches!(refusal, Refusal::Update(..)), "{refusal}");
+    assert!(matches!(refusal, HypervisorError::Update(..)), "{refusal}");
     hypervisor.set_quotas(id(1), Quotas::default()).unwrap();
     let made = make(&hypervisor);
     hypervisor.delete(id(1)).unwrap();
@@ -188,7 +188,7 @@ fn what_was_made_for_a_vpdp_that_is_gone_or_smaller_by_now_is_refused() {
     hypervisor.load(id(1), adder(1)).unwrap();
     // It has the same number, but is another vPDP.
     let refusal = hypervisor.adopt(made, nothing()).unwrap_err();
-    assert_eq!(refusal, Refusal::NoSuchVpdp(id(1)));
+    assert_eq!(refusal, HypervisorError::NoSuchVpdp(id(1)));
     let made = make(&hypervisor);
     hypervisor.adopt(made, nothing()).unwrap();
 }

@@ -5,7 +5,7 @@ mod common;
 use common::{frame, hypervisor, id, marker, spec};
 use exec::{BURST, DropReason};
 use packet::{Frame, Nanos, PortId};
-use tenancy::{Fairness, Hypervisor, Worker};
+use tenancy::{Fairness, TenantSwitch, Worker};
 
 const FAIRNESS: Fairness = Fairness {
     interval: Nanos::from_micros(100),
@@ -14,7 +14,7 @@ const FAIRNESS: Fairness = Fairness {
 };
 
 /// Returns the number of packets that wait in the vPDP.
-fn device_holds(hypervisor: &mut Hypervisor) -> usize {
+fn device_holds(hypervisor: &mut TenantSwitch) -> usize {
     let device = hypervisor.device_mut(id(1));
     device.map_or(0, |device| device.held())
 }

@@ -12,7 +12,7 @@ use common::{forward, frame, hypervisor, id, marker, program, spec};
 use ir::Program;
 use packet::Nanos;
 use support::work::checkpoint;
-use tenancy::{Cancelled, CompileError, CompilePool, CompileQuota, Hypervisor, Quotas};
+use tenancy::{Cancelled, CompileError, CompilePool, CompileQuota, TenantSwitch, Quotas};
 
 fn compile(text: &str) -> Result<Program, String> {
     testkit::compile_text(text).map(Arc::unwrap_or_clone)
@@ -104,7 +104,7 @@ fn compilations_are_paid_for_by_the_quota_of_cycles() {
     hypervisor.load(id(1), marker(1)).unwrap();
     let mut worker = hypervisor.workers(1).remove(0);
     let compiler = hypervisor.compiler(id(1)).unwrap();
-    let mut passes = |hypervisor: &mut Hypervisor, millis: u64| {
+    let mut passes = |hypervisor: &mut TenantSwitch, millis: u64| {
         let now = Nanos::from_millis(millis);
         hypervisor.step(now, |_, _, _| {});
         !forward(&mut worker, &mut [frame(10, &[0, 0])], now.0).is_empty()

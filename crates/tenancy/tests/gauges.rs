@@ -5,17 +5,17 @@ mod common;
 use common::{frame, hypervisor, id, marker, spec};
 use exec::DropReason;
 use packet::{Frame, Nanos, PortId};
-use tenancy::{Fairness, Gauge, Quotas, Rate, Work};
+use tenancy::{Fairness, CycleAccounting, Quotas, Rate, CycleUse};
 
 /// A service turn has the fixed cost of a packet.
 struct Visits;
 
 const COST: u64 = 1000;
 
-impl Gauge for Visits {
+impl CycleAccounting for Visits {
     fn begin(&mut self) {}
 
-    fn end(&mut self, work: Work) -> u64 {
+    fn end(&mut self, work: CycleUse) -> u64 {
         (work.packets + 1) * COST
     }
 

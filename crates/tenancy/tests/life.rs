@@ -13,7 +13,7 @@ use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use switch::{MigrationMode, MayLose};
 use tenancy::{
-    Condition, Egress, Hypervisor, Quotas, Rate, Refusal, Rule, Share, Sharing, VpdpId, Worker,
+    Condition, Egress, TenantSwitch, Quotas, Rate, HypervisorError, Rule, Share, Sharing, VpdpId, Worker,
 };
 
 const OPERATIONS: usize = 1000;
@@ -39,8 +39,8 @@ impl Choices {
 
 /// A switch, another one to migrate to, and programs to load.
 struct Scene {
-    hypervisor: Hypervisor,
-    other: Hypervisor,
+    hypervisor: TenantSwitch,
+    other: TenantSwitch,
     programs: Vec<Arc<Program>>,
     choices: Choices,
     /// Number of times that each operation succeeded and was refused.
@@ -127,7 +127,7 @@ impl Scene {
     }
 
     /// Migrates a vPDP to the other switch and back.
-    fn migrate(&mut self, vpdp: VpdpId) -> Result<(), Refusal> {
+    fn migrate(&mut self, vpdp: VpdpId) -> Result<(), HypervisorError> {
         let ports = self.hypervisor.ports(vpdp).to_vec();
         let exported = self.hypervisor.export(vpdp)?;
         self.hypervisor.delete(vpdp)?;

@@ -12,12 +12,12 @@ use packet::{Frame, Nanos, PortId};
 use support::mac::MacAddress;
 use switch::{MigrationMode, Device, MayLose};
 use tenancy::{
-    Backbone, Carriage, Condition, Envelope, Function, Hypervisor, MAX_HOPS, MacPrefix, Quotas,
+    Backbone, Encapsulation, Condition, EncapHeader, Function, TenantSwitch, MAX_HOPS, MacPrefix, Quotas,
     Rate, Rule, Sharing, Tunnel, Vlan, Worker,
 };
 
 /// Returns two vPDPs on their own ports that mark packets with the vPDP's number.
-fn two() -> (Hypervisor, Vec<Worker>) {
+fn two() -> (TenantSwitch, Vec<Worker>) {
     let mut hypervisor = hypervisor();
     for (number, ports) in [(1, [10, 11]), (2, [20, 21])] {
         hypervisor.create(spec(number, &ports)).unwrap();
@@ -77,7 +77,7 @@ fn a_port_that_is_open_drops_what_leaves_there() {
 fn what_is_loaded_updated_suspended_and_deleted_is_seen_by_the_next_burst() {
     let mut hypervisor = hypervisor();
     let mut workers = hypervisor.workers(1);
-    let mut send = |hypervisor: &mut Hypervisor, now| {
+    let mut send = |hypervisor: &mut TenantSwitch, now| {
         let sent = forward(&mut workers[0], &mut [frame(10, &[0, 0])], now);
         hypervisor.step(Nanos(now), |_, _, _| {});
         hypervisor.check_conservation().unwrap();
@@ -90,7 +90,7 @@ fn what_is_loaded_updated_suspended_and_deleted_is_seen_by_the_next_burst() {
     let nothing = switch::MigrationMode::State(switch::MayLose::Nothing);
     hypervisor.update(id(1), marker(2), nothing).unwrap();
     assert_eq!(send(&mut hypervisor, 3), [(11, 2)]);
-    let register = |hypervisor: &Hypervisor| {
+    let register = |hypervisor: &TenantSwitch| {
         let device = hypervisor.vpdp(id(1)).unwrap().device().unwrap();
         device.read_register(ir::ExternId::new(0), 0).unwrap()[0].to_u64()
     };
@@ -125,7 +125,7 @@ fn a_program_that_a_controller_sets_on_the_device_is_what_is_exported_and_rolled
         Function::Program(program) => Arc::clone(program),
         Function::Chain(_) => panic!("it is no chain"),
     };
-    let set = |hypervisor: &mut Hypervisor, program: &Arc<Program>| {
+    let set = |hypervisor: &mut TenantSwitch, program: &Arc<Program>| {
         let new = Device::new(Arc::clone(program), &interp::Interp, &Default::default()).unwrap();
         let device = hypervisor.device_mut(id(1)).unwrap();
         let carry = MigrationMode::State(MayLose::Anything);
@@ -195,7 +195,7 @@ fn a_vpdp_is_deleted_and_unloaded_when_its_workers_are_gone() {
 }
 
 /// Limits virtual port 1 of a vPDP to a thousand packets per second.
-fn shape(hypervisor: &mut Hypervisor, number: u16) {
+fn shape(hypervisor: &mut TenantSwitch, number: u16) {
     let slow = switch::QueueConfig {
         packets_per_second: Some(1000),
         ..Default::default()
@@ -207,7 +207,7 @@ fn shape(hypervisor: &mut Hypervisor, number: u16) {
     device.publish();
 }
 
-fn received(hypervisor: &Hypervisor, number: u16) -> u64 {
+fn received(hypervisor: &TenantSwitch, number: u16) -> u64 {
     let device = hypervisor.vpdp(id(number)).unwrap().device().unwrap();
     device.ledger().received
 }
@@ -342,7 +342,7 @@ fn what_the_last_of_too_many_vpdps_refuses_is_told() {
 }
 
 /// Returns vPDPs 1 and 2: port 0 is the shared port 5 of the switch, port 1 a port of one vPDP.
-fn sharing(sharing: Sharing) -> (Hypervisor, Vec<Worker>) {
+fn sharing(sharing: Sharing) -> (TenantSwitch, Vec<Worker>) {
     let mut hypervisor = hypervisor();
     hypervisor.share(PortId(5), Some(sharing)).unwrap();
     for number in [1, 2] {
@@ -354,7 +354,7 @@ fn sharing(sharing: Sharing) -> (Hypervisor, Vec<Worker>) {
     (hypervisor, workers)
 }
 
-fn carriages() -> [Carriage; 3] {
+fn carriages() -> [Encapsulation; 3] {
     let mac = MacAddress([2, 0, 0, 0, 0, 1]);
     let backbone = Backbone {
         local: mac,
@@ -368,9 +368,9 @@ fn carriages() -> [Carriage; 3] {
         vni: 7,
     };
     [
-        Carriage::Plain,
-        Carriage::MacInMac(backbone),
-        Carriage::Vxlan(tunnel),
+        Encapsulation::Plain,
+        Encapsulation::MacInMac(backbone),
+        Encapsulation::Vxlan(tunnel),
     ]
 }
 
@@ -380,7 +380,7 @@ fn descriptions_lead_in_and_are_put_back_on_the_way_out() {
         let (hypervisor, mut workers) = sharing(Sharing::Described(carriage));
         let described = |number: u16, bytes: &[u8]| {
             let mut frame = frame(5, bytes);
-            Envelope::new(id(number), carriage)
+            EncapHeader::new(id(number), carriage)
                 .put_on(&mut frame)
                 .unwrap();
             frame
@@ -569,7 +569,7 @@ fn rules_of_ports_and_their_vlans_lead_as_they_say() {
     let vlan = |id| vec![Condition::Port(PortId(5)), Condition::Vlan(id)];
     let (mut hypervisor, mut workers) = sharing(Sharing::Rules);
     let ip = ipv4(17, [192, 0, 2, 1], [10, 1, 2, 3]);
-    let mut sent_by = |hypervisor: &Hypervisor| {
+    let mut sent_by = |hypervisor: &TenantSwitch| {
         let mut frames = [Some(7), Some(8), None, Some(7)].map(|vlan| ip_frame(vlan, &ip, None));
         let sent = forward(&mut workers[0], &mut frames, 1);
         hypervisor.check_conservation().unwrap();

@@ -8,7 +8,7 @@ use common::{forward, frame, hypervisor, id, marker, port, program, spec};
 use packet::PortId;
 use switch::{Action, MigrationMode, Change, Limits, MayLose, TableEntry};
 use tenancy::{
-    Carriage, Condition, Connection, Hypervisor, Quotas, Refusal, Rule, Sharing, Spec, Vlan,
+    Encapsulation, Condition, Connection, TenantSwitch, Quotas, HypervisorError, Rule, Sharing, Spec, Vlan,
 };
 
 fn rule(name: &str, vpdp: u16, priority: i32, conditions: Vec<Condition>) -> Rule {
@@ -22,7 +22,7 @@ fn rule(name: &str, vpdp: u16, priority: i32, conditions: Vec<Condition>) -> Rul
 
 /// Returns vPDP 1 with a program on ports 10 and 11, linked to vPDP 2 without a program; both
 /// share port 5 by rules.
-fn scene() -> Hypervisor {
+fn scene() -> TenantSwitch {
     let mut hypervisor = hypervisor();
     hypervisor.share(PortId(5), Some(Sharing::Rules)).unwrap();
     for (number, ports) in [(1, [10, 11, 5]), (2, [20, 21, 5])] {
@@ -41,7 +41,7 @@ fn scene() -> Hypervisor {
 }
 
 /// Returns all readable state of a hypervisor as text.
-fn picture(hypervisor: &Hypervisor) -> String {
+fn picture(hypervisor: &TenantSwitch) -> String {
     let vpdps = hypervisor.vpdps().map(|vpdp| {
         let program = vpdp.device().map(|device| device.program().name.clone());
         let objects = vpdp.device().map(switch::Device::objects);
@@ -71,7 +71,7 @@ const TABLES: &str = "
     table two { key = { hdr.h.mark : exact; } actions = { a; } const entries = { 0 : a(); 1 : a(); } }
     table none { key = { hdr.h.mark : exact; } actions = { a; } }";
 
-type Wrong = fn(&mut Hypervisor) -> Result<(), Refusal>;
+type Wrong = fn(&mut TenantSwitch) -> Result<(), HypervisorError>;
 
 fn net(a: u8, length: u8) -> Condition {
     Condition::Ipv4Source(Ipv4Addr::new(a, 0, 0, 0), length)
@@ -197,7 +197,7 @@ const CASES: &[(&str, Wrong)] = &[
     }),
     ("`egress any` makes no sense at the switch's port 6", |h| {
         let share = tenancy::Share {
-            sharing: Sharing::Described(Carriage::Plain),
+            sharing: Sharing::Described(Encapsulation::Plain),
             egress: tenancy::Egress::Any,
         };
         h.share_as(PortId(6), share)
@@ -213,7 +213,7 @@ const CASES: &[(&str, Wrong)] = &[
             remote: Ipv4Addr::LOCALHOST,
             vni: 1 << 24,
         };
-        let sharing = Sharing::Described(Carriage::Vxlan(tunnel));
+        let sharing = Sharing::Described(Encapsulation::Vxlan(tunnel));
         h.share(PortId(6), Some(sharing))
     }),
     (

@@ -15,7 +15,7 @@ use packet::Nanos;
 use passes::edit::{Donor, Edit, Side};
 use passes::slots::{Capacity, SlotPlan};
 use switch::{Action, MigrationMode, Change, Device, MayLose};
-use tenancy::{Hypervisor, Quotas, Rate, Refusal, Worker};
+use tenancy::{TenantSwitch, Quotas, Rate, HypervisorError, Worker};
 
 /// Compiles a chain of tables. Each one adds an amount to the mark by default, and has `size`
 /// entries.
@@ -35,9 +35,9 @@ fn line(amounts: &[u8], size: u32) -> Arc<Program> {
     ))
 }
 
-fn slots(count: Option<u16>, capacity: Capacity) -> Hypervisor {
+fn slots(count: Option<u16>, capacity: Capacity) -> TenantSwitch {
     let slots = count.map(|count| NonZeroU16::new(count).unwrap());
-    Hypervisor::with_slots(Arc::new(interp::Interp), SlotPlan { slots, capacity })
+    TenantSwitch::with_slots(Arc::new(interp::Interp), SlotPlan { slots, capacity })
 }
 
 fn entries(entries: u64) -> Capacity {
@@ -48,7 +48,7 @@ fn entries(entries: u64) -> Capacity {
 }
 
 /// Returns a vPDP on ports 10 and 11 that runs a program, and a worker.
-fn running(mut hypervisor: Hypervisor, program: Arc<Program>) -> (Hypervisor, Worker) {
+fn running(mut hypervisor: TenantSwitch, program: Arc<Program>) -> (TenantSwitch, Worker) {
     hypervisor.create(spec(1, &[10, 11])).unwrap();
     hypervisor.load(id(1), program).unwrap();
     let worker = hypervisor.workers(1).remove(0);
@@ -60,7 +60,7 @@ fn send(worker: &mut Worker, bytes: &[u8], now: u64) -> Sent {
 }
 
 /// Returns the place of each stage of a vPDP: name, slot and turn.
-fn places(hypervisor: &Hypervisor, number: u16) -> Vec<(String, u32, u32)> {
+fn places(hypervisor: &TenantSwitch, number: u16) -> Vec<(String, u32, u32)> {
     let view = hypervisor.slots();
     let (_, map) = view
         .programs
@@ -73,7 +73,7 @@ fn places(hypervisor: &Hypervisor, number: u16) -> Vec<(String, u32, u32)> {
         .collect()
 }
 
-fn held_entries(hypervisor: &Hypervisor) -> Vec<u64> {
+fn held_entries(hypervisor: &TenantSwitch) -> Vec<u64> {
     hypervisor
         .slots()
         .held
@@ -83,7 +83,7 @@ fn held_entries(hypervisor: &Hypervisor) -> Vec<u64> {
 }
 
 /// Adds an entry that adds an amount to the mark of packets with this number.
-fn add_entry(hypervisor: &mut Hypervisor, table: &str, number: u8, amount: u8) {
+fn add_entry(hypervisor: &mut TenantSwitch, table: &str, number: u8, amount: u8) {
     let device = hypervisor.device_mut(id(1)).unwrap();
     let program = Arc::clone(device.program());
     let mut tables = program.tables.iter();
@@ -122,7 +122,7 @@ fn what_the_slots_do_not_hold_is_refused_and_changes_nothing() {
     let refusal = hypervisor
         .update(id(1), line(&[1, 1], 101), nothing)
         .unwrap_err();
-    assert!(matches!(refusal, Refusal::Slots(..)), "{refusal}");
+    assert!(matches!(refusal, HypervisorError::Slots(..)), "{refusal}");
     assert_eq!(held_entries(&hypervisor), [90, 90]);
     assert_eq!(marks(&send(&mut worker, &[0, 0], 1)), [(11, 7)]);
     // A removed program frees its places, and so does one that cannot be loaded.
@@ -136,7 +136,7 @@ fn what_the_slots_do_not_hold_is_refused_and_changes_nothing() {
     };
     hypervisor.set_quotas(id(2), small).unwrap();
     let refusal = hypervisor.load(id(2), line(&[1, 1], 10)).unwrap_err();
-    assert!(matches!(refusal, Refusal::Load(..)), "{refusal}");
+    assert!(matches!(refusal, HypervisorError::Load(..)), "{refusal}");
     assert_eq!(held_entries(&hypervisor), [90, 90]);
     hypervisor.unload(id(1)).unwrap();
     assert_eq!(held_entries(&hypervisor), [0, 0]);
@@ -322,7 +322,7 @@ fn stages_change_under_traffic_and_tables_keep_their_entries() {
         left[0].1
     };
     assert_eq!(mark(&mut worker), 105);
-    let edit = |hypervisor: &mut Hypervisor, edit: &Edit<'_>| hypervisor.edit(id(1), edit).unwrap();
+    let edit = |hypervisor: &mut TenantSwitch, edit: &Edit<'_>| hypervisor.edit(id(1), edit).unwrap();
     edit(&mut hypervisor, &Edit::Delete { stage: "In.t0" });
     assert_eq!(mark(&mut worker), 104);
     let double = program(
@@ -382,7 +382,7 @@ fn stages_change_under_traffic_and_tables_keep_their_entries() {
 #[test]
 fn a_stage_moves_to_another_slot_and_stays_there_over_changes() {
     let (mut hypervisor, mut worker) = running(slots(Some(3), entries(20)), line(&[1, 2], 10));
-    let slot = |hypervisor: &Hypervisor| {
+    let slot = |hypervisor: &TenantSwitch| {
         let places = places(hypervisor, 1);
         places
             .iter()
@@ -399,7 +399,7 @@ fn a_stage_moves_to_another_slot_and_stays_there_over_changes() {
     assert_eq!(marks(&send(&mut worker, &[0, 0], 2)), [(11, 3)]);
     assert_eq!(held_entries(&hypervisor), [20, 0, 0]);
     let none = hypervisor.roll_back(id(1)).unwrap_err();
-    assert!(matches!(none, Refusal::NothingBefore(_)), "{none}");
+    assert!(matches!(none, HypervisorError::NothingBefore(_)), "{none}");
     for (stage, slot, problem) in [
         (
             "In.t1",
@@ -438,20 +438,20 @@ fn a_change_of_a_stage_replaces_only_what_it_was_made_of() {
         hypervisor.adopt(edited, nothing()).unwrap_err(),
         hypervisor.adopt_moved(moved).unwrap_err(),
     ];
-    assert_eq!(refusals, [Refusal::Changed(id(1)), Refusal::Changed(id(1))]);
+    assert_eq!(refusals, [HypervisorError::Changed(id(1)), HypervisorError::Changed(id(1))]);
     assert_eq!(marks(&send(&mut worker, &[0, 0], 1)), [(11, 11)]);
     // Neither can be loaded after the program that it was made from was unloaded.
     let maker = hypervisor.maker(id(1)).unwrap();
     let edited = maker.edit(&Edit::Delete { stage }).unwrap();
     hypervisor.unload(id(1)).unwrap();
     let refusal = hypervisor.begin(edited).unwrap_err();
-    assert_eq!(refusal, Refusal::Changed(id(1)));
+    assert_eq!(refusal, HypervisorError::Changed(id(1)));
 }
 
 #[test]
 fn a_stage_that_may_be_in_any_slot_leaves_the_one_in_which_it_was_to_be() {
     let (mut hypervisor, _) = running(slots(Some(2), entries(20)), line(&[1], 15));
-    let slot = |hypervisor: &Hypervisor| places(hypervisor, 1)[0].1;
+    let slot = |hypervisor: &TenantSwitch| places(hypervisor, 1)[0].1;
     hypervisor.move_to_slot(id(1), "In.t0", Some(1)).unwrap();
     assert_eq!(slot(&hypervisor), 1);
     hypervisor.move_to_slot(id(1), "In.t0", None).unwrap();
@@ -480,7 +480,7 @@ fn programs_of_one_vpdp_have_room_in_common_for_one_runs_at_a_time() {
     assert_eq!(hypervisor.slots().coming.len(), 1);
     hypervisor.create(spec(2, &[12, 13])).unwrap();
     let refusal = hypervisor.load(id(2), line(&[1], 11)).unwrap_err();
-    assert!(matches!(refusal, Refusal::Slots(..)), "{refusal}");
+    assert!(matches!(refusal, HypervisorError::Slots(..)), "{refusal}");
     hypervisor.load(id(2), line(&[1], 10)).unwrap();
     // Its own vPDP can use all of that space. A trial reserves nothing.
     let nothing = MigrationMode::Nothing;

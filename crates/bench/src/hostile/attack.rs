@@ -7,7 +7,7 @@ use bits::Value;
 use ir::{ActionCall, KeyMatch, Program, TableId};
 use packet::{Frame, Nanos, PortId};
 use switch::{Change, Device};
-use tenancy::{Hypervisor, Refusal, VpdpId};
+use tenancy::{TenantSwitch, HypervisorError, VpdpId};
 
 use super::HostileError;
 use crate::device::change;
@@ -145,7 +145,7 @@ pub(super) struct Beside<'a> {
 
 impl Beside<'_> {
     /// Prepares the attack, before the first packet.
-    pub(super) fn begin(&mut self, hypervisor: &mut Hypervisor) -> Result<(), HostileError> {
+    pub(super) fn begin(&mut self, hypervisor: &mut TenantSwitch) -> Result<(), HostileError> {
         if self.attack == Attack::ChurnedTable {
             let device = device(hypervisor, self.vpdp)?;
             for key in 0..ENTRIES {
@@ -159,7 +159,7 @@ impl Beside<'_> {
     /// Makes one step of the attack at this time, while packets arrive.
     pub(super) fn go_on(
         &mut self,
-        hypervisor: &mut Hypervisor,
+        hypervisor: &mut TenantSwitch,
         now: Nanos,
     ) -> Result<(), HostileError> {
         match self.attack {
@@ -174,7 +174,7 @@ impl Beside<'_> {
     }
 
     /// Compiles a large program. No other vPDP has it, so the engine compiles it each time.
-    fn compile(&mut self, hypervisor: &Hypervisor) -> Result<(), HostileError> {
+    fn compile(&mut self, hypervisor: &TenantSwitch) -> Result<(), HostileError> {
         let program = (self.compile)(&self.long_text).map_err(HostileError::Compile)?;
         hypervisor
             .maker(self.vpdp)?
@@ -182,7 +182,7 @@ impl Beside<'_> {
         Ok(())
     }
 
-    fn churn(&mut self, hypervisor: &mut Hypervisor) -> Result<(), HostileError> {
+    fn churn(&mut self, hypervisor: &mut TenantSwitch) -> Result<(), HostileError> {
         let device = device(hypervisor, self.vpdp)?;
         for _ in 0..CHURNED {
             forget_oldest(device)?;
@@ -194,7 +194,7 @@ impl Beside<'_> {
     }
 
     /// Sends packets of a controller, and makes an atomic change, which needs a barrier.
-    fn flood(&mut self, hypervisor: &mut Hypervisor, now: Nanos) -> Result<(), HostileError> {
+    fn flood(&mut self, hypervisor: &mut TenantSwitch, now: Nanos) -> Result<(), HostileError> {
         let device = device(hypervisor, self.vpdp)?;
         for _ in 0..CHURNED {
             let received = device.receive(PortId(0), &[0; SHORT]);
@@ -211,9 +211,9 @@ impl Beside<'_> {
     }
 }
 
-fn device(hypervisor: &mut Hypervisor, vpdp: VpdpId) -> Result<&mut Device, HostileError> {
+fn device(hypervisor: &mut TenantSwitch, vpdp: VpdpId) -> Result<&mut Device, HostileError> {
     let device = hypervisor.device_mut(vpdp);
-    device.ok_or(HostileError::Refusal(Refusal::NoProgram(vpdp)))
+    device.ok_or(HostileError::Refusal(HypervisorError::NoProgram(vpdp)))
 }
 
 fn apply(device: &mut Device, change: Change) -> Result<(), HostileError> {

@@ -20,7 +20,7 @@ use ir::Program;
 use packet::{Frame, FrameError, Nanos, PortId};
 use support::rng::Rng;
 use support::tsc_clock::Clock;
-use tenancy::{Connection, Fairness, Gauge, Hypervisor, Refusal, Spec, VpdpId, Worker};
+use tenancy::{Connection, Fairness, CycleAccounting, TenantSwitch, HypervisorError, Spec, VpdpId, Worker};
 
 use crate::device::change;
 use crate::load::Compile;
@@ -107,7 +107,7 @@ pub enum HostileError {
     /// The entries do not fit the program.
     Setup(SetupError),
     /// The hypervisor refuses an operation.
-    Refusal(Refusal),
+    Refusal(HypervisorError),
     /// A packet is too long.
     Frame(FrameError),
     /// A thread has failed.
@@ -134,8 +134,8 @@ impl From<SetupError> for HostileError {
     }
 }
 
-impl From<Refusal> for HostileError {
-    fn from(refusal: Refusal) -> Self {
+impl From<HypervisorError> for HostileError {
+    fn from(refusal: HypervisorError) -> Self {
         HostileError::Refusal(refusal)
     }
 }
@@ -166,9 +166,9 @@ impl Hostile<'_> {
     pub fn measure(
         &self,
         attack: Attack,
-        gauge: impl Gauge + 'static,
+        gauge: impl CycleAccounting + 'static,
     ) -> Result<HostileReport, HostileError> {
-        let mut hypervisor = Hypervisor::new(Arc::clone(&self.engine));
+        let mut hypervisor = TenantSwitch::new(Arc::clone(&self.engine));
         let ports = self.workload.ports();
         let victim = self.create(&mut hypervisor, "victim", 0..ports)?;
         let peer = self.create(&mut hypervisor, "peer", ports..2 * ports)?;
@@ -196,7 +196,7 @@ impl Hostile<'_> {
 
     fn create(
         &self,
-        hypervisor: &mut Hypervisor,
+        hypervisor: &mut TenantSwitch,
         name: &str,
         ports: std::ops::Range<u32>,
     ) -> Result<VpdpId, HostileError> {
@@ -208,9 +208,9 @@ impl Hostile<'_> {
         })?)
     }
 
-    fn fill(&self, hypervisor: &mut Hypervisor, vpdp: VpdpId) -> Result<(), HostileError> {
+    fn fill(&self, hypervisor: &mut TenantSwitch, vpdp: VpdpId) -> Result<(), HostileError> {
         let device = hypervisor.device_mut(vpdp);
-        let device = device.ok_or(Refusal::NoProgram(vpdp))?;
+        let device = device.ok_or(HypervisorError::NoProgram(vpdp))?;
         self.workload.setup(&self.program, WHOLE, &mut |item| {
             let applied = device.apply(change(item));
             applied.map_err(|error| SetupError::Entry(error.to_string()))?;
@@ -241,7 +241,7 @@ impl Hostile<'_> {
     /// Runs the forwarding thread and the control thread.
     fn run(
         &self,
-        hypervisor: &mut Hypervisor,
+        hypervisor: &mut TenantSwitch,
         worker: Worker,
         traffic: &Traffic,
         mut beside: Beside<'_>,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use packet::{Frame, Nanos, PortId};
 use support::tsc_clock::Clock;
-use tenancy::{Carried, Reception, Worker};
+use tenancy::{ForwardedFrames, Reception, Worker};
 
 use super::Carried as Rates;
 use crate::measure::quantile;
@@ -98,11 +98,11 @@ pub(super) struct Run {
 /// Snapshots of a neighbor's service at two times of a run, in ticks.
 #[derive(Default)]
 struct Milestones {
-    at: Vec<(u64, Carried)>,
+    at: Vec<(u64, ForwardedFrames)>,
 }
 
 impl Milestones {
-    fn pass(&mut self, number: usize, now: u64, carried: impl FnOnce() -> Carried) {
+    fn pass(&mut self, number: usize, now: u64, carried: impl FnOnce() -> ForwardedFrames) {
         if self.at.len() == number {
             self.at.push((now, carried()));
         }

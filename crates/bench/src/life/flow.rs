@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use packet::{Frame, Nanos, PortId};
 use support::rng::Rng;
 use switch::Device;
-use tenancy::{Carriage, Envelope, Hypervisor, Spec, VpdpId};
+use tenancy::{Encapsulation, EncapHeader, TenantSwitch, Spec, VpdpId};
 
 use super::{Life, LifeError, Operation};
 use crate::device::change;
@@ -155,9 +155,9 @@ impl Seat {
         }
     }
 
-    fn envelope(&self) -> Option<Envelope> {
+    fn envelope(&self) -> Option<EncapHeader> {
         match self.entry {
-            Entry::Described => Some(Envelope::new(self.vpdp, Carriage::Plain)),
+            Entry::Described => Some(EncapHeader::new(self.vpdp, Encapsulation::Plain)),
             Entry::Whole | Entry::Rules => None,
         }
     }
@@ -217,13 +217,13 @@ pub(super) fn fill(device: &mut Device, life: &Life<'_>, part: Part) -> Result<(
 
 /// A function that runs alone, with the entries of a part.
 struct Alone {
-    hypervisor: Hypervisor,
+    hypervisor: TenantSwitch,
     vpdp: VpdpId,
 }
 
 impl Alone {
     fn new(life: &Life<'_>, function: &tenancy::Function, part: Part) -> Result<Alone, LifeError> {
-        let mut hypervisor = Hypervisor::new(Arc::clone(&life.engine));
+        let mut hypervisor = TenantSwitch::new(Arc::clone(&life.engine));
         let made = hypervisor.create(Spec::default());
         let vpdp = made.map_err(|refusal| LifeError::Refusal(Operation::Create, refusal))?;
         let loaded = hypervisor.load(vpdp, function.clone());

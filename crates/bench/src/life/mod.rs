@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 use exec::Engine;
 use ir::Program;
 use switch::LedgerError;
-use tenancy::{Chain, Function, Refusal};
+use tenancy::{Chain, Function, HypervisorError};
 
 use crate::setup::SetupError;
 use crate::tenants::Divisible;
@@ -82,7 +82,7 @@ pub enum LifeError {
     /// The workload's entries do not fit a function.
     Setup(SetupError),
     /// The hypervisor refuses an operation that is valid.
-    Refusal(Operation, Refusal),
+    Refusal(Operation, HypervisorError),
     /// A function does not send exactly one packet for each packet of the workload.
     Function,
     /// An operation changed state that it must preserve.

@@ -10,7 +10,7 @@ use passes::slots::{Capacity, SlotPlan};
 use support::rng::Rng;
 use switch::{MigrationMode, MayLose};
 use tenancy::{
-    Carriage, Condition, Connection, Function, Hypervisor, Quotas, Rate, Refusal, Rule, Sharing,
+    Encapsulation, Condition, Connection, Function, TenantSwitch, Quotas, Rate, HypervisorError, Rule, Sharing,
     Spec, Vpdp, VpdpId,
 };
 
@@ -159,8 +159,8 @@ struct Changing {
 /// The two switches with their vPDPs, and the generator of random operations.
 pub struct Scene<'l> {
     life: &'l Life<'l>,
-    first: Hypervisor,
-    second: Hypervisor,
+    first: TenantSwitch,
+    second: TenantSwitch,
     flows: Arc<[Flow]>,
     changing: Vec<Changing>,
     choices: Rng,
@@ -185,7 +185,7 @@ impl<'l> Scene<'l> {
                 slots: NonZeroU16::new(SLOTS),
                 capacity: Capacity::default(),
             };
-            Hypervisor::with_slots(Arc::clone(&life.engine), plan)
+            TenantSwitch::with_slots(Arc::clone(&life.engine), plan)
         };
         let begins = Expectation {
             home: Home::First,
@@ -241,11 +241,11 @@ impl<'l> Scene<'l> {
     }
 
     /// Configures the sharing of ports, on both switches.
-    fn share(&mut self, seats: &[Seat]) -> Result<(), Refusal> {
+    fn share(&mut self, seats: &[Seat]) -> Result<(), HypervisorError> {
         for seat in seats {
             let sharing = match seat.entry {
                 Entry::Whole => continue,
-                Entry::Described => Sharing::Described(Carriage::Plain),
+                Entry::Described => Sharing::Described(Encapsulation::Plain),
                 Entry::Rules => Sharing::Rules,
             };
             for port in 0..seat.ports {
@@ -287,7 +287,7 @@ impl<'l> Scene<'l> {
         self.choices.below(bound as u64) as usize
     }
 
-    fn switch(&mut self, home: Home) -> &mut Hypervisor {
+    fn switch(&mut self, home: Home) -> &mut TenantSwitch {
         match home {
             Home::First => &mut self.first,
             Home::Second => &mut self.second,
@@ -562,12 +562,12 @@ impl<'l> Scene<'l> {
 
 /// Error of an operation with several steps.
 enum Stopped {
-    Refused(Refusal),
+    Refused(HypervisorError),
     Life(LifeError),
 }
 
-impl From<Refusal> for Stopped {
-    fn from(refusal: Refusal) -> Self {
+impl From<HypervisorError> for Stopped {
+    fn from(refusal: HypervisorError) -> Self {
         Stopped::Refused(refusal)
     }
 }
@@ -578,7 +578,7 @@ impl From<LifeError> for Stopped {
     }
 }
 
-fn refused(operation: Operation) -> impl Fn(Refusal) -> LifeError + Copy {
+fn refused(operation: Operation) -> impl Fn(HypervisorError) -> LifeError + Copy {
     move |refusal| LifeError::Refusal(operation, refusal)
 }
 
@@ -592,7 +592,7 @@ fn spec(seat: &Seat) -> Spec {
     }
 }
 
-fn create(switch: &mut Hypervisor, spec: Spec, seat: &Seat) -> Result<(), Refusal> {
+fn create(switch: &mut TenantSwitch, spec: Spec, seat: &Seat) -> Result<(), HypervisorError> {
     switch.create(spec)?;
     lead(switch, seat)
 }
@@ -611,7 +611,7 @@ fn rules(seat: &Seat) -> impl Iterator<Item = (String, packet::PortId)> {
 }
 
 /// Adds the rules that assign packets to the vPDP, if it uses rules.
-fn lead(switch: &mut Hypervisor, seat: &Seat) -> Result<(), Refusal> {
+fn lead(switch: &mut TenantSwitch, seat: &Seat) -> Result<(), HypervisorError> {
     rules(seat).try_for_each(|(name, port)| {
         switch.add_rule(Rule {
             name,
@@ -622,7 +622,7 @@ fn lead(switch: &mut Hypervisor, seat: &Seat) -> Result<(), Refusal> {
     })
 }
 
-fn delete(switch: &mut Hypervisor, seat: &Seat) -> Result<(), Refusal> {
+fn delete(switch: &mut TenantSwitch, seat: &Seat) -> Result<(), HypervisorError> {
     rules(seat).try_for_each(|(name, _)| switch.remove_rule(&name))?;
     switch.delete(seat.vpdp)
 }

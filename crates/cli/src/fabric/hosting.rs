@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use port::{OpenedPort, Poller};
-use tenancy::Hypervisor;
+use tenancy::TenantSwitch;
 
 use super::real::Switched;
 use crate::crew::Crew;
@@ -24,7 +24,7 @@ const TURN: Duration = Duration::from_millis(10);
 /// conserved.
 pub(super) fn carry(
     name: String,
-    mut hypervisor: Hypervisor,
+    mut hypervisor: TenantSwitch,
     ports: Vec<OpenedPort>,
     done: &UnixStream,
 ) -> Result<Switched, String> {
@@ -65,7 +65,7 @@ fn is_over(poller: &mut Poller, done: &UnixStream) -> Result<bool, String> {
 }
 
 /// Does the work that needs no packet, and prints the notices of the ports.
-fn turn(hypervisor: &mut Hypervisor, crew: &Crew<tenancy::Worker>, name: &str) {
+fn turn(hypervisor: &mut TenantSwitch, crew: &Crew<tenancy::Worker>, name: &str) {
     // The sink is never called: it is for packets of the control side, of which there are none
     // here.
     hypervisor.step(crew.common().now(), |_, _, _| {});

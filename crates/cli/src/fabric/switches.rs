@@ -8,7 +8,7 @@ use fabric::topology::{FunctionSpec, PlaneSpec, ProgramSpec, SharedSpec, SwitchS
 use fabric::{Node, SwitchNode, Tenants};
 use packet::Nanos;
 use switch::{Device, DeviceConfig};
-use tenancy::{Connection, Hypervisor, Spec, VirtualPort};
+use tenancy::{Connection, TenantSwitch, Spec, VirtualPort};
 
 use crate::args::{Setup, Source};
 use crate::engine::Choice;
@@ -29,7 +29,7 @@ pub(crate) enum Plane {
     /// One function.
     Alone(Box<Device>),
     /// Virtual data planes.
-    Shared(Box<Hypervisor>),
+    Shared(Box<TenantSwitch>),
 }
 
 impl Maker {
@@ -79,8 +79,8 @@ impl Maker {
         device.ok_or_else(|| WRONG_ENTRIES.to_owned())
     }
 
-    fn hypervisor(&mut self, shared: &SharedSpec) -> Result<Hypervisor, String> {
-        let mut hypervisor = Hypervisor::new(Arc::clone(&self.engine));
+    fn hypervisor(&mut self, shared: &SharedSpec) -> Result<TenantSwitch, String> {
+        let mut hypervisor = TenantSwitch::new(Arc::clone(&self.engine));
         for sharing in &shared.sharings {
             let (port, how) = sharing.it;
             let done = hypervisor.share_as(port, how);
@@ -100,7 +100,7 @@ impl Maker {
         Ok(hypervisor)
     }
 
-    fn add_vpdp(&mut self, hypervisor: &mut Hypervisor, vpdp: &VpdpSpec) -> Result<(), String> {
+    fn add_vpdp(&mut self, hypervisor: &mut TenantSwitch, vpdp: &VpdpSpec) -> Result<(), String> {
         let program = self.program(&vpdp.function.program)?;
         let created = hypervisor.create(Spec {
             id: Some(vpdp.id),
@@ -152,7 +152,7 @@ fn unlinked(connection: &Connection) -> Connection {
 }
 
 /// Creates a vPDP's links, except those that the other end has created.
-fn link(hypervisor: &mut Hypervisor, vpdp: &VpdpSpec) -> Result<(), String> {
+fn link(hypervisor: &mut TenantSwitch, vpdp: &VpdpSpec) -> Result<(), String> {
     for (port, connection) in (0..).zip(&vpdp.ports) {
         let Connection::Link(other) = *connection else {
             continue;

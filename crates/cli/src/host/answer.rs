@@ -7,7 +7,7 @@ use p4info::polyplane::tenancy::v1::change_request::Change;
 use p4rt::{Answer, Code, Denial};
 use support::name;
 use tenancy::{
-    Connection, Exported, ExportedState, Quotas, Refusal, Rule, Share, Spec, VirtualPort, Vpdp,
+    Connection, Exported, ExportedState, Quotas, HypervisorError, Rule, Share, Spec, VirtualPort, Vpdp,
     VpdpId,
 };
 
@@ -27,28 +27,28 @@ pub(super) fn invalid(message: impl ToString) -> Denial {
     }
 }
 
-pub(super) fn refused(refusal: Refusal) -> Denial {
-    if let Refusal::Compile(error) = refusal {
+pub(super) fn refused(refusal: HypervisorError) -> Denial {
+    if let HypervisorError::Compile(error) = refusal {
         return denied(error);
     }
     let code = match &refusal {
-        Refusal::NoSuchVpdp(_) => Code::NotFound,
-        Refusal::NumberTaken(_) | Refusal::NameTaken(..) => Code::AlreadyExists,
-        Refusal::NoNumberLeft
-        | Refusal::Exceeded(..)
-        | Refusal::Slots(..)
-        | Refusal::Compile(_) => Code::ResourceExhausted,
-        Refusal::InUse(..)
-        | Refusal::HasProgram(_)
-        | Refusal::NoProgram(_)
-        | Refusal::NothingBefore(_)
-        | Refusal::Changed(_)
-        | Refusal::Update(..) => Code::FailedPrecondition,
-        Refusal::Wiring(_)
-        | Refusal::Compose(..)
-        | Refusal::Edit(..)
-        | Refusal::Load(..)
-        | Refusal::Import(_) => Code::InvalidArgument,
+        HypervisorError::NoSuchVpdp(_) => Code::NotFound,
+        HypervisorError::NumberTaken(_) | HypervisorError::NameTaken(..) => Code::AlreadyExists,
+        HypervisorError::NoNumberLeft
+        | HypervisorError::Exceeded(..)
+        | HypervisorError::Slots(..)
+        | HypervisorError::Compile(_) => Code::ResourceExhausted,
+        HypervisorError::InUse(..)
+        | HypervisorError::HasProgram(_)
+        | HypervisorError::NoProgram(_)
+        | HypervisorError::NothingBefore(_)
+        | HypervisorError::Changed(_)
+        | HypervisorError::Update(..) => Code::FailedPrecondition,
+        HypervisorError::Wiring(_)
+        | HypervisorError::Compose(..)
+        | HypervisorError::Edit(..)
+        | HypervisorError::Load(..)
+        | HypervisorError::Import(_) => Code::InvalidArgument,
     };
     Denial {
         code,
@@ -324,7 +324,7 @@ impl Office {
         let exported = self.hypervisor.export(id).map_err(refused)?;
         let state = exported
             .state
-            .ok_or_else(|| refused(Refusal::NoProgram(id)))?;
+            .ok_or_else(|| refused(HypervisorError::NoProgram(id)))?;
         let kept = |(place, object)| {
             let (place, object) = store::write_object(&place, &object);
             wire::Kept { place, object }

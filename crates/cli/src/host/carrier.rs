@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use exec::DropReason;
 use p4rt::{CpuPort, ToControllers};
 use packet::{Batch, Frame, Nanos, PortId};
-use tenancy::{Gauge, Reception, VpdpId, Work, Worker};
+use tenancy::{CycleAccounting, Reception, VpdpId, CycleUse, Worker};
 
 use super::gauge::Cycles;
 use crate::carrier::Carrier;
@@ -289,7 +289,7 @@ impl Carrier for Tenants {
     ) {
         if !frames.is_empty() {
             self.worker.received(Reception {
-                cycles: self.reception.end(Work::default()),
+                cycles: self.reception.end(CycleUse::default()),
                 missed: self.reception.missed(),
                 is_behind: std::mem::take(&mut self.is_behind),
             });

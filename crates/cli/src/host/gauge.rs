@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use packet::Nanos;
 use support::tsc_clock::{Clock, time_of_thread};
-use tenancy::{Fairness, Gauge, Work};
+use tenancy::{Fairness, CycleAccounting, CycleUse};
 
 /// Interval of fair sharing: the demand of the vPDPs in one interval sets their shares in the next.
 const INTERVAL: Nanos = Nanos::from_millis(2);
@@ -97,7 +97,7 @@ impl Cycles {
     }
 }
 
-impl Gauge for Cycles {
+impl CycleAccounting for Cycles {
     fn begin(&mut self) {
         self.begin = self.clock.ticks();
         if self.begin.saturating_sub(self.last.at) > self.looks {
@@ -105,7 +105,7 @@ impl Gauge for Cycles {
         }
     }
 
-    fn end(&mut self, work: Work) -> u64 {
+    fn end(&mut self, work: CycleUse) -> u64 {
         let now = self.clock.ticks();
         let mut cycles = now.saturating_sub(self.begin);
         if cycles > self.long {
@@ -144,7 +144,7 @@ mod tests {
         let mut gauge = Cycles::default();
         gauge.begin();
         work();
-        let (cost, missed) = (gauge.end(Work::default()), gauge.missed());
+        let (cost, missed) = (gauge.end(CycleUse::default()), gauge.missed());
         assert_eq!(gauge.missed(), Nanos::ZERO, "it is told once");
         (cost as f64 / gauge.ticks_per_ns, missed.0 as f64)
     }

@@ -24,7 +24,7 @@ use p4rt::{Listen, Reach, Server};
 use packet::PortId;
 use passes::slots::{Capacity, SlotPlan};
 use port::{OpenedPort, PortSpec};
-use tenancy::Hypervisor;
+use tenancy::TenantSwitch;
 
 use crate::args::Io;
 use crate::bounds;
@@ -157,7 +157,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     run::tell_ports("", &opened);
     let ports = carrying(&opened);
     let mut hypervisor =
-        Hypervisor::with_slots(Arc::from(options.choice.engine()), options.slots.plan());
+        TenantSwitch::with_slots(Arc::from(options.choice.engine()), options.slots.plan());
     hypervisor.set_compile_pool(bounds::pool());
     if options.fair {
         hypervisor.set_fairness(Some(gauge::fairness()));

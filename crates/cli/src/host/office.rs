@@ -11,7 +11,7 @@ use p4rt::{Denial, Petition, Petitions, Server};
 use packet::PortId;
 use port::Poller;
 use support::wakeup::WakeupFd;
-use tenancy::{Connection, Hypervisor, VirtualPort, Vpdp, VpdpId};
+use tenancy::{Connection, TenantSwitch, VirtualPort, Vpdp, VpdpId};
 use tracing::level_filters::LevelFilter;
 
 use crate::control::USUAL_CPU;
@@ -34,7 +34,7 @@ const PETITIONS_A_TURN: usize = 8;
 
 /// The control loop.
 pub(super) struct Office {
-    pub(super) hypervisor: Hypervisor,
+    pub(super) hypervisor: TenantSwitch,
     pub(super) crew: Crew<Tenants>,
     pub(super) board: Switchboard,
     first_station: Option<Arc<WakeupFd>>,
@@ -55,7 +55,7 @@ pub(super) struct Office {
 
 impl Office {
     pub(super) fn new(
-        mut hypervisor: Hypervisor,
+        mut hypervisor: TenantSwitch,
         crew: Crew<Tenants>,
         board: Switchboard,
         server: Server,

@@ -10,7 +10,7 @@ use p4info::polyplane::tenancy::v1::function::Function as OneFunction;
 use p4rt::Answer;
 use support::name;
 use switch::{MigrationMode, MayLose, Migration};
-use tenancy::{Cancelled, Chain, Function, Leave, Made, Maker, Moved, VpdpId};
+use tenancy::{Cancelled, Chain, Function, CompilePermit, NewFunction, Maker, MovedVpdp, VpdpId};
 
 use crate::bounds::denied;
 use crate::host::answer::{Answered, done, invalid, refused};
@@ -20,16 +20,16 @@ use crate::host::office::Office;
 pub(super) struct Ready {
     next: Answered<Next>,
     /// Compile permit: while it exists, the vPDP cannot compile another program.
-    leave: Leave,
+    leave: CompilePermit,
     answer: Answer<wire::ChangeResponse>,
 }
 
 /// Next program of a vPDP.
 pub(super) enum Next {
     /// Another program, with the state that it may take over.
-    Other(Made, MigrationMode),
+    Other(NewFunction, MigrationMode),
     /// The same program, with a stage in another slot.
-    Moved(Moved),
+    Moved(MovedVpdp),
 }
 
 /// Task that builds the next program of a vPDP, on a thread that may take its time.
@@ -186,7 +186,7 @@ fn make(maker: &Maker, function: Function, carry: MigrationMode) -> Answered<Nex
 }
 
 /// Returns the built device, if P4Info can describe its program.
-pub(super) fn other(made: Made, carry: MigrationMode) -> Answered<Next> {
+pub(super) fn other(made: NewFunction, carry: MigrationMode) -> Answered<Next> {
     p4rt::check_p4info(made.program()).map_err(invalid)?;
     Ok(Next::Other(made, carry))
 }

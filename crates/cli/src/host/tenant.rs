@@ -8,7 +8,7 @@ use ir::Program;
 use p4rt::{Allow, CpuPort, Denial, Inbox, Limit, Loader, Purpose, Setup};
 use packet::PortId;
 use switch::{Device, DeviceConfig, Digest, LoadError};
-use tenancy::{BoundedCompiler, Refusal, SlotBook, VpdpId};
+use tenancy::{BoundedCompiler, HypervisorError, SlotBook, VpdpId};
 
 use crate::control::USUAL_CPU;
 use crate::spare::Spare;
@@ -115,7 +115,7 @@ impl Loader for TenantLoader {
             Purpose::Run => self.slots.fit(self.vpdp, &program),
             Purpose::Verify => self.slots.try_fit(self.vpdp, &program),
         };
-        fitted.map_err(|error| Refusal::Slots(self.vpdp, error).to_string())
+        fitted.map_err(|error| HypervisorError::Slots(self.vpdp, error).to_string())
     }
 
     fn device(&self, program: Arc<Program>) -> Result<Device, LoadError> {

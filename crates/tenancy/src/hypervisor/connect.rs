@@ -2,22 +2,22 @@
 
 use packet::PortId;
 
-use super::Hypervisor;
-use crate::refusal::Refusal;
+use super::TenantSwitch;
+use crate::error::HypervisorError;
 use crate::rule::Rule;
 use crate::vpdp::{Connection, VirtualPort};
-use crate::wiring::{Share, Sharing, WiringError};
+use crate::port_map::{Share, Sharing, PortMapError};
 
-impl Hypervisor {
+impl TenantSwitch {
     /// Connects a virtual port to a physical port, or disconnects it.
     ///
     /// # Errors
     /// The virtual port is linked, or the physical port is taken.
-    pub fn connect(&mut self, port: VirtualPort, to: Option<PortId>) -> Result<(), Refusal> {
+    pub fn connect(&mut self, port: VirtualPort, to: Option<PortId>) -> Result<(), HypervisorError> {
         self.find(port.vpdp)?;
         let (wiring, classifier) = self.rewired(|wiring| {
             if let Connection::Link(_) = wiring.connection(port)? {
-                return Err(WiringError::Linked(port));
+                return Err(PortMapError::Linked(port));
             }
             wiring.connect(port, to.map_or(Connection::Open, Connection::Physical))
         })?;
@@ -29,7 +29,7 @@ impl Hypervisor {
     ///
     /// # Errors
     /// One of them does not exist, or is connected.
-    pub fn link(&mut self, one: VirtualPort, other: VirtualPort) -> Result<(), Refusal> {
+    pub fn link(&mut self, one: VirtualPort, other: VirtualPort) -> Result<(), HypervisorError> {
         self.change_wiring(|wiring| wiring.link(one, other))
     }
 
@@ -37,7 +37,7 @@ impl Hypervisor {
     ///
     /// # Errors
     /// The port has no link.
-    pub fn unlink(&mut self, port: VirtualPort) -> Result<(), Refusal> {
+    pub fn unlink(&mut self, port: VirtualPort) -> Result<(), HypervisorError> {
         self.change_wiring(|wiring| wiring.unlink(port))
     }
 
@@ -46,7 +46,7 @@ impl Hypervisor {
     ///
     /// # Errors
     /// Several vPDPs have the port, or a rule names it.
-    pub fn share(&mut self, port: PortId, sharing: Option<Sharing>) -> Result<(), Refusal> {
+    pub fn share(&mut self, port: PortId, sharing: Option<Sharing>) -> Result<(), HypervisorError> {
         self.share_ports([port], sharing)
     }
 
@@ -54,14 +54,14 @@ impl Hypervisor {
     ///
     /// # Errors
     /// A rule names the port and needs another sharing, or the combination is invalid.
-    pub fn share_as(&mut self, port: PortId, share: Share) -> Result<(), Refusal> {
+    pub fn share_as(&mut self, port: PortId, share: Share) -> Result<(), HypervisorError> {
         self.change_wiring(|wiring| {
             wiring.shared.insert(port, share);
             Ok(())
         })
     }
 
-    /// Sets the sharing of several ports as [`Hypervisor::share`] does, checked and published as
+    /// Sets the sharing of several ports as [`TenantSwitch::share`] does, checked and published as
     /// one change.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl Hypervisor {
         &mut self,
         ports: impl IntoIterator<Item = PortId>,
         sharing: Option<Sharing>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), HypervisorError> {
         self.change_wiring(|wiring| {
             for port in ports {
                 match sharing {
@@ -86,7 +86,7 @@ impl Hypervisor {
     ///
     /// # Errors
     /// The rule is invalid, or overlaps with another one.
-    pub fn add_rule(&mut self, rule: Rule) -> Result<(), Refusal> {
+    pub fn add_rule(&mut self, rule: Rule) -> Result<(), HypervisorError> {
         self.add_rules([rule])
     }
 
@@ -94,7 +94,7 @@ impl Hypervisor {
     ///
     /// # Errors
     /// A rule is invalid, or overlaps with another one.
-    pub fn add_rules(&mut self, rules: impl IntoIterator<Item = Rule>) -> Result<(), Refusal> {
+    pub fn add_rules(&mut self, rules: impl IntoIterator<Item = Rule>) -> Result<(), HypervisorError> {
         self.change_wiring(|wiring| rules.into_iter().try_for_each(|rule| wiring.add_rule(rule)))
     }
 
@@ -102,7 +102,7 @@ impl Hypervisor {
     ///
     /// # Errors
     /// No rule has this name.
-    pub fn remove_rule(&mut self, name: &str) -> Result<(), Refusal> {
+    pub fn remove_rule(&mut self, name: &str) -> Result<(), HypervisorError> {
         self.change_wiring(|wiring| wiring.remove_rule(name))
     }
 }

@@ -12,9 +12,9 @@ use switch::{
     MigrationMode, ControlError, Device, DeviceConfig, LoadError, MayLose, Migration, Object, ObjectPlace,
 };
 
-use super::{Hypervisor, Loaded, Spec, Vpdp, bells, new_seat};
+use super::{TenantSwitch, Loaded, Spec, Vpdp, bells, new_seat};
 use crate::function::{Composition, Function};
-use crate::refusal::Refusal;
+use crate::error::HypervisorError;
 use crate::slots::{Pin, SlotBook};
 use crate::vpdp::VpdpId;
 
@@ -32,7 +32,7 @@ pub struct Maker {
 }
 
 /// A built device for a vPDP, with its places in the stage slots and the sources of its program.
-pub struct Made {
+pub struct NewFunction {
     vpdp: VpdpId,
     birth: u64,
     device: Device,
@@ -45,7 +45,7 @@ pub struct Made {
 }
 
 /// A built device with the running program of a vPDP, and a stage moved to another slot.
-pub struct Moved {
+pub struct MovedVpdp {
     vpdp: VpdpId,
     birth: u64,
     device: Device,
@@ -60,12 +60,12 @@ impl Maker {
     /// # Errors
     /// The chain cannot be composed, the stage slots do not hold the program, the engine cannot
     /// run it, or it exceeds the quotas.
-    pub fn make(&self, function: impl Into<Function>) -> Result<Made, Refusal> {
+    pub fn make(&self, function: impl Into<Function>) -> Result<NewFunction, HypervisorError> {
         let function = function.into();
         let composed = function.composed(&self.name);
         let Composition { program, joints } =
-            composed.map_err(|error| Refusal::Compose(self.vpdp, Box::new(error)))?;
-        Ok(Made {
+            composed.map_err(|error| HypervisorError::Compose(self.vpdp, Box::new(error)))?;
+        Ok(NewFunction {
             vpdp: self.vpdp,
             birth: self.birth,
             device: self.device(self.slots.fit(self.vpdp, &program))?,
@@ -80,10 +80,10 @@ impl Maker {
     ///
     /// # Errors
     /// The vPDP has no program, or the edit is invalid; otherwise as for [`Maker::make`].
-    pub fn edit(&self, change: &Edit<'_>) -> Result<Made, Refusal> {
+    pub fn edit(&self, change: &Edit<'_>) -> Result<NewFunction, HypervisorError> {
         let given = self.given()?;
         let edited = edit::edit(given, change).map_err(|error| self.keeps_stages(error))?;
-        Ok(Made {
+        Ok(NewFunction {
             of: Some(Arc::clone(given)),
             ..self.make(Arc::new(edited))?
         })
@@ -93,13 +93,13 @@ impl Maker {
     ///
     /// # Errors
     /// The vPDP has no program, there is no such stage, or the slot does not hold it.
-    pub fn move_to_slot(&self, stage: &str, slot: Option<u32>) -> Result<Moved, Refusal> {
+    pub fn move_to_slot(&self, stage: &str, slot: Option<u32>) -> Result<MovedVpdp, HypervisorError> {
         let given = self.given()?;
         edit::check_stage(given, stage).map_err(|error| self.keeps_stages(error))?;
         let stage = stage.to_owned();
         let pin = Pin { stage, slot };
         let fitted = self.slots.fit_pinned(self.vpdp, given, &pin);
-        Ok(Moved {
+        Ok(MovedVpdp {
             vpdp: self.vpdp,
             birth: self.birth,
             device: self.device(fitted)?,
@@ -108,24 +108,24 @@ impl Maker {
         })
     }
 
-    fn given(&self) -> Result<&Arc<Program>, Refusal> {
+    fn given(&self) -> Result<&Arc<Program>, HypervisorError> {
         let given = self.given.as_ref();
-        given.ok_or(Refusal::NoProgram(self.vpdp))
+        given.ok_or(HypervisorError::NoProgram(self.vpdp))
     }
 
-    fn keeps_stages(&self, error: EditError) -> Refusal {
-        Refusal::Edit(self.vpdp, Box::new(error))
+    fn keeps_stages(&self, error: EditError) -> HypervisorError {
+        HypervisorError::Edit(self.vpdp, Box::new(error))
     }
 
     /// Builds the device of a fitted program.
-    fn device(&self, fitted: Result<Arc<Program>, SlotError>) -> Result<Device, Refusal> {
-        let fitted = fitted.map_err(|error| Refusal::Slots(self.vpdp, error))?;
+    fn device(&self, fitted: Result<Arc<Program>, SlotError>) -> Result<Device, HypervisorError> {
+        let fitted = fitted.map_err(|error| HypervisorError::Slots(self.vpdp, error))?;
         let made = Device::new(fitted, &*self.engine, &self.config);
-        made.map_err(|error| Refusal::load(self.vpdp, &error))
+        made.map_err(|error| HypervisorError::load(self.vpdp, &error))
     }
 }
 
-impl Made {
+impl NewFunction {
     /// Returns the vPDP that it is for.
     pub fn vpdp(&self) -> VpdpId {
         self.vpdp
@@ -142,19 +142,19 @@ impl Made {
     }
 }
 
-impl Moved {
+impl MovedVpdp {
     /// Returns the vPDP that it is for.
     pub fn vpdp(&self) -> VpdpId {
         self.vpdp
     }
 }
 
-impl Hypervisor {
+impl TenantSwitch {
     /// Returns a builder of devices for a vPDP, with its current quotas.
     ///
     /// # Errors
     /// The vPDP does not exist.
-    pub fn maker(&self, id: VpdpId) -> Result<Maker, Refusal> {
+    pub fn maker(&self, id: VpdpId) -> Result<Maker, HypervisorError> {
         let vpdp = self.find(id)?;
         let loaded = vpdp.loaded.as_ref();
         Ok(Maker {
@@ -182,27 +182,27 @@ impl Hypervisor {
     }
 
     /// Returns the vPDP that a device was built for, if it still exists.
-    fn find_of(&mut self, id: VpdpId, birth: u64) -> Result<&mut Vpdp, Refusal> {
+    fn find_of(&mut self, id: VpdpId, birth: u64) -> Result<&mut Vpdp, HypervisorError> {
         let vpdp = self.vpdps.get_mut(&id);
         let same = vpdp.filter(|vpdp| vpdp.birth == birth);
-        same.ok_or(Refusal::NoSuchVpdp(id))
+        same.ok_or(HypervisorError::NoSuchVpdp(id))
     }
 
     /// Checks that a vPDP still runs the program that a device was derived from.
-    fn check_still_runs(&mut self, id: VpdpId, of: &Arc<Program>) -> Result<(), Refusal> {
+    fn check_still_runs(&mut self, id: VpdpId, of: &Arc<Program>) -> Result<(), HypervisorError> {
         match Arc::ptr_eq(&self.loaded_mut(id)?.given, of) {
             true => Ok(()),
-            false => Err(Refusal::Changed(id)),
+            false => Err(HypervisorError::Changed(id)),
         }
     }
 
     /// Loads a vPDP's first program or chain.
     ///
     /// # Errors
-    /// As for [`Maker::make`] and [`Hypervisor::begin`].
-    pub fn load(&mut self, id: VpdpId, function: impl Into<Function>) -> Result<(), Refusal> {
+    /// As for [`Maker::make`] and [`TenantSwitch::begin`].
+    pub fn load(&mut self, id: VpdpId, function: impl Into<Function>) -> Result<(), HypervisorError> {
         if self.find(id)?.loaded.is_some() {
-            return Err(Refusal::HasProgram(id));
+            return Err(HypervisorError::HasProgram(id));
         }
         let made = self.maker(id)?.make(function)?;
         self.begin(made)
@@ -213,24 +213,24 @@ impl Hypervisor {
     /// # Errors
     /// The vPDP has a program or no longer exists. The device is an edit of an earlier program, or
     /// exceeds the vPDP's current quotas.
-    pub fn begin(&mut self, mut made: Made) -> Result<(), Refusal> {
+    pub fn begin(&mut self, mut made: NewFunction) -> Result<(), HypervisorError> {
         let vpdp = self.find_of(made.vpdp, made.birth)?;
         if made.of.is_some() {
-            return Err(Refusal::Changed(made.vpdp));
+            return Err(HypervisorError::Changed(made.vpdp));
         }
         if vpdp.loaded.is_some() {
-            return Err(Refusal::HasProgram(made.vpdp));
+            return Err(HypervisorError::HasProgram(made.vpdp));
         }
         let limited = made.device.set_limits(vpdp.config.limits);
-        limited.map_err(|error| Refusal::load(made.vpdp, &LoadError::Exceeded(error)))?;
+        limited.map_err(|error| HypervisorError::load(made.vpdp, &LoadError::Exceeded(error)))?;
         self.seat(made, None)
     }
 
     /// Installs a device, with a per-thread state for each worker.
-    pub(super) fn seat(&mut self, made: Made, before: Option<Function>) -> Result<(), Refusal> {
+    pub(super) fn seat(&mut self, made: NewFunction, before: Option<Function>) -> Result<(), HypervisorError> {
         self.serials += 1;
         let serial = self.serials;
-        let Made {
+        let NewFunction {
             vpdp: id,
             mut device,
             function,
@@ -264,13 +264,13 @@ impl Hypervisor {
     /// Replaces a vPDP's program or chain.
     ///
     /// # Errors
-    /// As for [`Maker::make`] and [`Hypervisor::adopt`].
+    /// As for [`Maker::make`] and [`TenantSwitch::adopt`].
     pub fn update(
         &mut self,
         id: VpdpId,
         function: impl Into<Function>,
         carry: MigrationMode,
-    ) -> Result<Migration, Refusal> {
+    ) -> Result<Migration, HypervisorError> {
         self.loaded_mut(id)?;
         let made = self.maker(id)?.make(function)?;
         self.adopt(made, carry)
@@ -282,7 +282,7 @@ impl Hypervisor {
     /// # Errors
     /// The vPDP has no program or no longer exists, or the edited program is no longer running.
     /// The new program exceeds the current quotas, or loses state that must be kept.
-    pub fn adopt(&mut self, made: Made, carry: MigrationMode) -> Result<Migration, Refusal> {
+    pub fn adopt(&mut self, made: NewFunction, carry: MigrationMode) -> Result<Migration, HypervisorError> {
         let id = self.find_of(made.vpdp, made.birth)?.id;
         self.catch_up(id)?;
         if let Some(of) = &made.of {
@@ -302,7 +302,7 @@ impl Hypervisor {
     ///
     /// # Errors
     /// The vPDP runs another program or no longer exists, or its current quotas do not allow it.
-    pub fn adopt_moved(&mut self, moved: Moved) -> Result<Migration, Refusal> {
+    pub fn adopt_moved(&mut self, moved: MovedVpdp) -> Result<Migration, HypervisorError> {
         let id = self.find_of(moved.vpdp, moved.birth)?.id;
         self.catch_up(id)?;
         self.check_still_runs(id, &moved.of)?;
@@ -311,17 +311,17 @@ impl Hypervisor {
         Ok(migration)
     }
 
-    fn catch_up(&mut self, id: VpdpId) -> Result<(), Refusal> {
+    fn catch_up(&mut self, id: VpdpId) -> Result<(), HypervisorError> {
         let slots = self.slots.clone();
         self.loaded_mut(id)?.catch_up(id, &slots);
         Ok(())
     }
 
     /// Replaces the program of a vPDP's device by that of another device.
-    fn replace(&mut self, id: VpdpId, new: Device, carry: MigrationMode) -> Result<Migration, Refusal> {
+    fn replace(&mut self, id: VpdpId, new: Device, carry: MigrationMode) -> Result<Migration, HypervisorError> {
         let loaded = self.loaded_mut(id)?;
         let adopted = loaded.device.adopt(new, carry);
-        let migration = adopted.map_err(|error| Refusal::Update(id, error))?;
+        let migration = adopted.map_err(|error| HypervisorError::Update(id, error))?;
         loaded.device.publish();
         loaded.program = Arc::clone(loaded.device.program());
         let running = Arc::clone(&loaded.program);
@@ -334,7 +334,7 @@ impl Hypervisor {
     ///
     /// # Errors
     /// There was none.
-    pub fn roll_back(&mut self, id: VpdpId) -> Result<Migration, Refusal> {
+    pub fn roll_back(&mut self, id: VpdpId) -> Result<Migration, HypervisorError> {
         let before = self.before(id)?;
         self.update(id, before, MigrationMode::State(MayLose::Anything))
     }
@@ -343,10 +343,10 @@ impl Hypervisor {
     ///
     /// # Errors
     /// There was none.
-    pub fn before(&self, id: VpdpId) -> Result<Function, Refusal> {
+    pub fn before(&self, id: VpdpId) -> Result<Function, HypervisorError> {
         let loaded = self.find(id)?.loaded.as_ref();
-        let loaded = loaded.ok_or(Refusal::NoProgram(id))?;
+        let loaded = loaded.ok_or(HypervisorError::NoProgram(id))?;
         let (_, before) = loaded.functions(id, &self.slots);
-        before.ok_or(Refusal::NothingBefore(id))
+        before.ok_or(HypervisorError::NothingBefore(id))
     }
 }

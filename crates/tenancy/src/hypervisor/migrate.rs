@@ -2,9 +2,9 @@
 
 use switch::{Object, ObjectPlace};
 
-use super::{Hypervisor, Spec};
+use super::{TenantSwitch, Spec};
 use crate::function::Function;
-use crate::refusal::Refusal;
+use crate::error::HypervisorError;
 use crate::vpdp::{Connection, VpdpId};
 
 /// Exported vPDP.
@@ -30,12 +30,12 @@ pub struct ExportedState {
     pub objects: Vec<(ObjectPlace, Object)>,
 }
 
-impl Hypervisor {
+impl TenantSwitch {
     /// Returns a vPDP's configuration and state. It keeps running here.
     ///
     /// # Errors
     /// The vPDP does not exist.
-    pub fn export(&self, id: VpdpId) -> Result<Exported, Refusal> {
+    pub fn export(&self, id: VpdpId) -> Result<Exported, HypervisorError> {
         let vpdp = self.find(id)?;
         let state = vpdp.loaded.as_ref().map(|loaded| {
             let (function, before) = loaded.functions(id, &self.slots);
@@ -62,8 +62,8 @@ impl Hypervisor {
     /// Creates a vPDP from an export, with its state.
     ///
     /// # Errors
-    /// As for [`Hypervisor::create`] and [`Hypervisor::load`].
-    pub fn import(&mut self, exported: Exported) -> Result<VpdpId, Refusal> {
+    /// As for [`TenantSwitch::create`] and [`TenantSwitch::load`].
+    pub fn import(&mut self, exported: Exported) -> Result<VpdpId, HypervisorError> {
         let Exported {
             mut spec,
             is_suspended,
@@ -77,10 +77,10 @@ impl Hypervisor {
                 let maker = self.maker_of_next(id, &spec);
                 let made = spec.quotas.compile.run(|| {
                     let mut made = maker.make(state.function)?;
-                    made.restore(state.objects).map_err(Refusal::Import)?;
-                    Ok::<_, Refusal>(made)
+                    made.restore(state.objects).map_err(HypervisorError::Import)?;
+                    Ok::<_, HypervisorError>(made)
                 });
-                Some((made.map_err(Refusal::Compile)??, state.before))
+                Some((made.map_err(HypervisorError::Compile)??, state.before))
             }
             None => None,
         };

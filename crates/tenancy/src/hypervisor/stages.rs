@@ -3,12 +3,12 @@
 use passes::edit::Edit;
 use switch::{MigrationMode, MayLose, Migration};
 
-use super::Hypervisor;
-use crate::refusal::Refusal;
+use super::TenantSwitch;
+use crate::error::HypervisorError;
 use crate::slots::{SlotBook, SlotView};
 use crate::vpdp::VpdpId;
 
-impl Hypervisor {
+impl TenantSwitch {
     /// Returns the slot allocation, for threads that build devices ([`SlotBook::fit`]).
     pub fn slot_book(&self) -> &SlotBook {
         &self.slots
@@ -28,10 +28,10 @@ impl Hypervisor {
     /// undoes it.
     ///
     /// # Errors
-    /// As for [`Maker::edit`] and [`Hypervisor::adopt`].
+    /// As for [`Maker::edit`] and [`TenantSwitch::adopt`].
     ///
     /// [`Maker::edit`]: crate::Maker::edit
-    pub fn edit(&mut self, id: VpdpId, change: &Edit<'_>) -> Result<Migration, Refusal> {
+    pub fn edit(&mut self, id: VpdpId, change: &Edit<'_>) -> Result<Migration, HypervisorError> {
         let edited = self.maker(id)?.edit(change)?;
         // Tables of removed stages are kept, with their entries.
         self.adopt(edited, MigrationMode::State(MayLose::Nothing))
@@ -40,7 +40,7 @@ impl Hypervisor {
     /// Pins a stage to this slot, or unpins it.
     ///
     /// # Errors
-    /// As for [`Maker::move_to_slot`] and [`Hypervisor::adopt_moved`].
+    /// As for [`Maker::move_to_slot`] and [`TenantSwitch::adopt_moved`].
     ///
     /// [`Maker::move_to_slot`]: crate::Maker::move_to_slot
     pub fn move_to_slot(
@@ -48,7 +48,7 @@ impl Hypervisor {
         id: VpdpId,
         stage: &str,
         slot: Option<u32>,
-    ) -> Result<Migration, Refusal> {
+    ) -> Result<Migration, HypervisorError> {
         let moved = self.maker(id)?.move_to_slot(stage, slot)?;
         self.adopt_moved(moved)
     }

@@ -4,12 +4,12 @@
 use exec::DropReason;
 use packet::{Frame, Nanos, PortId};
 
-use super::Hypervisor;
-use crate::entrance::Inlet;
-use crate::root::{Admission, Exit};
+use super::TenantSwitch;
+use crate::port_classifier::IngressTarget;
+use crate::snapshot::{Admission, EgressAction};
 use crate::worker::{MAX_HOPS, MOST_LINKED};
 
-impl Hypervisor {
+impl TenantSwitch {
     /// Does the work that needs no received packet. It handles time-outs and packet learning,
     /// sends the control side's own packets, and frees what is no longer needed. Must be called
     /// periodically. Time never goes back.
@@ -52,7 +52,7 @@ impl Hypervisor {
         &mut self,
         allowances: &mut [usize],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
-    ) -> Vec<(Inlet, Frame)> {
+    ) -> Vec<(IngressTarget, Frame)> {
         let mut linked = Vec::new();
         let root = &self.root;
         for vpdp in self.vpdps.values_mut() {
@@ -67,23 +67,23 @@ impl Hypervisor {
                 let _ = frame.assign(bytes);
                 let exit = place.exit(port);
                 match exit {
-                    Exit::Port(port) => sent(*port, &mut frame, time),
-                    Exit::Described(port) | Exit::Wrapped(port, _) => {
+                    EgressAction::Port(port) => sent(*port, &mut frame, time),
+                    EgressAction::Described(port) | EgressAction::Wrapped(port, _) => {
                         match place.describe(exit.outer(), &mut frame) {
                             Ok(()) => sent(*port, &mut frame, time),
                             Err(_) => lost.push(DropReason::FrameTooLong),
                         }
                     }
-                    Exit::Guarded(guard) => match guard.pass(&mut frame) {
+                    EgressAction::Guarded(guard) => match guard.pass(&mut frame) {
                         Ok(port) => sent(port, &mut frame, time),
                         Err(reason) => lost.push(reason),
                     },
-                    Exit::Link(_) if *allowance == 0 => lost.push(DropReason::LinkHops),
-                    Exit::Link(inlet) => {
+                    EgressAction::Link(_) if *allowance == 0 => lost.push(DropReason::LinkHops),
+                    EgressAction::Link(inlet) => {
                         *allowance -= 1;
                         linked.push((*inlet, frame));
                     }
-                    Exit::Open => lost.push(DropReason::NoSuchPort),
+                    EgressAction::Open => lost.push(DropReason::NoSuchPort),
                 }
             });
             for reason in lost {
@@ -94,7 +94,7 @@ impl Hypervisor {
     }
 
     /// Delivers a packet at the other end of a link.
-    fn deliver(&mut self, inlet: Inlet, frame: &Frame, is_too_far: bool) {
+    fn deliver(&mut self, inlet: IngressTarget, frame: &Frame, is_too_far: bool) {
         self.linked += 1;
         let now = self.now;
         let vpdp = self.vpdps.values_mut().find(|vpdp| vpdp.slot == inlet.slot);

@@ -172,8 +172,8 @@ fn simulate(senders: &[Sender], time: f64, stops: Stops) -> (Vec<Fate>, f64) {
 }
 
 impl Worker<'_> {
-    fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
-        (0..self.senders.len() as u32).map(Slot)
+    fn slots(&self) -> impl Iterator<Item = VpdpIndex> + use<> {
+        (0..self.senders.len() as u32).map(VpdpIndex)
     }
 
     fn round(&mut self) {
@@ -214,7 +214,7 @@ impl Worker<'_> {
             receptions[at] = packets as f64 * sender.reception;
             self.now += receptions[at];
             if packets == most && most > 0 {
-                let asks_for_more = sender.is_shared || self.shares.fill_up(Slot(at as u32));
+                let asks_for_more = sender.is_shared || self.shares.fill_up(VpdpIndex(at as u32));
                 self.is_behind |= asks_for_more || most == TURN;
             }
         }
@@ -244,13 +244,13 @@ impl Worker<'_> {
                 self.shares.receive_for(slot, packets, reception);
             }
         }
-        let mut slots: Vec<Slot> = self.slots().collect();
+        let mut slots: Vec<VpdpIndex> = self.slots().collect();
         slots.sort_by_key(|slot| !self.shares.has_credit(*slot));
         let served = slots.into_iter().filter(|slot| self.serve(*slot));
         all + served.count() > 0
     }
 
-    fn allow(&mut self, slot: Slot) -> usize {
+    fn allow(&mut self, slot: VpdpIndex) -> usize {
         match self.senders[slot.index()].is_shared {
             true => usize::MAX,
             false => self.shares.grant(slot, usize::MAX),
@@ -258,7 +258,7 @@ impl Worker<'_> {
     }
 
     /// Serves packets that wait in the worker, then new ones. Returns true if there were any.
-    fn serve(&mut self, slot: Slot) -> bool {
+    fn serve(&mut self, slot: VpdpIndex) -> bool {
         let at = slot.index();
         let came = std::mem::take(&mut self.arrivals[at]);
         if came.is_empty() && self.fates[at].postponed.is_empty() {
@@ -282,7 +282,7 @@ impl Worker<'_> {
         true
     }
 
-    fn visit(&mut self, slot: Slot, packets: VecDeque<f64>) {
+    fn visit(&mut self, slot: VpdpIndex, packets: VecDeque<f64>) {
         let Sender { cost, weight, .. } = self.senders[slot.index()];
         let (served, _) = self.shares.admit(slot, weight, packets.len());
         let begin = self.now + VISIT;
@@ -295,11 +295,11 @@ impl Worker<'_> {
         fate.refused += (packets.len() - served) as u64;
         fate.took += took;
         self.now += took;
-        let work = Work {
+        let work = CycleUse {
             packets: served as u64,
             passes: 0,
         };
-        let visit = Visit {
+        let visit = ServiceTurn {
             cycles: took as u64,
             of_packets: (took - SHORTEST).max(took / 4.0) as u64,
         };

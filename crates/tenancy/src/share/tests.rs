@@ -15,7 +15,7 @@ fn fairness(interval: Nanos, quantum: Nanos) -> Fairness {
 }
 
 /// Receives packets of a vPDP. Returns the number of packets that a service turn serves.
-fn come(shares: &mut Shares, slot: Slot, packets: usize) -> usize {
+fn come(shares: &mut Shares, slot: VpdpIndex, packets: usize) -> usize {
     shares.receive_for(slot, packets, 0.0);
     let visit = shares.visit(slot);
     if packets >= visit {
@@ -25,14 +25,14 @@ fn come(shares: &mut Shares, slot: Slot, packets: usize) -> usize {
 }
 
 /// Serves packets of a vPDP, `cost` cycles each, as far as its share goes. Returns their number.
-fn serve(shares: &mut Shares, (slot, weight): (Slot, u32), packets: usize, cost: u64) -> u64 {
+fn serve(shares: &mut Shares, (slot, weight): (VpdpIndex, u32), packets: usize, cost: u64) -> u64 {
     let (given, _) = shares.admit(slot, weight, packets);
-    let work = Work {
+    let work = CycleUse {
         packets: given as u64,
         passes: 0,
     };
     let cycles = work.packets * cost;
-    let visit = Visit {
+    let visit = ServiceTurn {
         cycles,
         of_packets: cycles,
     };
@@ -56,7 +56,7 @@ fn serve_two(asks: [(usize, u64, u32); 2]) -> [u64; 2] {
         shares.begin(&fairness, 2, Nanos::from_micros(round));
         shares.receive(Reception::default());
         for (number, (packets, cost, weight)) in asks.into_iter().enumerate() {
-            let one = (Slot(number as u32), weight);
+            let one = (VpdpIndex(number as u32), weight);
             let served = serve(&mut shares, one, packets, cost);
             cycles[number] += served * cost * u64::from(round >= 100);
         }
@@ -102,7 +102,7 @@ fn serve_both(cycles: u64, is_behind: bool) -> u64 {
             missed: Nanos::ZERO,
             is_behind,
         });
-        for slot in [0, 1].map(Slot) {
+        for slot in [0, 1].map(VpdpIndex) {
             used += serve(&mut shares, (slot, 1), 10, 100) * 100 * u64::from(round >= 100);
         }
     }
@@ -131,7 +131,7 @@ fn settled_beside(cycles: u64, asks: [(usize, u64); 2]) -> Shares {
             ..Reception::default()
         });
         shares.meet(2);
-        for (slot, (packets, cost)) in (0..).map(Slot).zip(asks) {
+        for (slot, (packets, cost)) in (0..).map(VpdpIndex).zip(asks) {
             let visit = come(&mut shares, slot, packets);
             serve(&mut shares, (slot, 1), visit, cost);
         }
@@ -143,7 +143,7 @@ fn settled_beside(cycles: u64, asks: [(usize, u64); 2]) -> Shares {
 fn one_dear_packet_an_interval_does_not_take_from_who_asks_for_most_of_the_rest() {
     let fairness = fairness(Nanos::from_micros(10), Nanos(20));
     let mut shares = Shares::default();
-    let come_all = |shares: &mut Shares, slot: Slot, packets: usize, cost: u64| {
+    let come_all = |shares: &mut Shares, slot: VpdpIndex, packets: usize, cost: u64| {
         come(shares, slot, packets);
         serve(shares, (slot, 1), packets, cost)
     };
@@ -154,10 +154,10 @@ fn one_dear_packet_an_interval_does_not_take_from_who_asks_for_most_of_the_rest(
         shares.meet(1 + usize::from(is_dear));
         if is_dear {
             // More cycles than a turn has, and a twenty-fifth of the capacity.
-            come_all(&mut shares, Slot(0), 1, 400);
+            come_all(&mut shares, VpdpIndex(0), 1, 400);
         }
         // Nine tenths.
-        let given = come_all(&mut shares, Slot(1), 9, 100);
+        let given = come_all(&mut shares, VpdpIndex(1), 9, 100);
         assert!(round < 100 || given == 9, "{given} in round {round}");
     }
 }
@@ -167,7 +167,7 @@ fn who_used_less_than_it_could_have_is_visited_first_and_for_long() {
     let mut shares = settled([(2, 100), (100, 100)]);
     shares.begin(&short(), 2, Nanos::from_micros(100));
     // Of 500 cycles per microsecond, 300 were left over in each of ten.
-    let [modest, greedy] = [Slot(0), Slot(1)];
+    let [modest, greedy] = [VpdpIndex(0), VpdpIndex(1)];
     assert!(shares.has_credit(modest) && !shares.has_credit(greedy));
     assert_eq!(shares.visit(modest), 20);
     assert!((5..=10).contains(&shares.visit(greedy)), "{shares:?}");
@@ -176,29 +176,29 @@ fn who_used_less_than_it_could_have_is_visited_first_and_for_long() {
 #[test]
 fn what_takes_many_intervals_comes_one_by_one_when_those_before_are_paid_for() {
     let mut shares = settled([(2, 100), (5, 100_000)]);
-    assert_eq!(shares.visit(Slot(1)), 0);
+    assert_eq!(shares.visit(VpdpIndex(1)), 0);
     shares.begin(&short(), 2, Nanos::from_millis(100));
-    assert_eq!(shares.grant(Slot(1), usize::MAX), 1);
+    assert_eq!(shares.grant(VpdpIndex(1), usize::MAX), 1);
 }
 
 #[test]
 fn one_alone_is_visited_for_as_long_as_it_has_packets() {
     let mut shares = settled([(0, 100), (100, 100)]);
     shares.meet(1);
-    assert_eq!(shares.visit(Slot(1)), usize::MAX);
+    assert_eq!(shares.visit(VpdpIndex(1)), usize::MAX);
     // The first packets of another vPDP have arrived.
     shares.meet(2);
-    assert_eq!(shares.visit(Slot(1)), 20);
+    assert_eq!(shares.visit(VpdpIndex(1)), 20);
 }
 
 #[test]
 fn who_sent_nothing_is_not_taken_to_be_alone() {
     let mut shares = settled([(2, 100), (100, 100)]);
-    let among_others = shares.visit(Slot(1));
+    let among_others = shares.visit(VpdpIndex(1));
     shares.begin(&short(), 2, shares.now);
     shares.meet(1);
-    shares.receive_for(Slot(0), 2, 0.0);
-    assert_eq!(shares.visit(Slot(1)), among_others);
+    shares.receive_for(VpdpIndex(0), 2, 0.0);
+    assert_eq!(shares.visit(VpdpIndex(1)), among_others);
 }
 
 #[test]
@@ -210,11 +210,11 @@ fn what_is_dearer_than_a_visit_comes_as_seldom_as_the_share_does() {
         shares.begin(&fairness, 2, Nanos::from_micros(round));
         shares.receive(Reception::default());
         let asks = [(0, 5, 100), (1, 50, 2000)].map(|(slot, waiting, cost)| {
-            let granted = shares.grant(Slot(slot), usize::MAX);
+            let granted = shares.grant(VpdpIndex(slot), usize::MAX);
             if granted > 0 && granted <= waiting {
-                shares.fill_up(Slot(slot));
+                shares.fill_up(VpdpIndex(slot));
             }
-            (Slot(slot), granted.min(waiting), cost)
+            (VpdpIndex(slot), granted.min(waiting), cost)
         });
         let came = asks.iter().filter(|(_, granted, _)| *granted > 0);
         shares.meet(came.count());
@@ -224,7 +224,7 @@ fn what_is_dearer_than_a_visit_comes_as_seldom_as_the_share_does() {
             }
             let visit = come(&mut shares, slot, granted);
             let given = serve(&mut shares, (slot, 1), visit, cost);
-            if slot == Slot(1) && round >= 500 {
+            if slot == VpdpIndex(1) && round >= 500 {
                 visits += 1;
                 packets += given;
             }
@@ -239,25 +239,25 @@ fn what_is_dearer_than_a_visit_comes_as_seldom_as_the_share_does() {
 fn what_a_port_was_allowed_to_give_is_served_whatever_it_took_to_receive() {
     let mut shares = settled([(2, 100), (100, 100)]);
     shares.begin(&short(), 2, Nanos::from_micros(100));
-    let granted = shares.grant(Slot(1), usize::MAX);
+    let granted = shares.grant(VpdpIndex(1), usize::MAX);
     shares.begin(&short(), 2, shares.now);
-    shares.receive_for(Slot(1), granted, 100_000.0);
-    assert!(granted > 0 && shares.visit(Slot(1)) >= granted);
-    assert_eq!(shares.admit(Slot(1), 1, granted).0, granted);
+    shares.receive_for(VpdpIndex(1), granted, 100_000.0);
+    assert!(granted > 0 && shares.visit(VpdpIndex(1)) >= granted);
+    assert_eq!(shares.admit(VpdpIndex(1), 1, granted).0, granted);
 }
 
 #[test]
 fn who_is_limited_pays_for_visits_whole_and_others_for_their_packets() {
     let mut shares = settled([(2, 100), (100, 100)]);
-    let work = Work {
+    let work = CycleUse {
         packets: 0,
         passes: 0,
     };
-    let visit = Visit {
+    let visit = ServiceTurn {
         cycles: 300,
         of_packets: 100,
     };
-    let mut paid = |slot: Slot| {
+    let mut paid = |slot: VpdpIndex| {
         let before = shares.accounts[slot.index()].credit;
         shares.accounts[slot.index()].credit = 0.0;
         shares.book(slot, work, visit, false);
@@ -265,25 +265,25 @@ fn who_is_limited_pays_for_visits_whole_and_others_for_their_packets() {
         shares.accounts[slot.index()].credit = before;
         (paid, shares.reception)
     };
-    assert_eq!(paid(Slot(1)).0, 300.0);
-    let before = paid(Slot(1)).1;
+    assert_eq!(paid(VpdpIndex(1)).0, 300.0);
+    let before = paid(VpdpIndex(1)).1;
     // The fixed cost of turns is billed to no vPDP then.
-    assert_eq!(paid(Slot(0)), (100.0, before + 200.0));
+    assert_eq!(paid(VpdpIndex(0)), (100.0, before + 200.0));
 }
 
 #[test]
 fn what_one_owes_does_not_keep_it_waiting_for_ever() {
     let mut shares = settled([(2, 100), (100, 100)]);
-    let work = Work {
+    let work = CycleUse {
         packets: 1,
         passes: 0,
     };
     let cycles = 1_000_000_000;
-    let visit = Visit {
+    let visit = ServiceTurn {
         cycles,
         of_packets: cycles,
     };
-    shares.book(Slot(1), work, visit, false);
+    shares.book(VpdpIndex(1), work, visit, false);
     let share = shares.accounts[1].share;
     assert!(shares.accounts[1].left >= -share * MOST_OWED, "{shares:?}");
 }
@@ -291,10 +291,10 @@ fn what_one_owes_does_not_keep_it_waiting_for_ever() {
 #[test]
 fn what_it_takes_to_receive_what_ports_might_give_is_used_by_those_whose_they_are() {
     let mut shares = settled([(2, 100), (100, 100)]);
-    let granted = shares.grant(Slot(0), 10);
+    let granted = shares.grant(VpdpIndex(0), 10);
     shares.begin(&short(), 2, shares.now);
     let before = shares.accounts[0].credit;
-    shares.receive_for(Slot(0), 3 * granted, 3000.0);
+    shares.receive_for(VpdpIndex(0), 3 * granted, 3000.0);
     // Packets without a grant could not be refused, so no vPDP is billed for them.
     assert_eq!(shares.accounts[0].credit, before - 1000.0);
 }
@@ -303,14 +303,14 @@ fn what_it_takes_to_receive_what_ports_might_give_is_used_by_those_whose_they_ar
 fn what_ports_might_give_is_served_in_whichever_burst_it_comes() {
     let mut shares = settled([(2, 100), (100, 100)]);
     shares.begin(&short(), 2, Nanos::from_micros(100));
-    let granted = shares.grant(Slot(1), usize::MAX);
+    let granted = shares.grant(VpdpIndex(1), usize::MAX);
     assert!(granted > 1);
     // A worker with a full batch processes it before all ports have delivered.
     for packets in [1, granted - 1] {
         shares.begin(&short(), 2, shares.now);
-        shares.receive_for(Slot(1), packets, 100_000.0);
-        assert!(shares.visit(Slot(1)) >= packets);
-        assert_eq!(shares.admit(Slot(1), 1, packets).0, packets);
+        shares.receive_for(VpdpIndex(1), packets, 100_000.0);
+        assert!(shares.visit(VpdpIndex(1)) >= packets);
+        assert_eq!(shares.admit(VpdpIndex(1), 1, packets).0, packets);
     }
     assert_eq!(shares.accounts[1].granted.left, 0);
 }
@@ -324,9 +324,9 @@ fn what_is_dearer_than_the_longest_visit_waits_for_its_credit_while_nobody_is_li
     (account.cost, account.pass_cost) = (longest * 3.0, longest * 3.0);
     account.credit = -account.own;
     shares.meet(2);
-    assert_eq!(shares.grant(Slot(1), usize::MAX), 0);
+    assert_eq!(shares.grant(VpdpIndex(1), usize::MAX), 0);
     shares.accounts[1].credit = shares.accounts[1].own;
-    assert_eq!(shares.grant(Slot(1), usize::MAX), 1);
+    assert_eq!(shares.grant(VpdpIndex(1), usize::MAX), 1);
 }
 
 #[test]
@@ -364,7 +364,7 @@ struct Asking {
 
 /// Simulates one round. Returns the number of packets served by vPDP.
 fn round(shares: &mut Shares, fairness: &Fairness, now: u64, asking: &[Asking]) -> Vec<u64> {
-    let all = (0..).map(Slot).zip(asking);
+    let all = (0..).map(VpdpIndex).zip(asking);
     let mut is_behind = false;
     let came = all.clone().map(|(slot, one)| {
         let most = shares.grant(slot, usize::MAX).min(TURN);
@@ -524,8 +524,8 @@ fn alone_on_a_quarter(fairness: &Fairness) -> Shares {
             shares.begin(fairness, 1, Nanos(now));
             shares.receive(Reception::default());
             shares.meet(1);
-            let visit = come(&mut shares, Slot(0), 4);
-            serve(&mut shares, (Slot(0), 1), visit, 250);
+            let visit = come(&mut shares, VpdpIndex(0), 4);
+            serve(&mut shares, (VpdpIndex(0), 1), visit, 250);
             now += 1000;
         }
         shares.miss(Nanos::from_millis(12));
@@ -568,7 +568,7 @@ fn what_waits_in_the_worker_is_served_as_the_share_comes() {
         shares.meet(2);
         // The packets arrive by a shared port, so there are no grants.
         for (number, packets, cost) in [(0, 10, 100), (1, 10, 2000)] {
-            let slot = Slot(number);
+            let slot = VpdpIndex(number);
             let visit = come(&mut shares, slot, packets);
             let served = if visit > 0 {
                 serve(&mut shares, (slot, 1), visit, cost)
@@ -597,17 +597,17 @@ fn where_there_is_no_share_the_next_pass_never_comes() {
     for round in 0..30 {
         shares.begin(&nothing, 2, Nanos::from_micros(round));
         shares.receive(Reception::default());
-        for slot in [0, 1].map(Slot) {
+        for slot in [0, 1].map(VpdpIndex) {
             serve(&mut shares, (slot, 1), 10, 100);
         }
     }
-    assert_eq!(shares.next_pass(Slot(0)), Nanos(u64::MAX));
+    assert_eq!(shares.next_pass(VpdpIndex(0)), Nanos(u64::MAX));
 }
 
 #[test]
 fn who_waits_for_a_burst_without_others_is_looked_at_in_the_next_one() {
     let mut shares = settled([(2, 100), (5, 100_000)]);
-    let dear = Slot(1);
+    let dear = VpdpIndex(1);
     let account = &mut shares.accounts[dear.index()];
     (account.credit, account.left) = (-account.own, account.share);
     assert_eq!(shares.passes(dear), 0);
@@ -622,7 +622,7 @@ fn who_waits_for_a_burst_without_others_is_looked_at_in_the_next_one() {
 fn is_limited_where(it_came: impl Fn(&mut Account)) -> bool {
     let mut shares = Shares::default();
     shares.begin(&short(), 2, Nanos(1));
-    for slot in [0, 1].map(Slot) {
+    for slot in [0, 1].map(VpdpIndex) {
         serve(&mut shares, (slot, 1), 100, 100);
     }
     it_came(&mut shares.accounts[1]);
@@ -650,9 +650,9 @@ fn whose_port_fills_up_before_it_has_what_it_could_asks_for_that_for_as_long_as_
         let own = shares.accounts[0].own;
         for burst in 1..=10 {
             if burst <= full {
-                assert!(shares.grant(Slot(0), usize::MAX) > 0);
+                assert!(shares.grant(VpdpIndex(0), usize::MAX) > 0);
                 // Only one of several ports counts per burst.
-                assert!(!shares.fill_up(Slot(0)) && !shares.fill_up(Slot(0)));
+                assert!(!shares.fill_up(VpdpIndex(0)) && !shares.fill_up(VpdpIndex(0)));
             }
             shares.begin(&short(), 2, Nanos::from_micros(110 + burst));
         }
@@ -677,7 +677,7 @@ fn what_is_dearer_than_a_visit_takes_what_others_leave_and_no_more() {
 fn who_is_limited_is_visited_for_what_has_come_of_its_share_where_rounds_are_long() {
     let mut shares = settled([(2, 100), (100, 100)]);
     shares.begin(&short(), 2, Nanos::from_micros(103));
-    let visit = shares.visit(Slot(1));
+    let visit = shares.visit(VpdpIndex(1));
     assert!(visit > 15, "{visit}");
 }
 

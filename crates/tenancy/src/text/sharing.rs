@@ -6,10 +6,10 @@ use std::str::FromStr;
 use packet::PortId;
 use support::mac::octets;
 
-use crate::carriage::{Backbone, Carriage, Tunnel};
+use crate::encapsulation::{Backbone, Encapsulation, Tunnel};
 use crate::text::{TextError, Words};
 use crate::vpdp::{Connection, VirtualPort, VpdpId};
-use crate::wiring::{Egress, MacPrefix, Share, Sharing};
+use crate::port_map::{Egress, MacPrefix, Share, Sharing};
 
 impl FromStr for Sharing {
     type Err = TextError;
@@ -61,14 +61,14 @@ fn sharing(words: &mut Words<'_>) -> Result<Sharing, TextError> {
     })
 }
 
-fn carriage(words: &mut Words<'_>) -> Result<Carriage, TextError> {
+fn carriage(words: &mut Words<'_>) -> Result<Encapsulation, TextError> {
     match words.0.clone().next() {
-        None | Some("egress") => return Ok(Carriage::Plain),
+        None | Some("egress") => return Ok(Encapsulation::Plain),
         Some(_) => {}
     }
     match words.next("`mac-in-mac` or `vxlan`")? {
-        "mac-in-mac" => Ok(Carriage::MacInMac(backbone(words)?)),
-        "vxlan" => Ok(Carriage::Vxlan(Tunnel {
+        "mac-in-mac" => Ok(Encapsulation::MacInMac(backbone(words)?)),
+        "vxlan" => Ok(Encapsulation::Vxlan(Tunnel {
             backbone: backbone(words)?,
             local: words.value("this end's IPv4 address")?,
             remote: words.value("the other end's IPv4 address")?,
@@ -90,11 +90,11 @@ impl fmt::Display for Sharing {
         match self {
             Sharing::Rules => f.write_str("rules"),
             Sharing::Destination(prefix) => write!(f, "mac {prefix}"),
-            Sharing::Described(Carriage::Plain) => f.write_str("described"),
-            Sharing::Described(Carriage::MacInMac(Backbone { local, remote })) => {
+            Sharing::Described(Encapsulation::Plain) => f.write_str("described"),
+            Sharing::Described(Encapsulation::MacInMac(Backbone { local, remote })) => {
                 write!(f, "described mac-in-mac {local} {remote}")
             }
-            Sharing::Described(Carriage::Vxlan(tunnel)) => {
+            Sharing::Described(Encapsulation::Vxlan(tunnel)) => {
                 let Backbone { local, remote } = tunnel.backbone;
                 write!(
                     f,

@@ -5,7 +5,7 @@ use packet::PortId;
 use switch::MOST_WAITING;
 
 use super::Worker;
-use crate::gauge::Carried;
+use crate::cycle_accounting::ForwardedFrames;
 
 impl Worker {
     /// Returns the maximum number of frames that a port may deliver in the next receive round.
@@ -43,8 +43,8 @@ impl Worker {
 
     /// Returns the work done on this worker for the vPDP that owns a port, while fair sharing was
     /// on.
-    pub fn carried(&self, port: PortId) -> Carried {
+    pub fn carried(&self, port: PortId) -> ForwardedFrames {
         let owner = self.root.entrances.owner(port);
-        owner.map_or(Carried::default(), |slot| self.shares.carried(slot))
+        owner.map_or(ForwardedFrames::default(), |slot| self.shares.carried(slot))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
-use tenancy::{Connection, Hypervisor, Spec, VirtualPort, VpdpId, Worker};
+use tenancy::{Connection, TenantSwitch, Spec, VirtualPort, VpdpId, Worker};
 
 /// Compiles a v1model program with this code in the ingress control. Its packets begin with a mark
 /// and a number.
@@ -63,8 +63,8 @@ pub fn resubmitter() -> Arc<Program> {
 }
 
 /// Returns a hypervisor that uses the interpreter.
-pub fn hypervisor() -> Hypervisor {
-    Hypervisor::new(Arc::new(interp::Interp))
+pub fn hypervisor() -> TenantSwitch {
+    TenantSwitch::new(Arc::new(interp::Interp))
 }
 
 pub fn id(number: u16) -> VpdpId {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use exec::DropReason;
 use packet::{Frame, Nanos, PortId};
 use switch::Change;
-use tenancy::Hypervisor;
+use tenancy::TenantSwitch;
 
 use crate::common::{frame, hypervisor, id, port, program, spec};
 use crate::scene::*;
@@ -24,7 +24,7 @@ fn copies() -> Change {
 }
 
 /// Creates vPDP 3 on port 30, and links it with vPDP 2 in a loop that multiplies copies.
-fn link_in_a_loop(hypervisor: &mut Hypervisor) {
+fn link_in_a_loop(hypervisor: &mut TenantSwitch) {
     let mut third = spec(3, &[30]);
     third.ports.push(tenancy::Connection::Open);
     hypervisor.create(third).unwrap();

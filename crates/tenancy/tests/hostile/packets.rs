@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use exec::{DropReason, WorkBudget};
 use packet::Frame;
-use tenancy::{Hypervisor, Quotas};
+use tenancy::{TenantSwitch, Quotas};
 
 use crate::common;
 use crate::common::{frame, id, marker, program, spec};
@@ -130,11 +130,11 @@ fn a_packet_has_the_work_that_its_quota_says_on_every_engine() {
     bytes[599] = 1;
     for engine in testkit::engines() {
         let name = engine.name();
-        let mut hypervisor = Hypervisor::new(engine);
+        let mut hypervisor = TenantSwitch::new(engine);
         hypervisor.create(spec(2, &[20, 21])).unwrap();
         hypervisor.load(id(2), Arc::clone(&skipping)).unwrap();
         let mut worker = hypervisor.workers(1).remove(0);
-        let mut sent = |hypervisor: &mut Hypervisor, quotas| {
+        let mut sent = |hypervisor: &mut TenantSwitch, quotas| {
             hypervisor.set_quotas(id(2), quotas).unwrap();
             let mut frames: Vec<Frame> = (0..8).map(|_| frame(20, &bytes)).collect();
             common::forward(&mut worker, &mut frames, 0).len()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use exec::DropReason;
 use packet::{Nanos, PortId};
 use switch::Change;
-use tenancy::{Hypervisor, Quotas, Rate};
+use tenancy::{TenantSwitch, Quotas, Rate};
 
 use crate::common;
 use crate::common::{frame, id, marker, spec};
@@ -114,7 +114,7 @@ fn who_comes_after_a_hog_does_not_owe_what_it_used() {
         now,
         ..
     } = scene;
-    let mut send = |hypervisor: &mut Hypervisor| {
+    let mut send = |hypervisor: &mut TenantSwitch| {
         let sent = common::forward(&mut worker, &mut [frame(20, &[0, 0])], now);
         hypervisor.step(Nanos(now), |_, _, _| {});
         sent.len()
@@ -194,7 +194,7 @@ fn passes_of_packets_that_waited_in_queues_are_paid_for_too() {
         for millis in 1..20 {
             common::forward(&mut worker, &mut [], millis * 1_000_000);
         }
-        let ledger = |hypervisor: &Hypervisor| {
+        let ledger = |hypervisor: &TenantSwitch| {
             let device = hypervisor.vpdp(id(2)).unwrap().device().unwrap();
             device.ledger()
         };

@@ -8,13 +8,13 @@ use exec::{
     Tracer, Unsupported,
 };
 use packet::{Frame, Nanos};
-use tenancy::{Fairness, Hypervisor, Reckoned, Work, Worker};
+use tenancy::{Fairness, TenantSwitch, EstimatedCost, CycleUse, Worker};
 
 use crate::common::{frame, hypervisor, id, marker, spec};
 
 /// Cost model of a 1.25 GHz processor, of which 1 GHz is available for packets: 1,000 cycles per
 /// packet and per recirculation.
-pub(crate) const COST: Reckoned = Reckoned {
+pub(crate) const COST: EstimatedCost = EstimatedCost {
     per_packet: 1000,
     per_pass: 1000,
 };
@@ -35,19 +35,19 @@ pub(crate) const CYCLES: u64 = 20_000_000;
 
 /// Cycle accounting that also sums the cycles of all vPDPs.
 pub(crate) struct Summed {
-    reckoned: Reckoned,
+    reckoned: EstimatedCost,
     /// Cycles that packets used in parsers, if these are measured.
     inside: Arc<AtomicU64>,
     sum: Arc<Mutex<u64>>,
 }
 
-impl tenancy::Gauge for Summed {
+impl tenancy::CycleAccounting for Summed {
     fn begin(&mut self) {
         self.reckoned.begin();
         self.inside.store(0, Relaxed);
     }
 
-    fn end(&mut self, work: Work) -> u64 {
+    fn end(&mut self, work: CycleUse) -> u64 {
         let cycles = self.reckoned.end(work) + self.inside.load(Relaxed);
         *self.sum.lock().unwrap() += cycles;
         cycles
@@ -58,7 +58,7 @@ impl tenancy::Gauge for Summed {
 pub(crate) struct Metered(Arc<AtomicU64>);
 
 /// Cost of a packet without its parser's single state, so that the total is [`COST`].
-pub(crate) const BESIDE_PARSER: Reckoned = Reckoned {
+pub(crate) const BESIDE_PARSER: EstimatedCost = EstimatedCost {
     per_packet: 1000 - ir::work::STEPS_PER_UNIT,
     per_pass: 1000 - ir::work::STEPS_PER_UNIT,
 };
@@ -136,7 +136,7 @@ impl Loaded for MeteredCode {
 /// The victim, vPDP 1 on ports 10 and 11, and the hog, vPDP 2 on ports 20 and 21, on one worker
 /// with fair sharing.
 pub(crate) struct Scene {
-    pub(crate) hypervisor: Hypervisor,
+    pub(crate) hypervisor: TenantSwitch,
     pub(crate) worker: Worker,
     pub(crate) cycles: Arc<Mutex<u64>>,
     pub(crate) now: u64,
@@ -161,13 +161,13 @@ impl Scene {
     pub(crate) fn metered(hog: Arc<ir::Program>) -> Scene {
         let inside = Arc::new(AtomicU64::new(0));
         let engine = Arc::new(Metered(Arc::clone(&inside)));
-        Scene::of(Hypervisor::new(engine), hog, BESIDE_PARSER, inside)
+        Scene::of(TenantSwitch::new(engine), hog, BESIDE_PARSER, inside)
     }
 
     pub(crate) fn of(
-        mut hypervisor: Hypervisor,
+        mut hypervisor: TenantSwitch,
         hog: Arc<ir::Program>,
-        reckoned: Reckoned,
+        reckoned: EstimatedCost,
         inside: Arc<AtomicU64>,
     ) -> Scene {
         for (number, program) in [(1, marker(1)), (2, hog)] {
@@ -200,7 +200,7 @@ impl Scene {
         &mut self,
         hog_packets: usize,
         bytes: usize,
-        mut beside: impl FnMut(&mut Hypervisor, u64),
+        mut beside: impl FnMut(&mut TenantSwitch, u64),
     ) -> Outcome {
         let mut waits = Vec::new();
         let packet = vec![0; bytes];

@@ -4,7 +4,7 @@
 use exec::DropReason;
 use packet::PortId;
 use switch::{Change, QueueConfig};
-use tenancy::{Carriage, Condition, Egress, Hypervisor, Rule, Share, Sharing, Vlan, Worker};
+use tenancy::{Encapsulation, Condition, Egress, TenantSwitch, Rule, Share, Sharing, Vlan, Worker};
 
 use crate::common::{Sent, forward, frame, hypervisor, id, spec};
 use crate::frames::SHARED;
@@ -20,7 +20,7 @@ fn vlan_rule(number: u16, vlan: Vlan) -> Rule {
 }
 
 /// Returns vPDP 1 with the shared port as its port 0, and four packets in its queue.
-fn waiting(sharing: Sharing, rules: &[Rule]) -> (Hypervisor, Worker) {
+fn waiting(sharing: Sharing, rules: &[Rule]) -> (TenantSwitch, Worker) {
     let mut hypervisor = hypervisor();
     hypervisor.share(PortId(SHARED), Some(sharing)).unwrap();
     hypervisor.create(spec(1, &[SHARED, 10])).unwrap();
@@ -41,7 +41,7 @@ fn waiting(sharing: Sharing, rules: &[Rule]) -> (Hypervisor, Worker) {
 }
 
 /// Returns the packets that are sent until none waits.
-fn rest(hypervisor: &mut Hypervisor, worker: &mut Worker) -> Sent {
+fn rest(hypervisor: &mut TenantSwitch, worker: &mut Worker) -> Sent {
     let mut sent = forward(worker, &mut [], 2);
     while let Some(next) = worker.next_time() {
         sent.extend(forward(worker, &mut [], next.0));
@@ -52,7 +52,7 @@ fn rest(hypervisor: &mut Hypervisor, worker: &mut Worker) -> Sent {
     sent
 }
 
-fn foreign(hypervisor: &Hypervisor) -> u64 {
+fn foreign(hypervisor: &TenantSwitch) -> u64 {
     hypervisor.ledger().dropped(DropReason::ForeignEgress)
 }
 
@@ -94,7 +94,7 @@ fn packets_of_a_program_that_is_removed_are_still_looked_at() {
 
 #[test]
 fn packets_of_a_deleted_vpdp_leave_with_no_description_of_the_next_of_its_number() {
-    let described = Sharing::Described(Carriage::Plain);
+    let described = Sharing::Described(Encapsulation::Plain);
     for is_taken in [false, true] {
         let (mut hypervisor, mut worker) = waiting(described, &[]);
         hypervisor.delete(id(1)).unwrap();
@@ -108,7 +108,7 @@ fn packets_of_a_deleted_vpdp_leave_with_no_description_of_the_next_of_its_number
 
 #[test]
 fn packets_of_a_deleted_vpdp_leave_by_no_port_that_is_anothers() {
-    let (mut hypervisor, mut worker) = waiting(Sharing::Described(Carriage::Plain), &[]);
+    let (mut hypervisor, mut worker) = waiting(Sharing::Described(Encapsulation::Plain), &[]);
     hypervisor.delete(id(1)).unwrap();
     hypervisor.share(PortId(SHARED), None).unwrap();
     hypervisor.create(spec(2, &[SHARED, 20])).unwrap();
@@ -122,7 +122,7 @@ fn a_port_of_vpdps_that_trust_each_other_lets_all_leave_and_still_tags() {
     let (mut hypervisor, mut worker) = waiting(Sharing::Rules, std::slice::from_ref(&rule));
     rest(&mut hypervisor, &mut worker);
     let tagged = |vlan: u8| [&[2; 12][..], &[0x81, 0, 0, vlan], &[8, 0], &[0; 46]].concat();
-    let mut sent = |hypervisor: &Hypervisor, bytes: &[u8], now| {
+    let mut sent = |hypervisor: &TenantSwitch, bytes: &[u8], now| {
         let mut sent = forward(&mut worker, &mut [frame(10, bytes)], now);
         hypervisor.check_conservation().unwrap();
         sent.pop().map(|(_, bytes)| bytes)

@@ -21,7 +21,7 @@ use ir::Program;
 use model::{Model, Sharing};
 use packet::{Frame, PortId};
 use support::mac::MacAddress;
-use tenancy::{Backbone, Carriage, Hypervisor, MacPrefix, Rule, Tunnel, VpdpId, Worker};
+use tenancy::{Backbone, Encapsulation, TenantSwitch, MacPrefix, Rule, Tunnel, VpdpId, Worker};
 
 /// vPDPs of each switch; the number of a vPDP's own port is ten times the vPDP's number.
 const VPDPS: [u16; 3] = [1, 2, 3];
@@ -41,7 +41,7 @@ fn wire() -> Arc<Program> {
 }
 
 /// Creates a switch with the shared port of a model, and vPDPs with this program.
-fn switch(model: &Model, how: tenancy::Sharing, runs: &Arc<Program>) -> (Hypervisor, Worker) {
+fn switch(model: &Model, how: tenancy::Sharing, runs: &Arc<Program>) -> (TenantSwitch, Worker) {
     let mut hypervisor = hypervisor();
     hypervisor.share(PortId(SHARED), Some(how)).unwrap();
     for number in model.vpdps.iter().copied() {
@@ -107,7 +107,7 @@ fn by_addresses(random: &mut Random) -> Way {
 
 /// Returns the encapsulations. Both ends have the same addresses, so that each end accepts what it
 /// sends.
-fn carriages() -> [Carriage; 3] {
+fn carriages() -> [Encapsulation; 3] {
     let mac = MacAddress([2, 0, 0, 0, 0, 1]);
     let backbone = Backbone {
         local: mac,
@@ -121,13 +121,13 @@ fn carriages() -> [Carriage; 3] {
         vni: 7,
     };
     [
-        Carriage::Plain,
-        Carriage::MacInMac(backbone),
-        Carriage::Vxlan(tunnel),
+        Encapsulation::Plain,
+        Encapsulation::MacInMac(backbone),
+        Encapsulation::Vxlan(tunnel),
     ]
 }
 
-fn described(carriage: Carriage) -> Way {
+fn described(carriage: Encapsulation) -> Way {
     let outer = carriage.bytes() - 4;
     let how = tenancy::Sharing::Described(carriage);
     Way::new(Sharing::Described(outer), how, Vec::new())
@@ -254,7 +254,7 @@ fn no_frame_leaves_as_anothers_where_descriptions_tell_vpdps_apart() {
 }
 
 /// Returns the bytes in front of a description header, taken from a sent frame.
-fn outer_of(carriage: Carriage) -> Vec<u8> {
+fn outer_of(carriage: Encapsulation) -> Vec<u8> {
     let way = described(carriage);
     let (_hypervisor, mut worker) = switch(&way.model, way.how, &wire());
     let sent = forward(&mut worker, &mut [frame(10, &[0; frames::DESCRIBED])], 1);

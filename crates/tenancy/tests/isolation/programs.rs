@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ir::Program;
 use packet::PortId;
 use switch::Replica;
-use tenancy::{Chain, Connection, Hypervisor, Worker};
+use tenancy::{Chain, Connection, TenantSwitch, Worker};
 
 use crate::common::{forward, frame, id, port, program, spec};
 use crate::frames::{Random, SHARED};
@@ -97,7 +97,7 @@ fn asking(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
     parts.concat()
 }
 
-fn copy_to_shared_port(hypervisor: &mut Hypervisor, number: u16) {
+fn copy_to_shared_port(hypervisor: &mut TenantSwitch, number: u16) {
     let copy = |instance| Replica {
         port: PortId(0),
         instance,

@@ -26,8 +26,8 @@ fn is_dear(account: &mut Account, longest: f64) {
 fn a_full_port_shows_short_visits_where_credit_is_left_and_packets_are_not_dearer() {
     let cut = |it_came: fn(&mut Account, f64)| {
         let mut shares = unlimited_where(it_came);
-        shares.grant(Slot(0), usize::MAX);
-        shares.fill_up(Slot(0));
+        shares.grant(VpdpIndex(0), usize::MAX);
+        shares.fill_up(VpdpIndex(0));
         shares.accounts[0].cut
     };
     assert_eq!(cut(|_, _| {}), 1);
@@ -41,7 +41,7 @@ fn what_comes_beside_what_ports_were_allowed_shows_that_more_waits_or_visits_are
         let mut shares = unlimited_where(it_came);
         let carry = shares.carry;
         shares.accounts[0].allow(carry, granted);
-        shares.has_more(Slot(0), 5);
+        shares.has_more(VpdpIndex(0), 5);
         (shares.accounts[0].has_more, shares.accounts[0].cut)
     };
     assert_eq!(shown(0, has_none_left), (true, 0));
@@ -76,7 +76,7 @@ fn whose_port_was_told_to_wait_asks_for_as_much_as_before_for_that_interval_alon
 #[test]
 fn who_is_not_limited_is_visited_for_a_quantum_when_it_has_used_what_it_could_have() {
     let mut shares = unlimited_where(has_none_left);
-    assert_eq!(shares.visit(Slot(0)), 5);
+    assert_eq!(shares.visit(VpdpIndex(0)), 5);
 }
 
 #[test]

@@ -84,7 +84,7 @@ impl Bucket {
 
 /// Rate limits of one vPDP.
 #[derive(Debug, Default)]
-pub(crate) struct Gate {
+pub(crate) struct RateLimiter {
     packets: Option<Bucket>,
     passes: Option<Bucket>,
     cycles: Option<Bucket>,
@@ -102,10 +102,10 @@ pub(crate) struct Used {
     pub(crate) cycles: u64,
 }
 
-impl Gate {
-    pub(crate) fn new(quotas: &Quotas, now: Nanos) -> Gate {
+impl RateLimiter {
+    pub(crate) fn new(quotas: &Quotas, now: Nanos) -> RateLimiter {
         let bucket = |rate: Option<Rate>| rate.map(|rate| Bucket::new(rate, now));
-        Gate {
+        RateLimiter {
             packets: bucket(quotas.packets),
             passes: bucket(quotas.passes),
             cycles: bucket(quotas.cycles),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use switch::{Ahead, ThreadEpoch, Ledger};
 use table::prefetch::prefetch_value;
 
-use crate::root::{Root, Slot};
+use crate::snapshot::{SwitchSnapshot, VpdpIndex};
 use crate::share::Fairness;
 use crate::worker::most_passes;
 
@@ -16,12 +16,12 @@ const LINE: usize = 64;
 /// State of one vPDP on one worker thread. The fields that each burst reads come first: with the
 /// hot fields of `worker` they take three cache lines.
 #[repr(C, align(64))]
-pub(crate) struct Seat {
+pub(crate) struct VpdpWorker {
     /// The last burst in which the vPDP had a service turn of its own.
     pub(crate) visited: u64,
     /// Recirculations that were left at the end of that turn.
     pub(crate) passes_left: u32,
-    pub(crate) slot: Slot,
+    pub(crate) slot: VpdpIndex,
     pub(crate) worker: switch::Worker,
     /// Generation number: unique for each device that had per-thread state.
     pub(crate) serial: u64,
@@ -35,12 +35,12 @@ pub(crate) struct Seat {
     _apart: [u8; LINE],
 }
 
-const _: () = assert!(!size_of::<Seat>().is_power_of_two());
+const _: () = assert!(!size_of::<VpdpWorker>().is_power_of_two());
 
 /// Per-thread states in transit. They are boxed because they are large and change owners.
-pub(crate) type Seats = Vec<Box<Seat>>;
+pub(crate) type VpdpWorkers = Vec<Box<VpdpWorker>>;
 
-impl Seat {
+impl VpdpWorker {
     /// Prefetches memory that a service turn will read.
     #[inline]
     pub(crate) fn ask_for(&self, what: Ahead) {
@@ -50,8 +50,8 @@ impl Seat {
         self.worker.ask_for(what);
     }
 
-    pub(crate) fn new(slot: Slot, serial: u64, worker: switch::Worker) -> Seat {
-        Seat {
+    pub(crate) fn new(slot: VpdpIndex, serial: u64, worker: switch::Worker) -> VpdpWorker {
+        VpdpWorker {
             slot,
             serial,
             worker,
@@ -83,21 +83,21 @@ impl Seat {
 /// Data that the control side publishes to a worker.
 #[derive(Default)]
 pub(crate) struct Published {
-    pub(crate) root: Arc<Root>,
+    pub(crate) root: Arc<SwitchSnapshot>,
     pub(crate) fairness: Option<Fairness>,
     /// Per-thread states that the worker has not taken yet.
-    pub(crate) arrivals: Seats,
+    pub(crate) arrivals: VpdpWorkers,
 }
 
 /// Report of a worker to the control side.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct WorkerReport {
     /// Accounting of packets that belong to no vPDP.
     pub(crate) ledger: Ledger,
     /// Number of packets that went over links between virtual ports.
     pub(crate) linked: u64,
     /// Per-thread states that are no longer needed and hold no packets.
-    pub(crate) gone: Seats,
+    pub(crate) gone: VpdpWorkers,
 }
 
 /// Callback that wakes a worker's thread.
@@ -105,13 +105,13 @@ pub(crate) type Wake = Box<dyn Fn() + Send + Sync>;
 
 /// Mailbox between the control side and one worker.
 #[derive(Default)]
-pub(crate) struct Desk {
+pub(crate) struct WorkerMailbox {
     published: Mutex<Published>,
     /// Epoch of the worker's thread, shared by the workers of all its vPDPs.
     pub(crate) bell: Arc<ThreadEpoch>,
     /// Number of publications so far.
     version: AtomicU64,
-    told: Mutex<Told>,
+    told: Mutex<WorkerReport>,
     /// True if the worker has been dropped.
     is_closed: AtomicBool,
     /// True if a packet was handed to one of the worker's vPDPs since the last check.
@@ -119,7 +119,7 @@ pub(crate) struct Desk {
     wake: OnceLock<Wake>,
 }
 
-impl Desk {
+impl WorkerMailbox {
     /// Changes the published data. Called by the control side, which may block.
     pub(crate) fn publish(&self, change: impl FnOnce(&mut Published)) {
         let mut published = self
@@ -146,12 +146,12 @@ impl Desk {
     }
 
     /// Locks the worker's report. Called by the control side.
-    pub(crate) fn told(&self) -> MutexGuard<'_, Told> {
+    pub(crate) fn told(&self) -> MutexGuard<'_, WorkerReport> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks the worker's report. Called by the worker: returns `None` if the lock is held.
-    pub(crate) fn tell(&self) -> Option<MutexGuard<'_, Told>> {
+    pub(crate) fn tell(&self) -> Option<MutexGuard<'_, WorkerReport>> {
         unless_held(&self.told)
     }
 
@@ -178,14 +178,14 @@ impl Desk {
 
     /// Closes the mailbox when the worker is dropped. Published states that it had not taken stay
     /// here.
-    pub(crate) fn close(&self, seats: impl Iterator<Item = Box<Seat>>) {
+    pub(crate) fn close(&self, seats: impl Iterator<Item = Box<VpdpWorker>>) {
         self.told().gone.extend(seats);
         self.is_closed.store(true, Ordering::Release);
     }
 
     /// Takes the per-thread states that were returned. After the worker is dropped, states that it
     /// never took are returned as well.
-    pub(crate) fn come_back(&self) -> Seats {
+    pub(crate) fn come_back(&self) -> VpdpWorkers {
         let mut back = std::mem::take(&mut self.told().gone);
         if self.is_closed.load(Ordering::Acquire) {
             self.publish(|published| back.append(&mut published.arrivals));

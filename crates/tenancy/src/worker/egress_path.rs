@@ -5,8 +5,8 @@ use packet::{Frame, FramePool, Nanos, PortId};
 use switch::PacketSink;
 
 use crate::classifier::outer_vlan;
-use crate::entrance::Inlet;
-use crate::root::{Exit, Outlet, Place, Slot, Ways};
+use crate::port_classifier::IngressTarget;
+use crate::snapshot::{EgressAction, EgressIndex, VpdpPlace, VpdpIndex, EgressMap};
 
 /// Packets of one vPDP that may enter links in a burst: a fixed number, and an additional number
 /// per frame of the burst. The hop limit bounds the depth of a loop of links, and this one the
@@ -20,7 +20,7 @@ const REASONS: usize = 4;
 /// Packets on links between virtual ports.
 #[derive(Default)]
 pub(super) struct Links {
-    pub(super) slots: Vec<Slot>,
+    pub(super) slots: Vec<VpdpIndex>,
     pub(super) frames: Vec<Frame>,
     /// Pool of empty frames.
     pub(super) spare: FramePool,
@@ -35,7 +35,7 @@ pub(super) struct Links {
     allowances: Vec<(u64, usize)>,
     /// Egress drops that the vPDPs have not counted yet, with their number. There may be many
     /// copies, but few vPDPs and reasons.
-    lost: Vec<(Slot, DropReason, u64)>,
+    lost: Vec<(VpdpIndex, DropReason, u64)>,
 }
 
 impl Links {
@@ -59,7 +59,7 @@ impl Links {
 
     /// Enqueues a packet for another virtual port. Returns false if the vPDP's allowance is used
     /// up.
-    fn push(&mut self, from: Slot, inlet: Inlet, frame: &mut Frame) -> bool {
+    fn push(&mut self, from: VpdpIndex, inlet: IngressTarget, frame: &mut Frame) -> bool {
         let Some(allowance) = self.allowances.get_mut(from.index()) else {
             return false;
         };
@@ -79,7 +79,7 @@ impl Links {
         true
     }
 
-    fn lose(&mut self, from: Slot, why: DropReason) {
+    fn lose(&mut self, from: VpdpIndex, why: DropReason) {
         let mut last = self.lost.iter_mut().rev().take(REASONS);
         match last.find(|(slot, reason, _)| (*slot, *reason) == (from, why)) {
             Some((.., packets)) => *packets += 1,
@@ -89,7 +89,7 @@ impl Links {
 
     /// Passes each recorded egress drop to `count`.
     #[inline]
-    pub(super) fn settle(&mut self, mut count: impl FnMut(Slot, DropReason)) {
+    pub(super) fn settle(&mut self, mut count: impl FnMut(VpdpIndex, DropReason)) {
         for (slot, reason, packets) in self.lost.drain(..) {
             (0..packets).for_each(|_| count(slot, reason));
         }
@@ -98,13 +98,13 @@ impl Links {
 
 /// Egress path of a vPDP that is served alone. `DESCRIBES_ALL` selects the variant for vPDPs of
 /// which all ports have description headers.
-pub(super) struct Way<'w, S, const DESCRIBES_ALL: bool> {
-    pub(super) ways: Ways<'w>,
+pub(super) struct EgressPath<'w, S, const DESCRIBES_ALL: bool> {
+    pub(super) ways: EgressMap<'w>,
     pub(super) links: &'w mut Links,
     pub(super) sent: &'w mut S,
 }
 
-impl<S, const DESCRIBES_ALL: bool> PacketSink for Way<'_, S, DESCRIBES_ALL>
+impl<S, const DESCRIBES_ALL: bool> PacketSink for EgressPath<'_, S, DESCRIBES_ALL>
 where
     S: FnMut(PortId, &mut Frame, Nanos),
 {
@@ -124,7 +124,7 @@ where
         outcomes: &[PackedOutcome],
         time: Nanos,
     ) -> usize {
-        let Way { ways, links, sent } = self;
+        let EgressPath { ways, links, sent } = self;
         leave_sent::<S, DESCRIBES_ALL>(*ways, links, sent, frames, outcomes, time)
     }
 }
@@ -133,7 +133,7 @@ where
 /// do not alias, and keep their fields in registers.
 #[inline(never)]
 fn leave_sent<S, const DESCRIBES_ALL: bool>(
-    ways: Ways<'_>,
+    ways: EgressMap<'_>,
     links: &mut Links,
     sent: &mut S,
     frames: &mut [Frame],
@@ -143,14 +143,14 @@ fn leave_sent<S, const DESCRIBES_ALL: bool>(
 where
     S: FnMut(PortId, &mut Frame, Nanos),
 {
-    let mut way = Way::<S, DESCRIBES_ALL> { ways, links, sent };
+    let mut way = EgressPath::<S, DESCRIBES_ALL> { ways, links, sent };
     switch::leave_sent(&mut way, frames, outcomes, time)
 }
 
 /// Sends a packet by a virtual port.
 #[inline(always)]
 pub(super) fn leave(
-    ways: Ways<'_>,
+    ways: EgressMap<'_>,
     links: &mut Links,
     sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     (port, frame, time): (PortId, &mut Frame, Nanos),
@@ -165,14 +165,14 @@ pub(super) fn leave(
 /// Sends a packet of a vPDP of which all ports have description headers.
 #[inline(always)]
 fn leave_described(
-    ways: Ways<'_>,
+    ways: EgressMap<'_>,
     links: &mut Links,
     sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     (port, frame, time): (PortId, &mut Frame, Nanos),
 ) {
     let described = ways.outlet(port).described();
     let described = described.filter(|_| ways.place.describe(None, frame).is_ok());
-    let around = || way_around(ways.place, links, Outlet::OTHER, (port, frame));
+    let around = || way_around(ways.place, links, EgressIndex::OTHER, (port, frame));
     if let Some(out) = described.or_else(around) {
         sent(out, frame, time);
     }
@@ -182,9 +182,9 @@ fn leave_described(
 /// enough to be inlined at egress.
 #[inline(never)]
 fn way_around(
-    place: &Place,
+    place: &VpdpPlace,
     links: &mut Links,
-    outlet: Outlet,
+    outlet: EgressIndex,
     (port, frame): (PortId, &mut Frame),
 ) -> Option<PortId> {
     match (outlet.described(), outlet.of_vlan()) {
@@ -196,22 +196,22 @@ fn way_around(
 
 /// Egress of the remaining, rare kinds. Not inlined, to keep the common path short.
 #[inline(never)]
-fn other_way(place: &Place, links: &mut Links, exit: &Exit, frame: &mut Frame) -> Option<PortId> {
+fn other_way(place: &VpdpPlace, links: &mut Links, exit: &EgressAction, frame: &mut Frame) -> Option<PortId> {
     let reason = match exit {
-        Exit::Port(port) => return Some(*port),
-        Exit::Described(port) | Exit::Wrapped(port, _)
+        EgressAction::Port(port) => return Some(*port),
+        EgressAction::Described(port) | EgressAction::Wrapped(port, _)
             if place.describe(exit.outer(), frame).is_ok() =>
         {
             return Some(*port);
         }
-        Exit::Described(_) | Exit::Wrapped(..) => DropReason::FrameTooLong,
-        Exit::Guarded(guard) => match guard.pass(frame) {
+        EgressAction::Described(_) | EgressAction::Wrapped(..) => DropReason::FrameTooLong,
+        EgressAction::Guarded(guard) => match guard.pass(frame) {
             Ok(port) => return Some(port),
             Err(reason) => reason,
         },
-        Exit::Link(inlet) if links.push(place.slot, *inlet, frame) => return None,
-        Exit::Link(_) => DropReason::LinkHops,
-        Exit::Open => DropReason::NoSuchPort,
+        EgressAction::Link(inlet) if links.push(place.slot, *inlet, frame) => return None,
+        EgressAction::Link(_) => DropReason::LinkHops,
+        EgressAction::Open => DropReason::NoSuchPort,
     };
     links.lose(place.slot, reason);
     None

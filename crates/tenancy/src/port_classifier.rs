@@ -9,14 +9,14 @@ use exec::DropReason;
 use packet::{Frame, PortId};
 use table::prefetch::prefetch_at;
 
-use crate::carriage::Carriage;
+use crate::encapsulation::Encapsulation;
 use crate::classifier::{Classifier, Owner, outer_vlan};
 use crate::description::Description;
-use crate::root::Slot;
+use crate::snapshot::VpdpIndex;
 use crate::sorter::{TOGETHER, are_all};
 use crate::tag;
 use crate::vpdp::VpdpId;
-use crate::wiring::{Share, Sharing, Wiring};
+use crate::port_map::{Share, Sharing, PortMap};
 
 mod described;
 mod late;
@@ -25,15 +25,15 @@ use described::Descriptions;
 
 /// Ingress target of a packet: tenant index and virtual port.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Inlet {
-    pub(crate) slot: Slot,
+pub(crate) struct IngressTarget {
+    pub(crate) slot: VpdpIndex,
     pub(crate) port: PortId,
 }
 
-impl Inlet {
+impl IngressTarget {
     /// No target: the packet belongs to no vPDP.
-    const NONE: Inlet = Inlet {
-        slot: Slot::NONE,
+    const NONE: IngressTarget = IngressTarget {
+        slot: VpdpIndex::NONE,
         port: PortId(0),
     };
 }
@@ -41,7 +41,7 @@ impl Inlet {
 /// Ingress target of the packets of one VLAN.
 #[derive(Clone, Copy, Debug)]
 struct Access {
-    inlet: Inlet,
+    inlet: IngressTarget,
     /// True if the VLAN tag is removed (access port).
     untags: bool,
 }
@@ -60,15 +60,15 @@ impl Access {
 /// Classifier of one physical port. It is kept small because with many ports each packet may need
 /// a different one.
 #[derive(Debug)]
-enum Entrance {
+enum PortClassifier {
     /// The port belongs to no vPDP.
     Closed,
     /// The port belongs to one vPDP.
-    Whole(Inlet),
+    Whole(IngressTarget),
     /// The packets of one VLAN belong to a vPDP; all others are dropped. The whole entry is stored
     /// here, in one cache line.
     Vlan { vlan: u16, access: Access },
-    /// Several vPDPs share the port by VLAN: the range of its entries in [`Entrances::owners`].
+    /// Several vPDPs share the port by VLAN: the range of its entries in [`PortClassifiers::owners`].
     Vlans(Range<u32>),
     /// Several vPDPs share the port by description header: the index of the port in
     /// [`Descriptions`].
@@ -77,17 +77,17 @@ enum Entrance {
     Shared(Box<Shared>),
 }
 
-const _: () = assert!(size_of::<Entrance>() <= 16);
+const _: () = assert!(size_of::<PortClassifier>() <= 16);
 
-impl Entrance {
+impl PortClassifier {
     /// Converts a port with plain description headers (no outer header) to
-    /// [`Entrance::Described`]. The header alone selects the target, whatever rules exist.
+    /// [`PortClassifier::Described`]. The header alone selects the target, whatever rules exist.
     fn tell_apart_by_description(&mut self, described: &mut Vec<Inlets>) {
-        if let Entrance::Shared(shared) = self
-            && let Sharing::Described(Carriage::Plain) = shared.sharing
+        if let PortClassifier::Shared(shared) = self
+            && let Sharing::Described(Encapsulation::Plain) = shared.sharing
         {
             let inlets = std::mem::take(&mut shared.inlets);
-            *self = Entrance::Described(described.len() as u32);
+            *self = PortClassifier::Described(described.len() as u32);
             described.push(inlets);
         }
     }
@@ -95,7 +95,7 @@ impl Entrance {
     /// Converts a port of which all rules match on the VLAN only, so that no rule lookup is
     /// needed.
     fn tell_apart_by(&mut self, vlans: &[(u16, Owner)], owners: &mut Vec<(u16, Access)>) {
-        let Entrance::Shared(shared) = self else {
+        let PortClassifier::Shared(shared) = self else {
             return;
         };
         if let Sharing::Rules = shared.sharing {
@@ -107,8 +107,8 @@ impl Entrance {
             };
             owners.extend(vlans.iter().filter_map(access));
             *self = match owners[begin..] {
-                [(vlan, access)] => Entrance::Vlan { vlan, access },
-                _ => Entrance::Vlans(begin as u32..owners.len() as u32),
+                [(vlan, access)] => PortClassifier::Vlan { vlan, access },
+                _ => PortClassifier::Vlans(begin as u32..owners.len() as u32),
             };
         }
     }
@@ -120,67 +120,67 @@ struct Shared {
     inlets: Inlets,
 }
 
-/// Ingress targets of a port, indexed by vPDP number; [`Inlet::NONE`] for vPDPs without this port.
+/// Ingress targets of a port, indexed by vPDP number; [`IngressTarget::NONE`] for vPDPs without this port.
 #[derive(Debug, Default)]
-struct Inlets(Box<[Inlet]>);
+struct Inlets(Box<[IngressTarget]>);
 
 impl Inlets {
     #[inline]
-    fn at(&self, number: usize) -> Option<Inlet> {
+    fn at(&self, number: usize) -> Option<IngressTarget> {
         let inlet = self.0.get(number).copied();
-        inlet.filter(|inlet| inlet.slot != Slot::NONE)
+        inlet.filter(|inlet| inlet.slot != VpdpIndex::NONE)
     }
 }
 
 /// Ingress classifier of the switch: maps all ports' packets to vPDPs.
 #[derive(Debug, Default)]
-pub(crate) struct Entrances {
+pub(crate) struct PortClassifiers {
     /// Indexed by physical port.
-    ports: Box<[Entrance]>,
+    ports: Box<[PortClassifier]>,
     /// VLAN entries of all ports, ascending by port and VLAN.
     owners: Box<[(u16, Access)]>,
     descriptions: Descriptions,
     classifier: Option<Arc<Classifier>>,
 }
 
-impl Entrances {
+impl PortClassifiers {
     /// Builds the classifier of a port map that was checked.
     pub(crate) fn new(
-        wiring: &Wiring,
+        wiring: &PortMap,
         classifier: Option<Arc<Classifier>>,
-        slot_of: impl Fn(VpdpId) -> Slot,
-    ) -> Entrances {
-        let mut entrances: Vec<Entrance> = Vec::new();
+        slot_of: impl Fn(VpdpId) -> VpdpIndex,
+    ) -> PortClassifiers {
+        let mut entrances: Vec<PortClassifier> = Vec::new();
         for (virtual_port, physical) in wiring.physical() {
             let at = physical.0 as usize;
             if entrances.len() <= at {
-                entrances.resize_with(at + 1, || Entrance::Closed);
+                entrances.resize_with(at + 1, || PortClassifier::Closed);
             }
-            let inlet = Inlet {
+            let inlet = IngressTarget {
                 slot: slot_of(virtual_port.vpdp),
                 port: PortId(virtual_port.port),
             };
             let Some(&Share { sharing, .. }) = wiring.shared.get(&physical) else {
-                if inlet.slot != Slot::NONE {
-                    entrances[at] = Entrance::Whole(inlet);
+                if inlet.slot != VpdpIndex::NONE {
+                    entrances[at] = PortClassifier::Whole(inlet);
                 }
                 continue;
             };
-            if let Entrance::Closed = entrances[at] {
+            if let PortClassifier::Closed = entrances[at] {
                 let inlets = vec![
-                    Inlet::NONE;
+                    IngressTarget::NONE;
                     wiring
                         .ports
                         .keys()
                         .last()
                         .map_or(0, |last| last.index() + 1)
                 ];
-                entrances[at] = Entrance::Shared(Box::new(Shared {
+                entrances[at] = PortClassifier::Shared(Box::new(Shared {
                     sharing,
                     inlets: Inlets(inlets.into()),
                 }));
             }
-            if let Entrance::Shared(shared) = &mut entrances[at] {
+            if let PortClassifier::Shared(shared) = &mut entrances[at] {
                 shared.inlets.0[virtual_port.vpdp.index()] = inlet;
             }
         }
@@ -194,7 +194,7 @@ impl Entrances {
                 entrance.tell_apart_by(vlans.of_port(port), &mut owners);
             }
         }
-        Entrances {
+        PortClassifiers {
             ports: entrances.into(),
             owners: owners.into(),
             descriptions: Descriptions::new(&described),
@@ -203,7 +203,7 @@ impl Entrances {
     }
 
     /// Returns the tenant that a physical port belongs to, if it is one vPDP's alone.
-    pub(crate) fn owner(&self, port: PortId) -> Option<Slot> {
+    pub(crate) fn owner(&self, port: PortId) -> Option<VpdpIndex> {
         self.whole(port).map(|inlet| inlet.slot)
     }
 
@@ -216,10 +216,10 @@ impl Entrances {
         &self,
         frames: &mut [Frame],
         most: usize,
-        take: impl FnMut(Slot, usize) -> bool,
+        take: impl FnMut(VpdpIndex, usize) -> bool,
     ) -> usize {
         let mut takes = Takes {
-            last: Slot::NONE,
+            last: VpdpIndex::NONE,
             has_refused: false,
             take,
         };
@@ -229,8 +229,8 @@ impl Entrances {
             let before = done;
             let next = frames[..end].get(done);
             done = match next.and_then(|frame| self.of_port(frame.ingress)) {
-                Some(Entrance::Described(_)) => self.enter_described(frames, done..end, &mut takes),
-                Some(Entrance::Vlan { .. } | Entrance::Vlans(_)) => {
+                Some(PortClassifier::Described(_)) => self.enter_described(frames, done..end, &mut takes),
+                Some(PortClassifier::Vlan { .. } | PortClassifier::Vlans(_)) => {
                     self.enter_by_vlan(frames, done..end, &mut takes)
                 }
                 _ => return done,
@@ -244,14 +244,14 @@ impl Entrances {
     /// Returns true if port, description or VLAN alone assigns the packets of this port.
     pub(crate) fn has_signs(&self, port: PortId) -> bool {
         match self.of_port(port) {
-            Some(Entrance::Whole(_) | Entrance::Described(_)) => true,
-            Some(Entrance::Vlan { .. } | Entrance::Vlans(_)) => true,
-            Some(Entrance::Closed | Entrance::Shared(_)) | None => false,
+            Some(PortClassifier::Whole(_) | PortClassifier::Described(_)) => true,
+            Some(PortClassifier::Vlan { .. } | PortClassifier::Vlans(_)) => true,
+            Some(PortClassifier::Closed | PortClassifier::Shared(_)) | None => false,
         }
     }
 
     #[inline(always)]
-    fn of_port(&self, port: PortId) -> Option<&Entrance> {
+    fn of_port(&self, port: PortId) -> Option<&PortClassifier> {
         self.ports.get(port.0 as usize)
     }
 
@@ -261,7 +261,7 @@ impl Entrances {
         &self,
         frames: &mut [Frame],
         mut done: usize,
-        takes: &mut Takes<impl FnMut(Slot, usize) -> bool>,
+        takes: &mut Takes<impl FnMut(VpdpIndex, usize) -> bool>,
     ) -> usize {
         loop {
             // A full chunk from one port needs one lookup for all its packets.
@@ -296,7 +296,7 @@ impl Entrances {
         &self,
         frames: &mut [Frame],
         packets: Range<usize>,
-        takes: &mut Takes<impl FnMut(Slot, usize) -> bool>,
+        takes: &mut Takes<impl FnMut(VpdpIndex, usize) -> bool>,
     ) -> usize {
         let mut done = packets.start;
         while done < packets.end {
@@ -330,7 +330,7 @@ impl Entrances {
         &self,
         frames: &mut [Frame],
         Range { start, end }: Range<usize>,
-        takes: &mut Takes<impl FnMut(Slot, usize) -> bool>,
+        takes: &mut Takes<impl FnMut(VpdpIndex, usize) -> bool>,
     ) -> usize {
         let mut done = start;
         while done < end {
@@ -378,11 +378,11 @@ impl Entrances {
     #[inline(always)]
     fn by_vlan(&self, frame: &Frame) -> Option<(u64, Option<Access>)> {
         match *self.of_port(frame.ingress)? {
-            Entrance::Vlan { vlan: own, access } => {
+            PortClassifier::Vlan { vlan: own, access } => {
                 let vlan = outer_vlan(frame.bytes());
                 Some((vlan, (vlan == own.into()).then_some(access)))
             }
-            Entrance::Vlans(Range { start, end }) => {
+            PortClassifier::Vlans(Range { start, end }) => {
                 let vlan = outer_vlan(frame.bytes());
                 let owners = self.owners.get(start as usize..end as usize)?;
                 Some((vlan, of_vlan(owners, vlan)))
@@ -392,7 +392,7 @@ impl Entrances {
     }
 
     /// Classifies all packets: sets each one's virtual port and stores its tenant index in
-    /// `slots`. A packet of no vPDP gets [`Slot::NONE`], and its drop reason is passed to
+    /// `slots`. A packet of no vPDP gets [`VpdpIndex::NONE`], and its drop reason is passed to
     /// `refuse`. `slots` has the length of `frames`.
     ///
     /// Consecutive packets from ports of one kind are processed by one loop. Packets of `later`
@@ -402,7 +402,7 @@ impl Entrances {
         &self,
         frames: &mut [Frame],
         later: &[Frame],
-        slots: &mut [Slot],
+        slots: &mut [VpdpIndex],
         refuse: &mut impl FnMut(DropReason),
     ) {
         debug_assert_eq!(frames.len(), slots.len());
@@ -412,21 +412,21 @@ impl Entrances {
         while let Some(port) = frames.get(done).map(|frame| frame.ingress) {
             let packets = frames[done..].iter_mut().zip(&mut slots[done..]);
             done += match self.of_port(port) {
-                Some(Entrance::Vlan { .. } | Entrance::Vlans(_)) => {
+                Some(PortClassifier::Vlan { .. } | PortClassifier::Vlans(_)) => {
                     let inlet = |frame: &mut Frame| {
                         ask();
                         self.inlet_by_vlan(frame)
                     };
                     enter_while(packets, inlet, refuse)
                 }
-                Some(Entrance::Described(_)) => {
+                Some(PortClassifier::Described(_)) => {
                     let inlet = |frame: &mut Frame| {
                         ask();
                         self.inlet_by_description(frame)
                     };
                     enter_while(packets, inlet, refuse)
                 }
-                Some(Entrance::Whole(_)) => {
+                Some(PortClassifier::Whole(_)) => {
                     enter_while(packets, |frame| self.whole(frame.ingress).map(Ok), refuse)
                 }
                 other => {
@@ -443,7 +443,7 @@ impl Entrances {
     /// Returns the ingress target of a packet from a port shared by VLAN, or `None` for other
     /// ports. The tag of an access VLAN is removed.
     #[inline(always)]
-    fn inlet_by_vlan(&self, frame: &mut Frame) -> Option<Result<Inlet, DropReason>> {
+    fn inlet_by_vlan(&self, frame: &mut Frame) -> Option<Result<IngressTarget, DropReason>> {
         let (_, access) = self.by_vlan(frame)?;
         Some(match access {
             Some(access) => {
@@ -457,12 +457,12 @@ impl Entrances {
     /// Returns the ingress target of a packet from a port shared by description header, or `None`
     /// for other ports. The header is removed.
     #[inline(always)]
-    fn inlet_by_description(&self, frame: &mut Frame) -> Option<Result<Inlet, DropReason>> {
+    fn inlet_by_description(&self, frame: &mut Frame) -> Option<Result<IngressTarget, DropReason>> {
         let number = self.described_port(frame)?;
         Some(match self.descriptions.find(number, frame.bytes()) {
             Some((own, port)) => {
                 described::take_off(frame);
-                Ok(Inlet {
+                Ok(IngressTarget {
                     slot: own.slot,
                     port,
                 })
@@ -476,16 +476,16 @@ impl Entrances {
     #[inline(always)]
     fn described_port(&self, frame: &Frame) -> Option<usize> {
         match self.of_port(frame.ingress) {
-            Some(Entrance::Described(number)) => Some(*number as usize),
+            Some(PortClassifier::Described(number)) => Some(*number as usize),
             _ => None,
         }
     }
 
     /// Returns the ingress target of a port that belongs to one vPDP.
     #[inline(always)]
-    fn whole(&self, port: PortId) -> Option<Inlet> {
+    fn whole(&self, port: PortId) -> Option<IngressTarget> {
         match self.of_port(port) {
-            Some(Entrance::Whole(inlet)) => Some(*inlet),
+            Some(PortClassifier::Whole(inlet)) => Some(*inlet),
             _ => None,
         }
     }
@@ -498,10 +498,10 @@ impl Entrances {
     #[inline(never)]
     fn other_inlet(
         &self,
-        entrance: Option<&Entrance>,
+        entrance: Option<&PortClassifier>,
         frame: &mut Frame,
-    ) -> Result<Inlet, DropReason> {
-        let Some(Entrance::Shared(shared)) = entrance else {
+    ) -> Result<IngressTarget, DropReason> {
+        let Some(PortClassifier::Shared(shared)) = entrance else {
             return Err(DropReason::Unclassified);
         };
         let by_rules = |frame: &Frame| {
@@ -537,20 +537,20 @@ impl Entrances {
 
 /// Calls `take` once per run of packets of one tenant.
 struct Takes<T> {
-    last: Slot,
+    last: VpdpIndex,
     has_refused: bool,
     take: T,
 }
 
-impl<T: FnMut(Slot, usize) -> bool> Takes<T> {
+impl<T: FnMut(VpdpIndex, usize) -> bool> Takes<T> {
     /// Returns true if packet `packet` of tenant `slot` is accepted.
     #[inline(always)]
-    fn has(&mut self, slot: Slot, packet: usize) -> bool {
+    fn has(&mut self, slot: VpdpIndex, packet: usize) -> bool {
         slot == self.last || self.has_next(slot, packet)
     }
 
     #[inline]
-    fn has_next(&mut self, slot: Slot, packet: usize) -> bool {
+    fn has_next(&mut self, slot: VpdpIndex, packet: usize) -> bool {
         self.has_refused = !(self.take)(slot, packet);
         if !self.has_refused {
             self.last = slot;
@@ -579,11 +579,11 @@ fn common_port(frames: &[Frame]) -> Option<PortId> {
 }
 
 /// Classifies packets while `inlet` returns a result, and returns their number. Sets the virtual
-/// port and tenant index of each; a packet with an error gets [`Slot::NONE`].
+/// port and tenant index of each; a packet with an error gets [`VpdpIndex::NONE`].
 #[inline(always)]
 fn enter_while<'f>(
-    packets: impl Iterator<Item = (&'f mut Frame, &'f mut Slot)>,
-    mut inlet: impl FnMut(&mut Frame) -> Option<Result<Inlet, DropReason>>,
+    packets: impl Iterator<Item = (&'f mut Frame, &'f mut VpdpIndex)>,
+    mut inlet: impl FnMut(&mut Frame) -> Option<Result<IngressTarget, DropReason>>,
     refuse: &mut impl FnMut(DropReason),
 ) -> usize {
     let mut entered = 0;
@@ -592,7 +592,7 @@ fn enter_while<'f>(
             Some(Ok(inlet)) => (frame.ingress, *slot) = (inlet.port, inlet.slot),
             Some(Err(reason)) => {
                 refuse(reason);
-                *slot = Slot::NONE;
+                *slot = VpdpIndex::NONE;
             }
             None => break,
         }
@@ -633,9 +633,9 @@ mod tests {
     /// - 4 (vPDPs 1 and 2) and 5 (vPDPs 2 and 3) are shared by description header.
     /// - 6 is shared by rules, of which there are none.
     /// - 7 and 8 belong to no vPDP.
-    fn entrances() -> Entrances {
-        let inlet = |slot, port| Inlet {
-            slot: Slot(slot),
+    fn entrances() -> PortClassifiers {
+        let inlet = |slot, port| IngressTarget {
+            slot: VpdpIndex(slot),
             port: PortId(port),
         };
         let access = |inlet, untags| Access { inlet, untags };
@@ -649,8 +649,8 @@ mod tests {
         let vlans =
             owners.map(|(slot, (vlan, port, untags))| (vlan, access(inlet(slot, port), untags)));
         let vlans: Vec<_> = vlans.collect();
-        let described = |inlets: [Inlet; 4]| Inlets(inlets.into());
-        let none = Inlet::NONE;
+        let described = |inlets: [IngressTarget; 4]| Inlets(inlets.into());
+        let none = IngressTarget::NONE;
         let described = [
             described([none, inlet(9, 4), inlet(10, 5), none]),
             described([none, none, inlet(10, 7), inlet(11, 8)]),
@@ -659,19 +659,19 @@ mod tests {
             sharing: Sharing::Rules,
             inlets: Inlets::default(),
         };
-        Entrances {
+        PortClassifiers {
             ports: Box::new([
-                Entrance::Whole(inlet(0, 0)),
-                Entrance::Whole(inlet(1, 3)),
-                Entrance::Vlans(0..3),
-                Entrance::Vlan {
+                PortClassifier::Whole(inlet(0, 0)),
+                PortClassifier::Whole(inlet(1, 3)),
+                PortClassifier::Vlans(0..3),
+                PortClassifier::Vlan {
                     vlan: has_vlan | 3,
                     access: access(inlet(5, 1), true),
                 },
-                Entrance::Described(0),
-                Entrance::Described(1),
-                Entrance::Shared(Box::new(shared)),
-                Entrance::Closed,
+                PortClassifier::Described(0),
+                PortClassifier::Described(1),
+                PortClassifier::Shared(Box::new(shared)),
+                PortClassifier::Closed,
             ]),
             owners: vlans.into(),
             descriptions: Descriptions::new(&described),
@@ -705,7 +705,7 @@ mod tests {
             (5, 3, 15, bad),
         ] {
             let mut frames = [described(port, vpdp, length)];
-            let (mut slots, mut refused) = ([Slot(77)], None);
+            let (mut slots, mut refused) = ([VpdpIndex(77)], None);
             entrances().enter(&mut frames, &[], &mut slots, &mut |reason| {
                 refused = Some(reason)
             });
@@ -714,7 +714,7 @@ mod tests {
                 None => Ok((slots[0].0, frames[0].ingress.0)),
             };
             assert_eq!(found, expected, "vPDP {vpdp} by port {port}, {length}");
-            assert_eq!(slots[0] == Slot::NONE, expected.is_err());
+            assert_eq!(slots[0] == VpdpIndex::NONE, expected.is_err());
         }
     }
 
@@ -732,12 +732,12 @@ mod tests {
 
     #[test]
     fn a_port_of_a_vpdp_that_has_no_slot_is_nobodys() {
-        let mut wiring = Wiring::default();
+        let mut wiring = PortMap::default();
         let vpdp = VpdpId::new(1).expect("it is one");
         wiring
             .ports
             .insert(vpdp, vec![Connection::Physical(PortId(3))]);
-        let entrances = Entrances::new(&wiring, None, |_| Slot::NONE);
+        let entrances = PortClassifiers::new(&wiring, None, |_| VpdpIndex::NONE);
         assert_eq!(entrances.owner(PortId(3)), None);
         assert!(!entrances.has_signs(PortId(3)));
     }
@@ -781,10 +781,10 @@ mod tests {
             let frames = || packets.iter().map(|(other, kind)| frame(port(*other), *kind));
             let (mut together, mut alone): (Vec<Frame>, Vec<Frame>) = (frames().collect(), frames().collect());
             let (mut refused, mut refused_alone) = (Vec::new(), Vec::new());
-            let mut slots = vec![Slot(77); packets.len()];
+            let mut slots = vec![VpdpIndex(77); packets.len()];
             entrances.enter(&mut together, &[], &mut slots, &mut |reason| refused.push(reason));
             for (at, frame) in alone.iter_mut().enumerate() {
-                let mut slot = Slot(78);
+                let mut slot = VpdpIndex(78);
                 entrances.enter(std::slice::from_mut(frame), &[], std::slice::from_mut(&mut slot), &mut |reason| refused_alone.push(reason));
                 prop_assert_eq!(slots[at], slot);
                 prop_assert_eq!(together[at].ingress, frame.ingress);
@@ -808,10 +808,10 @@ mod tests {
                 at < refused_from
             });
             for (at, frame) in expected.iter_mut().enumerate().take(most) {
-                let (mut slot, mut copy) = (Slot::NONE, Frame::new());
+                let (mut slot, mut copy) = (VpdpIndex::NONE, Frame::new());
                 copy.copy_from(frame);
                 entrances.enter(std::slice::from_mut(&mut copy), &[], std::slice::from_mut(&mut slot), &mut |_| {});
-                if slot == Slot::NONE {
+                if slot == VpdpIndex::NONE {
                     break;
                 }
                 if to_ask.last().is_none_or(|(last, _)| *last != slot) {

@@ -13,7 +13,7 @@ use crate::vpdp::VpdpId;
 
 /// Encapsulation of the description header at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carriage {
+pub enum Encapsulation {
     /// The header is at the start of the frame.
     Plain,
     /// The header follows an Ethernet header of the backbone (MAC-in-MAC).
@@ -71,15 +71,15 @@ const VNI_IS_VALID: u8 = 0x08;
 /// vPDPs (ECMP).
 const SOURCE_PORTS: u16 = 0xc000;
 
-impl Carriage {
+impl Encapsulation {
     /// Returns the number of bytes in front of the packet, the description header included.
     #[inline]
     pub fn bytes(&self) -> usize {
         Description::BYTES
             + match self {
-                Carriage::Plain => 0,
-                Carriage::MacInMac(_) => ETHERNET,
-                Carriage::Vxlan(_) => VXLAN_AT + VXLAN,
+                Encapsulation::Plain => 0,
+                Encapsulation::MacInMac(_) => ETHERNET,
+                Encapsulation::Vxlan(_) => VXLAN_AT + VXLAN,
             }
     }
 
@@ -89,14 +89,14 @@ impl Carriage {
     pub fn take_off(&self, frame: &mut Frame) -> Option<Description> {
         let bytes = frame.bytes();
         let described = match self {
-            Carriage::Plain => bytes,
-            Carriage::MacInMac(backbone) => {
+            Encapsulation::Plain => bytes,
+            Encapsulation::MacInMac(backbone) => {
                 backbone
                     .is_taken(bytes, ETHERTYPE_DESCRIBED)
                     .then_some(())?;
                 &bytes[ETHERNET..]
             }
-            Carriage::Vxlan(tunnel) => tunnel.payload(bytes)?,
+            Encapsulation::Vxlan(tunnel) => tunnel.payload(bytes)?,
         };
         let description = Description::decode(described)?;
         let end = described.len();
@@ -164,7 +164,7 @@ impl Tunnel {
 
 /// Header template of an encapsulation: the headers in front of a vPDP's packets at a port.
 #[derive(Clone, Debug)]
-pub struct Envelope {
+pub struct EncapHeader {
     description: Draft,
     outer: Option<Arc<Outer>>,
 }
@@ -179,11 +179,11 @@ pub(crate) struct Outer {
 
 impl Outer {
     /// Returns the outer headers of this encapsulation, or `None` for a plain one.
-    pub(crate) fn of(vpdp: VpdpId, carriage: Carriage) -> Option<Outer> {
+    pub(crate) fn of(vpdp: VpdpId, carriage: Encapsulation) -> Option<Outer> {
         let (bytes, has_lengths) = match &carriage {
-            Carriage::Plain => return None,
-            Carriage::MacInMac(backbone) => (backbone.header(ETHERTYPE_DESCRIBED), false),
-            Carriage::Vxlan(tunnel) => (tunnel.headers(vpdp), true),
+            Encapsulation::Plain => return None,
+            Encapsulation::MacInMac(backbone) => (backbone.header(ETHERTYPE_DESCRIBED), false),
+            Encapsulation::Vxlan(tunnel) => (tunnel.headers(vpdp), true),
         };
         Some(Outer {
             bytes: bytes.into(),
@@ -249,10 +249,10 @@ fn put_on_any(
     }
 }
 
-impl Envelope {
+impl EncapHeader {
     /// Creates the template of this vPDP's packets at a port with this encapsulation.
-    pub fn new(vpdp: VpdpId, carriage: Carriage) -> Envelope {
-        Envelope {
+    pub fn new(vpdp: VpdpId, carriage: Encapsulation) -> EncapHeader {
+        EncapHeader {
             description: Draft::of(vpdp),
             outer: Outer::of(vpdp, carriage).map(Arc::new),
         }
@@ -288,7 +288,7 @@ mod tests {
     const LOCAL: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
     const REMOTE: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
 
-    fn carriages(is_far_end: bool) -> [Carriage; 3] {
+    fn carriages(is_far_end: bool) -> [Encapsulation; 3] {
         let (local, remote) = match is_far_end {
             false => (LOCAL, REMOTE),
             true => (REMOTE, LOCAL),
@@ -296,9 +296,9 @@ mod tests {
         let backbone = Backbone { local, remote };
         let ip = |mac: MacAddress| Ipv4Addr::new(192, 0, 2, mac.0[5]);
         [
-            Carriage::Plain,
-            Carriage::MacInMac(backbone),
-            Carriage::Vxlan(Tunnel {
+            Encapsulation::Plain,
+            Encapsulation::MacInMac(backbone),
+            Encapsulation::Vxlan(Tunnel {
                 backbone,
                 local: ip(local),
                 remote: ip(remote),
@@ -317,7 +317,7 @@ mod tests {
             for len in [0, 60, 1514, 9000] {
                 let bytes: Vec<u8> = (0..len).map(|at| at as u8).collect();
                 let mut frame = Frame::from_bytes(&bytes).unwrap();
-                Envelope::new(vpdp(), near).put_on(&mut frame).unwrap();
+                EncapHeader::new(vpdp(), near).put_on(&mut frame).unwrap();
                 assert_eq!(frame.len(), len + near.bytes());
                 let description = far.take_off(&mut frame).unwrap();
                 assert_eq!(description, Description::of_packet(vpdp(), len));
@@ -332,7 +332,7 @@ mod tests {
         let unchecked = |at: usize| (6..12).contains(&at) || (34..36).contains(&at);
         for (near, far) in carriages(false).into_iter().zip(carriages(true)) {
             let mut frame = Frame::from_bytes(&[7; 60]).unwrap();
-            Envelope::new(vpdp(), near).put_on(&mut frame).unwrap();
+            EncapHeader::new(vpdp(), near).put_on(&mut frame).unwrap();
             let right = frame.bytes().to_vec();
             for at in (0..near.bytes()).filter(|at| !unchecked(*at)) {
                 // With the group bit set, the frame is for everyone. UDP's checksum and VXLAN's
@@ -360,7 +360,7 @@ mod tests {
         let [_, _, near] = carriages(false);
         let [_, _, far] = carriages(true);
         let mut frame = Frame::from_bytes(&[7; 20]).unwrap();
-        Envelope::new(vpdp(), near).put_on(&mut frame).unwrap();
+        EncapHeader::new(vpdp(), near).put_on(&mut frame).unwrap();
         frame.push_back(&[0; 30]).unwrap();
         far.take_off(&mut frame).unwrap();
         assert_eq!(frame.bytes(), [7; 20]);
@@ -370,7 +370,7 @@ mod tests {
     fn a_frame_that_would_become_too_long_stays_as_it_is() {
         for carriage in carriages(false) {
             let mut frame = Frame::from_bytes(&vec![1; packet::MAX_FRAME - 3]).unwrap();
-            assert!(Envelope::new(vpdp(), carriage).put_on(&mut frame).is_err());
+            assert!(EncapHeader::new(vpdp(), carriage).put_on(&mut frame).is_err());
             assert_eq!(frame.len(), packet::MAX_FRAME - 3);
         }
     }

@@ -9,11 +9,11 @@ use exec::{IDENTITY_ORDER, BURST};
 use packet::{Frame, Nanos, PortId};
 use switch::{WorkerSet, DeviceMask, SegmentRun, BurstProgress, forward_shared_burst};
 
-use super::ahead::{ALONE, TOGETHER_WITH_OTHERS};
-use super::way::leave;
+use super::prefetch::{ALONE, TOGETHER_WITH_OTHERS};
+use super::egress_path::leave;
 use super::{Commons, Worker, watch};
-use crate::desk::Seat;
-use crate::root::{Admission, Place, Root, Slot, Ways};
+use crate::worker_mailbox::VpdpWorker;
+use crate::snapshot::{Admission, VpdpPlace, SwitchSnapshot, VpdpIndex, EgressMap};
 use crate::sorter::Sorter;
 
 /// Cache: function of each tenant for shared bursts. Entries are dropped when the thread's epoch
@@ -32,25 +32,25 @@ impl Functions {
     }
 
     /// Clears the entry of a tenant.
-    pub(super) fn forget_one(&mut self, slot: Slot) {
+    pub(super) fn forget_one(&mut self, slot: VpdpIndex) {
         if let Some(of) = self.of.get_mut(slot.index()) {
             *of = None;
         }
     }
 
     #[inline]
-    pub(super) fn of(&self, slot: Slot) -> Option<NonZeroUsize> {
+    pub(super) fn of(&self, slot: VpdpIndex) -> Option<NonZeroUsize> {
         self.of.get(slot.index()).copied().flatten()
     }
 
     /// Returns the sort key of a tenant: tenants are sorted by function, those without one come
     /// last.
-    pub(super) fn rank(&self, slot: Slot) -> usize {
+    pub(super) fn rank(&self, slot: VpdpIndex) -> usize {
         self.of(slot).map_or(usize::MAX, NonZeroUsize::get)
     }
 
     /// Sets the function of a tenant.
-    fn learn(&mut self, slot: Slot, function: NonZeroUsize) {
+    fn learn(&mut self, slot: VpdpIndex, function: NonZeroUsize) {
         if let Some(of) = self.of.get_mut(slot.index()) {
             *of = Some(function);
         }
@@ -62,25 +62,25 @@ impl Functions {
 const MANY_FRAMES: usize = 2 * BURST;
 
 /// Members of a shared burst: per-thread states by tenant index.
-struct Crew<'s> {
-    seats: &'s mut [Option<Box<Seat>>],
+struct SharedBurstMembers<'s> {
+    seats: &'s mut [Option<Box<VpdpWorker>>],
     burst: u64,
 }
 
-impl WorkerSet for Crew<'_> {
-    type Number = Slot;
+impl WorkerSet for SharedBurstMembers<'_> {
+    type Number = VpdpIndex;
 
     #[inline]
-    fn worker(&self, slot: Slot) -> Option<&switch::Worker> {
+    fn worker(&self, slot: VpdpIndex) -> Option<&switch::Worker> {
         Some(&self.seats.get(slot.index())?.as_ref()?.worker)
     }
 
     #[inline]
-    fn worker_mut(&mut self, slot: Slot) -> Option<&mut switch::Worker> {
+    fn worker_mut(&mut self, slot: VpdpIndex) -> Option<&mut switch::Worker> {
         Some(&mut self.seats.get_mut(slot.index())?.as_mut()?.worker)
     }
 
-    fn passes(&self, slot: Slot) -> u32 {
+    fn passes(&self, slot: VpdpIndex) -> u32 {
         let seat = self.seats.get(slot.index()).and_then(Option::as_ref);
         seat.map_or(0, |seat| seat.most_passes(self.burst, 1))
     }
@@ -89,15 +89,15 @@ impl WorkerSet for Crew<'_> {
 impl Worker {
     /// Returns the function of a tenant for shared bursts, or `None` if it must be served alone.
     #[inline]
-    pub(super) fn function(&mut self, root: &Root, slot: Slot) -> Option<NonZeroUsize> {
+    pub(super) fn function(&mut self, root: &SwitchSnapshot, slot: VpdpIndex) -> Option<NonZeroUsize> {
         self.functions
             .of(slot)
             .or_else(|| self.find_function(root, slot))
     }
 
-    fn find_function(&mut self, root: &Root, slot: Slot) -> Option<NonZeroUsize> {
+    fn find_function(&mut self, root: &SwitchSnapshot, slot: VpdpIndex) -> Option<NonZeroUsize> {
         let seat = self.seats.get_mut(slot.index())?.as_mut()?;
-        let is_free = |place: &Place| place.admission == Admission::Open && place.is_unlimited;
+        let is_free = |place: &VpdpPlace| place.admission == Admission::Open && place.is_unlimited;
         let is_free = self.fairness.is_none() && root.place(slot).is_some_and(is_free);
         // A vPDP that was served alone, or of which a packet left the fast path, is served alone
         // for the rest of the burst. Each such packet restarts the shared burst.
@@ -112,7 +112,7 @@ impl Worker {
     }
 
     /// Looks up the functions of all frame groups. Returns true if all take part in shared bursts.
-    pub(super) fn find_functions(&mut self, root: &Root) -> bool {
+    pub(super) fn find_functions(&mut self, root: &SwitchSnapshot) -> bool {
         let mut all = true;
         for number in 0..self.sorter.groups() {
             let (slot, _) = self.sorter.group(number);
@@ -125,7 +125,7 @@ impl Worker {
     /// tenant.
     pub(super) fn go(
         &mut self,
-        root: &Root,
+        root: &SwitchSnapshot,
         groups: Range<usize>,
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
@@ -175,7 +175,7 @@ impl Worker {
     /// Sorting would cost more than it saves.
     pub(super) fn go_as_they_come(
         &mut self,
-        root: &Root,
+        root: &SwitchSnapshot,
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
@@ -189,7 +189,7 @@ impl Worker {
     /// Processes classified frames in small bursts, in arrival order. For few frames per vPDP.
     pub(super) fn go_in_small_bursts(
         &mut self,
-        root: &Root,
+        root: &SwitchSnapshot,
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
@@ -207,7 +207,7 @@ impl Worker {
     /// per tenant.
     fn go_as_they_lie(
         &mut self,
-        root: &Root,
+        root: &SwitchSnapshot,
         frames: &mut [Frame],
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
@@ -229,7 +229,7 @@ impl Worker {
     /// Classifies a small burst into `self.runs`. Inlined, as the other functions of this path: a
     /// call costs a single packet as much as a twentieth of a program.
     #[inline(always)]
-    fn enter_few(&mut self, root: &Root, frames: &mut [Frame]) {
+    fn enter_few(&mut self, root: &SwitchSnapshot, frames: &mut [Frame]) {
         let runs = &mut self.runs;
         runs.clear();
         let entered = root.entrances.enter_in_runs(frames, BURST, |slot, at| {
@@ -238,7 +238,7 @@ impl Worker {
         });
         if entered < frames.len() {
             self.sorter.slots.clear();
-            self.sorter.slots.resize(entered, Slot::NONE);
+            self.sorter.slots.resize(entered, VpdpIndex::NONE);
             self.classify(root, frames, &[]);
             add_runs(&mut self.runs, &self.sorter.slots[entered..], entered);
         }
@@ -247,7 +247,7 @@ impl Worker {
 
     /// Returns true if all runs have one function.
     #[inline(always)]
-    fn have_one_function(&mut self, root: &Root) -> bool {
+    fn have_one_function(&mut self, root: &SwitchSnapshot) -> bool {
         let mut function = None;
         (0..self.runs.len()).all(|number| {
             let found = self.function(root, self.runs[number].whose);
@@ -262,14 +262,14 @@ impl Worker {
         let mut functions = groups.map(|number| self.functions.of(self.sorter.group(number).0));
         first.is_some()
             && functions.all(|of| of == first)
-            && !self.sorter.slots.contains(&Slot::NONE)
+            && !self.sorter.slots.contains(&VpdpIndex::NONE)
     }
 
     /// Collects the runs of a shared burst: frames from index `begin` in the order, while their
     /// groups have this function. `begin` is in the first group.
     fn find_runs(
         &mut self,
-        root: &Root,
+        root: &SwitchSnapshot,
         function: NonZeroUsize,
         mut begin: usize,
         groups: Range<usize>,
@@ -306,18 +306,18 @@ impl Worker {
     /// processed frames.
     fn fly(
         &mut self,
-        root: &Root,
+        root: &SwitchSnapshot,
         frames: (&mut [Frame], &[u32]),
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) -> usize {
         let Commons { links, contexts } = &mut self.commons;
         let nowhere = &self.nowhere;
-        let ways = |slot| root.ways(slot).unwrap_or(Ways::none(nowhere));
-        let crew = &mut Crew {
+        let ways = |slot| root.ways(slot).unwrap_or(EgressMap::none(nowhere));
+        let crew = &mut SharedBurstMembers {
             seats: &mut self.seats,
             burst: links.burst(),
         };
-        let leave = |ways: Ways<'_>, port, frame: &mut Frame, time| {
+        let leave = |ways: EgressMap<'_>, port, frame: &mut Frame, time| {
             leave(ways, links, sent, (port, frame, time));
         };
         let (runs, now) = (&self.runs, self.now);
@@ -357,8 +357,8 @@ impl Worker {
     }
 
     /// Returns the tenant of a frame of the runs.
-    fn whose(&self, mut frame: usize) -> Option<Slot> {
-        let is_behind = |run: &&SegmentRun<Slot>| match frame.checked_sub(run.frames) {
+    fn whose(&self, mut frame: usize) -> Option<VpdpIndex> {
+        let is_behind = |run: &&SegmentRun<VpdpIndex>| match frame.checked_sub(run.frames) {
             Some(rest) => {
                 frame = rest;
                 false
@@ -371,7 +371,7 @@ impl Worker {
 
 /// Creates a run that starts at this frame. `frames` has the start index until [`end_runs`]
 /// replaces it by the length.
-fn run_from(whose: Slot, begin: usize) -> SegmentRun<Slot> {
+fn run_from(whose: VpdpIndex, begin: usize) -> SegmentRun<VpdpIndex> {
     SegmentRun {
         whose,
         frames: begin,
@@ -379,7 +379,7 @@ fn run_from(whose: Slot, begin: usize) -> SegmentRun<Slot> {
 }
 
 /// Appends the runs of these tenant indices; the first one is of frame `begin`.
-fn add_runs(runs: &mut Vec<SegmentRun<Slot>>, slots: &[Slot], begin: usize) {
+fn add_runs(runs: &mut Vec<SegmentRun<VpdpIndex>>, slots: &[VpdpIndex], begin: usize) {
     let mut last = runs.last().map(|run| run.whose);
     for (&slot, at) in slots.iter().zip(begin..) {
         if last.replace(slot) != Some(slot) {
@@ -389,7 +389,7 @@ fn add_runs(runs: &mut Vec<SegmentRun<Slot>>, slots: &[Slot], begin: usize) {
 }
 
 /// Replaces the start index of each run by its length. The last run ends at `end`.
-fn end_runs(runs: &mut [SegmentRun<Slot>], mut end: usize) {
+fn end_runs(runs: &mut [SegmentRun<VpdpIndex>], mut end: usize) {
     for run in runs.iter_mut().rev() {
         let begin = run.frames;
         run.frames = end - begin;

@@ -7,7 +7,7 @@ use std::fmt;
 use packet::PortId;
 use support::mac::MacAddress;
 
-use crate::carriage::Carriage;
+use crate::encapsulation::Encapsulation;
 use crate::classifier::Classifier;
 use crate::rule::{Condition, Rule, RuleError, Vlan, overlap};
 use crate::vpdp::{Connection, VirtualPort, VpdpId};
@@ -22,7 +22,7 @@ pub const MAX_VIRTUAL_PORTS: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// By description header.
-    Described(Carriage),
+    Described(Encapsulation),
     /// By destination MAC address: this prefix, 12 bits vPDP number, 12 bits host. Other addresses
     /// are assigned by rules.
     Destination(MacPrefix),
@@ -99,7 +99,7 @@ impl fmt::Display for MacPrefix {
 
 /// Error in a port map.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WiringError {
+pub enum PortMapError {
     /// A physical port is already connected to another virtual port.
     PortTaken {
         /// The physical port.
@@ -146,10 +146,10 @@ pub enum WiringError {
     Untagged(String, String),
 }
 
-impl fmt::Display for WiringError {
+impl fmt::Display for PortMapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WiringError::PortTaken {
+            PortMapError::PortTaken {
                 port,
                 by,
                 wanted_by,
@@ -157,57 +157,57 @@ impl fmt::Display for WiringError {
                 f,
                 "{wanted_by} cannot have the switch's port {port}, which is {by}; take another one, share the port, or disconnect it there first"
             ),
-            WiringError::PortNumber(port) => {
+            PortMapError::PortNumber(port) => {
                 write!(
                     f,
                     "the switch's ports go up to {MAX_PORT}; there is no {port}"
                 )
             }
-            WiringError::TooManyPorts(ports) => {
+            PortMapError::TooManyPorts(ports) => {
                 write!(
                     f,
                     "a vPDP has at most {MAX_VIRTUAL_PORTS} ports, not {ports}"
                 )
             }
-            WiringError::NoSuchPort(port) => write!(f, "there is no {port}"),
-            WiringError::Connected(port) => {
+            PortMapError::NoSuchPort(port) => write!(f, "there is no {port}"),
+            PortMapError::Connected(port) => {
                 write!(f, "{port} is connected already; disconnect it first")
             }
-            WiringError::Linked(port) => write!(f, "{port} is linked; unlink it first"),
-            WiringError::NotLinked(port) => write!(f, "{port} has no link"),
-            WiringError::RuleExists(name) => write!(f, "there is a rule `{name}` already"),
-            WiringError::NoSuchRule(name) => write!(f, "there is no rule `{name}`"),
-            WiringError::RuleOf(name, vpdp) => {
+            PortMapError::Linked(port) => write!(f, "{port} is linked; unlink it first"),
+            PortMapError::NotLinked(port) => write!(f, "{port} has no link"),
+            PortMapError::RuleExists(name) => write!(f, "there is a rule `{name}` already"),
+            PortMapError::NoSuchRule(name) => write!(f, "there is no rule `{name}`"),
+            PortMapError::RuleOf(name, vpdp) => {
                 write!(
                     f,
                     "the rule `{name}` is for vPDP {vpdp}, which is not there"
                 )
             }
-            WiringError::RulePort(name, port) => write!(
+            PortMapError::RulePort(name, port) => write!(
                 f,
                 "the rule `{name}` is about the switch's port {port}, which is to be shared by rules as long as there is such a rule; share it so, or delete the rule, first"
             ),
-            WiringError::Rule(name, error) => write!(f, "the rule `{name}`: {error}"),
-            WiringError::Overlap(one, other) => write!(
+            PortMapError::Rule(name, error) => write!(f, "the rule `{name}`: {error}"),
+            PortMapError::Overlap(one, other) => write!(
                 f,
                 "a packet can meet both the rule `{one}` and the rule `{other}`, which lead it to different vPDPs; give one of them a larger priority"
             ),
-            WiringError::Table(error) => write!(f, "the table of rules: {error}"),
-            WiringError::Vni(port, vni) => write!(
+            PortMapError::Table(error) => write!(f, "the table of rules: {error}"),
+            PortMapError::Vni(port, vni) => write!(
                 f,
                 "the VXLAN network {vni} of the switch's port {port} has more than 24 bits: 0 to 16777215"
             ),
-            WiringError::AnyDescribed(port) => write!(
+            PortMapError::AnyDescribed(port) => write!(
                 f,
                 "`egress any` makes no sense at the switch's port {port}: the switch describes all \
                  packets that leave there"
             ),
-            WiringError::AccessPort(name) => write!(
+            PortMapError::AccessPort(name) => write!(
                 f,
                 "the rule `{name}` takes the VLAN's tag off; it must name a port of the switch \
                  that is shared by `rules`, where the tag is put on again"
             ),
-            WiringError::Untagged(one, other) => write!(
+            PortMapError::Untagged(one, other) => write!(
                 f,
                 "the rules `{one}` and `{other}` are for one vPDP and one port, and packets that \
                  it sends there without a tag could be in either VLAN; at a port, a vPDP has at most \
@@ -218,11 +218,11 @@ impl fmt::Display for WiringError {
     }
 }
 
-impl std::error::Error for WiringError {}
+impl std::error::Error for PortMapError {}
 
 /// The port map of a switch.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wiring {
+pub(crate) struct PortMap {
     /// Connections of each vPDP's ports, by port number.
     pub(crate) ports: BTreeMap<VpdpId, Vec<Connection>>,
     /// Shared physical ports.
@@ -230,36 +230,36 @@ pub(crate) struct Wiring {
     pub(crate) rules: Vec<Rule>,
 }
 
-impl Wiring {
-    pub(crate) fn connection(&self, port: VirtualPort) -> Result<Connection, WiringError> {
+impl PortMap {
+    pub(crate) fn connection(&self, port: VirtualPort) -> Result<Connection, PortMapError> {
         let ports = self.ports.get(&port.vpdp);
         let found = ports.and_then(|ports| ports.get(port.port as usize));
-        found.copied().ok_or(WiringError::NoSuchPort(port))
+        found.copied().ok_or(PortMapError::NoSuchPort(port))
     }
 
-    pub(crate) fn connect(&mut self, port: VirtualPort, to: Connection) -> Result<(), WiringError> {
+    pub(crate) fn connect(&mut self, port: VirtualPort, to: Connection) -> Result<(), PortMapError> {
         let ports = self.ports.get_mut(&port.vpdp);
         let found = ports.and_then(|ports| ports.get_mut(port.port as usize));
-        *found.ok_or(WiringError::NoSuchPort(port))? = to;
+        *found.ok_or(PortMapError::NoSuchPort(port))? = to;
         Ok(())
     }
 
     /// Links two unconnected virtual ports, or one to itself.
-    pub(crate) fn link(&mut self, one: VirtualPort, other: VirtualPort) -> Result<(), WiringError> {
+    pub(crate) fn link(&mut self, one: VirtualPort, other: VirtualPort) -> Result<(), PortMapError> {
         for port in [one, other] {
             match self.connection(port)? {
                 Connection::Open => {}
-                Connection::Link(_) => return Err(WiringError::Linked(port)),
-                Connection::Physical(_) => return Err(WiringError::Connected(port)),
+                Connection::Link(_) => return Err(PortMapError::Linked(port)),
+                Connection::Physical(_) => return Err(PortMapError::Connected(port)),
             }
         }
         self.connect(one, Connection::Link(other))?;
         self.connect(other, Connection::Link(one))
     }
 
-    pub(crate) fn unlink(&mut self, port: VirtualPort) -> Result<(), WiringError> {
+    pub(crate) fn unlink(&mut self, port: VirtualPort) -> Result<(), PortMapError> {
         let Connection::Link(other) = self.connection(port)? else {
-            return Err(WiringError::NotLinked(port));
+            return Err(PortMapError::NotLinked(port));
         };
         self.connect(port, Connection::Open)?;
         self.connect(other, Connection::Open)
@@ -278,17 +278,17 @@ impl Wiring {
             })
     }
 
-    pub(crate) fn add_rule(&mut self, rule: Rule) -> Result<(), WiringError> {
+    pub(crate) fn add_rule(&mut self, rule: Rule) -> Result<(), PortMapError> {
         if self.rules.iter().any(|other| other.name == rule.name) {
-            return Err(WiringError::RuleExists(rule.name));
+            return Err(PortMapError::RuleExists(rule.name));
         }
         self.rules.push(rule);
         Ok(())
     }
 
-    pub(crate) fn remove_rule(&mut self, name: &str) -> Result<(), WiringError> {
+    pub(crate) fn remove_rule(&mut self, name: &str) -> Result<(), PortMapError> {
         let found = self.rules.iter().position(|rule| rule.name == name);
-        let found = found.ok_or_else(|| WiringError::NoSuchRule(name.into()))?;
+        let found = found.ok_or_else(|| PortMapError::NoSuchRule(name.into()))?;
         self.rules.remove(found);
         Ok(())
     }
@@ -306,19 +306,19 @@ impl Wiring {
     }
 
     /// Checks the whole port map. Returns the rule table, or `None` if there are no rules.
-    pub(crate) fn check(&self) -> Result<Option<Classifier>, WiringError> {
+    pub(crate) fn check(&self) -> Result<Option<Classifier>, PortMapError> {
         self.check_ports()?;
         let mut asked = Vec::new();
         for rule in &self.rules {
             if !self.ports.contains_key(&rule.vpdp) {
-                return Err(WiringError::RuleOf(rule.name.clone(), rule.vpdp));
+                return Err(PortMapError::RuleOf(rule.name.clone(), rule.vpdp));
             }
             self.check_rule_ports(rule)?;
             self.check_access(rule)?;
             let own = rule.asked();
             asked.push((
                 rule,
-                own.map_err(|error| WiringError::Rule(rule.name.clone(), error))?,
+                own.map_err(|error| PortMapError::Rule(rule.name.clone(), error))?,
             ));
         }
         for (number, (one, asked_one)) in asked.iter().enumerate() {
@@ -326,11 +326,11 @@ impl Wiring {
                 let are_rivals = one.vpdp != other.vpdp && one.priority == other.priority;
                 if !are_untagged_apart(one, other) {
                     let (first, second) = (other.name.clone(), one.name.clone());
-                    return Err(WiringError::Untagged(first, second));
+                    return Err(PortMapError::Untagged(first, second));
                 }
                 if are_rivals && overlap(asked_one, asked_other) {
                     let (first, second) = (other.name.clone(), one.name.clone());
-                    return Err(WiringError::Overlap(first, second));
+                    return Err(PortMapError::Overlap(first, second));
                 }
             }
         }
@@ -340,38 +340,38 @@ impl Wiring {
         let classifier = Classifier::new(asked);
         classifier
             .map(Some)
-            .map_err(|error| WiringError::Table(error.to_string()))
+            .map_err(|error| PortMapError::Table(error.to_string()))
     }
 
-    fn check_ports(&self) -> Result<(), WiringError> {
+    fn check_ports(&self) -> Result<(), PortMapError> {
         let longest = self.ports.values().map(Vec::len).max().unwrap_or(0);
         if longest > MAX_VIRTUAL_PORTS {
-            return Err(WiringError::TooManyPorts(longest));
+            return Err(PortMapError::TooManyPorts(longest));
         }
         for (port, share) in &self.shared {
             let Sharing::Described(carriage) = share.sharing else {
                 continue;
             };
             if share.egress == Egress::Any {
-                return Err(WiringError::AnyDescribed(*port));
+                return Err(PortMapError::AnyDescribed(*port));
             }
-            if let Carriage::Vxlan(tunnel) = carriage
+            if let Encapsulation::Vxlan(tunnel) = carriage
                 && tunnel.vni >> 24 != 0
             {
-                return Err(WiringError::Vni(*port, tunnel.vni));
+                return Err(PortMapError::Vni(*port, tunnel.vni));
             }
         }
         let shared = self.shared.keys().copied();
         let used = self.physical().map(|(_, physical)| physical);
         if let Some(port) = shared.chain(used).find(|port| port.0 > MAX_PORT) {
-            return Err(WiringError::PortNumber(port));
+            return Err(PortMapError::PortNumber(port));
         }
         let mut taken: BTreeMap<(PortId, Option<VpdpId>), VirtualPort> = BTreeMap::new();
         for (wanted_by, port) in self.physical() {
             // A shared port may be connected once per vPDP, another one only once.
             let whose = self.shared.contains_key(&port).then_some(wanted_by.vpdp);
             if let Some(&by) = taken.get(&(port, whose)) {
-                return Err(WiringError::PortTaken {
+                return Err(PortMapError::PortTaken {
                     port,
                     by,
                     wanted_by,
@@ -384,23 +384,23 @@ impl Wiring {
 
     /// Checks that an access rule names a port shared by rules. Packets of a port shared by MAC
     /// address are not untagged.
-    fn check_access(&self, rule: &Rule) -> Result<(), WiringError> {
+    fn check_access(&self, rule: &Rule) -> Result<(), PortMapError> {
         let sharing = |port| Some(self.shared.get(&port)?.sharing);
         match rule.port().and_then(sharing) {
             Some(Sharing::Rules) => Ok(()),
             _ if rule.access().is_none() => Ok(()),
-            _ => Err(WiringError::AccessPort(rule.name.clone())),
+            _ => Err(PortMapError::AccessPort(rule.name.clone())),
         }
     }
 
-    fn check_rule_ports(&self, rule: &Rule) -> Result<(), WiringError> {
+    fn check_rule_ports(&self, rule: &Rule) -> Result<(), PortMapError> {
         for condition in &rule.conditions {
             let Condition::Port(port) = condition else {
                 continue;
             };
             match self.shared.get(port).map(|share| share.sharing) {
                 Some(Sharing::Rules | Sharing::Destination(_)) => {}
-                _ => return Err(WiringError::RulePort(rule.name.clone(), *port)),
+                _ => return Err(PortMapError::RulePort(rule.name.clone(), *port)),
             }
         }
         Ok(())

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use super::Worker;
-use crate::gauge::Work;
-use crate::root::Slot;
+use crate::cycle_accounting::CycleUse;
+use crate::snapshot::VpdpIndex;
 
 /// Number of frames in small bursts after which a report is sent, unless no frames arrive. With a
 /// report per burst, each burst would wait for the memory of another vPDP.
@@ -20,16 +20,16 @@ const LOOKS_A_BURST: usize = 8;
 /// vPDPs with unreported statistics. Without this queue, each single packet would be followed by a
 /// check of all vPDPs.
 #[derive(Default)]
-pub(super) struct Untold {
+pub(super) struct PendingReports {
     /// Queue of distinct tenants, oldest first.
-    slots: VecDeque<Slot>,
+    slots: VecDeque<VpdpIndex>,
     /// Indexed by tenant: true if it is in the queue.
     wait: Vec<bool>,
     /// Frames since the last check.
     frames: usize,
 }
 
-impl Untold {
+impl PendingReports {
     pub(super) fn make_room(&mut self, slots: usize) {
         self.wait.resize(slots, false);
         self.slots.reserve(slots.saturating_sub(self.slots.len()));
@@ -37,7 +37,7 @@ impl Untold {
 
     /// Adds a tenant with new statistics.
     #[inline]
-    pub(super) fn put(&mut self, slot: Slot) {
+    pub(super) fn put(&mut self, slot: VpdpIndex) {
         if let Some(waits) = self.wait.get_mut(slot.index())
             && !*waits
         {
@@ -46,7 +46,7 @@ impl Untold {
         }
     }
 
-    fn take(&mut self) -> Option<Slot> {
+    fn take(&mut self) -> Option<VpdpIndex> {
         let slot = self.slots.pop_front()?;
         if let Some(waits) = self.wait.get_mut(slot.index()) {
             *waits = false;
@@ -96,7 +96,7 @@ impl Worker {
             tells -= 1;
             self.gauge.begin();
             seat.worker.tell();
-            self.shares.charge(slot, self.gauge.end(Work::default()));
+            self.shares.charge(slot, self.gauge.end(CycleUse::default()));
             // The report is retried later if the control side holds the lock.
             if seat.worker.has_news() {
                 self.untold.put(slot);
@@ -111,15 +111,15 @@ mod tests {
 
     #[test]
     fn each_seat_waits_once_behind_those_that_came_before_it() {
-        let mut untold = Untold::default();
+        let mut untold = PendingReports::default();
         untold.make_room(3);
-        let slots = [2, 0, 2, 1, 0].map(Slot);
+        let slots = [2, 0, 2, 1, 0].map(VpdpIndex);
         slots.into_iter().for_each(|slot| untold.put(slot));
-        assert_eq!(untold.take(), Some(Slot(2)));
+        assert_eq!(untold.take(), Some(VpdpIndex(2)));
         // It may have new statistics.
-        untold.put(Slot(2));
-        untold.put(Slot::NONE);
-        let rest: Vec<Slot> = std::iter::from_fn(|| untold.take()).collect();
-        assert_eq!(rest, [0, 1, 2].map(Slot));
+        untold.put(VpdpIndex(2));
+        untold.put(VpdpIndex::NONE);
+        let rest: Vec<VpdpIndex> = std::iter::from_fn(|| untold.take()).collect();
+        assert_eq!(rest, [0, 1, 2].map(VpdpIndex));
     }
 }

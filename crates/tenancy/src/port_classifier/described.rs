@@ -4,7 +4,7 @@ use packet::{Frame, PortId};
 
 use super::Inlets;
 use crate::description::{Description, Draft, number_of};
-use crate::root::Slot;
+use crate::root::VpdpIndex;
 use crate::vpdp::VpdpId;
 
 /// Lookup table of all ports shared by description header; ports have dense indices here. The
@@ -27,14 +27,14 @@ const NOWHERE: PortId = PortId(u32::MAX);
 #[derive(Clone, Copy, Debug)]
 struct Described {
     draft: Draft,
-    slot: Slot,
+    slot: VpdpIndex,
 }
 
 /// Lookup result: the entries of one vPDP.
 #[derive(Clone, Copy)]
 pub(super) struct Own<'d> {
     draft: Draft,
-    pub(super) slot: Slot,
+    pub(super) slot: VpdpIndex,
     inlets: &'d [PortId],
 }
 
@@ -45,13 +45,13 @@ impl Descriptions {
         let nobody = |number| Described {
             // Number 0 is not a valid vPDP: its packets have no target.
             draft: VpdpId::new(number).map_or(Draft::nobody(), Draft::of),
-            slot: Slot::NONE,
+            slot: VpdpIndex::NONE,
         };
         let mut vpdps: Box<[_]> = (0..).take(vpdps.unwrap_or(0)).map(nobody).collect();
         let mut inlets = vec![NOWHERE; vpdps.len() * width];
         for (port, own) in ports.iter().enumerate() {
             for (number, inlet) in own.0.iter().enumerate() {
-                if inlet.slot != Slot::NONE {
+                if inlet.slot != VpdpIndex::NONE {
                     vpdps[number].slot = inlet.slot;
                     inlets[number * width + port] = inlet.port;
                 }

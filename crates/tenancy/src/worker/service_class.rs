@@ -3,11 +3,11 @@
 use packet::{Frame, Nanos, PortId};
 
 use super::{Worker, most_passes, run_charged};
-use crate::root::Root;
+use crate::snapshot::SwitchSnapshot;
 
 /// Service class: vPDPs with credit are served before the others.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum ServiceClass {
     InCredit,
     Others,
 }
@@ -28,8 +28,8 @@ impl Worker {
     /// burst.
     pub(super) fn go_on(
         &mut self,
-        root: &Root,
-        standing: Standing,
+        root: &SwitchSnapshot,
+        standing: ServiceClass,
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         self.take_up(root, standing, sent);
@@ -39,15 +39,15 @@ impl Worker {
     /// Processes postponed packets, one service turn per vPDP.
     fn take_up(
         &mut self,
-        root: &Root,
-        standing: Standing,
+        root: &SwitchSnapshot,
+        standing: ServiceClass,
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         let mut frames = std::mem::take(&mut self.taken_up);
         for at in 0..self.watched.len() {
             let slot = self.watched[at];
             let most = self.most_served(slot);
-            let is_next = self.shares.has_credit(slot) == (standing == Standing::InCredit);
+            let is_next = self.shares.has_credit(slot) == (standing == ServiceClass::InCredit);
             let is_next = is_next && most > 0 && root.place(slot).is_some();
             let may_go = |worker: &switch::Worker| worker.postponed() > 0 && !worker.is_held();
             let seat = self.seats.get_mut(slot.index()).and_then(Option::as_mut);
@@ -69,8 +69,8 @@ impl Worker {
     /// Does the due work of watched vPDPs that had no service turn in this burst.
     fn run_watched(
         &mut self,
-        root: &Root,
-        standing: Standing,
+        root: &SwitchSnapshot,
+        standing: ServiceClass,
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         let Worker {
@@ -90,7 +90,7 @@ impl Worker {
             let (Some(seat), Some(ways)) = (seat, root.ways(*slot)) else {
                 return false;
             };
-            let is_meant = shares.has_credit(*slot) == (standing == Standing::InCredit);
+            let is_meant = shares.has_credit(*slot) == (standing == ServiceClass::InCredit);
             let is_next = is_meant && seat.visited != commons.links.burst();
             let is_due = |next: Option<Nanos>| next.is_some_and(|next| next <= *now);
             // Due work of a device that is being changed waits for the next burst.

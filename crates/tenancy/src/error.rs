@@ -9,11 +9,11 @@ use switch::{AdoptError, ControlError, Exceeded, LoadError};
 
 use crate::compiler::CompileError;
 use crate::vpdp::{VirtualPort, VpdpId};
-use crate::wiring::WiringError;
+use crate::port_map::PortMapError;
 
 /// Error of a control operation.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Refusal {
+pub enum HypervisorError {
     /// No vPDP has this number.
     NoSuchVpdp(VpdpId),
     /// Another vPDP has the number.
@@ -23,7 +23,7 @@ pub enum Refusal {
     /// All vPDP numbers are used.
     NoNumberLeft,
     /// The port map is invalid.
-    Wiring(WiringError),
+    Wiring(PortMapError),
     /// The vPDP cannot be deleted: a link or a rule uses it.
     InUse(VpdpId, Use),
     /// The vPDP has a program already.
@@ -62,76 +62,76 @@ pub enum Use {
     Rule(String),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for HypervisorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::NoSuchVpdp(id) => write!(f, "there is no vPDP {id}"),
-            Refusal::NumberTaken(id) => {
+            HypervisorError::NoSuchVpdp(id) => write!(f, "there is no vPDP {id}"),
+            HypervisorError::NumberTaken(id) => {
                 write!(f, "there is a vPDP {id} already; take another number")
             }
-            Refusal::NameTaken(name, id) => {
+            HypervisorError::NameTaken(name, id) => {
                 write!(f, "vPDP {id} is called `{name}` already; take another name")
             }
-            Refusal::NoNumberLeft => {
+            HypervisorError::NoNumberLeft => {
                 write!(
                     f,
                     "a switch has at most {} vPDPs; delete one first",
                     VpdpId::MAX
                 )
             }
-            Refusal::Wiring(error) => error.fmt(f),
-            Refusal::InUse(id, Use::Link(port, other)) => write!(
+            HypervisorError::Wiring(error) => error.fmt(f),
+            HypervisorError::InUse(id, Use::Link(port, other)) => write!(
                 f,
                 "vPDP {id} is in use: {port} is linked to {other}; remove the link first"
             ),
-            Refusal::InUse(id, Use::Rule(name)) => write!(
+            HypervisorError::InUse(id, Use::Rule(name)) => write!(
                 f,
                 "vPDP {id} is in use: the rule `{name}` leads packets to it; remove the rule first"
             ),
-            Refusal::HasProgram(id) => {
+            HypervisorError::HasProgram(id) => {
                 write!(f, "vPDP {id} has a program; update it, or remove it first")
             }
-            Refusal::NoProgram(id) => write!(f, "vPDP {id} has no program; load one first"),
-            Refusal::NothingBefore(id) => {
+            HypervisorError::NoProgram(id) => write!(f, "vPDP {id} has no program; load one first"),
+            HypervisorError::NothingBefore(id) => {
                 write!(f, "vPDP {id} had no other program to go back to")
             }
-            Refusal::Compose(id, error) => write!(f, "vPDP {id} cannot run the chain: {error}"),
-            Refusal::Slots(id, error) => write!(
+            HypervisorError::Compose(id, error) => write!(f, "vPDP {id} cannot run the chain: {error}"),
+            HypervisorError::Slots(id, error) => write!(
                 f,
                 "the stage slots do not hold the program of vPDP {id}: {error}"
             ),
-            Refusal::Changed(id) => write!(
+            HypervisorError::Changed(id) => write!(
                 f,
                 "vPDP {id} runs another program by now than the one whose stage was to be changed; look at its stages and ask again"
             ),
-            Refusal::Edit(id, error) => write!(f, "vPDP {id} keeps its stages: {error}"),
-            Refusal::Load(id, error) => {
+            HypervisorError::Edit(id, error) => write!(f, "vPDP {id} keeps its stages: {error}"),
+            HypervisorError::Load(id, error) => {
                 write!(f, "vPDP {id} cannot run the program: {error}")
             }
-            Refusal::Update(id, error @ AdoptError::WouldLose(_)) => write!(
+            HypervisorError::Update(id, error @ AdoptError::WouldLose(_)) => write!(
                 f,
                 "vPDP {id} keeps its program: {error}; say what may be lost (`polyplane tenant load` and `stage`: --may-lose NAME, or '*' for all)"
             ),
-            Refusal::Update(id, error) => write!(f, "vPDP {id} keeps its program: {error}"),
-            Refusal::Exceeded(id, error) => write!(f, "vPDP {id} keeps its quotas: {error}"),
-            Refusal::Compile(error) => error.fmt(f),
-            Refusal::Import(error) => {
+            HypervisorError::Update(id, error) => write!(f, "vPDP {id} keeps its program: {error}"),
+            HypervisorError::Exceeded(id, error) => write!(f, "vPDP {id} keeps its quotas: {error}"),
+            HypervisorError::Compile(error) => error.fmt(f),
+            HypervisorError::Import(error) => {
                 write!(f, "the exported state does not fit its program: {error}")
             }
         }
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for HypervisorError {}
 
-impl From<WiringError> for Refusal {
-    fn from(error: WiringError) -> Self {
-        Refusal::Wiring(error)
+impl From<PortMapError> for HypervisorError {
+    fn from(error: PortMapError) -> Self {
+        HypervisorError::Wiring(error)
     }
 }
 
-impl Refusal {
-    pub(crate) fn load(id: VpdpId, error: &LoadError) -> Refusal {
-        Refusal::Load(id, error.to_string())
+impl HypervisorError {
+    pub(crate) fn load(id: VpdpId, error: &LoadError) -> HypervisorError {
+        HypervisorError::Load(id, error.to_string())
     }
 }
