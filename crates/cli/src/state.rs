@@ -11,7 +11,7 @@ use exec::Engine;
 use ir::Program;
 use packet::Nanos;
 use serde::Serialize;
-use store::{Directory, Kept};
+use store::{Directory, KeptState};
 use switch::{MigrationMode, Change, Device, DeviceConfig, Improved, KeptCells, MayLose};
 
 use crate::{Ended, amount, out};
@@ -47,7 +47,7 @@ enum Cells {
 
 /// Stored state of a device.
 pub(crate) struct Found {
-    kept: Kept,
+    kept: KeptState,
     /// The program that the state belongs to, if any.
     pub(crate) program: Option<Arc<Program>>,
     place: String,

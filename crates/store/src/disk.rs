@@ -12,7 +12,7 @@ use redb::{
 use switch::{Batch, Device, Object, ObjectPlace, StorageError};
 
 use crate::codec;
-use crate::keeper::Keeper;
+use crate::storage_writer::StorageWriter;
 
 /// Version of the file format. Only this one is written and read.
 const VERSION: u64 = 1;
@@ -80,22 +80,22 @@ pub struct Summary {
 
 /// Stored state of a device.
 #[derive(Debug)]
-pub struct Kept {
+pub struct KeptState {
     medium: Box<dyn Medium>,
     database: Database,
 }
 
-impl Kept {
+impl KeptState {
     /// Opens the file and checks every page.
     ///
     /// # Errors
     /// The file is damaged, has another version, or cannot be read.
-    pub fn open(medium: Box<dyn Medium>) -> Result<Kept, OpenError> {
+    pub fn open(medium: Box<dyn Medium>) -> Result<KeptState, OpenError> {
         let name = medium.name();
         let database = open(&*medium, true).map_err(|error| OpenError(error.message))?;
         let version = version(&database).map_err(|error| damaged(&name, &error))?;
         match version {
-            Some(VERSION) => Ok(Kept { medium, database }),
+            Some(VERSION) => Ok(KeptState { medium, database }),
             Some(other) if other > VERSION => Err(OpenError(format!(
                 "{name} has the format {other} of a newer Polyplane, and this one reads the format {VERSION}; start a newer Polyplane, or move the file away to begin without state"
             ))),
@@ -177,13 +177,13 @@ impl Kept {
     ///
     /// # Errors
     /// The operating system cannot create another thread.
-    pub fn keep(self) -> Result<Keeper, OpenError> {
+    pub fn keep(self) -> Result<StorageWriter, OpenError> {
         let name = self.medium.name();
         let disk = Disk {
             medium: self.medium,
             database: Some(self.database),
         };
-        Keeper::start(disk).map_err(|e| OpenError(format!("{name}: cannot start a thread: {e}")))
+        StorageWriter::start(disk).map_err(|e| OpenError(format!("{name}: cannot start a thread: {e}")))
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! - `place`: the directory, which one process uses at a time, with one file for each device;
 //! - `disk`: a file: batches are written, objects are read;
-//! - `keeper`: the storage writer thread, which writes all waiting batches with one sync;
+//! - `storage_writer`: the storage writer thread, which writes all waiting batches with one sync;
 //! - `codec`, `message`: encoding of objects and keys.
 //!
 //! Invariants:
@@ -19,12 +19,12 @@
 
 mod codec;
 mod disk;
-mod keeper;
+mod storage_writer;
 mod message;
 mod place;
 
 pub use codec::{read_object, write_object};
-pub use disk::{Kept, KindName, Medium, OpenError, Summary, prepare};
-pub use keeper::Keeper;
+pub use disk::{KeptState, KindName, Medium, OpenError, Summary, prepare};
+pub use storage_writer::StorageWriter;
 pub use place::Directory;
 pub use redb::{Builder, Database, DatabaseError, StorageBackend};

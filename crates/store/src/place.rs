@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use redb::{Builder, Database, DatabaseError};
 
-use crate::disk::{Kept, Medium, OpenError, prepare};
+use crate::disk::{KeptState, Medium, OpenError, prepare};
 
 /// State directory. No other process can use it while this value, or a device's state opened from
 /// it, exists.
@@ -105,7 +105,7 @@ impl Directory {
     ///
     /// # Errors
     /// The device's file is damaged, has another version, or cannot be read.
-    pub fn device(&self, id: u64) -> Result<Kept, OpenError> {
+    pub fn device(&self, id: u64) -> Result<KeptState, OpenError> {
         let path = self.path.join(format!("device-{id}.redb"));
         if !path.exists() {
             self.make(&path)?;
@@ -114,7 +114,7 @@ impl Directory {
             path,
             _lock: self.lock.clone(),
         };
-        Kept::open(Box::new(medium))
+        KeptState::open(Box::new(medium))
     }
 
     /// Creates a file atomically: it is complete before it gets its name.

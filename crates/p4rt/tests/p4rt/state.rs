@@ -17,7 +17,7 @@ use p4info::p4::v1::table_action::Type as Given;
 use p4info::p4::v1::update::Type;
 use p4info::p4::v1::write_request::Atomicity;
 use packet::Nanos;
-use store::{Directory, Kept};
+use store::{Directory, KeptState};
 use switch::{Batch, Change, Device, Done, KeptCells, Storage, StorageError};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tonic::Code;
@@ -33,12 +33,12 @@ const CELLS: KeptCells = KeptCells {
 };
 
 /// Starts a switch with the stored state.
-fn start(kept: Kept) -> Rig {
+fn start(kept: KeptState) -> Rig {
     start_with(kept, |_| {})
 }
 
 /// Same, with a change to the device before it runs.
-fn start_with(kept: Kept, change: impl FnOnce(&mut Device)) -> Rig {
+fn start_with(kept: KeptState, change: impl FnOnce(&mut Device)) -> Rig {
     let program = kept.program().expect("it can be read");
     let mut device = match &program {
         Some(program) => p4rt::Loader::device(&Compiler, Arc::clone(program)).expect("it runs"),
@@ -335,7 +335,7 @@ async fn a_program_that_takes_another_s_place_is_there_with_its_state_after_a_st
 #[tokio::test]
 async fn what_a_full_disk_cannot_keep_is_refused_and_leaves_no_trace() {
     let disk = SimulatedDisk::new();
-    let rig = start(Kept::open(Box::new(disk.clone())).expect("it is in order"));
+    let rig = start(KeptState::open(Box::new(disk.clone())).expect("it is in order"));
     let (mut client, stream, objects) = rig.loaded().await;
     client
         .write_all(Atomicity::ContinueOnError, everything(&objects))
@@ -393,7 +393,7 @@ async fn what_a_full_disk_cannot_keep_is_refused_and_leaves_no_trace() {
     let after = all(&mut client, &objects).await;
     assert_eq!(after.len(), before.len() + 1);
     drop((client, stream, rig));
-    let rig = start(Kept::open(Box::new(disk.clone())).expect("it is in order"));
+    let rig = start(KeptState::open(Box::new(disk.clone())).expect("it is in order"));
     let mut client = rig.client().await;
     let _stream = client.open(Some(1), "").await;
     assert_eq!(all(&mut client, &objects).await, after);
@@ -575,7 +575,7 @@ async fn a_program_that_cannot_be_kept_leaves_what_it_would_have_lost() {
 #[tokio::test]
 async fn groups_that_went_with_a_program_do_not_come_back_at_a_start() {
     let disk = SimulatedDisk::new();
-    let open = || Kept::open(Box::new(disk.clone())).expect("it is in order");
+    let open = || KeptState::open(Box::new(disk.clone())).expect("it is in order");
     let rig = start(open());
     let (mut client, stream, objects) = rig.loaded().await;
     client

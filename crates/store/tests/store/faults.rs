@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::common::{ALL, apply, commit, compile, device, forwards, table};
 use ir::Program;
 use packet::Nanos;
-use store::{Directory, Kept};
+use store::{Directory, KeptState};
 use support::rng::Rng;
 use switch::{Change, Device, KeptCells, StorageError};
 
@@ -16,8 +16,8 @@ use crate::disk::SimulatedDisk;
 const STRIPE: u64 = 4;
 
 /// Starts a device with its state on this disk.
-fn started(program: &Arc<Program>, disk: &SimulatedDisk) -> (Device, Kept) {
-    let kept = Kept::open(Box::new(disk.clone())).expect("the disk is in order");
+fn started(program: &Arc<Program>, disk: &SimulatedDisk) -> (Device, KeptState) {
+    let kept = KeptState::open(Box::new(disk.clone())).expect("the disk is in order");
     let mut device = device(program);
     let has_it = kept.program().expect("it can be read").is_some();
     if has_it {
@@ -26,7 +26,7 @@ fn started(program: &Arc<Program>, disk: &SimulatedDisk) -> (Device, Kept) {
     (device, kept)
 }
 
-fn keep(mut device: Device, kept: Kept, has_it: bool) -> Device {
+fn keep(mut device: Device, kept: KeptState, has_it: bool) -> Device {
     let keeper = kept.keep().expect("a thread");
     device.keep_in(Box::new(keeper), KeptCells::default(), has_it);
     device

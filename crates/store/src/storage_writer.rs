@@ -12,26 +12,26 @@ use crate::disk::Disk;
 const MOST_OBJECTS: usize = 100_000;
 
 /// Storage writer of a device's state. When dropped, it finishes the waiting batches first.
-pub struct Keeper {
+pub struct StorageWriter {
     batches: Option<Sender<(Batch, Done)>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Keeper {
-    pub(crate) fn start(disk: Disk) -> io::Result<Keeper> {
+impl StorageWriter {
+    pub(crate) fn start(disk: Disk) -> io::Result<StorageWriter> {
         let (batches, given) = channel();
         let writer = Writer { disk, failed: None };
         let thread = std::thread::Builder::new()
             .name("state".to_owned())
             .spawn(move || writer.run(&given))?;
-        Ok(Keeper {
+        Ok(StorageWriter {
             batches: Some(batches),
             thread: Some(thread),
         })
     }
 }
 
-impl Storage for Keeper {
+impl Storage for StorageWriter {
     fn append(&mut self, batch: Batch, done: Done) {
         let Some(batches) = &self.batches else { return };
         if let Err(refused) = batches.send((batch, done)) {
@@ -44,7 +44,7 @@ impl Storage for Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for StorageWriter {
     fn drop(&mut self) {
         self.batches = None;
         if let Some(thread) = self.thread.take() {
