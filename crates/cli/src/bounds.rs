@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use p4rt::{Code, Denial};
+use p4rt::{Code, TenancyError};
 use support::tsc_clock::{Clock, time_of_thread};
 use tenancy::{BoundedCompiler, Cancelled, CompileError, CompilePool, CompileQuota, CompilePermit};
 use tikv_jemalloc_ctl::thread::{ThreadLocal, allocatedp, deallocatedp};
@@ -56,7 +56,7 @@ pub(crate) fn pool() -> CompilePool {
 }
 
 /// Converts a compile error to the error answer for a client.
-pub(crate) fn denied(error: CompileError) -> Denial {
+pub(crate) fn denied(error: CompileError) -> TenancyError {
     let code = match &error {
         CompileError::Wrong(_) => Code::InvalidArgument,
         CompileError::Cancelled(_) => Code::Aborted,
@@ -68,7 +68,7 @@ pub(crate) fn denied(error: CompileError) -> Denial {
         | CompileError::TooMany { .. }
         | CompileError::InDebt => Code::ResourceExhausted,
     };
-    Denial {
+    TenancyError {
         code,
         message: error.to_string(),
     }
@@ -77,8 +77,8 @@ pub(crate) fn denied(error: CompileError) -> Denial {
 /// Compile permit ([`CompilePermit`]) in the form that the P4Runtime server uses.
 struct Bounded(CompilePermit);
 
-impl p4rt::Leave for Bounded {
-    fn run(&self, work: &mut dyn FnMut()) -> Result<(), Denial> {
+impl p4rt::ProgramPermit for Bounded {
+    fn run(&self, work: &mut dyn FnMut()) -> Result<(), TenancyError> {
         self.0.run(work).map_err(denied)
     }
 
@@ -94,7 +94,7 @@ impl p4rt::Leave for Bounded {
 pub(crate) fn admit(
     compiler: &BoundedCompiler,
     bytes: usize,
-) -> Result<Arc<dyn p4rt::Leave>, Denial> {
+) -> Result<Arc<dyn p4rt::ProgramPermit>, TenancyError> {
     let leave = compiler.admit(bytes).map_err(denied)?;
     Ok(Arc::new(Bounded(leave)))
 }

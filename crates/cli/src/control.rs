@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use ir::{Arch, Program};
-use p4rt::{CpuNumbers, CpuPort, Denial, Figures, Inbox, Loader, Notes, Server, Setup};
+use p4rt::{CpuNumbers, CpuPort, TenancyError, Figures, Inbox, Loader, Notes, Server, ServerConfig};
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{LinkState, OpenedPort, Port, PortError, PortSpec, PortStats, TxDrop, TxOutcome};
 use switch::{Device, DeviceConfig, LoadError};
@@ -59,7 +59,7 @@ pub(crate) struct Compiler {
 }
 
 impl Loader for Compiler {
-    fn admit(&self, bytes: usize) -> Result<Arc<dyn p4rt::Leave>, Denial> {
+    fn admit(&self, bytes: usize) -> Result<Arc<dyn p4rt::ProgramPermit>, TenancyError> {
         bounds::admit(&self.bounds, bytes)
     }
 
@@ -103,7 +103,7 @@ impl Cpu {
         workers: usize,
         (choice, compilations): (Choice, &Compilations),
         config: DeviceConfig,
-    ) -> Result<(Setup, Line), String> {
+    ) -> Result<(ServerConfig, Line), String> {
         let numbers = self.numbers(served.named);
         let own = [numbers.usual, numbers.psa];
         if let Some(taken) = ports.iter().find(|spec| own.contains(&spec.id)) {
@@ -115,7 +115,7 @@ impl Cpu {
         let made = p4rt::channel(numbers);
         let (inbox, cpu, remote) =
             made.map_err(|e| format!("cannot make a channel for P4Runtime: {e}"))?;
-        let setup = Setup {
+        let setup = ServerConfig {
             id,
             second_id,
             remote,

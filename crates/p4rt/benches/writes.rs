@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use p4info::p4::v1::entity::Entity as Kind;
 use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use p4info::p4::v1::update::Type;
-use p4rt::{Loader, Server, Setup, Urgency};
+use p4rt::{Loader, Server, ServerConfig, Urgency};
 use packet::{Frame, Nanos, PortId};
 use port::{Cores, Poller};
 use rig::*;
@@ -117,7 +117,7 @@ impl Switch {
         };
         let is_programmed = p4rt::has_config(device.notes());
         let (mut inbox, cpu, remote) = p4rt::channel(PortId(CPU)).expect("a socket pair");
-        let setup = Setup {
+        let setup = ServerConfig {
             id: 1,
             second_id: None,
             remote,

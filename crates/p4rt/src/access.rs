@@ -12,7 +12,7 @@ use x509_cert::der::asn1::{PrintableStringRef, Utf8StringRef};
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
-use crate::fault::{Checked, Fault, refuse};
+use crate::request_error::{Checked, RequestError, refuse};
 
 /// A permission, written `NAME=ROLE`, `NAME=*` or `NAME`. NAME is a name in the client's
 /// certificate; `*` means any client with a certificate.
@@ -188,7 +188,7 @@ impl Who {
 /// none (RFC 6125, section 6.4.4).
 fn names(der: &[u8]) -> Checked<Vec<String>> {
     let unreadable = |_| {
-        Fault::new(
+        RequestError::new(
             Code::Unauthenticated,
             "the client certificate cannot be read",
         )

@@ -10,7 +10,7 @@ use prost_types::Any;
 use support::name;
 use tonic::Code;
 
-use crate::fault::{Checked, invalid, refuse};
+use crate::request_error::{Checked, invalid, refuse};
 
 /// Identifies a controller's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,14 +31,14 @@ pub(crate) struct Arbiter {
     device_id: u64,
     /// A second device id that sessions may use.
     second_id: Option<u64>,
-    roles: BTreeMap<String, Contest>,
+    roles: BTreeMap<String, RoleElection>,
     /// The role of each session.
     clients: BTreeMap<ClientId, String>,
 }
 
 /// Arbitration state (election) of one role.
 #[derive(Debug, Default)]
-struct Contest {
+struct RoleElection {
     /// True if controllers have named the role. If not, notifications have no role.
     is_named: bool,
     /// The device id that a session used, if it is not the device's own.
@@ -54,7 +54,7 @@ pub(crate) fn number(id: &Uint128) -> u128 {
     u128::from(id.high) << 64 | u128::from(id.low)
 }
 
-impl Contest {
+impl RoleElection {
     fn primary(&self) -> Option<ClientId> {
         let highest = self.highest?;
         let mut live = self.live.iter();

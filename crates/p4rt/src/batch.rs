@@ -3,8 +3,8 @@
 use switch::Device;
 use tonic::Code;
 
-use crate::extras::Extras;
-use crate::fault::{Checked, Fault};
+use crate::controller_state::ControllerState;
+use crate::request_error::{Checked, RequestError};
 use crate::undo::{Op, Target, Undo};
 use crate::write::Seen;
 
@@ -24,7 +24,7 @@ pub(crate) fn well_formed(ops: Vec<Checked<Op>>) -> Result<Vec<Op>, Vec<Checked>
 /// while no worker is processing packets.
 pub(crate) fn make(
     device: &mut Device,
-    extras: &mut Extras,
+    extras: &mut ControllerState,
     ops: Vec<Op>,
     seen: &[Seen],
 ) -> (Vec<Checked>, Vec<Undo>) {
@@ -60,10 +60,10 @@ fn parts(ops: Vec<Op>, seen: &[Seen]) -> (Numbered, Numbered) {
 /// The position and error of the first update that failed.
 fn make_all(
     device: &mut Device,
-    extras: &mut Extras,
+    extras: &mut ControllerState,
     others: Numbered,
     at_once: Numbered,
-) -> Result<Vec<Undo>, (usize, Fault)> {
+) -> Result<Vec<Undo>, (usize, RequestError)> {
     let mut target = Target::new(device, extras, true);
     let made = make_each(&mut target, others);
     let mut undos = target.into_undos();
@@ -82,7 +82,7 @@ fn make_all(
             made.unwrap_or_else(|switch::BarrierError| {
                 let message =
                     "a worker of the device does not come to the end of its packets; try again";
-                Err((first, Fault::new(Code::Unavailable, message)))
+                Err((first, RequestError::new(Code::Unavailable, message)))
             })
         }
         (made, _) => made.map(|()| Vec::new()),
@@ -105,7 +105,7 @@ fn make_all(
     }
 }
 
-fn make_each(target: &mut Target<'_>, ops: Numbered) -> Result<(), (usize, Fault)> {
+fn make_each(target: &mut Target<'_>, ops: Numbered) -> Result<(), (usize, RequestError)> {
     for (at, op) in ops {
         op(target).map_err(|fault| (at, fault))?;
     }
@@ -114,7 +114,7 @@ fn make_each(target: &mut Target<'_>, ops: Numbered) -> Result<(), (usize, Fault
 
 /// Returns the error of updates that were not made because another update of the batch failed.
 fn aborted<T>() -> Checked<T> {
-    Err(Fault::new(
+    Err(RequestError::new(
         Code::Aborted,
         "not made: another update of the batch failed",
     ))

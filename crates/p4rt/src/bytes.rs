@@ -4,7 +4,7 @@
 use bits::Value;
 use tonic::Code;
 
-use crate::fault::{Checked, Fault, refuse};
+use crate::request_error::{Checked, RequestError, refuse};
 
 /// Decodes an unsigned number.
 pub(crate) fn unsigned(bytes: &[u8], width: u32) -> Checked<Value> {
@@ -61,9 +61,9 @@ fn check_some(bytes: &[u8]) -> Checked {
     Ok(())
 }
 
-fn too_wide(bytes: &[u8], width: u32) -> Fault {
+fn too_wide(bytes: &[u8], width: u32) -> RequestError {
     let message = format!("the value {} does not fit into {width} bits", hex(bytes));
-    Fault::new(Code::OutOfRange, message)
+    RequestError::new(Code::OutOfRange, message)
 }
 
 /// Formats bytes for messages.

@@ -9,7 +9,7 @@ use ir::{ControllerTy, DataTy, NamedTypeKind, Program};
 use tonic::Code;
 
 use crate::bytes;
-use crate::fault::{Checked, refuse};
+use crate::request_error::{Checked, refuse};
 
 /// Encoding of the values of one type.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use table::Entry;
 use tokio::sync::{mpsc, oneshot};
 use tonic::Code;
 
-use crate::fault::{Checked, Fault};
+use crate::request_error::{Checked, RequestError};
 use crate::idle::IdleWatch;
 
 /// A function that the loop applies to its device.
@@ -304,7 +304,7 @@ impl Remote {
             // The caller may have gone.
             let _ = answer.send(job(device));
         });
-        let gone = || Fault::new(Code::Unavailable, "the device has stopped");
+        let gone = || RequestError::new(Code::Unavailable, "the device has stopped");
         self.jobs.send(job).map_err(|_| gone())?;
         self.jobs_wakeup.wake();
         answered.await.map_err(|_| gone())
@@ -318,7 +318,7 @@ impl Remote {
         let sent = self.packets.try_send((self.numbers.of(arch), packet));
         self.packets_wakeup.wake();
         sent.map_err(|_| {
-            Fault::new(
+            RequestError::new(
                 Code::ResourceExhausted,
                 format!("{MOST_PACKETS} packets wait for the device; this one is dropped"),
             )

@@ -11,7 +11,7 @@ use p4info::p4::v1::{
 use support::count::{are, count};
 
 use crate::coding::{Coding, Names};
-use crate::fault::{Checked, invalid};
+use crate::request_error::{Checked, invalid};
 
 /// A scalar of a value. A `varbit` has a length in bits.
 pub(crate) type Scalar = (Value, Option<u32>);

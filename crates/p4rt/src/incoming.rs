@@ -21,7 +21,7 @@ use tonic::Status;
 use tonic::transport::server::Connected;
 
 use crate::access::{Allow, Who};
-use crate::fault::{Checked, Fault};
+use crate::request_error::{Checked, RequestError};
 use crate::logged::Limit;
 use crate::places::{Client, Place, Places};
 
@@ -141,14 +141,14 @@ impl Listen {
     }
 
     /// Returns the acceptor of connections.
-    pub(crate) fn door(&self) -> Result<Door, ListenError> {
+    pub(crate) fn door(&self) -> Result<Acceptor, ListenError> {
         self.check()?;
         let Some(tls) = &self.tls else {
-            return Ok(Door::Plain);
+            return Ok(Acceptor::Plain);
         };
         let clients = tls.clients.as_ref();
         let config = server_config(tls, clients)?;
-        Ok(Door::Tls {
+        Ok(Acceptor::Tls {
             acceptor: TlsAcceptor::from(Arc::new(config)),
             wants_certificates: clients.is_some(),
             allowed: Arc::from(self.allowed()),
@@ -212,7 +212,7 @@ fn server_config(tls: &Tls, clients: Option<&Clients>) -> Result<ServerConfig, L
 
 /// Acceptor of connections.
 #[derive(Clone)]
-pub(crate) enum Door {
+pub(crate) enum Acceptor {
     Plain,
     Tls {
         acceptor: TlsAcceptor,
@@ -235,7 +235,7 @@ impl Peer {
     ///
     /// # Errors
     /// The client has not identified itself although it must.
-    pub(crate) fn who(&self) -> Result<&Who, Fault> {
+    pub(crate) fn who(&self) -> Result<&Who, RequestError> {
         self.who.as_ref().map_err(Clone::clone)
     }
 
@@ -329,7 +329,7 @@ impl AsyncWrite for Connection {
 /// affect the others, and neither does a lack of descriptors.
 pub(crate) fn connections(
     listener: TcpListener,
-    door: Door,
+    door: Acceptor,
 ) -> ReceiverStream<Result<Connection, io::Error>> {
     let (sender, connections) = mpsc::channel(1);
     tokio::spawn(accept(listener, door, sender));
@@ -338,7 +338,7 @@ pub(crate) fn connections(
 
 async fn accept(
     listener: TcpListener,
-    door: Door,
+    door: Acceptor,
     connections: mpsc::Sender<Result<Connection, io::Error>>,
 ) {
     let places = Places::new();
@@ -404,17 +404,17 @@ pub(crate) fn refused(limit: &Limit, peer: SocketAddr, why: &str) {
     }
 }
 
-impl Door {
+impl Acceptor {
     /// Returns the identity under which a client's connections are counted, and true if it is an
     /// operator.
     fn client(&self, peer: &Peer) -> (Client, bool) {
         let allowed = match self {
-            Door::Tls {
+            Acceptor::Tls {
                 wants_certificates: true,
                 allowed,
                 ..
             } => &allowed[..],
-            Door::Plain | Door::Tls { .. } => &[],
+            Acceptor::Plain | Acceptor::Tls { .. } => &[],
         };
         match &peer.who {
             Ok(Who::Named(names)) => {
@@ -435,11 +435,11 @@ impl Door {
         address: SocketAddr,
     ) -> io::Result<(Pin<Box<dyn Stream>>, Peer)> {
         let (acceptor, wants_certificates) = match self {
-            Door::Plain => {
+            Acceptor::Plain => {
                 let who = Ok(Who::Anyone);
                 return Ok((Box::pin(stream), Peer { address, who }));
             }
-            Door::Tls {
+            Acceptor::Tls {
                 acceptor,
                 wants_certificates,
                 ..

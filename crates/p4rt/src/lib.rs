@@ -16,7 +16,7 @@
 //!   a client's certificate allows it; `logged`: what is logged; `figures`: what is counted;
 //! - `server`, `services`, `stream`: the gRPC services and their sessions; `arbiter`: who is primary, as a state machine without I/O;
 //! - `ports`: the service by which controllers watch ports;
-//! - `site`: a device in the server; `pipeline`: its program, running or saved;
+//! - `device_service`: a device in the server; `pipeline`: its program, running or saved;
 //! - `platform`: checks of the platform properties in a P4Info;
 //! - `schema`: maps P4Runtime ids to the program's objects, with the encoding of each value
 //!   (`coding`, `bytes`, `data`);
@@ -28,12 +28,12 @@
 //!   them;
 //! - `packet_io`, `digests`, `idle`: packets and notifications from devices;
 //! - `restriction`: `@entry_restriction` and `@action_restriction`;
-//! - `keeping`: changes of a device with kept state that are not yet on the disk; `notes`: data
+//! - `pending_commits`: changes of a device with kept state that are not yet on the disk; `notes`: data
 //!   that the device stores for the server;
 //! - `client`: the controller's side, for commands; independent of the other modules;
 //! - `device_config`: the format of compiled programs;
-//! - `rehearsal`: requests without a server, for fuzzing;
-//! - `extras`: controller data that the device does not interpret (weights of one-shot actions,
+//! - `fuzz_server`: requests without a server, for fuzzing;
+//! - `controller_state`: controller data that the device does not interpret (weights of one-shot actions,
 //!   watch ports, metadata of groups).
 //!
 //! Invariants:
@@ -63,14 +63,14 @@ mod control;
 mod data;
 mod device_config;
 mod digests;
-mod extras;
-mod fault;
+mod controller_state;
+mod request_error;
 mod figures;
 mod idle;
 mod incoming;
-mod keeping;
+mod pending_commits;
 mod logged;
-mod noted;
+mod undo_map;
 mod notes;
 mod packet_io;
 mod pipeline;
@@ -78,12 +78,12 @@ mod places;
 mod platform;
 mod ports;
 mod read;
-mod rehearsal;
+mod fuzz_server;
 mod restriction;
 mod schema;
 mod server;
 mod services;
-mod site;
+mod device_service;
 mod stream;
 mod tenants;
 mod undo;
@@ -113,8 +113,8 @@ pub use incoming::{Clients, Listen, ListenError, Reach, Tls};
 pub use logged::Limit;
 pub use notes::{Notes, forget_config, has_config};
 pub use pipeline::{check_p4info, compare_p4info, read_program};
-pub use rehearsal::{Rehearsal, Rehearsed};
-pub use server::{Server, ServerError, Setup, Urgency};
-pub use site::{Leave, Loader, Purpose};
-pub use tenants::{Answer, Asker, Denial, Petition, Petitioner, Petitions, Viewer, petitions};
+pub use fuzz_server::{FuzzServer, FuzzOutcome};
+pub use server::{Server, ServerError, ServerConfig, Urgency};
+pub use device_service::{ProgramPermit, Loader, Purpose};
+pub use tenants::{Answer, Asker, TenancyError, TenancyRequest, RequestSender, RequestReceiver, Viewer, petitions};
 pub use tonic::Code;

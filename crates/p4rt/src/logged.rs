@@ -10,7 +10,7 @@ use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use tonic::Status;
 
 use crate::arbiter::{ClientId, number};
-use crate::fault::Checked;
+use crate::request_error::Checked;
 use crate::pipeline::lock;
 
 /// Period of the rate limit.

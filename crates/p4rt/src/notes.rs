@@ -16,10 +16,10 @@ use prost::Message;
 use switch::{Change, Device};
 
 use crate::coding::Names;
-use crate::extras::{Changes, Extras, Group, Kept};
-use crate::fault::{Checked, Fault};
+use crate::controller_state::{Changes, ControllerState, Group, Kept};
+use crate::request_error::{Checked, RequestError};
 use crate::pipeline::{self, Config};
-use crate::site::Loader;
+use crate::device_service::Loader;
 
 /// Notes by name, as returned by [`Device::notes`].
 pub type Notes = BTreeMap<Box<[u8]>, Box<[u8]>>;
@@ -62,7 +62,7 @@ impl Group {
     }
 }
 
-impl Extras {
+impl ControllerState {
     /// Stores the changed data as notes of the device.
     pub(crate) fn note(&self, device: &mut Device, changes: &Changes) {
         let program = Arc::clone(device.program());
@@ -113,7 +113,7 @@ impl Names {
 }
 
 /// Replaces all notes by those of a config that was just set.
-pub(crate) fn renew(device: &mut Device, config: &Config, extras: &Extras) {
+pub(crate) fn renew(device: &mut Device, config: &Config, extras: &ControllerState) {
     let names: Vec<Box<[u8]>> = device.notes().keys().cloned().collect();
     for name in names {
         // The device accepts every note.
@@ -148,7 +148,7 @@ pub(crate) fn put_back(device: &mut Device, notes: Notes) {
 #[derive(Default)]
 pub(crate) struct Noted {
     pub(crate) message: Option<ForwardingPipelineConfig>,
-    pub(crate) extras: Extras,
+    pub(crate) extras: ControllerState,
     pub(crate) names: Names,
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn read(notes: &Notes, program: &Program) -> Checked<Noted> {
         let read = read_one(&mut noted, program, &name, bytes);
         read.map_err(|error| {
             let message = format!("the note `{name}` in the state cannot be read: {error}");
-            Fault::new(tonic::Code::DataLoss, message)
+            RequestError::new(tonic::Code::DataLoss, message)
         })?;
     }
     Ok(noted)
@@ -236,9 +236,9 @@ pub(crate) fn config(
     noted: Noted,
     program: Option<Arc<Program>>,
     loader: &dyn Loader,
-) -> Checked<(Option<Config>, Extras)> {
+) -> Checked<(Option<Config>, ControllerState)> {
     let Some(program) = program else {
-        return Ok((None, Extras::default()));
+        return Ok((None, ControllerState::default()));
     };
     let mut config = pipeline::config(program, noted.message.unwrap_or_default(), loader)?;
     if let Some(schema) = Arc::get_mut(&mut config.schema) {

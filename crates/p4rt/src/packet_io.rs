@@ -7,7 +7,7 @@ use packet::MAX_FRAME;
 use tonic::Code;
 
 use crate::coding::Names;
-use crate::fault::{Checked, invalid};
+use crate::request_error::{Checked, invalid};
 use crate::schema::{HeaderView, ParamView, Schema};
 
 /// Returns the length of a header in bytes.

@@ -13,10 +13,10 @@ use tonic::Code;
 use tonic::metadata::MetadataMap;
 
 use crate::device_config;
-use crate::extras::Extras;
-use crate::fault::{Checked, Fault, invalid, refuse};
+use crate::controller_state::ControllerState;
+use crate::request_error::{Checked, RequestError, invalid, refuse};
 use crate::schema::Schema;
-use crate::site::{Loader, Purpose};
+use crate::device_service::{Loader, Purpose};
 
 /// A program with its P4Info, as the controller sent it.
 #[derive(Clone, Debug)]
@@ -36,24 +36,24 @@ pub(crate) struct Pipeline {
 /// the running one at the commit.
 pub(crate) struct Saved {
     pub(crate) config: Config,
-    pub(crate) apart: Arc<Mutex<Apart>>,
+    pub(crate) apart: Arc<Mutex<StagedDevice>>,
 }
 
 /// A staged device: it does not process packets.
-pub(crate) struct Apart {
+pub(crate) struct StagedDevice {
     pub(crate) device: Device,
-    pub(crate) extras: Extras,
+    pub(crate) extras: ControllerState,
     /// Its creation time, on the machine's clock and on the device's.
     pub(crate) begin: (Instant, Nanos),
 }
 
 /// Target of reads and writes.
 #[derive(Clone)]
-pub(crate) enum Ground {
+pub(crate) enum DeviceTarget {
     /// The device that processes packets.
     Running,
     /// A staged device.
-    Saved(Arc<Mutex<Apart>>),
+    Saved(Arc<Mutex<StagedDevice>>),
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -65,13 +65,13 @@ impl Pipeline {
     ///
     /// # Errors
     /// No config is set.
-    pub(crate) fn current(&self) -> Checked<(&Config, Ground)> {
+    pub(crate) fn current(&self) -> Checked<(&Config, DeviceTarget)> {
         if let Some(saved) = &self.saved {
-            return Ok((&saved.config, Ground::Saved(Arc::clone(&saved.apart))));
+            return Ok((&saved.config, DeviceTarget::Saved(Arc::clone(&saved.apart))));
         }
         match &self.running {
-            Some(config) => Ok((config, Ground::Running)),
-            None => Err(Fault::new(
+            Some(config) => Ok((config, DeviceTarget::Running)),
+            None => Err(RequestError::new(
                 Code::FailedPrecondition,
                 "no forwarding pipeline config is set; set one first (SetForwardingPipelineConfig)",
             )),
@@ -136,7 +136,7 @@ pub fn read_program(
     compile: &dyn Fn(&str) -> Result<Program, String>,
     text: &str,
 ) -> Result<Program, String> {
-    program(compile, text.as_bytes()).map_err(|fault: Fault| fault.message)
+    program(compile, text.as_bytes()).map_err(|fault: RequestError| fault.message)
 }
 
 /// Checks that controllers can be served with a program, which needs a P4Info.

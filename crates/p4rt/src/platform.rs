@@ -3,7 +3,7 @@
 
 use p4info::P4Info;
 
-use crate::fault::{Checked, invalid};
+use crate::request_error::{Checked, invalid};
 
 /// Maximum number of multicast groups: ids have 16 bits and 0 is not an id. Replicas are limited by
 /// memory only.

@@ -27,14 +27,14 @@ pub(crate) struct PortState {
 type States = BTreeMap<PortId, PortState>;
 
 /// States of a device's ports, with a watch channel for subscribers.
-pub(crate) struct PortBoard(watch::Sender<Option<States>>);
+pub(crate) struct PortStates(watch::Sender<Option<States>>);
 
-impl PortBoard {
+impl PortStates {
     /// Creates the states of these ports. They are up until reported otherwise.
-    pub(crate) fn new(ports: Vec<(PortId, String)>) -> PortBoard {
+    pub(crate) fn new(ports: Vec<(PortId, String)>) -> PortStates {
         let state = |(port, name)| (port, PortState { name, is_up: true });
         let states = ports.into_iter().map(state).collect();
-        PortBoard(watch::Sender::new(Some(states)))
+        PortStates(watch::Sender::new(Some(states)))
     }
 
     /// Sets the state of a port. An unknown port is added without a name.

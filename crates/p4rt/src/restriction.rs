@@ -5,7 +5,7 @@ use constraints::{Constraint, Int, Name, Number, Type, Value as Meaning};
 use ir::{Annotation, AnnotationBody, AnnotationValue, KeyMatch, MatchKind};
 
 use crate::coding::{Coding, Names};
-use crate::fault::{Checked, invalid};
+use crate::request_error::{Checked, invalid};
 use crate::schema::{FieldView, ParamView};
 
 /// Returns the constraint of the annotation with this name.

@@ -16,7 +16,7 @@ use table::KeyField;
 use tonic::Code;
 
 use crate::coding::{Coding, Names};
-use crate::fault::{Checked, Fault, invalid, refuse};
+use crate::request_error::{Checked, RequestError, invalid, refuse};
 use crate::platform;
 use crate::restriction;
 use constraints::Constraint;
@@ -333,7 +333,7 @@ impl Schema {
 
     fn coding(&self, place: &str, ty: &DataTy) -> Checked<Coding> {
         Coding::of(&self.program, ty).ok_or_else(|| {
-            Fault::new(
+            RequestError::new(
                 Code::Unimplemented,
                 format!("{place}: its type is no scalar"),
             )
@@ -713,7 +713,7 @@ const MOST_FAULTS: usize = 8;
 
 /// Merges all faults into one.
 fn all(parts: impl IntoIterator<Item = Checked>) -> Checked {
-    let faults: Vec<Fault> = parts.into_iter().filter_map(Checked::err).collect();
+    let faults: Vec<RequestError> = parts.into_iter().filter_map(Checked::err).collect();
     let Some(first) = faults.first() else {
         return Ok(());
     };

@@ -23,20 +23,20 @@ use crate::access::{Allow, Rights};
 use crate::arbiter::ClientId;
 use crate::caller::Call;
 use crate::control::Remote;
-use crate::fault::{Checked, Fault, refuse};
+use crate::request_error::{Checked, RequestError, refuse};
 use crate::figures::Figures;
-use crate::incoming::{Door, Listen, ListenError, Peer, connections, refused};
+use crate::incoming::{Acceptor, Listen, ListenError, Peer, connections, refused};
 use crate::logged::{self, Limit};
 use crate::notes::{self, Notes};
 use crate::pipeline;
-use crate::ports::{self, PortBoard};
+use crate::ports::{self, PortStates};
 use crate::service::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use crate::service::ports::ports_server::PortsServer;
 use crate::service::tenancy::tenancy_server::TenancyServer;
 use crate::services::Services;
-use crate::site::{Loader, Site};
+use crate::device_service::{Loader, DeviceService};
 use crate::stream::Session;
-use crate::tenants::{self, Petitioner};
+use crate::tenants::{self, RequestSender};
 
 /// The version of P4Runtime that the server implements.
 const API_VERSION: &str = "1.5.0";
@@ -67,7 +67,7 @@ const KEEP_THREADS: Duration = Duration::from_millis(100);
 const STACK_BYTES: usize = 512 << 20;
 
 /// A device to serve.
-pub struct Setup {
+pub struct ServerConfig {
     /// Its device id.
     pub id: u64,
     /// A second id for the device. It is used while no other device has that id.
@@ -123,7 +123,7 @@ impl std::error::Error for ServerError {}
 
 /// All devices, by device id.
 pub(crate) struct Sites {
-    all: RwLock<BTreeMap<u64, Arc<Site>>>,
+    all: RwLock<BTreeMap<u64, Arc<DeviceService>>>,
     /// The clients' permissions at every device.
     allowed: Vec<Allow>,
     sessions: AtomicU64,
@@ -142,17 +142,17 @@ impl Sites {
         }
     }
 
-    fn get(&self, id: u64) -> Option<Arc<Site>> {
+    fn get(&self, id: u64) -> Option<Arc<DeviceService>> {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
         let second = || all.values().find(|site| site.second_id == Some(id));
         all.get(&id).or_else(second).cloned()
     }
 
-    fn all_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<u64, Arc<Site>>> {
+    fn all_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<u64, Arc<DeviceService>>> {
         self.all.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn find(&self, id: u64) -> Checked<Arc<Site>> {
+    pub(crate) fn find(&self, id: u64) -> Checked<Arc<DeviceService>> {
         match self.get(id) {
             Some(site) => Ok(site),
             None => refuse(
@@ -163,8 +163,8 @@ impl Sites {
     }
 
     /// Starts to serve a device. Must be called on the server's runtime.
-    fn open(&self, setup: Setup) -> Result<(), ServerError> {
-        let Setup {
+    fn open(&self, setup: ServerConfig) -> Result<(), ServerError> {
+        let ServerConfig {
             id,
             second_id,
             mut remote,
@@ -174,18 +174,18 @@ impl Sites {
             notes,
             allowed,
         } = setup;
-        let told = |fault: Fault| ServerError::Program(fault.message);
+        let told = |fault: RequestError| ServerError::Program(fault.message);
         let noted = match &program {
             Some(program) => notes::read(&notes, program).map_err(told)?,
             None => notes::Noted::default(),
         };
         let config = notes::config(noted, program, &*loader).map_err(told)?;
         let events = remote.take_events();
-        let site = Arc::new(Site::new(
+        let site = Arc::new(DeviceService::new(
             (id, second_id),
             remote,
             loader,
-            (allowed, PortBoard::new(ports)),
+            (allowed, PortStates::new(ports)),
             config,
         ));
         match self.all_mut().entry(id) {
@@ -275,7 +275,7 @@ impl Server {
     /// The server cannot or must not listen on the address, or the settings of a device are wrong.
     pub fn start(
         listen: impl Into<Listen>,
-        setups: Vec<Setup>,
+        setups: Vec<ServerConfig>,
         urgency: Urgency,
     ) -> Result<Server, ServerError> {
         Server::begin(listen.into(), setups, urgency, None)
@@ -289,16 +289,16 @@ impl Server {
     pub fn for_tenants(
         listen: impl Into<Listen>,
         urgency: Urgency,
-        petitioner: Petitioner,
+        petitioner: RequestSender,
     ) -> Result<Server, ServerError> {
         Server::begin(listen.into(), Vec::new(), urgency, Some(petitioner))
     }
 
     fn begin(
         listen: Listen,
-        setups: Vec<Setup>,
+        setups: Vec<ServerConfig>,
         urgency: Urgency,
-        petitioner: Option<Petitioner>,
+        petitioner: Option<RequestSender>,
     ) -> Result<Server, ServerError> {
         let address = listen.address;
         let door = listen.door();
@@ -355,7 +355,7 @@ impl Server {
     ///
     /// # Errors
     /// Its device id is used, or its program has no P4Info.
-    pub fn add(&self, setup: Setup) -> Result<(), ServerError> {
+    pub fn add(&self, setup: ServerConfig) -> Result<(), ServerError> {
         let _entered = self.runtime.enter();
         self.sites.open(setup)
     }
@@ -421,7 +421,7 @@ const LESS_URGENT: i32 = 10;
 fn run(
     runtime: Runtime,
     listener: TcpListener,
-    door: Door,
+    door: Acceptor,
     (devices, tenancy): (Service, Option<tenants::Service>),
     stopped: oneshot::Receiver<()>,
 ) {
@@ -549,7 +549,7 @@ impl P4Runtime for Service {
         let site = self.sites.find(request.device_id)?;
         let Ok(wanted) = ResponseType::try_from(request.response_type) else {
             let message = format!("there is no response type {}", request.response_type);
-            return Err(Fault::new(Code::InvalidArgument, message).into());
+            return Err(RequestError::new(Code::InvalidArgument, message).into());
         };
         let config = site.config().await.map(|mut config| {
             if !matches!(wanted, ResponseType::All | ResponseType::P4infoAndCookie) {

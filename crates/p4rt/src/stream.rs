@@ -12,10 +12,10 @@ use tokio::sync::watch;
 use tonic::{Code, Status, Streaming};
 
 use crate::arbiter::ClientId;
-use crate::fault::Fault;
+use crate::request_error::RequestError;
 use crate::incoming::Peer;
 use crate::server::Sites;
-use crate::site::{Answers, End, Site, response};
+use crate::device_service::{Answers, End, DeviceService, response};
 
 /// A session of one controller.
 pub(crate) struct Session {
@@ -27,7 +27,7 @@ pub(crate) struct Session {
 
 /// The device of a session, set by its first arbitration update.
 struct Place {
-    site: Arc<Site>,
+    site: Arc<DeviceService>,
     ended: watch::Receiver<Option<End>>,
 }
 
@@ -68,7 +68,7 @@ impl Session {
                     }
                 }
                 None => {
-                    let fault = Fault::new(Code::InvalidArgument, "the message has no update");
+                    let fault = RequestError::new(Code::InvalidArgument, "the message has no update");
                     self.report(&fault, Details::Other(rt::StreamOtherError::default()));
                 }
             }
@@ -105,9 +105,9 @@ impl Session {
         Ok(site.arbitrate(self.client, update).await?)
     }
 
-    async fn take(&self, place: Option<&Place>, update: Update) -> Result<(), (Fault, Details)> {
+    async fn take(&self, place: Option<&Place>, update: Update) -> Result<(), (RequestError, Details)> {
         let no_session = || {
-            Fault::new(
+            RequestError::new(
                 Code::PermissionDenied,
                 "the session has no device yet: send a MasterArbitrationUpdate first",
             )
@@ -142,7 +142,7 @@ impl Session {
                 );
                 let other = Some(other);
                 Err((
-                    Fault::new(Code::Unimplemented, message),
+                    RequestError::new(Code::Unimplemented, message),
                     Details::Other(rt::StreamOtherError { other }),
                 ))
             }
@@ -153,7 +153,7 @@ impl Session {
 
     /// Reports an error to the session. The message is dropped if the queue is full (section
     /// "Stream Error Reporting").
-    fn report(&self, fault: &Fault, details: Details) {
+    fn report(&self, fault: &RequestError, details: Details) {
         let error = StreamError {
             canonical_code: fault.code as i32,
             message: fault.message.clone(),
@@ -184,8 +184,8 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::extras::Extras;
-    use crate::site::Loader;
+    use crate::controller_state::ControllerState;
+    use crate::device_service::Loader;
 
     struct NoCompiler;
 
@@ -202,9 +202,9 @@ mod tests {
     #[test]
     fn no_session_begins_at_a_device_that_is_served_no_more() {
         let (_inbox, _cpu, remote) = crate::channel(PortId(510)).unwrap();
-        let nothing = (None, Extras::default());
-        let access = (Vec::new(), crate::ports::PortBoard::new(Vec::new()));
-        let site = Site::new((1, None), remote, Arc::new(NoCompiler), access, nothing);
+        let nothing = (None, ControllerState::default());
+        let access = (Vec::new(), crate::ports::PortStates::new(Vec::new()));
+        let site = DeviceService::new((1, None), remote, Arc::new(NoCompiler), access, nothing);
         let (answers, _messages) = mpsc::channel(1);
         let before = site.join(ClientId(1), answers.clone()).unwrap();
         site.close();

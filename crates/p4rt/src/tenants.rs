@@ -1,5 +1,5 @@
 //! The service by which a switch's operator creates and changes virtual data planes. This crate
-//! does not know them: each request goes as a [`Petition`] to the control loop that owns them, and
+//! does not know them: each request goes as a [`TenancyRequest`] to the control loop that owns them, and
 //! the answer is returned to the client.
 
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use tonic::{Code, Request, Response, Status};
 
 use crate::access::Who;
 use crate::caller::{Call, Caller};
-use crate::fault::{Checked, Fault, refuse};
+use crate::request_error::{Checked, RequestError, refuse};
 use crate::incoming::Peer;
 use crate::server::Sites;
 use crate::service::tenancy::tenancy_server::Tenancy;
@@ -36,7 +36,7 @@ pub struct Asker {
 
 /// A request to the control loop that owns the virtual data planes, with the channel for its
 /// answer.
-pub enum Petition {
+pub enum TenancyRequest {
     /// Makes one change.
     Change(
         Asker,
@@ -70,16 +70,16 @@ impl Viewer {
 /// Channel for an answer.
 pub struct Answer<T> {
     caller: Caller,
-    to: oneshot::Sender<Result<T, Denial>>,
+    to: oneshot::Sender<Result<T, TenancyError>>,
     hear: Option<Hear<T>>,
 }
 
 /// Observer of an answer.
-type Hear<T> = Box<dyn FnOnce(&Result<T, Denial>) + Send>;
+type Hear<T> = Box<dyn FnOnce(&Result<T, TenancyError>) + Send>;
 
 impl<T> Answer<T> {
     /// Adds an observer. It is called before the answer is sent, even if the client has gone.
-    pub fn heard_by(self, hear: impl FnOnce(&Result<T, Denial>) + Send + 'static) -> Answer<T> {
+    pub fn heard_by(self, hear: impl FnOnce(&Result<T, TenancyError>) + Send + 'static) -> Answer<T> {
         Answer {
             hear: Some(Box::new(hear)),
             ..self
@@ -93,7 +93,7 @@ impl<T> Answer<T> {
     }
 
     /// Sends the answer to the client, if it still waits.
-    pub fn give(self, answer: Result<T, Denial>) {
+    pub fn give(self, answer: Result<T, TenancyError>) {
         if let Some(hear) = self.hear {
             hear(&answer);
         }
@@ -103,7 +103,7 @@ impl<T> Answer<T> {
 
 /// Error of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Denial {
+pub struct TenancyError {
     /// The gRPC status code.
     pub code: Code,
     /// A message for users: the fault and how to fix it.
@@ -114,46 +114,46 @@ pub struct Denial {
 ///
 /// # Errors
 /// The operating system has no descriptor left.
-pub fn petitions() -> std::io::Result<(Petitions, Petitioner)> {
+pub fn petitions() -> std::io::Result<(RequestReceiver, RequestSender)> {
     let wakeup = Arc::new(WakeupFd::armed()?);
     let (sender, waiting) = plain::sync_channel(MOST_PETITIONS);
-    let petitioner = Petitioner {
+    let petitioner = RequestSender {
         sender,
         wakeup: Arc::clone(&wakeup),
         of_owners: Semaphore::new(MOST_OF_OWNERS),
     };
-    Ok((Petitions { waiting, wakeup }, petitioner))
+    Ok((RequestReceiver { waiting, wakeup }, petitioner))
 }
 
 /// Receive side of the request channel, held by the control loop.
-pub struct Petitions {
-    waiting: plain::Receiver<Petition>,
+pub struct RequestReceiver {
+    waiting: plain::Receiver<TenancyRequest>,
     wakeup: Arc<WakeupFd>,
 }
 
-impl Petitions {
+impl RequestReceiver {
     /// Returns the descriptor that becomes readable when there is a request.
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
         self.wakeup.fd()
     }
 
     /// Dequeues the next request.
-    pub fn take(&mut self) -> Option<Petition> {
+    pub fn take(&mut self) -> Option<TenancyRequest> {
         self.wakeup.rearm();
         self.waiting.try_recv().ok()
     }
 }
 
 /// Send side of the request channel, held by the server.
-pub struct Petitioner {
-    sender: plain::SyncSender<Petition>,
+pub struct RequestSender {
+    sender: plain::SyncSender<TenancyRequest>,
     wakeup: Arc<WakeupFd>,
     /// Places for petitions of owners.
     of_owners: Semaphore,
 }
 
-impl Petitioner {
-    async fn ask<T>(&self, petition: impl FnOnce(Answer<T>) -> Petition) -> Result<T, Status> {
+impl RequestSender {
+    async fn ask<T>(&self, petition: impl FnOnce(Answer<T>) -> TenancyRequest) -> Result<T, Status> {
         let (to, answered) = oneshot::channel();
         let call = Call::default();
         let answer = Answer {
@@ -171,7 +171,7 @@ impl Petitioner {
         };
         sent.map_err(busy)?;
         let answer = answered.await.map_err(|_| gone())?;
-        answer.map_err(|denial| Fault::from(denial).into())
+        answer.map_err(|denial| RequestError::from(denial).into())
     }
 }
 
@@ -182,7 +182,7 @@ fn gone() -> Status {
 /// The gRPC service.
 pub(crate) struct Service {
     pub(crate) sites: Arc<Sites>,
-    pub(crate) petitioner: Petitioner,
+    pub(crate) petitioner: RequestSender,
 }
 
 impl Service {
@@ -225,7 +225,7 @@ impl Tenancy for Service {
         let request = Box::new(request.into_inner());
         let asked = self
             .petitioner
-            .ask(|answer| Petition::Change(asker, request, answer));
+            .ask(|answer| TenancyRequest::Change(asker, request, answer));
         Ok(Response::new(asked.await?))
     }
 
@@ -250,7 +250,7 @@ impl Tenancy for Service {
         };
         let asked = self
             .petitioner
-            .ask(|answer| Petition::Show(viewer, request, answer));
+            .ask(|answer| TenancyRequest::Show(viewer, request, answer));
         let answer = asked.await;
         if let Err(status) = &answer
             && status.code() == Code::PermissionDenied

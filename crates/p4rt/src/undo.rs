@@ -7,8 +7,8 @@ use ir::{ExternId, KeyMatch, TableId};
 use switch::{Action, Change, Device, EntryId, TableEntry, arguments, is_one_shot, key_match};
 use table::{ActionRef, ColorCounts, Entry, EntryAction, FieldMatch, GroupId, MemberId};
 
-use crate::extras::Extras;
-use crate::fault::Checked;
+use crate::controller_state::ControllerState;
+use crate::request_error::Checked;
 
 /// An update that was checked against the schema.
 pub(crate) type Op = Box<dyn FnOnce(&mut Target<'_>) -> Checked + Send>;
@@ -19,7 +19,7 @@ pub(crate) type Undo = Box<dyn FnOnce(&mut Device) + Send>;
 /// The state to which updates are applied.
 pub(crate) struct Target<'a> {
     pub(crate) device: &'a mut Device,
-    pub(crate) extras: &'a mut Extras,
+    pub(crate) extras: &'a mut ControllerState,
     /// The undo operations so far; `None` if undo is not needed.
     undos: Option<Vec<Undo>>,
 }
@@ -157,7 +157,7 @@ impl Snapshot {
 
 impl<'a> Target<'a> {
     /// Creates a target. With `may_undo`, undo operations are recorded.
-    pub(crate) fn new(device: &'a mut Device, extras: &'a mut Extras, may_undo: bool) -> Self {
+    pub(crate) fn new(device: &'a mut Device, extras: &'a mut ControllerState, may_undo: bool) -> Self {
         Target {
             device,
             extras,

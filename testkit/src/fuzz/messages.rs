@@ -11,7 +11,7 @@ use p4info::p4::config::v1::{self as info};
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity as Kind;
 use p4info::p4::v1::field_match::{self, FieldMatchType};
-use p4rt::{Loader, Rehearsal, Rehearsed};
+use p4rt::{Loader, FuzzServer, FuzzOutcome};
 use packet::{Nanos, PortId};
 use prost::Message;
 use support::rng::Rng;
@@ -86,7 +86,7 @@ pub(crate) fn case(case: &Case<'_>) -> Option<(Fault, String)> {
 
 /// Applies requests. Returns how many had an effect.
 fn made(program: Arc<Program>, requests: &[Request]) -> Result<usize, Fault> {
-    let rehearsal = Rehearsal::new(&Plain, program);
+    let rehearsal = FuzzServer::new(&Plain, program);
     let mut rehearsal = rehearsal.map_err(|error| Fault::new("no rehearsal", error))?;
     let mut done = 0;
     for (at, request) in requests.iter().enumerate() {
@@ -95,7 +95,7 @@ fn made(program: Arc<Program>, requests: &[Request]) -> Result<usize, Fault> {
             Request::Read(bytes) => rehearsal.read(bytes),
             Request::PacketOut(bytes) => rehearsal.packet_out(CPU, bytes),
         };
-        done += usize::from(matches!(became, Rehearsed::Done(1..)));
+        done += usize::from(matches!(became, FuzzOutcome::Done(1..)));
         let device = rehearsal.device();
         // Written state must not break the packet path either.
         let frame = [at as u8; 64];

@@ -120,7 +120,7 @@ pub(crate) fn digests(
     ended
 }
 
-fn is_there(refused: &p4rt::client::Refused) -> bool {
+fn is_there(refused: &p4rt::client::UpdateError) -> bool {
     let code = |error: &rt::Error| Code::from(error.canonical_code);
     refused.code == Code::AlreadyExists
         || refused

@@ -12,7 +12,7 @@ use ir::TableId;
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::update::Type;
 use p4info::p4::v1::write_request::Atomicity;
-use p4rt::client::{ClientError, Code, Refused};
+use p4rt::client::{ClientError, Code, UpdateError};
 use serde_json::json;
 use support::read::{read_text, read_text_from};
 
@@ -545,7 +545,7 @@ impl Link {
 }
 
 /// Returns true if the server does not support atomic batches, or not for such updates.
-fn is_unimplemented(refused: &Refused) -> bool {
+fn is_unimplemented(refused: &UpdateError) -> bool {
     let code = |error: &rt::Error| Code::from(error.canonical_code);
     refused.code == Code::Unimplemented
         || refused
@@ -556,7 +556,7 @@ fn is_unimplemented(refused: &Refused) -> bool {
 
 /// Returns the refused updates of a batch. Updates that were only rolled back because of others
 /// are left out.
-fn told(places: &[usize], refused: &Refused, atomicity: Atomicity) -> Vec<Told> {
+fn told(places: &[usize], refused: &UpdateError, atomicity: Atomicity) -> Vec<Told> {
     let is_undone =
         |code: i32| atomicity != Atomicity::ContinueOnError && Code::from(code) == Code::Aborted;
     let all = places.iter().zip(&refused.updates);

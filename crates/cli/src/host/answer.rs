@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use p4info::polyplane::tenancy::v1 as wire;
 use p4info::polyplane::tenancy::v1::change_request::Change;
-use p4rt::{Answer, Code, Denial};
+use p4rt::{Answer, Code, TenancyError};
 use support::name;
 use tenancy::{
     Connection, Exported, ExportedState, Quotas, HypervisorError, Rule, Share, Spec, VirtualPort, Vpdp,
@@ -17,17 +17,17 @@ use crate::host::carrier::controllers_of;
 use crate::host::office::Office;
 use crate::host::program;
 
-pub(super) type Answered<T> = Result<T, Denial>;
+pub(super) type Answered<T> = Result<T, TenancyError>;
 
 /// Returns the error for an invalid request.
-pub(super) fn invalid(message: impl ToString) -> Denial {
-    Denial {
+pub(super) fn invalid(message: impl ToString) -> TenancyError {
+    TenancyError {
         code: Code::InvalidArgument,
         message: message.to_string(),
     }
 }
 
-pub(super) fn refused(refusal: HypervisorError) -> Denial {
+pub(super) fn refused(refusal: HypervisorError) -> TenancyError {
     if let HypervisorError::Compile(error) = refusal {
         return denied(error);
     }
@@ -50,7 +50,7 @@ pub(super) fn refused(refusal: HypervisorError) -> Denial {
         | HypervisorError::Load(..)
         | HypervisorError::Import(_) => Code::InvalidArgument,
     };
-    Denial {
+    TenancyError {
         code,
         message: refusal.to_string(),
     }
@@ -162,7 +162,7 @@ impl Office {
         let found = vpdps.find(|vpdp| vpdp.name() == word || vpdp.id().to_string() == word);
         found.map(Vpdp::id).ok_or_else(|| {
             let names: Vec<&str> = self.hypervisor.vpdps().map(Vpdp::name).collect();
-            Denial {
+            TenancyError {
                 code: Code::NotFound,
                 message: match names.is_empty() {
                     true => format!("there is no vPDP `{word}`; there is none at all"),

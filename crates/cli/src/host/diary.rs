@@ -4,7 +4,7 @@
 use p4info::polyplane::tenancy::v1 as wire;
 use p4info::polyplane::tenancy::v1::change_request::Change;
 use p4info::polyplane::tenancy::v1::function::Function as OneFunction;
-use p4rt::{Answer, Asker, Denial};
+use p4rt::{Answer, Asker, TenancyError};
 use wire::edit_stage::Edit;
 
 /// Log target of the lines.
@@ -23,7 +23,7 @@ pub(super) fn noted(
     answer.heard_by(move |result| write(&asker, &change, result))
 }
 
-fn write(asker: &Asker, change: &str, result: &Result<wire::ChangeResponse, Denial>) {
+fn write(asker: &Asker, change: &str, result: &Result<wire::ChangeResponse, TenancyError>) {
     let (peer, change) = (asker.address, beginning(change));
     let operator = (!asker.names.is_empty()).then(|| asker.names.join(", "));
     let operator = operator.as_deref();
@@ -34,7 +34,7 @@ fn write(asker: &Asker, change: &str, result: &Result<wire::ChangeResponse, Deni
             let lost = lost.as_deref().map(beginning);
             tracing::info!(target: TARGET, %peer, operator, change, vpdp, lost, "done");
         }
-        Err(Denial { code, message }) => {
+        Err(TenancyError { code, message }) => {
             let why = beginning(message);
             tracing::warn!(target: TARGET, %peer, operator, change, ?code, why, "refused");
         }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use ir::Program;
-use p4rt::{Denial, Petition, Petitions, Server};
+use p4rt::{TenancyError, TenancyRequest, RequestReceiver, Server};
 use packet::PortId;
 use port::Poller;
 use support::wakeup::WakeupFd;
@@ -39,7 +39,7 @@ pub(super) struct Office {
     pub(super) board: Switchboard,
     first_station: Option<Arc<WakeupFd>>,
     pub(super) server: Server,
-    petitions: Petitions,
+    petitions: RequestReceiver,
     /// The switch's ports, each with its packet I/O method.
     pub(super) ports: BTreeMap<PortId, String>,
     /// Ports that are down.
@@ -59,7 +59,7 @@ impl Office {
         crew: Crew<Tenants>,
         board: Switchboard,
         server: Server,
-        petitions: Petitions,
+        petitions: RequestReceiver,
         ports: BTreeMap<PortId, String>,
         asked: Receiver<Ask>,
     ) -> Result<Office, String> {
@@ -117,11 +117,11 @@ impl Office {
             {
                 petitions += 1;
                 match petition {
-                    Petition::Change(asker, asked, answer) => {
+                    TenancyRequest::Change(asker, asked, answer) => {
                         let answer = diary::noted(asker, &asked, answer);
                         self.change(*asked, answer);
                     }
-                    Petition::Show(viewer, asked, answer) => {
+                    TenancyRequest::Show(viewer, asked, answer) => {
                         answer.give(self.show(&viewer, &asked));
                     }
                 }
@@ -287,7 +287,7 @@ impl Office {
 
     /// Connects the controllers of a vPDP. Existing connections are replaced, because another
     /// program runs now.
-    pub(super) fn connect(&mut self, id: VpdpId) -> Result<(), Denial> {
+    pub(super) fn connect(&mut self, id: VpdpId) -> Result<(), TenancyError> {
         self.disconnect(id);
         let Some(vpdp) = self.hypervisor.vpdp(id) else {
             return Ok(());
@@ -308,7 +308,7 @@ impl Office {
             program: (!self.runs_nothing(vpdp)).then(|| Arc::clone(device.program())),
             ports: self.connected(id),
         };
-        let internal = |message: String| Denial {
+        let internal = |message: String| TenancyError {
             code: p4rt::Code::Internal,
             message,
         };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use exec::Engine;
 use ir::Program;
-use p4rt::{Allow, CpuPort, Denial, Inbox, Limit, Loader, Purpose, Setup};
+use p4rt::{Allow, CpuPort, TenancyError, Inbox, Limit, Loader, Purpose, ServerConfig};
 use packet::PortId;
 use switch::{Device, DeviceConfig, Digest, LoadError};
 use tenancy::{BoundedCompiler, HypervisorError, SlotBook, VpdpId};
@@ -98,7 +98,7 @@ struct TenantLoader {
 }
 
 impl Loader for TenantLoader {
-    fn admit(&self, bytes: usize) -> Result<Arc<dyn p4rt::Leave>, Denial> {
+    fn admit(&self, bytes: usize) -> Result<Arc<dyn p4rt::ProgramPermit>, TenancyError> {
         bounds::admit(&self.texts, bytes)
     }
 
@@ -147,13 +147,13 @@ pub(super) struct Terms<'t> {
 pub(super) fn connect(
     terms: Terms<'_>,
     device: &Device,
-) -> Result<(Tenant, CpuPort, Setup), String> {
+) -> Result<(Tenant, CpuPort, ServerConfig), String> {
     let made = p4rt::channel(PortId(USUAL_CPU));
     let (inbox, cpu, remote) =
         made.map_err(|e| format!("cannot make a channel for P4Runtime: {e}"))?;
     let config = Arc::new(Mutex::new(terms.config));
     let owner = (!terms.owner.is_empty()).then(|| Allow::all(terms.owner));
-    let setup = Setup {
+    let setup = ServerConfig {
         id: terms.id.get().into(),
         second_id: None,
         remote,

@@ -1,7 +1,7 @@
 //! Answers to operators and owners about virtual data planes.
 
 use p4info::polyplane::tenancy::v1 as wire;
-use p4rt::{Code, Denial, Viewer};
+use p4rt::{Code, TenancyError, Viewer};
 use packet::PortId;
 use switch::{Device, Ledger};
 use tenancy::{CompileFigures, Connection, Function, Rule, VirtualPort, Vpdp, VpdpId};
@@ -59,7 +59,7 @@ impl Office {
             return Ok(());
         };
         let refused = |why: &str| {
-            Err(Denial {
+            Err(TenancyError {
                 code: Code::PermissionDenied,
                 message: format!("{}: {why}", names.join(", ")),
             })
@@ -99,7 +99,7 @@ impl Office {
         let seen = found.filter(|id| self.sees(viewer, *id));
         seen.ok_or_else(|| {
             let own: Vec<&str> = self.seen(viewer).map(Vpdp::name).collect();
-            Denial {
+            TenancyError {
                 code: Code::NotFound,
                 message: format!(
                     "there is no vPDP `{word}` of yours; there are {}",

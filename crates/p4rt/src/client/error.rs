@@ -32,12 +32,12 @@ pub enum ClientError {
     /// There is no stream, or it has ended.
     NoSession,
     /// The server answered with an error.
-    Refused(Refused),
+    Refused(UpdateError),
 }
 
 /// An error that a server returned.
 #[derive(Clone, Debug)]
-pub struct Refused {
+pub struct UpdateError {
     /// The gRPC status code.
     pub code: Code,
     /// The message.
@@ -46,7 +46,7 @@ pub struct Refused {
     pub updates: Vec<rt::Error>,
 }
 
-impl Refused {
+impl UpdateError {
     /// Returns true if the server does not have the requested item or does not implement the call.
     pub fn is_missing(&self) -> bool {
         matches!(self.code, Code::Unimplemented | Code::NotFound)
@@ -64,7 +64,7 @@ impl From<Status> for ClientError {
         let details = rpc::Status::decode(status.details()).unwrap_or_default();
         let updates = details.details.iter();
         let updates = updates.filter_map(|any| rt::Error::decode(&any.value[..]).ok());
-        ClientError::Refused(Refused {
+        ClientError::Refused(UpdateError {
             code: status.code(),
             message: status.message().to_owned(),
             updates: updates.collect(),
@@ -99,7 +99,7 @@ impl fmt::Display for ClientError {
             ClientError::NoArbitration => f.write_str("the server does not say who is primary"),
             ClientError::NoSession => f.write_str("the server has ended the session"),
             ClientError::Refused(refused) => {
-                let Refused { code, message, .. } = refused;
+                let UpdateError { code, message, .. } = refused;
                 match message.is_empty() {
                     true => write!(f, "{code}"),
                     false => write!(f, "{message} ({code:?})"),

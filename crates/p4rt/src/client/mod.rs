@@ -31,7 +31,7 @@ use crate::service::p4_runtime_client::P4RuntimeClient;
 use crate::service::ports::ports_client::PortsClient;
 
 pub use endpoint::{Endpoint, Tls};
-pub use error::{ClientError, Refused};
+pub use error::{ClientError, UpdateError};
 pub use operator::Operator;
 pub use tonic::Code;
 
@@ -208,7 +208,7 @@ impl Client {
     /// Writes a batch.
     ///
     /// # Errors
-    /// Any error that the server returns. [`Refused::updates`] has the result of each update.
+    /// Any error that the server returns. [`UpdateError::updates`] has the result of each update.
     pub fn write(
         &mut self,
         updates: Vec<rt::Update>,

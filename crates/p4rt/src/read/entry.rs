@@ -15,8 +15,8 @@ use table::{ColorCounts, Entry, EntryAction, FieldMatch};
 use tonic::Code;
 
 use super::{chosen, is_told, message};
-use crate::extras::{Extras, Kept};
-use crate::fault::{Checked, invalid, refuse};
+use crate::controller_state::{ControllerState, Kept};
+use crate::request_error::{Checked, invalid, refuse};
 use crate::schema::{Schema, TableView};
 use crate::undo::{Done, EntryKey, declared_priority, done};
 use crate::write::entry_key;
@@ -227,7 +227,7 @@ impl EntryQuery {
         &mut self,
         schema: &Schema,
         device: &Device,
-        extras: &Extras,
+        extras: &ControllerState,
     ) -> Checked<Option<FoundEntries>> {
         let Some(&id) = self.tables.last() else {
             return Ok(None);
@@ -354,7 +354,7 @@ impl EntryQuery {
         found.filter(is_it).collect()
     }
 
-    fn default_entry(&self, view: &TableView, device: &Device, extras: &Extras) -> FoundEntry {
+    fn default_entry(&self, view: &TableView, device: &Device, extras: &ControllerState) -> FoundEntry {
         let table = &device.configuration().tables[view.table];
         FoundEntry {
             matches: Arc::new([]),

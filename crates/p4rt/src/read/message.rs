@@ -14,7 +14,7 @@ use switch::{CounterReading, MeterConfig};
 use table::{ActionRef, ColorCounts, FieldMatch};
 
 use crate::coding::Names;
-use crate::extras::{Kept, Shot};
+use crate::controller_state::{Kept, Shot};
 use crate::schema::{FieldView, Schema, TableView};
 use crate::undo::Done;
 use switch::arguments;

@@ -12,8 +12,8 @@ use p4info::p4::v1::Entity;
 use p4info::p4::v1::entity::Entity as Kind;
 use switch::Device;
 
-use crate::extras::Extras;
-use crate::fault::{Checked, invalid};
+use crate::controller_state::ControllerState;
+use crate::request_error::{Checked, invalid};
 use crate::schema::{Schema, lookup};
 
 pub(crate) use entry::{EntryQuery, idle_entry};
@@ -62,7 +62,7 @@ impl Query {
         &mut self,
         schema: &Schema,
         device: &Device,
-        extras: &Extras,
+        extras: &ControllerState,
     ) -> Checked<Option<Found>> {
         match self {
             Query::Entries(query) => Ok(query.collect(schema, device, extras)?.map(Found::Entries)),

@@ -13,8 +13,8 @@ use tonic::Code;
 
 use super::{chosen, is_told, message};
 use crate::data::DataCoder;
-use crate::extras::Extras;
-use crate::fault::{Checked, invalid, refuse};
+use crate::controller_state::ControllerState;
+use crate::request_error::{Checked, invalid, refuse};
 use crate::schema::{CellsView, Schema};
 use crate::write::index;
 
@@ -144,7 +144,7 @@ impl ObjectQuery {
         &mut self,
         schema: &Schema,
         device: &Device,
-        extras: &Extras,
+        extras: &ControllerState,
     ) -> Checked<Option<Vec<FoundObject>>> {
         let Some(asked) = self.0.take() else {
             return Ok(None);
@@ -249,7 +249,7 @@ fn members(schema: &Schema, device: &Device, ids: &[u32], member: u32) -> Vec<Fo
 fn groups(
     schema: &Schema,
     device: &Device,
-    extras: &Extras,
+    extras: &ControllerState,
     ids: &[u32],
     group: u32,
 ) -> Vec<FoundObject> {
@@ -295,7 +295,7 @@ fn port_bytes(port: u32) -> Vec<u8> {
     bits::Value::truncated(port.into(), 32).to_p4rt_bytes()
 }
 
-fn multicast(device: &Device, extras: &Extras, id: u32) -> Vec<FoundObject> {
+fn multicast(device: &Device, extras: &ControllerState, id: u32) -> Vec<FoundObject> {
     let groups = device.replication().groups();
     let wanted = groups.filter(|(group, _)| id == 0 || id == *group);
     let message = |(group, replicas): (u32, &[Replica])| {
@@ -310,7 +310,7 @@ fn multicast(device: &Device, extras: &Extras, id: u32) -> Vec<FoundObject> {
     wanted.map(message).collect()
 }
 
-fn sessions(device: &Device, extras: &Extras, id: u32) -> Vec<FoundObject> {
+fn sessions(device: &Device, extras: &ControllerState, id: u32) -> Vec<FoundObject> {
     let sessions = device.replication().sessions();
     let wanted = sessions.filter(|(session, _)| id == 0 || id == *session);
     let message = |(session, made): (u32, &CloneSession)| {
@@ -343,7 +343,7 @@ fn value_sets(schema: &Schema, device: &Device, ids: &[u32]) -> Vec<FoundObject>
         .collect()
 }
 
-fn digests(schema: &Schema, extras: &Extras, ids: &[u32]) -> Vec<FoundObject> {
+fn digests(schema: &Schema, extras: &ControllerState, ids: &[u32]) -> Vec<FoundObject> {
     let views = ids.iter().filter_map(|id| schema.digests.get(id));
     let message = |view: &CellsView| {
         let config = *extras.digests.get(&view.instance)?;

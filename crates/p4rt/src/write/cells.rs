@@ -10,7 +10,7 @@ use switch::{Change, ColorCounts, Device};
 use super::entry::{clears_colors, meter_config, reading};
 use super::{check_modify, check_role, index};
 use crate::data::DataCoder;
-use crate::fault::{Checked, invalid};
+use crate::request_error::{Checked, invalid};
 use crate::schema::{CellsView, Schema, lookup};
 use crate::undo::Op;
 

@@ -7,7 +7,7 @@ use p4info::p4::v1::update::Type;
 
 use super::check_role;
 use super::profile::check_presence;
-use crate::fault::{Checked, invalid};
+use crate::request_error::{Checked, invalid};
 use crate::schema::{Schema, lookup};
 use crate::undo::Op;
 

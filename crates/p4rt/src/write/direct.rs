@@ -4,7 +4,7 @@ use ir::{ActionCall, ActionId, Arch, ExternId, Program, Stmt, StmtKind, Table, T
 use switch::{Action, Device};
 use table::{GroupId, MemberId};
 
-use crate::fault::{Checked, invalid};
+use crate::request_error::{Checked, invalid};
 
 /// The direct resources that an update of an entry sets.
 #[derive(Clone, Copy)]

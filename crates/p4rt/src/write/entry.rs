@@ -18,8 +18,8 @@ use table::Entry;
 use tonic::Code;
 
 use super::{check_modify, check_role, direct, field, profile};
-use crate::extras::Kept;
-use crate::fault::{Checked, invalid, refuse};
+use crate::controller_state::Kept;
+use crate::request_error::{Checked, invalid, refuse};
 use crate::restriction;
 use crate::schema::{ActionView, MeterKind, Schema, TableView};
 use crate::undo::{EntryKey, Op, Target};

@@ -10,7 +10,7 @@ use tonic::Code;
 
 use crate::bytes::hex;
 use crate::coding::Names;
-use crate::fault::{Checked, Fault, invalid};
+use crate::request_error::{Checked, RequestError, invalid};
 use crate::schema::FieldView;
 
 /// Converts the match fields of an update. The result has one match per field; missing fields are
@@ -127,7 +127,7 @@ fn bounds(field: &FieldView, low: Value, high: Value) -> Checked<KeyMatch> {
         exec::field_match(&field.field, &range),
         table::FieldMatch::any(&field.field),
     ) else {
-        return Err(Fault::new(Code::InvalidArgument, "the bounds do not fit"));
+        return Err(RequestError::new(Code::InvalidArgument, "the bounds do not fit"));
     };
     if matched == any {
         return invalid("a range of all values matches anything: leave the field out");

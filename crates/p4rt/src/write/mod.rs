@@ -17,7 +17,7 @@ use p4info::p4::v1::update::Type;
 use p4info::p4::v1::{Index, Update};
 use tonic::Code;
 
-use crate::fault::{Checked, invalid, refuse};
+use crate::request_error::{Checked, invalid, refuse};
 use crate::schema::Schema;
 use crate::undo::Op;
 

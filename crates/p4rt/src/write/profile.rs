@@ -25,8 +25,8 @@ use tonic::Code;
 use super::check_role;
 use super::entry::{GivenAction, arguments, table_call};
 use super::replication::read_port;
-use crate::extras::{Group, Kept, Shot};
-use crate::fault::{Checked, invalid, refuse};
+use crate::controller_state::{Group, Kept, Shot};
+use crate::request_error::{Checked, invalid, refuse};
 use crate::schema::{ProfileView, Schema, TableView};
 use crate::undo::{Op, Target};
 

@@ -19,7 +19,7 @@ use tonic::Code;
 
 use super::profile::check_presence;
 use crate::bytes;
-use crate::fault::{Checked, Fault, invalid, refuse};
+use crate::request_error::{Checked, RequestError, invalid, refuse};
 use crate::schema::Schema;
 use crate::undo::Op;
 
@@ -221,7 +221,7 @@ fn check_session(schema: &Schema, place: &str, session: &rt::CloneSessionEntry) 
         );
     }
     if session.class_of_service > MOST_CLASS {
-        return Err(Fault::new(
+        return Err(RequestError::new(
             Code::InvalidArgument,
             format!(
                 "{place}: the class of service {} is above {MOST_CLASS}",

@@ -10,7 +10,7 @@ use table::FieldMatch;
 use tonic::Code;
 
 use super::{check_modify, check_role, field};
-use crate::fault::{Checked, invalid, refuse};
+use crate::request_error::{Checked, invalid, refuse};
 use crate::schema::{Schema, ValueSetView, lookup};
 use crate::undo::Op;
 

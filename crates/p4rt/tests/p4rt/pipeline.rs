@@ -8,7 +8,7 @@ use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity as Kind;
 use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use p4info::p4::v1::update::Type;
-use p4rt::{Denial, Leave, Loader};
+use p4rt::{TenancyError, ProgramPermit, Loader};
 use switch::{Device, LoadError};
 use tonic::Code;
 
@@ -401,14 +401,14 @@ struct Endless {
     is_cancelled: AtomicBool,
 }
 
-impl Leave for Endless {
-    fn run(&self, _work: &mut dyn FnMut()) -> Result<(), Denial> {
+impl ProgramPermit for Endless {
+    fn run(&self, _work: &mut dyn FnMut()) -> Result<(), TenancyError> {
         self.running.fetch_add(1, Ordering::SeqCst);
         while !self.is_cancelled.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.running.fetch_sub(1, Ordering::SeqCst);
-        Err(Denial {
+        Err(TenancyError {
             code: Code::Aborted,
             message: "cancelled".to_owned(),
         })
@@ -420,7 +420,7 @@ impl Leave for Endless {
 }
 
 impl Loader for Slow {
-    fn admit(&self, _bytes: usize) -> Result<Arc<dyn Leave>, Denial> {
+    fn admit(&self, _bytes: usize) -> Result<Arc<dyn ProgramPermit>, TenancyError> {
         Ok(Arc::new(Endless {
             running: Arc::clone(&self.running),
             is_cancelled: AtomicBool::new(false),

@@ -18,7 +18,7 @@ use p4info::p4::v1::stream_message_request::Update as Ask;
 use p4info::p4::v1::stream_message_response::Update as Told;
 use p4info::p4::v1::update::Type;
 use p4rt::service::p4_runtime_client::P4RuntimeClient;
-use p4rt::{CpuPort, Inbox, Listen, Loader, Server, Setup, Urgency};
+use p4rt::{CpuPort, Inbox, Listen, Loader, Server, ServerConfig, Urgency};
 use packet::{Nanos, PortId};
 use prost::Message;
 use switch::{Device, DeviceConfig, LoadError};
@@ -132,7 +132,7 @@ pub(crate) fn empty_device() -> Device {
 
 impl Place {
     /// Starts the loop of a device. `program` is its program if it does not depend on a controller.
-    fn start(id: u64, device: Device, program: Option<Arc<ir::Program>>) -> (Place, Setup) {
+    fn start(id: u64, device: Device, program: Option<Arc<ir::Program>>) -> (Place, ServerConfig) {
         let notes = device.notes().clone();
         let (inbox, cpu, remote) = p4rt::channel(PortId(CPU)).expect("a socket pair");
         let (frames, frames_out) = channel();
@@ -141,7 +141,7 @@ impl Place {
         let stopped = Arc::clone(&stop);
         let looping =
             std::thread::spawn(move || run(inbox, cpu, device, &frames_out, &sent_in, &stopped));
-        let setup = Setup {
+        let setup = ServerConfig {
             id,
             second_id: None,
             remote,
@@ -178,7 +178,7 @@ impl Rig {
         let address: SocketAddr = "127.0.0.1:0".parse().expect("an address");
         let place = |&(id, second_id): &(u64, Option<u64>)| {
             let (place, setup) = Place::start(id, empty_device(), None);
-            (place, Setup { second_id, ..setup })
+            (place, ServerConfig { second_id, ..setup })
         };
         Rig::behind(address.into(), ids.iter().map(place))
     }
@@ -200,10 +200,10 @@ impl Rig {
     pub(crate) fn loading(loader: Arc<dyn Loader>) -> Rig {
         let address: SocketAddr = "127.0.0.1:0".parse().expect("an address");
         let (place, setup) = Place::start(1, empty_device(), None);
-        Rig::behind(address.into(), [(place, Setup { loader, ..setup })])
+        Rig::behind(address.into(), [(place, ServerConfig { loader, ..setup })])
     }
 
-    fn behind(listen: Listen, places: impl IntoIterator<Item = (Place, Setup)>) -> Rig {
+    fn behind(listen: Listen, places: impl IntoIterator<Item = (Place, ServerConfig)>) -> Rig {
         let (places, setups) = places.into_iter().unzip();
         let server = Server::start(listen, setups, Urgency::AsWorkers).expect("a free port");
         Rig { server, places }

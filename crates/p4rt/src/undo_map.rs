@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 /// Map that records the values that keys had before they were changed.
 #[derive(Clone, Debug)]
-pub(crate) struct Noted<K, V> {
+pub(crate) struct UndoMap<K, V> {
     map: BTreeMap<K, V>,
     before: Before<K, V>,
 }
@@ -13,16 +13,16 @@ pub(crate) struct Noted<K, V> {
 /// Previous values of changed keys; `None` if the key was absent.
 pub(crate) type Before<K, V> = BTreeMap<K, Option<V>>;
 
-impl<K, V> Default for Noted<K, V> {
+impl<K, V> Default for UndoMap<K, V> {
     fn default() -> Self {
-        Noted {
+        UndoMap {
             map: BTreeMap::new(),
             before: BTreeMap::new(),
         }
     }
 }
 
-impl<K, V> Deref for Noted<K, V> {
+impl<K, V> Deref for UndoMap<K, V> {
     type Target = BTreeMap<K, V>;
 
     fn deref(&self) -> &BTreeMap<K, V> {
@@ -31,16 +31,16 @@ impl<K, V> Deref for Noted<K, V> {
 }
 
 /// Builds a map without recorded changes.
-impl<K: Ord, V> FromIterator<(K, V)> for Noted<K, V> {
+impl<K: Ord, V> FromIterator<(K, V)> for UndoMap<K, V> {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(items: I) -> Self {
-        Noted {
+        UndoMap {
             map: items.into_iter().collect(),
             before: BTreeMap::new(),
         }
     }
 }
 
-impl<K, V> IntoIterator for Noted<K, V> {
+impl<K, V> IntoIterator for UndoMap<K, V> {
     type Item = (K, V);
     type IntoIter = std::collections::btree_map::IntoIter<K, V>;
 
@@ -49,7 +49,7 @@ impl<K, V> IntoIterator for Noted<K, V> {
     }
 }
 
-impl<K: Ord + Clone, V> Noted<K, V> {
+impl<K: Ord + Clone, V> UndoMap<K, V> {
     /// Adds or replaces a value.
     pub(crate) fn insert(&mut self, key: K, value: V) {
         let before = self.map.insert(key.clone(), value);

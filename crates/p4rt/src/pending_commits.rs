@@ -8,14 +8,14 @@ use tokio::sync::oneshot;
 use tonic::Code;
 
 use crate::coding::Names;
-use crate::extras::{Changes, Extras};
-use crate::fault::{Checked, Fault, refuse};
+use crate::controller_state::{Changes, ControllerState};
+use crate::request_error::{Checked, RequestError, refuse};
 use crate::pipeline::lock;
 use crate::undo::Undo;
 
 /// Batches that were made and are not yet durable, in order.
 #[derive(Default)]
-pub(crate) struct Unkept {
+pub(crate) struct PendingCommits {
     next: u64,
     batches: VecDeque<Batch>,
 }
@@ -33,10 +33,10 @@ pub(crate) type Waiting = oneshot::Receiver<Result<(), StorageError>>;
 /// the returned receiver.
 pub(crate) fn commit(
     device: &mut Device,
-    extras: &mut Extras,
+    extras: &mut ControllerState,
     names: &Names,
     undos: Vec<Undo>,
-    unkept: &Arc<Mutex<Unkept>>,
+    unkept: &Arc<Mutex<PendingCommits>>,
 ) -> Option<Waiting> {
     let changes = extras.take_changes();
     if !device.is_kept() {
@@ -69,7 +69,7 @@ pub(crate) fn commit(
 }
 
 /// Undoes all batches that are not durable, the last one first.
-pub(crate) fn take_back(device: &mut Device, extras: &mut Extras, unkept: &Mutex<Unkept>) {
+pub(crate) fn take_back(device: &mut Device, extras: &mut ControllerState, unkept: &Mutex<PendingCommits>) {
     let batches = std::mem::take(&mut lock(unkept).batches);
     if batches.is_empty() {
         // They were undone together with an earlier batch. Its failure was reported first.
@@ -97,7 +97,7 @@ pub(crate) fn check(told: Result<Result<(), StorageError>, oneshot::error::RecvE
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) if error.is_full => refuse(Code::ResourceExhausted, unkept(&error.message)),
         Ok(Err(error)) => refuse(Code::Internal, unkept(&error.message)),
-        Err(_) => Err(Fault::new(
+        Err(_) => Err(RequestError::new(
             Code::Internal,
             unkept("what keeps the state has ended"),
         )),

@@ -8,45 +8,45 @@ use p4info::p4::v1::write_request::Atomicity;
 use prost::Message;
 use switch::Device;
 
-use crate::extras::Extras;
-use crate::fault::Checked;
+use crate::controller_state::ControllerState;
+use crate::request_error::Checked;
 use crate::pipeline;
 use crate::schema::Schema;
-use crate::site::Loader;
+use crate::device_service::Loader;
 use crate::undo::{Op, Target};
 use crate::write::Seen;
 use crate::{batch, packet_io, read, write};
 
 /// A device that processes requests of one controller with all permissions.
-pub struct Rehearsal {
+pub struct FuzzServer {
     schema: Arc<Schema>,
     device: Device,
-    extras: Extras,
+    extras: ControllerState,
 }
 
 /// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rehearsed {
+pub enum FuzzOutcome {
     /// The bytes do not decode as the message.
     Malformed,
     /// Number of parts that were made or read. Other parts were refused.
     Done(usize),
 }
 
-impl Rehearsal {
+impl FuzzServer {
     /// Creates a device with this program.
     ///
     /// # Errors
     /// The engine cannot run the program, or it has no P4Info. The message has the reason.
-    pub fn new(loader: &dyn Loader, program: Arc<Program>) -> Result<Rehearsal, String> {
+    pub fn new(loader: &dyn Loader, program: Arc<Program>) -> Result<FuzzServer, String> {
         let device = loader.device(Arc::clone(&program));
         let device = device.map_err(|error| error.to_string())?;
         let config = pipeline::config(program, rt::ForwardingPipelineConfig::default(), loader);
         let config = config.map_err(|fault| fault.message)?;
-        Ok(Rehearsal {
+        Ok(FuzzServer {
             schema: config.schema,
             device,
-            extras: Extras::default(),
+            extras: ControllerState::default(),
         })
     }
 
@@ -56,9 +56,9 @@ impl Rehearsal {
     }
 
     /// Applies a `WriteRequest`.
-    pub fn write(&mut self, bytes: &[u8]) -> Rehearsed {
+    pub fn write(&mut self, bytes: &[u8]) -> FuzzOutcome {
         let Ok(request) = rt::WriteRequest::decode(bytes) else {
-            return Rehearsed::Malformed;
+            return FuzzOutcome::Malformed;
         };
         let updates = request.updates.iter();
         let ops: Vec<Checked<Op>> = updates
@@ -78,7 +78,7 @@ impl Rehearsal {
         // Nothing is stored, so there is nothing to undo.
         self.extras.take_changes();
         self.device.publish();
-        Rehearsed::Done(results.iter().filter(|result| result.is_ok()).count())
+        FuzzOutcome::Done(results.iter().filter(|result| result.is_ok()).count())
     }
 
     fn make_each(&mut self, ops: Vec<Checked<Op>>) -> Vec<Checked> {
@@ -95,9 +95,9 @@ impl Rehearsal {
     }
 
     /// Executes a `ReadRequest`.
-    pub fn read(&mut self, bytes: &[u8]) -> Rehearsed {
+    pub fn read(&mut self, bytes: &[u8]) -> FuzzOutcome {
         let Ok(request) = rt::ReadRequest::decode(bytes) else {
-            return Rehearsed::Malformed;
+            return FuzzOutcome::Malformed;
         };
         let mut told = 0;
         for entity in &request.entities {
@@ -108,17 +108,17 @@ impl Rehearsal {
                 told += part.entities(&self.schema).len();
             }
         }
-        Rehearsed::Done(told)
+        FuzzOutcome::Done(told)
     }
 
     /// Sends the packet of a `PacketOut` into a port.
-    pub fn packet_out(&mut self, port: packet::PortId, bytes: &[u8]) -> Rehearsed {
+    pub fn packet_out(&mut self, port: packet::PortId, bytes: &[u8]) -> FuzzOutcome {
         let Ok(packet) = rt::PacketOut::decode(bytes) else {
-            return Rehearsed::Malformed;
+            return FuzzOutcome::Malformed;
         };
         match packet_io::packet_out(&self.schema, &packet) {
-            Ok(bytes) => Rehearsed::Done(self.device.receive(port, &bytes).is_ok().into()),
-            Err(_) => Rehearsed::Done(0),
+            Ok(bytes) => FuzzOutcome::Done(self.device.receive(port, &bytes).is_ok().into()),
+            Err(_) => FuzzOutcome::Done(0),
         }
     }
 }

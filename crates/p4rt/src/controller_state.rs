@@ -10,7 +10,7 @@ use prost::Message;
 use switch::{Change, CloneSession, Device, EntryId};
 use table::GroupId;
 
-use crate::noted::{Before, Noted};
+use crate::undo_map::{Before, UndoMap};
 use crate::write::{live_members, live_replicas, settle};
 
 /// Previous values of everything that was changed, for undo.
@@ -25,21 +25,21 @@ pub(crate) struct Changes {
 
 /// Controller data of one device and program.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Extras {
+pub(crate) struct ControllerState {
     /// Groups of action selectors, as written.
-    pub(crate) groups: Noted<(ExternId, u32), Group>,
+    pub(crate) groups: UndoMap<(ExternId, u32), Group>,
     /// Multicast groups and clone sessions, as written.
-    pub(crate) multicast: Noted<u32, MulticastGroupEntry>,
-    pub(crate) sessions: Noted<u32, CloneSessionEntry>,
+    pub(crate) multicast: UndoMap<u32, MulticastGroupEntry>,
+    pub(crate) sessions: UndoMap<u32, CloneSessionEntry>,
     /// Data of the tables' default entries.
-    pub(crate) defaults: Noted<TableId, Kept>,
+    pub(crate) defaults: UndoMap<TableId, Kept>,
     /// Ports that are down.
     pub(crate) down: BTreeSet<PortId>,
     /// Configuration of the enabled digests.
-    pub(crate) digests: Noted<ExternId, digest_entry::Config>,
+    pub(crate) digests: UndoMap<ExternId, digest_entry::Config>,
 }
 
-impl Extras {
+impl ControllerState {
     /// Returns the changes since the last call.
     pub(crate) fn take_changes(&mut self) -> Changes {
         Changes {
@@ -62,16 +62,16 @@ impl Extras {
 
     /// Returns the data that survives when the forwarding state is cleared: the ports that are
     /// down.
-    pub(crate) fn cleared(self) -> Extras {
-        Extras {
+    pub(crate) fn cleared(self) -> ControllerState {
+        ControllerState {
             down: self.down,
-            ..Extras::default()
+            ..ControllerState::default()
         }
     }
 
     /// Converts the data to another program that has kept the device's state. Objects are found by
     /// name, because their ids differ.
-    pub(crate) fn moved(self, before: &Program, after: &Program) -> Extras {
+    pub(crate) fn moved(self, before: &Program, after: &Program) -> ControllerState {
         let instance = |id: ExternId| {
             let name = &before.externs.get(id)?.name;
             let mut externs = after.externs.iter();
@@ -85,7 +85,7 @@ impl Extras {
         let groups = self.groups.into_iter();
         let defaults = self.defaults.into_iter();
         let digests = self.digests.into_iter();
-        Extras {
+        ControllerState {
             groups: groups
                 .filter_map(|((id, group), kept)| Some(((instance(id)?, group), kept)))
                 .collect(),

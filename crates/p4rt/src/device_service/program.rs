@@ -9,15 +9,15 @@ use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use switch::{AdoptError, MigrationMode, Device, MayLose};
 use tonic::Code;
 
-use super::{Purpose, Site};
+use super::{Purpose, DeviceService};
 use crate::caller::Caller;
-use crate::extras::Extras;
-use crate::fault::{Checked, Fault, invalid, refuse};
-use crate::keeping;
+use crate::controller_state::ControllerState;
+use crate::fault::{Checked, RequestError, invalid, refuse};
+use crate::pending_commits;
 use crate::notes;
-use crate::pipeline::{self, Apart, Config, Pipeline, Saved, lock};
+use crate::pipeline::{self, StagedDevice, Config, Pipeline, Saved, lock};
 
-impl Site {
+impl DeviceService {
     /// Sets the program. State is carried over except for the objects in `may_lose`, if the action
     /// keeps state.
     pub(crate) async fn set_config(
@@ -115,11 +115,11 @@ impl Site {
                 // Idle timeouts of entries written from now on must use the running device's time.
                 let now = self.remote.ask(|running| running.now()).await?;
                 device.step(now);
-                let extras = Extras {
+                let extras = ControllerState {
                     down: lock(&self.extras).down.clone(),
-                    ..Extras::default()
+                    ..ControllerState::default()
                 };
-                let apart = Apart {
+                let apart = StagedDevice {
                     device,
                     extras,
                     begin: (Instant::now(), now),
@@ -128,7 +128,7 @@ impl Site {
                 pipeline.saved = Some(Saved { config, apart });
             }
             Action::VerifyAndCommit => {
-                self.adopt(device, MigrationMode::Nothing, &config, Extras::cleared)
+                self.adopt(device, MigrationMode::Nothing, &config, ControllerState::cleared)
                     .await?;
                 pipeline.saved = None;
                 pipeline.running = Some(config);
@@ -170,7 +170,7 @@ impl Site {
         device: Device,
         carry: MigrationMode,
         config: &Config,
-        extras: impl FnOnce(Extras) -> Extras + Send + 'static,
+        extras: impl FnOnce(ControllerState) -> ControllerState + Send + 'static,
     ) -> Checked {
         let adopted = self.try_adopt(device, carry, config, extras).await?;
         adopted.map_err(|(fault, _)| fault)
@@ -184,7 +184,7 @@ impl Site {
             );
         };
         // This is the only reference: reads and writes hold the lock that is held here.
-        let Some(Apart {
+        let Some(StagedDevice {
             device,
             extras,
             begin,
@@ -206,7 +206,7 @@ impl Site {
             Err((fault, device)) => {
                 // The staged device keeps what was written to it, so that it can be committed
                 // again.
-                let apart = Apart {
+                let apart = StagedDevice {
                     device,
                     extras,
                     begin,
@@ -225,8 +225,8 @@ impl Site {
         device: Device,
         carry: MigrationMode,
         config: &Config,
-        extras: impl FnOnce(Extras) -> Extras + Send + 'static,
-    ) -> Checked<Result<(), (Fault, Device)>> {
+        extras: impl FnOnce(ControllerState) -> ControllerState + Send + 'static,
+    ) -> Checked<Result<(), (RequestError, Device)>> {
         let (kept, unkept, config) = (
             Arc::clone(&self.extras),
             Arc::clone(&self.unkept),
@@ -247,21 +247,21 @@ impl Site {
             }
             notes::renew(running, &config, &kept);
             let names = &config.schema.names;
-            let waiting = keeping::commit(running, &mut kept, names, Vec::new(), &unkept);
+            let waiting = pending_commits::commit(running, &mut kept, names, Vec::new(), &unkept);
             Ok((other, exchange, before, waiting))
         });
         let adopted: Result<_, AdoptError> = adopted.await?;
         let (mut other, exchange, (extras, notes), waiting) =
             adopted.or_else(|refused| invalid(pipeline::told(&refused)))?;
         if let Some(waiting) = waiting {
-            if let Err(fault) = keeping::check(waiting.await) {
+            if let Err(fault) = pending_commits::check(waiting.await) {
                 let (kept, unkept) = (Arc::clone(&self.extras), Arc::clone(&self.unkept));
                 let taken_back = self.remote.ask(move |running| {
                     running.go_back(&mut other, exchange);
                     let mut kept = lock(&kept);
                     *kept = extras;
                     notes::put_back(running, notes);
-                    keeping::take_back(running, &mut kept, &unkept);
+                    pending_commits::take_back(running, &mut kept, &unkept);
                     *other
                 });
                 return Ok(Err((fault, taken_back.await?)));

@@ -9,11 +9,11 @@ use p4info::p4::v1::write_request::Atomicity;
 use tokio::sync::mpsc;
 use tonic::Status;
 
-use super::Site;
+use super::DeviceService;
 use crate::batch;
 use crate::fault::{Checked, batch_status};
-use crate::keeping::{self, Waiting};
-use crate::pipeline::Ground;
+use crate::pending_commits::{self, Waiting};
+use crate::pipeline::DeviceTarget;
 use crate::read;
 use crate::schema::Schema;
 use crate::undo::{Op, Target};
@@ -27,7 +27,7 @@ const PART_APART: usize = 1024;
 /// Results of a batch's updates, and the receiver that reports when they are durable.
 type Made = (Vec<Checked>, Option<Waiting>);
 
-impl Site {
+impl DeviceService {
     /// Makes a batch of updates, and waits until it is durable.
     pub(crate) async fn write(&self, request: WriteRequest) -> Result<(), Status> {
         let begin = Instant::now();
@@ -50,7 +50,7 @@ impl Site {
         // No lock is held here. Other batches can be written meanwhile, and one sync stores them
         // together.
         if let Some(waiting) = waiting
-            && let Err(fault) = keeping::check(waiting.await)
+            && let Err(fault) = pending_commits::check(waiting.await)
         {
             self.take_back().await?;
             return Err(fault.into());
@@ -87,8 +87,8 @@ impl Site {
     async fn take_back(&self) -> Checked {
         let _pipeline = self.pipeline.write().await;
         let unkept = Arc::clone(&self.unkept);
-        self.on(&Ground::Running, move |device, extras| {
-            keeping::take_back(device, extras, &unkept);
+        self.on(&DeviceTarget::Running, move |device, extras| {
+            pending_commits::take_back(device, extras, &unkept);
         })
         .await
     }
@@ -97,7 +97,7 @@ impl Site {
     async fn write_each(
         &self,
         schema: &Arc<Schema>,
-        ground: &Ground,
+        ground: &DeviceTarget,
         ops: Vec<Checked<Op>>,
     ) -> Checked<Made> {
         let mut results = Vec::with_capacity(ops.len());
@@ -118,7 +118,7 @@ impl Site {
                 if !is_last {
                     return (made, undos, None, device.has_workers());
                 }
-                let waiting = keeping::commit(device, extras, &names, undos, &unkept);
+                let waiting = pending_commits::commit(device, extras, &names, undos, &unkept);
                 device.publish();
                 (made, Vec::new(), waiting, false)
             });
@@ -137,7 +137,7 @@ impl Site {
     async fn write_all(
         &self,
         schema: &Arc<Schema>,
-        ground: &Ground,
+        ground: &DeviceTarget,
         ops: Vec<Checked<Op>>,
     ) -> Checked<Made> {
         let seen = vec![Seen::WhenPublished; ops.len()];
@@ -149,7 +149,7 @@ impl Site {
     async fn write_at_once(
         &self,
         schema: &Arc<Schema>,
-        ground: &Ground,
+        ground: &DeviceTarget,
         ops: Vec<Checked<Op>>,
         seen: Vec<Seen>,
     ) -> Checked<Made> {
@@ -161,7 +161,7 @@ impl Site {
         let made = self.on(ground, move |device, extras| {
             device.hold();
             let (results, undos) = batch::make(device, extras, ops, &seen);
-            let waiting = keeping::commit(device, extras, &names, undos, &unkept);
+            let waiting = pending_commits::commit(device, extras, &names, undos, &unkept);
             device.publish();
             (results, waiting)
         });

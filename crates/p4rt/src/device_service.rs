@@ -20,14 +20,14 @@ use crate::access::Allow;
 use crate::arbiter::{Arbiter, ClientId, Notices};
 use crate::control::Remote;
 use crate::digests::Digests;
-use crate::extras::Extras;
-use crate::fault::{Checked, refuse};
+use crate::controller_state::ControllerState;
+use crate::request_error::{Checked, refuse};
 use crate::figures::{Cells, Figures};
-use crate::keeping::Unkept;
+use crate::pending_commits::PendingCommits;
 use crate::logged::Lines;
-use crate::pipeline::{Apart, Config, Ground, Pipeline, lock};
-use crate::ports::PortBoard;
-use crate::tenants::Denial;
+use crate::pipeline::{StagedDevice, Config, DeviceTarget, Pipeline, lock};
+use crate::ports::PortStates;
+use crate::tenants::TenancyError;
 
 pub(crate) use messages::response;
 
@@ -41,20 +41,20 @@ pub enum Purpose {
 }
 
 /// Permit to create one device.
-pub trait Leave: Send + Sync {
+pub trait ProgramPermit: Send + Sync {
     /// Runs the work on this thread within the limits. Blocks while others are first.
     ///
     /// # Errors
     /// The work was not done or not finished. The error has the reason.
-    fn run(&self, work: &mut dyn FnMut()) -> Result<(), Denial>;
+    fn run(&self, work: &mut dyn FnMut()) -> Result<(), TenancyError>;
 
     /// Cancels the work, because the client no longer waits for it.
     fn cancel(&self) {}
 }
 
 /// Permit without limits.
-impl Leave for () {
-    fn run(&self, work: &mut dyn FnMut()) -> Result<(), Denial> {
+impl ProgramPermit for () {
+    fn run(&self, work: &mut dyn FnMut()) -> Result<(), TenancyError> {
         work();
         Ok(())
     }
@@ -68,7 +68,7 @@ pub trait Loader: Send + Sync + 'static {
     ///
     /// # Errors
     /// The size exceeds a limit.
-    fn admit(&self, _bytes: usize) -> Result<Arc<dyn Leave>, Denial> {
+    fn admit(&self, _bytes: usize) -> Result<Arc<dyn ProgramPermit>, TenancyError> {
         Ok(Arc::new(()))
     }
 
@@ -141,7 +141,7 @@ struct Sessions {
 }
 
 /// Server-side state of a device.
-pub(crate) struct Site {
+pub(crate) struct DeviceService {
     /// A second device id.
     pub(crate) second_id: Option<u64>,
     remote: Remote,
@@ -150,26 +150,26 @@ pub(crate) struct Site {
     pub(crate) allowed: Vec<Allow>,
     /// Locked for writing while the device is changed, and for reading while it is read.
     pipeline: RwLock<Pipeline>,
-    extras: Arc<Mutex<Extras>>,
-    unkept: Arc<Mutex<Unkept>>,
+    extras: Arc<Mutex<ControllerState>>,
+    unkept: Arc<Mutex<PendingCommits>>,
     sessions: Mutex<Sessions>,
     digests: Mutex<Digests>,
-    pub(crate) ports: PortBoard,
+    pub(crate) ports: PortStates,
     start: Instant,
     pub(crate) cells: Cells,
     pub(crate) lines: Lines,
 }
 
-impl Site {
+impl DeviceService {
     pub(crate) fn new(
         (id, second_id): (u64, Option<u64>),
         remote: Remote,
         loader: Arc<dyn Loader>,
-        (allowed, ports): (Vec<Allow>, PortBoard),
-        (running, mut extras): (Option<Config>, Extras),
-    ) -> Site {
+        (allowed, ports): (Vec<Allow>, PortStates),
+        (running, mut extras): (Option<Config>, ControllerState),
+    ) -> DeviceService {
         extras.take_changes();
-        Site {
+        DeviceService {
             remote,
             loader,
             allowed,
@@ -298,18 +298,18 @@ impl Site {
     /// Runs a job on the target of reads and writes.
     async fn on<T: Send + 'static>(
         &self,
-        ground: &Ground,
-        job: impl FnOnce(&mut Device, &mut Extras) -> T + Send + 'static,
+        ground: &DeviceTarget,
+        job: impl FnOnce(&mut Device, &mut ControllerState) -> T + Send + 'static,
     ) -> Checked<T> {
         match ground {
-            Ground::Running => {
+            DeviceTarget::Running => {
                 let extras = Arc::clone(&self.extras);
                 let job = move |device: &mut Device| job(device, &mut lock(&extras));
                 self.remote.ask(job).await
             }
-            Ground::Saved(apart) => {
+            DeviceTarget::Saved(apart) => {
                 let mut apart = lock(apart);
-                let Apart {
+                let StagedDevice {
                     device,
                     extras,
                     begin: (then, time),
@@ -324,7 +324,7 @@ impl Site {
     /// and replicas with live ports.
     pub(crate) async fn settle(&self) -> Checked {
         let _pipeline = self.pipeline.write().await;
-        self.on(&Ground::Running, |device, extras| {
+        self.on(&DeviceTarget::Running, |device, extras| {
             extras.forget_lost(device);
             let forgotten = extras.take_changes();
             extras.note(device, &forgotten);
@@ -347,7 +347,7 @@ impl Site {
     /// Processes a port state change: updates the members and replicas that depend on it.
     pub(crate) async fn port_changed(&self, port: PortId, is_up: bool) -> Checked {
         let _pipeline = self.pipeline.write().await;
-        self.on(&Ground::Running, move |device, extras| {
+        self.on(&DeviceTarget::Running, move |device, extras| {
             extras.port_changed(device, port, is_up);
             device.publish();
         })

@@ -9,7 +9,7 @@ use p4info::p4::v1::stream_message_response::Update as Notice;
 use tokio::sync::mpsc;
 use tonic::Code;
 
-use super::Site;
+use super::DeviceService;
 use crate::arbiter::ClientId;
 use crate::control::Event;
 use crate::data::{DataCoder, scalars};
@@ -20,7 +20,7 @@ use crate::pipeline::lock;
 use crate::read;
 use crate::schema::Schema;
 
-impl Site {
+impl DeviceService {
     /// Processes a packet-out of a controller.
     pub(crate) async fn packet_out(&self, client: ClientId, packet: &rt::PacketOut) -> Checked {
         if self.role_of_primary(client).is_none() {

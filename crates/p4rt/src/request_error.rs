@@ -9,24 +9,24 @@ use prost::Message;
 use switch::{ControlCode, ControlError};
 use tonic::{Code, Status};
 
-use crate::tenants::Denial;
+use crate::tenants::TenancyError;
 
 /// Value of [`Error::space`]. This server has no codes beyond the canonical ones.
 const SPACE: &str = "polyplane";
 
 /// An error: a canonical code and a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub(crate) struct RequestError {
     pub(crate) code: Code,
     pub(crate) message: String,
 }
 
 /// Result of an operation that may be refused.
-pub(crate) type Checked<T = ()> = Result<T, Fault>;
+pub(crate) type Checked<T = ()> = Result<T, RequestError>;
 
 /// Returns an error with a code and message.
 pub(crate) fn refuse<T>(code: Code, message: impl Into<String>) -> Checked<T> {
-    Err(Fault::new(code, message))
+    Err(RequestError::new(code, message))
 }
 
 /// Returns the error for a malformed request (`INVALID_ARGUMENT`).
@@ -34,25 +34,25 @@ pub(crate) fn invalid<T>(message: impl Into<String>) -> Checked<T> {
     refuse(Code::InvalidArgument, message)
 }
 
-impl Fault {
-    pub(crate) fn new(code: Code, message: impl Into<String>) -> Fault {
-        Fault {
+impl RequestError {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> RequestError {
+        RequestError {
             code,
             message: message.into(),
         }
     }
 
     /// Returns the error with the place where it occurred as prefix.
-    pub(crate) fn within(self, place: &str) -> Fault {
-        Fault {
+    pub(crate) fn within(self, place: &str) -> RequestError {
+        RequestError {
             message: format!("{place}: {}", self.message),
             ..self
         }
     }
 
     /// Returns the error with another code.
-    pub(crate) fn coded(self, code: Code) -> Fault {
-        Fault { code, ..self }
+    pub(crate) fn coded(self, code: Code) -> RequestError {
+        RequestError { code, ..self }
     }
 
     fn error(&self) -> Error {
@@ -65,14 +65,14 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl From<ControlError> for Fault {
-    fn from(error: ControlError) -> Fault {
+impl From<ControlError> for RequestError {
+    fn from(error: ControlError) -> RequestError {
         let code = match error.code {
             ControlCode::InvalidArgument => Code::InvalidArgument,
             ControlCode::NotFound => Code::NotFound,
@@ -81,18 +81,18 @@ impl From<ControlError> for Fault {
             ControlCode::PermissionDenied => Code::PermissionDenied,
             ControlCode::FailedPrecondition => Code::FailedPrecondition,
         };
-        Fault::new(code, error.message)
+        RequestError::new(code, error.message)
     }
 }
 
-impl From<Denial> for Fault {
-    fn from(denial: Denial) -> Fault {
-        Fault::new(denial.code, denial.message)
+impl From<TenancyError> for RequestError {
+    fn from(denial: TenancyError) -> RequestError {
+        RequestError::new(denial.code, denial.message)
     }
 }
 
-impl From<Fault> for Status {
-    fn from(fault: Fault) -> Status {
+impl From<RequestError> for Status {
+    fn from(fault: RequestError) -> Status {
         Status::new(fault.code, shortened(fault.message, MOST_MESSAGE))
     }
 }
@@ -228,7 +228,7 @@ impl Telling {
         status.encode_to_vec()
     }
 
-    fn error(&self, fault: &Fault, kinds: &mut BTreeSet<(i32, String)>) -> Error {
+    fn error(&self, fault: &RequestError, kinds: &mut BTreeSet<(i32, String)>) -> Error {
         let is_new = kinds.insert((fault.code as i32, kind(&fault.message)));
         let message = match is_new && self.most > 0 {
             true => shortened(fault.message.clone(), self.most),
@@ -289,7 +289,7 @@ mod tests {
             "a%\u{1f980} ",
         ] {
             for times in [1, 100, 1000, 3000, 100_000] {
-                let status = Status::from(Fault::new(Code::Internal, text.repeat(times)));
+                let status = Status::from(RequestError::new(Code::Internal, text.repeat(times)));
                 assert!(in_headers(&status) <= METADATA, "{text} {times}");
                 assert_eq!(status.code(), Code::Internal);
                 assert!(!status.message().is_empty());
