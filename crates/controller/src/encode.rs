@@ -4,7 +4,7 @@ use std::fmt;
 
 use bits::Value;
 use entries::{
-    CloneSession, EntryAction, MeterConfig, Replica, TableEntry, Target, Update, ValueSetMember,
+    CloneSession, EntryAction, MeterConfig, Replica, TableEntry, UpdateTarget, Update, ValueSetMember,
 };
 use ir::{ActionCall, ActionId, ExternId, KeyMatch, MatchKind, TableId, ValueSetId};
 use p4info::p4::v1 as rt;
@@ -127,9 +127,9 @@ impl Catalog {
     }
 
     /// Converts a target to an entity that names the object to be removed.
-    pub fn target(&self, target: &Target) -> Entity {
+    pub fn target(&self, target: &UpdateTarget) -> Entity {
         match target {
-            Target::Entry {
+            UpdateTarget::Entry {
                 table,
                 keys,
                 priority,
@@ -139,19 +139,19 @@ impl Catalog {
                 priority: priority.unwrap_or_default(),
                 ..rt::TableEntry::default()
             }),
-            Target::Default(table) => Entity::TableEntry(self.default_entry(*table)),
-            Target::Member { profile, id } => {
+            UpdateTarget::Default(table) => Entity::TableEntry(self.default_entry(*table)),
+            UpdateTarget::Member { profile, id } => {
                 Entity::ActionProfileMember(self.member(*profile, *id))
             }
-            Target::Group { profile, id } => Entity::ActionProfileGroup(self.group(*profile, *id)),
-            Target::Multicast(id) => {
+            UpdateTarget::Group { profile, id } => Entity::ActionProfileGroup(self.group(*profile, *id)),
+            UpdateTarget::Multicast(id) => {
                 let group = rt::MulticastGroupEntry {
                     multicast_group_id: *id,
                     ..rt::MulticastGroupEntry::default()
                 };
                 replication(rt::packet_replication_engine_entry::Type::MulticastGroupEntry(group))
             }
-            Target::Clone(id) => {
+            UpdateTarget::Clone(id) => {
                 let session = rt::CloneSessionEntry {
                     session_id: *id,
                     ..rt::CloneSessionEntry::default()

@@ -5,7 +5,7 @@ use bits::Value;
 use ir::{CounterUnit, ExternId};
 use support::count::{are, count, there_are};
 
-use crate::error::Fault;
+use crate::error::EntriesError;
 use crate::resolve::{Word, instance};
 use crate::schema::{Object, Schema, ValueTy};
 use crate::value;
@@ -14,7 +14,7 @@ use crate::value;
 pub(crate) fn register<'s>(
     schema: &'s Schema,
     name: Word<'_>,
-) -> Result<(ExternId, &'s [ValueTy], u32), Fault> {
+) -> Result<(ExternId, &'s [ValueTy], u32), EntriesError> {
     let (id, (cell, size)) = instance(schema, name, "register", |object| match object {
         Object::Register { cell, size } => Some((&**cell, *size)),
         _ => None,
@@ -26,7 +26,7 @@ pub(crate) fn register<'s>(
 pub(crate) fn counter(
     schema: &Schema,
     name: Word<'_>,
-) -> Result<(ExternId, CounterUnit, u32), Fault> {
+) -> Result<(ExternId, CounterUnit, u32), EntriesError> {
     let (id, (unit, size)) = instance(schema, name, "counter", |object| match object {
         Object::Counter { unit, size } => Some((*unit, *size)),
         _ => None,
@@ -35,7 +35,7 @@ pub(crate) fn counter(
 }
 
 /// Returns a meter with its number of cells.
-pub(crate) fn meter(schema: &Schema, name: Word<'_>) -> Result<(ExternId, u32), Fault> {
+pub(crate) fn meter(schema: &Schema, name: Word<'_>) -> Result<(ExternId, u32), EntriesError> {
     instance(schema, name, "meter", |object| match object {
         Object::Meter { size } => Some(*size),
         _ => None,
@@ -43,10 +43,10 @@ pub(crate) fn meter(schema: &Schema, name: Word<'_>) -> Result<(ExternId, u32), 
 }
 
 /// Checks an index against the number of cells. `at` is its position in the text.
-pub(crate) fn index_below(index: u32, size: u32, at: (usize, usize)) -> Result<u32, Fault> {
+pub(crate) fn index_below(index: u32, size: u32, at: (usize, usize)) -> Result<u32, EntriesError> {
     match index < size {
         true => Ok(index),
-        false => Err(Fault::new(
+        false => Err(EntriesError::new(
             at,
             format!(
                 "the index {index} is outside: {}",
@@ -62,14 +62,14 @@ pub(crate) fn values(
     cell: &[ValueTy],
     words: &[Word<'_>],
     at: (usize, usize),
-) -> Result<Vec<Value>, Fault> {
+) -> Result<Vec<Value>, EntriesError> {
     if words.len() != cell.len() {
         let message = format!(
             "a cell has {}, but {} given",
             count(cell.len() as u64, "value"),
             are(words.len() as u64)
         );
-        return Err(Fault::new(at, message));
+        return Err(EntriesError::new(at, message));
     }
     let pairs = cell.iter().zip(words);
     pairs

@@ -75,16 +75,16 @@ impl std::error::Error for EntryError {}
 
 /// An error with byte offsets, before these are converted to line and column.
 #[derive(Clone, Debug)]
-pub(crate) struct Fault {
+pub(crate) struct EntriesError {
     pub(crate) start: usize,
     pub(crate) end: usize,
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
 }
 
-impl Fault {
-    pub(crate) fn new(at: (usize, usize), message: impl Into<String>) -> Fault {
-        Fault {
+impl EntriesError {
+    pub(crate) fn new(at: (usize, usize), message: impl Into<String>) -> EntriesError {
+        EntriesError {
             start: at.0,
             end: at.1,
             message: message.into(),
@@ -92,13 +92,13 @@ impl Fault {
         }
     }
 
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Fault {
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> EntriesError {
         self.hint = Some(hint.into());
         self
     }
 
     /// Moves the error to a text in which this one begins at `start`.
-    pub(crate) fn moved(mut self, start: usize) -> Fault {
+    pub(crate) fn moved(mut self, start: usize) -> EntriesError {
         self.start += start;
         self.end += start;
         self

@@ -10,7 +10,7 @@ use bits::Value;
 use ir::{KeyMatch, MatchKind, Program, TableId};
 use support::count::count;
 
-use crate::error::{EntryError, Fault};
+use crate::error::{EntryError, EntriesError};
 use crate::resolve::{self, Sought, Word};
 use crate::schema::{Action, Key, Object, Schema, Table, ValueSet};
 use crate::update::{
@@ -77,7 +77,7 @@ pub(crate) fn without_mark(text: &str) -> &str {
 }
 
 /// Reads one statement, which must use the whole text of `word`.
-pub(crate) fn read_statement(schema: &Schema, word: Word<'_>) -> Result<Update, Fault> {
+pub(crate) fn read_statement(schema: &Schema, word: Word<'_>) -> Result<Update, EntriesError> {
     let mut reader = Reader {
         schema,
         text: word.text,
@@ -87,14 +87,14 @@ pub(crate) fn read_statement(schema: &Schema, word: Word<'_>) -> Result<Update, 
         reader.skip_blanks(true);
         match reader.rest().is_empty() {
             true => Ok(update),
-            false => Err(Fault::new(reader.here(), "one statement is expected here")),
+            false => Err(EntriesError::new(reader.here(), "one statement is expected here")),
         }
     });
     update.map_err(|fault| fault.moved(word.start))
 }
 
 /// Reads a duration such as `5s` or `200ms`, which must use the whole text. Returns nanoseconds.
-pub(crate) fn duration(word: Word<'_>) -> Result<u64, Fault> {
+pub(crate) fn duration(word: Word<'_>) -> Result<u64, EntriesError> {
     let digits = word
         .text
         .find(|c: char| !c.is_ascii_digit())
@@ -110,7 +110,7 @@ pub(crate) fn duration(word: Word<'_>) -> Result<u64, Fault> {
     let ns = number
         .and_then(|n| n.checked_mul(unit))
         .filter(|ns| *ns > 0);
-    ns.ok_or_else(|| Fault::new(word.at(), "a time is expected here: `5s`, `200ms`, `10us`"))
+    ns.ok_or_else(|| EntriesError::new(word.at(), "a time is expected here: `5s`, `200ms`, `10us`"))
 }
 
 /// Options after an entry's action.
@@ -183,12 +183,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Skips blanks and consumes a token.
-    fn expect(&mut self, token: &str, lines: bool) -> Result<(), Fault> {
+    fn expect(&mut self, token: &str, lines: bool) -> Result<(), EntriesError> {
         self.skip_blanks(lines);
         if self.eat(token) {
             return Ok(());
         }
-        Err(Fault::new(
+        Err(EntriesError::new(
             self.here(),
             format!("`{token}` is expected here, not {}", self.found()),
         ))
@@ -213,14 +213,14 @@ impl<'a> Reader<'a> {
 
     /// Reads a name: letters, digits, `_ . $`, and `isValid()`. If `brackets` is set, also indices
     /// in brackets.
-    fn name(&mut self, what: &str) -> Result<Word<'a>, Fault> {
+    fn name(&mut self, what: &str) -> Result<Word<'a>, EntriesError> {
         self.skip_blanks(false);
         let rest = self.rest();
         let len = rest
             .find(|c: char| !(c.is_alphanumeric() || "_.$".contains(c)))
             .unwrap_or(rest.len());
         if len == 0 {
-            return Err(Fault::new(
+            return Err(EntriesError::new(
                 self.here(),
                 format!("{what} is expected here, not {}", self.found()),
             ));
@@ -230,25 +230,25 @@ impl<'a> Reader<'a> {
         Ok(word)
     }
 
-    fn number(&mut self, what: &str) -> Result<u64, Fault> {
+    fn number(&mut self, what: &str) -> Result<u64, EntriesError> {
         let word = self.name(what)?;
         let value = Value::parse(word.text, 64)
             .ok()
             .and_then(|value| value.to_u64());
         value.ok_or_else(|| {
-            Fault::new(
+            EntriesError::new(
                 word.at(),
                 format!("{what} is expected here, not `{}`", word.text),
             )
         })
     }
 
-    fn number32(&mut self, what: &str) -> Result<u32, Fault> {
+    fn number32(&mut self, what: &str) -> Result<u32, EntriesError> {
         self.skip_blanks(false);
         let at = self.here();
         let number = self.number(what)?;
         u32::try_from(number)
-            .map_err(|_| Fault::new(at, format!("{number} is too large for {what}")))
+            .map_err(|_| EntriesError::new(at, format!("{number} is too large for {what}")))
     }
 
     /// Consumes this word if it is next. Returns true if it was.
@@ -266,13 +266,13 @@ impl<'a> Reader<'a> {
         found
     }
 
-    fn statement(&mut self) -> Result<Update, Fault> {
+    fn statement(&mut self) -> Result<Update, EntriesError> {
         let update = self.statement_body()?;
         self.skip_blanks(false);
         if self.eat(";") || self.eat("\n") || self.rest().is_empty() {
             return Ok(update);
         }
-        Err(Fault::new(
+        Err(EntriesError::new(
             self.here(),
             format!(
                 "the end of the statement is expected here, not {}",
@@ -281,7 +281,7 @@ impl<'a> Reader<'a> {
         ))
     }
 
-    fn statement_body(&mut self) -> Result<Update, Fault> {
+    fn statement_body(&mut self) -> Result<Update, EntriesError> {
         let first =
             self.name("a table, or one of multicast, clone, register, meter, counter, value_set, queue, hash, expire_profile")?;
         match first.text {
@@ -303,7 +303,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn default_action(&mut self, name: Word<'a>) -> Result<Update, Fault> {
+    fn default_action(&mut self, name: Word<'a>) -> Result<Update, EntriesError> {
         let table = resolve::table(self.schema, name)?;
         self.expect("->", true)?;
         let action = self.name("an action")?;
@@ -314,7 +314,7 @@ impl<'a> Reader<'a> {
         ))
     }
 
-    fn table_entry(&mut self, name: Word<'a>) -> Result<Update, Fault> {
+    fn table_entry(&mut self, name: Word<'a>) -> Result<Update, EntriesError> {
         let table = resolve::open_table(self.schema, name)?;
         let keys = self.keys(table)?;
         self.expect("->", true)?;
@@ -333,7 +333,7 @@ impl<'a> Reader<'a> {
         Ok(Update::Insert(table, entry))
     }
 
-    fn entry_options(&mut self) -> Result<EntryOptions, Fault> {
+    fn entry_options(&mut self) -> Result<EntryOptions, EntriesError> {
         let mut entry = EntryOptions::default();
         loop {
             if self.keyword("priority") {
@@ -341,7 +341,7 @@ impl<'a> Reader<'a> {
                 let at = self.here();
                 let number = self.number("a priority")?;
                 let priority = i32::try_from(number).ok().filter(|p| *p > 0);
-                let fault = || Fault::new(at, "a priority is a number from 1 to 2147483647");
+                let fault = || EntriesError::new(at, "a priority is a number from 1 to 2147483647");
                 entry.priority = Some(priority.ok_or_else(fault)?);
             } else if self.keyword("idle_timeout") {
                 entry.idle_timeout_ns = Some(self.duration()?);
@@ -363,24 +363,24 @@ impl<'a> Reader<'a> {
         name: Word<'a>,
         priority: Option<i32>,
         options: usize,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), EntriesError> {
         let needs = self.schema.tables[table].needs_priority();
         match priority {
-            None if needs => Err(Fault::new(
+            None if needs => Err(EntriesError::new(
                 name.at(),
                 "this entry needs a priority, for its key has ternary, range or optional elements",
             )
             .hint("write `priority 10` behind the action; the larger one wins")),
             Some(_) if !needs => {
                 let end = self.at.max(options + 1);
-                Err(Fault::new((options, end), "this entry takes no priority: nothing in its key can overlap but prefixes, of which the longest wins")
+                Err(EntriesError::new((options, end), "this entry takes no priority: nothing in its key can overlap but prefixes, of which the longest wins")
                     .hint("leave the priority out"))
             }
             _ => Ok(()),
         }
     }
 
-    fn keys(&mut self, table: TableId) -> Result<Vec<KeyMatch>, Fault> {
+    fn keys(&mut self, table: TableId) -> Result<Vec<KeyMatch>, EntriesError> {
         self.skip_blanks(true);
         let open = self.here();
         let mut given: Vec<(Word<'a>, Word<'a>)> = Vec::new();
@@ -392,7 +392,7 @@ impl<'a> Reader<'a> {
             }
             let body = self.raw(&[';', ',', '}'])?;
             let Some(pair) = split_key(&self.schema.tables[table], body) else {
-                return Err(Fault::new(body.at(), "a key is written `name: value`"));
+                return Err(EntriesError::new(body.at(), "a key is written `name: value`"));
             };
             given.push(pair);
             self.skip_blanks(true);
@@ -403,7 +403,7 @@ impl<'a> Reader<'a> {
 
     /// Returns the text up to one of these characters outside parentheses, or up to a comment. The
     /// last character in `stops` closes the list.
-    fn raw(&mut self, stops: &[char]) -> Result<Word<'a>, Fault> {
+    fn raw(&mut self, stops: &[char]) -> Result<Word<'a>, EntriesError> {
         let rest = self.rest();
         let mut depth = 0usize;
         let (mut quoted, mut escaped) = (false, false);
@@ -425,7 +425,7 @@ impl<'a> Reader<'a> {
                 '-' if rest[at..].starts_with("->") => {
                     let close = stops.last().copied().unwrap_or('}');
                     let place = (self.at + at, self.at + at + 2);
-                    return Err(Fault::new(place, format!("`{close}` is missing")));
+                    return Err(EntriesError::new(place, format!("`{close}` is missing")));
                 }
                 _ if depth == 0 && stops.contains(&c) => {
                     let word = Word::new(&rest[..at], self.at).trim();
@@ -436,13 +436,13 @@ impl<'a> Reader<'a> {
             }
         }
         let wanted: Vec<String> = stops.iter().map(|c| format!("`{c}`")).collect();
-        Err(Fault::new(
+        Err(EntriesError::new(
             self.here(),
             format!("the file ends before {}", wanted.join(" or ")),
         ))
     }
 
-    fn entry_action(&mut self, table: TableId) -> Result<EntryAction, Fault> {
+    fn entry_action(&mut self, table: TableId) -> Result<EntryAction, EntriesError> {
         self.skip_blanks(true);
         if self.eat("{") {
             return self.one_shot(table);
@@ -466,12 +466,12 @@ impl<'a> Reader<'a> {
         )?))
     }
 
-    fn check_implementation(&self, table: TableId, at: (usize, usize)) -> Result<(), Fault> {
+    fn check_implementation(&self, table: TableId, at: (usize, usize)) -> Result<(), EntriesError> {
         let table = &self.schema.tables[table];
         if table.implementation.is_some() {
             return Ok(());
         }
-        Err(Fault::new(
+        Err(EntriesError::new(
             at,
             format!(
                 "the table `{}` has no action profile or selector",
@@ -480,7 +480,7 @@ impl<'a> Reader<'a> {
         ))
     }
 
-    fn one_shot(&mut self, table: TableId) -> Result<EntryAction, Fault> {
+    fn one_shot(&mut self, table: TableId) -> Result<EntryAction, EntriesError> {
         let at = (self.at.saturating_sub(1), self.at);
         self.check_implementation(table, at)?;
         let mut actions = Vec::new();
@@ -498,7 +498,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn weight(&mut self) -> Result<u32, Fault> {
+    fn weight(&mut self) -> Result<u32, EntriesError> {
         if !self.keyword("weight") {
             return Ok(1);
         }
@@ -506,13 +506,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads arguments in parentheses. Their names are parameters of an action of the table.
-    fn arguments(&mut self, table: TableId, action: Word<'a>) -> Result<WrittenArgs<'a>, Fault> {
+    fn arguments(&mut self, table: TableId, action: Word<'a>) -> Result<WrittenArgs<'a>, EntriesError> {
         let position = resolve::table_action(self.schema, &self.schema.tables[table], action)?;
         let action = self.schema.tables[table].actions[position];
         self.arguments_of(action)
     }
 
-    fn arguments_of(&mut self, action: ir::ActionId) -> Result<WrittenArgs<'a>, Fault> {
+    fn arguments_of(&mut self, action: ir::ActionId) -> Result<WrittenArgs<'a>, EntriesError> {
         self.skip_blanks(false);
         let mut args = Vec::new();
         if !self.eat("(") {
@@ -530,11 +530,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn member(&mut self, name: Word<'a>) -> Result<Update, Fault> {
+    fn member(&mut self, name: Word<'a>) -> Result<Update, EntriesError> {
         let profile = self.profile(name)?;
         let (id, at) = self.placed("a member's number")?;
         if id == 0 {
-            return Err(Fault::new(at, "a member's number is at least 1"));
+            return Err(EntriesError::new(at, "a member's number is at least 1"));
         }
         self.expect("->", true)?;
         let written = self.name("an action")?;
@@ -549,17 +549,17 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn profile(&self, name: Word<'a>) -> Result<ir::ExternId, Fault> {
+    fn profile(&self, name: Word<'a>) -> Result<ir::ExternId, EntriesError> {
         let is_profile = |kind: &Object| (*kind == Object::Profile).then_some(());
         let what = "action profile or selector";
         Ok(resolve::instance(self.schema, name, what, is_profile)?.0)
     }
 
-    fn group(&mut self, name: Word<'a>) -> Result<Update, Fault> {
+    fn group(&mut self, name: Word<'a>) -> Result<Update, EntriesError> {
         let profile = self.profile(name)?;
         let (id, at) = self.placed("a group's number")?;
         if id == 0 {
-            return Err(Fault::new(at, "a group's number is at least 1"));
+            return Err(EntriesError::new(at, "a group's number is at least 1"));
         }
         let mut members: Vec<GroupMember> = Vec::new();
         self.expect("{", true)?;
@@ -571,7 +571,7 @@ impl<'a> Reader<'a> {
             let (member, at) = self.placed("a member's number")?;
             if members.iter().any(|other| other.member == member) {
                 let message = format!("the group has the member {member} twice");
-                return Err(Fault::new(at, message).hint("give it a weight instead"));
+                return Err(EntriesError::new(at, message).hint("give it a weight instead"));
             }
             members.push(GroupMember {
                 member,
@@ -593,7 +593,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn value_set(&mut self) -> Result<Update, Fault> {
+    fn value_set(&mut self) -> Result<Update, EntriesError> {
         let name = self.name("a value set")?;
         let value_set = resolve::value_set(self.schema, name)?;
         let set = &self.schema.value_sets[value_set];
@@ -615,16 +615,16 @@ impl<'a> Reader<'a> {
                 count(members.len() as u64, "member"),
                 set.size
             );
-            return Err(Fault::new(name.at(), message));
+            return Err(EntriesError::new(name.at(), message));
         }
         Ok(Update::ValueSet { value_set, members })
     }
 
     /// Reads `expire_profile 0 30s` or `expire_profile 0 never`.
-    fn expire_profile(&mut self) -> Result<Update, Fault> {
+    fn expire_profile(&mut self) -> Result<Update, EntriesError> {
         let at = self.here();
         let profile = u8::try_from(self.number("a profile's number")?)
-            .map_err(|_| Fault::new(at, "a profile's number is at most 255"))?;
+            .map_err(|_| EntriesError::new(at, "a profile's number is at most 255"))?;
         let timeout_ns = match self.keyword("never") {
             true => None,
             false => Some(self.duration()?),
@@ -636,7 +636,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a duration: `5s`, `200ms`, `10us`, `7ns`.
-    fn duration(&mut self) -> Result<u64, Fault> {
+    fn duration(&mut self) -> Result<u64, EntriesError> {
         duration(self.bare_value())
     }
 }
@@ -646,7 +646,7 @@ fn value_set_member(
     schema: &Schema,
     set: &ValueSet,
     word: Word<'_>,
-) -> Result<ValueSetMember, Fault> {
+) -> Result<ValueSetMember, EntriesError> {
     let inner = word
         .text
         .strip_prefix('(')
@@ -665,10 +665,10 @@ fn value_set_member(
             count(set.fields.len() as u64, "value"),
             words.len()
         );
-        return Err(Fault::new(word.at(), message));
+        return Err(EntriesError::new(word.at(), message));
     }
     let pairs = set.fields.iter().zip(words);
-    let fields: Result<_, Fault> = pairs
+    let fields: Result<_, EntriesError> = pairs
         .map(|(field, word)| value::key_match(schema, field.match_kind, field.ty, word))
         .collect();
     Ok(ValueSetMember { fields: fields? })
@@ -738,7 +738,7 @@ fn match_keys(
     table: TableId,
     given: &[(Word<'_>, Word<'_>)],
     open: (usize, usize),
-) -> Result<Vec<KeyMatch>, Fault> {
+) -> Result<Vec<KeyMatch>, EntriesError> {
     let table = &schema.tables[table];
     let keys = &table.keys;
     let mut matches: Vec<Option<KeyMatch>> = vec![None; keys.len()];
@@ -746,7 +746,7 @@ fn match_keys(
         let names = keys.iter().map(|key| key.name.as_str());
         let at = resolve::find(*name, names, Sought::KeyOf(&table.name))?;
         if matches[at].is_some() {
-            return Err(Fault::new(
+            return Err(EntriesError::new(
                 name.at(),
                 format!("the key `{}` is given twice", keys[at].name),
             ));
@@ -763,7 +763,7 @@ fn match_keys(
     };
     if let Some((key, _)) = keys.iter().zip(&matches).find(missing) {
         let message = format!("the exact key `{}` is missing", key.name);
-        return Err(Fault::new(open, message).hint(format!("add `{}: VALUE;`", key.name)));
+        return Err(EntriesError::new(open, message).hint(format!("add `{}: VALUE;`", key.name)));
     }
     Ok(matches
         .into_iter()

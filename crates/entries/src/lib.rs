@@ -32,5 +32,5 @@ pub use schema::{
 };
 pub use update::{
     CloneSession, CounterValue, CrcSetting, EntryAction, GroupMember, MeterConfig, QueueSetting,
-    Replica, TableEntry, Target, Update, ValueSetMember,
+    Replica, TableEntry, UpdateTarget, Update, ValueSetMember,
 };

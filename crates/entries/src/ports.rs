@@ -2,7 +2,7 @@
 
 use ir::Arch;
 
-use crate::error::Fault;
+use crate::error::EntriesError;
 
 /// v1model's ports have 9 bits. The last number, 511, means drop.
 const V1MODEL_LAST: u32 = 510;
@@ -17,13 +17,13 @@ const PSA_RECIRCULATE: u32 = 0xffff_fffa;
 const PSA_CPU: u32 = 0xffff_fffd;
 
 /// Checks the number of a port at which packets are received or sent.
-pub(crate) fn check(arch: Option<Arch>, port: u32, at: (usize, usize)) -> Result<(), Fault> {
+pub(crate) fn check(arch: Option<Arch>, port: u32, at: (usize, usize)) -> Result<(), EntriesError> {
     match arch {
-        Some(Arch::V1model) if port > V1MODEL_LAST => Err(Fault::new(
+        Some(Arch::V1model) if port > V1MODEL_LAST => Err(EntriesError::new(
             at,
             format!("there is no port {port}: v1model's are 0 to {V1MODEL_LAST}"),
         )),
-        Some(Arch::Psa) if port > PSA_LAST && port != PSA_CPU => Err(Fault::new(
+        Some(Arch::Psa) if port > PSA_LAST && port != PSA_CPU => Err(EntriesError::new(
             at,
             format!(
                 "there is no port {port}: PSA's are 0 to {PSA_LAST}, and {PSA_CPU} for the CPU"
@@ -34,7 +34,7 @@ pub(crate) fn check(arch: Option<Arch>, port: u32, at: (usize, usize)) -> Result
 }
 
 /// Checks the egress port of a copy, which may also be PSA's recirculation port.
-pub(crate) fn check_copy(arch: Option<Arch>, port: u32, at: (usize, usize)) -> Result<(), Fault> {
+pub(crate) fn check_copy(arch: Option<Arch>, port: u32, at: (usize, usize)) -> Result<(), EntriesError> {
     match arch {
         Some(Arch::Psa) if port == PSA_RECIRCULATE => Ok(()),
         _ => check(arch, port, at),
@@ -42,9 +42,9 @@ pub(crate) fn check_copy(arch: Option<Arch>, port: u32, at: (usize, usize)) -> R
 }
 
 /// Checks a multicast group id. Group 0 means no multicast.
-pub(crate) fn check_group(arch: Option<Arch>, group: u32, at: (usize, usize)) -> Result<(), Fault> {
+pub(crate) fn check_group(arch: Option<Arch>, group: u32, at: (usize, usize)) -> Result<(), EntriesError> {
     match group {
-        0 => Err(Fault::new(at, "a multicast group's number is at least 1")),
+        0 => Err(EntriesError::new(at, "a multicast group's number is at least 1")),
         _ => check_number(arch, group, "a multicast group's number", at),
     }
 }
@@ -54,9 +54,9 @@ pub(crate) fn check_session(
     arch: Option<Arch>,
     session: u32,
     at: (usize, usize),
-) -> Result<(), Fault> {
+) -> Result<(), EntriesError> {
     match session {
-        0 => Err(Fault::new(at, "a clone session's number is at least 1")),
+        0 => Err(EntriesError::new(at, "a clone session's number is at least 1")),
         _ => check_number(arch, session, "a clone session's number", at),
     }
 }
@@ -66,7 +66,7 @@ pub(crate) fn check_instance(
     arch: Option<Arch>,
     instance: u32,
     at: (usize, usize),
-) -> Result<(), Fault> {
+) -> Result<(), EntriesError> {
     check_number(arch, instance, "an instance", at)?;
     check_bits(instance, 16, "an instance", at)
 }
@@ -77,10 +77,10 @@ pub(crate) fn check_bits(
     bits: u32,
     what: &str,
     at: (usize, usize),
-) -> Result<(), Fault> {
+) -> Result<(), EntriesError> {
     match number >> bits {
         0 => Ok(()),
-        _ => Err(Fault::new(
+        _ => Err(EntriesError::new(
             at,
             format!("{number} is too large for {what}, which has {bits} bits"),
         )),
@@ -93,9 +93,9 @@ pub(crate) fn check_number(
     number: u32,
     what: &str,
     at: (usize, usize),
-) -> Result<(), Fault> {
+) -> Result<(), EntriesError> {
     match arch {
-        Some(Arch::V1model) if number > u32::from(u16::MAX) => Err(Fault::new(
+        Some(Arch::V1model) if number > u32::from(u16::MAX) => Err(EntriesError::new(
             at,
             format!("{number} is too large for {what}: v1model's have 16 bits"),
         )),

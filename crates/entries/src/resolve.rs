@@ -3,7 +3,7 @@
 use bits::Value;
 use ir::{ActionCall, ActionId, ExternId, TableId, ValueSetId};
 
-use crate::error::Fault;
+use crate::error::EntriesError;
 use crate::schema::{Action, Object, Schema, Table};
 
 /// A part of the text, with its position.
@@ -18,7 +18,7 @@ impl<'a> Word<'a> {
         Word { text, start }
     }
 
-    /// Returns the range, for a [`Fault`].
+    /// Returns the range, for a [`EntriesError`].
     pub(crate) fn at(self) -> (usize, usize) {
         (self.start, self.start + self.text.len())
     }
@@ -131,7 +131,7 @@ pub(crate) fn find<'n>(
     wanted: Word<'_>,
     names: impl Iterator<Item = &'n str> + Clone,
     sought: Sought<'_>,
-) -> Result<usize, Fault> {
+) -> Result<usize, EntriesError> {
     let target = canonical(wanted.text);
     let suffix = format!(".{target}");
     let exact = |name: &str| canonical(name) == target;
@@ -154,7 +154,7 @@ pub(crate) fn find<'n>(
             [(at, _)] => return Ok(at),
             _ => {
                 let all: Vec<&str> = hits.iter().map(|(_, name)| *name).collect();
-                return Err(Fault::new(wanted.at(), sought.ambiguous(wanted.text))
+                return Err(EntriesError::new(wanted.at(), sought.ambiguous(wanted.text))
                     .hint(format!("write one of {}", all.join(", "))));
             }
         }
@@ -166,8 +166,8 @@ fn unknown<'n>(
     wanted: Word<'_>,
     names: impl Iterator<Item = &'n str>,
     sought: Sought<'_>,
-) -> Fault {
-    let fault = Fault::new(wanted.at(), sought.missing(wanted.text));
+) -> EntriesError {
+    let fault = EntriesError::new(wanted.at(), sought.missing(wanted.text));
     let all: Vec<&str> = names.collect();
     match nearest(wanted.text, &all) {
         Some(name) => fault.hint(format!("did you mean `{name}`?")),
@@ -211,14 +211,14 @@ pub(crate) fn distance(a: &str, b: &str) -> usize {
 }
 
 /// Returns the table with this name.
-pub(crate) fn table(schema: &Schema, name: Word<'_>) -> Result<TableId, Fault> {
+pub(crate) fn table(schema: &Schema, name: Word<'_>) -> Result<TableId, EntriesError> {
     let names = schema.tables.values().map(|table| table.name.as_str());
     let at = find(name, names, Sought::InProgram("table"))?;
     schema
         .tables
         .ids()
         .nth(at)
-        .ok_or_else(|| Fault::new(name.at(), "no such table"))
+        .ok_or_else(|| EntriesError::new(name.at(), "no such table"))
 }
 
 /// Returns the extern instance with this name among those that `fits` accepts, with the result of
@@ -228,7 +228,7 @@ pub(crate) fn instance<'s, T>(
     name: Word<'_>,
     what: &str,
     fits: impl Fn(&'s Object) -> Option<T>,
-) -> Result<(ExternId, T), Fault> {
+) -> Result<(ExternId, T), EntriesError> {
     let externs = schema.externs.iter();
     let mut fitting: Vec<(&str, (ExternId, T))> = externs
         .filter_map(|(id, e)| Some((e.name.as_str(), (id, fits(&e.kind)?))))
@@ -239,18 +239,18 @@ pub(crate) fn instance<'s, T>(
 }
 
 /// Returns the value set with this name.
-pub(crate) fn value_set(schema: &Schema, name: Word<'_>) -> Result<ValueSetId, Fault> {
+pub(crate) fn value_set(schema: &Schema, name: Word<'_>) -> Result<ValueSetId, EntriesError> {
     let names = schema.value_sets.values().map(|set| set.name.as_str());
     let at = find(name, names, Sought::InProgram("value set"))?;
     schema
         .value_sets
         .ids()
         .nth(at)
-        .ok_or_else(|| Fault::new(name.at(), "no such value set"))
+        .ok_or_else(|| EntriesError::new(name.at(), "no such value set"))
 }
 
 /// Returns the position of the action with this name in the table's list.
-pub(crate) fn table_action(schema: &Schema, table: &Table, name: Word<'_>) -> Result<usize, Fault> {
+pub(crate) fn table_action(schema: &Schema, table: &Table, name: Word<'_>) -> Result<usize, EntriesError> {
     let names: Vec<&str> = table
         .actions
         .iter()
@@ -264,14 +264,14 @@ pub(crate) fn profile_action(
     schema: &Schema,
     profile: ExternId,
     name: Word<'_>,
-) -> Result<ActionId, Fault> {
+) -> Result<ActionId, EntriesError> {
     let user = schema
         .tables
         .values()
         .find(|table| table.implementation == Some(profile));
     let Some(table) = user else {
         let message = format!("no table uses `{}`", schema.externs[profile].name);
-        return Err(Fault::new(name.at(), message));
+        return Err(EntriesError::new(name.at(), message));
     };
     Ok(table.actions[table_action(schema, table, name)?])
 }
@@ -291,7 +291,7 @@ pub(crate) fn arguments(
     action: ActionId,
     call: Word<'_>,
     args: &[(Option<Word<'_>>, Word<'_>)],
-) -> Result<Vec<Value>, Fault> {
+) -> Result<Vec<Value>, EntriesError> {
     let action = &schema.actions[action];
     let mut values: Vec<Option<Value>> = vec![None; action.params.len()];
     for (position, (name, value)) in args.iter().enumerate() {
@@ -305,7 +305,7 @@ pub(crate) fn arguments(
         };
         if values[at].is_some() {
             let place = name.unwrap_or(*value).at();
-            return Err(Fault::new(
+            return Err(EntriesError::new(
                 place,
                 format!("the parameter `{}` is given twice", action.params[at].name),
             ));
@@ -330,19 +330,19 @@ pub(crate) fn arguments(
             action.name,
             missing.join(", ")
         );
-        return Err(Fault::new(call.at(), message).hint(format!("write `{}`", signature(action))));
+        return Err(EntriesError::new(call.at(), message).hint(format!("write `{}`", signature(action))));
     }
     Ok(values.into_iter().flatten().collect())
 }
 
-fn too_many(action: &Action, value: Word<'_>) -> Fault {
+fn too_many(action: &Action, value: Word<'_>) -> EntriesError {
     let count = action.params.len();
     let message = format!(
         "the action `{}` takes {count} parameter{}, not more",
         action.name,
         if count == 1 { "" } else { "s" }
     );
-    Fault::new(value.at(), message).hint(format!("write `{}`", signature(action)))
+    EntriesError::new(value.at(), message).hint(format!("write `{}`", signature(action)))
 }
 
 fn signature(action: &Action) -> String {
@@ -355,7 +355,7 @@ fn signature(action: &Action) -> String {
 }
 
 /// Returns the table with this name. The control plane must be allowed to change its entries.
-pub(crate) fn open_table(schema: &Schema, name: Word<'_>) -> Result<TableId, Fault> {
+pub(crate) fn open_table(schema: &Schema, name: Word<'_>) -> Result<TableId, EntriesError> {
     let id = table(schema, name)?;
     let table = &schema.tables[id];
     if !table.entries_are_const {
@@ -365,7 +365,7 @@ pub(crate) fn open_table(schema: &Schema, name: Word<'_>) -> Result<TableId, Fau
         "the table `{}` takes no entries: its entries are const",
         table.name
     );
-    Err(Fault::new(name.at(), message)
+    Err(EntriesError::new(name.at(), message)
         .hint("leave `const` out in front of `entries` in the program"))
 }
 
@@ -375,12 +375,12 @@ pub(crate) fn default_call(
     table: TableId,
     name: Word<'_>,
     args: &[(Option<Word<'_>>, Word<'_>)],
-) -> Result<ActionCall, Fault> {
+) -> Result<ActionCall, EntriesError> {
     let call = table_call(schema, table, name, args)?;
     let table = &schema.tables[table];
     if table.const_default.as_ref().is_some_and(|own| *own != call) {
         let message = format!("the default action of the table `{}` is const", table.name);
-        return Err(Fault::new(name.at(), message)
+        return Err(EntriesError::new(name.at(), message)
             .hint("leave `const` out in front of `default_action` in the program"));
     }
     Ok(call)
@@ -392,7 +392,7 @@ pub(crate) fn table_call(
     table: TableId,
     name: Word<'_>,
     args: &[(Option<Word<'_>>, Word<'_>)],
-) -> Result<ActionCall, Fault> {
+) -> Result<ActionCall, EntriesError> {
     let table = &schema.tables[table];
     let action = table_action(schema, table, name)?;
     let args = arguments(schema, table.actions[action], name, args)?;

@@ -9,10 +9,10 @@ use ir::{
     NamedTypeKind, Program, ScalarTy, TableId, ValueSetId,
 };
 
-use crate::error::{EntryError, Fault};
+use crate::error::{EntryError, EntriesError};
 use crate::file::{self, EntriesFile};
 use crate::resolve::{self, Word};
-use crate::update::Target;
+use crate::update::UpdateTarget;
 use crate::value;
 
 /// The names, types and limits of a program that a control plane knows.
@@ -303,7 +303,7 @@ impl Schema {
     ///
     /// # Errors
     /// The statement is not valid.
-    pub fn read_target(&self, file: &str, text: &str) -> Result<Target, EntryError> {
+    pub fn read_target(&self, file: &str, text: &str) -> Result<UpdateTarget, EntryError> {
         file::read_target(self, file, text)
     }
 
@@ -312,7 +312,7 @@ impl Schema {
     /// # Errors
     /// A message of one line.
     pub fn read_value(&self, ty: ValueTy, text: &str) -> Result<bits::Value, String> {
-        value::scalar(self, ty, Word::new(text, 0)).map_err(Fault::into_line)
+        value::scalar(self, ty, Word::new(text, 0)).map_err(EntriesError::into_line)
     }
 
     /// Returns the table that a name denotes, in full or by its last parts.
@@ -320,7 +320,7 @@ impl Schema {
     /// # Errors
     /// A message of one line that suggests a name.
     pub fn find_table(&self, name: &str) -> Result<TableId, String> {
-        resolve::table(self, Word::new(name, 0)).map_err(Fault::into_line)
+        resolve::table(self, Word::new(name, 0)).map_err(EntriesError::into_line)
     }
 
     /// Returns the extern instance that a name denotes, among those that `fits` accepts. `what` is
@@ -336,7 +336,7 @@ impl Schema {
     ) -> Result<ExternId, String> {
         let fits = |object: &Object| fits(object).then_some(());
         let found = resolve::instance(self, Word::new(name, 0), what, fits);
-        found.map(|(id, ())| id).map_err(Fault::into_line)
+        found.map(|(id, ())| id).map_err(EntriesError::into_line)
     }
 
     /// Returns the schema of a program.

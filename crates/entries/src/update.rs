@@ -100,23 +100,23 @@ pub enum Update {
 impl Update {
     /// Returns the object to remove in order to undo this update; `None` if the update only changes
     /// an object.
-    pub fn target(&self) -> Option<Target> {
+    pub fn target(&self) -> Option<UpdateTarget> {
         match self {
-            Update::Insert(table, entry) => Some(Target::Entry {
+            Update::Insert(table, entry) => Some(UpdateTarget::Entry {
                 table: *table,
                 keys: entry.keys.clone(),
                 priority: entry.priority,
             }),
-            Update::Member { profile, id, .. } => Some(Target::Member {
+            Update::Member { profile, id, .. } => Some(UpdateTarget::Member {
                 profile: *profile,
                 id: *id,
             }),
-            Update::Group { profile, id, .. } => Some(Target::Group {
+            Update::Group { profile, id, .. } => Some(UpdateTarget::Group {
                 profile: *profile,
                 id: *id,
             }),
-            Update::Multicast { id, .. } => Some(Target::Multicast(*id)),
-            Update::Clone(session) => Some(Target::Clone(session.id)),
+            Update::Multicast { id, .. } => Some(UpdateTarget::Multicast(*id)),
+            Update::Clone(session) => Some(UpdateTarget::Clone(session.id)),
             Update::SetDefault(..)
             | Update::Register { .. }
             | Update::Meter { .. }
@@ -132,7 +132,7 @@ impl Update {
 
 /// An object that can be removed.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Target {
+pub enum UpdateTarget {
     /// An entry.
     Entry {
         /// Its table.

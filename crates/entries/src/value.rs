@@ -7,14 +7,14 @@ use bits::{Value, ValueError};
 use ir::{KeyMatch, MatchKind, ScalarTy};
 use support::mac::{MacAddress, octets};
 
-use crate::error::Fault;
+use crate::error::EntriesError;
 use crate::resolve::Word;
 use crate::schema::{Schema, ValueTy};
 
 /// Reads a value.
-pub(crate) fn scalar(schema: &Schema, ty: ValueTy, word: Word<'_>) -> Result<Value, Fault> {
+pub(crate) fn scalar(schema: &Schema, ty: ValueTy, word: Word<'_>) -> Result<Value, EntriesError> {
     if word.text.is_empty() {
-        return Err(Fault::new(word.at(), "a value is missing here"));
+        return Err(EntriesError::new(word.at(), "a value is missing here"));
     }
     let ty = match ty {
         ValueTy::Scalar(ty) => ty,
@@ -63,23 +63,23 @@ fn enum_member(schema: &Schema, text: &str, width: u32) -> Option<Value> {
 
 /// Reads a string as its bytes. It is a word without quotes, or text in quotes with the escapes
 /// `\\` and `\"`.
-fn string(word: Word<'_>) -> Result<Value, Fault> {
+fn string(word: Word<'_>) -> Result<Value, EntriesError> {
     let text = match word.text.strip_prefix('"') {
         Some(rest) => match rest.strip_suffix('"') {
             Some(inner) => inner.replace("\\\"", "\"").replace("\\\\", "\\"),
-            None => return Err(Fault::new(word.at(), "the string has no closing quote")),
+            None => return Err(EntriesError::new(word.at(), "the string has no closing quote")),
         },
         None => word.text.to_owned(),
     };
     let width = text.len() as u32 * 8;
     match Value::from_be_bytes(text.as_bytes(), width) {
         Ok(value) if width > 0 => Ok(value),
-        _ => Err(Fault::new(word.at(), "a string may not be empty")),
+        _ => Err(EntriesError::new(word.at(), "a string may not be empty")),
     }
 }
 
 /// Reads an IPv4, IPv6 or MAC address, if the word has such a form.
-fn address(word: Word<'_>, width: u32) -> Result<Option<Value>, Fault> {
+fn address(word: Word<'_>, width: u32) -> Result<Option<Value>, EntriesError> {
     let text = word.text;
     let (what, own, number) = if let Ok(ip) = text.parse::<Ipv4Addr>() {
         ("an IPv4 address", 32, u128::from(u32::from(ip)))
@@ -94,7 +94,7 @@ fn address(word: Word<'_>, width: u32) -> Result<Option<Value>, Fault> {
     };
     if own != width {
         let message = format!("{what} has {own} bits, but a value of {width} bits is wanted");
-        return Err(Fault::new(word.at(), message));
+        return Err(EntriesError::new(word.at(), message));
     }
     Ok(Some(Value::truncated(number, width)))
 }
@@ -103,13 +103,13 @@ fn mac(text: &str) -> Option<u64> {
     octets(text, &[':', '-'], 1..=2).map(|bytes| MacAddress(bytes).into())
 }
 
-fn number(word: Word<'_>, width: u32, signed: bool) -> Result<Value, Fault> {
+fn number(word: Word<'_>, width: u32, signed: bool) -> Result<Value, EntriesError> {
     let (negative, digits) = match word.text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, word.text),
     };
     let no_value = || {
-        Fault::new(word.at(), format!("`{}` is no value of {width} bits", word.text)).hint(
+        EntriesError::new(word.at(), format!("`{}` is no value of {width} bits", word.text)).hint(
             "write a number (10, 0x0a, 0b1010), an address (10.0.0.1, 00:11:22:33:44:55, fe80::1), true, false or a member of an enum",
         )
     };
@@ -130,8 +130,8 @@ fn number(word: Word<'_>, width: u32, signed: bool) -> Result<Value, Fault> {
     Ok(if negative { value.neg() } else { value })
 }
 
-fn too_wide(word: Word<'_>, width: u32) -> Fault {
-    Fault::new(
+fn too_wide(word: Word<'_>, width: u32) -> EntriesError {
+    EntriesError::new(
         word.at(),
         format!("`{}` does not fit into {width} bits", word.text),
     )
@@ -143,11 +143,11 @@ pub(crate) fn key_match(
     kind: MatchKind,
     ty: ValueTy,
     word: Word<'_>,
-) -> Result<KeyMatch, Fault> {
+) -> Result<KeyMatch, EntriesError> {
     let text = word.text;
     if text == "_" || text == "*" || text == "default" {
         return match kind {
-            MatchKind::Exact => Err(Fault::new(word.at(), "an exact key needs a value")),
+            MatchKind::Exact => Err(EntriesError::new(word.at(), "an exact key needs a value")),
             _ => Ok(KeyMatch::Any),
         };
     }
@@ -195,11 +195,11 @@ fn split<'a>(word: Word<'a>, by: &str) -> Option<(Word<'a>, Word<'a>)> {
     Some((left.trim(), right.trim()))
 }
 
-fn wants(kind: MatchKind, allowed: &[MatchKind], word: Word<'_>, what: &str) -> Result<(), Fault> {
+fn wants(kind: MatchKind, allowed: &[MatchKind], word: Word<'_>, what: &str) -> Result<(), EntriesError> {
     if allowed.contains(&kind) {
         return Ok(());
     }
-    Err(Fault::new(
+    Err(EntriesError::new(
         word.at(),
         format!(
             "{what} cannot stand for this key, which matches {}",
@@ -225,7 +225,7 @@ fn masked(
     mask: Value,
     written: (Word<'_>, Word<'_>),
     word: Word<'_>,
-) -> Result<KeyMatch, Fault> {
+) -> Result<KeyMatch, EntriesError> {
     if value.and(&mask) != value {
         let (shown, mask_shown) = (written.0.text, written.1.text);
         let message = format!(
@@ -233,7 +233,7 @@ fn masked(
         );
         let fitting = as_written(shown, &value.and(&mask));
         return Err(
-            Fault::new(word.at(), message).hint(format!("write {fitting} &&& {mask_shown}"))
+            EntriesError::new(word.at(), message).hint(format!("write {fitting} &&& {mask_shown}"))
         );
     }
     Ok(KeyMatch::Ternary(value, mask))
@@ -258,14 +258,14 @@ fn as_written(like: &str, value: &Value) -> String {
     }
 }
 
-fn range(lo: Value, hi: Value, ty: ValueTy, word: Word<'_>) -> Result<KeyMatch, Fault> {
+fn range(lo: Value, hi: Value, ty: ValueTy, word: Word<'_>) -> Result<KeyMatch, EntriesError> {
     let width = ty.width();
     let above = match ty.is_signed() {
         true => bits::limbs::cmp_signed(lo.limbs(), hi.limbs(), width).is_gt(),
         false => lo > hi,
     };
     if above {
-        return Err(Fault::new(
+        return Err(EntriesError::new(
             word.at(),
             format!(
                 "the range {} is empty: its low end is above its high end",
@@ -282,11 +282,11 @@ fn prefix(
     written: Word<'_>,
     len: Word<'_>,
     word: Word<'_>,
-) -> Result<KeyMatch, Fault> {
+) -> Result<KeyMatch, EntriesError> {
     let width = value.width();
     let bits = len.text.parse::<u32>().ok().filter(|bits| *bits <= width);
     let Some(bits) = bits else {
-        return Err(Fault::new(
+        return Err(EntriesError::new(
             len.at(),
             format!("a prefix length from 0 to {width} is wanted here"),
         ));
@@ -295,7 +295,7 @@ fn prefix(
     if value.and(&mask) != value {
         let message = format!("{}/{bits} has bits set behind its prefix", written.text);
         let fitting = as_written(written.text, &value.and(&mask));
-        return Err(Fault::new(word.at(), message).hint(format!("write {fitting}/{bits}")));
+        return Err(EntriesError::new(word.at(), message).hint(format!("write {fitting}/{bits}")));
     }
     Ok(match kind {
         MatchKind::Ternary => KeyMatch::Ternary(value, mask),

@@ -7,7 +7,7 @@ use ir::{ActionCall, ActionId, CounterUnit, KeyMatch, ScalarTy};
 
 use crate::schema::{Format, Key, Object, Schema, Table, ValueTy};
 use crate::update::{
-    CloneSession, CounterValue, EntryAction, GroupMember, MeterConfig, Replica, TableEntry, Target,
+    CloneSession, CounterValue, EntryAction, GroupMember, MeterConfig, Replica, TableEntry, UpdateTarget,
     Update, ValueSetMember,
 };
 
@@ -111,9 +111,9 @@ impl Schema {
     }
 
     /// Returns the beginning of an object's statement, which names it.
-    pub fn target(&self, target: &Target) -> String {
+    pub fn target(&self, target: &UpdateTarget) -> String {
         match target {
-            Target::Entry {
+            UpdateTarget::Entry {
                 table,
                 keys,
                 priority,
@@ -123,13 +123,13 @@ impl Schema {
                 let priority = option("priority", *priority);
                 format!("{} {{ {keys} }}{priority}", table.name)
             }
-            Target::Default(table) => format!("{} default", self.tables[*table].name),
-            Target::Member { profile, id } => {
+            UpdateTarget::Default(table) => format!("{} default", self.tables[*table].name),
+            UpdateTarget::Member { profile, id } => {
                 format!("{} member {id}", self.externs[*profile].name)
             }
-            Target::Group { profile, id } => format!("{} group {id}", self.externs[*profile].name),
-            Target::Multicast(id) => format!("multicast {id}"),
-            Target::Clone(id) => format!("clone {id}"),
+            UpdateTarget::Group { profile, id } => format!("{} group {id}", self.externs[*profile].name),
+            UpdateTarget::Multicast(id) => format!("multicast {id}"),
+            UpdateTarget::Clone(id) => format!("clone {id}"),
         }
     }
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use controller::{Catalog, Read};
 use entries::{
-    CounterValue, EntriesFile, EntryAction, EntryError, MeterConfig, Object, TableEntry, Target,
+    CounterValue, EntriesFile, EntryAction, EntryError, MeterConfig, Object, TableEntry, UpdateTarget,
     Update,
 };
 use ir::{ActionCall, ExternId, KeyMatch, TableId, ValueSetId};
@@ -159,11 +159,11 @@ fn cells(catalog: &Catalog, array: ExternId, index: Option<u32>) -> std::ops::Ra
 /// name.
 pub(super) fn name(catalog: &Catalog, update: &Update) -> Option<String> {
     let target = match update.target()? {
-        Target::Entry {
+        UpdateTarget::Entry {
             table,
             keys,
             priority,
-        } => Target::Entry {
+        } => UpdateTarget::Entry {
             table,
             keys: keys.iter().map(canonical).collect(),
             priority,
@@ -512,7 +512,7 @@ impl Plan<'_, '_> {
                     if initial.as_ref() != Some(&before) {
                         let text = catalog.schema.statement(&before);
                         let after = initial.map(|one| catalog.schema.statement(&one));
-                        let entity = catalog.target(&Target::Default(table));
+                        let entity = catalog.target(&UpdateTarget::Default(table));
                         self.reset(Stage::Entries, text, after, entity);
                     }
                 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use controller::Catalog;
-use entries::{EntriesFile, Target, Update};
+use entries::{EntriesFile, UpdateTarget, Update};
 use ir::TableId;
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::update::Type;
@@ -141,7 +141,7 @@ pub(crate) fn delete(
     link.become_primary()?;
     // Resetting a default action is a MODIFY without an action (section 9.1.4).
     let kind = match target {
-        Target::Default(_) => Type::Modify,
+        UpdateTarget::Default(_) => Type::Modify,
         _ => Type::Delete,
     };
     let update = rt::Update {

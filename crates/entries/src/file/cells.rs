@@ -5,14 +5,14 @@ use ir::CounterUnit;
 
 use super::Reader;
 use crate::cells;
-use crate::error::Fault;
+use crate::error::EntriesError;
 use crate::resolve::Word;
 use crate::schema::ValueTy;
 use crate::update::{CounterValue, MeterConfig, Update};
 
 impl<'a> Reader<'a> {
     /// Reads `[index]`. Returns `None` if there is no index, which means all cells.
-    fn index(&mut self, size: u32) -> Result<Option<u32>, Fault> {
+    fn index(&mut self, size: u32) -> Result<Option<u32>, EntriesError> {
         if !self.eat("[") {
             return Ok(None);
         }
@@ -23,7 +23,7 @@ impl<'a> Reader<'a> {
         Ok(Some(index))
     }
 
-    pub(super) fn register(&mut self) -> Result<Update, Fault> {
+    pub(super) fn register(&mut self) -> Result<Update, EntriesError> {
         let name = self.name("a register")?;
         let (register, cell, size) = cells::register(self.schema, name)?;
         let index = self.index(size)?;
@@ -38,7 +38,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads one value, or `{ a, b }`.
-    fn cell(&mut self, cell: &[ValueTy]) -> Result<Vec<Value>, Fault> {
+    fn cell(&mut self, cell: &[ValueTy]) -> Result<Vec<Value>, EntriesError> {
         let at = self.here();
         let mut words = Vec::new();
         if self.eat("{") {
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
         word
     }
 
-    pub(super) fn meter(&mut self) -> Result<Update, Fault> {
+    pub(super) fn meter(&mut self) -> Result<Update, EntriesError> {
         let name = self.name("a meter")?;
         let (meter, size) = cells::meter(self.schema, name)?;
         let index = self.index(size)?;
@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads `cir N cburst N pir N pburst N`. All four are required, in any order.
-    pub(super) fn rates(&mut self) -> Result<MeterConfig, Fault> {
+    pub(super) fn rates(&mut self) -> Result<MeterConfig, EntriesError> {
         self.skip_blanks(false);
         let at = self.here();
         let mut rates: [Option<u64>; 4] = [None; 4];
@@ -96,23 +96,23 @@ impl<'a> Reader<'a> {
                 pir,
                 pburst,
             }),
-            [Some(cir), _, Some(pir), _] if cir > pir => Err(Fault::new(
+            [Some(cir), _, Some(pir), _] if cir > pir => Err(EntriesError::new(
                 at,
                 format!("the committed rate {cir} is above the peak rate {pir}"),
             )),
-            _ => Err(Fault::new(
+            _ => Err(EntriesError::new(
                 at,
                 "a meter needs `cir N cburst N pir N pburst N`: rates a second, bursts in packets or bytes",
             )),
         }
     }
 
-    pub(super) fn counter(&mut self) -> Result<Update, Fault> {
+    pub(super) fn counter(&mut self) -> Result<Update, EntriesError> {
         let name = self.name("a counter")?;
         let (counter, unit, size) = cells::counter(self.schema, name)?;
         let at = self.here();
         let Some(index) = self.index(size)? else {
-            return Err(Fault::new(
+            return Err(EntriesError::new(
                 at,
                 "a counter is written with an index, as in `counter NAME[3] = packets 0 bytes 0`",
             ));
@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
         if unit == CounterUnit::Packets && value.bytes != 0
             || unit == CounterUnit::Bytes && value.packets != 0
         {
-            return Err(Fault::new(name.at(), "this counter does not count that"));
+            return Err(EntriesError::new(name.at(), "this counter does not count that"));
         }
         Ok(Update::Counter {
             counter,
@@ -131,7 +131,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    pub(super) fn counts(&mut self) -> Result<CounterValue, Fault> {
+    pub(super) fn counts(&mut self) -> Result<CounterValue, EntriesError> {
         let mut value = CounterValue::default();
         loop {
             if self.keyword("packets") {

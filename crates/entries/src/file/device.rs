@@ -1,13 +1,13 @@
 //! Statements about the device: port queues and hash parameters.
 
 use super::Reader;
-use crate::error::Fault;
+use crate::error::EntriesError;
 use crate::ports;
 use crate::update::{CrcSetting, QueueSetting, Update};
 
 impl Reader<'_> {
     /// Reads `queue port 1 rate 100 depth 64`, after `port`.
-    pub(super) fn queue(&mut self) -> Result<Update, Fault> {
+    pub(super) fn queue(&mut self) -> Result<Update, EntriesError> {
         let (port, at) = self.placed("a port")?;
         ports::check_copy(self.schema.arch, port, at)?;
         let mut queue = QueueSetting {
@@ -27,12 +27,12 @@ impl Reader<'_> {
         }
     }
 
-    fn rate(&mut self, what: &str) -> Result<u64, Fault> {
+    fn rate(&mut self, what: &str) -> Result<u64, EntriesError> {
         self.skip_blanks(false);
         let start = self.at;
         match self.number(what)? {
             0 => {
-                let fault = Fault::new((start, self.at), format!("{what} is at least 1"));
+                let fault = EntriesError::new((start, self.at), format!("{what} is at least 1"));
                 Err(fault.hint("leave it out for no limit"))
             }
             rate => Ok(rate),
@@ -40,7 +40,7 @@ impl Reader<'_> {
     }
 
     /// Reads `hash crc16 polynomial 0x1021 initial 0xffff`, after the name of the CRC.
-    pub(super) fn hash_crc(&mut self, bits: u32) -> Result<Update, Fault> {
+    pub(super) fn hash_crc(&mut self, bits: u32) -> Result<Update, EntriesError> {
         let mut crc = CrcSetting::default();
         loop {
             if self.keyword("polynomial") {
@@ -55,14 +55,14 @@ impl Reader<'_> {
                 crc.reflect_out = Some(self.truth()?);
             } else if crc == CrcSetting::default() {
                 let message = "`polynomial`, `initial`, `final_xor`, `reflect_in` or `reflect_out` is expected here";
-                return Err(Fault::new(self.here(), message));
+                return Err(EntriesError::new(self.here(), message));
             } else {
                 return Ok(Update::HashCrc { bits, crc });
             }
         }
     }
 
-    fn word_of(&mut self, bits: u32, what: &str) -> Result<u32, Fault> {
+    fn word_of(&mut self, bits: u32, what: &str) -> Result<u32, EntriesError> {
         let (number, at) = self.placed(what)?;
         if bits < u32::BITS {
             ports::check_bits(number, bits, what, at)?;
@@ -70,13 +70,13 @@ impl Reader<'_> {
         Ok(number)
     }
 
-    fn truth(&mut self) -> Result<bool, Fault> {
+    fn truth(&mut self) -> Result<bool, EntriesError> {
         if self.keyword("true") {
             return Ok(true);
         }
         match self.keyword("false") {
             true => Ok(false),
-            false => Err(Fault::new(
+            false => Err(EntriesError::new(
                 self.here(),
                 "`true` or `false` is expected here",
             )),
@@ -84,7 +84,7 @@ impl Reader<'_> {
     }
 
     /// Reads `hash toeplitz 0x6d5a56da`, after `toeplitz`. The key has a multiple of 4 bytes.
-    pub(super) fn hash_key(&mut self) -> Result<Update, Fault> {
+    pub(super) fn hash_key(&mut self) -> Result<Update, EntriesError> {
         let word = self.bare_value();
         let digits = word.text.strip_prefix("0x").unwrap_or_default();
         let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
@@ -92,7 +92,7 @@ impl Reader<'_> {
         let key: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
         match key.filter(|_| is_key) {
             Some(key) => Ok(Update::HashKey(key)),
-            None => Err(Fault::new(
+            None => Err(EntriesError::new(
                 word.at(),
                 "a Toeplitz key is written as 0x and the hexadecimal digits of 4, 8, 12, ... bytes",
             )),

@@ -1,6 +1,6 @@
 //! A parsed entries file: its updates, with the position of each statement.
 
-use crate::error::{EntryError, Fault};
+use crate::error::{EntryError, EntriesError};
 use crate::update::Update;
 
 /// Updates of an entries file.
@@ -46,6 +46,6 @@ impl<'a> EntriesFile<'a> {
     /// Returns an error at an update's statement, for errors found after parsing.
     pub fn error(&self, update: usize, message: impl Into<String>) -> EntryError {
         let place = self.places.get(update).copied().unwrap_or_default();
-        Fault::new(place, message).locate(self.file, self.text)
+        EntriesError::new(place, message).locate(self.file, self.text)
     }
 }

@@ -1,19 +1,19 @@
 //! Statements about packet replication: multicast groups and clone sessions.
 
 use super::Reader;
-use crate::error::Fault;
+use crate::error::EntriesError;
 use crate::ports;
 use crate::update::{CloneSession, Replica, Update};
 
 impl Reader<'_> {
-    pub(super) fn multicast(&mut self) -> Result<Update, Fault> {
+    pub(super) fn multicast(&mut self) -> Result<Update, EntriesError> {
         Ok(Update::Multicast {
             id: self.group_number()?,
             replicas: self.replicas()?,
         })
     }
 
-    pub(super) fn clone_session(&mut self) -> Result<Update, Fault> {
+    pub(super) fn clone_session(&mut self) -> Result<Update, EntriesError> {
         let mut session = CloneSession {
             id: self.session_number()?,
             replicas: self.replicas()?,
@@ -34,7 +34,7 @@ impl Reader<'_> {
         }
     }
 
-    pub(super) fn group_number(&mut self) -> Result<u32, Fault> {
+    pub(super) fn group_number(&mut self) -> Result<u32, EntriesError> {
         self.skip_blanks(false);
         let start = self.at;
         let number = self.number32("a multicast group's number")?;
@@ -42,14 +42,14 @@ impl Reader<'_> {
         Ok(number)
     }
 
-    pub(super) fn session_number(&mut self) -> Result<u32, Fault> {
+    pub(super) fn session_number(&mut self) -> Result<u32, EntriesError> {
         let (number, at) = self.placed("a clone session's number")?;
         ports::check_session(self.schema.arch, number, at)?;
         Ok(number)
     }
 
     /// Reads a number. Returns it with its position.
-    pub(super) fn placed(&mut self, what: &str) -> Result<(u32, (usize, usize)), Fault> {
+    pub(super) fn placed(&mut self, what: &str) -> Result<(u32, (usize, usize)), EntriesError> {
         self.skip_blanks(false);
         let start = self.at;
         let number = self.number32(what)?;
@@ -57,16 +57,16 @@ impl Reader<'_> {
     }
 
     /// Reads a number that is not 0 and fits into 31 bits, as P4Runtime requires.
-    pub(super) fn positive(&mut self, what: &str) -> Result<u32, Fault> {
+    pub(super) fn positive(&mut self, what: &str) -> Result<u32, EntriesError> {
         let (number, at) = self.placed(what)?;
         match number {
-            0 => Err(Fault::new(at, format!("{what} is at least 1"))),
+            0 => Err(EntriesError::new(at, format!("{what} is at least 1"))),
             _ => ports::check_bits(number, 31, what, at).map(|()| number),
         }
     }
 
     /// Reads `{ port N [instance N], .. }`, without duplicates.
-    fn replicas(&mut self) -> Result<Vec<Replica>, Fault> {
+    fn replicas(&mut self) -> Result<Vec<Replica>, EntriesError> {
         let mut replicas = Vec::new();
         self.expect("{", true)?;
         loop {
@@ -79,7 +79,7 @@ impl Reader<'_> {
             if replicas.contains(&replica) {
                 let Replica { port, instance } = replica;
                 let message = format!("port {port} instance {instance} is given twice");
-                return Err(Fault::new((start, self.at), message)
+                return Err(EntriesError::new((start, self.at), message)
                     .hint("give each copy to the same port an instance of its own"));
             }
             replicas.push(replica);
@@ -88,9 +88,9 @@ impl Reader<'_> {
         }
     }
 
-    fn replica(&mut self) -> Result<Replica, Fault> {
+    fn replica(&mut self) -> Result<Replica, EntriesError> {
         if !self.keyword("port") {
-            return Err(Fault::new(
+            return Err(EntriesError::new(
                 self.here(),
                 format!("`port` is expected here, not {}", self.found()),
             ));

@@ -4,7 +4,7 @@ use bits::Value;
 
 use super::{COMMANDS, CommandKind, Comparison, CounterRef, Line, number32, number64, words};
 use crate::cells;
-use crate::error::Fault;
+use crate::error::EntriesError;
 use crate::resolve::{self, Word};
 use crate::update::{CounterValue, MeterConfig, Update};
 
@@ -14,7 +14,7 @@ impl<'a> Line<'a> {
         keyword: &str,
         name: Word<'a>,
         args: &[Word<'a>],
-    ) -> Result<CommandKind, Fault> {
+    ) -> Result<CommandKind, EntriesError> {
         Ok(match (keyword, args) {
             ("register_read", [register]) => {
                 CommandKind::RegisterRead(cells::register(self.schema, *register)?.0, None)
@@ -78,7 +78,7 @@ impl<'a> Line<'a> {
         name: Word<'a>,
         index: Option<Word<'a>>,
         values: &[Word<'a>],
-    ) -> Result<CommandKind, Fault> {
+    ) -> Result<CommandKind, EntriesError> {
         let (register, cell, size) = cells::register(self.schema, name)?;
         let index = index.map(|index| index_below(index, size)).transpose()?;
         let values = match values {
@@ -94,7 +94,7 @@ impl<'a> Line<'a> {
 
     /// Reads `check_counter NAME(INDEX) [packets|bytes] [OP NUMBER]`. The default comparison is
     /// `== 1`. With a table's name and an entry's label, it checks a direct counter.
-    fn check_counter(&self, keyword: Word<'a>) -> Result<CommandKind, Fault> {
+    fn check_counter(&self, keyword: Word<'a>) -> Result<CommandKind, EntriesError> {
         let skip = keyword.start + keyword.text.len() - self.word.start;
         let rest = Word::new(&self.word.text[skip..], self.word.start + skip).trim();
         let (Some(open), Some(close)) = (rest.text.find('('), rest.text.find(')')) else {
@@ -139,11 +139,11 @@ impl<'a> Line<'a> {
     }
 }
 
-fn index_below(word: Word<'_>, size: u32) -> Result<u32, Fault> {
+fn index_below(word: Word<'_>, size: u32) -> Result<u32, EntriesError> {
     cells::index_below(number32(word)?, size, word.at())
 }
 
-fn comparison(word: Word<'_>) -> Result<Comparison, Fault> {
+fn comparison(word: Word<'_>) -> Result<Comparison, EntriesError> {
     Ok(match word.text {
         "==" | "=" => Comparison::Eq,
         "!=" => Comparison::Ne,
@@ -152,7 +152,7 @@ fn comparison(word: Word<'_>) -> Result<Comparison, Fault> {
         ">" => Comparison::Gt,
         ">=" => Comparison::Ge,
         _ => {
-            return Err(Fault::new(
+            return Err(EntriesError::new(
                 word.at(),
                 "one of == != < <= > >= is expected here",
             ));
@@ -161,10 +161,10 @@ fn comparison(word: Word<'_>) -> Result<Comparison, Fault> {
 }
 
 /// Reads `RATE:BURST` twice, committed and peak. Rates are per microsecond.
-fn rates(committed: Word<'_>, peak: Word<'_>) -> Result<MeterConfig, Fault> {
-    let pair = |word: Word<'_>| -> Result<(u64, u64), Fault> {
+fn rates(committed: Word<'_>, peak: Word<'_>) -> Result<MeterConfig, EntriesError> {
+    let pair = |word: Word<'_>| -> Result<(u64, u64), EntriesError> {
         let fault = || {
-            Fault::new(
+            EntriesError::new(
                 word.at(),
                 "`RATE:BURST` is expected here, the rate in packets or bytes a microsecond",
             )

@@ -4,24 +4,24 @@ use bits::Value;
 use ir::{KeyMatch, MatchKind, TableId};
 
 use super::Line;
-use crate::error::Fault;
+use crate::error::EntriesError;
 use crate::file::split_key;
 use crate::resolve::{self, Sought, Word};
 use crate::schema::{Key, ValueTy};
 use crate::value;
 
 impl<'a> Line<'a> {
-    pub(super) fn keys(&self, table: TableId, words: &[Word<'a>]) -> Result<Vec<KeyMatch>, Fault> {
+    pub(super) fn keys(&self, table: TableId, words: &[Word<'a>]) -> Result<Vec<KeyMatch>, EntriesError> {
         let table = &self.schema.tables[table];
         let keys = &table.keys;
         let mut matches: Vec<KeyMatch> = keys.iter().map(left_out).collect();
         for (position, word) in words.iter().enumerate() {
             let Some((name, written)) = quoted_key(*word).or_else(|| split_key(table, *word))
             else {
-                return Err(Fault::new(word.at(), "a key is written `name:value`"));
+                return Err(EntriesError::new(word.at(), "a key is written `name:value`"));
             };
             if name.text.contains('"') {
-                return Err(Fault::new(name.at(), "a quote is not closed"));
+                return Err(EntriesError::new(name.at(), "a quote is not closed"));
             }
             let at = self.key_position(keys, name, position, &table.name)?;
             let ty = keys[at].ty;
@@ -38,7 +38,7 @@ impl<'a> Line<'a> {
         name: Word<'a>,
         position: usize,
         table: &str,
-    ) -> Result<usize, Fault> {
+    ) -> Result<usize, EntriesError> {
         let sought = Sought::KeyOf(table);
         let names = keys.iter().map(|key| key.name.as_str());
         let inner = name.text.strip_prefix("key.");
@@ -48,7 +48,7 @@ impl<'a> Line<'a> {
         {
             return match number < keys.len() {
                 true => Ok(number),
-                false => Err(Fault::new(
+                false => Err(EntriesError::new(
                     name.at(),
                     format!(
                         "the table `{table}` has {}",
@@ -80,7 +80,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn key_match(&self, kind: MatchKind, ty: ValueTy, word: Word<'a>) -> Result<KeyMatch, Fault> {
+    fn key_match(&self, kind: MatchKind, ty: ValueTy, word: Word<'a>) -> Result<KeyMatch, EntriesError> {
         let text = word.text;
         if text.contains("&&&") || text.contains("..") || text == "_" {
             return value::key_match(self.schema, kind, ty, word);
@@ -96,7 +96,7 @@ impl<'a> Line<'a> {
     }
 
     /// Reads digits with `*`. Returns the value and the mask.
-    fn digits(&self, ty: ValueTy, word: Word<'a>) -> Result<(Value, Value, u32), Fault> {
+    fn digits(&self, ty: ValueTy, word: Word<'a>) -> Result<(Value, Value, u32), EntriesError> {
         let width = ty.width();
         let text = word.text;
         let (prefix, digit_bits, ones) = match text.get(..2) {
@@ -119,20 +119,20 @@ impl<'a> Line<'a> {
             .collect();
         let value_text = format!("{prefix}{value}");
         let value = Value::parse(&value_text, width).map_err(|error| {
-            Fault::new(
+            EntriesError::new(
                 word.at(),
                 format!("`{text}` does not fit {width} bits: {error}"),
             )
         })?;
         let full = digits.len() as u32 * digit_bits;
         let mask = Value::parse(&format!("{prefix}{mask}"), full.max(width))
-            .map_err(|error| Fault::new(word.at(), error.to_string()))?
+            .map_err(|error| EntriesError::new(word.at(), error.to_string()))?
             .resized(width);
         let written = (digits.len() - digits.matches('*').count()) as u32 * digit_bits;
         Ok((value, mask, written.min(width)))
     }
 
-    fn ternary(&self, kind: MatchKind, ty: ValueTy, word: Word<'a>) -> Result<KeyMatch, Fault> {
+    fn ternary(&self, kind: MatchKind, ty: ValueTy, word: Word<'a>) -> Result<KeyMatch, EntriesError> {
         let (value, mask, _) = self.digits(ty, word)?;
         if kind == MatchKind::Ternary {
             return Ok(KeyMatch::Ternary(value.and(&mask), mask));
@@ -144,7 +144,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn prefix(&self, ty: ValueTy, word: Word<'a>) -> Result<KeyMatch, Fault> {
+    fn prefix(&self, ty: ValueTy, word: Word<'a>) -> Result<KeyMatch, EntriesError> {
         let (value, _, len) = self.digits(ty, word)?;
         Ok(KeyMatch::Lpm(
             value.and(&Value::prefix_mask(len, ty.width())),
@@ -153,7 +153,7 @@ impl<'a> Line<'a> {
     }
 
     /// Reads `VALUE/LEN`. Bits after the prefix are set to zero.
-    fn written_prefix(&self, ty: ValueTy, word: Word<'a>) -> Result<KeyMatch, Fault> {
+    fn written_prefix(&self, ty: ValueTy, word: Word<'a>) -> Result<KeyMatch, EntriesError> {
         let slash = word.text.find('/').unwrap_or(word.text.len());
         let number = &word.text[..slash];
         let mut value = value::scalar(self.schema, ty, Word::new(number, word.start))?;
@@ -171,7 +171,7 @@ impl<'a> Line<'a> {
             .ok()
             .filter(|len| *len <= width);
         let len = len.ok_or_else(|| {
-            Fault::new(
+            EntriesError::new(
                 word.at(),
                 format!("a prefix length from 0 to {width} is wanted"),
             )

@@ -35,7 +35,7 @@ mod replication;
 use bits::Value;
 use ir::{ExternId, Program, TableId};
 
-use crate::error::{EntryError, Fault};
+use crate::error::{EntryError, EntriesError};
 use crate::file::{WrittenArgs, without_mark};
 use crate::ports;
 use crate::resolve::{self, Word};
@@ -249,10 +249,10 @@ impl<'a> Line<'a> {
         words(self.word)
     }
 
-    fn command(&self) -> Result<CommandKind, Fault> {
+    fn command(&self) -> Result<CommandKind, EntriesError> {
         let words = self.words();
         let Some((&name, args)) = words.split_first() else {
-            return Err(Fault::new(self.word.at(), "a command is expected here"));
+            return Err(EntriesError::new(self.word.at(), "a command is expected here"));
         };
         let keyword = name.text.to_ascii_lowercase();
         match keyword.as_str() {
@@ -269,7 +269,7 @@ impl<'a> Line<'a> {
             "setdefault" => self.set_default(name),
             "remove" => match args {
                 [all] if all.text.eq_ignore_ascii_case("all") => Ok(CommandKind::RemoveAll),
-                _ => Err(Fault::new(self.word.at(), "write `remove all`")),
+                _ => Err(EntriesError::new(self.word.at(), "write `remove all`")),
             },
             _ if keyword.starts_with("mc_") || keyword.starts_with("mirroring_") => {
                 self.replication(&keyword, name, args)
@@ -278,8 +278,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn unknown(&self, name: Word<'a>) -> Fault {
-        let fault = Fault::new(
+    fn unknown(&self, name: Word<'a>) -> EntriesError {
+        let fault = EntriesError::new(
             name.at(),
             format!("there is no STF command `{}`", name.text),
         );
@@ -294,13 +294,13 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn packet(&self, name: Word<'a>, args: &[Word<'a>]) -> Result<CommandKind, Fault> {
+    fn packet(&self, name: Word<'a>, args: &[Word<'a>]) -> Result<CommandKind, EntriesError> {
         let (port, data) = self.port_and_data(name, args)?;
         let digits: String = data.iter().map(|word| word.text).collect();
         for word in data {
             if let Some(at) = word.text.find(|c: char| !c.is_ascii_hexdigit()) {
                 let place = (word.start + at, word.start + at + 1);
-                return Err(Fault::new(place, "a packet's data is hexadecimal digits"));
+                return Err(EntriesError::new(place, "a packet's data is hexadecimal digits"));
             }
         }
         if !digits.len().is_multiple_of(2) {
@@ -308,7 +308,7 @@ impl<'a> Line<'a> {
                 "the packet has {}, which is no whole number of bytes",
                 support::count::count(digits.len() as u64, "hexadecimal digit")
             );
-            return Err(Fault::new(self.word.at(), message));
+            return Err(EntriesError::new(self.word.at(), message));
         }
         let nibble = |c: u8| char::from(c).to_digit(16).unwrap_or(0) as u8;
         let data = digits
@@ -319,7 +319,7 @@ impl<'a> Line<'a> {
         Ok(CommandKind::Packet { port, data })
     }
 
-    fn expectation(&self, name: Word<'a>, args: &[Word<'a>]) -> Result<CommandKind, Fault> {
+    fn expectation(&self, name: Word<'a>, args: &[Word<'a>]) -> Result<CommandKind, EntriesError> {
         let (port, data) = self.port_and_data(name, args)?;
         if data.is_empty() {
             return Ok(CommandKind::Expect {
@@ -335,14 +335,14 @@ impl<'a> Line<'a> {
             for (at, c) in word.text.char_indices() {
                 let place = (word.start + at, word.start + at + c.len_utf8());
                 match c {
-                    _ if pattern.exact => return Err(Fault::new(place, "nothing may follow `$`")),
+                    _ if pattern.exact => return Err(EntriesError::new(place, "nothing may follow `$`")),
                     '*' => pattern.nibbles.push(None),
                     '$' => pattern.exact = true,
                     _ if c.is_ascii_hexdigit() => {
                         pattern.nibbles.push(c.to_digit(16).map(|d| d as u8))
                     }
                     _ => {
-                        return Err(Fault::new(
+                        return Err(EntriesError::new(
                             place,
                             "expected data is hexadecimal digits, `*` for any digit, `$` for the end",
                         ));
@@ -360,9 +360,9 @@ impl<'a> Line<'a> {
         &self,
         name: Word<'a>,
         args: &'w [Word<'a>],
-    ) -> Result<(u32, &'w [Word<'a>]), Fault> {
+    ) -> Result<(u32, &'w [Word<'a>]), EntriesError> {
         let Some((port, data)) = args.split_first() else {
-            return Err(Fault::new(
+            return Err(EntriesError::new(
                 name.at(),
                 format!("`{}` needs a port", name.text),
             ));
@@ -370,17 +370,17 @@ impl<'a> Line<'a> {
         let number = port
             .text
             .parse()
-            .map_err(|_| Fault::new(port.at(), "a port is a decimal number"))?;
+            .map_err(|_| EntriesError::new(port.at(), "a port is a decimal number"))?;
         ports::check(self.schema.arch, number, port.at())?;
         Ok((number, data))
     }
 
     /// Reads `TABLE [PRIORITY] KEY:VALUE.. ACTION(..) [= ID]`, after `add`.
-    fn add(&self, keyword: Word<'a>) -> Result<CommandKind, Fault> {
+    fn add(&self, keyword: Word<'a>) -> Result<CommandKind, EntriesError> {
         let (head, action, args, tail) = self.split_call(keyword)?;
         let mut words = words(head);
         if words.is_empty() {
-            return Err(Fault::new(keyword.at(), "a table is expected behind `add`"));
+            return Err(EntriesError::new(keyword.at(), "a table is expected behind `add`"));
         }
         let name = words.remove(0);
         let table = resolve::open_table(self.schema, name)?;
@@ -393,7 +393,7 @@ impl<'a> Line<'a> {
             let number = word
                 .text
                 .parse()
-                .map_err(|_| Fault::new(word.at(), "this priority is too large"))?;
+                .map_err(|_| EntriesError::new(word.at(), "this priority is too large"))?;
             priority = Some(number);
         }
         let keys = self.keys(table, &key_words(head, &words))?;
@@ -418,11 +418,11 @@ impl<'a> Line<'a> {
                 label.trim().trim_start_matches('$').to_string(),
             )),
             None if tail.text.is_empty() => Ok(CommandKind::Update(update)),
-            None => Err(Fault::new(tail.at(), "the line should end here")),
+            None => Err(EntriesError::new(tail.at(), "the line should end here")),
         }
     }
 
-    fn set_default(&self, keyword: Word<'a>) -> Result<CommandKind, Fault> {
+    fn set_default(&self, keyword: Word<'a>) -> Result<CommandKind, EntriesError> {
         let (head, action, args, _) = self.split_call(keyword)?;
         let table = resolve::table(self.schema, head)?;
         let call = resolve::default_call(self.schema, table, action, &arguments(args))?;
@@ -433,11 +433,11 @@ impl<'a> Line<'a> {
     fn split_call(
         &self,
         keyword: Word<'a>,
-    ) -> Result<(Word<'a>, Word<'a>, Word<'a>, Word<'a>), Fault> {
+    ) -> Result<(Word<'a>, Word<'a>, Word<'a>, Word<'a>), EntriesError> {
         let skip = keyword.start + keyword.text.len() - self.word.start;
         let rest = Word::new(&self.word.text[skip..], self.word.start + skip);
         let Some((open, close)) = last_parentheses(rest.text) else {
-            return Err(Fault::new(
+            return Err(EntriesError::new(
                 rest.trim().at(),
                 "an action with parentheses is expected at the end, as in `set_port(port:3)`",
             ));
@@ -454,7 +454,7 @@ impl<'a> Line<'a> {
         Ok((head, action, args, tail))
     }
 
-    fn usage(&self, keyword: &str) -> Fault {
+    fn usage(&self, keyword: &str) -> EntriesError {
         let usage = match keyword {
             "mc_mgrp_create" | "mc_mgrp_destroy" => "GROUP",
             "mc_node_create" => "RID PORT..",
@@ -475,7 +475,7 @@ impl<'a> Line<'a> {
             "meter_set_rates" => "METER INDEX RATE:BURST RATE:BURST",
             _ => "METER RATE:BURST RATE:BURST",
         };
-        Fault::new(
+        EntriesError::new(
             self.word.at(),
             format!("`{keyword}` is written `{keyword} {usage}`"),
         )
@@ -557,19 +557,19 @@ fn key_words<'a>(head: Word<'a>, words: &[Word<'a>]) -> Vec<Word<'a>> {
     keys
 }
 
-fn number64(word: Word<'_>) -> Result<u64, Fault> {
+fn number64(word: Word<'_>) -> Result<u64, EntriesError> {
     let value = Value::parse(word.text, 64)
         .ok()
         .and_then(|value| value.to_u64());
     value.ok_or_else(|| {
-        Fault::new(
+        EntriesError::new(
             word.at(),
             format!("a number is expected here, not `{}`", word.text),
         )
     })
 }
 
-fn number32(word: Word<'_>) -> Result<u32, Fault> {
+fn number32(word: Word<'_>) -> Result<u32, EntriesError> {
     let number = number64(word)?;
-    u32::try_from(number).map_err(|_| Fault::new(word.at(), format!("{number} is too large here")))
+    u32::try_from(number).map_err(|_| EntriesError::new(word.at(), format!("{number} is too large here")))
 }

@@ -18,7 +18,7 @@ use bits::Value;
 use support::count::{are, count};
 
 use super::{CommandKind, Line};
-use crate::error::Fault;
+use crate::error::EntriesError;
 use crate::file;
 use crate::resolve::{self, Word};
 use crate::schema::Object;
@@ -40,23 +40,23 @@ impl<'a> Line<'a> {
         Word::new(&self.word.text[from..], self.word.start + from).trim()
     }
 
-    pub(super) fn entries_file(&self, name: Word<'a>) -> Result<CommandKind, Fault> {
+    pub(super) fn entries_file(&self, name: Word<'a>) -> Result<CommandKind, EntriesError> {
         let path = self.behind(name);
         if path.text.is_empty() {
-            return Err(Fault::new(name.at(), "`entries` is written `entries FILE`"));
+            return Err(EntriesError::new(name.at(), "`entries` is written `entries FILE`"));
         }
         Ok(CommandKind::Entries(path.text.into()))
     }
 
-    pub(super) fn entry(&self, name: Word<'a>) -> Result<CommandKind, Fault> {
+    pub(super) fn entry(&self, name: Word<'a>) -> Result<CommandKind, EntriesError> {
         file::read_statement(self.schema, self.behind(name)).map(CommandKind::Update)
     }
 
-    pub(super) fn wait(&self, args: &[Word<'a>]) -> Result<CommandKind, Fault> {
+    pub(super) fn wait(&self, args: &[Word<'a>]) -> Result<CommandKind, EntriesError> {
         match args {
             [] => Ok(CommandKind::Wait),
             [duration] => file::duration(*duration).map(CommandKind::WaitFor),
-            [_, more, ..] => Err(Fault::new(more.at(), "`wait` takes one duration")),
+            [_, more, ..] => Err(EntriesError::new(more.at(), "`wait` takes one duration")),
         }
     }
 
@@ -64,10 +64,10 @@ impl<'a> Line<'a> {
         &self,
         name: Word<'a>,
         args: &[Word<'a>],
-    ) -> Result<CommandKind, Fault> {
+    ) -> Result<CommandKind, EntriesError> {
         let Some(&wanted) = args.first() else {
             let message = "`expect_digest` is written `expect_digest NAME VALUES..`";
-            return Err(Fault::new(name.at(), message));
+            return Err(EntriesError::new(name.at(), message));
         };
         let (digest, fields) =
             resolve::instance(self.schema, wanted, "digest", |object| match object {
@@ -81,9 +81,9 @@ impl<'a> Line<'a> {
                 count(fields.len() as u64, "value"),
                 are(words.len() as u64)
             );
-            return Err(Fault::new(self.word.at(), message));
+            return Err(EntriesError::new(self.word.at(), message));
         }
-        let values: Result<Vec<Option<Value>>, Fault> = (fields.iter().zip(words))
+        let values: Result<Vec<Option<Value>>, EntriesError> = (fields.iter().zip(words))
             .map(|(&ty, word)| match word.text {
                 "_" => Ok(None),
                 _ => value::scalar(self.schema, ty, word).map(Some),
@@ -109,10 +109,10 @@ impl<'a> Line<'a> {
         words
     }
 
-    pub(super) fn expect_idle(&self, args: &[Word<'a>]) -> Result<CommandKind, Fault> {
+    pub(super) fn expect_idle(&self, args: &[Word<'a>]) -> Result<CommandKind, EntriesError> {
         match args {
             [table] => resolve::table(self.schema, *table).map(CommandKind::ExpectIdle),
-            _ => Err(Fault::new(
+            _ => Err(EntriesError::new(
                 self.word.at(),
                 "`expect_idle` is written `expect_idle TABLE`",
             )),

@@ -1,7 +1,7 @@
 //! Commands for packet replication: `mc_*` for multicast groups, `mirroring_*` for clone sessions.
 
 use super::{COMMANDS, CommandKind, Line, number32};
-use crate::error::Fault;
+use crate::error::EntriesError;
 use crate::ports;
 use crate::resolve::Word;
 
@@ -36,8 +36,8 @@ impl<'a> Line<'a> {
         keyword: &str,
         name: Word<'a>,
         args: &[Word<'a>],
-    ) -> Result<CommandKind, Fault> {
-        let numbers: Result<Vec<u32>, Fault> = args.iter().map(|word| number32(*word)).collect();
+    ) -> Result<CommandKind, EntriesError> {
+        let numbers: Result<Vec<u32>, EntriesError> = args.iter().map(|word| number32(*word)).collect();
         let numbers = numbers?;
         self.check_numbers(keyword, args, &numbers)?;
         Ok(match (keyword, &numbers[..]) {
@@ -73,7 +73,7 @@ impl<'a> Line<'a> {
         keyword: &str,
         args: &[Word<'a>],
         numbers: &[u32],
-    ) -> Result<(), Fault> {
+    ) -> Result<(), EntriesError> {
         let arch = self.schema.arch;
         let kinds = numbers_of(keyword);
         let last = kinds.last().copied().unwrap_or(Number::Handle);
@@ -91,7 +91,7 @@ impl<'a> Line<'a> {
                     // The first number is the instance or handle, not a port.
                     if at > 1 && numbers[1..at].contains(&number) {
                         let message = format!("port {number} is given twice");
-                        return Err(Fault::new(word.at(), message));
+                        return Err(EntriesError::new(word.at(), message));
                     }
                 }
                 Number::Handle => {}
