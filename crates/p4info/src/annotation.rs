@@ -3,7 +3,7 @@
 
 use ir::{Annotation, AnnotationBody, AnnotationValue};
 
-use crate::error::Problem;
+use crate::error::P4InfoProblem;
 use crate::p4::config::v1::{
     Documentation, Expression, ExpressionList, KeyValuePair, KeyValuePairList,
     StructuredAnnotation, expression::Value, structured_annotation::Body,
@@ -11,7 +11,7 @@ use crate::p4::config::v1::{
 
 /// The annotations of an object, sorted into the P4Info fields for them.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct KeptAnnotation {
     pub(crate) annotations: Vec<String>,
     pub(crate) structured: Vec<StructuredAnnotation>,
     pub(crate) doc: Option<Documentation>,
@@ -24,9 +24,9 @@ const TOLD_ELSEWHERE: [&str; 4] = ["name", "id", "brief", "description"];
 pub(crate) fn keep(
     annotations: &[Annotation],
     dropped: &[&str],
-    problems: &mut Vec<Problem>,
-) -> Kept {
-    let mut kept = Kept::default();
+    problems: &mut Vec<P4InfoProblem>,
+) -> KeptAnnotation {
+    let mut kept = KeptAnnotation::default();
     for annotation in annotations {
         let name = annotation.name.as_str();
         match &annotation.body {
@@ -49,7 +49,7 @@ pub(crate) fn keep(
     kept
 }
 
-fn structured(annotation: &Annotation) -> Result<StructuredAnnotation, Problem> {
+fn structured(annotation: &Annotation) -> Result<StructuredAnnotation, P4InfoProblem> {
     let body = match &annotation.body {
         AnnotationBody::Expressions(values) => {
             let expressions = values
@@ -69,7 +69,7 @@ fn structured(annotation: &Annotation) -> Result<StructuredAnnotation, Problem> 
                     value,
                 })
             };
-            let kv_pairs = pairs.iter().map(pair).collect::<Result<_, Problem>>()?;
+            let kv_pairs = pairs.iter().map(pair).collect::<Result<_, P4InfoProblem>>()?;
             Some(Body::KvPairList(KeyValuePairList { kv_pairs }))
         }
         AnnotationBody::None | AnnotationBody::Text(_) => None,
@@ -81,12 +81,12 @@ fn structured(annotation: &Annotation) -> Result<StructuredAnnotation, Problem> 
     })
 }
 
-fn expression(annotation: &str, value: &AnnotationValue) -> Result<Expression, Problem> {
+fn expression(annotation: &str, value: &AnnotationValue) -> Result<Expression, P4InfoProblem> {
     let value = match value {
         AnnotationValue::String(text) => Value::StringValue(text.clone()),
         AnnotationValue::Bool(value) => Value::BoolValue(*value),
         AnnotationValue::Int(number) => {
-            Value::Int64Value(number.parse().map_err(|_| Problem::AnnotationNumber {
+            Value::Int64Value(number.parse().map_err(|_| P4InfoProblem::AnnotationNumber {
                 name: annotation.to_owned(),
                 number: number.clone(),
             })?)
@@ -96,7 +96,7 @@ fn expression(annotation: &str, value: &AnnotationValue) -> Result<Expression, P
 }
 
 /// Returns the documentation from `@brief` and `@description`.
-fn documentation(annotations: &[Annotation]) -> Result<Option<Documentation>, Problem> {
+fn documentation(annotations: &[Annotation]) -> Result<Option<Documentation>, P4InfoProblem> {
     let brief = string(annotations, "brief")?;
     let description = string(annotations, "description")?;
     if brief.is_none() && description.is_none() {
@@ -114,7 +114,7 @@ pub(crate) fn has(annotations: &[Annotation], name: &str) -> bool {
 }
 
 /// Returns the number of `@id`.
-pub(crate) fn id(annotations: &[Annotation]) -> Result<Option<u32>, Problem> {
+pub(crate) fn id(annotations: &[Annotation]) -> Result<Option<u32>, P4InfoProblem> {
     number(annotations, "id")
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn id(annotations: &[Annotation]) -> Result<Option<u32>, Problem> {
 pub(crate) fn number<N: TryFrom<u64>>(
     annotations: &[Annotation],
     name: &str,
-) -> Result<Option<N>, Problem> {
+) -> Result<Option<N>, P4InfoProblem> {
     let parse = |word: &Word| match word {
         Word::Plain(text) => integer(text).and_then(|number| N::try_from(number).ok()),
         Word::String(_) | Word::Mark(_) => None,
@@ -136,7 +136,7 @@ pub(crate) fn number<N: TryFrom<u64>>(
 }
 
 /// Returns the string in an annotation, if it exists. The first annotation of this name counts.
-pub(crate) fn string(annotations: &[Annotation], name: &str) -> Result<Option<String>, Problem> {
+pub(crate) fn string(annotations: &[Annotation], name: &str) -> Result<Option<String>, P4InfoProblem> {
     let parse = |word: &Word| match word {
         Word::String(text) => Some(text.clone()),
         Word::Plain(_) | Word::Mark(_) => None,
@@ -149,7 +149,7 @@ fn single<T>(
     name: &str,
     expected: &'static str,
     parse: impl Fn(&Word) -> Option<T>,
-) -> Result<Option<T>, Problem> {
+) -> Result<Option<T>, P4InfoProblem> {
     let Some(annotation) = annotations
         .iter()
         .find(|annotation| annotation.name == name)
@@ -160,7 +160,7 @@ fn single<T>(
         [word] => parse(word),
         _ => None,
     };
-    value.map(Some).ok_or_else(|| Problem::Annotation {
+    value.map(Some).ok_or_else(|| P4InfoProblem::Annotation {
         name: name.to_owned(),
         expected,
     })
@@ -179,7 +179,7 @@ pub(crate) enum PairValue {
 pub(crate) fn pairs(
     annotations: &[Annotation],
     name: &str,
-) -> Result<Vec<(String, PairValue)>, Problem> {
+) -> Result<Vec<(String, PairValue)>, P4InfoProblem> {
     let mut pairs = Vec::new();
     for annotation in annotations
         .iter()
@@ -196,7 +196,7 @@ pub(crate) fn pairs(
                 }
                 _ => None,
             };
-            let (key, value) = parsed.ok_or_else(|| Problem::Annotation {
+            let (key, value) = parsed.ok_or_else(|| P4InfoProblem::Annotation {
                 name: name.to_owned(),
                 expected: "pairs `key = value` with commas between them, each value a string in quotes or a number",
             })?;

@@ -8,9 +8,9 @@ use ir::{
     MatchKind, Program, Table, ValueSet,
 };
 
-use crate::annotation::{self, Kept, PairValue};
+use crate::annotation::{self, KeptAnnotation, PairValue};
 use crate::data_type::DataTypes;
-use crate::error::{P4InfoError, Problem};
+use crate::error::{P4InfoError, P4InfoProblem};
 use crate::object::{NewObject, Objects, describe, field_ids};
 use crate::p4::config::v1::action_ref::Scope;
 use crate::p4::config::v1::match_field::{Match, MatchType};
@@ -173,7 +173,7 @@ fn is_hidden(annotations: &[Annotation]) -> bool {
 }
 
 impl Cx<'_> {
-    pub(crate) fn error(&mut self, object: String, loc: Option<Loc>, problem: Problem) {
+    pub(crate) fn error(&mut self, object: String, loc: Option<Loc>, problem: P4InfoProblem) {
         self.errors.push(P4InfoError {
             object,
             loc,
@@ -188,7 +188,7 @@ impl Cx<'_> {
         loc: Option<Loc>,
         annotations: &[Annotation],
         dropped: &[&str],
-    ) -> Kept {
+    ) -> KeptAnnotation {
         let mut problems = Vec::new();
         let kept = annotation::keep(annotations, dropped, &mut problems);
         for problem in problems {
@@ -220,7 +220,7 @@ impl Cx<'_> {
             self.error(
                 object.to_owned(),
                 loc,
-                Problem::TooLarge {
+                P4InfoProblem::TooLarge {
                     what: "its size",
                     value: size.into(),
                 },
@@ -264,7 +264,7 @@ impl Cx<'_> {
                 self.error(
                     describe(Prefix::Table, &table.name),
                     table.loc,
-                    Problem::NameTaken,
+                    P4InfoProblem::NameTaken,
                 );
             }
             self.types.info();
@@ -463,7 +463,7 @@ impl Cx<'_> {
                 self.error(
                     describe(Prefix::ValueSet, &set.name),
                     None,
-                    Problem::NameTaken,
+                    P4InfoProblem::NameTaken,
                 );
             }
             let set = self.value_set(set);
@@ -474,7 +474,7 @@ impl Cx<'_> {
     fn value_set(&mut self, set: &ValueSet) -> info::ValueSet {
         let object = describe(Prefix::ValueSet, &set.name);
         if matches!(set.data_ty, DataTy::Tuple(_)) {
-            self.error(object.clone(), None, Problem::TupleValueSet);
+            self.error(object.clone(), None, P4InfoProblem::TupleValueSet);
         }
         info::ValueSet {
             preamble: Some(self.preamble(Prefix::ValueSet, &set.name, &set.annotations, None, &[])),
@@ -639,7 +639,7 @@ fn match_type(kind: MatchKind) -> Option<MatchType> {
     }
 }
 
-fn match_field(kept: Kept) -> info::MatchField {
+fn match_field(kept: KeptAnnotation) -> info::MatchField {
     info::MatchField {
         annotations: kept.annotations,
         structured_annotations: kept.structured,
@@ -649,7 +649,7 @@ fn match_field(kept: Kept) -> info::MatchField {
 }
 
 /// Evaluates `@pkginfo`. Unknown keys and `arch` are ignored.
-fn fill_package(package: &mut PkgInfo, annotations: &[Annotation]) -> Result<(), Problem> {
+fn fill_package(package: &mut PkgInfo, annotations: &[Annotation]) -> Result<(), P4InfoProblem> {
     let mut seen = HashSet::new();
     for (key, value) in annotation::pairs(annotations, "pkginfo")? {
         let field = match key.as_str() {
@@ -673,7 +673,7 @@ fn fill_package(package: &mut PkgInfo, annotations: &[Annotation]) -> Result<(),
     Ok(())
 }
 
-fn fill_platform(package: &mut PkgInfo, annotations: &[Annotation]) -> Result<(), Problem> {
+fn fill_platform(package: &mut PkgInfo, annotations: &[Annotation]) -> Result<(), P4InfoProblem> {
     let mut seen = HashSet::new();
     for (key, value) in annotation::pairs(annotations, "platform_property")? {
         let platform = package
@@ -703,8 +703,8 @@ fn fill_platform(package: &mut PkgInfo, annotations: &[Annotation]) -> Result<()
     Ok(())
 }
 
-fn wrong_pairs(name: &str, expected: &'static str) -> Problem {
-    Problem::Annotation {
+fn wrong_pairs(name: &str, expected: &'static str) -> P4InfoProblem {
+    P4InfoProblem::Annotation {
         name: name.to_owned(),
         expected,
     }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use ir::{ControllerTy, DataTy, NamedType, NamedTypeKind, Program, Translation};
 
-use crate::annotation::{self, Kept};
-use crate::error::Problem;
+use crate::annotation::{self, KeptAnnotation};
+use crate::error::P4InfoProblem;
 use crate::p4::config::v1::p4_bitstring_like_type_spec::TypeSpec as BitstringKind;
 use crate::p4::config::v1::p4_data_type_spec::TypeSpec;
 use crate::p4::config::v1::p4_new_type_spec::Representation;
@@ -26,7 +26,7 @@ pub(crate) struct DataTypes<'a> {
     /// The declarations so far; `None` until an object is converted that can refer to types.
     pub(crate) info: Option<P4TypeInfo>,
     /// Errors in declarations: the type's name, and the problem.
-    pub(crate) problems: Vec<(String, Problem)>,
+    pub(crate) problems: Vec<(String, P4InfoProblem)>,
 }
 
 impl<'a> DataTypes<'a> {
@@ -195,7 +195,7 @@ impl<'a> DataTypes<'a> {
         let Some(&ty) = self.declared.get(name) else {
             let problem = (
                 name.to_owned(),
-                Problem::UnknownType {
+                P4InfoProblem::UnknownType {
                     name: name.to_owned(),
                 },
             );
@@ -260,7 +260,7 @@ impl<'a> DataTypes<'a> {
         }
     }
 
-    fn kept(&mut self, ty: &NamedType, dropped: &[&str]) -> Kept {
+    fn kept(&mut self, ty: &NamedType, dropped: &[&str]) -> KeptAnnotation {
         let mut problems = Vec::new();
         let kept = annotation::keep(&ty.annotations, dropped, &mut problems);
         self.problems.extend(

@@ -13,12 +13,12 @@ pub struct P4InfoError {
     /// The object's location in the source, if it is known.
     pub loc: Option<Loc>,
     /// The problem.
-    pub problem: Problem,
+    pub problem: P4InfoProblem,
 }
 
 /// A problem with an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Problem {
+pub enum P4InfoProblem {
     /// The upper byte of `@id` denotes another kind of object.
     IdPrefix {
         /// The `@id`.
@@ -71,26 +71,26 @@ impl fmt::Display for P4InfoError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.object)?;
         match &self.problem {
-            Problem::IdPrefix { id, prefix } => write!(
+            P4InfoProblem::IdPrefix { id, prefix } => write!(
                 f,
                 "the upper byte of @id({id:#x}) names another kind of object; write 0 there, or {prefix:#04x}"
             ),
-            Problem::IdZero => f.write_str("@id(0) is no id; the smallest is 1"),
-            Problem::IdTaken { id } => write!(f, "@id({id:#x}) is given twice; choose another number for one of them"),
-            Problem::NoIdLeft => f.write_str("no id is left for an object of this kind"),
-            Problem::NameTaken => {
+            P4InfoProblem::IdZero => f.write_str("@id(0) is no id; the smallest is 1"),
+            P4InfoProblem::IdTaken { id } => write!(f, "@id({id:#x}) is given twice; choose another number for one of them"),
+            P4InfoProblem::NoIdLeft => f.write_str("no id is left for an object of this kind"),
+            P4InfoProblem::NameTaken => {
                 f.write_str("another object of this kind has the same name for the control plane; give one of them a different @name")
             }
-            Problem::Annotation { name, expected } => write!(f, "@{name} needs {expected}"),
-            Problem::AnnotationNumber { name, number } => write!(
+            P4InfoProblem::Annotation { name, expected } => write!(f, "@{name} needs {expected}"),
+            P4InfoProblem::AnnotationNumber { name, number } => write!(
                 f,
                 "{number} in @{name} does not fit in 64 bits; write it as a string"
             ),
-            Problem::TupleValueSet => {
+            P4InfoProblem::TupleValueSet => {
                 f.write_str("P4Runtime cannot write to a value set of tuples; declare a struct and use it as the type")
             }
-            Problem::UnknownType { name } => write!(f, "the program does not declare the type `{name}`"),
-            Problem::TooLarge { what, value } => write!(f, "{what} is {value}, and P4Info cannot say more than {}", i32::MAX),
+            P4InfoProblem::UnknownType { name } => write!(f, "the program does not declare the type `{name}`"),
+            P4InfoProblem::TooLarge { what, value } => write!(f, "{what} is {value}, and P4Info cannot say more than {}", i32::MAX),
         }
     }
 }

@@ -7,7 +7,7 @@ use ir::{CounterUnit, DataTy, Extern, ExternId, ExternKind};
 
 use crate::annotation;
 use crate::convert::{Cx, extern_prefix};
-use crate::error::Problem;
+use crate::error::P4InfoProblem;
 use crate::object::describe;
 use crate::p4::config::v1::action_profile::{SelectorSizeSemantics, SumOfMembers, SumOfWeights};
 use crate::p4::config::v1::meter_spec::Type as MeterType;
@@ -37,7 +37,7 @@ impl Cx<'_> {
                 self.error(
                     describe(kind, &instance.name),
                     instance.loc,
-                    Problem::NameTaken,
+                    P4InfoProblem::NameTaken,
                 );
             }
             self.types.info();
@@ -190,7 +190,7 @@ impl Cx<'_> {
     }
 }
 
-fn selector_sizes(instance: &Extern) -> Result<(i32, Option<SelectorSizeSemantics>), Problem> {
+fn selector_sizes(instance: &Extern) -> Result<(i32, Option<SelectorSizeSemantics>), P4InfoProblem> {
     let annotations = &instance.annotations;
     let group_size = annotation::number(annotations, "max_group_size")?.unwrap_or(0);
     let max_member_weight = annotation::number(annotations, "max_member_weight")?.unwrap_or(0);
@@ -205,7 +205,7 @@ fn selector_sizes(instance: &Extern) -> Result<(i32, Option<SelectorSizeSemantic
             max_member_weight,
         })),
         Some(_) => {
-            return Err(Problem::Annotation {
+            return Err(P4InfoProblem::Annotation {
                 name: name.to_owned(),
                 expected: "\"sum_of_weights\" or \"sum_of_members\"",
             });

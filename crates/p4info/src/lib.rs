@@ -32,7 +32,7 @@ mod text;
 
 pub use binary::{from_bytes, to_bytes};
 pub use convert::p4info;
-pub use error::{P4InfoError, Problem};
+pub use error::{P4InfoError, P4InfoProblem};
 pub use proto::p4::config::v1::P4Info;
 pub use proto::{google, p4, polyplane};
 pub use text::{TextError, TextMessage, from_text, to_text};

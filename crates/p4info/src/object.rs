@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use ir::{Annotation, Loc};
 
 use crate::annotation;
-use crate::error::{P4InfoError, Problem};
+use crate::error::{P4InfoError, P4InfoProblem};
 use crate::p4::config::v1::Preamble;
 use crate::p4::config::v1::p4_ids::Prefix;
 
@@ -31,7 +31,7 @@ pub(crate) struct NewObject<'a> {
 }
 
 impl NewObject<'_> {
-    fn error(&self, problem: Problem) -> P4InfoError {
+    fn error(&self, problem: P4InfoProblem) -> P4InfoError {
         P4InfoError {
             object: describe(self.kind, self.name),
             loc: self.loc,
@@ -80,7 +80,7 @@ impl Objects {
                 Ok(Some(id)) if taken.insert(id) => {
                     made.ids.insert(key, id);
                 }
-                Ok(Some(id)) => errors.push(object.error(Problem::IdTaken { id })),
+                Ok(Some(id)) => errors.push(object.error(P4InfoProblem::IdTaken { id })),
                 Err(error) => errors.push(error),
             }
         }
@@ -94,7 +94,7 @@ impl Objects {
                 None => errors.push(P4InfoError {
                     object: describe(kind, &name),
                     loc: None,
-                    problem: Problem::NoIdLeft,
+                    problem: P4InfoProblem::NoIdLeft,
                 }),
             }
         }
@@ -160,7 +160,7 @@ fn explicit_id(object: &NewObject<'_>) -> Result<Option<u32>, P4InfoError> {
     match id >> 24 {
         0 => Ok(Some(prefix << 24 | id)),
         found if found == prefix => Ok(Some(id)),
-        _ => Err(object.error(Problem::IdPrefix {
+        _ => Err(object.error(P4InfoProblem::IdPrefix {
             id,
             prefix: prefix as u8,
         })),
@@ -190,15 +190,15 @@ fn one_at_a_time(bytes: &[u8]) -> u32 {
 /// Returns the ids of the fields of one object, from `@id` or else numbered from 1.
 pub(crate) fn field_ids<'a>(
     fields: impl Iterator<Item = (&'a str, &'a [Annotation])> + Clone,
-    owner: &dyn Fn(&str, Problem) -> P4InfoError,
+    owner: &dyn Fn(&str, P4InfoProblem) -> P4InfoError,
     errors: &mut Vec<P4InfoError>,
 ) -> Vec<u32> {
     let mut taken = BTreeSet::new();
     let mut explicit = Vec::new();
     for (name, annotations) in fields {
         let id = match annotation::id(annotations) {
-            Ok(Some(0)) => Err(Problem::IdZero),
-            Ok(Some(id)) if !taken.insert(id) => Err(Problem::IdTaken { id }),
+            Ok(Some(0)) => Err(P4InfoProblem::IdZero),
+            Ok(Some(id)) if !taken.insert(id) => Err(P4InfoProblem::IdTaken { id }),
             other => other,
         };
         explicit.push(id.unwrap_or_else(|problem| {

@@ -3,7 +3,7 @@
 use crate::programs::*;
 use bits::Value;
 use ir::*;
-use p4info::{P4Info, Problem, from_text, p4info, to_text};
+use p4info::{P4Info, P4InfoProblem, from_text, p4info, to_text};
 
 /// Checks that the program's P4Info, without package, tables and actions, is `expected`.
 #[track_caller]
@@ -209,7 +209,7 @@ fn selectors_know_two_size_semantics_only() {
     let notes = vec![note("selector_size_semantics", "\"sum_of_everything\"")];
     instance(&mut program, "i.selector", selector, notes);
     let errors = p4info(&program).expect_err("it is refused");
-    let expected = Problem::Annotation {
+    let expected = P4InfoProblem::Annotation {
         name: "selector_size_semantics".into(),
         expected: "\"sum_of_weights\" or \"sum_of_members\"",
     };
@@ -347,7 +347,7 @@ fn value_sets_have_a_match_for_each_field() {
         .expect("there is a value set");
     program.value_sets[first].data_ty = DataTy::Tuple(vec![DataTy::Bit(9), DataTy::Bit(16)]);
     let errors = p4info(&program).expect_err("a tuple is refused");
-    assert_eq!(errors[0].problem, Problem::TupleValueSet);
+    assert_eq!(errors[0].problem, P4InfoProblem::TupleValueSet);
 }
 
 #[test]

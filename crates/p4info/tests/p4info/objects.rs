@@ -3,7 +3,7 @@
 use crate::programs::*;
 use bits::Value;
 use ir::*;
-use p4info::{P4Info, P4InfoError, Problem, from_text, p4info, to_text};
+use p4info::{P4Info, P4InfoError, P4InfoProblem, from_text, p4info, to_text};
 
 /// Checks that the program's P4Info is `expected` plus v1model's package, which `expected` omits.
 #[track_caller]
@@ -15,7 +15,7 @@ fn check(program: &Program, expected: &str) {
 }
 
 #[track_caller]
-fn check_problem(program: &Program, object: &str, problem: Problem) {
+fn check_problem(program: &Program, object: &str, problem: P4InfoProblem) {
     let error = P4InfoError {
         object: object.into(),
         loc: None,
@@ -260,10 +260,10 @@ fn ids_of_fields_go_around_those_that_are_given() {
     assert_eq!(ids, [1, 3, 2, 100, 4]);
 
     first_table(&mut program).keys[4] = given("e", "3");
-    let problem = Problem::IdTaken { id: 3 };
+    let problem = P4InfoProblem::IdTaken { id: 3 };
     check_problem(&program, "key e of table ingress.t", problem);
     first_table(&mut program).keys[4] = given("e", "0");
-    check_problem(&program, "key e of table ingress.t", Problem::IdZero);
+    check_problem(&program, "key e of table ingress.t", P4InfoProblem::IdZero);
 }
 
 #[test]
@@ -284,14 +284,14 @@ fn an_argument_has_the_id_of_its_parameter() {
 fn wrong_ids_are_refused() {
     let mut program = one_table();
     first_table(&mut program).annotations = vec![note("id", "0x01000001")];
-    let problem = Problem::IdPrefix {
+    let problem = P4InfoProblem::IdPrefix {
         id: 0x0100_0001,
         prefix: 2,
     };
     check_problem(&program, "table ingress.t", problem);
 
     first_table(&mut program).annotations = vec![note("id", "seven")];
-    let problem = Problem::Annotation {
+    let problem = P4InfoProblem::Annotation {
         name: "id".into(),
         expected: "one positive number that is not too large",
     };
@@ -301,7 +301,7 @@ fn wrong_ids_are_refused() {
     let mut second = table("ingress.u", vec![], &[ActionId::new(0)]);
     second.annotations = vec![note("id", "0x02000007")];
     program.tables.push(second);
-    let problem = Problem::IdTaken { id: 0x0200_0007 };
+    let problem = P4InfoProblem::IdTaken { id: 0x0200_0007 };
     check_problem(&program, "table ingress.u", problem);
 }
 
@@ -310,7 +310,7 @@ fn one_name_for_two_tables_is_refused() {
     let mut program = one_table();
     let twin = first_table(&mut program).clone();
     program.tables.push(twin);
-    check_problem(&program, "table ingress.t", Problem::NameTaken);
+    check_problem(&program, "table ingress.t", P4InfoProblem::NameTaken);
 }
 
 #[test]
@@ -445,7 +445,7 @@ fn circles_of_types_and_unknown_types_end() {
 
     let unknown = DataTy::Named("C".into());
     first_table(&mut program).keys = vec![key("k", MatchKind::Exact, unknown)];
-    let problem = Problem::UnknownType { name: "C".into() };
+    let problem = P4InfoProblem::UnknownType { name: "C".into() };
     check_problem(&program, "type C", problem);
 }
 
@@ -471,7 +471,7 @@ fn the_package_takes_its_fields_from_annotations() {
     assert_eq!(p4info(&program), Ok(expected));
 
     program.annotations.push(note("pkginfo", r#"name="again""#));
-    let problem = Problem::Annotation {
+    let problem = P4InfoProblem::Annotation {
         name: "pkginfo".into(),
         expected: "each key once, with a string in quotes",
     };
