@@ -7,7 +7,7 @@ use std::sync::Arc;
 use exec::Engine;
 use ir::{Arch, Program};
 use packet::{Frame, Nanos, PortId};
-use passes::compose::Problem;
+use passes::compose::ComposeProblem;
 use stf::{Plane, TakeSent};
 use switch::Device;
 use tenancy::{Chain, Connection, Function, TenantSwitch, HypervisorError, Spec, VpdpId, Worker};
@@ -196,7 +196,7 @@ fn in_chain(path: &Path, program: Arc<Program>, pass: &Arc<Program>) -> Vec<Stri
     }
     match Hosted::new(&function, testkit::engines().remove(0)) {
         Err(HypervisorError::Compose(_, error))
-            if matches!(error.problem, Problem::Architecture { .. }) =>
+            if matches!(error.problem, ComposeProblem::Architecture { .. }) =>
         {
             Vec::new()
         }

@@ -7,7 +7,7 @@ use ir::{
 };
 
 use super::condition::Scope;
-use super::error::{ComposeError, Problem};
+use super::error::{ComposeError, ComposeProblem};
 use super::graph::{self, Node, NodeId, What};
 use super::merge::Plan;
 use super::policy::Condition;
@@ -58,7 +58,7 @@ impl<'c> Composer<'c> {
             let places = link::link(&mut self.out, program, &step.name, &known);
             let places = places.map_err(|error| {
                 let name = step.name.clone();
-                ComposeError::at(step.at, Problem::Link { step: name, error })
+                ComposeError::at(step.at, ComposeProblem::Link { step: name, error })
             })?;
             self.places.push(places);
         }

@@ -18,11 +18,11 @@ use ir::{
     Target, Transition,
 };
 
-use super::error::Problem;
+use super::error::ComposeProblem;
 use crate::uses::Uses;
 
 /// Checks the first header that a step extracts against what the step before it sends.
-pub(super) fn expects(before: (&str, &Program), step: (&str, &Program)) -> Result<(), Problem> {
+pub(super) fn expects(before: (&str, &Program), step: (&str, &Program)) -> Result<(), ComposeProblem> {
     let Some(expected) = first_header(step.1) else {
         return Ok(());
     };
@@ -34,7 +34,7 @@ pub(super) fn expects(before: (&str, &Program), step: (&str, &Program)) -> Resul
     if sent.iter().any(|sent| have_same_layout(sent, expected)) {
         return Ok(());
     }
-    Err(Problem::UnknownHeader {
+    Err(ComposeProblem::UnknownHeader {
         step: step.0.to_owned(),
         expected: described(expected),
         before: before.0.to_owned(),

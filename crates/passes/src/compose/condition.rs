@@ -3,7 +3,7 @@
 use bits::Value;
 use ir::{BinOp, Expr, FieldId, HeaderId, Program, ScalarTy};
 
-use super::error::{ComposeError, Problem};
+use super::error::{ComposeError, ComposeProblem};
 use super::policy::{Comparison, Condition, Number, Operand, Position};
 use crate::fold;
 use crate::link::{Places, STANDARD_METADATA};
@@ -35,7 +35,7 @@ impl Scope<'_> {
         let ty = match (self.ty(left)?, self.ty(right)?) {
             (Some(ty), _) | (None, Some(ty)) => ty,
             (None, None) => {
-                return Err(ComposeError::at(position(left), Problem::ComparesNumbers));
+                return Err(ComposeError::at(position(left), ComposeProblem::ComparesNumbers));
             }
         };
         let op = match comparison {
@@ -70,7 +70,7 @@ impl Scope<'_> {
             && let Some(found) = self.ty(operand)?
             && found != expected
         {
-            let problem = Problem::ConditionType { found, expected };
+            let problem = ComposeProblem::ConditionType { found, expected };
             return Err(ComposeError::at(position(operand), problem));
         }
         match operand {
@@ -98,7 +98,7 @@ impl Scope<'_> {
             }
             Some((high, low)) => {
                 let name = name.to_owned();
-                let problem = Problem::NoSuchBits {
+                let problem = ComposeProblem::NoSuchBits {
                     name,
                     ty,
                     high,
@@ -143,7 +143,7 @@ impl Scope<'_> {
             ScalarTy::Bit(_) | ScalarTy::Int(_) | ScalarTy::Bool => Ok(field),
             ty => {
                 let name = name.to_owned();
-                Err(ComposeError::at(at, Problem::NotComparable { name, ty }))
+                Err(ComposeError::at(at, ComposeProblem::NotComparable { name, ty }))
             }
         }
     }
@@ -178,7 +178,7 @@ impl Scope<'_> {
             [id] => Ok(id),
             _ => Err(ComposeError::at(
                 at,
-                Problem::UnknownName {
+                ComposeProblem::UnknownName {
                     what,
                     name: wanted.to_owned(),
                     is_ambiguous: !found.is_empty(),
@@ -198,7 +198,7 @@ fn constant(number: &Number, ty: ScalarTy) -> Lowered<Expr> {
         Some(value) => Ok(Expr::Const(ty, value)),
         None => {
             let text = number.text.clone();
-            Err(ComposeError::at(number.at, Problem::BadNumber { text, ty }))
+            Err(ComposeError::at(number.at, ComposeProblem::BadNumber { text, ty }))
         }
     }
 }

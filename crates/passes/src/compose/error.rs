@@ -13,12 +13,12 @@ pub struct ComposeError {
     /// Position in the policy's text; `None` if the error has no position.
     pub at: Option<Position>,
     /// The error.
-    pub problem: Problem,
+    pub problem: ComposeProblem,
 }
 
 /// An error in a chain.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Problem {
+pub enum ComposeProblem {
     /// A step has no program.
     UnknownStep {
         /// The step.
@@ -108,7 +108,7 @@ pub enum Problem {
 }
 
 impl ComposeError {
-    pub(super) fn at(at: Position, problem: Problem) -> ComposeError {
+    pub(super) fn at(at: Position, problem: ComposeProblem) -> ComposeError {
         ComposeError {
             at: Some(at),
             problem,
@@ -116,8 +116,8 @@ impl ComposeError {
     }
 }
 
-impl From<Problem> for ComposeError {
-    fn from(problem: Problem) -> ComposeError {
+impl From<ComposeProblem> for ComposeError {
+    fn from(problem: ComposeProblem) -> ComposeError {
         ComposeError { at: None, problem }
     }
 }
@@ -133,31 +133,31 @@ impl fmt::Display for ComposeError {
 
 impl std::error::Error for ComposeError {}
 
-impl fmt::Display for Problem {
+impl fmt::Display for ComposeProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Problem::UnknownStep { step, known } if known.is_empty() => {
+            ComposeProblem::UnknownStep { step, known } if known.is_empty() => {
                 write!(
                     f,
                     "there is no program for the step `{step}`; there are no programs at all"
                 )
             }
-            Problem::UnknownStep { step, known } => {
+            ComposeProblem::UnknownStep { step, known } => {
                 let known = known.join(", ");
                 write!(
                     f,
                     "there is no program for the step `{step}`; there are {known}"
                 )
             }
-            Problem::StepTwice { step, first } => write!(
+            ComposeProblem::StepTwice { step, first } => write!(
                 f,
                 "a step `{step}` stands at {first} already, and its tables would have the same names; name this one, as in `{step}2 = {step}`"
             ),
-            Problem::Architecture { step, arch } => write!(
+            ComposeProblem::Architecture { step, arch } => write!(
                 f,
                 "the step `{step}` is written for {arch:?}; a chain of several steps is made of programs for V1model"
             ),
-            Problem::UnknownHeader {
+            ComposeProblem::UnknownHeader {
                 step,
                 expected,
                 before,
@@ -168,40 +168,40 @@ impl fmt::Display for Problem {
                  that adds or removes the headers which differ",
                 sent.join(" or ")
             ),
-            Problem::Link { step, error } => write!(f, "the step `{step}`: {error}"),
-            Problem::UnknownName {
+            ComposeProblem::Link { step, error } => write!(f, "the step `{step}`: {error}"),
+            ComposeProblem::UnknownName {
                 what,
                 name,
                 is_ambiguous,
                 step,
             } => unknown_name(f, what, name, *is_ambiguous, step.as_deref()),
-            Problem::NotComparable { name, ty } => {
+            ComposeProblem::NotComparable { name, ty } => {
                 write!(
                     f,
                     "`{name}` is {}, which a condition cannot compare",
                     p4(*ty)
                 )
             }
-            Problem::NoSuchBits {
+            ComposeProblem::NoSuchBits {
                 name,
                 ty,
                 high,
                 low,
             } => write!(f, "`{name}` is {} and has no bits [{high}:{low}]", p4(*ty)),
-            Problem::ComparesNumbers => {
+            ComposeProblem::ComparesNumbers => {
                 write!(
                     f,
                     "two numbers are compared; a condition asks for a field of the packet"
                 )
             }
-            Problem::ConditionType { found, expected } => write!(
+            ComposeProblem::ConditionType { found, expected } => write!(
                 f,
                 "{} is compared with {}; choose bits of the wider one, as in `hdr.ipv4.dst[31:24]`",
                 p4(*found),
                 p4(*expected)
             ),
-            Problem::BadNumber { text, ty } => write!(f, "{text} is no {}", p4(*ty)),
-            Problem::Verify(errors) => {
+            ComposeProblem::BadNumber { text, ty } => write!(f, "{text} is no {}", p4(*ty)),
+            ComposeProblem::Verify(errors) => {
                 let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
                 write!(
                     f,

@@ -52,7 +52,7 @@ use bits::IdVec;
 use ir::{Arch, Program};
 
 pub use crate::link::LinkError;
-pub use error::{ComposeError, Problem};
+pub use error::{ComposeError, ComposeProblem};
 pub use merge::Reason;
 pub use policy::{
     Arm, Branch, Comparison, Condition, Item, Number, Operand, Policy, PolicyError, Position,
@@ -138,7 +138,7 @@ fn by_plan(
     if form == Form::Merged {
         crate::simplify::simplify(&mut program);
     }
-    ir::verify(&program).map_err(Problem::Verify)?;
+    ir::verify(&program).map_err(ComposeProblem::Verify)?;
     let joints = joints(nodes, plan);
     Ok(Composed { program, joints })
 }
@@ -172,19 +172,19 @@ fn resolve<'p>(
             continue;
         };
         let name = step.name.clone();
-        let wrong = |problem: Problem| ComposeError::at(step.at, problem);
+        let wrong = |problem: ComposeProblem| ComposeError::at(step.at, problem);
         if let Some(&first) = known.get(step.name.as_str()) {
-            return Err(wrong(Problem::StepTwice { step: name, first }));
+            return Err(wrong(ComposeProblem::StepTwice { step: name, first }));
         }
         known.insert(&step.name, step.at);
         let mut found = programs.iter().filter(|given| given.step == step.name);
         let Some(program) = found.next().map(|given| given.program) else {
             let known = programs.iter().map(|given| given.step.to_owned()).collect();
-            return Err(wrong(Problem::UnknownStep { step: name, known }));
+            return Err(wrong(ComposeProblem::UnknownStep { step: name, known }));
         };
         if is_chain && program.arch != Arch::V1model {
             let arch = program.arch;
-            return Err(wrong(Problem::Architecture { step: name, arch }));
+            return Err(wrong(ComposeProblem::Architecture { step: name, arch }));
         }
         steps.push(Some(program));
     }
