@@ -8,7 +8,7 @@ use std::sync::Arc;
 use entries::Update;
 use entries::stf::CommandKind;
 use exec::TraceEvent;
-use hypervisor::{Place, Shape};
+use hypervisor::{FieldPlace, Shape};
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use stf::Setup;
@@ -32,8 +32,8 @@ const SHORT: Shape = Shape {
 /// so only if it is resubmitted.
 const LIMITED: &[&str] = &["for_loops", "chosen_places"];
 
-fn place() -> Place {
-    Place {
+fn place() -> FieldPlace {
+    FieldPlace {
         vpdp: 1,
         program: 1,
         shape: SHAPE,
@@ -50,7 +50,7 @@ fn hypervisor(shape: Shape) -> Arc<Program> {
 struct Hosting<'a> {
     program: &'a Program,
     directory: &'a Path,
-    place: Place,
+    place: FieldPlace,
     updates: Vec<Update>,
     files: HashMap<String, String>,
     told: Vec<String>,
@@ -168,7 +168,7 @@ fn fate(path: &Path, hypervisor: &Arc<Program>, shape: Shape) -> Fate {
     let mut hosting = Hosting {
         program: &program,
         directory: path.parent().expect("a file is in a directory"),
-        place: Place { shape, ..place() },
+        place: FieldPlace { shape, ..place() },
         updates: Vec::new(),
         files: HashMap::new(),
         told: Vec::new(),
@@ -278,7 +278,7 @@ fn function(name: &str) -> Arc<Program> {
 }
 
 /// Returns the hypervisor entries of a function with these table statements, as text.
-fn hosted(function: &Program, statements: &str, place: &Place) -> String {
+fn hosted(function: &Program, statements: &str, place: &FieldPlace) -> String {
     let read = entries::read(function, "function.entries", statements).expect("the entries fit");
     let hosted = hypervisor::translate(function, read.updates(), place).expect("it is expressed");
     let lines = hosted
@@ -324,7 +324,7 @@ fn tenants_of_one_hypervisor_do_not_see_each_other() {
     let mut device = device();
     let l2 = function("l2_sw");
     for (vpdp, port) in [(1u16, 3), (2, 4)] {
-        let own = Place { vpdp, ..place() };
+        let own = FieldPlace { vpdp, ..place() };
         let entry =
             format!("forward {{ hdr.ethernet.dst: 02:00:00:00:02:02; }} -> to_port({port})");
         apply(&mut device, &hosted(&l2, &entry, &own));
@@ -380,7 +380,7 @@ fn a_function_is_exchanged_by_entries_alone() {
     );
     assert_eq!(sent(&mut device, 1, FRAME), [3]);
     // The firewall sends packets that are not IPv4 to port 0.
-    let second = Place {
+    let second = FieldPlace {
         program: 2,
         ..place()
     };
@@ -407,7 +407,7 @@ fn a_line_longer_than_the_slots_is_resubmitted() {
     let program = testkit::compile_text(&text).expect("the hypervisor compiles");
     let mut device =
         Device::new(program, &interp::Interp, &DeviceConfig::default()).expect("it is loaded");
-    let own = Place { shape, ..place() };
+    let own = FieldPlace { shape, ..place() };
     // Loops need more stages than there are slots.
     let path = format!("{}/programs/for_loops.p4", env!("CARGO_MANIFEST_DIR"));
     let loops = testkit::compile(Path::new(&path)).expect("the program compiles");
@@ -467,7 +467,7 @@ fn a_resubmitted_packet_keeps_its_port_its_time_and_its_description() {
     .expect("it is loaded");
     let mut device = Device::new(hypervisor(shape), &interp::Interp, &DeviceConfig::default())
         .expect("it is loaded");
-    let own = Place { shape, ..place() };
+    let own = FieldPlace { shape, ..place() };
     apply(&mut device, &hosted(&function, "", &own));
     apply(
         &mut device,
@@ -547,7 +547,7 @@ fn what_cannot_be_expressed_is_refused() {
         let refusal = hypervisor::translate(&function, &[], &place()).expect_err(what);
         assert!(refusal.what.contains(what), "{parser} {ingress}: {refusal}");
     }
-    let crowded = Place {
+    let crowded = FieldPlace {
         cells: u32::MAX,
         ..place()
     };

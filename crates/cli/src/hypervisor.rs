@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ::hypervisor::{Hosted, Place, Shape, translate};
+use ::hypervisor::{Hosted, FieldPlace, Shape, translate};
 use clap::{Args, Subcommand, ValueEnum};
 use controller::Catalog;
 use p4info::p4::v1 as rt;
@@ -148,7 +148,7 @@ fn print(options: &Emit) -> Result<Ended, String> {
 }
 
 fn host(options: &Translate) -> Result<Ended, String> {
-    let place = Place {
+    let place = FieldPlace {
         vpdp: options.vpdp,
         program: options.program_id,
         shape: options.slots.shape()?,

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ::hypervisor::{Place, Shape, emit, translate};
+use ::hypervisor::{FieldPlace, Shape, emit, translate};
 use entries::Update;
 use interp::Interp;
 use ir::Program;
@@ -35,7 +35,7 @@ impl Emitted {
     /// # Errors
     /// The function has a construct that the P4 hypervisor does not support.
     pub(super) fn host(&self, function: &Program, updates: &[Update]) -> Result<Device, String> {
-        let place = Place {
+        let place = FieldPlace {
             vpdp: 1,
             program: 1,
             shape: SHAPE,

@@ -6,7 +6,7 @@ use ir::{BinOp, Dim, Expr, FieldId, Place, ScalarTy, UnOp};
 use super::frame::Frame;
 use super::node::Primitive;
 use super::pattern::{self, Bit, Bits, Places};
-use super::refusal::{Refusal, refuse};
+use super::error::{TranslateError, refuse};
 use super::words::{self, number, ones, placed};
 use crate::{FILE_BITS, WORD_BITS};
 
@@ -49,7 +49,7 @@ pub(super) struct Code<'a> {
     pub(super) made: Vec<Primitive>,
 }
 
-type Made<T> = Result<T, Refusal>;
+type Made<T> = Result<T, TranslateError>;
 
 impl Code<'_> {
     pub(super) fn new<'a>(frame: &'a Frame<'a>) -> Code<'a> {

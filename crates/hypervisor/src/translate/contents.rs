@@ -6,7 +6,7 @@ use entries::{EntryAction, TableEntry, Update};
 use ir::{ActionCall, ActionId, ExternId, KeyMatch, MatchKind, Program, TableId};
 
 use super::paths::ValueSets;
-use super::refusal::{Refusal, refuse};
+use super::error::{TranslateError, refuse};
 
 /// An entry with its action.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    pub(super) fn new(program: &Program, updates: &[Update]) -> Result<Contents, Refusal> {
+    pub(super) fn new(program: &Program, updates: &[Update]) -> Result<Contents, TranslateError> {
         let mut contents = Contents {
             entries: HashMap::new(),
             defaults: HashMap::new(),
@@ -100,7 +100,7 @@ impl Contents {
         id: TableId,
         entry: &TableEntry,
         members: &HashMap<(ExternId, u32), (ActionId, Vec<bits::Value>)>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), TranslateError> {
         let table = &program.tables[id];
         let call = match &entry.action {
             EntryAction::Call(call) => call.clone(),

@@ -11,7 +11,7 @@ use super::flow::Flow;
 use super::frame::Layout;
 use super::node::Primitive;
 use super::paths::Path;
-use super::refusal::{Refusal, refuse};
+use super::error::{TranslateError, refuse};
 use super::words::{self, number, ones};
 use crate::FILE_BITS;
 
@@ -41,7 +41,7 @@ impl Sent {
         layout: &Layout<'_>,
         emitted: Vec<HeaderId>,
         paths: &[Path],
-    ) -> Result<Sent, Refusal> {
+    ) -> Result<Sent, TranslateError> {
         let is_plain = emitted.iter().all(|header| layout.is_fixed(*header))
             && paths.iter().all(|path| stands(path, &emitted));
         let mut sent = Sent {
@@ -78,7 +78,7 @@ impl Sent {
     }
 
     /// Returns the code that moves the emitted headers to the beginning of the register file.
-    pub(super) fn code(&self, flow: &Flow<'_>) -> Result<Vec<Primitive>, Refusal> {
+    pub(super) fn code(&self, flow: &Flow<'_>) -> Result<Vec<Primitive>, TranslateError> {
         let Some((room, total)) = self.room else {
             return Ok(Vec::new());
         };
@@ -181,7 +181,7 @@ fn settle(
     header: HeaderId,
     at: u32,
     width: u32,
-) -> Result<(), Refusal> {
+) -> Result<(), TranslateError> {
     let own = &program.headers[header];
     let mut end = at + width;
     for (number, field) in program.header_types[own.ty].fields.iter().enumerate() {
@@ -228,7 +228,7 @@ fn stands(path: &Path, emitted: &[HeaderId]) -> bool {
 pub(super) fn emitted(
     program: &Program,
     deparser: Option<ControlId>,
-) -> Result<Vec<HeaderId>, Refusal> {
+) -> Result<Vec<HeaderId>, TranslateError> {
     let mut all = Vec::new();
     let Some(deparser) = deparser else {
         return Ok(all);

@@ -8,7 +8,7 @@ use super::flow::Flow;
 use super::frame::AGAIN_BITS;
 use super::node::NodeId;
 use super::pattern::{self, Bit, Bits};
-use super::refusal::{Refusal, refuse};
+use super::error::{TranslateError, refuse};
 use super::words::{self, number, ones, placed};
 use crate::{FILE_BITS, WORD_BITS};
 
@@ -18,7 +18,7 @@ use crate::{FILE_BITS, WORD_BITS};
 /// four bytes, which restore the initial register, and the data.
 const CRC32_START: u128 = 0x62f5_2692;
 
-type Made<T> = Result<T, Refusal>;
+type Made<T> = Result<T, TranslateError>;
 
 /// Translates a call, followed by `next`.
 pub(super) fn call(flow: &mut Flow<'_>, call: &Call, next: NodeId) -> Made<NodeId> {

@@ -16,10 +16,10 @@ use super::code::{Code, Operand};
 use super::frame::Frame;
 use super::node::{Edge, Match, Node, NodeId, Nodes, Primitive};
 use super::pattern::{self, Bits, Cube, Places};
-use super::refusal::{Refusal, refuse};
+use super::error::{TranslateError, refuse};
 use super::words;
 
-type Made<T> = Result<T, Refusal>;
+type Made<T> = Result<T, TranslateError>;
 
 /// Maximum number of argument bits in an entry of one table.
 pub(super) const MOST_ARGUMENTS: u32 = crate::USER_BITS;

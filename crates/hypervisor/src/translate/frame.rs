@@ -16,7 +16,7 @@ use ir::{Action, FieldId, HeaderId, Program, ScalarTy};
 
 use super::paths::Path;
 use super::pattern::{Bit, Bits, PORT, Places};
-use super::refusal::{Refusal, refuse};
+use super::error::{TranslateError, refuse};
 use crate::FILE_BITS;
 
 /// A standard metadata field: its name, and its position for `read_standard`.
@@ -159,7 +159,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Reserves an area for emitted headers below the parsed bits. Returns its position.
-    pub(super) fn reserve(&self, bits: u32) -> Result<u32, Refusal> {
+    pub(super) fn reserve(&self, bits: u32) -> Result<u32, TranslateError> {
         self.temporary(bits)
     }
 
@@ -180,7 +180,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Allocates a temporary.
-    pub(super) fn temporary(&self, width: u32) -> Result<u32, Refusal> {
+    pub(super) fn temporary(&self, width: u32) -> Result<u32, TranslateError> {
         let mut shared = self.shared.borrow_mut();
         match shared.temporaries.checked_sub(width) {
             Some(at) => {
@@ -202,7 +202,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Checks that everything fits.
-    pub(super) fn check(&self) -> Result<(), Refusal> {
+    pub(super) fn check(&self) -> Result<(), TranslateError> {
         let shared = self.shared.borrow();
         if shared.variables > shared.lowest {
             return no_room();
@@ -211,7 +211,7 @@ impl<'a> Layout<'a> {
     }
 }
 
-fn no_room<T>() -> Result<T, Refusal> {
+fn no_room<T>() -> Result<T, TranslateError> {
     refuse(
         format!("more than {FILE_BITS} bits of headers, metadata and variables"),
         None,

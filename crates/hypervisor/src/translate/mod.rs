@@ -11,7 +11,7 @@ mod keys;
 mod node;
 mod paths;
 mod pattern;
-mod refusal;
+mod error;
 pub(crate) mod shuffle;
 mod stages;
 mod walk;
@@ -23,7 +23,7 @@ use bits::Value;
 use entries::Update;
 use ir::{BlockCode, BlockRole, ControlId, ExternKind, ParserId, Program};
 
-pub use refusal::Refusal;
+pub use error::TranslateError;
 
 use crate::entry::{Entry, Key};
 use crate::shape::Shape;
@@ -35,14 +35,14 @@ use frame::{Frame, Layout};
 use node::{NodeId, Nodes};
 use paths::{Path, Surroundings};
 use pattern::Places;
-use refusal::refuse;
+use error::refuse;
 use stages::{Gress, Stages};
 use walk::{construct, map_places, support};
 use words::number;
 
 /// Location of a hosted function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct FieldPlace {
     /// The virtual data plane.
     pub vpdp: u16,
     /// Number of the program within it.
@@ -70,7 +70,7 @@ pub struct Hosted {
 ///
 /// # Errors
 /// The first construct that the hypervisor does not support.
-pub fn translate(program: &Program, updates: &[Update], place: &Place) -> Result<Hosted, Refusal> {
+pub fn translate(program: &Program, updates: &[Update], place: &FieldPlace) -> Result<Hosted, TranslateError> {
     let contents = Contents::new(program, updates)?;
     let blocks = Blocks::of(program)?;
     let Some(cells) = Cells::new(program, place.cells) else {
@@ -155,7 +155,7 @@ struct Blocks {
 }
 
 impl Blocks {
-    fn of(program: &Program) -> Result<Blocks, Refusal> {
+    fn of(program: &Program) -> Result<Blocks, TranslateError> {
         if !program.pipeline.steps.is_empty() {
             return refuse("a chain whose steps parse packets anew", None);
         }
@@ -190,7 +190,7 @@ impl Blocks {
 }
 
 /// Returns the maximum number of argument bits of an entry.
-fn arguments(program: &Program) -> Result<u32, Refusal> {
+fn arguments(program: &Program) -> Result<u32, TranslateError> {
     let mut most = 0;
     for action in program.tables.values().flat_map(|table| &table.actions) {
         let action = &program.actions[action.action];
@@ -212,7 +212,7 @@ fn path_code(
     blocks: &Blocks,
     sent: &Sent,
     resubmits: &BTreeSet<u64>,
-) -> Result<(NodeId, NodeId), Refusal> {
+) -> Result<(NodeId, NodeId), TranslateError> {
     let mut egress = flow.nodes.end();
     let deparse = sent.code(flow)?;
     egress = flow.nodes.run(deparse, egress);
@@ -235,7 +235,7 @@ fn begun_again(
     flow: &mut Flow<'_>,
     resubmits: &BTreeSet<u64>,
     end: NodeId,
-) -> Result<NodeId, Refusal> {
+) -> Result<NodeId, TranslateError> {
     let mut next = end;
     for list in resubmits {
         let Some(at) = flow.frame.layout.again() else {
@@ -255,7 +255,7 @@ fn begun_again(
 }
 
 /// Returns the mask of the fields that a resubmitted packet keeps.
-fn kept(frame: &Frame<'_>, list: u64) -> Result<Value, Refusal> {
+fn kept(frame: &Frame<'_>, list: u64) -> Result<Value, TranslateError> {
     let program = frame.program();
     let index = list
         .checked_sub(1)
@@ -285,7 +285,7 @@ fn kept(frame: &Frame<'_>, list: u64) -> Result<Value, Refusal> {
 }
 
 /// Returns the code that copies parsed fields to their allocated positions.
-fn parsed(flow: &Flow<'_>) -> Result<Vec<node::Primitive>, Refusal> {
+fn parsed(flow: &Flow<'_>) -> Result<Vec<node::Primitive>, TranslateError> {
     let (layout, path) = (flow.frame.layout, flow.frame.path);
     let mut code = code::Code::new(&flow.frame);
     for (field, bits) in &path.fields {
@@ -311,7 +311,7 @@ fn path_kept(
     layout: &Layout<'_>,
     path: &Path,
     resubmits: &BTreeSet<u64>,
-) -> Result<Value, Refusal> {
+) -> Result<Value, TranslateError> {
     let frame = Frame {
         layout,
         path,
@@ -325,7 +325,7 @@ fn path_kept(
 }
 
 /// Returns the entry that starts a packet on this path.
-fn begin(place: &Place, path: &Path, priority: i32, kept: &Value, links: Vec<Value>) -> Entry {
+fn begin(place: &FieldPlace, path: &Path, priority: i32, kept: &Value, links: Vec<Value>) -> Entry {
     let bytes = path.cursor / 8;
     let value = Value::zero(crate::FILE_BITS);
     let mut keys = vec![
@@ -353,7 +353,7 @@ fn statements(
     program: &Program,
     contents: &Contents,
     cells: &Cells,
-) -> Result<Vec<String>, Refusal> {
+) -> Result<Vec<String>, TranslateError> {
     let schema = entries::Schema::of(program);
     let mut all = Vec::new();
     for (id, instance) in program.externs.iter() {

@@ -11,7 +11,7 @@ use ir::{
 };
 
 use super::pattern::{self, Bit, Bits, Cube, Places};
-use super::refusal::{Refusal, refuse};
+use super::error::{TranslateError, refuse};
 use crate::{FILE_BITS, HEADER_BITS};
 
 /// Maximum number of paths through a parser.
@@ -93,7 +93,7 @@ pub(super) fn paths(
     program: &Program,
     parser: ParserId,
     around: Surroundings<'_>,
-) -> Result<Parsed, Refusal> {
+) -> Result<Parsed, TranslateError> {
     let mut walk = Walk {
         program,
         parser,
@@ -165,7 +165,7 @@ impl Places for On<'_> {
 }
 
 impl Walk<'_> {
-    fn state(&mut self, id: StateId, mut path: Path) -> Result<(), Refusal> {
+    fn state(&mut self, id: StateId, mut path: Path) -> Result<(), TranslateError> {
         let state = &self.program.parsers[self.parser].states[id];
         path.states += 1;
         if path.states > MOST_STATES {
@@ -177,7 +177,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn end(&mut self, path: Path) -> Result<(), Refusal> {
+    fn end(&mut self, path: Path) -> Result<(), TranslateError> {
         if self.done.len() >= MOST_PATHS {
             return refuse(format!("a parser with more than {MOST_PATHS} paths"), None);
         }
@@ -185,20 +185,20 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn fail(&mut self, mut path: Path, error: &str) -> Result<(), Refusal> {
+    fn fail(&mut self, mut path: Path, error: &str) -> Result<(), TranslateError> {
         let number = self.program.errors.iter().position(|name| name == error);
         path.error = number.unwrap_or(0) as u32;
         self.end(path)
     }
 
-    fn goto(&mut self, target: Target, path: Path) -> Result<(), Refusal> {
+    fn goto(&mut self, target: Target, path: Path) -> Result<(), TranslateError> {
         match target {
             Target::State(state) => self.state(state, path),
             Target::Accept | Target::Reject => self.end(path),
         }
     }
 
-    fn transition(&mut self, transition: &Transition, mut path: Path) -> Result<(), Refusal> {
+    fn transition(&mut self, transition: &Transition, mut path: Path) -> Result<(), TranslateError> {
         let (keys, cases) = match transition {
             Transition::Direct(target) => return self.goto(*target, path),
             Transition::Select { keys, cases } => (keys, cases),
@@ -234,7 +234,7 @@ impl Walk<'_> {
         self.fail(path.way(cases.len()), "NoMatch")
     }
 
-    fn case(&self, case: &SelectCase, keys: &[Bits], path: &Path) -> Result<Vec<Cube>, Refusal> {
+    fn case(&self, case: &SelectCase, keys: &[Bits], path: &Path) -> Result<Vec<Cube>, TranslateError> {
         let sets = match &case.keyset {
             Keyset::ValueSet(set) => return Ok(self.members(*set, keys)),
             Keyset::Sets(sets) => sets,
@@ -248,7 +248,7 @@ impl Walk<'_> {
         Ok(all)
     }
 
-    fn set(&self, set: &KeySet, bits: &Bits, path: &Path) -> Result<Vec<Cube>, Refusal> {
+    fn set(&self, set: &KeySet, bits: &Bits, path: &Path) -> Result<Vec<Cube>, TranslateError> {
         let value = |expr: &Expr| {
             let bits = pattern::bits(&On(self.program, path), expr);
             let value = bits.and_then(|bits| pattern::constant(&bits));
@@ -274,7 +274,7 @@ impl Walk<'_> {
 
     /// Splits the path so that this expression is constant on each part. Parts that cannot occur
     /// are omitted.
-    fn known(&self, path: &Path, expr: &Expr) -> Result<Vec<Path>, Refusal> {
+    fn known(&self, path: &Path, expr: &Expr) -> Result<Vec<Path>, TranslateError> {
         let mut support = BTreeSet::new();
         super::support(expr, &mut |field| {
             let bits = On(self.program, path).field(field).unwrap_or_default();
@@ -302,7 +302,7 @@ impl Walk<'_> {
     }
 
     /// Splits the path so that an expression is constant. Returns each part with the value.
-    fn values(&self, path: &Path, expr: &Expr) -> Result<Vec<(Path, Value)>, Refusal> {
+    fn values(&self, path: &Path, expr: &Expr) -> Result<Vec<(Path, Value)>, TranslateError> {
         let of = |path: &Path| {
             let expr = self.resolve(expr, path);
             pattern::constant(&pattern::bits(&On(self.program, path), &expr)?)
@@ -319,7 +319,7 @@ impl Walk<'_> {
     }
 
     /// Returns the paths after a body. Paths that leave a block skip the remaining statements.
-    fn body(&mut self, body: &[Stmt], path: Path) -> Result<Vec<Path>, Refusal> {
+    fn body(&mut self, body: &[Stmt], path: Path) -> Result<Vec<Path>, TranslateError> {
         let mut paths = vec![path];
         for stmt in body {
             let mut next = Vec::new();
@@ -334,12 +334,12 @@ impl Walk<'_> {
         Ok(paths)
     }
 
-    fn stmt(&mut self, stmt: &Stmt, path: Path) -> Result<Vec<Path>, Refusal> {
-        let at = |refusal: Refusal| refusal.at(stmt.loc);
+    fn stmt(&mut self, stmt: &Stmt, path: Path) -> Result<Vec<Path>, TranslateError> {
+        let at = |refusal: TranslateError| refusal.at(stmt.loc);
         self.kind(&stmt.kind, path).map_err(at)
     }
 
-    fn kind(&mut self, kind: &StmtKind, mut path: Path) -> Result<Vec<Path>, Refusal> {
+    fn kind(&mut self, kind: &StmtKind, mut path: Path) -> Result<Vec<Path>, TranslateError> {
         match kind {
             StmtKind::Extract(place, size) => return self.extract(place, size.as_ref(), path),
             StmtKind::Assign(place, value) => return self.assign(place, value, path),
@@ -394,7 +394,7 @@ impl Walk<'_> {
 
     /// Splits off the path of packets that are too short for `bits` more bits. Returns the path of
     /// the others.
-    fn fork_short(&mut self, path: Path, bits: u32) -> Result<Path, Refusal> {
+    fn fork_short(&mut self, path: Path, bits: u32) -> Result<Path, TranslateError> {
         let end = path.cursor + bits;
         if end > HEADER_BITS {
             return refuse(
@@ -420,7 +420,7 @@ impl Walk<'_> {
         })
     }
 
-    fn consume(&mut self, path: Path, bits: u32) -> Result<Path, Refusal> {
+    fn consume(&mut self, path: Path, bits: u32) -> Result<Path, TranslateError> {
         let path = self.fork_short(path, bits)?;
         Ok(Path {
             cursor: path.cursor + bits,
@@ -433,7 +433,7 @@ impl Walk<'_> {
         place: &HeaderPlace,
         size: Option<&Expr>,
         path: Path,
-    ) -> Result<Vec<Path>, Refusal> {
+    ) -> Result<Vec<Path>, TranslateError> {
         let mut found = vec![(path, place.base.get(), true)];
         for Dim { index, len, stride } in &place.dims {
             let mut next = Vec::new();
@@ -472,7 +472,7 @@ impl Walk<'_> {
         id: HeaderId,
         varbit: Option<u32>,
         path: Path,
-    ) -> Result<Option<Path>, Refusal> {
+    ) -> Result<Option<Path>, TranslateError> {
         let header = &self.program.headers[id];
         let fields = &self.program.header_types[header.ty].fields;
         let is_varbit = |ty: ir::ScalarTy| matches!(ty, ir::ScalarTy::Varbit(_));
@@ -523,7 +523,7 @@ impl Walk<'_> {
         to: &HeaderPlace,
         from: &HeaderPlace,
         mut path: Path,
-    ) -> Result<Vec<Path>, Refusal> {
+    ) -> Result<Vec<Path>, TranslateError> {
         if !to.dims.is_empty() || !from.dims.is_empty() {
             return refuse("a header chosen at run time, copied in a parser", None);
         }
@@ -551,7 +551,7 @@ impl Walk<'_> {
     }
 
     /// Records that a header is not where it was read. Such a header cannot be emitted.
-    fn hold(&mut self, header: HeaderId) -> Result<(), Refusal> {
+    fn hold(&mut self, header: HeaderId) -> Result<(), TranslateError> {
         if self.around.emitted.contains(&header) {
             let name = &self.program.headers[header].name;
             return refuse(
@@ -600,7 +600,7 @@ impl Walk<'_> {
         path
     }
 
-    fn assign(&mut self, place: &Place, value: &Expr, path: Path) -> Result<Vec<Path>, Refusal> {
+    fn assign(&mut self, place: &Place, value: &Expr, path: Path) -> Result<Vec<Path>, TranslateError> {
         let field = place.base;
         if !place.dims.is_empty() {
             return refuse("an element chosen at run time, written in a parser", None);
@@ -651,7 +651,7 @@ impl Walk<'_> {
         })
     }
 
-    fn verify(&mut self, cond: &Expr, error: &Expr, path: Path) -> Result<Vec<Path>, Refusal> {
+    fn verify(&mut self, cond: &Expr, error: &Expr, path: Path) -> Result<Vec<Path>, TranslateError> {
         let error = pattern::bits(&On(self.program, &path), error);
         let error = error
             .and_then(|bits| pattern::constant(&bits))
@@ -703,7 +703,7 @@ impl Walk<'_> {
     }
 
     /// Same for a condition that must be known: splits the path by its value.
-    fn verify_known(&mut self, cond: &Expr, error: u32, path: Path) -> Result<Vec<Path>, Refusal> {
+    fn verify_known(&mut self, cond: &Expr, error: u32, path: Path) -> Result<Vec<Path>, TranslateError> {
         let mut going_on = Vec::new();
         for (path, holds) in self.values(&path, cond)? {
             match holds.is_zero() {

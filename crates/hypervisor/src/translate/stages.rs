@@ -17,7 +17,7 @@ use super::flow::argument_places;
 use super::keys;
 use super::node::{Match, Node, NodeId, Nodes, Primitive};
 use super::pattern::{Bit, Cube, PORT, RETURNS};
-use super::refusal::{Refusal, refuse};
+use super::error::{TranslateError, refuse};
 use super::words::{self, number, ones, placed};
 use crate::entry::{Entry, Key};
 use crate::shape::STEPS;
@@ -117,7 +117,7 @@ impl<'a> Stages<'a> {
         gress: Gress,
         roots: &[NodeId],
         slots: u32,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), TranslateError> {
         let mut line = Line {
             stages: self,
             back: HashSet::new(),

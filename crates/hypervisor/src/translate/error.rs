@@ -6,17 +6,17 @@ use ir::{Loc, Program};
 
 /// A construct that the hypervisor does not support, and its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct TranslateError {
     /// The construct.
     pub what: String,
     /// Its location in the function's source.
     pub loc: Option<Loc>,
 }
 
-impl Refusal {
+impl TranslateError {
     /// Adds a location, unless there is a more specific one.
-    pub(super) fn at(self, loc: Option<Loc>) -> Refusal {
-        Refusal {
+    pub(super) fn at(self, loc: Option<Loc>) -> TranslateError {
+        TranslateError {
             loc: self.loc.or(loc),
             ..self
         }
@@ -37,17 +37,17 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for TranslateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the hypervisor does not express {}", self.what)
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for TranslateError {}
 
 /// Returns the error for a construct.
-pub(super) fn refuse<T>(what: impl Into<String>, loc: Option<Loc>) -> Result<T, Refusal> {
-    Err(Refusal {
+pub(super) fn refuse<T>(what: impl Into<String>, loc: Option<Loc>) -> Result<T, TranslateError> {
+    Err(TranslateError {
         what: what.into(),
         loc,
     })
