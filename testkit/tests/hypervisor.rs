@@ -11,7 +11,7 @@ use exec::TraceEvent;
 use hypervisor::{FieldPlace, Shape};
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
-use stf::Setup;
+use stf::TestSetup;
 use switch::{Device, DeviceConfig};
 
 /// Stack size for deep expressions.
@@ -181,7 +181,7 @@ fn fate(path: &Path, hypervisor: &Arc<Program>, shape: Shape) -> Fate {
     let files = hosting.files;
     let read_file = |name: &str| files.get(name).cloned().ok_or_else(|| name.to_owned());
     let engine = interp::Interp;
-    let setup = Setup {
+    let setup = TestSetup {
         program: Arc::clone(hypervisor),
         engine: &engine,
         device: DeviceConfig::default(),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use stf::Setup;
+use stf::TestSetup;
 use switch::DeviceConfig;
 
 /// Stack size for deep expressions.
@@ -22,7 +22,7 @@ fn failures(path: &Path) -> Vec<String> {
     };
     let mut failures = Vec::new();
     for engine in testkit::engines() {
-        let setup = Setup {
+        let setup = TestSetup {
             program: program.clone(),
             engine: engine.as_ref(),
             device: DeviceConfig::default(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use passes::slots::{Pins, SlotError, SlotPlan, Slots};
 use passes::wrap::wrap;
-use stf::Setup;
+use stf::TestSetup;
 use switch::DeviceConfig;
 
 /// Stack size for deep expressions.
@@ -57,7 +57,7 @@ fn check(path: &Path, slots: u16, outcome: &mut Outcome) {
         std::fs::read_to_string(directory.join(name)).map_err(|error| format!("{name}: {error}"))
     };
     for engine in testkit::engines() {
-        let setup = Setup {
+        let setup = TestSetup {
             program: Arc::clone(&wrapped),
             engine: engine.as_ref(),
             device: DeviceConfig::default(),

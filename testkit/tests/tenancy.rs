@@ -8,7 +8,7 @@ use exec::Engine;
 use ir::{Arch, Program};
 use packet::{Frame, Nanos, PortId};
 use passes::compose::ComposeProblem;
-use stf::{Plane, TakeSent};
+use stf::{PacketPlane, TakeSent};
 use switch::Device;
 use tenancy::{Chain, Connection, Function, TenantSwitch, HypervisorError, Spec, VpdpId, Worker};
 
@@ -72,7 +72,7 @@ impl Hosted {
     }
 }
 
-impl Plane for Hosted {
+impl PacketPlane for Hosted {
     fn device(&self) -> &Device {
         let vpdp = self.hypervisor.vpdp(self.vpdp).expect("it is there");
         vpdp.device().expect("a program is loaded")

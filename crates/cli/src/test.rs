@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use stf::{Refused, Report, Setup};
+use stf::{LoadRefusal, Report, TestSetup};
 use switch::DeviceConfig;
 
 use crate::args::{self, Format, Source, limits};
@@ -44,7 +44,7 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     let directory = options.test.parent().unwrap_or(Path::new(""));
     let read_file = |name: &str| read(&directory.join(name), limits::ENTRIES);
     let engine = options.choice.engine_before_packets();
-    let setup = Setup {
+    let setup = TestSetup {
         program: Arc::new(program),
         engine: engine.as_ref(),
         device: DeviceConfig {
@@ -56,8 +56,8 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     let file = options.test.display().to_string();
     match stf::run(&setup, &file, &text) {
         Ok(report) => Ok(tell(&file, &report, options.quiet)),
-        Err(Refused::Load(error)) => Err(error.to_string()),
-        Err(Refused::Test(errors)) => {
+        Err(LoadRefusal::Load(error)) => Err(error.to_string()),
+        Err(LoadRefusal::Test(errors)) => {
             for error in errors {
                 out::note(&error.to_string());
             }

@@ -26,7 +26,7 @@ const MOST_ERRORS: usize = 20;
 /// Error: statements of an entries file that the device refused. The other statements are in
 /// force.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unapplied {
+pub struct ApplyError {
     /// The errors of the first refused statements, at most 20.
     pub errors: Vec<EntryError>,
     /// Number of refused statements.
@@ -36,7 +36,7 @@ pub struct Unapplied {
     file: String,
 }
 
-impl fmt::Display for Unapplied {
+impl fmt::Display for ApplyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for error in &self.errors {
             writeln!(f, "{error}")?;
@@ -53,14 +53,14 @@ impl fmt::Display for Unapplied {
     }
 }
 
-impl std::error::Error for Unapplied {}
+impl std::error::Error for ApplyError {}
 
 /// Applies all updates of a file, in file order.
 ///
 /// # Errors
 /// The statements that the device refuses, each with its position in the file. The other
 /// statements are applied: a caller that wants all or none must discard the device.
-pub fn apply_file(device: &mut Device, file: &EntriesFile<'_>) -> Result<(), Unapplied> {
+pub fn apply_file(device: &mut Device, file: &EntriesFile<'_>) -> Result<(), ApplyError> {
     let mut added: BTreeMap<(TableId, EntryId), usize> = BTreeMap::new();
     let mut errors = Vec::new();
     let mut refused = 0;
@@ -85,7 +85,7 @@ pub fn apply_file(device: &mut Device, file: &EntriesFile<'_>) -> Result<(), Una
     if refused == 0 {
         return Ok(());
     }
-    Err(Unapplied {
+    Err(ApplyError {
         errors,
         refused,
         statements: file.updates().len(),

@@ -3,7 +3,7 @@
 //!
 //! **In:** an [`ir::Program`], an [`exec::Engine`], the text of an STF file. **Out:** a
 //! [`Report`] of the failures, each with the line of the test that it belongs to. [`run_in`] does
-//! the same for a test bed that contains a device ([`Plane`]). [`apply()`] and [`apply_file`]
+//! the same for a test bed that contains a device ([`PacketPlane`]). [`apply()`] and [`apply_file`]
 //! apply checked [`entries::Update`]s to a device; other commands use them too.
 //!
 //! Invariants:
@@ -23,6 +23,6 @@ mod replication;
 mod report;
 mod run;
 
-pub use apply::{Unapplied, apply, apply_file};
+pub use apply::{ApplyError, apply, apply_file};
 pub use report::{Failure, Report};
-pub use run::{Plane, ReadFile, Refused, Setup, TakeSent, run, run_in};
+pub use run::{PacketPlane, ReadFile, LoadRefusal, TestSetup, TakeSent, run, run_in};

@@ -27,7 +27,7 @@ const BETWEEN_PACKETS: Nanos = Nanos::from_micros(1);
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
 /// Environment of a test.
-pub struct Setup<'a> {
+pub struct TestSetup<'a> {
     /// The program.
     pub program: Arc<Program>,
     /// Engine that runs the program.
@@ -40,7 +40,7 @@ pub struct Setup<'a> {
 
 /// Error: a test cannot start.
 #[derive(Debug)]
-pub enum Refused {
+pub enum LoadRefusal {
     /// The program cannot be loaded.
     Load(LoadError),
     /// The test's text has errors.
@@ -48,7 +48,7 @@ pub enum Refused {
 }
 
 /// Test bed that forwards a test's packets: a device, or a node that contains one.
-pub trait Plane {
+pub trait PacketPlane {
     /// Returns the device.
     fn device(&self) -> &Device;
 
@@ -68,7 +68,7 @@ pub trait Plane {
 /// Callback for a transmitted packet: its egress port and its bytes.
 pub type TakeSent<'t> = dyn FnMut(PortId, &[u8]) + 't;
 
-impl Plane for Device {
+impl PacketPlane for Device {
     fn device(&self) -> &Device {
         self
     }
@@ -97,9 +97,9 @@ impl Plane for Device {
 ///
 /// # Errors
 /// The test cannot start. Later errors are in the report.
-pub fn run(setup: &Setup<'_>, file: &str, text: &str) -> Result<Report, Refused> {
+pub fn run(setup: &TestSetup<'_>, file: &str, text: &str) -> Result<Report, LoadRefusal> {
     let mut device = Device::new(Arc::clone(&setup.program), setup.engine, &setup.device)
-        .map_err(Refused::Load)?;
+        .map_err(LoadRefusal::Load)?;
     run_in(&mut device, setup.read_file, file, text)
 }
 
@@ -109,13 +109,13 @@ pub fn run(setup: &Setup<'_>, file: &str, text: &str) -> Result<Report, Refused>
 /// # Errors
 /// The test cannot start. Later errors are in the report.
 pub fn run_in(
-    plane: &mut dyn Plane,
+    plane: &mut dyn PacketPlane,
     read_file: ReadFile<'_>,
     file: &str,
     text: &str,
-) -> Result<Report, Refused> {
+) -> Result<Report, LoadRefusal> {
     let program = Arc::clone(plane.device().program());
-    let commands = entries::stf::read(&program, file, text).map_err(Refused::Test)?;
+    let commands = entries::stf::read(&program, file, text).map_err(LoadRefusal::Test)?;
     let mut test = Test::new(plane, program, read_file);
     for command in &commands {
         test.command(command);
@@ -125,7 +125,7 @@ pub fn run_in(
 
 /// A running test.
 struct Test<'a> {
-    plane: &'a mut dyn Plane,
+    plane: &'a mut dyn PacketPlane,
     program: Arc<Program>,
     read_file: ReadFile<'a>,
     now: Nanos,
@@ -139,7 +139,7 @@ struct Test<'a> {
 }
 
 impl<'a> Test<'a> {
-    fn new(plane: &'a mut dyn Plane, program: Arc<Program>, read_file: ReadFile<'a>) -> Self {
+    fn new(plane: &'a mut dyn PacketPlane, program: Arc<Program>, read_file: ReadFile<'a>) -> Self {
         Test {
             plane,
             program,

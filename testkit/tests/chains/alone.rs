@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ir::{Arch, Program};
 use passes::compose::{Form, Policy, StepProgram, compose};
-use stf::Setup;
+use stf::TestSetup;
 use switch::DeviceConfig;
 
 /// Stack size for deep expressions.
@@ -35,7 +35,7 @@ fn failures(path: &Path, program: &Arc<Program>, what: &str) -> Vec<String> {
     let file = path.file_stem().unwrap_or_default().to_string_lossy();
     let mut failures = Vec::new();
     for engine in testkit::engines() {
-        let setup = Setup {
+        let setup = TestSetup {
             program: Arc::clone(program),
             engine: engine.as_ref(),
             device: DeviceConfig::default(),
