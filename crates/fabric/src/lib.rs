@@ -20,7 +20,7 @@
 
 mod events;
 mod host;
-mod line;
+mod link_direction;
 mod node;
 mod pacer;
 mod plane;
@@ -30,11 +30,11 @@ mod switch_node;
 pub mod topology;
 mod workload;
 
-pub use node::{Node, Tally};
+pub use node::{Node, NodeCounts};
 pub use plane::{Plane, Tenants};
 pub use report::{
     Distribution, Drop, FlowReport, LinkReport, PingReport, Report, SwitchReport, distribution,
 };
-pub use simulation::{FabricError, MakeSwitch, Progress, Simulation, Unbalanced};
+pub use simulation::{FabricError, MakeSwitch, Progress, Simulation, UnbalancedError};
 pub use switch_node::{OVERLOADED, SwitchNode};
 pub use topology::{Topology, TopologyError};

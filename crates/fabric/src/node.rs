@@ -28,13 +28,13 @@ pub trait Node {
     fn drain_sent(&mut self, take: &mut dyn FnMut(PortId, &[u8], Nanos));
 
     /// Returns the packet counters so far.
-    fn tally(&self) -> Tally;
+    fn tally(&self) -> NodeCounts;
 }
 
 /// Packet counters of a node. Between two steps, received + made = delivered + sent + dropped +
 /// held.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct NodeCounts {
     /// Packets received at ports.
     pub received: u64,
     /// Packets made by the node: by a host's applications, or by replication in a switch.
@@ -49,7 +49,7 @@ pub struct Tally {
     pub held: u64,
 }
 
-impl Tally {
+impl NodeCounts {
     /// Returns the total number of dropped packets.
     pub fn drops(&self) -> u64 {
         self.dropped.iter().map(|(_, packets)| packets).sum()

@@ -4,7 +4,7 @@ use packet::Nanos;
 use serde::Serialize;
 use support::quantile::nearest_rank;
 
-use crate::line::LineCounts;
+use crate::link_direction::LineCounts;
 use crate::simulation::{Flow, Laid, Pings, Simulation};
 use crate::topology::{FlowKind, NodeId};
 

@@ -8,8 +8,8 @@ use support::rng::Rng;
 
 use crate::events::Events;
 use crate::host::HostNode;
-use crate::line::{Carried, Line};
-use crate::node::{Node, Tally};
+use crate::link_direction::{Delivery, LinkDirection};
+use crate::node::{Node, NodeCounts};
 use crate::topology::{End, FlowSpec, HostId, NodeId, PingSpec, SwitchId, SwitchSpec, Topology};
 
 /// Creates the node of a switch: compiles its program, loads it on an execution engine and adds
@@ -87,7 +87,7 @@ impl std::error::Error for FabricError {}
 
 /// A violation of packet conservation, which is a bug.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unbalanced {
+pub struct UnbalancedError {
     /// A node, a link direction, or the whole fabric.
     pub place: String,
     /// Packets made or received.
@@ -96,9 +96,9 @@ pub struct Unbalanced {
     pub went: u64,
 }
 
-impl fmt::Display for Unbalanced {
+impl fmt::Display for UnbalancedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Unbalanced { place, came, went } = self;
+        let UnbalancedError { place, came, went } = self;
         write!(
             f,
             "{place}: {came} packets came, but {went} are accounted for"
@@ -106,7 +106,7 @@ impl fmt::Display for Unbalanced {
     }
 }
 
-impl std::error::Error for Unbalanced {}
+impl std::error::Error for UnbalancedError {}
 
 /// Progress of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +167,7 @@ pub(crate) struct Pings {
 pub(crate) struct Laid {
     pub(crate) from: End,
     pub(crate) to: End,
-    pub(crate) line: Line,
+    pub(crate) line: LinkDirection,
 }
 
 /// All links, with the event queue.
@@ -237,7 +237,7 @@ impl Simulation {
             let [a, b] = link.ends;
             for (from, to) in [(a, b), (b, a)] {
                 let id = LineId(self.wires.lines.len());
-                let line = Line::new(link.spec, seeds.bits());
+                let line = LinkDirection::new(link.spec, seeds.bits());
                 self.wires.lines.push(Laid { from, to, line });
                 self.wires.by_end.insert(from, id);
                 self.node(from.node).attach(from.port, &link.spec);
@@ -492,7 +492,7 @@ impl Simulation {
     }
 
     /// Returns the packet counters of a node.
-    pub fn tally(&self, node: NodeId) -> Tally {
+    pub fn tally(&self, node: NodeId) -> NodeCounts {
         let mut tally = match node {
             NodeId::Host(id) => self.hosts[id.0].tally(),
             NodeId::Switch(id) => self.switches[id.0].tally(),
@@ -536,10 +536,10 @@ impl Simulation {
     ///
     /// # Errors
     /// A violation, which is a bug in the fabric or in a node.
-    pub fn check_conservation(&self) -> Result<(), Unbalanced> {
+    pub fn check_conservation(&self) -> Result<(), UnbalancedError> {
         let balanced = |place: &dyn Fn() -> String, came: u64, went: u64| match came == went {
             true => Ok(()),
-            false => Err(Unbalanced {
+            false => Err(UnbalancedError {
                 place: place(),
                 came,
                 went,
@@ -583,7 +583,7 @@ impl Wires {
             return None;
         };
         let line = &mut self.lines[id.0].line;
-        let Carried::Arrives(arrival) = line.offer(bytes.len(), at) else {
+        let Delivery::Arrives(arrival) = line.offer(bytes.len(), at) else {
             return None;
         };
         let mut frame = self.pool.get();

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use packet::{Frame, FramePool, Nanos, PortId};
 use switch::QueueConfig;
 
-use crate::node::{Node, Tally};
+use crate::node::{Node, NodeCounts};
 use crate::plane::Plane;
 use crate::topology::{LinkSpec, ServiceSpec};
 
@@ -103,7 +103,7 @@ impl<P: Plane> Node for SwitchNode<P> {
         self.plane.drain_sent(take);
     }
 
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> NodeCounts {
         let ledger = self.plane.ledger();
         let waiting = self.served.len() as u64;
         let own = [
@@ -111,7 +111,7 @@ impl<P: Plane> Node for SwitchNode<P> {
             ("frame_too_long", self.too_long),
         ];
         let dropped = ledger.drops().map(|(reason, n)| (reason.name(), n));
-        Tally {
+        NodeCounts {
             received: ledger.received + waiting + self.overloaded + self.too_long,
             made: ledger.generated + ledger.replicated,
             delivered: 0,

@@ -4,7 +4,7 @@
 mod common;
 
 use fabric::topology::{LinkSpec, PlaneSpec, SwitchSpec};
-use fabric::{FabricError, Node, Simulation, Tally};
+use fabric::{FabricError, Node, Simulation, NodeCounts};
 use packet::{Nanos, PortId};
 
 /// A switch that forwards each packet by its ingress port, immediately or at its next wake-up.
@@ -14,7 +14,7 @@ struct Patch {
     held: Vec<(u32, Vec<u8>)>,
     now: Nanos,
     sent: Vec<(u32, Vec<u8>)>,
-    tally: Tally,
+    tally: NodeCounts,
 }
 
 impl Patch {
@@ -25,7 +25,7 @@ impl Patch {
             held: Vec::new(),
             now: Nanos::ZERO,
             sent: Vec::new(),
-            tally: Tally::default(),
+            tally: NodeCounts::default(),
         }
     }
 
@@ -74,7 +74,7 @@ impl Node for Patch {
         }
     }
 
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> NodeCounts {
         let mut tally = self.tally.clone();
         tally.held = self.held.len() as u64;
         tally

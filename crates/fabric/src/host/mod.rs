@@ -16,7 +16,7 @@ use smoltcp::wire::{
 };
 
 use crate::events::Events;
-use crate::node::{Node, Tally};
+use crate::node::{Node, NodeCounts};
 use crate::topology::{HostSpec, LinkSpec};
 use nic::Nic;
 pub(crate) use session::{Echoes, Receipt};
@@ -75,7 +75,7 @@ pub(crate) struct HostNode {
     interface: Interface,
     nic: Nic,
     gateway: Option<Ipv4Addr>,
-    neighbours: Vec<Station>,
+    neighbours: Vec<Neighbour>,
     refresh_at: Nanos,
     starts: Events<Start>,
     next_port: u16,
@@ -430,22 +430,22 @@ impl Node for HostNode {
         self.nic.drain(|bytes, start| take(PortId(0), bytes, start));
     }
 
-    fn tally(&self) -> Tally {
-        Tally {
+    fn tally(&self) -> NodeCounts {
+        NodeCounts {
             received: self.received,
             made: self.nic.sent(),
             delivered: self.received,
             sent: self.nic.sent(),
-            ..Tally::default()
+            ..NodeCounts::default()
         }
     }
 }
 
 /// IPv4 and MAC address of a node.
-type Station = (Ipv4Addr, [u8; 6]);
+type Neighbour = (Ipv4Addr, [u8; 6]);
 
 /// Builds an ARP request or reply.
-fn arp(operation: ArpOperation, (from, from_mac): Station, (to, to_mac): Station) -> Vec<u8> {
+fn arp(operation: ArpOperation, (from, from_mac): Neighbour, (to, to_mac): Neighbour) -> Vec<u8> {
     let ethernet = EthernetRepr {
         src_addr: EthernetAddress(from_mac),
         dst_addr: EthernetAddress(to_mac),

@@ -10,7 +10,7 @@ use crate::topology::LinkSpec;
 
 /// Result of offering a frame to a link direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Carried {
+pub(crate) enum Delivery {
     /// The frame arrives at the other end at this time.
     Arrives(Nanos),
     /// The frame is lost in transit.
@@ -35,7 +35,7 @@ pub(crate) struct LineCounts {
 
 /// One direction of a link.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct LinkDirection {
     spec: LinkSpec,
     pacer: Pacer,
     chance: Rng,
@@ -44,9 +44,9 @@ pub(crate) struct Line {
     on_the_way: VecDeque<Frame>,
 }
 
-impl Line {
-    pub(crate) fn new(spec: LinkSpec, seed: u64) -> Line {
-        Line {
+impl LinkDirection {
+    pub(crate) fn new(spec: LinkSpec, seed: u64) -> LinkDirection {
+        LinkDirection {
             pacer: Pacer::new(spec.rate),
             chance: Rng::new(seed),
             counts: LineCounts::default(),
@@ -56,14 +56,14 @@ impl Line {
     }
 
     /// Decides what happens to a frame offered now. The caller must pass a frame that arrives to
-    /// [`Line::put`].
-    pub(crate) fn offer(&mut self, bytes: usize, now: Nanos) -> Carried {
+    /// [`LinkDirection::put`].
+    pub(crate) fn offer(&mut self, bytes: usize, now: Nanos) -> Delivery {
         self.counts.offered += 1;
         let waiting = self.pacer.waiting(now);
         let leaving = match self.pacer.room_at(self.spec.queue) {
             Some(_) => {
                 self.counts.overflowed += 1;
-                return Carried::Overflows;
+                return Delivery::Overflows;
             }
             None => self.pacer.place(bytes, now),
         };
@@ -72,9 +72,9 @@ impl Line {
         self.counts.busy += leaving.end.since(leaving.start);
         if self.spec.loss.hits(self.chance.bits()) {
             self.counts.lost += 1;
-            return Carried::Lost;
+            return Delivery::Lost;
         }
-        Carried::Arrives(leaving.end + self.spec.delay)
+        Delivery::Arrives(leaving.end + self.spec.delay)
     }
 
     /// Adds a frame that will arrive to the frames in transit.
@@ -109,31 +109,31 @@ mod tests {
     use crate::topology::BitRate;
     use port::PerMillion;
 
-    fn line(queue: usize, loss: u32) -> Line {
+    fn line(queue: usize, loss: u32) -> LinkDirection {
         let spec = LinkSpec {
             rate: Some(BitRate(8_000_000_000)),
             delay: Nanos(500),
             loss: PerMillion(loss),
             queue,
         };
-        Line::new(spec, 1)
+        LinkDirection::new(spec, 1)
     }
 
     #[test]
     fn a_frame_arrives_after_its_time_on_the_line_and_the_delay() {
         let mut line = line(10, 0);
-        assert_eq!(line.offer(100, Nanos(0)), Carried::Arrives(Nanos(600)));
-        assert_eq!(line.offer(100, Nanos(10)), Carried::Arrives(Nanos(700)));
+        assert_eq!(line.offer(100, Nanos(0)), Delivery::Arrives(Nanos(600)));
+        assert_eq!(line.offer(100, Nanos(10)), Delivery::Arrives(Nanos(700)));
     }
 
     #[test]
     fn a_full_queue_takes_no_more_until_a_frame_has_begun_to_leave() {
         let mut line = line(2, 0);
-        let carried: Vec<Carried> = (0..4).map(|_| line.offer(100, Nanos(0))).collect();
+        let carried: Vec<Delivery> = (0..4).map(|_| line.offer(100, Nanos(0))).collect();
         // One frame is being sent, two are queued.
-        assert_eq!(carried[3], Carried::Overflows);
-        assert_eq!(line.offer(100, Nanos(99)), Carried::Overflows);
-        assert_eq!(line.offer(100, Nanos(100)), Carried::Arrives(Nanos(900)));
+        assert_eq!(carried[3], Delivery::Overflows);
+        assert_eq!(line.offer(100, Nanos(99)), Delivery::Overflows);
+        assert_eq!(line.offer(100, Nanos(100)), Delivery::Arrives(Nanos(900)));
         assert_eq!(line.counts().longest_queue, 2);
         assert_eq!(line.counts().overflowed, 2);
     }
@@ -144,7 +144,7 @@ mod tests {
             let mut line = line(1, 100_000);
             line.chance = Rng::new(seed);
             (0..10_000)
-                .map(|n| line.offer(100, Nanos(n * 100)) == Carried::Lost)
+                .map(|n| line.offer(100, Nanos(n * 100)) == Delivery::Lost)
                 .collect()
         };
         let lost = outcomes(1).iter().filter(|lost| **lost).count();
