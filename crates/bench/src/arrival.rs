@@ -7,7 +7,7 @@ use packet::{Batch, Frame, PortId};
 use support::rng::Rng;
 
 use crate::measure::{Packets, Traffic};
-use crate::tenants::{Divisible, Part};
+use crate::tenants::{ShardableWorkload, Part};
 
 /// Order in which the packets of different vPDPs arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(crate) fn take_part(frame: &mut Frame) -> usize {
 /// until a side removes it.
 #[derive(Clone, Copy)]
 pub(crate) struct Mixed<'f> {
-    pub(crate) function: &'f dyn Divisible,
+    pub(crate) function: &'f dyn ShardableWorkload,
     pub(crate) parts: usize,
 }
 

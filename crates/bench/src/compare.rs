@@ -6,7 +6,7 @@ use std::fmt;
 use support::rng::Rng;
 
 use crate::Workload;
-use crate::forward::{Forward, Outbox, Reading};
+use crate::forward::{Forward, SentFrames, Reading};
 
 /// Maximum number of frames per burst.
 const BURST: u64 = 64;
@@ -92,7 +92,7 @@ pub fn compare(
     second: &mut dyn Forward,
 ) -> Result<(), Box<Difference>> {
     let mut choices = Rng::new(packets);
-    let mut outboxes = [Outbox::keeping(), Outbox::keeping()];
+    let mut outboxes = [SentFrames::keeping(), SentFrames::keeping()];
     let mut left = packets;
     let mut now = Nanos::ZERO;
     while left > 0 {
@@ -104,7 +104,7 @@ pub fn compare(
         let burst: Vec<_> = frames.iter().map(as_bytes).collect();
         first.forward(&mut frames, now, &mut outboxes[0]);
         second.forward(&mut copies, now, &mut outboxes[1]);
-        let [a, b] = outboxes.each_mut().map(Outbox::take_kept);
+        let [a, b] = outboxes.each_mut().map(SentFrames::take_kept);
         if let Some(at) = (0..a.len().max(b.len())).find(|&i| a.get(i) != b.get(i)) {
             return Err(Box::new(Difference::Packets {
                 burst,

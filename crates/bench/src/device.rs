@@ -8,7 +8,7 @@ use packet::{Frame, Nanos, PortId};
 use switch::{Action, Change, Device, DeviceConfig, Replica, TableEntry, Worker};
 
 use crate::Workload;
-use crate::forward::{Forward, Outbox, Reading};
+use crate::forward::{Forward, SentFrames, Reading};
 use crate::names::last_name;
 use crate::setup::{Item, SetupError};
 
@@ -41,7 +41,7 @@ impl OnDevice {
 pub struct OnWorker(pub Worker);
 
 impl Forward for OnWorker {
-    fn forward(&mut self, frames: &mut [Frame], now: Nanos, out: &mut Outbox) {
+    fn forward(&mut self, frames: &mut [Frame], now: Nanos, out: &mut SentFrames) {
         self.0
             .forward(frames, now, |port, frame, _| out.take(port, frame));
     }
@@ -80,7 +80,7 @@ pub(crate) fn change(item: Item) -> Change {
 }
 
 impl Forward for OnDevice {
-    fn forward(&mut self, frames: &mut [Frame], now: Nanos, out: &mut Outbox) {
+    fn forward(&mut self, frames: &mut [Frame], now: Nanos, out: &mut SentFrames) {
         self.0
             .forward(frames, now, |port, frame, _| out.take(port, frame));
     }

@@ -12,7 +12,7 @@ pub trait Forward {
 
     /// Forwards received frames, each with its ingress port. Passes each sent frame to `out`, in
     /// order. The contents of `frames` are unspecified afterwards.
-    fn forward(&mut self, frames: &mut [Frame], now: Nanos, out: &mut Outbox);
+    fn forward(&mut self, frames: &mut [Frame], now: Nanos, out: &mut SentFrames);
 
     /// Returns the values of all counters of the program. The cells of direct counters are in the
     /// order in which the entries were added.
@@ -31,12 +31,12 @@ pub struct Reading {
 /// Receives sent frames. Stores the list of egress ports, as a driver fills a ring, and optionally
 /// copies of the frames.
 #[derive(Debug, Default)]
-pub struct Outbox {
+pub struct SentFrames {
     ports: Vec<PortId>,
     kept: Option<Vec<(PortId, Vec<u8>)>>,
 }
 
-impl Outbox {
+impl SentFrames {
     /// Creates an outbox that stores only ports.
     pub fn new() -> Self {
         Self::default()
@@ -86,7 +86,7 @@ impl Outbox {
 pub struct Bare;
 
 impl Forward for Bare {
-    fn forward(&mut self, frames: &mut [Frame], _: Nanos, out: &mut Outbox) {
+    fn forward(&mut self, frames: &mut [Frame], _: Nanos, out: &mut SentFrames) {
         for frame in frames {
             out.take(PortId(frame.ingress.0 ^ 1), frame);
         }

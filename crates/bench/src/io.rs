@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::latency::Wires;
 use crate::measure::quantile;
-use crate::{Forward, Outbox};
+use crate::{Forward, SentFrames};
 
 /// Number of frames queued when the measurement starts.
 const BURST: usize = 1024;
@@ -55,7 +55,7 @@ impl Way {
 
 /// Results of one I/O driver.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Carried {
+pub struct CarriedFrames {
     /// The I/O driver.
     pub way: Way,
     /// Million frames per second.
@@ -132,7 +132,7 @@ impl Ports {
         bytes: usize,
         time: Duration,
         tell: &mut dyn FnMut(f64),
-    ) -> Result<Vec<Carried>, IoError> {
+    ) -> Result<Vec<CarriedFrames>, IoError> {
         let flows = Flows {
             count: 1024,
             order: Order::Zipf { skew: 0.0 },
@@ -152,7 +152,7 @@ impl Ports {
                 mpps.extend(self.turn(way, &mut frames)?);
             }
         }
-        let summary = |(way, mut mpps): (Way, Vec<f64>)| Carried {
+        let summary = |(way, mut mpps): (Way, Vec<f64>)| CarriedFrames {
             way,
             mpps: quantile(&mut mpps, 0.5),
             middle_half: (quantile(&mut mpps, 0.25), quantile(&mut mpps, 0.75)),
@@ -176,7 +176,7 @@ impl Ports {
 pub struct Cables {
     bed: Testbed<AfXdpPort>,
     batch: Batch,
-    out: Outbox,
+    out: SentFrames,
     leaving: Frame,
 }
 
@@ -190,7 +190,7 @@ impl Cables {
         Ok(Self {
             bed: Testbed::new(|id, name| AfXdpPort::open(id, name, XdpMode::Driver))?,
             batch: Batch::default(),
-            out: Outbox::keeping(),
+            out: SentFrames::keeping(),
             leaving: Frame::new(),
         })
     }

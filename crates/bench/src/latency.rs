@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use packet::{Frame, Nanos, PortId};
 
-use crate::forward::{Forward, Outbox};
+use crate::forward::{Forward, SentFrames};
 use crate::measure::{Plan, Traffic, quantile};
 
 /// Number of pairs of runs.
@@ -70,7 +70,7 @@ pub fn pairs(
         interval: (1e3 / mpps) as u64,
         most: plan.burst.max(1),
         frames: (0..packets).map(|_| Frame::new()).collect(),
-        out: Outbox::new(),
+        out: SentFrames::new(),
         took: Vec::with_capacity(packets),
         // Later than all times of other measurements, because time must not decrease.
         begin: Nanos::from_secs(1 << 20),
@@ -163,7 +163,7 @@ struct Runs {
     interval: u64,
     most: usize,
     frames: Vec<Frame>,
-    out: Outbox,
+    out: SentFrames,
     /// Latency of each packet of a run, in microseconds.
     took: Vec<f64>,
     begin: Nanos,
@@ -209,7 +209,7 @@ mod tests {
     struct Slow;
 
     impl Forward for Slow {
-        fn forward(&mut self, frames: &mut [Frame], now: Nanos, out: &mut Outbox) {
+        fn forward(&mut self, frames: &mut [Frame], now: Nanos, out: &mut SentFrames) {
             let begin = Instant::now();
             while begin.elapsed() < Duration::from_micros(20) {
                 std::hint::spin_loop();

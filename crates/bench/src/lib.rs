@@ -7,7 +7,7 @@
 //!
 //! Invariants:
 //! - A workload is the same in every run. Measured values come only from [`measure`], [`lookups`],
-//!   [`io`], [`life`], [`hostile`] and [`load`].
+//!   [`io`], [`churn`], [`isolation`] and [`load`].
 //! - A hand-written loop has the same results as its program for every packet, counters included,
 //!   with the same tables. [`compare()`] checks this, and must run before a workload is measured.
 //!   The loop omits what only the device does: usage of entries, packet accounting, work limit.
@@ -22,11 +22,11 @@ pub mod arrival;
 mod compare;
 mod device;
 mod forward;
-pub mod hostile;
+pub mod isolation;
 #[cfg(target_os = "linux")]
 pub mod io;
 pub mod latency;
-pub mod life;
+pub mod churn;
 pub mod load;
 pub mod lookups;
 pub mod measure;
@@ -43,9 +43,9 @@ pub mod workloads;
 
 pub use compare::{Difference, compare};
 pub use device::{OnDevice, OnWorker};
-pub use forward::{Bare, Forward, Outbox, Reading};
+pub use forward::{Bare, Forward, SentFrames, Reading};
 pub use names::{ActionName, Key, NameError, TableName};
 pub use routes::{Family, Route, RoutingTable};
 pub use rules::{FiveTuple, Kind, PortRange, Prefix, RuleSet, Spread};
-pub use setup::{Item, Setup, SetupError, configure};
+pub use setup::{Item, ItemSink, SetupError, configure};
 pub use workload::{Hand, Workload};

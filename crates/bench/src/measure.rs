@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use packet::{Frame, Nanos};
 use support::tsc_clock::{Clock, Rate};
 
-use crate::forward::{Forward, Outbox};
+use crate::forward::{Forward, SentFrames};
 
 /// Number of frames in the ring, unless a burst is larger. That is 2.2 MB of buffers, of which
 /// 64-byte packets touch about 200 KB.
@@ -167,7 +167,7 @@ impl Shared<'_> {
         // If threads cannot be pinned, the results vary more, but are still valid.
         #[cfg(target_os = "linux")]
         let _ = port::pin_to_core(worker);
-        let mut station = Station::new(self);
+        let mut station = MeasureWorker::new(self);
         let mut rings: Vec<usize> = vec![1; sides.len()];
         let mut rounds = Passes::new();
         let start = Instant::now();
@@ -212,19 +212,19 @@ impl Shared<'_> {
 }
 
 /// Frame buffers and clock of one worker.
-struct Station<'s> {
+struct MeasureWorker<'s> {
     shared: &'s Shared<'s>,
     frames: Vec<Frame>,
-    out: Outbox,
+    out: SentFrames,
     now: Nanos,
 }
 
-impl<'s> Station<'s> {
+impl<'s> MeasureWorker<'s> {
     fn new(shared: &'s Shared<'s>) -> Self {
         Self {
             shared,
             frames: (0..shared.ring()).map(|_| Frame::new()).collect(),
-            out: Outbox::new(),
+            out: SentFrames::new(),
             now: Nanos::ZERO,
         }
     }
@@ -303,7 +303,7 @@ mod tests {
     struct Slow(u64);
 
     impl Forward for Slow {
-        fn forward(&mut self, frames: &mut [Frame], _: Nanos, out: &mut Outbox) {
+        fn forward(&mut self, frames: &mut [Frame], _: Nanos, out: &mut SentFrames) {
             for frame in frames {
                 for _ in 0..100 {
                     self.0 = std::hint::black_box(self.0).wrapping_mul(3);
@@ -371,7 +371,7 @@ mod tests {
     struct Most(Arc<AtomicUsize>);
 
     impl Forward for Most {
-        fn forward(&mut self, frames: &mut [Frame], _: Nanos, _: &mut Outbox) {
+        fn forward(&mut self, frames: &mut [Frame], _: Nanos, _: &mut SentFrames) {
             self.0.fetch_max(frames.len(), Relaxed);
         }
 

@@ -56,7 +56,7 @@ impl Item {
 
 /// Receives the items of a workload one by one. A list of all items would need as much memory as a
 /// full table.
-pub type Setup<'s> = dyn FnMut(Item) -> Result<(), SetupError> + 's;
+pub type ItemSink<'s> = dyn FnMut(Item) -> Result<(), SetupError> + 's;
 
 /// Error of a workload's configuration: it does not fit its program.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,7 +97,7 @@ impl From<ConfigurationError> for SetupError {
 /// An entry does not fit.
 pub fn configure(
     program: &Arc<Program>,
-    items: impl FnOnce(&mut Setup<'_>) -> Result<(), SetupError>,
+    items: impl FnOnce(&mut ItemSink<'_>) -> Result<(), SetupError>,
 ) -> Result<Configuration, SetupError> {
     let mut configuration = Configuration::new(Arc::clone(program))?;
     items(&mut |item| match item {

@@ -138,7 +138,7 @@ pub fn measure_swaps(
         .workers(1)
         .pop()
         .ok_or("the device has workers already")?;
-    let mut station = Station::new(worker, templates);
+    let mut station = SwapWorker::new(worker, templates);
     let (is_over, taken) = (AtomicBool::new(false), AtomicU64::new(0));
     let entries = |device: &Device| {
         let tables = device.configuration().tables.values();
@@ -359,7 +359,7 @@ fn note(bursts: &mut Vec<Vec<Burst>>, burst: Burst) {
     }
 }
 
-struct Station {
+struct SwapWorker {
     worker: Worker,
     templates: Vec<Frame>,
     frames: Vec<Frame>,
@@ -368,9 +368,9 @@ struct Station {
     start: Instant,
 }
 
-impl Station {
-    fn new(worker: Worker, templates: Vec<Frame>) -> Station {
-        Station {
+impl SwapWorker {
+    fn new(worker: Worker, templates: Vec<Frame>) -> SwapWorker {
+        SwapWorker {
             worker,
             templates,
             frames: (0..BURST).map(|_| Frame::new()).collect(),

@@ -19,8 +19,8 @@ use crate::arrival::{Arrival, Mixed, Queues, take_part};
 use crate::device::change;
 use crate::latency::{self, Latencies, Wires};
 use crate::measure::{Measured, Plan, Round, Side, Traffic, measure};
-use crate::setup::{Setup, SetupError};
-use crate::{Forward, Outbox, Reading};
+use crate::setup::{ItemSink, SetupError};
+use crate::{Forward, SentFrames, Reading};
 
 /// A part of a workload's tables and packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Part {
 
 /// A shardable workload: its tables and packets can be divided into any number of independent
 /// parts.
-pub trait Divisible: Sync {
+pub trait ShardableWorkload: Sync {
     /// Returns its name in reports.
     fn name(&self) -> &str;
 
@@ -47,7 +47,7 @@ pub trait Divisible: Sync {
     ///
     /// # Errors
     /// The program is not the workload's.
-    fn setup(&self, program: &Program, part: Part, setup: &mut Setup<'_>)
+    fn setup(&self, program: &Program, part: Part, setup: &mut ItemSink<'_>)
     -> Result<(), SetupError>;
 
     /// Writes a packet of a part, an untagged Ethernet frame: sets ingress port and bytes.
@@ -99,7 +99,7 @@ impl Forward for Native {
         }
     }
 
-    fn forward(&mut self, frames: &mut [Frame], now: Nanos, out: &mut Outbox) {
+    fn forward(&mut self, frames: &mut [Frame], now: Nanos, out: &mut SentFrames) {
         self.0
             .forward(frames, now, |port, frame, _| out.take(port, frame));
     }
@@ -136,7 +136,7 @@ impl Forward for Hosted {
         }
     }
 
-    fn forward(&mut self, frames: &mut [Frame], now: Nanos, out: &mut Outbox) {
+    fn forward(&mut self, frames: &mut [Frame], now: Nanos, out: &mut SentFrames) {
         self.worker
             .forward(frames, now, |port, frame, _| out.take(port, frame));
     }
@@ -186,7 +186,7 @@ impl From<HypervisorError> for TenantsError {
 /// Configuration of the measurement.
 pub struct Tenants<'f> {
     /// The workload.
-    pub function: &'f dyn Divisible,
+    pub function: &'f dyn ShardableWorkload,
     /// Its program, the same for one part and for all parts.
     pub program: Arc<Program>,
     /// Execution engine.

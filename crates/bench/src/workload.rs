@@ -9,7 +9,7 @@ use packet::Frame;
 use support::rng::Rng;
 
 use crate::forward::Forward;
-use crate::setup::{Setup, SetupError, configure};
+use crate::setup::{ItemSink, SetupError, configure};
 
 /// A hand-written loop.
 pub type Hand = Box<dyn Forward + Send>;
@@ -30,7 +30,7 @@ pub trait Workload: Send + Sync {
     ///
     /// # Errors
     /// The program is not the workload's.
-    fn setup(&self, program: &Program, setup: &mut Setup<'_>) -> Result<(), SetupError>;
+    fn setup(&self, program: &Program, setup: &mut ItemSink<'_>) -> Result<(), SetupError>;
 
     /// Writes a packet of the normal traffic, of a uniformly random flow: sets ingress port and
     /// bytes.

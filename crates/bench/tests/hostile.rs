@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bench::hostile::{Attack, Hostile};
-use bench::tenants::Divisible;
+use bench::isolation::{Attack, IsolationTest};
+use bench::tenants::ShardableWorkload;
 use bench::workloads::{self, Size};
 use ir::Program;
 use packet::Nanos;
@@ -18,7 +18,7 @@ fn each_attack_is_made_and_what_is_kept_is_a_share() {
     let program = compile_text(&workload.steps()[0].text).unwrap();
     let compile = |text: &str| compile_text(text).map(|program| Program::clone(&program));
     for attack in Attack::ALL {
-        let hostile = Hostile {
+        let hostile = IsolationTest {
             workload: &workload,
             program: Arc::clone(&program),
             compile: &compile,

@@ -1,6 +1,6 @@
 //! Churn test without real time: operations alternate with bursts, so every run is the same.
 
-use bench::life::{Fates, Life, Operation, Scene, functions};
+use bench::churn::{DeliveryCounts, ChurnTest, Operation, ChurnDriver, functions};
 use bench::workloads::{self, Size};
 use packet::Nanos;
 use testkit::{compile_text, engines};
@@ -11,7 +11,7 @@ const OPERATIONS: usize = 100;
 fn a_hundred_operations_lose_and_change_no_packet() {
     let workload = workloads::switch(Size::Small);
     let functions = functions(&|text| compile_text(text)).unwrap();
-    let life = Life {
+    let life = ChurnTest {
         workload: &workload,
         functions: &functions,
         engine: engines().remove(0),
@@ -21,7 +21,7 @@ fn a_hundred_operations_lose_and_change_no_packet() {
         time: std::time::Duration::ZERO,
         workers: 1,
     };
-    let (mut scene, mut stations) = Scene::new(&life, 2).unwrap();
+    let (mut scene, mut stations) = ChurnDriver::new(&life, 2).unwrap();
     let mut now = 0;
     let mut burst = |packets| {
         now += 1000;
@@ -39,24 +39,24 @@ fn a_hundred_operations_lose_and_change_no_packet() {
             .unwrap();
     }
     burst(64);
-    let (mut steady, mut changing) = (Fates::default(), Fates::default());
+    let (mut steady, mut changing) = (DeliveryCounts::default(), DeliveryCounts::default());
     for station in stations {
         let (of_steady, of_changing) = station.end();
         steady += of_steady;
         changing += of_changing;
     }
     scene.check(steady.came + changing.came).unwrap();
-    let all_left = Fates {
+    let all_left = DeliveryCounts {
         came: steady.came,
         left: steady.came,
-        ..Fates::default()
+        ..DeliveryCounts::default()
     };
     assert_eq!(steady, all_left);
-    let as_expected = Fates {
+    let as_expected = DeliveryCounts {
         came: changing.came,
         left: changing.left,
         dropped: changing.came - changing.left,
-        ..Fates::default()
+        ..DeliveryCounts::default()
     };
     assert_eq!(changing, as_expected);
     // Most vPDPs have a program most of the time, so packets are forwarded.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bench::arrival::Arrival;
 use bench::measure::Plan;
-use bench::tenants::{Divisible, Entry, Tenants, TenantsError};
+use bench::tenants::{ShardableWorkload, Entry, Tenants, TenantsError};
 use bench::workloads::{self, Size};
 use ir::Program;
 use testkit::engines;
@@ -16,13 +16,13 @@ const PLAN: Plan = Plan {
     seed: 3,
 };
 
-fn program(function: &dyn Divisible) -> Arc<Program> {
+fn program(function: &dyn ShardableWorkload) -> Arc<Program> {
     let program = driver::compile_steps(function.name(), &function.steps());
     Arc::new(program.unwrap())
 }
 
 fn tenants<'f>(
-    function: &'f dyn Divisible,
+    function: &'f dyn ShardableWorkload,
     program: &Arc<Program>,
     vpdps: usize,
     (entry, arrival): (Entry, Arrival),
@@ -38,7 +38,7 @@ fn tenants<'f>(
 }
 
 fn sends_all(
-    function: &dyn Divisible,
+    function: &dyn ShardableWorkload,
     program: &Arc<Program>,
     vpdps: usize,
     (entry, arrival): (Entry, Arrival),

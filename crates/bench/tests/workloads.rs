@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use bench::{OnDevice, Outbox, Workload, compare, workloads, workloads::Size};
+use bench::{OnDevice, SentFrames, Workload, compare, workloads, workloads::Size};
 use packet::{Frame, Nanos};
 use support::rng::Rng;
 
@@ -41,7 +41,7 @@ fn forwards_all(workload: &dyn Workload) {
     for frame in &mut frames {
         workload.packet(&mut choices, frame);
     }
-    let mut out = Outbox::new();
+    let mut out = SentFrames::new();
     hand.forward(&mut frames, Nanos::ZERO, &mut out);
     assert_eq!(out.flush(), 1000, "{}", workload.name());
 }

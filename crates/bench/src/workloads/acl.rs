@@ -10,9 +10,9 @@ use table::{ActionRef, EntryAction, Table, TableSpec};
 use super::Size;
 use super::fill::Fill;
 use super::flat::{Asked, BURST, Counter, DirectCounter, Flat};
-use crate::forward::{Forward, Outbox, Reading};
+use crate::forward::{Forward, SentFrames, Reading};
 use crate::names::Key;
-use crate::setup::{Setup, SetupError};
+use crate::setup::{ItemSink, SetupError};
 use crate::wire::{
     ETHERNET, ETHERTYPE_IPV4, ETHERTYPE_VLAN, Ipv4, TCP, UDP, be16, be32, be48, decrement_ttl,
     ipv4_is_right, put16, put48,
@@ -176,7 +176,7 @@ impl Workload for Acl {
         include_str!("../../programs/acl.p4")
     }
 
-    fn setup(&self, program: &Program, setup: &mut Setup<'_>) -> Result<(), SetupError> {
+    fn setup(&self, program: &Program, setup: &mut ItemSink<'_>) -> Result<(), SetupError> {
         let mut fill = Fill { program, setup };
         let ports = fill.table("ports", "access")?;
         let untagged = fill.table("members", "untagged")?;
@@ -382,7 +382,7 @@ impl Loop {
         visit.is_alive = false;
     }
 
-    fn burst(&mut self, frames: &mut [Frame], out: &mut Outbox) {
+    fn burst(&mut self, frames: &mut [Frame], out: &mut SentFrames) {
         let mut visits = [Visit::default(); BURST];
         let visits = &mut visits[..frames.len()];
         self.enter(frames, visits);
@@ -503,7 +503,7 @@ impl Loop {
         self.drops.count_packets(Drop::NoStation as usize, lost);
     }
 
-    fn leave(&mut self, frames: &mut [Frame], visits: &[Visit], out: &mut Outbox) {
+    fn leave(&mut self, frames: &mut [Frame], visits: &[Visit], out: &mut SentFrames) {
         let mut asked = Asked::<2>::new();
         for (i, visit) in visits.iter().enumerate().filter(|(_, v)| v.is_alive) {
             asked.ask(i, [visit.port.into(), visit.vid]);
@@ -544,7 +544,7 @@ fn rewrite(frame: &mut Frame, visit: &Visit, is_tagged: bool) {
 }
 
 impl Forward for Loop {
-    fn forward(&mut self, frames: &mut [Frame], _: Nanos, out: &mut Outbox) {
+    fn forward(&mut self, frames: &mut [Frame], _: Nanos, out: &mut SentFrames) {
         for burst in frames.chunks_mut(BURST) {
             self.burst(burst, out);
         }

@@ -9,9 +9,9 @@ use support::rng::Rng;
 use super::Size;
 use super::fill::Fill;
 use super::flat::{Asked, BURST, Counter, DirectCounter, Flat};
-use crate::forward::{Forward, Outbox, Reading};
+use crate::forward::{Forward, SentFrames, Reading};
 use crate::names::Key;
-use crate::setup::{Setup, SetupError};
+use crate::setup::{ItemSink, SetupError};
 use crate::wire::{
     ETHERNET, ETHERTYPE_IPV4, ETHERTYPE_VLAN, IPV4_END, Ipv4, UDP, be16, be32, decrement_ttl,
     ipv4_is_right, put16, put48,
@@ -80,7 +80,7 @@ impl Workload for Bng {
         include_str!("../../programs/bng.p4")
     }
 
-    fn setup(&self, program: &Program, setup: &mut Setup<'_>) -> Result<(), SetupError> {
+    fn setup(&self, program: &Program, setup: &mut ItemSink<'_>) -> Result<(), SetupError> {
         let mut fill = Fill { program, setup };
         let subscribers = fill.table("subscribers", "to_subscriber")?;
         for subscriber in 0..self.subscribers {
@@ -199,7 +199,7 @@ fn look(frame: &Frame) -> Result<u64, usize> {
 }
 
 impl Loop {
-    fn burst(&mut self, frames: &mut [Frame], out: &mut Outbox) {
+    fn burst(&mut self, frames: &mut [Frame], out: &mut SentFrames) {
         let mut asked = Asked::<1>::new();
         for (i, frame) in frames.iter().enumerate() {
             match look(frame) {
@@ -237,7 +237,7 @@ fn encapsulate(frame: &mut Frame, session: &Session) {
 }
 
 impl Forward for Loop {
-    fn forward(&mut self, frames: &mut [Frame], _: Nanos, out: &mut Outbox) {
+    fn forward(&mut self, frames: &mut [Frame], _: Nanos, out: &mut SentFrames) {
         for burst in frames.chunks_mut(BURST) {
             self.burst(burst, out);
         }

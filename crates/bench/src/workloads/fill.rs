@@ -3,12 +3,12 @@
 use ir::Program;
 
 use crate::names::{ActionName, Key, TableName};
-use crate::setup::{Item, Setup, SetupError};
+use crate::setup::{Item, ItemSink, SetupError};
 
 /// Adds entries to tables.
 pub(super) struct Fill<'f, 's> {
     pub(super) program: &'f Program,
-    pub(super) setup: &'f mut Setup<'s>,
+    pub(super) setup: &'f mut ItemSink<'s>,
 }
 
 impl Fill<'_, '_> {

@@ -10,10 +10,10 @@ use table::EntryIdx;
 use super::Size;
 use super::fill::Fill;
 use super::flat::{BURST, Flat};
-use crate::forward::{Forward, Outbox, Reading};
+use crate::forward::{Forward, SentFrames, Reading};
 use crate::names::Key;
-use crate::setup::{Item, Setup, SetupError};
-use crate::tenants::{Divisible, Part};
+use crate::setup::{Item, ItemSink, SetupError};
+use crate::tenants::{ShardableWorkload, Part};
 use crate::wire::{ETHERNET, be48, put16, put48};
 use crate::{Hand, Workload};
 
@@ -68,7 +68,7 @@ impl Switch {
         &self,
         program: &Program,
         stations_of_part: impl Iterator<Item = u64>,
-        setup: &mut Setup<'_>,
+        setup: &mut ItemSink<'_>,
     ) -> Result<(), SetupError> {
         let mut fill = Fill { program, setup };
         let stations = fill.table("stations", "NoAction")?;
@@ -92,7 +92,7 @@ impl Switch {
     }
 }
 
-impl Divisible for Switch {
+impl ShardableWorkload for Switch {
     fn name(&self) -> &str {
         "l2"
     }
@@ -112,7 +112,7 @@ impl Divisible for Switch {
         &self,
         program: &Program,
         part: Part,
-        setup: &mut Setup<'_>,
+        setup: &mut ItemSink<'_>,
     ) -> Result<(), SetupError> {
         let groups = 0..self.groups(part);
         let ports = |group| (0..PORTS).map(move |port| self.station(part, group, port));
@@ -141,7 +141,7 @@ impl Workload for Switch {
         include_str!("../../programs/l2.p4")
     }
 
-    fn setup(&self, program: &Program, setup: &mut Setup<'_>) -> Result<(), SetupError> {
+    fn setup(&self, program: &Program, setup: &mut ItemSink<'_>) -> Result<(), SetupError> {
         self.set_up(program, 0..self.stations, setup)
     }
 
@@ -192,7 +192,7 @@ struct Loop {
 const MOST_MESSAGES: usize = 65_536;
 
 impl Loop {
-    fn burst(&mut self, frames: &mut [Frame], out: &mut Outbox) {
+    fn burst(&mut self, frames: &mut [Frame], out: &mut SentFrames) {
         let mut sources = [0; 2 * BURST];
         let mut destinations = [0; BURST];
         for (i, frame) in frames.iter().enumerate() {
@@ -231,7 +231,7 @@ impl Loop {
     }
 
     #[cold]
-    fn flood(&mut self, frame: &Frame, out: &mut Outbox) {
+    fn flood(&mut self, frame: &Frame, out: &mut SentFrames) {
         for port in self.ports.iter().map(|&port| PortId(port)) {
             if port != frame.ingress {
                 self.copy.copy_from(frame);
@@ -242,7 +242,7 @@ impl Loop {
 }
 
 impl Forward for Loop {
-    fn forward(&mut self, frames: &mut [Frame], _: Nanos, out: &mut Outbox) {
+    fn forward(&mut self, frames: &mut [Frame], _: Nanos, out: &mut SentFrames) {
         for burst in frames.chunks_mut(BURST) {
             self.burst(burst, out);
         }

@@ -9,9 +9,9 @@ use table::EntryIdx;
 use super::Size;
 use super::fill::Fill;
 use super::flat::{BURST, Counter, Flat};
-use crate::forward::{Forward, Outbox, Reading};
+use crate::forward::{Forward, SentFrames, Reading};
 use crate::names::Key;
-use crate::setup::{Setup, SetupError};
+use crate::setup::{ItemSink, SetupError};
 use crate::wire::{
     ETHERNET, ETHERTYPE_IPV4, IPV4_END, Ipv4, UDP, be16, be32, be48, decrement_ttl, ipv4_is_right,
     put16, put48,
@@ -81,7 +81,7 @@ impl Workload for Router {
         include_str!("../../programs/l3.p4")
     }
 
-    fn setup(&self, program: &Program, setup: &mut Setup<'_>) -> Result<(), SetupError> {
+    fn setup(&self, program: &Program, setup: &mut ItemSink<'_>) -> Result<(), SetupError> {
         let mut fill = Fill { program, setup };
         let interfaces = fill.table("interfaces", "interface")?;
         for port in 0..u64::from(PORTS) {
@@ -208,7 +208,7 @@ impl Loop {
         }
     }
 
-    fn burst(&mut self, frames: &mut [Frame], out: &mut Outbox) {
+    fn burst(&mut self, frames: &mut [Frame], out: &mut SentFrames) {
         let mut keys = [0; BURST];
         let mut found: [Option<EntryIdx>; BURST] = [None; BURST];
         let mut trouble = [None; BURST];
@@ -237,7 +237,7 @@ impl Loop {
     }
 
     #[inline(always)]
-    fn forward_one(&mut self, frame: &mut Frame, hop: NextHop, out: &mut Outbox) {
+    fn forward_one(&mut self, frame: &mut Frame, hop: NextHop, out: &mut SentFrames) {
         self.port_tx.count(hop.port as usize, frame.len());
         if let Some(bytes) = frame.bytes_mut().first_chunk_mut::<IPV4_END>() {
             put48(bytes, 0, hop.dst);
@@ -248,7 +248,7 @@ impl Loop {
     }
 
     #[cold]
-    fn except(&mut self, frame: &mut Frame, exception: Exception, out: &mut Outbox) {
+    fn except(&mut self, frame: &mut Frame, exception: Exception, out: &mut SentFrames) {
         use Exception::{HasOptions, LastHop, NotIpv4};
         self.exceptions.count_packet(exception as usize);
         if matches!(exception, HasOptions | LastHop | NotIpv4) {
@@ -259,7 +259,7 @@ impl Loop {
 }
 
 impl Forward for Loop {
-    fn forward(&mut self, frames: &mut [Frame], _: Nanos, out: &mut Outbox) {
+    fn forward(&mut self, frames: &mut [Frame], _: Nanos, out: &mut SentFrames) {
         for burst in frames.chunks_mut(BURST) {
             self.burst(burst, out);
         }

@@ -16,7 +16,7 @@ mod snat;
 mod upf;
 
 use crate::Workload;
-use crate::tenants::Divisible;
+use crate::tenants::ShardableWorkload;
 
 /// Size of a workload's tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub fn divisibles() -> impl Iterator<Item = &'static str> {
 }
 
 /// Returns the shardable workload with this name.
-pub fn divisible(name: &str, size: Size) -> Option<Box<dyn Divisible>> {
+pub fn divisible(name: &str, size: Size) -> Option<Box<dyn ShardableWorkload>> {
     if name == "l2" {
         return Some(Box::new(switch(size)));
     }
@@ -72,7 +72,7 @@ pub fn divisible(name: &str, size: Size) -> Option<Box<dyn Divisible>> {
 }
 
 /// Returns `l2` as a shardable workload.
-pub fn switch(size: Size) -> impl Divisible {
+pub fn switch(size: Size) -> impl ShardableWorkload {
     l2::Switch::new(size)
 }
 

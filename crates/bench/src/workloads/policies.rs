@@ -14,8 +14,8 @@ use super::Size;
 use super::fill::Fill;
 use super::l2::address;
 use crate::names::Key;
-use crate::setup::{Setup, SetupError};
-use crate::tenants::{Divisible, Part};
+use crate::setup::{ItemSink, SetupError};
+use crate::tenants::{ShardableWorkload, Part};
 use crate::wire::{Ipv4, TCP, UDP};
 
 /// Number of ports of the hosts.
@@ -208,7 +208,7 @@ fn network(station: u64) -> u64 {
     NETWORK | station << HOST_BITS
 }
 
-impl Divisible for Policy {
+impl ShardableWorkload for Policy {
     fn name(&self) -> &str {
         self.name
     }
@@ -228,7 +228,7 @@ impl Divisible for Policy {
         &self,
         program: &Program,
         part: Part,
-        setup: &mut Setup<'_>,
+        setup: &mut ItemSink<'_>,
     ) -> Result<(), SetupError> {
         let mut fill = Fill { program, setup };
         self.functions

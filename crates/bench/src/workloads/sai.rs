@@ -12,7 +12,7 @@ use super::Size;
 use super::acl::tag;
 use super::fill::Fill;
 use crate::names::Key;
-use crate::setup::{Setup, SetupError};
+use crate::setup::{ItemSink, SetupError};
 use crate::wire::{ETHERTYPE_IPV6, Ipv4, TCP, UDP, put16, put48};
 use crate::{Family, Hand, Kind, Prefix, Route, RoutingTable, RuleSet, Spread, Workload};
 
@@ -126,7 +126,7 @@ impl Workload for Sai {
         include_str!("../../programs/sai.p4")
     }
 
-    fn setup(&self, program: &Program, setup: &mut Setup<'_>) -> Result<(), SetupError> {
+    fn setup(&self, program: &Program, setup: &mut ItemSink<'_>) -> Result<(), SetupError> {
         let mut fill = Fill { program, setup };
         fill.bridge()?;
         fill.neighbours()?;

@@ -10,9 +10,9 @@ use table::EntryIdx;
 use super::Size;
 use super::fill::Fill;
 use super::flat::{Asked, BURST, Counter, DirectCounter, Flat};
-use crate::forward::{Forward, Outbox, Reading};
+use crate::forward::{Forward, SentFrames, Reading};
 use crate::names::Key;
-use crate::setup::{Setup, SetupError};
+use crate::setup::{ItemSink, SetupError};
 use crate::wire::{
     ETHERNET, ETHERTYPE_IPV4, IPV4_END, Ipv4, TCP, UDP, be16, be32, corrected32, decrement_ttl,
     ipv4_is_right, put16, put32, put48,
@@ -110,7 +110,7 @@ impl Workload for Snat {
         include_str!("../../programs/snat.p4")
     }
 
-    fn setup(&self, program: &Program, setup: &mut Setup<'_>) -> Result<(), SetupError> {
+    fn setup(&self, program: &Program, setup: &mut ItemSink<'_>) -> Result<(), SetupError> {
         let mut fill = Fill { program, setup };
         let inside = fill.table("sides", "inside")?;
         let outside = fill.table("sides", "outside")?;
@@ -277,7 +277,7 @@ impl Loop {
         }
     }
 
-    fn burst(&mut self, frames: &mut [Frame], out: &mut Outbox) {
+    fn burst(&mut self, frames: &mut [Frame], out: &mut SentFrames) {
         let mut outbound = Asked::<3>::new();
         let mut inbound = Asked::<3>::new();
         for (i, frame) in frames.iter().enumerate() {
@@ -334,7 +334,7 @@ impl Loop {
         });
     }
 
-    fn route(&mut self, frames: &mut [Frame], fates: &[Fate; BURST], out: &mut Outbox) {
+    fn route(&mut self, frames: &mut [Frame], fates: &[Fate; BURST], out: &mut SentFrames) {
         let mut asked = Asked::<1>::new();
         for (i, frame) in frames.iter().enumerate() {
             if fates[i] == Fate::Translated {
@@ -392,7 +392,7 @@ fn rewrite(bytes: &mut [u8], address_at: usize, port_at: usize, end: End) {
 }
 
 impl Forward for Loop {
-    fn forward(&mut self, frames: &mut [Frame], _: Nanos, out: &mut Outbox) {
+    fn forward(&mut self, frames: &mut [Frame], _: Nanos, out: &mut SentFrames) {
         for burst in frames.chunks_mut(BURST) {
             self.burst(burst, out);
         }

@@ -8,9 +8,9 @@ use support::rng::Rng;
 use super::Size;
 use super::fill::Fill;
 use super::flat::{Asked, BURST, Counter, DirectCounter, Flat};
-use crate::forward::{Forward, Outbox, Reading};
+use crate::forward::{Forward, SentFrames, Reading};
 use crate::names::Key;
-use crate::setup::{Setup, SetupError};
+use crate::setup::{ItemSink, SetupError};
 use crate::wire::{
     ETHERNET, ETHERTYPE_IPV4, IPV4_END, Ipv4, UDP, be16, be32, be48, decrement_ttl, ipv4_is_right,
     put16, put32, put48,
@@ -161,7 +161,7 @@ impl Workload for Upf {
         include_str!("../../programs/upf.p4")
     }
 
-    fn setup(&self, program: &Program, setup: &mut Setup<'_>) -> Result<(), SetupError> {
+    fn setup(&self, program: &Program, setup: &mut ItemSink<'_>) -> Result<(), SetupError> {
         let mut fill = Fill { program, setup };
         let interfaces = fill.table("interfaces", "ours")?;
         for interface in 0..INTERFACES {
@@ -330,7 +330,7 @@ impl Loop {
         is_right.then_some(at).ok_or(Drop::BadChecksum)
     }
 
-    fn burst(&mut self, frames: &mut [Frame], out: &mut Outbox) {
+    fn burst(&mut self, frames: &mut [Frame], out: &mut SentFrames) {
         let mut inner = [0; BURST];
         let mut tunnels = Asked::<1>::new();
         for (i, frame) in frames.iter().enumerate() {
@@ -375,7 +375,7 @@ impl Loop {
 }
 
 impl Forward for Loop {
-    fn forward(&mut self, frames: &mut [Frame], _: Nanos, out: &mut Outbox) {
+    fn forward(&mut self, frames: &mut [Frame], _: Nanos, out: &mut SentFrames) {
         for burst in frames.chunks_mut(BURST) {
             self.burst(burst, out);
         }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bench::hostile::{Attack, Hostile, HostileReport};
-use bench::tenants::Divisible;
+use bench::isolation::{Attack, IsolationTest, HostileReport};
+use bench::tenants::ShardableWorkload;
 use bench::workloads::{self, Size};
 use interp::Interp;
 use jit::Jit;
@@ -98,7 +98,7 @@ pub(super) fn run(options: &Options, time: Duration) -> Result<Ended, String> {
     for (number, attack) in Attack::ALL.into_iter().enumerate() {
         let done = bar(number as u64, Attack::ALL.len() as u64, 20);
         line.show(&format!("{}: {done}", attack.name()));
-        let hostile = Hostile {
+        let hostile = IsolationTest {
             workload: &workload,
             program: Arc::clone(&program),
             compile: &compile,

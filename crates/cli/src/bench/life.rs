@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bench::life::{Fates, Life, LifeReport, Rates, functions};
+use bench::churn::{DeliveryCounts, ChurnTest, LifeReport, Rates, functions};
 use bench::workloads::{self, Size};
 use interp::Interp;
 use jit::Jit;
@@ -30,9 +30,9 @@ struct Packets {
     reordered: u64,
 }
 
-impl From<Fates> for Packets {
-    fn from(fates: Fates) -> Packets {
-        let Fates {
+impl From<DeliveryCounts> for Packets {
+    fn from(fates: DeliveryCounts) -> Packets {
+        let DeliveryCounts {
             came,
             left,
             dropped,
@@ -194,7 +194,7 @@ pub(super) fn run(options: &Options, time: Duration) -> Result<Ended, String> {
     let compile = |text: &str| Ok(Arc::new(driver::compile_text("life.p4", text)?));
     let functions = functions(&compile)?;
     let workers = usize::from(options.workers);
-    let life = Life {
+    let life = ChurnTest {
         workload: &workload,
         functions: &functions,
         engine: Arc::new(Jit::new(Arc::new(Interp))),

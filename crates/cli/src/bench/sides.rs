@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bench::measure::Side;
-use bench::{Bare, Forward, OnDevice, OnWorker, Outbox, Reading, Workload, compare, configure};
+use bench::{Bare, Forward, OnDevice, OnWorker, SentFrames, Reading, Workload, compare, configure};
 use exec::Engine;
 use ir::Program;
 use packet::{Frame, Nanos};
@@ -193,7 +193,7 @@ struct Watching {
 }
 
 impl Forward for Watching {
-    fn forward(&mut self, frames: &mut [Frame], now: Nanos, out: &mut Outbox) {
+    fn forward(&mut self, frames: &mut [Frame], now: Nanos, out: &mut SentFrames) {
         let mut sent = |port, frame: &mut Frame, _: Nanos| out.take(port, frame);
         self.watch.forward(&mut self.worker, frames, now, &mut sent);
     }

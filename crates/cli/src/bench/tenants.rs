@@ -7,7 +7,7 @@ use bench::arrival::Arrival;
 use bench::io::Cables;
 use bench::latency::{Latencies, Wires};
 use bench::measure::Plan;
-use bench::tenants::{Divisible, Entry, Tenants, TenantsReport};
+use bench::tenants::{ShardableWorkload, Entry, Tenants, TenantsReport};
 use bench::workloads::{self, Size};
 use interp::Interp;
 use jit::Jit;
@@ -152,7 +152,7 @@ fn ways(arrivals: &[Order]) -> Vec<(Entry, Arrival)> {
 
 /// Measures a function in these combinations with `vpdps` vPDPs.
 fn measure(
-    function: &dyn Divisible,
+    function: &dyn ShardableWorkload,
     ways: &[(Entry, Arrival)],
     vpdps: usize,
     plan: &Plan,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bench::OnWorker;
 use bench::measure::{Plan, Side};
-use bench::tenants::{Divisible, Entry};
+use bench::tenants::{ShardableWorkload, Entry};
 use packet::Batch;
 use serde::Serialize;
 use support::tsc_clock::Clock;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use bench::arrival::Arrival;
 use bench::measure::{Measured, Packets, Plan, Traffic};
-use bench::tenants::{Divisible, Entry, Part, Tenants, TenantsReport};
+use bench::tenants::{ShardableWorkload, Entry, Part, Tenants, TenantsReport};
 use bench::workloads::{self, Size};
-use bench::{Item, Setup, SetupError};
+use bench::{Item, ItemSink, SetupError};
 use driver::StepSource;
 use entries::{EntryAction, Replica, TableEntry, Update};
 use exec::Engine;
@@ -22,7 +22,7 @@ const SMALL: Part = Part { number: 0, of: 128 };
 /// A policy and its program.
 pub(super) struct Policy {
     name: String,
-    function: Box<dyn Divisible>,
+    function: Box<dyn ShardableWorkload>,
     program: Arc<Program>,
     /// Minimum frame length. Shorter packets are padded at the end, as Ethernet does.
     bytes: usize,
@@ -139,7 +139,7 @@ fn update(item: Item) -> Update {
     }
 }
 
-impl Divisible for Policy {
+impl ShardableWorkload for Policy {
     fn name(&self) -> &str {
         &self.name
     }
@@ -156,7 +156,7 @@ impl Divisible for Policy {
         &self,
         program: &Program,
         part: Part,
-        setup: &mut Setup<'_>,
+        setup: &mut ItemSink<'_>,
     ) -> Result<(), SetupError> {
         self.function.setup(program, part, setup)
     }

@@ -4,7 +4,7 @@
 use exec::Configuration;
 use packet::{Frame, Nanos, PortId};
 
-use crate::forward::{Forward, Outbox, Reading};
+use crate::forward::{Forward, SentFrames, Reading};
 use crate::names::NameError;
 use crate::wire::{
     ETHERNET, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, TCP, UDP, be16, be32, be48,
@@ -250,7 +250,7 @@ impl Loop {
         })
     }
 
-    fn burst(&mut self, frames: &mut [Frame], out: &mut Outbox) {
+    fn burst(&mut self, frames: &mut [Frame], out: &mut SentFrames) {
         let mut visits = [Visit::default(); BURST];
         let visits = &mut visits[..frames.len()];
         for (frame, visit) in frames.iter().zip(&mut *visits) {
@@ -529,7 +529,7 @@ impl Loop {
     }
 
     #[inline(always)]
-    fn finish(&mut self, frame: &mut Frame, visit: &Visit, out: &mut Outbox) {
+    fn finish(&mut self, frame: &mut Frame, visit: &Visit, out: &mut SentFrames) {
         match visit.fate {
             Fate::OnItsWay => {
                 rewrite(frame, visit);
@@ -670,7 +670,7 @@ fn rewrite_ipv4(header: &mut [u8], visit: &Visit) {
 }
 
 impl Forward for Loop {
-    fn forward(&mut self, frames: &mut [Frame], _: Nanos, out: &mut Outbox) {
+    fn forward(&mut self, frames: &mut [Frame], _: Nanos, out: &mut SentFrames) {
         for burst in frames.chunks_mut(BURST) {
             self.burst(burst, out);
         }

@@ -8,7 +8,7 @@
 //! thread.
 
 mod attack;
-mod station;
+mod worker;
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::tenants::{Divisible, Part, settle};
 
 pub use attack::Attack;
 use attack::Beside;
-use station::{Run, Source, Station};
+use worker::{IsolationRun, Source, IsolationWorker};
 
 /// The victim and its peer each have the whole workload.
 const WHOLE: Part = Part { number: 0, of: 1 };
@@ -42,7 +42,7 @@ const PACKETS: usize = 1024;
 const LINK: f64 = 10e9;
 
 /// Configuration of the benchmark.
-pub struct Hostile<'h> {
+pub struct IsolationTest<'h> {
     /// Workload of the victim and its peer.
     pub workload: &'h dyn Divisible,
     /// Program of the workload.
@@ -65,19 +65,19 @@ pub struct Hostile<'h> {
 
 /// Results of the victim beside one kind of neighbor: medians over runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Kept {
+pub struct IsolationCounts {
     /// Fraction of the arriving packets that were sent.
     pub share: f64,
     /// Median latency in microseconds, from arrival to transmission.
     pub p50: f64,
     /// Service that the neighbor received.
-    pub neighbour: Carried,
+    pub neighbour: ForwardedCounts,
 }
 
 /// Service received by a neighbor of the victim: medians over runs. All admitted packets count,
 /// even if they are never sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Carried {
+pub struct ForwardedCounts {
     /// Million packets per second.
     pub mpps: f64,
     /// Fraction of the worker's time spent on receiving and serving these packets.
@@ -90,11 +90,11 @@ pub struct HostileReport {
     /// Rate of the victim's traffic, in million packets per second.
     pub mpps: f64,
     /// Results without a neighbor.
-    pub alone: Kept,
+    pub alone: IsolationCounts,
     /// Results beside a peer.
-    pub peer: Kept,
+    pub peer: IsolationCounts,
     /// Results beside the hostile vPDP.
-    pub hostile: Kept,
+    pub hostile: IsolationCounts,
     /// Median latency beside the hostile vPDP divided by that beside a peer. Median over rounds.
     pub ratio: f64,
 }
@@ -158,7 +158,7 @@ struct Rounds<'r> {
     guaranteed: f64,
 }
 
-impl Hostile<'_> {
+impl IsolationTest<'_> {
     /// Measures the effect of an attack on the victim. `gauge` accounts for the cost of packets.
     ///
     /// # Errors
@@ -248,7 +248,7 @@ impl Hostile<'_> {
     ) -> Result<HostileReport, HostileError> {
         let (is_attacked, is_over) = (&AtomicBool::new(false), &AtomicBool::new(false));
         let start = Instant::now();
-        let station = Station::new(worker, self.workload.ports(), self.burst, start);
+        let station = IsolationWorker::new(worker, self.workload.ports(), self.burst, start);
         let rounds = Rounds {
             traffic,
             is_attacked,
@@ -288,7 +288,7 @@ impl Hostile<'_> {
 }
 
 impl Rounds<'_> {
-    fn run(&self, mut station: Station) -> HostileReport {
+    fn run(&self, mut station: IsolationWorker) -> HostileReport {
         let Rounds {
             traffic,
             is_attacked,
@@ -299,7 +299,7 @@ impl Rounds<'_> {
         // The first run warms the caches.
         station.reach(&traffic.victim, time);
         let mut rates = Vec::new();
-        let mut runs: [Vec<Run>; 3] = Default::default();
+        let mut runs: [Vec<IsolationRun>; 3] = Default::default();
         for _ in 0..self.count.max(1) {
             // Measured in each round: on a shared machine, the rate reached a minute ago may not
             // be reachable now.
@@ -333,12 +333,12 @@ fn link_rate(frames: &[Frame]) -> f64 {
     LINK / bits as f64
 }
 
-fn kept(runs: &[Run]) -> Kept {
-    let median_of = |figure: fn(&Run) -> f64| median(runs.iter().map(figure));
-    Kept {
+fn kept(runs: &[IsolationRun]) -> IsolationCounts {
+    let median_of = |figure: fn(&IsolationRun) -> f64| median(runs.iter().map(figure));
+    IsolationCounts {
         share: median_of(|run| run.share),
         p50: median_of(|run| run.p50),
-        neighbour: Carried {
+        neighbour: ForwardedCounts {
             mpps: median_of(|run| run.neighbour.mpps),
             time: median_of(|run| run.neighbour.time),
         },

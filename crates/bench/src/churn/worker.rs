@@ -7,7 +7,7 @@ use packet::{Frame, Nanos, PortId};
 use support::rng::Rng;
 use tenancy::Worker;
 
-use super::flow::{Expectation, Fates, Flow, Home, NUMBER};
+use super::flow::{Expectation, DeliveryCounts, Flow, Home, NUMBER};
 
 /// Capacity of a port's receive ring, the same as for an AF_XDP port of `polyplane host`. Excess
 /// frames are dropped, as by a network card.
@@ -30,7 +30,7 @@ struct Track {
     /// Numbers of packets received and sent in the current burst.
     came: u64,
     left: u64,
-    fates: Fates,
+    fates: DeliveryCounts,
 }
 
 /// A packet that is not the result of an allowed function, as of the start of the burst.
@@ -115,7 +115,7 @@ impl Checks {
 
 /// Results of a run.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Run {
+pub(super) struct ChurnRun {
     /// Packets received by the worker.
     pub(super) taken: u64,
     /// Packets dropped because the rings were full.
@@ -127,7 +127,7 @@ pub(super) struct Run {
 }
 
 /// A worker of both switches.
-pub struct Station {
+pub struct ChurnWorker {
     first: Worker,
     second: Worker,
     checks: Checks,
@@ -141,7 +141,7 @@ pub struct Station {
     start: Instant,
 }
 
-impl Station {
+impl ChurnWorker {
     /// Creates a forwarding worker for these vPDPs, of which the first `steady` are steady.
     /// `ports` is the number of ports of one vPDP.
     pub(super) fn new(
@@ -150,9 +150,9 @@ impl Station {
         steady: usize,
         ports: u32,
         seed: u64,
-    ) -> Station {
+    ) -> ChurnWorker {
         let frames = || (0..BURST).map(|_| Frame::new()).collect();
-        Station {
+        ChurnWorker {
             first,
             second,
             checks: Checks {
@@ -171,7 +171,7 @@ impl Station {
 
     /// Forwards up to 64 packets of random vPDPs, and checks the sent packets.
     pub fn burst(&mut self, packets: usize, now: Nanos) {
-        let Station {
+        let ChurnWorker {
             first,
             second,
             checks,
@@ -214,9 +214,9 @@ impl Station {
         load: Option<f64>,
         ended: &mut dyn FnMut(),
         is_over: &dyn Fn() -> bool,
-    ) -> Run {
+    ) -> ChurnRun {
         let begin = Instant::now();
-        let (mut run, mut came) = (Run::default(), 0);
+        let (mut run, mut came) = (ChurnRun::default(), 0);
         while !is_over() {
             let count = match load {
                 None => BURST as u64,
@@ -245,13 +245,13 @@ impl Station {
 
     /// Sends pending reports to the control sides. Returns the delivery counters of steady and of
     /// changing vPDPs.
-    pub fn end(mut self) -> (Fates, Fates) {
+    pub fn end(mut self) -> (DeliveryCounts, DeliveryCounts) {
         let now = Nanos::from(self.start.elapsed());
         for worker in [&mut self.first, &mut self.second] {
             worker.forward(&mut [], now, |_, _, _| {});
         }
         let sum = |tracks: &[Track]| {
-            let mut sum = Fates::default();
+            let mut sum = DeliveryCounts::default();
             tracks.iter().for_each(|track| sum += track.fates);
             sum
         };

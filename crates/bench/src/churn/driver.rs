@@ -16,8 +16,8 @@ use tenancy::{
 
 use super::flow::{Expectation, Flow, Home, Seat, fill};
 use super::stages::{SLOTS, edit, ingress_stages};
-use super::station::Station;
-use super::{Life, LifeError, VERSIONS};
+use super::worker::ChurnWorker;
+use super::{ChurnTest, LifeError, VERSIONS};
 use crate::tenants::{Entry, Part};
 
 /// Numbers of steady and of changing vPDPs. Each kind of packet assignment ([`Entry`]) has equally
@@ -157,8 +157,8 @@ struct Changing {
 }
 
 /// The two switches with their vPDPs, and the generator of random operations.
-pub struct Scene<'l> {
-    life: &'l Life<'l>,
+pub struct ChurnDriver<'l> {
+    life: &'l ChurnTest<'l>,
     first: TenantSwitch,
     second: TenantSwitch,
     flows: Arc<[Flow]>,
@@ -170,15 +170,15 @@ pub struct Scene<'l> {
 /// Waits until packets are processed in the new state.
 type Settle<'s> = dyn FnMut() -> Result<(), LifeError> + 's;
 
-impl<'l> Scene<'l> {
+impl<'l> ChurnDriver<'l> {
     /// Creates both switches, all vPDPs with the first function, and the forwarding workers.
     ///
     /// # Errors
     /// A function does not behave as expected.
     pub fn new(
-        life: &'l Life<'l>,
+        life: &'l ChurnTest<'l>,
         stations: usize,
-    ) -> Result<(Scene<'l>, Vec<Station>), LifeError> {
+    ) -> Result<(ChurnDriver<'l>, Vec<ChurnWorker>), LifeError> {
         let of = STEADY + CHANGING;
         let switch = || {
             let plan = SlotPlan {
@@ -203,7 +203,7 @@ impl<'l> Scene<'l> {
         let seats: Vec<Seat> = seats.collect();
         let flows = seats.iter().map(|seat| seat.flow(life, begins));
         let flows: Arc<[Flow]> = flows.collect::<Result<_, _>>()?;
-        let mut scene = Scene {
+        let mut scene = ChurnDriver {
             life,
             first: switch(),
             second: switch(),
@@ -234,7 +234,7 @@ impl<'l> Scene<'l> {
         let stations = pairs.zip(1..).map(|((first, second), number)| {
             let seed = life.seed.wrapping_add(number << 32);
             let ports = life.workload.ports();
-            Station::new([first, second], Arc::clone(&flows), STEADY, ports, seed)
+            ChurnWorker::new([first, second], Arc::clone(&flows), STEADY, ports, seed)
         });
         let stations = stations.collect();
         Ok((scene, stations))

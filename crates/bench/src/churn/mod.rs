@@ -12,15 +12,15 @@
 //! A migration first creates the vPDP on the other switch, then redirects its packets, and deletes
 //! the old vPDP when no packet can be on its way to it. So no packet is lost.
 //!
-//! [`Scene`] is the control side. [`Station`] is a forwarding worker of both switches, with its
+//! [`ChurnDriver`] is the control side. [`ChurnWorker`] is a forwarding worker of both switches, with its
 //! traffic. Each vPDP has an [`Expectation`], the allowed results of its packets. The control side
 //! writes it, and the workers read it before and after each burst. An operation is settled when
 //! every worker has since done a complete burst.
 
 mod flow;
-mod scene;
+mod driver;
 mod stages;
-mod station;
+mod worker;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -38,10 +38,10 @@ use crate::setup::SetupError;
 use crate::tenants::Divisible;
 use crate::workloads;
 
-pub use flow::{Expectation, Fates};
-pub use scene::{Operation, Scene};
-use station::Run;
-pub use station::Station;
+pub use flow::{Expectation, DeliveryCounts};
+pub use driver::{Operation, ChurnDriver};
+use worker::ChurnRun;
+pub use worker::ChurnWorker;
 
 /// Policies of the functions. All contain the step with the workload's entries, and its state is
 /// preserved when other steps change.
@@ -133,7 +133,7 @@ impl From<SetupError> for LifeError {
 }
 
 /// Configuration of the churn test.
-pub struct Life<'f> {
+pub struct ChurnTest<'f> {
     /// Workload with the entries and packets of vPDPs.
     pub workload: &'f dyn Divisible,
     /// Functions of vPDPs, see [`functions`].
@@ -165,8 +165,8 @@ pub struct Rates {
     pub most_waiting: u64,
 }
 
-impl AddAssign<Run> for Rates {
-    fn add_assign(&mut self, run: Run) {
+impl AddAssign<ChurnRun> for Rates {
+    fn add_assign(&mut self, run: ChurnRun) {
         let micros = run.time.as_secs_f64() * 1e6;
         if micros > 0.0 {
             self.carried += run.taken as f64 / micros;
@@ -192,9 +192,9 @@ pub struct LifeReport {
     /// Total time of the operations under load.
     pub time: Duration,
     /// Packets of steady vPDPs.
-    pub steady: Fates,
+    pub steady: DeliveryCounts,
     /// Packets of changing vPDPs.
-    pub changing: Fates,
+    pub changing: DeliveryCounts,
 }
 
 /// Phases of the test with operations, in order.
@@ -277,7 +277,7 @@ fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Acquire)
 }
 
-impl Life<'_> {
+impl ChurnTest<'_> {
     /// Measures the maximum rate, then forwards traffic at the configured fraction of it while
     /// operations are made. `tell` is called with the progress from 0 to 1.
     ///
@@ -286,7 +286,7 @@ impl Life<'_> {
     /// bug.
     pub fn measure(&self, tell: &mut dyn FnMut(f64)) -> Result<LifeReport, LifeError> {
         let workers = self.workers.max(1);
-        let (mut scene, stations) = Scene::new(self, workers)?;
+        let (mut scene, stations) = ChurnDriver::new(self, workers)?;
         let progress = Progress::new(workers);
         let (ended, operated) = std::thread::scope(|scope| {
             let progress = &progress;
@@ -312,8 +312,8 @@ impl Life<'_> {
             operated: Rates::default(),
             reached_behind: Rates::default(),
             time,
-            steady: Fates::default(),
-            changing: Fates::default(),
+            steady: DeliveryCounts::default(),
+            changing: DeliveryCounts::default(),
         };
         for ended in ended {
             let ended = ended.map_err(|_| LifeError::Station)?;
@@ -330,7 +330,7 @@ impl Life<'_> {
     }
 
     /// Runs one forwarding thread.
-    fn station(&self, number: usize, mut station: Station, progress: &Progress) -> Ended {
+    fn station(&self, number: usize, mut station: ChurnWorker, progress: &Progress) -> Ended {
         // If threads cannot be pinned, the results vary more, but are still valid.
         #[cfg(target_os = "linux")]
         let _ = port::pin_to_core(number);
@@ -360,7 +360,7 @@ impl Life<'_> {
     /// their total time.
     fn operate(
         &self,
-        scene: &mut Scene,
+        scene: &mut ChurnDriver,
         progress: &Progress,
         has_ended: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(f64),
@@ -391,7 +391,7 @@ impl Life<'_> {
 
     fn operate_a_while(
         &self,
-        scene: &mut Scene,
+        scene: &mut ChurnDriver,
         settle: &mut dyn FnMut() -> Result<(), LifeError>,
     ) -> Result<(), LifeError> {
         let begin = Instant::now();
@@ -404,9 +404,9 @@ impl Life<'_> {
 
 /// Results of a forwarding thread.
 struct Ended {
-    station: Station,
-    reached: Run,
-    quiet: Run,
-    operated: Run,
-    reached_behind: Run,
+    station: ChurnWorker,
+    reached: ChurnRun,
+    quiet: ChurnRun,
+    operated: ChurnRun,
+    reached_behind: ChurnRun,
 }

@@ -9,7 +9,7 @@ use support::rng::Rng;
 use switch::Device;
 use tenancy::{Encapsulation, EncapHeader, TenantSwitch, Spec, VpdpId};
 
-use super::{Life, LifeError, Operation};
+use super::{ChurnTest, LifeError, Operation};
 use crate::device::change;
 use crate::setup::SetupError;
 use crate::tenants::{Entry, Part};
@@ -23,7 +23,7 @@ pub(super) const NUMBER: usize = 8;
 
 /// Delivery counters of packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Fates {
+pub struct DeliveryCounts {
     /// Packets received.
     pub came: u64,
     /// Packets sent in order.
@@ -38,8 +38,8 @@ pub struct Fates {
     pub reordered: u64,
 }
 
-impl AddAssign for Fates {
-    fn add_assign(&mut self, other: Fates) {
+impl AddAssign for DeliveryCounts {
+    fn add_assign(&mut self, other: DeliveryCounts) {
         self.came += other.came;
         self.left += other.left;
         self.dropped += other.dropped;
@@ -163,7 +163,7 @@ impl Seat {
     }
 
     /// Creates the packets for the vPDP, with the result of each function run alone.
-    pub(super) fn flow(&self, life: &Life<'_>, begins: Expectation) -> Result<Flow, LifeError> {
+    pub(super) fn flow(&self, life: &ChurnTest<'_>, begins: Expectation) -> Result<Flow, LifeError> {
         let mut alone = life
             .functions
             .iter()
@@ -204,7 +204,7 @@ impl Seat {
 }
 
 /// Adds the entries of a part to a device.
-pub(super) fn fill(device: &mut Device, life: &Life<'_>, part: Part) -> Result<(), LifeError> {
+pub(super) fn fill(device: &mut Device, life: &ChurnTest<'_>, part: Part) -> Result<(), LifeError> {
     let program = Arc::clone(device.program());
     life.workload.setup(&program, part, &mut |item| {
         let applied = device.apply(change(item));
@@ -222,7 +222,7 @@ struct Alone {
 }
 
 impl Alone {
-    fn new(life: &Life<'_>, function: &tenancy::Function, part: Part) -> Result<Alone, LifeError> {
+    fn new(life: &ChurnTest<'_>, function: &tenancy::Function, part: Part) -> Result<Alone, LifeError> {
         let mut hypervisor = TenantSwitch::new(Arc::clone(&life.engine));
         let made = hypervisor.create(Spec::default());
         let vpdp = made.map_err(|refusal| LifeError::Refusal(Operation::Create, refusal))?;

@@ -7,7 +7,7 @@ use packet::{Frame, Nanos, PortId};
 use support::tsc_clock::Clock;
 use tenancy::{ForwardedFrames, Reception, Worker};
 
-use super::Carried as Rates;
+use super::ForwardedCounts as Rates;
 use crate::measure::quantile;
 
 /// Capacity of a port's receive ring, in frames. Excess frames are dropped, as by a network card.
@@ -84,7 +84,7 @@ fn number_of(frame: &Frame) -> u64 {
 
 /// Results of a run, for the victim.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Run {
+pub(super) struct IsolationRun {
     /// Fraction of the arriving packets that were sent.
     pub(super) share: f64,
     /// Median latency in microseconds, from arrival to transmission.
@@ -123,7 +123,7 @@ impl Milestones {
 }
 
 /// A worker with its frame buffers.
-pub(super) struct Station {
+pub(super) struct IsolationWorker {
     worker: Worker,
     frames: Vec<Frame>,
     /// The victim's ports are those below this number.
@@ -134,9 +134,9 @@ pub(super) struct Station {
     start: Instant,
 }
 
-impl Station {
-    pub(super) fn new(worker: Worker, ports: u32, burst: usize, start: Instant) -> Station {
-        Station {
+impl IsolationWorker {
+    pub(super) fn new(worker: Worker, ports: u32, burst: usize, start: Instant) -> IsolationWorker {
+        IsolationWorker {
             worker,
             frames: (0..burst).map(|_| Frame::new()).collect(),
             ports,
@@ -148,8 +148,8 @@ impl Station {
 
     /// Forwards the traffic of the victim, which is the first source, and of its neighbor, for
     /// this duration.
-    pub(super) fn run(&mut self, sources: &mut [Source<'_>], time: Duration) -> Run {
-        let Station {
+    pub(super) fn run(&mut self, sources: &mut [Source<'_>], time: Duration) -> IsolationRun {
+        let IsolationWorker {
             worker,
             frames,
             ports,
@@ -159,7 +159,7 @@ impl Station {
         } = self;
         left.clear();
         let Some(rate) = sources.first().map(|victim| victim.rate) else {
-            return Run::default();
+            return IsolationRun::default();
         };
         let per_tick = 1e-9 / clock.rate().ticks_per_ns;
         let begin = clock.ticks();
@@ -203,7 +203,7 @@ impl Station {
         let took = |&(number, at): &(u64, u64)| seconds(at) - number as f64 / rate;
         let mut took: Vec<f64> = left.iter().map(took).collect();
         let counted = (last - first).max(1) as f64;
-        Run {
+        IsolationRun {
             share: left.len() as f64 / counted,
             p50: quantile(&mut took, 0.5) * 1e6,
             rate: left.len() as f64 / (until - from),
