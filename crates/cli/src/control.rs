@@ -43,7 +43,7 @@ pub(crate) struct Served<'d> {
 }
 
 /// The switch's ends of the connection between a device and its server.
-pub(crate) struct Line {
+pub(crate) struct ChannelEnd {
     pub(crate) inbox: Inbox,
     pub(crate) port: OpenedPort,
 }
@@ -103,7 +103,7 @@ impl Cpu {
         workers: usize,
         (choice, compilations): (Choice, &Compilations),
         config: DeviceConfig,
-    ) -> Result<(ServerConfig, Line), String> {
+    ) -> Result<(ServerConfig, ChannelEnd), String> {
         let numbers = self.numbers(served.named);
         let own = [numbers.usual, numbers.psa];
         if let Some(taken) = ports.iter().find(|spec| own.contains(&spec.id)) {
@@ -135,21 +135,21 @@ impl Cpu {
         };
         let port = Box::new(ControllerPort::new(cpu));
         let port = OpenedPort::new(port, "P4Runtime", workers).map_err(|e| e.to_string())?;
-        Ok((setup, Line { inbox, port }))
+        Ok((setup, ChannelEnd { inbox, port }))
     }
 }
 
 /// Handle to the server for one of its devices.
 #[derive(Clone)]
-pub(crate) struct Desk {
+pub(crate) struct ControllerChannel {
     server: Arc<Server>,
     device: u64,
 }
 
-impl Desk {
-    pub(crate) fn new(server: &Arc<Server>, device: u64) -> Desk {
+impl ControllerChannel {
+    pub(crate) fn new(server: &Arc<Server>, device: u64) -> ControllerChannel {
         let server = Arc::clone(server);
-        Desk { server, device }
+        ControllerChannel { server, device }
     }
 
     /// Reports to the server that a port went down or came up.

@@ -15,14 +15,14 @@ use port::{OpenedPort, Poller, Signal};
 use switch::Device;
 use tokio::sync::oneshot;
 
-use crate::carrier::Single;
-use crate::crew::Crew;
-use crate::early::Early;
-use crate::heard::Heard;
+use crate::packet_processor::Single;
+use crate::worker_pool::WorkerPool;
+use crate::process_setup::ProcessSetup;
+use crate::notifications::Notifications;
 use crate::report::{DeviceReport, PortReport, WorkerReport};
-use crate::spare::Spare;
+use crate::background_indexing::BackgroundIndexing;
 use crate::state;
-use crate::station::{Common, Habits, Told};
+use crate::worker_thread::{Common, WorkerConfig, WorkerEvent};
 use crate::watch::{self, Filter, Tally, Traced, Watch};
 
 /// Maximum sleep of the control loop, and so the maximum delay of the program's messages.
@@ -54,7 +54,7 @@ pub(crate) enum Event<'a> {
 /// Sources of a stop request.
 pub(crate) struct Stop<'a> {
     /// Stop signals of the process.
-    pub(crate) early: &'a Early,
+    pub(crate) early: &'a ProcessSetup,
     /// Descriptor that becomes readable when there is no more work.
     pub(crate) done: Option<BorrowedFd<'a>>,
 }
@@ -70,7 +70,7 @@ pub(crate) struct Tracing {
 /// Forwarding options.
 #[derive(Default)]
 pub(crate) struct Plan {
-    pub(crate) habits: Habits,
+    pub(crate) habits: WorkerConfig,
     pub(crate) tracing: Option<Tracing>,
     /// Queue of the controllers' requests.
     pub(crate) inbox: Option<Inbox>,
@@ -95,10 +95,10 @@ pub(crate) struct Sample {
 /// A device with its ports and worker threads.
 pub(crate) struct Forwarder {
     device: Device,
-    crew: Crew<Single>,
-    heard: Heard,
+    crew: WorkerPool<Single>,
+    heard: Notifications,
     inbox: Option<Inbox>,
-    spare: Spare,
+    spare: BackgroundIndexing,
     asked: Option<Receiver<Ask>>,
     tally: Option<Arc<Tally>>,
 }
@@ -115,7 +115,7 @@ impl Forwarder {
         plan: Plan,
     ) -> Result<Forwarder, String> {
         let mut tally = None;
-        let crew = Crew::new(ports, plan.habits, |workers, tell, common| {
+        let crew = WorkerPool::new(ports, plan.habits, |workers, tell, common| {
             let (counts, watches) = watches(plan.tracing, workers, tell, common);
             tally = counts;
             let made = device.workers(workers).into_iter().zip(watches);
@@ -125,9 +125,9 @@ impl Forwarder {
         Ok(Forwarder {
             device,
             crew,
-            heard: Heard::default(),
+            heard: Notifications::default(),
             inbox: plan.inbox,
-            spare: Spare::default(),
+            spare: BackgroundIndexing::default(),
             asked: plan.asked,
             tally,
         })
@@ -144,7 +144,7 @@ impl Forwarder {
         interval: Duration,
         observe: &mut dyn FnMut(Event<'_>),
     ) -> Result<Ending, String> {
-        let threads = self.crew.muster();
+        let threads = self.crew.into_threads();
         let ended = threads.run(|has_ended| self.look_after(stop, interval, has_ended, observe));
         self.hear(observe);
         let is_served = self.inbox.is_some();
@@ -228,9 +228,9 @@ impl Forwarder {
     fn hear(&mut self, observe: &mut dyn FnMut(Event<'_>)) {
         while let Some(told) = self.crew.hear() {
             match told {
-                Told::Notice(line) => observe(Event::Notice(line)),
-                Told::Link(port, is_up) => observe(Event::Link(port, is_up)),
-                Told::Traced(traced) => {
+                WorkerEvent::Notice(line) => observe(Event::Notice(line)),
+                WorkerEvent::Link(port, is_up) => observe(Event::Link(port, is_up)),
+                WorkerEvent::Traced(traced) => {
                     observe(Event::Traced(&self.device, *traced));
                     if let Some(tally) = &self.tally {
                         tally.shown();
@@ -336,7 +336,7 @@ impl Forwarder {
 fn watches(
     tracing: Option<Tracing>,
     workers: usize,
-    tell: &Sender<Told>,
+    tell: &Sender<WorkerEvent>,
     common: &Arc<Common>,
 ) -> (Option<Arc<Tally>>, Vec<Option<Watch>>) {
     let Some(tracing) = tracing else {
@@ -348,7 +348,7 @@ fn watches(
         let (tell, common) = (tell.clone(), Arc::clone(common));
         let deliver = move |traced| {
             // The control loop receives as long as workers run.
-            let _ = tell.send(Told::Traced(Box::new(traced)));
+            let _ = tell.send(WorkerEvent::Traced(Box::new(traced)));
             common.office.wake();
         };
         Some(Watch::new(number, &filter, tracing.sample, &tally, deliver))

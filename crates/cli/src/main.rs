@@ -13,25 +13,25 @@ mod args;
 mod artefacts;
 mod bench;
 mod bounds;
-mod cable;
+mod veth;
 mod captures;
-mod carrier;
+mod packet_processor;
 mod cells;
 mod check;
 mod compile;
 mod completions;
 mod configure;
 mod control;
-mod crew;
+mod worker_pool;
 mod ctl;
 mod demo;
 mod diff;
-mod early;
+mod process_setup;
 mod engine;
 mod experiment;
 mod fabric;
 mod forward;
-mod heard;
+mod notifications;
 mod host;
 mod hypervisor;
 mod listen;
@@ -44,9 +44,9 @@ mod report;
 mod run;
 mod serve;
 mod show;
-mod spare;
+mod background_indexing;
 mod state;
-mod station;
+mod worker_thread;
 mod tenant;
 mod test;
 mod trace;
@@ -54,7 +54,7 @@ mod watch;
 
 use std::process::ExitCode;
 
-use early::Early;
+use process_setup::ProcessSetup;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -180,22 +180,22 @@ fn main() -> ExitCode {
 }
 
 /// Does the setup of a command that requires a single thread.
-fn prepare(command: &Command) -> Result<Early, String> {
+fn prepare(command: &Command) -> Result<ProcessSetup, String> {
     match command {
-        Command::Demo(options) if options.wants_hosts() => Early::go_private(),
+        Command::Demo(options) if options.wants_hosts() => ProcessSetup::go_private(),
         Command::Demo(_)
         | Command::Run(_)
         | Command::Serve(_)
         | Command::Host(_)
         | Command::Replay(_)
         | Command::Fabric(_)
-        | Command::Experiment(_) => Early::catch_signals(),
-        Command::Ctl(options) if options.follows() => Early::catch_signals(),
-        _ => Ok(Early::default()),
+        | Command::Experiment(_) => ProcessSetup::catch_signals(),
+        Command::Ctl(options) if options.follows() => ProcessSetup::catch_signals(),
+        _ => Ok(ProcessSetup::default()),
     }
 }
 
-fn dispatch(command: Command, early: Early) -> Result<Ended, String> {
+fn dispatch(command: Command, early: ProcessSetup) -> Result<Ended, String> {
     match command {
         Command::Check(options) => check::run(&options),
         Command::Ir(options) => show::ir(&options),

@@ -6,7 +6,7 @@
 //! interrupted.
 
 mod families;
-mod shot;
+mod snapshot;
 mod vpdps;
 
 use std::convert::Infallible;
@@ -27,10 +27,10 @@ use prometheus_client::registry::Registry;
 use tokio::runtime::Builder;
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::control::Desk;
+use crate::control::ControllerChannel;
 use crate::{forward, host, out};
 use families::Collector;
-pub(crate) use shot::{Shot, SwitchShot, VpdpShot};
+pub(crate) use snapshot::{MetricsSnapshot, SwitchShot, VpdpShot};
 
 /// Time limit for an answer. A device that exceeds it has ended.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -44,19 +44,19 @@ pub(crate) enum Subject {
         id: u64,
         ask: Sender<forward::Ask>,
         /// Handle to the P4Runtime server, if controllers are served.
-        desk: Option<Desk>,
+        desk: Option<ControllerChannel>,
     },
     /// A switch that hosts virtual data planes.
     Host(Sender<host::Ask>),
 }
 
 impl Subject {
-    async fn shots(&self) -> Vec<Shot> {
+    async fn shots(&self) -> Vec<MetricsSnapshot> {
         match self {
             Subject::Device { id, ask, desk } => {
                 let sample = answer_to(ask).await;
-                let control = || desk.as_ref().map(Desk::figures);
-                let shot = sample.map(|sample| Shot::of_device(*id, sample, control()));
+                let control = || desk.as_ref().map(ControllerChannel::figures);
+                let shot = sample.map(|sample| MetricsSnapshot::of_device(*id, sample, control()));
                 shot.into_iter().collect()
             }
             Subject::Host(ask) => answer_to(ask).await.unwrap_or_default(),

@@ -13,9 +13,9 @@ use switch::Device;
 use crate::args::{Setup, Source};
 use crate::captures::{Captures, Input};
 use crate::cells::{self, Cell};
-use crate::early::Early;
+use crate::process_setup::ProcessSetup;
 use crate::engine::Choice;
-use crate::heard::Heard;
+use crate::notifications::Notifications;
 use crate::live::{self, LiveLine};
 use crate::report::{self, DeviceReport, PortReport, Traffic};
 use crate::{Ended, amount, configure, out};
@@ -50,7 +50,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
+pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
     let mut captures = Captures::open(&options.inputs).map_err(|e| e.to_string())?;
     let Some(device) = configure::load(
         &options.source,
@@ -98,7 +98,7 @@ struct Replay {
     started: Instant,
     /// Packets with a time stamp before that of their predecessor.
     late: u64,
-    heard: Heard,
+    heard: Notifications,
     errors: Vec<String>,
 }
 
@@ -113,13 +113,13 @@ impl Replay {
             first: None,
             started: Instant::now(),
             late: 0,
-            heard: Heard::default(),
+            heard: Notifications::default(),
             errors: Vec::new(),
         }
     }
 
     /// Processes all packets of the captures. Returns a message if a signal ended it early.
-    fn carry(&mut self, captures: &mut Captures, early: &Early) -> Option<String> {
+    fn carry(&mut self, captures: &mut Captures, early: &ProcessSetup) -> Option<String> {
         let mut line = LiveLine::new();
         let mut packets: u64 = 0;
         while let Some((port, frame)) = captures.next() {

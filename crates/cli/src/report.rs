@@ -7,7 +7,7 @@ use serde::Serialize;
 use switch::Ledger;
 
 use crate::amount;
-use crate::station::Figures;
+use crate::worker_thread::Figures;
 
 /// Packets and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

@@ -20,8 +20,8 @@ use switch::Device;
 use tenancy::Compilations;
 
 use crate::args::{Io, Setup, Source};
-use crate::control::{Cpu, Desk, Line, Served};
-use crate::early::Early;
+use crate::control::{Cpu, ControllerChannel, ChannelEnd, Served};
+use crate::process_setup::ProcessSetup;
 use crate::engine::Choice;
 use crate::forward::{Ask, Ending, Event, Forwarder, Plan, Stop, Tracing};
 use crate::listen::Guard;
@@ -30,7 +30,7 @@ use crate::log::{self, Verbosity};
 use crate::metrics::{Metrics, Subject};
 use crate::report::{self, DeviceReport, PortReport, WorkerReport};
 use crate::state::Keeping;
-use crate::station::Habits;
+use crate::worker_thread::WorkerConfig;
 use crate::watch::{Filter, Sample};
 use crate::{Ended, amount, bounds, compile, configure, out};
 use tracer::Tracer;
@@ -68,7 +68,7 @@ pub(crate) struct Options {
     )]
     ports: Vec<PortSpec>,
     #[command(flatten)]
-    carrying: Carrying,
+    carrying: DeviceProcessor,
     #[command(flatten)]
     setup: Setup,
     #[command(flatten)]
@@ -91,7 +91,7 @@ pub(crate) struct Options {
 
 /// Options of packet forwarding.
 #[derive(Args)]
-pub(crate) struct Carrying {
+pub(crate) struct DeviceProcessor {
     /// Packet I/O of ports on interfaces.
     #[arg(long, value_enum, default_value_t)]
     io: Io,
@@ -154,7 +154,7 @@ impl Workers {
     /// Reserves the first cores for the workers of all devices, if there are more cores than
     /// workers. Must be called before threads start. Returns the worker configuration of each
     /// device, and the priority of servers relative to workers.
-    pub(crate) fn begin(&self, devices: usize) -> (Vec<Habits>, Urgency) {
+    pub(crate) fn begin(&self, devices: usize) -> (Vec<WorkerConfig>, Urgency) {
         let workers = self.number() * devices;
         // If the system does not report the allowed cores, threads are not pinned.
         let cores = Cores::allowed().unwrap_or_default();
@@ -175,7 +175,7 @@ impl Workers {
 
     /// Returns the configuration of a device's workers. `all` is the number of workers of all
     /// devices.
-    fn habits(&self, device: usize, all: usize, cores: &Cores) -> Habits {
+    fn habits(&self, device: usize, all: usize, cores: &Cores) -> WorkerConfig {
         let of_worker = |worker| match all > 1 && all <= cores.count() {
             true => cores.nth(worker),
             // A single worker is not pinned to the first core, which other switches on the
@@ -183,7 +183,7 @@ impl Workers {
             false => Some(cores.clone()),
         };
         let first = device * self.number();
-        Habits {
+        WorkerConfig {
             cores: (first..first + self.number())
                 .filter_map(of_worker)
                 .collect(),
@@ -202,10 +202,10 @@ impl Trace {
     }
 }
 
-impl Carrying {
+impl DeviceProcessor {
     /// Starts logging, then prepares the workers as [`Workers::begin`] does. Must be called
     /// before any output.
-    pub(crate) fn begin(&self, devices: usize) -> (Vec<Habits>, Urgency) {
+    pub(crate) fn begin(&self, devices: usize) -> (Vec<WorkerConfig>, Urgency) {
         log::begin(self.log);
         self.workers.begin(devices)
     }
@@ -216,7 +216,7 @@ impl Carrying {
     }
 }
 
-impl Carrying {
+impl DeviceProcessor {
     /// Checks the options. Must be called before ports are opened.
     ///
     /// # Errors
@@ -232,7 +232,7 @@ impl Options {
     }
 }
 
-pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
+pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
     options.carrying.check()?;
     let (habits, urgency) = options.carrying.begin(1);
     let Some(device) = device(options)? else {
@@ -260,10 +260,10 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
         let server = Server::start(listen, vec![setup], urgency);
         let server = server.map_err(|error| error.to_string())?;
         out::note(&format!("P4Runtime is served at {}", server.address()));
-        Ok::<_, String>((line, Desk::new(&Arc::new(server), id)))
+        Ok::<_, String>((line, ControllerChannel::new(&Arc::new(server), id)))
     };
     let control = options.address.map(start).transpose()?;
-    let carried = Carried {
+    let carried = ForwardedFrames {
         id: options.device_id(),
         what: options.source.program.display().to_string(),
         device,
@@ -306,7 +306,7 @@ fn device(options: &Options) -> Result<Option<Device>, String> {
 }
 
 /// A device that is ready to forward packets.
-pub(crate) struct Carried {
+pub(crate) struct ForwardedFrames {
     /// Device id for controllers and metrics.
     pub(crate) id: u64,
     /// Description of what runs on it.
@@ -314,16 +314,16 @@ pub(crate) struct Carried {
     pub(crate) device: Device,
     pub(crate) ports: Vec<PortSpec>,
     /// Connection to the server, and a handle to the server.
-    pub(crate) control: Option<(Line, Desk)>,
+    pub(crate) control: Option<(ChannelEnd, ControllerChannel)>,
 }
 
 /// Forwards packets on devices, each with its worker configuration, until an event ends it. Then
 /// reports.
 pub(crate) fn carry(
-    carried: Vec<Carried>,
-    habits: Vec<Habits>,
-    options: &Carrying,
-    early: &Early,
+    carried: Vec<ForwardedFrames>,
+    habits: Vec<WorkerConfig>,
+    options: &DeviceProcessor,
+    early: &ProcessSetup,
 ) -> Result<Ended, String> {
     let are_several = carried.len() > 1;
     if are_several && options.trace.trace_file.is_some() {
@@ -346,7 +346,7 @@ pub(crate) fn carry(
     carry_all(rounds, early)
 }
 
-fn carry_all(mut rounds: Vec<Round>, early: &Early) -> Result<Ended, String> {
+fn carry_all(mut rounds: Vec<Round>, early: &ProcessSetup) -> Result<Ended, String> {
     match &mut rounds[..] {
         [one] => one.run(&Stop { early, done: None }),
         all => carry_several(all, early),
@@ -354,13 +354,13 @@ fn carry_all(mut rounds: Vec<Round>, early: &Early) -> Result<Ended, String> {
 }
 
 /// Runs each device on a separate thread, until a signal arrives or all have ended.
-fn carry_several(rounds: &mut [Round], early: &Early) -> Result<Ended, String> {
+fn carry_several(rounds: &mut [Round], early: &ProcessSetup) -> Result<Ended, String> {
     let no_descriptor = |e| format!("cannot make a descriptor to wait for: {e}");
     // Becomes readable for all threads when the other end is closed.
     let (going_on, over) = UnixStream::pair().map_err(no_descriptor)?;
     let office = WakeupFd::new().map_err(no_descriptor)?;
     // Signals are handled by this thread only.
-    let none = Early::default();
+    let none = ProcessSetup::default();
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         let mut started = Ok(());
@@ -414,9 +414,9 @@ struct Round {
 
 impl Round {
     fn prepare(
-        carried: Carried,
-        options: &Carrying,
-        habits: Habits,
+        carried: ForwardedFrames,
+        options: &DeviceProcessor,
+        habits: WorkerConfig,
         asked: Receiver<Ask>,
         is_one_of_several: bool,
     ) -> Result<Round, String> {
@@ -496,7 +496,7 @@ pub(crate) fn tell_ports(which: &str, opened: &[OpenedPort]) {
     }
 }
 
-fn announce(carried: &Carried, options: &Carrying, opened: &[OpenedPort], says_which: bool) {
+fn announce(carried: &ForwardedFrames, options: &DeviceProcessor, opened: &[OpenedPort], says_which: bool) {
     let which = match says_which {
         true => format!("device {}: ", carried.id),
         false => String::new(),
@@ -555,13 +555,13 @@ struct Observer {
     json: bool,
     every: Option<Duration>,
     next_report: Duration,
-    desk: Option<Desk>,
+    desk: Option<ControllerChannel>,
     /// Device id, if there are several devices.
     id: Option<u64>,
 }
 
 impl Observer {
-    fn new(options: &Carrying, tracer: Tracer, desk: Option<Desk>, id: Option<u64>) -> Observer {
+    fn new(options: &DeviceProcessor, tracer: Tracer, desk: Option<ControllerChannel>, id: Option<u64>) -> Observer {
         let every = options.every.map(Duration::from_secs);
         Observer {
             line: match id {

@@ -13,11 +13,11 @@ use switch::{Device, DeviceConfig};
 use tenancy::Compilations;
 
 use crate::args::Source;
-use crate::control::{Cpu, Desk, Served};
-use crate::early::Early;
+use crate::control::{Cpu, ControllerChannel, Served};
+use crate::process_setup::ProcessSetup;
 use crate::engine::Choice;
 use crate::listen::Guard;
-use crate::run::{self, Carried, Carrying};
+use crate::run::{self, ForwardedFrames, DeviceProcessor};
 use crate::state::{Found, Keeping};
 use crate::{Ended, bounds, compile, out};
 
@@ -66,7 +66,7 @@ pub(crate) struct Options {
     #[arg(long = "port", value_name = "[DEVICE:]NUMBER=INTERFACE")]
     ports: Vec<DevicePort>,
     #[command(flatten)]
-    carrying: Carrying,
+    carrying: DeviceProcessor,
     /// A port on the host's side, for PNA programs; all others are on the network's. Give one for
     /// each.
     #[arg(long = "host-port", value_name = "NUMBER")]
@@ -174,7 +174,7 @@ fn deal(devices: &[DeviceSpec], ports: &[DevicePort]) -> Result<Vec<Vec<PortSpec
     Ok(dealt)
 }
 
-pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
+pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
     let only = [DeviceSpec {
         id: 1,
         program: None,
@@ -239,7 +239,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
     let server = Arc::new(server);
     let carried = made
         .into_iter()
-        .map(|(spec, device, ports, line, is_programmed)| Carried {
+        .map(|(spec, device, ports, line, is_programmed)| ForwardedFrames {
             id: spec.id,
             what: match &spec.program {
                 Some(program) => program.display().to_string(),
@@ -248,7 +248,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
             },
             device,
             ports,
-            control: Some((line, Desk::new(&server, spec.id))),
+            control: Some((line, ControllerChannel::new(&server, spec.id))),
         });
     run::carry(carried.collect(), habits, &options.carrying, early)
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::{Options, report};
 use crate::Ended;
 use crate::host::FAIR_ROUND;
-use crate::host::gauge::{Cycles, fairness};
+use crate::host::cycle_accounting::{Cycles, fairness};
 use crate::live::{LiveLine, bar};
 
 /// Number of runs of each kind. The time is divided among them.

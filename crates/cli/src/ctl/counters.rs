@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::link::Link;
 use super::state::{self, Part, Unsaid};
-use crate::early::Early;
+use crate::process_setup::ProcessSetup;
 use crate::{out, report};
 
 #[derive(Args)]
@@ -44,7 +44,7 @@ pub(crate) fn counters(
     link: &mut Link,
     options: &CountersOptions,
     as_json: bool,
-    early: &Early,
+    early: &ProcessSetup,
 ) -> Result<(), String> {
     let catalog = link.catalog()?;
     let parts = parts(&catalog, options.name.as_deref())?;

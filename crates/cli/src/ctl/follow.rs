@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use super::json as as_value;
 use super::link::Link;
 use super::state;
-use crate::early::Early;
+use crate::process_setup::ProcessSetup;
 use crate::out;
 
 /// Digest configuration: how long a list may wait to fill, its maximum size, and the time limit
@@ -87,7 +87,7 @@ pub(crate) fn digests(
     link: &mut Link,
     options: &DigestsOptions,
     as_json: bool,
-    early: &Early,
+    early: &ProcessSetup,
 ) -> Result<(), String> {
     let catalog = link.catalog()?;
     let is_digest = |kind: &Object| matches!(kind, Object::Digest { .. });
@@ -157,7 +157,7 @@ fn follow_digests(
     catalog: &Catalog,
     count: Option<u64>,
     as_json: bool,
-    early: &Early,
+    early: &ProcessSetup,
 ) -> Result<(), String> {
     let types = digest_types(catalog);
     let mut told = 0;
@@ -204,7 +204,7 @@ pub(crate) fn packets(
     link: &mut Link,
     options: &PacketsOptions,
     as_json: bool,
-    early: &Early,
+    early: &ProcessSetup,
 ) -> Result<(), String> {
     let catalog = link.catalog()?;
     let metadata = catalog.packet_out(&options.set)?;
@@ -270,7 +270,7 @@ fn note(told: &Told) {
 
 impl Link {
     /// Returns the next message. `None` if a signal requests a stop.
-    fn told(&mut self, early: &Early) -> Result<Option<Told>, String> {
+    fn told(&mut self, early: &ProcessSetup) -> Result<Option<Told>, String> {
         match self.client.next(None, early.signal_fd()) {
             Ok(Next::Told(told)) => Ok(Some(told)),
             Ok(Next::Stopped | Next::TimedOut) => Ok(None),

@@ -18,7 +18,7 @@ mod write;
 use clap::{Args, Subcommand};
 
 use crate::Ended;
-use crate::early::Early;
+use crate::process_setup::ProcessSetup;
 use link::LinkOptions;
 
 #[derive(Args)]
@@ -131,7 +131,7 @@ impl Options {
     }
 }
 
-pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
+pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
     let json = options.link.address.json;
     if let Command::Load(load) = &options.command {
         return config::load(&options.link, load, json);

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use packet::PortId;
 use port::{Netns, NetnsError, OpenedPort, PortDriver, Rtnl, RtnlError};
 
-use crate::cable::{be_silent, open_port};
+use crate::veth::{disable_ipv6_autoconf, open_port};
 
 /// Name of each host's interface.
 const HOST_INTERFACE: &str = "eth0";
@@ -62,7 +62,7 @@ const PLACES: [Place; 2] = [
 /// # Errors
 /// The step that the machine does not allow or support, as text.
 pub(super) fn connect(io: PortDriver) -> Result<Connected, String> {
-    be_silent();
+    disable_ipv6_autoconf();
     let mut switch = Rtnl::open().map_err(|e| e.to_string())?;
     let mut ports = Vec::new();
     let mut connect_one = |place: &Place| -> Result<Host, String> {
@@ -77,7 +77,7 @@ pub(super) fn connect(io: PortDriver) -> Result<Connected, String> {
 fn make_host(place: &Place, switch: &mut Rtnl) -> Result<Host, String> {
     let netns = Netns::create().map_err(|e| e.to_string())?;
     // Only the demo's packets: the router would drop IPv6 neighbour discovery.
-    netns.run(be_silent).map_err(|e| e.to_string())?;
+    netns.run(disable_ipv6_autoconf).map_err(|e| e.to_string())?;
     plug_in(place, switch, &netns).map_err(|e| e.to_string())?;
     configure(place, &netns).map_err(|e| e.to_string())?;
     Ok(Host {

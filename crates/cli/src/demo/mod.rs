@@ -21,7 +21,7 @@ use port::{OpenedPort, Privilege};
 use switch::Device;
 
 use crate::args::Io;
-use crate::early::Early;
+use crate::process_setup::ProcessSetup;
 use crate::engine::Choice;
 use crate::forward::{Ending, Event, Forwarder, Plan, Stop};
 use crate::live::{self, LiveLine};
@@ -81,7 +81,7 @@ impl Options {
     }
 }
 
-pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
+pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
     let device = configure::load_text(
         "router.p4",
         PROGRAM,
@@ -125,7 +125,7 @@ fn opening(privilege: Privilege, hosts: &[Host; 2]) -> String {
 
 fn carry(
     options: &Options,
-    early: &Early,
+    early: &ProcessSetup,
     device: Device,
     hosts: [Host; 2],
     ports: Vec<OpenedPort>,

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::plot::{self, Axes, Curve, Marks};
 use super::policy::Policy;
 use super::{Figure, Hypervdp, More, Picture, Progress, Row, head};
-use crate::early::Early;
+use crate::process_setup::ProcessSetup;
 use crate::fabric::{Maker, watch};
 
 /// Limit of the simulated time. All flows complete well before it.
@@ -98,7 +98,7 @@ struct Simulated {
 ///
 /// # Errors
 /// A topology is wrong, or a signal arrived.
-pub(super) fn measure(options: &Hypervdp, early: &Early) -> Result<Figure, String> {
+pub(super) fn measure(options: &Hypervdp, early: &ProcessSetup) -> Result<Figure, String> {
     let cost = cost(options)?;
     let native = simulate("fat-tree, native", &options.fabric, 1.0, options, early)?;
     let vpdps = simulate(
@@ -151,7 +151,7 @@ fn simulate(
     file: &Path,
     cost: f64,
     options: &Hypervdp,
-    early: &Early,
+    early: &ProcessSetup,
 ) -> Result<Simulated, String> {
     let mut topology = crate::fabric::read(file)?;
     let Some(workload) = topology.workload else {

@@ -20,7 +20,7 @@ use bench::tenants::TenantsReport;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
-use crate::early::Early;
+use crate::process_setup::ProcessSetup;
 use crate::engine::Choice;
 use crate::host::ROUND;
 use crate::live::{LiveLine, bar};
@@ -244,7 +244,7 @@ impl Drop for Progress {
     }
 }
 
-pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
+pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
     let Command::Hypervdp(options) = &options.command;
     std::fs::create_dir_all(&options.out)
         .map_err(|error| format!("cannot make {}: {error}", options.out.display()))?;

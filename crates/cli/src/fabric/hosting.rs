@@ -9,10 +9,10 @@ use port::{OpenedPort, Poller};
 use tenancy::TenantSwitch;
 
 use super::real::Switched;
-use crate::crew::Crew;
+use crate::worker_pool::WorkerPool;
 use crate::out;
 use crate::report::{self, DeviceReport};
-use crate::station::{Habits, Told};
+use crate::worker_thread::{WorkerConfig, WorkerEvent};
 
 /// Interval of the control loop.
 const TURN: Duration = Duration::from_millis(10);
@@ -28,10 +28,10 @@ pub(super) fn carry(
     ports: Vec<OpenedPort>,
     done: &UnixStream,
 ) -> Result<Switched, String> {
-    let mut crew = Crew::new(ports, Habits::default(), |workers, _, _| {
+    let mut crew = WorkerPool::new(ports, WorkerConfig::default(), |workers, _, _| {
         hypervisor.workers(workers)
     })?;
-    let threads = crew.muster();
+    let threads = crew.into_threads();
     threads.run(|has_ended| {
         let mut poller = Poller::new();
         while !has_ended() && !is_over(&mut poller, done)? {
@@ -65,12 +65,12 @@ fn is_over(poller: &mut Poller, done: &UnixStream) -> Result<bool, String> {
 }
 
 /// Does the work that needs no packet, and prints the notices of the ports.
-fn turn(hypervisor: &mut TenantSwitch, crew: &Crew<tenancy::Worker>, name: &str) {
+fn turn(hypervisor: &mut TenantSwitch, crew: &WorkerPool<tenancy::Worker>, name: &str) {
     // The sink is never called: it is for packets of the control side, of which there are none
     // here.
     hypervisor.step(crew.common().now(), |_, _, _| {});
     while let Some(told) = crew.hear() {
-        if let Told::Notice(notice) = told {
+        if let WorkerEvent::Notice(notice) = told {
             out::note(&format!("{name}: {notice}"));
         }
     }

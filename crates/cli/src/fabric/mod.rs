@@ -19,7 +19,7 @@ use fabric::{Progress, Simulation, Topology};
 use packet::Nanos;
 
 use crate::args::{Io, read_text};
-use crate::early::Early;
+use crate::process_setup::ProcessSetup;
 use crate::engine::Choice;
 use crate::live::{self, LiveLine};
 use crate::{Ended, amount, out};
@@ -94,7 +94,7 @@ pub(crate) fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
+pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
     match &options.command {
         Command::Show(options) => show::run(options),
         Command::Run(options) if options.real => real::run(
@@ -117,7 +117,7 @@ pub(crate) fn read(path: &Path) -> Result<Topology, String> {
     Topology::read(&file, &text, directory).map_err(|error| error.to_string())
 }
 
-fn simulate(options: &RunOptions, early: &Early) -> Result<Ended, String> {
+fn simulate(options: &RunOptions, early: &ProcessSetup) -> Result<Ended, String> {
     let mut topology = read(&options.topology)?;
     topology.workload = topology
         .workload
@@ -171,7 +171,7 @@ fn unfinished(report: &fabric::Report, time: &str) -> String {
 pub(crate) fn watch(
     simulation: &mut Simulation,
     end: Nanos,
-    early: &Early,
+    early: &ProcessSetup,
 ) -> Result<(Option<port::Signal>, Duration), String> {
     let start = Instant::now();
     let mut line = LiveLine::new();

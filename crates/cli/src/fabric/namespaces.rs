@@ -14,7 +14,7 @@ use fabric::Topology;
 use fabric::topology::{End, HostSpec, NodeId, SwitchId};
 use port::{Netns, NetnsError, OpenedPort, PortDriver, Rtnl};
 
-use crate::cable::{be_silent, open_port};
+use crate::veth::{disable_ipv6_autoconf, open_port};
 
 /// Directory in which `ip netns` finds namespaces.
 const NAMES: &str = "/run/netns";
@@ -142,7 +142,7 @@ fn silent() -> Result<Netns, String> {
         }
         error => error.to_string(),
     })?;
-    netns.run(be_silent).map_err(|error| error.to_string())?;
+    netns.run(disable_ipv6_autoconf).map_err(|error| error.to_string())?;
     Ok(netns)
 }
 

@@ -17,9 +17,9 @@ use switch::Device;
 
 use super::hosting;
 use super::namespaces::Namespaces;
-use super::switches::{Maker, Plane};
+use super::switches::{Maker, SwitchPlane};
 use crate::args::Io;
-use crate::early::Early;
+use crate::process_setup::ProcessSetup;
 use crate::engine::Choice;
 use crate::forward::{Event, Forwarder, Plan, Stop};
 use crate::report::{DeviceReport, PortReport};
@@ -79,7 +79,7 @@ struct Running {
 ///
 /// # Errors
 /// The process may not create namespaces, or a switch cannot be created.
-pub(super) fn up(options: &UpOptions, early: &Early) -> Result<Ended, String> {
+pub(super) fn up(options: &UpOptions, early: &ProcessSetup) -> Result<Ended, String> {
     let topology = super::read(&options.topology)?;
     early.begin_work();
     let running = Running::start(&topology, options.io, options.choice)?;
@@ -110,7 +110,7 @@ pub(super) fn run(
     topology: &Topology,
     io: Io,
     choice: Choice,
-    early: &Early,
+    early: &ProcessSetup,
     json: bool,
 ) -> Result<Ended, String> {
     if topology.commands.iter().all(|command| command.is_server) {
@@ -168,7 +168,7 @@ impl Running {
         ended.collect()
     }
 
-    fn commands(&self, topology: &Topology, early: &Early) -> Result<Vec<Done>, String> {
+    fn commands(&self, topology: &Topology, early: &ProcessSetup) -> Result<Vec<Done>, String> {
         let (servers, others): (Vec<&CommandSpec>, Vec<&CommandSpec>) = topology
             .commands
             .iter()
@@ -221,7 +221,7 @@ impl Drop for Servers {
     }
 }
 
-fn wait(mut child: Child, early: &Early) -> Result<ExitStatus, String> {
+fn wait(mut child: Child, early: &ProcessSetup) -> Result<ExitStatus, String> {
     loop {
         let ended = child.try_wait();
         if let Some(status) =
@@ -240,15 +240,15 @@ fn wait(mut child: Child, early: &Early) -> Result<ExitStatus, String> {
 /// Starts a switch in a thread.
 fn begin(
     name: String,
-    plane: Plane,
+    plane: SwitchPlane,
     ports: Vec<OpenedPort>,
 ) -> Result<(UnixStream, JoinHandle<Result<Switched, String>>), String> {
     let (running, done) =
         UnixStream::pair().map_err(|error| format!("cannot make a pair of sockets: {error}"))?;
     let thread = std::thread::Builder::new().name(name.clone());
     let thread = thread.spawn(move || match plane {
-        Plane::Alone(device) => carry(name, *device, ports, &done),
-        Plane::Shared(hypervisor) => hosting::carry(name, *hypervisor, ports, &done),
+        SwitchPlane::Alone(device) => carry(name, *device, ports, &done),
+        SwitchPlane::Shared(hypervisor) => hosting::carry(name, *hypervisor, ports, &done),
     });
     let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
     Ok((running, thread))
@@ -262,7 +262,7 @@ fn carry(
     done: &UnixStream,
 ) -> Result<Switched, String> {
     let mut forwarder = Forwarder::new(device, ports, Plan::default())?;
-    let early = Early::default();
+    let early = ProcessSetup::default();
     let stop = Stop {
         early: &early,
         done: Some(done.as_fd()),

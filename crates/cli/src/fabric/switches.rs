@@ -25,7 +25,7 @@ pub(crate) struct Maker {
 }
 
 /// Data plane of a switch.
-pub(crate) enum Plane {
+pub(crate) enum SwitchPlane {
     /// One function.
     Alone(Box<Device>),
     /// Virtual data planes.
@@ -49,8 +49,8 @@ impl Maker {
     /// wrong.
     pub(crate) fn make(&mut self, spec: &SwitchSpec) -> Result<Box<dyn Node>, String> {
         Ok(match self.plane(&spec.plane)? {
-            Plane::Alone(device) => Box::new(SwitchNode::new(*device, spec.service)),
-            Plane::Shared(hypervisor) => {
+            SwitchPlane::Alone(device) => Box::new(SwitchNode::new(*device, spec.service)),
+            SwitchPlane::Shared(hypervisor) => {
                 let tenants = Tenants::new(*hypervisor).ok_or("it has workers already")?;
                 Box::new(SwitchNode::new(tenants, spec.service))
             }
@@ -61,10 +61,10 @@ impl Maker {
     ///
     /// # Errors
     /// As for [`Maker::make`].
-    pub(crate) fn plane(&mut self, spec: &PlaneSpec) -> Result<Plane, String> {
+    pub(crate) fn plane(&mut self, spec: &PlaneSpec) -> Result<SwitchPlane, String> {
         Ok(match spec {
-            PlaneSpec::Alone(function) => Plane::Alone(Box::new(self.device(function)?)),
-            PlaneSpec::Shared(shared) => Plane::Shared(Box::new(self.hypervisor(shared)?)),
+            PlaneSpec::Alone(function) => SwitchPlane::Alone(Box::new(self.device(function)?)),
+            PlaneSpec::Shared(shared) => SwitchPlane::Shared(Box::new(self.hypervisor(shared)?)),
         })
     }
 

@@ -14,7 +14,7 @@ use tenancy::{
 use crate::bounds::denied;
 use crate::control::USUAL_CPU;
 use crate::host::carrier::controllers_of;
-use crate::host::office::Office;
+use crate::host::control_loop::ControlLoop;
 use crate::host::program;
 
 pub(super) type Answered<T> = Result<T, TenancyError>;
@@ -64,7 +64,7 @@ pub(super) fn done(id: VpdpId) -> wire::ChangeResponse {
     }
 }
 
-impl Office {
+impl ControlLoop {
     /// Executes one change.
     pub(super) fn change(
         &mut self,
@@ -147,7 +147,7 @@ impl Office {
                 Ok(done(id))
             }
             Change::Import(exported) => self.import(exported),
-            // Handled by [`Office::change`].
+            // Handled by [`ControlLoop::change`].
             Change::SetProgram(_)
             | Change::EditStage(_)
             | Change::RollBack(_)

@@ -12,8 +12,8 @@ use p4rt::{CpuPort, ToControllers};
 use packet::{Batch, Frame, Nanos, PortId};
 use tenancy::{CycleAccounting, Reception, VpdpId, CycleUse, Worker};
 
-use super::gauge::Cycles;
-use crate::carrier::Carrier;
+use super::cycle_accounting::Cycles;
+use crate::packet_processor::PacketProcessor;
 
 /// First of the switch ports for the controllers of virtual data planes. The vPDP's number is
 /// added.
@@ -50,7 +50,7 @@ enum Change {
 }
 
 /// Control loop's side of the CPU port routing: publishes connected controllers to the workers.
-pub(super) struct Switchboard {
+pub(super) struct CpuPortRouter {
     published: Arc<Published>,
     /// Replaced maps that workers may still use. They are freed here, because workers have no
     /// time for it.
@@ -59,7 +59,7 @@ pub(super) struct Switchboard {
     changes: Sender<Change>,
 }
 
-impl Switchboard {
+impl CpuPortRouter {
     /// Connects controllers to a vPDP, in place of those that it had.
     pub(super) fn connect(&mut self, id: VpdpId, cpu: CpuPort) {
         let port = controllers_of(id);
@@ -157,7 +157,7 @@ pub(super) struct Tenants {
 }
 
 /// Creates the packet processors of the workers. The first one receives packet-outs.
-pub(super) fn stations(workers: Vec<Worker>, is_fair: bool) -> (Vec<Tenants>, Switchboard) {
+pub(super) fn stations(workers: Vec<Worker>, is_fair: bool) -> (Vec<Tenants>, CpuPortRouter) {
     let (mut board, changes) = switchboard();
     let mut takes = Some(Takes {
         changes,
@@ -175,9 +175,9 @@ pub(super) fn stations(workers: Vec<Worker>, is_fair: bool) -> (Vec<Tenants>, Sw
     (tenants.collect(), board)
 }
 
-fn switchboard() -> (Switchboard, Receiver<Change>) {
+fn switchboard() -> (CpuPortRouter, Receiver<Change>) {
     let (tell, changes) = channel();
-    let board = Switchboard {
+    let board = CpuPortRouter {
         published: Arc::default(),
         retired: Vec::new(),
         tallies: Vec::new(),
@@ -186,7 +186,7 @@ fn switchboard() -> (Switchboard, Receiver<Change>) {
     (board, changes)
 }
 
-fn exits(board: &mut Switchboard) -> Exits {
+fn exits(board: &mut CpuPortRouter) -> Exits {
     let tally = Arc::<Tally>::default();
     board.tallies.push(Arc::clone(&tally));
     Exits {
@@ -264,7 +264,7 @@ pub(crate) const ROUND: usize = 4096;
 /// vPDPs wait for it.
 pub(crate) const FAIR_ROUND: usize = 256;
 
-impl Carrier for Tenants {
+impl PacketProcessor for Tenants {
     fn round(&self) -> usize {
         self.round
     }
@@ -373,7 +373,7 @@ mod tests {
         let id = VpdpId::new(1).unwrap();
         let (mut board, _changes) = switchboard();
         let mut exits = exits(&mut board);
-        let mut send = |board: &Switchboard| {
+        let mut send = |board: &CpuPortRouter| {
             exits.renew();
             exits.give(controllers_of(id), &[7]);
             board.given_and_lost()

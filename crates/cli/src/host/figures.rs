@@ -6,24 +6,24 @@ use tenancy::{Connection, Vpdp};
 use tokio::sync::oneshot;
 
 use crate::control::USUAL_CPU;
-use crate::host::office::Office;
-use crate::metrics::{Shot, SwitchShot, VpdpShot};
+use crate::host::control_loop::ControlLoop;
+use crate::metrics::{MetricsSnapshot, SwitchShot, VpdpShot};
 use crate::report::{self, DeviceReport};
 
 /// Request for all metrics, with its reply channel.
-pub(crate) type Ask = oneshot::Sender<Vec<Shot>>;
+pub(crate) type Ask = oneshot::Sender<Vec<MetricsSnapshot>>;
 
-impl Office {
+impl ControlLoop {
     /// Returns the snapshots of the switch and then of its vPDPs.
-    pub(super) fn shots(&self) -> Vec<Shot> {
+    pub(super) fn shots(&self) -> Vec<MetricsSnapshot> {
         let vpdps = self.hypervisor.vpdps().map(|vpdp| self.shot(vpdp));
         std::iter::once(self.shot_of_switch())
             .chain(vpdps)
             .collect()
     }
 
-    fn shot_of_switch(&self) -> Shot {
-        Shot {
+    fn shot_of_switch(&self) -> MetricsSnapshot {
+        MetricsSnapshot {
             ports: self.crew.port_reports(),
             workers: self.crew.worker_reports(),
             switch: Some(SwitchShot {
@@ -31,17 +31,17 @@ impl Office {
                 dropped: report::device_drops(&self.hypervisor.ledger()),
                 to_controllers: self.board.given_and_lost(),
             }),
-            ..Shot::default()
+            ..MetricsSnapshot::default()
         }
     }
 
     /// Returns the snapshot of a vPDP. A vPDP is a P4Runtime device with the vPDP's number. Its
     /// tables are left out: their number and names are chosen by its owner.
-    fn shot(&self, vpdp: &Vpdp) -> Shot {
+    fn shot(&self, vpdp: &Vpdp) -> MetricsSnapshot {
         let id = vpdp.id();
         let inbox = self.tenants.get(&id).map(|tenant| &tenant.inbox);
         let ledger = vpdp.device().map(Device::ledger).unwrap_or_default();
-        Shot {
+        MetricsSnapshot {
             labels: vec![
                 ("device", id.to_string()),
                 ("vpdp", vpdp.name().to_owned()),
@@ -57,7 +57,7 @@ impl Office {
             events: inbox.map(|inbox| (inbox.waiting_events(), inbox.lost_events())),
             control: self.server.figures(id.get().into()),
             vpdp: Some(self.shot_of_vpdp(vpdp, ledger)),
-            ..Shot::default()
+            ..MetricsSnapshot::default()
         }
     }
 

@@ -3,10 +3,10 @@
 
 mod answer;
 mod carrier;
-mod diary;
+mod audit_log;
 mod figures;
-pub(crate) mod gauge;
-mod office;
+pub(crate) mod cycle_accounting;
+mod control_loop;
 mod program;
 mod report;
 mod stages;
@@ -28,8 +28,8 @@ use tenancy::TenantSwitch;
 
 use crate::args::Io;
 use crate::bounds;
-use crate::crew::Crew;
-use crate::early::Early;
+use crate::worker_pool::WorkerPool;
+use crate::process_setup::ProcessSetup;
 use crate::engine::Choice;
 use crate::forward::Ending;
 use crate::listen::Guard;
@@ -39,7 +39,7 @@ use crate::run::{self, Workers};
 use crate::{Ended, out};
 pub(crate) use carrier::{FAIR_ROUND, ROUND};
 pub(crate) use figures::Ask;
-use office::Office;
+use control_loop::ControlLoop;
 
 #[derive(Args)]
 #[command(
@@ -138,7 +138,7 @@ impl SlotOptions {
     }
 }
 
-pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
+pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
     log::begin(options.log);
     Metrics::check(options.metrics)?;
     let (mut habits, urgency) = options.workers.begin(1);
@@ -160,13 +160,13 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
         TenantSwitch::with_slots(Arc::from(options.choice.engine()), options.slots.plan());
     hypervisor.set_compile_pool(bounds::pool());
     if options.fair {
-        hypervisor.set_fairness(Some(gauge::fairness()));
+        hypervisor.set_fairness(Some(cycle_accounting::fairness()));
     }
     let mut board = None;
-    let crew = Crew::new(opened, habits.pop().unwrap_or_default(), |workers, _, _| {
+    let crew = WorkerPool::new(opened, habits.pop().unwrap_or_default(), |workers, _, _| {
         let mut workers = hypervisor.workers(workers);
         for worker in &mut workers {
-            worker.measure_by(gauge::Cycles::default());
+            worker.measure_by(cycle_accounting::Cycles::default());
         }
         let (tenants, made) = carrier::stations(workers, options.fair);
         board = Some(made);
@@ -182,7 +182,7 @@ pub(crate) fn run(options: &Options, early: &Early) -> Result<Ended, String> {
         server.address()
     ));
     let (ask, asked) = channel();
-    let mut office = Office::new(hypervisor, crew, board, server, petitions, ports, asked)?;
+    let mut office = ControlLoop::new(hypervisor, crew, board, server, petitions, ports, asked)?;
     let _metrics = Metrics::begin(options.metrics, vec![Subject::Host(ask)])?;
     let ending = office.run(early)?;
     office.report(options.json);

@@ -14,7 +14,7 @@ use tenancy::{Cancelled, Chain, Function, CompilePermit, NewFunction, Maker, Mov
 
 use crate::bounds::denied;
 use crate::host::answer::{Answered, done, invalid, refused};
-use crate::host::office::Office;
+use crate::host::control_loop::ControlLoop;
 
 /// Result of a compile thread, with the request's answer.
 pub(super) struct Ready {
@@ -43,7 +43,7 @@ pub(super) fn compile_text(text: &str) -> Result<Program, String> {
 /// Function that compiles P4 text to a program.
 type Compile<'c> = dyn Fn(&str) -> Result<Program, String> + 'c;
 
-impl Office {
+impl ControlLoop {
     pub(super) fn set_program(
         &mut self,
         asked: wire::SetProgram,
@@ -85,7 +85,7 @@ impl Office {
     }
 
     /// Builds a device for a vPDP on a separate thread, from texts of a number of bytes. The
-    /// control loop continues in [`Office::programmed`].
+    /// control loop continues in [`ControlLoop::programmed`].
     pub(super) fn prepare(
         &mut self,
         found: Answered<(VpdpId, usize, Work)>,

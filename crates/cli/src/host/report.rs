@@ -8,7 +8,7 @@ use serde::Serialize;
 use switch::{Device, Ledger};
 use tenancy::{Deleted, Vpdp};
 
-use crate::host::office::Office;
+use crate::host::control_loop::ControlLoop;
 use crate::out;
 use crate::report::{self, Drops, PortReport};
 
@@ -66,7 +66,7 @@ struct DeletedBefore {
     drops: Vec<Drops>,
 }
 
-impl Office {
+impl ControlLoop {
     fn port_reports(&self) -> Vec<HostedPort> {
         let reports = self.crew.port_reports().into_iter();
         let hosted = reports.map(|report| HostedPort {

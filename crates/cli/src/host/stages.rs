@@ -11,10 +11,10 @@ use switch::{MigrationMode, MayLose};
 use tenancy::{Maker, VpdpId};
 
 use crate::host::answer::{Answered, invalid, refused};
-use crate::host::office::Office;
+use crate::host::control_loop::ControlLoop;
 use crate::host::program::{self, Next, Work};
 
-impl Office {
+impl ControlLoop {
     /// Edits a stage, or moves it to another slot.
     pub(super) fn edit_stage(
         &mut self,

@@ -11,7 +11,7 @@ use switch::{Device, DeviceConfig, Digest, LoadError};
 use tenancy::{BoundedCompiler, HypervisorError, SlotBook, VpdpId};
 
 use crate::control::USUAL_CPU;
-use crate::spare::Spare;
+use crate::background_indexing::BackgroundIndexing;
 use crate::{amount, bounds};
 
 /// Maximum number of digests, and of messages, taken in one turn.
@@ -24,7 +24,7 @@ const MOST_SHOWN: usize = 200;
 /// and the rate limit of shown messages.
 pub(super) struct Tenant {
     pub(super) inbox: Inbox,
-    pub(super) spare: Spare,
+    pub(super) spare: BackgroundIndexing,
     /// Configuration of its future devices, shared with its loader.
     config: Arc<Mutex<DeviceConfig>>,
     shown: Limit,
@@ -171,7 +171,7 @@ pub(super) fn connect(
     };
     let tenant = Tenant {
         inbox,
-        spare: Spare::default(),
+        spare: BackgroundIndexing::default(),
         config,
         shown: Limit::default(),
     };

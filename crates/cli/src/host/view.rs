@@ -8,9 +8,9 @@ use tenancy::{CompileFigures, Connection, Function, Rule, VirtualPort, Vpdp, Vpd
 
 use crate::control::USUAL_CPU;
 use crate::host::answer::{Answered, invalid};
-use crate::host::office::Office;
+use crate::host::control_loop::ControlLoop;
 
-impl Office {
+impl ControlLoop {
     /// Shows one vPDP, or all that the viewer may see.
     pub(super) fn show(
         &self,

@@ -6,13 +6,13 @@ use p4rt::LATENCY_MICROS;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 
-use crate::metrics::shot::{Labels, Shot};
+use crate::metrics::snapshot::{Labels, MetricsSnapshot};
 use crate::metrics::vpdps::VPDPS;
 use crate::report::{Drops, PortReport, TableReport, WorkerReport};
 
 /// Collector of the metrics of several snapshots.
 #[derive(Debug)]
-pub(super) struct Collector(pub(super) Vec<Shot>);
+pub(super) struct Collector(pub(super) Vec<MetricsSnapshot>);
 
 /// A value of a metric.
 pub(super) enum Value {
@@ -27,7 +27,7 @@ pub(super) type Metric = (
     &'static str,
     &'static str,
     MetricType,
-    fn(&Shot) -> Vec<(Labels, Value)>,
+    fn(&MetricsSnapshot) -> Vec<(Labels, Value)>,
 );
 
 /// Returns a value without further labels, if there is one.
@@ -293,7 +293,7 @@ const DEVICES: &[Metric] = &[
 ];
 
 fn by_port_and_direction(
-    shot: &Shot,
+    shot: &MetricsSnapshot,
     both: fn(&PortReport) -> [(&'static str, u64); 2],
 ) -> Vec<(Labels, Value)> {
     let ports = shot.ports.iter();
@@ -310,14 +310,14 @@ fn by_port_and_direction(
         .collect()
 }
 
-fn by_table(shot: &Shot, pick: fn(&TableReport) -> Value) -> Vec<(Labels, Value)> {
+fn by_table(shot: &MetricsSnapshot, pick: fn(&TableReport) -> Value) -> Vec<(Labels, Value)> {
     let tables = shot.device.iter().flat_map(|device| &device.tables);
     tables
         .map(|table| (vec![("table", table.name.clone())], pick(table)))
         .collect()
 }
 
-fn by_worker(shot: &Shot, pick: fn(&WorkerReport) -> Value) -> Vec<(Labels, Value)> {
+fn by_worker(shot: &MetricsSnapshot, pick: fn(&WorkerReport) -> Value) -> Vec<(Labels, Value)> {
     let workers = shot.workers.iter();
     workers
         .map(|worker| (vec![("worker", worker.worker.to_string())], pick(worker)))

@@ -5,7 +5,7 @@ use prometheus_client::metrics::MetricType;
 use tenancy::{CompileFigures, Quotas, Rate};
 
 use crate::metrics::families::{Metric, Value, by, by_reason, level, one};
-use crate::metrics::shot::{Labels, Shot, VpdpShot};
+use crate::metrics::snapshot::{Labels, MetricsSnapshot, VpdpShot};
 
 pub(super) const VPDPS: &[Metric] = &[
     (
@@ -168,7 +168,7 @@ pub(super) const VPDPS: &[Metric] = &[
 ];
 
 /// Returns a quota. Without a limit there is no value.
-fn quota(shot: &Shot, pick: fn(&Quotas) -> Option<u64>) -> Vec<(Labels, Value)> {
+fn quota(shot: &MetricsSnapshot, pick: fn(&Quotas) -> Option<u64>) -> Vec<(Labels, Value)> {
     let quota = shot.vpdp.as_ref().and_then(|vpdp| pick(&vpdp.quotas));
     one(quota.map(Value::Level))
 }

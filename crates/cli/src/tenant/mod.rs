@@ -277,7 +277,7 @@ impl FromStr for PortName {
 }
 
 pub(crate) fn run(options: &Options) -> Result<Ended, String> {
-    let mut desk = Desk::open(&options.address)?;
+    let mut desk = OperatorSession::open(&options.address)?;
     match &options.command {
         Command::Create(create) => return desk.create(create),
         Command::Load(load) => {
@@ -399,16 +399,16 @@ fn function_of(source: &Source) -> Result<Option<wire::Function>, String> {
 }
 
 /// Connection of an operator to a switch.
-struct Desk<'o> {
+struct OperatorSession<'o> {
     operator: Operator,
     address: &'o Address,
 }
 
-impl<'o> Desk<'o> {
-    fn open(address: &'o Address) -> Result<Desk<'o>, String> {
+impl<'o> OperatorSession<'o> {
+    fn open(address: &'o Address) -> Result<OperatorSession<'o>, String> {
         let operator = Operator::connect(&address.endpoint()?);
         let operator = operator.map_err(|error| explain(address, &error))?;
-        Ok(Desk { operator, address })
+        Ok(OperatorSession { operator, address })
     }
 
     fn change(&mut self, change: Change) -> Result<wire::ChangeResponse, String> {

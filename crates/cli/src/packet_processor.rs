@@ -10,7 +10,7 @@ use switch::Worker;
 use crate::watch::Watch;
 
 /// Processes the frames of one thread.
-pub(crate) trait Carrier: Send {
+pub(crate) trait PacketProcessor: Send {
     /// Maximum number of frames in one batch, of one port or of several.
     fn round(&self) -> usize {
         Batch::USUAL
@@ -66,7 +66,7 @@ pub(crate) struct Single {
     pub(crate) watch: Option<Watch>,
 }
 
-impl Carrier for Single {
+impl PacketProcessor for Single {
     fn forward(
         &mut self,
         frames: &mut [Frame],
@@ -92,7 +92,7 @@ impl Carrier for Single {
     }
 }
 
-impl Carrier for tenancy::Worker {
+impl PacketProcessor for tenancy::Worker {
     fn forward(
         &mut self,
         frames: &mut [Frame],

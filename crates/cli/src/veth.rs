@@ -10,7 +10,7 @@ const LINK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Switches IPv6 off for new interfaces in the thread's namespace. Where that is not allowed, a
 /// few more packets are dropped.
-pub(crate) fn be_silent() {
+pub(crate) fn disable_ipv6_autoconf() {
     let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
 }
 

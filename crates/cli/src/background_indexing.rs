@@ -14,14 +14,14 @@ const BUDGET: Duration = Duration::from_millis(2);
 
 /// Progress of the background indexing.
 #[derive(Default)]
-pub(crate) struct Spare {
+pub(crate) struct BackgroundIndexing {
     /// The device's change count at the last turn, and the time of its last change.
     changes: u64,
     since: Nanos,
     is_done: bool,
 }
 
-impl Spare {
+impl BackgroundIndexing {
     /// Does a part of the work, if there is any and its time has come. Returns true if there is
     /// more to do at once.
     pub(crate) fn turn(&mut self, device: &mut Device, now: Nanos) -> bool {
@@ -65,7 +65,7 @@ mod tests {
         }
         let loaded = configure::load_text("acl.p4", PROGRAM, Choice::default(), "none", "");
         let mut device = loaded.unwrap();
-        let mut spare = Spare::default();
+        let mut spare = BackgroundIndexing::default();
         // Adds entries as a controller does, without the indexing at the end.
         let program = std::sync::Arc::clone(device.program());
         let entries = entries::read(&program, "acl.entries", &text).unwrap();

@@ -23,7 +23,7 @@ const LOOK_EVERY: Nanos = Nanos::from_millis(100);
 /// that a controller may receive (digests, idle entries) need `--log debug` if controllers are
 /// served. `--log off` shows nothing.
 #[derive(Default)]
-pub(crate) struct Heard {
+pub(crate) struct Notifications {
     messages: Shown,
     digests: Lines,
     idle: Lines,
@@ -88,7 +88,7 @@ impl Lines {
     }
 }
 
-impl Heard {
+impl Notifications {
     /// Takes the notifications out of the device's queues. `note` shows a line. `inbox` passes
     /// digests to controllers.
     pub(crate) fn hear(

@@ -10,7 +10,7 @@ use packet::{Batch, Frame, Nanos, PortId};
 use port::{Cores, LinkState, Poller, Port, PortError, PortStats, Reason, RxDrop};
 use support::wakeup::WakeupFd;
 
-use crate::carrier::Carrier;
+use crate::packet_processor::PacketProcessor;
 use crate::watch::Traced;
 
 /// Maximum sleep of a worker, and so the maximum time between two checks of the links.
@@ -27,7 +27,7 @@ const SETTLE: Nanos = Nanos::from_millis(150);
 const TURN: usize = Batch::USUAL;
 
 /// Event that a worker reports to the control loop.
-pub(crate) enum Told {
+pub(crate) enum WorkerEvent {
     /// A line about a port.
     Notice(String),
     /// A port went down or came up.
@@ -76,9 +76,9 @@ pub(crate) struct Figures {
 
 /// Published statistics of a worker.
 #[derive(Default)]
-pub(crate) struct Board(Mutex<Figures>);
+pub(crate) struct SharedStats(Mutex<Figures>);
 
-impl Board {
+impl SharedStats {
     /// Returns the statistics published last.
     pub(crate) fn read(&self) -> MutexGuard<'_, Figures> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -87,7 +87,7 @@ impl Board {
 
 /// Configuration of the workers of a device.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Habits {
+pub(crate) struct WorkerConfig {
     /// CPU affinity by worker. Workers without one are placed by the system.
     pub(crate) cores: Vec<Cores>,
     /// Time that a worker keeps polling before it sleeps.
@@ -95,18 +95,18 @@ pub(crate) struct Habits {
 }
 
 /// A worker thread.
-pub(crate) struct Station<C> {
+pub(crate) struct WorkerThread<C> {
     number: usize,
     carrier: C,
     ports: Ports,
     batch: Batch,
     poller: Poller,
     bell: Arc<WakeupFd>,
-    board: Arc<Board>,
+    board: Arc<SharedStats>,
     figures: Figures,
-    habits: Habits,
+    habits: WorkerConfig,
     common: Arc<Common>,
-    tell: Sender<Told>,
+    tell: Sender<WorkerEvent>,
 }
 
 /// Parts of a worker thread.
@@ -117,20 +117,20 @@ pub(crate) struct Parts<C> {
     /// events.
     pub(crate) shares: Vec<(Box<dyn Port>, bool)>,
     pub(crate) bell: Arc<WakeupFd>,
-    pub(crate) habits: Habits,
+    pub(crate) habits: WorkerConfig,
     pub(crate) common: Arc<Common>,
-    pub(crate) tell: Sender<Told>,
+    pub(crate) tell: Sender<WorkerEvent>,
 }
 
-impl<C: Carrier> Station<C> {
-    pub(crate) fn new(parts: Parts<C>) -> Station<C> {
+impl<C: PacketProcessor> WorkerThread<C> {
+    pub(crate) fn new(parts: Parts<C>) -> WorkerThread<C> {
         let shares = parts.shares.into_iter();
         let attached: Vec<Attached> = shares
             .map(|(port, tells)| Attached::new(port, tells))
             .collect();
         let ring = Arc::clone(&parts.bell);
         parts.carrier.wake_by(move || ring.wake());
-        Station {
+        WorkerThread {
             number: parts.number,
             batch: Batch::with_capacity(parts.carrier.round()),
             carrier: parts.carrier,
@@ -146,7 +146,7 @@ impl<C: Carrier> Station<C> {
     }
 
     /// Returns the worker's published statistics.
-    pub(crate) fn board(&self) -> &Arc<Board> {
+    pub(crate) fn board(&self) -> &Arc<SharedStats> {
         &self.board
     }
 
@@ -267,7 +267,7 @@ impl<C: Carrier> Station<C> {
         };
         if attached.tells {
             // The control loop receives as long as workers run.
-            let _ = self.tell.send(Told::Link(attached.port.id(), false));
+            let _ = self.tell.send(WorkerEvent::Link(attached.port.id(), false));
         }
         if let Some(line) = attached.notice_error(&error, now) {
             self.notify(line);
@@ -280,7 +280,7 @@ impl<C: Carrier> Station<C> {
 
     /// Processes the batch and empties it. Returns the number of its frames.
     fn forward(&mut self, now: Nanos) -> usize {
-        let Station {
+        let WorkerThread {
             carrier,
             ports,
             batch,
@@ -309,7 +309,7 @@ impl<C: Carrier> Station<C> {
             let attached = &self.ports.attached[place];
             if was_down && attached.trouble.is_none() && attached.tells {
                 // The control loop receives as long as workers run.
-                let _ = self.tell.send(Told::Link(attached.port.id(), true));
+                let _ = self.tell.send(WorkerEvent::Link(attached.port.id(), true));
             }
             if let Some(line) = line {
                 self.notify(line);
@@ -345,14 +345,14 @@ impl<C: Carrier> Station<C> {
         // If the link is not up yet, the port reports an error at the next receive.
         if attached.port.link() == LinkState::Up {
             // The control loop receives as long as workers run.
-            let _ = self.tell.send(Told::Link(id, true));
+            let _ = self.tell.send(WorkerEvent::Link(id, true));
         }
         self.notify(line);
     }
 
     fn notify(&self, line: String) {
         // The control loop receives as long as workers run.
-        let _ = self.tell.send(Told::Notice(line));
+        let _ = self.tell.send(WorkerEvent::Notice(line));
         self.common.office.wake();
     }
 
@@ -586,7 +586,7 @@ mod tests {
         is_behind: bool,
     }
 
-    impl Carrier for Rounds {
+    impl PacketProcessor for Rounds {
         fn round(&self) -> usize {
             ROUND
         }
@@ -663,7 +663,7 @@ mod tests {
             }
             (Box::new(near) as Box<dyn Port>, false)
         };
-        let mut station = Station::new(Parts {
+        let mut station = WorkerThread::new(Parts {
             number: 0,
             carrier: Rounds {
                 allowance,
@@ -672,7 +672,7 @@ mod tests {
             },
             shares: (0..).zip(waiting).map(attach).collect(),
             bell: Arc::new(WakeupFd::new().unwrap()),
-            habits: Habits::default(),
+            habits: WorkerConfig::default(),
             common: Arc::new(Common {
                 start: Instant::now(),
                 is_over: AtomicBool::new(false),

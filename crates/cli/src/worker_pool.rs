@@ -10,9 +10,9 @@ use port::{OpenedPort, PortStats};
 use support::wakeup::WakeupFd;
 use switch::Ledger;
 
-use crate::carrier::Carrier;
+use crate::packet_processor::PacketProcessor;
 use crate::report::{PortReport, WorkerReport};
-use crate::station::{Board, Common, Habits, Parts, Station, Told};
+use crate::worker_thread::{SharedStats, Common, WorkerConfig, Parts, WorkerThread, WorkerEvent};
 
 /// Time that a switch waits for a port when all ports are gone.
 const GRACE: Nanos = Nanos::from_millis(3000);
@@ -21,17 +21,17 @@ const GRACE: Nanos = Nanos::from_millis(3000);
 const STACK_BYTES: usize = 4 << 20;
 
 /// Worker threads, with the control loop's side of their shared state.
-pub(crate) struct Crew<C> {
-    stations: Vec<Station<C>>,
-    boards: Vec<Arc<Board>>,
+pub(crate) struct WorkerPool<C> {
+    stations: Vec<WorkerThread<C>>,
+    boards: Vec<Arc<SharedStats>>,
     names: Vec<(PortId, String)>,
     common: Arc<Common>,
-    told: Receiver<Told>,
+    told: Receiver<WorkerEvent>,
     /// Time since which no port is usable.
     alone_since: Option<Nanos>,
 }
 
-impl<C: Carrier> Crew<C> {
+impl<C: PacketProcessor> WorkerPool<C> {
     /// Creates one worker per port share and distributes the ports among them. `carriers` creates
     /// a packet processor for each worker; its arguments are the number of workers, the event
     /// sender and the shared state.
@@ -40,9 +40,9 @@ impl<C: Carrier> Crew<C> {
     /// The operating system provides no descriptors.
     pub(crate) fn new(
         ports: Vec<OpenedPort>,
-        habits: Habits,
-        carriers: impl FnOnce(usize, &Sender<Told>, &Arc<Common>) -> Vec<C>,
-    ) -> Result<Crew<C>, String> {
+        habits: WorkerConfig,
+        carriers: impl FnOnce(usize, &Sender<WorkerEvent>, &Arc<Common>) -> Vec<C>,
+    ) -> Result<WorkerPool<C>, String> {
         let workers = ports.first().map_or(1, |port| port.shares.len());
         let shares = deal(ports, workers);
         let names = shares.first().into_iter().flatten();
@@ -61,7 +61,7 @@ impl<C: Carrier> Crew<C> {
         let (tell, told) = channel();
         let carriers = carriers(workers, &tell, &common).into_iter().zip(shares);
         let stations = carriers.enumerate().map(|(number, (carrier, shares))| {
-            Ok(Station::new(Parts {
+            Ok(WorkerThread::new(Parts {
                 number,
                 carrier,
                 shares,
@@ -71,9 +71,9 @@ impl<C: Carrier> Crew<C> {
                 tell: tell.clone(),
             }))
         });
-        let mut stations: Vec<Station<C>> = stations.collect::<Result<_, String>>()?;
-        stations.iter_mut().for_each(Station::finish);
-        Ok(Crew {
+        let mut stations: Vec<WorkerThread<C>> = stations.collect::<Result<_, String>>()?;
+        stations.iter_mut().for_each(WorkerThread::finish);
+        Ok(WorkerPool {
             boards: stations.iter().map(|s| Arc::clone(s.board())).collect(),
             stations,
             names,
@@ -84,7 +84,7 @@ impl<C: Carrier> Crew<C> {
     }
 
     /// Takes the workers out, to be run. May be called once.
-    pub(crate) fn muster(&mut self) -> Threads<C> {
+    pub(crate) fn into_threads(&mut self) -> Threads<C> {
         Threads {
             stations: std::mem::take(&mut self.stations),
             common: Arc::clone(&self.common),
@@ -97,25 +97,25 @@ impl<C: Carrier> Crew<C> {
     }
 
     /// Returns the wake-up descriptor of the first worker. Must be called before
-    /// [`Crew::muster`].
+    /// [`WorkerPool::into_threads`].
     pub(crate) fn first_bell(&self) -> Option<Arc<WakeupFd>> {
         self.stations.first().map(|s| Arc::clone(s.bell()))
     }
 
     /// Returns the next event of a worker.
-    pub(crate) fn hear(&self) -> Option<Told> {
+    pub(crate) fn hear(&self) -> Option<WorkerEvent> {
         self.told.try_recv().ok()
     }
 
     /// Returns the statistics that the workers publish.
-    pub(crate) fn boards(&self) -> &[Arc<Board>] {
+    pub(crate) fn boards(&self) -> &[Arc<SharedStats>] {
         &self.boards
     }
 
     /// Returns the frame counts of the workers.
     pub(crate) fn worker_reports(&self) -> Vec<WorkerReport> {
         let boards = self.boards.iter().enumerate();
-        let report = |(number, board): (usize, &Arc<Board>)| {
+        let report = |(number, board): (usize, &Arc<SharedStats>)| {
             let figures = board.read();
             let mut sum = PortStats::default();
             figures.ports.iter().for_each(|stats| sum.add(stats));
@@ -161,11 +161,11 @@ impl<C: Carrier> Crew<C> {
 
 /// Workers that run on threads.
 pub(crate) struct Threads<C> {
-    stations: Vec<Station<C>>,
+    stations: Vec<WorkerThread<C>>,
     common: Arc<Common>,
 }
 
-impl<C: Carrier> Threads<C> {
+impl<C: PacketProcessor> Threads<C> {
     /// Runs the workers while `office`, the control loop, runs on this thread. The argument of
     /// `office` returns true if a worker has ended.
     ///
@@ -204,7 +204,7 @@ impl<C: Carrier> Threads<C> {
             }
             worked.and(ended)
         });
-        self.stations.iter_mut().for_each(Station::finish);
+        self.stations.iter_mut().for_each(WorkerThread::finish);
         ended
     }
 }

@@ -15,15 +15,15 @@ use tenancy::{Connection, TenantSwitch, VirtualPort, Vpdp, VpdpId};
 use tracing::level_filters::LevelFilter;
 
 use crate::control::USUAL_CPU;
-use crate::crew::Crew;
-use crate::early::Early;
+use crate::worker_pool::WorkerPool;
+use crate::process_setup::ProcessSetup;
 use crate::forward::Ending;
-use crate::host::carrier::{Switchboard, Tenants};
-use crate::host::diary;
+use crate::host::carrier::{CpuPortRouter, Tenants};
+use crate::host::audit_log;
 use crate::host::figures::Ask;
 use crate::host::program::Ready;
 use crate::host::tenant::{self, Tenant, Terms};
-use crate::station::{Common, Told};
+use crate::worker_thread::{Common, WorkerEvent};
 use crate::{log, out, serve};
 
 /// Maximum sleep of the control loop, and so the maximum delay of the programs' messages.
@@ -33,10 +33,10 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 const PETITIONS_A_TURN: usize = 8;
 
 /// The control loop.
-pub(super) struct Office {
+pub(super) struct ControlLoop {
     pub(super) hypervisor: TenantSwitch,
-    pub(super) crew: Crew<Tenants>,
-    pub(super) board: Switchboard,
+    pub(super) crew: WorkerPool<Tenants>,
+    pub(super) board: CpuPortRouter,
     first_station: Option<Arc<WakeupFd>>,
     pub(super) server: Server,
     petitions: RequestReceiver,
@@ -53,20 +53,20 @@ pub(super) struct Office {
     asked: Receiver<Ask>,
 }
 
-impl Office {
+impl ControlLoop {
     pub(super) fn new(
         mut hypervisor: TenantSwitch,
-        crew: Crew<Tenants>,
-        board: Switchboard,
+        crew: WorkerPool<Tenants>,
+        board: CpuPortRouter,
         server: Server,
         petitions: RequestReceiver,
         ports: BTreeMap<PortId, String>,
         asked: Receiver<Ask>,
-    ) -> Result<Office, String> {
+    ) -> Result<ControlLoop, String> {
         let (ready_in, ready) = channel();
         let empty = Arc::new(driver::compile_text("empty.p4", serve::EMPTY)?);
         hypervisor.set_stand_in(Arc::clone(&empty));
-        Ok(Office {
+        Ok(ControlLoop {
             hypervisor,
             first_station: crew.first_bell(),
             crew,
@@ -99,14 +99,14 @@ impl Office {
     ///
     /// # Errors
     /// The operating system provides no threads, or the process cannot wait for its ports.
-    pub(super) fn run(&mut self, early: &Early) -> Result<Ending, String> {
-        let threads = self.crew.muster();
+    pub(super) fn run(&mut self, early: &ProcessSetup) -> Result<Ending, String> {
+        let threads = self.crew.into_threads();
         threads.run(|has_ended| self.look_after(early, has_ended))
     }
 
     fn look_after(
         &mut self,
-        early: &Early,
+        early: &ProcessSetup,
         has_ended: &dyn Fn() -> bool,
     ) -> Result<Ending, String> {
         let mut poller = Poller::new();
@@ -118,7 +118,7 @@ impl Office {
                 petitions += 1;
                 match petition {
                     TenancyRequest::Change(asker, asked, answer) => {
-                        let answer = diary::noted(asker, &asked, answer);
+                        let answer = audit_log::noted(asker, &asked, answer);
                         self.change(*asked, answer);
                     }
                     TenancyRequest::Show(viewer, asked, answer) => {
@@ -190,10 +190,10 @@ impl Office {
     fn hear(&mut self) {
         while let Some(told) = self.crew.hear() {
             match told {
-                Told::Notice(line) => out::note(&line),
-                Told::Link(port, is_up) => self.link_changed(port, is_up),
+                WorkerEvent::Notice(line) => out::note(&line),
+                WorkerEvent::Link(port, is_up) => self.link_changed(port, is_up),
                 // Tracing is never enabled here.
-                Told::Traced(_) => {}
+                WorkerEvent::Traced(_) => {}
             }
         }
     }
@@ -273,7 +273,7 @@ impl Office {
         such.map(|(port, _)| port).collect()
     }
 
-    fn sleep(&self, early: &Early, poller: &mut Poller) -> Result<(), String> {
+    fn sleep(&self, early: &ProcessSetup, poller: &mut Poller) -> Result<(), String> {
         let office = &self.crew.common().office;
         let inboxes = self.tenants.values().map(|tenant| tenant.inbox.wake_fd());
         let fds = early.signal_fd().into_iter().chain(inboxes);

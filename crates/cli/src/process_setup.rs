@@ -16,7 +16,7 @@ const MAX_UNTAKEN_AT_WORK: Duration = Duration::from_secs(10);
 
 /// Prepared process state.
 #[derive(Default)]
-pub(crate) struct Early {
+pub(crate) struct ProcessSetup {
     /// Caught stop signals. `None`: a signal kills the process.
     signals: Option<Arc<StopSignals>>,
     /// True once the command has checked for signals.
@@ -26,15 +26,15 @@ pub(crate) struct Early {
     pub(crate) private: Option<Result<Privilege, NetnsError>>,
 }
 
-impl Early {
+impl ProcessSetup {
     /// Catches the stop signals. Must be called before other threads start, which would die of
     /// them.
     ///
     /// # Errors
     /// An error of the operating system, as text.
-    pub(crate) fn catch_signals() -> Result<Early, String> {
+    pub(crate) fn catch_signals() -> Result<ProcessSetup, String> {
         let signals = StopSignals::catch().map_err(|e| format!("cannot catch signals: {e}"))?;
-        Ok(Early {
+        Ok(ProcessSetup {
             signals: Some(Arc::new(signals)),
             is_at_work: Arc::default(),
             private: None,
@@ -45,8 +45,8 @@ impl Early {
     ///
     /// # Errors
     /// An error of the operating system, as text.
-    pub(crate) fn go_private() -> Result<Early, String> {
-        let mut early = Early::catch_signals()?;
+    pub(crate) fn go_private() -> Result<ProcessSetup, String> {
+        let mut early = ProcessSetup::catch_signals()?;
         early.private = Some(port::enter_private());
         Ok(early)
     }

@@ -13,7 +13,7 @@ pub(crate) type Labels = Vec<(&'static str, String)>;
 /// Metrics snapshot of a device, of a switch that hosts virtual data planes, or of one of these.
 /// Each kind fills some of the fields.
 #[derive(Debug, Default)]
-pub(crate) struct Shot {
+pub(crate) struct MetricsSnapshot {
     /// Labels that identify the source.
     pub(crate) labels: Labels,
     pub(crate) ports: Vec<PortReport>,
@@ -56,9 +56,9 @@ pub(crate) struct VpdpShot {
     pub(crate) compilations: CompileFigures,
 }
 
-impl Shot {
-    pub(super) fn of_device(id: u64, sample: Sample, control: Option<Figures>) -> Shot {
-        Shot {
+impl MetricsSnapshot {
+    pub(super) fn of_device(id: u64, sample: Sample, control: Option<Figures>) -> MetricsSnapshot {
+        MetricsSnapshot {
             labels: vec![("device", id.to_string())],
             ports: sample.ports,
             workers: sample.workers,
@@ -66,7 +66,7 @@ impl Shot {
             device: Some(sample.device),
             events: Some(sample.events),
             control,
-            ..Shot::default()
+            ..MetricsSnapshot::default()
         }
     }
 }
