@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use exec::{
-    PrefetchStage, Burst, ControlVerdict, Derived, Destination, DropReason, Engine, CompiledFastPath, Loaded, BurstSegment,
-    Natives, DeviceView, PacketContext, ParserVerdict, FastPath, PassInput, PassOutcome, FastPathPort, FastPathStep,
-    FastPathTest, RandomStream, Requests, State, Tracer, Unsupported,
+    Burst, BurstSegment, CompiledFastPath, ControlVerdict, Derived, Destination, DeviceView,
+    DropReason, Engine, FastPath, FastPathPort, FastPathStep, FastPathTest, Loaded, Natives,
+    PacketContext, ParserVerdict, PassInput, PassOutcome, PrefetchStage, RandomStream, Requests,
+    State, Tracer, Unsupported,
 };
 use ir::{ControlId, FieldId, Layout, ParserId, Program};
 use packet::PortId;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use exec::Engine;
 use packet::{Frame, Nanos, PortId};
 use switch::Device;
-use tenancy::{Connection, TenantSwitch, Spec, Worker};
+use tenancy::{Connection, Spec, TenantSwitch, Worker};
 use testkit::{configure_router, routed_frame, router};
 
 /// Forwards frames of several lengths through the device.

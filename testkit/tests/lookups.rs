@@ -10,8 +10,8 @@ use ir::{ActionCall, ExternId, ExternKind, KeyMatch, Program, TableId};
 use packet::{Frame, Nanos, PortId};
 use support::rng::Rng;
 use switch::{
-    Action, MigrationMode, Change, WorkerSet, Contexts, Device, DeviceConfig, MayLose, SegmentRun, TableEntry,
-    Worker, forward_shared_burst,
+    Action, Change, Contexts, Device, DeviceConfig, MayLose, MigrationMode, SegmentRun, TableEntry,
+    Worker, WorkerSet, forward_shared_burst,
 };
 use table::EntryId;
 
@@ -613,8 +613,12 @@ impl Pair {
     fn adopt(&mut self, program: &Arc<Program>, engines: [&dyn Engine; 2]) {
         let [meant, device] = engines
             .map(|engine| Device::new(program.clone(), engine, &DeviceConfig::default()).unwrap());
-        let here = self.meant.adopt(meant, MigrationMode::State(MayLose::Anything));
-        let there = self.device.adopt(device, MigrationMode::State(MayLose::Anything));
+        let here = self
+            .meant
+            .adopt(meant, MigrationMode::State(MayLose::Anything));
+        let there = self
+            .device
+            .adopt(device, MigrationMode::State(MayLose::Anything));
         assert_eq!(format!("{here:?}"), format!("{there:?}"));
         assert!(here.is_ok());
         for (t, ids) in self.ids.iter_mut().enumerate() {

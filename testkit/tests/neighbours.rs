@@ -7,8 +7,10 @@ use std::sync::Arc;
 use exec::Engine;
 use ir::{ExternId, Program};
 use packet::{Frame, Nanos, PortId};
-use switch::{MigrationMode, Change, CloneSession, Device, DeviceConfig, MayLose, Replica, TableHits};
-use tenancy::{Connection, TenantSwitch, Spec, VpdpId, Worker};
+use switch::{
+    Change, CloneSession, Device, DeviceConfig, MayLose, MigrationMode, Replica, TableHits,
+};
+use tenancy::{Connection, Spec, TenantSwitch, VpdpId, Worker};
 
 /// More vPDPs than one shared burst takes.
 const VPDPS: usize = 20;

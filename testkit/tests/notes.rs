@@ -11,7 +11,7 @@ use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use support::rng::Xorshift;
 use switch::{Change, Device, DeviceConfig};
-use tenancy::{Connection, TenantSwitch, Spec, VpdpId, Worker};
+use tenancy::{Connection, Spec, TenantSwitch, VpdpId, Worker};
 
 /// Tables with all kinds of indexes: few or many rules, by slots or hash lines, small or large.
 /// From the second table on, keys depend on earlier results.

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use exec::{DropReason, Engine};
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
-use tenancy::{Encapsulation, Connection, EncapHeader, TenantSwitch, Sharing, Spec, VpdpId, Worker};
+use tenancy::{
+    Connection, EncapHeader, Encapsulation, Sharing, Spec, TenantSwitch, VpdpId, Worker,
+};
 
 /// More vPDPs than the smallest part groups by vPDP.
 const VPDPS: usize = 12;

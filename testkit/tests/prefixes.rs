@@ -8,7 +8,7 @@ use bits::Value;
 use ir::{ActionCall, KeyMatch, TableId};
 use packet::{Frame, Nanos, PortId};
 use switch::{
-    Action, Change, WorkerSet, Contexts, Device, DeviceConfig, SegmentRun, TableEntry, Worker,
+    Action, Change, Contexts, Device, DeviceConfig, SegmentRun, TableEntry, Worker, WorkerSet,
     forward_shared_burst,
 };
 use table::EntryId;

@@ -9,9 +9,9 @@ use exec::Engine;
 use testkit::scale::{CONSTRUCTS, Construct, STEPS, Times, load, on_large_stack};
 
 /// Maximum factor of memory when the size doubles.
-const MOST_MEMORY: f64 = 2.5;
+const MAX_MEMORY: f64 = 2.5;
 /// Maximum factor of time when the size doubles.
-const MOST_TIME: f64 = 2.5;
+const MAX_TIME: f64 = 2.5;
 /// Shorter times are not compared.
 const NOISE: Duration = Duration::from_micros(1500);
 
@@ -39,7 +39,7 @@ fn too_slow(construct: &Construct, n: usize, engine: &dyn Engine) -> Vec<String>
         }
         let [one, two] = &best;
         slow = (0..STEPS.len())
-            .filter(|&step| two.0[step] > one.0[step].max(NOISE).mul_f64(MOST_TIME))
+            .filter(|&step| two.0[step] > one.0[step].max(NOISE).mul_f64(MAX_TIME))
             .map(|step| {
                 let (one, two) = (one.0[step], two.0[step]);
                 format!(
@@ -67,7 +67,7 @@ fn compilation_takes_time_and_memory_in_proportion_to_each_construct() {
             let [one, two] = [n, 2 * n].map(|n| measure(construct, n, &interp::Interp));
             match (&one, &two) {
                 (Ok((_, one)), Ok((_, two))) => {
-                    if *two as f64 > (*one).max(1 << 16) as f64 * MOST_MEMORY {
+                    if *two as f64 > (*one).max(1 << 16) as f64 * MAX_MEMORY {
                         found.push(format!(
                             "{}: {one} bytes for {n}, {two} for twice as many",
                             construct.name

@@ -10,7 +10,8 @@ use exec::Engine;
 use ir::{ActionCall, KeyMatch, Program};
 use packet::{Frame, Nanos, PortId};
 use switch::{
-    Action, MigrationMode, Change, Device, DeviceConfig, EntryId, MayLose, QueueConfig, TableEntry, Worker,
+    Action, Change, Device, DeviceConfig, EntryId, MayLose, MigrationMode, QueueConfig, TableEntry,
+    Worker,
 };
 use testkit::{compile_text, engines};
 
@@ -225,7 +226,9 @@ fn programs_that_replace_each_other_lose_overtake_and_mix_no_packet() {
                 .collect();
             for swap in 0..24 {
                 let next = device(&programs[(swap + 1) % 2], &*engine);
-                changed.adopt(next, MigrationMode::State(MayLose::Nothing)).unwrap();
+                changed
+                    .adopt(next, MigrationMode::State(MayLose::Nothing))
+                    .unwrap();
                 changed.publish();
                 changed.step(Nanos::from(start.elapsed()));
                 for bursts in bursts {

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use exec::{
-    ControlVerdict, Engine, CompiledFastPath, Loaded, Natives, PacketContext, ParserVerdict, FastPath, State,
-    Tracer, Unsupported,
+    CompiledFastPath, ControlVerdict, Engine, FastPath, Loaded, Natives, PacketContext,
+    ParserVerdict, State, Tracer, Unsupported,
 };
 use ir::{ControlId, Layout, ParserId, Program};
 use packet::{Frame, Nanos};

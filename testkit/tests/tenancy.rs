@@ -10,7 +10,7 @@ use packet::{Frame, Nanos, PortId};
 use passes::compose::ComposeProblem;
 use stf::{PacketPlane, TakeSent};
 use switch::Device;
-use tenancy::{Chain, Connection, Function, TenantSwitch, HypervisorError, Spec, VpdpId, Worker};
+use tenancy::{Chain, Connection, Function, HypervisorError, Spec, TenantSwitch, VpdpId, Worker};
 
 /// Stack size for deep expressions.
 const STACK_BYTES: usize = 64 << 20;

@@ -7,7 +7,7 @@ use packet::{Batch, Frame, PortId};
 use support::rng::Rng;
 
 use crate::measure::{Packets, Traffic};
-use crate::tenants::{ShardableWorkload, Part};
+use crate::tenants::{Part, ShardableWorkload};
 
 /// Order in which the packets of different vPDPs arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,10 +69,10 @@ impl Traffic for Mixed<'_> {
 }
 
 /// Maximum number of packets that a worker of `polyplane host` receives from a port in one turn.
-const TURN: usize = Batch::USUAL;
+const TURN: usize = Batch::DEFAULT;
 
 /// Capacity of a port's queue. Excess packets are dropped.
-const MOST_QUEUED: usize = 4 * TURN;
+const MAX_QUEUED: usize = 4 * TURN;
 
 /// The same packets, in the order in which a worker receives them from full port queues.
 pub(crate) struct Queues<'f> {
@@ -137,7 +137,7 @@ impl<'q> Poll<'q> {
 
     fn begin_turn(&mut self) {
         self.left = TURN;
-        self.coming = MOST_QUEUED * self.ports();
+        self.coming = MAX_QUEUED * self.ports();
     }
 
     fn next(&mut self, frame: &mut Frame) {
@@ -170,7 +170,7 @@ impl<'q> Poll<'q> {
         let part = (!self.queues.are_shared).then_some(owner);
         let port = self.queues.mixed.write(&mut self.choices, part, frame);
         let place = owner * self.ports() + port;
-        if place != self.at && self.waiting[place].len() < MOST_QUEUED {
+        if place != self.at && self.waiting[place].len() < MAX_QUEUED {
             self.waiting[place].push_back(Queued {
                 ingress: frame.ingress,
                 bytes: frame.bytes().to_vec(),

@@ -6,7 +6,7 @@ use std::fmt;
 use support::rng::Rng;
 
 use crate::Workload;
-use crate::forward::{Forward, SentFrames, Reading};
+use crate::forward::{Forward, Reading, SentFrames};
 
 /// Maximum number of frames per burst.
 const BURST: u64 = 64;

@@ -8,7 +8,7 @@ use packet::{Frame, Nanos, PortId};
 use switch::{Action, Change, Device, DeviceConfig, Replica, TableEntry, Worker};
 
 use crate::Workload;
-use crate::forward::{Forward, SentFrames, Reading};
+use crate::forward::{Forward, Reading, SentFrames};
 use crate::names::last_name;
 use crate::setup::{Item, SetupError};
 

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// side, because time must not decrease.
 const LATER: Nanos = Nanos::from_secs(1 << 21);
 /// Minimum number of rounds.
-const LEAST_ROUNDS: usize = 5;
+const MIN_ROUNDS: usize = 5;
 
 /// I/O driver of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,7 +144,7 @@ impl Ports {
         let start = Instant::now();
         for round in 0.. {
             let share = start.elapsed().as_secs_f64() / time.as_secs_f64();
-            if share >= 1.0 && round >= LEAST_ROUNDS {
+            if share >= 1.0 && round >= MIN_ROUNDS {
                 break;
             }
             tell(share.min(1.0));

@@ -13,8 +13,8 @@ use crate::measure::{Plan, Traffic, quantile};
 const PAIRS: usize = 30;
 
 /// Maximum and minimum number of packets per run. The minimum applies if there is little time.
-const MOST_PACKETS: usize = 4096;
-const LEAST_PACKETS: usize = 64;
+const MAX_PACKETS: usize = 4096;
+const MIN_PACKETS: usize = 64;
 /// Number of packets per run over wires.
 const WIRE_PACKETS: usize = 512;
 
@@ -65,7 +65,7 @@ pub fn pairs(
     let mpps = mpps.max(1e-3);
     let of_run = plan.time.as_secs_f64() / (2 * PAIRS) as f64;
     let packets = (mpps * 1e6 * of_run) as usize;
-    let packets = packets.clamp(LEAST_PACKETS, MOST_PACKETS);
+    let packets = packets.clamp(MIN_PACKETS, MAX_PACKETS);
     let mut runs = Runs {
         interval: (1e3 / mpps) as u64,
         most: plan.burst.max(1),

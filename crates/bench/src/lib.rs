@@ -19,14 +19,14 @@
 //! beside the code.
 
 pub mod arrival;
+pub mod churn;
 mod compare;
 mod device;
 mod forward;
-pub mod isolation;
 #[cfg(target_os = "linux")]
 pub mod io;
+pub mod isolation;
 pub mod latency;
-pub mod churn;
 pub mod load;
 pub mod lookups;
 pub mod measure;
@@ -43,7 +43,7 @@ pub mod workloads;
 
 pub use compare::{Difference, compare};
 pub use device::{OnDevice, OnWorker};
-pub use forward::{Bare, Forward, SentFrames, Reading};
+pub use forward::{Bare, Forward, Reading, SentFrames};
 pub use names::{ActionName, Key, NameError, TableName};
 pub use routes::{Family, Route, RoutingTable};
 pub use rules::{FiveTuple, Kind, PortRange, Prefix, RuleSet, Spread};

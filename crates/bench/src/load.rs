@@ -7,7 +7,7 @@ use exec::{DropReason, Engine};
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use switch::Device;
-use tenancy::{Connection, TenantSwitch, HypervisorError, Spec};
+use tenancy::{Connection, HypervisorError, Spec, TenantSwitch};
 
 use crate::measure::quantile;
 

@@ -28,7 +28,7 @@ const PASS: Duration = Duration::from_micros(1000);
 const WARM_UP: usize = 4;
 
 /// Minimum number of rounds.
-const LEAST_ROUNDS: usize = 5;
+const MIN_ROUNDS: usize = 5;
 
 /// Simulated time per packet, in nanoseconds, for the devices' clock.
 const NS_PER_PACKET: u64 = 70;
@@ -186,7 +186,7 @@ impl Shared<'_> {
             if worker == 0 {
                 let share = start.elapsed().as_secs_f64() / self.plan.time.as_secs_f64();
                 tell(share.min(1.0));
-                let is_over = share >= 1.0 && rounds.len() > LEAST_ROUNDS;
+                let is_over = share >= 1.0 && rounds.len() > MIN_ROUNDS;
                 self.goes_on.store(!is_over, Relaxed);
             }
             self.barrier.wait();
@@ -360,7 +360,7 @@ mod tests {
             };
             assert_eq!((bare.name.as_str(), slow.name.as_str()), ("bare", "slow"));
             assert!(bare.mpps > 2.0 * slow.mpps, "{measured:?}");
-            assert!(bare.rounds.len() >= LEAST_ROUNDS && told == 1.0);
+            assert!(bare.rounds.len() >= MIN_ROUNDS && told == 1.0);
             assert_eq!(bare.sent, 1.0);
             assert!((slow.sent - 0.5).abs() < 0.01, "{measured:?}");
         }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use packet::{Frame, Nanos};
 use rustix::time::{ClockId, clock_gettime};
 use support::rng::Rng;
-use switch::{MigrationMode, Device, MayLose, Worker};
+use switch::{Device, MayLose, MigrationMode, Worker};
 
 use crate::Workload;
 use crate::measure::quantile;

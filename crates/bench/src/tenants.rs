@@ -11,8 +11,8 @@ use support::rng::Rng;
 use support::tsc_clock::Clock;
 use switch::{Device, DeviceConfig};
 use tenancy::{
-    Encapsulation, Condition, Connection, EncapHeader, TenantSwitch, HypervisorError, Rule, Sharing, Spec, Vlan,
-    VpdpId, Worker,
+    Condition, Connection, EncapHeader, Encapsulation, HypervisorError, Rule, Sharing, Spec,
+    TenantSwitch, Vlan, VpdpId, Worker,
 };
 
 use crate::arrival::{Arrival, Mixed, Queues, take_part};
@@ -20,7 +20,7 @@ use crate::device::change;
 use crate::latency::{self, Latencies, Wires};
 use crate::measure::{Measured, Plan, Round, Side, Traffic, measure};
 use crate::setup::{ItemSink, SetupError};
-use crate::{Forward, SentFrames, Reading};
+use crate::{Forward, Reading, SentFrames};
 
 /// A part of a workload's tables and packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +47,12 @@ pub trait ShardableWorkload: Sync {
     ///
     /// # Errors
     /// The program is not the workload's.
-    fn setup(&self, program: &Program, part: Part, setup: &mut ItemSink<'_>)
-    -> Result<(), SetupError>;
+    fn setup(
+        &self,
+        program: &Program,
+        part: Part,
+        setup: &mut ItemSink<'_>,
+    ) -> Result<(), SetupError>;
 
     /// Writes a packet of a part, an untagged Ethernet frame: sets ingress port and bytes.
     fn packet(&self, choices: &mut Rng, part: Part, frame: &mut Frame);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bench::arrival::Arrival;
 use bench::measure::Plan;
-use bench::tenants::{ShardableWorkload, Entry, Tenants, TenantsError};
+use bench::tenants::{Entry, ShardableWorkload, Tenants, TenantsError};
 use bench::workloads::{self, Size};
 use ir::Program;
 use testkit::engines;

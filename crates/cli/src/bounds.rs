@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use p4rt::{Code, TenancyError};
 use support::tsc_clock::{Clock, time_of_thread};
-use tenancy::{BoundedCompiler, Cancelled, CompileError, CompilePool, CompileQuota, CompilePermit};
+use tenancy::{BoundedCompiler, Cancelled, CompileError, CompilePermit, CompilePool, CompileQuota};
 use tikv_jemalloc_ctl::thread::{ThreadLocal, allocatedp, deallocatedp};
 
 /// Quota for programs that controllers of `serve` and `run` set. It is larger than that of a

@@ -10,7 +10,7 @@ use table::CounterReading;
 use crate::{amount, out, trace};
 
 /// Maximum number of cells of one array shown as text. JSON has all.
-const MOST_SHOWN: usize = 1000;
+const MAX_SHOWN: usize = 1000;
 
 /// A cell that is not zero.
 #[derive(Debug, Serialize)]
@@ -136,11 +136,11 @@ fn counter_cell(
 /// Shows cells as text: the first ones of each array.
 pub(crate) fn show(cells: &[Cell]) {
     for array in cells.chunk_by(|one, next| one.kind == next.kind && one.name == next.name) {
-        for cell in array.iter().take(MOST_SHOWN) {
+        for cell in array.iter().take(MAX_SHOWN) {
             out::line(&cell.line);
         }
-        if array.len() > MOST_SHOWN {
-            let more = amount::count((array.len() - MOST_SHOWN) as u64, "more cell");
+        if array.len() > MAX_SHOWN {
+            let more = amount::count((array.len() - MAX_SHOWN) as u64, "more cell");
             let name = &array[0].name;
             out::line(&format!(
                 "({more} of {name} that hold something; --json has all)"

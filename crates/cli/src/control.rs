@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use ir::{Arch, Program};
-use p4rt::{CpuNumbers, CpuPort, TenancyError, Figures, Inbox, Loader, Notes, Server, ServerConfig};
+use p4rt::{
+    CpuNumbers, CpuPort, Figures, Inbox, Loader, Notes, Server, ServerConfig, TenancyError,
+};
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{LinkState, OpenedPort, Port, PortError, PortSpec, PortStats, TxDrop, TxOutcome};
 use switch::{Device, DeviceConfig, LoadError};
@@ -19,7 +21,7 @@ use crate::engine::Choice;
 const PSA_CPU: u32 = 0xffff_fffd;
 
 /// Default CPU port of other architectures: the largest port number of v1model.
-pub(crate) const USUAL_CPU: u32 = 510;
+pub(crate) const DEFAULT_CPU: u32 = 510;
 
 /// Option for the CPU port.
 #[derive(Args, Clone, Copy)]
@@ -86,7 +88,7 @@ impl Cpu {
             (None, Some(Arch::Psa)) => PortId(PSA_CPU).into(),
             (None, _) => CpuNumbers {
                 psa: PortId(PSA_CPU),
-                usual: PortId(USUAL_CPU),
+                usual: PortId(DEFAULT_CPU),
             },
         }
     }

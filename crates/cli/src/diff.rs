@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use packet::Nanos;
 use serde::Serialize;
-use switch::{MigrationMode, Fate, MigrationLine, MayLose};
+use switch::{Fate, MayLose, MigrationLine, MigrationMode};
 
 use crate::args::{Preprocess, Setup, Source};
 use crate::engine::Choice;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use exec::{Engine, Loaded, Natives, FastPath, Unsupported};
+use exec::{Engine, FastPath, Loaded, Natives, Unsupported};
 use interp::Interp;
 use ir::{Layout, Program};
 use jit::Jit;

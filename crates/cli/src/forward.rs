@@ -1,6 +1,6 @@
 //! Worker threads between ports, and their control loop: the core of `run` and `demo`.
 //!
-//! Packets are processed by the workers, each on its thread ([`Station`]). The control loop runs
+//! Packets are processed by the workers, each on its thread ([`WorkerThread`]). The control loop runs
 //! on the caller's thread. It does the work that concerns the whole device: time, notifications,
 //! signals, reports.
 
@@ -15,18 +15,18 @@ use port::{OpenedPort, Poller, Signal};
 use switch::Device;
 use tokio::sync::oneshot;
 
-use crate::packet_processor::Single;
-use crate::worker_pool::WorkerPool;
-use crate::process_setup::ProcessSetup;
-use crate::notifications::Notifications;
-use crate::report::{DeviceReport, PortReport, WorkerReport};
 use crate::background_indexing::BackgroundIndexing;
+use crate::notifications::Notifications;
+use crate::packet_processor::Single;
+use crate::process_setup::ProcessSetup;
+use crate::report::{DeviceReport, PortReport, WorkerReport};
 use crate::state;
-use crate::worker_thread::{Common, WorkerConfig, WorkerEvent};
 use crate::watch::{self, Filter, Tally, Traced, Watch};
+use crate::worker_pool::WorkerPool;
+use crate::worker_thread::{Common, WorkerConfig, WorkerEvent};
 
 /// Maximum sleep of the control loop, and so the maximum delay of the program's messages.
-const LONGEST_SLEEP: Duration = Duration::from_millis(10);
+const MAX_SLEEP: Duration = Duration::from_millis(10);
 
 /// Reason why the loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,7 +256,7 @@ impl Forwarder {
             .device
             .next_time()
             .map_or(next_tick, |at| at.min(next_tick));
-        let timeout = Duration::from(next.since(now)).min(LONGEST_SLEEP);
+        let timeout = Duration::from(next.since(now)).min(MAX_SLEEP);
         let inbox = self.inbox.as_ref().map(Inbox::wake_fd);
         let fds = stop
             .early

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ::hypervisor::{Hosted, FieldPlace, Shape, translate};
+use ::hypervisor::{FieldPlace, Hosted, Shape, translate};
 use clap::{Args, Subcommand, ValueEnum};
 use controller::Catalog;
 use p4info::p4::v1 as rt;

@@ -36,7 +36,7 @@ pub(crate) use snapshot::{MetricsSnapshot, SwitchShot, VpdpShot};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Maximum number of concurrent connections. Further ones wait.
-const MOST_CONNECTIONS: usize = 16;
+const MAX_CONNECTIONS: usize = 16;
 
 /// Source of the served metrics.
 pub(crate) enum Subject {
@@ -156,7 +156,7 @@ async fn accept(listener: TcpListener, subjects: Arc<[Subject]>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
         return;
     };
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
             return;

@@ -13,7 +13,7 @@ use crate::watch::Watch;
 pub(crate) trait PacketProcessor: Send {
     /// Maximum number of frames in one batch, of one port or of several.
     fn round(&self) -> usize {
-        Batch::USUAL
+        Batch::DEFAULT
     }
 
     /// Maximum number of frames that this port may give in a round.

@@ -13,10 +13,10 @@ use switch::Device;
 use crate::args::{Setup, Source};
 use crate::captures::{Captures, Input};
 use crate::cells::{self, Cell};
-use crate::process_setup::ProcessSetup;
 use crate::engine::Choice;
-use crate::notifications::Notifications;
 use crate::live::{self, LiveLine};
+use crate::notifications::Notifications;
+use crate::process_setup::ProcessSetup;
 use crate::report::{self, DeviceReport, PortReport, Traffic};
 use crate::{Ended, amount, configure, out};
 

@@ -20,18 +20,18 @@ use switch::Device;
 use tenancy::Compilations;
 
 use crate::args::{Io, Setup, Source};
-use crate::control::{Cpu, ControllerChannel, ChannelEnd, Served};
-use crate::process_setup::ProcessSetup;
+use crate::control::{ChannelEnd, ControllerChannel, Cpu, Served};
 use crate::engine::Choice;
 use crate::forward::{Ask, Ending, Event, Forwarder, Plan, Stop, Tracing};
 use crate::listen::Guard;
 use crate::live::LiveLine;
 use crate::log::{self, Verbosity};
 use crate::metrics::{Metrics, Subject};
+use crate::process_setup::ProcessSetup;
 use crate::report::{self, DeviceReport, PortReport, WorkerReport};
 use crate::state::Keeping;
-use crate::worker_thread::WorkerConfig;
 use crate::watch::{Filter, Sample};
+use crate::worker_thread::WorkerConfig;
 use crate::{Ended, amount, bounds, compile, configure, out};
 use tracer::Tracer;
 
@@ -42,7 +42,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const PORTS_SHOWN: usize = 4;
 
 /// Maximum number of workers.
-pub(crate) const MOST_WORKERS: i64 = 64;
+pub(crate) const MAX_WORKERS: i64 = 64;
 
 #[derive(Args)]
 #[command(
@@ -120,7 +120,7 @@ pub(crate) struct DeviceProcessor {
 pub(crate) struct Workers {
     /// Threads that forward, each pinned to a core if there are several and cores enough. All
     /// packets of a flow are processed by one of them.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MOST_WORKERS))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MAX_WORKERS))]
     workers: u16,
     /// Time that a worker keeps polling for packets before it sleeps, in microseconds: less
     /// latency for more processor time.
@@ -496,7 +496,12 @@ pub(crate) fn tell_ports(which: &str, opened: &[OpenedPort]) {
     }
 }
 
-fn announce(carried: &ForwardedFrames, options: &DeviceProcessor, opened: &[OpenedPort], says_which: bool) {
+fn announce(
+    carried: &ForwardedFrames,
+    options: &DeviceProcessor,
+    opened: &[OpenedPort],
+    says_which: bool,
+) {
     let which = match says_which {
         true => format!("device {}: ", carried.id),
         false => String::new(),
@@ -561,7 +566,12 @@ struct Observer {
 }
 
 impl Observer {
-    fn new(options: &DeviceProcessor, tracer: Tracer, desk: Option<ControllerChannel>, id: Option<u64>) -> Observer {
+    fn new(
+        options: &DeviceProcessor,
+        tracer: Tracer,
+        desk: Option<ControllerChannel>,
+        id: Option<u64>,
+    ) -> Observer {
         let every = options.every.map(Duration::from_secs);
         Observer {
             line: match id {

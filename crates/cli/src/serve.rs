@@ -13,11 +13,11 @@ use switch::{Device, DeviceConfig};
 use tenancy::Compilations;
 
 use crate::args::Source;
-use crate::control::{Cpu, ControllerChannel, Served};
-use crate::process_setup::ProcessSetup;
+use crate::control::{ControllerChannel, Cpu, Served};
 use crate::engine::Choice;
 use crate::listen::Guard;
-use crate::run::{self, ForwardedFrames, DeviceProcessor};
+use crate::process_setup::ProcessSetup;
+use crate::run::{self, DeviceProcessor, ForwardedFrames};
 use crate::state::{Found, Keeping};
 use crate::{Ended, bounds, compile, out};
 
@@ -237,19 +237,20 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         server.address()
     ));
     let server = Arc::new(server);
-    let carried = made
-        .into_iter()
-        .map(|(spec, device, ports, line, is_programmed)| ForwardedFrames {
-            id: spec.id,
-            what: match &spec.program {
-                Some(program) => program.display().to_string(),
-                None if is_programmed => "the program that it ran before".to_owned(),
-                None => "a switch without a program".to_owned(),
+    let carried =
+        made.into_iter().map(
+            |(spec, device, ports, line, is_programmed)| ForwardedFrames {
+                id: spec.id,
+                what: match &spec.program {
+                    Some(program) => program.display().to_string(),
+                    None if is_programmed => "the program that it ran before".to_owned(),
+                    None => "a switch without a program".to_owned(),
+                },
+                device,
+                ports,
+                control: Some((line, ControllerChannel::new(&server, spec.id))),
             },
-            device,
-            ports,
-            control: Some((line, ControllerChannel::new(&server, spec.id))),
-        });
+        );
     run::carry(carried.collect(), habits, &options.carrying, early)
 }
 

@@ -12,7 +12,7 @@ use ir::Program;
 use packet::Nanos;
 use serde::Serialize;
 use store::{Directory, KeptState};
-use switch::{MigrationMode, Change, Device, DeviceConfig, Improved, KeptCells, MayLose};
+use switch::{Change, Device, DeviceConfig, Improved, KeptCells, MayLose, MigrationMode};
 
 use crate::{Ended, amount, out};
 

@@ -12,7 +12,7 @@ use switch::Ledger;
 
 use crate::packet_processor::PacketProcessor;
 use crate::report::{PortReport, WorkerReport};
-use crate::worker_thread::{SharedStats, Common, WorkerConfig, Parts, WorkerThread, WorkerEvent};
+use crate::worker_thread::{Common, Parts, SharedStats, WorkerConfig, WorkerEvent, WorkerThread};
 
 /// Time that a switch waits for a port when all ports are gone.
 const GRACE: Nanos = Nanos::from_millis(3000);

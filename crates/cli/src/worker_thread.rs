@@ -14,7 +14,7 @@ use crate::packet_processor::PacketProcessor;
 use crate::watch::Traced;
 
 /// Maximum sleep of a worker, and so the maximum time between two checks of the links.
-const LONGEST_SLEEP: Duration = Duration::from_millis(50);
+const MAX_SLEEP: Duration = Duration::from_millis(50);
 
 /// Interval of link checks and published statistics under load.
 const LOOK_EVERY: Nanos = Nanos::from_millis(5);
@@ -24,7 +24,7 @@ const LOOK_EVERY: Nanos = Nanos::from_millis(5);
 const SETTLE: Nanos = Nanos::from_millis(150);
 
 /// Number of frames that a port gives in one turn. A round has room for at least one turn.
-const TURN: usize = Batch::USUAL;
+const TURN: usize = Batch::DEFAULT;
 
 /// Event that a worker reports to the control loop.
 pub(crate) enum WorkerEvent {
@@ -375,7 +375,7 @@ impl<C: PacketProcessor> WorkerThread<C> {
         let bell = self.bell.before_sleep();
         let until_timer = self.carrier.next_time();
         let until_timer = until_timer.map(|at| Duration::from(at.since(now)));
-        let timeout = until_timer.map_or(LONGEST_SLEEP, |span| span.min(LONGEST_SLEEP));
+        let timeout = until_timer.map_or(MAX_SLEEP, |span| span.min(MAX_SLEEP));
         // A stop set before `before_sleep` did not ring.
         if self.common.is_over.load(Ordering::Acquire) {
             return Ok(());
@@ -471,7 +471,7 @@ impl Attached {
         Attached {
             port,
             tells,
-            outgoing: Batch::with_capacity(Batch::USUAL),
+            outgoing: Batch::with_capacity(Batch::DEFAULT),
             may_have_more: false,
             allowance: 0,
             trouble: None,

@@ -209,14 +209,14 @@ V1Switch(P(), Verify(), In(), Out(), Compute(), Deparse()) main;
 "#;
 
 /// A host of a tenant: a namespace with one interface.
-struct Station {
+struct Neighbour {
     netns: Netns,
     socket: UdpSocket,
 }
 
-impl Station {
+impl Neighbour {
     /// Moves an interface of another namespace into the host.
-    fn with(interface: &str, from: &Netns, last: u8) -> Station {
+    fn with(interface: &str, from: &Netns, last: u8) -> Neighbour {
         let netns = Netns::create().unwrap();
         from.rtnl().unwrap().move_link(interface, &netns).unwrap();
         let mut rtnl = netns.rtnl().unwrap();
@@ -227,7 +227,7 @@ impl Station {
         let socket = socket.unwrap();
         let patience = Some(Duration::from_millis(100));
         socket.set_read_timeout(patience).unwrap();
-        Station { netns, socket }
+        Neighbour { netns, socket }
     }
 
     /// Returns true if this text is received. No other text may arrive.
@@ -243,7 +243,7 @@ impl Station {
     }
 
     /// Sends a text to another host until it arrives there.
-    fn reaches(&self, other: &Station, text: &str) -> bool {
+    fn reaches(&self, other: &Neighbour, text: &str) -> bool {
         let to = other.socket.local_addr().unwrap();
         (0..50).any(|_| {
             let _ = self.socket.send_to(text.as_bytes(), to);
@@ -348,9 +348,9 @@ fn two_tenants_on_one_uplink_have_a_vlan_each_and_the_same_addresses() {
     let far = &host.cables.far;
     add_hosts(far);
     let red = [("end0", 1), ("host10", 2)];
-    let red = red.map(|(interface, last)| Station::with(interface, far, last));
+    let red = red.map(|(interface, last)| Neighbour::with(interface, far, last));
     let blue = [("end1", 1), ("host20", 2)];
-    let blue = blue.map(|(interface, last)| Station::with(interface, far, last));
+    let blue = blue.map(|(interface, last)| Neighbour::with(interface, far, last));
     let trunk = Trunk::new(&mut host.cables);
     // There are no rules yet: no packets enter or leave by the uplink.
     assert!(!red[1].hears("") && !blue[1].hears(""));
@@ -364,7 +364,7 @@ fn two_tenants_on_one_uplink_have_a_vlan_each_and_the_same_addresses() {
         let [near, far] = stations;
         assert!(near.reaches(far, text), "{text}: {}", host.listing());
         assert!(far.reaches(near, text), "{text}: {}", host.listing());
-        stations.iter().for_each(Station::forget);
+        stations.iter().for_each(Neighbour::forget);
     }
     let listing = host.listing();
     assert_eq!(listing["rules"][0], "red: port 2 and vlan 10 untag -> red");

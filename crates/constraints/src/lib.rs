@@ -21,7 +21,7 @@ use std::fmt;
 pub use number::{Int, Number};
 
 /// Maximum length of a constraint's text, in bytes.
-const MOST_BYTES: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 
 /// A parsed constraint: a list of statements that must all hold.
 #[derive(Debug)]
@@ -122,11 +122,11 @@ impl Constraint {
     /// Parses a constraint.
     ///
     /// # Errors
-    /// A syntax error, or a text of more than `MOST_BYTES` bytes.
+    /// A syntax error, or a text of more than `MAX_BYTES` bytes.
     pub fn read(text: &str) -> Result<Constraint, String> {
-        if text.len() > MOST_BYTES {
+        if text.len() > MAX_BYTES {
             return Err(format!(
-                "it has {} bytes, and a constraint has at most {MOST_BYTES}",
+                "it has {} bytes, and a constraint has at most {MAX_BYTES}",
                 text.len()
             ));
         }

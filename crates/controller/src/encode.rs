@@ -4,7 +4,8 @@ use std::fmt;
 
 use bits::Value;
 use entries::{
-    CloneSession, EntryAction, MeterConfig, Replica, TableEntry, UpdateTarget, Update, ValueSetMember,
+    CloneSession, EntryAction, MeterConfig, Replica, TableEntry, Update, UpdateTarget,
+    ValueSetMember,
 };
 use ir::{ActionCall, ActionId, ExternId, KeyMatch, MatchKind, TableId, ValueSetId};
 use p4info::p4::v1 as rt;
@@ -143,7 +144,9 @@ impl Catalog {
             UpdateTarget::Member { profile, id } => {
                 Entity::ActionProfileMember(self.member(*profile, *id))
             }
-            UpdateTarget::Group { profile, id } => Entity::ActionProfileGroup(self.group(*profile, *id)),
+            UpdateTarget::Group { profile, id } => {
+                Entity::ActionProfileGroup(self.group(*profile, *id))
+            }
             UpdateTarget::Multicast(id) => {
                 let group = rt::MulticastGroupEntry {
                     multicast_group_id: *id,

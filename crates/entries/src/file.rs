@@ -10,7 +10,7 @@ use bits::Value;
 use ir::{KeyMatch, MatchKind, Program, TableId};
 use support::count::count;
 
-use crate::error::{EntryError, EntriesError};
+use crate::error::{EntriesError, EntryError};
 use crate::resolve::{self, Sought, Word};
 use crate::schema::{Action, Key, Object, Schema, Table, ValueSet};
 use crate::update::{
@@ -87,7 +87,10 @@ pub(crate) fn read_statement(schema: &Schema, word: Word<'_>) -> Result<Update, 
         reader.skip_blanks(true);
         match reader.rest().is_empty() {
             true => Ok(update),
-            false => Err(EntriesError::new(reader.here(), "one statement is expected here")),
+            false => Err(EntriesError::new(
+                reader.here(),
+                "one statement is expected here",
+            )),
         }
     });
     update.map_err(|fault| fault.moved(word.start))
@@ -392,7 +395,10 @@ impl<'a> Reader<'a> {
             }
             let body = self.raw(&[';', ',', '}'])?;
             let Some(pair) = split_key(&self.schema.tables[table], body) else {
-                return Err(EntriesError::new(body.at(), "a key is written `name: value`"));
+                return Err(EntriesError::new(
+                    body.at(),
+                    "a key is written `name: value`",
+                ));
             };
             given.push(pair);
             self.skip_blanks(true);
@@ -506,7 +512,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads arguments in parentheses. Their names are parameters of an action of the table.
-    fn arguments(&mut self, table: TableId, action: Word<'a>) -> Result<WrittenArgs<'a>, EntriesError> {
+    fn arguments(
+        &mut self,
+        table: TableId,
+        action: Word<'a>,
+    ) -> Result<WrittenArgs<'a>, EntriesError> {
         let position = resolve::table_action(self.schema, &self.schema.tables[table], action)?;
         let action = self.schema.tables[table].actions[position];
         self.arguments_of(action)

@@ -32,5 +32,5 @@ pub use schema::{
 };
 pub use update::{
     CloneSession, CounterValue, CrcSetting, EntryAction, GroupMember, MeterConfig, QueueSetting,
-    Replica, TableEntry, UpdateTarget, Update, ValueSetMember,
+    Replica, TableEntry, Update, UpdateTarget, ValueSetMember,
 };

@@ -34,7 +34,11 @@ pub(crate) fn check(arch: Option<Arch>, port: u32, at: (usize, usize)) -> Result
 }
 
 /// Checks the egress port of a copy, which may also be PSA's recirculation port.
-pub(crate) fn check_copy(arch: Option<Arch>, port: u32, at: (usize, usize)) -> Result<(), EntriesError> {
+pub(crate) fn check_copy(
+    arch: Option<Arch>,
+    port: u32,
+    at: (usize, usize),
+) -> Result<(), EntriesError> {
     match arch {
         Some(Arch::Psa) if port == PSA_RECIRCULATE => Ok(()),
         _ => check(arch, port, at),
@@ -42,9 +46,16 @@ pub(crate) fn check_copy(arch: Option<Arch>, port: u32, at: (usize, usize)) -> R
 }
 
 /// Checks a multicast group id. Group 0 means no multicast.
-pub(crate) fn check_group(arch: Option<Arch>, group: u32, at: (usize, usize)) -> Result<(), EntriesError> {
+pub(crate) fn check_group(
+    arch: Option<Arch>,
+    group: u32,
+    at: (usize, usize),
+) -> Result<(), EntriesError> {
     match group {
-        0 => Err(EntriesError::new(at, "a multicast group's number is at least 1")),
+        0 => Err(EntriesError::new(
+            at,
+            "a multicast group's number is at least 1",
+        )),
         _ => check_number(arch, group, "a multicast group's number", at),
     }
 }
@@ -56,7 +67,10 @@ pub(crate) fn check_session(
     at: (usize, usize),
 ) -> Result<(), EntriesError> {
     match session {
-        0 => Err(EntriesError::new(at, "a clone session's number is at least 1")),
+        0 => Err(EntriesError::new(
+            at,
+            "a clone session's number is at least 1",
+        )),
         _ => check_number(arch, session, "a clone session's number", at),
     }
 }

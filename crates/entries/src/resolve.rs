@@ -154,8 +154,10 @@ pub(crate) fn find<'n>(
             [(at, _)] => return Ok(at),
             _ => {
                 let all: Vec<&str> = hits.iter().map(|(_, name)| *name).collect();
-                return Err(EntriesError::new(wanted.at(), sought.ambiguous(wanted.text))
-                    .hint(format!("write one of {}", all.join(", "))));
+                return Err(
+                    EntriesError::new(wanted.at(), sought.ambiguous(wanted.text))
+                        .hint(format!("write one of {}", all.join(", "))),
+                );
             }
         }
     }
@@ -250,7 +252,11 @@ pub(crate) fn value_set(schema: &Schema, name: Word<'_>) -> Result<ValueSetId, E
 }
 
 /// Returns the position of the action with this name in the table's list.
-pub(crate) fn table_action(schema: &Schema, table: &Table, name: Word<'_>) -> Result<usize, EntriesError> {
+pub(crate) fn table_action(
+    schema: &Schema,
+    table: &Table,
+    name: Word<'_>,
+) -> Result<usize, EntriesError> {
     let names: Vec<&str> = table
         .actions
         .iter()
@@ -330,7 +336,9 @@ pub(crate) fn arguments(
             action.name,
             missing.join(", ")
         );
-        return Err(EntriesError::new(call.at(), message).hint(format!("write `{}`", signature(action))));
+        return Err(
+            EntriesError::new(call.at(), message).hint(format!("write `{}`", signature(action)))
+        );
     }
     Ok(values.into_iter().flatten().collect())
 }

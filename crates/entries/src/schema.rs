@@ -9,7 +9,7 @@ use ir::{
     NamedTypeKind, Program, ScalarTy, TableId, ValueSetId,
 };
 
-use crate::error::{EntryError, EntriesError};
+use crate::error::{EntriesError, EntryError};
 use crate::file::{self, EntriesFile};
 use crate::resolve::{self, Word};
 use crate::update::UpdateTarget;

@@ -67,7 +67,12 @@ fn string(word: Word<'_>) -> Result<Value, EntriesError> {
     let text = match word.text.strip_prefix('"') {
         Some(rest) => match rest.strip_suffix('"') {
             Some(inner) => inner.replace("\\\"", "\"").replace("\\\\", "\\"),
-            None => return Err(EntriesError::new(word.at(), "the string has no closing quote")),
+            None => {
+                return Err(EntriesError::new(
+                    word.at(),
+                    "the string has no closing quote",
+                ));
+            }
         },
         None => word.text.to_owned(),
     };
@@ -195,7 +200,12 @@ fn split<'a>(word: Word<'a>, by: &str) -> Option<(Word<'a>, Word<'a>)> {
     Some((left.trim(), right.trim()))
 }
 
-fn wants(kind: MatchKind, allowed: &[MatchKind], word: Word<'_>, what: &str) -> Result<(), EntriesError> {
+fn wants(
+    kind: MatchKind,
+    allowed: &[MatchKind],
+    word: Word<'_>,
+    what: &str,
+) -> Result<(), EntriesError> {
     if allowed.contains(&kind) {
         return Ok(());
     }

@@ -7,8 +7,8 @@ use ir::{ActionCall, ActionId, CounterUnit, KeyMatch, ScalarTy};
 
 use crate::schema::{Format, Key, Object, Schema, Table, ValueTy};
 use crate::update::{
-    CloneSession, CounterValue, EntryAction, GroupMember, MeterConfig, Replica, TableEntry, UpdateTarget,
-    Update, ValueSetMember,
+    CloneSession, CounterValue, EntryAction, GroupMember, MeterConfig, Replica, TableEntry, Update,
+    UpdateTarget, ValueSetMember,
 };
 
 impl Schema {
@@ -127,7 +127,9 @@ impl Schema {
             UpdateTarget::Member { profile, id } => {
                 format!("{} member {id}", self.externs[*profile].name)
             }
-            UpdateTarget::Group { profile, id } => format!("{} group {id}", self.externs[*profile].name),
+            UpdateTarget::Group { profile, id } => {
+                format!("{} group {id}", self.externs[*profile].name)
+            }
             UpdateTarget::Multicast(id) => format!("multicast {id}"),
             UpdateTarget::Clone(id) => format!("clone {id}"),
         }

@@ -71,8 +71,9 @@ impl Derived {
     /// Returns true if the data was derived from this state and for this counter shard.
     #[inline]
     pub fn is_of(&self, state: &Arc<State>, lane: CounterShard) -> bool {
-        let is_same =
-            |(of, for_lane): &(Arc<State>, CounterShard)| Arc::ptr_eq(of, state) && *for_lane == lane;
+        let is_same = |(of, for_lane): &(Arc<State>, CounterShard)| {
+            Arc::ptr_eq(of, state) && *for_lane == lane
+        };
         self.of.as_ref().is_some_and(is_same)
     }
 
@@ -122,7 +123,7 @@ impl PacketContext {
             now: Nanos::ZERO,
             lane: CounterShard::new(0),
             length: 0,
-            work_left: WorkBudget::MOST.units(),
+            work_left: WorkBudget::MAX.units(),
             current: None,
             learned_params: vec![0; most_param_limbs(program)],
             atomic: crate::AtomicDepth::default(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ir::{ControlId, Layout, Loc, ParserId, Program};
 
-use crate::{DropReason, CompiledFastPath, Natives, PacketContext, FastPath, State, Tracer};
+use crate::{CompiledFastPath, DropReason, FastPath, Natives, PacketContext, State, Tracer};
 
 /// Execution engine: compiles programs to a form that it can run.
 pub trait Engine: Send + Sync {

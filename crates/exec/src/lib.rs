@@ -23,9 +23,9 @@ mod convert;
 mod drop;
 mod engine;
 pub mod externs;
+mod fast_path;
 mod log;
 mod native;
-mod fast_path;
 mod random;
 mod registers;
 mod requests;
@@ -43,12 +43,12 @@ pub use convert::{action_params, field_match, key_shape, table_spec};
 pub use drop::DropReason;
 pub use engine::{ControlVerdict, Engine, Loaded, ParserErrors, ParserVerdict, Unsupported};
 pub use externs::hash::{CrcParameters, HashParameters};
+pub use fast_path::{
+    BURST, Burst, BurstSegment, CompiledFastPath, DeviceView, FastPath, FastPathPort, FastPathStep,
+    FastPathTest, IDENTITY_ORDER, PackedOutcome, PassInput, PassOutcome, PrefetchStage,
+};
 pub use log::LogBuffer;
 pub use native::{NativeFunction, Natives};
-pub use fast_path::{
-    IDENTITY_ORDER, PrefetchStage, BURST, Burst, CompiledFastPath, BurstSegment, DeviceView, PackedOutcome, FastPath, PassInput,
-    PassOutcome, FastPathPort, FastPathStep, FastPathTest,
-};
 pub use random::RandomStream;
 pub use registers::Registers;
 pub use requests::{CloneRequest, Destination, MIRROR_SLOTS, Mark, Requests};

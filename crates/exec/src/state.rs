@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use ir::{ExternId, HashAlgorithm, TableId};
 use packet::Nanos;
 use table::{
-    ActionRef, CounterArray, EntryAction, EntryId, EntryIdx, GroupId, CounterShard, Learned, LearningTable,
-    Lookup, MemberId, MeterArray, MeterCell, ProfileLookup, ValueSet,
+    ActionRef, CounterArray, CounterShard, EntryAction, EntryId, EntryIdx, GroupId, Learned,
+    LearningTable, Lookup, MemberId, MeterArray, MeterCell, ProfileLookup, ValueSet,
 };
 
 use crate::{AtomicGate, HashParameters, Registers};

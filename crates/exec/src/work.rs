@@ -7,14 +7,14 @@ pub struct WorkBudget(u32);
 impl WorkBudget {
     /// Minimum that a device accepts. Engines need not count work on a fast path that never exceeds
     /// it.
-    pub const LEAST: WorkBudget = WorkBudget(1 << 8);
+    pub const MIN: WorkBudget = WorkBudget(1 << 8);
 
     /// Maximum, and the default.
-    pub const MOST: WorkBudget = WorkBudget(1 << 16);
+    pub const MAX: WorkBudget = WorkBudget(1 << 16);
 
     /// Returns a budget of `units`, or `None` if it is out of range.
     pub const fn new(units: u32) -> Option<WorkBudget> {
-        match WorkBudget::LEAST.0 <= units && units <= WorkBudget::MOST.0 {
+        match WorkBudget::MIN.0 <= units && units <= WorkBudget::MAX.0 {
             true => Some(WorkBudget(units)),
             false => None,
         }
@@ -28,6 +28,6 @@ impl WorkBudget {
 
 impl Default for WorkBudget {
     fn default() -> WorkBudget {
-        WorkBudget::MOST
+        WorkBudget::MAX
     }
 }

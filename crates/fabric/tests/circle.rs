@@ -4,7 +4,7 @@
 mod common;
 
 use fabric::topology::{LinkSpec, PlaneSpec, SwitchSpec};
-use fabric::{FabricError, Node, Simulation, NodeCounts};
+use fabric::{FabricError, Node, NodeCounts, Simulation};
 use packet::{Nanos, PortId};
 
 /// A switch that forwards each packet by its ingress port, immediately or at its next wake-up.

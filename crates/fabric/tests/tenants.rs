@@ -8,7 +8,7 @@ use fabric::{Plane, Tenants};
 use interp::Interp;
 use packet::{Frame, Nanos, PortId};
 use switch::Change;
-use tenancy::{Connection, TenantSwitch, Spec};
+use tenancy::{Connection, Spec, TenantSwitch};
 
 const NETWORK: PortId = PortId(0);
 const HOST: PortId = PortId(1);

@@ -24,4 +24,4 @@ mod translate;
 pub use emit::emit;
 pub use entry::{Entry, Key};
 pub use shape::{FILE_BITS, HEADER_BITS, STEPS, Shape, USER_BITS, WORD_BITS};
-pub use translate::{Hosted, FieldPlace, TranslateError, translate};
+pub use translate::{FieldPlace, Hosted, TranslateError, translate};

@@ -22,14 +22,14 @@ use exec::slots::header::{HeaderCopy, HeaderSite, Lookahead, StackSite};
 use exec::slots::table::{Params, TableSite};
 use exec::slots::wide::WideStep;
 use exec::{
-    BURST, Burst, BurstSegment, PackedOutcome, PacketContext, ParserErrors, PassOutcome, RandomStream,
-    Requests, State,
+    BURST, Burst, BurstSegment, PackedOutcome, PacketContext, ParserErrors, PassOutcome,
+    RandomStream, Requests, State,
 };
 use ir::{ExternId, TableId};
 use packet::{Frame, FrameError};
 
 use crate::lookup_buffer::RowAddresses;
-use crate::translate::{BurstLayout, ParsedFields, FastPathUses, PrefetchSite};
+use crate::translate::{BurstLayout, FastPathUses, ParsedFields, PrefetchSite};
 use crate::view::Marked;
 use crate::{lookup_buffer, view};
 use frames::{Frames, Places};
@@ -299,7 +299,7 @@ pub(crate) struct PrefetchPass {
 }
 
 /// Compiled fast path.
-pub(crate) struct NativePass {
+pub(crate) struct NativeFastPath {
     pub(crate) run: Native,
     /// Prefetch passes, ascending by level. They run only for bursts that are large enough.
     pub(crate) scouts: Vec<PrefetchPass>,
@@ -311,7 +311,7 @@ pub(crate) struct NativePass {
 /// Runs a compiled fast path of `code` on a burst. Returns the number of packets that have an
 /// outcome.
 pub(crate) fn run_pass(
-    pass: &NativePass,
+    pass: &NativeFastPath,
     burst: &mut Burst<'_>,
     packet: &mut PacketContext,
     code: &Code,
@@ -397,7 +397,7 @@ enum Turn {
     /// The fast path, over all segments.
     Pass,
     /// A function of the prefetch pass of this level, over the segments that have lookups there.
-    Scout(usize),
+    Prefetch(usize),
 }
 
 impl<'i> Invocation<'i> {
@@ -406,7 +406,8 @@ impl<'i> Invocation<'i> {
     fn take_up(&mut self, lot: &'i BurstSegment<'i>, packets: &Range<usize>) {
         self.view_at = view::of_lot(lot);
         let marked = Marked::of(&lot.owner.derived);
-        self.first_flags = packet_device::first_flags(lot, marked.are_several_scouted(self.are_many != 0));
+        self.first_flags =
+            packet_device::first_flags(lot, marked.are_several_scouted(self.are_many != 0));
         self.budget = lot.owner.work.units().into();
         self.see(lot, packets.start);
         (self.at, self.count) = (packets.start as u64, packets.end as u64);
@@ -461,7 +462,7 @@ impl<'i> Invocation<'i> {
         let (turn, are_many) = (self.turn, self.are_many != 0);
         let is_meant = |lot: &BurstSegment<'_>| match turn {
             Turn::Pass => true,
-            Turn::Scout(level) => Marked::of(&lot.owner.derived).is_scouted(level, are_many),
+            Turn::Prefetch(level) => Marked::of(&lot.owner.derived).is_scouted(level, are_many),
         };
         let Some((lot, packets)) = self.lots.find(|(lot, _)| is_meant(lot)) else {
             return false;
@@ -479,7 +480,7 @@ impl<'i> Invocation<'i> {
             (self.at, self.count) = (0, self.sights.len() as u64);
             return match turn {
                 Turn::Pass => true,
-                Turn::Scout(level) => self.marked.is_scouted(level, self.are_many != 0),
+                Turn::Prefetch(level) => self.marked.is_scouted(level, self.are_many != 0),
             };
         }
         self.turn = turn;
@@ -489,12 +490,19 @@ impl<'i> Invocation<'i> {
 
     /// Runs the prefetch pass of a level on `count` packets and performs its lookups. It does so
     /// for all segments together, so that their memory accesses overlap.
-    fn scout(&mut self, scout: PrefetchPass, lots: &'i [BurstSegment<'i>], count: usize, notes: &mut [u64]) {
+    fn scout(
+        &mut self,
+        scout: PrefetchPass,
+        lots: &'i [BurstSegment<'i>],
+        count: usize,
+        notes: &mut [u64],
+    ) {
         let PrefetchPass { level, .. } = scout;
         let are_many = lots.len() > 1;
-        let asks = |lot: &BurstSegment<'_>| Marked::of(&lot.owner.derived).is_scouted(level, are_many);
+        let asks =
+            |lot: &BurstSegment<'_>| Marked::of(&lot.owner.derived).is_scouted(level, are_many);
         self.show_notes(notes);
-        if self.begin_turn(Turn::Scout(level), lots, count) {
+        if self.begin_turn(Turn::Prefetch(level), lots, count) {
             enter(scout.asks, self);
         }
         let code = self.code;
@@ -531,15 +539,23 @@ impl<'i> Invocation<'i> {
         }
         for (lot, packets) in parts(lots, count) {
             if asks(lot) {
-                sites().for_each(|site| lookup_buffer::answer(site, notes, packets.clone(), lot, are_many));
+                sites().for_each(|site| {
+                    lookup_buffer::answer(site, notes, packets.clone(), lot, are_many)
+                });
             }
         }
         self.show_notes(notes);
     }
 
     /// Runs a lookup function for each segment that has lookups on its level.
-    fn answer_all(&mut self, native: Native, level: usize, lots: &'i [BurstSegment<'i>], count: usize) {
-        let mut goes_on = self.begin_turn(Turn::Scout(level), lots, count);
+    fn answer_all(
+        &mut self,
+        native: Native,
+        level: usize,
+        lots: &'i [BurstSegment<'i>],
+        count: usize,
+    ) {
+        let mut goes_on = self.begin_turn(Turn::Prefetch(level), lots, count);
         while goes_on {
             enter(native, self);
             goes_on = self.take_up_next();

@@ -10,13 +10,15 @@ use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, ModuleReloc, default_libcall_names};
-use exec::{Natives, FastPath, Unsupported};
+use exec::{FastPath, Natives, Unsupported};
 use ir::{ControlId, Layout, ParserId, Program};
 use support::work::{self, checkpoint};
 
-use crate::abi::{Code, Native, NativePass, PrefetchPass};
+use crate::abi::{Code, Native, NativeFastPath, PrefetchPass};
 use crate::simplify::{PASS_GROWTH, SCOUT_GROWTH, simplify};
-use crate::translate::{BurstLayout, Body, Lines, FastPathUses, PrefetchedStages, Shared, translate};
+use crate::translate::{
+    Body, BurstLayout, FastPathUses, Lines, PrefetchedStages, Shared, translate,
+};
 use crate::{lookup_buffer, prefetch};
 
 /// Minimum number of instructions of a function that is compiled without optimization. A large
@@ -81,7 +83,7 @@ pub(crate) fn compile(
 /// Compiled fast path.
 pub(crate) struct FastPathCode {
     pub(crate) code: Code,
-    pub(crate) native: NativePass,
+    pub(crate) native: NativeFastPath,
     _memory: Memory,
 }
 
@@ -173,7 +175,7 @@ impl<'p> BegunPass<'p> {
         let call_conv = compiler.call_conv();
         let mut shared = Shared::new(program, layout, natives, arrival, call_conv)?;
         let mut function = Translated::default();
-        let stages = compiler.translate(&mut shared, Body::Pass(pass), &mut function)?;
+        let stages = compiler.translate(&mut shared, Body::FastPath(pass), &mut function)?;
         Ok(BegunPass {
             compiler,
             shared,
@@ -190,7 +192,7 @@ impl<'p> BegunPass<'p> {
         let levels = shared.code.scout_levels();
         let mut scouts: Vec<BegunScout> = Vec::with_capacity(levels.len());
         for level in levels {
-            let scout = Body::Scout(self.pass, &self.stages, level);
+            let scout = Body::Prefetch(self.pass, &self.stages, level);
             scouts.push((level, compiler.one(shared, scout)?, None));
         }
         shared.code.rows = lookup_buffer::list_of_rows(&shared.code);
@@ -217,7 +219,7 @@ impl<'p> BegunPass<'p> {
             answers: answers.map(|ids| ids.map(native)),
         });
         Ok(FastPathCode {
-            native: NativePass {
+            native: NativeFastPath {
                 run: native(self.function.id),
                 scouts: scouts.collect(),
                 uses: FastPathUses::of(self.shared.program),
@@ -367,8 +369,8 @@ impl Compiler {
         let name = match body {
             Body::Parser(id) => format!("parser{}", id.get()),
             Body::Control(id) => format!("control{}", id.get()),
-            Body::Pass(_) => String::from("pass"),
-            Body::Scout(_, _, level) => format!("scout{level}"),
+            Body::FastPath(_) => String::from("pass"),
+            Body::Prefetch(_, _, level) => format!("scout{level}"),
             Body::Answers(level, _, Lines::First) => format!("answers{level}"),
             Body::Answers(level, _, Lines::Second) => format!("late{level}"),
         };
@@ -378,8 +380,8 @@ impl Compiler {
         function.id = declared.map_err(failed)?;
         // Tail duplication pays off only in code that nearly all packets run.
         function.growth = match body {
-            Body::Pass(_) => PASS_GROWTH,
-            Body::Scout(..) => SCOUT_GROWTH,
+            Body::FastPath(_) => PASS_GROWTH,
+            Body::Prefetch(..) => SCOUT_GROWTH,
             _ => 0,
         };
         let func = &mut function.context.func;
@@ -510,7 +512,7 @@ mod tests {
         let (mut func, mut context) = (Function::new(), FunctionBuilderContext::new());
         func.signature = shared.signature(0);
         let builder = FunctionBuilder::new(&mut func, &mut context);
-        translate(&mut shared, builder, Body::Pass(pass)).expect("it is translated");
+        translate(&mut shared, builder, Body::FastPath(pass)).expect("it is translated");
         simplify(&mut func, 0);
         Size::of(&func)
     }
@@ -530,7 +532,7 @@ mod tests {
             stages,
             ..
         } = begun.expect("it is translated");
-        let (mut function, scout) = (Translated::default(), Body::Scout(&pass, &stages, 0));
+        let (mut function, scout) = (Translated::default(), Body::Prefetch(&pass, &stages, 0));
         let translated = compiler.translate(&mut shared, scout, &mut function);
         translated.expect("it is translated");
         function.make(&compiler.targets).expect("it is compiled");

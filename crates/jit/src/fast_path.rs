@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use exec::{PrefetchStage, Burst, Derived, CompiledFastPath, DeviceView, PacketContext, State};
+use exec::{Burst, CompiledFastPath, Derived, DeviceView, PacketContext, PrefetchStage, State};
 use ir::TableId;
 use table::CounterShard;
 use table::prefetch::prefetch_value;
@@ -14,13 +14,13 @@ use crate::{prefetch_list, view};
 
 /// Maximum number of tables that are prefetched. The bound keeps the time small, since it is not
 /// charged to any device.
-const MOST_ASKED: usize = 8;
+const MAX_ASKED: usize = 8;
 
 /// Average number of packets per segment from which on segments are processed one by one.
 const FEW_OF_A_LOT: usize = 4;
 
 /// Compiled fast path of a program.
-pub(crate) struct CompiledFastPath {
+pub(crate) struct LoadedFastPath {
     compiled: FastPathCode,
     /// True if a device uses it.
     is_taken: AtomicBool,
@@ -32,11 +32,11 @@ pub(crate) struct CompiledFastPath {
     searched: Box<[TableId]>,
 }
 
-impl CompiledFastPath {
-    pub(crate) fn new(compiled: FastPathCode) -> CompiledFastPath {
-        let tables = compiled.code.tables.ids().take(MOST_ASKED);
+impl LoadedFastPath {
+    pub(crate) fn new(compiled: FastPathCode) -> LoadedFastPath {
+        let tables = compiled.code.tables.ids().take(MAX_ASKED);
         let searched = tables.filter(|table| compiled.code.is_searched(*table));
-        CompiledFastPath {
+        LoadedFastPath {
             searched: searched.collect(),
             compiled,
             is_taken: AtomicBool::new(false),
@@ -59,7 +59,7 @@ impl CompiledFastPath {
     }
 }
 
-impl CompiledFastPath for CompiledFastPath {
+impl CompiledFastPath for LoadedFastPath {
     fn derive(&self, state: &Arc<State>, lane: CounterShard, derived: &mut Derived) {
         view::derive(derived, state, lane, &self.compiled.code);
     }
@@ -71,7 +71,7 @@ impl CompiledFastPath for CompiledFastPath {
         if what == PrefetchStage::Tables {
             view::ask_for_totals(
                 &owner.derived,
-                self.compiled.code.tables.len().min(MOST_ASKED),
+                self.compiled.code.tables.len().min(MAX_ASKED),
             );
         }
         for table in self.searched.iter().filter_map(|table| state.table(*table)) {
@@ -90,7 +90,7 @@ impl CompiledFastPath for CompiledFastPath {
         if let [lot] = burst.segments
             && burst.order.len() < WORTH_SCOUTING
         {
-            prefetch_list::prefetch(&lot.owner.derived.words);
+            prefetch_list::prefetch_all(&lot.owner.derived.words);
         }
         abi::run_pass(&compiled.native, burst, context, &compiled.code)
     }
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use crate::backend::compile_pass;
     use crate::translate::BurstLayout;
-    use exec::{Natives, FastPath, PassInput, FastPathStep};
+    use exec::{FastPath, FastPathStep, Natives, PassInput};
     use ir::{ControlId, FieldId, Layout, ParserId};
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
         let (layout, natives) = (Layout::of(&program), Natives::default());
         let compiled = compile_pass(&program, &layout, &natives, &pass, BurstLayout::Grouped)
             .expect("it is compiled");
-        let fused = CompiledFastPath::new(compiled);
+        let fused = LoadedFastPath::new(compiled);
         assert_eq!(*fused.searched, [TableId::new(1)]);
     }
 }

@@ -39,11 +39,11 @@
 mod abi;
 #[allow(unsafe_code)]
 mod backend;
-mod prefetch_list;
 mod fast_path;
 mod helpers;
 mod lookup_buffer;
 mod prefetch;
+mod prefetch_list;
 mod simplify;
 mod translate;
 mod view;
@@ -52,14 +52,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use exec::{
-    ControlVerdict, DropReason, Engine, CompiledFastPath, Loaded, Natives, PacketContext, ParserVerdict, FastPath,
-    State, Tracer, Unsupported,
+    CompiledFastPath, ControlVerdict, DropReason, Engine, FastPath, Loaded, Natives, PacketContext,
+    ParserVerdict, State, Tracer, Unsupported,
 };
 use ir::{ControlId, Layout, ParserId, Program};
 
 use abi::Outcome;
 use backend::{Compiled, FastPathCode};
-use fast_path::CompiledFastPath;
+use fast_path::LoadedFastPath;
 use translate::BurstLayout;
 
 /// Engine that compiles programs to native code. Programs that differ only in their names share one
@@ -183,11 +183,11 @@ struct NativeProgram {
     layout: Layout,
     natives: Natives,
     /// Compiled fast paths.
-    passes: Mutex<Vec<(FastPath, Arc<CompiledFastPath>)>>,
+    passes: Mutex<Vec<(FastPath, Arc<LoadedFastPath>)>>,
 }
 
 impl NativeProgram {
-    fn passes(&self) -> MutexGuard<'_, Vec<(FastPath, Arc<CompiledFastPath>)>> {
+    fn passes(&self) -> MutexGuard<'_, Vec<(FastPath, Arc<LoadedFastPath>)>> {
         self.passes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -197,10 +197,10 @@ impl NativeProgram {
         self.passes().push((pass.clone(), fused));
     }
 
-    fn fused(&self, compiled: FastPathCode) -> Arc<CompiledFastPath> {
+    fn fused(&self, compiled: FastPathCode) -> Arc<LoadedFastPath> {
         let limbs = compiled.code.limbs;
         self.most_limbs.fetch_max(limbs, Ordering::Relaxed);
-        Arc::new(CompiledFastPath::new(compiled))
+        Arc::new(LoadedFastPath::new(compiled))
     }
 
     /// Runs a block with the tracer, with separate scratch limbs after the frame.

@@ -92,7 +92,12 @@ pub(crate) fn end_first_lines(
 
 /// Prefetches the memory that the lookups of these packets read first. Computed intermediate values
 /// are stored in place of the results, for the lookup itself.
-pub(crate) fn announce(site: &PrefetchSite, notes: &mut [u64], packets: Range<usize>, state: &State) {
+pub(crate) fn announce(
+    site: &PrefetchSite,
+    notes: &mut [u64],
+    packets: Range<usize>,
+    state: &State,
+) {
     let asked = site.questions(notes, packets);
     if let Some(table) = state.table(site.table)
         && !asked.keys.is_empty()
@@ -191,7 +196,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::backend::{FastPathCode, compile_pass};
     use crate::translate::BurstLayout;
-    use exec::{Natives, FastPath, FastPathStep};
+    use exec::{FastPath, FastPathStep, Natives};
     use ir::{ControlId, Layout, ParserId, Program};
 
     /// Reads a program in the text form of the IR. Returns it with the fast path through its first

@@ -14,7 +14,7 @@ use crate::abi::{Code, LINE};
 
 /// Maximum number of lines of words that are prefetched, and of lines that are listed. The
 /// processor does not fetch more lines in parallel.
-const MOST: usize = 32;
+const MAX: usize = 32;
 
 /// Maximum number of lines of a hash table for which all lines are listed. With so few lines each
 /// is likely to be read.
@@ -27,11 +27,11 @@ const WORDS: usize = LINE / size_of::<u64>();
 pub(crate) fn list(words: &mut Vec<u64>, state: &State, lane: CounterShard, code: &Code) {
     let begin = words.len();
     // Reserves the capacity here. The list must not reallocate while packets are processed.
-    words.reserve(MOST + 1);
+    words.reserve(MAX + 1);
     let mut tell = |address: usize| {
         let line = (address - address % LINE) as u64;
         let listed = &words[begin..];
-        if listed.len() < MOST && !listed.contains(&line) {
+        if listed.len() < MAX && !listed.contains(&line) {
             words.push(line);
         }
     };
@@ -72,8 +72,8 @@ fn tell_native_index(lookup: &Lookup, tell: &mut dyn FnMut(usize)) -> bool {
 
 /// Prefetches these words, and the lines that [`list`] appended to them.
 #[inline]
-pub(crate) fn prefetch(words: &[u64]) {
-    (0..words.len().min(MOST * WORDS))
+pub(crate) fn prefetch_all(words: &[u64]) {
+    (0..words.len().min(MAX * WORDS))
         .step_by(WORDS)
         .for_each(|at| prefetch(words, at));
     let Some((&count, words)) = words.split_last() else {
@@ -147,9 +147,9 @@ mod tests {
         let is_listed = |address: usize| lines.contains(&((address - address % LINE) as u64));
         assert!(read.into_iter().all(is_listed));
         // Any contents are accepted.
-        prefetch(&words);
-        prefetch(&[u64::MAX; 3]);
-        prefetch(&[]);
+        prefetch_all(&words);
+        prefetch_all(&[u64::MAX; 3]);
+        prefetch_all(&[]);
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn no_more_lines_are_listed_than_are_asked_for_together() {
         let (words, _) = listed(20, SEARCHED);
-        assert_eq!(words.len(), 5 + MOST + 1);
-        assert_eq!(words.last(), Some(&(MOST as u64)));
+        assert_eq!(words.len(), 5 + MAX + 1);
+        assert_eq!(words.last(), Some(&(MAX as u64)));
     }
 }

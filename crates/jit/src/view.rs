@@ -17,17 +17,17 @@
 use std::sync::Arc;
 
 use exec::slots::table::TableSite;
-use exec::{Derived, ExternState, BurstSegment, State, TableState};
+use exec::{BurstSegment, Derived, ExternState, State, TableState};
 use ir::{ExternId, Program, TableId};
 use table::prefetch::prefetch_at;
 use table::{
-    COUNTER_WORDS, Cells, DirectIndex, HashIndex, CounterShard, Lookup, TrieIndex, USAGE_WORDS,
+    COUNTER_WORDS, Cells, CounterShard, DirectIndex, HashIndex, Lookup, TrieIndex, USAGE_WORDS,
     VectorIndex, VectorPart,
 };
 
 use crate::abi::Code;
-use crate::prefetch_list;
 use crate::prefetch;
+use crate::prefetch_list;
 use crate::translate::PrefetchSite;
 
 /// Number of bytes of a table's words.
@@ -40,7 +40,7 @@ const TOTALS: usize = 3;
 const EXTERN: i32 = 16;
 
 /// Maximum number of limbs of a key that native code looks up itself.
-pub(crate) const MOST_DIGITS: usize = DirectIndex::MOST_LIMBS;
+pub(crate) const MAX_DIGITS: usize = DirectIndex::MAX_LIMBS;
 
 /// Byte offsets of a table's words.
 pub(crate) struct TableView {
@@ -59,7 +59,7 @@ pub(crate) struct TableView {
     /// For a direct index or a trie: the index of the last slot.
     pub(crate) last_slot: i32,
     /// For a direct index, by limb of the key: the shift, and the mask of bits outside the index.
-    pub(crate) digits: [(i32, i32); MOST_DIGITS],
+    pub(crate) digits: [(i32, i32); MAX_DIGITS],
     /// For a hash table, in the same words: the number of lines and the two seeds. The last element
     /// is the multiplier derived from the second seed.
     pub(crate) line_count: i32,

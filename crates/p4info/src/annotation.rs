@@ -69,7 +69,10 @@ fn structured(annotation: &Annotation) -> Result<StructuredAnnotation, P4InfoPro
                     value,
                 })
             };
-            let kv_pairs = pairs.iter().map(pair).collect::<Result<_, P4InfoProblem>>()?;
+            let kv_pairs = pairs
+                .iter()
+                .map(pair)
+                .collect::<Result<_, P4InfoProblem>>()?;
             Some(Body::KvPairList(KeyValuePairList { kv_pairs }))
         }
         AnnotationBody::None | AnnotationBody::Text(_) => None,
@@ -86,10 +89,14 @@ fn expression(annotation: &str, value: &AnnotationValue) -> Result<Expression, P
         AnnotationValue::String(text) => Value::StringValue(text.clone()),
         AnnotationValue::Bool(value) => Value::BoolValue(*value),
         AnnotationValue::Int(number) => {
-            Value::Int64Value(number.parse().map_err(|_| P4InfoProblem::AnnotationNumber {
-                name: annotation.to_owned(),
-                number: number.clone(),
-            })?)
+            Value::Int64Value(
+                number
+                    .parse()
+                    .map_err(|_| P4InfoProblem::AnnotationNumber {
+                        name: annotation.to_owned(),
+                        number: number.clone(),
+                    })?,
+            )
         }
     };
     Ok(Expression { value: Some(value) })
@@ -136,7 +143,10 @@ pub(crate) fn number<N: TryFrom<u64>>(
 }
 
 /// Returns the string in an annotation, if it exists. The first annotation of this name counts.
-pub(crate) fn string(annotations: &[Annotation], name: &str) -> Result<Option<String>, P4InfoProblem> {
+pub(crate) fn string(
+    annotations: &[Annotation],
+    name: &str,
+) -> Result<Option<String>, P4InfoProblem> {
     let parse = |word: &Word| match word {
         Word::String(text) => Some(text.clone()),
         Word::Plain(_) | Word::Mark(_) => None,

@@ -190,7 +190,9 @@ impl Cx<'_> {
     }
 }
 
-fn selector_sizes(instance: &Extern) -> Result<(i32, Option<SelectorSizeSemantics>), P4InfoProblem> {
+fn selector_sizes(
+    instance: &Extern,
+) -> Result<(i32, Option<SelectorSizeSemantics>), P4InfoProblem> {
     let annotations = &instance.annotations;
     let group_size = annotation::number(annotations, "max_group_size")?.unwrap_or(0);
     let max_member_weight = annotation::number(annotations, "max_member_weight")?.unwrap_or(0);

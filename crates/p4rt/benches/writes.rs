@@ -36,7 +36,7 @@ use switch::{Device, KeptCells, Worker};
 const BATCH: u32 = 1000;
 
 /// Maximum number of batches in flight. The controller does not wait for each answer.
-const MOST_UNDER_WAY: usize = 4;
+const MAX_UNDER_WAY: usize = 4;
 
 /// Number of frames in a burst.
 const BURST: usize = 64;
@@ -445,7 +445,7 @@ async fn write(
         let request = client.batch(numbers.map(&made).collect());
         let mut grpc = client.grpc.clone();
         under_way.push_back(tokio::spawn(async move { grpc.write(request).await }));
-        if under_way.len() >= MOST_UNDER_WAY
+        if under_way.len() >= MAX_UNDER_WAY
             && let Some(first) = under_way.pop_front()
         {
             refused += refusals(first.await.expect("it ends"));

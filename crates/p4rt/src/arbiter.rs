@@ -20,10 +20,10 @@ pub(crate) struct ClientId(pub(crate) u64);
 pub(crate) type Notices = Vec<(ClientId, MasterArbitrationUpdate)>;
 
 /// Maximum number of sessions of a role.
-const MOST_CLIENTS: usize = 64;
+const MAX_CLIENTS: usize = 64;
 
 /// Maximum number of roles of a device.
-const MOST_ROLES: usize = 1024;
+const MAX_ROLES: usize = 1024;
 
 /// Arbitration state of one device.
 #[derive(Debug)]
@@ -132,7 +132,7 @@ impl Arbiter {
         self.check(client, update, name)?;
         let id = update.election_id.as_ref().map(number);
         let is_new_role = !self.roles.contains_key(name);
-        if is_new_role && self.roles.len() >= MOST_ROLES {
+        if is_new_role && self.roles.len() >= MAX_ROLES {
             return refuse(Code::ResourceExhausted, "the device has too many roles");
         }
         let contest = self.roles.entry(name.to_owned()).or_default();
@@ -148,10 +148,10 @@ impl Arbiter {
                 ),
             );
         }
-        if !contest.live.contains_key(&client) && contest.live.len() >= MOST_CLIENTS {
+        if !contest.live.contains_key(&client) && contest.live.len() >= MAX_CLIENTS {
             return refuse(
                 Code::ResourceExhausted,
-                format!("the role has {MOST_CLIENTS} sessions, as many as it may"),
+                format!("the role has {MAX_CLIENTS} sessions, as many as it may"),
             );
         }
         contest.is_named |= given.is_some();
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn a_role_has_a_limited_number_of_sessions() {
         let mut arbiter = Arbiter::new(1, None);
-        for client in 0..MOST_CLIENTS as u64 {
+        for client in 0..MAX_CLIENTS as u64 {
             arbiter
                 .ask(ClientId(client), &asks(None))
                 .expect("there is room");

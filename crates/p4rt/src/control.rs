@@ -16,21 +16,21 @@ use table::Entry;
 use tokio::sync::{mpsc, oneshot};
 use tonic::Code;
 
-use crate::request_error::{Checked, RequestError};
 use crate::idle::IdleWatch;
+use crate::request_error::{Checked, RequestError};
 
 /// A function that the loop applies to its device.
 type Job = Box<dyn FnOnce(&mut Device) + Send>;
 
 /// Capacity of the event queue. If it is full, events are dropped and counted, as the specification
 /// allows for packets, digests and notifications.
-const MOST_EVENTS: usize = 4096;
+const MAX_EVENTS: usize = 4096;
 
 /// Divisor of a busy loop's time: jobs may use one part in `SHARE`.
 const SHARE: u32 = 4;
 
 /// Maximum unused time that jobs may accumulate.
-const MOST_CREDIT: Duration = Duration::from_millis(5);
+const MAX_CREDIT: Duration = Duration::from_millis(5);
 
 /// An event from a device for its controllers.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(crate) enum Event {
 }
 
 /// Capacity of the queue of packets from controllers. Further packets are refused.
-const MOST_PACKETS: usize = 1024;
+const MAX_PACKETS: usize = 1024;
 
 /// Numbers of a device's CPU port. PSA programs use a constant of the architecture. Programs of
 /// other architectures use the operator's number.
@@ -85,8 +85,8 @@ pub fn channel(cpu_port: impl Into<CpuNumbers>) -> std::io::Result<(Inbox, CpuPo
     let jobs_wakeup = Arc::new(WakeupFd::armed()?);
     let packets_wakeup = Arc::new(WakeupFd::armed()?);
     let (jobs_in, jobs) = plain::channel();
-    let (packets_in, packets) = plain::sync_channel(MOST_PACKETS);
-    let (events, events_out) = mpsc::channel(MOST_EVENTS);
+    let (packets_in, packets) = plain::sync_channel(MAX_PACKETS);
+    let (events, events_out) = mpsc::channel(MAX_EVENTS);
     let lost = Arc::new(AtomicU64::new(0));
     let inbox = Inbox {
         jobs,
@@ -97,7 +97,7 @@ pub fn channel(cpu_port: impl Into<CpuNumbers>) -> std::io::Result<(Inbox, CpuPo
         },
         idle: IdleWatch::default(),
         alike: None,
-        credit: MOST_CREDIT,
+        credit: MAX_CREDIT,
         credited: Instant::now(),
     };
     let cpu = CpuPort {
@@ -222,8 +222,8 @@ impl Inbox {
         let elapsed = begin.duration_since(self.credited);
         self.credited = begin;
         self.credit = match is_busy {
-            true => MOST_CREDIT.min(self.credit + elapsed / SHARE),
-            false => MOST_CREDIT,
+            true => MAX_CREDIT.min(self.credit + elapsed / SHARE),
+            false => MAX_CREDIT,
         };
         while !self.credit.is_zero() {
             let Ok(job) = self.jobs.try_recv() else {
@@ -320,7 +320,7 @@ impl Remote {
         sent.map_err(|_| {
             RequestError::new(
                 Code::ResourceExhausted,
-                format!("{MOST_PACKETS} packets wait for the device; this one is dropped"),
+                format!("{MAX_PACKETS} packets wait for the device; this one is dropped"),
             )
         })
     }

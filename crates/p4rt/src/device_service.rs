@@ -19,14 +19,14 @@ use tonic::{Code, Status};
 use crate::access::Allow;
 use crate::arbiter::{Arbiter, ClientId, Notices};
 use crate::control::Remote;
-use crate::digests::Digests;
 use crate::controller_state::ControllerState;
-use crate::request_error::{Checked, refuse};
+use crate::digests::Digests;
 use crate::figures::{Cells, Figures};
-use crate::pending_commits::PendingCommits;
 use crate::logged::Lines;
-use crate::pipeline::{StagedDevice, Config, DeviceTarget, Pipeline, lock};
+use crate::pending_commits::PendingCommits;
+use crate::pipeline::{Config, DeviceTarget, Pipeline, StagedDevice, lock};
 use crate::ports::PortStates;
+use crate::request_error::{Checked, refuse};
 use crate::tenants::TenancyError;
 
 pub(crate) use messages::response;

@@ -8,11 +8,11 @@ use ir::ExternId;
 use p4info::p4::v1::digest_entry::Config;
 
 /// Maximum number of messages in a list, whatever the controller configures.
-const MOST_IN_LIST: usize = 4096;
+const MAX_IN_LIST: usize = 4096;
 
 /// Maximum number of messages in the cache of one digest. Beyond it the oldest list is removed, and
 /// its messages may be sent again.
-const MOST_IN_CACHE: usize = 1 << 16;
+const MAX_IN_CACHE: usize = 1 << 16;
 
 /// A message in limbs.
 type Data = Vec<u64>;
@@ -54,7 +54,7 @@ impl Line {
     fn forget(&mut self, now: u64, ack_timeout: u64) {
         while let Some(oldest) = self.sent.first_entry() {
             let is_old = now.saturating_sub(oldest.get().0) >= ack_timeout;
-            if !is_old && self.known.len() <= MOST_IN_CACHE {
+            if !is_old && self.known.len() <= MAX_IN_CACHE {
                 return;
             }
             let (_, messages) = oldest.remove();
@@ -89,7 +89,7 @@ impl Digests {
         }
         line.waiting.push(message);
         let most = usize::try_from(config.max_list_size).unwrap_or(0);
-        let is_full = line.waiting.len() >= MOST_IN_LIST || most > 0 && line.waiting.len() >= most;
+        let is_full = line.waiting.len() >= MAX_IN_LIST || most > 0 && line.waiting.len() >= most;
         let is_due = is_full || config.max_timeout_ns == 0;
         is_due.then(|| self.send(digest, now)).flatten()
     }
@@ -225,10 +225,10 @@ mod tests {
         let mut digests = Digests::default();
         let config = config(0, i64::MAX, i64::MAX);
         let mut lists = 0;
-        for number in 0..(MOST_IN_CACHE + 2 * MOST_IN_LIST) as u64 {
+        for number in 0..(MAX_IN_CACHE + 2 * MAX_IN_LIST) as u64 {
             lists += usize::from(digests.take(D, vec![number], 0, &config).is_some());
         }
-        assert_eq!(lists, MOST_IN_CACHE / MOST_IN_LIST + 2);
-        assert!(digests.lines[&D].known.len() <= MOST_IN_CACHE + MOST_IN_LIST);
+        assert_eq!(lists, MAX_IN_CACHE / MAX_IN_LIST + 2);
+        assert!(digests.lines[&D].known.len() <= MAX_IN_CACHE + MAX_IN_LIST);
     }
 }

@@ -9,10 +9,10 @@ use prost::Message;
 use switch::Device;
 
 use crate::controller_state::ControllerState;
-use crate::request_error::Checked;
-use crate::pipeline;
-use crate::schema::Schema;
 use crate::device_service::Loader;
+use crate::pipeline;
+use crate::request_error::Checked;
+use crate::schema::Schema;
 use crate::undo::{Op, Target};
 use crate::write::Seen;
 use crate::{batch, packet_io, read, write};

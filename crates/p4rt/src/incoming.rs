@@ -21,9 +21,9 @@ use tonic::Status;
 use tonic::transport::server::Connected;
 
 use crate::access::{Allow, Who};
-use crate::request_error::{Checked, RequestError};
 use crate::logged::Limit;
 use crate::places::{Client, Place, Places};
+use crate::request_error::{Checked, RequestError};
 
 /// Timeout of the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);

@@ -10,14 +10,14 @@ use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use tonic::Status;
 
 use crate::arbiter::{ClientId, number};
-use crate::request_error::Checked;
 use crate::pipeline::lock;
+use crate::request_error::Checked;
 
 /// Period of the rate limit.
 const SPAN: Duration = Duration::from_secs(1);
 
 /// Maximum number of lines of a kind in one period.
-const MOST: u32 = 10;
+const MAX: u32 = 10;
 
 /// Rate limiter of one kind of log line: a few lines a second.
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ impl Said {
             self.begin = Some(now);
             self.said = 0;
         }
-        if self.said == MOST {
+        if self.said == MAX {
             self.unsaid += 1;
             return None;
         }
@@ -209,8 +209,8 @@ mod tests {
         let mut limit = Said::default();
         let begin = Instant::now();
         let said = (0..1000).filter(|_| limit.may_say_at(begin).is_some());
-        assert_eq!(said.count(), MOST as usize);
-        assert_eq!(limit.may_say_at(begin + SPAN), Some(1000 - u64::from(MOST)));
+        assert_eq!(said.count(), MAX as usize);
+        assert_eq!(limit.may_say_at(begin + SPAN), Some(1000 - u64::from(MAX)));
         assert_eq!(limit.may_say_at(begin + SPAN), Some(0));
     }
 }

@@ -17,9 +17,9 @@ use switch::{Change, Device};
 
 use crate::coding::Names;
 use crate::controller_state::{Changes, ControllerState, Group, Kept};
-use crate::request_error::{Checked, RequestError};
-use crate::pipeline::{self, Config};
 use crate::device_service::Loader;
+use crate::pipeline::{self, Config};
+use crate::request_error::{Checked, RequestError};
 
 /// Notes by name, as returned by [`Device::notes`].
 pub type Notes = BTreeMap<Box<[u8]>, Box<[u8]>>;

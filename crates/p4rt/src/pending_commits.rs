@@ -9,8 +9,8 @@ use tonic::Code;
 
 use crate::coding::Names;
 use crate::controller_state::{Changes, ControllerState};
-use crate::request_error::{Checked, RequestError, refuse};
 use crate::pipeline::lock;
+use crate::request_error::{Checked, RequestError, refuse};
 use crate::undo::Undo;
 
 /// Batches that were made and are not yet durable, in order.
@@ -69,7 +69,11 @@ pub(crate) fn commit(
 }
 
 /// Undoes all batches that are not durable, the last one first.
-pub(crate) fn take_back(device: &mut Device, extras: &mut ControllerState, unkept: &Mutex<PendingCommits>) {
+pub(crate) fn take_back(
+    device: &mut Device,
+    extras: &mut ControllerState,
+    unkept: &Mutex<PendingCommits>,
+) {
     let batches = std::mem::take(&mut lock(unkept).batches);
     if batches.is_empty() {
         // They were undone together with an earlier batch. Its failure was reported first.

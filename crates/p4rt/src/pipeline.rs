@@ -12,11 +12,11 @@ use switch::{AdoptError, Device, MayLose};
 use tonic::Code;
 use tonic::metadata::MetadataMap;
 
-use crate::device_config;
 use crate::controller_state::ControllerState;
+use crate::device_config;
+use crate::device_service::{Loader, Purpose};
 use crate::request_error::{Checked, RequestError, invalid, refuse};
 use crate::schema::Schema;
-use crate::device_service::{Loader, Purpose};
 
 /// A program with its P4Info, as the controller sent it.
 #[derive(Clone, Debug)]

@@ -11,23 +11,23 @@ use tokio::sync::oneshot;
 use crate::pipeline::lock;
 
 /// Maximum number of connections, if the process may open enough descriptors.
-const MOST: usize = 4096;
+const MAX: usize = 4096;
 
 /// Number of connections reserved for operators.
 const OF_OPERATORS: usize = 64;
 
 /// Maximum number of connections of one client. Clients with the same certificate names count as
 /// one.
-const MOST_OF_ONE: usize = 64;
+const MAX_OF_ONE: usize = 64;
 
 /// Maximum number of connections of one operator.
-const MOST_OF_OPERATOR: usize = 512;
+const MAX_OF_OPERATOR: usize = 512;
 
 /// Maximum number of connections from one address with clients that have no certificates.
-const MOST_OF_ADDRESS: usize = 2048;
+const MAX_OF_ADDRESS: usize = 2048;
 
 /// Maximum number of connections in the handshake. If there are more, the oldest one is dropped.
-const MOST_COMING: usize = 256;
+const MAX_COMING: usize = 256;
 
 /// Descriptors that the process needs for ports, files and channels.
 const OTHER_DESCRIPTORS: u64 = 256;
@@ -88,7 +88,7 @@ impl Places {
         let mut state = lock(&self.0);
         let number = state.next;
         state.next += 1;
-        if state.coming.len() >= MOST_COMING.min(state.most) {
+        if state.coming.len() >= MAX_COMING.min(state.most) {
             state.coming.pop_front();
         }
         state.coming.push_back((number, stay));
@@ -113,9 +113,9 @@ impl Places {
             return Err(format!("there are {} connections already", state.taken));
         }
         let most = match (is_operator, &client) {
-            (true, Client::Named(_)) => MOST_OF_OPERATOR,
-            (true, Client::At(_)) => MOST_OF_ADDRESS,
-            (false, _) => MOST_OF_ONE,
+            (true, Client::Named(_)) => MAX_OF_OPERATOR,
+            (true, Client::At(_)) => MAX_OF_ADDRESS,
+            (false, _) => MAX_OF_ONE,
         };
         let own = state.of.entry(client.clone()).or_default();
         if *own >= most {
@@ -155,7 +155,7 @@ impl Drop for Coming {
 /// Returns the number of connections for which there are descriptors. Raises the process' limit as
 /// far as the system allows.
 fn most_by_descriptors() -> usize {
-    let wanted = (MOST + MOST_COMING) as u64 + OTHER_DESCRIPTORS;
+    let wanted = (MAX + MAX_COMING) as u64 + OTHER_DESCRIPTORS;
     let limit = getrlimit(Resource::Nofile);
     let current = limit.current.unwrap_or(u64::MAX);
     let possible = limit.maximum.unwrap_or(u64::MAX).min(wanted);
@@ -169,10 +169,10 @@ fn most_by_descriptors() -> usize {
             has = possible;
         }
     }
-    let room = has.saturating_sub(OTHER_DESCRIPTORS + MOST_COMING as u64);
+    let room = has.saturating_sub(OTHER_DESCRIPTORS + MAX_COMING as u64);
     usize::try_from(room)
-        .unwrap_or(MOST)
-        .clamp(OF_OPERATORS, MOST)
+        .unwrap_or(MAX)
+        .clamp(OF_OPERATORS, MAX)
 }
 
 #[cfg(test)]
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn one_client_has_so_many_connections_and_no_more() {
         let places = Places::of(1000);
-        let mut all: Vec<Place> = (0..MOST_OF_ONE)
+        let mut all: Vec<Place> = (0..MAX_OF_ONE)
             .map(|_| places.take(named("tenant"), false).unwrap())
             .collect();
         assert!(places.take(named("tenant"), false).is_err());
@@ -219,7 +219,7 @@ mod tests {
         let places = Places::of(1000);
         let (_first, mut goes) = places.come();
         let mut others = Vec::new();
-        for _ in 1..MOST_COMING {
+        for _ in 1..MAX_COMING {
             others.push(places.come());
         }
         let mut must_go = || goes.try_recv() == Err(oneshot::error::TryRecvError::Closed);

@@ -7,7 +7,7 @@ use crate::request_error::{Checked, invalid};
 
 /// Maximum number of multicast groups: ids have 16 bits and 0 is not an id. Replicas are limited by
 /// memory only.
-const MOST_GROUPS: i32 = 0xffff;
+const MAX_GROUPS: i32 = 0xffff;
 
 /// Checks the platform properties that a P4Info requests.
 pub(crate) fn check(info: &P4Info) -> Checked {
@@ -21,9 +21,9 @@ pub(crate) fn check(info: &P4Info) -> Checked {
     if groups.min(total).min(each) < 0 {
         return invalid("a platform property of the P4Info is negative");
     }
-    if groups > MOST_GROUPS {
+    if groups > MAX_GROUPS {
         return invalid(format!(
-            "multicast_group_table_size of the P4Info asks for {groups} groups; there can be {MOST_GROUPS}"
+            "multicast_group_table_size of the P4Info asks for {groups} groups; there can be {MAX_GROUPS}"
         ));
     }
     if total > 0 && each > total {

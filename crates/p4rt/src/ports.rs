@@ -15,7 +15,7 @@ use crate::service::ports::ports_server::Ports;
 
 /// Capacity of the message queue of a watcher. Changes that do not fit are merged into one later
 /// message.
-const MOST_MESSAGES: usize = 4;
+const MAX_MESSAGES: usize = 4;
 
 /// State of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl Ports for Service {
         // Any permission at the device includes the state of its ports.
         self.sites.permit(device, &peer, |_| Ok(()))?;
         let site = self.sites.find(device)?;
-        let (answers, messages) = mpsc::channel(MOST_MESSAGES);
+        let (answers, messages) = mpsc::channel(MAX_MESSAGES);
         tokio::spawn(pass_on(site.ports.watch(), answers));
         Ok(Response::new(ReceiverStream::new(messages)))
     }

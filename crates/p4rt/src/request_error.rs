@@ -93,7 +93,7 @@ impl From<TenancyError> for RequestError {
 
 impl From<RequestError> for Status {
     fn from(fault: RequestError) -> Status {
-        Status::new(fault.code, shortened(fault.message, MOST_MESSAGE))
+        Status::new(fault.code, shortened(fault.message, MAX_MESSAGE))
     }
 }
 
@@ -106,13 +106,13 @@ const METADATA: usize = 8192;
 const BESIDE: usize = 512;
 
 /// Maximum encoded length of a status message. The message may repeat what a client sent.
-const MOST_MESSAGE: usize = METADATA - BESIDE;
+const MAX_MESSAGE: usize = METADATA - BESIDE;
 
 /// Maximum length of a message that is sent with details, which contain it a second time.
-const MOST_SUMMARY: usize = 1024;
+const MAX_SUMMARY: usize = 1024;
 
 /// Maximum size of details in bytes. Base64 makes them a third longer.
-const MOST_DETAILS: usize = (METADATA - BESIDE - MOST_SUMMARY) / 4 * 3;
+const MAX_DETAILS: usize = (METADATA - BESIDE - MAX_SUMMARY) / 4 * 3;
 
 /// Marks the end of a truncated text.
 const CUT: &str = " ...";
@@ -169,7 +169,7 @@ pub(crate) fn batch_status(results: &[Checked]) -> Result<(), Status> {
             by_code(results)
         ),
     };
-    let message = shortened(message, MOST_SUMMARY);
+    let message = shortened(message, MAX_SUMMARY);
     // Each format is shorter than the one before.
     let ways = [usize::MAX, 256, 64, 0].map(|most| Telling {
         most,
@@ -177,7 +177,7 @@ pub(crate) fn batch_status(results: &[Checked]) -> Result<(), Status> {
     });
     for way in ways {
         let details = way.details(results, &message);
-        if details.len() <= MOST_DETAILS {
+        if details.len() <= MAX_DETAILS {
             let details = details.into();
             return Err(Status::with_details(Code::Unknown, message, details));
         }

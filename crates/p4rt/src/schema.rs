@@ -16,8 +16,8 @@ use table::KeyField;
 use tonic::Code;
 
 use crate::coding::{Coding, Names};
-use crate::request_error::{Checked, RequestError, invalid, refuse};
 use crate::platform;
+use crate::request_error::{Checked, RequestError, invalid, refuse};
 use crate::restriction;
 use constraints::Constraint;
 
@@ -709,7 +709,7 @@ impl Schema {
 }
 
 /// Maximum number of faults that an error lists.
-const MOST_FAULTS: usize = 8;
+const MAX_FAULTS: usize = 8;
 
 /// Merges all faults into one.
 fn all(parts: impl IntoIterator<Item = Checked>) -> Checked {
@@ -717,10 +717,10 @@ fn all(parts: impl IntoIterator<Item = Checked>) -> Checked {
     let Some(first) = faults.first() else {
         return Ok(());
     };
-    let named = faults.iter().take(MOST_FAULTS);
+    let named = faults.iter().take(MAX_FAULTS);
     let mut lines: Vec<String> = named.map(|fault| fault.message.clone()).collect();
-    if faults.len() > MOST_FAULTS {
-        lines.push(format!("and {} more", faults.len() - MOST_FAULTS));
+    if faults.len() > MAX_FAULTS {
+        lines.push(format!("and {} more", faults.len() - MAX_FAULTS));
     }
     refuse(first.code, lines.join("; "))
 }

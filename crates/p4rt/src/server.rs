@@ -23,18 +23,18 @@ use crate::access::{Allow, Rights};
 use crate::arbiter::ClientId;
 use crate::caller::Call;
 use crate::control::Remote;
-use crate::request_error::{Checked, RequestError, refuse};
+use crate::device_service::{DeviceService, Loader};
 use crate::figures::Figures;
 use crate::incoming::{Acceptor, Listen, ListenError, Peer, connections, refused};
 use crate::logged::{self, Limit};
 use crate::notes::{self, Notes};
 use crate::pipeline;
 use crate::ports::{self, PortStates};
+use crate::request_error::{Checked, RequestError, refuse};
 use crate::service::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use crate::service::ports::ports_server::PortsServer;
 use crate::service::tenancy::tenancy_server::TenancyServer;
 use crate::services::Services;
-use crate::device_service::{Loader, DeviceService};
 use crate::stream::Session;
 use crate::tenants::{self, RequestSender};
 
@@ -43,16 +43,16 @@ const API_VERSION: &str = "1.5.0";
 
 /// Maximum size of a message. A config may contain a large program, and a batch may have many
 /// entries.
-const MOST_BYTES: usize = 256 << 20;
+const MAX_BYTES: usize = 256 << 20;
 
 /// Capacity of a session's message queue. If it is full, notifications are dropped.
-const MOST_ANSWERS: usize = 4096;
+const MAX_ANSWERS: usize = 4096;
 
 /// Capacity of the queue of read responses.
-const MOST_PARTS: usize = 4;
+const MAX_PARTS: usize = 4;
 
 /// Maximum number of concurrent calls on one connection.
-const MOST_CALLS: usize = 256;
+const MAX_CALLS: usize = 256;
 
 /// Keepalive: a client that is silent for `ASK_AFTER` receives a ping. If it does not answer within
 /// `ANSWER_WITHIN`, its sessions end, and another controller may become primary.
@@ -432,11 +432,11 @@ fn run(
         let incoming = connections(listener, door);
         let sites = Arc::clone(&devices.sites);
         let devices = P4RuntimeServer::new(devices)
-            .max_decoding_message_size(MOST_BYTES)
+            .max_decoding_message_size(MAX_BYTES)
             .max_encoding_message_size(usize::MAX);
         let tenancy = tenancy.map(|service| {
             TenancyServer::new(service)
-                .max_decoding_message_size(MOST_BYTES)
+                .max_decoding_message_size(MAX_BYTES)
                 .max_encoding_message_size(usize::MAX)
         });
         let ports = PortsServer::new(ports::Service {
@@ -453,7 +453,7 @@ fn run(
             Ok(request)
         });
         let served = tonic::transport::Server::builder()
-            .concurrency_limit_per_connection(MOST_CALLS)
+            .concurrency_limit_per_connection(MAX_CALLS)
             .http2_keepalive_interval(Some(ASK_AFTER))
             .http2_keepalive_timeout(Some(ANSWER_WITHIN))
             .serve_with_incoming(services, incoming);
@@ -511,7 +511,7 @@ impl P4Runtime for Service {
         self.sites
             .permit(device, &peer, |rights| rights.check_read(&request.role))?;
         let site = self.sites.find(request.device_id)?;
-        let (answers, parts) = mpsc::channel(MOST_PARTS);
+        let (answers, parts) = mpsc::channel(MAX_PARTS);
         tokio::spawn(async move {
             if let Err(status) = site.read(request, &answers).await {
                 // The client may have gone.
@@ -575,7 +575,7 @@ impl P4Runtime for Service {
         request: Request<Streaming<rt::StreamMessageRequest>>,
     ) -> Result<Response<Self::StreamChannelStream>, Status> {
         let (peer, requests) = open_request(request)?;
-        let (answers, messages) = mpsc::channel(MOST_ANSWERS);
+        let (answers, messages) = mpsc::channel(MAX_ANSWERS);
         let session = Session {
             sites: Arc::clone(&self.sites),
             client: ClientId(self.sites.sessions.fetch_add(1, Ordering::Relaxed)),

@@ -12,10 +12,10 @@ use tokio::sync::watch;
 use tonic::{Code, Status, Streaming};
 
 use crate::arbiter::ClientId;
-use crate::request_error::RequestError;
+use crate::device_service::{Answers, DeviceService, End, response};
 use crate::incoming::Peer;
+use crate::request_error::RequestError;
 use crate::server::Sites;
-use crate::device_service::{Answers, End, DeviceService, response};
 
 /// A session of one controller.
 pub(crate) struct Session {
@@ -68,7 +68,8 @@ impl Session {
                     }
                 }
                 None => {
-                    let fault = RequestError::new(Code::InvalidArgument, "the message has no update");
+                    let fault =
+                        RequestError::new(Code::InvalidArgument, "the message has no update");
                     self.report(&fault, Details::Other(rt::StreamOtherError::default()));
                 }
             }
@@ -105,7 +106,11 @@ impl Session {
         Ok(site.arbitrate(self.client, update).await?)
     }
 
-    async fn take(&self, place: Option<&Place>, update: Update) -> Result<(), (RequestError, Details)> {
+    async fn take(
+        &self,
+        place: Option<&Place>,
+        update: Update,
+    ) -> Result<(), (RequestError, Details)> {
         let no_session = || {
             RequestError::new(
                 Code::PermissionDenied,

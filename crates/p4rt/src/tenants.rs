@@ -14,16 +14,16 @@ use tonic::{Code, Request, Response, Status};
 
 use crate::access::Who;
 use crate::caller::{Call, Caller};
-use crate::request_error::{Checked, RequestError, refuse};
 use crate::incoming::Peer;
+use crate::request_error::{Checked, RequestError, refuse};
 use crate::server::Sites;
 use crate::service::tenancy::tenancy_server::Tenancy;
 
 /// Capacity of the request queue. Further requests are refused.
-const MOST_PETITIONS: usize = 64;
+const MAX_PETITIONS: usize = 64;
 
 /// Maximum number of queued requests of owners, so that operators' requests always fit.
-const MOST_OF_OWNERS: usize = 16;
+const MAX_OF_OWNERS: usize = 16;
 
 /// The operator that makes a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +79,10 @@ type Hear<T> = Box<dyn FnOnce(&Result<T, TenancyError>) + Send>;
 
 impl<T> Answer<T> {
     /// Adds an observer. It is called before the answer is sent, even if the client has gone.
-    pub fn heard_by(self, hear: impl FnOnce(&Result<T, TenancyError>) + Send + 'static) -> Answer<T> {
+    pub fn heard_by(
+        self,
+        hear: impl FnOnce(&Result<T, TenancyError>) + Send + 'static,
+    ) -> Answer<T> {
         Answer {
             hear: Some(Box::new(hear)),
             ..self
@@ -116,11 +119,11 @@ pub struct TenancyError {
 /// The operating system has no descriptor left.
 pub fn petitions() -> std::io::Result<(RequestReceiver, RequestSender)> {
     let wakeup = Arc::new(WakeupFd::armed()?);
-    let (sender, waiting) = plain::sync_channel(MOST_PETITIONS);
+    let (sender, waiting) = plain::sync_channel(MAX_PETITIONS);
     let petitioner = RequestSender {
         sender,
         wakeup: Arc::clone(&wakeup),
-        of_owners: Semaphore::new(MOST_OF_OWNERS),
+        of_owners: Semaphore::new(MAX_OF_OWNERS),
     };
     Ok((RequestReceiver { waiting, wakeup }, petitioner))
 }
@@ -153,7 +156,10 @@ pub struct RequestSender {
 }
 
 impl RequestSender {
-    async fn ask<T>(&self, petition: impl FnOnce(Answer<T>) -> TenancyRequest) -> Result<T, Status> {
+    async fn ask<T>(
+        &self,
+        petition: impl FnOnce(Answer<T>) -> TenancyRequest,
+    ) -> Result<T, Status> {
         let (to, answered) = oneshot::channel();
         let call = Call::default();
         let answer = Answer {
@@ -165,7 +171,7 @@ impl RequestSender {
         self.wakeup.wake();
         let busy = |error: plain::TrySendError<_>| match error {
             plain::TrySendError::Full(_) => Status::resource_exhausted(format!(
-                "{MOST_PETITIONS} changes wait already; try again"
+                "{MAX_PETITIONS} changes wait already; try again"
             )),
             plain::TrySendError::Disconnected(_) => gone(),
         };
@@ -244,7 +250,7 @@ impl Tenancy for Service {
             Viewer::Operator => None,
             Viewer::Owner(_) => Some(self.petitioner.of_owners.try_acquire().map_err(|_| {
                 Status::resource_exhausted(format!(
-                    "{MOST_OF_OWNERS} requests of owners wait already; try again"
+                    "{MAX_OF_OWNERS} requests of owners wait already; try again"
                 ))
             })?),
         };

@@ -157,7 +157,11 @@ impl Snapshot {
 
 impl<'a> Target<'a> {
     /// Creates a target. With `may_undo`, undo operations are recorded.
-    pub(crate) fn new(device: &'a mut Device, extras: &'a mut ControllerState, may_undo: bool) -> Self {
+    pub(crate) fn new(
+        device: &'a mut Device,
+        extras: &'a mut ControllerState,
+        may_undo: bool,
+    ) -> Self {
         Target {
             device,
             extras,

@@ -16,7 +16,7 @@ pub struct Batch {
 impl Batch {
     /// Default number of frames. It is large enough to amortise the cost of a system call, and
     /// small enough for the first-level cache.
-    pub const USUAL: usize = 64;
+    pub const DEFAULT: usize = 64;
 
     /// Creates an empty batch for `capacity` frames, at least one.
     pub fn with_capacity(capacity: usize) -> Batch {
@@ -94,7 +94,7 @@ impl Batch {
 
 impl Default for Batch {
     fn default() -> Batch {
-        Batch::with_capacity(Batch::USUAL)
+        Batch::with_capacity(Batch::DEFAULT)
     }
 }
 

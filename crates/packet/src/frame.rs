@@ -11,7 +11,7 @@ pub const HEADROOM: usize = 128;
 
 /// Default capacity of a new buffer after its headroom, in bytes: an Ethernet frame with several
 /// VLAN tags.
-pub const USUAL_FRAME: usize = 2048;
+pub const DEFAULT_FRAME: usize = 2048;
 
 /// Number of different start offsets of new frames (cache colouring). Allocators align buffers to a
 /// power of two. Frames with equal offsets would then share an eighth of a cache, or less.
@@ -21,7 +21,7 @@ const COLOURS: usize = 7;
 const LINE: usize = 64;
 
 // For any of these sizes jemalloc allocates 2560 bytes anyway.
-const _: () = assert!(HEADROOM + (COLOURS - 1) * LINE + USUAL_FRAME <= 2560);
+const _: () = assert!(HEADROOM + (COLOURS - 1) * LINE + DEFAULT_FRAME <= 2560);
 
 /// Maximum length of a frame in bytes. It is well above jumbo frames (9216 bytes and tags), and at
 /// least as large as any frame that a Linux interface delivers.
@@ -132,7 +132,7 @@ impl Frame {
         let colour = COLOUR.fetch_add(1, Ordering::Relaxed) % COLOURS;
         let front = HEADROOM + colour * LINE;
         Frame {
-            buf: vec![0; front + USUAL_FRAME].into(),
+            buf: vec![0; front + DEFAULT_FRAME].into(),
             start: front as u32,
             len: 0,
             front: front as u16,
@@ -449,7 +449,7 @@ mod tests {
     }
 
     /// Maximum number of steps. Under Miri each takes a thousand times as long.
-    const MOST_STEPS: usize = if cfg!(miri) { 4 } else { 60 };
+    const MAX_STEPS: usize = if cfg!(miri) { 4 } else { 60 };
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         // Bytes that count up from one random number, because drawing thousands is slow under Miri.
@@ -467,7 +467,7 @@ mod tests {
                 bytes().prop_map(Step::PushBack),
                 (0usize..4000).prop_map(Step::Truncate),
             ],
-            0..MOST_STEPS,
+            0..MAX_STEPS,
         )
     }
 
@@ -530,7 +530,7 @@ mod tests {
             frame.push_back(&[round; 500]).unwrap();
             assert_eq!(frame.bytes()[999], round);
         }
-        assert!(frame.storage_mut().0.len() <= frame.front() + USUAL_FRAME);
+        assert!(frame.storage_mut().0.len() <= frame.front() + DEFAULT_FRAME);
     }
 
     #[test]

@@ -14,6 +14,6 @@ mod pool;
 mod time;
 
 pub use batch::Batch;
-pub use frame::{Frame, FrameError, HEADROOM, MAX_FRAME, PortId, USUAL_FRAME};
+pub use frame::{DEFAULT_FRAME, Frame, FrameError, HEADROOM, MAX_FRAME, PortId};
 pub use pool::FramePool;
 pub use time::Nanos;

@@ -535,7 +535,7 @@ impl Slots {
         let slots = self
             .plan
             .slots
-            .map_or(MOST_PINNED, |slots| slots.get().into());
+            .map_or(MAX_PINNED, |slots| slots.get().into());
         if slot >= slots {
             let stage = name();
             return Err(SlotError::NoSuchSlot { stage, slot, slots });
@@ -618,7 +618,7 @@ impl Slots {
 
 /// Maximum slot for a pin where the number of slots is unlimited. It bounds the list of slots that
 /// a request can create.
-const MOST_PINNED: u32 = 1 << 16;
+const MAX_PINNED: u32 = 1 << 16;
 
 /// Rejects programs with reserved names: one that was split already, or imitates one, could
 /// resubmit packets at will.

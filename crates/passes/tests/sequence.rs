@@ -32,7 +32,7 @@ struct Machine {
     seed: u64,
 }
 
-const MOST_EVENTS: usize = 200;
+const MAX_EVENTS: usize = 200;
 
 impl Machine {
     fn new(seed: u64) -> Machine {
@@ -51,7 +51,7 @@ impl Machine {
 
     fn see(&mut self, event: Event) -> Result<(), ()> {
         self.events.push(event);
-        if self.events.len() < MOST_EVENTS {
+        if self.events.len() < MAX_EVENTS {
             Ok(())
         } else {
             Err(())

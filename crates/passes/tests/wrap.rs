@@ -81,7 +81,7 @@ struct Walk<'w> {
 }
 
 /// Maximum number of stages in a walk: loops do not end by themselves.
-const LONGEST: usize = 200;
+const MAX: usize = 200;
 
 impl<'w> Walk<'w> {
     fn new(program: &'w Program, decisions: &'w [bool]) -> Walk<'w> {
@@ -146,7 +146,7 @@ impl<'w> Walk<'w> {
     fn run(&mut self) {
         let mut next = Next::Stage(StageId::from_index(0));
         while let Next::Stage(id) = next
-            && self.met.len() < LONGEST
+            && self.met.len() < MAX
         {
             let stage = &self.control.stages[id];
             next = match stage.is_of_turns() {
@@ -165,7 +165,7 @@ impl<'w> Walk<'w> {
             let met = self.met[all..].to_vec();
             all = self.met.len();
             turns.push(met);
-            if self.fields.get(&resume).copied().unwrap_or(0) == 0 || all >= LONGEST {
+            if self.fields.get(&resume).copied().unwrap_or(0) == 0 || all >= MAX {
                 return turns;
             }
         }

@@ -42,8 +42,8 @@ fn copies(rounds: usize) {
             .map(|_| {
                 let start = Instant::now();
                 for (chunks, outs) in memory
-                    .chunks(2048 * Batch::USUAL)
-                    .zip(out.chunks_mut(2048 * Batch::USUAL))
+                    .chunks(2048 * Batch::DEFAULT)
+                    .zip(out.chunks_mut(2048 * Batch::DEFAULT))
                 {
                     batch.clear();
                     for chunk in chunks.chunks(2048) {
@@ -81,7 +81,7 @@ fn generated(rounds: usize) {
             let mut times: Vec<f64> = (0..rounds)
                 .map(|_| {
                     let start = Instant::now();
-                    for _ in 0..BURST / Batch::USUAL {
+                    for _ in 0..BURST / Batch::DEFAULT {
                         batch.clear();
                         generator.fill(&mut batch, PortId(0), Nanos::ZERO);
                     }

@@ -14,7 +14,7 @@ const ADDRESSES: usize = 12;
 const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
 
 /// Maximum number of VLAN tags. Further tags count as payload.
-const MOST_TAGS: usize = 4;
+const MAX_TAGS: usize = 4;
 
 /// Returns the hash of a frame's flow. Both directions of a flow have the same hash, as with the
 /// kernel's `PACKET_FANOUT_HASH`.
@@ -27,7 +27,7 @@ const MOST_TAGS: usize = 4;
 pub fn flow_hash(frame: &[u8]) -> u32 {
     let mut at = ADDRESSES;
     let mut kind = word16(frame, at);
-    for _ in 0..MOST_TAGS {
+    for _ in 0..MAX_TAGS {
         if !VLAN.contains(&kind) {
             break;
         }

@@ -7,10 +7,10 @@ use crate::inet::word;
 
 /// Maximum number of headers with lengths or checksums in one frame. Enough for eleven nested
 /// VXLAN tunnels.
-const MOST_LAYERS: usize = 24;
+const MAX_LAYERS: usize = 24;
 
 /// Maximum number of consecutive VLAN tags, MPLS labels or IPv6 extension headers.
-const MOST_IN_A_ROW: usize = 16;
+const MAX_IN_A_ROW: usize = 16;
 
 const ETHERNET: usize = 14;
 
@@ -91,7 +91,7 @@ impl Layer {
 /// The headers of a frame that have lengths or checksums, outermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layers {
-    layers: [Layer; MOST_LAYERS],
+    layers: [Layer; MAX_LAYERS],
     count: usize,
 }
 
@@ -150,7 +150,7 @@ impl Layers {
 
     /// Appends a header. Returns false if the list is full.
     fn push(&mut self, layer: Layer) -> bool {
-        let has_room = self.count < MOST_LAYERS;
+        let has_room = self.count < MAX_LAYERS;
         if has_room {
             self.layers[self.count] = layer;
             self.count += 1;
@@ -213,7 +213,7 @@ impl<'a> Walk<'a> {
         let mut walk = Walk {
             frame,
             layers: Layers {
-                layers: [none; MOST_LAYERS],
+                layers: [none; MAX_LAYERS],
                 count: 0,
             },
             end: frame.len(),
@@ -351,7 +351,7 @@ fn transport(frame: &[u8], at: usize, end: usize, kind: Kind) -> Option<Layer> {
 
 fn ethernet(frame: &[u8], at: usize, end: usize) -> Option<Next> {
     let mut behind = at + ETHERNET;
-    for _ in 0..MOST_IN_A_ROW {
+    for _ in 0..MAX_IN_A_ROW {
         let kind = word(frame, behind - 2)?;
         if !VLAN.contains(&kind) {
             return (behind <= end).then_some(Next::Type(kind, behind));
@@ -384,7 +384,7 @@ fn ipv6_ends(frame: &[u8], at: usize, end: usize) -> Option<(Option<u8>, usize, 
     let mut next = *frame.get(at + 6)?;
     let mut behind = at + 40;
     let mut to = at + 24;
-    for _ in 0..MOST_IN_A_ROW {
+    for _ in 0..MAX_IN_A_ROW {
         let size = match next {
             FRAGMENT => 8,
             HOP_BY_HOP | ROUTING | DESTINATION => (usize::from(*frame.get(behind + 1)?) + 1) * 8,
@@ -424,7 +424,7 @@ fn last_destination(frame: &[u8], at: usize, size: usize) -> Option<usize> {
 fn mpls(frame: &[u8], at: usize) -> Option<Next> {
     const LABEL: usize = 4;
     const IS_LAST: u8 = 1;
-    for n in 0..MOST_IN_A_ROW {
+    for n in 0..MAX_IN_A_ROW {
         let label = at + n * LABEL;
         if frame.get(label + 2)? & IS_LAST != 0 {
             return Some(by_version(frame, label + LABEL));

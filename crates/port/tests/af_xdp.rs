@@ -6,7 +6,7 @@ mod lab;
 use lab::{Kind, Lab, clock, frame, receive};
 use packet::{Batch, Frame, PortId};
 use port::{
-    AfPacketPort, AfXdpPort, Flows, Generator, Netns, Order, Poller, Port, PortError, PortDriver,
+    AfPacketPort, AfXdpPort, Flows, Generator, Netns, Order, Poller, Port, PortDriver, PortError,
     RtnlError, RxDrop, Sizes, Template, Values, XdpMode, open_interface,
 };
 use std::collections::HashSet;

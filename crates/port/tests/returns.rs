@@ -5,7 +5,7 @@ mod lab;
 use lab::{Lab, clock, frame, wait_up};
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{
-    AfPacketPort, LinkState, Netns, Port, PortError, PortDriver, PortSpec, PortStats, PortTarget,
+    AfPacketPort, LinkState, Netns, Port, PortDriver, PortError, PortSpec, PortStats, PortTarget,
     TxDrop, open_kept,
 };
 use std::time::Duration;

@@ -212,7 +212,7 @@ fn checksum_errors(netns: &Netns) -> u64 {
 fn wire(ports: &mut [Box<dyn Port>; 2], stop: &AtomicBool) -> u64 {
     let now = clock();
     let mut lost = 0;
-    let mut batch = Batch::with_capacity(Batch::USUAL);
+    let mut batch = Batch::with_capacity(Batch::DEFAULT);
     let mut poller = Poller::new();
     while !stop.load(Ordering::Relaxed) {
         let fds = ports.iter().filter_map(|port| port.poll_fd());

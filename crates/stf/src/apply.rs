@@ -21,7 +21,7 @@ pub fn apply(device: &mut Device, update: &Update) -> Result<Option<EntryId>, Co
 }
 
 /// Maximum number of errors of one file that are reported in full.
-const MOST_ERRORS: usize = 20;
+const MAX_ERRORS: usize = 20;
 
 /// Error: statements of an entries file that the device refused. The other statements are in
 /// force.
@@ -72,7 +72,7 @@ pub fn apply_file(device: &mut Device, file: &EntriesFile<'_>) -> Result<(), App
             (_, Ok(_)) => {}
             (_, Err(error)) => {
                 refused += 1;
-                if errors.len() < MOST_ERRORS {
+                if errors.len() < MAX_ERRORS {
                     let first = first_of(&added, update, &error);
                     errors.push(EntryError {
                         hint: first.map(|at| format!("line {} adds it", file.line(at))),

@@ -25,4 +25,4 @@ mod run;
 
 pub use apply::{ApplyError, apply, apply_file};
 pub use report::{Failure, Report};
-pub use run::{PacketPlane, ReadFile, LoadRefusal, TestSetup, TakeSent, run, run_in};
+pub use run::{LoadRefusal, PacketPlane, ReadFile, TakeSent, TestSetup, run, run_in};

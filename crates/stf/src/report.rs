@@ -138,13 +138,13 @@ fn shown(bytes: &[String], start: usize) -> String {
 
 /// Formats a packet on one line.
 pub(crate) fn hex(packet: &[u8]) -> String {
-    const MOST: usize = 128;
+    const MAX: usize = 128;
     let mut text: String = packet
         .iter()
-        .take(MOST)
+        .take(MAX)
         .map(|byte| format!("{byte:02x}"))
         .collect();
-    if packet.len() > MOST {
+    if packet.len() > MAX {
         text.push_str(&format!(".. ({} bytes)", packet.len()));
     }
     text

@@ -238,7 +238,9 @@ pub(crate) fn object(place: &ObjectPlace, bytes: &[u8]) -> Option<Object> {
             }
             Object::Default(call.flatten(), meter.flatten())
         }
-        ObjectPlace::Learned(_, key) => Object::Learned(message::<LearnedMessage>(bytes)?.read(key)),
+        ObjectPlace::Learned(_, key) => {
+            Object::Learned(message::<LearnedMessage>(bytes)?.read(key))
+        }
         ObjectPlace::Multicast(_) => Object::Replicas(message::<ReplicasMessage>(bytes)?.read()),
         ObjectPlace::CloneSession(_) => {
             Object::CloneSession(message::<ReplicasMessage>(bytes)?.read_session())
@@ -249,7 +251,9 @@ pub(crate) fn object(place: &ObjectPlace, bytes: &[u8]) -> Option<Object> {
             Object::Counters(counters.into_iter().map(Into::into).collect())
         }
         ObjectPlace::DirectCounter(..) => Object::Counter(message::<CounterMessage>(bytes)?.into()),
-        ObjectPlace::Registers(..) => Object::Registers(message::<RegistersMessage>(bytes)?.read()?),
+        ObjectPlace::Registers(..) => {
+            Object::Registers(message::<RegistersMessage>(bytes)?.read()?)
+        }
     })
 }
 

@@ -183,7 +183,8 @@ impl KeptState {
             medium: self.medium,
             database: Some(self.database),
         };
-        StorageWriter::start(disk).map_err(|e| OpenError(format!("{name}: cannot start a thread: {e}")))
+        StorageWriter::start(disk)
+            .map_err(|e| OpenError(format!("{name}: cannot start a thread: {e}")))
     }
 }
 
@@ -309,7 +310,11 @@ fn write(database: &Database, batches: &[Batch]) -> Result<(), redb::Error> {
 
 type State<'t> = Table<'t, &'static [u8], &'static [u8]>;
 
-fn put(state: &mut State<'_>, place: &ObjectPlace, object: Option<&Object>) -> Result<(), redb::Error> {
+fn put(
+    state: &mut State<'_>,
+    place: &ObjectPlace,
+    object: Option<&Object>,
+) -> Result<(), redb::Error> {
     if let ObjectPlace::Entries(table) = place {
         for keys in codec::table_keys(*table) {
             state.retain_in::<&[u8], _>(&keys.start[..]..&keys.end[..], |_, _| false)?;

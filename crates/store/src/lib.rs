@@ -19,12 +19,12 @@
 
 mod codec;
 mod disk;
-mod storage_writer;
 mod message;
 mod place;
+mod storage_writer;
 
 pub use codec::{read_object, write_object};
 pub use disk::{KeptState, KindName, Medium, OpenError, Summary, prepare};
-pub use storage_writer::StorageWriter;
 pub use place::Directory;
 pub use redb::{Builder, Database, DatabaseError, StorageBackend};
+pub use storage_writer::StorageWriter;

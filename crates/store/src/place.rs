@@ -19,7 +19,7 @@ pub struct Directory {
 }
 
 /// Maximum length of a valid `lock` file in bytes: a process id.
-const MOST_LOCK: u64 = 32;
+const MAX_LOCK: u64 = 32;
 
 /// Returns an error of an operation on a directory.
 fn told(path: &Path, what: &str, error: &std::io::Error) -> OpenError {
@@ -33,7 +33,7 @@ fn take(path: &Path, lock: &mut File) -> Result<(), OpenError> {
         return Err(told(path, "cannot lock the file `lock`", error));
     }
     let mut owner = Vec::new();
-    let read = lock.take(MOST_LOCK + 1).read_to_end(&mut owner);
+    let read = lock.take(MAX_LOCK + 1).read_to_end(&mut owner);
     read.map_err(|error| told(path, "cannot read the file `lock`", &error))?;
     let owner = String::from_utf8_lossy(&owner);
     let owner = owner.trim();

@@ -9,7 +9,7 @@ use switch::{Batch, Done, Storage, StorageError};
 use crate::disk::Disk;
 
 /// Maximum number of objects in one sync, beyond those of the first batch.
-const MOST_OBJECTS: usize = 100_000;
+const MAX_OBJECTS: usize = 100_000;
 
 /// Storage writer of a device's state. When dropped, it finishes the waiting batches first.
 pub struct StorageWriter {
@@ -65,7 +65,7 @@ impl Writer {
         while let Ok(first) = given.recv() {
             let mut count = first.0.objects.len();
             let mut group = vec![first];
-            while count < MOST_OBJECTS
+            while count < MAX_OBJECTS
                 && let Ok(next) = given.try_recv()
             {
                 count += next.0.objects.len();

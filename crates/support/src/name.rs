@@ -4,7 +4,7 @@
 use std::fmt;
 
 /// Maximum length of a name in bytes: that of a DNS name in a certificate, and of a file name.
-pub const LONGEST: usize = 255;
+pub const MAX: usize = 255;
 
 /// Reason why a text is not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,9 +20,9 @@ pub enum NameError {
 impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NameError::Empty(what) => write!(f, "{what} is empty; it has 1 to {LONGEST} bytes"),
+            NameError::Empty(what) => write!(f, "{what} is empty; it has 1 to {MAX} bytes"),
             NameError::TooLong(what, bytes) => {
-                write!(f, "{what} has {bytes} bytes; it has 1 to {LONGEST}")
+                write!(f, "{what} has {bytes} bytes; it has 1 to {MAX}")
             }
             NameError::Unprintable(what, c) => write!(
                 f,
@@ -43,7 +43,7 @@ pub fn check(what: &'static str, name: &str) -> Result<(), NameError> {
     if name.is_empty() {
         return Err(NameError::Empty(what));
     }
-    if name.len() > LONGEST {
+    if name.len() > MAX {
         return Err(NameError::TooLong(what, name.len()));
     }
     match name.chars().find(|c| is_unprintable(*c)) {
@@ -80,9 +80,9 @@ mod tests {
             ("a", true),
             ("spiffe://lab/switch?unit=7", true),
             ("J\u{f6}rg of \u{5317}\u{4eac}", true),
-            (&"x".repeat(LONGEST), true),
-            (&"x".repeat(LONGEST + 1), false),
-            (&"\u{e4}".repeat(LONGEST), false),
+            (&"x".repeat(MAX), true),
+            (&"x".repeat(MAX + 1), false),
+            (&"\u{e4}".repeat(MAX), false),
             ("", false),
             ("a\nb", false),
             ("a\u{0}", false),

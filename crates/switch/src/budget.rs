@@ -14,19 +14,19 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use exec::{DropReason, WorkBudget};
 
 /// Maximum number of copies of one received packet, including copies of copies.
-pub(crate) const MOST_COPIES: u32 = 1 << 14;
+pub(crate) const MAX_COPIES: u32 = 1 << 14;
 
 /// Maximum number of recirculations of a packet. A copy also counts those of the packet from which
 /// it was made.
-pub(crate) const MOST_ROUNDS: u32 = 512;
+pub(crate) const MAX_ROUNDS: u32 = 512;
 
 /// Maximum work units that each copy of a packet in its first round adds to the budget. Large
 /// multicast groups are the control plane's choice, so their copies get work.
 const COPY_WORK: u32 = 4096;
 
 /// Maximum number of budgets that are kept for reuse, and the number of them that are tried.
-const MOST_KEPT: usize = 1024;
-const MOST_LOOKED_AT: usize = 4;
+const MAX_KEPT: usize = 1024;
+const MAX_LOOKED_AT: usize = 4;
 
 /// Budget that a received packet and all its copies share.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Budget {
     fn new(base: WorkBudget) -> Budget {
         Budget {
             work: AtomicU32::new(0),
-            copies: AtomicU32::new(MOST_COPIES),
+            copies: AtomicU32::new(MAX_COPIES),
             first_copies: AtomicU32::new(0),
             base: base.units(),
             is_parted: AtomicBool::new(false),
@@ -142,7 +142,7 @@ impl Spending {
     pub(crate) fn whole() -> Spending {
         Spending {
             shared: None,
-            rounds_left: MOST_ROUNDS,
+            rounds_left: MAX_ROUNDS,
             is_first_pass: true,
         }
     }
@@ -216,7 +216,7 @@ pub(crate) struct Budgets(VecDeque<Arc<Budget>>);
 impl Budgets {
     /// Returns an unused budget without work.
     fn get(&mut self, base: WorkBudget) -> Arc<Budget> {
-        for _ in 0..self.0.len().min(MOST_LOOKED_AT) {
+        for _ in 0..self.0.len().min(MAX_LOOKED_AT) {
             let Some(mut budget) = self.0.pop_front() else {
                 break;
             };
@@ -228,7 +228,7 @@ impl Budgets {
             }
         }
         let budget = Arc::new(Budget::new(base));
-        if self.0.len() < MOST_KEPT {
+        if self.0.len() < MAX_KEPT {
             self.0.push_back(Arc::clone(&budget));
         }
         budget

@@ -7,7 +7,7 @@ use exec::{BURST, CompiledFastPath, PackedOutcome, PacketContext};
 
 /// Maximum number of functions with a shared context. Workers of other functions use their own
 /// contexts.
-const MOST_FUNCTIONS: usize = 8;
+const MAX_FUNCTIONS: usize = 8;
 
 /// Shared contexts for bursts of several workers, one for each function.
 #[derive(Default)]
@@ -50,7 +50,10 @@ impl Contexts {
     }
 
     /// Takes the context of this function.
-    pub(crate) fn take(&mut self, function: &Arc<dyn CompiledFastPath>) -> Option<Box<PacketContext>> {
+    pub(crate) fn take(
+        &mut self,
+        function: &Arc<dyn CompiledFastPath>,
+    ) -> Option<Box<PacketContext>> {
         let at = self.find(function)?;
         self.places[at].context.take()
     }
@@ -90,7 +93,7 @@ impl Contexts {
         let gone = |place: &Place| place.function.strong_count() == 0;
         match self.places.iter().position(gone) {
             Some(at) => self.places[at] = place,
-            None if self.places.len() < MOST_FUNCTIONS => self.places.push(place),
+            None if self.places.len() < MAX_FUNCTIONS => self.places.push(place),
             None => return None,
         }
         self.find(function).and_then(|at| self.places.get_mut(at))

@@ -439,7 +439,11 @@ fn is_same_size(a: ScalarTy, b: ScalarTy) -> bool {
 }
 
 impl ParamFit {
-    fn of(old: &Action, new: &ir::ActionParam, notes: &mut ConversionNotes) -> Result<ParamFit, String> {
+    fn of(
+        old: &Action,
+        new: &ir::ActionParam,
+        notes: &mut ConversionNotes,
+    ) -> Result<ParamFit, String> {
         let (action, name) = (&old.control_plane_name, &new.name);
         let mut at = 0;
         for param in &old.params {

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bits::Value;
 use exec::{
-    ControlVerdict, Derived, DropReason, Engine, CompiledFastPath, Loaded, Natives, DeviceView, PacketContext,
-    ParserVerdict, RandomStream, State, TraceEvent, Tracer, Unsupported,
+    CompiledFastPath, ControlVerdict, Derived, DeviceView, DropReason, Engine, Loaded, Natives,
+    PacketContext, ParserVerdict, RandomStream, State, TraceEvent, Tracer, Unsupported,
 };
 use exec::{DropDetail, WorkBudget};
 use ir::work::Work;
@@ -21,9 +21,9 @@ use packet::{Frame, FramePool, Nanos, PortId};
 use table::CounterShard;
 
 use crate::arch::{self, FastPathPlan, Pipeline};
+use crate::bounded_queue::BoundedQueue;
 use crate::budget::{Budgets, Spending};
 use crate::ledger::Ledger;
-use crate::bounded_queue::BoundedQueue;
 use crate::pre::{Replica, ReplicationEngine};
 use crate::queue::{QueueConfig, QueueTimes, Queues};
 use crate::snapshot_cell::SnapshotCell;
@@ -34,7 +34,7 @@ const PASS_WORK: u32 = 64;
 
 /// Maximum number of packets that wait for recirculating packets before them, and of postponed
 /// packets. Further packets are dropped.
-pub const MOST_WAITING: usize = 1024;
+pub const MAX_WAITING: usize = 1024;
 
 /// Number of queues of a port: priorities or classes of service 0 to 7.
 pub(crate) const PRIORITIES: u32 = 8;
@@ -167,7 +167,11 @@ pub(crate) struct InFlightPacket {
 
 impl InFlightPacket {
     /// Creates the state of a packet received at a port.
-    pub(crate) fn arrived(root: &Arc<DataPlaneSnapshot>, packet: Box<PacketContext>, port: PortId) -> InFlightPacket {
+    pub(crate) fn arrived(
+        root: &Arc<DataPlaneSnapshot>,
+        packet: Box<PacketContext>,
+        port: PortId,
+    ) -> InFlightPacket {
         InFlightPacket {
             root: Arc::clone(root),
             packet,
@@ -250,7 +254,11 @@ impl Trace<'_> {
 
     /// Reports the fields that the architecture has set. Fields that the program does not have are
     /// skipped.
-    pub(crate) fn given<'s>(&mut self, frame: &[u64], slots: impl IntoIterator<Item = &'s SnapshotCell>) {
+    pub(crate) fn given<'s>(
+        &mut self,
+        frame: &[u64],
+        slots: impl IntoIterator<Item = &'s SnapshotCell>,
+    ) {
         if let Some(tracer) = &mut self.0 {
             let fields: Vec<_> = slots
                 .into_iter()
@@ -420,7 +428,8 @@ impl Core {
         }
         packet.length = bytes.len() as u32;
         self.ledger.received += 1;
-        self.arriving.push_back(InFlightPacket::arrived(root, packet, port));
+        self.arriving
+            .push_back(InFlightPacket::arrived(root, packet, port));
         Ok(())
     }
 
@@ -637,7 +646,12 @@ impl Core {
     }
 
     /// Sends the packet back to ingress (resubmit or recirculate).
-    pub(crate) fn start_over(&mut self, mut job: InFlightPacket, why: &'static str, trace: &mut Trace<'_>) {
+    pub(crate) fn start_over(
+        &mut self,
+        mut job: InFlightPacket,
+        why: &'static str,
+        trace: &mut Trace<'_>,
+    ) {
         trace.event(|| TraceEvent::Again { why });
         let may_go = job.spending.start_over() && job.packet.spend(job.root.code.pass_work);
         if !may_go {
@@ -829,8 +843,13 @@ impl Core {
     }
 
     /// Queues frames received at this time after those that wait for rounds.
-    pub(crate) fn keep_waiting(&mut self, root: &Arc<DataPlaneSnapshot>, frames: &mut [Frame], now: Nanos) {
-        let room = MOST_WAITING.saturating_sub(self.arriving.len());
+    pub(crate) fn keep_waiting(
+        &mut self,
+        root: &Arc<DataPlaneSnapshot>,
+        frames: &mut [Frame],
+        now: Nanos,
+    ) {
+        let room = MAX_WAITING.saturating_sub(self.arriving.len());
         let (kept, refused) = frames.split_at_mut(room.min(frames.len()));
         self.ledger
             .refuse(refused.len() as u64, DropReason::TailDrop);
@@ -849,7 +868,7 @@ impl Core {
         spare: &mut FramePool,
         reason: DropReason,
     ) {
-        let room = MOST_WAITING.saturating_sub(self.postponed.len());
+        let room = MAX_WAITING.saturating_sub(self.postponed.len());
         let (kept, refused) = frames.split_at_mut(room.min(frames.len()));
         self.ledger.refuse(refused.len() as u64, reason);
         self.ledger.received += kept.len() as u64;
@@ -873,7 +892,12 @@ impl Core {
     }
 
     /// Converts a frame to a received packet. Leaves an empty frame in its place.
-    pub(crate) fn job_of(&mut self, root: &Arc<DataPlaneSnapshot>, frame: &mut Frame, now: Nanos) -> InFlightPacket {
+    pub(crate) fn job_of(
+        &mut self,
+        root: &Arc<DataPlaneSnapshot>,
+        frame: &mut Frame,
+        now: Nanos,
+    ) -> InFlightPacket {
         let mut packet = self.context(&root.code);
         std::mem::swap(&mut packet.bytes, frame);
         packet.length = packet.bytes.len() as u32;

@@ -12,15 +12,15 @@ use packet::{FrameError, Nanos, PortId};
 use table::{EntryId, Improved, LearnedEntry};
 
 use crate::control::{Change, Record};
-use crate::core::{Code, Core, Digest, DataPlaneSnapshot, Trace};
+use crate::core::{Code, Core, DataPlaneSnapshot, Digest, Trace};
 use crate::journal::Journal;
 use crate::ledger::{Ledger, LedgerError};
 use crate::limits::{self, Exceeded, Limits};
+use crate::migrate::{self, MigratedState, MigratedTable};
 use crate::migration::{MayLose, Migration, WouldLose};
 use crate::pre::ReplicationEngine;
 use crate::queue::QueueConfig;
-use crate::migrate::{self, MigratedState, MigratedTable};
-use crate::worker::{WorkerMailbox, WorkerGroup};
+use crate::worker::{WorkerGroup, WorkerMailbox};
 
 /// Result of an exchange of programs, with the data to undo it.
 pub struct Exchange {
@@ -522,7 +522,11 @@ impl Device {
     /// # Errors
     /// State that may not be lost has no place in the new program, or the new program and its state
     /// exceed this device's limits. The running program and all state stay.
-    pub fn adopt(&mut self, mut new: Device, carry: MigrationMode) -> Result<Migration, AdoptError> {
+    pub fn adopt(
+        &mut self,
+        mut new: Device,
+        carry: MigrationMode,
+    ) -> Result<Migration, AdoptError> {
         let exchange = self.exchange(&mut new, carry)?;
         self.is_provisional = false;
         Ok(exchange.migration)
@@ -534,7 +538,11 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::adopt`].
-    pub fn exchange(&mut self, new: &mut Device, carry: MigrationMode) -> Result<Exchange, AdoptError> {
+    pub fn exchange(
+        &mut self,
+        new: &mut Device,
+        carry: MigrationMode,
+    ) -> Result<Exchange, AdoptError> {
         let has_replication = carry == MigrationMode::Nothing;
         let carried = match carry {
             MigrationMode::State(may_lose) => {
@@ -616,7 +624,11 @@ impl Device {
     }
 
     /// Completes the migration and continues with the other device's program and state.
-    fn begin(&mut self, new: &mut Device, carried: MigratedState) -> (Migration, Vec<MigratedTable>) {
+    fn begin(
+        &mut self,
+        new: &mut Device,
+        carried: MigratedState,
+    ) -> (Migration, Vec<MigratedTable>) {
         let now = self.core.now;
         let carried = carried.finish(&mut self.configuration, &mut new.configuration, now);
         self.turn_to(new);

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use exec::{
-    IDENTITY_ORDER, BURST, Burst, CompiledFastPath, BurstSegment, DeviceView, PackedOutcome, PacketContext, PassOutcome,
+    BURST, Burst, BurstSegment, CompiledFastPath, DeviceView, IDENTITY_ORDER, PackedOutcome,
+    PacketContext, PassOutcome,
 };
 use packet::{Frame, Nanos, PortId};
 
 use crate::arch;
 use crate::contexts::Contexts;
-use crate::core::{Core, FusedPass, InFlightPacket, DataPlaneSnapshot, Trace};
+use crate::core::{Core, DataPlaneSnapshot, FusedPass, InFlightPacket, Trace};
 use crate::device::Device;
 use crate::packet_sink::PacketSink;
 

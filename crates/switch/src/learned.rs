@@ -7,9 +7,9 @@ use bits::Value;
 use ir::{ActionId, ScalarTy, TableId, limbs_of};
 use table::{LearnError, LearnedEntry, LearningTable};
 
+use crate::bounded_queue::MAX_WAITING;
 use crate::control::{Change, ControlCode, ControlError, refused};
 use crate::device::Device;
-use crate::bounded_queue::MAX_WAITING;
 
 impl Device {
     /// Deletes the expired entries that packets added.

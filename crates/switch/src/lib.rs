@@ -22,45 +22,45 @@
 //! Tests: `tests/`, one file for each architecture; `testkit` runs programs.
 
 mod arch;
-mod thread_epoch;
+mod bounded_queue;
 mod budget;
 mod contexts;
 mod control;
+mod conversion;
 mod core;
 mod device;
-mod conversion;
 mod forward;
 mod journal;
 mod learned;
-mod packet_sink;
 mod ledger;
 mod limits;
+mod migrate;
 mod migration;
 mod object;
-mod bounded_queue;
+mod packet_sink;
 mod pre;
 mod profiles;
 mod queue;
-mod migrate;
-mod snapshot_cell;
 mod shared_burst;
+mod snapshot_cell;
+mod thread_epoch;
 mod worker;
 
-pub use thread_epoch::{ThreadEpoch, DeviceMask};
 pub use contexts::Contexts;
 pub use control::{Action, Change, ControlCode, ControlError, Record, TableEntry};
-pub use core::{Digest, MOST_WAITING};
-pub use device::{AdoptError, MigrationMode, Device, DeviceConfig, Exchange, LoadError, TableHits};
+pub use core::{Digest, MAX_WAITING};
+pub use device::{AdoptError, Device, DeviceConfig, Exchange, LoadError, MigrationMode, TableHits};
 pub use journal::{Batch, Done, KeptCells, Storage, StorageError};
-pub use packet_sink::{PacketSink, leave_sent};
 pub use ledger::{Ledger, LedgerError};
-pub use limits::{Exceeded, Limited, Limits, MOST_METADATA, stages};
-pub use migration::{Fate, MigrationLine, MayLose, Migration, StateKind, WouldLose};
+pub use limits::{Exceeded, Limited, Limits, MAX_METADATA, stages};
+pub use migration::{Fate, MayLose, Migration, MigrationLine, StateKind, WouldLose};
 pub use object::{CELLS, Object, ObjectPlace, arguments, key_match};
+pub use packet_sink::{PacketSink, leave_sent};
 pub use pre::{CloneSession, Replica, ReplicationEngine};
 pub use profiles::is_one_shot;
 pub use queue::{QueueConfig, QueueTimes, Queues};
+pub use thread_epoch::{DeviceMask, ThreadEpoch};
 
+pub use shared_burst::{BurstProgress, SegmentRun, WorkerSet, forward_shared_burst};
 pub use table::{ColorCounts, CounterReading, EntryId, Improved, LearnedEntry, MeterConfig};
-pub use shared_burst::{WorkerSet, SegmentRun, BurstProgress, forward_shared_burst};
 pub use worker::{Ahead, BarrierError, Worker};

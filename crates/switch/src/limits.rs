@@ -16,7 +16,7 @@ use crate::pre::ReplicationEngine;
 pub struct Limits {
     /// Number of table entries, including the program's own, members and groups of action profiles,
     /// value set members, multicast groups and clone sessions. Each group or session also counts
-    /// its members or copies. With this limit an entry's metadata has at most [`MOST_METADATA`]
+    /// its members or copies. With this limit an entry's metadata has at most [`MAX_METADATA`]
     /// bytes.
     pub entries: Option<u64>,
     /// Number of bytes of counters, meters, registers, and tables that packets write.
@@ -24,13 +24,13 @@ pub struct Limits {
     /// Number of stages of the program, without those that control the rounds through the stage
     /// slots ([`ir::Stage::is_of_turns`]).
     pub stages: Option<u64>,
-    /// Work budget of each packet; [`WorkBudget::MOST`] by default.
+    /// Work budget of each packet; [`WorkBudget::MAX`] by default.
     pub work: Option<WorkBudget>,
 }
 
 /// Maximum number of metadata bytes of an entry if entries are limited, so that the number of
 /// entries bounds the memory.
-pub const MOST_METADATA: usize = 1024;
+pub const MAX_METADATA: usize = 1024;
 
 /// Resource that is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,11 +249,11 @@ impl Device {
 }
 
 fn check_metadata(metadata: &[u8]) -> Result<(), ControlError> {
-    if metadata.len() <= MOST_METADATA {
+    if metadata.len() <= MAX_METADATA {
         return Ok(());
     }
     let message = format!(
-        "what is kept with the entry takes {} bytes, but it is at most {MOST_METADATA} where entries have a quota; shorten its metadata",
+        "what is kept with the entry takes {} bytes, but it is at most {MAX_METADATA} where entries have a quota; shorten its metadata",
         metadata.len()
     );
     refused(ControlCode::ResourceExhausted, message)

@@ -192,7 +192,9 @@ pub(crate) fn changed(device: &Device, record: &Record) -> Changed {
         Change::SetGroup { profile, id, .. } | Change::DeleteGroup(profile, id) => {
             vec![ObjectPlace::Group(*profile, *id)]
         }
-        Change::SetMulticast(id, _) | Change::DeleteMulticast(id) => vec![ObjectPlace::Multicast(*id)],
+        Change::SetMulticast(id, _) | Change::DeleteMulticast(id) => {
+            vec![ObjectPlace::Multicast(*id)]
+        }
         Change::SetCloneSession(id, _) | Change::DeleteCloneSession(id) => {
             vec![ObjectPlace::CloneSession(*id)]
         }
@@ -211,7 +213,10 @@ pub(crate) fn changed(device: &Device, record: &Record) -> Changed {
         Change::SetExpireProfile(profile, _) => vec![ObjectPlace::ExpireProfile(*profile)],
         Change::SetQueue(port, _) => vec![ObjectPlace::Queue(*port)],
         Change::Learn(table, entry) | Change::Expire(table, entry) => {
-            vec![ObjectPlace::Learned(*table, entry.key.clone()), ObjectPlace::NextFlow]
+            vec![
+                ObjectPlace::Learned(*table, entry.key.clone()),
+                ObjectPlace::NextFlow,
+            ]
         }
         Change::SetNote(name, _) => vec![ObjectPlace::Note(name.clone())],
     })
@@ -254,7 +259,11 @@ pub(crate) fn all_places(device: &Device) -> BTreeSet<ObjectPlace> {
         places.extend(entries_of(device, id));
     }
     let replication = device.replication();
-    places.extend(replication.groups().map(|(id, _)| ObjectPlace::Multicast(id)));
+    places.extend(
+        replication
+            .groups()
+            .map(|(id, _)| ObjectPlace::Multicast(id)),
+    );
     places.extend(
         replication
             .sessions()
@@ -360,7 +369,9 @@ impl Device {
                 }
                 Object::Entry(written, entry.metadata.clone())
             }
-            ObjectPlace::NextEntry(table) => Object::Next(configuration.tables.get(*table)?.next_id().0),
+            ObjectPlace::NextEntry(table) => {
+                Object::Next(configuration.tables.get(*table)?.next_id().0)
+            }
             ObjectPlace::Default(table) => self.default_object(*table)?,
             ObjectPlace::Learned(table, key) => {
                 Object::Learned(configuration.learned.get(*table)?.as_ref()?.get(key)?)
@@ -530,7 +541,9 @@ impl Device {
                 Change::SetExpireProfile(profile, timeout)
             }
             (ObjectPlace::Queue(port), Object::Queue(config)) => Change::SetQueue(port, config),
-            (ObjectPlace::ValueSet(id), Object::ValueSet(members)) => Change::SetValueSet(id, members),
+            (ObjectPlace::ValueSet(id), Object::ValueSet(members)) => {
+                Change::SetValueSet(id, members)
+            }
             (ObjectPlace::Member(profile, id), Object::Member(action, args)) => Change::SetMember {
                 profile,
                 id,

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use exec::{BURST, Burst, CompiledFastPath, BurstSegment, PackedOutcome, PacketContext};
+use exec::{BURST, Burst, BurstSegment, CompiledFastPath, PackedOutcome, PacketContext};
 use packet::{Frame, Nanos, PortId};
 use smallvec::SmallVec;
 

@@ -15,7 +15,9 @@ impl SnapshotCell {
     /// Returns the location of the intrinsic field with this name.
     pub(crate) fn of(program: &Program, layout: &Layout, name: &str) -> SnapshotCell {
         let field = program.pipeline.intrinsics.get(name);
-        field.map_or_else(SnapshotCell::default, |field| SnapshotCell::at(program, layout, *field))
+        field.map_or_else(SnapshotCell::default, |field| {
+            SnapshotCell::at(program, layout, *field)
+        })
     }
 
     /// Returns the location of this field.

@@ -19,24 +19,24 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
-use exec::{DropReason, CompiledFastPath, PacketContext, TraceEvent, Tracer};
+use exec::{CompiledFastPath, DropReason, PacketContext, TraceEvent, Tracer};
 use ir::Program;
 use packet::{Frame, FramePool, Nanos, PortId};
 use table::CounterShard;
 use table::prefetch::{prefetch, prefetch_value};
 
-use crate::thread_epoch::{ThreadEpoch, DeviceMask};
-use crate::contexts::Contexts;
-use crate::core::{Core, Digest, InFlightPacket, DataPlaneSnapshot, Trace};
-use crate::device::Device;
-use crate::packet_sink::PacketSink;
-use crate::ledger::Ledger;
 use crate::bounded_queue::BoundedQueue;
+use crate::contexts::Contexts;
+use crate::core::{Core, DataPlaneSnapshot, Digest, InFlightPacket, Trace};
+use crate::device::Device;
+use crate::ledger::Ledger;
+use crate::packet_sink::PacketSink;
 use crate::queue::QueueConfig;
+use crate::thread_epoch::{DeviceMask, ThreadEpoch};
 
 /// Maximum number of packets that wait to be taken over by the worker of their port. Further
 /// packets are dropped as from a full queue.
-const MOST_HANDED: usize = 4096;
+const MAX_HANDED: usize = 4096;
 
 /// Packet for a port of another worker.
 pub(crate) struct Handed {
@@ -116,7 +116,7 @@ impl WorkerMailbox {
                 has_mail: AtomicBool::new(false),
             },
             bell,
-            inbox: ArrayQueue::new(MOST_HANDED),
+            inbox: ArrayQueue::new(MAX_HANDED),
             wake: OnceLock::new(),
         }
     }
@@ -172,10 +172,10 @@ pub(crate) struct WorkerGroup {
 
 /// Maximum time for which workers wait at a barrier until all of them have reached it. If one is in
 /// the middle of a burst, the others resume and the barrier is tried again later.
-const LONGEST_HOLD: Duration = Duration::from_micros(200);
+const MAX_HOLD: Duration = Duration::from_micros(200);
 
 /// Maximum time of all attempts to reach a barrier.
-const LONGEST_TRY: Duration = Duration::from_secs(2);
+const MAX_TRY: Duration = Duration::from_secs(2);
 
 /// Minimum time between two barriers on one thread, for any of its devices. A barrier stops all
 /// devices of the thread. Without this limit a tenant that changes its state in a loop raised its
@@ -239,18 +239,18 @@ impl WorkerGroup {
                 if desks.all(|(desk, &ring)| desk.bell.has_let_go(self.mark, ring)) {
                     return Ok(held);
                 }
-                if since.elapsed() > LONGEST_HOLD {
+                if since.elapsed() > MAX_HOLD {
                     break;
                 }
                 std::thread::yield_now();
             }
             drop(held);
-            if begin.elapsed() > LONGEST_TRY {
+            if begin.elapsed() > MAX_TRY {
                 return Err(BarrierError);
             }
             // Gives the worker that was waited for time to finish. The others forward waiting
             // packets.
-            std::thread::sleep(LONGEST_HOLD * 2);
+            std::thread::sleep(MAX_HOLD * 2);
         }
     }
 }
@@ -319,7 +319,7 @@ pub(crate) enum HandoverError {
 
 /// Maximum number of words of derived data that are prefetched, and the number of words in a cache
 /// line.
-const MOST_WORDS: usize = 64;
+const MAX_WORDS: usize = 64;
 const LINE: usize = 8;
 
 /// Prefetch stage for a worker's next burst. The addresses of a stage are read from the data of the
@@ -531,7 +531,7 @@ impl Worker {
                     prefetch_value(state);
                 }
                 let words = &owner.derived.words;
-                (0..words.len().min(MOST_WORDS))
+                (0..words.len().min(MAX_WORDS))
                     .step_by(LINE)
                     .for_each(|at| prefetch(words, at));
             }
@@ -626,7 +626,7 @@ impl Worker {
         self.office.is_held.load(Ordering::Acquire)
     }
 
-    /// Waits while a barrier is active, at most for [`LONGEST_HOLD`] and the time of the change.
+    /// Waits while a barrier is active, at most for [`MAX_HOLD`] and the time of the change.
     /// The worker is marked as inactive meanwhile.
     fn wait_while_held(&self) {
         while self.office.is_held.load(Ordering::SeqCst) {

@@ -7,7 +7,9 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use common::{code, device, entry, ns, packet, ports, send, sent, v1model, value};
 use ir::{ActionCall, ActionId, ExternId, KeyMatch, TableId, ValueSetId};
-use switch::{Action, AdoptError, MigrationMode, Change, Device, DeviceConfig, Fate, MayLose, StateKind};
+use switch::{
+    Action, AdoptError, Change, Device, DeviceConfig, Fate, MayLose, MigrationMode, StateKind,
+};
 
 fn replace(device: &mut Device, text: &str) -> Vec<(StateKind, String, u64)> {
     let program = common::program(text);
@@ -334,7 +336,9 @@ table forward {
         .unwrap();
     assert_eq!((kept.losses().count(), kept.lines[0].fate), (0, Fate::Kept));
     assert_eq!(through(&mut device), [5]);
-    device.adopt(beside("forward"), MigrationMode::Nothing).unwrap();
+    device
+        .adopt(beside("forward"), MigrationMode::Nothing)
+        .unwrap();
     assert_eq!(through(&mut device), [3]);
     let key = vec![KeyMatch::Exact(value(1, 8))];
     common::insert(&mut device, key, 0, vec![value(5, 9)]);

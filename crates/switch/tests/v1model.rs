@@ -162,7 +162,7 @@ fn copies_of_copies_share_the_work_that_one_packet_may_do() {
     let done = sent(&mut device).len() as u32;
     // The packet's own budget, plus 4,096 units for each of 100 copies. Copies of these have shares
     // of that.
-    let all = exec::WorkBudget::MOST.units() + 100 * 4096;
+    let all = exec::WorkBudget::MAX.units() + 100 * 4096;
     assert!((101..all / 200).contains(&done), "{done}");
 }
 
@@ -284,7 +284,7 @@ fn copies_that_all_start_over_end_with_the_budget() {
     // The available work is that of the packet and of its first copies. A round costs at least 64
     // units.
     let ledger = device.ledger();
-    let most = u64::from(exec::WorkBudget::MOST.units()) * 3 / 2;
+    let most = u64::from(exec::WorkBudget::MAX.units()) * 3 / 2;
     assert!(
         (100..most / 64).contains(&ledger.recirculated),
         "{ledger:?}"

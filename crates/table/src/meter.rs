@@ -150,7 +150,7 @@ impl Marked {
 }
 
 /// Maximum number of tokens in a bucket. The bit above is a flag.
-const MOST: u64 = u64::MAX >> 1;
+const MAX: u64 = u64::MAX >> 1;
 
 /// [`Bucket::level`] of a bucket that is not configured.
 const UNCONFIGURED: u128 = u128::MAX;
@@ -197,7 +197,7 @@ impl Bucket {
                     overflow: 0,
                 };
             }
-            let burst = self.burst.load(SeqCst).min(MOST);
+            let burst = self.burst.load(SeqCst).min(MAX);
             let (held, last) = if level & FULL != 0 {
                 (u128::from(burst), now_ns)
             } else {
@@ -209,7 +209,7 @@ impl Bucket {
                 ((level >> 64) + came, now)
             };
             let there = held.min(u128::from(burst)) as u64;
-            let overflow = (held - u128::from(there)).min(u128::from(MOST)) as u64;
+            let overflow = (held - u128::from(there)).min(u128::from(MAX)) as u64;
             let left = there.checked_sub(tokens);
             if left.is_none() && overflow == 0 && level & FULL == 0 {
                 return Taken {
@@ -232,7 +232,7 @@ impl Bucket {
     #[inline]
     fn put(&self, tokens: u64) {
         let _ = self.level.fetch_update(SeqCst, SeqCst, |level| {
-            let burst = self.burst.load(SeqCst).min(MOST);
+            let burst = self.burst.load(SeqCst).min(MAX);
             let there = (level >> 64) as u64;
             let more = there.saturating_add(tokens).min(burst);
             (level & FULL == 0 && more > there)

@@ -9,7 +9,7 @@ use crate::key::{FieldMatch, KeyField, KeyShape, MatchKind};
 use bits::limbs_for;
 
 /// Maximum length of a packed key in limbs.
-pub(crate) const MOST: usize = 8;
+pub(crate) const MAX: usize = 8;
 
 /// Maximum number of steps stored inline, where reading them needs no pointer dereference.
 const FEW: usize = 5;
@@ -69,13 +69,13 @@ pub struct PackStep {
 
 impl Packing {
     /// Plans the packing of the fields with these numbers, in this order, the first into the lowest
-    /// bits. A key that would be longer than [`MOST`] limbs stays as it is if all its fields are
+    /// bits. A key that would be longer than [`MAX`] limbs stays as it is if all its fields are
     /// given, in order. Otherwise returns `None`.
     pub(crate) fn new(shape: &KeyShape, fields: &[usize]) -> Option<Self> {
         let width = |field: &usize| shape.fields()[*field].width;
         let is_whole = (0..shape.fields().len()).eq(fields.iter().copied());
         let packed = fields.iter().map(width).sum::<u32>();
-        let is_long = limbs_for(packed) > MOST;
+        let is_long = limbs_for(packed) > MAX;
         if is_long && !is_whole {
             return None;
         }
@@ -175,7 +175,7 @@ impl PackedKey {
         let all: Vec<usize> = (0..widths.len()).collect();
         let packing = Packing::new(&shape, &all)?;
         let limbs = packing.limbs();
-        (1..=HashIndex::MOST_LIMBS).contains(&limbs).then(|| Self {
+        (1..=HashIndex::MAX_LIMBS).contains(&limbs).then(|| Self {
             limbs,
             steps: packing.steps().to_vec(),
         })

@@ -10,7 +10,7 @@ use bits::Id;
 use std::sync::Weak;
 
 /// Number of snapshots above which released ones are removed from the list.
-const MOST_HELD: usize = 64;
+const MAX_HELD: usize = 64;
 
 /// Free indices, and indices of deleted entries that are not free yet.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Places {
     pub(crate) fn issued(&mut self, snapshot: Weak<Lookup>) {
         self.snapshots += 1;
         self.held.push((self.snapshots, snapshot));
-        if self.held.len() > MOST_HELD {
+        if self.held.len() > MAX_HELD {
             self.forget_snapshots();
         }
     }

@@ -698,7 +698,7 @@ impl Table {
             return Ok(idx);
         }
         let len = self.places.len();
-        let most = capacity + capacity.min(MOST_WAITING);
+        let most = capacity + capacity.min(MAX_WAITING);
         if len >= most {
             return self
                 .places
@@ -717,7 +717,7 @@ impl Table {
 
 /// Maximum number of indices beyond the capacity, for deleted entries that some packet may still
 /// see.
-const MOST_WAITING: usize = 1024;
+const MAX_WAITING: usize = 1024;
 
 impl ProfileTarget {
     fn of(action: &EntryAction) -> Option<Self> {

@@ -44,7 +44,10 @@ fn counters_count_what_their_kind_says() {
 fn an_index_beyond_the_end_is_none_and_does_nothing() {
     let counters = CounterArray::new(CounterKind::Packets, 3);
     assert_eq!(
-        (counters.count(CounterShard::new(0), 3, 1), counters.read(u64::MAX)),
+        (
+            counters.count(CounterShard::new(0), 3, 1),
+            counters.read(u64::MAX)
+        ),
         (None, None)
     );
     assert_eq!(

@@ -12,15 +12,15 @@ use table::{
 };
 
 use crate::port_classifier::of_vlan;
+use crate::port_map::MAX_PORT;
 use crate::rule::{
-    RuleConditions, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Field, HAS_PORTS, HAS_PROTOCOL, HAS_VLAN, Rule,
+    ETHERTYPE_IPV4, ETHERTYPE_IPV6, Field, HAS_PORTS, HAS_PROTOCOL, HAS_VLAN, Rule, RuleConditions,
     UNCLEAR_VLAN, Values,
 };
 use crate::vpdp::VpdpId;
-use crate::port_map::MAX_PORT;
 
 /// Maximum key length in limbs: one for each of twelve fields, and one more for each IPv6 address.
-const MOST_LIMBS: usize = 14;
+const MAX_LIMBS: usize = 14;
 
 /// Result of the classification by rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +150,8 @@ pub(crate) struct RuleTable {
 /// Returns the key field for these conditions: exact if all rules have one value, else range or
 /// ternary.
 fn key_field(field: Field, asked: &[(&Rule, RuleConditions)]) -> KeyField {
-    let of_field = |asked: &RuleConditions| asked.iter().find(|(other, _)| *other == field).copied();
+    let of_field =
+        |asked: &RuleConditions| asked.iter().find(|(other, _)| *other == field).copied();
     let all: Vec<Option<Values>> = asked
         .iter()
         .map(|(_, asked)| of_field(asked).map(|(_, values)| values))
@@ -258,7 +259,7 @@ impl RuleTable {
     #[inline]
     fn find_by(&self, fields: &[Field], port: PortId, bytes: &[u8]) -> Option<Owner> {
         let headers = Headers::of(port, bytes);
-        let mut key = [0; MOST_LIMBS];
+        let mut key = [0; MAX_LIMBS];
         let mut limbs = 0;
         for field in fields {
             let value = headers.field(*field);

@@ -221,7 +221,7 @@ pub(crate) fn put_on(
 ) -> Result<(), FrameError> {
     match (outer, frame.len()) {
         // Fast path: no outer headers, and the length fits into the header.
-        (None, len @ 0..=LONGEST_SAID) => {
+        (None, len @ 0..=MAX_SAID) => {
             // A copy of constant length is one store.
             if let Some(front) = frame.extend_front(Description::BYTES)?.first_chunk_mut() {
                 *front = description.of_packet(len);
@@ -233,7 +233,7 @@ pub(crate) fn put_on(
 }
 
 /// Maximum packet length, in bytes, that a description header can express.
-const LONGEST_SAID: usize = Description::MAX_LENGTH as usize - Description::BYTES;
+const MAX_SAID: usize = Description::MAX_LENGTH as usize - Description::BYTES;
 
 /// Slow path of [`put_on`]: outer headers, or a long packet.
 #[inline(never)]
@@ -370,7 +370,11 @@ mod tests {
     fn a_frame_that_would_become_too_long_stays_as_it_is() {
         for carriage in carriages(false) {
             let mut frame = Frame::from_bytes(&vec![1; packet::MAX_FRAME - 3]).unwrap();
-            assert!(EncapHeader::new(vpdp(), carriage).put_on(&mut frame).is_err());
+            assert!(
+                EncapHeader::new(vpdp(), carriage)
+                    .put_on(&mut frame)
+                    .is_err()
+            );
             assert_eq!(frame.len(), packet::MAX_FRAME - 3);
         }
     }

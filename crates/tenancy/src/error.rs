@@ -8,8 +8,8 @@ use passes::slots::SlotError;
 use switch::{AdoptError, ControlError, Exceeded, LoadError};
 
 use crate::compiler::CompileError;
-use crate::vpdp::{VirtualPort, VpdpId};
 use crate::port_map::PortMapError;
+use crate::vpdp::{VirtualPort, VpdpId};
 
 /// Error of a control operation.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,7 +95,9 @@ impl fmt::Display for HypervisorError {
             HypervisorError::NothingBefore(id) => {
                 write!(f, "vPDP {id} had no other program to go back to")
             }
-            HypervisorError::Compose(id, error) => write!(f, "vPDP {id} cannot run the chain: {error}"),
+            HypervisorError::Compose(id, error) => {
+                write!(f, "vPDP {id} cannot run the chain: {error}")
+            }
             HypervisorError::Slots(id, error) => write!(
                 f,
                 "the stage slots do not hold the program of vPDP {id}: {error}"
@@ -113,7 +115,9 @@ impl fmt::Display for HypervisorError {
                 "vPDP {id} keeps its program: {error}; say what may be lost (`polyplane tenant load` and `stage`: --may-lose NAME, or '*' for all)"
             ),
             HypervisorError::Update(id, error) => write!(f, "vPDP {id} keeps its program: {error}"),
-            HypervisorError::Exceeded(id, error) => write!(f, "vPDP {id} keeps its quotas: {error}"),
+            HypervisorError::Exceeded(id, error) => {
+                write!(f, "vPDP {id} keeps its quotas: {error}")
+            }
             HypervisorError::Compile(error) => error.fmt(f),
             HypervisorError::Import(error) => {
                 write!(f, "the exported state does not fit its program: {error}")

@@ -14,14 +14,14 @@ use packet::{Frame, PortId};
 
 use crate::classifier::{Classifier, outer_vlan};
 use crate::port_classifier::of_vlan;
+use crate::port_map::{Egress, MacPrefix, PortMap, Sharing};
 use crate::rule::{Condition, Rule};
 use crate::tag::{self, TagError};
 use crate::vpdp::VpdpId;
-use crate::port_map::{Egress, MacPrefix, Sharing, PortMap};
 
 /// Minimum length of an Ethernet frame in bytes, without FCS. Network cards pad shorter frames
 /// with zeros.
-const LEAST_FRAME: usize = 60;
+const MIN_FRAME: usize = 60;
 
 /// Egress filter of one vPDP at one shared port.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl Guard {
         match &self.owned {
             Owned::All => true,
             Owned::Vlans(vlans) => of_vlan(vlans, outer_vlan(bytes)).is_some(),
-            _ if bytes.len() < LEAST_FRAME => self.owns_short(bytes),
+            _ if bytes.len() < MIN_FRAME => self.owns_short(bytes),
             _ => self.is_answered(bytes),
         }
     }
@@ -101,7 +101,7 @@ impl Guard {
     /// Returns true if a short frame is the vPDP's both as it is and padded by a network card.
     #[cold]
     fn owns_short(&self, bytes: &[u8]) -> bool {
-        let mut padded = [0; LEAST_FRAME];
+        let mut padded = [0; MIN_FRAME];
         padded[..bytes.len()].copy_from_slice(bytes);
         self.is_answered(bytes) && self.is_answered(&padded)
     }

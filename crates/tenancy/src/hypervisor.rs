@@ -16,25 +16,25 @@ use ir::Program;
 use packet::{Nanos, PortId};
 use passes::compose::Joint;
 use passes::slots::SlotPlan;
-use switch::{ThreadEpoch, Device, DeviceConfig, Ledger, LedgerError};
+use switch::{Device, DeviceConfig, Ledger, LedgerError, ThreadEpoch};
 
 use crate::classifier::Classifier;
 use crate::compiler::{BoundedCompiler, Cancelled, Compilations, CompileFigures, CompilePool};
-use crate::worker_mailbox::{WorkerMailbox, VpdpWorker, VpdpWorkers};
-use crate::function::Function;
-use crate::rate_limiter::RateLimiter;
-use crate::quota::Quotas;
 use crate::error::{HypervisorError, Use};
-use crate::snapshot::{Admission, SwitchSnapshot, VpdpIndex, Tenant};
+use crate::function::Function;
+use crate::port_map::{PortMap, PortMapError, Share};
+use crate::quota::Quotas;
+use crate::rate_limiter::RateLimiter;
 use crate::rule::Rule;
 use crate::share::Fairness;
 use crate::slots::SlotBook;
+use crate::snapshot::{Admission, SwitchSnapshot, Tenant, VpdpIndex};
 use crate::vpdp::{Connection, VirtualPort, VpdpId};
-use crate::port_map::{Share, PortMap, PortMapError};
 use crate::worker::Worker;
+use crate::worker_mailbox::{VpdpWorker, VpdpWorkers, WorkerMailbox};
 
 pub use deleted::Deleted;
-pub use make::{NewFunction, Maker, MovedVpdp};
+pub use make::{Maker, MovedVpdp, NewFunction};
 pub use migrate::{Exported, ExportedState};
 
 /// Configuration of a new vPDP.
@@ -407,7 +407,9 @@ impl TenantSwitch {
     }
 
     fn find_mut(&mut self, id: VpdpId) -> Result<&mut Vpdp, HypervisorError> {
-        self.vpdps.get_mut(&id).ok_or(HypervisorError::NoSuchVpdp(id))
+        self.vpdps
+            .get_mut(&id)
+            .ok_or(HypervisorError::NoSuchVpdp(id))
     }
 
     fn loaded_mut(&mut self, id: VpdpId) -> Result<&mut Loaded, HypervisorError> {
@@ -472,7 +474,9 @@ impl TenantSwitch {
         match wanted {
             Some(id) if is_free(&id) => Ok(id),
             Some(id) => Err(HypervisorError::NumberTaken(id)),
-            None => VpdpId::all().find(is_free).ok_or(HypervisorError::NoNumberLeft),
+            None => VpdpId::all()
+                .find(is_free)
+                .ok_or(HypervisorError::NoNumberLeft),
         }
     }
 
@@ -721,7 +725,12 @@ fn bells(desks: &[Arc<WorkerMailbox>]) -> Vec<Arc<ThreadEpoch>> {
     desks.iter().map(|desk| Arc::clone(&desk.bell)).collect()
 }
 
-fn new_seat(slot: VpdpIndex, serial: u64, worker: switch::Worker, desk: &Arc<WorkerMailbox>) -> Box<VpdpWorker> {
+fn new_seat(
+    slot: VpdpIndex,
+    serial: u64,
+    worker: switch::Worker,
+    desk: &Arc<WorkerMailbox>,
+) -> Box<VpdpWorker> {
     // Weak: the mailbox owns returned states, and this one must not own the mailbox.
     let desk = Arc::downgrade(desk);
     worker.wake_by(move || {

@@ -27,47 +27,47 @@
 //!
 //! Tests: unit tests in the modules, `tests/`; `testkit` runs all its programs in vPDPs.
 
-mod encapsulation;
 mod classifier;
 mod compiler;
-mod description;
-mod worker_mailbox;
-mod port_classifier;
-mod function;
-mod rate_limiter;
 mod cycle_accounting;
+mod description;
+mod encapsulation;
+mod error;
+mod function;
 mod guard;
 mod hypervisor;
+mod port_classifier;
+mod port_map;
 mod quota;
-mod error;
-mod snapshot;
+mod rate_limiter;
 mod rule;
 mod share;
 mod slots;
+mod snapshot;
 mod sorter;
 mod tag;
 mod text;
 mod vpdp;
-mod port_map;
 mod worker;
+mod worker_mailbox;
 
-pub use encapsulation::{Backbone, Encapsulation, EncapHeader, Tunnel};
 pub use compiler::{
-    BoundedCompiler, Cancelled, Canceller, Compilations, CompileError, CompileFigures, CompilePool,
-    CompileQuota, CompilePermit, ThreadClock,
+    BoundedCompiler, Cancelled, Canceller, Compilations, CompileError, CompileFigures,
+    CompilePermit, CompilePool, CompileQuota, ThreadClock,
 };
+pub use cycle_accounting::{CycleAccounting, CycleUse, EstimatedCost, ForwardedFrames, Reception};
 pub use description::Description;
-pub use function::{Chain, Function};
-pub use cycle_accounting::{ForwardedFrames, CycleAccounting, Reception, EstimatedCost, CycleUse};
-pub use hypervisor::{
-    Deleted, Exported, ExportedState, TenantSwitch, NewFunction, Maker, MovedVpdp, Spec, Vpdp,
-};
-pub use quota::{Quotas, Rate, STATE_BYTES, WORK_OF_A_PACKET};
+pub use encapsulation::{Backbone, EncapHeader, Encapsulation, Tunnel};
 pub use error::{HypervisorError, Use};
+pub use function::{Chain, Function};
+pub use hypervisor::{
+    Deleted, Exported, ExportedState, Maker, MovedVpdp, NewFunction, Spec, TenantSwitch, Vpdp,
+};
+pub use port_map::{Egress, MAX_PORT, MAX_VIRTUAL_PORTS, MacPrefix, PortMapError, Share, Sharing};
+pub use quota::{Quotas, Rate, STATE_BYTES, WORK_OF_A_PACKET};
 pub use rule::{Condition, Field, Rule, RuleError, Vlan};
 pub use share::Fairness;
 pub use slots::{SlotBook, SlotView};
 pub use text::TextError;
 pub use vpdp::{Connection, VirtualPort, VpdpId};
-pub use port_map::{Egress, MAX_PORT, MAX_VIRTUAL_PORTS, MacPrefix, Share, Sharing, PortMapError};
 pub use worker::{MAX_HOPS, Worker};

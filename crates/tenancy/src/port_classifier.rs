@@ -9,14 +9,14 @@ use exec::DropReason;
 use packet::{Frame, PortId};
 use table::prefetch::prefetch_at;
 
-use crate::encapsulation::Encapsulation;
 use crate::classifier::{Classifier, Owner, outer_vlan};
 use crate::description::Description;
+use crate::encapsulation::Encapsulation;
+use crate::port_map::{PortMap, Share, Sharing};
 use crate::snapshot::VpdpIndex;
 use crate::sorter::{TOGETHER, are_all};
 use crate::tag;
 use crate::vpdp::VpdpId;
-use crate::port_map::{Share, Sharing, PortMap};
 
 mod described;
 mod late;
@@ -229,7 +229,9 @@ impl PortClassifiers {
             let before = done;
             let next = frames[..end].get(done);
             done = match next.and_then(|frame| self.of_port(frame.ingress)) {
-                Some(PortClassifier::Described(_)) => self.enter_described(frames, done..end, &mut takes),
+                Some(PortClassifier::Described(_)) => {
+                    self.enter_described(frames, done..end, &mut takes)
+                }
                 Some(PortClassifier::Vlan { .. } | PortClassifier::Vlans(_)) => {
                     self.enter_by_vlan(frames, done..end, &mut takes)
                 }

@@ -7,8 +7,8 @@ use std::fmt;
 use packet::PortId;
 use support::mac::MacAddress;
 
-use crate::encapsulation::Encapsulation;
 use crate::classifier::Classifier;
+use crate::encapsulation::Encapsulation;
 use crate::rule::{Condition, Rule, RuleError, Vlan, overlap};
 use crate::vpdp::{Connection, VirtualPort, VpdpId};
 
@@ -237,7 +237,11 @@ impl PortMap {
         found.copied().ok_or(PortMapError::NoSuchPort(port))
     }
 
-    pub(crate) fn connect(&mut self, port: VirtualPort, to: Connection) -> Result<(), PortMapError> {
+    pub(crate) fn connect(
+        &mut self,
+        port: VirtualPort,
+        to: Connection,
+    ) -> Result<(), PortMapError> {
         let ports = self.ports.get_mut(&port.vpdp);
         let found = ports.and_then(|ports| ports.get_mut(port.port as usize));
         *found.ok_or(PortMapError::NoSuchPort(port))? = to;
@@ -245,7 +249,11 @@ impl PortMap {
     }
 
     /// Links two unconnected virtual ports, or one to itself.
-    pub(crate) fn link(&mut self, one: VirtualPort, other: VirtualPort) -> Result<(), PortMapError> {
+    pub(crate) fn link(
+        &mut self,
+        one: VirtualPort,
+        other: VirtualPort,
+    ) -> Result<(), PortMapError> {
         for port in [one, other] {
             match self.connection(port)? {
                 Connection::Open => {}

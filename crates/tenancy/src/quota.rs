@@ -18,7 +18,7 @@ pub struct Rate {
 /// wait.
 pub const WORK_OF_A_PACKET: WorkBudget = match WorkBudget::new(1 << 12) {
     Some(budget) => budget,
-    None => WorkBudget::LEAST,
+    None => WorkBudget::MIN,
 };
 
 /// Default maximum of a vPDP's state, in bytes. Without it, a program that declares more state

@@ -103,7 +103,7 @@ pub(crate) const HAS_PROTOCOL: u64 = 1 << 8;
 pub(crate) const HAS_PORTS: u64 = 1 << 16;
 
 /// Valid VLAN IDs: 0 is a priority tag, 4095 is reserved (IEEE 802.1Q).
-const LEAST_VLAN: u16 = 1;
+const MIN_VLAN: u16 = 1;
 const GREATEST_VLAN: u16 = 4094;
 
 pub(crate) const ETHERTYPE_IPV4: u16 = 0x0800;
@@ -222,7 +222,7 @@ impl fmt::Display for RuleError {
             }
             RuleError::Vlan(id) => write!(
                 f,
-                "VLAN {id}: {LEAST_VLAN} to {GREATEST_VLAN}, or `none` for packets without one"
+                "VLAN {id}: {MIN_VLAN} to {GREATEST_VLAN}, or `none` for packets without one"
             ),
             RuleError::Prefix(field, length) => write!(
                 f,
@@ -335,7 +335,7 @@ impl Condition {
             Condition::Port(port) => (Field::Port, Values::one(port.0)),
             Condition::Vlan(Vlan::Untagged) => (Field::Vlan, Values::one(0u8)),
             Condition::Vlan(Vlan::Id(id) | Vlan::Access(id)) => match *id {
-                LEAST_VLAN..=GREATEST_VLAN => (Field::Vlan, Values::one(HAS_VLAN | u64::from(*id))),
+                MIN_VLAN..=GREATEST_VLAN => (Field::Vlan, Values::one(HAS_VLAN | u64::from(*id))),
                 id => return Err(RuleError::Vlan(id)),
             },
             Condition::Destination(address) => {

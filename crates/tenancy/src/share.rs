@@ -35,7 +35,7 @@
 //! limited vPDP also pays the fixed cost of its turns. The others pay only for their packets,
 //! because the number and length of rounds depends on all senders. That fixed cost, and receiving
 //! from shared ports, which cannot be refused, is billed to no vPDP. It reduces the capacity, by
-//! at most [`MOST_RECEPTION`].
+//! at most [`MAX_RECEPTION`].
 //!
 //! **Reserve.** The part of a second beyond [`Fairness::cycles_per_second`] is not shared, which
 //! keeps rounds short. While all vPDPs with demand are limited, no vPDP needs this reserve: if the
@@ -44,7 +44,7 @@
 //! get beyond their guaranteed shares.
 //!
 //! **Debts.** Costs above the estimate are owed, and paid back by waiting. A debt is bounded
-//! ([`MOST_OWED`], [`MOST_PACKETS_OWED`]), so that even a vPDP with a small share gets packets
+//! ([`MAX_OWED`], [`MAX_PACKETS_OWED`]), so that even a vPDP with a small share gets packets
 //! again soon. Work for refused packets, such as counting them, is billed to no vPDP: a flooding
 //! vPDP would never get a turn otherwise.
 //!
@@ -59,7 +59,7 @@ mod level;
 
 use packet::Nanos;
 
-use crate::cycle_accounting::{ForwardedFrames, Reception, CycleUse};
+use crate::cycle_accounting::{CycleUse, ForwardedFrames, Reception};
 use crate::snapshot::VpdpIndex;
 use level::{LENIENCE, kept, level};
 
@@ -84,25 +84,25 @@ impl Fairness {
     /// Returns the minimum capacity in cycles per second, after the maximum deduction for
     /// receiving.
     pub fn least(&self) -> u64 {
-        (self.cycles_per_second as f64 * (1.0 - MOST_RECEPTION)) as u64
+        (self.cycles_per_second as f64 * (1.0 - MAX_RECEPTION)) as u64
     }
 
     /// Returns the capacity of an interval in cycles. `reception` is the work billed to no vPDP,
     /// `part` the fraction of its core that the thread gets.
     fn capacity(&self, reception: f64, part: f64) -> f64 {
         let most = self.cycles_per_second as f64 * self.interval.as_secs_f64() * part;
-        most - reception.clamp(0.0, most * MOST_RECEPTION)
+        most - reception.clamp(0.0, most * MAX_RECEPTION)
     }
 }
 
 /// Maximum fraction of the capacity that is deducted for unbilled work. Without a bound, a worker
 /// that refuses packets would only receive more of them.
-const MOST_RECEPTION: f64 = 0.15;
+const MAX_RECEPTION: f64 = 0.15;
 
 /// Averaging window, in intervals, of the fraction of its core that a thread gets: time slices of
-/// the operating system are longer than an interval. `LEAST_OF_CORE` is the minimum fraction.
+/// the operating system are longer than an interval. `MIN_OF_CORE` is the minimum fraction.
 const SMOOTHING: f64 = 32.0;
-const LEAST_OF_CORE: f64 = 0.05;
+const MIN_OF_CORE: f64 = 0.05;
 
 /// Cost estimate, in cycles, before the first packet of a vPDP was served.
 const FIRST_COST: f64 = 200.0;
@@ -115,8 +115,8 @@ const LONG_VISIT: f64 = 4.0;
 
 /// Maximum debt, in intervals of the share and in packets: the larger one applies. It bounds the
 /// time without service after packets that cost more than estimated.
-const MOST_OWED: f64 = 16.0;
-const MOST_PACKETS_OWED: f64 = 32.0;
+const MAX_OWED: f64 = 16.0;
+const MAX_PACKETS_OWED: f64 = 32.0;
 
 /// Account of one vPDP on one worker. `used`, `served` and `refused` count the current interval.
 #[derive(Clone, Debug)]
@@ -369,7 +369,7 @@ impl Account {
 
     /// Subtracts cycles from what it may use now.
     fn take(&mut self, cycles: f64) {
-        let most = (self.share * MOST_OWED).max(self.cost * MOST_PACKETS_OWED);
+        let most = (self.share * MAX_OWED).max(self.cost * MAX_PACKETS_OWED);
         self.left = (self.left - cycles).max(-most);
     }
 
@@ -541,7 +541,7 @@ impl Shares {
             let level = if is_bound(account) { all } else { rest };
             // The reserve comes out of unused shares: the guaranteed share does not depend on the
             // cost of rounds.
-            let share = (level * account.weight).max(account.own * (1.0 - MOST_RECEPTION));
+            let share = (level * account.weight).max(account.own * (1.0 - MAX_RECEPTION));
             let is_limited = asked > share * account.lenience(short);
             account.limit(if is_limited { share } else { f64::INFINITY }, past);
             account.cap(longest);
@@ -580,7 +580,7 @@ impl Shares {
 
     /// Returns the average fraction of its core that the thread gets.
     fn part_of_core(&self) -> f64 {
-        (1.0 - self.lost).max(LEAST_OF_CORE)
+        (1.0 - self.lost).max(MIN_OF_CORE)
     }
 
     /// Updates the fraction of time in which the thread does not run. `past` is the number of
@@ -860,7 +860,13 @@ impl Shares {
 
     /// Records the cost of a service turn: its admitted packets and all recirculations.
     /// `is_waiting` is true if packets wait for recirculations now.
-    pub(crate) fn book(&mut self, slot: VpdpIndex, work: CycleUse, visit: ServiceTurn, is_waiting: bool) {
+    pub(crate) fn book(
+        &mut self,
+        slot: VpdpIndex,
+        work: CycleUse,
+        visit: ServiceTurn,
+        is_waiting: bool,
+    ) {
         if let Some(account) = self.accounts.get_mut(slot.index()) {
             let cycles = match account.is_limited() {
                 true => visit.cycles,

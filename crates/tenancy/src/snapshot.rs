@@ -8,14 +8,14 @@ use packet::{Frame, FrameError, PortId};
 use switch::DeviceMask;
 use table::prefetch::prefetch_value;
 
-use crate::encapsulation::{Encapsulation, Outer, put_on};
 use crate::classifier::Classifier;
 use crate::description::Draft;
-use crate::port_classifier::{PortClassifiers, IngressTarget};
-use crate::rate_limiter::RateLimiter;
+use crate::encapsulation::{Encapsulation, Outer, put_on};
 use crate::guard::{Guard, Guards};
+use crate::port_classifier::{IngressTarget, PortClassifiers};
+use crate::port_map::{PortMap, Sharing};
+use crate::rate_limiter::RateLimiter;
 use crate::vpdp::{Connection, VpdpId};
-use crate::port_map::{Sharing, PortMap};
 
 /// Tenant index: the dense index of a vPDP in this hypervisor. Indices are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,13 +118,15 @@ impl EgressIndex {
     fn of(exit: &EgressAction) -> EgressIndex {
         match exit {
             EgressAction::Port(PortId(port)) if *port < EgressIndex::OF_VLAN => EgressIndex(*port),
-            EgressAction::Described(PortId(port)) if *port < EgressIndex::OTHER.0 - EgressIndex::DESCRIBED => {
+            EgressAction::Described(PortId(port))
+                if *port < EgressIndex::OTHER.0 - EgressIndex::DESCRIBED =>
+            {
                 EgressIndex(port | EgressIndex::DESCRIBED)
             }
             EgressAction::Guarded(guard) => match guard.one_vlan() {
-                Some((vlan, PortId(port))) if port <= EgressIndex::VLAN_PORTS => {
-                    EgressIndex(EgressIndex::OF_VLAN | u32::from(vlan) << EgressIndex::VLAN_SHIFT | port)
-                }
+                Some((vlan, PortId(port))) if port <= EgressIndex::VLAN_PORTS => EgressIndex(
+                    EgressIndex::OF_VLAN | u32::from(vlan) << EgressIndex::VLAN_SHIFT | port,
+                ),
                 _ => EgressIndex::OTHER,
             },
             _ => EgressIndex::OTHER,
@@ -221,7 +223,9 @@ impl VpdpPlace {
 
     #[inline]
     pub(crate) fn exit(&self, port: PortId) -> &EgressAction {
-        self.exits.get(port.0 as usize).unwrap_or(&EgressAction::Open)
+        self.exits
+            .get(port.0 as usize)
+            .unwrap_or(&EgressAction::Open)
     }
 }
 
@@ -277,7 +281,9 @@ impl SwitchSnapshot {
                         },
                         Some(Sharing::Destination(_) | Sharing::Rules) => {
                             let guard = guards.of(tenant.vpdp, port);
-                            guard.map_or(EgressAction::Port(port), |guard| EgressAction::Guarded(Box::new(guard)))
+                            guard.map_or(EgressAction::Port(port), |guard| {
+                                EgressAction::Guarded(Box::new(guard))
+                            })
                         }
                         None => EgressAction::Port(port),
                     }
@@ -288,7 +294,9 @@ impl SwitchSnapshot {
                 }),
             });
             let exits: Box<[EgressAction]> = exits.collect();
-            let is_described = |exit: &EgressAction| matches!(exit, EgressAction::Described(_) | EgressAction::Open);
+            let is_described = |exit: &EgressAction| {
+                matches!(exit, EgressAction::Described(_) | EgressAction::Open)
+            };
             places[tenant.slot.index()] = Some(VpdpPlace {
                 slot: tenant.slot,
                 identity: Some((tenant.vpdp, tenant.birth)),
@@ -349,7 +357,12 @@ impl SwitchSnapshot {
 
     /// Returns true if packets of a deleted vPDP may still leave by a physical port. `place` is
     /// its entry in the root `before`.
-    pub(crate) fn lets_leave(&self, before: &SwitchSnapshot, place: &VpdpPlace, port: PortId) -> bool {
+    pub(crate) fn lets_leave(
+        &self,
+        before: &SwitchSnapshot,
+        place: &VpdpPlace,
+        port: PortId,
+    ) -> bool {
         let lets = |number| self.entrances.lets_leave(&before.entrances, port, number);
         place.identity.is_some_and(|(number, _)| lets(number))
     }

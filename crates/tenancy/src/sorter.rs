@@ -226,7 +226,8 @@ impl Sorter {
         self.is_as_it_lies = false;
         let frames = self.groups.last().map_or(0, |(_, range)| range.end);
         self.order.resize(frames, 0);
-        let first = |slot: VpdpIndex, rank: u32| Some((self.counts.get(slot.index())? + rank) as usize);
+        let first =
+            |slot: VpdpIndex, rank: u32| Some((self.counts.get(slot.index())? + rank) as usize);
         let together = self.slots.chunks(TOGETHER).zip(self.ranks.chunks(TOGETHER));
         for ((slots, ranks), at) in together.zip((0..).step_by(TOGETHER)) {
             if let Some(slot) = common(slots) {

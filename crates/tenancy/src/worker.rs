@@ -9,26 +9,26 @@ use exec::{BURST, DropReason};
 use packet::{Frame, Nanos, PortId};
 use switch::{Contexts, Ledger, SegmentRun};
 
-use crate::worker_mailbox::{WorkerMailbox, VpdpWorker};
+use crate::cycle_accounting::{CycleAccounting, CycleUse, EstimatedCost, Reception};
 use crate::rate_limiter::Used;
-use crate::cycle_accounting::{CycleAccounting, Reception, EstimatedCost, CycleUse};
-use crate::snapshot::{Admission, VpdpPlace, SwitchSnapshot, VpdpIndex, EgressMap};
-use crate::share::{Fairness, Shares, ServiceTurn};
+use crate::share::{Fairness, ServiceTurn, Shares};
+use crate::snapshot::{Admission, EgressMap, SwitchSnapshot, VpdpIndex, VpdpPlace};
 use crate::sorter::{Sorter, TOGETHER};
+use crate::worker_mailbox::{VpdpWorker, WorkerMailbox};
 
-mod prefetch;
-mod shared_burst;
-mod ports;
-mod pending_reports;
-mod service_class;
 mod egress_path;
+mod pending_reports;
+mod ports;
+mod prefetch;
+mod service_class;
+mod shared_burst;
 
-use prefetch::{PREFETCH_DISTANCE, ALONE};
-use shared_burst::Functions;
+pub(crate) use egress_path::MAX_LINKED;
+use egress_path::{EgressPath, Links};
 use pending_reports::PendingReports;
+use prefetch::{ALONE, PREFETCH_DISTANCE};
 use service_class::ServiceClass;
-pub(crate) use egress_path::MOST_LINKED;
-use egress_path::{Links, EgressPath};
+use shared_burst::Functions;
 
 /// Maximum number of links between virtual ports that a packet may pass before it is sent or
 /// queued.
@@ -45,7 +45,7 @@ const PART: usize = 1024;
 
 /// Minimum number of frames of such a batch, unless the burst is shorter. If fewer arrive grouped
 /// by vPDP, frames are sorted first.
-const LEAST_PART: usize = 256;
+const MIN_PART: usize = 256;
 
 /// Average number of frames per vPDP from which on sorting by vPDP pays.
 const FEW_EACH: usize = 6;
@@ -143,7 +143,7 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
 }
 
 /// Divisor of the minimum cost billed for packets: at least a quarter of a service turn.
-const LEAST_SHARE: u64 = 4;
+const MIN_SHARE: u64 = 4;
 
 /// Runs packets as [`run`] does, measures the cost, and charges it to the vPDP's rate limiter.
 /// Returns the work and its cost.
@@ -164,9 +164,7 @@ fn run_charged<S: FnMut(PortId, &mut Frame, Nanos)>(
     ways.place.gate.charge(Used { passes, cycles }, now);
     let of_packets = match packets {
         0 => cycles,
-        _ => cycles
-            .saturating_sub(gauge.visit())
-            .max(cycles / LEAST_SHARE),
+        _ => cycles.saturating_sub(gauge.visit()).max(cycles / MIN_SHARE),
     };
     (work, ServiceTurn { cycles, of_packets })
 }
@@ -409,7 +407,7 @@ impl Worker {
         let (least, most) = match self.fairness {
             // Fair sharing distributes the whole burst at once.
             Some(_) => (frames.len(), frames.len()),
-            None => (LEAST_PART.min(frames.len()), PART),
+            None => (MIN_PART.min(frames.len()), PART),
         };
         let sorter = &mut self.sorter;
         let take = |slot, at| sorter.add_by_slot(slot, at);
@@ -686,7 +684,11 @@ impl Worker {
 
     /// Processes the remaining packets of deleted or unloaded vPDPs, and returns states without
     /// packets to the control side.
-    fn run_leaving(&mut self, root: &SwitchSnapshot, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
+    fn run_leaving(
+        &mut self,
+        root: &SwitchSnapshot,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
         if self.leaving.is_empty() {
             return;
         }
@@ -724,13 +726,18 @@ impl Worker {
         let Some(mut told) = self.desk.tell() else {
             return;
         };
-        let is_done = |(seat, _): &mut (Box<VpdpWorker>, Arc<SwitchSnapshot>)| seat.worker.held() == 0;
+        let is_done =
+            |(seat, _): &mut (Box<VpdpWorker>, Arc<SwitchSnapshot>)| seat.worker.held() == 0;
         let gone = self.leaving.extract_if(.., is_done);
         told.gone.extend(gone.map(|(seat, _)| seat));
     }
 
     /// Processes packets that were sent over links, repeatedly until none are left.
-    fn follow_links(&mut self, root: &SwitchSnapshot, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
+    fn follow_links(
+        &mut self,
+        root: &SwitchSnapshot,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
         let mut hops = 1;
         self.commons.links.is_followed = true;
         while !self.commons.links.frames.is_empty() {

@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use switch::{Ahead, ThreadEpoch, Ledger};
+use switch::{Ahead, Ledger, ThreadEpoch};
 use table::prefetch::prefetch_value;
 
-use crate::snapshot::{SwitchSnapshot, VpdpIndex};
 use crate::share::Fairness;
+use crate::snapshot::{SwitchSnapshot, VpdpIndex};
 use crate::worker::most_passes;
 
 /// Size of a cache line in bytes.

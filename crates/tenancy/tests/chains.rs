@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use common::{forward, frame, hypervisor, id, program, spec};
 use ir::Program;
-use switch::{MigrationMode, MayLose};
-use tenancy::{Chain, Function, TenantSwitch, Quotas, HypervisorError};
+use switch::{MayLose, MigrationMode};
+use tenancy::{Chain, Function, HypervisorError, Quotas, TenantSwitch};
 
 /// Adds to the mark, counts, and sends between ports 0 and 1.
 fn adder(amount: u8) -> Arc<Program> {

@@ -12,7 +12,7 @@ use common::{forward, frame, hypervisor, id, marker, program, spec};
 use ir::Program;
 use packet::Nanos;
 use support::work::checkpoint;
-use tenancy::{Cancelled, CompileError, CompilePool, CompileQuota, TenantSwitch, Quotas};
+use tenancy::{Cancelled, CompileError, CompilePool, CompileQuota, Quotas, TenantSwitch};
 
 fn compile(text: &str) -> Result<Program, String> {
     testkit::compile_text(text).map(Arc::unwrap_or_clone)

@@ -5,7 +5,7 @@ mod common;
 use common::{frame, hypervisor, id, marker, spec};
 use exec::DropReason;
 use packet::{Frame, Nanos, PortId};
-use tenancy::{Fairness, CycleAccounting, Quotas, Rate, CycleUse};
+use tenancy::{CycleAccounting, CycleUse, Fairness, Quotas, Rate};
 
 /// A service turn has the fixed cost of a packet.
 struct Visits;

@@ -10,10 +10,10 @@ use exec::DropReason;
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use support::mac::MacAddress;
-use switch::{MigrationMode, Device, MayLose};
+use switch::{Device, MayLose, MigrationMode};
 use tenancy::{
-    Backbone, Encapsulation, Condition, EncapHeader, Function, TenantSwitch, MAX_HOPS, MacPrefix, Quotas,
-    Rate, Rule, Sharing, Tunnel, Vlan, Worker,
+    Backbone, Condition, EncapHeader, Encapsulation, Function, MAX_HOPS, MacPrefix, Quotas, Rate,
+    Rule, Sharing, TenantSwitch, Tunnel, Vlan, Worker,
 };
 
 /// Returns two vPDPs on their own ports that mark packets with the vPDP's number.

@@ -6,9 +6,10 @@ use std::net::Ipv4Addr;
 
 use common::{forward, frame, hypervisor, id, marker, port, program, spec};
 use packet::PortId;
-use switch::{Action, MigrationMode, Change, Limits, MayLose, TableEntry};
+use switch::{Action, Change, Limits, MayLose, MigrationMode, TableEntry};
 use tenancy::{
-    Encapsulation, Condition, Connection, TenantSwitch, Quotas, HypervisorError, Rule, Sharing, Spec, Vlan,
+    Condition, Connection, Encapsulation, HypervisorError, Quotas, Rule, Sharing, Spec,
+    TenantSwitch, Vlan,
 };
 
 fn rule(name: &str, vpdp: u16, priority: i32, conditions: Vec<Condition>) -> Rule {
@@ -22,7 +23,7 @@ fn rule(name: &str, vpdp: u16, priority: i32, conditions: Vec<Condition>) -> Rul
 
 /// Returns vPDP 1 with a program on ports 10 and 11, linked to vPDP 2 without a program; both
 /// share port 5 by rules.
-fn scene() -> TenantSwitch {
+fn test() -> TenantSwitch {
     let mut hypervisor = hypervisor();
     hypervisor.share(PortId(5), Some(Sharing::Rules)).unwrap();
     for (number, ports) in [(1, [10, 11, 5]), (2, [20, 21, 5])] {
@@ -273,7 +274,7 @@ const CASES: &[(&str, Wrong)] = &[
 #[test]
 fn a_wrong_change_says_what_is_wrong_and_changes_nothing() {
     for (expected, change) in CASES {
-        let mut hypervisor = scene();
+        let mut hypervisor = test();
         let mut worker = hypervisor.workers(1).remove(0);
         // Creates state that can be lost.
         assert_eq!(forward(&mut worker, &mut [frame(10, &[0, 0])], 1).len(), 1);
@@ -289,7 +290,7 @@ fn a_wrong_change_says_what_is_wrong_and_changes_nothing() {
 
 #[test]
 fn rules_that_overlap_are_told_apart_by_priority() {
-    let mut hypervisor = scene();
+    let mut hypervisor = test();
     hypervisor
         .add_rule(rule("net", 2, 1, vec![net(10, 8)]))
         .unwrap();
@@ -306,7 +307,7 @@ fn rules_that_overlap_are_told_apart_by_priority() {
 
 #[test]
 fn a_rule_without_conditions_stands_alone_and_beside_others() {
-    let mut hypervisor = scene();
+    let mut hypervisor = test();
     hypervisor.remove_rule("seven").unwrap();
     hypervisor.add_rule(rule("rest", 1, 0, Vec::new())).unwrap();
     hypervisor
@@ -477,7 +478,7 @@ fn all_that_takes_memory_counts_as_entries() {
     let entry = device.configuration().tables[table].iter().next();
     let entry = entry.unwrap().id;
     let mut keep = |bytes| device.apply(Change::SetMetadata(table, entry, vec![0; bytes].into()));
-    keep(switch::MOST_METADATA).unwrap();
-    let refusal = keep(switch::MOST_METADATA + 1).unwrap_err();
+    keep(switch::MAX_METADATA).unwrap();
+    let refusal = keep(switch::MAX_METADATA + 1).unwrap_err();
     assert_eq!(refusal.code, switch::ControlCode::ResourceExhausted);
 }

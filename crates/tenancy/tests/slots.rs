@@ -14,8 +14,8 @@ use ir::Program;
 use packet::Nanos;
 use passes::edit::{Donor, Edit, Side};
 use passes::slots::{Capacity, SlotPlan};
-use switch::{Action, MigrationMode, Change, Device, MayLose};
-use tenancy::{TenantSwitch, Quotas, Rate, HypervisorError, Worker};
+use switch::{Action, Change, Device, MayLose, MigrationMode};
+use tenancy::{HypervisorError, Quotas, Rate, TenantSwitch, Worker};
 
 /// Compiles a chain of tables. Each one adds an amount to the mark by default, and has `size`
 /// entries.
@@ -322,7 +322,8 @@ fn stages_change_under_traffic_and_tables_keep_their_entries() {
         left[0].1
     };
     assert_eq!(mark(&mut worker), 105);
-    let edit = |hypervisor: &mut TenantSwitch, edit: &Edit<'_>| hypervisor.edit(id(1), edit).unwrap();
+    let edit =
+        |hypervisor: &mut TenantSwitch, edit: &Edit<'_>| hypervisor.edit(id(1), edit).unwrap();
     edit(&mut hypervisor, &Edit::Delete { stage: "In.t0" });
     assert_eq!(mark(&mut worker), 104);
     let double = program(
@@ -438,7 +439,13 @@ fn a_change_of_a_stage_replaces_only_what_it_was_made_of() {
         hypervisor.adopt(edited, nothing()).unwrap_err(),
         hypervisor.adopt_moved(moved).unwrap_err(),
     ];
-    assert_eq!(refusals, [HypervisorError::Changed(id(1)), HypervisorError::Changed(id(1))]);
+    assert_eq!(
+        refusals,
+        [
+            HypervisorError::Changed(id(1)),
+            HypervisorError::Changed(id(1))
+        ]
+    );
     assert_eq!(marks(&send(&mut worker, &[0, 0], 1)), [(11, 11)]);
     // Neither can be loaded after the program that it was made from was unloaded.
     let maker = hypervisor.maker(id(1)).unwrap();

@@ -20,7 +20,7 @@ const STACK_BYTES: usize = 512 << 20;
 const PATIENCE: u32 = 50;
 
 /// Maximum number of bytes that a guarded thread may hold at a time.
-pub(crate) const MOST_BYTES: u64 = 500 << 20;
+pub(crate) const MAX_BYTES: u64 = 500 << 20;
 
 /// Failure of guarded code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(crate) enum Trouble {
     },
     /// It used more time than the limit. If it does not end, its thread continues to run.
     TimeLimit,
-    /// Its thread held more than [`MOST_BYTES`] bytes at a time.
+    /// Its thread held more than [`MAX_BYTES`] bytes at a time.
     MemoryLimit(u64),
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn guarded<R: Send + 'static>(
         let held = allocation_counter::measure(|| {
             result = catch_unwind(AssertUnwindSafe(code)).map_err(|_| last_panic());
         });
-        if held.bytes_max > MOST_BYTES && result.is_ok() {
+        if held.bytes_max > MAX_BYTES && result.is_ok() {
             result = Err(Trouble::MemoryLimit(held.bytes_max));
         }
         // The receiver is dropped when the limit has passed.
@@ -212,8 +212,8 @@ mod tests {
                 drop(Vec::<u8>::with_capacity(bytes as usize));
             })
         };
-        assert_eq!(hold(MOST_BYTES / 2), Ok(()));
-        let held = hold(MOST_BYTES + 1);
-        assert!(matches!(held, Err(Trouble::MemoryLimit(bytes)) if bytes > MOST_BYTES));
+        assert_eq!(hold(MAX_BYTES / 2), Ok(()));
+        let held = hold(MAX_BYTES + 1);
+        assert!(matches!(held, Err(Trouble::MemoryLimit(bytes)) if bytes > MAX_BYTES));
     }
 }

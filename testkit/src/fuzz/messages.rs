@@ -11,7 +11,7 @@ use p4info::p4::config::v1::{self as info};
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity as Kind;
 use p4info::p4::v1::field_match::{self, FieldMatchType};
-use p4rt::{Loader, FuzzServer, FuzzOutcome};
+use p4rt::{FuzzOutcome, FuzzServer, Loader};
 use packet::{Nanos, PortId};
 use prost::Message;
 use support::rng::Rng;
@@ -24,7 +24,7 @@ use super::{Case, Fault, front};
 const PROGRAM: &str = include_str!("../../../crates/p4rt/tests/p4rt/all.p4");
 
 /// Maximum number of requests in a case.
-const MOST_REQUESTS: usize = 24;
+const MAX_REQUESTS: usize = 24;
 
 /// The CPU port.
 const CPU: PortId = PortId(510);
@@ -65,7 +65,7 @@ fn material(case: &Case<'_>) -> Option<&'static (Arc<Program>, P4Info)> {
 pub(crate) fn case(case: &Case<'_>) -> Option<(Fault, String)> {
     let (program, info) = material(case)?;
     let mut choices = Rng::new(case.stream());
-    let count = 1 + choices.index(MOST_REQUESTS);
+    let count = 1 + choices.index(MAX_REQUESTS);
     let mut writer = Writer {
         info,
         choices: &mut choices,

@@ -146,10 +146,10 @@ impl Maker<'_> {
 
     /// Returns a byte that programs often compare with.
     fn byte(&mut self) -> u8 {
-        const USUAL: &[u8] = &[0, 0, 1, 2, 3, 4, 6, 8, 17, 0x45, 0x7f, 0x80, 0xff];
+        const DEFAULT: &[u8] = &[0, 0, 1, 2, 3, 4, 6, 8, 17, 0x45, 0x7f, 0x80, 0xff];
         match self.choices.one_in(4) {
             true => self.choices.bits() as u8,
-            false => self.choices.pick(USUAL).copied().unwrap_or_default(),
+            false => self.choices.pick(DEFAULT).copied().unwrap_or_default(),
         }
     }
 

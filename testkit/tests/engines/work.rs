@@ -19,7 +19,7 @@ fn rounds(declarations: &str, code: &str, payload: usize) -> u128 {
     let code = format!("loop 0 {{ n = n + 32w0x1; {code} }}");
     let mut loaded = control(declarations, &code);
     let mut packet = loaded.packet(&vec![7; payload]);
-    packet.work_left = WorkBudget::MOST.units();
+    packet.work_left = WorkBudget::MAX.units();
     assert_eq!(loaded.control("c", &mut packet), OUT_OF_WORK);
     assert_eq!(packet.work_left, 0);
     loaded.number(&packet, "n")
@@ -27,7 +27,7 @@ fn rounds(declarations: &str, code: &str, payload: usize) -> u128 {
 
 #[test]
 fn a_round_takes_one_unit_and_more_for_what_takes_longer() {
-    let most = u128::from(WorkBudget::MOST.units());
+    let most = u128::from(WorkBudget::MAX.units());
     assert_eq!(rounds("", "", 0), most);
     assert_eq!(rounds("", "x = (x * n) + 32w0x7;", 0), most);
     // Numbers of 32 limbs: sums and copies cost one or two units, products one for each pair of
@@ -58,7 +58,7 @@ fn hashes_take_work_by_their_bytes() {
 #[test]
 fn checksums_of_payloads_take_work_by_their_bytes() {
     let code = "call update_checksum_with_payload (=6, true, {x}, out x);";
-    assert_eq!(rounds("", code, 0), WorkBudget::MOST.units().into());
+    assert_eq!(rounds("", code, 0), WorkBudget::MAX.units().into());
     let long = rounds("", code, 32_000);
     assert!((60..70).contains(&long), "{long}");
     let verify = "call verify_checksum_with_payload (=6, true, {x}, x);";
@@ -102,7 +102,7 @@ fn code_that_runs_once_takes_what_it_has_beyond_a_unit() {
         let mut loaded = control("action long() {\n wide = wide / other;\n}", code);
         let mut packet = loaded.packet(&[]);
         assert_eq!(loaded.control("c", &mut packet), ControlVerdict::Done);
-        WorkBudget::MOST.units() - packet.work_left
+        WorkBudget::MAX.units() - packet.work_left
     };
     assert_eq!(spent("x = n + 32w0x1;"), 0);
     let quotient = spent("wide = wide / other;");

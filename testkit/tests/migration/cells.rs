@@ -1,6 +1,6 @@
 //! Tests of the migration of counters, meters and registers.
 
-use switch::{MigrationMode, Device, MayLose};
+use switch::{Device, MayLose, MigrationMode};
 
 use crate::rig::*;
 

@@ -1,7 +1,7 @@
 //! Tests of device state that does not depend on the program.
 
 use packet::Nanos;
-use switch::{MigrationMode, MayLose};
+use switch::{MayLose, MigrationMode};
 
 use crate::cells::*;
 use crate::rig::*;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use interp::Interp;
 use ir::Program;
 use packet::{Nanos, PortId};
-use switch::{AdoptError, MigrationMode, Device, DeviceConfig, Fate, MayLose, Migration};
+use switch::{AdoptError, Device, DeviceConfig, Fate, MayLose, Migration, MigrationMode};
 use testkit::compile_text;
 
 /// Variable parts of a program. Its table `t` forwards to the port that its action `go` gets.

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{
-    Flows, Generator, LinkState, Netns, Order, Port, PortDriver, RtnlError, Sizes, Template, Values,
-    open_interface,
+    Flows, Generator, LinkState, Netns, Order, Port, PortDriver, RtnlError, Sizes, Template,
+    Values, open_interface,
 };
 
 /// Maximum time until a veth pair is up.

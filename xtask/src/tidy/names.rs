@@ -137,18 +137,18 @@ mod tests {
     fn constants_have_the_standard_prefixes() {
         let check = |text, found: &[&str]| check(&[("crates/a/src/x.rs", text)], &[], found);
         check(
-            "pub(crate) const MOST_KEYS: u32 = 1;",
+            "pub(crate) const MAX_KEYS: u32 = 1;",
             &["crates/a/src/x.rs:1: call it `MAX_KEYS`"],
         );
         check(
-            "    const USUAL_CPU: u32 = 1;",
+            "    const DEFAULT_CPU: u32 = 1;",
             &["crates/a/src/x.rs:1: call it `DEFAULT_CPU`"],
         );
         check(
-            "static LEAST_A: u32 = 1;",
+            "static MIN_A: u32 = 1;",
             &["crates/a/src/x.rs:1: call it `MIN_A`"],
         );
-        check("const MAX_KEYS: u32 = MOST;", &[]);
+        check("const MAX_KEYS: u32 = MAX;", &[]);
     }
 
     #[test]

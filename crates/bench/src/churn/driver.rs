@@ -8,16 +8,16 @@ use ir::Program;
 use packet::Nanos;
 use passes::slots::{Capacity, SlotPlan};
 use support::rng::Rng;
-use switch::{MigrationMode, MayLose};
+use switch::{MayLose, MigrationMode};
 use tenancy::{
-    Encapsulation, Condition, Connection, Function, TenantSwitch, Quotas, Rate, HypervisorError, Rule, Sharing,
-    Spec, Vpdp, VpdpId,
+    Condition, Connection, Encapsulation, Function, HypervisorError, Quotas, Rate, Rule, Sharing,
+    Spec, TenantSwitch, Vpdp, VpdpId,
 };
 
-use super::flow::{Expectation, Flow, Home, Seat, fill};
+use super::flow::{Expectation, Flow, Home, TenantPorts, fill};
 use super::stages::{SLOTS, edit, ingress_stages};
 use super::worker::ChurnWorker;
-use super::{ChurnTest, LifeError, VERSIONS};
+use super::{ChurnError, ChurnTest, VERSIONS};
 use crate::tenants::{Entry, Part};
 
 /// Numbers of steady and of changing vPDPs. Each kind of packet assignment ([`Entry`]) has equally
@@ -147,7 +147,7 @@ enum State {
 
 /// A vPDP that operations affect.
 struct Changing {
-    seat: Seat,
+    seat: TenantPorts,
     /// Index of its flow.
     flow: usize,
     home: Home,
@@ -168,7 +168,7 @@ pub struct ChurnDriver<'l> {
 }
 
 /// Waits until packets are processed in the new state.
-type Settle<'s> = dyn FnMut() -> Result<(), LifeError> + 's;
+type Settle<'s> = dyn FnMut() -> Result<(), ChurnError> + 's;
 
 impl<'l> ChurnDriver<'l> {
     /// Creates both switches, all vPDPs with the first function, and the forwarding workers.
@@ -178,7 +178,7 @@ impl<'l> ChurnDriver<'l> {
     pub fn new(
         life: &'l ChurnTest<'l>,
         stations: usize,
-    ) -> Result<(ChurnDriver<'l>, Vec<ChurnWorker>), LifeError> {
+    ) -> Result<(ChurnDriver<'l>, Vec<ChurnWorker>), ChurnError> {
         let of = STEADY + CHANGING;
         let switch = || {
             let plan = SlotPlan {
@@ -193,14 +193,14 @@ impl<'l> ChurnDriver<'l> {
             functions: [0, 0],
         };
         let seats = (0..of).filter_map(|number| {
-            Some(Seat {
+            Some(TenantPorts {
                 vpdp: VpdpId::new(number as u16 + 1)?,
                 entry: Entry::ALL[number % Entry::ALL.len()],
                 part: Part { number, of },
                 ports: life.workload.ports(),
             })
         });
-        let seats: Vec<Seat> = seats.collect();
+        let seats: Vec<TenantPorts> = seats.collect();
         let flows = seats.iter().map(|seat| seat.flow(life, begins));
         let flows: Arc<[Flow]> = flows.collect::<Result<_, _>>()?;
         let mut scene = ChurnDriver {
@@ -241,7 +241,7 @@ impl<'l> ChurnDriver<'l> {
     }
 
     /// Configures the sharing of ports, on both switches.
-    fn share(&mut self, seats: &[Seat]) -> Result<(), HypervisorError> {
+    fn share(&mut self, seats: &[TenantPorts]) -> Result<(), HypervisorError> {
         for seat in seats {
             let sharing = match seat.entry {
                 Entry::Whole => continue,
@@ -266,7 +266,7 @@ impl<'l> ChurnDriver<'l> {
     ///
     /// # Errors
     /// The operation is refused, or changed state that it must preserve. Either is a bug.
-    pub fn operate(&mut self, settle: &mut Settle<'_>) -> Result<Operation, LifeError> {
+    pub fn operate(&mut self, settle: &mut Settle<'_>) -> Result<Operation, ChurnError> {
         let (operation, at) = loop {
             let operation = Operation::ALL[self.choose(Operation::ALL.len())];
             let at = self.choose(CHANGING);
@@ -308,7 +308,7 @@ impl<'l> ChurnDriver<'l> {
         operation: Operation,
         at: usize,
         settle: &mut Settle<'_>,
-    ) -> Result<(), LifeError> {
+    ) -> Result<(), ChurnError> {
         let Changing {
             seat, home, state, ..
         } = self.changing[at];
@@ -400,18 +400,18 @@ impl<'l> ChurnDriver<'l> {
     }
 
     /// Loads a function with its entries. Returns the number of entries.
-    fn load(&mut self, seat: &Seat, home: Home, function: usize) -> Result<u64, LifeError> {
+    fn load(&mut self, seat: &TenantPorts, home: Home, function: usize) -> Result<u64, ChurnError> {
         let life = self.life;
         let function: Function = life
             .functions
             .get(function)
-            .ok_or(LifeError::Function)?
+            .ok_or(ChurnError::Function)?
             .clone();
         let switch = self.switch(home);
         switch
             .load(seat.vpdp, function)
             .map_err(refused(Operation::Load))?;
-        let device = switch.device_mut(seat.vpdp).ok_or(LifeError::Function)?;
+        let device = switch.device_mut(seat.vpdp).ok_or(ChurnError::Function)?;
         fill(device, life, seat.part)?;
         Ok(device.entries())
     }
@@ -425,9 +425,9 @@ impl<'l> ChurnDriver<'l> {
         running: Running,
         next: usize,
         settle: &mut Settle<'_>,
-    ) -> Result<State, LifeError> {
+    ) -> Result<State, ChurnError> {
         let (id, home) = (self.changing[at].seat.vpdp, self.changing[at].home);
-        let function = self.life.functions.get(next).ok_or(LifeError::Function)?;
+        let function = self.life.functions.get(next).ok_or(ChurnError::Function)?;
         self.expect(at, false, [running.function, next]);
         let carry = MigrationMode::State(MayLose::Anything);
         let switch = self.switch(home);
@@ -442,10 +442,10 @@ impl<'l> ChurnDriver<'l> {
     }
 
     /// Returns the program as it was loaded, before slot assignment.
-    fn given(&mut self, at: usize) -> Result<Arc<Program>, LifeError> {
+    fn given(&mut self, at: usize) -> Result<Arc<Program>, ChurnError> {
         let (id, home) = (self.changing[at].seat.vpdp, self.changing[at].home);
         let given = self.switch(home).vpdp(id).and_then(Vpdp::given);
-        given.map(Arc::clone).ok_or(LifeError::Function)
+        given.map(Arc::clone).ok_or(ChurnError::Function)
     }
 
     /// Edits one of its stages. Each packet is processed by the function before or after the edit.
@@ -454,7 +454,7 @@ impl<'l> ChurnDriver<'l> {
         at: usize,
         running: Running,
         settle: &mut Settle<'_>,
-    ) -> Result<State, LifeError> {
+    ) -> Result<State, ChurnError> {
         let (id, home) = (self.changing[at].seat.vpdp, self.changing[at].home);
         let given = self.given(at)?;
         // Objects inserted by earlier edits may still exist, so each edit needs a unique prefix.
@@ -465,7 +465,7 @@ impl<'l> ChurnDriver<'l> {
             self.switch(home).edit(id, edit).map(drop)
         });
         let next = edited
-            .ok_or(LifeError::Function)?
+            .ok_or(ChurnError::Function)?
             .map_err(refused(Operation::EditStage))?;
         settle()?;
         self.expect(at, false, [next; 2]);
@@ -473,7 +473,7 @@ impl<'l> ChurnDriver<'l> {
     }
 
     /// Moves a random ingress stage to a random slot.
-    fn move_to_slot(&mut self, at: usize) -> Result<(), LifeError> {
+    fn move_to_slot(&mut self, at: usize) -> Result<(), ChurnError> {
         let (id, home) = (self.changing[at].seat.vpdp, self.changing[at].home);
         let given = self.given(at)?;
         let stages = ingress_stages(&given).concat();
@@ -520,7 +520,7 @@ impl<'l> ChurnDriver<'l> {
     }
 
     /// Checks that no operation has changed the number of entries.
-    fn check_entries(&mut self, operation: Operation, at: usize) -> Result<(), LifeError> {
+    fn check_entries(&mut self, operation: Operation, at: usize) -> Result<(), ChurnError> {
         let Changing {
             seat,
             home,
@@ -536,7 +536,7 @@ impl<'l> ChurnDriver<'l> {
         };
         match has == wanted {
             true => Ok(()),
-            false => Err(LifeError::State(operation)),
+            false => Err(ChurnError::State(operation)),
         }
     }
 
@@ -545,17 +545,17 @@ impl<'l> ChurnDriver<'l> {
     ///
     /// # Errors
     /// A violation, which is a bug.
-    pub fn check(&mut self, came: u64) -> Result<(), LifeError> {
+    pub fn check(&mut self, came: u64) -> Result<(), ChurnError> {
         let mut counted = 0;
         for switch in [&mut self.first, &mut self.second] {
             switch.step(Nanos::ZERO, |_, _, _| {});
             let checked = switch.check_conservation();
-            checked.map_err(LifeError::Unbalanced)?;
+            checked.map_err(ChurnError::Unbalanced)?;
             counted += switch.ledger().received;
         }
         match counted == came {
             true => Ok(()),
-            false => Err(LifeError::Miscounted(counted, came)),
+            false => Err(ChurnError::Miscounted(counted, came)),
         }
     }
 }
@@ -563,7 +563,7 @@ impl<'l> ChurnDriver<'l> {
 /// Error of an operation with several steps.
 enum Stopped {
     Refused(HypervisorError),
-    Life(LifeError),
+    Life(ChurnError),
 }
 
 impl From<HypervisorError> for Stopped {
@@ -572,17 +572,17 @@ impl From<HypervisorError> for Stopped {
     }
 }
 
-impl From<LifeError> for Stopped {
-    fn from(error: LifeError) -> Self {
+impl From<ChurnError> for Stopped {
+    fn from(error: ChurnError) -> Self {
         Stopped::Life(error)
     }
 }
 
-fn refused(operation: Operation) -> impl Fn(HypervisorError) -> LifeError + Copy {
-    move |refusal| LifeError::Refusal(operation, refusal)
+fn refused(operation: Operation) -> impl Fn(HypervisorError) -> ChurnError + Copy {
+    move |refusal| ChurnError::Refusal(operation, refusal)
 }
 
-fn spec(seat: &Seat) -> Spec {
+fn spec(seat: &TenantPorts) -> Spec {
     let ports = (0..seat.ports).map(|port| Connection::Physical(seat.physical(port)));
     Spec {
         id: Some(seat.vpdp),
@@ -592,13 +592,17 @@ fn spec(seat: &Seat) -> Spec {
     }
 }
 
-fn create(switch: &mut TenantSwitch, spec: Spec, seat: &Seat) -> Result<(), HypervisorError> {
+fn create(
+    switch: &mut TenantSwitch,
+    spec: Spec,
+    seat: &TenantPorts,
+) -> Result<(), HypervisorError> {
     switch.create(spec)?;
     lead(switch, seat)
 }
 
 /// Returns the names of the vPDP's rules, with their ports.
-fn rules(seat: &Seat) -> impl Iterator<Item = (String, packet::PortId)> {
+fn rules(seat: &TenantPorts) -> impl Iterator<Item = (String, packet::PortId)> {
     let seat = *seat;
     let ports = match seat.entry {
         Entry::Rules => 0..seat.ports,
@@ -611,7 +615,7 @@ fn rules(seat: &Seat) -> impl Iterator<Item = (String, packet::PortId)> {
 }
 
 /// Adds the rules that assign packets to the vPDP, if it uses rules.
-fn lead(switch: &mut TenantSwitch, seat: &Seat) -> Result<(), HypervisorError> {
+fn lead(switch: &mut TenantSwitch, seat: &TenantPorts) -> Result<(), HypervisorError> {
     rules(seat).try_for_each(|(name, port)| {
         switch.add_rule(Rule {
             name,
@@ -622,7 +626,7 @@ fn lead(switch: &mut TenantSwitch, seat: &Seat) -> Result<(), HypervisorError> {
     })
 }
 
-fn delete(switch: &mut TenantSwitch, seat: &Seat) -> Result<(), HypervisorError> {
+fn delete(switch: &mut TenantSwitch, seat: &TenantPorts) -> Result<(), HypervisorError> {
     rules(seat).try_for_each(|(name, _)| switch.remove_rule(&name))?;
     switch.delete(seat.vpdp)
 }

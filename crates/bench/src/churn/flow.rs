@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use packet::{Frame, Nanos, PortId};
 use support::rng::Rng;
 use switch::Device;
-use tenancy::{Encapsulation, EncapHeader, TenantSwitch, Spec, VpdpId};
+use tenancy::{EncapHeader, Encapsulation, Spec, TenantSwitch, VpdpId};
 
-use super::{ChurnTest, LifeError, Operation};
+use super::{ChurnError, ChurnTest, Operation};
 use crate::device::change;
 use crate::setup::SetupError;
 use crate::tenants::{Entry, Part};
@@ -137,14 +137,14 @@ impl Flow {
 
 /// Identity of a vPDP in the test, and the assignment of packets to it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seat {
+pub(super) struct TenantPorts {
     pub(super) vpdp: VpdpId,
     pub(super) entry: Entry,
     pub(super) part: Part,
     pub(super) ports: u32,
 }
 
-impl Seat {
+impl TenantPorts {
     /// Returns the physical port of a virtual port.
     pub(super) fn physical(&self, port: u32) -> PortId {
         match self.entry {
@@ -163,7 +163,11 @@ impl Seat {
     }
 
     /// Creates the packets for the vPDP, with the result of each function run alone.
-    pub(super) fn flow(&self, life: &ChurnTest<'_>, begins: Expectation) -> Result<Flow, LifeError> {
+    pub(super) fn flow(
+        &self,
+        life: &ChurnTest<'_>,
+        begins: Expectation,
+    ) -> Result<Flow, ChurnError> {
         let mut alone = life
             .functions
             .iter()
@@ -187,11 +191,11 @@ impl Seat {
                 })
             };
             let outcomes: Option<Vec<Outcome>> = alone.iter_mut().map(outcome).collect();
-            let outcomes = outcomes.ok_or(LifeError::Function)?;
+            let outcomes = outcomes.ok_or(ChurnError::Function)?;
             if let Some(envelope) = self.envelope() {
                 envelope
                     .put_on(&mut frame)
-                    .map_err(|_| LifeError::Function)?;
+                    .map_err(|_| ChurnError::Function)?;
             }
             frame.ingress = self.physical(ingress.0);
             templates.push(Template { frame, outcomes });
@@ -204,7 +208,11 @@ impl Seat {
 }
 
 /// Adds the entries of a part to a device.
-pub(super) fn fill(device: &mut Device, life: &ChurnTest<'_>, part: Part) -> Result<(), LifeError> {
+pub(super) fn fill(
+    device: &mut Device,
+    life: &ChurnTest<'_>,
+    part: Part,
+) -> Result<(), ChurnError> {
     let program = Arc::clone(device.program());
     life.workload.setup(&program, part, &mut |item| {
         let applied = device.apply(change(item));
@@ -222,13 +230,17 @@ struct Alone {
 }
 
 impl Alone {
-    fn new(life: &ChurnTest<'_>, function: &tenancy::Function, part: Part) -> Result<Alone, LifeError> {
+    fn new(
+        life: &ChurnTest<'_>,
+        function: &tenancy::Function,
+        part: Part,
+    ) -> Result<Alone, ChurnError> {
         let mut hypervisor = TenantSwitch::new(Arc::clone(&life.engine));
         let made = hypervisor.create(Spec::default());
-        let vpdp = made.map_err(|refusal| LifeError::Refusal(Operation::Create, refusal))?;
+        let vpdp = made.map_err(|refusal| ChurnError::Refusal(Operation::Create, refusal))?;
         let loaded = hypervisor.load(vpdp, function.clone());
-        loaded.map_err(|refusal| LifeError::Refusal(Operation::Load, refusal))?;
-        let device = hypervisor.device_mut(vpdp).ok_or(LifeError::Function)?;
+        loaded.map_err(|refusal| ChurnError::Refusal(Operation::Load, refusal))?;
+        let device = hypervisor.device_mut(vpdp).ok_or(ChurnError::Function)?;
         fill(device, life, part)?;
         Ok(Alone { hypervisor, vpdp })
     }

@@ -17,8 +17,8 @@
 //! writes it, and the workers read it before and after each burst. An operation is settled when
 //! every worker has since done a complete burst.
 
-mod flow;
 mod driver;
+mod flow;
 mod stages;
 mod worker;
 
@@ -35,11 +35,11 @@ use switch::LedgerError;
 use tenancy::{Chain, Function, HypervisorError};
 
 use crate::setup::SetupError;
-use crate::tenants::Divisible;
+use crate::tenants::ShardableWorkload;
 use crate::workloads;
 
-pub use flow::{Expectation, DeliveryCounts};
-pub use driver::{Operation, ChurnDriver};
+pub use driver::{ChurnDriver, Operation};
+pub use flow::{DeliveryCounts, Expectation};
 use worker::ChurnRun;
 pub use worker::ChurnWorker;
 
@@ -78,7 +78,7 @@ pub fn functions(
 
 /// Error of the churn test.
 #[derive(Debug)]
-pub enum LifeError {
+pub enum ChurnError {
     /// The workload's entries do not fit a function.
     Setup(SetupError),
     /// The hypervisor refuses an operation that is valid.
@@ -92,50 +92,50 @@ pub enum LifeError {
     /// The switches counted another number of packets (first) than arrived (second).
     Miscounted(u64, u64),
     /// A forwarding thread has ended early.
-    Station,
+    Worker,
 }
 
-impl fmt::Display for LifeError {
+impl fmt::Display for ChurnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LifeError::Setup(error) => error.fmt(f),
-            LifeError::Refusal(operation, refusal) => {
+            ChurnError::Setup(error) => error.fmt(f),
+            ChurnError::Refusal(operation, refusal) => {
                 write!(f, "{}: {refusal}", operation.name())
             }
-            LifeError::Function => {
+            ChurnError::Function => {
                 f.write_str("a function does not send one packet for each that comes")
             }
-            LifeError::State(operation) => {
+            ChurnError::State(operation) => {
                 write!(
                     f,
                     "{}: the entries are not what they were",
                     operation.name()
                 )
             }
-            LifeError::Unbalanced(unbalanced) => unbalanced.fmt(f),
-            LifeError::Miscounted(counted, came) => {
+            ChurnError::Unbalanced(unbalanced) => unbalanced.fmt(f),
+            ChurnError::Miscounted(counted, came) => {
                 write!(
                     f,
                     "the switches have counted {counted} packets, and {came} came"
                 )
             }
-            LifeError::Station => f.write_str("a thread that forwards has failed"),
+            ChurnError::Worker => f.write_str("a thread that forwards has failed"),
         }
     }
 }
 
-impl std::error::Error for LifeError {}
+impl std::error::Error for ChurnError {}
 
-impl From<SetupError> for LifeError {
+impl From<SetupError> for ChurnError {
     fn from(error: SetupError) -> Self {
-        LifeError::Setup(error)
+        ChurnError::Setup(error)
     }
 }
 
 /// Configuration of the churn test.
 pub struct ChurnTest<'f> {
     /// Workload with the entries and packets of vPDPs.
-    pub workload: &'f dyn Divisible,
+    pub workload: &'f dyn ShardableWorkload,
     /// Functions of vPDPs, see [`functions`].
     pub functions: &'f [Function],
     /// Execution engine.
@@ -240,11 +240,11 @@ impl Progress {
     ///
     /// # Errors
     /// A forwarding thread has ended.
-    fn wait_for(&self, phase: Phase, has_ended: &dyn Fn() -> bool) -> Result<(), LifeError> {
+    fn wait_for(&self, phase: Phase, has_ended: &dyn Fn() -> bool) -> Result<(), ChurnError> {
         let all = (phase as u64 + 1) * self.bursts.len() as u64;
         while read(&self.ready) < all {
             if has_ended() {
-                return Err(LifeError::Station);
+                return Err(ChurnError::Worker);
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -260,12 +260,12 @@ impl Progress {
     ///
     /// # Errors
     /// A forwarding thread has ended.
-    fn settle(&self, has_ended: &dyn Fn() -> bool) -> Result<(), LifeError> {
+    fn settle(&self, has_ended: &dyn Fn() -> bool) -> Result<(), ChurnError> {
         let before: Vec<u64> = self.bursts.iter().map(read).collect();
         let is_behind = |(bursts, before): (&AtomicU64, &u64)| read(bursts) < before + 2;
         while self.bursts.iter().zip(&before).any(is_behind) {
             if has_ended() {
-                return Err(LifeError::Station);
+                return Err(ChurnError::Worker);
             }
             std::thread::sleep(Duration::from_micros(20));
         }
@@ -284,7 +284,7 @@ impl ChurnTest<'_> {
     /// # Errors
     /// The hypervisor refuses a valid operation, or packet conservation is violated. Either is a
     /// bug.
-    pub fn measure(&self, tell: &mut dyn FnMut(f64)) -> Result<LifeReport, LifeError> {
+    pub fn measure(&self, tell: &mut dyn FnMut(f64)) -> Result<LifeReport, ChurnError> {
         let workers = self.workers.max(1);
         let (mut scene, stations) = ChurnDriver::new(self, workers)?;
         let progress = Progress::new(workers);
@@ -316,7 +316,7 @@ impl ChurnTest<'_> {
             changing: DeliveryCounts::default(),
         };
         for ended in ended {
-            let ended = ended.map_err(|_| LifeError::Station)?;
+            let ended = ended.map_err(|_| ChurnError::Worker)?;
             report.reached += ended.reached;
             report.quiet += ended.quiet;
             report.operated += ended.operated;
@@ -364,7 +364,7 @@ impl ChurnTest<'_> {
         progress: &Progress,
         has_ended: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(f64),
-    ) -> Result<(BTreeMap<Operation, usize>, Duration), LifeError> {
+    ) -> Result<(BTreeMap<Operation, usize>, Duration), ChurnError> {
         let settle = &mut || progress.settle(has_ended);
         for phase in [Phase::Settling, Phase::Reaching] {
             progress.wait_for(phase, has_ended)?;
@@ -392,8 +392,8 @@ impl ChurnTest<'_> {
     fn operate_a_while(
         &self,
         scene: &mut ChurnDriver,
-        settle: &mut dyn FnMut() -> Result<(), LifeError>,
-    ) -> Result<(), LifeError> {
+        settle: &mut dyn FnMut() -> Result<(), ChurnError>,
+    ) -> Result<(), ChurnError> {
         let begin = Instant::now();
         while begin.elapsed() < self.time {
             scene.operate(settle)?;

@@ -7,7 +7,7 @@ use packet::{Frame, Nanos, PortId};
 use support::rng::Rng;
 use tenancy::Worker;
 
-use super::flow::{Expectation, DeliveryCounts, Flow, Home, NUMBER};
+use super::flow::{DeliveryCounts, Expectation, Flow, Home, NUMBER};
 
 /// Capacity of a port's receive ring, the same as for an AF_XDP port of `polyplane host`. Excess
 /// frames are dropped, as by a network card.

@@ -7,9 +7,9 @@ use bits::Value;
 use ir::{ActionCall, KeyMatch, Program, TableId};
 use packet::{Frame, Nanos, PortId};
 use switch::{Change, Device};
-use tenancy::{TenantSwitch, HypervisorError, VpdpId};
+use tenancy::{HypervisorError, TenantSwitch, VpdpId};
 
-use super::HostileError;
+use super::IsolationError;
 use crate::device::change;
 use crate::load::Compile;
 use crate::setup::{Item, SetupError};
@@ -145,7 +145,7 @@ pub(super) struct Beside<'a> {
 
 impl Beside<'_> {
     /// Prepares the attack, before the first packet.
-    pub(super) fn begin(&mut self, hypervisor: &mut TenantSwitch) -> Result<(), HostileError> {
+    pub(super) fn begin(&mut self, hypervisor: &mut TenantSwitch) -> Result<(), IsolationError> {
         if self.attack == Attack::ChurnedTable {
             let device = device(hypervisor, self.vpdp)?;
             for key in 0..ENTRIES {
@@ -161,7 +161,7 @@ impl Beside<'_> {
         &mut self,
         hypervisor: &mut TenantSwitch,
         now: Nanos,
-    ) -> Result<(), HostileError> {
+    ) -> Result<(), IsolationError> {
         match self.attack {
             Attack::SlowCompile => self.compile(hypervisor),
             Attack::ChurnedTable => self.churn(hypervisor),
@@ -174,15 +174,15 @@ impl Beside<'_> {
     }
 
     /// Compiles a large program. No other vPDP has it, so the engine compiles it each time.
-    fn compile(&mut self, hypervisor: &TenantSwitch) -> Result<(), HostileError> {
-        let program = (self.compile)(&self.long_text).map_err(HostileError::Compile)?;
+    fn compile(&mut self, hypervisor: &TenantSwitch) -> Result<(), IsolationError> {
+        let program = (self.compile)(&self.long_text).map_err(IsolationError::Compile)?;
         hypervisor
             .maker(self.vpdp)?
             .make(Arc::<Program>::new(program))?;
         Ok(())
     }
 
-    fn churn(&mut self, hypervisor: &mut TenantSwitch) -> Result<(), HostileError> {
+    fn churn(&mut self, hypervisor: &mut TenantSwitch) -> Result<(), IsolationError> {
         let device = device(hypervisor, self.vpdp)?;
         for _ in 0..CHURNED {
             forget_oldest(device)?;
@@ -194,35 +194,35 @@ impl Beside<'_> {
     }
 
     /// Sends packets of a controller, and makes an atomic change, which needs a barrier.
-    fn flood(&mut self, hypervisor: &mut TenantSwitch, now: Nanos) -> Result<(), HostileError> {
+    fn flood(&mut self, hypervisor: &mut TenantSwitch, now: Nanos) -> Result<(), IsolationError> {
         let device = device(hypervisor, self.vpdp)?;
         for _ in 0..CHURNED {
             let received = device.receive(PortId(0), &[0; SHORT]);
-            received.map_err(HostileError::Frame)?;
+            received.map_err(IsolationError::Frame)?;
         }
         let changed = device.between_bursts(|device| {
             apply(device, insert(self.next))?;
             forget_oldest(device)
         });
-        changed.map_err(|_| HostileError::Station)??;
+        changed.map_err(|_| IsolationError::Worker)??;
         self.next = (self.next + 1) % KEYS;
         hypervisor.step(now, |_, _, _| {});
         Ok(())
     }
 }
 
-fn device(hypervisor: &mut TenantSwitch, vpdp: VpdpId) -> Result<&mut Device, HostileError> {
+fn device(hypervisor: &mut TenantSwitch, vpdp: VpdpId) -> Result<&mut Device, IsolationError> {
     let device = hypervisor.device_mut(vpdp);
-    device.ok_or(HostileError::Refusal(HypervisorError::NoProgram(vpdp)))
+    device.ok_or(IsolationError::Refusal(HypervisorError::NoProgram(vpdp)))
 }
 
-fn apply(device: &mut Device, change: Change) -> Result<(), HostileError> {
+fn apply(device: &mut Device, change: Change) -> Result<(), IsolationError> {
     let applied = device.apply(change);
     applied.map_err(|error| SetupError::Entry(error.to_string()))?;
     Ok(())
 }
 
-fn forget_oldest(device: &mut Device) -> Result<(), HostileError> {
+fn forget_oldest(device: &mut Device) -> Result<(), IsolationError> {
     let table = TableId::new(0);
     let oldest = device.configuration().tables[table].iter().next();
     match oldest.map(|entry| entry.id) {

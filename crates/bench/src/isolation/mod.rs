@@ -20,17 +20,19 @@ use ir::Program;
 use packet::{Frame, FrameError, Nanos, PortId};
 use support::rng::Rng;
 use support::tsc_clock::Clock;
-use tenancy::{Connection, Fairness, CycleAccounting, TenantSwitch, HypervisorError, Spec, VpdpId, Worker};
+use tenancy::{
+    Connection, CycleAccounting, Fairness, HypervisorError, Spec, TenantSwitch, VpdpId, Worker,
+};
 
 use crate::device::change;
 use crate::load::Compile;
 use crate::measure::quantile;
 use crate::setup::SetupError;
-use crate::tenants::{Divisible, Part, settle};
+use crate::tenants::{Part, ShardableWorkload, settle};
 
 pub use attack::Attack;
 use attack::Beside;
-use worker::{IsolationRun, Source, IsolationWorker};
+use worker::{IsolationRun, IsolationWorker, Source};
 
 /// The victim and its peer each have the whole workload.
 const WHOLE: Part = Part { number: 0, of: 1 };
@@ -44,7 +46,7 @@ const LINK: f64 = 10e9;
 /// Configuration of the benchmark.
 pub struct IsolationTest<'h> {
     /// Workload of the victim and its peer.
-    pub workload: &'h dyn Divisible,
+    pub workload: &'h dyn ShardableWorkload,
     /// Program of the workload.
     pub program: Arc<Program>,
     /// Compiles the programs of attacks.
@@ -101,7 +103,7 @@ pub struct HostileReport {
 
 /// Error of the benchmark.
 #[derive(Debug)]
-pub enum HostileError {
+pub enum IsolationError {
     /// A program does not compile. Contains the diagnostics.
     Compile(String),
     /// The entries do not fit the program.
@@ -111,32 +113,32 @@ pub enum HostileError {
     /// A packet is too long.
     Frame(FrameError),
     /// A thread has failed.
-    Station,
+    Worker,
 }
 
-impl fmt::Display for HostileError {
+impl fmt::Display for IsolationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            HostileError::Compile(diagnostics) => f.write_str(diagnostics),
-            HostileError::Setup(error) => error.fmt(f),
-            HostileError::Refusal(refusal) => refusal.fmt(f),
-            HostileError::Frame(error) => error.fmt(f),
-            HostileError::Station => f.write_str("a thread that forwards has failed"),
+            IsolationError::Compile(diagnostics) => f.write_str(diagnostics),
+            IsolationError::Setup(error) => error.fmt(f),
+            IsolationError::Refusal(refusal) => refusal.fmt(f),
+            IsolationError::Frame(error) => error.fmt(f),
+            IsolationError::Worker => f.write_str("a thread that forwards has failed"),
         }
     }
 }
 
-impl std::error::Error for HostileError {}
+impl std::error::Error for IsolationError {}
 
-impl From<SetupError> for HostileError {
+impl From<SetupError> for IsolationError {
     fn from(error: SetupError) -> Self {
-        HostileError::Setup(error)
+        IsolationError::Setup(error)
     }
 }
 
-impl From<HypervisorError> for HostileError {
+impl From<HypervisorError> for IsolationError {
     fn from(refusal: HypervisorError) -> Self {
-        HostileError::Refusal(refusal)
+        IsolationError::Refusal(refusal)
     }
 }
 
@@ -167,7 +169,7 @@ impl IsolationTest<'_> {
         &self,
         attack: Attack,
         gauge: impl CycleAccounting + 'static,
-    ) -> Result<HostileReport, HostileError> {
+    ) -> Result<HostileReport, IsolationError> {
         let mut hypervisor = TenantSwitch::new(Arc::clone(&self.engine));
         let ports = self.workload.ports();
         let victim = self.create(&mut hypervisor, "victim", 0..ports)?;
@@ -178,18 +180,18 @@ impl IsolationTest<'_> {
         }
         let own = 2 * ports..2 * ports + 2;
         let hostile = self.create(&mut hypervisor, "hostile", own.clone())?;
-        let program = (self.compile)(&attack.source()).map_err(HostileError::Compile)?;
+        let program = (self.compile)(&attack.source()).map_err(IsolationError::Compile)?;
         hypervisor.load(hostile, Arc::new(program))?;
         let mut beside = attack.beside(hostile, self.compile);
         beside.begin(&mut hypervisor)?;
         hypervisor.set_fairness(Some(self.fairness));
-        let mut worker = hypervisor.workers(1).pop().ok_or(HostileError::Station)?;
+        let mut worker = hypervisor.workers(1).pop().ok_or(IsolationError::Worker)?;
         worker.measure_by(gauge);
         let packets = attack.packets(PortId(own.start));
         let traffic = Traffic {
             victim: self.packets(0),
             peer: self.packets(ports),
-            hostile: packets.map_err(HostileError::Frame)?,
+            hostile: packets.map_err(IsolationError::Frame)?,
         };
         self.run(&mut hypervisor, worker, &traffic, beside)
     }
@@ -199,7 +201,7 @@ impl IsolationTest<'_> {
         hypervisor: &mut TenantSwitch,
         name: &str,
         ports: std::ops::Range<u32>,
-    ) -> Result<VpdpId, HostileError> {
+    ) -> Result<VpdpId, IsolationError> {
         let ports = ports.map(|port| Connection::Physical(PortId(port)));
         Ok(hypervisor.create(Spec {
             name: name.into(),
@@ -208,7 +210,7 @@ impl IsolationTest<'_> {
         })?)
     }
 
-    fn fill(&self, hypervisor: &mut TenantSwitch, vpdp: VpdpId) -> Result<(), HostileError> {
+    fn fill(&self, hypervisor: &mut TenantSwitch, vpdp: VpdpId) -> Result<(), IsolationError> {
         let device = hypervisor.device_mut(vpdp);
         let device = device.ok_or(HypervisorError::NoProgram(vpdp))?;
         self.workload.setup(&self.program, WHOLE, &mut |item| {
@@ -245,7 +247,7 @@ impl IsolationTest<'_> {
         worker: Worker,
         traffic: &Traffic,
         mut beside: Beside<'_>,
-    ) -> Result<HostileReport, HostileError> {
+    ) -> Result<HostileReport, IsolationError> {
         let (is_attacked, is_over) = (&AtomicBool::new(false), &AtomicBool::new(false));
         let start = Instant::now();
         let station = IsolationWorker::new(worker, self.workload.ports(), self.burst, start);
@@ -256,7 +258,7 @@ impl IsolationTest<'_> {
             count: self.rounds,
             guaranteed: self.packets_share() / 2.0,
         };
-        let mut control = || -> Result<(), HostileError> {
+        let mut control = || -> Result<(), IsolationError> {
             while !is_over.load(Ordering::Acquire) {
                 match is_attacked.load(Ordering::Acquire) {
                     true => beside.go_on(hypervisor, Nanos::from(start.elapsed()))?,
@@ -280,9 +282,9 @@ impl IsolationTest<'_> {
             });
             let report = forwards.join();
             is_over.store(true, Ordering::Release);
-            let controlled = controls.join().map_err(|_| HostileError::Station)?;
+            let controlled = controls.join().map_err(|_| IsolationError::Worker)?;
             controlled?;
-            report.map_err(|_| HostileError::Station)
+            report.map_err(|_| IsolationError::Worker)
         })
     }
 }

@@ -16,7 +16,7 @@ use table::{
 };
 
 /// Maximum number of exchanged entries, and their maximum fraction of the table (1/16).
-const MOST_SPARE: usize = 4096;
+const MAX_SPARE: usize = 4096;
 const SPARE_SHARE: usize = 16;
 
 /// Kind of a table.
@@ -89,7 +89,7 @@ impl Subject {
         let new = |shape, all, spare, key: &dyn Fn(usize, &mut Rng) -> Vec<u64>| {
             Sample::new(shape, all, spare, lookups, key)
         };
-        let spare = (entries / SPARE_SHARE).clamp(1, MOST_SPARE);
+        let spare = (entries / SPARE_SHARE).clamp(1, MAX_SPARE);
         let count = entries + spare;
         match self {
             Self::Exact => {

@@ -10,7 +10,7 @@ use table::{ActionRef, EntryAction, Table, TableSpec};
 use super::Size;
 use super::fill::Fill;
 use super::flat::{Asked, BURST, Counter, DirectCounter, Flat};
-use crate::forward::{Forward, SentFrames, Reading};
+use crate::forward::{Forward, Reading, SentFrames};
 use crate::names::Key;
 use crate::setup::{ItemSink, SetupError};
 use crate::wire::{

@@ -9,7 +9,7 @@ use support::rng::Rng;
 use super::Size;
 use super::fill::Fill;
 use super::flat::{Asked, BURST, Counter, DirectCounter, Flat};
-use crate::forward::{Forward, SentFrames, Reading};
+use crate::forward::{Forward, Reading, SentFrames};
 use crate::names::Key;
 use crate::setup::{ItemSink, SetupError};
 use crate::wire::{

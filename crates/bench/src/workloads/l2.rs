@@ -10,10 +10,10 @@ use table::EntryIdx;
 use super::Size;
 use super::fill::Fill;
 use super::flat::{BURST, Flat};
-use crate::forward::{Forward, SentFrames, Reading};
+use crate::forward::{Forward, Reading, SentFrames};
 use crate::names::Key;
 use crate::setup::{Item, ItemSink, SetupError};
-use crate::tenants::{ShardableWorkload, Part};
+use crate::tenants::{Part, ShardableWorkload};
 use crate::wire::{ETHERNET, be48, put16, put48};
 use crate::{Hand, Workload};
 
@@ -189,7 +189,7 @@ struct Loop {
 }
 
 /// Maximum number of queued reports.
-const MOST_MESSAGES: usize = 65_536;
+const MAX_MESSAGES: usize = 65_536;
 
 impl Loop {
     fn burst(&mut self, frames: &mut [Frame], out: &mut SentFrames) {
@@ -225,7 +225,7 @@ impl Loop {
 
     #[cold]
     fn report(&mut self, station: u64, port: PortId) {
-        if self.unknown.len() < MOST_MESSAGES {
+        if self.unknown.len() < MAX_MESSAGES {
             self.unknown.push((station, port));
         }
     }

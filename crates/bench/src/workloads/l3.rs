@@ -9,7 +9,7 @@ use table::EntryIdx;
 use super::Size;
 use super::fill::Fill;
 use super::flat::{BURST, Counter, Flat};
-use crate::forward::{Forward, SentFrames, Reading};
+use crate::forward::{Forward, Reading, SentFrames};
 use crate::names::Key;
 use crate::setup::{ItemSink, SetupError};
 use crate::wire::{

@@ -15,7 +15,7 @@ use super::fill::Fill;
 use super::l2::address;
 use crate::names::Key;
 use crate::setup::{ItemSink, SetupError};
-use crate::tenants::{ShardableWorkload, Part};
+use crate::tenants::{Part, ShardableWorkload};
 use crate::wire::{Ipv4, TCP, UDP};
 
 /// Number of ports of the hosts.

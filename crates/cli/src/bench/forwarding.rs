@@ -22,7 +22,7 @@ use crate::{compile, configure};
 /// Number of flows of [`Flows::Few`].
 const FEW: u64 = 16;
 /// Maximum number of packets taken from the user's captures.
-const MOST_PACKETS: usize = 1 << 16;
+const MAX_PACKETS: usize = 1 << 16;
 
 /// Measures a built-in program.
 ///
@@ -182,7 +182,7 @@ fn own_packets(options: &Options) -> Result<Vec<Packet>, String> {
     }
     let mut captures = Captures::open(&options.inputs).map_err(|error| error.to_string())?;
     let mut packets = Vec::new();
-    while packets.len() < MOST_PACKETS
+    while packets.len() < MAX_PACKETS
         && let Some((port, frame)) = captures.next()
     {
         packets.push((port, frame.bytes().to_vec()));
@@ -208,7 +208,7 @@ fn generated() -> Result<Vec<Packet>, String> {
             generator.make(frame);
         })
     };
-    Ok((0..MOST_PACKETS).map(packet).collect())
+    Ok((0..MAX_PACKETS).map(packet).collect())
 }
 
 /// Measurement of one program under one kind of traffic.
@@ -223,7 +223,7 @@ impl Run<'_> {
     fn measure(&self, sides: &mut Sides, traffic: &dyn Traffic, line: &mut LiveLine) -> Vec<Row> {
         let plan = Plan {
             time: self.time,
-            burst: self.options.burst.map_or(Batch::USUAL, usize::from),
+            burst: self.options.burst.map_or(Batch::DEFAULT, usize::from),
             seed: 1,
         };
         let clock = Clock::new();

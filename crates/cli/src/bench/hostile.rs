@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bench::isolation::{Attack, IsolationTest, HostileReport};
+use bench::isolation::{Attack, HostileReport, IsolationTest};
 use bench::tenants::ShardableWorkload;
 use bench::workloads::{self, Size};
 use interp::Interp;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bench::churn::{DeliveryCounts, ChurnTest, LifeReport, Rates, functions};
+use bench::churn::{ChurnTest, DeliveryCounts, LifeReport, Rates, functions};
 use bench::workloads::{self, Size};
 use interp::Interp;
 use jit::Jit;

@@ -86,11 +86,11 @@ fn changes(subject: Subject, options: &Options) -> Vec<Changes> {
 }
 
 fn check(options: &Options) -> Result<(), String> {
-    const MOST: usize = 1 << 24;
-    let is_size = |size: &&usize| !(1..=MOST).contains(*size);
+    const MAX: usize = 1 << 24;
+    let is_size = |size: &&usize| !(1..=MAX).contains(*size);
     if let Some(size) = options.sizes.iter().find(is_size) {
         return Err(format!(
-            "--sizes {size}: tables are measured with 1 to {MOST} entries"
+            "--sizes {size}: tables are measured with 1 to {MAX} entries"
         ));
     }
     if options.updates.contains(&0) {

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use crate::args::{Preprocess, Setup};
 use crate::captures::Input;
-use crate::run::MOST_WORKERS;
+use crate::run::MAX_WORKERS;
 use crate::watch::Filter;
 use crate::{Ended, out};
 
@@ -107,7 +107,7 @@ pub(crate) struct Options {
     #[arg(long = "engine", value_name = "NAME", value_delimiter = ',')]
     engines: Vec<String>,
     /// Threads, each pinned to one core.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MOST_WORKERS))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MAX_WORKERS))]
     workers: u16,
     /// Measure each engine also with tracing, as `run --trace` does for packets that match the
     /// filter: the cost for the other packets.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bench::measure::Side;
-use bench::{Bare, Forward, OnDevice, OnWorker, SentFrames, Reading, Workload, compare, configure};
+use bench::{Bare, Forward, OnDevice, OnWorker, Reading, SentFrames, Workload, compare, configure};
 use exec::Engine;
 use ir::Program;
 use packet::{Frame, Nanos};

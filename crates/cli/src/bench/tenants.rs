@@ -7,7 +7,7 @@ use bench::arrival::Arrival;
 use bench::io::Cables;
 use bench::latency::{Latencies, Wires};
 use bench::measure::Plan;
-use bench::tenants::{ShardableWorkload, Entry, Tenants, TenantsReport};
+use bench::tenants::{Entry, ShardableWorkload, Tenants, TenantsReport};
 use bench::workloads::{self, Size};
 use interp::Interp;
 use jit::Jit;

@@ -18,8 +18,8 @@ use serde_json::{Map, Value, json};
 use super::json as as_value;
 use super::link::Link;
 use super::state;
-use crate::process_setup::ProcessSetup;
 use crate::out;
+use crate::process_setup::ProcessSetup;
 
 /// Digest configuration: how long a list may wait to fill, its maximum size, and the time limit
 /// for its acknowledgement.

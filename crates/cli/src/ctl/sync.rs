@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use controller::{Catalog, Read};
 use entries::{
-    CounterValue, EntriesFile, EntryAction, EntryError, MeterConfig, Object, TableEntry, UpdateTarget,
-    Update,
+    CounterValue, EntriesFile, EntryAction, EntryError, MeterConfig, Object, TableEntry, Update,
+    UpdateTarget,
 };
 use ir::{ActionCall, ExternId, KeyMatch, TableId, ValueSetId};
 use p4info::p4::v1 as rt;

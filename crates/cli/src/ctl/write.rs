@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use controller::Catalog;
-use entries::{EntriesFile, UpdateTarget, Update};
+use entries::{EntriesFile, Update, UpdateTarget};
 use ir::TableId;
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::update::Type;
@@ -28,7 +28,7 @@ use crate::{Ended, out};
 const BATCH: usize = 1000;
 
 /// Maximum number of statements with shown errors.
-const MOST_SHOWN: usize = 20;
+const MAX_SHOWN: usize = 20;
 
 /// Interval of progress messages.
 const PROGRESS: Duration = Duration::from_secs(1);
@@ -162,12 +162,12 @@ pub(crate) fn delete(
 }
 
 fn show(errors: &[entries::EntryError]) -> Ended {
-    for error in errors.iter().take(MOST_SHOWN) {
+    for error in errors.iter().take(MAX_SHOWN) {
         out::note(&error.to_string());
     }
-    if errors.len() > MOST_SHOWN {
+    if errors.len() > MAX_SHOWN {
         out::note(&format!(
-            "{} errors, of which {MOST_SHOWN} are shown",
+            "{} errors, of which {MAX_SHOWN} are shown",
             errors.len()
         ));
     }
@@ -313,7 +313,7 @@ fn tell_sync(
         .iter()
         .flat_map(Step::lines)
         .for_each(|line| out::line(&line));
-    for told in refused.iter().take(MOST_SHOWN) {
+    for told in refused.iter().take(MAX_SHOWN) {
         let Some(step) = steps.get(told.update) else {
             continue;
         };
@@ -604,7 +604,7 @@ fn tell(
             "seconds": time.map(|time| time.as_secs_f64()),
         }));
     } else {
-        for told in refused.iter().take(MOST_SHOWN) {
+        for told in refused.iter().take(MAX_SHOWN) {
             out::note(&file.error(told.update, told.message.clone()).to_string());
         }
     }

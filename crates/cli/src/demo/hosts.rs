@@ -77,7 +77,9 @@ pub(super) fn connect(io: PortDriver) -> Result<Connected, String> {
 fn make_host(place: &Place, switch: &mut Rtnl) -> Result<Host, String> {
     let netns = Netns::create().map_err(|e| e.to_string())?;
     // Only the demo's packets: the router would drop IPv6 neighbour discovery.
-    netns.run(disable_ipv6_autoconf).map_err(|e| e.to_string())?;
+    netns
+        .run(disable_ipv6_autoconf)
+        .map_err(|e| e.to_string())?;
     plug_in(place, switch, &netns).map_err(|e| e.to_string())?;
     configure(place, &netns).map_err(|e| e.to_string())?;
     Ok(Host {

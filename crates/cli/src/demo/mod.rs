@@ -21,10 +21,10 @@ use port::{OpenedPort, Privilege};
 use switch::Device;
 
 use crate::args::Io;
-use crate::process_setup::ProcessSetup;
 use crate::engine::Choice;
 use crate::forward::{Ending, Event, Forwarder, Plan, Stop};
 use crate::live::{self, LiveLine};
+use crate::process_setup::ProcessSetup;
 use crate::{Ended, amount, configure, out};
 use hosts::Host;
 use report::Report;

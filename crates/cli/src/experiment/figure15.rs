@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bench::OnWorker;
 use bench::measure::{Plan, Side};
-use bench::tenants::{ShardableWorkload, Entry};
+use bench::tenants::{Entry, ShardableWorkload};
 use packet::Batch;
 use serde::Serialize;
 use support::tsc_clock::Clock;
@@ -52,7 +52,7 @@ pub(super) struct Policy {
 }
 
 /// Burst size for the interpreter. Large bursts would take it too long.
-const SHORT: usize = Batch::USUAL;
+const SHORT: usize = Batch::DEFAULT;
 
 /// Runs the measurement.
 ///

@@ -13,11 +13,11 @@ use serde::Serialize;
 use super::plot::{self, Axes, Curve, Marks};
 use super::policy::Policy;
 use super::{Figure, Hypervdp, More, Picture, Progress, Row, head};
-use crate::process_setup::ProcessSetup;
 use crate::fabric::{Maker, watch};
+use crate::process_setup::ProcessSetup;
 
 /// Limit of the simulated time. All flows complete well before it.
-const LONGEST: Nanos = Nanos::from_secs(100_000);
+const MAX: Nanos = Nanos::from_secs(100_000);
 
 /// vPDPs of an edge switch, and the longest policy among them. The cost of a packet in virtual
 /// data planes is measured with these.
@@ -167,7 +167,7 @@ fn simulate(
     let mut maker = Maker::new(options.choice, topology.seed);
     let simulation = Simulation::new(topology, &mut |spec| maker.make(spec));
     let mut simulation = simulation.map_err(|error| error.to_string())?;
-    if let (Some(signal), _) = watch(&mut simulation, LONGEST, early)? {
+    if let (Some(signal), _) = watch(&mut simulation, MAX, early)? {
         return Err(format!("interrupted by {signal}"));
     }
     let unbalanced = simulation.check_conservation();

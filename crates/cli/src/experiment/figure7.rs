@@ -10,8 +10,8 @@ use crate::hypervisor::tables_in_paper;
 
 /// Figure 7(a) has 5 slots and up to 9 primitives, 7(b) 9 primitives and up to 8 slots.
 const SLOTS_OF_A: u32 = 5;
-const MOST_PRIMITIVES: u32 = 9;
-const MOST_SLOTS: u32 = 8;
+const MAX_PRIMITIVES: u32 = 9;
+const MAX_SLOTS: u32 = 8;
 
 /// Size of a P4 hypervisor.
 #[derive(Serialize)]
@@ -28,8 +28,8 @@ pub(super) struct Declared {
 /// # Errors
 /// A picture cannot be drawn.
 pub(super) fn measure() -> Result<Figure, String> {
-    let a = (1..=MOST_PRIMITIVES).map(|primitives| declared("7a", SLOTS_OF_A, primitives));
-    let b = (1..=MOST_SLOTS).map(|slots| declared("7b", slots, MOST_PRIMITIVES));
+    let a = (1..=MAX_PRIMITIVES).map(|primitives| declared("7a", SLOTS_OF_A, primitives));
+    let b = (1..=MAX_SLOTS).map(|slots| declared("7b", slots, MAX_PRIMITIVES));
     let all: Vec<(&'static str, Declared)> = a.chain(b).collect();
     let mut table = vec![head(&["figure", "slots", "primitives", "here", "HyperVDP"])];
     table.extend(all.iter().map(|(figure, declared)| line(figure, declared)));

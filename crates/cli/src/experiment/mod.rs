@@ -20,10 +20,10 @@ use bench::tenants::TenantsReport;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
-use crate::process_setup::ProcessSetup;
 use crate::engine::Choice;
 use crate::host::ROUND;
 use crate::live::{LiveLine, bar};
+use crate::process_setup::ProcessSetup;
 use crate::{Ended, out, report};
 
 #[derive(Args)]

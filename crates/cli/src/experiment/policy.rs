@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bench::arrival::Arrival;
 use bench::measure::{Measured, Packets, Plan, Traffic};
-use bench::tenants::{ShardableWorkload, Entry, Part, Tenants, TenantsReport};
+use bench::tenants::{Entry, Part, ShardableWorkload, Tenants, TenantsReport};
 use bench::workloads::{self, Size};
 use bench::{Item, ItemSink, SetupError};
 use driver::StepSource;

@@ -9,9 +9,9 @@ use port::{OpenedPort, Poller};
 use tenancy::TenantSwitch;
 
 use super::real::Switched;
-use crate::worker_pool::WorkerPool;
 use crate::out;
 use crate::report::{self, DeviceReport};
+use crate::worker_pool::WorkerPool;
 use crate::worker_thread::{WorkerConfig, WorkerEvent};
 
 /// Interval of the control loop.

@@ -19,9 +19,9 @@ use fabric::{Progress, Simulation, Topology};
 use packet::Nanos;
 
 use crate::args::{Io, read_text};
-use crate::process_setup::ProcessSetup;
 use crate::engine::Choice;
 use crate::live::{self, LiveLine};
+use crate::process_setup::ProcessSetup;
 use crate::{Ended, amount, out};
 pub(crate) use switches::Maker;
 

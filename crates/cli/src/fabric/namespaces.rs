@@ -142,7 +142,9 @@ fn silent() -> Result<Netns, String> {
         }
         error => error.to_string(),
     })?;
-    netns.run(disable_ipv6_autoconf).map_err(|error| error.to_string())?;
+    netns
+        .run(disable_ipv6_autoconf)
+        .map_err(|error| error.to_string())?;
     Ok(netns)
 }
 

@@ -19,9 +19,9 @@ use super::hosting;
 use super::namespaces::Namespaces;
 use super::switches::{Maker, SwitchPlane};
 use crate::args::Io;
-use crate::process_setup::ProcessSetup;
 use crate::engine::Choice;
 use crate::forward::{Event, Forwarder, Plan, Stop};
+use crate::process_setup::ProcessSetup;
 use crate::report::{DeviceReport, PortReport};
 use crate::{Ended, amount, out};
 

@@ -8,7 +8,7 @@ use fabric::topology::{FunctionSpec, PlaneSpec, ProgramSpec, SharedSpec, SwitchS
 use fabric::{Node, SwitchNode, Tenants};
 use packet::Nanos;
 use switch::{Device, DeviceConfig};
-use tenancy::{Connection, TenantSwitch, Spec, VirtualPort};
+use tenancy::{Connection, Spec, TenantSwitch, VirtualPort};
 
 use crate::args::{Setup, Source};
 use crate::engine::Choice;

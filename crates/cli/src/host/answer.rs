@@ -7,12 +7,12 @@ use p4info::polyplane::tenancy::v1::change_request::Change;
 use p4rt::{Answer, Code, TenancyError};
 use support::name;
 use tenancy::{
-    Connection, Exported, ExportedState, Quotas, HypervisorError, Rule, Share, Spec, VirtualPort, Vpdp,
-    VpdpId,
+    Connection, Exported, ExportedState, HypervisorError, Quotas, Rule, Share, Spec, VirtualPort,
+    Vpdp, VpdpId,
 };
 
 use crate::bounds::denied;
-use crate::control::USUAL_CPU;
+use crate::control::DEFAULT_CPU;
 use crate::host::carrier::controllers_of;
 use crate::host::control_loop::ControlLoop;
 use crate::host::program;
@@ -174,11 +174,11 @@ impl ControlLoop {
 
     fn virtual_port(&self, port: Option<wire::VirtualPort>) -> Answered<VirtualPort> {
         let port = port.ok_or_else(|| invalid("a virtual port is missing"))?;
-        let is_free = port.port < USUAL_CPU;
+        let is_free = port.port < DEFAULT_CPU;
         if !is_free {
             return Err(invalid(format!(
-                "a vPDP has the ports 0 to {}; {USUAL_CPU} is the one for controllers",
-                USUAL_CPU - 1
+                "a vPDP has the ports 0 to {}; {DEFAULT_CPU} is the one for controllers",
+                DEFAULT_CPU - 1
             )));
         }
         Ok(VirtualPort {
@@ -234,10 +234,11 @@ impl ControlLoop {
 
     /// Creates a vPDP. Its CPU port comes after the requested ports.
     fn make(&mut self, mut spec: Spec) -> Answered<VpdpId> {
-        if spec.ports.len() > USUAL_CPU as usize {
-            return Err(invalid(format!("a vPDP has at most {USUAL_CPU} ports")));
+        if spec.ports.len() > DEFAULT_CPU as usize {
+            return Err(invalid(format!("a vPDP has at most {DEFAULT_CPU} ports")));
         }
-        spec.ports.resize(USUAL_CPU as usize + 1, Connection::Open);
+        spec.ports
+            .resize(DEFAULT_CPU as usize + 1, Connection::Open);
         let id = self.hypervisor.create(spec).map_err(refused)?;
         self.lead_to_controllers(id)?;
         Ok(id)
@@ -247,7 +248,7 @@ impl ControlLoop {
     fn lead_to_controllers(&mut self, id: VpdpId) -> Answered<()> {
         let port = VirtualPort {
             vpdp: id,
-            port: USUAL_CPU,
+            port: DEFAULT_CPU,
         };
         let connected = self.hypervisor.connect(port, Some(controllers_of(id)));
         connected.map_err(refused)
@@ -300,7 +301,7 @@ impl ControlLoop {
             name: named(exported.name)?,
             owner: owner(exported.owner)?,
             quotas,
-            ports: vec![Connection::Open; USUAL_CPU as usize + 1],
+            ports: vec![Connection::Open; DEFAULT_CPU as usize + 1],
             ..Spec::default()
         };
         let exported = Exported {

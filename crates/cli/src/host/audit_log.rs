@@ -11,7 +11,7 @@ use wire::edit_stage::Edit;
 const TARGET: &str = "polyplane::operators";
 
 /// Maximum number of logged characters of a change, or of the reason of its refusal.
-const MOST_WRITTEN: usize = 500;
+const MAX_WRITTEN: usize = 500;
 
 /// Wraps an answer, so that the change is logged when it is answered.
 pub(super) fn noted(
@@ -43,7 +43,7 @@ fn write(asker: &Asker, change: &str, result: &Result<wire::ChangeResponse, Tena
 
 /// Returns the beginning of a text that a client has chosen.
 fn beginning(text: &str) -> &str {
-    let end = text.char_indices().nth(MOST_WRITTEN);
+    let end = text.char_indices().nth(MAX_WRITTEN);
     &text[..end.map_or(text.len(), |(at, _)| at)]
 }
 
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn what_others_have_chosen_is_written_in_part_if_it_is_long() {
         assert_eq!(beginning("short"), "short");
-        let long = "\u{e9}".repeat(MOST_WRITTEN + 9);
-        assert_eq!(beginning(&long).chars().count(), MOST_WRITTEN);
+        let long = "\u{e9}".repeat(MAX_WRITTEN + 9);
+        assert_eq!(beginning(&long).chars().count(), MAX_WRITTEN);
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use exec::DropReason;
 use p4rt::{CpuPort, ToControllers};
 use packet::{Batch, Frame, Nanos, PortId};
-use tenancy::{CycleAccounting, Reception, VpdpId, CycleUse, Worker};
+use tenancy::{CycleAccounting, CycleUse, Reception, VpdpId, Worker};
 
 use super::cycle_accounting::Cycles;
 use crate::packet_processor::PacketProcessor;

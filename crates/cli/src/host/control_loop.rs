@@ -7,27 +7,27 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use ir::Program;
-use p4rt::{TenancyError, TenancyRequest, RequestReceiver, Server};
+use p4rt::{RequestReceiver, Server, TenancyError, TenancyRequest};
 use packet::PortId;
 use port::Poller;
 use support::wakeup::WakeupFd;
 use tenancy::{Connection, TenantSwitch, VirtualPort, Vpdp, VpdpId};
 use tracing::level_filters::LevelFilter;
 
-use crate::control::USUAL_CPU;
-use crate::worker_pool::WorkerPool;
-use crate::process_setup::ProcessSetup;
+use crate::control::DEFAULT_CPU;
 use crate::forward::Ending;
-use crate::host::carrier::{CpuPortRouter, Tenants};
 use crate::host::audit_log;
+use crate::host::carrier::{CpuPortRouter, Tenants};
 use crate::host::figures::Ask;
 use crate::host::program::Ready;
 use crate::host::tenant::{self, Tenant, Terms};
+use crate::process_setup::ProcessSetup;
+use crate::worker_pool::WorkerPool;
 use crate::worker_thread::{Common, WorkerEvent};
 use crate::{log, out, serve};
 
 /// Maximum sleep of the control loop, and so the maximum delay of the programs' messages.
-const LONGEST_SLEEP: Duration = Duration::from_millis(10);
+const MAX_SLEEP: Duration = Duration::from_millis(10);
 
 /// Maximum number of operator requests between two turns of the controllers' packets.
 const PETITIONS_A_TURN: usize = 8;
@@ -261,7 +261,7 @@ impl ControlLoop {
 
     /// Returns the connected ports of a vPDP, without its CPU port.
     fn connected(&self, id: VpdpId) -> Vec<(PortId, String)> {
-        let ports = (0..USUAL_CPU).map(PortId).zip(self.hypervisor.ports(id));
+        let ports = (0..DEFAULT_CPU).map(PortId).zip(self.hypervisor.ports(id));
         let connected = ports.filter(|(_, to)| **to != Connection::Open);
         connected.map(|(port, _)| (port, String::new())).collect()
     }
@@ -278,7 +278,7 @@ impl ControlLoop {
         let inboxes = self.tenants.values().map(|tenant| tenant.inbox.wake_fd());
         let fds = early.signal_fd().into_iter().chain(inboxes);
         let fds = fds.chain([self.petitions.wake_fd(), office.before_sleep()]);
-        let waited = poller.wait(fds, LONGEST_SLEEP);
+        let waited = poller.wait(fds, MAX_SLEEP);
         office.after_sleep();
         waited
             .map(drop)

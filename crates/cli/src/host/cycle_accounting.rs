@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use packet::Nanos;
 use support::tsc_clock::{Clock, time_of_thread};
-use tenancy::{Fairness, CycleAccounting, CycleUse};
+use tenancy::{CycleAccounting, CycleUse, Fairness};
 
 /// Interval of fair sharing: the demand of the vPDPs in one interval sets their shares in the next.
 const INTERVAL: Nanos = Nanos::from_millis(2);
@@ -29,7 +29,7 @@ pub(crate) fn fairness() -> Fairness {
 }
 
 /// Maximum assumed fixed cost of a service turn, in cycles.
-const LONGEST_VISIT: u64 = 2048;
+const MAX_VISIT: u64 = 2048;
 
 /// Length of a turn above which the thread's CPU time is read. A read costs as much as one or two
 /// packets.
@@ -74,7 +74,7 @@ impl Default for Cycles {
             begin: 0,
             last: Look::default(),
             missed: 0,
-            shortest: LONGEST_VISIT,
+            shortest: MAX_VISIT,
         }
     }
 }

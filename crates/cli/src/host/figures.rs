@@ -5,7 +5,7 @@ use switch::{Device, Ledger};
 use tenancy::{Connection, Vpdp};
 use tokio::sync::oneshot;
 
-use crate::control::USUAL_CPU;
+use crate::control::DEFAULT_CPU;
 use crate::host::control_loop::ControlLoop;
 use crate::metrics::{MetricsSnapshot, SwitchShot, VpdpShot};
 use crate::report::{self, DeviceReport};
@@ -66,7 +66,7 @@ impl ControlLoop {
         let program = device.filter(|_| !self.runs_nothing(vpdp));
         let program = program.map(Device::program);
         let ports = self.hypervisor.ports(vpdp.id());
-        let own = ports.iter().take(USUAL_CPU as usize);
+        let own = ports.iter().take(DEFAULT_CPU as usize);
         let are = |is: fn(&Connection) -> bool| own.clone().filter(|to| is(to)).count();
         VpdpShot {
             ledger,

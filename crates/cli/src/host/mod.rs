@@ -2,11 +2,11 @@
 //! a P4Runtime device.
 
 mod answer;
-mod carrier;
 mod audit_log;
-mod figures;
-pub(crate) mod cycle_accounting;
+mod carrier;
 mod control_loop;
+pub(crate) mod cycle_accounting;
+mod figures;
 mod program;
 mod report;
 mod stages;
@@ -28,18 +28,18 @@ use tenancy::TenantSwitch;
 
 use crate::args::Io;
 use crate::bounds;
-use crate::worker_pool::WorkerPool;
-use crate::process_setup::ProcessSetup;
 use crate::engine::Choice;
 use crate::forward::Ending;
 use crate::listen::Guard;
 use crate::log::{self, Verbosity};
 use crate::metrics::{Metrics, Subject};
+use crate::process_setup::ProcessSetup;
 use crate::run::{self, Workers};
+use crate::worker_pool::WorkerPool;
 use crate::{Ended, out};
 pub(crate) use carrier::{FAIR_ROUND, ROUND};
-pub(crate) use figures::Ask;
 use control_loop::ControlLoop;
+pub(crate) use figures::Ask;
 
 #[derive(Args)]
 #[command(

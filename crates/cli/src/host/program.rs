@@ -9,8 +9,8 @@ use p4info::polyplane::tenancy::v1 as wire;
 use p4info::polyplane::tenancy::v1::function::Function as OneFunction;
 use p4rt::Answer;
 use support::name;
-use switch::{MigrationMode, MayLose, Migration};
-use tenancy::{Cancelled, Chain, Function, CompilePermit, NewFunction, Maker, MovedVpdp, VpdpId};
+use switch::{MayLose, Migration, MigrationMode};
+use tenancy::{Cancelled, Chain, CompilePermit, Function, Maker, MovedVpdp, NewFunction, VpdpId};
 
 use crate::bounds::denied;
 use crate::host::answer::{Answered, done, invalid, refused};

@@ -7,7 +7,7 @@ use p4rt::Answer;
 use passes::edit::{Donor, Edit, Side};
 use passes::slots::{Demand, Pipe, Placement, SlotMap};
 use support::name;
-use switch::{MigrationMode, MayLose};
+use switch::{MayLose, MigrationMode};
 use tenancy::{Maker, VpdpId};
 
 use crate::host::answer::{Answered, invalid, refused};

@@ -5,20 +5,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use exec::Engine;
 use ir::Program;
-use p4rt::{Allow, CpuPort, TenancyError, Inbox, Limit, Loader, Purpose, ServerConfig};
+use p4rt::{Allow, CpuPort, Inbox, Limit, Loader, Purpose, ServerConfig, TenancyError};
 use packet::PortId;
 use switch::{Device, DeviceConfig, Digest, LoadError};
 use tenancy::{BoundedCompiler, HypervisorError, SlotBook, VpdpId};
 
-use crate::control::USUAL_CPU;
 use crate::background_indexing::BackgroundIndexing;
+use crate::control::DEFAULT_CPU;
 use crate::{amount, bounds};
 
 /// Maximum number of digests, and of messages, taken in one turn.
-const MOST_HEARD: usize = 256;
+const MAX_HEARD: usize = 256;
 
 /// Maximum number of shown characters of a program's message.
-const MOST_SHOWN: usize = 200;
+const MAX_SHOWN: usize = 200;
 
 /// Controller connection of a vPDP: its request queue, the progress of its background indexing,
 /// and the rate limit of shown messages.
@@ -60,7 +60,7 @@ fn hear(
 ) -> bool {
     // Expired entries are not reported to operators.
     device.take_expired();
-    for _ in 0..MOST_HEARD {
+    for _ in 0..MAX_HEARD {
         let (digest, message) = (device.take_digest(), device.take_message());
         if digest.is_none() && message.is_none() {
             return false;
@@ -78,7 +78,7 @@ fn hear(
 /// Formats a message for operators. Its characters are escaped, because the author of the program
 /// chose them.
 fn shown_line(message: &str, unsaid: u64) -> String {
-    let mut line: String = message.escape_debug().take(MOST_SHOWN).collect();
+    let mut line: String = message.escape_debug().take(MAX_SHOWN).collect();
     if unsaid > 0 {
         line.push_str(&format!(
             " (and {} before, not shown)",
@@ -107,7 +107,7 @@ impl Loader for TenantLoader {
     }
 
     fn ports(&self) -> Option<BTreeSet<PortId>> {
-        Some((0..=USUAL_CPU).map(PortId).collect())
+        Some((0..=DEFAULT_CPU).map(PortId).collect())
     }
 
     fn fit(&self, program: Arc<Program>, purpose: Purpose) -> Result<Arc<Program>, String> {
@@ -148,7 +148,7 @@ pub(super) fn connect(
     terms: Terms<'_>,
     device: &Device,
 ) -> Result<(Tenant, CpuPort, ServerConfig), String> {
-    let made = p4rt::channel(PortId(USUAL_CPU));
+    let made = p4rt::channel(PortId(DEFAULT_CPU));
     let (inbox, cpu, remote) =
         made.map_err(|e| format!("cannot make a channel for P4Runtime: {e}"))?;
     let config = Arc::new(Mutex::new(terms.config));
@@ -204,7 +204,7 @@ V1Switch(P(), V(), I(), E(), V(), D()) main;
         let program = Arc::new(driver::compile_text("loud.p4", LOUD).unwrap());
         let engine = Choice::default().engine();
         let mut device = Device::new(program, engine.as_ref(), &DeviceConfig::default()).unwrap();
-        for _ in 0..MOST_HEARD + 44 {
+        for _ in 0..MAX_HEARD + 44 {
             device.receive(PortId(0), &[0; 60]).unwrap();
         }
         device.step(packet::Nanos(1));
@@ -214,7 +214,7 @@ V1Switch(P(), V(), I(), E(), V(), D()) main;
             hear(&mut device, &shown, tell, &mut |line| lines.push(line))
         };
         assert_eq!([hear(), hear(), hear()], [true, false, false]);
-        assert_eq!(digests, MOST_HEARD + 44);
+        assert_eq!(digests, MAX_HEARD + 44);
         assert!((1..20).contains(&lines.len()), "{lines:?}");
         assert_eq!(lines[0], "a packet");
     }
@@ -225,6 +225,6 @@ V1Switch(P(), V(), I(), E(), V(), D()) main;
         let line = shown_line(&message, 3);
         assert!(line.starts_with("\\u{1b}[2J\\nxxx"), "{line}");
         assert!(line.ends_with("x (and 3 messages before, not shown)"));
-        assert!(line.len() < 2 * MOST_SHOWN);
+        assert!(line.len() < 2 * MAX_SHOWN);
     }
 }

@@ -6,7 +6,7 @@ use packet::PortId;
 use switch::{Device, Ledger};
 use tenancy::{CompileFigures, Connection, Function, Rule, VirtualPort, Vpdp, VpdpId};
 
-use crate::control::USUAL_CPU;
+use crate::control::DEFAULT_CPU;
 use crate::host::answer::{Answered, invalid};
 use crate::host::control_loop::ControlLoop;
 
@@ -112,7 +112,7 @@ impl ControlLoop {
     fn tell(&self, viewer: &Viewer, vpdp: &Vpdp) -> wire::Vpdp {
         let id = vpdp.id();
         let ports = self.hypervisor.ports(id);
-        let own = &ports[..ports.len().min(USUAL_CPU as usize)];
+        let own = &ports[..ports.len().min(DEFAULT_CPU as usize)];
         let last = own.iter().rposition(|to| *to != Connection::Open);
         let own = own[..last.map_or(0, |last| last + 1)].iter();
         let device = vpdp.device();

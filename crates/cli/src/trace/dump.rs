@@ -7,7 +7,7 @@ pub(crate) const ROW: usize = 16;
 
 /// Maximum size of the table that compares bytes of different length. Beyond it, everything
 /// between the common prefix and the common suffix counts as changed.
-const MOST_CELLS: usize = 4 << 20;
+const MAX_CELLS: usize = 4 << 20;
 
 /// Minimum length of an equal run between two changes. Shorter runs count as chance.
 const SHORTEST_KEPT: usize = 4;
@@ -86,7 +86,7 @@ impl Difference {
 /// be chance.
 fn common(old: &[u8], new: &[u8]) -> Vec<(usize, usize)> {
     let width = new.len() + 1;
-    if (old.len() + 1).saturating_mul(width) > MOST_CELLS {
+    if (old.len() + 1).saturating_mul(width) > MAX_CELLS {
         return Vec::new();
     }
     // longest[i * width + j]: the length of a longest common subsequence of old[i..] and

@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::step::Step;
 
 /// Maximum number of rounds of a loop that is shown in full.
-const MOST_ROUNDS: usize = 8;
+const MAX_ROUNDS: usize = 8;
 
 /// Number of rounds shown before and after the omitted ones.
 const FIRST: usize = 3;
@@ -128,7 +128,7 @@ impl Folder {
                 let behind = starts.get(at + 1).copied();
                 starts[at] + 1..behind.unwrap_or(end)
             };
-            let folded = match starts.len() > MOST_ROUNDS {
+            let folded = match starts.len() > MAX_ROUNDS {
                 true => FIRST..starts.len() - LAST,
                 false => 0..0,
             };

@@ -53,7 +53,7 @@ impl<'a> SourceLines<'a> {
 }
 
 /// Maximum number of shown characters of a line.
-const MOST: usize = 80;
+const MAX: usize = 80;
 
 /// Returns a line without its indentation. Of a long line, the part around `column`, which counts
 /// characters from 1.
@@ -64,7 +64,7 @@ fn excerpt(line: &str, column: usize) -> String {
         .char_indices()
         .nth(column.saturating_sub(1))
         .map_or(line.len(), |(byte, _)| byte);
-    let shown = source::excerpt(text, at.saturating_sub(indentation), MOST);
+    let shown = source::excerpt(text, at.saturating_sub(indentation), MAX);
     let before = if shown.start > 0 { ELLIPSIS } else { "" };
     let behind = if shown.is_cut_behind { ELLIPSIS } else { "" };
     format!("{before}{}{behind}", shown.text.trim())

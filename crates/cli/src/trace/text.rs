@@ -8,10 +8,10 @@ use crate::report::padded;
 use switch::is_one_shot;
 
 /// Maximum number of consecutive unchanged rows that are shown.
-const MOST_ROWS_ALIKE: usize = 4;
+const MAX_ROWS_ALIKE: usize = 4;
 
 /// Maximum number of rows shown of bytes that are not compared.
-const MOST_ROWS: usize = 8;
+const MAX_ROWS: usize = 8;
 
 /// Formats the steps of a packet as text. Writes that change nothing are left out.
 pub(crate) fn text(steps: &[Step], colours: bool) -> String {
@@ -277,10 +277,10 @@ impl Writer {
         let text = format!("received by port {port}, {}", byte_count(bytes.length));
         self.page.line(0, Style::Heading, &text);
         let rows = bytes.bytes.chunks(ROW);
-        for (row, bytes) in rows.enumerate().take(MOST_ROWS) {
+        for (row, bytes) in rows.enumerate().take(MAX_ROWS) {
             self.row(row, bytes, |_| false);
         }
-        let more = bytes.length.saturating_sub(MOST_ROWS * ROW);
+        let more = bytes.length.saturating_sub(MAX_ROWS * ROW);
         if more > 0 {
             self.page
                 .line(1, Style::Faint, &format!("... {} more", byte_count(more)));
@@ -536,7 +536,7 @@ impl Writer {
         let rows: Vec<(usize, &[u8])> = bytes.chunks(ROW).enumerate().collect();
         for alike in rows.chunk_by(|a, b| !difference.touches(a.0) && !difference.touches(b.0)) {
             let shown = match alike.len() {
-                len if len > MOST_ROWS_ALIKE => 1,
+                len if len > MAX_ROWS_ALIKE => 1,
                 len => len,
             };
             for (row, bytes) in &alike[..shown] {

@@ -7,13 +7,13 @@ use ir::{DataTy, NamedTypeKind, Program, ScalarTy};
 use serde::Serialize;
 
 /// Maximum number of hexadecimal digits of a value in text. JSON has all.
-const MOST_DIGITS: usize = 64;
+const MAX_DIGITS: usize = 64;
 
 /// Numbers below this are the same in decimal and hexadecimal.
 const ONE_DIGIT: u64 = 10;
 
 /// Minimum 32-bit number that is shown as an address (1.0.0.0).
-const LEAST_ADDRESS: u64 = 1 << 24;
+const MIN_ADDRESS: u64 = 1 << 24;
 
 /// A value, for machines (`value`, `width`) and for people (`text`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -82,8 +82,8 @@ fn member<'a>(members: &'a [String], value: &Value) -> Option<&'a str> {
 }
 
 fn cut(mut hex: String) -> String {
-    if hex.len() > 2 + MOST_DIGITS {
-        hex.truncate(2 + MOST_DIGITS);
+    if hex.len() > 2 + MAX_DIGITS {
+        hex.truncate(2 + MAX_DIGITS);
         hex.push_str("...");
     }
     hex
@@ -134,7 +134,7 @@ pub(crate) fn address(value: &Value) -> Option<String> {
     match value.width() {
         32 => {
             let number = u32::try_from(number).ok()?;
-            (u64::from(number) >= LEAST_ADDRESS).then(|| Ipv4Addr::from(number).to_string())
+            (u64::from(number) >= MIN_ADDRESS).then(|| Ipv4Addr::from(number).to_string())
         }
         48 => {
             let bytes = value.to_be_bytes();

@@ -16,7 +16,7 @@ use switch::Worker;
 pub(crate) use filter::Filter;
 
 /// Maximum number of traces that wait to be shown. Packets that arrive meanwhile are not traced.
-const MOST_WAITING: u64 = 64;
+const MAX_WAITING: u64 = 64;
 
 /// Sampling rate, written as `1/1000`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Tally {
     /// Returns true if one more packet may be traced now, and counts it.
     fn take(&self) -> bool {
         let lower = |left: u64| left.checked_sub(1);
-        if self.waiting.load(Relaxed) >= MOST_WAITING {
+        if self.waiting.load(Relaxed) >= MAX_WAITING {
             self.missed.fetch_add(1, Relaxed);
             return false;
         }
@@ -214,8 +214,8 @@ mod tests {
         let mut watch = Watch::new(0, &Arc::new(Filter::All), Sample(1), &tally, |_| {});
         let frame = Frame::from_bytes(&[0; 60]).unwrap();
         let traced = (0..100).filter(|_| watch.wants(&frame)).count() as u64;
-        assert_eq!(traced, MOST_WAITING);
-        assert_eq!(tally.counts(), (MOST_WAITING, 100 - MOST_WAITING));
+        assert_eq!(traced, MAX_WAITING);
+        assert_eq!(tally.counts(), (MAX_WAITING, 100 - MAX_WAITING));
         tally.shown();
         assert!(watch.wants(&frame));
     }

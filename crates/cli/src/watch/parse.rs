@@ -13,7 +13,7 @@ use super::filter::{
 const DEEPEST: u32 = 64;
 
 /// Maximum length of a field of bytes.
-const MOST_BYTES: usize = 16;
+const MAX_BYTES: usize = 16;
 
 /// Relations. Longer signs come before their prefixes.
 const RELATIONS: [(&str, Relation); 6] = [
@@ -191,8 +191,8 @@ impl<'t> Reader<'t> {
         let (Ok(at), Ok(len)) = (at.trim().parse::<usize>(), len.trim().parse::<usize>()) else {
             return Err(self.error(missing.to_owned()));
         };
-        if !(1..=MOST_BYTES).contains(&len) || at > packet::MAX_FRAME {
-            return Err(self.error(format!("a field has 1 to {MOST_BYTES} bytes of a frame")));
+        if !(1..=MAX_BYTES).contains(&len) || at > packet::MAX_FRAME {
+            return Err(self.error(format!("a field has 1 to {MAX_BYTES} bytes of a frame")));
         }
         self.at += inner.len() + 2;
         let layer = Layer::Frame;

@@ -122,7 +122,10 @@ impl<'a> Reader<'a> {
         if unit == CounterUnit::Packets && value.bytes != 0
             || unit == CounterUnit::Bytes && value.packets != 0
         {
-            return Err(EntriesError::new(name.at(), "this counter does not count that"));
+            return Err(EntriesError::new(
+                name.at(),
+                "this counter does not count that",
+            ));
         }
         Ok(Update::Counter {
             counter,

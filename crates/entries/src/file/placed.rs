@@ -1,6 +1,6 @@
 //! A parsed entries file: its updates, with the position of each statement.
 
-use crate::error::{EntryError, EntriesError};
+use crate::error::{EntriesError, EntryError};
 use crate::update::Update;
 
 /// Updates of an entries file.

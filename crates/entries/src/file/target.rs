@@ -1,14 +1,18 @@
 //! Statements that name an object to be removed.
 
 use super::Reader;
-use crate::error::{EntryError, EntriesError};
+use crate::error::{EntriesError, EntryError};
 use crate::resolve::{self, Word};
 use crate::schema::Schema;
 use crate::update::UpdateTarget;
 
 /// Reads one statement that names an object to be removed. An action or members after the name are
 /// permitted and ignored.
-pub(crate) fn read_target(schema: &Schema, file: &str, text: &str) -> Result<UpdateTarget, EntryError> {
+pub(crate) fn read_target(
+    schema: &Schema,
+    file: &str,
+    text: &str,
+) -> Result<UpdateTarget, EntryError> {
     let mut reader = Reader {
         schema,
         text,
@@ -37,7 +41,9 @@ impl<'a> Reader<'a> {
                 profile: self.profile(first)?,
                 id: self.number32("a group's number")?,
             },
-            _ if self.keyword("default") => UpdateTarget::Default(resolve::table(self.schema, first)?),
+            _ if self.keyword("default") => {
+                UpdateTarget::Default(resolve::table(self.schema, first)?)
+            }
             _ => return self.entry_target(first),
         };
         Ok(target)

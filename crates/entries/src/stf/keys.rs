@@ -11,14 +11,21 @@ use crate::schema::{Key, ValueTy};
 use crate::value;
 
 impl<'a> Line<'a> {
-    pub(super) fn keys(&self, table: TableId, words: &[Word<'a>]) -> Result<Vec<KeyMatch>, EntriesError> {
+    pub(super) fn keys(
+        &self,
+        table: TableId,
+        words: &[Word<'a>],
+    ) -> Result<Vec<KeyMatch>, EntriesError> {
         let table = &self.schema.tables[table];
         let keys = &table.keys;
         let mut matches: Vec<KeyMatch> = keys.iter().map(left_out).collect();
         for (position, word) in words.iter().enumerate() {
             let Some((name, written)) = quoted_key(*word).or_else(|| split_key(table, *word))
             else {
-                return Err(EntriesError::new(word.at(), "a key is written `name:value`"));
+                return Err(EntriesError::new(
+                    word.at(),
+                    "a key is written `name:value`",
+                ));
             };
             if name.text.contains('"') {
                 return Err(EntriesError::new(name.at(), "a quote is not closed"));
@@ -80,7 +87,12 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn key_match(&self, kind: MatchKind, ty: ValueTy, word: Word<'a>) -> Result<KeyMatch, EntriesError> {
+    fn key_match(
+        &self,
+        kind: MatchKind,
+        ty: ValueTy,
+        word: Word<'a>,
+    ) -> Result<KeyMatch, EntriesError> {
         let text = word.text;
         if text.contains("&&&") || text.contains("..") || text == "_" {
             return value::key_match(self.schema, kind, ty, word);
@@ -132,7 +144,12 @@ impl<'a> Line<'a> {
         Ok((value, mask, written.min(width)))
     }
 
-    fn ternary(&self, kind: MatchKind, ty: ValueTy, word: Word<'a>) -> Result<KeyMatch, EntriesError> {
+    fn ternary(
+        &self,
+        kind: MatchKind,
+        ty: ValueTy,
+        word: Word<'a>,
+    ) -> Result<KeyMatch, EntriesError> {
         let (value, mask, _) = self.digits(ty, word)?;
         if kind == MatchKind::Ternary {
             return Ok(KeyMatch::Ternary(value.and(&mask), mask));

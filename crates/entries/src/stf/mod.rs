@@ -35,7 +35,7 @@ mod replication;
 use bits::Value;
 use ir::{ExternId, Program, TableId};
 
-use crate::error::{EntryError, EntriesError};
+use crate::error::{EntriesError, EntryError};
 use crate::file::{WrittenArgs, without_mark};
 use crate::ports;
 use crate::resolve::{self, Word};
@@ -252,7 +252,10 @@ impl<'a> Line<'a> {
     fn command(&self) -> Result<CommandKind, EntriesError> {
         let words = self.words();
         let Some((&name, args)) = words.split_first() else {
-            return Err(EntriesError::new(self.word.at(), "a command is expected here"));
+            return Err(EntriesError::new(
+                self.word.at(),
+                "a command is expected here",
+            ));
         };
         let keyword = name.text.to_ascii_lowercase();
         match keyword.as_str() {
@@ -300,7 +303,10 @@ impl<'a> Line<'a> {
         for word in data {
             if let Some(at) = word.text.find(|c: char| !c.is_ascii_hexdigit()) {
                 let place = (word.start + at, word.start + at + 1);
-                return Err(EntriesError::new(place, "a packet's data is hexadecimal digits"));
+                return Err(EntriesError::new(
+                    place,
+                    "a packet's data is hexadecimal digits",
+                ));
             }
         }
         if !digits.len().is_multiple_of(2) {
@@ -335,7 +341,9 @@ impl<'a> Line<'a> {
             for (at, c) in word.text.char_indices() {
                 let place = (word.start + at, word.start + at + c.len_utf8());
                 match c {
-                    _ if pattern.exact => return Err(EntriesError::new(place, "nothing may follow `$`")),
+                    _ if pattern.exact => {
+                        return Err(EntriesError::new(place, "nothing may follow `$`"));
+                    }
                     '*' => pattern.nibbles.push(None),
                     '$' => pattern.exact = true,
                     _ if c.is_ascii_hexdigit() => {
@@ -380,7 +388,10 @@ impl<'a> Line<'a> {
         let (head, action, args, tail) = self.split_call(keyword)?;
         let mut words = words(head);
         if words.is_empty() {
-            return Err(EntriesError::new(keyword.at(), "a table is expected behind `add`"));
+            return Err(EntriesError::new(
+                keyword.at(),
+                "a table is expected behind `add`",
+            ));
         }
         let name = words.remove(0);
         let table = resolve::open_table(self.schema, name)?;
@@ -571,5 +582,6 @@ fn number64(word: Word<'_>) -> Result<u64, EntriesError> {
 
 fn number32(word: Word<'_>) -> Result<u32, EntriesError> {
     let number = number64(word)?;
-    u32::try_from(number).map_err(|_| EntriesError::new(word.at(), format!("{number} is too large here")))
+    u32::try_from(number)
+        .map_err(|_| EntriesError::new(word.at(), format!("{number} is too large here")))
 }

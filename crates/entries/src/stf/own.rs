@@ -43,7 +43,10 @@ impl<'a> Line<'a> {
     pub(super) fn entries_file(&self, name: Word<'a>) -> Result<CommandKind, EntriesError> {
         let path = self.behind(name);
         if path.text.is_empty() {
-            return Err(EntriesError::new(name.at(), "`entries` is written `entries FILE`"));
+            return Err(EntriesError::new(
+                name.at(),
+                "`entries` is written `entries FILE`",
+            ));
         }
         Ok(CommandKind::Entries(path.text.into()))
     }

@@ -37,7 +37,8 @@ impl<'a> Line<'a> {
         name: Word<'a>,
         args: &[Word<'a>],
     ) -> Result<CommandKind, EntriesError> {
-        let numbers: Result<Vec<u32>, EntriesError> = args.iter().map(|word| number32(*word)).collect();
+        let numbers: Result<Vec<u32>, EntriesError> =
+            args.iter().map(|word| number32(*word)).collect();
         let numbers = numbers?;
         self.check_numbers(keyword, args, &numbers)?;
         Ok(match (keyword, &numbers[..]) {

@@ -25,7 +25,13 @@ pub fn color_of_number(number: u64) -> Color {
 }
 
 /// Counts the packet at an index. An index outside the array has no effect.
-pub fn counter_count(state: &State, lane: CounterShard, counter: ExternId, index: u64, length: u64) {
+pub fn counter_count(
+    state: &State,
+    lane: CounterShard,
+    counter: ExternId,
+    index: u64,
+    length: u64,
+) {
     if let Some(ExternState::Counter(array)) = state.extern_state(counter) {
         array.count(lane, index, length);
     }

@@ -10,7 +10,7 @@ use crate::pacer::Pacer;
 use crate::topology::LinkSpec;
 
 /// Maximum length of frames sent by hosts: an Ethernet header and 1500 bytes.
-const LONGEST_FRAME: usize = 1514;
+const MAX_FRAME: usize = 1514;
 
 /// The network card: at most one received frame, and transmitted frames with their times.
 pub(super) struct Nic {
@@ -130,7 +130,7 @@ impl phy::Device for Nic {
     fn capabilities(&self) -> DeviceCapabilities {
         let mut capabilities = DeviceCapabilities::default();
         capabilities.medium = Medium::Ethernet;
-        capabilities.max_transmission_unit = LONGEST_FRAME;
+        capabilities.max_transmission_unit = MAX_FRAME;
         capabilities
     }
 }

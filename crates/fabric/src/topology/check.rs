@@ -11,7 +11,7 @@ use toml::Spanned;
 
 use crate::host::PORTS;
 
-use super::error::{Lines, TopologyError};
+use super::error::{Lines, TopologyLineError};
 use super::file::{self, File, Text};
 use super::quantity::Quantity;
 use super::{
@@ -38,7 +38,7 @@ const PAPER: WorkloadSpec = WorkloadSpec {
 pub(super) struct Check<'a> {
     lines: Lines,
     pub(super) directory: &'a Path,
-    mistakes: Vec<TopologyError>,
+    mistakes: Vec<TopologyLineError>,
     /// All node names, each with its line.
     names: BTreeMap<String, (NodeId, usize)>,
 }
@@ -48,8 +48,8 @@ pub(super) fn check(
     file: File,
     text: &str,
     directory: &Path,
-    mistakes: Vec<TopologyError>,
-) -> Result<Topology, Vec<TopologyError>> {
+    mistakes: Vec<TopologyLineError>,
+) -> Result<Topology, Vec<TopologyLineError>> {
     let mut check = Check {
         lines: Lines::of(text),
         directory,
@@ -105,17 +105,17 @@ impl Check<'_> {
     }
 
     pub(super) fn mistake<T>(&mut self, at: &Spanned<T>, message: String, mend: impl Into<String>) {
-        self.add(TopologyError {
+        self.add(TopologyLineError {
             line: self.line(at),
             message,
             mend: mend.into(),
         });
     }
 
-    fn add(&mut self, mistake: TopologyError) {
+    fn add(&mut self, mistake: TopologyLineError) {
         match self.mistakes.len() {
             ..MAX_MISTAKES => self.mistakes.push(mistake),
-            MAX_MISTAKES => self.mistakes.push(TopologyError {
+            MAX_MISTAKES => self.mistakes.push(TopologyLineError {
                 line: mistake.line,
                 message: format!("there are more than {MAX_MISTAKES} mistakes"),
                 mend: "correct those above first".to_owned(),
@@ -136,7 +136,7 @@ impl Check<'_> {
         ];
         for (count, most, name) in all {
             if count > most {
-                self.add(TopologyError {
+                self.add(TopologyLineError {
                     line: 1,
                     message: format!("there are {count} {name}; a topology has at most {most}"),
                     mend: "split the topology".to_owned(),
@@ -159,7 +159,7 @@ impl Check<'_> {
             self.take_name(&host.get_ref().name, NodeId::Host(HostId(number)));
         }
         if self.names.is_empty() {
-            self.add(TopologyError {
+            self.add(TopologyLineError {
                 line: 1,
                 message: "there is no switch and no host".to_owned(),
                 mend: "add [[switch]], [[host]] and [[link]] sections".to_owned(),
@@ -474,14 +474,14 @@ impl Check<'_> {
         }
         let all = u64::from(flows).saturating_mul(hosts as u64);
         if all > MAX_FLOWS as u64 {
-            self.add(TopologyError {
+            self.add(TopologyLineError {
                 line: 1,
                 message: format!("the workload has {all} flows; it has at most {MAX_FLOWS}"),
                 mend: "let [workload] have fewer elephants and mice".to_owned(),
             });
         }
         if hosts < 2 {
-            self.add(TopologyError {
+            self.add(TopologyLineError {
                 line: 1,
                 message: "a workload needs two hosts".to_owned(),
                 mend: "add [[host]] sections, or take [workload] away".to_owned(),

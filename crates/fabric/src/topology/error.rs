@@ -4,7 +4,7 @@ use std::fmt;
 
 /// One error in a topology file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TopologyError {
+pub struct TopologyLineError {
     /// Line number, from 1.
     pub line: usize,
     /// Description of the error.
@@ -19,7 +19,7 @@ pub struct TopologyError {
     /// File name as given by the user.
     pub file: String,
     /// The errors in the order in which they were found, at least one.
-    pub mistakes: Vec<TopologyError>,
+    pub mistakes: Vec<TopologyLineError>,
 }
 
 impl fmt::Display for TopologyError {
@@ -28,7 +28,7 @@ impl fmt::Display for TopologyError {
             if number > 0 {
                 writeln!(f)?;
             }
-            let TopologyError {
+            let TopologyLineError {
                 line,
                 message,
                 mend,

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue, Deserializer};
 
-use super::error::{Lines, TopologyError};
+use super::error::{Lines, TopologyLineError};
 
 /// A text value with its position in the file.
 pub(super) type Text = Spanned<String>;
@@ -163,20 +163,21 @@ const MAX_FORM_MISTAKES: usize = 20;
 pub(super) struct Parsed {
     /// The file without unknown keys. `None` if a removed part may define names that others use.
     pub(super) file: Option<File>,
-    pub(super) mistakes: Vec<TopologyError>,
+    pub(super) mistakes: Vec<TopologyLineError>,
 }
 
 /// Parses the text. A part with an error is removed and the rest is parsed again, so that one
 /// error hides no others.
 pub(super) fn parse(text: &str) -> Parsed {
     let lines = Lines::of(text);
-    let mistake = |error: &toml::de::Error| TopologyError {
+    let mistake = |error: &toml::de::Error| TopologyLineError {
         line: lines.of_byte(error.span().map_or(0, |span| span.start)),
         message: error.message().trim_end().to_owned(),
         mend: "docs/reference/topology.md shows what a topology file may say".to_owned(),
     };
     let (mut whole, errors) = DeTable::parse_recoverable(text);
-    let mut mistakes: Vec<TopologyError> = errors.iter().take(MAX_FORM_MISTAKES).map(mistake).collect();
+    let mut mistakes: Vec<TopologyLineError> =
+        errors.iter().take(MAX_FORM_MISTAKES).map(mistake).collect();
     // If the text is not valid TOML, the parser's recovery is a guess.
     let mut is_whole = mistakes.is_empty();
     loop {

@@ -6,7 +6,7 @@ mod file;
 mod quantity;
 mod vpdps;
 
-pub use error::{TopologyError, TopologyError};
+pub use error::TopologyError;
 use file::Parsed;
 
 use std::net::Ipv4Addr;

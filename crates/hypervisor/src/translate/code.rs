@@ -3,10 +3,10 @@
 use bits::{Id, Value};
 use ir::{BinOp, Dim, Expr, FieldId, Place, ScalarTy, UnOp};
 
+use super::error::{TranslateError, refuse};
 use super::frame::Frame;
 use super::node::Primitive;
 use super::pattern::{self, Bit, Bits, Places};
-use super::error::{TranslateError, refuse};
 use super::words::{self, number, ones, placed};
 use crate::{FILE_BITS, WORD_BITS};
 

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use entries::{EntryAction, TableEntry, Update};
 use ir::{ActionCall, ActionId, ExternId, KeyMatch, MatchKind, Program, TableId};
 
-use super::paths::ValueSets;
 use super::error::{TranslateError, refuse};
+use super::paths::ValueSets;
 
 /// An entry with its action.
 #[derive(Clone, Debug)]

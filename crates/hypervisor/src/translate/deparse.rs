@@ -7,16 +7,16 @@ use bits::{Id, Value};
 use ir::{ControlId, FieldId, HeaderId, Program, ScalarTy, StageKind, StmtKind};
 
 use super::code::{AT, Code};
+use super::error::{TranslateError, refuse};
 use super::flow::Flow;
 use super::frame::Layout;
 use super::node::Primitive;
 use super::paths::Path;
-use super::error::{TranslateError, refuse};
 use super::words::{self, number, ones};
 use crate::FILE_BITS;
 
 /// Maximum number of header bytes that the emitted program can send.
-const MOST_BYTES: u32 = 127;
+const MAX_BYTES: u32 = 127;
 
 /// The headers that a function emits.
 pub(super) struct Sent {
@@ -88,9 +88,9 @@ impl Sent {
         for item in self.items.iter().filter(|item| !item.is_home) {
             self.fetch(flow, &mut code, item);
         }
-        if total / 8 > MOST_BYTES {
+        if total / 8 > MAX_BYTES {
             return refuse(
-                format!("deparser that may send more than {MOST_BYTES} bytes of headers"),
+                format!("deparser that may send more than {MAX_BYTES} bytes of headers"),
                 None,
             );
         }

@@ -4,11 +4,11 @@ use bits::Value;
 use ir::{Call, CounterUnit, Expr, ExternKind, HashAlgorithm, Op, Operand as Given, Place};
 
 use super::code::{AT, Code, Operand, joined};
+use super::error::{TranslateError, refuse};
 use super::flow::Flow;
 use super::frame::AGAIN_BITS;
 use super::node::NodeId;
 use super::pattern::{self, Bit, Bits};
-use super::error::{TranslateError, refuse};
 use super::words::{self, number, ones, placed};
 use crate::{FILE_BITS, WORD_BITS};
 

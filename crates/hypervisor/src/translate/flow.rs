@@ -13,16 +13,16 @@ use passes::slots::links;
 
 use super::cells::Cells;
 use super::code::{Code, Operand};
+use super::error::{TranslateError, refuse};
 use super::frame::Frame;
 use super::node::{Edge, Match, Node, NodeId, Nodes, Primitive};
 use super::pattern::{self, Bits, Cube, Places};
-use super::error::{TranslateError, refuse};
 use super::words;
 
 type Made<T> = Result<T, TranslateError>;
 
 /// Maximum number of argument bits in an entry of one table.
-pub(super) const MOST_ARGUMENTS: u32 = crate::USER_BITS;
+pub(super) const MAX_ARGUMENTS: u32 = crate::USER_BITS;
 
 /// Number of loop iterations after which a packet is resubmitted.
 const ROUNDS: usize = 8;

@@ -14,9 +14,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use bits::Id;
 use ir::{Action, FieldId, HeaderId, Program, ScalarTy};
 
+use super::error::{TranslateError, refuse};
 use super::paths::Path;
 use super::pattern::{Bit, Bits, PORT, Places};
-use super::error::{TranslateError, refuse};
 use crate::FILE_BITS;
 
 /// A standard metadata field: its name, and its position for `read_standard`.

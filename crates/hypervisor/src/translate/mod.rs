@@ -4,6 +4,7 @@ pub(crate) mod cells;
 mod code;
 mod contents;
 mod deparse;
+mod error;
 mod externs;
 mod flow;
 mod frame;
@@ -11,7 +12,6 @@ mod keys;
 mod node;
 mod paths;
 mod pattern;
-mod error;
 pub(crate) mod shuffle;
 mod stages;
 mod walk;
@@ -30,12 +30,12 @@ use crate::shape::Shape;
 use cells::Cells;
 use contents::Contents;
 use deparse::Sent;
-use flow::{Flow, MOST_ARGUMENTS};
+use error::refuse;
+use flow::{Flow, MAX_ARGUMENTS};
 use frame::{Frame, Layout};
 use node::{NodeId, Nodes};
 use paths::{Path, Surroundings};
 use pattern::Places;
-use error::refuse;
 use stages::{Gress, Stages};
 use walk::{construct, map_places, support};
 use words::number;
@@ -70,7 +70,11 @@ pub struct Hosted {
 ///
 /// # Errors
 /// The first construct that the hypervisor does not support.
-pub fn translate(program: &Program, updates: &[Update], place: &FieldPlace) -> Result<Hosted, TranslateError> {
+pub fn translate(
+    program: &Program,
+    updates: &[Update],
+    place: &FieldPlace,
+) -> Result<Hosted, TranslateError> {
     let contents = Contents::new(program, updates)?;
     let blocks = Blocks::of(program)?;
     let Some(cells) = Cells::new(program, place.cells) else {
@@ -195,9 +199,9 @@ fn arguments(program: &Program) -> Result<u32, TranslateError> {
     for action in program.tables.values().flat_map(|table| &table.actions) {
         let action = &program.actions[action.action];
         let bits: u32 = action.params.iter().map(|param| param.ty.width()).sum();
-        if bits > MOST_ARGUMENTS {
+        if bits > MAX_ARGUMENTS {
             return refuse(
-                format!("action with more than {MOST_ARGUMENTS} bits of arguments"),
+                format!("action with more than {MAX_ARGUMENTS} bits of arguments"),
                 action.loc,
             );
         }

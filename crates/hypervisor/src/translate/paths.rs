@@ -10,16 +10,16 @@ use ir::{
     Place, Program, SelectCase, StateId, Stmt, StmtKind, Target, Transition, ValueSetId,
 };
 
-use super::pattern::{self, Bit, Bits, Cube, Places};
 use super::error::{TranslateError, refuse};
+use super::pattern::{self, Bit, Bits, Cube, Places};
 use crate::{FILE_BITS, HEADER_BITS};
 
 /// Maximum number of paths through a parser.
-const MOST_PATHS: usize = 2048;
+const MAX_PATHS: usize = 2048;
 /// Maximum number of states on one path.
-const MOST_STATES: u32 = 128;
+const MAX_STATES: u32 = 128;
 /// Maximum number of packet bits from which a length or an index may be computed.
-const MOST_CHOSEN_BITS: usize = 8;
+const MAX_CHOSEN_BITS: usize = 8;
 
 /// The members of value sets.
 pub(super) type ValueSets = HashMap<ValueSetId, Vec<Vec<KeyMatch>>>;
@@ -168,7 +168,7 @@ impl Walk<'_> {
     fn state(&mut self, id: StateId, mut path: Path) -> Result<(), TranslateError> {
         let state = &self.program.parsers[self.parser].states[id];
         path.states += 1;
-        if path.states > MOST_STATES {
+        if path.states > MAX_STATES {
             return refuse("a parser that loops without reading to an end", state.loc);
         }
         for path in self.body(&state.body, path)? {
@@ -178,8 +178,8 @@ impl Walk<'_> {
     }
 
     fn end(&mut self, path: Path) -> Result<(), TranslateError> {
-        if self.done.len() >= MOST_PATHS {
-            return refuse(format!("a parser with more than {MOST_PATHS} paths"), None);
+        if self.done.len() >= MAX_PATHS {
+            return refuse(format!("a parser with more than {MAX_PATHS} paths"), None);
         }
         self.done.push(path);
         Ok(())
@@ -198,7 +198,11 @@ impl Walk<'_> {
         }
     }
 
-    fn transition(&mut self, transition: &Transition, mut path: Path) -> Result<(), TranslateError> {
+    fn transition(
+        &mut self,
+        transition: &Transition,
+        mut path: Path,
+    ) -> Result<(), TranslateError> {
         let (keys, cases) = match transition {
             Transition::Direct(target) => return self.goto(*target, path),
             Transition::Select { keys, cases } => (keys, cases),
@@ -234,7 +238,12 @@ impl Walk<'_> {
         self.fail(path.way(cases.len()), "NoMatch")
     }
 
-    fn case(&self, case: &SelectCase, keys: &[Bits], path: &Path) -> Result<Vec<Cube>, TranslateError> {
+    fn case(
+        &self,
+        case: &SelectCase,
+        keys: &[Bits],
+        path: &Path,
+    ) -> Result<Vec<Cube>, TranslateError> {
         let sets = match &case.keyset {
             Keyset::ValueSet(set) => return Ok(self.members(*set, keys)),
             Keyset::Sets(sets) => sets,
@@ -283,10 +292,10 @@ impl Walk<'_> {
                 Bit::Is(_) => None,
             }));
         });
-        if support.len() > MOST_CHOSEN_BITS {
+        if support.len() > MAX_CHOSEN_BITS {
             return refuse(
                 format!(
-                    "a parser's computation from more than {MOST_CHOSEN_BITS} bits of the packet"
+                    "a parser's computation from more than {MAX_CHOSEN_BITS} bits of the packet"
                 ),
                 None,
             );
@@ -600,7 +609,12 @@ impl Walk<'_> {
         path
     }
 
-    fn assign(&mut self, place: &Place, value: &Expr, path: Path) -> Result<Vec<Path>, TranslateError> {
+    fn assign(
+        &mut self,
+        place: &Place,
+        value: &Expr,
+        path: Path,
+    ) -> Result<Vec<Path>, TranslateError> {
         let field = place.base;
         if !place.dims.is_empty() {
             return refuse("an element chosen at run time, written in a parser", None);
@@ -651,7 +665,12 @@ impl Walk<'_> {
         })
     }
 
-    fn verify(&mut self, cond: &Expr, error: &Expr, path: Path) -> Result<Vec<Path>, TranslateError> {
+    fn verify(
+        &mut self,
+        cond: &Expr,
+        error: &Expr,
+        path: Path,
+    ) -> Result<Vec<Path>, TranslateError> {
         let error = pattern::bits(&On(self.program, &path), error);
         let error = error
             .and_then(|bits| pattern::constant(&bits))
@@ -703,7 +722,12 @@ impl Walk<'_> {
     }
 
     /// Same for a condition that must be known: splits the path by its value.
-    fn verify_known(&mut self, cond: &Expr, error: u32, path: Path) -> Result<Vec<Path>, TranslateError> {
+    fn verify_known(
+        &mut self,
+        cond: &Expr,
+        error: u32,
+        path: Path,
+    ) -> Result<Vec<Path>, TranslateError> {
         let mut going_on = Vec::new();
         for (path, holds) in self.values(&path, cond)? {
             match holds.is_zero() {

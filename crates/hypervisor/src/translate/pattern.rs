@@ -28,7 +28,7 @@ pub(super) const PORT: u32 = crate::FILE_BITS;
 pub(super) const RETURNS: u32 = PORT + 9;
 
 /// Maximum number of patterns of a condition. Beyond it the condition is computed.
-const MOST_CUBES: usize = 24;
+const MAX_CUBES: usize = 24;
 
 /// A conjunction (cube): required values of some bits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -298,7 +298,7 @@ pub(super) fn dnf(places: &dyn Places, cond: &Expr, wanted: bool) -> Option<Vec<
                 .collect()
         }
     };
-    (cubes.len() <= MOST_CUBES).then_some(cubes)
+    (cubes.len() <= MAX_CUBES).then_some(cubes)
 }
 
 fn both_or_either(

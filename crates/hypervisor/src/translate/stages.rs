@@ -13,11 +13,11 @@ use bits::Value;
 use ir::{ActionCall, Program};
 
 use super::contents::Contents;
+use super::error::{TranslateError, refuse};
 use super::flow::argument_places;
 use super::keys;
 use super::node::{Match, Node, NodeId, Nodes, Primitive};
 use super::pattern::{Bit, Cube, PORT, RETURNS};
-use super::error::{TranslateError, refuse};
 use super::words::{self, number, ones, placed};
 use crate::entry::{Entry, Key};
 use crate::shape::STEPS;
@@ -26,7 +26,7 @@ use crate::{FILE_BITS, USER_BITS, WORD_BITS};
 /// No slot: the end of the stages.
 const NO_SLOT: u32 = 255;
 /// Maximum number of stages of a program.
-const MOST_STAGES: usize = 4095;
+const MAX_STAGES: usize = 4095;
 
 /// Returns the key matches of a table for a pattern.
 type KeysOf = fn(&Cube) -> Vec<(&'static str, Key)>;
@@ -166,8 +166,8 @@ impl<'a> Stages<'a> {
             );
             self.order.push((gress, node));
         }
-        if self.order.len() > MOST_STAGES {
-            return refuse(format!("more than {MOST_STAGES} stages"), None);
+        if self.order.len() > MAX_STAGES {
+            return refuse(format!("more than {MAX_STAGES} stages"), None);
         }
         Ok(())
     }

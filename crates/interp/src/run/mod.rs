@@ -10,7 +10,7 @@ use exec::{DropReason, PacketContext, State};
 
 use crate::code::{Code, Inst, NONE, OUT_OF_RANGE, Pc};
 
-pub(crate) use trace_sink::{Quiet, TraceSink, Telling};
+pub(crate) use trace_sink::{Quiet, Telling, TraceSink};
 
 /// Result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -129,7 +129,7 @@ fn made(text: &str) -> Result<Made, Unsupported> {
     let bodies = [
         Body::Parser(ParserId::new(0)),
         Body::Control(ControlId::new(0)),
-        Body::Pass(&pass),
+        Body::FastPath(&pass),
     ];
     let mut made = Made::default();
     for body in bodies {

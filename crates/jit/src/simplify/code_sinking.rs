@@ -22,18 +22,18 @@ use crate::helpers::Helper;
 use crate::translate::in_bytes;
 
 /// Maximum number of positions to which one computation is copied.
-const MOST_PLACES: usize = 8;
+const MAX_PLACES: usize = 8;
 
 /// Maximum number of blocks with uses of a value that is moved.
-const MOST_USING: usize = 32;
+const MAX_USING: usize = 32;
 
 /// Maximum number of copies in a function, per instruction, and the minimum of that limit. Without
 /// a limit, copies for one block could again be copied for each of many blocks.
-const MOST_COPIES: usize = 1;
+const MAX_COPIES: usize = 1;
 const FEWEST_COPIES: usize = 8192;
 
 /// Maximum number of blocks that are searched between source and target of a load.
-const MOST_BETWEEN: usize = 256;
+const MAX_BETWEEN: usize = 256;
 
 /// Sinks the instructions of a function without value aliases.
 pub(super) fn sink(func: &mut Function, flow: &Flow) {
@@ -47,7 +47,7 @@ pub(super) fn sink(func: &mut Function, flow: &Flow) {
         written[block] = insts.fold(0, |all, inst| all | written_by(func, inst));
     }
     let mut sinking = Sinking {
-        room: (MOST_COPIES * insts(func).count()).max(FEWEST_COPIES),
+        room: (MAX_COPIES * insts(func).count()).max(FEWEST_COPIES),
         uses: uses(func),
         written,
         func,
@@ -165,14 +165,14 @@ impl Sinking<'_> {
             places.retain(|place| !stays(place) && uses.contains(place.block));
             return self.go(inst, result, &places);
         }
-        if places.iter().any(stays) || places.len() > MOST_USING {
+        if places.iter().any(stays) || places.len() > MAX_USING {
             return;
         }
         let all = places.clone();
         let is_above =
             |above: Block, below: Block| above != below && self.tree.block_dominates(above, below);
         places.retain(|place| !all.iter().any(|above| is_above(above.block, place.block)));
-        if places.len() <= MOST_PLACES && places.iter().all(|&to| self.may_go(block, inst, to)) {
+        if places.len() <= MAX_PLACES && places.iter().all(|&to| self.may_go(block, inst, to)) {
             self.go(inst, result, &places);
         }
     }
@@ -278,7 +278,7 @@ impl Sinking<'_> {
                     continue;
                 }
                 count += 1;
-                if count > MOST_BETWEEN || self.written[way.block] & read != 0 {
+                if count > MAX_BETWEEN || self.written[way.block] & read != 0 {
                     return false;
                 }
                 waiting.push(way.block);

@@ -31,14 +31,14 @@ use super::Flow;
 use super::dead_code::{destinations, keep_params};
 
 /// Maximum number of facts that are searched for a value. The chain may be as long as the function.
-const MOST_FACTS: usize = 64;
+const MAX_FACTS: usize = 64;
 
 /// Maximum number of earlier computations of a value that are compared with the current one.
-const MOST_COMPUTED: usize = 64;
+const MAX_COMPUTED: usize = 64;
 
 /// Maximum number of values that are examined for one branch. Conditions may have any size and
 /// share subexpressions.
-const MOST_LEARNT: usize = 32;
+const MAX_LEARNT: usize = 32;
 
 /// Fact about a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -302,7 +302,7 @@ impl Fold<'_> {
             return;
         }
         let mut waiting = vec![(arg, block == then)];
-        for _ in 0..MOST_LEARNT {
+        for _ in 0..MAX_LEARNT {
             let Some((value, truth)) = waiting.pop() else {
                 break;
             };
@@ -390,7 +390,7 @@ impl Fold<'_> {
         }
         let first = self.front[block].and_then(|at| self.facts.get(at));
         let facts = std::iter::successors(first, |fact| self.facts.get(fact.before?));
-        let mut facts = facts.take(MOST_FACTS);
+        let mut facts = facts.take(MAX_FACTS);
         facts
             .find(|fact| fact.value == value)
             .map(|fact| fact.known)
@@ -607,7 +607,7 @@ impl Fold<'_> {
         let computed = |count: u32| self.computed.get((count as usize).checked_sub(1)?);
         let all = std::iter::successors(computed(last), |one| computed(one.before));
         let mut reused = all
-            .take(MOST_COMPUTED)
+            .take(MAX_COMPUTED)
             .filter(|one| one.what == computation && self.tree.block_dominates(one.there, block));
         if let Some(one) = reused.next() {
             return self.is_same(inst, result, one.result);

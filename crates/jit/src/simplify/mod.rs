@@ -7,14 +7,14 @@
 //! values and tests them repeatedly. Most packets take few paths, so these are separated once,
 //! within a limit on code growth. All six passes preserve the effects of the function on a packet.
 
-mod spill_around_cold_calls;
+mod code_sinking;
 mod constant_propagation;
+mod dead_code;
+mod peephole;
 #[cfg(test)]
 mod random;
-mod peephole;
-mod code_sinking;
+mod spill_around_cold_calls;
 mod tail_duplication;
-mod dead_code;
 
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::flowgraph::ControlFlowGraph;
@@ -32,7 +32,7 @@ pub(crate) const SCOUT_GROWTH: usize = 1000;
 
 /// Maximum number of instructions that are copied in one round, per instruction of allowed growth.
 /// It counts copies before folding removes parts of them.
-const MOST_COPIED: usize = 4;
+const MAX_COPIED: usize = 4;
 
 /// Number of instructions from which on a function is too large for duplication. The packets'
 /// savings would not be worth the compilation time.
@@ -45,7 +45,7 @@ const WORTH: [usize; 2] = [2, 12];
 
 /// Maximum number of rounds per phase. Each round duplicates merge points after those of the round
 /// before. Twice as many found no more in the measured programs.
-const MOST_ROUNDS: usize = 3;
+const MAX_ROUNDS: usize = 3;
 
 /// Control flow graph and dominator tree. Their memory is reused for the next function.
 struct Flow {
@@ -90,13 +90,18 @@ pub(crate) fn simplify(func: &mut Function, growth: usize) -> usize {
 }
 
 /// Duplicates code after merge points where that pays off.
-fn part(func: &mut Function, growth: usize, flow: &mut Flow, notes: &mut constant_propagation::KnownValues) {
+fn part(
+    func: &mut Function,
+    growth: usize,
+    flow: &mut Flow,
+    notes: &mut constant_propagation::KnownValues,
+) {
     let most = size(func) + growth;
     for worth in WORTH {
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let room = Room {
                 growth: most.saturating_sub(size(func)),
-                copies: MOST_COPIED * growth,
+                copies: MAX_COPIED * growth,
                 worth,
             };
             flow.compute(func);
@@ -145,7 +150,11 @@ mod tests {
 
     /// Runs only [`constant_propagation::constant_propagation`].
     pub(super) fn fold(func: &mut Function) {
-        constant_propagation::fold(func, &mut Flow::new(), &mut constant_propagation::KnownValues::default());
+        constant_propagation::fold(
+            func,
+            &mut Flow::new(),
+            &mut constant_propagation::KnownValues::default(),
+        );
     }
 
     pub(super) fn flow_of(func: &Function) -> Flow {
@@ -221,8 +230,8 @@ mod tests {
         for (is_loop, is_known) in [(false, true), (true, false)] {
             let mut func = storing(is_loop);
             constant_propagation::fold(&mut func, &mut flow, &mut notes);
-            let stores =
-                dead_code::insts(&func).filter(|&inst| func.dfg.insts[inst].opcode() == Opcode::Store);
+            let stores = dead_code::insts(&func)
+                .filter(|&inst| func.dfg.insts[inst].opcode() == Opcode::Store);
             let stored: Vec<Value> = stores.map(|inst| func.dfg.inst_args(inst)[0]).collect();
             let is_param =
                 |value: &Value| matches!(func.dfg.value_def(*value), ValueDef::Param(..));

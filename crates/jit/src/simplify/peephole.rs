@@ -14,7 +14,7 @@ use super::constant_propagation::{cut, mask, signed};
 use super::dead_code;
 
 /// Maximum number of instructions that are followed to find the origin of a value.
-const MOST_STEPS: usize = 8;
+const MAX_STEPS: usize = 8;
 
 /// Rewrites all instructions of a function.
 pub(super) fn reduce(func: &mut Function) {
@@ -128,7 +128,7 @@ impl Swapped {
     fn of(func: &Function, value: Value, wanted: Option<Type>) -> Option<Swapped> {
         let (mut value, mut inverted, mut kept) = (value, 0, u64::MAX);
         let is_wide_enough = |ty: Type| wanted.is_none_or(|wanted| ty.bits() >= wanted.bits());
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             let ty = func.dfg.value_type(value);
             if !is_number(ty) || !is_wide_enough(ty) {
                 return None;
@@ -382,7 +382,7 @@ impl Masked {
             bits: mask(func.dfg.value_type(value)),
             number,
         };
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             match compared.before(func)? {
                 Some(before) => compared = before,
                 None => return Some(compared),
@@ -535,10 +535,13 @@ mod tests {
                     b.ins().icmp_imm(cond, bits, limit)
                 });
                 assert_eq!(count(&func, Opcode::IshlImm), 0, "{func}");
-                let compared = dead_code::insts(&func).find_map(|inst| match func.dfg.insts[inst] {
-                    InstructionData::IntCompareImm { cond, imm, .. } => Some((cond, imm.bits())),
-                    _ => None,
-                });
+                let compared =
+                    dead_code::insts(&func).find_map(|inst| match func.dfg.insts[inst] {
+                        InstructionData::IntCompareImm { cond, imm, .. } => {
+                            Some((cond, imm.bits()))
+                        }
+                        _ => None,
+                    });
                 let (with, number) = compared.expect("it is compared with a number");
                 for half in 0..16_u64 {
                     let (bits, limit) = (half << 3, limit as u64);

@@ -13,9 +13,9 @@ use cranelift_frontend::{FunctionBuilder, Variable};
 use std::collections::HashMap;
 use support::rng::Rng;
 
-use super::spill_around_cold_calls::carry;
-use super::peephole::reduce;
 use super::code_sinking::sink;
+use super::peephole::reduce;
+use super::spill_around_cold_calls::carry;
 use super::tests::{check, flow_of, function, safe};
 use super::{PASS_GROWTH, simplify};
 use crate::helpers::Helper;
@@ -41,7 +41,7 @@ const REGIONS: [Option<AliasRegion>; 4] = [
 ];
 const BYTES: usize = 2;
 /// Maximum number of blocks that a run executes, since loops may be infinite.
-const MOST_BLOCKS: usize = 120;
+const MAX_BLOCKS: usize = 120;
 
 const CONDITIONS: [IntCC; 10] = [
     IntCC::Equal,
@@ -617,7 +617,7 @@ fn run(func: &Function, memory: &Memory) -> Did {
     let entry = func.layout.entry_block().expect("there is code");
     run.values[func.dfg.block_params(entry)[0]] = Some(POINTER);
     let mut next = Some(entry);
-    for _ in 0..MOST_BLOCKS {
+    for _ in 0..MAX_BLOCKS {
         let Some(block) = next else { break };
         next = run.block(block);
     }

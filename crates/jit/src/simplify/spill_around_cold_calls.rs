@@ -33,7 +33,7 @@ const ALIGNMENT: u8 = 3;
 
 /// Maximum number of store and load blocks plus blocks with new parameters, over all values. More
 /// would cost more compilation time than packets save.
-const MOST_PLACES: usize = 1000;
+const MAX_PLACES: usize = 1000;
 
 /// Spills values of a function without value aliases.
 pub(super) fn carry(func: &mut Function, flow: &Flow) {
@@ -47,7 +47,7 @@ pub(super) fn carry(func: &mut Function, flow: &Flow) {
     let frontiers = frontiers(ways, tree);
     let carried = carried(func, &calls, &living, &candidates);
     let users = users(func, &carried);
-    let mut room = MOST_PLACES;
+    let mut room = MAX_PLACES;
     for (value, blocks) in carried {
         checkpoint();
         let meetings = meetings(&blocks, &frontiers, living.begin(value));
@@ -615,8 +615,8 @@ mod tests {
         carry(&mut func, &flow);
         check(&func);
         // Each spill has a store, a load, and their addresses.
-        assert!(insts(&func).count() <= before + 4 * MOST_PLACES);
-        assert!(params(&func) <= MOST_PLACES);
+        assert!(insts(&func).count() <= before + 4 * MAX_PLACES);
+        assert!(params(&func) <= MAX_PLACES);
         assert!(begin.elapsed().as_secs() < 10);
         let mut func = many(10, 10);
         let flow = flow_of(&func);

@@ -23,7 +23,7 @@ const ALIGNMENT: u8 = 3;
 /// Maximum declared size of a table that may be small. Larger tables rarely have few rules, and the
 /// extra code prevents tail duplication. With that code, `acl-1k` took 310 to 336 cycles per
 /// packet.
-const MOST_WANTED: u32 = 1024;
+const MAX_WANTED: u32 = 1024;
 
 impl Translator<'_> {
     /// Returns true if a table on the fast path may use bit-vector lookup, and its keys are
@@ -32,7 +32,7 @@ impl Translator<'_> {
         let Some(declared) = self.program.tables.get(table) else {
             return false;
         };
-        let wants_more = declared.size_is_declared && declared.size > MOST_WANTED;
+        let wants_more = declared.size_is_declared && declared.size > MAX_WANTED;
         let keys = || declared.keys.iter();
         let has_rules = keys().any(|key| {
             matches!(

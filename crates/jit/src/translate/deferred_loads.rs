@@ -23,7 +23,7 @@ use super::{I64, Translator};
 /// Only headers of [`FieldAllocation::tracked`] can be deferred. A program defers none if headers may be
 /// unaligned. They may be if any extracted header's fixed fields are not whole bytes. The same
 /// holds if any `advance` is not by a constant multiple of eight bits.
-const MOST_CARRIED: usize = 2000;
+const MAX_CARRIED: usize = 2000;
 
 /// Location of a limb of a deferred field or of a validity.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +73,7 @@ impl DeferredLoads {
             .parsers
             .get(parser)
             .map_or(0, |parser| parser.states.len());
-        match places.len() * states < MOST_CARRIED {
+        match places.len() * states < MAX_CARRIED {
             true => DeferredLoads::default(),
             false => DeferredLoads { headers, places },
         }

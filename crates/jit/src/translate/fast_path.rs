@@ -11,22 +11,24 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{BlockArg, InstBuilder, Value};
 use cranelift_frontend::Variable;
 use exec::slots::Slot;
-use exec::{PackedOutcome, FastPath, PassInput, FastPathPort, FastPathStep, FastPathTest, Unsupported};
+use exec::{
+    FastPath, FastPathPort, FastPathStep, FastPathTest, PackedOutcome, PassInput, Unsupported,
+};
 use ir::{
     ControlId, Extern, ExternId, ExternKind, FieldId, HeaderId, Op, ParserId, StageKind, limbs_of,
 };
 
 use super::action::Uses;
-use super::work_bounds::has_work;
 use super::burst::Exit;
 use super::checksum::{HeaderSum, Summed};
-use super::entry_uses::is_about_current;
-use super::deparse::Emit;
-use super::field_allocation::{FieldAllocation, written_in_control, written_in_parser};
 use super::deferred_loads::DeferredLoads;
+use super::deparse::Emit;
+use super::entry_uses::is_about_current;
+use super::field_allocation::{FieldAllocation, written_in_control, written_in_parser};
 use super::offsets::Offsets;
 use super::place::is_cleared_by_helper;
-use super::prefetch_pass::{PrefetchedStages, PrefetchPlan};
+use super::prefetch_pass::{PrefetchPlan, PrefetchedStages};
+use super::work_bounds::has_work;
 use super::{Block, I64, Translator};
 use crate::abi::{Outcome, flags, offset};
 use crate::helpers::Helper;
@@ -641,7 +643,9 @@ impl Translator<'_> {
         };
         match test {
             FastPathTest::Equals(field, value) => Some(compare(self, field, value, IntCC::Equal)),
-            FastPathTest::Differs(field, value) => Some(compare(self, field, value, IntCC::NotEqual)),
+            FastPathTest::Differs(field, value) => {
+                Some(compare(self, field, value, IntCC::NotEqual))
+            }
             FastPathTest::Asked => {
                 let asks = ASKING.iter().any(|op| self.calls(*op));
                 asks.then(|| self.has_asked())
@@ -732,14 +736,14 @@ impl Translator<'_> {
 }
 
 /// Maximum number of slots between two runs that are cleared needlessly to save a helper call.
-const MOST_BETWEEN: u32 = 64;
+const MAX_BETWEEN: u32 = 64;
 
 /// Adds slots to the runs that are cleared for each packet. A short gap after a long run is cleared
 /// too. It has slots that are held in variables.
 fn add_run(runs: &mut Vec<(Slot, u32)>, slot: Slot, limbs: u32) {
     if let Some((first, count)) = runs.last_mut() {
         let between = slot - (*first + *count);
-        if between == 0 || (is_cleared_by_helper(*count) && between <= MOST_BETWEEN) {
+        if between == 0 || (is_cleared_by_helper(*count) && between <= MAX_BETWEEN) {
             *count += between + limbs;
             return;
         }

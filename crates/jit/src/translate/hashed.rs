@@ -202,7 +202,10 @@ impl Translator<'_> {
         self.prefetch(line);
         let packet = self.notes_of_packet();
         let question = self.take_question(to.at(HashedLookups::ASKED))?;
-        for (word, at) in [(line, HashedLookups::LINES), (packet, HashedLookups::ASKERS)] {
+        for (word, at) in [
+            (line, HashedLookups::LINES),
+            (packet, HashedLookups::ASKERS),
+        ] {
             self.b.ins().store(in_limbs(), word, question, to.at(at));
         }
         self.note_key(to.answers, packet, &packed);

@@ -13,8 +13,8 @@ use super::prefetch_pass::TablePrefetch;
 
 /// Maximum number of actions of a table that are converted, and maximum number of limbs that they
 /// assign together.
-const MOST_CHOICES: usize = 3;
-const MOST_LIMBS: u32 = 6;
+const MAX_CHOICES: usize = 3;
+const MAX_LIMBS: u32 = 6;
 
 /// Assignments in order.
 type Assigned<'p> = Vec<(&'p Place, &'p Expr)>;
@@ -65,7 +65,7 @@ impl<'t> Translator<'t> {
                 limbs += to.ty(self.program).map_or(u32::MAX, limbs_of);
             }
             let is_wide = |param| self.wide_param(action, param).is_some();
-            if params.any(is_wide) || limbs > MOST_LIMBS {
+            if params.any(is_wide) || limbs > MAX_LIMBS {
                 return None;
             }
             choices.push(SelectedAction {
@@ -75,7 +75,7 @@ impl<'t> Translator<'t> {
                 ends,
             });
         }
-        (choices.len() <= MOST_CHOICES).then_some(choices)
+        (choices.len() <= MAX_CHOICES).then_some(choices)
     }
 
     /// Returns the assignments of an action on which later keys depend, and true if it ends its

@@ -325,10 +325,14 @@ struct Walk<'l, 'p, F> {
 }
 
 /// Maximum nesting depth of action calls. Fields that deeper actions write count as unknown.
-const MOST_CALLS: usize = 8;
+const MAX_CALLS: usize = 8;
 
 impl<'l, 'p, F: Follows> Walk<'l, 'p, F> {
-    fn new(levels: &'l mut LookupSchedule, program: &'p Program, follows: &'p F) -> Walk<'l, 'p, F> {
+    fn new(
+        levels: &'l mut LookupSchedule,
+        program: &'p Program,
+        follows: &'p F,
+    ) -> Walk<'l, 'p, F> {
         Walk {
             levels,
             program,
@@ -338,11 +342,7 @@ impl<'l, 'p, F: Follows> Walk<'l, 'p, F> {
     }
 
     fn action(&mut self, id: ActionId, least: Level) {
-        let least = if self.depth > MOST_CALLS {
-            NEVER
-        } else {
-            least
-        };
+        let least = if self.depth > MAX_CALLS { NEVER } else { least };
         self.depth += 1;
         if let Some(action) = self.program.actions.get(id) {
             self.body(&action.body, least);

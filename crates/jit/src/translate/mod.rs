@@ -8,40 +8,40 @@
 //! read them and at the end.
 
 mod action;
-mod lookup_results;
 mod arith;
-mod work_bounds;
+mod bit_vector_lookup;
 mod burst;
 mod call;
 mod checksum;
-mod if_conversion;
 mod control;
 mod count;
-mod entry_uses;
+mod deferred_loads;
 mod deparse;
 mod emit;
+mod entry_uses;
 mod expr;
 mod extract;
-mod bit_vector_lookup;
+mod fast_path;
+mod field_allocation;
 mod fields;
 mod hashed;
-mod field_allocation;
-mod stack_cache;
-mod deferred_loads;
+mod if_conversion;
+mod lookup_results;
 mod lookup_schedule;
 mod offsets;
 mod parse_cache;
 mod parser;
-mod fast_path;
 mod place;
-mod record;
 mod prefetch_pass;
+mod record;
 mod size;
 mod speculative_actions;
+mod stack_cache;
 mod stmt;
 mod table;
 mod trie;
 mod wide;
+mod work_bounds;
 
 use std::collections::HashMap;
 
@@ -57,7 +57,7 @@ use cranelift_frontend::{FunctionBuilder, Variable};
 use exec::slots::Slot;
 use exec::slots::header::{HeaderSite, StackSite};
 use exec::slots::table::TableSite;
-use exec::{DropReason, Natives, ParserErrors, FastPath, Unsupported};
+use exec::{DropReason, FastPath, Natives, ParserErrors, Unsupported};
 use ir::work::Work;
 use ir::{
     Action, ActionId, ControlId, Expr, FieldId, LabelId, Layout, Loc, ParserId, Program, ScalarTy,
@@ -70,13 +70,13 @@ use crate::lookup_buffer::RowAddresses;
 use action::{ActionCosts, Param, SharedAction};
 use count::Applying;
 use entry_uses::CurrentUses;
-pub(crate) use hashed::{Lines, words_of_rows};
-use stack_cache::StackCache;
-pub(crate) use parse_cache::ParsedFields;
 use fast_path::FastPathContext;
 pub(crate) use fast_path::FastPathUses;
+pub(crate) use hashed::{Lines, words_of_rows};
+pub(crate) use parse_cache::ParsedFields;
 pub(crate) use prefetch_pass::{PrefetchSite, PrefetchedStages};
-pub(crate) use size::MOST_INSTS_TOGETHER;
+pub(crate) use size::MAX_INSTS_TOGETHER;
+use stack_cache::StackCache;
 
 /// Maximum number of limbs of a value that is held in SSA values.
 pub(crate) const INLINE_LIMBS: u32 = 8;
@@ -166,7 +166,7 @@ impl<'p> Shared<'p> {
             most_temporaries: 0,
             wide_scratch_limbs: 0,
             call_conv,
-            insts_left: MOST_INSTS_TOGETHER,
+            insts_left: MAX_INSTS_TOGETHER,
         })
     }
 
@@ -195,7 +195,7 @@ pub(crate) enum BurstLayout {
     /// device are kept on the stack for a segment ([`stack_cache`]).
     Grouped,
     /// Interleaved: each packet may belong to another device than the one before. The device is
-    /// found by the packet ([`crate::abi::Sight`]).
+    /// found by the packet ([`crate::abi::PacketDevice`]).
     Interleaved,
 }
 
@@ -205,9 +205,9 @@ pub(crate) enum Body<'p> {
     Parser(ParserId),
     Control(ControlId),
     /// All steps of a fast path.
-    Pass(&'p FastPath),
+    FastPath(&'p FastPath),
     /// The prefetch pass of this level, for a fast path that uses lookup results at these stages.
-    Scout(&'p FastPath, &'p PrefetchedStages, usize),
+    Prefetch(&'p FastPath, &'p PrefetchedStages, usize),
     /// The lookups in these lines of hash tables for the prefetch pass of this level. They also
     /// list the rows to prefetch.
     Answers(usize, RowAddresses, Lines),
@@ -230,8 +230,8 @@ pub(crate) fn translate(
             translator.control(id)?;
             translator.finish()?;
         }
-        Body::Pass(pass) => return translator.pass(pass),
-        Body::Scout(pass, stages, level) => translator.scout(pass, stages, level)?,
+        Body::FastPath(pass) => return translator.pass(pass),
+        Body::Prefetch(pass, stages, level) => translator.scout(pass, stages, level)?,
         Body::Answers(level, rows, lines) => translator.answers(level, rows, lines),
     }
     Ok(PrefetchedStages::new())

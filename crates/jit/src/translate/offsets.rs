@@ -21,7 +21,7 @@ const NOWHERE: i64 = -1 << 40;
 /// these offsets. With 21 to 23 headers, the stack lowered its throughput by a third to two fifths.
 /// With 24, functions become too large for duplication (`simplify`), and the stack raised it by
 /// half.
-const MOST_IN_VARIABLES: usize = 23;
+const MAX_IN_VARIABLES: usize = 23;
 
 /// Bytes of an offset on the stack, and the base-2 logarithm of its alignment.
 const WORD: i32 = 8;
@@ -57,7 +57,7 @@ impl Offsets {
             place,
         });
         let headers: BTreeMap<HeaderId, Known> = headers.into_iter().zip(known).collect();
-        let slot = (headers.len() > MOST_IN_VARIABLES).then(|| {
+        let slot = (headers.len() > MAX_IN_VARIABLES).then(|| {
             let size = WORD as u32 * headers.len() as u32;
             let data = StackSlotData::new(StackSlotKind::ExplicitSlot, size, ALIGNMENT);
             b.create_sized_stack_slot(data)

@@ -190,7 +190,7 @@ impl Translator<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BurstLayout, Body, Shared, in_bytes, translate};
+    use super::super::{Body, BurstLayout, Shared, in_bytes, translate};
     use super::*;
     use cranelift_codegen::Context;
     use cranelift_codegen::ir::{Function, Opcode};
@@ -265,9 +265,9 @@ mod tests {
             let stages = translate(&mut shared, builder, body).expect("it is translated");
             (context.func, stages)
         };
-        let (_, stages) = made(Body::Pass(&pass));
+        let (_, stages) = made(Body::FastPath(&pass));
         (0..2)
-            .map(|level| made(Body::Scout(&pass, &stages, level)).0)
+            .map(|level| made(Body::Prefetch(&pass, &stages, level)).0)
             .collect()
     }
 

@@ -14,8 +14,8 @@ use ir::{
 };
 
 use super::Translator;
-use super::work_bounds::targets;
 use super::expr::is_wide;
+use super::work_bounds::targets;
 use crate::abi::Outcome;
 use crate::helpers::Helper;
 

@@ -28,12 +28,14 @@ use ir::{
 };
 use table::{Directness, Lookup};
 
-use super::lookup_results::{LookupResults, WORD_SHIFT};
+use super::fast_path::stays;
+use super::field_allocation::{
+    FieldAllocation, may_part, written_behind_parting, written_in_control,
+};
 use super::hashed::HashedLookups;
-use super::field_allocation::{FieldAllocation, may_part, written_behind_parting, written_in_control};
+use super::lookup_results::{LookupResults, WORD_SHIFT};
 use super::lookup_schedule::{Follows, Level, LookupSchedule, assigns};
 use super::parse_cache::Noted;
-use super::fast_path::stays;
 use super::speculative_actions::ResolvedLookup;
 use super::{Block, I64, INLINE_LIMBS, Translator, in_limbs};
 use crate::abi::offset;
@@ -354,7 +356,9 @@ impl Translator<'_> {
                     levels.control(self.program, *control, self);
                 }
                 FastPathStep::Control(control) => levels.forget(self.program, *control),
-                FastPathStep::Carry(_) | FastPathStep::Deparse(_) | FastPathStep::Copy { .. } => break,
+                FastPathStep::Carry(_) | FastPathStep::Deparse(_) | FastPathStep::Copy { .. } => {
+                    break;
+                }
                 _ => {}
             }
         }
@@ -539,7 +543,11 @@ impl Translator<'_> {
         (controls, needed)
     }
 
-    fn scout_steps(&mut self, pass: &FastPath, plan: &TablePrefetch<'_>) -> Result<(), Unsupported> {
+    fn scout_steps(
+        &mut self,
+        pass: &FastPath,
+        plan: &TablePrefetch<'_>,
+    ) -> Result<(), Unsupported> {
         let mut is_parsed = false;
         for (number, step) in pass.steps.iter().enumerate() {
             match step {
@@ -573,7 +581,11 @@ impl Translator<'_> {
         Ok(())
     }
 
-    fn scout_control(&mut self, id: ControlId, plan: &TablePrefetch<'_>) -> Result<(), Unsupported> {
+    fn scout_control(
+        &mut self,
+        id: ControlId,
+        plan: &TablePrefetch<'_>,
+    ) -> Result<(), Unsupported> {
         let Some(control) = self.program.controls.get(id) else {
             return Ok(());
         };

@@ -11,14 +11,14 @@ use support::work::checkpoint;
 use super::{Body, Translator};
 
 /// Maximum number of instructions and values of one function.
-pub(crate) const MOST_INSTS: usize = 60_000;
+pub(crate) const MAX_INSTS: usize = 60_000;
 
 /// Maximum number of instructions and values of all functions of a program together.
-pub(crate) const MOST_INSTS_TOGETHER: usize = 200_000;
+pub(crate) const MAX_INSTS_TOGETHER: usize = 200_000;
 
 /// Maximum product of the number of variables and the number of blocks of a function. SSA
 /// construction stores a word for each pair.
-const MOST_PLACES: usize = 16 << 20;
+const MAX_PLACES: usize = 16 << 20;
 
 impl Translator<'_> {
     /// Checks the current size of the function. Each loop of the translation calls it once per
@@ -38,17 +38,17 @@ impl Translator<'_> {
         checkpoint();
         let dfg = &self.b.func.dfg;
         let size = dfg.num_insts().max(dfg.num_values()).saturating_add(insts);
-        let limit = MOST_INSTS.min(self.insts_left);
+        let limit = MAX_INSTS.min(self.insts_left);
         if size > limit {
-            return Err(self.too_large(&match limit < MOST_INSTS {
+            return Err(self.too_large(&match limit < MAX_INSTS {
                 true => together(),
-                false => format!("its function has more than {MOST_INSTS} instructions"),
+                false => format!("its function has more than {MAX_INSTS} instructions"),
             }));
         }
         let places = dfg.num_blocks().saturating_mul(self.variables);
-        if places > MOST_PLACES {
+        if places > MAX_PLACES {
             return Err(self.too_large(&format!(
-                "its function has {} variables in {} blocks, and at most {MOST_PLACES} of one \
+                "its function has {} variables in {} blocks, and at most {MAX_PLACES} of one \
                  times the other are possible",
                 self.variables,
                 dfg.num_blocks(),
@@ -75,7 +75,7 @@ impl Translator<'_> {
 
 /// Returns the error text for a program with too much code.
 fn together() -> String {
-    format!("the program's functions have more than {MOST_INSTS_TOGETHER} instructions together")
+    format!("the program's functions have more than {MAX_INSTS_TOGETHER} instructions together")
 }
 
 /// Returns the name of the body, a description of its largest construct, and the location of that.
@@ -93,7 +93,7 @@ fn largest(program: &Program, body: Body<'_>) -> (String, String, Option<Loc>) {
     let found = match body {
         Body::Parser(id) => of_parser(id),
         Body::Control(id) => of_control(id),
-        Body::Pass(_) | Body::Scout(..) | Body::Answers(..) => None,
+        Body::FastPath(_) | Body::Prefetch(..) | Body::Answers(..) => None,
     };
     let whole = || ("the program".to_owned(), (0, "all of it".to_owned(), None));
     let (name, (_, what, loc)) = found.unwrap_or_else(whole);

@@ -14,7 +14,7 @@ use ir::{
 use super::action::{Param, Uses};
 use super::if_conversion::Ways;
 use super::lookup_schedule::{Follows, assigns, exits};
-use super::prefetch_pass::{Comes, TablePrefetch, PrefetchSite};
+use super::prefetch_pass::{Comes, PrefetchSite, TablePrefetch};
 use super::{INLINE_LIMBS, Translator};
 
 /// Match stage with a lookup result that a prefetch pass uses.

@@ -280,7 +280,7 @@ impl Translator<'_> {
     }
 }
 
-/// Returns the offset in a [`crate::abi::Sight`] of the value that this word of the invocation has
+/// Returns the offset in a [`crate::abi::PacketDevice`] of the value that this word of the invocation has
 /// for a segment.
 fn sight_of(at: i32) -> Option<i32> {
     match at {

@@ -17,10 +17,10 @@ use super::prefetch_pass::PrefetchSite;
 use super::{I64, Translator, in_limbs};
 use crate::abi::{NO_ACTION, Outcome, offset};
 use crate::helpers::Helper;
-use crate::view::{self, MOST_DIGITS};
+use crate::view::{self, MAX_DIGITS};
 
 /// Maximum width of each part of a small key, in bits.
-const MOST_SMALL_BITS: u32 = 16;
+const MAX_SMALL_BITS: u32 = 16;
 
 /// Maximum number of actions that are distinguished by successive comparisons.
 const COMPARED_ACTIONS: usize = 4;
@@ -408,7 +408,7 @@ impl Translator<'_> {
     /// Returns true if the table may have a direct index that native code searches.
     pub(super) fn may_be_direct(&self, table: TableId) -> bool {
         let limbs = self.code.tables[table].key_limbs as usize;
-        (1..=MOST_DIGITS).contains(&limbs) && self.has_exact_keys(table)
+        (1..=MAX_DIGITS).contains(&limbs) && self.has_exact_keys(table)
     }
 
     /// Returns true on the fast path if all parts of a table's key are exact and computed without a
@@ -425,7 +425,7 @@ impl Translator<'_> {
     /// table most likely has a direct index.
     pub(super) fn has_small_keys(&self, table: TableId) -> bool {
         let mut widths = self.key_widths(table).into_iter();
-        widths.all(|width| width <= MOST_SMALL_BITS)
+        widths.all(|width| width <= MAX_SMALL_BITS)
     }
 
     /// Returns the address of the slots of a table's direct index, 0 if there is none.

@@ -37,7 +37,7 @@ pub(super) fn has_work(program: &Program, budget: &Work<'_>, pass: &FastPath) ->
             Some(None) => return false,
         }
     }
-    sum <= u64::from(WorkBudget::LEAST.units())
+    sum <= u64::from(WorkBudget::MIN.units())
 }
 
 struct Bounds<'b> {

@@ -36,7 +36,7 @@ pub use operator::Operator;
 pub use tonic::Code;
 
 /// Capacity of the queue of messages to the server.
-const MOST_ASKED: usize = 1024;
+const MAX_ASKED: usize = 1024;
 
 /// Timeout for the answer to an arbitration update.
 const ARBITRATION: Duration = Duration::from_secs(10);
@@ -311,7 +311,7 @@ impl Client {
     }
 
     fn open(&mut self, first: Ask) -> Result<(), ClientError> {
-        let (asked, asks) = mpsc::channel(MOST_ASKED);
+        let (asked, asks) = mpsc::channel(MAX_ASKED);
         let first = rt::StreamMessageRequest {
             update: Some(first),
         };

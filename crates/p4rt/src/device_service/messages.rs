@@ -14,10 +14,10 @@ use crate::arbiter::ClientId;
 use crate::control::Event;
 use crate::data::{DataCoder, scalars};
 use crate::digests::List;
-use crate::fault::{Checked, invalid, refuse};
 use crate::packet_io;
 use crate::pipeline::lock;
 use crate::read;
+use crate::request_error::{Checked, invalid, refuse};
 use crate::schema::Schema;
 
 impl DeviceService {

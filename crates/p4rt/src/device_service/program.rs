@@ -6,16 +6,16 @@ use std::time::Instant;
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::ForwardingPipelineConfig;
 use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
-use switch::{AdoptError, MigrationMode, Device, MayLose};
+use switch::{AdoptError, Device, MayLose, MigrationMode};
 use tonic::Code;
 
-use super::{Purpose, DeviceService};
+use super::{DeviceService, Purpose};
 use crate::caller::Caller;
 use crate::controller_state::ControllerState;
-use crate::fault::{Checked, RequestError, invalid, refuse};
-use crate::pending_commits;
 use crate::notes;
-use crate::pipeline::{self, StagedDevice, Config, Pipeline, Saved, lock};
+use crate::pending_commits;
+use crate::pipeline::{self, Config, Pipeline, Saved, StagedDevice, lock};
+use crate::request_error::{Checked, RequestError, invalid, refuse};
 
 impl DeviceService {
     /// Sets the program. State is carried over except for the objects in `may_lose`, if the action
@@ -128,8 +128,13 @@ impl DeviceService {
                 pipeline.saved = Some(Saved { config, apart });
             }
             Action::VerifyAndCommit => {
-                self.adopt(device, MigrationMode::Nothing, &config, ControllerState::cleared)
-                    .await?;
+                self.adopt(
+                    device,
+                    MigrationMode::Nothing,
+                    &config,
+                    ControllerState::cleared,
+                )
+                .await?;
                 pipeline.saved = None;
                 pipeline.running = Some(config);
             }

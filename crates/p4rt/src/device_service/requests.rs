@@ -11,10 +11,10 @@ use tonic::Status;
 
 use super::DeviceService;
 use crate::batch;
-use crate::fault::{Checked, batch_status};
 use crate::pending_commits::{self, Waiting};
 use crate::pipeline::DeviceTarget;
 use crate::read;
+use crate::request_error::{Checked, batch_status};
 use crate::schema::Schema;
 use crate::undo::{Op, Target};
 use crate::write::{self, Seen};

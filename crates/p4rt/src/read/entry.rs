@@ -354,7 +354,12 @@ impl EntryQuery {
         found.filter(is_it).collect()
     }
 
-    fn default_entry(&self, view: &TableView, device: &Device, extras: &ControllerState) -> FoundEntry {
+    fn default_entry(
+        &self,
+        view: &TableView,
+        device: &Device,
+        extras: &ControllerState,
+    ) -> FoundEntry {
         let table = &device.configuration().tables[view.table];
         FoundEntry {
             matches: Arc::new([]),

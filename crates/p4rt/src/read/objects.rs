@@ -12,8 +12,8 @@ use table::{ActionRef, CounterArray, FieldMatch, MeterArray};
 use tonic::Code;
 
 use super::{chosen, is_told, message};
-use crate::data::DataCoder;
 use crate::controller_state::ControllerState;
+use crate::data::DataCoder;
 use crate::request_error::{Checked, invalid, refuse};
 use crate::schema::{CellsView, Schema};
 use crate::write::index;

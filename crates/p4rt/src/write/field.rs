@@ -127,7 +127,10 @@ fn bounds(field: &FieldView, low: Value, high: Value) -> Checked<KeyMatch> {
         exec::field_match(&field.field, &range),
         table::FieldMatch::any(&field.field),
     ) else {
-        return Err(RequestError::new(Code::InvalidArgument, "the bounds do not fit"));
+        return Err(RequestError::new(
+            Code::InvalidArgument,
+            "the bounds do not fit",
+        ));
     };
     if matched == any {
         return invalid("a range of all values matches anything: leave the field out");

@@ -100,7 +100,7 @@ pub(crate) fn seen(update: &Update) -> Seen {
 
 /// Maximum number of cells that one batch may change at a barrier, while the packets of all workers
 /// wait.
-const MOST_AT_ONCE: usize = 4096;
+const MAX_AT_ONCE: usize = 4096;
 
 /// Checks that the immediately visible updates are few enough to be made at a barrier.
 pub(crate) fn check_at_once(schema: &Schema, updates: &[Update]) -> Checked {
@@ -108,12 +108,12 @@ pub(crate) fn check_at_once(schema: &Schema, updates: &[Update]) -> Checked {
         .iter()
         .map(|update| cells_at_once(schema, update))
         .sum();
-    match cells <= MOST_AT_ONCE {
+    match cells <= MAX_AT_ONCE {
         true => Ok(()),
         false => refuse(
             Code::ResourceExhausted,
             format!(
-                "a DATAPLANE_ATOMIC batch may write {MOST_AT_ONCE} cells of counters, meters and registers, and this one writes {cells}: packets would wait for it"
+                "a DATAPLANE_ATOMIC batch may write {MAX_AT_ONCE} cells of counters, meters and registers, and this one writes {cells}: packets would wait for it"
             ),
         ),
     }

@@ -24,10 +24,10 @@ use crate::schema::Schema;
 use crate::undo::Op;
 
 /// Maximum instance: `EgressInstance_t` has 16 bits in PSA, PNA and v1model.
-const MOST_INSTANCE: u32 = 0xffff;
+const MAX_INSTANCE: u32 = 0xffff;
 
 /// Maximum class of service: `ClassOfService_t` has 8 bits.
-const MOST_CLASS: u32 = 0xff;
+const MAX_CLASS: u32 = 0xff;
 
 /// PSA's port numbers: the last one below the reserved ones, `PSA_PORT_RECIRCULATE` and
 /// `PSA_PORT_CPU`.
@@ -107,9 +107,9 @@ fn check_replicas(schema: &Schema, place: &str, replicas: &[rt::Replica]) -> Che
 }
 
 fn check_copy(schema: &Schema, place: &str, port: PortId, instance: u32) -> Checked {
-    if instance > MOST_INSTANCE {
+    if instance > MAX_INSTANCE {
         return invalid(format!(
-            "{place}: the instance {instance} is above {MOST_INSTANCE}"
+            "{place}: the instance {instance} is above {MAX_INSTANCE}"
         ));
     }
     let port = port.0;
@@ -220,11 +220,11 @@ fn check_session(schema: &Schema, place: &str, session: &rt::CloneSessionEntry) 
             format!("{place}: replicas of clone sessions have no backups"),
         );
     }
-    if session.class_of_service > MOST_CLASS {
+    if session.class_of_service > MAX_CLASS {
         return Err(RequestError::new(
             Code::InvalidArgument,
             format!(
-                "{place}: the class of service {} is above {MOST_CLASS}",
+                "{place}: the class of service {} is above {MAX_CLASS}",
                 session.class_of_service
             ),
         ));

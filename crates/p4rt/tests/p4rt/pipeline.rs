@@ -8,7 +8,7 @@ use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity as Kind;
 use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use p4info::p4::v1::update::Type;
-use p4rt::{TenancyError, ProgramPermit, Loader};
+use p4rt::{Loader, ProgramPermit, TenancyError};
 use switch::{Device, LoadError};
 use tonic::Code;
 

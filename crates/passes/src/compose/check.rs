@@ -22,7 +22,10 @@ use super::error::ComposeProblem;
 use crate::uses::Uses;
 
 /// Checks the first header that a step extracts against what the step before it sends.
-pub(super) fn expects(before: (&str, &Program), step: (&str, &Program)) -> Result<(), ComposeProblem> {
+pub(super) fn expects(
+    before: (&str, &Program),
+    step: (&str, &Program),
+) -> Result<(), ComposeProblem> {
     let Some(expected) = first_header(step.1) else {
         return Ok(());
     };

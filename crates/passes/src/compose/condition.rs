@@ -35,7 +35,10 @@ impl Scope<'_> {
         let ty = match (self.ty(left)?, self.ty(right)?) {
             (Some(ty), _) | (None, Some(ty)) => ty,
             (None, None) => {
-                return Err(ComposeError::at(position(left), ComposeProblem::ComparesNumbers));
+                return Err(ComposeError::at(
+                    position(left),
+                    ComposeProblem::ComparesNumbers,
+                ));
             }
         };
         let op = match comparison {
@@ -143,7 +146,10 @@ impl Scope<'_> {
             ScalarTy::Bit(_) | ScalarTy::Int(_) | ScalarTy::Bool => Ok(field),
             ty => {
                 let name = name.to_owned();
-                Err(ComposeError::at(at, ComposeProblem::NotComparable { name, ty }))
+                Err(ComposeError::at(
+                    at,
+                    ComposeProblem::NotComparable { name, ty },
+                ))
             }
         }
     }
@@ -198,7 +204,10 @@ fn constant(number: &Number, ty: ScalarTy) -> Lowered<Expr> {
         Some(value) => Ok(Expr::Const(ty, value)),
         None => {
             let text = number.text.clone();
-            Err(ComposeError::at(number.at, ComposeProblem::BadNumber { text, ty }))
+            Err(ComposeError::at(
+                number.at,
+                ComposeProblem::BadNumber { text, ty },
+            ))
         }
     }
 }

@@ -195,10 +195,10 @@ impl fmt::Display for PolicyError {
 impl std::error::Error for PolicyError {}
 
 /// Maximum bit index of a field in a condition, plus one. No comparison needs more.
-const MOST_BITS: u32 = 2048;
+const MAX_BITS: u32 = 2048;
 
 /// Maximum number of operands joined by `&`. Each is nested in the next one.
-const MOST_TERMS: u32 = 64;
+const MAX_TERMS: u32 = 64;
 
 /// Maximum number of steps of a policy.
 const MAX_STEPS: usize = 256;
@@ -435,8 +435,8 @@ impl Reader<'_> {
             if self.scan.looks_at("&&") || !self.scan.eat("&") {
                 break;
             }
-            if terms == MOST_TERMS {
-                let message = format!("at most {MOST_TERMS} parts are joined by `&`");
+            if terms == MAX_TERMS {
+                let message = format!("at most {MAX_TERMS} parts are joined by `&`");
                 return Err(self.scan.error(message));
             }
             operand = Operand::And(Box::new(operand), Box::new(self.term()?));
@@ -484,10 +484,10 @@ impl Reader<'_> {
         };
         let (high, low) = (bit(":")?, bit("]")?);
         let message = match high >= low {
-            true if high < MOST_BITS => return Ok((high, low)),
+            true if high < MAX_BITS => return Ok((high, low)),
             true => format!(
-                "fields have at most {MOST_BITS} bits, so the highest is {}",
-                MOST_BITS - 1
+                "fields have at most {MAX_BITS} bits, so the highest is {}",
+                MAX_BITS - 1
             ),
             false => format!("the higher bit comes first: `[{low}:{high}]`"),
         };

@@ -1,8 +1,8 @@
 //! Traffic generator for benchmarks and tests. The number of flows, their frequencies and the
 //! frame lengths are configurable. Every run gives the same frames.
 
-mod error;
 mod compiled_template;
+mod error;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -181,7 +181,7 @@ impl Generator {
     /// the number of frames added.
     pub fn fill(&mut self, batch: &mut Batch, ingress: PortId, now: Nanos) -> usize {
         let room = batch.room();
-        let mut flows = [0; Batch::USUAL];
+        let mut flows = [0; Batch::DEFAULT];
         while batch.room() > 0 {
             let n = batch.room().min(flows.len());
             // Select all flows first: cache misses in a large alias table then overlap.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Time between two checks for a removed interface: initially, and at most. It doubles with each
 /// attempt to reopen the interface.
 const FIRST_PAUSE: Nanos = Nanos::from_millis(100);
-const LONGEST_PAUSE: Nanos = Nanos::from_millis(5000);
+const MAX_PAUSE: Nanos = Nanos::from_millis(5000);
 
 /// Opens the port of a specification in the calling thread's network namespace, for `workers`
 /// workers. The port recovers after its interface was removed, see [`Port::comes_back`].
@@ -159,7 +159,7 @@ impl KeptPort {
         if !common.exists() || common.is_opening.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.pause = Nanos(self.pause.0 * 2).min(LONGEST_PAUSE);
+        self.pause = Nanos(self.pause.0 * 2).min(MAX_PAUSE);
         // Shares of an incarnation that was removed before all of them were fetched.
         let before = std::mem::take(&mut *common.fresh());
         let common = Arc::clone(common);

@@ -2,8 +2,8 @@
 
 mod af_packet;
 mod af_xdp;
-mod driver_selection;
 mod core;
+mod driver_selection;
 mod echo;
 mod keep;
 mod link;
@@ -21,8 +21,8 @@ mod testbed;
 
 pub use af_packet::AfPacketPort;
 pub use af_xdp::{AfXdpPort, XdpMode};
-pub use driver_selection::{OpenedPort, PortDriver, open_interface};
 pub use core::{Cores, pin_to_core};
+pub use driver_selection::{OpenedPort, PortDriver, open_interface};
 pub use echo::EchoSocket;
 pub use keep::open_kept;
 pub use link::{Interface, interfaces};

@@ -151,12 +151,12 @@ impl Owner {
             port,
             lanes,
             common,
-            came: Batch::with_capacity(Batch::USUAL),
+            came: Batch::with_capacity(Batch::DEFAULT),
             next: 0,
             joined,
             given: (0, 0),
             missed: 0,
-            sending: Batch::with_capacity(Batch::USUAL),
+            sending: Batch::with_capacity(Batch::DEFAULT),
         })
     }
 

@@ -96,7 +96,7 @@ impl<P: Port> Testbed<P> {
             input: switch.run(|| open(PortId(0), "in0"))??,
             output: switch.run(|| open(PortId(1), "out0"))??,
             _netns: [before, switch, behind],
-            frames: Batch::with_capacity(Batch::USUAL),
+            frames: Batch::with_capacity(Batch::DEFAULT),
             clock: Instant::now(),
         };
         bed.wait_up()?;

@@ -24,7 +24,7 @@ use crate::walk;
 const REGISTERS: [&str; 2] = ["register", "Register"];
 
 /// Maximum number of accesses of called code examined in a program.
-const MOST_STEPS: usize = 1 << 20;
+const MAX_STEPS: usize = 1 << 20;
 
 pub(super) fn check(program: &Program, diagnostics: &mut Diagnostics) {
     let mut walk = Walk {
@@ -32,7 +32,7 @@ pub(super) fn check(program: &Program, diagnostics: &mut Diagnostics) {
         known: HashMap::new(),
         found: Vec::new(),
         shown: HashSet::new(),
-        left: MOST_STEPS,
+        left: MAX_STEPS,
     };
     for id in program.actions.ids() {
         walk.unit(Unit::Action(id));

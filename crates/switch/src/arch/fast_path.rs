@@ -1,7 +1,7 @@
 //! Fast path of an architecture ([`exec::FastPath`]), and the positions at which its general code
 //! continues with packets that exit it.
 
-use exec::{DropReason, FastPath, PassInput, FastPathPort, FastPathStep, FastPathTest};
+use exec::{DropReason, FastPath, FastPathPort, FastPathStep, FastPathTest, PassInput};
 use ir::{BlockCode, BlockRole, Program, StepId};
 
 use crate::snapshot_cell::SnapshotCell;
@@ -139,14 +139,20 @@ impl<'p> FastPathBuilder<'p> {
 
     pub(super) fn drop_if_equal(&mut self, slot: SnapshotCell, value: u64, reason: DropReason) {
         if let Some(field) = slot.field() {
-            self.step(FastPathStep::DropIf(FastPathTest::Equals(field, value), reason));
+            self.step(FastPathStep::DropIf(
+                FastPathTest::Equals(field, value),
+                reason,
+            ));
         }
     }
 
     /// Drops packets for which the field is not zero.
     pub(super) fn drop_if_set(&mut self, slot: SnapshotCell, reason: DropReason) {
         if let Some(field) = slot.field() {
-            self.step(FastPathStep::DropIf(FastPathTest::Differs(field, 0), reason));
+            self.step(FastPathStep::DropIf(
+                FastPathTest::Differs(field, 0),
+                reason,
+            ));
         }
     }
 

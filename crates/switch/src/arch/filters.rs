@@ -55,7 +55,8 @@ mod ubpf_action {
 
 impl Ubpf {
     pub(super) fn new(program: &Program, layout: &Layout) -> Ubpf {
-        let slot = |name: &str| SnapshotCell::of(program, layout, &format!("standard_metadata.{name}"));
+        let slot =
+            |name: &str| SnapshotCell::of(program, layout, &format!("standard_metadata.{name}"));
         Ubpf {
             input_port: slot("input_port"),
             packet_length: slot("packet_length"),
@@ -125,7 +126,11 @@ impl Ubpf {
 /// Runs the deparser. Such devices first make space for the headers before the unparsed bytes, then
 /// truncate the packet, then write the headers that still fit. So headers that `truncate` cuts are
 /// not written, and the original bytes stay.
-fn deparse_cut(core: &mut Core, job: &mut InFlightPacket, trace: &mut Trace<'_>) -> Result<(), DropReason> {
+fn deparse_cut(
+    core: &mut Core,
+    job: &mut InFlightPacket,
+    trace: &mut Trace<'_>,
+) -> Result<(), DropReason> {
     let Some(cut) = job.packet.requests.truncate.take() else {
         return core.deparse(job, BlockRole::Deparser, trace);
     };

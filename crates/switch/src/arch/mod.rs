@@ -1,7 +1,7 @@
 //! Architectures: the order of a program's blocks, their inputs, and the effect of their outputs.
 
-mod filters;
 mod fast_path;
+mod filters;
 mod pna;
 mod psa;
 mod v1model;

@@ -58,7 +58,12 @@ impl Pna {
     }
 
     /// Continues after the main control.
-    pub(super) fn ingress_done(&self, core: &mut Core, mut job: InFlightPacket, trace: &mut Trace<'_>) {
+    pub(super) fn ingress_done(
+        &self,
+        core: &mut Core,
+        mut job: InFlightPacket,
+        trace: &mut Trace<'_>,
+    ) {
         if let Err(reason) = core.deparse(&mut job, BlockRole::Deparser, trace) {
             return core.drop(job, reason, DropDetail::None, trace);
         }

@@ -141,7 +141,12 @@ impl Psa {
     }
 
     /// Continues after ingress.
-    pub(super) fn ingress_done(&self, core: &mut Core, mut job: InFlightPacket, trace: &mut Trace<'_>) {
+    pub(super) fn ingress_done(
+        &self,
+        core: &mut Core,
+        mut job: InFlightPacket,
+        trace: &mut Trace<'_>,
+    ) {
         // The deparser rewrites the packet, but clones and resubmission need the received one.
         let wants_original = self.flag(self.out_clone, &job) || self.flag(self.out_resubmit, &job);
         let original = if wants_original {
@@ -275,7 +280,13 @@ impl Psa {
         core.start_over(job, why, trace);
     }
 
-    fn multicast(&self, core: &mut Core, mut job: InFlightPacket, group: u32, trace: &mut Trace<'_>) {
+    fn multicast(
+        &self,
+        core: &mut Core,
+        mut job: InFlightPacket,
+        group: u32,
+        trace: &mut Trace<'_>,
+    ) {
         job.path = PacketPath::NormalMulticast;
         let root = std::sync::Arc::clone(&job.root);
         let Some((last, others)) = root.replication.group(group).split_last() else {
@@ -314,7 +325,13 @@ impl Psa {
         self.enqueue(core, job, replica, trace);
     }
 
-    fn enqueue(&self, core: &mut Core, mut job: InFlightPacket, replica: Replica, trace: &mut Trace<'_>) {
+    fn enqueue(
+        &self,
+        core: &mut Core,
+        mut job: InFlightPacket,
+        replica: Replica,
+        trace: &mut Trace<'_>,
+    ) {
         job.instance = replica.instance;
         // PSA: a class of service that the device does not have is class 0.
         if job.class_of_service >= PRIORITIES {

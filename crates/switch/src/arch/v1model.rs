@@ -64,7 +64,8 @@ pub(crate) struct V1model {
 
 impl V1model {
     pub(super) fn new(program: &Program, layout: &Layout) -> V1model {
-        let slot = |name: &str| SnapshotCell::of(program, layout, &format!("standard_metadata.{name}"));
+        let slot =
+            |name: &str| SnapshotCell::of(program, layout, &format!("standard_metadata.{name}"));
         let lists = program.pipeline.field_lists.iter();
         V1model {
             ingress_port: slot("ingress_port"),
@@ -128,7 +129,12 @@ impl V1model {
     }
 
     /// Continues after ingress. Returns the packet if a step follows.
-    fn ingress_done(&self, core: &mut Core, mut job: InFlightPacket, trace: &mut Trace<'_>) -> Option<InFlightPacket> {
+    fn ingress_done(
+        &self,
+        core: &mut Core,
+        mut job: InFlightPacket,
+        trace: &mut Trace<'_>,
+    ) -> Option<InFlightPacket> {
         if let Some(clone) = job.packet.requests.clone.take() {
             self.clone_ingress(core, &mut job, clone, trace);
         }
@@ -308,7 +314,13 @@ impl V1model {
     }
 
     /// Copies the fields of a field list.
-    fn keep_list(&self, core: &mut Core, from: &InFlightPacket, to: &mut InFlightPacket, list: Option<u32>) {
+    fn keep_list(
+        &self,
+        core: &mut Core,
+        from: &InFlightPacket,
+        to: &mut InFlightPacket,
+        list: Option<u32>,
+    ) {
         let Some(fields) = list.and_then(|list| self.field_lists.get(&list)) else {
             return;
         };
@@ -335,20 +347,38 @@ impl V1model {
         job.is_prepared = true;
     }
 
-    fn resubmit(&self, core: &mut Core, mut job: InFlightPacket, list: Option<u32>, trace: &mut Trace<'_>) {
+    fn resubmit(
+        &self,
+        core: &mut Core,
+        mut job: InFlightPacket,
+        list: Option<u32>,
+        trace: &mut Trace<'_>,
+    ) {
         job.path = PacketPath::Resubmit;
         self.begin_again(core, &mut job, list, instance_type::RESUBMIT);
         core.start_over(job, "resubmit", trace);
     }
 
-    fn recirculate(&self, core: &mut Core, mut job: InFlightPacket, list: Option<u32>, trace: &mut Trace<'_>) {
+    fn recirculate(
+        &self,
+        core: &mut Core,
+        mut job: InFlightPacket,
+        list: Option<u32>,
+        trace: &mut Trace<'_>,
+    ) {
         job.path = PacketPath::Recirculate;
         self.begin_again(core, &mut job, list, instance_type::RECIRCULATE);
         core.start_over(job, "recirculate", trace);
     }
 
     /// Replaces the packet by the copies of its multicast group.
-    fn multicast_original(&self, core: &mut Core, mut job: InFlightPacket, group: u32, trace: &mut Trace<'_>) {
+    fn multicast_original(
+        &self,
+        core: &mut Core,
+        mut job: InFlightPacket,
+        group: u32,
+        trace: &mut Trace<'_>,
+    ) {
         self.instance_type
             .set(job.packet.frame_mut(), instance_type::REPLICATION);
         job.path = PacketPath::NormalMulticast;
@@ -373,7 +403,13 @@ impl V1model {
         self.replicate(core, job, *last, trace);
     }
 
-    fn replicate(&self, core: &mut Core, mut job: InFlightPacket, replica: Replica, trace: &mut Trace<'_>) {
+    fn replicate(
+        &self,
+        core: &mut Core,
+        mut job: InFlightPacket,
+        replica: Replica,
+        trace: &mut Trace<'_>,
+    ) {
         let Replica { port, instance } = replica;
         trace.event(|| TraceEvent::Copied {
             why: "multicast",
@@ -557,7 +593,13 @@ impl V1model {
         );
     }
 
-    fn enter_egress(&self, job: &mut InFlightPacket, port: PortId, times: QueueTimes, trace: &mut Trace<'_>) {
+    fn enter_egress(
+        &self,
+        job: &mut InFlightPacket,
+        port: PortId,
+        times: QueueTimes,
+        trace: &mut Trace<'_>,
+    ) {
         let length = u64::from(job.packet.length);
         let frame = job.packet.frame_mut();
         self.enq_timestamp.set(frame, times.enqueued.as_micros());

@@ -3,7 +3,7 @@
 use exec::{DropReason, WorkBudget};
 use proptest::prelude::*;
 
-use super::{Budgets, COPY_WORK, MOST_COPIES, MOST_ROUNDS, Spending};
+use super::{Budgets, COPY_WORK, MAX_COPIES, MAX_ROUNDS, Spending};
 
 #[derive(Clone, Debug)]
 enum Event {
@@ -98,13 +98,13 @@ proptest! {
         let mut naive = Naive {
             base: base.units().into(),
             work: base.units().into(),
-            copies: MOST_COPIES.into(),
+            copies: MAX_COPIES.into(),
             first_copies: 0,
         };
         let whole = Waiting {
             spending: Spending::whole(),
             work: base.units(),
-            rounds: MOST_ROUNDS,
+            rounds: MAX_ROUNDS,
             is_first: true,
         };
         let mut all = vec![whole];
@@ -156,7 +156,7 @@ proptest! {
 
 #[test]
 fn a_budget_is_used_again_when_all_packets_of_it_have_ended() {
-    let base = WorkBudget::MOST;
+    let base = WorkBudget::MAX;
     let mut budgets = Budgets::default();
     for _ in 0..100 {
         let mut first = Spending::whole();
@@ -174,7 +174,7 @@ fn a_budget_is_used_again_when_all_packets_of_it_have_ended() {
 
 #[test]
 fn packets_of_other_workers_find_work_while_one_runs() {
-    let base = WorkBudget::MOST;
+    let base = WorkBudget::MAX;
     let mut budgets = Budgets::default();
     let mut first = Spending::whole();
     let mut work = base.units();

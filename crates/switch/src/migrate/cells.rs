@@ -7,7 +7,7 @@ use ir::{ExternId, ExternKind};
 use table::{CounterArray, CounterKind, CounterReading, MeterArray, ValueSetError};
 
 use super::{Count, Keeper, tell_size};
-use crate::conversion::{CellConversion, MemberConversion, ConversionNotes};
+use crate::conversion::{CellConversion, ConversionNotes, MemberConversion};
 use crate::migration::StateKind;
 
 impl Keeper<'_> {

@@ -17,8 +17,8 @@ use ir::{ExternId, ExternKind, TableId};
 use packet::Nanos;
 use table::{EntryAction, EntryId, NewEntry, TableSpec};
 
-use crate::conversion::{Declared, ConversionNotes};
-use crate::migration::{Fate, MigrationLine, Migration, StateKind};
+use crate::conversion::{ConversionNotes, Declared};
+use crate::migration::{Fate, Migration, MigrationLine, StateKind};
 
 /// Result of the analysis, and the moves that remain.
 #[derive(Default)]

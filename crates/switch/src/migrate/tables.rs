@@ -12,7 +12,7 @@ use table::{
 
 use super::cells::{counted_by, tell_units};
 use super::{Count, Keeper, KeptProfile, Move, declared, tell_size};
-use crate::conversion::{ActionConversion, KeyConversion, ConversionNotes};
+use crate::conversion::{ActionConversion, ConversionNotes, KeyConversion};
 use crate::migration::StateKind;
 use crate::profiles::Own;
 
@@ -87,7 +87,13 @@ impl Keeper<'_> {
     }
 
     /// Determines the conversion of calls of the old table's actions to those of the new table.
-    fn actions(&mut self, old_id: TableId, id: TableId, fit: &mut TableFit, notes: &mut ConversionNotes) {
+    fn actions(
+        &mut self,
+        old_id: TableId,
+        id: TableId,
+        fit: &mut TableFit,
+        notes: &mut ConversionNotes,
+    ) {
         let before = self.old.program();
         for listed in &before.tables[old_id].actions {
             let action = &before.actions[listed.action];

@@ -12,9 +12,9 @@ use std::hint::select_unpredictable;
 const WHOLE_BITS: u32 = 10;
 
 /// Maximum number of bits of the array index, whatever the number of entries (`FEW_BITS`). Up to
-/// `MOST_BITS` are allowed while there are at most `SLOTS_PER_ENTRY` elements for each entry.
+/// `MAX_BITS` are allowed while there are at most `SLOTS_PER_ENTRY` elements for each entry.
 const FEW_BITS: u32 = 13;
-const MOST_BITS: u32 = 20;
+const MAX_BITS: u32 = 20;
 const SLOTS_PER_ENTRY: usize = 4;
 
 /// Form of the direct index of a table, as far as the widths of its exact fields determine it.
@@ -76,7 +76,7 @@ pub struct DirectIndex<'m> {
 
 impl DirectIndex<'_> {
     /// Maximum number of limbs of a key.
-    pub const MOST_LIMBS: usize = 2;
+    pub const MAX_LIMBS: usize = 2;
 }
 
 impl Dense {
@@ -141,7 +141,7 @@ impl Dense {
                 .map(|(limb, digit)| digit.width.max(64 - limb.leading_zeros()))
                 .collect();
             let bits: u32 = widths.iter().sum();
-            let is_dense = bits <= MOST_BITS && 1 << bits <= (self.len + 1) * SLOTS_PER_ENTRY;
+            let is_dense = bits <= MAX_BITS && 1 << bits <= (self.len + 1) * SLOTS_PER_ENTRY;
             if bits > FEW_BITS && !is_dense {
                 return false;
             }

@@ -72,7 +72,7 @@ enum Index {
 impl Index {
     fn new(packing: Arc<Packing>, shape: &KeyShape) -> Self {
         // Compiled code cannot search arrays with longer keys inline.
-        if shape.limbs() > DirectIndex::MOST_LIMBS {
+        if shape.limbs() > DirectIndex::MAX_LIMBS {
             return Self::Hashed(Hashed::new(&packing));
         }
         let dense = Dense::new(shape);
@@ -152,7 +152,7 @@ impl Hashed {
             1 => self.get_packed((packing, 1), keys, &mut [0; BATCH], found),
             2 => self.get_packed((packing, 2), keys, &mut [0; 2 * BATCH], found),
             limbs => {
-                let packed = &mut [0; packing::MOST * BATCH];
+                let packed = &mut [0; packing::MAX * BATCH];
                 self.get_packed((packing, limbs), keys, packed, found)
             }
         }
@@ -224,7 +224,7 @@ fn packed<T>(packing: Option<&Packing>, key: &[u64], then: impl FnOnce(&[u64]) -
         return then(key);
     };
     // Keys that are longer than this are not packed.
-    let mut packed = [0; packing::MOST];
+    let mut packed = [0; packing::MAX];
     let packed = &mut packed[..packing.limbs()];
     packing.pack(key, packed);
     then(packed)

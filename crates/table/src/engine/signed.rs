@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Maximum number of limbs of a key, because keys are copied to the stack.
-const MOST_LIMBS: usize = 16;
+const MAX_LIMBS: usize = 16;
 
 /// Number of limbs that are copied at once.
-const COPIED: usize = 32 * MOST_LIMBS;
+const COPIED: usize = 32 * MAX_LIMBS;
 
 /// Wrapper around another engine. It inverts the sign bits of signed range fields in rules and
 /// keys, which maps signed order to unsigned order.
@@ -25,7 +25,7 @@ pub struct Signed {
 impl Signed {
     /// Creates an engine without rules. Returns `None` if keys are too long.
     pub fn new(shape: &Arc<KeyShape>) -> Option<Self> {
-        if shape.limbs() > MOST_LIMBS {
+        if shape.limbs() > MAX_LIMBS {
             return None;
         }
         let unsigned = shape.fields().iter().map(|field| KeyField {
@@ -137,7 +137,7 @@ struct SignedMatcher {
 impl Matcher for SignedMatcher {
     #[inline]
     fn find(&self, key: &[u64]) -> Option<EntryIdx> {
-        let mut copy = [0; MOST_LIMBS];
+        let mut copy = [0; MAX_LIMBS];
         let copy = &mut copy[..key.len()];
         copy.copy_from_slice(key);
         self.signs.flip(copy);

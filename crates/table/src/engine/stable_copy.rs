@@ -43,7 +43,7 @@ const LARGE: usize = if cfg!(test) { 1 } else { 4 << 20 };
 
 /// Maximum number of changes that a base misses, which it then applies at once. Small enough that
 /// outdated keys stay rare.
-const MOST_MISSED: usize = 8192;
+const MAX_MISSED: usize = 8192;
 
 /// Collection of copies ([`Versions`]) with the base, the copy that packets keep using.
 pub(super) struct StableCopy<T: Base> {
@@ -73,7 +73,7 @@ impl<T: Base> Stay<T> {
         let is_held = Arc::strong_count(&self.copy) > 2;
         self.missed += 1;
         // Beyond this, cloning is cheaper than applying the missed changes.
-        let most = MOST_MISSED.min(self.copy.clone_cost());
+        let most = MAX_MISSED.min(self.copy.clone_cost());
         is_held && self.missed <= most && self.copy.outdate(change)
     }
 }

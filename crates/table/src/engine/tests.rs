@@ -246,7 +246,7 @@ proptest! {
         let exact = |&width| KeyField { width, kind: MatchKind::Exact };
         let shape = Arc::new(KeyShape::new(widths.iter().map(exact)));
         let directness = Directness::of(widths.iter().copied());
-        let may_be_direct = shape.limbs() <= DirectIndex::MOST_LIMBS;
+        let may_be_direct = shape.limbs() <= DirectIndex::MAX_LIMBS;
         let packed = PackedKey::of(&widths).map(|key| key.limbs);
         let mut pair = Pair::new(&shape);
         let mut held = std::collections::VecDeque::new();

@@ -41,7 +41,7 @@ impl HashIndex<'_> {
     /// Size of a line in bytes.
     pub const LINE: usize = 64;
     /// Maximum number of limbs of a key.
-    pub const MOST_LIMBS: usize = 2;
+    pub const MAX_LIMBS: usize = 2;
     /// Offset of the overflow word in a line in bytes.
     pub const OVERFLOW_AT: usize = 60;
     /// Flag in a value: the value may be outdated.

@@ -4,16 +4,20 @@ use packet::PortId;
 
 use super::TenantSwitch;
 use crate::error::HypervisorError;
+use crate::port_map::{PortMapError, Share, Sharing};
 use crate::rule::Rule;
 use crate::vpdp::{Connection, VirtualPort};
-use crate::port_map::{Share, Sharing, PortMapError};
 
 impl TenantSwitch {
     /// Connects a virtual port to a physical port, or disconnects it.
     ///
     /// # Errors
     /// The virtual port is linked, or the physical port is taken.
-    pub fn connect(&mut self, port: VirtualPort, to: Option<PortId>) -> Result<(), HypervisorError> {
+    pub fn connect(
+        &mut self,
+        port: VirtualPort,
+        to: Option<PortId>,
+    ) -> Result<(), HypervisorError> {
         self.find(port.vpdp)?;
         let (wiring, classifier) = self.rewired(|wiring| {
             if let Connection::Link(_) = wiring.connection(port)? {
@@ -94,7 +98,10 @@ impl TenantSwitch {
     ///
     /// # Errors
     /// A rule is invalid, or overlaps with another one.
-    pub fn add_rules(&mut self, rules: impl IntoIterator<Item = Rule>) -> Result<(), HypervisorError> {
+    pub fn add_rules(
+        &mut self,
+        rules: impl IntoIterator<Item = Rule>,
+    ) -> Result<(), HypervisorError> {
         self.change_wiring(|wiring| rules.into_iter().try_for_each(|rule| wiring.add_rule(rule)))
     }
 

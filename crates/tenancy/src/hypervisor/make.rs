@@ -9,12 +9,13 @@ use passes::compose::Joint;
 use passes::edit::{self, Edit, EditError};
 use passes::slots::SlotError;
 use switch::{
-    MigrationMode, ControlError, Device, DeviceConfig, LoadError, MayLose, Migration, Object, ObjectPlace,
+    ControlError, Device, DeviceConfig, LoadError, MayLose, Migration, MigrationMode, Object,
+    ObjectPlace,
 };
 
-use super::{TenantSwitch, Loaded, Spec, Vpdp, bells, new_seat};
-use crate::function::{Composition, Function};
+use super::{Loaded, Spec, TenantSwitch, Vpdp, bells, new_seat};
 use crate::error::HypervisorError;
+use crate::function::{Composition, Function};
 use crate::slots::{Pin, SlotBook};
 use crate::vpdp::VpdpId;
 
@@ -93,7 +94,11 @@ impl Maker {
     ///
     /// # Errors
     /// The vPDP has no program, there is no such stage, or the slot does not hold it.
-    pub fn move_to_slot(&self, stage: &str, slot: Option<u32>) -> Result<MovedVpdp, HypervisorError> {
+    pub fn move_to_slot(
+        &self,
+        stage: &str,
+        slot: Option<u32>,
+    ) -> Result<MovedVpdp, HypervisorError> {
         let given = self.given()?;
         edit::check_stage(given, stage).map_err(|error| self.keeps_stages(error))?;
         let stage = stage.to_owned();
@@ -137,7 +142,10 @@ impl NewFunction {
     }
 
     /// Restores exported state.
-    pub(super) fn restore(&mut self, objects: Vec<(ObjectPlace, Object)>) -> Result<(), ControlError> {
+    pub(super) fn restore(
+        &mut self,
+        objects: Vec<(ObjectPlace, Object)>,
+    ) -> Result<(), ControlError> {
         self.device.restore(objects)
     }
 }
@@ -200,7 +208,11 @@ impl TenantSwitch {
     ///
     /// # Errors
     /// As for [`Maker::make`] and [`TenantSwitch::begin`].
-    pub fn load(&mut self, id: VpdpId, function: impl Into<Function>) -> Result<(), HypervisorError> {
+    pub fn load(
+        &mut self,
+        id: VpdpId,
+        function: impl Into<Function>,
+    ) -> Result<(), HypervisorError> {
         if self.find(id)?.loaded.is_some() {
             return Err(HypervisorError::HasProgram(id));
         }
@@ -227,7 +239,11 @@ impl TenantSwitch {
     }
 
     /// Installs a device, with a per-thread state for each worker.
-    pub(super) fn seat(&mut self, made: NewFunction, before: Option<Function>) -> Result<(), HypervisorError> {
+    pub(super) fn seat(
+        &mut self,
+        made: NewFunction,
+        before: Option<Function>,
+    ) -> Result<(), HypervisorError> {
         self.serials += 1;
         let serial = self.serials;
         let NewFunction {
@@ -282,7 +298,11 @@ impl TenantSwitch {
     /// # Errors
     /// The vPDP has no program or no longer exists, or the edited program is no longer running.
     /// The new program exceeds the current quotas, or loses state that must be kept.
-    pub fn adopt(&mut self, made: NewFunction, carry: MigrationMode) -> Result<Migration, HypervisorError> {
+    pub fn adopt(
+        &mut self,
+        made: NewFunction,
+        carry: MigrationMode,
+    ) -> Result<Migration, HypervisorError> {
         let id = self.find_of(made.vpdp, made.birth)?.id;
         self.catch_up(id)?;
         if let Some(of) = &made.of {
@@ -318,7 +338,12 @@ impl TenantSwitch {
     }
 
     /// Replaces the program of a vPDP's device by that of another device.
-    fn replace(&mut self, id: VpdpId, new: Device, carry: MigrationMode) -> Result<Migration, HypervisorError> {
+    fn replace(
+        &mut self,
+        id: VpdpId,
+        new: Device,
+        carry: MigrationMode,
+    ) -> Result<Migration, HypervisorError> {
         let loaded = self.loaded_mut(id)?;
         let adopted = loaded.device.adopt(new, carry);
         let migration = adopted.map_err(|error| HypervisorError::Update(id, error))?;

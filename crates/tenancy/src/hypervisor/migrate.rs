@@ -2,9 +2,9 @@
 
 use switch::{Object, ObjectPlace};
 
-use super::{TenantSwitch, Spec};
-use crate::function::Function;
+use super::{Spec, TenantSwitch};
 use crate::error::HypervisorError;
+use crate::function::Function;
 use crate::vpdp::{Connection, VpdpId};
 
 /// Exported vPDP.
@@ -77,7 +77,8 @@ impl TenantSwitch {
                 let maker = self.maker_of_next(id, &spec);
                 let made = spec.quotas.compile.run(|| {
                     let mut made = maker.make(state.function)?;
-                    made.restore(state.objects).map_err(HypervisorError::Import)?;
+                    made.restore(state.objects)
+                        .map_err(HypervisorError::Import)?;
                     Ok::<_, HypervisorError>(made)
                 });
                 Some((made.map_err(HypervisorError::Compile)??, state.before))

@@ -1,7 +1,7 @@
 //! Edits of single stages, and the stage slots.
 
 use passes::edit::Edit;
-use switch::{MigrationMode, MayLose, Migration};
+use switch::{MayLose, Migration, MigrationMode};
 
 use super::TenantSwitch;
 use crate::error::HypervisorError;

@@ -7,7 +7,7 @@ use packet::{Frame, Nanos, PortId};
 use super::TenantSwitch;
 use crate::port_classifier::IngressTarget;
 use crate::snapshot::{Admission, EgressAction};
-use crate::worker::{MAX_HOPS, MOST_LINKED};
+use crate::worker::{MAX_HOPS, MAX_LINKED};
 
 impl TenantSwitch {
     /// Does the work that needs no received packet. It handles time-outs and packet learning,
@@ -32,7 +32,7 @@ impl TenantSwitch {
         }
         self.admit_programmed();
         let mut hops = 0;
-        let mut allowances = vec![MOST_LINKED; self.root.slots()];
+        let mut allowances = vec![MAX_LINKED; self.root.slots()];
         loop {
             let linked = self.hand_out(&mut allowances, &mut sent);
             if linked.is_empty() {

@@ -4,7 +4,7 @@ use packet::{Frame, PortId};
 
 use super::Inlets;
 use crate::description::{Description, Draft, number_of};
-use crate::root::VpdpIndex;
+use crate::snapshot::VpdpIndex;
 use crate::vpdp::VpdpId;
 
 /// Lookup table of all ports shared by description header; ports have dense indices here. The

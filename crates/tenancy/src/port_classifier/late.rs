@@ -3,15 +3,20 @@
 use packet::PortId;
 
 use super::{PortClassifier, PortClassifiers};
-use crate::carriage::Encapsulation;
+use crate::encapsulation::Encapsulation;
+use crate::port_map::Sharing;
 use crate::vpdp::VpdpId;
-use crate::wiring::Sharing;
 
 impl PortClassifiers {
     /// Returns true if packets of a deleted vPDP with this number may still leave by a port: no
     /// vPDP has the port now, or all packets there have description headers and no vPDP has this
     /// number.
-    pub(crate) fn lets_leave(&self, before: &PortClassifiers, port: PortId, number: VpdpId) -> bool {
+    pub(crate) fn lets_leave(
+        &self,
+        before: &PortClassifiers,
+        port: PortId,
+        number: VpdpId,
+    ) -> bool {
         match self.of_port(port) {
             None | Some(PortClassifier::Closed) => true,
             Some(now) => {

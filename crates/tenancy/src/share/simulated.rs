@@ -8,12 +8,12 @@ use proptest::prelude::*;
 use support::quantile::median;
 
 /// Frames that a port delivers in its turn. `RING` is the maximum number of frames waiting at a
-/// port, `MOST_POSTPONED` that of a vPDP's packets waiting in the worker.
+/// port, `MAX_POSTPONED` that of a vPDP's packets waiting in the worker.
 const TURN: u64 = 64;
 /// Maximum number of frames processed at once: with many ports, before all have had their turn.
 const BATCH: usize = 256;
 const RING: u64 = 4096;
-const MOST_POSTPONED: usize = 1024;
+const MAX_POSTPONED: usize = 1024;
 
 /// Costs in nanoseconds, which are cycles here: a round without packets, the fixed cost of a round
 /// with packets, and sorting a frame.
@@ -30,7 +30,7 @@ const INTERVAL: Nanos = Nanos::from_millis(2);
 
 /// Fraction of the time that is shared, and its minimum if receiving costs much.
 const SHARED: f64 = 0.8;
-const LEAST: f64 = SHARED * (1.0 - MOST_RECEPTION);
+const MIN: f64 = SHARED * (1.0 - MAX_RECEPTION);
 
 /// Tolerance, as a fraction of the time, for costs of turns and rounds that the expectation
 /// ignores.
@@ -273,8 +273,8 @@ impl Worker<'_> {
         let waiting = fate.postponed.len();
         let mut visited = fate.postponed.split_off(most.min(waiting));
         std::mem::swap(&mut visited, &mut fate.postponed);
-        let lost = fate.postponed.len().saturating_sub(MOST_POSTPONED);
-        fate.postponed.truncate(MOST_POSTPONED);
+        let lost = fate.postponed.len().saturating_sub(MAX_POSTPONED);
+        fate.postponed.truncate(MAX_POSTPONED);
         fate.refused += lost as u64;
         if !visited.is_empty() {
             self.visit(slot, visited);
@@ -313,7 +313,7 @@ impl Worker<'_> {
 fn modest(part: f64) -> Sender {
     Sender {
         weight: 1,
-        rate: LEAST / 2.0 * part / 72.0,
+        rate: MIN / 2.0 * part / 72.0,
         reception: 12.0,
         cost: 50.0,
         is_shared: false,
@@ -347,7 +347,7 @@ fn packets_wait_no_longer_beside_one_that_asks_for_too_much_than_beside_one_that
         assert!(kept >= 0.99, "{kept} beside {other:?}");
         // In total, it gets the half that is guaranteed to it.
         let took = fates[1].took / 20e6;
-        assert!(took >= LEAST / 2.0 * 0.95, "{took} of {other:?}");
+        assert!(took >= MIN / 2.0 * 0.95, "{took} of {other:?}");
     }
 }
 
@@ -360,7 +360,7 @@ fn weights_hold_beside_so_many_floods_that_ports_give_more_than_a_worker_takes_t
     let mut senders = vec![flood; 64];
     senders[0] = Sender {
         weight: 1000,
-        rate: 0.9 * LEAST * 1000.0 / 1063.0 / 120.0,
+        rate: 0.9 * MIN * 1000.0 / 1063.0 / 120.0,
         ..flood
     };
     let time = 60e6;
@@ -380,12 +380,12 @@ fn weights_hold_beside_so_many_floods_that_ports_give_more_than_a_worker_takes_t
 /// from shared ports.
 fn capacity(senders: &[Sender], fates: &[Fate], time: f64) -> f64 {
     if senders.iter().any(|one| one.is_shared) {
-        return LEAST;
+        return MIN;
     }
     let all = senders.iter().zip(fates);
     let served = all.filter(|(one, fate)| fate.has_all(one, time));
     let visits: f64 = served.map(|(_, fate)| fate.beside / time).sum();
-    (SHARED - visits).max(LEAST)
+    (SHARED - visits).max(MIN)
 }
 
 /// Returns the reserve as a fraction of the capacity, and the max-min level of the rest.
@@ -419,7 +419,7 @@ fn check_fates(senders: &[Sender], fates: &[Fate], idle: f64, time: f64) {
     let weights: f64 = senders.iter().map(|one| f64::from(one.weight)).sum();
     for (one, fate) in all.clone() {
         let (what, weight) = (format!("{one:?} among {senders:?}"), f64::from(one.weight));
-        let (own, due) = (LEAST * weight / weights, level * weight);
+        let (own, due) = (MIN * weight / weights, level * weight);
         let part = (fate.took + fate.owed.min(one.most_owed(due))) / time;
         let few = 2.0 * one.asks() / (one.rate * time);
         let has_due = part >= own * 0.9 - few && part >= due * 0.9 - UNRECKONED;

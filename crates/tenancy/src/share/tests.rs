@@ -285,7 +285,7 @@ fn what_one_owes_does_not_keep_it_waiting_for_ever() {
     };
     shares.book(VpdpIndex(1), work, visit, false);
     let share = shares.accounts[1].share;
-    assert!(shares.accounts[1].left >= -share * MOST_OWED, "{shares:?}");
+    assert!(shares.accounts[1].left >= -share * MAX_OWED, "{shares:?}");
 }
 
 #[test]

@@ -7,9 +7,9 @@ use packet::PortId;
 use support::mac::octets;
 
 use crate::encapsulation::{Backbone, Encapsulation, Tunnel};
+use crate::port_map::{Egress, MacPrefix, Share, Sharing};
 use crate::text::{TextError, Words};
 use crate::vpdp::{Connection, VirtualPort, VpdpId};
-use crate::port_map::{Egress, MacPrefix, Share, Sharing};
 
 impl FromStr for Sharing {
     type Err = TextError;

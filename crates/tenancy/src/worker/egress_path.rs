@@ -6,13 +6,13 @@ use switch::PacketSink;
 
 use crate::classifier::outer_vlan;
 use crate::port_classifier::IngressTarget;
-use crate::snapshot::{EgressAction, EgressIndex, VpdpPlace, VpdpIndex, EgressMap};
+use crate::snapshot::{EgressAction, EgressIndex, EgressMap, VpdpIndex, VpdpPlace};
 
 /// Packets of one vPDP that may enter links in a burst: a fixed number, and an additional number
 /// per frame of the burst. The hop limit bounds the depth of a loop of links, and this one the
 /// number of copies.
-pub(crate) const MOST_LINKED: usize = 4096;
-const MOST_LINKED_A_FRAME: usize = 4;
+pub(crate) const MAX_LINKED: usize = 4096;
+const MAX_LINKED_A_FRAME: usize = 4;
 
 /// Number of drop reasons at egress.
 const REASONS: usize = 4;
@@ -41,8 +41,8 @@ pub(super) struct Links {
 impl Links {
     pub(super) fn begin(&mut self, frames: usize) {
         let (burst, _) = self.allowance;
-        let more = frames.saturating_mul(MOST_LINKED_A_FRAME);
-        self.allowance = (burst + 1, MOST_LINKED.saturating_add(more));
+        let more = frames.saturating_mul(MAX_LINKED_A_FRAME);
+        self.allowance = (burst + 1, MAX_LINKED.saturating_add(more));
     }
 
     /// Grows the tables to this many tenants.
@@ -196,7 +196,12 @@ fn way_around(
 
 /// Egress of the remaining, rare kinds. Not inlined, to keep the common path short.
 #[inline(never)]
-fn other_way(place: &VpdpPlace, links: &mut Links, exit: &EgressAction, frame: &mut Frame) -> Option<PortId> {
+fn other_way(
+    place: &VpdpPlace,
+    links: &mut Links,
+    exit: &EgressAction,
+    frame: &mut Frame,
+) -> Option<PortId> {
     let reason = match exit {
         EgressAction::Port(port) => return Some(*port),
         EgressAction::Described(port) | EgressAction::Wrapped(port, _)

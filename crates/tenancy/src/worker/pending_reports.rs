@@ -96,7 +96,8 @@ impl Worker {
             tells -= 1;
             self.gauge.begin();
             seat.worker.tell();
-            self.shares.charge(slot, self.gauge.end(CycleUse::default()));
+            self.shares
+                .charge(slot, self.gauge.end(CycleUse::default()));
             // The report is retried later if the control side holds the lock.
             if seat.worker.has_news() {
                 self.untold.put(slot);

@@ -2,7 +2,7 @@
 
 use exec::BURST;
 use packet::PortId;
-use switch::MOST_WAITING;
+use switch::MAX_WAITING;
 
 use super::Worker;
 use crate::cycle_accounting::ForwardedFrames;
@@ -25,7 +25,7 @@ impl Worker {
         let room = match (postponed > 0, seat.worker.is_held()) {
             (true, _) if self.fairness.is_some() => BURST,
             (false, false) => usize::MAX,
-            _ => MOST_WAITING,
+            _ => MAX_WAITING,
         };
         let room = room.saturating_sub(postponed);
         match self.fairness {

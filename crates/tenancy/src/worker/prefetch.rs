@@ -3,7 +3,7 @@
 use switch::Ahead;
 
 use super::Worker;
-use crate::snapshot::{Admission, SwitchSnapshot, EgressMap};
+use crate::snapshot::{Admission, EgressMap, SwitchSnapshot};
 
 /// Distance between two prefetch stages of a group, in groups: the time until an address loaded by
 /// one stage can be used by the next. The last stage runs while the preceding groups are
@@ -42,7 +42,8 @@ impl Worker {
                 let (slot, _) = self.sorter.group(group);
                 // Members of shared bursts are admitted, so their `Place` is not read.
                 let goes = self.functions.of(slot).is_some();
-                let is_let_in = |ways: &EgressMap<'_>| goes || ways.place.admission == Admission::Open;
+                let is_let_in =
+                    |ways: &EgressMap<'_>| goes || ways.place.admission == Admission::Open;
                 let ways = root.ways(slot).filter(is_let_in);
                 if let Some((ways, seat)) = ways.zip(self.seat(slot)) {
                     seat.ask_for(what);

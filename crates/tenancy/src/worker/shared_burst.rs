@@ -5,16 +5,16 @@
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-use exec::{IDENTITY_ORDER, BURST};
+use exec::{BURST, IDENTITY_ORDER};
 use packet::{Frame, Nanos, PortId};
-use switch::{WorkerSet, DeviceMask, SegmentRun, BurstProgress, forward_shared_burst};
+use switch::{BurstProgress, DeviceMask, SegmentRun, WorkerSet, forward_shared_burst};
 
-use super::prefetch::{ALONE, TOGETHER_WITH_OTHERS};
 use super::egress_path::leave;
+use super::prefetch::{ALONE, TOGETHER_WITH_OTHERS};
 use super::{Commons, Worker, watch};
-use crate::worker_mailbox::VpdpWorker;
-use crate::snapshot::{Admission, VpdpPlace, SwitchSnapshot, VpdpIndex, EgressMap};
+use crate::snapshot::{Admission, EgressMap, SwitchSnapshot, VpdpIndex, VpdpPlace};
 use crate::sorter::Sorter;
+use crate::worker_mailbox::VpdpWorker;
 
 /// Cache: function of each tenant for shared bursts. Entries are dropped when the thread's epoch
 /// changes, a new root is taken, or a packet of the tenant leaves the fast path.
@@ -89,7 +89,11 @@ impl WorkerSet for SharedBurstMembers<'_> {
 impl Worker {
     /// Returns the function of a tenant for shared bursts, or `None` if it must be served alone.
     #[inline]
-    pub(super) fn function(&mut self, root: &SwitchSnapshot, slot: VpdpIndex) -> Option<NonZeroUsize> {
+    pub(super) fn function(
+        &mut self,
+        root: &SwitchSnapshot,
+        slot: VpdpIndex,
+    ) -> Option<NonZeroUsize> {
         self.functions
             .of(slot)
             .or_else(|| self.find_function(root, slot))

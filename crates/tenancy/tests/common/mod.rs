@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
-use tenancy::{Connection, TenantSwitch, Spec, VirtualPort, VpdpId, Worker};
+use tenancy::{Connection, Spec, TenantSwitch, VirtualPort, VpdpId, Worker};
 
 /// Compiles a v1model program with this code in the ingress control. Its packets begin with a mark
 /// and a number.

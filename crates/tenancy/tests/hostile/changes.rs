@@ -10,7 +10,7 @@ use switch::{Action, Change, TableEntry};
 use tenancy::{CompileError, Quotas};
 
 use crate::common::{frame, id, marker, program};
-use crate::scene::*;
+use crate::harness::*;
 
 /// Returns an entry of the hog's table, with a key of `width` bits.
 fn entry(width: u32, key: u64) -> Change {
@@ -38,7 +38,7 @@ fn a_table_filled_to_the_brim_and_churned_leaves_the_victim_its_share() {
          table t { key = { hdr.h.mark ++ hdr.h.number : exact @name(\"key\"); } actions = { a; } size = 256; default_action = a(); }
          apply { t.apply(); }",
     );
-    let mut scene = Scene::new(churned);
+    let mut test = HostileTest::new(churned);
     let quotas = Quotas {
         limits: switch::Limits {
             entries: Some(200),
@@ -46,9 +46,9 @@ fn a_table_filled_to_the_brim_and_churned_leaves_the_victim_its_share() {
         },
         ..Quotas::default()
     };
-    scene.hypervisor.set_quotas(id(2), quotas).unwrap();
+    test.hypervisor.set_quotas(id(2), quotas).unwrap();
     let mut refused = 0;
-    let outcome = scene.run(54, 60, |hypervisor, round| {
+    let outcome = test.run(54, 60, |hypervisor, round| {
         let device = hypervisor.device_mut(id(2)).unwrap();
         for key in 0..4 {
             if device.apply(entry(16, round * 4 + key)).is_err() {
@@ -66,19 +66,19 @@ fn a_table_filled_to_the_brim_and_churned_leaves_the_victim_its_share() {
     });
     check(&outcome);
     assert!(refused > 500);
-    assert!(scene.hypervisor.device_mut(id(2)).unwrap().entries() <= 200);
+    assert!(test.hypervisor.device_mut(id(2)).unwrap().entries() <= 200);
 }
 
 #[test]
 fn a_program_that_compiles_slowly_leaves_the_victim_its_own() {
-    let mut scene = Scene::new(marker(2));
+    let mut test = HostileTest::new(marker(2));
     let time = Duration::from_millis(1);
     let mut quotas = Quotas::default();
     quotas.compile.time = Some(time);
-    scene.hypervisor.set_quotas(id(2), quotas).unwrap();
-    let compiler = scene.hypervisor.compiler(id(2)).unwrap();
+    test.hypervisor.set_quotas(id(2), quotas).unwrap();
+    let compiler = test.hypervisor.compiler(id(2)).unwrap();
     let mut refusals = Vec::new();
-    let outcome = scene.run(54, 60, |_, round| {
+    let outcome = test.run(54, 60, |_, round| {
         if round % 50 == 0 {
             let slow = |_: &str| -> Result<(), String> {
                 loop {
@@ -102,9 +102,9 @@ fn floods_from_and_to_controllers_leave_the_victim_its_own() {
          table t { key = { hdr.h.number : exact; } actions = { a; } size = 256; default_action = a(); }
          apply { digest<bit<8>>(1, hdr.h.mark); digest<bit<8>>(1, hdr.h.mark); digest<bit<8>>(1, hdr.h.mark); digest<bit<8>>(1, hdr.h.mark); digest<bit<8>>(1, hdr.h.mark); log_msg(\"mark {}\", { hdr.h.mark }); t.apply(); }",
     );
-    let mut scene = Scene::new(talker);
+    let mut test = HostileTest::new(talker);
     let mut left = 0;
-    let outcome = scene.run(54, 60, |hypervisor, round| {
+    let outcome = test.run(54, 60, |hypervisor, round| {
         let device = hypervisor.device_mut(id(2)).unwrap();
         for _ in 0..16 {
             device.receive(PortId(0), &[0, 0]).unwrap();
@@ -130,17 +130,17 @@ fn floods_from_and_to_controllers_leave_the_victim_its_own() {
     check(&outcome);
     assert_eq!(left, BURSTS * 16);
     // The messages are not read: some are queued, and the rest is counted as lost.
-    let device = scene.hypervisor.device_mut(id(2)).unwrap();
+    let device = test.hypervisor.device_mut(id(2)).unwrap();
     assert!(device.lost_messages() > 0);
 }
 
 #[test]
 fn a_change_between_bursts_waits_for_no_packets_of_another_vpdp() {
-    let Scene {
+    let HostileTest {
         mut hypervisor,
         mut worker,
         ..
-    } = Scene::new(marker(2));
+    } = HostileTest::new(marker(2));
     let mut changed = 0;
     let mut frames = [frame(10, &[0, 0]), frame(20, &[0, 0])];
     worker.forward(&mut frames, Nanos(1), |port, _, _| {
@@ -156,7 +156,7 @@ fn a_change_between_bursts_waits_for_no_packets_of_another_vpdp() {
 
 #[test]
 fn packets_go_on_between_two_changes_whichever_vpdps() {
-    let Scene { mut hypervisor, .. } = Scene::new(marker(2));
+    let HostileTest { mut hypervisor, .. } = HostileTest::new(marker(2));
     let changed = (0..6).map(|round| {
         let device = hypervisor.device_mut(id(1 + round % 2)).unwrap();
         let changed = device.between_bursts(|_| Ok::<_, ()>(Instant::now()));
@@ -171,11 +171,11 @@ fn packets_go_on_between_two_changes_whichever_vpdps() {
 #[test]
 fn packets_of_a_vpdp_that_is_being_changed_keep_no_others_waiting() {
     for (changed, others) in [(1, 21), (2, 11)] {
-        let Scene {
+        let HostileTest {
             mut hypervisor,
             mut worker,
             ..
-        } = Scene::new(marker(2));
+        } = HostileTest::new(marker(2));
         let (begun, begins) = mpsc::channel();
         let (sends, sent) = mpsc::channel();
         let thread = thread::spawn(move || {

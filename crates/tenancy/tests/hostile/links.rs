@@ -8,7 +8,7 @@ use switch::Change;
 use tenancy::TenantSwitch;
 
 use crate::common::{frame, hypervisor, id, port, program, spec};
-use crate::scene::*;
+use crate::harness::*;
 
 /// Sends 64 copies of every packet to port 1.
 fn multiplier() -> Arc<ir::Program> {
@@ -40,9 +40,9 @@ fn link_in_a_loop(hypervisor: &mut TenantSwitch) {
 
 #[test]
 fn copies_that_multiply_over_a_loop_of_links_leave_the_victim_its_share() {
-    let mut scene = Scene::new(multiplier());
-    link_in_a_loop(&mut scene.hypervisor);
-    let mut worker = scene.worker;
+    let mut test = HostileTest::new(multiplier());
+    link_in_a_loop(&mut test.hypervisor);
+    let mut worker = test.worker;
     let mut victim = 0;
     let rounds = 3;
     for round in 1..=rounds {
@@ -53,10 +53,10 @@ fn copies_that_multiply_over_a_loop_of_links_leave_the_victim_its_share() {
         });
         worker.forward(&mut [], now, |_, _, _| {});
     }
-    scene.hypervisor.check_conservation().unwrap();
+    test.hypervisor.check_conservation().unwrap();
     assert_eq!(victim, rounds);
     for number in [2, 3] {
-        let ledger = scene.hypervisor.vpdp(id(number)).unwrap().device().unwrap();
+        let ledger = test.hypervisor.vpdp(id(number)).unwrap().device().unwrap();
         let ledger = ledger.ledger();
         assert!(ledger.sent <= rounds * (4096 + 2 * 4), "{}", ledger.sent);
         assert!(ledger.dropped(DropReason::LinkHops) > 0, "{number}");
@@ -65,9 +65,9 @@ fn copies_that_multiply_over_a_loop_of_links_leave_the_victim_its_share() {
 
 #[test]
 fn packets_on_a_loop_of_links_come_to_rest_also_where_others_were_postponed() {
-    let mut scene = Scene::new(multiplier());
-    link_in_a_loop(&mut scene.hypervisor);
-    let mut worker = scene.worker;
+    let mut test = HostileTest::new(multiplier());
+    link_in_a_loop(&mut test.hypervisor);
+    let mut worker = test.worker;
     for round in 1..=4 {
         // More packets of the third vPDP than a turn serves, and some over the loop. The victim
         // has demand, too.
@@ -75,7 +75,7 @@ fn packets_on_a_loop_of_links_come_to_rest_also_where_others_were_postponed() {
         frames.extend([frame(20, &[0, 0]), frame(10, &[0, 0])]);
         worker.forward(&mut frames, Nanos(round * 60_000), |_, _, _| {});
     }
-    let postponed = scene.hypervisor.vpdp(id(3)).unwrap().device().unwrap();
+    let postponed = test.hypervisor.vpdp(id(3)).unwrap().device().unwrap();
     assert!(postponed.held() > 0, "nothing was postponed");
     let mut rounds = 0;
     while worker.next_time().is_some() {
@@ -83,7 +83,7 @@ fn packets_on_a_loop_of_links_come_to_rest_also_where_others_were_postponed() {
         assert!(rounds < 300, "packets go round for ever");
         worker.forward(&mut [], Nanos(1_000_000 + rounds * 1_000_000), |_, _, _| {});
     }
-    scene.hypervisor.check_conservation().unwrap();
+    test.hypervisor.check_conservation().unwrap();
 }
 
 #[test]

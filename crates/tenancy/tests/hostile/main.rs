@@ -5,7 +5,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-mod scene;
+mod harness;
 
 mod changes;
 mod links;

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use exec::{DropReason, WorkBudget};
 use packet::Frame;
-use tenancy::{TenantSwitch, Quotas};
+use tenancy::{Quotas, TenantSwitch};
 
 use crate::common;
 use crate::common::{frame, id, marker, program, spec};
-use crate::scene::*;
+use crate::harness::*;
 
 #[test]
 fn the_largest_packets_at_full_rate_leave_the_victim_its_share() {
-    let mut scene = Scene::new(marker(2));
-    check(&scene.run(54, packet::MAX_FRAME, |_, _| {}));
-    assert!(scene.dropped(2, DropReason::FairShare) > 0);
+    let mut test = HostileTest::new(marker(2));
+    check(&test.run(54, packet::MAX_FRAME, |_, _| {}));
+    assert!(test.dropped(2, DropReason::FairShare) > 0);
 }
 
 #[test]
@@ -29,10 +29,10 @@ fn hammered_registers_leave_the_victim_its_own() {
              standard.egress_spec = 1;
          }",
     );
-    let mut scene = Scene::new(hammer);
-    let outcome = scene.run(54, 60, |_, _| {});
+    let mut test = HostileTest::new(hammer);
+    let outcome = test.run(54, 60, |_, _| {});
     check(&outcome);
-    let device = scene.hypervisor.vpdp(id(1)).unwrap().device().unwrap();
+    let device = test.hypervisor.vpdp(id(1)).unwrap().device().unwrap();
     let seen = device.read_register(ir::ExternId::new(0), 0).unwrap();
     assert_eq!(seen[0].to_u64(), Some(outcome.victim));
 }
@@ -69,12 +69,12 @@ fn packets_that_are_long_to_parse_leave_the_victim_its_own() {
              transition select(hdr.h.last.mark) { 0: start; default: accept; }
          }",
     );
-    let mut scene = Scene::metered(stack);
-    let outcome = scene.run(20, 250, |_, _| {});
+    let mut test = HostileTest::metered(stack);
+    let outcome = test.run(20, 250, |_, _| {});
     check(&outcome);
-    assert!(scene.dropped(2, DropReason::FairShare) > 0);
+    assert!(test.dropped(2, DropReason::FairShare) > 0);
     // Each packet took its 250 states.
-    let vpdp = scene.hypervisor.vpdp(id(2)).unwrap();
+    let vpdp = test.hypervisor.vpdp(id(2)).unwrap();
     let sent = vpdp.device().unwrap().ledger().sent;
     let hog = outcome.cycles - outcome.victim * 1000;
     assert!(sent > 0 && hog > sent * 250 * ir::work::STEPS_PER_UNIT);
@@ -97,23 +97,23 @@ fn work(budget: WorkBudget) -> Quotas {
 #[test]
 fn a_parser_without_end_leaves_the_victim_its_own_where_packets_may_do_little() {
     for packets in [1, 20] {
-        let mut scene = Scene::metered(endless_parser());
-        let quotas = work(WorkBudget::LEAST);
-        scene.hypervisor.set_quotas(id(2), quotas).unwrap();
-        check(&scene.run(packets, 60, |_, _| {}));
-        assert!(scene.dropped(2, DropReason::WorkBudget) > 0);
+        let mut test = HostileTest::metered(endless_parser());
+        let quotas = work(WorkBudget::MIN);
+        test.hypervisor.set_quotas(id(2), quotas).unwrap();
+        check(&test.run(packets, 60, |_, _| {}));
+        assert!(test.dropped(2, DropReason::WorkBudget) > 0);
     }
 }
 
 #[test]
 fn a_parser_without_end_takes_what_packets_of_vpdps_may_do_and_no_more() {
-    let mut scene = Scene::metered(endless_parser());
-    let outcome = scene.run(20, 60, |_, _| {});
+    let mut test = HostileTest::metered(endless_parser());
+    let outcome = test.run(20, 60, |_, _| {});
     check_share(&outcome);
-    assert!(scene.dropped(2, DropReason::FairShare) > 0);
+    assert!(test.dropped(2, DropReason::FairShare) > 0);
     let (hog, packets) = (
         outcome.cycles - outcome.victim * 1000,
-        scene.dropped(2, DropReason::WorkBudget),
+        test.dropped(2, DropReason::WorkBudget),
     );
     let most = u64::from(tenancy::WORK_OF_A_PACKET.units()) * ir::work::STEPS_PER_UNIT;
     assert!(hog <= packets * (most + 1000), "{hog} for {packets}");
@@ -141,26 +141,24 @@ fn a_packet_has_the_work_that_its_quota_says_on_every_engine() {
         };
         let enough = WorkBudget::new(1024).unwrap();
         assert_eq!(sent(&mut hypervisor, Quotas::default()), 8, "{name}");
-        assert_eq!(sent(&mut hypervisor, work(WorkBudget::LEAST)), 0, "{name}");
+        assert_eq!(sent(&mut hypervisor, work(WorkBudget::MIN)), 0, "{name}");
         assert_eq!(sent(&mut hypervisor, work(enough)), 8, "{name}");
         let device = hypervisor.vpdp(id(2)).unwrap().device().unwrap();
         let dropped = device.ledger().dropped(DropReason::WorkBudget);
         assert_eq!(dropped, 8, "{name}");
         // The next program gets the same budget.
-        hypervisor
-            .set_quotas(id(2), work(WorkBudget::LEAST))
-            .unwrap();
+        hypervisor.set_quotas(id(2), work(WorkBudget::MIN)).unwrap();
         hypervisor.unload(id(2)).unwrap();
         hypervisor.load(id(2), Arc::clone(&skipping)).unwrap();
-        let kept = work(WorkBudget::LEAST);
+        let kept = work(WorkBudget::MIN);
         assert_eq!(sent(&mut hypervisor, kept), 0, "{name}");
     }
 }
 
 #[test]
 fn without_contention_nobody_is_limited() {
-    let mut scene = Scene::new(marker(2));
-    let outcome = scene.run(9, 60, |_, _| {});
+    let mut test = HostileTest::new(marker(2));
+    let outcome = test.run(9, 60, |_, _| {});
     assert_eq!(outcome.victim, GUARANTEED);
-    assert_eq!(scene.hypervisor.ledger().sent, 19 * BURSTS);
+    assert_eq!(test.hypervisor.ledger().sent, 19 * BURSTS);
 }

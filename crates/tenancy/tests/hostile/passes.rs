@@ -5,11 +5,11 @@ use std::sync::Arc;
 use exec::DropReason;
 use packet::{Nanos, PortId};
 use switch::Change;
-use tenancy::{TenantSwitch, Quotas, Rate};
+use tenancy::{Quotas, Rate, TenantSwitch};
 
 use crate::common;
 use crate::common::{frame, id, marker, spec};
-use crate::scene::*;
+use crate::harness::*;
 
 /// Recirculates every packet after egress, for ever.
 fn recirculator() -> Arc<ir::Program> {
@@ -23,30 +23,30 @@ fn recirculator() -> Arc<ir::Program> {
 fn endless_resubmission_and_recirculation_cost_the_one_that_starts_over() {
     for hog in [common::resubmitter(), recirculator()] {
         for packets in [1, 20] {
-            let mut scene = Scene::new(Arc::clone(&hog));
-            check(&scene.run(packets, 60, |_, _| {}));
-            assert!(scene.dropped(2, DropReason::FairShare) > 0);
-            assert_eq!(scene.dropped(1, DropReason::FairShare), 0);
+            let mut test = HostileTest::new(Arc::clone(&hog));
+            check(&test.run(packets, 60, |_, _| {}));
+            assert!(test.dropped(2, DropReason::FairShare) > 0);
+            assert_eq!(test.dropped(1, DropReason::FairShare), 0);
         }
     }
 }
 
 #[test]
 fn a_worker_whose_packets_wait_for_their_share_says_when_it_has_come() {
-    let mut scene = Scene::new(common::resubmitter());
+    let mut test = HostileTest::new(common::resubmitter());
     // The other vPDP's share of an interval is less than a packet's recirculations cost.
     let quotas = Quotas {
         weight: 9,
         ..Quotas::default()
     };
-    scene.hypervisor.set_quotas(id(1), quotas).unwrap();
-    scene.run(1, 60, |_, _| {});
-    let Scene {
+    test.hypervisor.set_quotas(id(1), quotas).unwrap();
+    test.run(1, 60, |_, _| {});
+    let HostileTest {
         mut hypervisor,
         mut worker,
         mut now,
         ..
-    } = scene;
+    } = test;
     // The victim still counts in the current interval.
     let (mut calls, mut waited) = (0, 0);
     while let Some(next) = worker.next_time() {
@@ -65,12 +65,12 @@ fn a_worker_whose_packets_wait_for_their_share_says_when_it_has_come() {
 
 #[test]
 fn packets_that_start_over_go_on_behind_those_of_others() {
-    let Scene {
+    let HostileTest {
         mut hypervisor,
         mut worker,
         cycles,
         ..
-    } = Scene::new(recirculator());
+    } = HostileTest::new(recirculator());
     hypervisor.set_fairness(None);
     // A rate that is never reached: without one, the vPDP's cost is not measured.
     let quotas = Quotas {
@@ -106,14 +106,14 @@ fn packets_that_start_over_go_on_behind_those_of_others() {
 
 #[test]
 fn who_comes_after_a_hog_does_not_owe_what_it_used() {
-    let mut scene = Scene::new(common::resubmitter());
-    scene.run(20, 60, |_, _| {});
-    let Scene {
+    let mut test = HostileTest::new(common::resubmitter());
+    test.run(20, 60, |_, _| {});
+    let HostileTest {
         mut hypervisor,
         mut worker,
         now,
         ..
-    } = scene;
+    } = test;
     let mut send = |hypervisor: &mut TenantSwitch| {
         let sent = common::forward(&mut worker, &mut [frame(20, &[0, 0])], now);
         hypervisor.step(Nanos(now), |_, _, _| {});
@@ -129,7 +129,7 @@ fn who_comes_after_a_hog_does_not_owe_what_it_used() {
 
 #[test]
 fn passes_that_start_over_are_paid_for_when_they_have_a_quota() {
-    let mut scene = Scene::new(common::resubmitter());
+    let mut test = HostileTest::new(common::resubmitter());
     let quotas = Quotas {
         passes: Some(Rate {
             per_second: 10_000,
@@ -137,9 +137,9 @@ fn passes_that_start_over_are_paid_for_when_they_have_a_quota() {
         }),
         ..Quotas::default()
     };
-    scene.hypervisor.set_quotas(id(2), quotas).unwrap();
-    check_share(&scene.run(1, 60, |_, _| {}));
-    let ledger = scene
+    test.hypervisor.set_quotas(id(2), quotas).unwrap();
+    check_share(&test.run(1, 60, |_, _| {}));
+    let ledger = test
         .hypervisor
         .vpdp(id(2))
         .unwrap()
@@ -153,7 +153,7 @@ fn passes_that_start_over_are_paid_for_when_they_have_a_quota() {
         "{}",
         ledger.resubmitted
     );
-    assert!(scene.dropped(2, DropReason::PassQuota) > 0);
+    assert!(test.dropped(2, DropReason::PassQuota) > 0);
 }
 
 #[test]
@@ -176,11 +176,11 @@ fn passes_of_packets_that_waited_in_queues_are_paid_for_too() {
         (cycles(few(5_000)), DropReason::CycleQuota),
     ];
     for (quotas, reason) in cases {
-        let Scene {
+        let HostileTest {
             mut hypervisor,
             mut worker,
             ..
-        } = Scene::new(recirculator());
+        } = HostileTest::new(recirculator());
         hypervisor.set_fairness(None);
         hypervisor.set_quotas(id(2), quotas).unwrap();
         let slow = switch::QueueConfig {
@@ -207,7 +207,7 @@ fn passes_of_packets_that_waited_in_queues_are_paid_for_too() {
 
 #[test]
 fn cycles_have_a_quota_too() {
-    let mut scene = Scene::new(marker(2));
+    let mut test = HostileTest::new(marker(2));
     let quotas = Quotas {
         cycles: Some(Rate {
             per_second: 100_000_000,
@@ -215,10 +215,10 @@ fn cycles_have_a_quota_too() {
         }),
         ..Quotas::default()
     };
-    scene.hypervisor.set_quotas(id(2), quotas).unwrap();
-    let outcome = scene.run(9, 60, |_, _| {});
+    test.hypervisor.set_quotas(id(2), quotas).unwrap();
+    let outcome = test.run(9, 60, |_, _| {});
     assert_eq!(outcome.victim, GUARANTEED);
     let hog = outcome.cycles - outcome.victim * 1000;
     assert!((1_980_000..=2_120_000).contains(&hog), "{hog} cycles");
-    assert!(scene.dropped(2, DropReason::CycleQuota) > 0);
+    assert!(test.dropped(2, DropReason::CycleQuota) > 0);
 }

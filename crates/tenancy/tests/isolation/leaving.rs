@@ -4,7 +4,7 @@
 use exec::DropReason;
 use packet::PortId;
 use switch::{Change, QueueConfig};
-use tenancy::{Encapsulation, Condition, Egress, TenantSwitch, Rule, Share, Sharing, Vlan, Worker};
+use tenancy::{Condition, Egress, Encapsulation, Rule, Share, Sharing, TenantSwitch, Vlan, Worker};
 
 use crate::common::{Sent, forward, frame, hypervisor, id, spec};
 use crate::frames::SHARED;

@@ -21,7 +21,7 @@ use ir::Program;
 use model::{Model, Sharing};
 use packet::{Frame, PortId};
 use support::mac::MacAddress;
-use tenancy::{Backbone, Encapsulation, TenantSwitch, MacPrefix, Rule, Tunnel, VpdpId, Worker};
+use tenancy::{Backbone, Encapsulation, MacPrefix, Rule, TenantSwitch, Tunnel, VpdpId, Worker};
 
 /// vPDPs of each switch; the number of a vPDP's own port is ten times the vPDP's number.
 const VPDPS: [u16; 3] = [1, 2, 3];

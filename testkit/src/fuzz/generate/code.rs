@@ -4,7 +4,7 @@ use super::architecture::Architecture;
 use super::{Generator, InstanceKind, Place, Ty, Variable, width_of};
 
 /// Maximum number of statements in one body, including nested ones.
-const MOST: u32 = 40;
+const MAX: u32 = 40;
 
 impl Generator<'_> {
     /// Writes statements, nested up to `depth`. Variables that they declare go out of scope at the
@@ -13,7 +13,7 @@ impl Generator<'_> {
         let outer = self.variables.len();
         for _ in 0..count {
             self.size += 1;
-            if self.size <= MOST {
+            if self.size <= MAX {
                 self.statement(place, depth);
             }
         }

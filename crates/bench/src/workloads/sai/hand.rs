@@ -4,7 +4,7 @@
 use exec::Configuration;
 use packet::{Frame, Nanos, PortId};
 
-use crate::forward::{Forward, SentFrames, Reading};
+use crate::forward::{Forward, Reading, SentFrames};
 use crate::names::NameError;
 use crate::wire::{
     ETHERNET, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, TCP, UDP, be16, be32, be48,

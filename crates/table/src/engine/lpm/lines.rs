@@ -65,14 +65,14 @@ struct Shown {
 }
 
 /// Minimum number of lines.
-const LEAST: usize = 16;
+const MIN: usize = 16;
 /// Fraction of the used lines that is kept as spare room: one in `ROOM_SHARE`.
 const ROOM_SHARE: usize = 8;
 
 impl Lines {
     pub(crate) fn new() -> Self {
         Self {
-            shared: fresh(&[], LEAST),
+            shared: fresh(&[], MIN),
             memory: Arc::new(()),
             used: 1,
             free: Default::default(),
@@ -85,14 +85,14 @@ impl Lines {
 
     /// Frees all lines and allocates about `lines` new ones.
     pub(crate) fn start_over(&mut self, lines: usize) {
-        self.leave(fresh(&[], lines.max(LEAST)));
+        self.leave(fresh(&[], lines.max(MIN)));
         self.free = Default::default();
         self.used = 1;
     }
 
     /// Reduces the spare room to the usual fraction, after bulk allocation.
     pub(crate) fn fit(&mut self) {
-        let enough = (self.used + self.used / ROOM_SHARE).max(LEAST);
+        let enough = (self.used + self.used / ROOM_SHARE).max(MIN);
         if self.shared.len() > enough {
             self.leave(fresh(&self.shared[..self.used], enough));
         }
@@ -239,7 +239,7 @@ impl Lines {
             return;
         }
         let is_much = self.waiting * ROOM_SHARE > self.used;
-        let more = if is_much { 0 } else { self.used / 4 + LEAST };
+        let more = if is_much { 0 } else { self.used / 4 + MIN };
         self.leave(fresh(&self.shared, self.shared.len() + more));
     }
 
@@ -400,7 +400,7 @@ mod tests {
             newest.all()[place as usize].image(),
             [CHANGES as u32 - 1; 16]
         );
-        assert!(lines.room() <= 2 * LEAST && lines.shown.len() <= lines.room());
+        assert!(lines.room() <= 2 * MIN && lines.shown.len() <= lines.room());
         assert_eq!(lines.memory(), held.memory() + of_one(&lines));
         drop(held);
         assert_eq!(lines.memory(), of_one(&lines));

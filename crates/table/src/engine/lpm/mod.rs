@@ -5,10 +5,10 @@ mod arena;
 mod lines;
 mod node;
 mod search;
-mod trie_index;
 mod span;
 mod tables;
 mod trie;
+mod trie_index;
 
 use super::{MatchEngine, Matcher, Rule};
 use crate::entry::EntryIdx;
@@ -16,9 +16,9 @@ use crate::key::{FieldMatch, KeyShape, MatchKind};
 use crate::packing::{self, Packing};
 use crate::prefetch::tell_lines_of;
 use search::{BATCH, Shown};
-pub use trie_index::TrieIndex;
 use std::sync::Arc;
 use trie::{Address, Forest, Prefix, TrieId};
+pub use trie_index::TrieIndex;
 
 /// Match engine with a trie for each combination of the exact fields.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl<A: KeyAddress> Lpm<A> {
 
 impl<A: KeyAddress> MatchEngine for Lpm<A> {
     fn insert(&mut self, rule: Rule<'_>) {
-        let mut exact = [0; packing::MOST];
+        let mut exact = [0; packing::MAX];
         let exact = self.layout.exact_of(rule.matches, &mut exact);
         let trie = match self.trie_of(exact) {
             TrieId::EMPTY => {
@@ -97,7 +97,7 @@ impl<A: KeyAddress> MatchEngine for Lpm<A> {
     }
 
     fn remove(&mut self, rule: Rule<'_>) {
-        let mut exact = [0; packing::MOST];
+        let mut exact = [0; packing::MAX];
         let exact = self.layout.exact_of(rule.matches, &mut exact);
         let trie = self.trie_of(exact);
         if trie == TrieId::EMPTY {
@@ -148,7 +148,7 @@ impl Layout {
         let others: Vec<usize> = (0..fields.len()).filter(|&other| other != field).collect();
         let exact = Packing::new(shape, &others)?;
         let width = fields[field].width;
-        ((1..=128).contains(&width) && exact.limbs() <= packing::MOST).then(|| Self {
+        ((1..=128).contains(&width) && exact.limbs() <= packing::MAX).then(|| Self {
             field,
             width,
             offset: shape.offset(field),
@@ -217,7 +217,7 @@ impl<A: KeyAddress> Index<A> {
     /// Returns the trie for the exact fields of a key.
     #[inline(always)]
     fn trie_of(&self, key: &[u64]) -> TrieId {
-        let mut packed = [0; packing::MOST];
+        let mut packed = [0; packing::MAX];
         let packed = &mut packed[..self.layout.exact.limbs()];
         self.layout.exact.pack(key, packed);
         self.shown.tables.trie(packed)
@@ -249,7 +249,7 @@ impl<A: KeyAddress> Index<A> {
 
     fn tries_of(&self, keys: &[u64], stride: usize, tries: &mut [u32]) {
         let limbs = self.layout.exact.limbs();
-        let mut packed = [0; BATCH * packing::MOST];
+        let mut packed = [0; BATCH * packing::MAX];
         let packed = &mut packed[..tries.len() * limbs];
         for (key, packed) in keys
             .chunks_exact(stride)

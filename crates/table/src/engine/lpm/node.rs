@@ -188,12 +188,12 @@ impl Target {
     /// Flag of a node with four lines.
     pub(crate) const WIDE: u32 = 1 << 30;
     /// Maximum value, and maximum index of a line.
-    pub(crate) const MOST: u32 = Self::WIDE - 1;
+    pub(crate) const MAX: u32 = Self::WIDE - 1;
 
     /// Returns the value. Only meaningful if this is not a node.
     #[inline(always)]
     pub(crate) fn value(self) -> u32 {
-        self.0 & Self::MOST
+        self.0 & Self::MAX
     }
 
     /// Creates the target for the node of which the lines start at index `place`.
@@ -208,7 +208,7 @@ impl Target {
 
     /// Returns the index of the node's first line and the number of lines, if this is a node.
     pub(crate) fn lines(self) -> Option<(u32, usize)> {
-        let place = self.0 & Self::MOST;
+        let place = self.0 & Self::MAX;
         let count = if self.0 & Self::WIDE != 0 {
             WIDE_LINES
         } else {
@@ -225,7 +225,7 @@ impl Target {
     /// Returns the index of the line that has branch `slot` of the node; 0 if this is not a node.
     #[inline(always)]
     pub(crate) fn line(self, slot: u32) -> usize {
-        let place = self.0 & Self::MOST;
+        let place = self.0 & Self::MAX;
         let part = select_unpredictable(self.is_wide(), slot >> 4, 0);
         select_unpredictable(self.is_node(), place + part, 0) as usize
     }
@@ -266,7 +266,7 @@ pub(crate) type Image = [u32; 16];
 
 pub(crate) const FALLBACK: usize = 4;
 /// Maximum number of targets in one line.
-const MOST: usize = 15 - FALLBACK;
+const MAX: usize = 15 - FALLBACK;
 
 impl Clone for Line {
     fn clone(&self) -> Self {
@@ -318,7 +318,7 @@ impl Line {
                 covered |= 1 << slot;
                 if target != before {
                     count += 1;
-                    if count > MOST {
+                    if count > MAX {
                         return None;
                     }
                     starts |= 1 << slot;
@@ -373,7 +373,7 @@ mod tests {
             let mut starts = targets.to_vec();
             starts.dedup();
             let count = starts.iter().filter(|&&target| target != fallback).count();
-            prop_assert_eq!(narrow.is_some(), count <= MOST);
+            prop_assert_eq!(narrow.is_some(), count <= MAX);
         }
     }
 }

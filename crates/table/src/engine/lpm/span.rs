@@ -10,7 +10,7 @@ use super::trie::{Address, Prefix};
 /// Maximum number of table elements for each prefix when the range is chosen.
 const SLOTS_A_PREFIX: usize = 16;
 /// Maximum number of bits in the index.
-const MOST_BITS: u32 = 18;
+const MAX_BITS: u32 = 18;
 
 /// Range of address bits, after a prefix that all addresses share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,7 +25,7 @@ pub(crate) struct Span<A> {
 /// Returns the end of the range for `count` prefixes that share `from` bits. It limits the table to
 /// some tens of bytes for each prefix.
 fn right_end<A: Address>(from: u32, count: usize) -> u32 {
-    let bits = (count * SLOTS_A_PREFIX).max(1).ilog2().min(MOST_BITS);
+    let bits = (count * SLOTS_A_PREFIX).max(1).ilog2().min(MAX_BITS);
     let end = from + bits;
     (end - end % STRIDE).min(A::DEEPEST)
 }

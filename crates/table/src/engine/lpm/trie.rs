@@ -150,7 +150,7 @@ impl<A: Address> Trie<A> {
 const FEW: usize = 256;
 const SHARE: usize = 4;
 
-/// Several tries that share their memory. Values are from 1 to [`Target::MOST`].
+/// Several tries that share their memory. Values are from 1 to [`Target::MAX`].
 #[derive(Debug)]
 pub(crate) struct Forest<A: Address> {
     /// By trie index; the first is the empty trie.

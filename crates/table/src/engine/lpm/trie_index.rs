@@ -47,7 +47,7 @@ impl<'m> TrieIndex<'m> {
     /// Flag in a target: its node has four lines.
     pub const WIDE: u32 = node::Target::WIDE;
     /// Mask in a target: the index of its node's first line.
-    pub const PLACE: u32 = node::Target::MOST;
+    pub const PLACE: u32 = node::Target::MAX;
     /// Number of address bits that a node covers.
     pub const STRIDE: u32 = node::STRIDE;
     /// Size of a line in bytes.

@@ -21,19 +21,19 @@ use std::hint::select_unpredictable;
 use std::ops::Range;
 
 /// Maximum number of rules in a cell.
-const MOST: usize = 255;
+const MAX: usize = 255;
 /// Thresholds in percent. For each, the bits that at least this share of the rules fixes are tried.
 const SHARES: [usize; 12] = [99, 98, 97, 96, 95, 93, 90, 85, 80, 75, 70, 60];
 /// Maximum number of rules by which the bits are chosen.
 const SAMPLES: usize = 1 << 14;
 /// Maximum cost of a search, as the number of rules compared.
-const MOST_COMPARED: usize = 64;
-/// At most one rule in `MOST_OUTSIDE` may have no cell.
-const MOST_OUTSIDE: usize = 12;
+const MAX_COMPARED: usize = 64;
+/// At most one rule in `MAX_OUTSIDE` may have no cell.
+const MAX_OUTSIDE: usize = 12;
 /// Cost of rules outside of cells, which are in tuples, as the number of rules compared.
 const OUTSIDE_COST: usize = 32;
 /// Minimum number of unused words for which the cells are rebuilt.
-const LEAST_UNUSED: usize = 1 << 14;
+const MIN_UNUSED: usize = 1 << 14;
 /// Alignment of cells in words.
 const STEP: usize = 4;
 /// Number of words for rank and entry.
@@ -43,7 +43,7 @@ const SURE: u64 = 1 << 32;
 /// Maximum number of cells for which [`SURE`] is maintained, because a rule added to the bit
 /// vectors must be checked against all cells. With more than twice as many cells, the flag is no
 /// longer used.
-pub(super) const MOST_SURE: usize = 1 << 14;
+pub(super) const MAX_SURE: usize = 1 << 14;
 
 /// Rules by cell.
 #[derive(Debug, Clone)]
@@ -124,7 +124,7 @@ impl Cells {
             let (same, left): (Vec<FlatRule>, Vec<FlatRule>) =
                 cell.iter().cloned().partition(is_same);
             others.extend(left);
-            let (same, behind) = same.split_at(MOST.min(same.len()));
+            let (same, behind) = same.split_at(MAX.min(same.len()));
             others.extend_from_slice(behind);
             let head = self.begin(same.len(), &cell[0]);
             for (at, rule) in same.iter().enumerate() {
@@ -148,7 +148,7 @@ impl Cells {
     /// Returns true if much of the storage is free blocks. If many cells grow, these blocks may
     /// never be reused.
     pub(super) fn is_outgrown(&self) -> bool {
-        self.unused * STEP > LEAST_UNUSED.max(self.words.len() / 2)
+        self.unused * STEP > MIN_UNUSED.max(self.words.len() / 2)
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -338,7 +338,7 @@ impl Cells {
         let slot = self.slot(rule);
         let old = slot.map(|slot| self.table.head(slot));
         let count = old.map_or(0, |old| self.count(old));
-        if count == MOST {
+        if count == MAX {
             return false;
         }
         let head = self.begin(count + 1, rule);
@@ -402,7 +402,7 @@ impl Cells {
 
     /// Computes the flag [`SURE`] of all rules. `rows` has the rules in bit vectors.
     pub(super) fn trust(&mut self, rows: &[FlatRule]) {
-        if self.table.used() > MOST_SURE {
+        if self.table.used() > MAX_SURE {
             return;
         }
         self.have_sure(true);
@@ -418,7 +418,7 @@ impl Cells {
         if !self.has_sure {
             return;
         }
-        if self.table.used() > MOST_SURE * 2 {
+        if self.table.used() > MAX_SURE * 2 {
             return self.have_sure(false);
         }
         for head in self.table.heads().collect::<Vec<_>>() {
@@ -696,7 +696,7 @@ fn common_bits(layout: &Layout, rules: &[FlatRule]) -> Vec<Box<[u64]>> {
 
 /// Computes the cost of cells by these bits; `None` if it is too high.
 fn choice(mask: Box<[u64]>, rules: &[FlatRule], few: usize) -> Option<Choice> {
-    let most_outside = few.max(rules.len() / MOST_OUTSIDE);
+    let most_outside = few.max(rules.len() / MAX_OUTSIDE);
     let with_bits = || rules.iter().filter(|rule| has_bits(&mask, rule));
     if rules.len() - with_bits().count() > most_outside {
         return None;
@@ -705,12 +705,12 @@ fn choice(mask: Box<[u64]>, rules: &[FlatRule], few: usize) -> Option<Choice> {
     hashes.sort_unstable();
     let (mut within, mut pairs) = (0, 0);
     for cell in hashes.chunk_by(|a, b| a == b) {
-        let count = cell.len().min(MOST);
+        let count = cell.len().min(MAX);
         within += count;
         pairs += count * count;
     }
     let outside = rules.len() - within;
     let compared = pairs / within.max(1) + if outside > few { OUTSIDE_COST } else { 0 };
-    let is_worth_it = outside <= most_outside && compared <= MOST_COMPARED;
+    let is_worth_it = outside <= most_outside && compared <= MAX_COMPARED;
     is_worth_it.then_some(Choice { mask, compared })
 }

@@ -37,7 +37,7 @@ macro_rules! either {
 
 /// Maximum number of rules for bit vectors alone. Some of the 1024 positions stay free, so that
 /// rules can be inserted between others cheaply.
-pub(super) const MOST_FEW: usize = 1000;
+pub(super) const MAX_FEW: usize = 1000;
 
 impl Form {
     /// Creates bit vectors for these rules, if they are few enough and the key suits.
@@ -46,7 +46,7 @@ impl Form {
             0..=56 => Vectors::new(layout, Keys::Limbs, rules).map(Self::Upto64),
             57..=240 => Vectors::new(layout, Keys::Limbs, rules).map(Self::Upto256),
             241..=500 => Vectors::new(layout, Keys::Limbs, rules).map(Self::Upto512),
-            501..=MOST_FEW => Vectors::new(layout, Keys::Limbs, rules).map(Self::Upto1024),
+            501..=MAX_FEW => Vectors::new(layout, Keys::Limbs, rules).map(Self::Upto1024),
             _ => None,
         }
     }

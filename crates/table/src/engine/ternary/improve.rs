@@ -23,7 +23,7 @@ const TURN: usize = 64;
 const TURNS: usize = 17;
 /// Minimum saving of time in thousandths. A smaller one does not pay, because later updates reduce
 /// the benefit of the sets.
-const LEAST_GAIN: u64 = 100;
+const MIN_GAIN: u64 = 100;
 
 /// Index under construction.
 #[derive(Debug)]
@@ -150,7 +150,7 @@ impl Improvement {
             })
             .collect();
         shares.sort_unstable();
-        shares[TURNS / 2] + LEAST_GAIN <= 1000
+        shares[TURNS / 2] + MIN_GAIN <= 1000
     }
 
     /// Returns the index that would be measured.

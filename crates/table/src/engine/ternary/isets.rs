@@ -17,9 +17,9 @@ use std::hint::select_unpredictable;
 const BITS: u32 = 32;
 /// Maximum number of sets.
 pub(super) const MAX_ISETS: usize = 4;
-/// Minimum size of a set: one in `LEAST_SHARE` of all rules. A smaller set costs more than it
+/// Minimum size of a set: one in `MIN_SHARE` of all rules. A smaller set costs more than it
 /// saves.
-const LEAST_SHARE: usize = 12;
+const MIN_SHARE: usize = 12;
 
 /// Rules with disjoint intervals. Immutable; removed rules are recorded in
 /// [`Learned`](super::learned::Learned).
@@ -199,7 +199,7 @@ impl Partition {
             .iter()
             .map(|column| column.independent(&self.taken));
         let largest = sets.max_by_key(|set| set.rules.len());
-        let enough = self.taken.len().div_ceil(LEAST_SHARE);
+        let enough = self.taken.len().div_ceil(MIN_SHARE);
         let Some(set) = largest.filter(|set| set.rules.len() >= enough) else {
             return false;
         };
@@ -225,7 +225,7 @@ impl Column {
             Some((interval, number))
         };
         let mut intervals: Vec<_> = rules.iter().zip(0..).filter_map(interval).collect();
-        if intervals.len() < rules.len() / LEAST_SHARE {
+        if intervals.len() < rules.len() / MIN_SHARE {
             return None;
         }
         intervals.sort_unstable_by_key(|&((lo, hi), rule)| (hi, std::cmp::Reverse(lo), rule));

@@ -59,14 +59,14 @@ use std::time::{Duration, Instant};
 
 /// Minimum number of rules for which independent sets may pay.
 const WORTH_LEARNING: usize = 512;
-/// Lower bound for the share of rules outside of sets, one in `MOST_LEARNED`, when the number of
+/// Lower bound for the share of rules outside of sets, one in `MAX_LEARNED`, when the number of
 /// changes is judged. Without it, sets that hold nearly all rules would be rebuilt after very few
 /// changes.
-const MOST_LEARNED: usize = 16;
+const MAX_LEARNED: usize = 16;
 
-/// Maximum share of rules, one in `MOST_MISSED`, that may change while a better index is built
+/// Maximum share of rules, one in `MAX_MISSED`, that may change while a better index is built
 /// without its construction being abandoned.
-const MOST_MISSED: usize = 4;
+const MAX_MISSED: usize = 4;
 
 /// Creates the search structure without rules.
 fn empty(layout: &Arc<Layout>) -> Form {
@@ -123,7 +123,7 @@ impl Ternary {
     fn build(&mut self) {
         let newest = self.versions.newest();
         let pending: Vec<FlatRule> = std::mem::take(&mut self.pending).into_values().collect();
-        if newest.len() + pending.len() <= form::MOST_FEW {
+        if newest.len() + pending.len() <= form::MAX_FEW {
             let rules = [newest.rules(), pending.clone()].concat();
             if let Some(few) = Form::of_few(&self.layout, &rules) {
                 return self.start_over(few);
@@ -144,7 +144,7 @@ impl Ternary {
         let index = Index::new(&self.layout, learned, rules.clone(), &rules);
         let len = index.len();
         self.start_over(Form::Many(Box::new(index)));
-        self.improvement = improvement.filter(|(_, missed)| missed.len() * MOST_MISSED <= len);
+        self.improvement = improvement.filter(|(_, missed)| missed.len() * MAX_MISSED <= len);
         self.untried = untried;
     }
 
@@ -167,7 +167,7 @@ impl Ternary {
     fn is_worth_trying(&self) -> bool {
         let newest = self.versions.newest();
         let rules = newest.len();
-        let outside = newest.built_outside_sets().max(rules / MOST_LEARNED);
+        let outside = newest.built_outside_sets().max(rules / MAX_LEARNED);
         let changed = self.untried.is_none_or(|changes| changes * 4 > outside);
         rules >= WORTH_LEARNING && changed
     }

@@ -1,6 +1,6 @@
 //! Tests of the interfaces between the parts of the ternary engine.
 
-use super::cells::{Cells, MOST_SURE};
+use super::cells::{Cells, MAX_SURE};
 use super::form::Form;
 use super::improve::Improvement;
 use super::index::{Change, Index};
@@ -8,7 +8,7 @@ use super::layout::Layout;
 use super::model::Model;
 use super::plan::{Plan, Stream};
 use super::records::FlatRule;
-use super::{MOST_LEARNED, MOST_MISSED, Ternary};
+use super::{MAX_LEARNED, MAX_MISSED, Ternary};
 use crate::engine::{MatchEngine, Matcher, Replay, Rule};
 use crate::entry::{EntryId, EntryIdx, Rank};
 use crate::key::{FieldMatch, KeyField, KeyShape, MatchKind};
@@ -413,7 +413,7 @@ fn no_rule_is_sure_any_more_when_one_comes_to_the_rows_of_very_many_cells() {
     cells.trust(&[]);
     assert_eq!(cells.sure(), cells.len());
     let last = case.insert_all(2000).rule;
-    while cells.cells() <= 2 * MOST_SURE {
+    while cells.cells() <= 2 * MAX_SURE {
         cells.insert(&case.insert().rule, iter::empty());
     }
     assert_eq!(cells.sure(), cells.len());
@@ -458,7 +458,7 @@ fn where_nearly_all_rules_are_in_sets_few_changes_are_worth_another_try() {
     let plain = case.plain();
     assert!(!is_worth_trying(&plain, 500) && is_worth_trying(&plain, 501));
     let learned = case.learned();
-    let outside = learned.built().max(2000 / MOST_LEARNED);
+    let outside = learned.built().max(2000 / MAX_LEARNED);
     assert!(outside < 1900, "{outside} of 2000 rules are in no set");
     assert!(!is_worth_trying(&learned, outside / 4) && is_worth_trying(&learned, outside / 4 + 1));
 }
@@ -515,7 +515,7 @@ fn a_better_index_that_is_being_made_outlives_new_plans_until_many_rules_have_ch
         came += 1;
         assert!(came < rules, "it is still being made");
     }
-    assert!(came * MOST_MISSED > rules, "{came} of {rules}");
+    assert!(came * MAX_MISSED > rules, "{came} of {rules}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::prefetch::{BitWork, in_vectors};
 use std::sync::Arc;
 
 /// Maximum number of parts of a key.
-const MOST_PARTS: usize = 16;
+const MAX_PARTS: usize = 16;
 
 /// Bit vectors of few rules in the form that compiled code can search inline.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +39,7 @@ impl<'m> VectorIndex<'m> {
 
     /// Maximum number of steps of a lookup: one for each part and one for each step of binary
     /// search. With more steps, a batch lookup is faster.
-    const MOST_STEPS: u32 = 24;
+    const MAX_STEPS: u32 = 24;
 
     /// Returns the parts of the key. The AND of `live` and the rows that all parts select has the
     /// matching rules. Its lowest bit is the position of the result.
@@ -101,7 +101,7 @@ impl<R: BitRow> Vectors<R> {
         let parts: Vec<Part> = parts
             .flat_map(|piece| Part::of(piece, keys, rows.clone(), R::PLACES <= VectorIndex::PLACES))
             .collect();
-        if parts.len() > MOST_PARTS {
+        if parts.len() > MAX_PARTS {
             return None;
         }
         let mut order: Vec<&FlatRule> = rules.iter().collect();
@@ -289,7 +289,7 @@ impl<R: BitRow> Vectors<R> {
         key: impl Fn(usize) -> &'k [u64] + Copy,
         mut tell: impl FnMut(usize, usize),
     ) {
-        let mut classes = [[0u32; GROUP]; MOST_PARTS];
+        let mut classes = [[0u32; GROUP]; MAX_PARTS];
         for (dimension, classes) in self.dimensions.iter().zip(&mut classes) {
             dimension.classify(key, &mut classes[..count]);
         }
@@ -347,7 +347,7 @@ impl Vectors<Bits64> {
         };
         let are_all_seen = index.parts().count() == self.dimensions.len();
         let steps: u32 = index.parts().map(|part| part.steps()).sum();
-        (are_all_seen && steps <= VectorIndex::MOST_STEPS).then_some(index)
+        (are_all_seen && steps <= VectorIndex::MAX_STEPS).then_some(index)
     }
 }
 

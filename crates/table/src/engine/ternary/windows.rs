@@ -131,23 +131,23 @@ struct Column {
     row_of: Box<[u16]>,
     /// Rows of tuples, one bit each. Some may be equal, and some may no longer be used.
     rows: Vec<u64>,
-    /// Number of rows after the last deduplication; [`MOST_ROWS`] if each value has its own row.
+    /// Number of rows after the last deduplication; [`MAX_ROWS`] if each value has its own row.
     different: usize,
     /// Tuples that are in all rows.
     open: u64,
 }
 
 /// Maximum number of rows: the range of a row number, and the maximum number of values.
-const MOST_ROWS: usize = 1 << 16;
+const MAX_ROWS: usize = 1 << 16;
 /// Number of additional rows below which deduplication does not pay.
 const FEW_ROWS: usize = 256;
 /// Minimum number of free rows after deduplication. With fewer, they would soon be used up again.
-const LEAST_ROOM: usize = MOST_ROWS / 8;
+const MIN_ROOM: usize = MAX_ROWS / 8;
 
 impl Column {
     /// Creates a column with one empty row.
     fn new(window: Window) -> Self {
-        debug_assert!(1 << window.bits <= MOST_ROWS);
+        debug_assert!(1 << window.bits <= MAX_ROWS);
         Self {
             row_of: vec![0; 1 << window.bits].into(),
             rows: vec![0],
@@ -194,9 +194,9 @@ impl Column {
             self.row_of[value] = known;
             return;
         }
-        if self.rows.len() == MOST_ROWS && self.different < MOST_ROWS {
+        if self.rows.len() == MAX_ROWS && self.different < MAX_ROWS {
             self.share();
-            if MOST_ROWS - self.rows.len() < LEAST_ROOM {
+            if MAX_ROWS - self.rows.len() < MIN_ROOM {
                 self.part();
             }
             *others = Others::default();
@@ -230,7 +230,7 @@ impl Column {
         self.rows = rows;
     }
 
-    /// Gives each value its own row. There are [`MOST_ROWS`] rows then, because a window with fewer
+    /// Gives each value its own row. There are [`MAX_ROWS`] rows then, because a window with fewer
     /// values never has that many rows.
     fn part(&mut self) {
         let row = |&number: &u16| self.rows[usize::from(number)];
@@ -394,10 +394,7 @@ mod tests {
             windows.enter(20, &[value << 3], &mask);
         }
         let column = &windows.0[0];
-        assert_eq!(
-            (column.rows.len(), column.different),
-            (MOST_ROWS, MOST_ROWS)
-        );
+        assert_eq!((column.rows.len(), column.different), (MAX_ROWS, MAX_ROWS));
         for value in 0u64..1 << 16 {
             let bits = if value < SAME { 0 } else { value };
             let more = u64::from(value < 3 * SAME) << 20;

@@ -6,7 +6,7 @@ use super::*;
 use proptest::prelude::*;
 
 /// Maximum number of senders, maximum weight, and maximum cycles per packet.
-const MOST: usize = 6;
+const MAX: usize = 6;
 const HEAVIEST: u32 = 6;
 const DEAREST: u64 = 20_000;
 
@@ -19,7 +19,7 @@ const DEAREST: u64 = 20_000;
 ///
 /// The other bound of the debt, 32 packets, is smaller: these cost 0.64 million cycles, while 16
 /// intervals of the smallest share, one of 31, are 1.03 million.
-const SETTLED: u64 = 2 * MOST as u64 * TURN as u64 * DEAREST + (2 + MOST_OWED as u64) * 2_000_000;
+const SETTLED: u64 = 2 * MAX as u64 * TURN as u64 * DEAREST + (2 + MAX_OWED as u64) * 2_000_000;
 
 const UNTIL: u64 = SETTLED + 100_000_000;
 
@@ -202,7 +202,7 @@ proptest! {
 
     #[test]
     fn everybody_gets_what_it_sends_or_what_its_weight_gives_it(
-        senders in prop::collection::vec(sending(), 2..=MOST),
+        senders in prop::collection::vec(sending(), 2..=MAX),
     ) {
         check(&senders);
     }

@@ -11,9 +11,10 @@ use std::thread;
 use common::{frame, hypervisor, id, marker, spec};
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
-use switch::{MigrationMode, MayLose};
+use switch::{MayLose, MigrationMode};
 use tenancy::{
-    Condition, Egress, TenantSwitch, Quotas, Rate, HypervisorError, Rule, Share, Sharing, VpdpId, Worker,
+    Condition, Egress, HypervisorError, Quotas, Rate, Rule, Share, Sharing, TenantSwitch, VpdpId,
+    Worker,
 };
 
 const OPERATIONS: usize = 1000;
@@ -38,7 +39,7 @@ impl Choices {
 }
 
 /// A switch, another one to migrate to, and programs to load.
-struct Scene {
+struct ChurnTest {
     hypervisor: TenantSwitch,
     other: TenantSwitch,
     programs: Vec<Arc<Program>>,
@@ -47,8 +48,8 @@ struct Scene {
     made: BTreeMap<&'static str, [u32; 2]>,
 }
 
-impl Scene {
-    fn new(seed: u64) -> Scene {
+impl ChurnTest {
+    fn new(seed: u64) -> ChurnTest {
         let mut hypervisor = hypervisor();
         // The programs send all packets with a mark, so their sources are not the senders' own.
         let share = Share {
@@ -69,7 +70,7 @@ impl Scene {
             conditions: vec![Condition::Port(PortId(5))],
         };
         hypervisor.add_rule(first).unwrap();
-        Scene {
+        ChurnTest {
             hypervisor,
             other: common::hypervisor(),
             programs: vec![marker(30), marker(40), common::resubmitter()],
@@ -202,29 +203,29 @@ impl Receiver {
 
 #[test]
 fn a_thousand_operations_lose_no_packet_of_the_others() {
-    let mut scene = Scene::new(5);
-    let mut worker = scene.hypervisor.workers(1).remove(0);
+    let mut test = ChurnTest::new(5);
+    let mut worker = test.hypervisor.workers(1).remove(0);
     let mut counts = BTreeMap::new();
     let mut received = Receiver::default();
     for round in 0..OPERATIONS {
         let now = Nanos(round as u64 * 1000);
-        scene.operate();
-        let mut frames = burst(&mut scene.choices, &mut counts);
+        test.operate();
+        let mut frames = burst(&mut test.choices, &mut counts);
         let mut take = |port, frame: &mut Frame, _| received.take(port, frame.bytes());
         worker.forward(&mut frames, now, &mut take);
         worker.forward(&mut [], now, &mut take);
-        scene.hypervisor.step(now, |_, _, _| {});
-        scene.hypervisor.check_conservation().unwrap();
+        test.hypervisor.step(now, |_, _, _| {});
+        test.hypervisor.check_conservation().unwrap();
     }
     // Packets that were being resubmitted when their vPDP was deleted.
     let end = Nanos(OPERATIONS as u64 * 1000);
     common::finish(&mut worker, end, |port, frame| {
         received.take(port, frame.bytes());
     });
-    scene.hypervisor.step(end, |_, _, _| {});
+    test.hypervisor.step(end, |_, _, _| {});
     received.check(&counts);
-    scene.check_that_all_was_tried();
-    assert_eq!(scene.hypervisor.departing(), 0);
+    test.check_that_all_was_tried();
+    assert_eq!(test.hypervisor.departing(), 0);
 }
 
 /// Forwards bursts until `stops` is set. Returns the number of packets received at each port.
@@ -254,8 +255,8 @@ fn run(
 
 #[test]
 fn operations_lose_no_packet_of_the_others_on_threads_of_their_own() {
-    let mut scene = Scene::new(6);
-    let workers = scene.hypervisor.workers(2);
+    let mut test = ChurnTest::new(6);
+    let workers = test.hypervisor.workers(2);
     let (bursts, stops) = (&AtomicU64::new(0), &AtomicBool::new(false));
     let counts: Vec<_> = thread::scope(|scope| {
         let threads: Vec<_> = workers
@@ -268,19 +269,17 @@ fn operations_lose_no_packet_of_the_others_on_threads_of_their_own() {
             while bursts.load(Ordering::Relaxed) < 2 * round && !threads[0].is_finished() {
                 thread::yield_now();
             }
-            scene.operate();
-            scene.hypervisor.step(Nanos(round), |_, _, _| {});
+            test.operate();
+            test.hypervisor.step(Nanos(round), |_, _, _| {});
         }
         stops.store(true, Ordering::Relaxed);
         threads.into_iter().map(|one| one.join().unwrap()).collect()
     });
-    scene
-        .hypervisor
-        .step(Nanos(OPERATIONS as u64), |_, _, _| {});
-    scene.hypervisor.check_conservation().unwrap();
+    test.hypervisor.step(Nanos(OPERATIONS as u64), |_, _, _| {});
+    test.hypervisor.check_conservation().unwrap();
     let came: u32 = counts.iter().flat_map(BTreeMap::values).sum();
-    assert_eq!(scene.hypervisor.ledger().received, u64::from(came));
-    assert_eq!(scene.hypervisor.departing(), 0);
+    assert_eq!(test.hypervisor.ledger().received, u64::from(came));
+    assert_eq!(test.hypervisor.departing(), 0);
 }
 
 #[test]

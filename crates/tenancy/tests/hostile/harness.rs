@@ -8,7 +8,7 @@ use exec::{
     Tracer, Unsupported,
 };
 use packet::{Frame, Nanos};
-use tenancy::{Fairness, TenantSwitch, EstimatedCost, CycleUse, Worker};
+use tenancy::{CycleUse, EstimatedCost, Fairness, TenantSwitch, Worker};
 
 use crate::common::{frame, hypervisor, id, marker, spec};
 
@@ -135,7 +135,7 @@ impl Loaded for MeteredCode {
 
 /// The victim, vPDP 1 on ports 10 and 11, and the hog, vPDP 2 on ports 20 and 21, on one worker
 /// with fair sharing.
-pub(crate) struct Scene {
+pub(crate) struct HostileTest {
     pub(crate) hypervisor: TenantSwitch,
     pub(crate) worker: Worker,
     pub(crate) cycles: Arc<Mutex<u64>>,
@@ -152,16 +152,16 @@ pub(crate) struct Outcome {
     pub(crate) wait: u64,
 }
 
-impl Scene {
-    pub(crate) fn new(hog: Arc<ir::Program>) -> Scene {
-        Scene::of(hypervisor(), hog, COST, Arc::default())
+impl HostileTest {
+    pub(crate) fn new(hog: Arc<ir::Program>) -> HostileTest {
+        HostileTest::of(hypervisor(), hog, COST, Arc::default())
     }
 
-    /// Creates a scene in which the parsers' work counts.
-    pub(crate) fn metered(hog: Arc<ir::Program>) -> Scene {
+    /// Creates a test in which the parsers' work counts.
+    pub(crate) fn metered(hog: Arc<ir::Program>) -> HostileTest {
         let inside = Arc::new(AtomicU64::new(0));
         let engine = Arc::new(Metered(Arc::clone(&inside)));
-        Scene::of(TenantSwitch::new(engine), hog, BESIDE_PARSER, inside)
+        HostileTest::of(TenantSwitch::new(engine), hog, BESIDE_PARSER, inside)
     }
 
     pub(crate) fn of(
@@ -169,7 +169,7 @@ impl Scene {
         hog: Arc<ir::Program>,
         reckoned: EstimatedCost,
         inside: Arc<AtomicU64>,
-    ) -> Scene {
+    ) -> HostileTest {
         for (number, program) in [(1, marker(1)), (2, hog)] {
             let first = u32::from(number) * 10;
             hypervisor
@@ -185,7 +185,7 @@ impl Scene {
             inside,
             sum: Arc::clone(&cycles),
         });
-        Scene {
+        HostileTest {
             hypervisor,
             worker,
             cycles,
@@ -260,9 +260,9 @@ pub(crate) fn check_share(outcome: &Outcome) {
 /// neighbour within its own share.
 pub(crate) fn check(outcome: &Outcome) {
     check_share(outcome);
-    static USUAL: OnceLock<u64> = OnceLock::new();
-    let usual = *USUAL.get_or_init(|| {
-        let usual = Scene::new(marker(2)).run(10, 60, |_, _| {});
+    static DEFAULT: OnceLock<u64> = OnceLock::new();
+    let usual = *DEFAULT.get_or_init(|| {
+        let usual = HostileTest::new(marker(2)).run(10, 60, |_, _| {});
         assert_eq!(usual.victim, GUARANTEED);
         usual.wait
     });

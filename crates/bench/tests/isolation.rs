@@ -9,7 +9,7 @@ use bench::tenants::ShardableWorkload;
 use bench::workloads::{self, Size};
 use ir::Program;
 use packet::Nanos;
-use tenancy::{Fairness, EstimatedCost};
+use tenancy::{EstimatedCost, Fairness};
 use testkit::{compile_text, engines};
 
 #[test]

@@ -1,6 +1,6 @@
 //! Churn test without real time: operations alternate with bursts, so every run is the same.
 
-use bench::churn::{DeliveryCounts, ChurnTest, Operation, ChurnDriver, functions};
+use bench::churn::{ChurnDriver, ChurnTest, DeliveryCounts, Operation, functions};
 use bench::workloads::{self, Size};
 use packet::Nanos;
 use testkit::{compile_text, engines};
