@@ -110,7 +110,8 @@ pub(crate) fn mutate(text: &str, other: &str, choices: &mut Rng) -> String {
     text
 }
 
-/// A change after which the text often still is a program: a word for a word, a number for a number, a line less or twice.
+/// A change after which the text often still is a program: a word for a word, a number for a
+/// number, a line less or twice.
 fn mutate_gently(text: &str, choices: &mut Rng) -> String {
     if choices.one_in(4) {
         return mutate_lines(text, choices);

@@ -37,7 +37,8 @@ control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t 
     action leave4(bit<32> number) { hdr.h.r4 = number; }
     action leave5(bit<32> number) { hdr.h.r5 = number; }
     action none() { hits.count(); }
-    // One word; two of five fields; two, the second field over both; the same of three; two that depend on the first table, of one word and of two.
+    // Keys: one word; two words of five fields; two, with the second field in both; the same for
+    // three; two that depend on the first table, of one word and of two.
     table t0 { key = { hdr.h.a : exact; hdr.h.e[8:0] : exact; } actions = { leave0; none; } default_action = none(); size = 400000; counters = hits; }
     table t1 {
         key = { hdr.h.s : exact; hdr.h.d : exact; hdr.h.x : exact; hdr.h.y : exact; hdr.h.z : exact; }

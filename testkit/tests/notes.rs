@@ -32,7 +32,8 @@ parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout stand
         packet.extract(hdr.h);
         transition select(hdr.h.kind[1:0]) { 1 : other; 2 : other; 3 : odd; default : accept; }
     }
-    // Scouts do not verify: keys of what comes behind, in this state or the next, and of the error are others than theirs.
+    // Prefetch passes do not verify: keys after it, in this state or the next, and the key of
+    // the error differ from theirs.
     state other { verify(hdr.h.d != 4, error.NoMatch); meta.by = hdr.h.a[1:0] ++ 7w0; transition behind; }
     state behind { packet.extract(hdr.o); meta.from = hdr.o.e; transition accept; }
     state odd { meta.from = 9w5; transition select(hdr.h.d) { 1 : reject; default : accept; } }
@@ -64,7 +65,7 @@ control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t 
         default_action = miss0(0x1234567890, 2);
     }
     table words { key = { hdr.h.b : exact; (sm.parser_error == error.NoMatch ? 8w1 : 8w0) : exact @name("wrong"); } actions = { mark1; NoAction; } default_action = NoAction(); size = 4096; }
-    // Entries run one action alone, so that their records have no heads, and a miss another or the same.
+    // Entries run one action, so that their records have no heads. A miss runs another one.
     table pairs {
         key = { meta.m : exact; hdr.h.d : exact; }
         actions = { @defaultonly miss2; mark2; }
@@ -78,7 +79,8 @@ control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t 
         size = 4096;
     }
     table late { key = { meta.n : ternary; hdr.o.g : ternary; } actions = { mark4; NoAction; } default_action = NoAction(); }
-    // Their keys are as they were parsed, but they wait for an answer: one shuts the other out. The action of the second is too long to be there twice, for entries and for misses.
+    // Their keys are as parsed, but they wait for a result: one excludes the other. The action of
+    // the second is too long to be compiled twice, for entries and for misses.
     table left { key = { hdr.h.c : exact; hdr.o.e : exact; } actions = { mark5; NoAction; } default_action = NoAction(); size = 4096; }
     table right { key = { hdr.h.b : exact; meta.by : exact; } actions = { @defaultonly miss6; mark6; } default_action = miss6(); size = 4096; }
     apply {

@@ -1,8 +1,8 @@
 //! `cargo xtask figures`: fills tables of docs/results from the output of `polyplane bench --json`.
 //!
-//! A table is between `<!-- figures: NAME -->` and `<!-- end -->`. The files hold arrays of objects.
-//! The members of an object decide the table that it belongs to. A table without objects stays as
-//! it is.
+//! A table is between `<!-- figures: NAME -->` and `<!-- end -->`. The files hold arrays of
+//! objects. The members of an object decide the table that it belongs to. A table without objects
+//! stays as it is.
 
 use std::path::{Path, PathBuf};
 

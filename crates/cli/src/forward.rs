@@ -1,8 +1,8 @@
 //! Worker threads between ports, and their control loop: the core of `run` and `demo`.
 //!
-//! Packets are processed by the workers, each on its thread ([`WorkerThread`]). The control loop runs
-//! on the caller's thread. It does the work that concerns the whole device: time, notifications,
-//! signals, reports.
+//! Packets are processed by the workers, each on its thread ([`WorkerThread`]). The control loop
+//! runs on the caller's thread. It does the work that concerns the whole device: time,
+//! notifications, signals, reports.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

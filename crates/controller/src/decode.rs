@@ -29,7 +29,7 @@ pub struct Read {
 
 /// Error: an entity cannot be converted to an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReadError {
+pub enum DecodeError {
     /// It has an id that is not in the P4Info.
     UnknownId(&'static str, u32),
     /// Its parts do not match the P4Info.
@@ -40,35 +40,35 @@ pub enum ReadError {
     NoWords(&'static str),
 }
 
-impl fmt::Display for ReadError {
+impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ReadError::UnknownId(what, id) => {
+            DecodeError::UnknownId(what, id) => {
                 write!(
                     f,
                     "the server tells of a {what} {id:#x}, which its P4Info does not have"
                 )
             }
-            ReadError::Unfit(what) => {
+            DecodeError::Unfit(what) => {
                 write!(
                     f,
                     "the server tells of a {what} that does not fit its P4Info"
                 )
             }
-            ReadError::Nothing => f.write_str("nothing is set"),
-            ReadError::NoWords(what) => write!(f, "entries files have no words for {what}"),
+            DecodeError::Nothing => f.write_str("nothing is set"),
+            DecodeError::NoWords(what) => write!(f, "entries files have no words for {what}"),
         }
     }
 }
 
-impl std::error::Error for ReadError {}
+impl std::error::Error for DecodeError {}
 
 impl Catalog {
     /// Converts an entity that a server sent to an update.
     ///
     /// # Errors
     /// The entity does not fit the P4Info, or has no content.
-    pub fn read(&self, entity: &Entity) -> Result<Read, ReadError> {
+    pub fn read(&self, entity: &Entity) -> Result<Read, DecodeError> {
         let mut unsaid = Vec::new();
         let mut is_const = false;
         let update = match entity {
@@ -78,7 +78,7 @@ impl Catalog {
             }
             Entity::ActionProfileMember(member) => {
                 let profile = self.profile(member.action_profile_id)?;
-                let action = member.action.as_ref().ok_or(ReadError::Unfit("member"))?;
+                let action = member.action.as_ref().ok_or(DecodeError::Unfit("member"))?;
                 let (action, args) = self.read_action(action)?;
                 Update::Member {
                     profile,
@@ -93,19 +93,21 @@ impl Catalog {
             Entity::MeterEntry(entry) => Update::Meter {
                 meter: self.instance("meter", entry.meter_id)?,
                 index: Some(cell(entry.index.as_ref())?),
-                config: meter(entry.config.as_ref().ok_or(ReadError::Nothing)?),
+                config: meter(entry.config.as_ref().ok_or(DecodeError::Nothing)?),
             },
             Entity::CounterEntry(entry) => Update::Counter {
                 counter: self.instance("counter", entry.counter_id)?,
                 index: cell(entry.index.as_ref())?,
-                value: counts(entry.data.as_ref().ok_or(ReadError::Nothing)?),
+                value: counts(entry.data.as_ref().ok_or(DecodeError::Nothing)?),
             },
             Entity::ValueSetEntry(entry) => self.read_value_set(entry)?,
             Entity::DirectMeterEntry(_) | Entity::DirectCounterEntry(_) => {
-                return Err(ReadError::NoWords("direct resources beside their entries"));
+                return Err(DecodeError::NoWords(
+                    "direct resources beside their entries",
+                ));
             }
-            Entity::DigestEntry(_) => return Err(ReadError::NoWords("digests")),
-            Entity::ExternEntry(_) => return Err(ReadError::NoWords("other externs")),
+            Entity::DigestEntry(_) => return Err(DecodeError::NoWords("digests")),
+            Entity::ExternEntry(_) => return Err(DecodeError::NoWords("other externs")),
         };
         Ok(Read {
             update,
@@ -118,9 +120,9 @@ impl Catalog {
         &self,
         entry: &rt::TableEntry,
         unsaid: &mut Vec<&'static str>,
-    ) -> Result<Update, ReadError> {
+    ) -> Result<Update, DecodeError> {
         let id = self.tables.own(entry.table_id);
-        let table = id.ok_or(ReadError::UnknownId("table", entry.table_id))?;
+        let table = id.ok_or(DecodeError::UnknownId("table", entry.table_id))?;
         let action = entry
             .action
             .as_ref()
@@ -133,11 +135,11 @@ impl Catalog {
                 Some(rt::table_action::Type::Action(action)) => {
                     Ok(Update::SetDefault(table, self.read_call(table, action)?))
                 }
-                Some(_) => Err(ReadError::NoWords("a default action of a profile")),
-                None => Err(ReadError::Nothing),
+                Some(_) => Err(DecodeError::NoWords("a default action of a profile")),
+                None => Err(DecodeError::Nothing),
             };
         }
-        let action = action.ok_or(ReadError::Unfit("table entry"))?;
+        let action = action.ok_or(DecodeError::Unfit("table entry"))?;
         Ok(Update::Insert(
             table,
             TableEntry {
@@ -162,15 +164,15 @@ impl Catalog {
         ids: &[u32],
         fields: &[entries::Key],
         given: &[rt::FieldMatch],
-    ) -> Result<Vec<KeyMatch>, ReadError> {
+    ) -> Result<Vec<KeyMatch>, DecodeError> {
         let mut matches = vec![KeyMatch::Any; fields.len()];
         for one in given {
             let at = ids.iter().position(|id| *id == one.field_id);
-            let at = at.ok_or(ReadError::UnknownId("match field", one.field_id))?;
+            let at = at.ok_or(DecodeError::UnknownId("match field", one.field_id))?;
             let kind = one
                 .field_match_type
                 .as_ref()
-                .ok_or(ReadError::Unfit("match"))?;
+                .ok_or(DecodeError::Unfit("match"))?;
             matches[at] = key_match(&fields[at], kind)?;
         }
         Ok(matches)
@@ -181,7 +183,7 @@ impl Catalog {
         table: TableId,
         action: &rt::table_action::Type,
         unsaid: &mut Vec<&'static str>,
-    ) -> Result<EntryAction, ReadError> {
+    ) -> Result<EntryAction, DecodeError> {
         use rt::table_action::Type;
         Ok(match action {
             Type::Action(action) => EntryAction::Call(self.read_call(table, action)?),
@@ -196,7 +198,7 @@ impl Catalog {
                     let action = one
                         .action
                         .as_ref()
-                        .ok_or(ReadError::Unfit("one-shot action"))?;
+                        .ok_or(DecodeError::Unfit("one-shot action"))?;
                     actions.push((self.read_call(table, action)?, unsigned(one.weight)));
                 }
                 EntryAction::OneShot(actions)
@@ -204,34 +206,34 @@ impl Catalog {
         })
     }
 
-    fn read_call(&self, table: TableId, action: &rt::Action) -> Result<ActionCall, ReadError> {
+    fn read_call(&self, table: TableId, action: &rt::Action) -> Result<ActionCall, DecodeError> {
         let (id, args) = self.read_action(action)?;
         let mut listed = self.schema.tables[table].actions.iter();
         let action = listed.position(|own| *own == id);
         Ok(ActionCall {
-            action: action.ok_or(ReadError::Unfit("table's action"))?,
+            action: action.ok_or(DecodeError::Unfit("table's action"))?,
             args,
         })
     }
 
-    fn read_action(&self, action: &rt::Action) -> Result<(ActionId, Vec<Value>), ReadError> {
+    fn read_action(&self, action: &rt::Action) -> Result<(ActionId, Vec<Value>), DecodeError> {
         let id = self.actions.own(action.action_id);
-        let id = id.ok_or(ReadError::UnknownId("action", action.action_id))?;
+        let id = id.ok_or(DecodeError::UnknownId("action", action.action_id))?;
         let params = self.params[id].iter().zip(&self.schema.actions[id].params);
         let mut args = Vec::new();
         for (number, param) in params {
             let given = action.params.iter().find(|given| given.param_id == *number);
-            let given = given.ok_or(ReadError::Unfit("action's parameter"))?;
+            let given = given.ok_or(DecodeError::Unfit("action's parameter"))?;
             args.push(number::read(param.ty, &given.value));
         }
         Ok((id, args))
     }
 
-    fn instance(&self, what: &'static str, id: u32) -> Result<ExternId, ReadError> {
-        self.externs.own(id).ok_or(ReadError::UnknownId(what, id))
+    fn instance(&self, what: &'static str, id: u32) -> Result<ExternId, DecodeError> {
+        self.externs.own(id).ok_or(DecodeError::UnknownId(what, id))
     }
 
-    fn profile(&self, id: u32) -> Result<ExternId, ReadError> {
+    fn profile(&self, id: u32) -> Result<ExternId, DecodeError> {
         self.instance("action profile", id)
     }
 
@@ -239,7 +241,7 @@ impl Catalog {
         &self,
         group: &rt::ActionProfileGroup,
         unsaid: &mut Vec<&'static str>,
-    ) -> Result<Update, ReadError> {
+    ) -> Result<Update, DecodeError> {
         if group
             .members
             .iter()
@@ -259,24 +261,24 @@ impl Catalog {
         })
     }
 
-    fn read_register(&self, entry: &rt::RegisterEntry) -> Result<Update, ReadError> {
+    fn read_register(&self, entry: &rt::RegisterEntry) -> Result<Update, DecodeError> {
         let register = self.instance("register", entry.register_id)?;
         if !matches!(self.schema.externs[register].kind, Object::Register { .. }) {
-            return Err(ReadError::NoWords("a register of this type"));
+            return Err(DecodeError::NoWords("a register of this type"));
         }
-        let data = entry.data.as_ref().ok_or(ReadError::Nothing)?;
+        let data = entry.data.as_ref().ok_or(DecodeError::Nothing)?;
         let spec = self.cell_spec(entry.register_id);
         let values = spec.and_then(|spec| self.read_data(spec, data));
         Ok(Update::Register {
             register,
             index: Some(cell(entry.index.as_ref())?),
-            values: values.ok_or(ReadError::Unfit("register's cell"))?,
+            values: values.ok_or(DecodeError::Unfit("register's cell"))?,
         })
     }
 
-    fn read_value_set(&self, entry: &rt::ValueSetEntry) -> Result<Update, ReadError> {
+    fn read_value_set(&self, entry: &rt::ValueSetEntry) -> Result<Update, DecodeError> {
         let id = self.value_sets.own(entry.value_set_id);
-        let value_set = id.ok_or(ReadError::UnknownId("value set", entry.value_set_id))?;
+        let value_set = id.ok_or(DecodeError::UnknownId("value set", entry.value_set_id))?;
         let fields = &self.schema.value_sets[value_set].fields;
         let ids = &self.set_fields[value_set];
         let mut members = Vec::new();
@@ -289,29 +291,29 @@ impl Catalog {
     }
 }
 
-fn key_match(field: &entries::Key, given: &FieldMatchType) -> Result<KeyMatch, ReadError> {
+fn key_match(field: &entries::Key, given: &FieldMatchType) -> Result<KeyMatch, DecodeError> {
     let value = |bytes: &[u8]| number::read(field.ty, bytes);
     Ok(match given {
         FieldMatchType::Exact(exact) => KeyMatch::Exact(value(&exact.value)),
         FieldMatchType::Optional(optional) => KeyMatch::Exact(value(&optional.value)),
         FieldMatchType::Lpm(lpm) => match u32::try_from(lpm.prefix_len) {
             Ok(len) if len <= field.ty.width() => KeyMatch::Lpm(value(&lpm.value), len),
-            _ => return Err(ReadError::Unfit("prefix")),
+            _ => return Err(DecodeError::Unfit("prefix")),
         },
         FieldMatchType::Ternary(ternary) => {
             KeyMatch::Ternary(value(&ternary.value), value(&ternary.mask))
         }
         FieldMatchType::Range(range) => KeyMatch::Range(value(&range.low), value(&range.high)),
-        FieldMatchType::Other(_) => return Err(ReadError::NoWords("this kind of match")),
+        FieldMatchType::Other(_) => return Err(DecodeError::NoWords("this kind of match")),
     })
 }
 
 fn read_replication(
     entry: &rt::PacketReplicationEngineEntry,
     unsaid: &mut Vec<&'static str>,
-) -> Result<Update, ReadError> {
+) -> Result<Update, DecodeError> {
     use rt::packet_replication_engine_entry::Type;
-    Ok(match entry.r#type.as_ref().ok_or(ReadError::Nothing)? {
+    Ok(match entry.r#type.as_ref().ok_or(DecodeError::Nothing)? {
         Type::MulticastGroupEntry(group) => {
             if !group.metadata.is_empty() {
                 unsaid.push("the metadata of groups");
@@ -335,7 +337,7 @@ fn read_replication(
 fn replicas(
     all: &[rt::Replica],
     unsaid: &mut Vec<&'static str>,
-) -> Result<Vec<Replica>, ReadError> {
+) -> Result<Vec<Replica>, DecodeError> {
     let mut made = Vec::new();
     for replica in all {
         if !replica.backup_replicas.is_empty() {
@@ -351,16 +353,16 @@ fn replicas(
             None => None,
         };
         made.push(Replica {
-            port: port.ok_or(ReadError::NoWords("ports with names"))?,
+            port: port.ok_or(DecodeError::NoWords("ports with names"))?,
             instance: replica.instance,
         });
     }
     Ok(made)
 }
 
-fn cell(index: Option<&rt::Index>) -> Result<u32, ReadError> {
+fn cell(index: Option<&rt::Index>) -> Result<u32, DecodeError> {
     let index = index.map_or(0, |index| index.index);
-    u32::try_from(index).map_err(|_| ReadError::Unfit("index"))
+    u32::try_from(index).map_err(|_| DecodeError::Unfit("index"))
 }
 
 /// Converts a weight or a count. The default is 1.

@@ -19,6 +19,6 @@ mod packet;
 
 pub use catalog::{Catalog, CatalogError};
 pub use data::{Datum, datum};
-pub use decode::{Read, ReadError};
+pub use decode::{DecodeError, Read};
 pub use encode::EncodeError;
 pub use packet::Field;

@@ -1,11 +1,11 @@
 //! The fast path of a packet through an architecture, as data: received at one port, sent at one
 //! port, never copied.
 //!
-//! An architecture describes its fast path as a [`FastPath`]. An engine may compile it to one function
-//! ([`CompiledFastPath`]) that takes a burst of frames through parser, controls and deparser, without a
-//! context for each frame. A packet that needs anything else *exits* the fast path at a numbered
-//! step. Its state so far is then in a [`PacketContext`], and the architecture's general code
-//! continues from that step. So the fast path changes speed, never results.
+//! An architecture describes its fast path as a [`FastPath`]. An engine may compile it to one
+//! function ([`CompiledFastPath`]) that takes a burst of frames through parser, controls and
+//! deparser, without a context for each frame. A packet that needs anything else *exits* the fast
+//! path at a numbered step. Its state so far is then in a [`PacketContext`], and the architecture's
+//! general code continues from that step. So the fast path changes speed, never results.
 
 use std::sync::Arc;
 
@@ -214,7 +214,8 @@ impl PackedOutcome {
     pub const DROPPED: u64 = 2 << 32;
     /// Kind of a packet to send; the low half is the egress port.
     pub const SENT: u64 = 3 << 32;
-    /// Kind of a packet that exited; the low half is the port of the last [`FastPathStep::Enqueue`].
+    /// Kind of a packet that exited; the low half is the port of the last
+    /// [`FastPathStep::Enqueue`].
     pub const LEFT: u64 = 4 << 32;
     /// Position of the step's number.
     pub const STEP_SHIFT: u32 = 40;

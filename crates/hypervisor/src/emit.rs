@@ -140,7 +140,8 @@ fn arithmetic(name: &str, code: &str) -> String {
 fn hash(name: &str, algorithm: &str, width: u32) -> String {
     format!(
         "
-    // `base` plus the hash, modulo `limit`, of the data at `at`. `flip` makes up for the zeros that stand before the data.
+    // `base` plus the hash, modulo `limit`, of the data at `at`. `flip` corrects for the zeros
+    // before the data.
     action {name}(At at, File data_mask, File flip, At a, Word a_mask, Word a_value, At b, Word b_mask, Word b_value, At to, Word mask) {{
         Word base = operand(meta.file, a, a_mask, a_value);
         Word limit = operand(meta.file, b, b_mask, b_value);

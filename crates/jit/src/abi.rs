@@ -100,8 +100,8 @@ pub(crate) struct Invocation<'i> {
     are_many: u64,
     /// Marks of the states of all segments, combined.
     marked: Marked,
-    /// Packet devices of [`BurstLayout::Interleaved`], empty otherwise. Then all segments, and the index of
-    /// the one that helpers see if there are packet devices.
+    /// Packet devices of [`BurstLayout::Interleaved`], empty otherwise. Then all segments, and the
+    /// index of the one that helpers see if there are packet devices.
     sights: &'i [PacketDevice],
     seen: &'i [BurstSegment<'i>],
     lot: u32,
@@ -625,9 +625,10 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
     // - Records and counters of found entries: `view::make` has compared their layouts with those
     //   of the code. They include the limbs before the first record.
     // - Counter cells: below the number of cells.
-    // - Lookup buffer: `lookup_buffer::clear` has made it long enough. It stays in place from the first
-    //   prefetch pass on, since packets are named by their position in it.
-    // - Lookup results: read only at sites that `lookup_buffer::clear` clears (`view::Marked::looked_at`).
+    // - Lookup buffer: `lookup_buffer::clear` has made it long enough. It stays in place from the
+    //   first prefetch pass on, since packets are named by their position in it.
+    // - Lookup results: read only at sites that `lookup_buffer::clear` clears
+    //   (`view::Marked::looked_at`).
     // - Parsed fields: read only after the first prefetch pass. That pass runs for each segment for
     //   which any later one runs (`view::levels`).
     //

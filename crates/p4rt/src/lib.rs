@@ -14,7 +14,8 @@
 //! - `incoming`: connections, TLS and who may listen beyond this machine; `places`: how many
 //!   connections each client may have; `caller`: a client that waits for an answer; `access`: what
 //!   a client's certificate allows it; `logged`: what is logged; `figures`: what is counted;
-//! - `server`, `services`, `stream`: the gRPC services and their sessions; `arbiter`: who is primary, as a state machine without I/O;
+//! - `server`, `services`, `stream`: the gRPC services and their sessions; `arbiter`: who is
+//!   primary, as a state machine without I/O;
 //! - `ports`: the service by which controllers watch ports;
 //! - `device_service`: a device in the server; `pipeline`: its program, running or saved;
 //! - `platform`: checks of the platform properties in a P4Info;
@@ -28,13 +29,13 @@
 //!   them;
 //! - `packet_io`, `digests`, `idle`: packets and notifications from devices;
 //! - `restriction`: `@entry_restriction` and `@action_restriction`;
-//! - `pending_commits`: changes of a device with kept state that are not yet on the disk; `notes`: data
-//!   that the device stores for the server;
+//! - `pending_commits`: changes of a device with kept state that are not yet on the disk; `notes`:
+//!   data that the device stores for the server;
 //! - `client`: the controller's side, for commands; independent of the other modules;
 //! - `device_config`: the format of compiled programs;
 //! - `fuzz_server`: requests without a server, for fuzzing;
-//! - `controller_state`: controller data that the device does not interpret (weights of one-shot actions,
-//!   watch ports, metadata of groups).
+//! - `controller_state`: controller data that the device does not interpret (weights of one-shot
+//!   actions, watch ports, metadata of groups).
 //!
 //! Invariants:
 //! - No client input causes a panic. The packet path does not wait for clients, except for the few

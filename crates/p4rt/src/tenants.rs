@@ -1,6 +1,6 @@
 //! The service by which a switch's operator creates and changes virtual data planes. This crate
-//! does not know them: each request goes as a [`TenancyRequest`] to the control loop that owns them, and
-//! the answer is returned to the client.
+//! does not know them: each request goes as a [`TenancyRequest`] to the control loop that owns
+//! them, and the answer is returned to the client.
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;

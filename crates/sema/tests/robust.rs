@@ -6,7 +6,8 @@ use std::path::Path;
 use support::rng::Xorshift;
 use syntax::ParseOptions;
 
-/// Splits a text into words, numbers, blanks and single characters, which joined are the text again.
+/// Splits a text into words, numbers, blanks and single characters, which joined are the text
+/// again.
 fn pieces(text: &str) -> Vec<&str> {
     let mut out = Vec::new();
     let mut rest = text;

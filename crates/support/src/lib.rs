@@ -2,11 +2,11 @@
 //!
 //! **In:** plain values, and paths of files. **Out:** plain values.
 //!
-//! [`work`] bounds the time and the memory of a computation and cancels it; [`read`] reads files
-//! up to a limit; [`name`] bounds names that users give; [`count`] writes counts with their nouns;
-//! [`rng`] draws seeded random numbers; [`checksum`] computes the Internet checksum;
-//! [`mac`] reads and writes MAC addresses; [`quantile`] computes quantiles and medians;
-//! [`tsc_clock`] reads the processor's time stamp counter; `wakeup` wakes a thread that polls descriptors.
+//! [`work`] bounds the time and the memory of a computation and cancels it; [`read`] reads files up
+//! to a limit; [`name`] bounds names that users give; [`count`] writes counts with their nouns;
+//! [`rng`] draws seeded random numbers; [`checksum`] computes the Internet checksum; [`mac`] reads
+//! and writes MAC addresses; [`quantile`] computes quantiles and medians; [`tsc_clock`] reads the
+//! processor's time stamp counter; `wakeup` wakes a thread that polls descriptors.
 //!
 //! Invariants: no input except the files that a caller names, and no output. A thread that is not
 //! inside [`work::Work::run`] pays one thread-local read for a [`work::checkpoint`].

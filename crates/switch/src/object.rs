@@ -1,5 +1,5 @@
-//! Objects of a device's persistent state. Each has a key, its [`ObjectPlace`], and is read and restored
-//! separately.
+//! Objects of a device's persistent state. Each has a key, its [`ObjectPlace`], and is read and
+//! restored separately.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 //! however many devices it serves. It checks its devices only when the counter has changed.
 //!
 //! For a barrier, a device sets its barrier flag, increments the epoch, and waits until the thread
-//! has quiesced ([`ThreadEpoch::has_let_go`]). The thread first stores the mask of the devices that it
-//! processes, then reads the epoch. Both sides use `SeqCst`. So either the thread sees the new
+//! has quiesced ([`ThreadEpoch::has_let_go`]). The thread first stores the mask of the devices that
+//! it processes, then reads the epoch. Both sides use `SeqCst`. So either the thread sees the new
 //! epoch and checks the device before it touches its packets, or the device sees that the thread is
 //! active.
 

@@ -468,9 +468,9 @@ impl Worker {
         self.core.is_behind()
     }
 
-    /// Stores frames to forward later: [`Worker::dequeue_deferred`] returns them in the same order. Up to
-    /// 1,024 frames are held; further ones are dropped for this reason. Frames of `spare` replace
-    /// the stored ones.
+    /// Stores frames to forward later: [`Worker::dequeue_deferred`] returns them in the same order.
+    /// Up to 1,024 frames are held; further ones are dropped for this reason. Frames of `spare`
+    /// replace the stored ones.
     pub fn postpone(&mut self, frames: &mut [Frame], spare: &mut FramePool, reason: DropReason) {
         self.core.postpone(frames, spare, reason);
     }

@@ -23,8 +23,8 @@
 //!   (`engine/steady.rs`).
 //! - An [`EntryId`] is never reused. An entry's counts survive changes of its action: a packet that
 //!   still reads an old snapshot counts for the same entry.
-//! - Counters have one shard ([`CounterShard`]) for each counting thread, so that no thread waits for
-//!   another.
+//! - Counters have one shard ([`CounterShard`]) for each counting thread, so that no thread waits
+//!   for another.
 //! - The choice of match engine affects speed, never the result: every [`MatchEngine`] returns the
 //!   same entries as [`engine::Linear`].
 //! - Memory that packets write ([`LearningTable`], counters, meters, registers) is allocated in

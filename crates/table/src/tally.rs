@@ -1,10 +1,10 @@
 //! [`Tally`]: sharded counters. Several threads count without synchronization, and the control side
 //! sums.
 //!
-//! Each writer has its own shard ([`CounterShard`]), which no other thread writes. Counting is therefore a
-//! load, an addition and a store. It needs no locked instruction, and no cache line moves between
-//! cores. A reading is the sum over all shards plus what the control side has set. For a time
-//! ([`TIME`]) it is the latest. Sums wrap at 64 bits.
+//! Each writer has its own shard ([`CounterShard`]), which no other thread writes. Counting is
+//! therefore a load, an addition and a store. It needs no locked instruction, and no cache line
+//! moves between cores. A reading is the sum over all shards plus what the control side has set.
+//! For a time ([`TIME`]) it is the latest. Sums wrap at 64 bits.
 
 use bits::{Id, define_id};
 use std::sync::Arc;

@@ -5,8 +5,8 @@
 //! A compilation covers all steps from a text to a device: parsing P4 or IR, composition, fitting
 //! to stage slots, native code generation. It is admitted ([`BoundedCompiler::admit`]) and queued
 //! with those of other vPDPs ([`Compilations`]). It then runs as a [`support::work::Work`]
-//! ([`CompilePermit::run`]). Its limits or [`Canceller::cancel`] end it at the next checkpoint; no part of
-//! it continues after that. Its processor time is charged to the vPDP's cycle quota.
+//! ([`CompilePermit::run`]). Its limits or [`Canceller::cancel`] end it at the next checkpoint; no
+//! part of it continues after that. Its processor time is charged to the vPDP's cycle quota.
 
 mod account;
 mod error;

@@ -68,7 +68,8 @@ enum PortClassifier {
     /// The packets of one VLAN belong to a vPDP; all others are dropped. The whole entry is stored
     /// here, in one cache line.
     Vlan { vlan: u16, access: Access },
-    /// Several vPDPs share the port by VLAN: the range of its entries in [`PortClassifiers::owners`].
+    /// Several vPDPs share the port by VLAN: the range of its entries in
+    /// [`PortClassifiers::owners`].
     Vlans(Range<u32>),
     /// Several vPDPs share the port by description header: the index of the port in
     /// [`Descriptions`].
@@ -120,7 +121,8 @@ struct Shared {
     inlets: Inlets,
 }
 
-/// Ingress targets of a port, indexed by vPDP number; [`IngressTarget::NONE`] for vPDPs without this port.
+/// Ingress targets of a port, indexed by vPDP number; [`IngressTarget::NONE`] for vPDPs without
+/// this port.
 #[derive(Debug, Default)]
 struct Inlets(Box<[IngressTarget]>);
 

@@ -98,9 +98,9 @@ pub(crate) struct VpdpPlace {
     describes_all: bool,
 }
 
-/// Compact [`EgressAction`] for the common cases: a physical port, one with description headers, or one
-/// that admits frames of one VLAN. [`EgressIndex::OTHER`] stands for all other cases. Kind and port are
-/// encoded in one number, so that each packet needs one comparison at egress.
+/// Compact [`EgressAction`] for the common cases: a physical port, one with description headers, or
+/// one that admits frames of one VLAN. [`EgressIndex::OTHER`] stands for all other cases. Kind and
+/// port are encoded in one number, so that each packet needs one comparison at egress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EgressIndex(u32);
 

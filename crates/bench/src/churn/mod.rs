@@ -12,10 +12,10 @@
 //! A migration first creates the vPDP on the other switch, then redirects its packets, and deletes
 //! the old vPDP when no packet can be on its way to it. So no packet is lost.
 //!
-//! [`ChurnDriver`] is the control side. [`ChurnWorker`] is a forwarding worker of both switches, with its
-//! traffic. Each vPDP has an [`Expectation`], the allowed results of its packets. The control side
-//! writes it, and the workers read it before and after each burst. An operation is settled when
-//! every worker has since done a complete burst.
+//! [`ChurnDriver`] is the control side. [`ChurnWorker`] is a forwarding worker of both switches,
+//! with its traffic. Each vPDP has an [`Expectation`], the allowed results of its packets. The
+//! control side writes it, and the workers read it before and after each burst. An operation is
+//! settled when every worker has since done a complete burst.
 
 mod driver;
 mod flow;

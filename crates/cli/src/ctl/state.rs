@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use controller::{Catalog, Read, ReadError};
+use controller::{Catalog, DecodeError, Read};
 use entries::Object;
 use ir::{ExternId, TableId};
 use p4info::p4::config::v1::Preamble;
@@ -198,8 +198,8 @@ impl Link {
                     unsaid.0.extend(&read.unsaid);
                     each(read);
                 }
-                Err(ReadError::Nothing) => {}
-                Err(ReadError::NoWords(what)) => {
+                Err(DecodeError::Nothing) => {}
+                Err(DecodeError::NoWords(what)) => {
                     unsaid.0.insert(what);
                 }
                 Err(error) => {

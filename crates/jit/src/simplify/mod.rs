@@ -1,6 +1,7 @@
-//! Optimizations on Cranelift IR before code generation: tail duplication ([`tail_duplication`]), constant
-//! propagation ([`constant_propagation`]), dead-code elimination ([`dead_code`]), peephole rewriting ([`peephole`]), code
-//! sinking ([`code_sinking`]), and spilling around calls in cold blocks ([`spill_around_cold_calls`]).
+//! Optimizations on Cranelift IR before code generation: tail duplication ([`tail_duplication`]),
+//! constant propagation ([`constant_propagation`]), dead-code elimination ([`dead_code`]), peephole
+//! rewriting ([`peephole`]), code sinking ([`code_sinking`]), and spilling around calls in cold
+//! blocks ([`spill_around_cold_calls`]).
 //!
 //! The fast path is translated block by block. After a merge point it no longer knows which path a
 //! packet took: which headers are valid and where they are, or which action ran. It keeps that in

@@ -20,9 +20,9 @@ use super::{I64, Translator};
 /// them from the start. The size is the number of limbs of the fields and validities that could be
 /// deferred, times the number of parser states.
 ///
-/// Only headers of [`FieldAllocation::tracked`] can be deferred. A program defers none if headers may be
-/// unaligned. They may be if any extracted header's fixed fields are not whole bytes. The same
-/// holds if any `advance` is not by a constant multiple of eight bits.
+/// Only headers of [`FieldAllocation::tracked`] can be deferred. A program defers none if headers
+/// may be unaligned. They may be if any extracted header's fixed fields are not whole bytes. The
+/// same holds if any `advance` is not by a constant multiple of eight bits.
 const MAX_CARRIED: usize = 2000;
 
 /// Location of a limb of a deferred field or of a validity.

@@ -1,9 +1,9 @@
 //! Translation of the fast path to one function: the program's blocks in sequence, with the
 //! architecture's steps between them.
 //!
-//! Fields are held in variables where possible ([`super::field_allocation`]). So values pass from block to
-//! block without memory accesses, and unused values are not computed. A packet that leaves the fast
-//! path gets its frame written in cold code.
+//! Fields are held in variables where possible ([`super::field_allocation`]). So values pass from
+//! block to block without memory accesses, and unused values are not computed. A packet that leaves
+//! the fast path gets its frame written in cold code.
 
 use std::collections::{HashMap, HashSet};
 

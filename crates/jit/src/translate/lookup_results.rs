@@ -12,9 +12,9 @@ use crate::abi::offset;
 pub(super) const WORD_SHIFT: i64 = 3;
 
 /// Layout of the lookup results of a site, in words. First come the record numbers, one per packet.
-/// [`LookupResults::MISSED`] means a miss, and 0 means no lookup or an uncertain result. If keys are
-/// compared, the limbs of the looked-up keys follow: first the first limb of every packet, then the
-/// second, and so on.
+/// [`LookupResults::MISSED`] means a miss, and 0 means no lookup or an uncertain result. If keys
+/// are compared, the limbs of the looked-up keys follow: first the first limb of every packet, then
+/// the second, and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LookupResults {
     /// Index of the first word.

@@ -3,9 +3,9 @@
 //! prefetched (DESIGN, idea 2: hash and prefetch for the whole batch before the first compare).
 //!
 //! The first prefetch pass runs the parser. It evaluates conditions on header validity and
-//! conditions that avoid long lookups. A pass of a later level ([`super::lookup_schedule`]) loads the fields
-//! that the first one has parsed ([`super::parse_cache`]). It uses the results of earlier lookups and
-//! evaluates the assignments of their actions ([`super::speculative_actions`]).
+//! conditions that avoid long lookups. A pass of a later level ([`super::lookup_schedule`]) loads
+//! the fields that the first one has parsed ([`super::parse_cache`]). It uses the results of
+//! earlier lookups and evaluates the assignments of their actions ([`super::speculative_actions`]).
 //!
 //! Prefetch passes are speculative. Where a branch cannot be decided they follow both sides, and
 //! the fast path itself looks up a packet without a prefetched lookup. The fast path compares its

@@ -280,8 +280,8 @@ impl Translator<'_> {
     }
 }
 
-/// Returns the offset in a [`crate::abi::PacketDevice`] of the value that this word of the invocation has
-/// for a segment.
+/// Returns the offset in a [`crate::abi::PacketDevice`] of the value that this word of the
+/// invocation has for a segment.
 fn sight_of(at: i32) -> Option<i32> {
     match at {
         offset::VIEW => Some(packet_device::VIEW),

@@ -38,8 +38,8 @@ impl FastPathPlan {
     }
 }
 
-/// Builder of a [`FastPathPlan`]. Steps for fields and blocks that the program does not have are left
-/// out.
+/// Builder of a [`FastPathPlan`]. Steps for fields and blocks that the program does not have are
+/// left out.
 pub(super) struct FastPathBuilder<'p> {
     program: &'p Program,
     steps: Vec<FastPathStep>,

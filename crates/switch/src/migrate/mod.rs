@@ -3,8 +3,8 @@
 //!
 //! First, everything is analysed, and state that needs conversion is written to the new
 //! configuration. The old one stays unchanged. Tables that need no conversion are only noted. When
-//! the change is made ([`MigratedState::finish`]), noted tables move as a whole, with their indexes,
-//! counts and ids, at no cost per entry.
+//! the change is made ([`MigratedState::finish`]), noted tables move as a whole, with their
+//! indexes, counts and ids, at no cost per entry.
 
 mod cells;
 mod profiles;

@@ -129,8 +129,8 @@ where
     }
 }
 
-/// Implements [`PacketSink::leave_sent`]. Not inlined: the compiler can then assume that its arguments
-/// do not alias, and keep their fields in registers.
+/// Implements [`PacketSink::leave_sent`]. Not inlined: the compiler can then assume that its
+/// arguments do not alias, and keep their fields in registers.
 #[inline(never)]
 fn leave_sent<S, const DESCRIBES_ALL: bool>(
     ways: EgressMap<'_>,

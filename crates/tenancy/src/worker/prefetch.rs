@@ -28,8 +28,9 @@ pub(super) const ALONE: usize = 0;
 pub(super) const TOGETHER_WITH_OTHERS: usize = PREFETCH_DISTANCE.len() - 1;
 
 impl Worker {
-    /// Prefetches for the groups after `number`, from stage `first` of [`PREFETCH_DISTANCE`] on. Each stage
-    /// uses addresses that an earlier one has prefetched. vPDPs that admit no packets are skipped.
+    /// Prefetches for the groups after `number`, from stage `first` of [`PREFETCH_DISTANCE`] on.
+    /// Each stage uses addresses that an earlier one has prefetched. vPDPs that admit no packets
+    /// are skipped.
     pub(super) fn look_ahead(&mut self, root: &SwitchSnapshot, number: usize, first: usize) {
         let groups = self.sorter.groups();
         if number + 1 >= groups {

@@ -1,5 +1,5 @@
-//! [`ResidualKey`]: residual key, the bits in which a key is compared with the rules of a cell. These are
-//! the bits that cells do not fix, packed into one word if they fit.
+//! [`ResidualKey`]: residual key, the bits in which a key is compared with the rules of a cell.
+//! These are the bits that cells do not fix, packed into one word if they fit.
 
 use super::layout::Layout;
 use crate::compare::{Compare, LANES};
