@@ -584,8 +584,8 @@ fn tables_met(name: &str, statements: &str, packet: &[u8]) -> usize {
         .count()
 }
 
-/// Checks the table counts of frames, routed IPv4 packets and ARP requests. docs/HYPERVISOR.md
-/// compares them with the paper's figure 9.
+/// Checks the table counts of frames, routed IPv4 packets and ARP requests.
+/// docs/results/fixed-target-hypervisor.md compares them with the paper's figure 9.
 #[test]
 fn packets_meet_few_tables() {
     let ipv4 = testkit::routed_frame(64, 7);

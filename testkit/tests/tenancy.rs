@@ -169,7 +169,7 @@ fn every_example_does_in_a_vpdp_what_its_test_says() {
 }
 
 /// Programs of which the egress acts on the copies of a group, for example to omit the one for the
-/// ingress port. Before the last step there is only one packet (docs/COMPOSITION.md).
+/// ingress port. Before the last step there is only one packet (docs/reference/policy.md).
 const OTHERWISE_IF_FOLLOWED: [&str; 6] = [
     "l2_sw",
     "learning",

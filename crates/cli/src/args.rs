@@ -11,7 +11,7 @@ use support::read::{ReadError, read_file};
 #[derive(Args, Clone)]
 pub(crate) struct Source {
     /// The P4_16 program. Or several as one: a policy in a file NAME.policy, or typed, as in
-    /// 'l3_sw.p4 -> fw.p4' (docs/COMPOSITION.md).
+    /// 'l3_sw.p4 -> fw.p4' (docs/reference/policy.md).
     #[arg(value_name = "PROGRAM.p4")]
     pub(crate) program: PathBuf,
     #[command(flatten)]
@@ -83,7 +83,7 @@ pub(crate) struct Preprocess {
 /// Configuration of a device.
 #[derive(Args, Clone)]
 pub(crate) struct Setup {
-    /// Table entries and other configuration (docs/ENTRIES.md).
+    /// Table entries and other configuration (docs/reference/entries.md).
     #[arg(long, value_name = "FILE")]
     pub(crate) entries: Option<PathBuf>,
     /// A port on the host's side, for PNA programs; all others are on the network's. Give one for

@@ -1,5 +1,5 @@
 //! `polyplane hypervisor`: the P4 hypervisor for fixed targets, and functions translated to
-//! entries of it (docs/HYPERVISOR.md).
+//! entries of it (docs/explanation/fixed-target-hypervisor.md).
 
 use std::path::{Path, PathBuf};
 
@@ -95,7 +95,7 @@ impl Slots {
 struct Translate {
     #[command(flatten)]
     source: Source,
-    /// The entries of the function's tables (docs/ENTRIES.md).
+    /// The entries of the function's tables (docs/reference/entries.md).
     #[arg(long, value_name = "FILE")]
     entries: Option<PathBuf>,
     #[command(flatten)]

@@ -133,7 +133,7 @@ enum Ended {
 
 /// The allocator places objects of one size side by side, and on huge pages. With 256 virtual
 /// data planes a packet takes a tenth fewer cycles than with the system's allocator
-/// (docs/TENANCY.md).
+/// (docs/explanation/tenancy.md).
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

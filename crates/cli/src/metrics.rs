@@ -1,5 +1,5 @@
 //! `--metrics`: serves all metrics to Prometheus, in its text format (OpenMetrics), over HTTP.
-//! docs/METRICS.md describes each metric.
+//! docs/reference/metrics.md describes each metric.
 //!
 //! A scrape sends a request to the control loop of each device, or of the switch that hosts them.
 //! The control loop answers between two of its turns from published counters. Workers are not

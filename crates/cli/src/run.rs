@@ -74,7 +74,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     choice: Choice,
     /// Let controllers in by P4Runtime at this address of the machine's own, such as
-    /// 127.0.0.1:9559 (docs/P4RUNTIME.md).
+    /// 127.0.0.1:9559 (docs/reference/p4runtime.md).
     #[arg(long = "p4runtime", value_name = "ADDRESS")]
     address: Option<SocketAddr>,
     #[command(flatten)]
@@ -106,7 +106,7 @@ pub(crate) struct DeviceProcessor {
     #[arg(long)]
     json: bool,
     /// Serve metrics for Prometheus at this loopback address, such as 127.0.0.1:9100
-    /// (docs/METRICS.md).
+    /// (docs/reference/metrics.md).
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
     /// Log of the controllers on standard error: off, error, warn, info or debug; with `json,`

@@ -20,7 +20,8 @@ use crate::{Ended, amount, out};
 #[derive(Args, Clone)]
 pub(crate) struct Keeping {
     /// Keep the program, entries, groups and configuration in this directory, and begin with what
-    /// it has (docs/STATE.md). Without it all is in memory and is lost with the switch.
+    /// it has (docs/reference/state-directory.md). Without it all is in memory and is lost with the
+    /// switch.
     #[arg(long = "state", value_name = "DIR")]
     state: Option<PathBuf>,
     /// Keep these cells as well, which packets write: periodically, and when the switch is

@@ -634,7 +634,8 @@ fn what_a_program_has_no_place_for_goes_only_by_the_word() {
     assert!(said.err.contains("ASCII"), "{}", said.err);
 }
 
-/// docs/CTL.md: each block `console` has commands after `$ `, followed by their output.
+/// docs/tutorial/3-controller.md: each block `console` has commands after `$ `, followed by their
+/// output.
 #[test]
 fn the_walk_through_of_the_guide_is_true() {
     let guide = include_str!("../../../docs/tutorial/3-controller.md");

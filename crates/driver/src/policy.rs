@@ -1,5 +1,5 @@
 //! Compilation of a policy: a chain of programs that is used as one program. The policy is a file,
-//! or a text of the command line (docs/COMPOSITION.md).
+//! or a text of the command line (docs/reference/policy.md).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

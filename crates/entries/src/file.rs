@@ -1,4 +1,4 @@
-//! Parser of entries files, in the format of docs/ENTRIES.md.
+//! Parser of entries files, in the format of docs/reference/entries.md.
 
 mod cells;
 mod device;

@@ -10,8 +10,8 @@
 //! match per key and one value per parameter. Whether there is space for it is checked by the
 //! device.
 //!
-//! The format of entries files is described in docs/ENTRIES.md, that of STF in [`stf`]. Tests:
-//! `tests/`.
+//! The format of entries files is described in docs/reference/entries.md, that of STF in [`stf`].
+//! Tests: `tests/`.
 
 mod cells;
 mod error;

@@ -1,4 +1,4 @@
-//! Checks that the examples in docs/ENTRIES.md can be read.
+//! Checks that the examples in docs/reference/entries.md can be read.
 
 use entries::{Schema, Update, read};
 

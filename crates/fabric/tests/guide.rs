@@ -1,4 +1,4 @@
-//! Test that the topology in docs/FABRIC.md is valid.
+//! Test that the topology in docs/reference/topology.md is valid.
 
 mod common;
 

@@ -640,7 +640,7 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
 /// them. Numbers without a row are skipped. The processor delays a load while its miss buffers are
 /// full, but may discard prefetches beyond that number. With loads a packet took half as many
 /// cycles as with prefetches, in a test with 100,000 sessions that each have a counter
-/// (docs/PERFORMANCE.md).
+/// (docs/explanation/performance.md).
 #[inline]
 pub(crate) fn load_rows(rows: &view::Rows, numbers: &[u64]) {
     let mut seen = 0;

@@ -189,7 +189,7 @@ fn program(compile: &dyn Fn(&str) -> Result<Program, String>, config: &[u8]) -> 
 }
 
 /// The gRPC metadata key of `SetForwardingPipelineConfig` that lists objects that may lose state
-/// (docs/MIGRATION.md).
+/// (docs/reference/program-change.md).
 pub(crate) const MAY_LOSE: &str = "polyplane-may-lose";
 
 /// Returns the user's list: names of objects separated by commas, or `*` for all.

@@ -1,5 +1,5 @@
 //! Encoding of objects and their keys as bytes. The encoded keys have the order of the keys
-//! ([`ObjectPlace`]). docs/STATE.md describes both.
+//! ([`ObjectPlace`]). docs/reference/state-directory.md describes both.
 
 use ir::{ExternId, TableId, ValueSetId};
 use packet::{Nanos, PortId};
@@ -38,7 +38,7 @@ pub(crate) mod kind {
     pub(crate) const REGISTERS: u8 = 20;
 }
 
-/// Encodes a key and its object, as stored in a device's file (docs/STATE.md).
+/// Encodes a key and its object, as stored in a device's file (docs/reference/state-directory.md).
 pub fn write_object(place: &ObjectPlace, object: &Object) -> (Vec<u8>, Vec<u8>) {
     (key(place), bytes(object))
 }

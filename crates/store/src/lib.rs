@@ -15,7 +15,7 @@
 //! - A file that cannot be read completely is an error that names it, never an empty state.
 //!
 //! Tests: `tests/store/`: power failures on a simulated disk, a full disk, damaged files; `cli`
-//! kills whole switches. docs/STATE.md describes the format.
+//! kills whole switches. docs/reference/state-directory.md describes the format.
 
 mod codec;
 mod disk;

@@ -1,5 +1,5 @@
-//! Protobuf messages of stored objects. docs/STATE.md describes them. A field's number is never
-//! reused with another meaning.
+//! Protobuf messages of stored objects. docs/reference/state-directory.md describes them. A field's
+//! number is never reused with another meaning.
 
 use bits::Value;
 use exec::{CrcParameters, HashParameters};

@@ -497,8 +497,9 @@ impl Device {
         idle
     }
 
-    /// Replaces the running program. State is kept by the rules of docs/MIGRATION.md; state that
-    /// has no place is lost. Packets inside finish on the old program.
+    /// Replaces the running program. State is kept by the rules of
+    /// docs/reference/program-change.md; state that has no place is lost. Packets inside finish on
+    /// the old program.
     ///
     /// # Errors
     /// As [`Device::new`]. The running program stays.

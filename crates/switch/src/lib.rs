@@ -11,8 +11,8 @@
 //!   change is visible to packets received after it.
 //! - Workers free no program and no table. Snapshots are owned by the device until nothing refers
 //!   to them.
-//! - A new program takes over state by the rules of docs/MIGRATION.md, or is refused and changes
-//!   nothing.
+//! - A new program takes over state by the rules of docs/reference/program-change.md, or is refused
+//!   and changes nothing.
 //! - Every change of the control plane, of a packet or by a time-out is one numbered [`Record`], in
 //!   one total order. A refused change changes nothing.
 //! - A device never holds more than its [`Limits`], whatever is written to it and whatever program

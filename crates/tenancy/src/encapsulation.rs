@@ -1,5 +1,5 @@
 //! Encapsulation of description headers at a port: plain, in MAC-in-MAC, or in VXLAN.
-//! docs/TENANCY.md has the layouts, byte by byte.
+//! docs/reference/description-header.md has the layouts, byte by byte.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

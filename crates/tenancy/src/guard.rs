@@ -4,7 +4,7 @@
 //! The filter classifies the frame in the reverse direction. Sources of the frame are destinations
 //! of its answers: a rule on a destination is a condition on the frame's source, and one on a
 //! source a condition on its destination. VLAN, EtherType and protocol are the same in both
-//! directions. docs/TENANCY.md describes it in full.
+//! directions. docs/reference/port-sharing.md describes it in full.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

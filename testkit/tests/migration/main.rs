@@ -1,5 +1,6 @@
-//! Tests of the migration rules in docs/MIGRATION.md, line by line. A test has an old program with
-//! entries and a new program. It checks the report on each object, and the results of packets.
+//! Tests of the migration rules in docs/reference/program-change.md, line by line. A test has an
+//! old program with entries and a new program. It checks the report on each object, and the results
+//! of packets.
 
 mod rig;
 

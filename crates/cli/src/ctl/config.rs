@@ -28,7 +28,7 @@ pub(crate) struct LoadOptions {
     #[arg(long, conflicts_with = "verify")]
     clear: bool,
     /// An object that may lose state which has no place in the program, by its whole name; `*`
-    /// for all. Give one for each (docs/MIGRATION.md).
+    /// for all. Give one for each (docs/reference/program-change.md).
     #[arg(long = "may-lose", value_name = "NAME", conflicts_with_all = ["clear", "verify"])]
     may_lose: Vec<String>,
     /// Only check whether the server would take it.

@@ -35,7 +35,7 @@ const PROGRESS: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 pub(crate) struct StatementOptions {
-    /// Statements as in entries files (docs/ENTRIES.md), in quotes: 'ipv4_lpm {
+    /// Statements as in entries files (docs/reference/entries.md), in quotes: 'ipv4_lpm {
     /// hdr.ipv4.dst_addr: 10.0.0.0/8 } -> drop()'.
     #[arg(required = true, value_name = "STATEMENT")]
     words: Vec<String>,
@@ -49,7 +49,7 @@ impl StatementOptions {
 
 #[derive(Args)]
 pub(crate) struct ApplyOptions {
-    /// An entries file (docs/ENTRIES.md); `-` is standard input.
+    /// An entries file (docs/reference/entries.md); `-` is standard input.
     file: PathBuf,
     /// All or nothing, in one batch: `dataplane` so that no packet sees a part of it, `rollback`
     /// so that it is undone after an error.

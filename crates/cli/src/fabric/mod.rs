@@ -59,7 +59,7 @@ enum Command {
 
 #[derive(Args)]
 struct RunOptions {
-    /// The topology (docs/FABRIC.md).
+    /// The topology (docs/reference/topology.md).
     #[arg(value_name = "TOPO.toml")]
     topology: PathBuf,
     /// The share of their bytes that the workload's elephants have.

@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 #[derive(Args)]
 pub(super) struct UpOptions {
-    /// The topology (docs/FABRIC.md).
+    /// The topology (docs/reference/topology.md).
     #[arg(value_name = "TOPO.toml")]
     topology: PathBuf,
     /// Packet I/O of the switches' ports.

@@ -14,7 +14,7 @@ use crate::{Ended, amount, out};
 
 #[derive(Args)]
 pub(super) struct Options {
-    /// The topology (docs/FABRIC.md).
+    /// The topology (docs/reference/topology.md).
     #[arg(value_name = "TOPO.toml")]
     topology: PathBuf,
     /// Draw it into this file.

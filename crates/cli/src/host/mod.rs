@@ -82,7 +82,7 @@ pub(crate) struct Options {
     json: bool,
     /// Serve metrics for Prometheus at this loopback address, such as 127.0.0.1:9100: of the
     /// switch, and of each virtual data plane with its number, its name and its owner
-    /// (docs/METRICS.md).
+    /// (docs/reference/metrics.md).
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
     /// Log of the controllers on standard error: off, error, warn, info or debug; with `json,`

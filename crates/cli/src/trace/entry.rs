@@ -1,4 +1,4 @@
-//! Formats table entries as in entries files (docs/ENTRIES.md).
+//! Formats table entries as in entries files (docs/reference/entries.md).
 
 use bits::{Value, limbs_for};
 use exec::Configuration;

@@ -172,7 +172,7 @@ impl Client {
     }
 
     /// Sets the program. `may_lose` names the objects (`*`: all) that may lose state with no place
-    /// in the new program. Only Polyplane's server uses it (docs/MIGRATION.md).
+    /// in the new program. Only Polyplane's server uses it (docs/reference/program-change.md).
     ///
     /// # Errors
     /// Any error that the server returns, or a name that cannot be sent as metadata.

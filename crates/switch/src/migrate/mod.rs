@@ -1,5 +1,5 @@
-//! Migration of state to another program, by the rules of docs/MIGRATION.md. The same code predicts
-//! and performs it.
+//! Migration of state to another program, by the rules of docs/reference/program-change.md. The
+//! same code predicts and performs it.
 //!
 //! First, everything is analysed, and state that needs conversion is written to the new
 //! configuration. The old one stays unchanged. Tables that need no conversion are only noted. When

@@ -293,7 +293,7 @@ impl TenantSwitch {
     }
 
     /// Replaces a vPDP's program by a built one; packets in flight finish on the old one.
-    /// docs/MIGRATION.md describes what happens to the state.
+    /// docs/reference/program-change.md describes what happens to the state.
     ///
     /// # Errors
     /// The vPDP has no program or no longer exists, or the edited program is no longer running.

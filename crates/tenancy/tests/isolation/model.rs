@@ -1,5 +1,6 @@
-//! Model of a receiver, written from docs/TENANCY.md alone: the vPDP that a frame is for, and the
-//! vPDP that a frame is from. It is as simple as possible, and shares no code with the switch.
+//! Model of a receiver, written from docs/reference/port-sharing.md alone: the vPDP that a frame is
+//! for, and the vPDP that a frame is from. It is as simple as possible, and shares no code with the
+//! switch.
 
 /// A condition of a rule.
 #[derive(Clone, Debug)]
