@@ -144,7 +144,7 @@ impl Forwarder {
         interval: Duration,
         observe: &mut dyn FnMut(Event<'_>),
     ) -> Result<Ending, String> {
-        let threads = self.crew.into_threads();
+        let threads = self.crew.take_threads();
         let ended = threads.run(|has_ended| self.look_after(stop, interval, has_ended, observe));
         self.hear(observe);
         let is_served = self.inbox.is_some();

@@ -84,7 +84,7 @@ impl<C: PacketProcessor> WorkerPool<C> {
     }
 
     /// Takes the workers out, to be run. May be called once.
-    pub(crate) fn into_threads(&mut self) -> Threads<C> {
+    pub(crate) fn take_threads(&mut self) -> Threads<C> {
         Threads {
             stations: std::mem::take(&mut self.stations),
             common: Arc::clone(&self.common),
@@ -97,7 +97,7 @@ impl<C: PacketProcessor> WorkerPool<C> {
     }
 
     /// Returns the wake-up descriptor of the first worker. Must be called before
-    /// [`WorkerPool::into_threads`].
+    /// [`WorkerPool::take_threads`].
     pub(crate) fn first_bell(&self) -> Option<Arc<WakeupFd>> {
         self.stations.first().map(|s| Arc::clone(s.bell()))
     }

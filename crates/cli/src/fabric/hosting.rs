@@ -31,7 +31,7 @@ pub(super) fn carry(
     let mut crew = WorkerPool::new(ports, WorkerConfig::default(), |workers, _, _| {
         hypervisor.workers(workers)
     })?;
-    let threads = crew.into_threads();
+    let threads = crew.take_threads();
     threads.run(|has_ended| {
         let mut poller = Poller::new();
         while !has_ended() && !is_over(&mut poller, done)? {

@@ -100,7 +100,7 @@ impl ControlLoop {
     /// # Errors
     /// The operating system provides no threads, or the process cannot wait for its ports.
     pub(super) fn run(&mut self, early: &ProcessSetup) -> Result<Ending, String> {
-        let threads = self.crew.into_threads();
+        let threads = self.crew.take_threads();
         threads.run(|has_ended| self.look_after(early, has_ended))
     }
 
