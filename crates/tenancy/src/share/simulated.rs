@@ -375,7 +375,7 @@ fn weights_hold_beside_so_many_floods_that_ports_give_more_than_a_worker_takes_t
     );
 }
 
-/// Returns the capacity, as docs/explanation/fair-scheduling.md defines it. Work that is billed to
+/// Returns the capacity, as docs/internals/fair-scheduling.md defines it. Work that is billed to
 /// no vPDP is deducted, up to a bound: the fixed cost of turns of vPDPs that are not limited, and
 /// receiving from shared ports.
 fn capacity(senders: &[Sender], fates: &[Fate], time: f64) -> f64 {
