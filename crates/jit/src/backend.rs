@@ -19,7 +19,7 @@ use crate::simplify::{PASS_GROWTH, SCOUT_GROWTH, simplify};
 use crate::translate::{
     Body, BurstLayout, FastPathUses, Lines, PrefetchedStages, Shared, translate,
 };
-use crate::{lookup_buffer, prefetch};
+use crate::{lookup_buffer, prefetch_instruction};
 
 /// Minimum number of instructions of a function that is compiled without optimization. A large
 /// function would take too long in one step, and a packet runs only a small part of it.
@@ -404,7 +404,7 @@ impl Compiler {
             let mut bytes = code.code_buffer().to_vec();
             let traps = code.buffer.traps().iter();
             let traps = traps.map(|trap| (trap.offset as usize, trap.code));
-            prefetch::make(&mut bytes, traps).map_err(failed)?;
+            prefetch_instruction::make(&mut bytes, traps).map_err(failed)?;
             let defined = self
                 .module
                 .define_function_bytes(id, alignment, &bytes, &relocs);
@@ -538,8 +538,10 @@ mod tests {
         function.make(&compiler.targets).expect("it is compiled");
         let code = function.context.compiled_code().expect("it was compiled");
         let traps = code.buffer.traps().iter();
-        let prefetches = traps.filter(|trap| trap.code == prefetch::MARK).count();
-        assert_eq!(prefetches, usize::from(prefetch::ARE_THERE));
+        let prefetches = traps
+            .filter(|trap| trap.code == prefetch_instruction::MARK)
+            .count();
+        assert_eq!(prefetches, usize::from(prefetch_instruction::ARE_THERE));
     }
 
     #[test]

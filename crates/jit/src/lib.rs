@@ -42,7 +42,7 @@ mod backend;
 mod fast_path;
 mod helpers;
 mod lookup_buffer;
-mod prefetch;
+mod prefetch_instruction;
 mod prefetch_list;
 mod simplify;
 mod translate;

@@ -26,7 +26,7 @@ use table::{
 };
 
 use crate::abi::Code;
-use crate::prefetch;
+use crate::prefetch_instruction;
 use crate::prefetch_list;
 use crate::translate::PrefetchSite;
 
@@ -162,7 +162,11 @@ const NEAR: usize = 1024;
 
 /// Maximum number of words for which prefetches suffice: half of the L2 cache. Beyond that, loads
 /// are faster. The limit is lower on processors without prefetches.
-const CACHED: usize = if prefetch::ARE_THERE { 64 * 1024 } else { NEAR };
+const CACHED: usize = if prefetch_instruction::ARE_THERE {
+    64 * 1024
+} else {
+    NEAR
+};
 
 /// Maximum number of lines of a hash table that need no prefetch: half of the L1 cache.
 const NEAR_LINES: u64 = 256;
@@ -171,7 +175,11 @@ const NEAR_LINES: u64 = 256;
 /// rows, since the outer caches deliver prefetched lines in time until the TLB no longer covers
 /// their pages. With 65,536 addresses in `l2`, 1 MB of lines, prefetches save 3 to 5 cycles per
 /// packet. With a million addresses they cost 20 cycles more.
-const CACHED_LINES: u64 = if prefetch::ARE_THERE { 64 * 1024 } else { 0 };
+const CACHED_LINES: u64 = if prefetch_instruction::ARE_THERE {
+    64 * 1024
+} else {
+    0
+};
 
 /// Marks in the eleventh word of a table, below the record stride in the upper half. They name the
 /// kinds of rows that exist and those that are not in a near cache. Existing rows are prefetched if

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use exec::DropReason;
 use packet::{Frame, PortId};
 
-use crate::classifier::{Classifier, outer_vlan};
 use crate::port_classifier::of_vlan;
 use crate::port_map::{Egress, MacPrefix, PortMap, Sharing};
 use crate::rule::{Condition, Rule};
+use crate::rule_classifier::{Classifier, outer_vlan};
 use crate::tag::{self, TagError};
 use crate::vpdp::VpdpId;
 

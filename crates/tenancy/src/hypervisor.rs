@@ -18,7 +18,6 @@ use passes::compose::Joint;
 use passes::slots::SlotPlan;
 use switch::{Device, DeviceConfig, Ledger, LedgerError, ThreadEpoch};
 
-use crate::classifier::Classifier;
 use crate::compiler::{BoundedCompiler, Cancelled, Compilations, CompileFigures, CompilePool};
 use crate::error::{HypervisorError, Use};
 use crate::function::Function;
@@ -26,6 +25,7 @@ use crate::port_map::{PortMap, PortMapError, Share};
 use crate::quota::Quotas;
 use crate::rate_limiter::RateLimiter;
 use crate::rule::Rule;
+use crate::rule_classifier::Classifier;
 use crate::share::Fairness;
 use crate::slots::SlotBook;
 use crate::snapshot::{Admission, SwitchSnapshot, Tenant, VpdpIndex};

@@ -27,7 +27,6 @@
 //!
 //! Tests: unit tests in the modules, `tests/`; `testkit` runs all its programs in vPDPs.
 
-mod classifier;
 mod compiler;
 mod cycle_accounting;
 mod description;
@@ -41,6 +40,7 @@ mod port_map;
 mod quota;
 mod rate_limiter;
 mod rule;
+mod rule_classifier;
 mod share;
 mod slots;
 mod snapshot;

@@ -9,10 +9,10 @@ use exec::DropReason;
 use packet::{Frame, PortId};
 use table::prefetch::prefetch_at;
 
-use crate::classifier::{Classifier, Owner, outer_vlan};
 use crate::description::Description;
 use crate::encapsulation::Encapsulation;
 use crate::port_map::{PortMap, Share, Sharing};
+use crate::rule_classifier::{Classifier, Owner, outer_vlan};
 use crate::snapshot::VpdpIndex;
 use crate::sorter::{TOGETHER, are_all};
 use crate::tag;

@@ -7,9 +7,9 @@ use std::fmt;
 use packet::PortId;
 use support::mac::MacAddress;
 
-use crate::classifier::Classifier;
 use crate::encapsulation::Encapsulation;
 use crate::rule::{Condition, Rule, RuleError, Vlan, overlap};
+use crate::rule_classifier::Classifier;
 use crate::vpdp::{Connection, VirtualPort, VpdpId};
 
 /// Largest number of a physical port.

@@ -8,13 +8,13 @@ use packet::{Frame, FrameError, PortId};
 use switch::DeviceMask;
 use table::prefetch::prefetch_value;
 
-use crate::classifier::Classifier;
 use crate::description::Draft;
 use crate::encapsulation::{Encapsulation, Outer, put_on};
 use crate::guard::{Guard, Guards};
 use crate::port_classifier::{IngressTarget, PortClassifiers};
 use crate::port_map::{PortMap, Sharing};
 use crate::rate_limiter::RateLimiter;
+use crate::rule_classifier::Classifier;
 use crate::vpdp::{Connection, VpdpId};
 
 /// Tenant index: the dense index of a vPDP in this hypervisor. Indices are reused.

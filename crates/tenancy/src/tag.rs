@@ -2,7 +2,7 @@
 
 use packet::{Frame, FrameError};
 
-use crate::classifier::{TAGS, TYPE_AT};
+use crate::rule_classifier::{TAGS, TYPE_AT};
 
 /// Size of a tag in bytes.
 const TAG: usize = 4;

@@ -27,7 +27,7 @@ use super::lookup_schedule::Level;
 use super::{BurstLayout, I64, Translator, in_limbs, memory};
 use crate::abi::{LINE, offset};
 use crate::lookup_buffer::RowAddresses;
-use crate::{prefetch, view};
+use crate::{prefetch_instruction, view};
 
 /// Number of slots of single-limb keys that are compared by vectors, two at a time.
 const VECTORED: usize = 4;
@@ -569,8 +569,10 @@ impl Translator<'_> {
 
     /// Prefetches a line. The address may be invalid.
     fn prefetch(&mut self, line: Value) {
-        if prefetch::ARE_THERE {
-            self.b.ins().uload16(I64, prefetch::flags(), line, 0);
+        if prefetch_instruction::ARE_THERE {
+            self.b
+                .ins()
+                .uload16(I64, prefetch_instruction::flags(), line, 0);
         }
     }
 

@@ -4,8 +4,8 @@ use exec::{DropReason, PackedOutcome};
 use packet::{Frame, FramePool, Nanos, PortId};
 use switch::PacketSink;
 
-use crate::classifier::outer_vlan;
 use crate::port_classifier::IngressTarget;
+use crate::rule_classifier::outer_vlan;
 use crate::snapshot::{EgressAction, EgressIndex, EgressMap, VpdpIndex, VpdpPlace};
 
 /// Packets of one vPDP that may enter links in a burst: a fixed number, and an additional number
