@@ -13,8 +13,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use exec::{DropReason, WorkBudget};
 
-/// Maximum number of copies of one received packet, including copies of copies.
-pub(crate) const MAX_COPIES: u32 = 1 << 14;
+/// Work units of a received packet for each copy that it may make. The time of a copy is hardly
+/// less than that of a short program, so the limit of work also limits the copies.
+const WORK_A_COPY: u32 = 4;
+
+/// Returns the maximum number of copies of one received packet, including copies of copies: 16,384
+/// with the largest budget.
+const fn max_copies(base: WorkBudget) -> u32 {
+    base.units() / WORK_A_COPY
+}
 
 /// Maximum number of recirculations of a packet. A copy also counts those of the packet from which
 /// it was made.
@@ -48,7 +55,7 @@ impl Budget {
     fn new(base: WorkBudget) -> Budget {
         Budget {
             work: AtomicU32::new(0),
-            copies: AtomicU32::new(MAX_COPIES),
+            copies: AtomicU32::new(max_copies(base)),
             first_copies: AtomicU32::new(0),
             base: base.units(),
             is_parted: AtomicBool::new(false),

@@ -3,7 +3,7 @@
 use exec::{DropReason, WorkBudget};
 use proptest::prelude::*;
 
-use super::{Budgets, COPY_WORK, MAX_COPIES, MAX_ROUNDS, Spending};
+use super::{Budgets, COPY_WORK, MAX_ROUNDS, Spending, max_copies};
 
 #[derive(Clone, Debug)]
 enum Event {
@@ -98,7 +98,7 @@ proptest! {
         let mut naive = Naive {
             base: base.units().into(),
             work: base.units().into(),
-            copies: MAX_COPIES.into(),
+            copies: max_copies(base).into(),
             first_copies: 0,
         };
         let whole = Waiting {
