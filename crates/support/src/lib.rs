@@ -4,9 +4,10 @@
 //!
 //! [`work`] bounds the time and the memory of a computation and cancels it; [`read`] reads files up
 //! to a limit; [`name`] bounds names that users give; [`count`] writes counts with their nouns;
-//! [`rng`] draws seeded random numbers; [`checksum`] computes the Internet checksum; [`mac`] reads
-//! and writes MAC addresses; [`quantile`] computes quantiles and medians; [`tsc_clock`] reads the
-//! processor's time stamp counter; `wakeup` wakes a thread that polls descriptors.
+//! [`rng`] draws seeded random numbers; [`checksum`] computes the Internet checksum, [`crc`]
+//! CRC-32; [`mac`] reads and writes MAC addresses; [`quantile`] computes quantiles and medians;
+//! [`tsc_clock`] reads the processor's time stamp counter; `wakeup` wakes a thread that polls
+//! descriptors.
 //!
 //! Invariants: no input except the files that a caller names, and no output. A thread that is not
 //! inside [`work::Work::run`] pays one thread-local read for a [`work::checkpoint`].
@@ -15,6 +16,7 @@
 
 pub mod checksum;
 pub mod count;
+pub mod crc;
 pub mod mac;
 pub mod name;
 pub mod quantile;

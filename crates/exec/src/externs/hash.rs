@@ -3,6 +3,8 @@
 use bits::limbs;
 use ir::HashAlgorithm;
 use support::checksum::internet_checksum;
+pub use support::crc::crc32;
+use support::crc::reflected_table;
 
 use crate::RandomStream;
 
@@ -112,35 +114,7 @@ pub fn in_range(result: &mut [u64], hash: u64, base: &[u64], max: &[u64]) {
     }
 }
 
-const fn reflected_table(reversed_polynomial: u32) -> [u32; 256] {
-    let mut table = [0; 256];
-    let mut i = 0;
-    while i < 256 {
-        let mut remainder = i as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            remainder = if remainder & 1 == 1 {
-                remainder >> 1 ^ reversed_polynomial
-            } else {
-                remainder >> 1
-            };
-            bit += 1;
-        }
-        table[i] = remainder;
-        i += 1;
-    }
-    table
-}
-
-static CRC32_TABLE: [u32; 256] = reflected_table(0xedb8_8320);
 static CRC16_TABLE: [u32; 256] = reflected_table(0xa001);
-
-/// Returns the CRC-32/ISO-HDLC.
-pub fn crc32(data: &[u8]) -> u32 {
-    !data.iter().fold(u32::MAX, |crc, &byte| {
-        CRC32_TABLE[usize::from(crc as u8 ^ byte)] ^ crc >> 8
-    })
-}
 
 /// Returns the CRC-16/ARC.
 pub fn crc16(data: &[u8]) -> u16 {
