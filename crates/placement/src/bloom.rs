@@ -54,7 +54,8 @@ impl BloomFilter {
     /// Returns true for each flow that was added, and for some others.
     #[inline]
     pub fn contains(&self, key: &[u8]) -> bool {
-        self.places(key).all(|(word, bit)| self.words[word] & bit != 0)
+        self.places(key)
+            .all(|(word, bit)| self.words[word] & bit != 0)
     }
 
     /// Removes all flows.
@@ -66,7 +67,10 @@ impl BloomFilter {
     /// Returns the probability that a flow is found that was not added.
     pub fn error_rate(&self) -> f64 {
         let columns = f64::from(self.size.columns);
-        self.set.iter().map(|&set| f64::from(set) / columns).product()
+        self.set
+            .iter()
+            .map(|&set| f64::from(set) / columns)
+            .product()
     }
 }
 
@@ -87,10 +91,15 @@ mod tests {
         }
         assert!((0..200u64).all(|key| filter.contains(&key.to_be_bytes())));
         let others = 1000..101_000u64;
-        let found = others.filter(|key| filter.contains(&key.to_be_bytes())).count();
+        let found = others
+            .filter(|key| filter.contains(&key.to_be_bytes()))
+            .count();
         let rate = filter.error_rate();
         assert!((0.003..0.01).contains(&rate), "{rate}");
-        assert!((found as f64 / 100_000.0 - rate).abs() < rate, "{found} {rate}");
+        assert!(
+            (found as f64 / 100_000.0 - rate).abs() < rate,
+            "{found} {rate}"
+        );
         filter.clear();
         assert!((0..200u64).all(|key| !filter.contains(&key.to_be_bytes())));
     }

@@ -1,13 +1,13 @@
 //! Placement of entries with exact keys: each flow has an entry of its own.
 
-use std::collections::HashSet;
+use std::cmp::Reverse;
 
 use support::rng::Rng;
 
 use crate::held::{HeldItem, HeldItems};
 use crate::select::{Candidate, Independent, select};
 use crate::threshold::ReportThreshold;
-use crate::{Count, Decision, ItemId, Move, Options, OptionsError, Plane, Policy};
+use crate::{Count, Decision, ItemId, Move, OptionsError, PlacementOptions, Plane, Policy};
 
 /// Counts of one window.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,7 +26,7 @@ pub struct FlowWindow<'a> {
 /// Placement of entries with exact keys in one switch, window by window.
 #[derive(Clone, Debug)]
 pub struct FlowPlacement {
-    options: Options,
+    options: PlacementOptions,
     plane: Plane,
     /// Sizes of entries; those beyond the end have size 1.
     sizes: Vec<u32>,
@@ -42,7 +42,7 @@ impl FlowPlacement {
     ///
     /// # Errors
     /// An option is outside of its range.
-    pub fn new(options: Options) -> Result<FlowPlacement, OptionsError> {
+    pub fn new(options: PlacementOptions) -> Result<FlowPlacement, OptionsError> {
         options.check()?;
         Ok(FlowPlacement {
             options,
@@ -53,6 +53,19 @@ impl FlowPlacement {
             reports: ReportThreshold::new(&options, 1.0),
             rng: Rng::new(options.seed),
         })
+    }
+
+    /// Sets policy and parameters, and the capacity to `top`. The next window follows them, and the
+    /// threshold begins again.
+    ///
+    /// # Errors
+    /// An option is outside of its range; then nothing changes.
+    pub fn set_options(&mut self, options: PlacementOptions) -> Result<(), OptionsError> {
+        options.check()?;
+        self.options = options;
+        self.plane.capacity = options.top;
+        self.reports = ReportThreshold::new(&options, 1.0);
+        Ok(())
     }
 
     /// Sets capacity and costs of the switch. The next window follows them.
@@ -116,16 +129,17 @@ impl FlowPlacement {
         self.held.end_window(window.hits);
         let policy = self.options.policy;
         let mut moves = Vec::new();
-        self.evict_old(&mut moves);
+        let age = self.options.age;
+        self.evict(|held| held.idle >= age, &mut moves);
         // A flow may be reported before its entry works, and twice.
-        let mut seen = HashSet::with_capacity(window.reports.len());
-        let is_new =
-            |count: &&Count| !self.held.contains(count.item) && seen.insert(count.item);
-        let newcomers: Vec<Count> = window.reports.iter().filter(is_new).copied().collect();
+        let is_new = |count: &&Count| !self.held.contains(count.item);
+        let mut newcomers: Vec<Count> = window.reports.iter().filter(is_new).copied().collect();
+        newcomers.sort_unstable_by_key(|count| (count.item, Reverse(count.packets)));
+        newcomers.dedup_by_key(|count| count.item);
         let is_above = |held: &&HeldItem| held.hits > self.reports.threshold();
         let above = self.held.items().iter().filter(is_above).count() + newcomers.len();
         match policy {
-            Policy::None => {}
+            Policy::None => self.evict(|_| true, &mut moves),
             Policy::Random => self.install_random(newcomers, &mut moves),
             Policy::Heap | Policy::Threshold => self.install_top(&newcomers, &mut moves),
         }
@@ -141,12 +155,12 @@ impl FlowPlacement {
         }
     }
 
-    fn evict_old(&mut self, moves: &mut Vec<Move>) {
-        let is_old = |held: &&HeldItem| held.idle >= self.options.age;
-        let old = self.held.items().iter().filter(is_old);
-        let mut old: Vec<ItemId> = old.map(|held| held.item).collect();
-        old.sort_unstable();
-        for item in old {
+    /// Evicts the entries for which `is_victim` holds.
+    fn evict(&mut self, is_victim: impl Fn(&HeldItem) -> bool, moves: &mut Vec<Move>) {
+        let victims = self.held.items().iter().filter(|held| is_victim(held));
+        let mut victims: Vec<ItemId> = victims.map(|held| held.item).collect();
+        victims.sort_unstable();
+        for item in victims {
             self.forget(item);
             moves.push(Move::Evict(item));
         }
@@ -165,9 +179,7 @@ impl FlowPlacement {
 
     /// Installs newcomers of more weight than their victims, by margin and costs.
     fn install_top(&mut self, newcomers: &[Count], moves: &mut Vec<Move>) {
-        let weight = |packets, is_held| {
-            self.plane.weight(packets, is_held, self.options.margin)
-        };
+        let weight = |packets, is_held| self.plane.weight(packets, is_held, self.options.margin);
         let held = self.held.items().iter().map(|held| Candidate {
             item: held.item,
             weight: weight(held.score, true),
@@ -180,14 +192,9 @@ impl FlowPlacement {
         let mut candidates: Vec<Candidate> = held.chain(worth).collect();
         let mut sizes = Independent(|item| self.size(item));
         let selected = select(&mut candidates, self.plane.capacity, &mut sizes);
-        let is_kept: HashSet<ItemId> = selected.iter().copied().collect();
-        let mut victims: Vec<ItemId> = self.items().collect();
-        victims.retain(|item| !is_kept.contains(item));
-        victims.sort_unstable();
-        for item in victims {
-            self.forget(item);
-            moves.push(Move::Evict(item));
-        }
+        let mut kept = selected.clone();
+        kept.sort_unstable();
+        self.evict(|held| kept.binary_search(&held.item).is_err(), moves);
         for item in selected {
             if self.held.contains(item) {
                 continue;
@@ -213,12 +220,12 @@ mod tests {
     }
 
     fn placement(policy: Policy, top: u64) -> FlowPlacement {
-        let options = Options {
+        let options = PlacementOptions {
             policy,
             top,
             margin: 0.25,
             age: 3,
-            ..Options::default()
+            ..PlacementOptions::default()
         };
         FlowPlacement::new(options).unwrap()
     }
@@ -268,7 +275,10 @@ mod tests {
             evict_cost: 20,
         });
         assert_eq!(moves(&mut placement, &[(0, 10)], &[]), []);
-        assert_eq!(moves(&mut placement, &[(0, 100)], &[]), [Install(ItemId(0))]);
+        assert_eq!(
+            moves(&mut placement, &[(0, 100)], &[]),
+            [Install(ItemId(0))]
+        );
         assert_eq!(moves(&mut placement, &[(1, 155)], &[(0, 100)]), []);
         let expected = [Evict(ItemId(0)), Install(ItemId(1))];
         assert_eq!(moves(&mut placement, &[(1, 156)], &[(0, 100)]), expected);
@@ -306,11 +316,11 @@ mod tests {
     #[test]
     fn random_entries_depend_on_the_seed_alone() {
         let installed = |seed| {
-            let options = Options {
+            let options = PlacementOptions {
                 policy: Policy::Random,
                 top: 5,
                 seed,
-                ..Options::default()
+                ..PlacementOptions::default()
             };
             let all: Vec<(u32, u64)> = (0..100).map(|item| (item, 1)).collect();
             moves(&mut FlowPlacement::new(options).unwrap(), &all, &[])
@@ -321,9 +331,19 @@ mod tests {
     }
 
     #[test]
-    fn without_a_policy_nothing_moves() {
-        let mut placement = placement(Policy::None, 5);
-        assert_eq!(moves(&mut placement, &[(0, 100)], &[]), []);
+    fn without_a_policy_nothing_is_installed_and_all_entries_leave() {
+        let mut placement = placement(Policy::Heap, 5);
+        moves(&mut placement, &[(0, 100), (1, 100)], &[]);
+        let none = PlacementOptions {
+            policy: Policy::None,
+            ..placement.options
+        };
+        placement.set_options(none).unwrap();
+        let expected = [Evict(ItemId(0)), Evict(ItemId(1))];
+        assert_eq!(moves(&mut placement, &[(2, 100)], &[]), expected);
+        assert_eq!(moves(&mut placement, &[(2, 100)], &[]), []);
+        let wrong = PlacementOptions { k: 0.0, ..none };
+        assert!(placement.set_options(wrong).is_err());
     }
 
     #[test]

@@ -401,13 +401,11 @@ impl Group {
 }
 
 /// Gives the buckets of a server to those with the fewest. Returns false if there is no other one.
-fn replace(
-    buckets: &mut Buckets,
-    server: ServerId,
-    loads: &mut BTreeMap<ServerId, usize>,
-) -> bool {
+fn replace(buckets: &mut Buckets, server: ServerId, loads: &mut BTreeMap<ServerId, usize>) -> bool {
     for bucket in buckets.iter_mut().filter(|bucket| **bucket == server) {
-        let least = loads.iter_mut().min_by_key(|(server, load)| (**load, **server));
+        let least = loads
+            .iter_mut()
+            .min_by_key(|(server, load)| (**load, **server));
         let Some((&other, load)) = least else {
             return false;
         };
@@ -440,7 +438,10 @@ mod tests {
             let group = group(servers);
             let loads: Vec<usize> = group.loads().into_values().collect();
             let even = 256 / usize::from(servers);
-            assert!(loads.iter().all(|load| load.abs_diff(even) <= 1), "{loads:?}");
+            assert!(
+                loads.iter().all(|load| load.abs_diff(even) <= 1),
+                "{loads:?}"
+            );
         }
     }
 
@@ -511,7 +512,10 @@ mod tests {
             assert_ne!(now, ServerId(1));
             assert!(now == server || server == ServerId(1));
         }
-        assert_eq!(group.fail(ServerId(1)), Err(GroupError::Absent(ServerId(1))));
+        assert_eq!(
+            group.fail(ServerId(1)),
+            Err(GroupError::Absent(ServerId(1)))
+        );
     }
 
     #[test]

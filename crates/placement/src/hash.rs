@@ -86,7 +86,10 @@ mod tests {
         let zero = all(0);
         let images = (0..64).map(|bit| all(1 << bit) ^ zero).collect();
         let rank = rank(images);
-        assert!(rank + 2 >= (rows * bits) as usize, "{rows} rows, {bits} bits: {rank}");
+        assert!(
+            rank + 2 >= (rows * bits) as usize,
+            "{rows} rows, {bits} bits: {rank}"
+        );
     }
 
     #[test]

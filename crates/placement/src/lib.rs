@@ -12,7 +12,8 @@
 //! - [`select`] chooses items by weight per capacity under [`select::Requirements`] between items:
 //!   the interface for other kinds of planes.
 //! - [`prefix`] is the tree of prefixes.
-//! - [`group`] assigns flows to servers whose group changes, with the filters of [`bloom`].
+//! - [`group`] assigns flows to the servers of a group that changes, with the filters of
+//!   [`bloom`].
 //!
 //! It may not import other crates than `support`. It has no I/O, threads or clocks.
 //!
@@ -43,7 +44,7 @@ pub mod threshold;
 pub use flow::{FlowPlacement, FlowWindow};
 pub use group::{Group, ServerId};
 pub use item::{Count, Decision, ItemId, Move, Plane, Warning};
-pub use options::{Options, OptionsError, Policy, SketchSize};
+pub use options::{OptionsError, PlacementOptions, Policy, SketchSize};
 pub use prefix::{Address, Prefix, PrefixTree};
 pub use route::{Nesting, RouteInsertion, RoutePlacement, RouteWindow};
 pub use sketch::Sketch;

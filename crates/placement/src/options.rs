@@ -62,7 +62,7 @@ pub struct SketchSize {
 
 /// Parameters of a placement.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options {
+pub struct PlacementOptions {
     /// Selection of entries.
     pub policy: Policy,
     /// Number of entries in the switch at most (N), covers among them.
@@ -87,9 +87,9 @@ pub struct Options {
     pub seed: u64,
 }
 
-impl Default for Options {
+impl Default for PlacementOptions {
     fn default() -> Self {
-        Options {
+        PlacementOptions {
             policy: Policy::default(),
             top: 1000,
             window: Duration::from_secs(1),
@@ -108,7 +108,7 @@ impl Default for Options {
     }
 }
 
-/// Error in [`Options`].
+/// Error in [`PlacementOptions`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OptionsError {
     /// A number is outside of its range.
@@ -144,7 +144,7 @@ impl fmt::Display for OptionsError {
 
 impl std::error::Error for OptionsError {}
 
-impl Options {
+impl PlacementOptions {
     /// Checks the ranges of all parameters.
     ///
     /// # Errors
@@ -156,9 +156,7 @@ impl Options {
                 value,
                 allowed,
             };
-            (value.is_finite() && is_allowed)
-                .then_some(())
-                .ok_or(error)
+            (value.is_finite() && is_allowed).then_some(()).ok_or(error)
         };
         let is_open_unit = |value: f64| value > 0.0 && value < 1.0;
         range(
@@ -195,8 +193,8 @@ mod tests {
 
     #[test]
     fn parameters_outside_of_their_ranges_are_refused() {
-        let check = |change: fn(&mut Options), expected: &str| {
-            let mut options = Options::default();
+        let check = |change: fn(&mut PlacementOptions), expected: &str| {
+            let mut options = PlacementOptions::default();
             change(&mut options);
             let found = options.check().map_err(|error| error.to_string());
             assert_eq!(found.err().unwrap_or_default(), expected);

@@ -16,7 +16,7 @@ use crate::held::HeldItems;
 use crate::select::{Candidate, Requirements, select};
 use crate::threshold::ReportThreshold;
 use crate::{
-    Address, Count, Decision, ItemId, Move, Options, OptionsError, Plane, Policy, Prefix,
+    Address, Count, Decision, ItemId, Move, OptionsError, PlacementOptions, Plane, Policy, Prefix,
     PrefixTree,
 };
 use costs::RouteCosts;
@@ -87,7 +87,7 @@ pub struct RouteInsertion {
 /// switch holds.
 #[derive(Clone, Debug)]
 pub struct RoutePlacement<A> {
-    options: Options,
+    options: PlacementOptions,
     nesting: Nesting,
     plane: Plane,
     tree: PrefixTree<A>,
@@ -104,7 +104,10 @@ impl<A: Address> RoutePlacement<A> {
     ///
     /// # Errors
     /// An option is outside of its range.
-    pub fn new(options: Options, nesting: Nesting) -> Result<RoutePlacement<A>, OptionsError> {
+    pub fn new(
+        options: PlacementOptions,
+        nesting: Nesting,
+    ) -> Result<RoutePlacement<A>, OptionsError> {
         options.check()?;
         Ok(RoutePlacement {
             options,
@@ -117,6 +120,19 @@ impl<A: Address> RoutePlacement<A> {
             reports: ReportThreshold::new(&options, options.share),
             rng: Rng::new(options.seed),
         })
+    }
+
+    /// Sets policy and parameters, and the capacity to `top`. The next window follows them, and the
+    /// threshold begins again.
+    ///
+    /// # Errors
+    /// An option is outside of its range; then nothing changes.
+    pub fn set_options(&mut self, options: PlacementOptions) -> Result<(), OptionsError> {
+        options.check()?;
+        self.options = options;
+        self.plane.capacity = options.top;
+        self.reports = ReportThreshold::new(&options, options.share);
+        Ok(())
     }
 
     /// Sets capacity and costs of the switch. The next window follows them.
@@ -329,12 +345,11 @@ impl<A: Address> RoutePlacement<A> {
         let above = above.filter(|held| held.hits > threshold).count();
         let able = newcomers.keys().filter(|item| costs.cost(**item).is_some());
         let above = (above + able.count()) as u64;
-        let mut moves = Vec::new();
         if self.options.policy != Policy::None {
             select(&mut candidates, capacity, &mut costs);
-            let selected = costs.into_selected();
-            moves = self.apply(&selected, &candidates);
         }
+        let selected = costs.into_selected();
+        let moves = self.apply(&selected, &candidates);
         let (packets, flows) = (window.packets, window.flows);
         let warning = self.reports.end_window(above, packets, flows);
         Decision {

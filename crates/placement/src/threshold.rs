@@ -5,7 +5,7 @@
 //! by over `epsilon * N` raise k, fewer by over that lower it, and inside this band k stays. The
 //! paper has no band: its two conditions overlap.
 
-use crate::{Options, Policy, Warning};
+use crate::{PlacementOptions, Policy, Warning};
 
 /// First exponent of the ratio of candidates to N by which k changes.
 const DEFAULT_GAIN: f64 = 0.7;
@@ -105,7 +105,7 @@ pub(crate) struct ReportThreshold {
 
 impl ReportThreshold {
     /// Creates the threshold of the first window. `share` is a factor beside k.
-    pub(crate) fn new(options: &Options, share: f64) -> ReportThreshold {
+    pub(crate) fn new(options: &PlacementOptions, share: f64) -> ReportThreshold {
         ReportThreshold {
             policy: options.policy,
             top: options.top,

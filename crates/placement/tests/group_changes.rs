@@ -14,6 +14,9 @@ struct Model {
     rng: Rng,
     next_flow: u64,
     is_changing: bool,
+    /// Flows of the servers' lists, of which all that need a pin have one. Flows that begin later
+    /// are not among them.
+    listed: Option<BTreeMap<u64, ServerId>>,
     /// Packets sent on by a server that did not know their flow.
     sent_on: usize,
     commits: usize,
@@ -33,6 +36,7 @@ impl Model {
             rng: Rng::new(seed),
             next_flow: 0,
             is_changing: false,
+            listed: None,
             sent_on: 0,
             commits: 0,
         }
@@ -48,7 +52,10 @@ impl Model {
             return;
         };
         if receiver != server {
-            assert!(self.is_changing, "flow {flow} at {receiver:?}, not {server:?}");
+            assert!(
+                self.is_changing,
+                "flow {flow} at {receiver:?}, not {server:?}"
+            );
             assert_eq!(self.group.creator(&key, receiver), server);
             self.sent_on += 1;
         }
@@ -64,12 +71,14 @@ impl Model {
         self.is_changing |= begun.is_ok();
     }
 
-    fn commit(&mut self) {
+    /// Lists the flows of all servers and pins those that need it.
+    fn list(&mut self) {
         let keys: Vec<([u8; 8], ServerId)> = self.known.iter().map(of_flow).collect();
         let known = || keys.iter().map(|(key, server)| (&key[..], *server));
         let Ok(missing) = self.group.missing_pins(known()) else {
             return;
         };
+        self.listed = None;
         for (key, server) in missing {
             if let Err(error) = self.group.pin(key, server) {
                 assert!(matches!(error, GroupError::PinsFull { .. }));
@@ -77,30 +86,53 @@ impl Model {
                 return;
             }
         }
-        self.group.commit(known()).unwrap();
+        self.listed = Some(self.known.clone());
+    }
+
+    fn commit(&mut self) {
+        let Some(listed) = self.listed.take() else {
+            return;
+        };
+        let keys: Vec<([u8; 8], ServerId)> = listed.iter().map(of_flow).collect();
+        let known = keys.iter().map(|(key, server)| (&key[..], *server));
+        self.group.commit(known).unwrap();
         self.is_changing = false;
         self.commits += 1;
     }
 
     fn end_flow(&mut self) {
-        let flow = self.known.keys().nth(self.rng.index(self.known.len())).copied();
+        let flow = self
+            .known
+            .keys()
+            .nth(self.rng.index(self.known.len()))
+            .copied();
         if let Some(flow) = flow {
-            self.known.remove(&flow);
-            self.group.unpin(&flow.to_be_bytes());
+            self.forget(flow);
         }
+    }
+
+    fn forget(&mut self, flow: u64) {
+        self.known.remove(&flow);
+        if let Some(listed) = &mut self.listed {
+            listed.remove(&flow);
+        }
+        self.group.unpin(&flow.to_be_bytes());
     }
 
     fn fail(&mut self) {
         let server = ServerId(self.rng.below(6) as u16);
         if self.group.fail(server).is_ok() {
-            self.known.retain(|_, known| *known != server);
+            let is_lost = |(&flow, &known): (&u64, &ServerId)| (known == server).then_some(flow);
+            let lost: Vec<u64> = self.known.iter().filter_map(is_lost).collect();
+            lost.into_iter().for_each(|flow| self.forget(flow));
         }
     }
 
     fn step(&mut self) {
         match self.rng.below(1000) {
             0..3 => self.begin(),
-            3..8 => self.commit(),
+            3..6 => self.list(),
+            6..8 => self.commit(),
             8 => self.fail(),
             9..60 => self.end_flow(),
             60..130 => {
@@ -114,7 +146,6 @@ impl Model {
                 }
             }
         }
-        // Packets of flows that are unknown again may arrive, too.
         if self.known.len() > 300 {
             self.end_flow();
         }

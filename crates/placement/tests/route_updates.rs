@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use placement::{
-    Count, ItemId, Move, Nesting, Options, Policy, Prefix, RoutePlacement, RouteWindow,
+    Count, ItemId, Move, Nesting, PlacementOptions, Policy, Prefix, RoutePlacement, RouteWindow,
 };
 use support::rng::Rng;
 
-/// What the switch has under a prefix.
+/// Content of the switch under a prefix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Held {
     /// The entry, with the version of its route.
@@ -19,6 +19,7 @@ enum Held {
 /// Naive tables of the servers and the switch: maps that are searched as a whole.
 struct Model {
     placement: RoutePlacement<u32>,
+    options: PlacementOptions,
     nesting: Nesting,
     /// Routes of the servers: item and version. A changed route has another version.
     servers: BTreeMap<Prefix<u32>, (ItemId, u64)>,
@@ -39,14 +40,15 @@ fn longest<V: Copy>(table: &BTreeMap<Prefix<u32>, V>, address: u32) -> Option<V>
 
 impl Model {
     fn new(nesting: Nesting, capacity: u64, reserve: u64, seed: u64) -> Model {
-        let options = Options {
+        let options = PlacementOptions {
             policy: Policy::Heap,
             top: capacity,
             reserve,
-            ..Options::default()
+            ..PlacementOptions::default()
         };
         Model {
             placement: RoutePlacement::new(options, nesting).unwrap(),
+            options,
             nesting,
             servers: BTreeMap::new(),
             switch: BTreeMap::new(),
@@ -101,7 +103,10 @@ impl Model {
         }
         let held = self.switch.iter().map(|(prefix, held)| (*prefix, *held));
         let is_entry = |held: &(Prefix<u32>, Held)| matches!(held.1, Held::Entry(_));
-        assert_eq!(held.filter(is_entry).count(), self.placement.items().count());
+        assert_eq!(
+            held.filter(is_entry).count(),
+            self.placement.items().count()
+        );
         assert_eq!(self.switch.len() as u64, self.placement.used());
     }
 
@@ -180,11 +185,20 @@ impl Model {
         self.apply(&decision.moves);
     }
 
+    /// Sets another policy or capacity.
+    fn reconfigure(&mut self) {
+        self.options.policy = *self.rng.pick(&Policy::ALL).unwrap_or(&Policy::Heap);
+        self.options.top = self.rng.between(1, self.capacity);
+        self.placement.set_options(self.options).unwrap();
+        self.window();
+    }
+
     fn step(&mut self) {
         match self.rng.below(10) {
             0..4 => self.insert(),
             4..7 => self.delete(),
             7..9 => self.change(),
+            _ if self.rng.one_in(20) => self.reconfigure(),
             _ => self.window(),
         }
         self.check_packets(4);
@@ -198,7 +212,11 @@ fn check(nesting: Nesting) {
         for _ in 0..2_000 {
             model.step();
         }
-        assert!(model.hits > 100, "{nesting:?} {capacity}: {} hits", model.hits);
+        assert!(
+            model.hits > 100,
+            "{nesting:?} {capacity}: {} hits",
+            model.hits
+        );
     }
 }
 
