@@ -129,6 +129,6 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     Ok(Ended::Well)
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
     std::fs::write(path, bytes).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }

@@ -9,9 +9,20 @@ use crate::args::Source;
 use crate::{Ended, artefacts, compile, out};
 
 #[derive(Args)]
+#[command(
+    after_help = "Examples:\n  polyplane ir my.p4\n  polyplane ir my.p4 --p4                 the program as P4_16 text for v1model\n  \
+                  polyplane ir my.policy --p4 chain.p4    several programs as one, into a file"
+)]
 pub(crate) struct IrOptions {
     #[command(flatten)]
     source: Source,
+    /// Print P4_16 text for v1model that means the same: everything is inlined, and names that
+    /// controllers use stay.
+    #[arg(long)]
+    p4: bool,
+    /// Write the P4 text to this file.
+    #[arg(value_name = "OUT.p4", requires = "p4")]
+    out: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -32,7 +43,21 @@ pub(crate) fn ir(options: &IrOptions) -> Result<Ended, String> {
     let Some(program) = compile::compile(&options.source) else {
         return Ok(Ended::WithErrors);
     };
-    out::text(&program.to_string());
+    if !options.p4 {
+        out::text(&program.to_string());
+        return Ok(Ended::Well);
+    }
+    let text = match passes::p4::print(&program) {
+        Ok(text) => text,
+        Err(error) => {
+            out::error(&error.to_string());
+            return Ok(Ended::WithErrors);
+        }
+    };
+    match &options.out {
+        Some(path) => artefacts::write(path, text.as_bytes())?,
+        None => out::text(&text),
+    }
     Ok(Ended::Well)
 }
 
