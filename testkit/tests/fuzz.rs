@@ -77,6 +77,11 @@ fn requests_with_changed_bytes_are_made_or_refused() {
 }
 
 #[test]
+fn printed_programs_compile_and_give_the_same_results() {
+    finds_nothing(Target::Text, 26);
+}
+
+#[test]
 fn what_was_found_before_stays_right() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("findings");
     let mut wrong = Vec::new();

@@ -11,8 +11,9 @@ use crate::Outcome;
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// `front` (P4 text to IR), `packets` (random packets and entries through programs), `engines`
-    /// (random programs on all engines), `ir` (mutated IR text), `entries` (mutated entries files)
-    /// or `messages` (P4Runtime requests with changed bytes).
+    /// (random programs on all engines), `ir` (mutated IR text), `entries` (mutated entries files),
+    /// `messages` (P4Runtime requests with changed bytes) or `text` (random programs printed as P4
+    /// text).
     target: String,
     /// Seconds to run.
     #[arg(long, default_value_t = 600)]

@@ -16,6 +16,7 @@ mod minimise;
 mod packets;
 mod play;
 mod scenario;
+mod text;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -37,6 +38,8 @@ pub enum Target {
     Entries,
     /// P4Runtime requests with changed bytes, which are executed or refused.
     Messages,
+    /// Random programs printed as P4 text, which compiles and gives the same results.
+    Text,
 }
 
 impl Target {
@@ -49,6 +52,7 @@ impl Target {
             "ir" => Some(Target::Ir),
             "entries" => Some(Target::Entries),
             "messages" => Some(Target::Messages),
+            "text" => Some(Target::Text),
             _ => None,
         }
     }
@@ -173,6 +177,7 @@ pub fn run(target: Target, options: &Options) -> std::io::Result<Summary> {
             Target::Ir => ir::case(&seeds, &case),
             Target::Entries => entries::case(&case),
             Target::Messages => messages::case(&case),
+            Target::Text => text::case(&seeds, &case),
         };
         accepted += case.accepted.get();
         if let Some((fault, input)) = found.filter(|(fault, _)| case.is_new(fault)) {
