@@ -30,7 +30,7 @@ pub fn configure_router(device: &mut Device) -> Result<(), String> {
     let text = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
     let entries = entries::read(device.program(), &file, &text)
         .map_err(|errors| errors.iter().map(ToString::to_string).collect::<String>())?;
-    stf::apply_file(device, &entries).map_err(|error| error.to_string())?;
+    apply_entries::apply_file(device, &entries).map_err(|error| error.to_string())?;
     Ok(())
 }
 

@@ -143,7 +143,7 @@ fn add_entry(device: &mut Device, kind: &str, number: u64) {
     let entry =
         format!("In.t {{ hdr.h.a: {number}; hdr.h.b: {number}; }} -> In.to(port: 2){priority}\n");
     let entry = entries::read(device.program(), "entry", &entry).expect("an entry");
-    stf::apply_file(device, &entry).expect("it is taken");
+    apply_entries::apply_file(device, &entry).expect("it is taken");
     device.publish();
 }
 

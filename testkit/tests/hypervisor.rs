@@ -291,7 +291,7 @@ fn hosted(function: &Program, statements: &str, place: &FieldPlace) -> String {
 
 fn apply(device: &mut Device, text: &str) {
     let file = entries::read(device.program(), "hosted.entries", text).expect("the entries fit");
-    stf::apply_file(device, &file).expect("the device takes them");
+    apply_entries::apply_file(device, &file).expect("the device takes them");
 }
 
 /// Forwards a packet. Returns the packets sent, each with its port.

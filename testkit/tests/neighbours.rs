@@ -156,7 +156,7 @@ fn named(program: &Program, name: &str) -> ExternId {
 fn apply(device: &mut Device, entries: &str) {
     let program = Arc::clone(device.program());
     let read = entries::read(&program, "entries", entries).expect("they are entries");
-    stf::apply_file(device, &read).expect("they are taken");
+    apply_entries::apply_file(device, &read).expect("they are taken");
 }
 
 /// Key fields of a host's packets.

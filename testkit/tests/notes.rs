@@ -257,7 +257,7 @@ fn do_work(device: &mut Device, work: &Work) {
         Work::Add(text) => {
             let program = Arc::clone(device.program());
             let read = entries::read(&program, "entries", text).expect("they are entries");
-            stf::apply_file(device, &read).expect("they are taken");
+            apply_entries::apply_file(device, &read).expect("they are taken");
         }
     }
 }

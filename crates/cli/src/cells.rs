@@ -7,7 +7,8 @@ use serde::Serialize;
 use switch::{CELLS, Device, Object, ObjectPlace};
 use table::CounterReading;
 
-use crate::{amount, out, trace};
+use crate::out;
+use support::amount;
 
 /// Maximum number of cells of one array shown as text. JSON has all.
 const MAX_SHOWN: usize = 1000;
@@ -64,7 +65,7 @@ pub(crate) fn cells(device: &Device) -> Vec<Cell> {
                     continue;
                 }
                 let named = match entry {
-                    Some(entry) => trace::entry_line(device.configuration(), table, entry),
+                    Some(entry) => trace_format::entry_line(device.configuration(), table, entry),
                     None => Some(format!("table {} default", program.tables[table].name)),
                 };
                 let Some(named) = named else { continue };

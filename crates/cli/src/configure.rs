@@ -1,16 +1,15 @@
-//! Builds a configured device from a program and its entries, and reports what a device did.
+//! Builds a configured device from a program and its entries.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use exec::Engine;
 use packet::{Nanos, PortId};
-use switch::{Device, DeviceConfig, Improved};
+use runtime::EntriesFileError;
+use switch::{Device, DeviceConfig};
 
 use crate::args::{Setup, Source, limits, read_text};
 use crate::engine::Choice;
-use crate::report::{self, DeviceReport, TableReport};
 use crate::{compile, out};
 
 /// Compiles a program and loads it with its entries, which are added at time `start`. Shows all
@@ -89,51 +88,18 @@ pub(crate) fn load_text(
 /// Applies the text of an entries file. Shows its errors, and returns true if there are none.
 /// After an error the device must not be used: it may have a part of the entries.
 fn add_entries(device: &mut Device, file: &str, text: &str) -> bool {
-    let entries = match entries::read(device.program(), file, text) {
-        Ok(entries) => entries,
-        Err(errors) => {
+    match runtime::apply_entries(device, file, text) {
+        Ok(()) => true,
+        Err(EntriesFileError::Text(errors)) => {
             errors
                 .iter()
                 .for_each(|error| out::note(&error.to_string()));
-            return false;
-        }
-    };
-    match stf::apply_file(device, &entries) {
-        Ok(()) => {
-            // No packets arrive yet, so the time for this is free.
-            while device.improve(Duration::MAX) != Improved::NoMore {}
-            true
-        }
-        Err(unapplied) => {
-            out::note(&format!("{unapplied}; nothing is run"));
             false
         }
-    }
-}
-
-/// Returns the report of a device.
-pub(crate) fn report(device: &Device) -> DeviceReport {
-    let program = device.program();
-    let configuration = device.configuration();
-    let tables = device.table_hits().into_iter().map(|counted| {
-        let table = &configuration.tables[counted.table];
-        let learned = configuration.learned[counted.table].as_ref();
-        TableReport {
-            name: program.tables[counted.table].name.clone(),
-            hits: counted.hits,
-            misses: counted.misses,
-            entries: table.len() + learned.map_or(0, |learned| learned.len()),
-            capacity: table.spec().capacity,
+        Err(error @ EntriesFileError::Refused(_)) => {
+            out::note(&error.to_string());
+            false
         }
-    });
-    let ledger = device.ledger();
-    DeviceReport {
-        tables: tables.collect(),
-        dropped: report::device_drops(&ledger),
-        replicated: ledger.replicated,
-        copies_refused: report::refused_copies(&ledger),
-        held: device.held() as u64,
-        ..DeviceReport::default()
     }
 }
 

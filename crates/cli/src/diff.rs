@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use clap::Args;
 use packet::Nanos;
 use serde::Serialize;
+use support::text_table;
 use switch::{Fate, MayLose, MigrationLine, MigrationMode};
 
 use crate::args::{Preprocess, Setup, Source};
 use crate::engine::Choice;
-use crate::{Ended, configure, out, report};
+use crate::{Ended, configure, out};
 
 #[derive(Args)]
 #[command(
@@ -147,7 +148,7 @@ fn show(lines: &[MigrationLine], options: &Options, is_refused: &dyn Fn(&Migrati
             false => vec!["object", "state", "fate", "why"],
         };
         rows.insert(0, head.into_iter().map(str::to_owned).collect());
-        out::text(&report::align(&rows));
+        out::text(&text_table::align(&rows));
     }
     if !kept.is_empty() {
         let kept = kept

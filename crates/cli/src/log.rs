@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::str::FromStr;
 use std::sync::OnceLock;
 
+use runtime::NotificationLevel;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
@@ -67,6 +68,18 @@ static LEVEL: OnceLock<LevelFilter> = OnceLock::new();
 /// Returns true if lines of this level are logged. Commands without the option use the default.
 pub(crate) fn says(level: LevelFilter) -> bool {
     level <= LEVEL.get().copied().unwrap_or(Verbosity::default().level)
+}
+
+/// Returns the notifications of devices that are shown at this log level. Those that a controller
+/// may receive need `debug` if controllers are served.
+pub(crate) fn notifications() -> NotificationLevel {
+    if says(LevelFilter::DEBUG) {
+        NotificationLevel::All
+    } else if says(LevelFilter::ERROR) {
+        NotificationLevel::WithoutControllers
+    } else {
+        NotificationLevel::Off
+    }
 }
 
 /// Starts logging.

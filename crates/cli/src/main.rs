@@ -1,5 +1,5 @@
 //! Crate `cli`: the command `polyplane`. Wires the crates together and injects the engines and
-//! the compiler.
+//! the compiler. Switches run in `runtime`.
 //!
 //! **In:** command lines. **Out:** text for people, JSON for programs, exit status 0 (done), 1
 //! (errors in the input), 2 (wrong usage).
@@ -8,12 +8,9 @@
 //! run the built binary as a new user would.
 
 mod address;
-mod amount;
 mod args;
 mod artefacts;
-mod background_indexing;
 mod bench;
-mod bounds;
 mod captures;
 mod cells;
 mod check;
@@ -27,40 +24,32 @@ mod diff;
 mod engine;
 mod experiment;
 mod fabric;
-mod forward;
 mod host;
 mod hypervisor;
 mod listen;
 mod live;
 mod log;
-mod metrics;
-mod notifications;
 mod out;
-mod packet_processor;
-mod process_setup;
 mod replay;
-mod report;
 mod run;
 mod serve;
 mod show;
 mod state;
 mod tenant;
 mod test;
+mod thread_memory;
 mod trace;
 mod veth;
-mod watch;
-mod worker_pool;
-mod worker_thread;
 
 use std::process::ExitCode;
 
-use process_setup::ProcessSetup;
-
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use runtime::ProcessSetup;
+use support::amount;
+use support::text_table as report;
 
-/// Stack size of the main thread's work. Programs may have very deep expressions, and recursion
-/// over them takes stack.
-const STACK_BYTES: usize = 512 << 20;
+/// Stack size of the main thread's work, which may compile programs.
+const STACK_BYTES: usize = runtime::COMPILER_STACK_BYTES;
 
 #[derive(Parser)]
 #[command(
@@ -138,7 +127,7 @@ enum Ended {
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    support::work::set_memory_probe(bounds::thread_bytes);
+    support::work::set_memory_probe(thread_memory::thread_bytes);
     let cli = match Cli::from_arg_matches(&Cli::command().get_matches()) {
         Ok(cli) => cli,
         Err(error) => error.exit(),
@@ -182,15 +171,15 @@ fn main() -> ExitCode {
 /// Does the setup of a command that requires a single thread.
 fn prepare(command: &Command) -> Result<ProcessSetup, String> {
     match command {
-        Command::Demo(options) if options.wants_hosts() => ProcessSetup::go_private(),
+        Command::Demo(options) if options.wants_hosts() => Ok(ProcessSetup::go_private()?),
         Command::Demo(_)
         | Command::Run(_)
         | Command::Serve(_)
         | Command::Host(_)
         | Command::Replay(_)
         | Command::Fabric(_)
-        | Command::Experiment(_) => ProcessSetup::catch_signals(),
-        Command::Ctl(options) if options.follows() => ProcessSetup::catch_signals(),
+        | Command::Experiment(_) => Ok(ProcessSetup::catch_signals()?),
+        Command::Ctl(options) if options.follows() => Ok(ProcessSetup::catch_signals()?),
         _ => Ok(ProcessSetup::default()),
     }
 }

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use packet::{Nanos, PortId};
 use port::{PcapError, PcapWriteError, PcapWriter};
+use runtime::report::{self, DeviceReport, PortReport, Traffic};
+use runtime::{Notifications, ProcessSetup};
 use serde::Serialize;
 use switch::Device;
 
@@ -15,10 +17,7 @@ use crate::captures::{Captures, Input};
 use crate::cells::{self, Cell};
 use crate::engine::Choice;
 use crate::live::{self, LiveLine};
-use crate::notifications::Notifications;
-use crate::process_setup::ProcessSetup;
-use crate::report::{self, DeviceReport, PortReport, Traffic};
-use crate::{Ended, amount, configure, out};
+use crate::{Ended, amount, configure, log, out};
 
 /// Number of packets between two checks of the clock and of signals.
 const LOOK_EVERY: u64 = 256;
@@ -113,7 +112,7 @@ impl Replay {
             first: None,
             started: Instant::now(),
             late: 0,
-            heard: Notifications::default(),
+            heard: Notifications::new(log::notifications()),
             errors: Vec::new(),
         }
     }

@@ -7,32 +7,32 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use p4rt::{Server, Urgency};
 use packet::{Nanos, PortId};
 use port::{Cores, OpenedPort, Poller, PortSpec};
+use runtime::report::{self, DeviceReport, PortReport, WorkerReport};
+use runtime::trace_filter::{PacketFilter, SamplingRate};
+use runtime::{
+    ChannelEnd, ControllerChannel, ControllerLink, Ending, Forwarder, ForwarderEvent,
+    ForwarderOptions, MetricsServer, MetricsSource, ProcessSetup, Served, StopSources,
+    TraceSelection, WorkerConfig, compile_pool,
+};
 use serde::Serialize;
 use support::wakeup::WakeupFd;
 use switch::Device;
 use tenancy::Compilations;
 
 use crate::args::{Io, Setup, Source};
-use crate::control::{ChannelEnd, ControllerChannel, Cpu, Served};
+use crate::control::{self, Cpu};
 use crate::engine::Choice;
-use crate::forward::{Ask, Ending, Event, Forwarder, Plan, Stop, Tracing};
 use crate::listen::Guard;
 use crate::live::LiveLine;
 use crate::log::{self, Verbosity};
-use crate::metrics::{Metrics, Subject};
-use crate::process_setup::ProcessSetup;
-use crate::report::{self, DeviceReport, PortReport, WorkerReport};
 use crate::state::Keeping;
-use crate::watch::{Filter, Sample};
-use crate::worker_thread::WorkerConfig;
-use crate::{Ended, amount, bounds, compile, configure, out};
+use crate::{Ended, amount, compile, configure, out};
 use tracer::Tracer;
 
 /// Interval between updates of the live counters.
@@ -134,13 +134,13 @@ struct Trace {
     /// Trace packets that this describes, as in 'ipv4.dst == 10.0.0.1 and udp', step by step as
     /// `polyplane trace` does; others go on at full speed.
     #[arg(long, value_name = "FILTER")]
-    trace: Option<Filter>,
+    trace: Option<PacketFilter>,
     /// Trace at most this number of packets.
     #[arg(long, value_name = "N", requires = "trace", value_parser = clap::value_parser!(u64).range(1..))]
     trace_count: Option<u64>,
     /// Trace one of N packets that the filter describes.
     #[arg(long, value_name = "1/N", requires = "trace", default_value = "1/1")]
-    trace_sample: Sample,
+    trace_sample: SamplingRate,
     /// Write traces here, each as one line of JSON, instead of to standard error as text.
     #[arg(long, value_name = "FILE", requires = "trace")]
     trace_file: Option<PathBuf>,
@@ -193,8 +193,8 @@ impl Workers {
 }
 
 impl Trace {
-    fn tracing(&self) -> Option<Tracing> {
-        Some(Tracing {
+    fn tracing(&self) -> Option<TraceSelection> {
+        Some(TraceSelection {
             filter: self.trace.clone()?,
             sample: self.trace_sample,
             count: self.trace_count,
@@ -222,7 +222,7 @@ impl DeviceProcessor {
     /// # Errors
     /// Other machines can reach the address for metrics.
     pub(crate) fn check(&self) -> Result<(), String> {
-        Metrics::check(self.metrics)
+        Ok(MetricsServer::check(self.metrics)?)
     }
 }
 
@@ -240,22 +240,24 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     };
     let carrying = &options.carrying;
     let start = |address| {
-        let compilations = Compilations::new(bounds::pool());
+        let compilations = Compilations::new(compile_pool());
         let id = options.device_id();
         let second_id = options.device_id.is_none().then_some(0);
         let served = Served {
             program: Some(device.program()),
-            named: Some(device.program().arch),
             notes: device.notes(),
         };
-        let (setup, line) = options.cpu.connect(
-            (id, second_id),
-            served,
-            &options.ports,
-            carrying.workers(),
-            (options.choice, &compilations),
-            configure::device_config(&options.setup),
-        )?;
+        let link = ControllerLink {
+            id,
+            second_id,
+            cpu: options.cpu.numbers(Some(device.program().arch)),
+            ports: &options.ports,
+            workers: carrying.workers(),
+            engine: Arc::from(options.choice.engine()),
+            config: configure::device_config(&options.setup),
+            compilations: &compilations,
+        };
+        let (setup, line) = control::connect(link, served)?;
         let listen = options.guard.listen(address)?;
         let server = Server::start(listen, vec![setup], urgency);
         let server = server.map_err(|error| error.to_string())?;
@@ -283,7 +285,7 @@ fn device(options: &Options) -> Result<Option<Device>, String> {
     let Some(found) = found.transpose()? else {
         return load();
     };
-    let Some(before) = found.program.clone() else {
+    let Some(before) = found.program().cloned() else {
         let Some(mut device) = load()? else {
             return Ok(None);
         };
@@ -301,7 +303,7 @@ fn device(options: &Options) -> Result<Option<Device>, String> {
     };
     let engine = choice.engine_before_packets();
     let config = configure::device_config(setup);
-    let device = found.run(&before, program, engine.as_ref(), &config)?;
+    let device = found.run(&before, program, engine.as_ref(), &config, &mut out::note)?;
     Ok(Some(device))
 }
 
@@ -330,25 +332,44 @@ pub(crate) fn carry(
         return Err("--trace-file takes the traces of one device".to_owned());
     }
     let mut rounds = Vec::new();
-    let mut subjects = Vec::new();
+    let mut sources = Vec::new();
     for (one, habits) in carried.into_iter().zip(habits) {
-        let (ask, asked) = channel();
-        let desk = one.control.as_ref().map(|(_, desk)| desk.clone());
-        subjects.push(Subject::Device {
-            id: one.id,
-            ask,
-            desk,
-        });
-        rounds.push(Round::prepare(one, options, habits, asked, are_several)?);
+        let (id, server) = (
+            one.id,
+            one.control.as_ref().map(|(_, server)| server.clone()),
+        );
+        let round = Round::prepare(one, options, habits, are_several)?;
+        sources.push(round.forwarder.metrics(id, server));
+        rounds.push(round);
     }
-    let _metrics = Metrics::begin(options.metrics, subjects)?;
+    let _metrics = serve_metrics(options.metrics, sources)?;
     // The server is stopped when this function returns.
     carry_all(rounds, early)
 }
 
+/// Starts the metrics server if an address is given, and prints its URL.
+///
+/// # Errors
+/// The address is not available, or is not a loopback address.
+pub(crate) fn serve_metrics(
+    address: Option<SocketAddr>,
+    sources: Vec<MetricsSource>,
+) -> Result<Option<MetricsServer>, String> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let server = MetricsServer::start(address, sources)?;
+    let address = server.address();
+    out::note(&format!("metrics are served at http://{address}/metrics"));
+    Ok(Some(server))
+}
+
 fn carry_all(mut rounds: Vec<Round>, early: &ProcessSetup) -> Result<Ended, String> {
     match &mut rounds[..] {
-        [one] => one.run(&Stop { early, done: None }),
+        [one] => one.run(&StopSources {
+            process: early,
+            done: None,
+        }),
         all => carry_several(all, early),
     }
 }
@@ -367,8 +388,8 @@ fn carry_several(rounds: &mut [Round], early: &ProcessSetup) -> Result<Ended, St
         for round in rounds {
             let (none, over, office) = (&none, &over, &office);
             let work = move || {
-                let stop = Stop {
-                    early: none,
+                let stop = StopSources {
+                    process: none,
                     done: Some(over.as_fd()),
                 };
                 let ended = round.run(&stop);
@@ -417,7 +438,6 @@ impl Round {
         carried: ForwardedFrames,
         options: &DeviceProcessor,
         habits: WorkerConfig,
-        asked: Receiver<Ask>,
         is_one_of_several: bool,
     ) -> Result<Round, String> {
         let ports = &carried.ports[..];
@@ -438,11 +458,11 @@ impl Round {
             }
             None => (None, None),
         };
-        let plan = Plan {
-            habits,
+        let plan = ForwarderOptions {
+            workers: habits,
+            notifications: log::notifications(),
             tracing: options.trace.tracing(),
             inbox,
-            asked: Some(asked),
         };
         let name = is_one_of_several.then_some(carried.id);
         Ok(Round {
@@ -451,7 +471,7 @@ impl Round {
         })
     }
 
-    fn run(&mut self, stop: &Stop<'_>) -> Result<Ended, String> {
+    fn run(&mut self, stop: &StopSources<'_>) -> Result<Ended, String> {
         let Round {
             forwarder,
             observer,
@@ -462,9 +482,9 @@ impl Round {
         // The report is written even after an error.
         observer.report(forwarder);
         let ends = [
-            forwarder.check_conservation(),
+            forwarder.check_conservation().map_err(String::from),
             observer.tracer.finish(),
-            kept,
+            kept.map_err(String::from),
         ];
         let errors: Vec<String> = ends.into_iter().filter_map(Result::err).collect();
         if !errors.is_empty() {
@@ -591,19 +611,21 @@ impl Observer {
         }
     }
 
-    fn observe(&mut self, event: Event<'_>) {
+    fn observe(&mut self, event: ForwarderEvent<'_>) {
         match event {
-            Event::Notice(line) => match self.id {
+            ForwarderEvent::Notice(line) => match self.id {
                 None => self.line.note(&line),
                 Some(id) => self.line.note(&format!("device {id}: {line}")),
             },
-            Event::Link(port, is_up) => {
+            ForwarderEvent::Link(port, is_up) => {
                 if let Some(desk) = &self.desk {
                     desk.port_changed(port, is_up);
                 }
             }
-            Event::Traced(device, traced) => self.tracer.show(device, &traced, &mut self.line),
-            Event::Tick(forwarder) => {
+            ForwarderEvent::Traced(device, traced) => {
+                self.tracer.show(device, &traced, &mut self.line)
+            }
+            ForwarderEvent::Tick(forwarder) => {
                 let ports = forwarder.port_reports();
                 let seconds = self.shown_at.elapsed().as_secs_f64();
                 self.line.show(&rates(&ports, &self.last, seconds));
@@ -667,7 +689,7 @@ fn rates(now: &[PortReport], before: &[PortReport], seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Traffic;
+    use runtime::report::Traffic;
 
     #[test]
     fn rates_are_what_was_carried_since_the_last_time() {

@@ -9,30 +9,20 @@ use clap::Args;
 use ir::Program;
 use p4rt::Server;
 use port::PortSpec;
+use runtime::{
+    ControllerChannel, ControllerLink, EMPTY_PROGRAM, ProcessSetup, Served, StoredDevice,
+    compile_pool,
+};
 use switch::{Device, DeviceConfig};
 use tenancy::Compilations;
 
 use crate::args::Source;
-use crate::control::{ControllerChannel, Cpu, Served};
+use crate::control::{self, Cpu};
 use crate::engine::Choice;
 use crate::listen::Guard;
-use crate::process_setup::ProcessSetup;
 use crate::run::{self, DeviceProcessor, ForwardedFrames};
-use crate::state::{Found, Keeping};
-use crate::{Ended, bounds, compile, out};
-
-/// Program that runs until a controller sets one. It drops every packet, with a drop reason.
-pub(crate) const EMPTY: &str = r#"
-#include <core.p4>
-#include <v1model.p4>
-struct none_t { }
-parser P(packet_in p, out none_t h, inout none_t m, inout standard_metadata_t s) { state start { transition accept; } }
-control C(inout none_t h, inout none_t m) { apply { } }
-control I(inout none_t h, inout none_t m, inout standard_metadata_t s) { apply { mark_to_drop(s); } }
-control E(inout none_t h, inout none_t m, inout standard_metadata_t s) { apply { } }
-control D(packet_out p, in none_t h) { apply { } }
-V1Switch(P(), C(), I(), E(), C(), D()) main;
-"#;
+use crate::state::Keeping;
+use crate::{Ended, compile, out};
 
 #[derive(Args)]
 #[command(
@@ -196,14 +186,14 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     let kept = options.keeping.open()?;
     let mut is_waiting = false;
     // All devices share the compile pool.
-    let compilations = Compilations::new(bounds::pool());
+    let compilations = Compilations::new(compile_pool());
     let mut setups = Vec::new();
     let mut made = Vec::new();
     for (spec, ports) in devices.iter().zip(dealt) {
         let found = kept.as_ref().map(|kept| kept.device(spec.id)).transpose()?;
-        let empty = driver::compile_text("empty.p4", EMPTY)?;
+        let empty = driver::compile_text("empty.p4", EMPTY_PROGRAM)?;
         // The empty program in the stored state does not count.
-        let before = found.as_ref().and_then(|found| found.program.as_ref());
+        let before = found.as_ref().and_then(|found| found.program());
         let goes_on = before.is_some_and(|before| before.to_string() != empty.to_string());
         let Some(device) = device(spec, found, empty, options.choice, &config)? else {
             return Ok(Ended::WithErrors);
@@ -212,17 +202,20 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         is_waiting |= !is_programmed;
         let served = Served {
             program: is_programmed.then(|| device.program()),
-            named: spec.program.as_ref().map(|_| device.program().arch),
             notes: device.notes(),
         };
-        let (setup, line) = options.cpu.connect(
-            (spec.id, second_id),
-            served,
-            &ports,
-            options.carrying.workers(),
-            (options.choice, &compilations),
-            config.clone(),
-        )?;
+        let named = spec.program.as_ref().map(|_| device.program().arch);
+        let link = ControllerLink {
+            id: spec.id,
+            second_id,
+            cpu: options.cpu.numbers(named),
+            ports: &ports,
+            workers: options.carrying.workers(),
+            engine: Arc::from(options.choice.engine()),
+            config: config.clone(),
+            compilations: &compilations,
+        };
+        let (setup, line) = control::connect(link, served)?;
         setups.push(setup);
         made.push((spec, device, ports, line, is_programmed));
     }
@@ -258,7 +251,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
 /// program, and returns `None` if there are any.
 fn device(
     spec: &DeviceSpec,
-    found: Option<Found>,
+    found: Option<StoredDevice>,
     empty: Program,
     choice: Choice,
     config: &DeviceConfig,
@@ -271,14 +264,15 @@ fn device(
         },
         None => None,
     };
-    let before = found.as_ref().and_then(|found| found.program.clone());
+    let before = found.as_ref().and_then(|found| found.program().cloned());
     let (found, program) = match (found, before, program) {
         (Some(found), Some(before), Some(program)) => {
-            let device = found.run(&before, program, engine.as_ref(), config)?;
+            let device = found.run(&before, program, engine.as_ref(), config, &mut out::note)?;
             return Ok(Some(device));
         }
         (Some(found), Some(_), None) => {
-            return found.start(engine.as_ref(), config).map(Some);
+            let device = found.start(engine.as_ref(), config, &mut out::note)?;
+            return Ok(Some(device));
         }
         (found, _, Some(program)) => (found, program),
         (found, _, None) => (found, empty),

@@ -2,19 +2,15 @@
 //! start. `polyplane state` shows the content of the directory.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use exec::Engine;
-use ir::Program;
 use packet::Nanos;
+use runtime::StateDirectory;
 use serde::Serialize;
-use store::{Directory, KeptState};
-use switch::{Change, Device, DeviceConfig, Improved, KeptCells, MayLose, MigrationMode};
+use store::Directory;
+use switch::KeptCells;
 
-use crate::{Ended, amount, out};
+use crate::{Ended, out};
 
 /// Options of the state directory.
 #[derive(Args, Clone)]
@@ -46,178 +42,22 @@ enum Cells {
     Registers,
 }
 
-/// Stored state of a device.
-pub(crate) struct Found {
-    kept: KeptState,
-    /// The program that the state belongs to, if any.
-    pub(crate) program: Option<Arc<Program>>,
-    place: String,
-    cells: KeptCells,
-}
-
-/// Open directory with the state of all devices of a switch.
-pub(crate) struct Opened {
-    directory: Directory,
-    place: String,
-    cells: KeptCells,
-}
-
 impl Keeping {
     /// Opens the directory, if state is stored.
     ///
     /// # Errors
     /// Another switch uses the directory, or it cannot be read.
-    pub(crate) fn open(&self) -> Result<Option<Opened>, String> {
+    pub(crate) fn open(&self) -> Result<Option<StateDirectory>, String> {
         let Some(path) = &self.state else {
             return Ok(None);
         };
-        Ok(Some(Opened {
-            directory: Directory::open(path).map_err(|error| error.to_string())?,
-            place: path.display().to_string(),
-            cells: KeptCells {
-                counters: self.state_keep.contains(&Cells::Counters),
-                registers: self.state_keep.contains(&Cells::Registers),
-                every: Nanos::from_millis(self.state_every * 1000),
-            },
-        }))
+        let cells = KeptCells {
+            counters: self.state_keep.contains(&Cells::Counters),
+            registers: self.state_keep.contains(&Cells::Registers),
+            every: Nanos::from_millis(self.state_every * 1000),
+        };
+        Ok(Some(StateDirectory::open(path, cells)?))
     }
-}
-
-impl Opened {
-    /// Returns the state of a device.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub(crate) fn device(&self, id: u64) -> Result<Found, String> {
-        let found = self.directory.device(id).and_then(|kept| {
-            let program = kept.program()?;
-            Ok((kept, program))
-        });
-        let (kept, program) = found.map_err(|error| error.to_string())?;
-        Ok(Found {
-            kept,
-            program,
-            place: self.place.clone(),
-            cells: self.cells,
-        })
-    }
-}
-
-impl Found {
-    /// Creates a device from the stored state, and prints a line about it. A program must be
-    /// stored.
-    ///
-    /// # Errors
-    /// The engine does not support the program any more, or the state is damaged.
-    pub(crate) fn go_on(
-        &self,
-        program: &Arc<Program>,
-        engine: &dyn Engine,
-        config: &DeviceConfig,
-    ) -> Result<Device, String> {
-        let place = &self.place;
-        let made = Device::new(Arc::clone(program), engine, config);
-        let mut device = made.map_err(|error| {
-            format!("the program whose state is in {place} does not run any more: {error}")
-        })?;
-        self.kept
-            .restore(&mut device)
-            .map_err(|error| error.to_string())?;
-        if !config.host_ports.is_empty() {
-            // The command line has priority over the stored state.
-            let change = Change::SetHostPorts(config.host_ports.clone());
-            device.apply(change).map_err(|error| error.to_string())?;
-        }
-        let entries = entries_of(&device);
-        out::note(&format!(
-            "goes on with the state in {place}: {}",
-            amount::count(entries, "table entry")
-        ));
-        Ok(device)
-    }
-
-    /// Creates a device with the stored program and state, and keeps storing it.
-    ///
-    /// # Errors
-    /// As for [`Found::go_on`] and [`Found::keep`].
-    pub(crate) fn start(
-        mut self,
-        engine: &dyn Engine,
-        config: &DeviceConfig,
-    ) -> Result<Device, String> {
-        let program = self.program.take();
-        let program = program.ok_or_else(|| format!("no program is kept in {}", self.place))?;
-        let mut device = self.go_on(&program, engine, config)?;
-        self.keep(&mut device, true)?;
-        Ok(device)
-    }
-
-    /// Creates a device that runs this program, with the stored state of the program `before`,
-    /// and keeps storing it.
-    ///
-    /// # Errors
-    /// As for [`Found::go_on`] and [`Found::keep`].
-    pub(crate) fn run(
-        self,
-        before: &Arc<Program>,
-        program: Program,
-        engine: &dyn Engine,
-        config: &DeviceConfig,
-    ) -> Result<Device, String> {
-        let mut device = self.go_on(before, engine, config)?;
-        let is_same = before.to_string() == program.to_string();
-        if !is_same {
-            let new = Device::new(Arc::new(program), engine, config);
-            carry_over(&mut device, new.map_err(|error| error.to_string())?)?;
-        }
-        self.keep(&mut device, is_same)?;
-        Ok(device)
-    }
-
-    /// Stores all changes of the device from now on. Also stores its present state, unless
-    /// `is_kept` is true. The state is durable when this returns.
-    ///
-    /// # Errors
-    /// The state cannot be stored.
-    pub(crate) fn keep(self, device: &mut Device, is_kept: bool) -> Result<(), String> {
-        while device.improve(Duration::MAX) != Improved::NoMore {}
-        let keeper = self.kept.keep().map_err(|error| error.to_string())?;
-        device.keep_in(Box::new(keeper), self.cells, is_kept);
-        commit(device)
-    }
-}
-
-/// Stores the pending changes and waits until they are durable.
-pub(crate) fn commit(device: &mut Device) -> Result<(), String> {
-    let (tell, told) = channel();
-    device.commit(Box::new(move |kept| {
-        // The receiver is still there: this function waits on it.
-        let _ = tell.send(kept);
-    }));
-    let kept = told.recv().map_err(|_| "state is no longer kept")?;
-    kept.map_err(|error| format!("cannot keep the state: {error}"))
-}
-
-/// Migrates the state of the running program to another one, as far as it fits, and prints a line
-/// about it.
-fn carry_over(device: &mut Device, new: Device) -> Result<(), String> {
-    let adopted = device.adopt(new, MigrationMode::State(MayLose::Anything));
-    let migration = adopted.map_err(|error| error.to_string())?;
-    p4rt::forget_config(device);
-    let lost: Vec<String> = migration.losses().map(ToString::to_string).collect();
-    out::note(&match lost.is_empty() {
-        true => "that was another program's; all of it is carried over".to_owned(),
-        false => format!(
-            "that was another program's; it is carried over but for {}",
-            lost.join(", ")
-        ),
-    });
-    Ok(())
-}
-
-fn entries_of(device: &Device) -> u64 {
-    let tables = device.configuration().tables.iter();
-    tables.map(|(_, table)| table.len() as u64).sum()
 }
 
 #[derive(Args)]

@@ -3,8 +3,7 @@
 //!
 //! **In:** an [`ir::Program`], an [`exec::Engine`], the text of an STF file. **Out:** a
 //! [`Report`] of the failures, each with the line of the test that it belongs to. [`run_in`] does
-//! the same for a test bed that contains a device ([`PacketPlane`]). [`apply()`] and [`apply_file`]
-//! apply checked [`entries::Update`]s to a device; other commands use them too.
+//! the same for a test bed that contains a device ([`PacketPlane`]).
 //!
 //! Invariants:
 //! - Commands take effect in file order. Expectations are global: their position in the file does
@@ -18,11 +17,9 @@
 //!
 //! Tests: the programs of `testkit` and the examples.
 
-mod apply;
 mod replication;
 mod report;
 mod run;
 
-pub use apply::{ApplyError, apply, apply_file};
 pub use report::{Failure, Report};
 pub use run::{LoadRefusal, PacketPlane, ReadFile, TakeSent, TestSetup, run, run_in};

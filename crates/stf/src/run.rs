@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use apply_entries::{apply, apply_file, replicas};
 use bits::Value;
 use entries::stf::{Command, CommandKind, CounterRef, Pattern};
 use entries::{EntryError, Update};
@@ -12,7 +13,6 @@ use ir::{ExternId, ExternKind, Program, TableId, limbs_of};
 use packet::{Frame, Nanos, PortId};
 use switch::{Change, CloneSession, Device, DeviceConfig, Digest, EntryId, LoadError};
 
-use crate::apply::{apply, apply_file, replicas};
 use crate::replication::Replication;
 use crate::report::{Failure, Report, difference, hex, unusual};
 

@@ -110,7 +110,7 @@ fn applied(program: &Arc<Program>, text: &str) -> Result<bool, Fault> {
     };
     let device = Device::new(Arc::clone(program), &Interp, &DeviceConfig::default());
     let mut device = device.map_err(|error| Fault::new("no device", error.to_string()))?;
-    match stf::apply_file(&mut device, &file) {
+    match apply_entries::apply_file(&mut device, &file) {
         Ok(()) => Ok(true),
         Err(unapplied) if unapplied.to_string().is_empty() => {
             Err(Fault::new("not applied without an error", ""))

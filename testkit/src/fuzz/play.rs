@@ -111,7 +111,7 @@ impl Player {
         match act {
             Act::Change(change) => self.change(change),
             Act::Update(update) => {
-                let applied = stf::apply(&mut self.device, update);
+                let applied = apply_entries::apply(&mut self.device, update);
                 self.seen.push(format!("{applied:?}"));
             }
             Act::Wait(until) => self.step(*until)?,

@@ -240,7 +240,7 @@ fn device(chain: &Composed, engine: &dyn exec::Engine, entries: &str) -> Device 
     let text = format!("{entries}\nmulticast 5 {{ port 0, port 2, port 3 }}\n");
     let read = entries::read(device.program(), "entries", &text);
     let read = read.unwrap_or_else(|errors| panic!("{}", errors[0]));
-    stf::apply_file(&mut device, &read).expect("the entries fit");
+    apply_entries::apply_file(&mut device, &read).expect("the entries fit");
     device
 }
 

@@ -87,7 +87,7 @@ pub(crate) fn device(program: &Arc<Program>) -> Device {
 pub(crate) fn with_entries(program: &Arc<Program>, entries: &str) -> Device {
     let mut device = device(program);
     let file = entries::read(program, "entries", entries).unwrap_or_else(|e| panic!("{e:?}"));
-    stf::apply_file(&mut device, &file).unwrap();
+    apply_entries::apply_file(&mut device, &file).unwrap();
     device
 }
 

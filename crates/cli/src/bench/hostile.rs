@@ -12,9 +12,8 @@ use serde::Serialize;
 
 use super::{Options, report};
 use crate::Ended;
-use crate::host::FAIR_ROUND;
-use crate::host::cycle_accounting::{Cycles, fairness};
 use crate::live::{LiveLine, bar};
+use runtime::tenancy_host::{Cycles, FAIR_ROUND, fairness};
 
 /// Number of runs of each kind. The time is divided among them.
 const ROUNDS: usize = 9;

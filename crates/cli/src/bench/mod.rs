@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 use crate::args::{Preprocess, Setup};
 use crate::captures::Input;
 use crate::run::MAX_WORKERS;
-use crate::watch::Filter;
 use crate::{Ended, out};
+use runtime::trace_filter::PacketFilter as Filter;
 
 #[derive(Args)]
 #[command(

@@ -10,7 +10,9 @@ use packet::{Frame, Nanos};
 use switch::{Device, Worker};
 
 use crate::engine;
-use crate::watch::{Filter, Sample, Tally, Watch};
+use runtime::trace_filter::{
+    PacketFilter as Filter, PacketTracer as Watch, SamplingRate, TraceCounts as Tally,
+};
 
 /// Number of packets on which a device is compared with a loop.
 const COMPARED: u64 = 20_000;
@@ -171,7 +173,9 @@ impl Sides {
         let workers = device.workers(self.workers.len()).into_iter().enumerate();
         let watching = workers.map(|(number, worker)| {
             let shown = Arc::clone(&tally);
-            let watch = Watch::new(number, filter, Sample(1), &tally, move |_| shown.shown());
+            let watch = Watch::new(number, filter, SamplingRate::EVERY, &tally, move |_| {
+                shown.shown()
+            });
             Box::new(Watching { worker, watch }) as Box<dyn Forward + Send>
         });
         self.add(&format!("{name}, traced"), watching);

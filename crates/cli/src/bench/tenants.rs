@@ -14,9 +14,9 @@ use jit::Jit;
 use serde::Serialize;
 
 use super::{Options, Order, report};
-use crate::host::ROUND;
 use crate::live::{LiveLine, bar};
 use crate::{Ended, out};
+use runtime::tenancy_host::ROUND;
 
 /// Row of the result table; times in microseconds. Latencies are of packets in memory at a tenth
 /// and at half of the rate that the program alone reaches, and of packets from wire to wire.

@@ -11,8 +11,9 @@ use serde_json::json;
 
 use super::link::Link;
 use super::state::{self, Part, Unsaid};
-use crate::process_setup::ProcessSetup;
-use crate::{out, report};
+use crate::out;
+use runtime::ProcessSetup;
+use support::text_table;
 
 #[derive(Args)]
 pub(crate) struct CountersOptions {
@@ -194,7 +195,7 @@ fn show(
         true => &["PACKETS", "BYTES", "PACKETS/S", "BYTES/S", "COUNTER"],
         false => &["PACKETS", "BYTES", "COUNTER"],
     };
-    let mut text = report::table(headings, rows);
+    let mut text = text_table::table(headings, rows);
     if options.watch && std::io::stdout().is_terminal() {
         // Overwrites the reading before: cursor home, clear to the end of the screen.
         text = format!("\x1b[H\x1b[J{text}");

@@ -19,7 +19,7 @@ use super::json as as_value;
 use super::link::Link;
 use super::state;
 use crate::out;
-use crate::process_setup::ProcessSetup;
+use runtime::ProcessSetup;
 
 /// Digest configuration: how long a list may wait to fill, its maximum size, and the time limit
 /// for its acknowledgement.

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use super::json;
 use super::link::Link;
 use super::state::{self, Part, Unsaid};
-use crate::{out, report};
+use crate::out;
+use support::text_table;
 
 #[derive(Args)]
 pub(crate) struct TablesOptions {
@@ -141,7 +142,7 @@ pub(crate) fn tables(
     }
     let head = ["TABLE", "ENTRIES", "SIZE", "KEY", "ACTIONS"];
     let cells = rows.iter().map(|row| row.cells(&catalog));
-    out::text(&report::table(&head, cells));
+    out::text(&text_table::table(&head, cells));
     Ok(())
 }
 

@@ -18,8 +18,8 @@ mod write;
 use clap::{Args, Subcommand};
 
 use crate::Ended;
-use crate::process_setup::ProcessSetup;
 use link::LinkOptions;
+use runtime::ProcessSetup;
 
 #[derive(Args)]
 #[command(

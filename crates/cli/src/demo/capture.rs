@@ -11,8 +11,9 @@ use switch::Device;
 use super::report::{said, verdict};
 use super::traffic::Seen;
 use crate::captures::Captures;
-use crate::report::{self, DeviceReport, PortReport, Traffic};
 use crate::{Ended, amount, out};
+use runtime::report::{self, DeviceReport, PortReport, Traffic};
+use support::text_table;
 
 /// Packets that the host at each port sends.
 const CAPTURES: [(PortId, &str, &[u8]); 2] = [
@@ -63,7 +64,7 @@ pub(super) fn run(mut device: Device, json: bool) -> Result<Ended, String> {
         sent,
         received,
         ports: ports.into_iter().map(port_report).collect(),
-        device: crate::configure::report(&device),
+        device: DeviceReport::of(&device),
     };
     report.write(json);
     Ok(verdict(report.intact))
@@ -102,7 +103,7 @@ impl Report {
             row("TCP data in the capture", &self.sent),
             row("TCP data behind the router", &self.received),
         ];
-        out::text(&report::align(&rows));
+        out::text(&text_table::align(&rows));
         out::text(&report::text(&self.ports, &self.device));
         out::line(said(self.intact));
     }

@@ -18,13 +18,12 @@ use std::time::Duration;
 
 use clap::Args;
 use port::{OpenedPort, Privilege};
+use runtime::{Ending, Forwarder, ForwarderEvent, ForwarderOptions, ProcessSetup, StopSources};
 use switch::Device;
 
 use crate::args::Io;
 use crate::engine::Choice;
-use crate::forward::{Ending, Event, Forwarder, Plan, Stop};
 use crate::live::{self, LiveLine};
-use crate::process_setup::ProcessSetup;
 use crate::{Ended, amount, configure, out};
 use hosts::Host;
 use report::Report;
@@ -130,19 +129,19 @@ fn carry(
     hosts: [Host; 2],
     ports: Vec<OpenedPort>,
 ) -> Result<Ended, String> {
-    let mut forwarder = Forwarder::new(device, ports, Plan::default())?;
+    let mut forwarder = Forwarder::new(device, ports, ForwarderOptions::default())?;
     let progress = Arc::new(Progress::default());
     let volume = options.volume();
     let (finished, traffic) = start_traffic(hosts, volume, Arc::clone(&progress))?;
-    let stop = Stop {
-        early,
+    let stop = StopSources {
+        process: early,
         done: Some(finished.as_fd()),
     };
     let mut line = LiveLine::new();
     let ending = forwarder.run(&stop, INTERVAL, &mut |event| match event {
-        Event::Notice(notice) => line.note(&notice),
-        Event::Traced(..) | Event::Link(..) => {}
-        Event::Tick(_) => line.show(&progress_line(&progress, volume)),
+        ForwarderEvent::Notice(notice) => line.note(&notice),
+        ForwarderEvent::Traced(..) | ForwarderEvent::Link(..) => {}
+        ForwarderEvent::Tick(_) => line.show(&progress_line(&progress, volume)),
     })?;
     drop(line);
     let carried = match ending {

@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::traffic::{Carried, Echoes, Seen, Transfer};
-use crate::report::{self, DeviceReport, PortReport};
 use crate::{Ended, amount, out};
+use runtime::report::{self, DeviceReport, PortReport};
+use support::text_table;
 
 /// Content of the report.
 pub(super) struct Report<'a> {
@@ -62,7 +63,7 @@ impl Report<'_> {
             out::json(&self.json());
         } else {
             if let Some(carried) = self.carried {
-                out::text(&report::align(&rows(carried)));
+                out::text(&text_table::align(&rows(carried)));
             }
             out::text(&report::text(&self.ports, &self.device));
             if let Some(carried) = self.carried {

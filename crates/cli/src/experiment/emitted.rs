@@ -59,7 +59,7 @@ pub(super) fn with_updates(program: &Arc<Program>, updates: &[Update]) -> Result
     let device = Device::new(Arc::clone(program), &Interp, &DeviceConfig::default());
     let mut device = device.map_err(|error| error.to_string())?;
     for update in updates {
-        stf::apply(&mut device, update).map_err(|error| error.to_string())?;
+        apply_entries::apply(&mut device, update).map_err(|error| error.to_string())?;
     }
     Ok(device)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bench::tenants::Entry;
 use serde::Serialize;
 
-use crate::host::ROUND;
+use runtime::tenancy_host::ROUND;
 
 use super::plot::{self, Axes, Curve, Marks};
 use super::policy::Policy;

@@ -11,7 +11,7 @@ use serde::Serialize;
 use support::tsc_clock::Clock;
 use switch::Device;
 
-use crate::host::ROUND;
+use runtime::tenancy_host::ROUND;
 
 use super::emitted::{self, Emitted};
 use super::plot::{self, Axes, Bars};

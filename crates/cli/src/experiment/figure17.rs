@@ -14,7 +14,7 @@ use super::plot::{self, Axes, Curve, Marks};
 use super::policy::Policy;
 use super::{Figure, Hypervdp, More, Picture, Progress, Row, head};
 use crate::fabric::{Maker, watch};
-use crate::process_setup::ProcessSetup;
+use runtime::ProcessSetup;
 
 /// Limit of the simulated time. All flows complete well before it.
 const MAX: Nanos = Nanos::from_secs(100_000);

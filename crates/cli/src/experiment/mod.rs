@@ -21,10 +21,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
 use crate::engine::Choice;
-use crate::host::ROUND;
 use crate::live::{LiveLine, bar};
-use crate::process_setup::ProcessSetup;
 use crate::{Ended, out, report};
+use runtime::ProcessSetup;
+use runtime::tenancy_host::ROUND;
 
 #[derive(Args)]
 #[command(subcommand_required = true)]

@@ -6,13 +6,12 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use port::{OpenedPort, Poller};
+use runtime::report::{self, DeviceReport};
+use runtime::{WorkerConfig, WorkerEvent, WorkerPool};
 use tenancy::TenantSwitch;
 
 use super::real::Switched;
 use crate::out;
-use crate::report::{self, DeviceReport};
-use crate::worker_pool::WorkerPool;
-use crate::worker_thread::{WorkerConfig, WorkerEvent};
 
 /// Interval of the control loop.
 const TURN: Duration = Duration::from_millis(10);
@@ -28,7 +27,7 @@ pub(super) fn carry(
     ports: Vec<OpenedPort>,
     done: &UnixStream,
 ) -> Result<Switched, String> {
-    let mut crew = WorkerPool::new(ports, WorkerConfig::default(), |workers, _, _| {
+    let mut crew = WorkerPool::new(ports, WorkerConfig::default(), |workers, _| {
         hypervisor.workers(workers)
     })?;
     let threads = crew.take_threads();
@@ -37,7 +36,7 @@ pub(super) fn carry(
         while !has_ended() && !is_over(&mut poller, done)? {
             turn(&mut hypervisor, &crew, &name);
         }
-        Ok(())
+        Ok::<_, String>(())
     })?;
     turn(&mut hypervisor, &crew, &name);
     let checked = hypervisor.check_conservation();
@@ -68,8 +67,8 @@ fn is_over(poller: &mut Poller, done: &UnixStream) -> Result<bool, String> {
 fn turn(hypervisor: &mut TenantSwitch, crew: &WorkerPool<tenancy::Worker>, name: &str) {
     // The sink is never called: it is for packets of the control side, of which there are none
     // here.
-    hypervisor.step(crew.common().now(), |_, _, _| {});
-    while let Some(told) = crew.hear() {
+    hypervisor.step(crew.now(), |_, _, _| {});
+    while let Some(told) = crew.next_event() {
         if let WorkerEvent::Notice(notice) = told {
             out::note(&format!("{name}: {notice}"));
         }

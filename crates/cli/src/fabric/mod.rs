@@ -21,8 +21,8 @@ use packet::Nanos;
 use crate::args::{Io, read_text};
 use crate::engine::Choice;
 use crate::live::{self, LiveLine};
-use crate::process_setup::ProcessSetup;
 use crate::{Ended, amount, out};
+use runtime::ProcessSetup;
 pub(crate) use switches::Maker;
 
 /// Width of the progress bar in characters.

@@ -12,6 +12,8 @@ use clap::Args;
 use fabric::Topology;
 use fabric::topology::{CommandSpec, SwitchId};
 use port::{OpenedPort, Poller};
+use runtime::report::{DeviceReport, PortReport};
+use runtime::{Forwarder, ForwarderEvent, ForwarderOptions, ProcessSetup, StopSources};
 use serde::Serialize;
 use switch::Device;
 
@@ -20,9 +22,6 @@ use super::namespaces::Namespaces;
 use super::switches::{Maker, SwitchPlane};
 use crate::args::Io;
 use crate::engine::Choice;
-use crate::forward::{Event, Forwarder, Plan, Stop};
-use crate::process_setup::ProcessSetup;
-use crate::report::{DeviceReport, PortReport};
 use crate::{Ended, amount, out};
 
 /// Time that servers get before the programs that need them start.
@@ -261,14 +260,14 @@ fn carry(
     ports: Vec<OpenedPort>,
     done: &UnixStream,
 ) -> Result<Switched, String> {
-    let mut forwarder = Forwarder::new(device, ports, Plan::default())?;
+    let mut forwarder = Forwarder::new(device, ports, ForwarderOptions::default())?;
     let early = ProcessSetup::default();
-    let stop = Stop {
-        early: &early,
+    let stop = StopSources {
+        process: &early,
         done: Some(done.as_fd()),
     };
     forwarder.run(&stop, Duration::from_secs(1), &mut |event| {
-        if let Event::Notice(notice) = event {
+        if let ForwarderEvent::Notice(notice) = event {
             out::note(&format!("{name}: {notice}"));
         }
     })?;

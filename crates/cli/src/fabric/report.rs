@@ -6,8 +6,8 @@ use fabric::topology::FlowKind;
 use fabric::{Distribution, Drop, FlowReport, LinkReport, Progress, Report};
 use serde::Serialize;
 
-use crate::report::padded;
 use crate::{amount, out};
+use support::text_table::padded;
 
 /// Maximum number of flows that are listed. For more flows, the distribution is shown.
 const FEW: usize = 20;

@@ -6,12 +6,14 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use runtime::trace_filter::TracedPacket;
+use support::amount;
 use switch::Device;
+use trace_format::{PacketTrace, WorkerPacket};
 
-use crate::amount;
 use crate::live::LiveLine;
-use crate::trace::{self, Live, OwnFiles};
-use crate::watch::Traced;
+use crate::out;
+use crate::trace::OwnFiles;
 
 pub(super) struct Tracer {
     file: Option<(PathBuf, BufWriter<File>)>,
@@ -40,7 +42,7 @@ impl Tracer {
     }
 
     /// Shows a trace.
-    pub(super) fn show(&mut self, device: &Device, traced: &Traced, line: &mut LiveLine) {
+    pub(super) fn show(&mut self, device: &Device, traced: &TracedPacket, line: &mut LiveLine) {
         if !Arc::ptr_eq(&traced.program, device.program()) {
             let at = amount::time(traced.time.into());
             return line.note(&format!(
@@ -49,19 +51,24 @@ impl Tracer {
             ));
         }
         let sources = &self.sources;
+        let trace = PacketTrace::new(
+            device.configuration(),
+            (traced.port.0, &traced.bytes),
+            &traced.events,
+            &|file| sources.read(file),
+        );
+        let trace = trace.without_middle_rounds();
         let Some((path, file)) = &mut self.file else {
             let at = amount::time(traced.time.into());
             let head = format!("traced by worker {} at {at}:", traced.worker);
-            let text = trace::live_text(device, &traced.events, sources);
+            let text = trace.text(out::colours());
             return line.note(&format!("{head}\n{}", text.trim_end()));
         };
-        let live = Live {
+        let live = WorkerPacket {
             worker: traced.worker,
             time_ns: traced.time.0,
         };
-        let (port, bytes, events) = (traced.port, &traced.bytes, &traced.events);
-        let json = trace::live_json(device, port, bytes, events, live, sources);
-        let written = json.and_then(|json| {
+        let written = trace.json_line(live).and_then(|json| {
             let written = writeln!(file, "{json}").and_then(|()| file.flush());
             written.map_err(|error| format!("cannot write {}: {error}", path.display()))
         });

@@ -5,7 +5,7 @@ use std::path::Path;
 use packet::{Frame, MAX_FRAME};
 use port::PcapReader;
 
-use crate::amount;
+use support::amount;
 
 /// Number of characters that an error shows on either side of a wrong digit.
 const SHOWN: usize = 30;

@@ -1,22 +1,7 @@
 //! `polyplane trace`: shows the processing of one packet, step by step, as text or as JSON.
-//!
-//! Events of the engine and the device become steps with the program's names ([`tell`]). Text and
-//! JSON are written from the steps.
 
-mod called;
-mod dump;
-mod entry;
-mod fold;
 mod input;
-mod page;
-mod source;
-mod step;
-mod tell;
-mod text;
-mod value;
-
-#[cfg(test)]
-mod tests;
+mod source_files;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -24,19 +9,14 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args};
 use exec::TraceEvent;
 use packet::{Frame, Nanos, PortId};
-use serde::Serialize;
-use switch::Device;
+use trace_format::PacketTrace;
 
 use crate::args::{Setup, Source};
 use crate::engine::Choice;
 use crate::{Ended, configure, out};
-use source::ReadSource;
-use step::{Bytes, Step};
-use tell::Teller;
+use source_files::read_from_disk;
 
-pub(crate) use entry::{entry_line, learned_line};
-pub(crate) use source::OwnFiles;
-pub(crate) use tell::digest_line;
+pub(crate) use source_files::OwnFiles;
 
 #[derive(Args)]
 #[command(
@@ -86,60 +66,17 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     device
         .trace(port, frame.bytes(), frame.arrival, &mut events)
         .map_err(|error| error.to_string())?;
-    let mut steps = steps(&device, &events, &source::read_from_disk);
+    let packet = (options.port, frame.bytes());
+    let mut trace = PacketTrace::new(device.configuration(), packet, &events, &read_from_disk);
     if !options.all_rounds {
-        steps = fold::fold(steps);
+        trace = trace.without_middle_rounds();
     }
     if options.json {
-        out::line(&json(options.port, &frame, &steps)?);
+        out::line(&trace.json()?);
     } else {
-        out::text(&text::text(&steps, colours()));
+        out::text(&trace.text(colours()));
     }
     Ok(Ended::Well)
-}
-
-/// Formats a trace of a running device as text for standard error.
-pub(crate) fn live_text(device: &Device, events: &[TraceEvent], files: &OwnFiles) -> String {
-    let steps = steps(device, events, &|file| files.read(file));
-    text::text(&fold::fold(steps), out::colours())
-}
-
-/// Formats a trace of a running device as one line of JSON: an object with the keys of
-/// `trace --json`, and those of [`Live`].
-///
-/// # Errors
-/// A serialization error, as text.
-pub(crate) fn live_json(
-    device: &Device,
-    port: PortId,
-    bytes: &[u8],
-    events: &[TraceEvent],
-    live: Live,
-    files: &OwnFiles,
-) -> Result<String, String> {
-    let steps = fold::fold(steps(device, events, &|file| files.read(file)));
-    let line = LiveTrace {
-        live,
-        trace: Trace::new(Bytes::new(Some(port.0), bytes), &steps),
-    };
-    serde_json::to_string(&line).map_err(|error| error.to_string())
-}
-
-/// Details of a packet of a running device.
-#[derive(Serialize)]
-pub(crate) struct Live {
-    /// The worker that processed it.
-    pub(crate) worker: usize,
-    /// Arrival time on the device's clock.
-    pub(crate) time_ns: u64,
-}
-
-#[derive(Serialize)]
-struct LiveTrace<'a> {
-    #[serde(flatten)]
-    live: Live,
-    #[serde(flatten)]
-    trace: Trace<'a>,
 }
 
 /// Returns the packet that the options select.
@@ -156,40 +93,7 @@ fn packet(options: &Options) -> Result<Frame, String> {
     Ok(frame)
 }
 
-/// Returns the steps of the events, with the program's names.
-fn steps(device: &Device, events: &[TraceEvent], read: ReadSource<'_>) -> Vec<Step> {
-    Teller::new(device.configuration(), read).tell(events)
-}
-
 /// Returns true if standard output takes colours.
 fn colours() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
-}
-
-/// Output of `--json`.
-#[derive(Serialize)]
-struct Trace<'a> {
-    packet: Bytes,
-    events: &'a [Step],
-    /// Sent packets, in order.
-    outputs: Vec<&'a Bytes>,
-}
-
-impl<'a> Trace<'a> {
-    fn new(packet: Bytes, steps: &'a [Step]) -> Trace<'a> {
-        let sent = steps.iter().filter_map(|step| match step {
-            Step::Sent(bytes) => Some(bytes),
-            _ => None,
-        });
-        Trace {
-            packet,
-            events: steps,
-            outputs: sent.collect(),
-        }
-    }
-}
-
-fn json(port: u32, frame: &Frame, steps: &[Step]) -> Result<String, String> {
-    let trace = Trace::new(Bytes::new(Some(port), frame.bytes()), steps);
-    serde_json::to_string_pretty(&trace).map_err(|error| error.to_string())
 }

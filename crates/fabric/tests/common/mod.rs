@@ -70,7 +70,7 @@ pub fn add_entries(device: &mut Device, path: &Path) -> Result<(), String> {
     let file = path.display().to_string();
     let entries = entries::read(&program, &file, &text);
     let entries = entries.map_err(|errors| format!("{}", errors[0]))?;
-    stf::apply_file(device, &entries).map_err(|error| error.to_string())
+    apply_entries::apply_file(device, &entries).map_err(|error| error.to_string())
 }
 
 /// Compiles a program.

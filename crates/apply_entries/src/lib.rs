@@ -1,0 +1,248 @@
+//! Crate `apply_entries`: applies checked entries files to a device.
+//!
+//! **In:** [`entries::Update`]s and [`EntriesFile`]s, which are checked against the program of a
+//! [`Device`]. **Out:** the changed device, or an [`ApplyError`] with the refused statements and
+//! their positions. **May import:** `switch`, `entries`, `packet`, `ir`.
+//!
+//! `entries` does not know devices, and `switch` does not know text files. This crate is above both
+//! and below all that need it: STF tests (`stf`), running switches (`runtime`), and tests.
+//!
+//! Invariants:
+//! - Updates are applied in file order, and a refused update changes nothing.
+//! - Nothing is printed, and no file is read.
+//!
+//! Tests: the fuzz target for entries files of `testkit`, the STF tests, and `runtime`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use entries::{EntriesFile, EntryAction, EntryError, TableEntry, Update};
+use ir::TableId;
+use packet::{Nanos, PortId};
+use switch::{
+    Action, Change, CloneSession, ControlError, CounterReading, Device, EntryId, MeterConfig,
+    QueueConfig, Replica,
+};
+
+/// Applies an update to the device. Returns the id of the entry that it adds, if it adds one.
+///
+/// # Errors
+/// The device refuses the change: the table is full, the entry exists, or a member is missing.
+pub fn apply(device: &mut Device, update: &Update) -> Result<Option<EntryId>, ControlError> {
+    let change = change(device, update);
+    device.apply(change)
+}
+
+/// Maximum number of errors of one file that are reported in full.
+const MAX_ERRORS: usize = 20;
+
+/// Error: statements of an entries file that the device refused. The other statements are in
+/// force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApplyError {
+    /// The errors of the first refused statements, at most 20.
+    pub errors: Vec<EntryError>,
+    /// Number of refused statements.
+    pub refused: usize,
+    /// Number of statements in the file.
+    pub statements: usize,
+    file: String,
+}
+
+impl fmt::Display for ApplyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for error in &self.errors {
+            writeln!(f, "{error}")?;
+        }
+        let (file, refused, statements) = (&self.file, self.refused, self.statements);
+        write!(
+            f,
+            "{file}: {refused} of {statements} statements are refused"
+        )?;
+        match self.errors.len() {
+            told if told < refused => write!(f, "; the first {told} are shown"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for ApplyError {}
+
+/// Applies all updates of a file, in file order.
+///
+/// # Errors
+/// The statements that the device refuses, each with its position in the file. The other
+/// statements are applied: a caller that wants all or none must discard the device.
+pub fn apply_file(device: &mut Device, file: &EntriesFile<'_>) -> Result<(), ApplyError> {
+    let mut added: BTreeMap<(TableId, EntryId), usize> = BTreeMap::new();
+    let mut errors = Vec::new();
+    let mut refused = 0;
+    for (at, update) in file.updates().iter().enumerate() {
+        match (update, apply(device, update)) {
+            (Update::Insert(table, _), Ok(Some(entry))) => {
+                added.insert((*table, entry), at);
+            }
+            (_, Ok(_)) => {}
+            (_, Err(error)) => {
+                refused += 1;
+                if errors.len() < MAX_ERRORS {
+                    let first = first_of(&added, update, &error);
+                    errors.push(EntryError {
+                        hint: first.map(|at| format!("line {} adds it", file.line(at))),
+                        ..file.error(at, error.message)
+                    });
+                }
+            }
+        }
+    }
+    if refused == 0 {
+        return Ok(());
+    }
+    Err(ApplyError {
+        errors,
+        refused,
+        statements: file.updates().len(),
+        file: file.name().to_string(),
+    })
+}
+
+/// Returns the statement of the same file that added the entry that already exists.
+fn first_of(
+    added: &BTreeMap<(TableId, EntryId), usize>,
+    update: &Update,
+    error: &ControlError,
+) -> Option<usize> {
+    let Update::Insert(table, _) = update else {
+        return None;
+    };
+    added.get(&(*table, error.existing?)).copied()
+}
+
+fn change(device: &Device, update: &Update) -> Change {
+    match update {
+        Update::Insert(table, entry) => Change::Insert(*table, table_entry(entry)),
+        Update::SetDefault(table, call) => Change::SetDefault(*table, call.clone()),
+        Update::Member {
+            profile,
+            id,
+            action,
+            args,
+        } => Change::SetMember {
+            profile: *profile,
+            id: *id,
+            action: *action,
+            args: args.clone(),
+        },
+        Update::Group {
+            profile,
+            id,
+            members,
+            ..
+        } => Change::SetGroup {
+            profile: *profile,
+            id: *id,
+            members: members.iter().map(|m| (m.member, m.weight)).collect(),
+        },
+        Update::Multicast { id, replicas: all } => Change::SetMulticast(*id, replicas(all)),
+        Update::Clone(session) => Change::SetCloneSession(
+            session.id,
+            CloneSession {
+                replicas: replicas(&session.replicas),
+                group: None,
+                truncate: session.truncate,
+                class_of_service: session.class_of_service,
+            },
+        ),
+        Update::Register {
+            register,
+            index,
+            values,
+        } => Change::WriteRegister(*register, *index, values.clone()),
+        Update::Meter {
+            meter,
+            index,
+            config,
+        } => Change::SetMeter(*meter, *index, meter_config(config)),
+        Update::Counter {
+            counter,
+            index,
+            value,
+        } => Change::WriteCounter(*counter, Some(*index), reading(value)),
+        Update::ExpireProfile {
+            profile,
+            timeout_ns,
+        } => Change::SetExpireProfile(*profile, timeout_ns.map(Nanos)),
+        Update::Queue(queue) => {
+            let first = QueueConfig::default();
+            let config = QueueConfig {
+                depth: queue.depth.map_or(first.depth, |depth| depth as usize),
+                bits_per_second: queue.bits_per_second,
+                packets_per_second: queue.packets_per_second,
+            };
+            Change::SetQueue(PortId(queue.port), config)
+        }
+        Update::HashCrc { bits, crc } => {
+            let mut parameters = (*device.configuration().hash).clone();
+            let own = match bits {
+                16 => &mut parameters.crc16,
+                _ => &mut parameters.crc32,
+            };
+            own.polynomial = crc.polynomial.unwrap_or(own.polynomial);
+            own.initial = crc.initial.unwrap_or(own.initial);
+            own.final_xor = crc.final_xor.unwrap_or(own.final_xor);
+            own.reflect_in = crc.reflect_in.unwrap_or(own.reflect_in);
+            own.reflect_out = crc.reflect_out.unwrap_or(own.reflect_out);
+            Change::SetHashParameters(parameters)
+        }
+        Update::HashKey(key) => {
+            let mut parameters = (*device.configuration().hash).clone();
+            parameters.toeplitz_key.clone_from(key);
+            Change::SetHashParameters(parameters)
+        }
+        Update::ValueSet { value_set, members } => {
+            let members = members.iter().map(|member| member.fields.clone());
+            Change::SetValueSet(*value_set, members.collect())
+        }
+    }
+}
+
+fn table_entry(entry: &TableEntry) -> switch::TableEntry {
+    switch::TableEntry {
+        keys: entry.keys.clone(),
+        priority: entry.priority,
+        action: match &entry.action {
+            EntryAction::Call(call) => Action::Call(call.clone()),
+            EntryAction::Member(member) => Action::Member(*member),
+            EntryAction::Group(group) => Action::Group(*group),
+            EntryAction::OneShot(actions) => Action::OneShot(actions.clone()),
+        },
+        idle_timeout: entry.idle_timeout_ns.map(Nanos),
+        meter: entry.meter.as_ref().map(meter_config),
+        counter: entry.counter.as_ref().map(reading),
+    }
+}
+
+/// Converts the replicas of a multicast group or clone session.
+pub fn replicas(all: &[entries::Replica]) -> Vec<Replica> {
+    let copy = |replica: &entries::Replica| Replica {
+        port: PortId(replica.port),
+        instance: replica.instance,
+    };
+    all.iter().map(copy).collect()
+}
+
+fn meter_config(config: &entries::MeterConfig) -> MeterConfig {
+    MeterConfig::TwoRate {
+        cir: config.cir,
+        cburst: config.cburst,
+        pir: config.pir,
+        pburst: config.pburst,
+    }
+}
+
+fn reading(value: &entries::CounterValue) -> CounterReading {
+    CounterReading {
+        packets: value.packets,
+        bytes: value.bytes,
+    }
+}

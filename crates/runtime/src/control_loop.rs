@@ -1,0 +1,378 @@
+//! A device with its worker threads between ports, and their control loop.
+//!
+//! Packets are processed by the workers, each on its thread. The control loop runs on the caller's
+//! thread. It does the work that concerns the whole device: time,
+//! notifications, signals, reports.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use p4rt::Inbox;
+use packet::{Nanos, PortId};
+use port::{OpenedPort, Poller, Signal};
+use switch::Device;
+use tokio::sync::oneshot;
+
+use crate::RuntimeError;
+use crate::background_indexing::BackgroundIndexing;
+use crate::cpu_port::ControllerChannel;
+use crate::metrics::{MetricsSource, Source};
+use crate::notifications::{NotificationLevel, Notifications};
+use crate::packet_processor::Single;
+use crate::persistence;
+use crate::process_setup::ProcessSetup;
+use crate::report::{DeviceReport, PortReport, WorkerReport};
+use crate::trace_filter::{PacketFilter, PacketTracer, SamplingRate, TraceCounts, TracedPacket};
+use crate::worker_pool::WorkerPool;
+use crate::worker_thread::{EventSender, WorkerConfig, WorkerEvent};
+
+/// Maximum sleep of the control loop, and so the maximum delay of the program's messages.
+const MAX_SLEEP: Duration = Duration::from_millis(10);
+
+/// Reason why the loop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// A signal requested a stop.
+    Stopped(Signal),
+    /// The descriptor [`StopSources::done`] became readable.
+    Done,
+    /// The last port has gone.
+    NoPortLeft,
+}
+
+/// ForwarderEvent that the observer handles at once.
+pub enum ForwarderEvent<'a> {
+    /// A line about a port, or a line that the program wrote.
+    Notice(String),
+    /// A port went down or came up.
+    Link(PortId, bool),
+    /// A packet was traced.
+    Traced(&'a Device, TracedPacket),
+    /// The interval has passed.
+    Tick(&'a Forwarder),
+}
+
+/// Sources of a stop request.
+pub struct StopSources<'a> {
+    /// StopSources signals of the process.
+    pub process: &'a ProcessSetup,
+    /// Descriptor that becomes readable when there is no more work.
+    pub done: Option<BorrowedFd<'a>>,
+}
+
+/// Selection of the packets to trace.
+pub struct TraceSelection {
+    /// Filter for the packets.
+    pub filter: PacketFilter,
+    /// Share of the matching packets that is traced.
+    pub sample: SamplingRate,
+    /// Maximum number of traced packets.
+    pub count: Option<u64>,
+}
+
+/// Forwarding options.
+#[derive(Default)]
+pub struct ForwarderOptions {
+    /// Configuration of the workers.
+    pub workers: WorkerConfig,
+    /// Notifications that become [`ForwarderEvent::Notice`]s.
+    pub notifications: NotificationLevel,
+    /// Packets to trace, if any.
+    pub tracing: Option<TraceSelection>,
+    /// Queue of the controllers' requests.
+    pub inbox: Option<Inbox>,
+}
+
+/// Request for a sample, with its reply channel.
+pub(crate) type SampleRequest = oneshot::Sender<DeviceSample>;
+
+/// Metrics of one moment.
+#[derive(Debug)]
+pub(crate) struct DeviceSample {
+    /// Counters of the ports.
+    pub(crate) ports: Vec<PortReport>,
+    /// Counters of the workers.
+    pub(crate) workers: Vec<WorkerReport>,
+    /// Counters of the device.
+    pub(crate) device: DeviceReport,
+    /// Number of events (packets, digests, notifications) that wait for the server, and of those
+    /// lost because the server was too slow.
+    pub(crate) events: (usize, u64),
+}
+
+/// A device with its ports and worker threads.
+pub struct Forwarder {
+    device: Device,
+    crew: WorkerPool<Single>,
+    heard: Notifications,
+    inbox: Option<Inbox>,
+    spare: BackgroundIndexing,
+    ask: Sender<SampleRequest>,
+    /// Queue of requests for a metrics sample.
+    asked: Receiver<SampleRequest>,
+    tally: Option<Arc<TraceCounts>>,
+}
+
+impl Forwarder {
+    /// Connects the ports, each with a different number, to the device. The number of workers is
+    /// the number of shares of each port.
+    ///
+    /// # Errors
+    /// The operating system provides no descriptors.
+    pub fn new(
+        mut device: Device,
+        ports: Vec<OpenedPort>,
+        options: ForwarderOptions,
+    ) -> Result<Forwarder, RuntimeError> {
+        let mut tally = None;
+        let (ask, asked) = channel();
+        let crew = WorkerPool::new(ports, options.workers, |workers, events| {
+            let (counts, watches) = watches(options.tracing, workers, events);
+            tally = counts;
+            let made = device.workers(workers).into_iter().zip(watches);
+            made.map(|(worker, watch)| Single { worker, watch })
+                .collect()
+        })?;
+        Ok(Forwarder {
+            device,
+            crew,
+            heard: Notifications::new(options.notifications),
+            inbox: options.inbox,
+            spare: BackgroundIndexing::default(),
+            ask,
+            asked,
+            tally,
+        })
+    }
+
+    /// Forwards frames until an event ends it. `observe` receives the events, and a tick every
+    /// `interval`.
+    ///
+    /// # Errors
+    /// The operating system provides no threads, or the process cannot wait for its ports.
+    pub fn run(
+        &mut self,
+        stop: &StopSources<'_>,
+        interval: Duration,
+        observe: &mut dyn FnMut(ForwarderEvent<'_>),
+    ) -> Result<Ending, RuntimeError> {
+        let threads = self.crew.take_threads();
+        let ended = threads.run(|has_ended| self.look_after(stop, interval, has_ended, observe));
+        self.hear(observe);
+        let is_served = self.inbox.is_some();
+        self.heard.finish(&mut self.device, is_served, &mut |line| {
+            observe(ForwarderEvent::Notice(line));
+        });
+        ended
+    }
+
+    /// Runs the control loop until an event ends it.
+    fn look_after(
+        &mut self,
+        stop: &StopSources<'_>,
+        interval: Duration,
+        has_ended: &dyn Fn() -> bool,
+        observe: &mut dyn FnMut(ForwarderEvent<'_>),
+    ) -> Result<Ending, RuntimeError> {
+        let mut poller = Poller::new();
+        let mut next_tick = self.crew.now() + Nanos::from(interval);
+        loop {
+            let now = self.crew.now();
+            let has_more = self.serve();
+            // Forwards no packet here. It expires entries and collects the notifications of the
+            // workers' packets.
+            self.device.step(now);
+            self.hear(observe);
+            self.answer();
+            if let Some(ending) = self.ending(stop, &mut poller) {
+                return Ok(ending);
+            }
+            if has_ended() {
+                // Joining the threads gives the reason.
+                return Ok(Ending::Done);
+            }
+            if now >= next_tick {
+                next_tick = now + Nanos::from(interval);
+                observe(ForwarderEvent::Tick(self));
+            }
+            let has_work = !has_more && self.spare.turn(&mut self.device, now);
+            if !has_more && !has_work {
+                self.sleep(now.max(self.crew.now()), next_tick, stop, &mut poller)?;
+            }
+        }
+    }
+
+    /// Executes the controllers' requests. Returns true if there are more.
+    fn serve(&mut self) -> bool {
+        let Some(inbox) = &mut self.inbox else {
+            return false;
+        };
+        inbox.look_for_idle(&self.device);
+        inbox.serve(&mut self.device, false)
+    }
+
+    /// Answers the requests for samples.
+    fn answer(&self) {
+        while let Ok(ask) = self.asked.try_recv() {
+            // The requester may have gone.
+            let _ = ask.send(self.sample());
+        }
+    }
+
+    fn sample(&self) -> DeviceSample {
+        let inbox = self.inbox.as_ref();
+        DeviceSample {
+            ports: self.port_reports(),
+            workers: self.worker_reports(),
+            device: self.device_report(),
+            events: inbox.map_or((0, 0), |inbox| {
+                (inbox.waiting_events(), inbox.lost_events())
+            }),
+        }
+    }
+
+    /// Takes the messages of the program and of the workers out of their queues.
+    fn hear(&mut self, observe: &mut dyn FnMut(ForwarderEvent<'_>)) {
+        while let Some(told) = self.crew.next_event() {
+            match told {
+                WorkerEvent::Notice(line) => observe(ForwarderEvent::Notice(line)),
+                WorkerEvent::Link(port, is_up) => observe(ForwarderEvent::Link(port, is_up)),
+                WorkerEvent::Traced(traced) => {
+                    observe(ForwarderEvent::Traced(&self.device, *traced));
+                    if let Some(tally) = &self.tally {
+                        tally.shown();
+                    }
+                }
+            }
+        }
+        let inbox = self.inbox.as_ref();
+        self.heard.hear(&mut self.device, inbox, &mut |line| {
+            observe(ForwarderEvent::Notice(line))
+        });
+    }
+
+    /// Waits for a worker, a stop request, or the device's next timer.
+    fn sleep(
+        &self,
+        now: Nanos,
+        next_tick: Nanos,
+        stop: &StopSources<'_>,
+        poller: &mut Poller,
+    ) -> Result<(), RuntimeError> {
+        let next = self
+            .device
+            .next_time()
+            .map_or(next_tick, |at| at.min(next_tick));
+        let timeout = Duration::from(next.since(now)).min(MAX_SLEEP);
+        let inbox = self.inbox.as_ref().map(Inbox::wake_fd);
+        let fds = stop
+            .process
+            .signal_fd()
+            .into_iter()
+            .chain(stop.done)
+            .chain(inbox);
+        let waited = poller.wait(
+            fds.chain([self.crew.common().office.before_sleep()]),
+            timeout,
+        );
+        self.crew.common().office.after_sleep();
+        waited
+            .map(drop)
+            .map_err(RuntimeError::system("wait for signals"))
+    }
+
+    fn ending(&mut self, stop: &StopSources<'_>, poller: &mut Poller) -> Option<Ending> {
+        if let Some(signal) = stop.process.take_signal() {
+            return Some(Ending::Stopped(signal));
+        }
+        if self.crew.has_no_port_left() {
+            return Some(Ending::NoPortLeft);
+        }
+        let done = stop
+            .done
+            .is_some_and(|fd| poller.wait([fd], Duration::ZERO).is_ok_and(|n| n > 0));
+        done.then_some(Ending::Done)
+    }
+
+    /// Stores all state that survives the switch, and waits until it is durable. Must be called
+    /// after all workers have ended.
+    ///
+    /// # Errors
+    /// The state cannot be stored.
+    pub fn keep_state(&mut self) -> Result<(), RuntimeError> {
+        self.device.step(self.crew.now());
+        self.device.keep_cells();
+        persistence::commit(&mut self.device)
+    }
+
+    /// Returns the source of the device's metrics. `id` is the device id in their labels, and
+    /// `server` the handle to the P4Runtime server, if controllers are served.
+    pub fn metrics(&self, id: u64, server: Option<ControllerChannel>) -> MetricsSource {
+        MetricsSource(Source::Device {
+            id,
+            ask: self.ask.clone(),
+            server,
+        })
+    }
+
+    /// Returns the counters of the ports.
+    pub fn port_reports(&self) -> Vec<PortReport> {
+        self.crew.port_reports()
+    }
+
+    /// Returns the counters of the workers.
+    pub fn worker_reports(&self) -> Vec<WorkerReport> {
+        let ledgers = self.device.worker_ledgers();
+        let both = self.crew.boards().iter().zip(&ledgers).enumerate();
+        both.map(|(number, (board, ledger))| WorkerReport::new(number, &board.read(), ledger))
+            .collect()
+    }
+
+    /// Returns the counters of the device.
+    pub fn device_report(&self) -> DeviceReport {
+        let (traced, untraced) = self.tally.as_ref().map_or((0, 0), |tally| tally.counts());
+        DeviceReport {
+            traced,
+            untraced,
+            ..self.heard.report(&self.device)
+        }
+    }
+
+    /// Checks packet conservation: every received packet was sent, was dropped with a reason, or
+    /// is still inside. Valid only while no worker runs.
+    ///
+    /// # Errors
+    /// The counts do not add up, which is a defect of the device.
+    pub fn check_conservation(&self) -> Result<(), RuntimeError> {
+        let checked = self.device.check_conservation();
+        checked.map_err(RuntimeError::Conservation)
+    }
+}
+
+/// Returns a tracer for each worker if tracing is enabled, and their common counters.
+fn watches(
+    tracing: Option<TraceSelection>,
+    workers: usize,
+    events: &EventSender,
+) -> (Option<Arc<TraceCounts>>, Vec<Option<PacketTracer>>) {
+    let Some(tracing) = tracing else {
+        return (None, (0..workers).map(|_| None).collect());
+    };
+    let tally = Arc::new(TraceCounts::new(tracing.count));
+    let filter = Arc::new(tracing.filter);
+    let watch = |number| {
+        let events = events.clone();
+        let deliver = move |traced| events.send(WorkerEvent::Traced(Box::new(traced)));
+        Some(PacketTracer::new(
+            number,
+            &filter,
+            tracing.sample,
+            &tally,
+            deliver,
+        ))
+    };
+    let watches = (0..workers).map(watch).collect();
+    (Some(tally), watches)
+}

@@ -1,0 +1,115 @@
+//! Packet processor of a worker thread: the worker of one device, or that of all virtual data
+//! planes of a switch.
+
+use std::os::fd::BorrowedFd;
+
+use exec::DropReason;
+use packet::{Batch, Frame, Nanos, PortId};
+use switch::Worker;
+
+use crate::trace_filter::PacketTracer;
+
+/// Processes the frames of one thread.
+pub trait PacketProcessor: Send {
+    /// Maximum number of frames in one batch, of one port or of several.
+    fn round(&self) -> usize {
+        Batch::DEFAULT
+    }
+
+    /// Maximum number of frames that this port may give in a round.
+    fn allow(&mut self, _port: PortId) -> usize {
+        usize::MAX
+    }
+
+    /// Notes that a port gave all frames that it was allowed to. Returns true if that may exceed
+    /// its own share: the worker then counts as overloaded.
+    fn fills_up(&mut self, _port: PortId) -> bool {
+        true
+    }
+
+    /// Notes that a port may have more frames than it gave in its turn.
+    fn falls_behind(&mut self) {}
+
+    /// Processes frames. `sent` receives those that leave.
+    fn forward(
+        &mut self,
+        frames: &mut [Frame],
+        now: Nanos,
+        sent: impl FnMut(PortId, &mut Frame, Nanos),
+    );
+
+    /// Notes that frames are received for this processor from now on.
+    fn receives(&mut self) {}
+
+    /// Adds frames to the batch that do not arrive by a port of the thread.
+    fn arrive(&mut self, _batch: &mut Batch, _now: Nanos) {}
+
+    /// Returns the time of the next work that needs no frame.
+    fn next_time(&self) -> Option<Nanos>;
+
+    /// Registers `wake`, which is called when there is work.
+    fn wake_by(&self, wake: impl Fn() + Send + Sync + 'static);
+
+    /// Returns descriptors that become readable when frames arrive, but not by a port of the
+    /// thread.
+    fn wake_fds(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
+    }
+
+    /// Counts a frame that left by a port that does not exist.
+    fn count_drop(&mut self, reason: DropReason);
+}
+
+/// The worker of a device, with its packet tracer.
+pub(crate) struct Single {
+    pub(crate) worker: Worker,
+    pub(crate) watch: Option<PacketTracer>,
+}
+
+impl PacketProcessor for Single {
+    fn forward(
+        &mut self,
+        frames: &mut [Frame],
+        now: Nanos,
+        mut sent: impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        match &mut self.watch {
+            Some(watch) => watch.forward(&mut self.worker, frames, now, &mut sent),
+            None => self.worker.forward(frames, now, sent),
+        }
+    }
+
+    fn next_time(&self) -> Option<Nanos> {
+        self.worker.next_time()
+    }
+
+    fn wake_by(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.worker.wake_by(wake);
+    }
+
+    fn count_drop(&mut self, reason: DropReason) {
+        self.worker.count_drop(reason);
+    }
+}
+
+impl PacketProcessor for tenancy::Worker {
+    fn forward(
+        &mut self,
+        frames: &mut [Frame],
+        now: Nanos,
+        sent: impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        self.forward(frames, now, sent);
+    }
+
+    fn next_time(&self) -> Option<Nanos> {
+        self.next_time()
+    }
+
+    fn wake_by(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.wake_by(wake);
+    }
+
+    /// Does nothing: ports are checked when the vPDPs are created.
+    fn count_drop(&mut self, _reason: DropReason) {}
+}

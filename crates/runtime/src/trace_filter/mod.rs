@@ -1,0 +1,275 @@
+//! Tracing on a running switch. Packets that match a filter are taken out of their burst and
+//! processed step by step. All others are processed at full speed.
+
+mod filter;
+mod parse;
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use exec::TraceEvent;
+use ir::Program;
+use packet::{Frame, Nanos, PortId};
+use switch::Worker;
+
+use filter::Condition;
+pub use filter::FilterError;
+
+/// Filter for packets, written as in docs/reference/trace.md: `ipv4.dst == 10.0.0.0/8 and udp`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PacketFilter(Condition);
+
+impl PacketFilter {
+    /// The filter that all packets match.
+    pub const ALL: PacketFilter = PacketFilter(Condition::All);
+
+    /// Returns true if the packet matches. A comparison with a field that the packet does not
+    /// have never holds.
+    #[inline]
+    pub fn matches(&self, frame: &Frame) -> bool {
+        self.0.matches(frame)
+    }
+}
+
+impl FromStr for PacketFilter {
+    type Err = FilterError;
+
+    fn from_str(text: &str) -> Result<PacketFilter, FilterError> {
+        text.parse().map(PacketFilter)
+    }
+}
+
+/// Maximum number of traces that wait to be shown. Packets that arrive meanwhile are not traced.
+const MAX_WAITING: u64 = 64;
+
+/// Sampling rate, written as `1/1000`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SamplingRate(u64);
+
+impl SamplingRate {
+    /// The rate at which every packet is traced.
+    pub const EVERY: SamplingRate = SamplingRate(1);
+}
+
+impl FromStr for SamplingRate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<SamplingRate, String> {
+        let number = text.strip_prefix("1/").unwrap_or(text);
+        match number.parse() {
+            Ok(number) if number > 0 => Ok(SamplingRate(number)),
+            _ => Err("write 1/N, as in 1/1000".to_owned()),
+        }
+    }
+}
+
+/// A traced packet.
+#[derive(Debug)]
+pub struct TracedPacket {
+    /// The program that processed it.
+    pub program: Arc<Program>,
+    /// The worker that processed it.
+    pub worker: usize,
+    /// Arrival time.
+    pub time: Nanos,
+    /// Ingress port.
+    pub port: PortId,
+    /// The packet as it arrived.
+    pub bytes: Vec<u8>,
+    /// Events of the engine and the device.
+    pub events: Vec<TraceEvent>,
+}
+
+/// Counters shared by the tracers of all workers.
+#[derive(Debug)]
+pub struct TraceCounts {
+    /// Number of packets that may still be traced.
+    left: AtomicU64,
+    /// Number of traces that wait to be shown.
+    waiting: AtomicU64,
+    traced: AtomicU64,
+    missed: AtomicU64,
+}
+
+impl TraceCounts {
+    /// Returns counters that permit `count` traces.
+    pub fn new(count: Option<u64>) -> TraceCounts {
+        TraceCounts {
+            left: AtomicU64::new(count.unwrap_or(u64::MAX)),
+            waiting: AtomicU64::new(0),
+            traced: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns true if one more packet may be traced now, and counts it.
+    fn take(&self) -> bool {
+        let lower = |left: u64| left.checked_sub(1);
+        if self.waiting.load(Relaxed) >= MAX_WAITING {
+            self.missed.fetch_add(1, Relaxed);
+            return false;
+        }
+        let taken = self.left.fetch_update(Relaxed, Relaxed, lower).is_ok();
+        if taken {
+            self.waiting.fetch_add(1, Relaxed);
+            self.traced.fetch_add(1, Relaxed);
+        }
+        taken
+    }
+
+    /// Notes that a trace has been shown.
+    pub fn shown(&self) {
+        self.waiting.fetch_sub(1, Relaxed);
+    }
+
+    /// Returns the number of traced packets, and of matching packets that were not traced because
+    /// too many traces waited.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.traced.load(Relaxed), self.missed.load(Relaxed))
+    }
+}
+
+/// Packet tracer of one worker.
+pub struct PacketTracer {
+    worker: usize,
+    filter: Arc<PacketFilter>,
+    sample: SamplingRate,
+    /// Number of matching packets to skip before the next trace.
+    until_next: u64,
+    /// True if no more packets may be traced.
+    is_over: bool,
+    tally: Arc<TraceCounts>,
+    deliver: Box<dyn FnMut(TracedPacket) + Send>,
+}
+
+impl PacketTracer {
+    /// Returns a tracer for this worker. Traces are passed to `deliver`.
+    pub fn new(
+        worker: usize,
+        filter: &Arc<PacketFilter>,
+        sample: SamplingRate,
+        tally: &Arc<TraceCounts>,
+        deliver: impl FnMut(TracedPacket) + Send + 'static,
+    ) -> PacketTracer {
+        PacketTracer {
+            worker,
+            filter: Arc::clone(filter),
+            sample,
+            until_next: 0,
+            is_over: false,
+            tally: Arc::clone(tally),
+            deliver: Box::new(deliver),
+        }
+    }
+
+    /// Forwards frames, as [`Worker::forward`] does, and traces those that match.
+    pub fn forward(
+        &mut self,
+        worker: &mut Worker,
+        frames: &mut [Frame],
+        now: Nanos,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        let mut rest = frames;
+        while let Some(at) = rest.iter().position(|frame| self.wants(frame)) {
+            let (before, from) = rest.split_at_mut(at);
+            if !before.is_empty() {
+                worker.forward(before, now, &mut *sent);
+            }
+            let Some((frame, behind)) = from.split_first_mut() else {
+                return;
+            };
+            self.trace(worker, frame, now, sent);
+            rest = behind;
+        }
+        worker.forward(rest, now, sent);
+    }
+
+    /// Returns true if a packet must be traced.
+    #[inline]
+    fn wants(&mut self, frame: &Frame) -> bool {
+        !self.is_over && self.filter.matches(frame) && self.takes()
+    }
+
+    #[cold]
+    fn takes(&mut self) -> bool {
+        if let Some(left) = self.until_next.checked_sub(1) {
+            self.until_next = left;
+            return false;
+        }
+        let taken = self.tally.take();
+        if taken {
+            self.until_next = self.sample.0 - 1;
+        }
+        self.is_over = self.tally.left.load(Relaxed) == 0;
+        taken
+    }
+
+    fn trace(
+        &mut self,
+        worker: &mut Worker,
+        frame: &mut Frame,
+        now: Nanos,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        let (port, bytes) = (frame.ingress, frame.bytes().to_vec());
+        let mut events = Vec::new();
+        worker.trace(frame, now, &mut events, sent);
+        (self.deliver)(TracedPacket {
+            program: Arc::clone(worker.program()),
+            worker: self.worker,
+            time: now,
+            port,
+            bytes,
+            events,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_in_so_many_is_traced_and_no_more_than_may_be() {
+        let tally = Arc::new(TraceCounts::new(Some(3)));
+        let mut watch = PacketTracer::new(
+            0,
+            &Arc::new(PacketFilter::ALL),
+            SamplingRate(10),
+            &tally,
+            |_| {},
+        );
+        let frame = Frame::from_bytes(&[0; 60]).unwrap();
+        let traced: Vec<usize> = (0..100).filter(|_| watch.wants(&frame)).collect();
+        assert_eq!(traced, [0, 10, 20]);
+        assert_eq!(tally.counts(), (3, 0));
+    }
+
+    #[test]
+    fn packets_are_not_traced_while_too_many_traces_wait() {
+        let tally = Arc::new(TraceCounts::new(None));
+        let mut watch = PacketTracer::new(
+            0,
+            &Arc::new(PacketFilter::ALL),
+            SamplingRate(1),
+            &tally,
+            |_| {},
+        );
+        let frame = Frame::from_bytes(&[0; 60]).unwrap();
+        let traced = (0..100).filter(|_| watch.wants(&frame)).count() as u64;
+        assert_eq!(traced, MAX_WAITING);
+        assert_eq!(tally.counts(), (MAX_WAITING, 100 - MAX_WAITING));
+        tally.shown();
+        assert!(watch.wants(&frame));
+    }
+
+    #[test]
+    fn a_sample_is_one_of_a_number() {
+        assert_eq!("1/1000".parse(), Ok(SamplingRate(1000)));
+        assert_eq!("5".parse(), Ok(SamplingRate(5)));
+        assert!("1/0".parse::<SamplingRate>().is_err());
+        assert!("2/3".parse::<SamplingRate>().is_err());
+    }
+}

@@ -1,0 +1,234 @@
+//! Worker pool of a switch: its worker threads and the ports that are distributed among them.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use packet::{Nanos, PortId};
+use port::{OpenedPort, PortStats};
+use support::wakeup::WakeupFd;
+use switch::Ledger;
+
+use crate::RuntimeError;
+use crate::packet_processor::PacketProcessor;
+use crate::report::{PortReport, WorkerReport};
+use crate::worker_thread::{
+    Common, EventSender, Parts, SharedStats, WorkerConfig, WorkerEvent, WorkerThread,
+};
+
+/// Time that a switch waits for a port when all ports are gone.
+const GRACE: Nanos = Nanos::from_millis(3000);
+
+/// Stack size of a worker. Programs use little of it.
+const STACK_BYTES: usize = 4 << 20;
+
+/// Worker threads, with the control loop's side of their shared state.
+pub struct WorkerPool<C> {
+    stations: Vec<WorkerThread<C>>,
+    boards: Vec<Arc<SharedStats>>,
+    names: Vec<(PortId, String)>,
+    common: Arc<Common>,
+    told: Receiver<WorkerEvent>,
+    /// Time since which no port is usable.
+    alone_since: Option<Nanos>,
+}
+
+impl<C: PacketProcessor> WorkerPool<C> {
+    /// Creates one worker per port share and distributes the ports among them. `carriers` creates
+    /// a packet processor for each worker; its arguments are the number of workers and the event
+    /// sender.
+    ///
+    /// # Errors
+    /// The operating system provides no descriptors.
+    pub fn new(
+        ports: Vec<OpenedPort>,
+        habits: WorkerConfig,
+        carriers: impl FnOnce(usize, &EventSender) -> Vec<C>,
+    ) -> Result<WorkerPool<C>, RuntimeError> {
+        let workers = ports.first().map_or(1, |port| port.shares.len());
+        let shares = deal(ports, workers);
+        let names = shares.first().into_iter().flatten();
+        let names: Vec<_> = names
+            .map(|(port, _)| (port.id(), port.name().to_owned()))
+            .collect();
+        let no_descriptor = RuntimeError::system("make a descriptor to wait for");
+        let bell = || WakeupFd::new().map_err(&no_descriptor);
+        let common = Arc::new(Common {
+            start: Instant::now(),
+            is_over: AtomicBool::new(false),
+            told_kinds: Mutex::default(),
+            alive: AtomicUsize::new(names.len() * workers),
+            office: bell()?,
+        });
+        let (tell, told) = channel();
+        let events = EventSender {
+            events: tell.clone(),
+            common: Arc::clone(&common),
+        };
+        let carriers = carriers(workers, &events).into_iter().zip(shares);
+        let stations = carriers.enumerate().map(|(number, (carrier, shares))| {
+            Ok(WorkerThread::new(Parts {
+                number,
+                carrier,
+                shares,
+                bell: Arc::new(bell()?),
+                habits: habits.clone(),
+                common: Arc::clone(&common),
+                tell: tell.clone(),
+            }))
+        });
+        let mut stations: Vec<WorkerThread<C>> = stations.collect::<Result<_, RuntimeError>>()?;
+        stations.iter_mut().for_each(WorkerThread::finish);
+        Ok(WorkerPool {
+            boards: stations.iter().map(|s| Arc::clone(s.board())).collect(),
+            stations,
+            names,
+            common,
+            told,
+            alone_since: None,
+        })
+    }
+
+    /// Takes the workers out, to be run. May be called once.
+    pub fn take_threads(&mut self) -> WorkerThreads<C> {
+        WorkerThreads {
+            stations: std::mem::take(&mut self.stations),
+            common: Arc::clone(&self.common),
+        }
+    }
+
+    /// Returns the state shared by the workers and the control loop.
+    pub(crate) fn common(&self) -> &Arc<Common> {
+        &self.common
+    }
+
+    /// Returns the wake-up descriptor of the first worker. Must be called before
+    /// [`WorkerPool::take_threads`].
+    pub(crate) fn first_bell(&self) -> Option<Arc<WakeupFd>> {
+        self.stations.first().map(|s| Arc::clone(s.bell()))
+    }
+
+    /// Returns the time since the start of the pool, which is the clock of its devices.
+    pub fn now(&self) -> Nanos {
+        self.common.now()
+    }
+
+    /// Returns the next event of a worker.
+    pub fn next_event(&self) -> Option<WorkerEvent> {
+        self.told.try_recv().ok()
+    }
+
+    /// Returns the statistics that the workers publish.
+    pub(crate) fn boards(&self) -> &[Arc<SharedStats>] {
+        &self.boards
+    }
+
+    /// Returns the frame counts of the workers.
+    pub(crate) fn worker_reports(&self) -> Vec<WorkerReport> {
+        let boards = self.boards.iter().enumerate();
+        let report = |(number, board): (usize, &Arc<SharedStats>)| {
+            let figures = board.read();
+            let mut sum = PortStats::default();
+            figures.ports.iter().for_each(|stats| sum.add(stats));
+            WorkerReport {
+                received: sum.rx_frames,
+                sent: sum.tx_frames,
+                ..WorkerReport::new(number, &figures, &Ledger::default())
+            }
+        };
+        boards.map(report).collect()
+    }
+
+    /// Returns true if no port has been usable for the grace period. Until then, a removed port
+    /// may be created again.
+    pub(crate) fn has_no_port_left(&mut self) -> bool {
+        if self.common.alive.load(Ordering::Acquire) > 0 {
+            self.alone_since = None;
+            return false;
+        }
+        let now = self.common.now();
+        now.since(*self.alone_since.get_or_insert(now)) >= GRACE
+    }
+
+    /// Returns the frame counts of the ports.
+    pub fn port_reports(&self) -> Vec<PortReport> {
+        let report = |(place, (id, name)): (usize, &(PortId, String))| {
+            let mut sum = PortStats::default();
+            for board in &self.boards {
+                if let Some(stats) = board.read().ports.get(place) {
+                    sum.add(stats);
+                }
+            }
+            // All shares know the link state; the first one reports it.
+            let up = self
+                .boards
+                .first()
+                .map(|board| board.read().up.get(place) == Some(&true));
+            PortReport::new(id.0, name, &sum, up.unwrap_or(false))
+        };
+        self.names.iter().enumerate().map(report).collect()
+    }
+}
+
+/// Workers that run on threads.
+pub struct WorkerThreads<C> {
+    stations: Vec<WorkerThread<C>>,
+    common: Arc<Common>,
+}
+
+impl<C: PacketProcessor> WorkerThreads<C> {
+    /// Runs the workers while `office`, the control loop, runs on this thread. The argument of
+    /// `office` returns true if a worker has ended.
+    ///
+    /// # Errors
+    /// The operating system provides no threads, or the threads cannot wait for their ports. Also
+    /// the errors of `office`.
+    pub fn run<T, E: From<RuntimeError>>(
+        mut self,
+        office: impl FnOnce(&dyn Fn() -> bool) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let bells: Vec<Arc<WakeupFd>> =
+            self.stations.iter().map(|s| Arc::clone(s.bell())).collect();
+        let ended = std::thread::scope(|scope| {
+            let mut threads = Vec::new();
+            let mut started = Ok(());
+            for (number, station) in self.stations.iter_mut().enumerate() {
+                let builder = std::thread::Builder::new();
+                let builder = builder
+                    .name(format!("worker {number}"))
+                    .stack_size(STACK_BYTES);
+                match builder.spawn_scoped(scope, || station.run()) {
+                    Ok(thread) => threads.push(thread),
+                    Err(e) => started = Err(RuntimeError::system("start a thread")(e)),
+                }
+            }
+            let has_ended = || threads.iter().any(|thread| thread.is_finished());
+            let ended = started.map_err(E::from).and_then(|()| office(&has_ended));
+            self.common.is_over.store(true, Ordering::Release);
+            bells.iter().for_each(|bell| bell.wake());
+            let mut worked = Ok(());
+            for thread in threads {
+                match thread.join() {
+                    Ok(done) => worked = worked.and(done),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            worked.map_err(E::from).and(ended)
+        });
+        self.stations.iter_mut().for_each(WorkerThread::finish);
+        ended
+    }
+}
+
+/// Distributes the shares of the ports among the workers, so that each worker owns some ports.
+/// The owner's share reports events of the port.
+fn deal(ports: Vec<OpenedPort>, workers: usize) -> Vec<Vec<(Box<dyn port::Port>, bool)>> {
+    let mut dealt: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
+    for (number, port) in ports.into_iter().enumerate() {
+        for (share, part) in port.shares.into_iter().enumerate() {
+            dealt[(number + share) % workers].push((part, share == 0));
+        }
+    }
+    dealt
+}
