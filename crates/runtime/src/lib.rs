@@ -9,8 +9,8 @@
 //! `port`, `apply_entries`, `trace_format`, `driver` and the crates below these; neither `cli` nor
 //! `stf` nor `bench`.
 //!
-//! [`Forwarder`] is one device with its workers. [`tenancy_host::ControlLoop`] is a switch with many
-//! programs. Both have a [`WorkerPool`]: each worker thread has a share of each port and a
+//! [`Forwarder`] is one device with its workers. [`tenancy_host::ControlLoop`] is a switch of many
+//! tenants. Both have a [`WorkerPool`]: each worker thread has a share of each port and a
 //! [`PacketProcessor`]. `examples/embed.rs` runs the example router in 60 lines.
 //!
 //! Invariants:

@@ -3,7 +3,7 @@
 //!
 //! **In:** an [`exec::Configuration`] (a program with its table entries), the
 //! [`exec::TraceEvent`]s of a packet, and a reader of source files ([`ReadSource`]). **Out:** a
-//! [`PacketTrace`], whose steps have the program's names; its text and its JSON. **May import:**
+//! [`PacketTrace`] of steps with the program's names; its text and its JSON. **May import:**
 //! `switch`, `exec`, `table`, `syntax`, `ir`, `bits`, `support`.
 //!
 //! Events of the engine and the device become steps with the program's names (`tell`). Text and
