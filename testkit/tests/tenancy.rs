@@ -9,7 +9,7 @@ use ir::{Arch, Program};
 use packet::{Frame, Nanos, PortId};
 use passes::compose::ComposeProblem;
 use stf::{PacketPlane, TakeSent};
-use switch::Device;
+use switch::{Device, PacketProcessor};
 use tenancy::{Chain, Connection, Function, HypervisorError, Spec, TenantSwitch, VpdpId, Worker};
 
 /// Stack size for deep expressions.
@@ -59,16 +59,40 @@ impl Hosted {
         })
     }
 
-    fn run(&mut self, frames: &mut [Frame], now: Nanos, sent: &mut TakeSent<'_>) {
-        let mut take = |port: PortId, frame: &mut Frame, _: Nanos| {
+    fn run(
+        &mut self,
+        frames: &mut [Frame],
+        now: Nanos,
+        mut sent: impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        let mut take = |port: PortId, frame: &mut Frame, at: Nanos| {
             let port = (FIRST + PORTS - 1).checked_sub(port.0);
             let port = port.filter(|port| *port < PORTS);
-            sent(PortId(port.expect("a port of the vPDP")), frame.bytes());
+            sent(PortId(port.expect("a port of the vPDP")), frame, at);
         };
         self.device_mut().publish();
         self.worker.forward(frames, now, &mut take);
         self.worker.forward(&mut [], now, &mut take);
         self.hypervisor.step(now, &mut take);
+    }
+}
+
+impl PacketProcessor for Hosted {
+    fn forward(
+        &mut self,
+        frames: &mut [Frame],
+        now: Nanos,
+        sent: impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        for frame in &mut *frames {
+            frame.ingress = physical(frame.ingress.0);
+        }
+        self.run(frames, now, sent);
+    }
+
+    fn next_time(&self) -> Option<Nanos> {
+        let times = [self.device().next_time(), self.worker.next_time()];
+        times.into_iter().flatten().min()
     }
 }
 
@@ -83,18 +107,8 @@ impl PacketPlane for Hosted {
         device.expect("a program is loaded")
     }
 
-    fn forward(&mut self, mut frame: Frame, now: Nanos, sent: &mut TakeSent<'_>) {
-        frame.ingress = physical(frame.ingress.0);
-        self.run(&mut [frame], now, sent);
-    }
-
     fn step(&mut self, now: Nanos, sent: &mut TakeSent<'_>) {
-        self.run(&mut [], now, sent);
-    }
-
-    fn next_time(&self) -> Option<Nanos> {
-        let times = [self.device().next_time(), self.worker.next_time()];
-        times.into_iter().flatten().min()
+        self.run(&mut [], now, |port, frame, _| sent(port, frame.bytes()));
     }
 }
 

@@ -11,7 +11,7 @@
 //!
 //! [`Forwarder`] is one device with its workers. [`tenancy_host::ControlLoop`] is a switch of many
 //! tenants. Both have a [`WorkerPool`]: each worker thread has a share of each port and a
-//! [`PacketProcessor`]. `examples/embed.rs` runs the example router in 60 lines.
+//! [`ThreadProcessor`]. `examples/embed.rs` runs the example router in 60 lines.
 //!
 //! Invariants:
 //! - Nothing is printed: lines for people are events for the observer, and errors are values
@@ -52,7 +52,7 @@ pub use entries_file::{EntriesFileError, apply_entries};
 pub use error::RuntimeError;
 pub use metrics::{MetricsServer, MetricsSource};
 pub use notifications::{NotificationLevel, Notifications};
-pub use packet_processor::PacketProcessor;
+pub use packet_processor::ThreadProcessor;
 pub use persistence::{StateDirectory, StoredDevice};
 pub use process_setup::{Guard, ProcessSetup};
 pub use worker_pool::{WorkerPool, WorkerThreads};

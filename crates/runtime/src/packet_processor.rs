@@ -5,12 +5,13 @@ use std::os::fd::BorrowedFd;
 
 use exec::DropReason;
 use packet::{Batch, Frame, Nanos, PortId};
-use switch::Worker;
+use switch::{PacketProcessor, Worker};
 
 use crate::trace_filter::PacketTracer;
 
-/// Processes the frames of one thread.
-pub trait PacketProcessor: Send {
+/// Packet processor of one worker thread. The methods beyond those of [`PacketProcessor`] have to do
+/// with the thread's ports and its sleep.
+pub trait ThreadProcessor: PacketProcessor + Send {
     /// Maximum number of frames in one batch, of one port or of several.
     fn round(&self) -> usize {
         Batch::DEFAULT
@@ -30,22 +31,11 @@ pub trait PacketProcessor: Send {
     /// Notes that a port may have more frames than it gave in its turn.
     fn falls_behind(&mut self) {}
 
-    /// Processes frames. `sent` receives those that leave.
-    fn forward(
-        &mut self,
-        frames: &mut [Frame],
-        now: Nanos,
-        sent: impl FnMut(PortId, &mut Frame, Nanos),
-    );
-
     /// Notes that frames are received for this processor from now on.
     fn receives(&mut self) {}
 
     /// Adds frames to the batch that do not arrive by a port of the thread.
     fn arrive(&mut self, _batch: &mut Batch, _now: Nanos) {}
-
-    /// Returns the time of the next work that needs no frame.
-    fn next_time(&self) -> Option<Nanos>;
 
     /// Registers `wake`, which is called when there is work.
     fn wake_by(&self, wake: impl Fn() + Send + Sync + 'static);
@@ -82,7 +72,9 @@ impl PacketProcessor for Single {
     fn next_time(&self) -> Option<Nanos> {
         self.worker.next_time()
     }
+}
 
+impl ThreadProcessor for Single {
     fn wake_by(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.worker.wake_by(wake);
     }
@@ -92,20 +84,7 @@ impl PacketProcessor for Single {
     }
 }
 
-impl PacketProcessor for tenancy::Worker {
-    fn forward(
-        &mut self,
-        frames: &mut [Frame],
-        now: Nanos,
-        sent: impl FnMut(PortId, &mut Frame, Nanos),
-    ) {
-        self.forward(frames, now, sent);
-    }
-
-    fn next_time(&self) -> Option<Nanos> {
-        self.next_time()
-    }
-
+impl ThreadProcessor for tenancy::Worker {
     fn wake_by(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.wake_by(wake);
     }

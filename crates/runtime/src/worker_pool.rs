@@ -11,7 +11,7 @@ use support::wakeup::WakeupFd;
 use switch::Ledger;
 
 use crate::RuntimeError;
-use crate::packet_processor::PacketProcessor;
+use crate::packet_processor::ThreadProcessor;
 use crate::report::{PortReport, WorkerReport};
 use crate::worker_thread::{
     Common, EventSender, Parts, SharedStats, WorkerConfig, WorkerEvent, WorkerThread,
@@ -34,7 +34,7 @@ pub struct WorkerPool<C> {
     alone_since: Option<Nanos>,
 }
 
-impl<C: PacketProcessor> WorkerPool<C> {
+impl<C: ThreadProcessor> WorkerPool<C> {
     /// Creates one worker per port share and distributes the ports among them. `carriers` creates
     /// a packet processor for each worker; its arguments are the number of workers and the event
     /// sender.
@@ -177,7 +177,7 @@ pub struct WorkerThreads<C> {
     common: Arc<Common>,
 }
 
-impl<C: PacketProcessor> WorkerThreads<C> {
+impl<C: ThreadProcessor> WorkerThreads<C> {
     /// Runs the workers while `office`, the control loop, runs on this thread. The argument of
     /// `office` returns true if a worker has ended.
     ///

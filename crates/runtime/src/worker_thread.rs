@@ -11,7 +11,7 @@ use port::{Cores, LinkState, Poller, Port, PortError, PortStats, Reason, RxDrop}
 use support::wakeup::WakeupFd;
 
 use crate::RuntimeError;
-use crate::packet_processor::PacketProcessor;
+use crate::packet_processor::ThreadProcessor;
 use crate::trace_filter::TracedPacket;
 
 /// Maximum sleep of a worker, and so the maximum time between two checks of the links.
@@ -139,7 +139,7 @@ pub(crate) struct Parts<C> {
     pub(crate) tell: Sender<WorkerEvent>,
 }
 
-impl<C: PacketProcessor> WorkerThread<C> {
+impl<C: ThreadProcessor> WorkerThread<C> {
     pub(crate) fn new(parts: Parts<C>) -> WorkerThread<C> {
         let shares = parts.shares.into_iter();
         let attached: Vec<Attached> = shares
@@ -591,6 +591,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use port::MemoryPort;
+    use switch::PacketProcessor;
 
     use super::*;
     use crate::tenancy_host::ROUND;
@@ -604,18 +605,6 @@ mod tests {
     }
 
     impl PacketProcessor for Rounds {
-        fn round(&self) -> usize {
-            ROUND
-        }
-
-        fn allow(&mut self, _port: PortId) -> usize {
-            self.allowance
-        }
-
-        fn falls_behind(&mut self) {
-            self.is_behind = true;
-        }
-
         fn forward(
             &mut self,
             frames: &mut [Frame],
@@ -631,6 +620,20 @@ mod tests {
 
         fn next_time(&self) -> Option<Nanos> {
             None
+        }
+    }
+
+    impl ThreadProcessor for Rounds {
+        fn round(&self) -> usize {
+            ROUND
+        }
+
+        fn allow(&mut self, _port: PortId) -> usize {
+            self.allowance
+        }
+
+        fn falls_behind(&mut self) {
+            self.is_behind = true;
         }
 
         fn wake_by(&self, _wake: impl Fn() + Send + Sync + 'static) {}

@@ -11,7 +11,9 @@ use entries::{EntryError, Update};
 use exec::Engine;
 use ir::{ExternId, ExternKind, Program, TableId, limbs_of};
 use packet::{Frame, Nanos, PortId};
-use switch::{Change, CloneSession, Device, DeviceConfig, Digest, EntryId, LoadError};
+use switch::{
+    Change, CloneSession, Device, DeviceConfig, Digest, EntryId, LoadError, PacketProcessor,
+};
 
 use crate::replication::Replication;
 use crate::report::{Failure, Report, difference, hex, unusual};
@@ -48,21 +50,15 @@ pub enum LoadRefusal {
 }
 
 /// Test bed that forwards a test's packets: a device, or a node that contains one.
-pub trait PacketPlane {
+pub trait PacketPlane: PacketProcessor {
     /// Returns the device.
     fn device(&self) -> &Device;
 
     /// Returns the device for changes.
     fn device_mut(&mut self) -> &mut Device;
 
-    /// Forwards one frame, as [`Device::forward`] does.
-    fn forward(&mut self, frame: Frame, now: Nanos, sent: &mut TakeSent<'_>);
-
     /// Advances time, as [`Device::step`] does, and delivers all packets that have left by then.
     fn step(&mut self, now: Nanos, sent: &mut TakeSent<'_>);
-
-    /// Returns the time of the next event, as [`Device::next_time`] does.
-    fn next_time(&self) -> Option<Nanos>;
 }
 
 /// Callback for a transmitted packet: its egress port and its bytes.
@@ -77,19 +73,9 @@ impl PacketPlane for Device {
         self
     }
 
-    fn forward(&mut self, frame: Frame, now: Nanos, sent: &mut TakeSent<'_>) {
-        Device::forward(self, &mut [frame], now, |port, frame, _| {
-            sent(port, frame.bytes());
-        });
-    }
-
     fn step(&mut self, now: Nanos, sent: &mut TakeSent<'_>) {
         Device::step(self, now);
         self.drain_sent(|port, bytes, _| sent(port, bytes));
-    }
-
-    fn next_time(&self) -> Option<Nanos> {
-        Device::next_time(self)
     }
 }
 
@@ -108,8 +94,8 @@ pub fn run(setup: &TestSetup<'_>, file: &str, text: &str) -> Result<Report, Load
 ///
 /// # Errors
 /// The test cannot start. Later errors are in the report.
-pub fn run_in(
-    plane: &mut dyn PacketPlane,
+pub fn run_in<P: PacketPlane>(
+    plane: &mut P,
     read_file: ReadFile<'_>,
     file: &str,
     text: &str,
@@ -124,8 +110,8 @@ pub fn run_in(
 }
 
 /// A running test.
-struct Test<'a> {
-    plane: &'a mut dyn PacketPlane,
+struct Test<'a, P> {
+    plane: &'a mut P,
     program: Arc<Program>,
     read_file: ReadFile<'a>,
     now: Nanos,
@@ -138,8 +124,8 @@ struct Test<'a> {
     report: Report,
 }
 
-impl<'a> Test<'a> {
-    fn new(plane: &'a mut dyn PacketPlane, program: Arc<Program>, read_file: ReadFile<'a>) -> Self {
+impl<'a, P: PacketPlane> Test<'a, P> {
+    fn new(plane: &'a mut P, program: Arc<Program>, read_file: ReadFile<'a>) -> Self {
         Test {
             plane,
             program,
@@ -203,9 +189,10 @@ impl<'a> Test<'a> {
             .map_err(|error| format!("the packet cannot come in: {error}"))?;
         frame.ingress = PortId(port);
         let sent = &mut self.sent;
-        self.plane.forward(frame, self.now, &mut |port, bytes| {
-            sent.entry(port.0).or_default().push(bytes.to_vec());
-        });
+        self.plane
+            .forward(&mut [frame], self.now, |port, frame, _| {
+                sent.entry(port.0).or_default().push(frame.bytes().to_vec());
+            });
         self.collect();
         Ok(())
     }

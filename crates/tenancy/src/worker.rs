@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use exec::{BURST, DropReason};
 use packet::{Frame, Nanos, PortId};
-use switch::{Contexts, Ledger, SegmentRun};
+use switch::{Contexts, Ledger, PacketProcessor, SegmentRun};
 
 use crate::cycle_accounting::{CycleAccounting, CycleUse, EstimatedCost, Reception};
 use crate::rate_limiter::Used;
@@ -178,6 +178,21 @@ fn watch(seat: &mut VpdpWorker, watched: &mut Vec<VpdpIndex>) -> bool {
         watched.push(seat.slot);
     }
     seat.is_watched || seat.worker.publications() != seat.known
+}
+
+impl PacketProcessor for Worker {
+    fn forward(
+        &mut self,
+        frames: &mut [Frame],
+        now: Nanos,
+        sent: impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        Worker::forward(self, frames, now, sent);
+    }
+
+    fn next_time(&self) -> Option<Nanos> {
+        Worker::next_time(self)
+    }
 }
 
 impl Worker {

@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use exec::DropReason;
 use p4rt::{CpuPort, ToControllers};
 use packet::{Batch, Frame, Nanos, PortId};
+use switch::PacketProcessor;
 use tenancy::{CycleAccounting, CycleUse, Reception, VpdpId, Worker};
 
 use super::cycle_accounting::Cycles;
-use crate::packet_processor::PacketProcessor;
+use crate::packet_processor::ThreadProcessor;
 
 /// First of the switch ports for the controllers of virtual data planes. The vPDP's number is
 /// added.
@@ -265,22 +266,6 @@ pub const ROUND: usize = 4096;
 pub const FAIR_ROUND: usize = 256;
 
 impl PacketProcessor for Tenants {
-    fn round(&self) -> usize {
-        self.round
-    }
-
-    fn allow(&mut self, port: PortId) -> usize {
-        self.worker.allow(port)
-    }
-
-    fn fills_up(&mut self, port: PortId) -> bool {
-        self.worker.fills_up(port)
-    }
-
-    fn falls_behind(&mut self) {
-        self.is_behind = true;
-    }
-
     fn forward(
         &mut self,
         frames: &mut [Frame],
@@ -304,6 +289,28 @@ impl PacketProcessor for Tenants {
         });
     }
 
+    fn next_time(&self) -> Option<Nanos> {
+        self.worker.next_time()
+    }
+}
+
+impl ThreadProcessor for Tenants {
+    fn round(&self) -> usize {
+        self.round
+    }
+
+    fn allow(&mut self, port: PortId) -> usize {
+        self.worker.allow(port)
+    }
+
+    fn fills_up(&mut self, port: PortId) -> bool {
+        self.worker.fills_up(port)
+    }
+
+    fn falls_behind(&mut self) {
+        self.is_behind = true;
+    }
+
     fn receives(&mut self) {
         self.reception.begin();
     }
@@ -319,10 +326,6 @@ impl PacketProcessor for Tenants {
             batch,
             |(port, cpu), batch| take_packet(*port, cpu, batch, now),
         );
-    }
-
-    fn next_time(&self) -> Option<Nanos> {
-        self.worker.next_time()
     }
 
     fn wake_by(&self, wake: impl Fn() + Send + Sync + 'static) {
