@@ -1,5 +1,5 @@
-//! Crate `bench`: workloads for benchmarks, with rule sets, routing tables, traces, programs and
-//! hand-written loops.
+//! Crate `bench`: workloads for benchmarks, with programs, table entries, traffic and hand-written
+//! loops.
 //!
 //! **In:** a kind, a size and a seed. A [`Workload`] also needs the verified IR of its program.
 //! **Out:** table entries, lookup keys, packets, and the program's function as a hand-written loop
@@ -31,11 +31,10 @@ pub mod load;
 pub mod lookups;
 pub mod measure;
 mod names;
-pub mod routes;
-pub mod rules;
 mod setup;
 #[cfg(target_os = "linux")]
 pub mod swap;
+mod tables;
 pub mod tenants;
 mod wire;
 mod workload;
@@ -45,7 +44,5 @@ pub use compare::{Difference, compare};
 pub use device::{OnDevice, OnWorker};
 pub use forward::{Bare, Forward, Reading, SentFrames};
 pub use names::{ActionName, Key, NameError, TableName};
-pub use routes::{Family, Route, RoutingTable};
-pub use rules::{FiveTuple, Kind, PortRange, Prefix, RuleSet, Spread};
 pub use setup::{Item, ItemSink, SetupError, configure};
 pub use workload::{Hand, Workload};

@@ -1,10 +1,14 @@
 //! Benchmark of longest-prefix lookups per second, on one core, with random destinations that hit:
 //! `cargo bench -p table --bench lpm`.
 
-use bench::{Family, RoutingTable};
+#[path = "../tests/generated/mod.rs"]
+mod generated;
+
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use generated::{route_entries, route_shape};
+use generators::{Family, RoutingTable};
 use std::time::{Duration, Instant};
-use table::{ActionRef, EntryAction, NewEntry, Table, TableSpec};
+use table::{ActionRef, EntryAction, Table, TableSpec};
 
 /// Number of lookups in a batch.
 const BATCH: usize = 64;
@@ -20,9 +24,8 @@ fn direct(action: u32) -> EntryAction {
 
 fn table(routes: &RoutingTable) -> Table {
     let capacity = routes.routes().len() + 1;
-    let mut table = Table::new(TableSpec::new(routes.shape(), capacity), direct(0));
-    for &route in routes.routes() {
-        let new = NewEntry::new(routes.matches(route), direct(1));
+    let mut table = Table::new(TableSpec::new(route_shape(routes), capacity), direct(0));
+    for new in route_entries(routes, direct(1)) {
         table.insert(new, 0).expect("there is room");
     }
     table

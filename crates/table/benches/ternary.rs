@@ -5,8 +5,12 @@
 //! of rules (`1000`, `100000`, `500000`). The last number takes long and is measured only if it is
 //! given. `polyplane bench --lookups ternary` measures updates concurrent with lookups.
 
-use bench::rules::KEY_LIMBS;
-use bench::{FiveTuple, Kind, RuleSet, Spread};
+#[path = "../tests/generated/mod.rs"]
+mod generated;
+
+use generated::{rule_entries, rule_shape};
+use generators::rules::KEY_LIMBS;
+use generators::{Kind, RuleSet, Spread};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 use support::quantile::median;
@@ -83,11 +87,11 @@ struct Row {
 
 impl Row {
     fn new(set: &RuleSet) -> Self {
-        let entries: Vec<NewEntry> = set.entries(direct).collect();
+        let entries: Vec<NewEntry> = rule_entries(set, direct).collect();
         let trace = set.trace(TRACE, 2);
         let rules = entries.len();
         let start = Instant::now();
-        let mut table = Table::new(TableSpec::new(FiveTuple::shape(), rules + 1), direct(0));
+        let mut table = Table::new(TableSpec::new(rule_shape(), rules + 1), direct(0));
         for entry in entries {
             table.insert(entry, 0).expect("there is room");
         }

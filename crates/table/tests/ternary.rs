@@ -1,9 +1,12 @@
 //! Tests of the ternary engine on rule sets of realistic sizes and shapes. It must return the first
 //! matching rule while rules are inserted and removed.
 
-use bench::rules::KEY_LIMBS;
-use bench::{FiveTuple, Kind, RuleSet, Spread};
+mod generated;
+
 use bits::Value;
+use generated::{rule_entries, rule_shape};
+use generators::rules::KEY_LIMBS;
+use generators::{Kind, RuleSet, Spread};
 use std::sync::Arc;
 use std::time::Duration;
 use support::rng::Rng;
@@ -67,7 +70,7 @@ struct Rules {
 impl Rules {
     fn of(entries: &[NewEntry]) -> Self {
         Self {
-            shape: FiveTuple::shape(),
+            shape: rule_shape(),
             matches: entries.iter().map(|entry| entry.matches.clone()).collect(),
             present: vec![None; entries.len()],
         }
@@ -80,12 +83,12 @@ impl Rules {
 }
 
 fn table(capacity: usize) -> Table {
-    Table::new(TableSpec::new(FiveTuple::shape(), capacity), direct(0))
+    Table::new(TableSpec::new(rule_shape(), capacity), direct(0))
 }
 
 fn rules_come_and_go(kind: Kind, spread: Spread, count: usize) {
     let set = RuleSet::generate(kind, spread, count, 1);
-    let entries: Vec<NewEntry> = set.entries(direct).collect();
+    let entries: Vec<NewEntry> = rule_entries(&set, direct).collect();
     let mut table = table(count);
     let mut rules = Rules::of(&entries);
     // Two thirds at once, the others one by one between removals.
@@ -141,7 +144,7 @@ fn ip_chains_keep_their_meaning_while_rules_come_and_go() {
 #[test]
 fn a_table_that_shrinks_to_nothing_finds_what_is_left() {
     let set = RuleSet::generate(Kind::Acl, Spread::Copies, 300, 4);
-    let entries: Vec<NewEntry> = set.entries(direct).collect();
+    let entries: Vec<NewEntry> = rule_entries(&set, direct).collect();
     let mut table = table(300);
     let mut rules = Rules::of(&entries);
     for (entry, present) in entries.iter().zip(&mut rules.present) {

@@ -7,8 +7,9 @@ mod measure;
 pub use loaded::{Loaded, measure_loaded};
 pub use measure::{Beside, Changes, Plan, Rates, measure};
 
-use crate::{Family, FiveTuple, Kind, RoutingTable, RuleSet, Spread};
+use crate::tables::{route_entries, route_shape, rule_entries, rule_shape};
 use bits::Value;
+use generators::{Family, Kind, RoutingTable, RuleSet, Spread};
 use std::cmp::Reverse;
 use support::rng::Rng;
 use table::{
@@ -104,16 +105,15 @@ impl Subject {
             Self::Lpm(family) => {
                 let table = RoutingTable::generate(family, count, 1);
                 let routes = table.routes();
-                let entry = |&route| NewEntry::new(table.matches(route), direct());
-                let all = routes.iter().map(entry).collect();
-                new(table.shape(), all, spare, &|number, choices| {
+                let all = route_entries(&table, direct()).collect();
+                new(route_shape(&table), all, spare, &|number, choices| {
                     table.keys(&[table.destination_in(routes[number], choices)])
                 })
             }
             Self::Ternary(kind) => {
                 let set = RuleSet::generate(kind, Spread::Scaled, count, 1);
-                let all = set.entries(|_| direct()).collect();
-                new(FiveTuple::shape(), all, spare, &|number, choices| {
+                let all = rule_entries(&set, |_| direct()).collect();
+                new(rule_shape(), all, spare, &|number, choices| {
                     set.rules()[number].random_header(choices).to_vec()
                 })
             }

@@ -2,6 +2,7 @@
 
 use bits::Value;
 use exec::Configuration;
+use generators::{Family, Kind, PortRange, Prefix, RoutingTable, RuleSet, Spread};
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use support::rng::Rng;
@@ -13,11 +14,12 @@ use super::flat::{Asked, BURST, Counter, DirectCounter, Flat};
 use crate::forward::{Forward, Reading, SentFrames};
 use crate::names::Key;
 use crate::setup::{ItemSink, SetupError};
+use crate::tables::{rule_entries, rule_shape};
 use crate::wire::{
     ETHERNET, ETHERTYPE_IPV4, ETHERTYPE_VLAN, Ipv4, TCP, UDP, be16, be32, be48, decrement_ttl,
     ipv4_is_right, put16, put48,
 };
-use crate::{Family, FiveTuple, Hand, Kind, Prefix, RoutingTable, RuleSet, Spread, Workload};
+use crate::{Hand, Workload};
 
 /// Number of routes, in addition to the default route.
 const ROUTES: usize = 10_000;
@@ -119,11 +121,8 @@ fn permitted(rules: &RuleSet, count: usize) -> Vec<[u64; 5]> {
             params: Box::default(),
         })
     };
-    let mut table = Table::new(
-        TableSpec::new(FiveTuple::shape(), rules.rules().len()),
-        call(0),
-    );
-    for entry in rules.entries(call) {
+    let mut table = Table::new(TableSpec::new(rule_shape(), rules.rules().len()), call(0));
+    for entry in rule_entries(rules, call) {
         // All rules are different, so no insertion fails.
         let _ = table.insert(entry, 0);
     }
@@ -273,7 +272,7 @@ impl Acl {
         let deny = fill.table("access_list", "deny")?;
         let count = self.rules.rules().len();
         for (i, rule) in self.rules.rules().iter().enumerate() {
-            let range = |range: crate::PortRange| Key::Range(range.lo.into(), range.hi.into());
+            let range = |range: PortRange| Key::Range(range.lo.into(), range.hi.into());
             let keys = [
                 prefix(rule.source),
                 prefix(rule.destination),

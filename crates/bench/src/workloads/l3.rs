@@ -1,6 +1,7 @@
 //! `l3`: a router with a full Internet routing table for IPv4.
 
 use exec::Configuration;
+use generators::{Family, RoutingTable};
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use support::rng::Rng;
@@ -16,7 +17,7 @@ use crate::wire::{
     ETHERNET, ETHERTYPE_IPV4, IPV4_END, Ipv4, UDP, be16, be32, be48, decrement_ttl, ipv4_is_right,
     put16, put48,
 };
-use crate::{Family, Hand, RoutingTable, Workload};
+use crate::{Hand, Workload};
 
 /// Number of prefixes in a full table.
 const ROUTES: usize = 964_000;

@@ -4,6 +4,7 @@ mod hand;
 
 use bits::Value;
 use exec::Configuration;
+use generators::{Family, Kind, Prefix, Route, RoutingTable, RuleSet, Spread};
 use ir::Program;
 use packet::{Frame, PortId};
 use support::rng::Rng;
@@ -14,7 +15,7 @@ use super::fill::Fill;
 use crate::names::Key;
 use crate::setup::{ItemSink, SetupError};
 use crate::wire::{ETHERTYPE_IPV6, Ipv4, TCP, UDP, put16, put48};
-use crate::{Family, Hand, Kind, Prefix, Route, RoutingTable, RuleSet, Spread, Workload};
+use crate::{Hand, Workload};
 
 /// Number of individual ports, from 0. Port `p` is bridge port `BRIDGE_PORTS + p` and untagged
 /// member of one VLAN.

@@ -1,6 +1,7 @@
 //! `snat`: address and port translation in both directions.
 
 use exec::Configuration;
+use generators::{Family, RoutingTable};
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use support::checksum::fold;
@@ -17,7 +18,7 @@ use crate::wire::{
     ETHERNET, ETHERTYPE_IPV4, IPV4_END, Ipv4, TCP, UDP, be16, be32, corrected32, decrement_ttl,
     ipv4_is_right, put16, put32, put48,
 };
-use crate::{Family, Hand, RoutingTable, Workload};
+use crate::{Hand, Workload};
 
 /// Number of known flows.
 const FLOWS: u64 = 100_000;

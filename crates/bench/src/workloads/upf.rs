@@ -1,6 +1,7 @@
 //! `upf`: the uplink of a 5G user plane function, which removes GTP-U tunnels.
 
 use exec::Configuration;
+use generators::{Family, RoutingTable};
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use support::rng::Rng;
@@ -15,7 +16,7 @@ use crate::wire::{
     ETHERNET, ETHERTYPE_IPV4, IPV4_END, Ipv4, UDP, be16, be32, be48, decrement_ttl, ipv4_is_right,
     put16, put32, put48,
 };
-use crate::{Family, Hand, RoutingTable, Workload};
+use crate::{Hand, Workload};
 
 /// Number of user sessions.
 const SESSIONS: u64 = 100_000;

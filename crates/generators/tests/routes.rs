@@ -1,7 +1,8 @@
 //! Tests of the properties of routing tables.
 
-use bench::{Family, Route, RoutingTable};
 use std::collections::{HashMap, HashSet};
+
+use generators::{Family, Route, RoutingTable};
 
 fn count_by_len(routes: &[Route]) -> HashMap<u8, usize> {
     let mut counts = HashMap::new();

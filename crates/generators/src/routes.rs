@@ -11,7 +11,8 @@
 use bits::Value;
 use std::collections::HashSet;
 use support::rng::Rng;
-use table::{FieldMatch, KeyField, KeyShape, MatchKind};
+
+use crate::Pattern;
 
 /// Address family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -182,20 +183,17 @@ impl RoutingTable {
         &self.routes
     }
 
-    /// Returns the key: one LPM field.
-    pub fn shape(&self) -> KeyShape {
-        KeyShape::new([KeyField {
-            width: self.family.width(),
-            kind: MatchKind::Lpm,
-        }])
+    /// Returns the pattern of a route's entry on its one key field.
+    pub fn pattern(&self, route: Route) -> Pattern {
+        Pattern::Prefix {
+            value: Value::truncated(route.address, self.family.width()),
+            len: route.len.into(),
+        }
     }
 
-    /// Returns the match of a route's entry.
-    pub fn matches(&self, route: Route) -> Vec<FieldMatch> {
-        vec![FieldMatch::Lpm {
-            value: Value::truncated(route.address, self.family.width()),
-            prefix_len: route.len.into(),
-        }]
+    /// Returns the pattern of the default route.
+    pub fn default_route(&self) -> Pattern {
+        self.pattern(Route { address: 0, len: 0 })
     }
 
     /// Returns `count` random addresses, each inside a random route.

@@ -10,7 +10,8 @@ mod profile;
 
 use bits::Value;
 use support::rng::Rng;
-use table::{EntryAction, FieldMatch, KeyField, KeyShape, MatchKind, NewEntry};
+
+use crate::Pattern;
 
 /// Kind of a rule set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -76,8 +77,8 @@ impl Prefix {
         self.address | choices.bits() as u32 & !Self::mask(self.len)
     }
 
-    fn to_match(self) -> FieldMatch {
-        FieldMatch::Ternary {
+    fn pattern(self) -> Pattern {
+        Pattern::Ternary {
             value: Value::truncated(self.address.into(), 32),
             mask: Value::prefix_mask(self.len.into(), 32),
         }
@@ -105,8 +106,8 @@ impl PortRange {
         self.lo <= other.lo && other.hi <= self.hi
     }
 
-    fn to_match(self) -> FieldMatch {
-        FieldMatch::Range {
+    fn pattern(self) -> Pattern {
+        Pattern::Range {
             lo: Value::truncated(self.lo.into(), 16),
             hi: Value::truncated(self.hi.into(), 16),
         }
@@ -132,28 +133,24 @@ pub struct FiveTuple {
 pub const KEY_LIMBS: usize = 5;
 
 impl FiveTuple {
-    /// Returns the key of rule tables: addresses and protocol ternary, ports as ranges.
-    pub fn shape() -> KeyShape {
-        use MatchKind::{Range, Ternary};
-        let fields = [
-            (32, Ternary),
-            (32, Ternary),
-            (16, Range),
-            (16, Range),
-            (8, Ternary),
-        ];
-        KeyShape::new(fields.map(|(width, kind)| KeyField { width, kind }))
-    }
+    /// The rule that matches everything.
+    pub const ANY: Self = Self {
+        source: Prefix { address: 0, len: 0 },
+        destination: Prefix { address: 0, len: 0 },
+        source_port: PortRange::ANY,
+        destination_port: PortRange::ANY,
+        protocol: None,
+    };
 
-    /// Returns the match of this rule's entry.
-    pub fn matches(&self) -> Vec<FieldMatch> {
+    /// Returns the patterns of this rule's entry: addresses and protocol ternary, ports as ranges.
+    pub fn patterns(&self) -> [Pattern; KEY_LIMBS] {
         let protocol = u128::from(self.protocol.unwrap_or(0));
-        vec![
-            self.source.to_match(),
-            self.destination.to_match(),
-            self.source_port.to_match(),
-            self.destination_port.to_match(),
-            FieldMatch::Ternary {
+        [
+            self.source.pattern(),
+            self.destination.pattern(),
+            self.source_port.pattern(),
+            self.destination_port.pattern(),
+            Pattern::Ternary {
                 value: Value::truncated(protocol, 8),
                 mask: match self.protocol {
                     Some(_) => Value::all_ones(8),
@@ -214,20 +211,12 @@ impl RuleSet {
         &self.rules
     }
 
-    /// Returns entries for a table with the key [`FiveTuple::shape`]. Priorities descend in rule
-    /// order; the largest wins.
-    pub fn entries(
-        &self,
-        action: impl Fn(usize) -> EntryAction,
-    ) -> impl ExactSizeIterator<Item = NewEntry> {
+    /// Returns the rules with their priorities, which descend in rule order; the largest wins.
+    pub fn prioritized(&self) -> impl ExactSizeIterator<Item = (i32, &FiveTuple)> {
         let count = self.rules.len();
-        self.rules
-            .iter()
-            .enumerate()
-            .map(move |(i, rule)| NewEntry {
-                priority: i32::try_from(count - i).ok(),
-                ..NewEntry::new(rule.matches(), action(i))
-            })
+        let priority = move |i| i32::try_from(count - i).unwrap_or(i32::MAX);
+        let numbered = self.rules.iter().enumerate();
+        numbered.map(move |(i, rule)| (priority(i), rule))
     }
 
     /// Returns a uniform trace of `headers` headers, of `KEY_LIMBS` limbs each. Each is a random

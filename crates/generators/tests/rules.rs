@@ -1,7 +1,10 @@
 //! Tests of the properties of rule sets.
 
-use bench::{FiveTuple, Kind, PortRange, Prefix, RuleSet, Spread};
 use std::collections::HashSet;
+
+use bits::Value;
+use generators::rules::KEY_LIMBS;
+use generators::{FiveTuple, Kind, Pattern, PortRange, Prefix, RuleSet, Spread};
 use support::rng::Rng;
 
 const SPREADS: [Spread; 2] = [Spread::Scaled, Spread::Copies];
@@ -48,38 +51,57 @@ fn no_rule_stands_behind_one_that_covers_it() {
     }
 }
 
+/// Returns true if a header, of one limb a field, matches the patterns.
+fn is_matched(patterns: &[Pattern; KEY_LIMBS], header: &[u64]) -> bool {
+    let mut fields = patterns.iter().zip(header);
+    fields.all(|(pattern, limb)| {
+        let field = Value::truncated((*limb).into(), pattern.width());
+        match pattern {
+            Pattern::Prefix { .. } => panic!("no field of a rule is a prefix"),
+            Pattern::Ternary { value, mask } => {
+                field.limbs()[0] & mask.limbs()[0] == value.limbs()[0]
+            }
+            Pattern::Range { lo, hi } => *lo <= field && field <= *hi,
+        }
+    })
+}
+
 #[test]
-fn prefixes_and_ranges_are_well_formed_so_tables_take_all_entries() {
+fn prefixes_and_ranges_are_well_formed() {
     for kind in Kind::ALL {
         let set = RuleSet::generate(kind, Spread::Scaled, 3000, 11);
-        let shape = FiveTuple::shape();
         for rule in set.rules() {
-            assert_eq!(shape.check(&rule.matches()), Ok(()));
-            assert_eq!(
-                rule.source,
-                Prefix::new(rule.source.address, rule.source.len)
-            );
+            for prefix in [rule.source, rule.destination] {
+                assert_eq!(prefix, Prefix::new(prefix.address, prefix.len));
+            }
+            for range in [rule.source_port, rule.destination_port] {
+                assert!(range.lo <= range.hi, "{rule:?}");
+            }
         }
     }
 }
 
 #[test]
+fn priorities_descend_to_one() {
+    let set = RuleSet::generate(Kind::Fw, Spread::Scaled, 50, 2);
+    let priorities: Vec<i32> = set.prioritized().map(|(priority, _)| priority).collect();
+    assert_eq!(priorities, (1..=50).rev().collect::<Vec<_>>());
+}
+
+#[test]
 fn headers_of_the_trace_match_their_rules() {
     let set = RuleSet::generate(Kind::Ipc, Spread::Copies, 300, 5);
-    let shape = FiveTuple::shape();
     let mut choices = Rng::new(9);
     for rule in set.rules() {
         let header = rule.random_header(&mut choices);
-        assert!(shape.matches(&rule.matches(), &header));
+        assert!(is_matched(&rule.patterns(), &header));
+        assert!(is_matched(&FiveTuple::ANY.patterns(), &header));
     }
     let trace = set.trace(1000, 1);
-    assert_eq!(trace.len(), 1000 * bench::rules::KEY_LIMBS);
-    for header in trace.chunks(bench::rules::KEY_LIMBS) {
-        assert!(
-            set.rules()
-                .iter()
-                .any(|rule| shape.matches(&rule.matches(), header))
-        );
+    assert_eq!(trace.len(), 1000 * KEY_LIMBS);
+    for header in trace.chunks(KEY_LIMBS) {
+        let mut rules = set.rules().iter();
+        assert!(rules.any(|rule| is_matched(&rule.patterns(), header)));
     }
 }
 
