@@ -15,7 +15,11 @@
 //!   [`table::Lookup`]. So the loop is a limit for the generated code, not for another choice of
 //!   tables.
 //!
-//! Tests: `tests/` compares every workload's program with its loop on every engine. Unit tests are
+//! [`churn`] and [`isolation`] are the drivers of two tests of `tenancy` under load, which
+//! `polyplane bench --tenants` measures. `testkit` runs them as tests that pass or fail.
+//!
+//! Tests: `testkit/tests/workloads.rs` compares every workload's program with its loop on every
+//! engine; `churn.rs`, `isolation.rs` and `vpdps.rs` beside it run the drivers. Unit tests are
 //! beside the code.
 
 pub mod arrival;

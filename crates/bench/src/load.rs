@@ -178,18 +178,16 @@ fn load_at(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use interp::Interp;
 
     #[test]
     fn no_round_finds_the_code_of_another() {
         let engines = std::cell::Cell::new(0);
         let engine = || {
             engines.set(engines.get() + 1);
-            testkit::engines().remove(0)
+            Arc::new(Interp) as Arc<dyn Engine>
         };
-        let compile = |text: &str| {
-            let program = testkit::compile_text(text)?;
-            Ok(Program::clone(&program))
-        };
+        let compile = |text: &str| Ok(driver::compile_text("stamp.p4", text)?);
         let times = load_times(include_str!("../programs/stamp.p4"), &compile, &engine, 3);
         let times = times.unwrap();
         assert_eq!(engines.get(), 3);
@@ -199,8 +197,9 @@ mod tests {
 
     #[test]
     fn a_packet_that_the_gate_refuses_has_not_met_the_program() {
-        let program = testkit::compile_text(include_str!("../programs/stamp.p4")).unwrap();
-        let mut hypervisor = TenantSwitch::new(testkit::engines().remove(0));
+        let stamp = include_str!("../programs/stamp.p4");
+        let program = Arc::new(driver::compile_text("stamp.p4", stamp).unwrap());
+        let mut hypervisor = TenantSwitch::new(Arc::new(Interp));
         let spec = Spec {
             ports: vec![Connection::Physical(PortId(0))],
             ..Spec::default()

@@ -7,9 +7,9 @@ use bench::{OnDevice, SentFrames, Workload, compare, workloads, workloads::Size}
 use packet::{Frame, Nanos};
 use support::rng::Rng;
 
-/// Compiles the workload's program by `testkit`.
+/// Compiles the workload's program, from its file.
 fn program(workload: &dyn Workload) -> std::sync::Arc<ir::Program> {
-    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
+    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/bench/programs");
     let file = std::fs::read_dir(programs)
         .expect("there are programs")
         .map(|entry| entry.expect("an entry").path())
