@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ::hypervisor::{FieldPlace, Hosted, Shape, translate};
+use ::hypervisor::{FieldPlace, Hosted, Shape, tables_in_paper, translate};
 use clap::{Args, Subcommand, ValueEnum};
 use controller::Catalog;
 use p4info::p4::v1 as rt;
@@ -260,12 +260,6 @@ fn described(options: &Translate, hosted: &Hosted) -> Value {
         "entries": entries.collect::<Vec<_>>(),
         "statements": statements,
     })
-}
-
-/// Returns the paper's number of tables (figure 7(b), 1 to 8 slots): 24 per slot and 5 more
-/// (figure 6).
-pub(crate) fn tables_in_paper(slots: u32) -> u32 {
-    24 * slots + 5
 }
 
 /// Header, user and control bits in the paper's figure 8.

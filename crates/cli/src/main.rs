@@ -8,28 +8,19 @@
 //! run the built binary as a new user would.
 
 mod address;
-mod args;
 mod artefacts;
-mod bench;
-mod captures;
 mod cells;
 mod check;
-mod compile;
 mod completions;
 mod configure;
 mod control;
 mod ctl;
 mod demo;
 mod diff;
-mod engine;
-mod experiment;
 mod fabric;
 mod host;
 mod hypervisor;
 mod listen;
-mod live;
-mod log;
-mod out;
 mod replay;
 mod run;
 mod serve;
@@ -44,9 +35,10 @@ mod veth;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use command::{Ended, args, captures, compile, engine};
 use runtime::ProcessSetup;
 use support::amount;
-use support::text_table as report;
+use terminal::{live, log, out};
 
 /// Stack size of the main thread's work, which may compile programs.
 const STACK_BYTES: usize = runtime::COMPILER_STACK_BYTES;
@@ -100,24 +92,17 @@ enum Command {
     /// Show what a switch has kept in a directory (`--state`), and check it.
     State(state::Options),
     /// Measure how fast engines run a program, against the same loop written by hand.
-    Bench(bench::Options),
+    #[cfg(feature = "lab")]
+    Bench(lab::bench::BenchOptions),
     /// Watch the example router forward real traffic between two Linux hosts.
     Demo(demo::Options),
     /// Run many switches, hosts and links of a topology: simulated, or as network namespaces.
     Fabric(fabric::Options),
     /// Measure figures of papers, and compare them with the papers' own.
-    Experiment(experiment::Options),
+    #[cfg(feature = "lab")]
+    Experiment(lab::experiment::ExperimentOptions),
     /// Print the completion script of a shell for this command.
     Completions(completions::Options),
-}
-
-/// Result of a command that did not fail with an error message.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Ended {
-    /// Success.
-    Well,
-    /// The input has errors, which were reported.
-    WithErrors,
 }
 
 /// The allocator places objects of one size side by side, and on huge pages. With 256 virtual
@@ -177,8 +162,9 @@ fn prepare(command: &Command) -> Result<ProcessSetup, String> {
         | Command::Serve(_)
         | Command::Host(_)
         | Command::Replay(_)
-        | Command::Fabric(_)
-        | Command::Experiment(_) => Ok(ProcessSetup::catch_signals()?),
+        | Command::Fabric(_) => Ok(ProcessSetup::catch_signals()?),
+        #[cfg(feature = "lab")]
+        Command::Experiment(_) => Ok(ProcessSetup::catch_signals()?),
         Command::Ctl(options) if options.follows() => Ok(ProcessSetup::catch_signals()?),
         _ => Ok(ProcessSetup::default()),
     }
@@ -199,12 +185,14 @@ fn dispatch(command: Command, early: ProcessSetup) -> Result<Ended, String> {
         Command::Tenant(options) => tenant::run(&options),
         Command::Hypervisor(options) => hypervisor::run(&options),
         Command::State(options) => state::run(&options),
-        Command::Bench(options) => bench::run(&options),
+        #[cfg(feature = "lab")]
+        Command::Bench(options) => lab::bench::run(&options),
         Command::Demo(options) => demo::run(&options, &early),
         Command::Compile(options) => artefacts::run(&options),
         Command::Ctl(options) => ctl::run(&options, &early),
         Command::Fabric(options) => fabric::run(&options, &early),
-        Command::Experiment(options) => experiment::run(&options, &early),
+        #[cfg(feature = "lab")]
+        Command::Experiment(options) => lab::experiment::run(&options, &|| early.take_signal()),
         Command::Completions(options) => completions::run(&options),
     }
 }

@@ -17,7 +17,7 @@ use crate::captures::{Captures, Input};
 use crate::cells::{self, Cell};
 use crate::engine::Choice;
 use crate::live::{self, LiveLine};
-use crate::{Ended, amount, configure, log, out};
+use crate::{Ended, amount, configure, out, run};
 
 /// Number of packets between two checks of the clock and of signals.
 const LOOK_EVERY: u64 = 256;
@@ -112,7 +112,7 @@ impl Replay {
             first: None,
             started: Instant::now(),
             late: 0,
-            heard: Notifications::new(log::notifications()),
+            heard: Notifications::new(run::notifications()),
             errors: Vec::new(),
         }
     }

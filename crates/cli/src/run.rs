@@ -17,15 +17,16 @@ use runtime::report::{self, DeviceReport, PortReport, WorkerReport};
 use runtime::trace_filter::{PacketFilter, SamplingRate};
 use runtime::{
     ChannelEnd, ControllerChannel, ControllerLink, Ending, Forwarder, ForwarderEvent,
-    ForwarderOptions, MetricsServer, MetricsSource, ProcessSetup, Served, StopSources,
-    TraceSelection, WorkerConfig, compile_pool,
+    ForwarderOptions, MetricsServer, MetricsSource, NotificationLevel, ProcessSetup, Served,
+    StopSources, TraceSelection, WorkerConfig, compile_pool,
 };
 use serde::Serialize;
 use support::wakeup::WakeupFd;
 use switch::Device;
 use tenancy::Compilations;
+use tracing::level_filters::LevelFilter;
 
-use crate::args::{Io, Setup, Source};
+use crate::args::{Io, MAX_WORKERS, Setup, Source};
 use crate::control::{self, Cpu};
 use crate::engine::Choice;
 use crate::listen::Guard;
@@ -40,9 +41,6 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum number of ports shown separately. More ports are shown as one sum.
 const PORTS_SHOWN: usize = 4;
-
-/// Maximum number of workers.
-pub(crate) const MAX_WORKERS: i64 = 64;
 
 #[derive(Args)]
 #[command(
@@ -229,6 +227,18 @@ impl DeviceProcessor {
 impl Options {
     fn device_id(&self) -> u64 {
         self.device_id.unwrap_or(1)
+    }
+}
+
+/// Returns the notifications of devices that are shown at this log level. Those that a controller
+/// may receive need `debug` if controllers are served.
+pub(crate) fn notifications() -> NotificationLevel {
+    if log::says(LevelFilter::DEBUG) {
+        NotificationLevel::All
+    } else if log::says(LevelFilter::ERROR) {
+        NotificationLevel::WithoutControllers
+    } else {
+        NotificationLevel::Off
     }
 }
 
@@ -460,7 +470,7 @@ impl Round {
         };
         let plan = ForwarderOptions {
             workers: habits,
-            notifications: log::notifications(),
+            notifications: notifications(),
             tracing: options.trace.tracing(),
             inbox,
         };

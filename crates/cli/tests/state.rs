@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity as Kind;
+use p4info::p4::v1::packet_replication_engine_entry::Type as Replication;
 use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use p4info::p4::v1::update::Type;
 use p4info::p4::v1::write_request::Atomicity;
@@ -342,4 +343,98 @@ async fn another_program_on_the_command_line_takes_the_state_over_and_says_what_
     let said = String::from_utf8_lossy(&other.stderr);
     assert!(said.contains("is in use by another switch"), "{said}");
     assert_eq!(other.status.code(), Some(1));
+}
+
+/// A state directory's file that an earlier release wrote. To write it again with this one:
+/// `POLYPLANE_WRITE_GOLDEN=1 cargo test -p cli --test state release`.
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/device-1.redb.gz");
+
+/// Program of the golden state. It is small, so the file is small.
+const SMALL: &str = include_str!("golden/small.p4");
+
+/// Runs `gzip` with these options on a file. Returns its output.
+fn gzip(options: &str, file: &Path) -> Vec<u8> {
+    let output = Command::new("gzip").arg(options).arg(file).output();
+    let output = output.expect("gzip is there");
+    assert!(output.status.success(), "{output:?}");
+    output.stdout
+}
+
+/// Returns one entity of each kind that the golden state has.
+fn golden_entities(objects: &Objects) -> [Kind; 3] {
+    let row = does(objects.id("to_port"), &[b"\x02"]);
+    let row = entry(objects.id("stations"), vec![exact(1, b"\x09")], row);
+    let replica = rt::Replica {
+        instance: 5,
+        port_kind: Some(rt::replica::PortKind::Port(b"\x03".to_vec())),
+        ..rt::Replica::default()
+    };
+    let session = rt::CloneSessionEntry {
+        session_id: 7,
+        replicas: vec![replica],
+        ..rt::CloneSessionEntry::default()
+    };
+    let group = rt::MulticastGroupEntry {
+        multicast_group_id: 3,
+        ..rt::MulticastGroupEntry::default()
+    };
+    let replication = |of| {
+        Kind::PacketReplicationEngineEntry(rt::PacketReplicationEngineEntry { r#type: Some(of) })
+    };
+    [
+        Kind::TableEntry(row),
+        replication(Replication::CloneSessionEntry(session)),
+        replication(Replication::MulticastGroupEntry(group)),
+    ]
+}
+
+async fn write_golden() {
+    let state = tempfile::tempdir().expect("a directory");
+    let mut switch = Switch::serve(state.path());
+    let (mut client, _stream) = switch.primary().await;
+    let loaded = client.load(Action::VerifyAndCommit, SMALL).await;
+    loaded.expect("it loads");
+    let objects = Objects::of(&client.config().await);
+    for entity in golden_entities(&objects) {
+        client.insert(entity).await;
+    }
+    switch.kill();
+    let packed = gzip("-9nc", &state.path().join("device-1.redb"));
+    std::fs::write(GOLDEN, packed).expect("it can be written");
+}
+
+#[tokio::test]
+async fn a_directory_of_the_release_before_is_read_and_goes_on() {
+    if std::env::var_os("POLYPLANE_WRITE_GOLDEN").is_some() {
+        write_golden().await;
+    }
+    let state = tempfile::tempdir().expect("a directory");
+    let file = state.path().join("device-1.redb");
+    std::fs::write(&file, gzip("-dc", Path::new(GOLDEN))).expect("there is room");
+    let shown = Command::new(env!("CARGO_BIN_EXE_polyplane"))
+        .args(["state", "--json"])
+        .arg(state.path())
+        .output()
+        .expect("the command is built");
+    let said = String::from_utf8_lossy(&shown.stderr);
+    assert_eq!((shown.status.code(), &*said), (Some(0), ""));
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+    assert_eq!(shown[0]["program"], "p4_device_config", "{shown}");
+    for round in 0..2 {
+        let mut switch = Switch::serve(state.path());
+        let (mut client, _stream) = switch.primary().await;
+        let objects = Objects::of(&client.config().await);
+        for expected in golden_entities(&objects) {
+            let read = client.read(expected.clone()).await;
+            assert_eq!(read, [expected], "round {round}");
+        }
+        // A change is kept in the same file.
+        let more = does(objects.id("to_port"), &[b"\x01"]);
+        let key = vec![exact(1, &[0x10 + round])];
+        let more = entry(objects.id("stations"), key, more);
+        client.insert(Kind::TableEntry(more)).await;
+        let all = Kind::TableEntry(entry(objects.id("stations"), vec![], None));
+        assert_eq!(client.read(all).await.len(), 2 + usize::from(round));
+        switch.kill();
+    }
 }

@@ -4,7 +4,7 @@
 //! routing tables ([`RoutingTable`]), with a [`Pattern`] for each key field, and random keys.
 //!
 //! Invariants: the same arguments give the same contents and keys in every run. The crate is below
-//! `table`, whose tests and benchmarks use it.
+//! `table`: the tests and benchmarks of `table` use it.
 //!
 //! Tests: `tests/`.
 

@@ -23,5 +23,5 @@ mod translate;
 
 pub use emit::emit;
 pub use entry::{Entry, Key};
-pub use shape::{FILE_BITS, HEADER_BITS, STEPS, Shape, USER_BITS, WORD_BITS};
+pub use shape::{FILE_BITS, HEADER_BITS, STEPS, Shape, USER_BITS, WORD_BITS, tables_in_paper};
 pub use translate::{FieldPlace, Hosted, TranslateError, translate};

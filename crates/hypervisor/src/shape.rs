@@ -50,3 +50,9 @@ impl Shape {
         CONFIGURATION_TABLES + slot * (self.ingress + self.egress)
     }
 }
+
+/// Returns the paper's number of tables (figure 7(b), 1 to 8 slots): 24 per slot and 5 more
+/// (figure 6).
+pub fn tables_in_paper(slots: u32) -> u32 {
+    24 * slots + 5
+}

@@ -1,7 +1,7 @@
 //! `polyplane fabric`: many switches on one machine, in simulated time or as network namespaces.
 //!
-//! The crate `fabric` has topologies and the simulation. This module loads programs into the
-//! switches and prints reports.
+//! The crate `fabric` has topologies and the simulation, and `command` loads programs into the
+//! switches. This module prints reports.
 
 mod hosting;
 mod namespaces;
@@ -9,24 +9,20 @@ mod real;
 mod report;
 mod show;
 mod svg;
-mod switches;
 
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use fabric::{Progress, Simulation, Topology};
+use command::switches::Maker;
+use command::topology::{run_simulation, share};
+use fabric::Simulation;
 use packet::Nanos;
 
-use crate::args::{Io, read_text};
+use crate::args::Io;
 use crate::engine::Choice;
-use crate::live::{self, LiveLine};
 use crate::{Ended, amount, out};
+pub(crate) use command::topology::read;
 use runtime::ProcessSetup;
-pub(crate) use switches::Maker;
-
-/// Width of the progress bar in characters.
-const BAR: usize = 30;
 
 #[derive(Args)]
 #[command(
@@ -85,15 +81,6 @@ struct RunOptions {
     json: bool,
 }
 
-/// Parses a share: above 0, at most 1.
-pub(crate) fn share(text: &str) -> Result<f64, String> {
-    let share: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
-    match share > 0.0 && share <= 1.0 {
-        true => Ok(share),
-        false => Err("it is not above 0 and at most 1".to_owned()),
-    }
-}
-
 pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
     match &options.command {
         Command::Show(options) => show::run(options),
@@ -109,14 +96,6 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     }
 }
 
-/// Reads a topology. Its errors are those of the command.
-pub(crate) fn read(path: &Path) -> Result<Topology, String> {
-    let file = path.display().to_string();
-    let text = read_text(path, fabric::topology::MAX_FILE_BYTES)?;
-    let directory = path.parent().unwrap_or(Path::new(""));
-    Topology::read(&file, &text, directory).map_err(|error| error.to_string())
-}
-
 fn simulate(options: &RunOptions, early: &ProcessSetup) -> Result<Ended, String> {
     let mut topology = read(&options.topology)?;
     topology.workload = topology
@@ -126,7 +105,8 @@ fn simulate(options: &RunOptions, early: &ProcessSetup) -> Result<Ended, String>
     let mut maker = Maker::new(options.choice, topology.seed);
     let simulation = Simulation::new(topology, &mut |spec| maker.make(spec));
     let mut simulation = simulation.map_err(|error| error.to_string())?;
-    let (signal, took) = watch(&mut simulation, Nanos::from_secs(options.seconds), early)?;
+    let end = Nanos::from_secs(options.seconds);
+    let (signal, took) = run_simulation(&mut simulation, end, &|| early.take_signal())?;
     simulation
         .check_conservation()
         .map_err(|unbalanced| unbalanced.to_string())?;
@@ -161,36 +141,4 @@ fn unfinished(report: &fabric::Report, time: &str) -> String {
             "not all is complete after {time}: nothing of it has arrived, and {packets} dropped, by the reasons above"
         ),
     }
-}
-
-/// Runs a simulation to its end and shows its progress. Returns the signal that stopped it, if
-/// any, and the wall-clock time.
-///
-/// # Errors
-/// Packets loop for ever.
-pub(crate) fn watch(
-    simulation: &mut Simulation,
-    end: Nanos,
-    early: &ProcessSetup,
-) -> Result<(Option<port::Signal>, Duration), String> {
-    let start = Instant::now();
-    let mut line = LiveLine::new();
-    let mut signal = None;
-    let ran = simulation.run(end, &mut |simulation| {
-        if line.is_due() {
-            line.show(&progress_line(&simulation.progress()));
-        }
-        signal = early.take_signal();
-        signal.is_none()
-    });
-    line.clear();
-    ran.map_err(|error| error.to_string())?;
-    Ok((signal, start.elapsed()))
-}
-
-fn progress_line(progress: &Progress) -> String {
-    let bar = live::bar(progress.received, progress.bytes, BAR);
-    let time = amount::time(progress.now.into());
-    let bytes = amount::bytes(progress.received);
-    format!("{bar} {bytes} in {time} of simulated time")
 }

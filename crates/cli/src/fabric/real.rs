@@ -19,10 +19,10 @@ use switch::Device;
 
 use super::hosting;
 use super::namespaces::Namespaces;
-use super::switches::{Maker, SwitchPlane};
 use crate::args::Io;
 use crate::engine::Choice;
 use crate::{Ended, amount, out};
+use command::switches::{Maker, SwitchPlane};
 
 /// Time that servers get before the programs that need them start.
 const SERVERS_FIRST: Duration = Duration::from_millis(300);

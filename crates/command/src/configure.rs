@@ -1,0 +1,105 @@
+//! Builds a configured device from a program and its entries.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use exec::Engine;
+use packet::Nanos;
+use runtime::EntriesFileError;
+use switch::{Device, DeviceConfig};
+use terminal::out;
+
+use crate::args::{Setup, Source, limits, read_text};
+use crate::compile;
+use crate::engine::Choice;
+
+/// Compiles a program and loads it with its entries, which are added at time `start`. Shows all
+/// errors, and returns `None` if there are any.
+pub fn load(
+    source: &Source,
+    setup: &Setup,
+    choice: Choice,
+    start: Nanos,
+) -> Result<Option<Device>, String> {
+    let Some(program) = compile::compile(source) else {
+        return Ok(None);
+    };
+    let engine = choice.engine_before_packets();
+    load_on(engine.as_ref(), &Arc::new(program), setup, start)
+}
+
+/// Loads a program with its entries on an engine. The entries are added at time `start`. Shows
+/// errors in them, and returns `None` if there are any.
+pub fn load_on(
+    engine: &dyn Engine,
+    program: &Arc<ir::Program>,
+    setup: &Setup,
+    start: Nanos,
+) -> Result<Option<Device>, String> {
+    let config = device_config(setup);
+    let mut device =
+        Device::new(Arc::clone(program), engine, &config).map_err(|error| error.to_string())?;
+    // Idle time-outs of entries begin when the entries are added.
+    device.step(start);
+    let Some(path) = &setup.entries else {
+        return Ok(Some(device));
+    };
+    Ok(add_file(&mut device, path)?.then_some(device))
+}
+
+/// Reads an entries file and applies it. Shows its errors, and returns true if there are none.
+/// After an error the device must not be used.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn add_file(device: &mut Device, path: &Path) -> Result<bool, String> {
+    let file = path.display().to_string();
+    let text = read_text(path, limits::ENTRIES)?;
+    Ok(add_entries(device, &file, &text))
+}
+
+/// Returns the configuration of a device.
+pub fn device_config(setup: &Setup) -> DeviceConfig {
+    DeviceConfig {
+        seed: setup.seed,
+        host_ports: setup.host_ports.clone(),
+        ..DeviceConfig::default()
+    }
+}
+
+/// Compiles a program that is given as text, and loads it with its entries. For built-in
+/// programs, which have no errors to show.
+pub fn load_text(
+    name: &str,
+    text: &str,
+    choice: Choice,
+    entries_name: &str,
+    entries: &str,
+) -> Result<Device, String> {
+    let program = Arc::new(driver::compile_text(name, text)?);
+    let engine = choice.engine_before_packets();
+    let mut device = Device::new(program, engine.as_ref(), &DeviceConfig::default())
+        .map_err(|error| error.to_string())?;
+    match add_entries(&mut device, entries_name, entries) {
+        true => Ok(device),
+        false => Err(format!("{entries_name} has errors")),
+    }
+}
+
+/// Applies the text of an entries file. Shows its errors, and returns true if there are none.
+/// After an error the device must not be used: it may have a part of the entries.
+fn add_entries(device: &mut Device, file: &str, text: &str) -> bool {
+    match runtime::apply_entries(device, file, text) {
+        Ok(()) => true,
+        Err(EntriesFileError::Text(errors)) => {
+            errors
+                .iter()
+                .for_each(|error| out::note(&error.to_string()));
+            false
+        }
+        Err(error @ EntriesFileError::Refused(_)) => {
+            out::note(&error.to_string());
+            false
+        }
+    }
+}

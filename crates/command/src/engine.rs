@@ -1,0 +1,109 @@
+//! Engines that users can select.
+
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use exec::{Engine, FastPath, Loaded, Natives, Unsupported};
+use interp::Interp;
+use ir::{Layout, Program};
+use jit::Jit;
+use terminal::out;
+
+/// Option that selects the engine.
+#[derive(Args, Clone, Copy, Default)]
+pub struct Choice {
+    /// Engine that runs the program.
+    #[arg(long, value_name = "NAME", value_enum, default_value_t)]
+    engine: Name,
+}
+
+/// Name of an engine.
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Name {
+    /// Native code, or the interpreter for a program that is too large for it.
+    #[default]
+    Auto,
+    /// Native code alone.
+    Jit,
+    /// The interpreter, which defines what programs mean.
+    Interp,
+}
+
+/// Engine that uses native code if it supports the program, and else the interpreter.
+struct Auto(Jit);
+
+impl Auto {
+    /// Loads a program into the interpreter because native code does not support it. Prints a
+    /// note.
+    fn interpret(
+        program: &Arc<Program>,
+        layout: &Layout,
+        natives: &Natives,
+        reason: &Unsupported,
+    ) -> Result<Arc<dyn Loaded>, Unsupported> {
+        let loaded = Interp.load(program, layout, natives)?;
+        let (name, construct) = (&program.name, &reason.construct);
+        out::note(&format!(
+            "program `{name}`: native code does not run {construct}"
+        ));
+        Ok(loaded)
+    }
+}
+
+impl Engine for Auto {
+    fn name(&self) -> &'static str {
+        "auto"
+    }
+
+    fn load(
+        &self,
+        program: &Arc<Program>,
+        layout: &Layout,
+        natives: &Natives,
+    ) -> Result<Arc<dyn Loaded>, Unsupported> {
+        let loaded = self.0.load(program, layout, natives);
+        loaded.or_else(|reason| Auto::interpret(program, layout, natives, &reason))
+    }
+
+    fn load_with(
+        &self,
+        program: &Arc<Program>,
+        layout: &Layout,
+        natives: &Natives,
+        pass: &FastPath,
+    ) -> Result<Arc<dyn Loaded>, Unsupported> {
+        let loaded = self.0.load_with(program, layout, natives, pass);
+        loaded.or_else(|reason| Auto::interpret(program, layout, natives, &reason))
+    }
+}
+
+/// Returns all engines, by name. The first one defines the semantics.
+pub fn all() -> Vec<Box<dyn Engine>> {
+    vec![Box::new(Interp), Box::new(Jit::new(Arc::new(Interp)))]
+}
+
+impl Choice {
+    /// The interpreter, for commands that make no use of native code.
+    pub const INTERP: Choice = Choice {
+        engine: Name::Interp,
+    };
+
+    /// Returns the selected engine.
+    pub fn engine(self) -> Box<dyn Engine> {
+        self.with(Jit::new(Arc::new(Interp)))
+    }
+
+    /// Returns the selected engine for programs that are loaded before packets are forwarded. It
+    /// compiles on two threads, because a core is idle.
+    pub fn engine_before_packets(self) -> Box<dyn Engine> {
+        self.with(Jit::new(Arc::new(Interp)).with_two_threads())
+    }
+
+    fn with(self, jit: Jit) -> Box<dyn Engine> {
+        match self.engine {
+            Name::Auto => Box::new(Auto(jit)),
+            Name::Jit => Box::new(jit),
+            Name::Interp => Box::new(Interp),
+        }
+    }
+}

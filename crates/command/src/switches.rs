@@ -1,0 +1,171 @@
+//! Switches of a fabric: programs, each compiled once and loaded with its entries.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use exec::Engine;
+use fabric::topology::{FunctionSpec, PlaneSpec, ProgramSpec, SharedSpec, SwitchSpec, VpdpSpec};
+use fabric::{Node, SwitchNode, Tenants};
+use packet::Nanos;
+use switch::{Device, DeviceConfig};
+use tenancy::{Connection, Spec, TenantSwitch, VirtualPort};
+
+use crate::args::{Setup, Source};
+use crate::engine::Choice;
+use crate::{compile, configure};
+
+/// Message for entries with errors. The errors themselves have been shown.
+const WRONG_ENTRIES: &str = "its entries have errors";
+
+/// Creates the switches of a fabric.
+pub struct Maker {
+    engine: Arc<dyn Engine>,
+    seed: u64,
+    programs: BTreeMap<ProgramSpec, Arc<ir::Program>>,
+}
+
+/// Data plane of a switch.
+pub enum SwitchPlane {
+    /// One function.
+    Alone(Box<Device>),
+    /// Virtual data planes.
+    Shared(Box<TenantSwitch>),
+}
+
+impl Maker {
+    /// Returns a maker of switches on this engine.
+    pub fn new(choice: Choice, seed: u64) -> Maker {
+        Maker {
+            engine: Arc::from(choice.engine()),
+            seed,
+            programs: BTreeMap::new(),
+        }
+    }
+
+    /// Creates a switch with its program and entries, for simulated time.
+    ///
+    /// # Errors
+    /// The program, its entries, or the ingress classification of its virtual data planes is
+    /// wrong.
+    pub fn make(&mut self, spec: &SwitchSpec) -> Result<Box<dyn Node>, String> {
+        Ok(match self.plane(&spec.plane)? {
+            SwitchPlane::Alone(device) => Box::new(SwitchNode::new(*device, spec.service)),
+            SwitchPlane::Shared(hypervisor) => {
+                let tenants = Tenants::new(*hypervisor).ok_or("it has workers already")?;
+                Box::new(SwitchNode::new(tenants, spec.service))
+            }
+        })
+    }
+
+    /// Creates the data plane of a switch.
+    ///
+    /// # Errors
+    /// As for [`Maker::make`].
+    pub fn plane(&mut self, spec: &PlaneSpec) -> Result<SwitchPlane, String> {
+        Ok(match spec {
+            PlaneSpec::Alone(function) => SwitchPlane::Alone(Box::new(self.device(function)?)),
+            PlaneSpec::Shared(shared) => SwitchPlane::Shared(Box::new(self.hypervisor(shared)?)),
+        })
+    }
+
+    fn device(&mut self, function: &FunctionSpec) -> Result<Device, String> {
+        let program = self.program(&function.program)?;
+        let setup = Setup {
+            entries: function.entries.clone(),
+            host_ports: Vec::new(),
+            seed: self.seed,
+        };
+        let device = configure::load_on(self.engine.as_ref(), &program, &setup, Nanos::ZERO)?;
+        device.ok_or_else(|| WRONG_ENTRIES.to_owned())
+    }
+
+    fn hypervisor(&mut self, shared: &SharedSpec) -> Result<TenantSwitch, String> {
+        let mut hypervisor = TenantSwitch::new(Arc::clone(&self.engine));
+        for sharing in &shared.sharings {
+            let (port, how) = sharing.it;
+            let done = hypervisor.share_as(port, how);
+            done.map_err(|why| at_line(sharing.line, &why))?;
+        }
+        for vpdp in &shared.vpdps {
+            let made = self.add_vpdp(&mut hypervisor, vpdp);
+            made.map_err(|why| format!("vPDP {}: {why}", vpdp.name))?;
+        }
+        for vpdp in &shared.vpdps {
+            link(&mut hypervisor, vpdp)?;
+        }
+        for rule in &shared.rules {
+            let added = hypervisor.add_rule(rule.it.clone());
+            added.map_err(|why| at_line(rule.line, &why))?;
+        }
+        Ok(hypervisor)
+    }
+
+    fn add_vpdp(&mut self, hypervisor: &mut TenantSwitch, vpdp: &VpdpSpec) -> Result<(), String> {
+        let program = self.program(&vpdp.function.program)?;
+        let created = hypervisor.create(Spec {
+            id: Some(vpdp.id),
+            name: vpdp.name.clone(),
+            ports: vpdp.ports.iter().map(unlinked).collect(),
+            device: DeviceConfig {
+                seed: self.seed,
+                ..DeviceConfig::default()
+            },
+            ..Spec::default()
+        });
+        let loaded = created.and_then(|id| hypervisor.load(id, program).map(|()| id));
+        let id = loaded.map_err(|why| at_line(vpdp.line, &why))?;
+        if let (Some(path), Some(device)) = (&vpdp.function.entries, hypervisor.device_mut(id)) {
+            if !configure::add_file(device, path)? {
+                return Err(WRONG_ENTRIES.to_owned());
+            }
+            device.publish();
+        }
+        Ok(())
+    }
+
+    fn program(&mut self, spec: &ProgramSpec) -> Result<Arc<ir::Program>, String> {
+        if let Some(program) = self.programs.get(spec) {
+            return Ok(Arc::clone(program));
+        }
+        let program = match spec {
+            ProgramSpec::File(path) => compile::compile(&Source::file(path)),
+            ProgramSpec::Policy { text, directory } => {
+                compile::compile_policy_text(text, directory)
+            }
+        };
+        let program = Arc::new(program.ok_or("its program has errors")?);
+        self.programs.insert(spec.clone(), Arc::clone(&program));
+        Ok(program)
+    }
+}
+
+fn at_line(line: usize, why: &dyn std::fmt::Display) -> String {
+    format!("line {line}: {why}")
+}
+
+/// Returns a port's connection without links, which may lead to vPDPs that do not exist yet.
+fn unlinked(connection: &Connection) -> Connection {
+    match connection {
+        Connection::Link(_) => Connection::Open,
+        Connection::Open | Connection::Physical(_) => *connection,
+    }
+}
+
+/// Creates a vPDP's links, except those that the other end has created.
+fn link(hypervisor: &mut TenantSwitch, vpdp: &VpdpSpec) -> Result<(), String> {
+    for (port, connection) in (0..).zip(&vpdp.ports) {
+        let Connection::Link(other) = *connection else {
+            continue;
+        };
+        let own = VirtualPort {
+            vpdp: vpdp.id,
+            port,
+        };
+        let is_made = hypervisor.ports(own.vpdp).get(port as usize) == Some(connection);
+        if !is_made {
+            let linked = hypervisor.link(own, other);
+            linked.map_err(|why| at_line(vpdp.line, &why))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! Topologies of files, and their simulation with progress on the terminal.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use fabric::{Progress, Simulation, Topology};
+use packet::Nanos;
+use port::Signal;
+use support::amount;
+use terminal::live::{LiveLine, bar};
+
+use crate::args::read_text;
+
+/// Width of the progress bar in characters.
+const BAR: usize = 30;
+
+/// Parses a share: above 0, at most 1.
+///
+/// # Errors
+/// The text is no such number.
+pub fn share(text: &str) -> Result<f64, String> {
+    let share: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    match share > 0.0 && share <= 1.0 {
+        true => Ok(share),
+        false => Err("it is not above 0 and at most 1".to_owned()),
+    }
+}
+
+/// Reads a topology.
+///
+/// # Errors
+/// The file cannot be read, or is no topology.
+pub fn read(path: &Path) -> Result<Topology, String> {
+    let file = path.display().to_string();
+    let text = read_text(path, fabric::topology::MAX_FILE_BYTES)?;
+    let directory = path.parent().unwrap_or(Path::new(""));
+    Topology::read(&file, &text, directory).map_err(|error| error.to_string())
+}
+
+/// Runs a simulation to its end and shows its progress. `take_signal` returns a stop signal, if one
+/// has arrived. Returns the signal that stopped the simulation, if any, and the wall-clock time.
+///
+/// # Errors
+/// Packets loop for ever.
+pub fn run_simulation(
+    simulation: &mut Simulation,
+    end: Nanos,
+    take_signal: &dyn Fn() -> Option<Signal>,
+) -> Result<(Option<Signal>, Duration), String> {
+    let start = Instant::now();
+    let mut line = LiveLine::new();
+    let mut signal = None;
+    let ran = simulation.run(end, &mut |simulation| {
+        if line.is_due() {
+            line.show(&progress_line(&simulation.progress()));
+        }
+        signal = take_signal();
+        signal.is_none()
+    });
+    line.clear();
+    ran.map_err(|error| error.to_string())?;
+    Ok((signal, start.elapsed()))
+}
+
+fn progress_line(progress: &Progress) -> String {
+    let bar = bar(progress.received, progress.bytes, BAR);
+    let time = amount::time(progress.now.into());
+    let bytes = amount::bytes(progress.received);
+    format!("{bar} {bytes} in {time} of simulated time")
+}

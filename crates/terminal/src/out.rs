@@ -1,0 +1,67 @@
+//! Terminal output. A closed pipe is not an error, and colours are used only on terminals.
+
+use std::io::{IsTerminal, Write};
+
+/// Writes text to standard output. Ignores a closed pipe.
+pub fn text(text: &str) {
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}
+
+/// Writes a line to standard output.
+pub fn line(line: &str) {
+    text(&format!("{line}\n"));
+}
+
+/// Writes text to standard output. Returns false if the reader has closed it.
+pub fn try_text(text: &str) -> bool {
+    let mut stdout = std::io::stdout().lock();
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .is_ok()
+}
+
+/// Writes a line to standard output. Returns false if the reader has closed it.
+pub fn try_line(line: &str) -> bool {
+    try_text(&format!("{line}\n"))
+}
+
+/// Writes a line to standard error, as JSON if the log is JSON.
+pub fn note(line: &str) {
+    if crate::log::is_json() {
+        tracing::info!(target: "polyplane", "{line}");
+        return;
+    }
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// Writes an error to standard error.
+pub fn error(message: &str) {
+    let word = if colours() {
+        "\x1b[1;31merror\x1b[0m"
+    } else {
+        "error"
+    };
+    note(&format!("{word}: {message}"));
+}
+
+/// Returns true if standard error takes colours: it is a terminal, and `NO_COLOR` is not set.
+pub fn colours() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
+/// Writes a value to standard output as JSON.
+pub fn json(value: &impl serde::Serialize) {
+    match serde_json::to_string_pretty(value) {
+        Ok(text) => line(&text),
+        Err(error) => note(&format!("cannot write JSON: {error}")),
+    }
+}
+
+/// Writes a value to standard output as one line of JSON.
+pub fn json_line(value: &impl serde::Serialize) {
+    match serde_json::to_string(value) {
+        Ok(text) => line(&text),
+        Err(error) => note(&format!("cannot write JSON: {error}")),
+    }
+}
