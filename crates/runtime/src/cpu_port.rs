@@ -160,7 +160,7 @@ impl ControllerChannel {
     }
 
     /// Returns the server's counters for the device.
-    pub fn figures(&self) -> Figures {
+    pub(crate) fn figures(&self) -> Figures {
         self.server.figures(self.device).unwrap_or_default()
     }
 }

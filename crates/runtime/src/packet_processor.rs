@@ -9,8 +9,8 @@ use switch::{PacketProcessor, Worker};
 
 use crate::trace_filter::PacketTracer;
 
-/// Packet processor of one worker thread. The methods beyond those of [`PacketProcessor`] have to do
-/// with the thread's ports and its sleep.
+/// Packet processor of one worker thread. The methods beyond those of [`PacketProcessor`] are for
+/// the thread's ports and its sleep.
 pub trait ThreadProcessor: PacketProcessor + Send {
     /// Maximum number of frames in one batch, of one port or of several.
     fn round(&self) -> usize {

@@ -21,13 +21,10 @@ pub use filter::FilterError;
 pub struct PacketFilter(Condition);
 
 impl PacketFilter {
-    /// The filter that all packets match.
-    pub const ALL: PacketFilter = PacketFilter(Condition::All);
-
     /// Returns true if the packet matches. A comparison with a field that the packet does not
     /// have never holds.
     #[inline]
-    pub fn matches(&self, frame: &Frame) -> bool {
+    pub(crate) fn matches(&self, frame: &Frame) -> bool {
         self.0.matches(frame)
     }
 }
@@ -125,7 +122,7 @@ impl TraceCounts {
 
     /// Returns the number of traced packets, and of matching packets that were not traced because
     /// too many traces waited.
-    pub fn counts(&self) -> (u64, u64) {
+    pub(crate) fn counts(&self) -> (u64, u64) {
         (self.traced.load(Relaxed), self.missed.load(Relaxed))
     }
 }
@@ -236,7 +233,7 @@ mod tests {
         let tally = Arc::new(TraceCounts::new(Some(3)));
         let mut watch = PacketTracer::new(
             0,
-            &Arc::new(PacketFilter::ALL),
+            &Arc::new(PacketFilter(Condition::All)),
             SamplingRate(10),
             &tally,
             |_| {},
@@ -252,7 +249,7 @@ mod tests {
         let tally = Arc::new(TraceCounts::new(None));
         let mut watch = PacketTracer::new(
             0,
-            &Arc::new(PacketFilter::ALL),
+            &Arc::new(PacketFilter(Condition::All)),
             SamplingRate(1),
             &tally,
             |_| {},
