@@ -121,7 +121,7 @@ impl Replay {
     fn carry(&mut self, captures: &mut Captures, early: &ProcessSetup) -> Option<String> {
         let mut line = LiveLine::new();
         let mut packets: u64 = 0;
-        while let Some((port, frame)) = captures.next() {
+        while let Some((port, frame)) = captures.next_packet() {
             self.carry_one(port, frame.bytes(), frame.arrival, &mut line);
             packets += 1;
             if packets.is_multiple_of(LOOK_EVERY) {

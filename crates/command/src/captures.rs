@@ -95,7 +95,7 @@ impl Captures {
 
     /// Returns the packet with the earliest time stamp. On a tie, the capture given first goes
     /// first.
-    pub fn next(&mut self) -> Option<(PortId, &Frame)> {
+    pub fn next_packet(&mut self) -> Option<(PortId, &Frame)> {
         if let Some(i) = self.delivered.take() {
             self.read(i);
         }

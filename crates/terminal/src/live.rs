@@ -14,6 +14,12 @@ pub struct LiveLine {
     shown_at: Option<Instant>,
 }
 
+impl Default for LiveLine {
+    fn default() -> LiveLine {
+        LiveLine::new()
+    }
+}
+
 impl LiveLine {
     /// Returns an empty line.
     pub fn new() -> LiveLine {

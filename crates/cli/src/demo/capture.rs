@@ -42,7 +42,7 @@ pub(super) fn run(mut device: Device, json: bool) -> Result<Ended, String> {
     let mut captures = open().map_err(|e| e.to_string())?;
     let (mut sent, mut received) = (Data::default(), Data::default());
     let mut ports: BTreeMap<PortId, [Traffic; 2]> = BTreeMap::new();
-    while let Some((port, frame)) = captures.next() {
+    while let Some((port, frame)) = captures.next_packet() {
         if port == FROM {
             sent.take(frame.bytes());
         }
@@ -171,7 +171,7 @@ mod tests {
     fn the_captures_that_ship_with_the_demo_are_whole_and_have_data() {
         let mut captures = open().unwrap();
         let mut sent = [0, 0];
-        while let Some((port, frame)) = captures.next() {
+        while let Some((port, frame)) = captures.next_packet() {
             let payload = tcp_payload(frame.bytes()).unwrap_or_default();
             sent[port.0 as usize] += payload.len();
         }

@@ -183,7 +183,7 @@ fn own_packets(options: &BenchOptions) -> Result<Vec<Packet>, String> {
     let mut captures = Captures::open(&options.inputs).map_err(|error| error.to_string())?;
     let mut packets = Vec::new();
     while packets.len() < MAX_PACKETS
-        && let Some((port, frame)) = captures.next()
+        && let Some((port, frame)) = captures.next_packet()
     {
         packets.push((port, frame.bytes().to_vec()));
     }
