@@ -106,7 +106,7 @@ impl Configuration {
             .collect::<Result<Vec<_>, _>>()?;
         let learned = program.tables.values().map(|table| {
             table
-                .add_on_miss
+                .is_written_by_packets()
                 .then(|| Arc::new(learning(&program, table)))
         });
         Ok(Configuration {
@@ -309,7 +309,10 @@ fn preallocated(program: &Program) -> impl Iterator<Item = (&String, u64)> {
         .externs
         .values()
         .map(|e| (&e.name, cell_bytes(&e.kind)));
-    let learning = program.tables.values().filter(|table| table.add_on_miss);
+    let learning = program
+        .tables
+        .values()
+        .filter(|table| table.is_written_by_packets());
     // Estimate for the key, parameters and cells of an entry that a packet adds.
     let learning = learning.map(|table| (&table.name, u64::from(table.size) * 512));
     externs.chain(learning)

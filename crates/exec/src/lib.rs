@@ -48,7 +48,7 @@ pub use fast_path::{
     FastPathTest, IDENTITY_ORDER, PackedOutcome, PassInput, PassOutcome, PrefetchStage,
 };
 pub use log::LogBuffer;
-pub use native::{NativeFunction, Natives};
+pub use native::{HandlerCall, NativeFunction, Natives, RemoteHandler};
 pub use random::RandomStream;
 pub use registers::Registers;
 pub use requests::{CloneRequest, Destination, MIRROR_SLOTS, Mark, Requests};

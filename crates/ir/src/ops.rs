@@ -49,6 +49,8 @@ pub enum InstanceKind {
     Random,
     /// A digest.
     Digest,
+    /// A remote handler.
+    Handler,
 }
 
 macro_rules! ops {
@@ -194,6 +196,9 @@ ops! {
     /// An extern function that the user declares and the host implements: name, arguments, results
     /// (`out`, `inout`, then the return value).
     Native = "native": None (name Text, argument Data, result Outs);
+    /// Sends a request to a remote handler and continues with its response. It is the only
+    /// statement of its stage, so that a packet can leave before the call and resume after it.
+    Remote = "remote": Handler (request Data, response Outs);
 }
 
 impl Op {

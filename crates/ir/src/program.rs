@@ -171,6 +171,20 @@ pub struct Program {
     pub named_types: Vec<NamedType>,
     /// Annotations of the package (`@pkginfo` and others).
     pub annotations: Vec<Annotation>,
+    /// Constants that C code sees, in source order. Empty if the program has no handler.
+    pub constants: Vec<Constant>,
+}
+
+/// A constant that C code sees: a `const` of the program, or a member of a serializable enum
+/// (named `ENUM_MEMBER`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Constant {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: ScalarTy,
+    /// Its value.
+    pub value: Value,
 }
 
 impl Program {
@@ -195,6 +209,7 @@ impl Program {
             pipeline,
             named_types,
             annotations,
+            constants,
         } = self;
         // Members that usually differ between programs come first.
         *fields == other.fields
@@ -214,6 +229,7 @@ impl Program {
             && *pipeline == other.pipeline
             && *named_types == other.named_types
             && *annotations == other.annotations
+            && *constants == other.constants
     }
 
     /// Creates an empty program.
@@ -237,6 +253,7 @@ impl Program {
             pipeline: Pipeline::default(),
             named_types: Vec::new(),
             annotations: Vec::new(),
+            constants: Vec::new(),
         }
     }
 }
@@ -584,10 +601,21 @@ pub struct Table {
     pub idle_timeout: bool,
     /// True if packets may add entries to it (PNA `add_on_miss`).
     pub add_on_miss: bool,
+    /// Maximum number of its entries that a switch holds, if servers hold all (CLIP, `@mirror`).
+    pub mirror: Option<u32>,
     /// Its annotations.
     pub annotations: Vec<Annotation>,
     /// Source position.
     pub loc: Option<Loc>,
+}
+
+impl Table {
+    /// Returns true if packets may add entries to it: PNA `add_on_miss`, or a mirrored table in
+    /// which all keys are exact.
+    pub fn is_written_by_packets(&self) -> bool {
+        let mut kinds = self.keys.iter().map(|key| key.match_kind);
+        self.add_on_miss || self.mirror.is_some() && kinds.all(|kind| kind == MatchKind::Exact)
+    }
 }
 
 /// An element of a table's key.

@@ -196,6 +196,7 @@ impl<'p> Lower<'p> {
             pipeline: ir::Pipeline::default(),
             named_types: Vec::new(),
             annotations: crate::annotate::annotations(sources, &hir.package_annotations),
+            constants: Vec::new(),
         };
         Ok(Lower {
             hir,

@@ -173,6 +173,7 @@ impl Lower<'_> {
             direct_meter: attached.direct[1],
             idle_timeout: attached.idle_timeout,
             add_on_miss: attached.add_on_miss,
+            mirror: None,
             annotations: annotate::annotations(self.sources, &decl.annotations),
             loc: self.loc,
         };

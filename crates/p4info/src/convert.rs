@@ -135,7 +135,8 @@ pub(crate) fn extern_prefix(kind: &ExternKind) -> Option<Prefix> {
         | ExternKind::Checksum { .. }
         | ExternKind::InternetChecksum
         | ExternKind::Random { .. }
-        | ExternKind::TableKind { .. } => None,
+        | ExternKind::TableKind { .. }
+        | ExternKind::Handler { .. } => None,
     }
 }
 

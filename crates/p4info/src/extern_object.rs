@@ -144,7 +144,8 @@ impl Cx<'_> {
             | ExternKind::Checksum { .. }
             | ExternKind::InternetChecksum
             | ExternKind::Random { .. }
-            | ExternKind::TableKind { .. } => {}
+            | ExternKind::TableKind { .. }
+            | ExternKind::Handler { .. } => {}
         }
     }
 

@@ -7,19 +7,46 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::{DropReason, PacketContext, State};
+
 /// Function of the host. Takes the arguments and the places for its results. Each value starts on a
 /// new limb. The engine truncates the results to their types.
 pub type NativeFunction = Arc<dyn Fn(&[u64], &mut [u64]) + Send + Sync>;
 
-/// The host's functions, by their P4 name.
+/// Remote handler: code outside the program that answers a request with a response (CLIP).
+pub trait RemoteHandler: Send + Sync {
+    /// Answers one request.
+    ///
+    /// # Errors
+    /// The reason, if the handler drops the packet.
+    fn call(&self, call: HandlerCall<'_>) -> Result<(), DropReason>;
+}
+
+/// One call of a [`RemoteHandler`].
+#[derive(Debug)]
+pub struct HandlerCall<'c> {
+    /// The request's scalars in order ([`ir::HandlerRecord::scalars`]). Each starts on a new limb.
+    pub request: &'c [u64],
+    /// Places for the response's scalars, in the same form, zero at first. The engine truncates
+    /// them to their types.
+    pub response: &'c mut [u64],
+    /// The packet. Its frame of fields is not for handlers.
+    pub packet: &'c mut PacketContext,
+    /// Tables and other state of the device.
+    pub state: &'c State,
+}
+
+/// The host's functions, by their P4 name, and the handlers.
 #[derive(Clone, Default)]
 pub struct Natives {
     functions: BTreeMap<String, NativeFunction>,
+    handlers: BTreeMap<String, Arc<dyn RemoteHandler>>,
 }
 
 impl fmt::Debug for Natives {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.functions.keys()).finish()
+        let names = self.functions.keys().chain(self.handlers.keys());
+        f.debug_set().entries(names).finish()
     }
 }
 
@@ -40,6 +67,26 @@ impl Natives {
         function: impl Fn(&[u64], &mut [u64]) + Send + Sync + 'static,
     ) {
         self.functions.insert(name.to_string(), Arc::new(function));
+    }
+
+    /// Adds or replaces a handler.
+    pub fn insert_handler(&mut self, name: &str, handler: Arc<dyn RemoteHandler>) {
+        self.handlers.insert(name.to_string(), handler);
+    }
+
+    /// Adds the functions and handlers of `other`. They replace those with the same names.
+    pub fn extend(&mut self, other: &Natives) {
+        let functions = other.functions.iter();
+        self.functions
+            .extend(functions.map(|(name, function)| (name.clone(), Arc::clone(function))));
+        let handlers = other.handlers.iter();
+        self.handlers
+            .extend(handlers.map(|(name, handler)| (name.clone(), Arc::clone(handler))));
+    }
+
+    /// Returns the handler with this name.
+    pub fn handler(&self, name: &str) -> Option<&Arc<dyn RemoteHandler>> {
+        self.handlers.get(name)
     }
 
     /// Returns the function with this name.

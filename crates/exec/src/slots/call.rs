@@ -1,12 +1,14 @@
 //! Calls of externs: operands and results are in slots.
 
+use std::sync::Arc;
+
 use ir::{
     Arch, Call, ExternId, ExternKind, FieldId, HashAlgorithm, Op, Operand, Program, ScalarTy,
     limbs_of,
 };
 
 use super::SlotValue;
-use crate::{NativeFunction, Natives};
+use crate::{NativeFunction, Natives, RemoteHandler};
 
 /// v1model's drop port.
 const DROP_PORT: u64 = 511;
@@ -24,6 +26,7 @@ pub struct ExternCall {
     pub(super) numbers: [u64; 2],
     pub(super) algorithm: HashAlgorithm,
     pub(super) native: Option<NativeFunction>,
+    pub(super) handler: Option<Arc<dyn RemoteHandler>>,
     /// Bounds of a `Random` extern, in the result's number of limbs.
     pub(super) range: Option<Bounds>,
     /// The program's numbers of the colours green, yellow and red.
@@ -51,7 +54,7 @@ pub struct CallValues {
 
 /// Returns true if the operation needs its data in consecutive slots.
 pub fn takes_data_in_a_row(op: Op) -> bool {
-    matches!(op, Op::Native | Op::AddEntry)
+    matches!(op, Op::Native | Op::AddEntry | Op::Remote)
 }
 
 /// Returns true if the operation may leave the result's slots unchanged. Engines store the
@@ -80,6 +83,7 @@ pub fn may_drop(op: Op) -> bool {
             | Op::VerifyChecksumWithPayload
             | Op::UpdateChecksumWithPayload
             | Op::ChecksumGet
+            | Op::Remote
     )
 }
 
@@ -120,7 +124,7 @@ pub struct Called {
 impl ExternCall {
     /// Returns true if the call is to a function of the host.
     pub fn is_native(&self) -> bool {
-        self.native.is_some()
+        self.native.is_some() || self.handler.is_some()
     }
 
     /// Returns the slots of the operands and results.
@@ -150,6 +154,7 @@ impl ExternCall {
             numbers: [0; 2],
             algorithm: instance_algorithm(program, call.instance),
             native: None,
+            handler: None,
             range: range(program, call.instance, values.outs.first()),
             colors: colors(program, values.outs.first().or(values.ins.last())),
             values,
@@ -173,6 +178,13 @@ impl ExternCall {
                     format!("extern function {name}, which the host does not supply")
                 };
                 code.native = Some(function.ok_or_else(missing)?);
+            }
+            Op::Remote => {
+                let instance = call.instance.and_then(|id| program.externs.get(id));
+                let name = instance.map_or("", |instance| instance.name.as_str());
+                let handler = natives.handler(name).cloned();
+                let missing = || format!("the handler {name}, for which there is no C code");
+                code.handler = Some(handler.ok_or_else(missing)?);
             }
             _ => {}
         }

@@ -9,7 +9,8 @@ use super::call::{Called, ExternCall};
 use super::table::TableSite;
 use crate::externs::{checksum, hash, stateful};
 use crate::{
-    BitBuffer, CloneRequest, Destination, DropReason, MIRROR_SLOTS, Mark, PacketContext, State,
+    BitBuffer, CloneRequest, Destination, DropReason, HandlerCall, MIRROR_SLOTS, Mark,
+    PacketContext, State,
 };
 
 impl ExternCall {
@@ -226,6 +227,7 @@ impl ExternCallContext<'_> {
                 self.give(call, 0, 0);
             }
             Op::Native => self.native(call),
+            Op::Remote => self.remote(call)?,
         }
         Ok(called)
     }
@@ -495,20 +497,28 @@ impl ExternCallContext<'_> {
         let Some(function) = &call.native else {
             return;
         };
-        let limbs =
-            |values: &[SlotValue]| values.iter().map(|v| limbs_of(v.ty)).sum::<u32>() as usize;
-        // Arguments usually come before results. Both are temporaries, and the order of their
-        // allocation decides.
-        let (outs, args) = (limbs(&call.values.outs), limbs(&call.values.data));
-        let out = call.values.outs.first().map_or(0, |out| out.slot as usize);
-        let arg = call.values.data.first().map_or(0, |arg| arg.slot as usize);
-        if arg >= out + outs {
-            let (results, arguments) = self.limbs.split_at_mut(arg);
-            function(&arguments[..args], &mut results[out..out + outs]);
-        } else {
-            let (arguments, results) = self.limbs.split_at_mut(out);
-            function(&arguments[arg..arg + args], &mut results[..outs]);
-        }
+        let (arguments, results) = arguments_and_results(self.limbs, call);
+        function(arguments, results);
+        self.truncate_results(call);
+    }
+
+    fn remote(&mut self, call: &ExternCall) -> Result<(), DropReason> {
+        let Some(handler) = &call.handler else {
+            return Ok(());
+        };
+        let (request, response) = arguments_and_results(self.limbs, call);
+        response.fill(0);
+        handler.call(HandlerCall {
+            request,
+            response,
+            packet: self.packet,
+            state: self.state,
+        })?;
+        self.truncate_results(call);
+        Ok(())
+    }
+
+    fn truncate_results(&mut self, call: &ExternCall) {
         for out in &call.values.outs {
             let width = out.ty.width();
             let slot = out.slot as usize;
@@ -517,6 +527,25 @@ impl ExternCallContext<'_> {
                 width,
             );
         }
+    }
+}
+
+/// Returns the limbs of a call's data and of its results. Arguments usually come before results.
+/// Both are temporaries, and the order of their allocation decides.
+fn arguments_and_results<'l>(
+    limbs: &'l mut [u64],
+    call: &ExternCall,
+) -> (&'l [u64], &'l mut [u64]) {
+    let count = |values: &[SlotValue]| values.iter().map(|v| limbs_of(v.ty)).sum::<u32>() as usize;
+    let (outs, args) = (count(&call.values.outs), count(&call.values.data));
+    let out = call.values.outs.first().map_or(0, |out| out.slot as usize);
+    let arg = call.values.data.first().map_or(0, |arg| arg.slot as usize);
+    if arg >= out + outs {
+        let (results, arguments) = limbs.split_at_mut(arg);
+        (&arguments[..args], &mut results[out..out + outs])
+    } else {
+        let (arguments, results) = limbs.split_at_mut(out);
+        (&arguments[arg..arg + args], &mut results[..outs])
     }
 }
 

@@ -167,6 +167,11 @@ impl<'a> Printer<'a> {
             self.line(format_args!("annotation {}", annotation(a)));
         }
         self.types();
+        for constant in &p.constants {
+            let ty = self.ty(constant.ty);
+            let (name, value) = (name(&constant.name), value(&constant.value));
+            self.line(format_args!("constant {name}: {ty} = {value}"));
+        }
         self.storage();
         self.value_sets();
         self.externs();
@@ -460,7 +465,24 @@ impl<'a> Printer<'a> {
                 };
                 format!("{kind} size {size}")
             }
+            ExternKind::Handler { request, response } => {
+                let (request, response) = (self.record(request), self.record(response));
+                format!("handler request {request} response {response}")
+            }
         }
+    }
+
+    fn record(&self, record: &HandlerRecord) -> String {
+        let fields = list(&record.fields, |field| {
+            let ty = match &field.ty {
+                HandlerFieldTy::Scalar(ty) => self.ty(*ty),
+                HandlerFieldTy::Float(ty) => format!("float {}", self.ty(*ty)),
+                HandlerFieldTy::Record(record) => format!("record {}", self.record(record)),
+            };
+            let annotations = annotations(&field.annotations);
+            format!("{}: {ty}{annotations}", name(&field.name))
+        });
+        format!("{} {{{fields}}}", name(&record.name))
     }
 
     fn action(&mut self, action: &'a Action) {
@@ -584,6 +606,9 @@ impl<'a> Printer<'a> {
             if set {
                 self.line(format_args!("{property};"));
             }
+        }
+        if let Some(entries) = t.mirror {
+            self.line(format_args!("mirror {entries};"));
         }
     }
 

@@ -150,4 +150,61 @@ pub enum ExternKind {
         /// True if it is `array_table`.
         is_array: bool,
     },
+    /// A remote handler (CLIP, section IV-A): C code that answers a request with a response.
+    Handler {
+        /// The request.
+        request: HandlerRecord,
+        /// The response.
+        response: HandlerRecord,
+    },
+}
+
+/// Struct that P4 and C exchange: the request or the response of a handler.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HandlerRecord {
+    /// Name of the struct in P4 and C.
+    pub name: String,
+    /// Its fields, in source order.
+    pub fields: Vec<HandlerField>,
+}
+
+/// Field of a [`HandlerRecord`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct HandlerField {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: HandlerFieldTy,
+    /// Its annotations: `@affinity`, `@owner`, `@payload_index`, `@payload_length`.
+    pub annotations: Vec<Annotation>,
+}
+
+/// Type of a [`HandlerField`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum HandlerFieldTy {
+    /// `bit`, `int`, `bool` or an enum.
+    Scalar(ScalarTy),
+    /// `float32` or `float64` (IEEE 754), as a `bit<32>` or `bit<64>` that P4 only carries.
+    Float(ScalarTy),
+    /// A struct.
+    Record(HandlerRecord),
+}
+
+impl HandlerRecord {
+    /// Returns the types of all scalars in order, nested structs included.
+    pub fn scalars(&self) -> Vec<ScalarTy> {
+        let mut scalars = Vec::new();
+        self.each_scalar(&mut |_, ty| scalars.push(ty));
+        scalars
+    }
+
+    /// Calls `each` for all scalars in order, with the field that holds the scalar.
+    pub fn each_scalar(&self, each: &mut impl FnMut(&HandlerField, ScalarTy)) {
+        for field in &self.fields {
+            match &field.ty {
+                HandlerFieldTy::Scalar(ty) | HandlerFieldTy::Float(ty) => each(field, *ty),
+                HandlerFieldTy::Record(record) => record.each_scalar(each),
+            }
+        }
+    }
 }

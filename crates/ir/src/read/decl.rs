@@ -294,10 +294,41 @@ impl Reader<'_> {
                 size: self.size()?,
                 is_array: true,
             },
+            "handler" => {
+                self.scan.keyword("request")?;
+                let request = self.record()?;
+                self.scan.keyword("response")?;
+                let response = self.record()?;
+                ExternKind::Handler { request, response }
+            }
             other => {
                 let message = format!("'{other}' is not a kind of extern");
                 return Err(Failure { at, message });
             }
+        })
+    }
+
+    fn record(&mut self) -> Read<HandlerRecord> {
+        self.nested(|r| {
+            let name = r.scan.name()?;
+            let fields = r.list("{", "}", |r| {
+                let name = r.scan.name()?;
+                r.scan.expect(":")?;
+                let ty = if r.scan.eat_word("float") {
+                    HandlerFieldTy::Float(r.ty()?)
+                } else if r.scan.eat_word("record") {
+                    HandlerFieldTy::Record(r.record()?)
+                } else {
+                    HandlerFieldTy::Scalar(r.ty()?)
+                };
+                let annotations = r.annotations()?;
+                Ok(HandlerField {
+                    name,
+                    ty,
+                    annotations,
+                })
+            })?;
+            Ok(HandlerRecord { name, fields })
         })
     }
 
@@ -376,6 +407,7 @@ impl Reader<'_> {
             direct_meter: None,
             idle_timeout: false,
             add_on_miss: false,
+            mirror: None,
             annotations,
             loc,
         };
@@ -423,6 +455,7 @@ impl Reader<'_> {
             "largest_priority_wins" => table.largest_priority_wins = true,
             "idle_timeout" => table.idle_timeout = true,
             "add_on_miss" => table.add_on_miss = true,
+            "mirror" => table.mirror = Some(self.scan.number()?),
             other => {
                 let message = format!("'{other}' is not a part of a table");
                 return Err(Failure { at, message });

@@ -180,6 +180,14 @@ impl<'t> Reader<'t> {
                 let members = self.braced_names()?;
                 self.out.enums.push(EnumTy { name, members });
             }
+            "constant" => {
+                let name = self.scan.name()?;
+                self.scan.expect(":")?;
+                let ty = self.ty()?;
+                self.scan.expect("=")?;
+                let value = self.value()?;
+                self.out.constants.push(Constant { name, ty, value });
+            }
             "type" => self.named_type()?,
             "header_type" => self.header_type()?,
             "field" => self.field()?,

@@ -34,6 +34,7 @@ impl Verifier<'_> {
             I::InternetChecksum => matches!(kind, Some(K::InternetChecksum)),
             I::Random => matches!(kind, Some(K::Random { .. })),
             I::Digest => matches!(kind, Some(K::Digest { .. })),
+            I::Handler => matches!(kind, Some(K::Handler { .. })),
         };
         if fits {
             Ok(())
@@ -118,6 +119,23 @@ impl Verifier<'_> {
                 let values = self.data(values, action)?;
                 match self.kind_of(call) {
                     Some(ExternKind::Digest { fields, .. }) => all_same(fields, &values),
+                    _ => Ok(()),
+                }
+            }
+            (Op::Remote, [Operand::Data(request), Operand::Outs(response)]) => {
+                if action.is_some() {
+                    return Err("an action does not call a handler".to_owned());
+                }
+                let request_types = self.data(request, action)?;
+                let response_types = response
+                    .iter()
+                    .map(|place| self.place(place, action))
+                    .collect::<Check<Vec<_>>>()?;
+                match self.kind_of(call) {
+                    Some(ExternKind::Handler { request, response }) => {
+                        all_same(&request.scalars(), &request_types)?;
+                        all_same(&response.scalars(), &response_types)
+                    }
                     _ => Ok(()),
                 }
             }

@@ -184,6 +184,13 @@ impl Verifier<'_> {
                 both.try_for_each(|(ty, v)| self.value_of(*ty, v))
             }
             ExternKind::Digest { fields, .. } => fields.iter().try_for_each(|ty| self.ty(*ty)),
+            ExternKind::Handler { request, response } => {
+                let scalars = [request.scalars(), response.scalars()].concat();
+                scalars.into_iter().try_for_each(|ty| match ty {
+                    ScalarTy::Varbit(_) => Err("a handler does not take a varbit".to_owned()),
+                    ty => self.scalar(ty),
+                })
+            }
             ExternKind::Meter { unit, .. } | ExternKind::DirectMeter { unit }
                 if *unit == CounterUnit::Both =>
             {
@@ -252,6 +259,9 @@ impl Verifier<'_> {
             checkpoint();
             self.entry(table, &keys, entry)
                 .map_err(|e| format!("entry {at}: {e}"))?;
+        }
+        if table.mirror == Some(0) {
+            return Err("a mirrored table has at least one entry in the switch".to_owned());
         }
         self.table_externs(table)?;
         self.table_code(table)

@@ -102,6 +102,7 @@ const ASKING: &[Op] = &[
     Op::RecirculatePacket,
     Op::PerfEventOutput,
     Op::Native,
+    Op::Remote,
 ];
 
 /// Operations that notify the device. The device handles notifications after the packet is
@@ -121,6 +122,7 @@ const DRAWING: &[Op] = &[
     Op::VerifyChecksumWithPayload,
     Op::ChecksumGet,
     Op::Native,
+    Op::Remote,
 ];
 
 /// Further operations that write [`exec::Requests`].

@@ -254,7 +254,7 @@ impl Translator<'_> {
     pub(super) fn is_flat(&self, table: TableId, uses: &Uses) -> bool {
         let actions = &self.code.tables[table].actions;
         let declared = self.program.tables.get(table);
-        if self.fused.is_none() || declared.is_none_or(|declared| declared.add_on_miss) {
+        if self.fused.is_none() || declared.is_none_or(ir::Table::is_written_by_packets) {
             return false;
         }
         // A helper loads wide parameters, and it does not access records.

@@ -23,6 +23,7 @@ pub(crate) fn empty(arch: Arch) -> Program {
         pipeline: Default::default(),
         named_types: vec![],
         annotations: vec![],
+        constants: vec![],
     }
 }
 
@@ -97,6 +98,7 @@ pub(crate) fn table(name: &str, keys: Vec<Key>, actions: &[ActionId]) -> Table {
         direct_meter: None,
         idle_timeout: false,
         add_on_miss: false,
+        mirror: None,
         annotations: vec![],
         loc: None,
     }
