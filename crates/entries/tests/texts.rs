@@ -68,6 +68,7 @@ fn program() -> Program {
         pipeline: Default::default(),
         named_types: vec![],
         annotations: vec![],
+        constants: vec![],
     };
     let dst = field(&mut program, "hdr.ipv4.dst", 32);
     let src = field(&mut program, "hdr.ipv4.src", 32);
@@ -106,6 +107,7 @@ fn program() -> Program {
             direct_meter: None,
             idle_timeout: true,
             add_on_miss: false,
+            mirror: None,
             annotations: vec![],
             loc: None,
         });
