@@ -35,7 +35,7 @@ pub use policy::{
     compile_steps, is_policy, program_name,
 };
 pub use program::{
-    CheckedProgram, Compiled, Options, ParsedProgram, Source, check, compile, compile_text,
-    describe, parse,
+    CheckedProgram, Compiled, ForeignBlock, Options, ParsedProgram, Source, check, compile,
+    compile_text, describe, parse,
 };
 pub use syntax::files::FileSystem;

@@ -183,9 +183,16 @@ pub fn compile_policy(source: &PolicySource<'_>, options: &Options, form: Form) 
             let path = path.as_path();
             let Compiled {
                 program,
+                foreign,
                 diagnostics,
             } = compile(&Source::File { path, files }, options);
             compiled.diagnostics.push(diagnostics);
+            if !foreign.is_empty() {
+                own.error(
+                    Some(step.at),
+                    format!("the step `{}` has C code, and a chain has none", step.name),
+                );
+            }
             program
         });
         programs.extend(program.clone().map(|program| (step.name.clone(), program)));

@@ -68,11 +68,24 @@ pub struct CheckedProgram {
     name: String,
 }
 
+/// Block of C in a program: the text between the braces of `extern "C" { .. }`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignBlock {
+    /// The C text.
+    pub text: String,
+    /// File of its first line.
+    pub file: String,
+    /// Line of its first character, from 1.
+    pub line: u32,
+}
+
 /// Result of a compilation.
 #[derive(Debug)]
 pub struct Compiled {
     /// The program, if there are no errors. The IR verifier accepts it.
     pub program: Option<ir::Program>,
+    /// The blocks of C, in source order.
+    pub foreign: Vec<ForeignBlock>,
     /// Errors and warnings of all phases.
     pub diagnostics: SourceDiagnostics,
 }
@@ -159,6 +172,19 @@ impl CheckedProgram {
         self.compiled(lowered)
     }
 
+    fn foreign(&self) -> Vec<ForeignBlock> {
+        let blocks = self.typed.foreign.iter();
+        let placed = blocks.filter_map(|block| {
+            let at = self.diagnostics.sources.lookup(block.span.lo)?;
+            Some(ForeignBlock {
+                text: block.text.to_string(),
+                file: at.file.to_owned(),
+                line: at.line,
+            })
+        });
+        placed.collect()
+    }
+
     fn is_valid(&self) -> bool {
         !self.diagnostics.has_errors()
     }
@@ -166,6 +192,7 @@ impl CheckedProgram {
     fn compiled(self, lowered: Option<Result<ir::Program, Vec<Diagnostic>>>) -> Compiled {
         let mut compiled = Compiled {
             program: None,
+            foreign: self.foreign(),
             diagnostics: self.diagnostics,
         };
         match lowered {

@@ -148,6 +148,8 @@ pub(crate) struct Lower<'p> {
     pub(crate) no_action: Option<ir::ActionId>,
     /// The error codes by name.
     pub(crate) error_codes: HashMap<String, u32>,
+    /// Instances of the remote handlers called so far.
+    pub(crate) handlers: HashMap<hir::ExternFnId, ir::ExternId>,
 
     /// The statement or call being lowered, for errors about the expansion.
     pub(crate) span: Span,
@@ -249,6 +251,7 @@ impl<'p> Lower<'p> {
             thing_names: HashMap::new(),
             no_action: None,
             error_codes,
+            handlers: HashMap::new(),
             span: Span::NONE,
             left: sema::expansion_limit(hir),
             calls: 0,

@@ -258,14 +258,15 @@ impl Lower<'_> {
         let made = self.make_table(table);
         let actions = self.out.tables[made.id].actions.len();
         let default = cases.iter().position(|case| case.is_default);
-        let choice: Vec<Option<usize>> = (0..actions)
-            .map(|action| {
-                cases
-                    .iter()
-                    .position(|case| case.labels.contains(&action))
-                    .or(default)
-            })
-            .collect();
+        let mut choice: Vec<Option<usize>> = vec![default; actions];
+        // The first case with a label counts.
+        for (body, case) in cases.iter().enumerate().rev() {
+            for &action in &case.labels {
+                if let Some(choice) = choice.get_mut(action) {
+                    *choice = Some(body);
+                }
+            }
+        }
         let bodies: Vec<Vec<Node>> = cases
             .iter()
             .map(|case| self.capture(|this| this.stmts(&case.body)).0)
@@ -283,10 +284,16 @@ impl Lower<'_> {
             },
             span,
         );
+        let mut of_bodies: Vec<Vec<usize>> = vec![Vec::new(); bodies.len()];
+        for (action, body) in choice.iter().enumerate() {
+            if let Some(body) = *body {
+                of_bodies[body].push(action);
+            }
+        }
         let mut chain = Vec::new();
         for (body, code) in bodies.into_iter().enumerate().rev() {
             let mut cond = fold::bool_const(false);
-            for action in (0..actions).filter(|&action| choice[action] == Some(body)) {
+            for &action in &of_bodies[body] {
                 let number = bits_const(action as u64, 32);
                 let is = Expr::Binary(
                     BinOp::Eq,

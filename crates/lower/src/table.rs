@@ -173,7 +173,7 @@ impl Lower<'_> {
             direct_meter: attached.direct[1],
             idle_timeout: attached.idle_timeout,
             add_on_miss: attached.add_on_miss,
-            mirror: None,
+            mirror: sema::arch::mirror_of(decl),
             annotations: annotate::annotations(self.sources, &decl.annotations),
             loc: self.loc,
         };

@@ -8,8 +8,8 @@ use std::collections::{HashMap, HashSet};
 
 use bits::{Id, IdVec};
 use ir::{
-    Expr, LabelId, Loc, MatchNext, MatchOutcome, Next, Stage, StageId, StageKind, Stmt, StmtKind,
-    TableId, UnOp,
+    Expr, LabelId, Loc, MatchNext, MatchOutcome, Next, Op, Stage, StageId, StageKind, Stmt,
+    StmtKind, TableId, UnOp,
 };
 use support::work::checkpoint;
 
@@ -392,11 +392,13 @@ impl Sequencer<'_> {
     }
 }
 
-/// Returns true if a statement leaves and continues only blocks and loops inside itself.
+/// Returns true if a statement leaves and continues only blocks and loops inside itself, and calls
+/// no remote handler: such a call is a stage of its own.
 fn is_closed(stmt: &Stmt) -> bool {
     fn walk(stmt: &Stmt, own: &mut HashSet<LabelId>) -> bool {
         match &stmt.kind {
             StmtKind::Leave(label) | StmtKind::Continue(label) => own.contains(label),
+            StmtKind::Call(call) => call.op != Op::Remote,
             StmtKind::If(_, then, otherwise) => {
                 then.iter().chain(otherwise).all(|stmt| walk(stmt, own))
             }

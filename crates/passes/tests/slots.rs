@@ -82,6 +82,7 @@ fn table(size: u32) -> Table {
         direct_meter: None,
         idle_timeout: false,
         add_on_miss: false,
+        mirror: None,
         annotations: Vec::new(),
         loc: None,
     }

@@ -1,5 +1,6 @@
 //! Annotations: evaluates structured ones, joins strings, and checks the rules of the language.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use num_bigint::BigInt;
@@ -17,19 +18,18 @@ const STRINGS: [&str; 3] = ["name", "deprecated", "noWarn"];
 impl Checker<'_> {
     /// Checks the annotations of a declaration.
     pub(crate) fn annotations(&mut self, list: &[ast::Annotation]) -> Vec<Annotation> {
-        for (i, annotation) in list.iter().enumerate() {
+        let mut first_uses: HashMap<&str, &ast::Annotation> = HashMap::new();
+        for annotation in list {
             let structured = |a: &ast::Annotation| {
                 matches!(
                     a.body,
                     ast::AnnotationBody::Expressions(_) | ast::AnnotationBody::KeyValues(_)
                 )
             };
-            let twin = list[..i]
-                .iter()
-                .find(|other| other.name.text == annotation.name.text);
-            if let Some(twin) = twin
-                && (structured(annotation) || structured(twin))
-            {
+            let twin = *first_uses
+                .entry(annotation.name.as_str())
+                .or_insert(annotation);
+            if !std::ptr::eq(twin, annotation) && (structured(annotation) || structured(twin)) {
                 let message = format!(
                     "the structured annotation `@{}` is given twice",
                     annotation.name.as_str()
@@ -56,10 +56,10 @@ impl Checker<'_> {
                     .collect(),
             ),
             ast::AnnotationBody::KeyValues(list) => {
-                for (i, (key, _)) in list.iter().enumerate() {
-                    if let Some((before, _)) =
-                        list[..i].iter().find(|(other, _)| other.text == key.text)
-                    {
+                let mut first_uses: HashMap<&str, &ast::Name> = HashMap::new();
+                for (key, _) in list {
+                    let before = *first_uses.entry(key.as_str()).or_insert(key);
+                    if !std::ptr::eq(before, key) {
                         let message = format!("key `{}` is given twice", key.as_str());
                         let diagnostic = Diagnostic::error(code::DUPLICATE, key.span, message);
                         self.report(diagnostic.label(before.span, "given here before"));
@@ -180,7 +180,10 @@ impl Checker<'_> {
             )
         };
         // These are read as numbers. The others are also kept as text.
-        let is_read = matches!(annotation.name.as_str(), "field_list" | "priority");
+        let is_read = matches!(
+            annotation.name.as_str(),
+            "field_list" | "mirror" | "priority"
+        );
         if !is_read && values.iter().all(is_literal) {
             return tokens.to_vec();
         }
@@ -275,6 +278,11 @@ fn unmet(name: &str, values: &[Known<'_>]) -> Option<&'static str> {
             plain(one, unsigned) && !is_zero(one),
             "one number from 1 to 4294967295",
         ),
+        ("mirror", [one]) => (
+            plain(one, i64::from(i32::MAX)) && !is_zero(one),
+            "one number of entries from 1 to 2147483647",
+        ),
+        ("mirror", _) => (false, "one number of entries from 1 to 2147483647"),
         ("id", _) => (false, "one number from 1 to 4294967295"),
         ("priority", [one]) => (plain(one, unsigned), "one number from 0 to 4294967295"),
         ("priority", _) => (false, "one number from 0 to 4294967295"),

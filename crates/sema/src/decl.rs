@@ -10,7 +10,8 @@ use syntax::diag::Diagnostic;
 use syntax::source::Span;
 
 use crate::hir::{
-    Action, BlockType, BlockTypeKind, Extern, Function, Method, Prototype, Ty, TyId, TypeVarId,
+    Action, BlockType, BlockTypeKind, Extern, ForeignBlock, Function, Method, Prototype, Ty, TyId,
+    TypeVarId,
 };
 use crate::scope::Entity;
 use crate::stmt::decl_span;
@@ -52,7 +53,18 @@ impl Checker<'_> {
 
     fn top_level(&mut self, decl: &Decl) {
         match decl {
-            Decl::Const(constant) => self.const_decl(constant),
+            Decl::Const(constant) => {
+                let index = self.consts.len();
+                self.const_decl(constant);
+                if let Some(value) = self.consts.get(index) {
+                    let constant = (constant.name.clone(), value.clone());
+                    self.p.constants.push(constant);
+                }
+            }
+            Decl::Foreign(block) => self.p.foreign.push(ForeignBlock {
+                text: block.text.clone(),
+                span: block.span,
+            }),
             Decl::Extern(decl) => self.extern_decl(decl),
             Decl::ExternFunction(proto) => self.extern_function(proto),
             Decl::Action(action) => {

@@ -266,9 +266,22 @@ pub struct Program {
     pub main: Option<InstanceId>,
     /// Type declarations in source order, for P4Info's type specifications.
     pub type_order: Vec<TyId>,
+    /// Constants of the top level with their values, in source order.
+    pub constants: Vec<(Name, Expr)>,
+    /// Blocks `extern "C" { .. }`, in source order.
+    pub foreign: Vec<ForeignBlock>,
     /// Annotations on the `main` package instance, or on declarations that are not kept (`@pkginfo`
     /// and similar).
     pub package_annotations: Vec<Annotation>,
+}
+
+/// A block of text in C.
+#[derive(Clone, Debug)]
+pub struct ForeignBlock {
+    /// The text between the braces.
+    pub text: Arc<str>,
+    /// Position of the block, braces included.
+    pub span: Span,
 }
 
 /// A header, header union or struct.

@@ -576,6 +576,7 @@ pub(crate) fn decl_span(decl: &Decl) -> Span {
         Decl::Const(d) => d.span,
         Decl::Extern(d) => d.name.span,
         Decl::ExternFunction(d) => d.span,
+        Decl::Foreign(d) => d.span,
         Decl::Action(d) => d.name.span,
         Decl::Parser(d) => d.signature.name.span,
         Decl::ParserType(d) | Decl::ControlType(d) | Decl::Package(d) => d.span,

@@ -60,7 +60,7 @@ pub struct Annotation {
 
 /// Unstructured annotations with a body of expressions, or of keys and expressions. These
 /// annotations of core, BMv2's compiler and P4Runtime are read by compilers.
-pub const VALUED_ANNOTATIONS: [&str; 11] = [
+pub const VALUED_ANNOTATIONS: [&str; 12] = [
     "brief",
     "controller_header",
     "description",
@@ -68,6 +68,7 @@ pub const VALUED_ANNOTATIONS: [&str; 11] = [
     "id",
     "max_group_size",
     "max_member_weight",
+    "mirror",
     "pkginfo",
     "platform_property",
     "priority",
@@ -155,6 +156,17 @@ pub enum Decl {
     Table(TableDecl),
     /// `value_set<T>(size) name;`
     ValueSet(ValueSetDecl),
+    /// `extern "C" { .. }`
+    Foreign(ForeignDecl),
+}
+
+/// `extern "C" { .. }`: text in another language, outside P4's grammar.
+#[derive(Clone, Debug)]
+pub struct ForeignDecl {
+    /// The text between the braces.
+    pub text: Arc<str>,
+    /// Its position.
+    pub span: Span,
 }
 
 /// `const T name = init;`

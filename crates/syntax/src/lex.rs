@@ -30,6 +30,19 @@ pub(crate) struct Lexer {
     pending: u8,
     /// No quote before this byte of the line starts a string that ends on the line.
     lone_quotes: usize,
+    /// Progress in the head of a foreign block.
+    head: ForeignHead,
+}
+
+/// Tokens of `extern "C" {` that the lexer has just returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ForeignHead {
+    /// None.
+    None,
+    /// `extern`.
+    Extern,
+    /// `extern "C"`: a `{` starts text in another language.
+    Language,
 }
 
 /// Outputs of the lexer.
@@ -49,6 +62,7 @@ impl Lexer {
             in_directive: false,
             pending: LINE_START | AFTER_NEWLINE,
             lone_quotes: 0,
+            head: ForeignHead::None,
         }
     }
 
@@ -117,9 +131,18 @@ impl Lexer {
             b'a'..=b'z' | b'A'..=b'Z' | b'_' => self.word(cx),
             b'0'..=b'9' => self.number(cx),
             b'"' => self.string(cx),
+            b'{' if self.head == ForeignHead::Language => self.foreign_block(cx),
             _ => self.punctuation(cx),
         };
-        let symbol = self.checked_length(start, symbol, cx);
+        self.head = match (kind, self.head) {
+            (TokenKind::Extern, _) => ForeignHead::Extern,
+            (TokenKind::String, ForeignHead::Extern) => ForeignHead::Language,
+            _ => ForeignHead::None,
+        };
+        let symbol = match kind {
+            TokenKind::Foreign => symbol,
+            _ => self.checked_length(start, symbol, cx),
+        };
         Token {
             kind,
             flags,
@@ -270,6 +293,23 @@ impl Lexer {
         (TokenKind::String, cx.interner.intern(&text))
     }
 
+    /// Reads text in C up to the brace that closes it. Only strings, characters, comments and
+    /// braces are interpreted.
+    fn foreign_block(&mut self, cx: &mut LexContext<'_>) -> (TokenKind, Symbol) {
+        let start = self.pos;
+        let end = foreign_end(&self.text.as_bytes()[start..]);
+        self.pos = end.map_or(self.text.len(), |end| start + end);
+        let brace = Span::new(self.base + start as u32, self.base + start as u32 + 1);
+        if end.is_none() {
+            let message = "this block of C has no end";
+            let diagnostic = Diagnostic::error("E0103", brace, message);
+            cx.found.push(diagnostic.hint("close it with `}`"));
+        } else if self.text[start..self.pos].contains('\u{fffd}') {
+            cx.found.push(not_utf8(brace));
+        }
+        (TokenKind::Foreign, cx.interner.intern("{ }"))
+    }
+
     fn punctuation(&mut self, cx: &mut LexContext<'_>) -> (TokenKind, Symbol) {
         let rest = &self.text[self.pos..];
         if let Some((kind, symbol, length)) = Interner::punctuation(rest) {
@@ -380,6 +420,45 @@ impl Lexer {
         let kept = kept.to_owned();
         cx.interner.intern(&kept)
     }
+}
+
+/// Returns the offset after the brace that closes a block of C, which starts at its opening brace.
+fn foreign_end(text: &[u8]) -> Option<usize> {
+    let at = |i: usize| text.get(i).copied().unwrap_or(0);
+    let mut depth = 0usize;
+    let mut i = 0;
+    while i < text.len() {
+        match (at(i), at(i + 1)) {
+            (b'/', b'*') => {
+                let comment = &text[i + 2..];
+                i += 4 + comment.windows(2).position(|pair| pair == b"*/")?;
+                continue;
+            }
+            (b'/', b'/') => {
+                // A line that ends in a backslash continues the comment.
+                while i < text.len() && (at(i) != b'\n' || at(i - 1) == b'\\') {
+                    i += 1;
+                }
+                continue;
+            }
+            (quote @ (b'"' | b'\''), _) => {
+                i += 1;
+                while i < text.len() && at(i) != quote && at(i) != b'\n' {
+                    i += if at(i) == b'\\' { 2 } else { 1 };
+                }
+            }
+            (b'{', _) => depth += 1,
+            (b'}', _) => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(i + 1);
+                }
+            }
+            _ => {}
+        }
+        i += 1;
+    }
+    None
 }
 
 /// Returns the error for bytes that are not UTF-8 where the program needs text.

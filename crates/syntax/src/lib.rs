@@ -80,7 +80,7 @@ fn parse(root: Root<'_>, options: &ParseOptions) -> Parsed {
     if diagnostics
         .sorted()
         .iter()
-        .any(|d| matches!(d.code, "E0011" | "E0019" | "E0100" | "E0101"))
+        .any(|d| matches!(d.code, "E0011" | "E0019" | "E0100" | "E0101" | "E0103"))
     {
         return Parsed {
             program: ast::Program { decls },

@@ -148,6 +148,8 @@ macro_rules! tokens {
             Integer,
             /// A string literal.
             String,
+            /// Text in another language, between the braces of `extern "C" { .. }`, with the braces.
+            Foreign,
             $(#[doc = $text] $punct,)*
             $(#[doc = $word] $keyword,)*
         }

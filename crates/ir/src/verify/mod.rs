@@ -23,6 +23,7 @@
 //! - Tables: default action and entries match keys and actions. Implementation and direct externs
 //!   are of the right kind. Uses of a direct extern or of `add_entry` in the actions of a table
 //!   refer to that table.
+//! - A call of a remote handler is the only statement of its stage.
 //! - Stages and states link inside their control and parser. Blocks have code of their kind.
 //!   Transfers are typed pairwise.
 //! - The steps of a chain are of v1model, have unique names and lead forward. Each has at most one
@@ -40,7 +41,8 @@ use std::fmt;
 use bits::{Id, IdVec};
 use support::work::checkpoint;
 
-use crate::code::HeaderPlace;
+use crate::code::{HeaderPlace, Stmt, StmtKind};
+use crate::ops::Op;
 use crate::program::*;
 
 /// Maximum nesting depth of expressions and statements.
@@ -102,6 +104,21 @@ pub fn verify(program: &Program) -> Result<(), Vec<VerifyError>> {
         Ok(())
     } else {
         Err(verifier.errors)
+    }
+}
+
+/// Checks that a call of a remote handler is the only statement of its stage.
+fn remote_calls_are_alone(body: &[Stmt]) -> Check {
+    let is_remote =
+        |stmt: &Stmt| matches!(&stmt.kind, StmtKind::Call(call) if call.op == Op::Remote);
+    if matches!(body, [only] if is_remote(only)) {
+        return Ok(());
+    }
+    let mut calls = 0;
+    actions::walk(body, &mut |stmt| calls += u32::from(is_remote(stmt)));
+    match calls {
+        0 => Ok(()),
+        _ => Err("the call of a handler is not the only statement of the stage".to_owned()),
     }
 }
 
@@ -218,6 +235,8 @@ impl<'a> Verifier<'a> {
                 );
                 if let StageKind::Action { body, .. } = &stage.kind {
                     self.body(body, stmt::Context::Control);
+                    let alone = remote_calls_are_alone(body);
+                    self.tell(alone);
                 }
                 let stage = self.stage(control, &stage.kind);
                 self.tell(stage);

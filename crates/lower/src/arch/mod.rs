@@ -189,6 +189,7 @@ impl Lower<'_> {
         for storage in self.binding.intrinsics {
             self.intrinsics(storage);
         }
+        self.handler_constants();
         if self.binding.arch == Arch::V1model {
             self.annotated_field_lists();
             self.egress_length();

@@ -24,6 +24,10 @@ impl Lower<'_> {
         let proto = &hir.extern_functions[id];
         let args = self.extern_args(&proto.params, call);
         let ty = self.subst(ty);
+        if sema::arch::is_handler(proto) {
+            self.remote_call(id, &args);
+            return Rv::Default;
+        }
         let name = proto.name.as_str();
         if let Some(result) = self.core_function(name, &args, ty) {
             return result;

@@ -5,6 +5,7 @@ mod instances;
 mod methods;
 mod packet;
 mod pna;
+mod remote;
 
 use ir::{Call, Expr, ExternId, Op, Operand, StmtKind};
 use sema::hir::{self, TyId};

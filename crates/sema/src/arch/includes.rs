@@ -12,6 +12,7 @@
 pub fn builtin_include(name: &str) -> Option<&'static str> {
     let text = match name {
         "core.p4" => include_str!("include/core.p4"),
+        "clip.p4" => include_str!("include/clip.p4"),
         "v1model.p4" => include_str!("include/v1model.p4"),
         "psa.p4" | "bmv2/psa.p4" | "polyplane/psa.p4" => include_str!("include/psa.p4"),
         "dpdk/psa.p4" => "#define __PSA_PACKET_LENGTH__\n#include <polyplane/psa.p4>\n",
@@ -35,6 +36,7 @@ mod tests {
     #[test]
     fn every_include_inside_a_builtin_file_is_builtin() {
         for name in [
+            "clip.p4",
             "v1model.p4",
             "dpdk/psa.p4",
             "dpdk/pna.p4",

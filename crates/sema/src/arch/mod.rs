@@ -6,6 +6,7 @@ mod ids;
 pub mod includes;
 mod places;
 mod pna;
+mod remote;
 mod restrictions;
 mod sizes;
 mod tables;
@@ -18,6 +19,7 @@ use syntax::diag::Diagnostics;
 use crate::hir::{Program, Ty};
 
 pub use includes::builtin_include;
+pub use remote::{is_handler, mirror_of};
 pub use sizes::{MAX_SIZE, size_argument};
 
 /// A known architecture.
@@ -76,6 +78,7 @@ pub(crate) fn check(arch: Arch, program: &Program, diagnostics: &mut Diagnostics
     ids::check(program, diagnostics);
     direct::check(arch, program, diagnostics);
     atomic::check(program, diagnostics);
+    remote::check(arch, program, diagnostics);
     places::check(arch, program, diagnostics);
     match arch {
         Arch::V1Model => v1model::check(program, diagnostics),

@@ -35,6 +35,8 @@ const V1MODEL: &[Rule] = &[
         &["ig", "eg"],
     ),
 ];
+/// The package parameter of v1model's ingress, where handlers are called.
+const INGRESS: &str = "ig";
 /// Egress functions that BMv2 also accepts in ingress.
 const KEPT_TO_THE_END: [&str; 2] = ["recirculate", "recirculate_preserving_field_list"];
 /// Ingress functions that BMv2 ignores in egress.
@@ -187,7 +189,16 @@ impl<'p> Places<'p, '_> {
                 }
             }
             Callee::ExternFunction(id) => {
-                let name = self.program.extern_functions[*id].name.as_str();
+                let proto = &self.program.extern_functions[*id];
+                let name = proto.name.as_str();
+                if super::is_handler(proto) && self.role != INGRESS {
+                    let message = format!("the handler `{name}` is called outside of ingress");
+                    self.diagnostics.push(
+                        Diagnostic::error(code::WRONG_PLACE, call.span, message)
+                            .hint("call it in the `apply` block of a control of ingress"),
+                    );
+                    return;
+                }
                 let rule = self.rules.iter().find(|(names, _)| names.contains(&name));
                 if let Some((_, roles)) = rule
                     && !roles.contains(&self.role.as_str())

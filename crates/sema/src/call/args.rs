@@ -1,6 +1,8 @@
 //! Binding of arguments to parameters: by position or name, defaults, optional parameters,
 //! directions, and type inference.
 
+use std::collections::{HashMap, HashSet};
+
 use support::count::{are, count};
 use syntax::ast::{Arg as AstArg, Direction};
 use syntax::diag::Diagnostic;
@@ -32,20 +34,21 @@ impl Checker<'_> {
     pub(crate) fn fits(&self, params: &[Param], args: &[AstArg]) -> bool {
         let free = |p: &Param| p.optional || p.default.is_some();
         if args.iter().any(|arg| arg.name.is_some()) {
-            let name_of = |p: &Param| self.p.vars[p.var].name.text.clone();
-            let all_known = args.iter().all(|arg| {
-                arg.name
-                    .as_ref()
-                    .is_some_and(|name| params.iter().any(|p| name_of(p) == name.text))
-            });
-            let all_given = params.iter().filter(|p| !free(p)).all(|p| {
-                let wanted = name_of(p);
-                args.iter()
-                    .any(|arg| arg.name.as_ref().is_some_and(|name| name.text == wanted))
-            });
-            return all_known && all_given;
+            let names = self.places_by_name(params);
+            let place_of = |arg: &AstArg| names.get(&*arg.name.as_ref()?.text).copied();
+            let places: Option<HashSet<usize>> = args.iter().map(place_of).collect();
+            let mut needed = (0..params.len()).filter(|&at| !free(&params[at]));
+            return places.is_some_and(|given| needed.all(|at| given.contains(&at)));
         }
         args.len() <= params.len() && params[args.len()..].iter().all(free)
+    }
+
+    /// Returns the positions of the parameters, by name. Of several with one name, the first counts.
+    fn places_by_name(&self, params: &[Param]) -> HashMap<&str, usize> {
+        let named = params.iter().enumerate().rev();
+        named
+            .map(|(at, param)| (self.p.vars[param.var].name.as_str(), at))
+            .collect()
     }
 
     /// Returns the position of each parameter's argument. Reports arguments that do not fit.
@@ -66,13 +69,19 @@ impl Checker<'_> {
             return None;
         }
         let mut good = true;
+        let found: Vec<Option<usize>> = match named {
+            0 => Vec::new(),
+            _ => {
+                let names = self.places_by_name(params);
+                let name = |arg: &AstArg| names.get(&*arg.name.as_ref()?.text).copied();
+                written.args.iter().map(name).collect()
+            }
+        };
         for (i, arg) in written.args.iter().enumerate() {
             let place = match &arg.name {
                 None => Some(i).filter(|&i| i < params.len()),
                 Some(name) => {
-                    let found = params
-                        .iter()
-                        .position(|p| self.p.vars[p.var].name.text == name.text);
+                    let found = found[i];
                     if found.is_none() {
                         self.unknown_param(params, name, written);
                         good = false;
@@ -133,20 +142,17 @@ impl Checker<'_> {
     /// Returns the parameters in the order in which a call with named arguments gives them, then
     /// the omitted ones (section 6.8, steps 1 and 6). Empty if no argument has a name.
     pub(crate) fn order_of_args(&self, params: &[Param], args: &[AstArg]) -> Vec<usize> {
-        let place = |arg: &AstArg| {
-            let name = &arg.name.as_ref()?.text;
-            let is_it = |p: &Param| self.p.vars[p.var].name.text == *name;
-            params.iter().position(is_it)
-        };
+        if args.iter().all(|arg| arg.name.is_none()) {
+            return Vec::new();
+        }
+        let names = self.places_by_name(params);
+        let place = |arg: &AstArg| names.get(&*arg.name.as_ref()?.text).copied();
         let mut order: Vec<usize> = args.iter().filter_map(place).collect();
         if order.is_sorted() {
             return Vec::new();
         }
-        order.extend(
-            (0..params.len())
-                .filter(|at| !order.contains(at))
-                .collect::<Vec<_>>(),
-        );
+        let given: HashSet<usize> = order.iter().copied().collect();
+        order.extend((0..params.len()).filter(|at| !given.contains(at)));
         order
     }
 
@@ -169,8 +175,14 @@ impl Checker<'_> {
         };
         let mut values: Vec<Option<Expr>> = vec![None; written.args.len()];
         let mut good = true;
+        let mut params_of_args: Vec<Option<usize>> = vec![None; written.args.len()];
+        for (param, arg) in places.iter().enumerate() {
+            if let Some(arg) = *arg {
+                params_of_args[arg] = Some(param);
+            }
+        }
         for (i, arg) in written.args.iter().enumerate() {
-            let Some(place) = places.iter().position(|&p| p == Some(i)) else {
+            let Some(place) = params_of_args[i] else {
                 continue;
             };
             let formal = self.formal_type(&params[place], object);

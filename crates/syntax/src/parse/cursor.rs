@@ -330,6 +330,11 @@ impl<'t> Parser<'t> {
         self.sources.lookup(first.lo).map_or(0, |at| at.byte)
     }
 
+    /// Returns the source text of a span.
+    pub(super) fn source_text(&self, span: Span) -> &'t str {
+        self.sources.text(span)
+    }
+
     pub(super) fn error(&mut self, span: Span, message: impl Into<String>) -> Failed {
         self.report(Diagnostic::error("E0121", span, message));
         Failed

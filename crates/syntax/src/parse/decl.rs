@@ -3,14 +3,14 @@
 use super::cursor::{Failed, Parse, Parser};
 use crate::ast::{
     ActionDecl, ActionRef, Annotation, BlockTypeDecl, ConstDecl, ControlDecl, Decl, Direction,
-    Entry, EnumDecl, ExternDecl, FunctionDecl, FunctionProto, IdentifierListDecl, KeyElement,
-    MethodProto, Name, Param, ParserDecl, RecordDecl, RecordField, RecordKind, Select, SelectCase,
-    State, Stmt, TableDecl, TableProperty, TablePropertyValue, Transition, TypedefDecl,
+    Entry, EnumDecl, ExternDecl, ForeignDecl, FunctionDecl, FunctionProto, IdentifierListDecl,
+    KeyElement, MethodProto, Name, Param, ParserDecl, RecordDecl, RecordField, RecordKind, Select,
+    SelectCase, State, Stmt, TableDecl, TableProperty, TablePropertyValue, Transition, TypedefDecl,
     TypedefTarget, ValueSetDecl,
 };
 use crate::diag::Diagnostic;
 use crate::source::Span;
-use crate::token::Class;
+use crate::token::{Class, TokenKind};
 
 impl Parser<'_> {
     /// Parses all declarations up to the end of the file.
@@ -161,6 +161,9 @@ impl Parser<'_> {
 
     fn extern_decl(&mut self, annotations: Vec<Annotation>) -> Parse<Decl> {
         let start = self.expect("extern")?;
+        if self.kind() == Class::String {
+            return self.foreign_block();
+        }
         if self.is_extern_object() {
             let name = self.name()?;
             self.declare_type(&name);
@@ -184,6 +187,28 @@ impl Parser<'_> {
         self.declare_value(&proto.name);
         proto.span = self.since(start);
         Ok(Decl::ExternFunction(proto))
+    }
+
+    /// Parses the language and the block of `extern "C" { .. }`.
+    fn foreign_block(&mut self) -> Parse<Decl> {
+        let language = self.token().map(|token| self.meaning_of(token));
+        if language.is_none_or(|language| &*language != "C") {
+            let message = "syntax error: the only foreign language is \"C\"";
+            return Err(self.error(self.span(), message));
+        }
+        self.bump();
+        if self
+            .token()
+            .is_none_or(|token| token.kind != TokenKind::Foreign)
+        {
+            return Err(self.unexpected("`{` and the text in C"));
+        }
+        let span = self.span();
+        self.bump();
+        let text = self.source_text(span);
+        let text = text.strip_prefix('{').unwrap_or(text);
+        let text = text.strip_suffix('}').unwrap_or(text).into();
+        Ok(Decl::Foreign(ForeignDecl { text, span }))
     }
 
     /// Returns true at `name {` or `name<T> {`.
