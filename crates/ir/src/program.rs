@@ -10,7 +10,8 @@ mod pipeline;
 
 use bits::{IdVec, Value, define_id};
 
-use crate::code::{Expr, Stmt};
+use crate::code::{Call, Expr, Stmt, StmtKind};
+use crate::ops::Op;
 use crate::types::{DataTy, NamedType, ScalarTy};
 
 pub use externs::*;
@@ -494,6 +495,24 @@ pub enum StageKind {
         /// The successor.
         next: Next,
     },
+}
+
+impl StageKind {
+    /// Returns the call of a remote handler, if the stage is one.
+    pub fn remote_call(&self) -> Option<&Call> {
+        let StageKind::Action { body, .. } = self else {
+            return None;
+        };
+        match body.as_slice() {
+            [
+                Stmt {
+                    kind: StmtKind::Call(call),
+                    ..
+                },
+            ] if call.op == Op::Remote => Some(call),
+            _ => None,
+        }
+    }
 }
 
 /// Fields in which a match stage stores the results of `apply()` for later code.

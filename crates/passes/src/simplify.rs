@@ -266,7 +266,8 @@ fn thread(stages: &mut IdVec<StageId, Stage>) {
     }
 }
 
-/// Merges an action stage into its only predecessor, if that is an action stage as well.
+/// Merges an action stage into its only predecessor, if that is an action stage as well. The call of
+/// a remote handler stays a stage of its own.
 fn merge(stages: &mut IdVec<StageId, Stage>) {
     let mut into: IdVec<StageId, usize> = stages.values().map(|_| 0).collect();
     for (_, stage) in stages.iter_mut() {
@@ -277,6 +278,10 @@ fn merge(stages: &mut IdVec<StageId, Stage>) {
         }
     }
     let ids: Vec<StageId> = stages.ids().collect();
+    let is_remote: IdVec<StageId, bool> = stages
+        .values()
+        .map(|stage| stage.kind.remote_call().is_some())
+        .collect();
     for id in ids.into_iter().rev() {
         let StageKind::Action {
             next: Next::Stage(next),
@@ -285,7 +290,7 @@ fn merge(stages: &mut IdVec<StageId, Stage>) {
         else {
             continue;
         };
-        if into[next] != 1 || next.index() == 0 || next == id {
+        if into[next] != 1 || next.index() == 0 || next == id || is_remote[id] || is_remote[next] {
             continue;
         }
         let StageKind::Action {

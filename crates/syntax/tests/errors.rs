@@ -366,3 +366,12 @@ fn files_that_are_no_text_are_refused() {
     );
     std::fs::remove_dir_all(&directory).unwrap();
 }
+
+#[test]
+fn a_block_of_c_ends_at_its_brace_and_is_the_only_foreign_language() {
+    check("extern \"C\" { int f(void) { return '}' + \"}\"[0]; } /* } */ }\nconst bit<8> a = 1;\n");
+    check("extern \"C\" { // } \\\n }\n}\nconst bit<8> a = 1;\n");
+    check("extern \"C\" { //~ this block of C has no end\nint x;\n");
+    check("extern \"Rust\" { } //~ the only foreign language is \"C\"\n");
+    check("extern \"C\" void f(); //~ expected `{` and the text in C\n");
+}

@@ -205,3 +205,16 @@ fn spans_lead_back_to_the_text() {
     assert_eq!(text(two.annotations[0].span), "@x(y)");
     assert_eq!(text(two.init.span), "f(one)");
 }
+
+#[test]
+fn a_block_of_c_keeps_its_text_and_position() {
+    let text = "const bit<8> a = 1;\nextern \"C\" {\n#define A(x) (x)\nint a = A('\\'');\n}\n";
+    let program = parse(text);
+    let Some(Decl::Foreign(block)) = program.decls.last() else {
+        panic!("{:?}", program.decls);
+    };
+    assert_eq!(&*block.text, "\n#define A(x) (x)\nint a = A('\\'');\n");
+    // The position covers the braces, too.
+    let length = (block.span.hi - block.span.lo) as usize;
+    assert_eq!(length, block.text.len() + 2);
+}

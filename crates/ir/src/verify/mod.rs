@@ -107,15 +107,13 @@ pub fn verify(program: &Program) -> Result<(), Vec<VerifyError>> {
     }
 }
 
-/// Checks that a call of a remote handler is the only statement of its stage.
-fn remote_calls_are_alone(body: &[Stmt]) -> Check {
-    let is_remote =
-        |stmt: &Stmt| matches!(&stmt.kind, StmtKind::Call(call) if call.op == Op::Remote);
-    if matches!(body, [only] if is_remote(only)) {
-        return Ok(());
-    }
+/// Checks that code of several statements calls no remote handler.
+fn has_no_remote_call(body: &[Stmt]) -> Check {
     let mut calls = 0;
-    actions::walk(body, &mut |stmt| calls += u32::from(is_remote(stmt)));
+    actions::walk(body, &mut |stmt| {
+        let is_remote = matches!(&stmt.kind, StmtKind::Call(call) if call.op == Op::Remote);
+        calls += u32::from(is_remote);
+    });
     match calls {
         0 => Ok(()),
         _ => Err("the call of a handler is not the only statement of the stage".to_owned()),
@@ -235,8 +233,10 @@ impl<'a> Verifier<'a> {
                 );
                 if let StageKind::Action { body, .. } = &stage.kind {
                     self.body(body, stmt::Context::Control);
-                    let alone = remote_calls_are_alone(body);
-                    self.tell(alone);
+                    if stage.kind.remote_call().is_none() {
+                        let remote = has_no_remote_call(body);
+                        self.tell(remote);
+                    }
                 }
                 let stage = self.stage(control, &stage.kind);
                 self.tell(stage);

@@ -241,6 +241,20 @@ impl Checks<'_, '_> {
             // The form of the annotation is checked with all others.
             return;
         }
+        let attached = |property: &&Property| {
+            matches!(
+                property.name.as_str(),
+                "implementation" | "psa_implementation" | "pna_implementation"
+            )
+        };
+        if let Some(property) = table.properties.iter().find(attached) {
+            let message = format!(
+                "the table `{name}` cannot be mirrored: its actions are in an action profile or \
+                 selector"
+            );
+            let hint = "leave `@mirror` or the implementation out";
+            return self.error(code::BAD_PROPERTY, property.name.span, message, hint);
+        }
         let kinds: Vec<&str> = table
             .keys
             .iter()
@@ -260,21 +274,7 @@ impl Checks<'_, '_> {
         if table.entries_are_const {
             let message = format!("the table `{name}` cannot be mirrored: its entries are const");
             let hint = "leave `@mirror` out, or leave out the const entries";
-            return self.error(code::BAD_PROPERTY, span, message, hint);
-        }
-        let attached = |property: &&Property| {
-            matches!(
-                property.name.as_str(),
-                "implementation" | "psa_implementation" | "pna_implementation"
-            )
-        };
-        if let Some(property) = table.properties.iter().find(attached) {
-            let message = format!(
-                "the table `{name}` cannot be mirrored: its actions are in an action profile or \
-                 selector"
-            );
-            let hint = "leave `@mirror` or the implementation out";
-            self.error(code::BAD_PROPERTY, property.name.span, message, hint);
+            self.error(code::BAD_PROPERTY, span, message, hint);
         }
     }
 }
