@@ -2,8 +2,10 @@
 
 use clap::Args;
 
+use driver::CheckedProgram;
+
 use crate::args::{Format, Source};
-use crate::{Ended, compile, out};
+use crate::{Ended, compile, handlers, out};
 
 #[derive(Args)]
 #[command(
@@ -33,23 +35,50 @@ pub(crate) fn told(source: &Source, format: Format) -> Result<Ended, String> {
         }
         false => {
             let checked = driver::check(&source.program(&source.files()), &source.options());
-            (vec![checked.diagnostics], None)
+            match checked.has_foreign_code() || source.c_file.is_some() {
+                true => return checked_with_code(checked, source, format),
+                false => (vec![checked.diagnostics], None),
+            }
         }
     };
     compile::show_all(&texts, format);
     let count: usize = texts.iter().map(|text| text.list.error_count()).sum();
     if count > 0 {
-        if format == Format::Text {
-            out::note(&format!(
-                "{count} error{}",
-                if count == 1 { "" } else { "s" }
-            ));
-        }
-        return Ok(Ended::WithErrors);
+        return Ok(with_errors(count, format));
     }
     if format == Format::Text {
         let joints = joints.iter().flatten();
         joints.for_each(|joint| out::line(&joint.to_string()));
     }
     Ok(Ended::Well)
+}
+
+fn with_errors(count: usize, format: Format) -> Ended {
+    if format == Format::Text {
+        out::note(&format!(
+            "{count} error{}",
+            if count == 1 { "" } else { "s" }
+        ));
+    }
+    Ended::WithErrors
+}
+
+/// Reports the diagnostics of a program with C code. The C compiler's messages are text, on
+/// standard error.
+fn checked_with_code(
+    checked: CheckedProgram,
+    source: &Source,
+    format: Format,
+) -> Result<Ended, String> {
+    let compiled = checked.lower();
+    let count = compiled.diagnostics.list.error_count();
+    compile::show_all(std::slice::from_ref(&compiled.diagnostics), format);
+    let Some(program) = compiled.program else {
+        return Ok(with_errors(count, format));
+    };
+    let texts = handlers::texts(compiled.foreign, source.c_file.as_deref())?;
+    Ok(match handlers::load(&program, &texts) {
+        Some(_) => Ended::Well,
+        None => Ended::WithErrors,
+    })
 }

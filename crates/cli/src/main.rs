@@ -25,6 +25,7 @@ mod replay;
 mod run;
 mod serve;
 mod show;
+mod split;
 mod state;
 mod tenant;
 mod test;
@@ -35,7 +36,7 @@ mod veth;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use command::{Ended, args, captures, compile, engine};
+use command::{Ended, args, captures, compile, engine, handlers};
 use runtime::ProcessSetup;
 use support::amount;
 use terminal::{live, log, out};
@@ -94,6 +95,8 @@ enum Command {
     /// Measure how fast engines run a program, against the same loop written by hand.
     #[cfg(feature = "lab")]
     Bench(lab::bench::BenchOptions),
+    /// Work with programs over a switch and servers: P4 with handlers in C.
+    Split(split::Options),
     /// Watch the example router forward real traffic between two Linux hosts.
     Demo(demo::Options),
     /// Run many switches, hosts and links of a topology: simulated, or as network namespaces.
@@ -187,6 +190,7 @@ fn dispatch(command: Command, early: ProcessSetup) -> Result<Ended, String> {
         Command::State(options) => state::run(&options),
         #[cfg(feature = "lab")]
         Command::Bench(options) => lab::bench::run(&options),
+        Command::Split(options) => split::run(&options),
         Command::Demo(options) => demo::run(&options, &early),
         Command::Compile(options) => artefacts::run(&options),
         Command::Ctl(options) => ctl::run(&options, &early),

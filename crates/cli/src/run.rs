@@ -29,6 +29,7 @@ use tracing::level_filters::LevelFilter;
 use crate::args::{Io, MAX_WORKERS, Setup, Source};
 use crate::control::{self, Cpu};
 use crate::engine::Choice;
+use crate::handlers::engine_with;
 use crate::listen::Guard;
 use crate::live::LiveLine;
 use crate::log::{self, Verbosity};
@@ -308,10 +309,10 @@ fn device(options: &Options) -> Result<Option<Device>, String> {
             "{name} is not read: the switch has its state already"
         ));
     }
-    let Some(program) = compile::compile(source) else {
+    let Some((program, handlers)) = compile::compile_with_handlers(source)? else {
         return Ok(None);
     };
-    let engine = choice.engine_before_packets();
+    let engine = engine_with(choice.engine_before_packets(), handlers);
     let config = configure::device_config(setup);
     let device = found.run(&before, program, engine.as_ref(), &config, &mut out::note)?;
     Ok(Some(device))

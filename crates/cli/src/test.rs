@@ -9,6 +9,7 @@ use switch::DeviceConfig;
 
 use crate::args::{self, Format, Source, limits};
 use crate::engine::Choice;
+use crate::handlers::engine_with;
 use crate::{Ended, amount, check, compile, out};
 
 #[derive(Args)]
@@ -38,12 +39,12 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     if !has_commands(&text) {
         return check_only(&options.source);
     }
-    let Some(program) = compile::compile(&options.source) else {
+    let Some((program, handlers)) = compile::compile_with_handlers(&options.source)? else {
         return Ok(Ended::WithErrors);
     };
     let directory = options.test.parent().unwrap_or(Path::new(""));
     let read_file = |name: &str| read(&directory.join(name), limits::ENTRIES);
-    let engine = options.choice.engine_before_packets();
+    let engine = engine_with(options.choice.engine_before_packets(), handlers);
     let setup = TestSetup {
         program: Arc::new(program),
         engine: engine.as_ref(),

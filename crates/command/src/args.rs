@@ -14,6 +14,9 @@ pub struct Source {
     /// 'l3_sw.p4 -> fw.p4' (docs/reference/policy.md).
     #[arg(value_name = "PROGRAM.p4")]
     pub program: PathBuf,
+    /// C code of the program's handlers, if it is not in the program (docs/reference/clip-c.md).
+    #[arg(long = "c", value_name = "FILE.c")]
+    pub c_file: Option<PathBuf>,
     /// Options of the preprocessor.
     #[command(flatten)]
     pub preprocess: Preprocess,
@@ -24,6 +27,7 @@ impl Source {
     pub fn file(program: &Path) -> Source {
         Source {
             program: program.to_path_buf(),
+            c_file: None,
             preprocess: Preprocess::default(),
         }
     }
@@ -107,6 +111,8 @@ pub mod limits {
     pub const ENTRIES: u64 = 256 << 20;
     /// An STF test.
     pub const STF: u64 = 64 << 20;
+    /// C code of handlers.
+    pub const C_CODE: u64 = 16 << 20;
     /// A P4Info or a device config.
     pub const CONFIG: u64 = 64 << 20;
     /// A certificate or a key.

@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use driver::{CompiledPolicy, FileSystem, PolicySource, SourceDiagnostics, compile_policy};
+use exec::Natives;
 use passes::compose::Form;
 use terminal::out;
 
 use crate::args::{Format, Source};
+use crate::handlers;
 
 /// Shows diagnostics on standard error (text) or standard output (JSON).
 fn show(diagnostics: &SourceDiagnostics, format: Format) {
@@ -46,6 +48,26 @@ pub fn compile(source: &Source) -> Option<ir::Program> {
     let compiled = driver::compile(&source.program(&source.files()), &source.options());
     show(&compiled.diagnostics, Format::Text);
     compiled.program
+}
+
+/// Compiles a program, or a chain of them, with its handlers in C. Shows all errors, and returns
+/// `None` if there are any.
+///
+/// # Errors
+/// The file of C code cannot be read.
+pub fn compile_with_handlers(source: &Source) -> Result<Option<(ir::Program, Natives)>, String> {
+    if source.is_chain() {
+        let program = compile_chain(source);
+        return Ok(program.map(|program| (program, Natives::default())));
+    }
+    let compiled = driver::compile(&source.program(&source.files()), &source.options());
+    show(&compiled.diagnostics, Format::Text);
+    let Some(program) = compiled.program else {
+        return Ok(None);
+    };
+    let texts = handlers::texts(compiled.foreign, source.c_file.as_deref())?;
+    let handlers = handlers::load(&program, &texts);
+    Ok(handlers.map(|handlers| (program, handlers)))
 }
 
 /// Compiles a program that is described to controllers and does not run here. Otherwise as

@@ -12,6 +12,7 @@ use terminal::out;
 use crate::args::{Setup, Source, limits, read_text};
 use crate::compile;
 use crate::engine::Choice;
+use crate::handlers::engine_with;
 
 /// Compiles a program and loads it with its entries, which are added at time `start`. Shows all
 /// errors, and returns `None` if there are any.
@@ -21,10 +22,10 @@ pub fn load(
     choice: Choice,
     start: Nanos,
 ) -> Result<Option<Device>, String> {
-    let Some(program) = compile::compile(source) else {
+    let Some((program, handlers)) = compile::compile_with_handlers(source)? else {
         return Ok(None);
     };
-    let engine = choice.engine_before_packets();
+    let engine = engine_with(choice.engine_before_packets(), handlers);
     load_on(engine.as_ref(), &Arc::new(program), setup, start)
 }
 

@@ -4,7 +4,7 @@
 //! diagnostics go to the terminal.
 //!
 //! [`args`] has the options; [`engine`] selects an engine; [`compile`] compiles a program or a
-//! policy and shows its diagnostics; [`configure`] loads it with its entries; [`captures`] merges
+//! policy and shows its diagnostics; [`handlers`] compiles its C code; [`configure`] loads it with its entries; [`captures`] merges
 //! capture files into one stream of packets; [`topology`] reads and simulates a fabric, and
 //! [`switches`] makes its switches.
 //!
@@ -17,6 +17,7 @@ pub mod captures;
 pub mod compile;
 pub mod configure;
 pub mod engine;
+pub mod handlers;
 pub mod switches;
 pub mod topology;
 

@@ -172,6 +172,11 @@ impl CheckedProgram {
         self.compiled(lowered)
     }
 
+    /// Returns true if the program has blocks of C.
+    pub fn has_foreign_code(&self) -> bool {
+        !self.typed.foreign.is_empty()
+    }
+
     fn foreign(&self) -> Vec<ForeignBlock> {
         let blocks = self.typed.foreign.iter();
         let placed = blocks.filter_map(|block| {

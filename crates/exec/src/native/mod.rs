@@ -84,6 +84,11 @@ impl Natives {
             .extend(handlers.map(|(name, handler)| (name.clone(), Arc::clone(handler))));
     }
 
+    /// Returns true if there is no function and no handler.
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty() && self.handlers.is_empty()
+    }
+
     /// Returns the handler with this name.
     pub fn handler(&self, name: &str) -> Option<&Arc<dyn RemoteHandler>> {
         self.handlers.get(name)

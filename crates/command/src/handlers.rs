@@ -1,0 +1,155 @@
+//! C handlers of a command's program: compiles them, shows the compiler's messages, and gives them
+//! to the engine.
+//!
+//! C code runs with the rights of the command. It comes only from files that the command line
+//! names: a program that arrives from a network has no handlers.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use driver::ForeignBlock;
+use exec::{Engine, FastPath, Loaded, Natives, Unsupported};
+use foreign::{CodeText, CompileError, CompileOptions, HandlerState, LoadOptions};
+use ir::{ExternKind, Layout, Program};
+use terminal::out;
+
+use crate::args::{limits, read_text};
+
+/// Engine that loads programs with the handlers of the command line.
+struct WithHandlers {
+    engine: Box<dyn Engine>,
+    handlers: Natives,
+}
+
+impl WithHandlers {
+    fn natives(&self, natives: &Natives) -> Natives {
+        let mut all = natives.clone();
+        all.extend(&self.handlers);
+        all
+    }
+}
+
+impl Engine for WithHandlers {
+    fn name(&self) -> &'static str {
+        self.engine.name()
+    }
+
+    fn load(
+        &self,
+        program: &Arc<Program>,
+        layout: &Layout,
+        natives: &Natives,
+    ) -> Result<Arc<dyn Loaded>, Unsupported> {
+        self.engine.load(program, layout, &self.natives(natives))
+    }
+
+    fn load_with(
+        &self,
+        program: &Arc<Program>,
+        layout: &Layout,
+        natives: &Natives,
+        pass: &FastPath,
+    ) -> Result<Arc<dyn Loaded>, Unsupported> {
+        let natives = self.natives(natives);
+        self.engine.load_with(program, layout, &natives, pass)
+    }
+}
+
+/// Returns the engine, with handlers if there are any.
+pub fn engine_with(engine: Box<dyn Engine>, handlers: Natives) -> Box<dyn Engine> {
+    match handlers.is_empty() {
+        true => engine,
+        false => Box::new(WithHandlers { engine, handlers }),
+    }
+}
+
+/// Returns the texts in C of a program: its blocks, or the file given with `--c`.
+///
+/// # Errors
+/// The file cannot be read, or the program has blocks as well.
+pub fn texts(
+    blocks: Vec<ForeignBlock>,
+    file: Option<&Path>,
+) -> Result<Vec<CodeText>, String> {
+    let Some(path) = file else {
+        let text = |block: ForeignBlock| CodeText {
+            file: block.file,
+            line: block.line,
+            text: block.text,
+        };
+        return Ok(blocks.into_iter().map(text).collect());
+    };
+    if let Some(block) = blocks.first() {
+        return Err(format!(
+            "{}:{}: the program has C code, and --c {} names more: use one of the two",
+            block.file,
+            block.line,
+            path.display()
+        ));
+    }
+    Ok(vec![CodeText {
+        file: path.display().to_string(),
+        line: 1,
+        text: read_text(path, limits::C_CODE)?,
+    }])
+}
+
+/// Compiles and loads the handlers of a program. Shows the messages of the C compiler, and returns
+/// `None` if there are errors. A program without handlers and C code has no handlers to load.
+pub fn load(program: &Program, texts: &[CodeText]) -> Option<Natives> {
+    let mut handlers = program
+        .externs
+        .values()
+        .filter(|instance| matches!(instance.kind, ExternKind::Handler { .. }));
+    let first = handlers.next();
+    match (first, texts) {
+        (None, []) => return Some(Natives::default()),
+        (Some(handler), []) => {
+            let place = handler.loc.and_then(|loc| {
+                let file = program.files.get(loc.file as usize)?;
+                Some(format!("{file}:{}:{}: ", loc.line, loc.column))
+            });
+            let (place, name) = (place.unwrap_or_default(), &handler.name);
+            out::note(&format!(
+                "{place}error: the handler `{name}` has no C code: write it in `extern \"C\" {{ .. }}`, \
+                 or give --c FILE.c"
+            ));
+            return None;
+        }
+        _ => {}
+    }
+    let compiled = match foreign::compile(program, texts, &CompileOptions::new(&cache())) {
+        Ok(compiled) => compiled,
+        Err(error @ CompileError::Code(_)) => {
+            out::note(&error.to_string());
+            return None;
+        }
+        Err(error) => {
+            out::error(&error.to_string());
+            return None;
+        }
+    };
+    for warning in compiled.warnings() {
+        out::note(&warning.to_string());
+    }
+    let state = HandlerState::default();
+    match foreign::load(&compiled, program, &state, &LoadOptions::default()) {
+        Ok(natives) => Some(natives),
+        Err(error) => {
+            out::error(&error.to_string());
+            None
+        }
+    }
+}
+
+/// Returns the directory of compiled C code: the user's cache, else a directory of this process.
+fn cache() -> PathBuf {
+    let of = |variable| std::env::var_os(variable).filter(|value| !value.is_empty());
+    let user = of("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(of("HOME")?).join(".cache")));
+    match user {
+        Some(cache) => cache.join("polyplane").join("c"),
+        None => std::env::temp_dir().join(format!("polyplane-c-{}", std::process::id())),
+    }
+}
