@@ -234,8 +234,8 @@ impl PackedOutcome {
         let low = self.0 as u32;
         match self.0 & 0xff << 32 {
             PackedOutcome::SENT => PassOutcome::Sent(PortId(low)),
-            PackedOutcome::DROPPED => match DropReason::ALL.get(low as usize) {
-                Some(&reason) => PassOutcome::Dropped(reason),
+            PackedOutcome::DROPPED => match DropReason::from_index(low as usize) {
+                Some(reason) => PassOutcome::Dropped(reason),
                 None => PassOutcome::Waiting,
             },
             PackedOutcome::LEFT => PassOutcome::Left {

@@ -40,7 +40,7 @@ pub use bit_buffer::BitBuffer;
 pub use configuration::{Configuration, ConfigurationError, state_bytes};
 pub use context::{CurrentEntry, Derived, DigestMessage, Digests, PacketContext};
 pub use convert::{action_params, field_match, key_shape, table_spec};
-pub use drop::DropReason;
+pub use drop::{DropReason, MAX_NAMED_REASONS, MAX_REASON_BYTES, NamedReason};
 pub use engine::{ControlVerdict, Engine, Loaded, ParserErrors, ParserVerdict, Unsupported};
 pub use externs::hash::{CrcParameters, HashParameters};
 pub use fast_path::{

@@ -124,6 +124,9 @@ helpers! {
     CallToAsk = call_to_ask(which);
     /// Calls an extern that reads the packet's bytes. Returns 0, or the encoded outcome.
     CallWithBytes = call_with_bytes(which);
+    /// Calls a remote handler, which may write messages and the bytes after the parsed ones. Returns
+    /// 0, or the encoded outcome.
+    CallRemote = call_remote(which);
 }
 
 impl Helper {
@@ -139,6 +142,7 @@ impl Helper {
                     | Helper::Call
                     | Helper::CallToAsk
                     | Helper::CallWithBytes
+                    | Helper::CallRemote
             )
         };
         let mut here = Helper::ALL
@@ -352,6 +356,11 @@ extern "C" fn call_with_bytes(inv: &mut Invocation<'_>, which: u64) -> u64 {
     call(inv, which)
 }
 
+extern "C" fn call_remote(inv: &mut Invocation<'_>, which: u64) -> u64 {
+    inv.hold();
+    call_to_ask(inv, which)
+}
+
 extern "C" fn end_atomic(inv: &mut Invocation<'_>) -> u64 {
     let state = inv.state();
     inv.packet.atomic.leave_all(&state.atomic);
@@ -465,6 +474,7 @@ mod tests {
             Helper::Call,
             Helper::CallToAsk,
             Helper::CallWithBytes,
+            Helper::CallRemote,
         ] {
             assert!(!leaves(helper), "{helper:?}");
         }

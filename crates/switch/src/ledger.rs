@@ -21,7 +21,7 @@ pub struct Ledger {
     /// Number of copies made, without the packets that were copied.
     pub replicated: u64,
     /// Number of dropped packets, by [`DropReason::index`].
-    dropped: [u64; DropReason::ALL.len()],
+    dropped: [u64; DropReason::COUNT],
     /// Number of copies requested but not made, by [`REFUSALS`]. Not part of the balance.
     copies_refused: [u64; REFUSALS.len()],
     /// Number of resubmissions. Not part of the balance.
@@ -32,7 +32,7 @@ pub struct Ledger {
 
 impl Default for Ledger {
     fn default() -> Self {
-        let dropped = [0; DropReason::ALL.len()];
+        let dropped = [0; DropReason::COUNT];
         Ledger {
             received: 0,
             generated: 0,
@@ -124,9 +124,8 @@ impl Ledger {
 
     /// Returns the reasons for which packets were dropped, with the counts.
     pub fn drops(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
-        DropReason::ALL
-            .iter()
-            .map(|&reason| (reason, self.dropped(reason)))
+        DropReason::all()
+            .map(|reason| (reason, self.dropped(reason)))
             .filter(|(_, count)| *count > 0)
     }
 

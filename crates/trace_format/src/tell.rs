@@ -1,5 +1,7 @@
 //! Conversion of the engine's events, which have ids, to steps, which have the program's names.
 
+use std::borrow::Cow;
+
 use bits::{Id, Value};
 use exec::{Configuration, DropDetail, DropReason, TraceEvent};
 use ir::{
@@ -374,7 +376,7 @@ impl<'a> Teller<'a> {
     fn dropped(&self, reason: DropReason, detail: &DropDetail) -> String {
         let words = drop_words(reason);
         match detail {
-            DropDetail::None => words.to_owned(),
+            DropDetail::None => words.into_owned(),
             DropDetail::Number(number) => format!("{words} ({number})"),
             DropDetail::ParserError(error) => format!("{words} ({})", self.error(*error)),
         }
@@ -513,8 +515,8 @@ fn field_name(name: &str) -> String {
 }
 
 /// Formats a drop reason in words.
-fn drop_words(reason: DropReason) -> &'static str {
-    match reason {
+fn drop_words(reason: DropReason) -> Cow<'static, str> {
+    Cow::Borrowed(match reason {
         DropReason::Ingress => "the program dropped it in ingress",
         DropReason::Egress => "the program dropped it in egress",
         DropReason::ParserReject => "the parser rejected it",
@@ -542,5 +544,7 @@ fn drop_words(reason: DropReason) -> &'static str {
         DropReason::FairShare => "its virtual data plane had its share of a busy processor",
         DropReason::LinkHops => "it went over too many links between virtual data planes",
         DropReason::ForeignEgress => "it is not its virtual data plane's own at a shared port",
-    }
+        DropReason::Handler => "a handler dropped it",
+        DropReason::Named(_) => return Cow::Owned(format!("a handler dropped it ({reason})")),
+    })
 }

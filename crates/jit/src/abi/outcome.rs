@@ -38,8 +38,8 @@ impl Outcome {
             0 => Outcome::Done,
             REJECT => Outcome::Reject(number as u32),
             _ => {
-                let reason = DropReason::ALL.get(number as u32 as usize);
-                Outcome::Drop(reason.copied().unwrap_or(DropReason::Aborted))
+                let reason = DropReason::from_index(number as u32 as usize);
+                Outcome::Drop(reason.unwrap_or(DropReason::Aborted))
             }
         }
     }

@@ -72,6 +72,7 @@ impl Translator<'_> {
         let which = self.code.calls.len() as u64 - 1;
         self.show_progress();
         let helper = match call.op {
+            Op::Remote => Helper::CallRemote,
             op if asks_or_tells(op) => Helper::CallToAsk,
             Op::VerifyChecksumWithPayload | Op::UpdateChecksumWithPayload => Helper::CallWithBytes,
             _ => Helper::Call,
