@@ -272,7 +272,11 @@ fn learning(program: &Program, table: &ir::Table) -> LearningTable {
         kind: table::MatchKind::Exact,
     });
     let params = spec.records.most_param_limbs();
-    LearningTable::new(KeyShape::new(exact), params, spec.capacity)
+    let learning = LearningTable::new(KeyShape::new(exact), params, spec.capacity);
+    match table.mirror {
+        Some(_) => learning.for_handlers(),
+        None => learning,
+    }
 }
 
 fn profile(kind: &ExternKind) -> Option<ActionProfile> {

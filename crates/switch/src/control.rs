@@ -139,6 +139,12 @@ pub enum Change {
     Learn(TableId, LearnedEntry),
     /// This entry, which a packet had added, has expired. Created and applied as [`Change::Learn`].
     Expire(TableId, LearnedEntry),
+    /// A packet replaced the action of this entry, which a packet had added. Created and applied as
+    /// [`Change::Learn`].
+    Relearn(TableId, LearnedEntry),
+    /// A packet removed the entry with this id and key, which a packet had added. Created and
+    /// applied as [`Change::Learn`].
+    Forget(TableId, EntryId, Box<[u64]>),
 }
 
 /// Record of a change that was made: its position in the device's total order of changes.
@@ -321,7 +327,12 @@ impl Device {
                 return refused(ControlCode::InvalidArgument, message);
             }
             Change::Learn(table, entry) => self.learn(*table, entry)?,
-            Change::Expire(table, entry) => self.forget(*table, entry)?,
+            Change::Expire(table, entry) => {
+                let known = self.forget(*table, entry.id, &entry.key)?;
+                self.put_expired(*table, known);
+            }
+            Change::Relearn(table, entry) => self.relearn(*table, entry)?,
+            Change::Forget(table, id, key) => self.forget_removed(*table, *id, key)?,
         }
         Ok(None)
     }

@@ -1,11 +1,12 @@
-//! Entries that packets add: reported as records when a step ends, deleted when they expire, and
-//! added again by a replica that follows the records.
+//! Entries that packets add: their insertion, modification and removal are reported as records when
+//! a step ends, and they are deleted when they expire. A replica that follows the records has the
+//! same entries.
 
 use std::sync::Arc;
 
 use bits::Value;
 use ir::{ActionId, ScalarTy, TableId, limbs_of};
-use table::{LearnError, LearnedEntry, LearningTable};
+use table::{EntryId, LearnError, LearnedChange, LearnedEntry, LearningTable};
 
 use crate::bounded_queue::MAX_WAITING;
 use crate::control::{Change, ControlCode, ControlError, refused};
@@ -25,8 +26,8 @@ impl Device {
         }
     }
 
-    /// Records the entries that packets have added since the last call, table by table, in the
-    /// order of insertion.
+    /// Records the changes that packets have made since the last call, table by table, in the order
+    /// of [`LearningTable::take_changes`].
     pub(crate) fn tell_learned(&mut self) {
         for (table, learned) in self.learning(LearningTable::is_told) {
             self.tell_inserted(table, &learned);
@@ -34,8 +35,13 @@ impl Device {
     }
 
     fn tell_inserted(&mut self, table: TableId, learned: &LearningTable) {
-        for entry in learned.take_inserted() {
-            self.tell(Change::Learn(table, entry), None);
+        for change in learned.take_changes() {
+            let change = match change {
+                LearnedChange::Inserted(entry) => Change::Learn(table, entry),
+                LearnedChange::Modified(entry) => Change::Relearn(table, entry),
+                LearnedChange::Removed(id, key) => Change::Forget(table, id, key),
+            };
+            self.tell(change, None);
         }
     }
 
@@ -52,7 +58,7 @@ impl Device {
             .collect()
     }
 
-    fn put_expired(&mut self, table: TableId, entry: LearnedEntry) {
+    pub(crate) fn put_expired(&mut self, table: TableId, entry: LearnedEntry) {
         if self.expired.len() < MAX_WAITING {
             self.expired.push((table, entry));
         } else {
@@ -69,12 +75,8 @@ impl Device {
     /// Applies [`Change::Learn`]: adds an entry that a packet added to this table in another
     /// device.
     pub(crate) fn learn(&mut self, id: TableId, entry: &LearnedEntry) -> Result<(), ControlError> {
-        let learned = self.learning_table(id)?;
+        let learned = self.fitting(id, entry)?;
         let name = &self.table_of(id)?.name;
-        if !self.fits(id, &learned, entry) {
-            let message = format!("the entry does not fit the table `{name}`");
-            return refused(ControlCode::InvalidArgument, message);
-        }
         learned.restore(entry).or_else(|error| {
             let code = match error {
                 LearnError::Exists | LearnError::Contended => ControlCode::AlreadyExists,
@@ -85,19 +87,85 @@ impl Device {
         })
     }
 
-    /// Applies [`Change::Expire`]: deletes an entry that expired in another device.
-    pub(crate) fn forget(&mut self, id: TableId, entry: &LearnedEntry) -> Result<(), ControlError> {
+    /// Applies [`Change::Relearn`]: replaces the action of an entry, as a packet did in another
+    /// device.
+    pub(crate) fn relearn(
+        &mut self,
+        id: TableId,
+        entry: &LearnedEntry,
+    ) -> Result<(), ControlError> {
+        let learned = self.fitting(id, entry)?;
+        self.known(id, entry.id, &entry.key)?;
+        let modified = learned.modify(&entry.key, &entry.action);
+        match modified {
+            Ok(true) => Ok(()),
+            Ok(false) => self.missing(id),
+            Err(error) => refused(ControlCode::InvalidArgument, error.to_string()),
+        }
+    }
+
+    /// Applies [`Change::Forget`]: deletes an entry that a packet removed in another device. The
+    /// control plane may have cleared the table between the removal and its record.
+    pub(crate) fn forget_removed(
+        &mut self,
+        id: TableId,
+        entry: EntryId,
+        key: &[u64],
+    ) -> Result<(), ControlError> {
         let learned = self.learning_table(id)?;
-        let has_its_shape = entry.key.len() == learned.shape().limbs();
-        let known = has_its_shape.then(|| learned.get(&entry.key)).flatten();
-        let Some(known) = known.filter(|known| known.id == entry.id) else {
-            let name = &self.table_of(id)?.name;
-            let message = format!("the table `{name}` does not have this entry");
-            return refused(ControlCode::NotFound, message);
-        };
-        learned.delete(&known.key);
-        self.put_expired(id, known);
-        Ok(())
+        if key.len() == learned.shape().limbs() && learned.get(key).is_none() {
+            return Ok(());
+        }
+        self.forget(id, entry, key).map(|_| ())
+    }
+
+    /// Applies [`Change::Expire`]: deletes an entry that expired in another device. Returns it.
+    pub(crate) fn forget(
+        &mut self,
+        id: TableId,
+        entry: EntryId,
+        key: &[u64],
+    ) -> Result<LearnedEntry, ControlError> {
+        let known = self.known(id, entry, key)?;
+        self.learning_table(id)?.delete(&known.key);
+        Ok(known)
+    }
+
+    /// Returns the entry with this id and key.
+    fn known(
+        &self,
+        id: TableId,
+        entry: EntryId,
+        key: &[u64],
+    ) -> Result<LearnedEntry, ControlError> {
+        let learned = self.learning_table(id)?;
+        let has_its_shape = key.len() == learned.shape().limbs();
+        let known = has_its_shape.then(|| learned.get(key)).flatten();
+        match known.filter(|known| known.id == entry) {
+            Some(known) => Ok(known),
+            None => self.missing(id),
+        }
+    }
+
+    fn missing<T>(&self, id: TableId) -> Result<T, ControlError> {
+        let name = &self.table_of(id)?.name;
+        let message = format!("the table `{name}` does not have this entry");
+        refused(ControlCode::NotFound, message)
+    }
+
+    /// Returns the table if the entry fits it.
+    fn fitting(
+        &self,
+        id: TableId,
+        entry: &LearnedEntry,
+    ) -> Result<Arc<LearningTable>, ControlError> {
+        let learned = self.learning_table(id)?;
+        if self.fits(id, &learned, entry) {
+            return Ok(learned);
+        }
+        let name = &self.table_of(id)?.name;
+        let message = format!("the entry does not fit the table `{name}`");
+        refused(ControlCode::InvalidArgument, message)
     }
 
     fn learning_table(&self, id: TableId) -> Result<Arc<LearningTable>, ControlError> {

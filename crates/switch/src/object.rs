@@ -212,6 +212,8 @@ pub(crate) fn changed(device: &Device, record: &Record) -> Changed {
         Change::SetHostPorts(_) => vec![ObjectPlace::HostPorts],
         Change::SetExpireProfile(profile, _) => vec![ObjectPlace::ExpireProfile(*profile)],
         Change::SetQueue(port, _) => vec![ObjectPlace::Queue(*port)],
+        Change::Forget(table, _, key) => vec![ObjectPlace::Learned(*table, key.clone())],
+        Change::Relearn(table, entry) => vec![ObjectPlace::Learned(*table, entry.key.clone())],
         Change::Learn(table, entry) | Change::Expire(table, entry) => {
             vec![
                 ObjectPlace::Learned(*table, entry.key.clone()),

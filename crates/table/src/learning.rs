@@ -22,10 +22,16 @@
 //! bucket that is checked too early is queued again. A packet notifies the control side of a bucket
 //! ([`SlotSet`]) only if the bucket's time in the heap (`FILED`) would be too late. That is so when
 //! it inserts an entry and when it shortens a timeout.
+//!
+//! Handlers. Packets of a table for handlers ([`LearningTable::for_handlers`]) also modify and
+//! remove entries, see [`changes`].
+
+mod changes;
 
 use crate::entry::{ActionRef, EntryId, UsageReading};
 use crate::key::KeyShape;
 use crate::limb_map;
+use crate::removal_log::RemovalLog;
 use crate::slot_set::SlotSet;
 use crate::timers::Timers;
 use std::fmt;
@@ -35,6 +41,8 @@ use std::sync::atomic::{
     fence,
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use changes::LearnedChange;
 
 /// Entry that a packet inserts.
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +54,7 @@ pub struct Learn<'p> {
     /// Its parameters.
     pub params: &'p [u64],
     /// Time without [`LearningTable::restart_timer`] after which the entry expires; `None` for
-    /// never.
+    /// never. In a table for handlers, a hit also restarts the timer.
     pub idle_timeout_ns: Option<u64>,
     /// The time of the packet.
     pub now_ns: u64,
@@ -132,11 +140,13 @@ pub struct LearningTable {
     next_id: AtomicU64,
     /// No entry expires before this time.
     next_expiry: AtomicU64,
-    /// Buckets into which packets have inserted entries that [`LearningTable::take_inserted`] has
+    /// Buckets into which packets have inserted entries that [`LearningTable::take_changes`] has
     /// not returned yet.
     inserted: SlotSet,
     /// Buckets that must be checked earlier than the timers say.
     retimed: SlotSet,
+    /// Entries that packets have removed, in a table for handlers.
+    removed: Option<RemovalLog>,
     /// Used by the control side only, never by packets.
     expiry: Mutex<Expiry>,
 }
@@ -191,9 +201,13 @@ enum State {
     Rewriting,
 }
 
-const VERSION_SHIFT: u32 = 2;
+/// Bit of a full bucket's `meta`: the control side knows the entry, so it must learn of its
+/// removal.
+const REPORTED: u64 = 0b100;
+
+const VERSION_SHIFT: u32 = 3;
 const VERSION_MASK: u64 = 0xffff << VERSION_SHIFT;
-const TAG_MASK: u64 = !(VERSION_MASK | 0b11);
+const TAG_MASK: u64 = !(VERSION_MASK | 0b111);
 
 fn state(meta: u64) -> State {
     match meta & 0b11 {
@@ -204,7 +218,7 @@ fn state(meta: u64) -> State {
     }
 }
 
-/// Returns `meta` with the next version, this state and this tag.
+/// Returns `meta` with the next version, this state and this tag, without [`REPORTED`].
 fn next(meta: u64, state: State, tag: u64) -> u64 {
     (meta.wrapping_add(1 << VERSION_SHIFT) & VERSION_MASK) | tag | state as u64
 }
@@ -226,6 +240,7 @@ impl LearningTable {
             next_expiry: NEVER.into(),
             inserted: SlotSet::new(slots),
             retimed: SlotSet::new(slots),
+            removed: None,
             expiry: Mutex::new(Expiry {
                 timers: Timers::new(slots),
                 turn_ns: 0,
@@ -234,6 +249,19 @@ impl LearningTable {
             param_limbs,
             capacity,
         }
+    }
+
+    /// Returns the same table, which must be empty, for handlers: packets may modify and remove
+    /// entries, and a hit restarts the entry's timer.
+    pub fn for_handlers(mut self) -> Self {
+        self.removed = Some(RemovalLog::new(self.capacity, self.shape.limbs()));
+        self
+    }
+
+    /// Returns true if the table is for handlers.
+    #[inline]
+    pub fn is_for_handlers(&self) -> bool {
+        self.removed.is_some()
     }
 
     /// Returns the shape of the keys.
@@ -313,13 +341,13 @@ impl LearningTable {
             last_use_ns: new.now_ns,
             ..UsageReading::default()
         };
-        self.fill(slot, tag, id, &new, usage);
+        self.fill(slot, tag, id, &new, usage, 0);
         self.inserted.insert(slot);
         Ok(EntryId(id))
     }
 
     /// Inserts an entry that was read from a table before. Its id, timer and usage stay.
-    /// [`LearningTable::take_inserted`] does not return it.
+    /// [`LearningTable::take_changes`] does not return it.
     pub fn restore(&self, entry: &LearnedEntry) -> Result<(), LearnError> {
         let (slot, tag) = self.claim_for(&entry.key, entry.action.params.len())?;
         self.next_id
@@ -331,7 +359,7 @@ impl LearningTable {
             idle_timeout_ns: entry.idle_timeout_ns,
             now_ns: entry.timer_start_ns,
         };
-        self.fill(slot, tag, entry.id.0, &new, entry.usage);
+        self.fill(slot, tag, entry.id.0, &new, entry.usage, REPORTED);
         Ok(())
     }
 
@@ -342,20 +370,22 @@ impl LearningTable {
             return Err(LearnError::WrongSize);
         }
         let (home, tag) = self.place(key);
-        let Some((slot, meta)) = self.find_slot(home, tag, key) else {
-            return Ok(false);
-        };
-        let rewriting = next(meta, State::Rewriting, tag);
-        if self.meta[slot]
-            .compare_exchange(meta, rewriting, SeqCst, SeqCst)
-            .is_err()
-        {
-            return Ok(false);
+        let found = self.find_slot(home, tag, key);
+        Ok(found.is_some_and(|at| self.rewrite(at, tag, action.action, &action.params)))
+    }
+
+    /// Replaces the action in a full bucket if its `meta` is unchanged. Returns true if it did.
+    fn rewrite(&self, (slot, meta): (usize, u64), tag: u64, action: u32, params: &[u64]) -> bool {
+        let reported = meta & REPORTED;
+        let rewriting = next(meta, State::Rewriting, tag) | reported;
+        let claimed = self.meta[slot].compare_exchange(meta, rewriting, SeqCst, SeqCst);
+        if claimed.is_err() {
+            return false;
         }
         fence(Release);
-        self.fill_action(slot, action.action, &action.params);
-        self.meta[slot].store(next(rewriting, State::Full, tag), SeqCst);
-        Ok(true)
+        self.fill_action(slot, action, params);
+        self.meta[slot].store(next(rewriting, State::Full, tag) | reported, SeqCst);
+        true
     }
 
     /// Deletes the entry with this key. Returns false if there is none.
@@ -372,25 +402,13 @@ impl LearningTable {
         self.read_entry(slot).map(|(entry, _)| entry)
     }
 
-    /// Returns true if packets have left notifications that [`LearningTable::take_inserted`] has
+    /// Returns true if packets have left notifications that [`LearningTable::take_changes`] has
     /// not processed.
     #[inline]
     pub fn is_told(&self) -> bool {
+        let is_removed = |log: &RemovalLog| !log.is_empty();
         !(self.inserted.is_empty() && self.retimed.is_empty())
-    }
-
-    /// Returns the entries that packets have inserted since the last call, in order of insertion
-    /// and in their current state. Entries that are already gone are omitted. Call it after each
-    /// batch of packets. The cost is in proportion to the number of inserts.
-    pub fn take_inserted(&self) -> Vec<LearnedEntry> {
-        let mut expiry = self.lock_expiry();
-        self.file_retimed(&mut expiry.timers);
-        let mut entries = Vec::new();
-        self.inserted.take(|slot| {
-            entries.extend(self.read_entry(slot).map(|(entry, _)| entry));
-        });
-        entries.sort_unstable_by_key(|entry| entry.id);
-        entries
+            || self.removed.as_ref().is_some_and(is_removed)
     }
 
     /// Returns a time before which no entry expires; `u64::MAX` if none ever does. Entries may
@@ -457,10 +475,19 @@ impl LearningTable {
         ) {
             return None;
         }
-        let words = self.words(slot);
-        let timeout = words[word::IDLE_TIMEOUT].load(SeqCst);
-        let start = words[word::TIMER_START].load(SeqCst);
+        let timeout = self.words(slot)[word::IDLE_TIMEOUT].load(SeqCst);
+        let start = self.timer_start(slot);
         (timeout != NEVER).then(|| start.saturating_add(timeout))
+    }
+
+    /// Returns the time at which the timer of the entry in a bucket was last restarted.
+    fn timer_start(&self, slot: usize) -> u64 {
+        let words = self.words(slot);
+        let start = words[word::TIMER_START].load(SeqCst);
+        match self.is_for_handlers() {
+            true => start.max(words[word::LAST_USE].load(SeqCst)),
+            false => start,
+        }
     }
 
     fn file(&self, timers: &mut Timers, slot: usize, at: u64) {
@@ -657,7 +684,10 @@ impl LearningTable {
                 params: params.into(),
             },
             idle_timeout_ns: (idle_timeout != NEVER).then_some(idle_timeout),
-            timer_start_ns: words[word::TIMER_START],
+            timer_start_ns: match self.is_for_handlers() {
+                true => words[word::TIMER_START].max(words[word::LAST_USE]),
+                false => words[word::TIMER_START],
+            },
             usage: UsageReading {
                 hits: words[word::HITS],
                 bytes: words[word::BYTES],
@@ -670,7 +700,14 @@ impl LearningTable {
     /// Returns the full bucket that has this key, and its `meta`.
     fn find_slot(&self, home: usize, tag: u64, key: &[u64]) -> Option<(usize, u64)> {
         self.within_reach(home).find_map(|slot| {
-            let meta = self.meta[slot].load(SeqCst);
+            let mut meta = self.meta[slot].load(SeqCst);
+            for _ in 0..READ_TRIES {
+                if state(meta) != State::Rewriting || meta & TAG_MASK != tag {
+                    break;
+                }
+                std::hint::spin_loop();
+                meta = self.meta[slot].load(SeqCst);
+            }
             let is_it = state(meta) == State::Full
                 && meta & TAG_MASK == tag
                 && self.has_key(slot, key)
@@ -728,8 +765,16 @@ impl LearningTable {
         Ok(())
     }
 
-    /// Writes an entry to a claimed bucket and makes it visible.
-    fn fill(&self, slot: usize, tag: u64, id: u64, new: &Learn<'_>, usage: UsageReading) {
+    /// Writes an entry to a claimed bucket and makes it visible. `reported` is [`REPORTED`] or 0.
+    fn fill(
+        &self,
+        slot: usize,
+        tag: u64,
+        id: u64,
+        new: &Learn<'_>,
+        usage: UsageReading,
+        reported: u64,
+    ) {
         fence(Release);
         let words = self.words(slot);
         words[word::ID].store(id, Relaxed);
@@ -743,7 +788,7 @@ impl LearningTable {
         }
         self.fill_action(slot, new.action, new.params);
         let claimed = self.meta[slot].load(Relaxed);
-        self.meta[slot].store(next(claimed, State::Full, tag), SeqCst);
+        self.meta[slot].store(next(claimed, State::Full, tag) | reported, SeqCst);
         self.note_expiry(slot, new.idle_timeout_ns, new.now_ns);
     }
 

@@ -50,6 +50,7 @@ pub mod prefetch;
 pub mod profile;
 mod records;
 pub mod register;
+mod removal_log;
 mod slot_set;
 mod slots;
 mod table;
@@ -70,7 +71,7 @@ pub use entry::{
 };
 pub use flat_map::HashIndex;
 pub use key::{FieldMatch, KeyError, KeyFault, KeyField, KeyShape, MatchKind};
-pub use learning::{Learn, LearnError, Learned, LearnedEntry, LearningTable};
+pub use learning::{Learn, LearnError, Learned, LearnedChange, LearnedEntry, LearningTable};
 pub use meter::{
     Color, ColorCounts, MeterArray, MeterCell, MeterConfig, MeterConfigError, MeterUnit,
 };

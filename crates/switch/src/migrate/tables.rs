@@ -430,6 +430,7 @@ impl Keeper<'_> {
         tell_size(before.capacity(), after.capacity(), &mut notes);
         let is_same = before.param_limbs() == after.param_limbs()
             && before.capacity() == after.capacity()
+            && before.is_for_handlers() == after.is_for_handlers()
             && same_actions(old.program(), old_id, self.new.program(), id);
         if is_same {
             self.new.learned[id] = Some(before.clone());
