@@ -1,0 +1,9 @@
+//! Tests of handlers in C: each runs on both engines, with each C compiler that exists.
+
+mod common;
+mod errors;
+mod headers;
+mod packets;
+mod signals;
+mod tables;
+mod values;
