@@ -68,6 +68,7 @@ struct Report<'l> {
 pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     let source = |program: &PathBuf| Source {
         program: program.clone(),
+        c_file: None,
         preprocess: options.preprocess.clone(),
     };
     let empty = Setup {

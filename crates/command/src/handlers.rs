@@ -67,10 +67,7 @@ pub fn engine_with(engine: Box<dyn Engine>, handlers: Natives) -> Box<dyn Engine
 ///
 /// # Errors
 /// The file cannot be read, or the program has blocks as well.
-pub fn texts(
-    blocks: Vec<ForeignBlock>,
-    file: Option<&Path>,
-) -> Result<Vec<CodeText>, String> {
+pub fn texts(blocks: Vec<ForeignBlock>, file: Option<&Path>) -> Result<Vec<CodeText>, String> {
     let Some(path) = file else {
         let text = |block: ForeignBlock| CodeText {
             file: block.file,

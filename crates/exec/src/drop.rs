@@ -156,7 +156,9 @@ impl DropReason {
     /// Returns all reasons: those of Polyplane, then those that handlers have named until now.
     pub fn all() -> impl Iterator<Item = DropReason> {
         let named = NAMES.iter().take_while(|name| name.get().is_some());
-        let named = named.zip(0..).map(|(_, at)| DropReason::Named(NamedReason(at)));
+        let named = named
+            .zip(0..)
+            .map(|(_, at)| DropReason::Named(NamedReason(at)));
         DropReason::FIXED.iter().copied().chain(named)
     }
 }
@@ -164,7 +166,9 @@ impl DropReason {
 /// Returns the form in which reports show a name; `None` if it is empty.
 fn cleaned<'b>(name: &[u8], buffer: &'b mut [u8; MAX_REASON_BYTES]) -> Option<&'b str> {
     const PREFIX: &[u8] = b"handler_";
-    let is_used = DropReason::FIXED.iter().any(|fixed| fixed.name().as_bytes() == name);
+    let is_used = DropReason::FIXED
+        .iter()
+        .any(|fixed| fixed.name().as_bytes() == name);
     let prefix = if is_used { PREFIX } else { b"" };
     let bytes = prefix.iter().chain(name);
     let mut length = 0;
@@ -227,7 +231,8 @@ mod tests {
         }
         assert_eq!(DropReason::all().count(), DropReason::COUNT);
         assert_eq!(name("one more"), "handler_drop");
-        let names: std::collections::BTreeSet<_> = DropReason::all().map(DropReason::name).collect();
+        let names: std::collections::BTreeSet<_> =
+            DropReason::all().map(DropReason::name).collect();
         assert_eq!(names.len(), DropReason::COUNT);
     }
 }

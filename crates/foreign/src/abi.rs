@@ -150,7 +150,8 @@ pub(crate) fn is_in_system(name: &str) -> bool {
     static LIBM: OnceLock<bool> = OnceLock::new();
     LIBM.get_or_init(|| {
         // SAFETY: the name ends with a zero byte. The library stays loaded.
-        let libm = unsafe { libc::dlopen(c"libm.so.6".as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
+        let libm =
+            unsafe { libc::dlopen(c"libm.so.6".as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
         !libm.is_null()
     });
     let Ok(name) = CString::new(name) else {
@@ -220,8 +221,7 @@ impl Function {
 #[repr(C)]
 struct Host {
     find: unsafe extern "C" fn(*mut Context<'_>, u32, *const u64, *mut u64, *mut u32) -> i32,
-    insert:
-        unsafe extern "C" fn(*mut Context<'_>, u32, *const u64, u32, *const u64, u64) -> i32,
+    insert: unsafe extern "C" fn(*mut Context<'_>, u32, *const u64, u32, *const u64, u64) -> i32,
     modify: unsafe extern "C" fn(*mut Context<'_>, u32, *const u64, u32, *const u64) -> i32,
     remove: unsafe extern "C" fn(*mut Context<'_>, u32, *const u64) -> i32,
     drop: unsafe extern "C" fn(*mut Context<'_>, *const c_char) -> i32,
@@ -262,10 +262,16 @@ unsafe fn of<'a, 'c>(context: *mut Context<'c>) -> &'a mut Context<'c> {
 ///
 /// # Safety
 /// `key` has the limbs of the table's key.
-unsafe fn key_of<'a>(code: &'a HandlerCode, table: u32, key: *const u64) -> Option<(&'a TableCode, &'a [u64])> {
+unsafe fn key_of<'a>(
+    code: &'a HandlerCode,
+    table: u32,
+    key: *const u64,
+) -> Option<(&'a TableCode, &'a [u64])> {
     let table = code.table(table)?;
     // SAFETY: generated code declares the array with the number of limbs that `TableCode` has.
-    Some((table, unsafe { std::slice::from_raw_parts(key, table.key_limbs) }))
+    Some((table, unsafe {
+        std::slice::from_raw_parts(key, table.key_limbs)
+    }))
 }
 
 unsafe extern "C" fn find(

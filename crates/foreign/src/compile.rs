@@ -177,7 +177,10 @@ pub fn compile(
     let key = compiler.key(&header, &unit);
     let file = |ending: &str| options.cache.join(format!("{key}.{ending}"));
     let (object, notes) = (file("so"), file("txt"));
-    if let (true, Ok(text)) = (object.exists(), support::read::read_text(&notes, MAX_OUTPUT)) {
+    if let (true, Ok(text)) = (
+        object.exists(),
+        support::read::read_text(&notes, MAX_OUTPUT),
+    ) {
         let mut lines = text.lines();
         let variables = lines.next().unwrap_or("").split_whitespace();
         return Ok(Compiled {
@@ -198,7 +201,10 @@ pub fn compile(
     };
     let (variables, warnings) = build.run(&header, &unit)?;
     let lines = warnings.iter().map(|warning| format!("\n{warning}"));
-    write(&place.path.join("txt"), &(variables.join(" ") + &lines.collect::<String>()))?;
+    write(
+        &place.path.join("txt"),
+        &(variables.join(" ") + &lines.collect::<String>()),
+    )?;
     // The object is moved last: with it, the cache has the code.
     rename(&place.path.join("txt"), &notes)?;
     rename(&place.path.join("unit.so"), &object)?;
@@ -451,7 +457,8 @@ impl Build<'_> {
             }
             // Compilers append a number to the name of a static local variable.
             let name = symbol.split('.').next().unwrap_or(symbol);
-            let is_own = is_tcc && (symbol.starts_with("L.") || symbol == TCC_MARK || name.is_empty());
+            let is_own =
+                is_tcc && (symbol.starts_with("L.") || symbol == TCC_MARK || name.is_empty());
             let is_constant = is_tcc && (name == "__func__" || tokens::is_const(self.codes, name));
             if !is_own && !is_constant {
                 errors.push(self.error(

@@ -132,10 +132,22 @@ mod tests {
     #[test]
     fn messages_of_compilers_have_places() {
         for (line, expect) in [
-            ("app.p4c:12:5: error: x undeclared", Some("app.p4c:12:5: error: x undeclared")),
-            ("a:b.c:3: error: ';' expected", Some("a:b.c:3: error: ';' expected")),
-            ("a.c:1:2: warning: a error: b", Some("a.c:1:2: warning: a error: b")),
-            ("a.c:1:10: fatal error: x.h: No such file", Some("a.c:1:10: error: x.h: No such file")),
+            (
+                "app.p4c:12:5: error: x undeclared",
+                Some("app.p4c:12:5: error: x undeclared"),
+            ),
+            (
+                "a:b.c:3: error: ';' expected",
+                Some("a:b.c:3: error: ';' expected"),
+            ),
+            (
+                "a.c:1:2: warning: a error: b",
+                Some("a.c:1:2: warning: a error: b"),
+            ),
+            (
+                "a.c:1:10: fatal error: x.h: No such file",
+                Some("a.c:1:10: error: x.h: No such file"),
+            ),
             ("   12 |     int x = \" error: \";", None),
             ("a.c: In function 'h':", None),
             ("cc1: error: bad value", Some("error: bad value")),

@@ -58,7 +58,11 @@ fn constant_value(out: &mut String, constant: &ConstantValue, enums: &[Enumerati
         Scalar::Bool => writeln!(out, "#define {name} {}", low != 0),
         Scalar::Bytes(width) => {
             let count = width.div_ceil(8) as usize;
-            let byte = |at: usize| limbs.get(at / 8).map_or(0, |limb| (limb >> (8 * (at % 8))) as u8);
+            let byte = |at: usize| {
+                limbs
+                    .get(at / 8)
+                    .map_or(0, |limb| (limb >> (8 * (at % 8))) as u8)
+            };
             let bytes: Vec<String> = (0..count).rev().map(|at| byte(at).to_string()).collect();
             let declared = ty.declare(name, enums);
             writeln!(out, "static const {declared} = {{{}}};", bytes.join(", "))
@@ -121,8 +125,16 @@ fn mirrored(out: &mut String, table: &MirroredTable, enums: &[Enumeration]) {
     if !constants.is_empty() {
         let _ = writeln!(out, "enum {{ {} }};", constants.join(", "));
     }
-    let _ = writeln!(out, "\nstruct {name}_entry {{\n    uint32_t action;\n    union {{");
-    let with_params = || table.actions.iter().filter(|action| !action.params.is_empty());
+    let _ = writeln!(
+        out,
+        "\nstruct {name}_entry {{\n    uint32_t action;\n    union {{"
+    );
+    let with_params = || {
+        table
+            .actions
+            .iter()
+            .filter(|action| !action.params.is_empty())
+    };
     for action in with_params() {
         out.push_str("        struct {\n");
         for (param, ty) in &action.params {
@@ -222,14 +234,23 @@ fn pack(out: &mut String, ty: Scalar, place: &str, limbs: &str, at: usize, inden
     let _ = match ty {
         Scalar::Bool => writeln!(out, "{indent}{limbs}[{at}] = {place} ? 1 : 0;"),
         Scalar::Unsigned(width) | Scalar::Signed(width) => {
-            writeln!(out, "{indent}{limbs}[{at}] = clip_cut((uint64_t){place}, {width});")
+            writeln!(
+                out,
+                "{indent}{limbs}[{at}] = clip_cut((uint64_t){place}, {width});"
+            )
         }
         Scalar::Enum(_) => writeln!(out, "{indent}{limbs}[{at}] = (uint32_t){place};"),
         Scalar::Bytes(width) => {
-            writeln!(out, "{indent}clip_to_limbs({limbs} + {at}, {place}, {width});")
+            writeln!(
+                out,
+                "{indent}clip_to_limbs({limbs} + {at}, {place}, {width});"
+            )
         }
         Scalar::Float => writeln!(out, "{indent}{limbs}[{at}] = clip_float_to_limb(&{place});"),
-        Scalar::Double => writeln!(out, "{indent}{limbs}[{at}] = clip_double_to_limb(&{place});"),
+        Scalar::Double => writeln!(
+            out,
+            "{indent}{limbs}[{at}] = clip_double_to_limb(&{place});"
+        ),
     };
 }
 
@@ -239,14 +260,26 @@ fn unpack(out: &mut String, ty: Scalar, place: &str, limbs: &str, at: usize, ind
         Scalar::Bool => writeln!(out, "{indent}{place} = {limbs}[{at}] != 0;"),
         Scalar::Unsigned(_) | Scalar::Enum(_) => writeln!(out, "{indent}{place} = {limbs}[{at}];"),
         Scalar::Signed(width) => {
-            writeln!(out, "{indent}{place} = clip_signed({limbs}[{at}], {width});")
+            writeln!(
+                out,
+                "{indent}{place} = clip_signed({limbs}[{at}], {width});"
+            )
         }
         Scalar::Bytes(width) => {
             let size = width.div_ceil(8);
-            writeln!(out, "{indent}clip_from_limbs({place}, {size}, {limbs} + {at});")
+            writeln!(
+                out,
+                "{indent}clip_from_limbs({place}, {size}, {limbs} + {at});"
+            )
         }
-        Scalar::Float => writeln!(out, "{indent}clip_float_from_limb(&{place}, {limbs}[{at}]);"),
-        Scalar::Double => writeln!(out, "{indent}clip_double_from_limb(&{place}, {limbs}[{at}]);"),
+        Scalar::Float => writeln!(
+            out,
+            "{indent}clip_float_from_limb(&{place}, {limbs}[{at}]);"
+        ),
+        Scalar::Double => writeln!(
+            out,
+            "{indent}clip_double_from_limb(&{place}, {limbs}[{at}]);"
+        ),
     };
 }
 
@@ -268,26 +301,38 @@ pub(crate) fn wrappers(interface: &Interface) -> String {
              memset(&response, 0, sizeof response);",
             request.name, response.name
         );
-        each_scalar(interface, request, "request", &mut 0, &mut |field, ty, place, at| {
-            unpack(&mut out, ty, place, "q", at, "    ");
-            let _ = match field.option {
-                Some(PayloadOption::Index) => {
-                    writeln!(out, "    c->payload_index = clip_narrow(q[{at}]);")
-                }
-                Some(PayloadOption::Length) => {
-                    writeln!(out, "    c->payload_length = clip_narrow(q[{at}]);")
-                }
-                None => Ok(()),
-            };
-        });
+        each_scalar(
+            interface,
+            request,
+            "request",
+            &mut 0,
+            &mut |field, ty, place, at| {
+                unpack(&mut out, ty, place, "q", at, "    ");
+                let _ = match field.option {
+                    Some(PayloadOption::Index) => {
+                        writeln!(out, "    c->payload_index = clip_narrow(q[{at}]);")
+                    }
+                    Some(PayloadOption::Length) => {
+                        writeln!(out, "    c->payload_length = clip_narrow(q[{at}]);")
+                    }
+                    None => Ok(()),
+                };
+            },
+        );
         let _ = writeln!(
             out,
             "    result = {function}(c, &request, &response);\n    if (result != CLIP_OK)\n        \
              return result;"
         );
-        each_scalar(interface, response, "response", &mut 0, &mut |_, ty, place, at| {
-            pack(&mut out, ty, place, "r", at, "    ");
-        });
+        each_scalar(
+            interface,
+            response,
+            "response",
+            &mut 0,
+            &mut |_, ty, place, at| {
+                pack(&mut out, ty, place, "r", at, "    ");
+            },
+        );
         out.push_str("    return CLIP_OK;\n}\n");
     }
     out

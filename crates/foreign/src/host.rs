@@ -32,16 +32,16 @@ pub(crate) fn find(
                 EntryAction::Member(member) => searched.member(*member)?,
                 EntryAction::Group(_) => return None,
             };
-            params.get_mut(..action.params.len())?.copy_from_slice(&action.params);
+            params
+                .get_mut(..action.params.len())?
+                .copy_from_slice(&action.params);
             position(action.action)
         }
     }
 }
 
 /// Repeats an operation while another packet changes the entry of the same key.
-fn settled<T>(
-    mut operation: impl FnMut() -> Result<T, LearnError>,
-) -> Result<T, LearnError> {
+fn settled<T>(mut operation: impl FnMut() -> Result<T, LearnError>) -> Result<T, LearnError> {
     for attempt in 0..ATTEMPTS {
         match operation() {
             Err(LearnError::Contended) => {
@@ -129,7 +129,9 @@ pub(crate) fn lease(code: &HandlerCode, pool: u32) -> Option<(u32, u32)> {
 
 /// Ends a lease. Returns false if no lease begins with this value.
 pub(crate) fn release(code: &HandlerCode, pool: u32, first: u32) -> bool {
-    code.variables.pool(pool).is_some_and(|pool| pool.release(first))
+    code.variables
+        .pool(pool)
+        .is_some_and(|pool| pool.release(first))
 }
 
 /// Returns `len` bytes of the packet from `at` on, if none of them was parsed.

@@ -292,7 +292,10 @@ impl<'p> Builder<'p> {
         let program = self.program;
         let tables = program.tables.iter();
         let tables: Vec<_> = tables.filter(|(_, table)| table.mirror.is_some()).collect();
-        let names: Vec<&str> = tables.iter().map(|(_, table)| table.name.as_str()).collect();
+        let names: Vec<&str> = tables
+            .iter()
+            .map(|(_, table)| table.name.as_str())
+            .collect();
         let mut scope = Scope::default();
         let names = scope.add_last_parts(&names);
         let named = tables.into_iter().zip(names);
@@ -335,7 +338,9 @@ impl<'p> Builder<'p> {
         let key_names: Vec<&str> = keys.iter().map(|key| key.name.as_str()).collect();
         let key_names = Scope::default().add_last_parts(&key_names);
         let ty = |key: &ir::Key| key.expr.ty(program, None).unwrap_or(ScalarTy::Bit(0));
-        let key = key_names.into_iter().zip(keys.iter().map(|key| Scalar::of(ty(key))));
+        let key = key_names
+            .into_iter()
+            .zip(keys.iter().map(|key| Scalar::of(ty(key))));
         let listed: Vec<_> = table
             .actions
             .iter()
@@ -349,20 +354,23 @@ impl<'p> Builder<'p> {
             .map(|(action, _)| action.control_plane_name.as_str())
             .collect();
         let members = Scope::default().add_last_parts(&names);
-        let actions = listed.iter().zip(members).map(|((action, position), member)| {
-            let mut scope = Scope::default();
-            let params = action.params.iter();
-            let params = params
-                .map(|param| (scope.add(&param.name), Scalar::of(param.ty)))
-                .collect();
-            let constant = format!("{name}_{}", member.trim_end_matches('_')).to_uppercase();
-            EntryActionType {
-                constant: self.ordinary.add(&constant),
-                name: member,
-                position: *position,
-                params,
-            }
-        });
+        let actions = listed
+            .iter()
+            .zip(members)
+            .map(|((action, position), member)| {
+                let mut scope = Scope::default();
+                let params = action.params.iter();
+                let params = params
+                    .map(|param| (scope.add(&param.name), Scalar::of(param.ty)))
+                    .collect();
+                let constant = format!("{name}_{}", member.trim_end_matches('_')).to_uppercase();
+                EntryActionType {
+                    constant: self.ordinary.add(&constant),
+                    name: member,
+                    position: *position,
+                    params,
+                }
+            });
         let actions = actions.collect();
         let limbs = |action: &ir::Action| -> usize {
             let params = action.params.iter();

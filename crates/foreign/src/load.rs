@@ -69,7 +69,10 @@ impl fmt::Display for LoadError {
             }
             LoadError::Loader { message } => write!(f, "cannot load the C code: {message}"),
             LoadError::UndefinedSymbol { name } => {
-                write!(f, "the C code uses `{name}`, which is not defined in it or in libc")
+                write!(
+                    f,
+                    "the C code uses `{name}`, which is not defined in it or in libc"
+                )
             }
             LoadError::ChangedVariable { name, before, now } => write!(
                 f,
@@ -170,10 +173,13 @@ pub fn load(
     }
     let library = Arc::new(Library::open(&compiled.path)?);
     let names = compiled.variables.iter();
-    let forms = names.map(|name| library.variable(name)).collect::<Result<Vec<_>, _>>()?;
-    let functions = interface.handlers.iter().map(|handler| {
-        Library::function(&library, &format!("{CALL_PREFIX}{}", handler.function))
-    });
+    let forms = names
+        .map(|name| library.variable(name))
+        .collect::<Result<Vec<_>, _>>()?;
+    let functions = interface
+        .handlers
+        .iter()
+        .map(|handler| Library::function(&library, &format!("{CALL_PREFIX}{}", handler.function)));
     let functions = functions.collect::<Result<Vec<_>, _>>()?;
     let variables = state.take_over(&forms, options.may_lose)?;
     for (name, index) in compiled.variables.iter().zip(0..) {
@@ -209,12 +215,15 @@ fn records(program: &Program, handler: &str) -> Option<(usize, usize)> {
         let scalars = record.scalars().into_iter();
         scalars.map(|ty| limbs_of(ty) as usize).sum()
     };
-    program.externs.values().find_map(|instance| match &instance.kind {
-        ExternKind::Handler { request, response } if instance.name == handler => {
-            Some((limbs(request), limbs(response)))
-        }
-        _ => None,
-    })
+    program
+        .externs
+        .values()
+        .find_map(|instance| match &instance.kind {
+            ExternKind::Handler { request, response } if instance.name == handler => {
+                Some((limbs(request), limbs(response)))
+            }
+            _ => None,
+        })
 }
 
 fn table_code(program: &Program, table: &MirroredTable) -> Option<TableCode> {

@@ -5,14 +5,75 @@ use std::collections::BTreeSet;
 /// Words that a generated identifier must not be: keywords of C11 and of common compilers, and
 /// names that the standard headers of `clip.h` define as macros or types.
 const RESERVED: &[&str] = &[
-    "BUFSIZ", "EOF", "FILE", "NULL", "alignas", "alignof", "asm", "auto", "bool", "break", "case",
-    "char", "const", "constexpr", "continue", "default", "do", "double", "else", "enum", "extern",
-    "false", "float", "for", "goto", "if", "inline", "int", "int16_t", "int32_t", "int64_t",
-    "int8_t", "linux", "long", "main", "nullptr", "offsetof", "register", "restrict", "return",
-    "short", "signed", "size_t", "sizeof", "static", "static_assert", "stderr", "stdin", "stdout",
-    "struct", "switch", "thread_local", "true", "typedef", "typeof", "uint16_t", "uint32_t",
-    "uint64_t", "uint8_t", "union", "unix", "unsigned", "va_arg", "va_end", "va_list", "va_start",
-    "void", "volatile", "while",
+    "BUFSIZ",
+    "EOF",
+    "FILE",
+    "NULL",
+    "alignas",
+    "alignof",
+    "asm",
+    "auto",
+    "bool",
+    "break",
+    "case",
+    "char",
+    "const",
+    "constexpr",
+    "continue",
+    "default",
+    "do",
+    "double",
+    "else",
+    "enum",
+    "extern",
+    "false",
+    "float",
+    "for",
+    "goto",
+    "if",
+    "inline",
+    "int",
+    "int16_t",
+    "int32_t",
+    "int64_t",
+    "int8_t",
+    "linux",
+    "long",
+    "main",
+    "nullptr",
+    "offsetof",
+    "register",
+    "restrict",
+    "return",
+    "short",
+    "signed",
+    "size_t",
+    "sizeof",
+    "static",
+    "static_assert",
+    "stderr",
+    "stdin",
+    "stdout",
+    "struct",
+    "switch",
+    "thread_local",
+    "true",
+    "typedef",
+    "typeof",
+    "uint16_t",
+    "uint32_t",
+    "uint64_t",
+    "uint8_t",
+    "union",
+    "unix",
+    "unsigned",
+    "va_arg",
+    "va_end",
+    "va_list",
+    "va_start",
+    "void",
+    "volatile",
+    "while",
 ];
 
 /// Set of the identifiers of one name space of C.
@@ -40,7 +101,10 @@ impl Scope {
     /// Returns the identifiers for full names of the control plane: the last part of each if that
     /// is unique among them, else all parts with underscores.
     pub(crate) fn add_last_parts(&mut self, names: &[&str]) -> Vec<String> {
-        let last: Vec<String> = names.iter().map(|name| identifier(last_part(name))).collect();
+        let last: Vec<String> = names
+            .iter()
+            .map(|name| identifier(last_part(name)))
+            .collect();
         let is_unique = |part: &String| last.iter().filter(|other| *other == part).count() == 1;
         let parts = names.iter().zip(&last);
         parts

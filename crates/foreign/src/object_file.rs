@@ -127,7 +127,8 @@ impl Symbols {
             return;
         };
         // The loader makes `.data.rel.ro` read-only once it has relocated it.
-        let is_constant = section.flags & SHF_WRITE == 0 || section.name.starts_with(".data.rel.ro");
+        let is_constant =
+            section.flags & SHF_WRITE == 0 || section.name.starts_with(".data.rel.ro");
         let is_variable = [STT_OBJECT, STT_TLS, STT_NOTYPE].contains(&kind) && kind != STT_FUNC;
         if is_variable && !is_constant {
             self.writable.push((name.to_owned(), size));

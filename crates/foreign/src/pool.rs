@@ -136,7 +136,12 @@ mod tests {
                             assert!(pool.release(first));
                         }
                     }
-                    mine.into_iter().for_each(|(first, _)| assert!(pool.release(first)));
+                    for (first, count) in mine {
+                        for value in first..first + count {
+                            holders[value as usize].store(0, Relaxed);
+                        }
+                        assert!(pool.release(first));
+                    }
                 });
             }
         });

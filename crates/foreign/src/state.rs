@@ -73,7 +73,9 @@ impl Block {
 
     fn pointer(&self) -> *mut u8 {
         // An atomic gives a pointer through which its memory may be written.
-        self.0.first().map_or(ptr::null_mut(), |line| line.0[0].as_ptr().cast())
+        self.0
+            .first()
+            .map_or(ptr::null_mut(), |line| line.0[0].as_ptr().cast())
     }
 }
 
@@ -105,7 +107,9 @@ impl Variable {
 
 impl HandlerState {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Variable>>> {
-        self.variables.lock().unwrap_or_else(PoisonError::into_inner)
+        self.variables
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the names of the variables and pools.
@@ -124,7 +128,9 @@ impl HandlerState {
         may_lose: bool,
     ) -> Result<Variables, LoadError> {
         let mut known = self.lock();
-        let removed = known.keys().find(|name| !forms.iter().any(|form| form.name == **name));
+        let removed = known
+            .keys()
+            .find(|name| !forms.iter().any(|form| form.name == **name));
         if let (Some(name), false) = (removed, may_lose) {
             return Err(LoadError::RemovedVariable { name: name.clone() });
         }
@@ -135,7 +141,10 @@ impl HandlerState {
             };
             let name = || form.name.clone();
             if form.size > limit {
-                return Err(LoadError::TooLarge { name: name(), limit });
+                return Err(LoadError::TooLarge {
+                    name: name(),
+                    limit,
+                });
             }
             let before = known.get(&form.name).map(|variable| &variable.form);
             if let (Some(before), false) = (before.filter(|before| *before != form), may_lose) {
@@ -207,7 +216,11 @@ mod tests {
     fn later_code_takes_over_variables_of_the_same_form() {
         use VariableKind::{Pool, Shared, Worker};
         let state = HandlerState::default();
-        let forms = [form("a", Worker, 100), form("b", Shared, 8), form("p", Pool, 10)];
+        let forms = [
+            form("a", Worker, 100),
+            form("b", Shared, 8),
+            form("p", Pool, 10),
+        ];
         let first = state.take_over(&forms, false).unwrap();
         let lane = |variables: &Variables, lane: u32| {
             let addresses = variables.lane(CounterShard::new(lane)).unwrap();

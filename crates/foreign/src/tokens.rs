@@ -45,7 +45,8 @@ fn tokens(code: &CodeText) -> Vec<Token<'_>> {
         };
         if skipped == 0 {
             is_line_start = false;
-            let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte >= 0x80;
+            let is_word =
+                |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte >= 0x80;
             let length = rest.iter().take_while(|byte| is_word(byte)).count().max(1);
             at += length;
             if !byte.is_ascii_digit() {
@@ -57,7 +58,11 @@ fn tokens(code: &CodeText) -> Vec<Token<'_>> {
             continue;
         }
         at = (at + skipped).min(bytes.len());
-        for (offset, _) in bytes[begin..at].iter().enumerate().filter(|(_, b)| **b == b'\n') {
+        for (offset, _) in bytes[begin..at]
+            .iter()
+            .enumerate()
+            .filter(|(_, b)| **b == b'\n')
+        {
             (line, start) = (line + 1, begin + offset + 1);
         }
     }

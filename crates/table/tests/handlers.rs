@@ -37,7 +37,10 @@ fn follow(replica: &LearningTable, changes: Vec<LearnedChange>) {
             }
             LearnedChange::Inserted(entry) => replica.restore(&entry).unwrap(),
             LearnedChange::Modified(entry) => {
-                assert_eq!(replica.get(&entry.key).map(|entry| entry.id), Some(entry.id));
+                assert_eq!(
+                    replica.get(&entry.key).map(|entry| entry.id),
+                    Some(entry.id)
+                );
                 assert_eq!(replica.modify(&entry.key, &entry.action), Ok(true));
             }
         }
@@ -181,5 +184,8 @@ fn tables_for_other_programs_refuse_the_operations_of_handlers() {
     assert_eq!(table.replace(&[1], 1, &[2]), Err(LearnError::WrongSize));
     let handlers = self::table(4);
     assert_eq!(handlers.remove(&[1, 2]), Err(LearnError::WrongSize));
-    assert_eq!(handlers.replace(&[1], 1, &[2, 3]), Err(LearnError::WrongSize));
+    assert_eq!(
+        handlers.replace(&[1], 1, &[2, 3]),
+        Err(LearnError::WrongSize)
+    );
 }

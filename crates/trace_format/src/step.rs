@@ -136,7 +136,7 @@ pub(crate) enum Step {
         copies: u32,
         reason: &'static str,
         /// The reason in words.
-        text: &'static str,
+        text: String,
     },
     /// A clone was requested with a session that is not configured.
     NoCloneSession { session: u32 },

@@ -144,7 +144,7 @@ impl<'a> Teller<'a> {
             TraceEvent::CopiesRefused { copies, reason } => Step::CopiesRefused {
                 copies: *copies,
                 reason: reason.name(),
-                text: drop_words(*reason),
+                text: drop_words(*reason).into_owned(),
             },
             TraceEvent::NoCloneSession { session } => Step::NoCloneSession { session: *session },
             TraceEvent::Queued {

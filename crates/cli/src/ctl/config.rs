@@ -64,6 +64,7 @@ impl LoadOptions {
     fn config(&self) -> Result<Option<rt::ForwardingPipelineConfig>, String> {
         let source = Source {
             program: self.program.clone(),
+            c_file: None,
             preprocess: self.preprocess.clone(),
         };
         let is_text = source.is_chain() || self.program.extension().is_some_and(|e| e == "p4");

@@ -183,7 +183,12 @@ pub(crate) fn each_device(program: &Arc<Program>, text: &str, mut check: impl Fn
         let compiled = compile(program, text, compiler);
         for engine in engines() {
             eprintln!("{compiler}, {}", engine.name());
-            check(&mut device_with(program, &compiled, &HandlerState::default(), &engine));
+            check(&mut device_with(
+                program,
+                &compiled,
+                &HandlerState::default(),
+                &engine,
+            ));
         }
     }
 }

@@ -7,8 +7,7 @@ use foreign::{CompileError, CompileOptions, HandlerState, LoadError, LoadOptions
 use crate::common::{cache, code, compile, compilers, options, program};
 
 fn one_handler() -> std::sync::Arc<ir::Program> {
-    let declarations =
-        "extern h: handler request req {a: bit<8>} response res {b: bit<8>} @7:3\n";
+    let declarations = "extern h: handler request req {a: bit<8>} response res {b: bit<8>} @7:3\n";
     let ingress = "    stage ingress.code: action next end {
         sm.egress_spec = 9w0x1;
     }";
@@ -37,17 +36,36 @@ fn wrong_code_is_refused_with_its_place() {
                 "app.p4c:100:5",
                 "`other` is declared, but not defined",
             ),
-            (&format!("{HANDLER}\nint counter;"), "app.p4c:101:5", "`counter` is writable"),
-            (&format!("{HANDLER}\nstatic int counter = 1; int f(void) {{ return counter++; }}"), "app.p4c:101:12", "`counter` is writable"),
-            (&format!("{HANDLER}\nint f(void) {{ static int n; return n++; }}"), "app.p4c:101", "`n` is writable"),
-            (&format!("{HANDLER}\nconst char *pointer = \"x\";"), "app.p4c:101:13", "`pointer` is writable"),
+            (
+                &format!("{HANDLER}\nint counter;"),
+                "app.p4c:101:5",
+                "`counter` is writable",
+            ),
+            (
+                &format!("{HANDLER}\nstatic int counter = 1; int f(void) {{ return counter++; }}"),
+                "app.p4c:101:12",
+                "`counter` is writable",
+            ),
+            (
+                &format!("{HANDLER}\nint f(void) {{ static int n; return n++; }}"),
+                "app.p4c:101",
+                "`n` is writable",
+            ),
+            (
+                &format!("{HANDLER}\nconst char *pointer = \"x\";"),
+                "app.p4c:101:13",
+                "`pointer` is writable",
+            ),
             ("#include \"missing.h\"\n", "app.p4c:100", "missing.h"),
             (&format!("{HANDLER}\n#error no\n"), "app.p4c:101", "no"),
         ] {
             let error = error(text, compiler);
             let line = error.lines().find(|line| line.contains("error: "));
             let line = line.unwrap_or_else(|| panic!("{compiler}: {error}"));
-            assert!(line.starts_with(place) && error.contains(words), "{compiler}: {error}");
+            assert!(
+                line.starts_with(place) && error.contains(words),
+                "{compiler}: {error}"
+            );
         }
     }
 }
@@ -78,18 +96,31 @@ fn warnings_have_places_and_stay_in_the_cache() {
         let compiled = foreign::compile(&one_handler(), &code(&text), &options).unwrap();
         assert_eq!(compiled.was_cached(), is_cached);
         let warning = &compiled.warnings()[0];
-        let place = warning.place.as_ref().map(|place| (place.file.as_str(), place.line));
-        assert_eq!((warning.severity, place), (Severity::Warning, Some(("app.p4c", 101))));
+        let place = warning
+            .place
+            .as_ref()
+            .map(|place| (place.file.as_str(), place.line));
+        assert_eq!(
+            (warning.severity, place),
+            (Severity::Warning, Some(("app.p4c", 101)))
+        );
         assert!(warning.text.contains("unused"), "{warning}");
     }
     let names = std::fs::read_dir(folder.path()).unwrap();
-    assert_eq!(names.count(), 2, "the directory has the object and its notes only");
+    assert_eq!(
+        names.count(),
+        2,
+        "the directory has the object and its notes only"
+    );
 }
 
 #[test]
 fn a_compiler_that_is_missing_slow_or_fails_is_reported() {
     let no_compiler = error(HANDLER, "no-such-compiler -x");
-    assert!(no_compiler.contains("`no-such-compiler -x`: install gcc"), "{no_compiler}");
+    assert!(
+        no_compiler.contains("`no-such-compiler -x`: install gcc"),
+        "{no_compiler}"
+    );
     let failed = error(HANDLER, "false");
     assert!(failed.contains("`false` failed"), "{failed}");
     let no_object = error(HANDLER, "true");
@@ -105,7 +136,10 @@ fn a_compiler_that_is_missing_slow_or_fails_is_reported() {
         ..CompileOptions::new(&cache())
     };
     let slow = foreign::compile(&one_handler(), &code(HANDLER), &options);
-    assert!(matches!(slow, Err(CompileError::TimeLimit { .. })), "{slow:?}");
+    assert!(
+        matches!(slow, Err(CompileError::TimeLimit { .. })),
+        "{slow:?}"
+    );
     let loud = folder.path().join("loud");
     std::fs::write(&loud, "#!/bin/sh\nwhile echo noise >&2; do :; done\n").unwrap();
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);

@@ -7,9 +7,9 @@ fn the_header_has_structs_constants_tables_and_prototypes() {
     let declarations = r#"
 constant PORT: bit<16> = 16w0x1f90
 constant LARGE: bit<64> = 64w0xffffffffffffffff
-constant LEAST: int<64> = 64s0x8000000000000000
-constant MINUS: int<8> = 8s0xff
-constant YES: bool = true
+constant LEAST: int<64> = 64w0x8000000000000000
+constant MINUS: int<8> = 8w0xff
+constant YES: bool = 1w0x1
 constant WIDE: bit<72> = 72w0x10203
 constant 'while': bit<8> = 8w0x1
 extern h: handler request req {'int': bit<9>, wide: bit<65>, c: enum Color, in_: record pair {x: int<33>, y: float bit<64>}} response res {}

@@ -162,7 +162,11 @@ fn only_bytes_that_were_not_parsed_are_given() {
                 (7, 1, 1),
                 (8, 1, outside),
             ] {
-                assert_eq!(call(way, device, (4, index, length), 0).0, x, "{index} {length}");
+                assert_eq!(
+                    call(way, device, (4, index, length), 0).0,
+                    x,
+                    "{index} {length}"
+                );
             }
         }
     });
@@ -202,7 +206,11 @@ fn drops_are_counted_by_the_handlers_name() {
                 assert_eq!(way(device, &packet(op, 0, 0), 0), []);
             }
         }
-        let drops: Vec<_> = device.ledger().drops().map(|(r, n)| (r.name(), n)).collect();
+        let drops: Vec<_> = device
+            .ledger()
+            .drops()
+            .map(|(r, n)| (r.name(), n))
+            .collect();
         let mut named = drops[1..].to_vec();
         named.sort_unstable();
         assert_eq!(drops[0], ("handler_drop", 6));
@@ -215,18 +223,25 @@ fn drops_are_counted_by_the_handlers_name() {
 fn later_code_takes_the_state_over_or_is_refused() {
     let program = numbers();
     let other = CODE.replace("uint64_t sums[3];", "uint64_t sums[4];");
-    let fewer = CODE
-        .replace("CLIP_SHARED(uint64_t, total);", "")
-        .replace("uint64_t *total = clip_state(c, total);", "uint64_t zero = 0, *total = &zero;");
+    let fewer = CODE.replace("CLIP_SHARED(uint64_t, total);", "").replace(
+        "uint64_t *total = clip_state(c, total);",
+        "uint64_t zero = 0, *total = &zero;",
+    );
     for compiler in compilers() {
         let [engine, _] = engines();
         let state = HandlerState::default();
         let first = compile(&program, CODE, compiler);
         let mut device = device_with(&program, &first, &state, &engine);
-        assert_eq!(call(send, &mut device, (0, 5, 0), 0).0, 1 << 32 | 5 << 16 | 2);
+        assert_eq!(
+            call(send, &mut device, (0, 5, 0), 0).0,
+            1 << 32 | 5 << 16 | 2
+        );
         let same = compile(&program, &format!("{CODE}/* later */"), compiler);
         let mut device = device_with(&program, &same, &state, &engine);
-        assert_eq!(call(send, &mut device, (0, 6, 0), 0).0, 2 << 32 | 11 << 16 | 4);
+        assert_eq!(
+            call(send, &mut device, (0, 6, 0), 0).0,
+            2 << 32 | 11 << 16 | 4
+        );
         for (text, name) in [(&other, "counts"), (&fewer, "total")] {
             let compiled = compile(&program, text, compiler);
             let options = LoadOptions::default();
@@ -239,7 +254,10 @@ fn later_code_takes_the_state_over_or_is_refused() {
             assert!(is_it, "{error}");
             assert_eq!(state.names(), ["counts", "ports", "total"]);
         }
-        let options = LoadOptions { may_lose: true, server: 3 };
+        let options = LoadOptions {
+            may_lose: true,
+            server: 3,
+        };
         let compiled = compile(&program, &fewer, compiler);
         foreign::load(&compiled, &program, &state, &options).unwrap();
         assert_eq!(state.names(), ["counts", "ports"]);
@@ -254,8 +272,8 @@ fn workers_have_state_of_their_own_and_share_the_rest() {
     let natives = foreign::load(&compiled, &program, &state, &LoadOptions::default()).unwrap();
     let handler = natives.handler("h").unwrap();
     let layout = ir::Layout::of(&program);
-    let configuration = exec::Configuration::new(Arc::clone(&program)).unwrap();
-    let state = configuration.state();
+    let mut configuration = exec::Configuration::new(Arc::clone(&program)).unwrap();
+    let state = configuration.snapshot();
     let ask = |lane: u32| {
         let mut packet = exec::PacketContext::new(&program, &layout, 0);
         packet.lane = table::CounterShard::new(lane);

@@ -15,8 +15,9 @@ int crash(clip_t *c, const struct req *q, struct res *r)
     (void)c;
     switch (q->a) {
     case 1: r->b = *(volatile char *)(uintptr_t)zero; break;
-    case 2: r->b = 1 / zero; break;
+    case 2: r->b = q->a / zero; break;
     case 3: abort();
+    case 4: __builtin_trap();
     }
     return CLIP_OK;
 }
@@ -52,11 +53,21 @@ fn child() {
 fn a_signal_in_c_ends_the_process_with_one_line() {
     let run = |signal: &str| {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "signals::child", "--nocapture"]).env(SIGNAL, signal);
+        command
+            .args(["--exact", "signals::child", "--nocapture"])
+            .env(SIGNAL, signal);
         let output = command.output().unwrap();
-        (output.status, String::from_utf8_lossy(&output.stderr).into_owned())
+        (
+            output.status,
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
     };
-    for (signal, name) in [("1", "SIGSEGV"), ("2", "SIGFPE"), ("3", "SIGABRT")] {
+    for (signal, name) in [
+        ("1", "SIGSEGV"),
+        ("2", "SIGFPE"),
+        ("3", "SIGABRT"),
+        ("4", "SIGILL"),
+    ] {
         let (status, text) = run(signal);
         let line = format!("error: the C handler `crash` ended with {name} at packet 42\n");
         assert!(text.ends_with(&line), "{text}");
@@ -64,5 +75,8 @@ fn a_signal_in_c_ends_the_process_with_one_line() {
     }
     // A signal that no handler caused has its usual effect.
     let (status, text) = run("other");
-    assert!(status.code().is_none() && !text.contains("C handler"), "{status} {text}");
+    assert!(
+        status.code().is_none() && !text.contains("C handler"),
+        "{status} {text}"
+    );
 }

@@ -112,7 +112,11 @@ fn packet(op: u8, key: u8, port: u16, idle: u32) -> Vec<u8> {
 
 /// Returns the handler's result, the port in its response and the packet's egress port.
 fn result((egress, bytes): &(u32, Vec<u8>)) -> (u8, u16, u32) {
-    (bytes[17], u16::from_be_bytes([bytes[11], bytes[12]]), *egress)
+    (
+        bytes[17],
+        u16::from_be_bytes([bytes[11], bytes[12]]),
+        *egress,
+    )
 }
 
 fn ask(device: &mut Device, op: u8, key: u8, port: u16) -> (u8, u16, u32) {
@@ -151,13 +155,17 @@ fn the_next_packet_sees_what_a_handler_writes() {
 
 fn entry(key: u8, port: u128) -> TableEntry {
     let bytes = [0xfe, 0, 0, 0, 0, 0, 0, 0, 1, key];
-    let value = bytes.iter().fold(0, |value, &byte| value << 8 | u128::from(byte));
+    let value = bytes
+        .iter()
+        .fold(0, |value, &byte| value << 8 | u128::from(byte));
     let args = vec![Value::truncated(7 << 64, 72), Value::truncated(port, 9)];
     TableEntry {
         keys: vec![KeyMatch::Exact(Value::truncated(value, 80))],
         priority: None,
         action: Action::Call(ActionCall { action: 0, args }),
         idle_timeout: None,
+        meter: None,
+        counter: None,
     }
 }
 
@@ -195,7 +203,9 @@ fn hits_keep_an_entry_and_idle_ones_expire() {
 fn entries(device: &Device) -> Vec<(u64, u64, Box<[u64]>)> {
     let learned = device.configuration().learned[TABLE].as_ref().unwrap();
     let entries = learned.entries().into_iter();
-    entries.map(|entry| (entry.id.0, entry.key[0], entry.action.params)).collect()
+    entries
+        .map(|entry| (entry.id.0, entry.key[0], entry.action.params))
+        .collect()
 }
 
 #[test]

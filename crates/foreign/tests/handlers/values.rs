@@ -67,7 +67,7 @@ fn packets(a: u32, s: i32, n: u16, wide: [u8; 10], f: u32, d: u64, flag: bool) -
         bytes.extend(&wide[..9]);
         bytes.extend(f.to_be_bytes());
         bytes.extend(d.to_be_bytes());
-        bytes.extend([flag.into(), flag.into()]);
+        bytes.extend([u8::from(flag), u8::from(flag)]);
         bytes.extend(b"payload");
         bytes
     };
@@ -82,8 +82,24 @@ fn values_of_all_types_reach_c_and_come_back() {
     let cases = [
         packets(0, 0, 0, [0; 10], 0, 0, false),
         packets(7, -1, 0x1ff, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 1, 2, true),
-        packets(u32::MAX, -0x7f_ffff, 1, [0xff; 10], u32::MAX, u64::MAX, true),
-        packets(1 << 31, 0x7f_ffff, 0x100, [0x80, 0, 0, 0, 0, 0, 0, 0, 0, 1], 9, 9, false),
+        packets(
+            u32::MAX,
+            -0x7f_ffff,
+            1,
+            [0xff; 10],
+            u32::MAX,
+            u64::MAX,
+            true,
+        ),
+        packets(
+            1 << 31,
+            0x7f_ffff,
+            0x100,
+            [0x80, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+            9,
+            9,
+            false,
+        ),
     ];
     each_device(&values(), COPY, |device| {
         for [packet, expect] in &cases {
@@ -132,7 +148,10 @@ int change(clip_t *c, const struct req_t *q, struct res_t *r)
     let numbers: Vec<(f32, f64)> = (0..500)
         .map(|_| {
             random = support::rng::mix(random + 1);
-            (f32::from_bits(random as u32), f64::from_bits(support::rng::mix(random)))
+            (
+                f32::from_bits(random as u32),
+                f64::from_bits(support::rng::mix(random)),
+            )
         })
         .filter(|(f, d)| f.is_finite() && d.is_finite())
         .collect();

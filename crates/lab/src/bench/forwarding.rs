@@ -69,6 +69,7 @@ pub(super) fn own(
 ) -> Result<Option<Vec<Row>>, String> {
     let source = Source {
         program: path.to_path_buf(),
+        c_file: None,
         preprocess: options.preprocess.clone(),
     };
     let Some(program) = compile::compile(&source) else {

@@ -56,7 +56,10 @@ impl LearningTable {
             log.take(|id, key| {
                 let id = EntryId(id);
                 gone.push(id);
-                if inserted.binary_search_by_key(&id, |entry| entry.id).is_err() {
+                if inserted
+                    .binary_search_by_key(&id, |entry| entry.id)
+                    .is_err()
+                {
                     changes.push(LearnedChange::Removed(id, key));
                 }
             });
