@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use driver::ForeignBlock;
 use exec::{Engine, FastPath, Loaded, Natives, Unsupported};
-use foreign::{CodeText, CompileError, CompileOptions, HandlerState, LoadOptions};
+use foreign::{CodeError, CodeText, CompileOptions, HandlerState, LoadOptions};
 use ir::{ExternKind, Layout, Program};
 use terminal::out;
 
@@ -117,7 +117,7 @@ pub fn load(program: &Program, texts: &[CodeText]) -> Option<Natives> {
     }
     let compiled = match foreign::compile(program, texts, &CompileOptions::new(&cache())) {
         Ok(compiled) => compiled,
-        Err(error @ CompileError::Code(_)) => {
+        Err(error @ CodeError::Code(_)) => {
             out::note(&error.to_string());
             return None;
         }

@@ -148,7 +148,7 @@ impl DropReason {
     pub fn from_index(index: usize) -> Option<DropReason> {
         let named = || {
             let at = index - DropReason::FIXED.len();
-            (at < MAX_NAMED_REASONS).then(|| DropReason::Named(NamedReason(at as u8)))
+            (at < MAX_NAMED_REASONS).then_some(DropReason::Named(NamedReason(at as u8)))
         };
         DropReason::FIXED.get(index).copied().or_else(named)
     }

@@ -262,11 +262,7 @@ unsafe fn of<'a, 'c>(context: *mut Context<'c>) -> &'a mut Context<'c> {
 ///
 /// # Safety
 /// `key` has the limbs of the table's key.
-unsafe fn key_of<'a>(
-    code: &'a HandlerCode,
-    table: u32,
-    key: *const u64,
-) -> Option<(&'a TableCode, &'a [u64])> {
+unsafe fn key_of(code: &HandlerCode, table: u32, key: *const u64) -> Option<(&TableCode, &[u64])> {
     let table = code.table(table)?;
     // SAFETY: generated code declares the array with the number of limbs that `TableCode` has.
     Some((table, unsafe {

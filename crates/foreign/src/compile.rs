@@ -96,7 +96,7 @@ impl Compiled {
 
 /// Error of a compilation.
 #[derive(Debug)]
-pub enum CompileError {
+pub enum CodeError {
     /// There is no C compiler.
     NoCompiler {
         /// The command.
@@ -115,7 +115,7 @@ pub enum CompileError {
     Failed {
         /// The command.
         command: String,
-        /// What it wrote.
+        /// Its output.
         output: String,
     },
     /// A file cannot be read or written.
@@ -127,34 +127,34 @@ pub enum CompileError {
     },
 }
 
-impl fmt::Display for CompileError {
+impl fmt::Display for CodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CompileError::NoCompiler { command } => write!(
+            CodeError::NoCompiler { command } => write!(
                 f,
                 "there is no C compiler `{command}`: install gcc, clang or tcc, or set CC to the \
                  command of one"
             ),
-            CompileError::Code(diagnostics) => {
+            CodeError::Code(diagnostics) => {
                 for (at, diagnostic) in diagnostics.iter().enumerate() {
                     let end = if at == 0 { "" } else { "\n" };
                     write!(f, "{end}{diagnostic}")?;
                 }
                 Ok(())
             }
-            CompileError::TimeLimit { command, limit } => {
+            CodeError::TimeLimit { command, limit } => {
                 let limit = limit.as_secs_f64();
                 write!(f, "the C compiler `{command}` did not end within {limit} s")
             }
-            CompileError::Failed { command, output } => {
+            CodeError::Failed { command, output } => {
                 write!(f, "the C compiler `{command}` failed: {}", output.trim())
             }
-            CompileError::Io { path, error } => write!(f, "{}: {error}", path.display()),
+            CodeError::Io { path, error } => write!(f, "{}: {error}", path.display()),
         }
     }
 }
 
-impl std::error::Error for CompileError {}
+impl std::error::Error for CodeError {}
 
 /// Returns the text of `clip.h` for a verified program.
 pub fn header(program: &Program) -> String {
@@ -164,12 +164,12 @@ pub fn header(program: &Program) -> String {
 /// Compiles the C code of a verified program.
 ///
 /// # Errors
-/// See [`CompileError`]. Nothing is changed.
+/// See [`CodeError`]. Nothing is changed.
 pub fn compile(
     program: &Program,
     codes: &[CodeText],
     options: &CompileOptions,
-) -> Result<Compiled, CompileError> {
+) -> Result<Compiled, CodeError> {
     let interface = Interface::of(program);
     let compiler = Compiler::find(options)?;
     let header = header::text(&interface);
@@ -228,16 +228,16 @@ fn unit(codes: &[CodeText], interface: &Interface) -> String {
     unit + "#line 1 \"clip_calls.c\"\n" + &header::wrappers(interface)
 }
 
-fn failed(path: &Path) -> impl FnOnce(io::Error) -> CompileError {
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> CodeError {
     let path = path.to_owned();
-    move |error| CompileError::Io { path, error }
+    move |error| CodeError::Io { path, error }
 }
 
-fn write(path: &Path, text: &str) -> Result<(), CompileError> {
+fn write(path: &Path, text: &str) -> Result<(), CodeError> {
     fs::write(path, text).map_err(failed(path))
 }
 
-fn rename(from: &Path, to: &Path) -> Result<(), CompileError> {
+fn rename(from: &Path, to: &Path) -> Result<(), CodeError> {
     fs::rename(from, to).map_err(failed(to))
 }
 
@@ -247,7 +247,7 @@ struct Workplace {
 }
 
 impl Workplace {
-    fn new(cache: &Path, key: &str) -> Result<Workplace, CompileError> {
+    fn new(cache: &Path, key: &str) -> Result<Workplace, CodeError> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!(".{}-{}-{number}", &key[..16], std::process::id());
@@ -275,7 +275,7 @@ struct Compiler {
 }
 
 impl Compiler {
-    fn find(options: &CompileOptions) -> Result<Compiler, CompileError> {
+    fn find(options: &CompileOptions) -> Result<Compiler, CodeError> {
         let given = options.compiler.clone().or_else(|| env::var_os("CC"));
         let command = given.unwrap_or_default().to_string_lossy().into_owned();
         let command = match command.trim() {
@@ -285,7 +285,7 @@ impl Compiler {
         let words: Vec<OsString> = command.split_whitespace().map(OsString::from).collect();
         let path = words.first().and_then(|word| in_path(Path::new(word)));
         let Some((path, metadata)) = path else {
-            return Err(CompileError::NoCompiler { command });
+            return Err(CodeError::NoCompiler { command });
         };
         let time = metadata.modified().ok();
         let time = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -311,7 +311,7 @@ impl Compiler {
     }
 
     /// Runs the compiler with these arguments. Returns true if it succeeded, and its messages.
-    fn run(&self, place: &Path, arguments: &[&str]) -> Result<(bool, String), CompileError> {
+    fn run(&self, place: &Path, arguments: &[&str]) -> Result<(bool, String), CodeError> {
         let mut command = Command::new(&self.words[0]);
         command
             .args(&self.words[1..])
@@ -322,7 +322,7 @@ impl Compiler {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .process_group(0);
-        let no_compiler = |_| CompileError::NoCompiler {
+        let no_compiler = |_| CodeError::NoCompiler {
             command: self.command.clone(),
         };
         let mut child = command.spawn().map_err(no_compiler)?;
@@ -339,7 +339,7 @@ impl Compiler {
         let output = reader.join().unwrap_or_default();
         match status {
             Some(succeeded) => Ok((succeeded, output)),
-            None => Err(CompileError::TimeLimit {
+            None => Err(CodeError::TimeLimit {
                 command: self.command.clone(),
                 limit: self.time_limit,
             }),
@@ -395,7 +395,7 @@ impl Build<'_> {
         &self,
         header: &str,
         unit: &str,
-    ) -> Result<(Vec<String>, Vec<CodeDiagnostic>), CompileError> {
+    ) -> Result<(Vec<String>, Vec<CodeDiagnostic>), CodeError> {
         write(&self.place.join("clip.h"), header)?;
         write(&self.place.join("unit.c"), unit)?;
         let compile = ["-c", "unit.c", "-o", "unit.o"];
@@ -404,7 +404,7 @@ impl Build<'_> {
         if !succeeded {
             let has_error = messages.iter().any(|one| one.severity == Severity::Error);
             return Err(match has_error {
-                true => CompileError::Code(messages),
+                true => CodeError::Code(messages),
                 false => self.failed(output),
             });
         }
@@ -423,15 +423,15 @@ impl Build<'_> {
         }
     }
 
-    fn failed(&self, output: String) -> CompileError {
-        CompileError::Failed {
+    fn failed(&self, output: String) -> CodeError {
+        CodeError::Failed {
             command: self.compiler.command.clone(),
             output,
         }
     }
 
     /// Checks the object's symbols. Returns the names of the stateful variables.
-    fn check(&self, symbols: &Symbols) -> Result<Vec<String>, CompileError> {
+    fn check(&self, symbols: &Symbols) -> Result<Vec<String>, CodeError> {
         let mut errors = Vec::new();
         let handlers = || self.interface.handlers.iter();
         for handler in handlers() {
@@ -474,7 +474,7 @@ impl Build<'_> {
         variables.sort_unstable();
         match errors.is_empty() {
             true => Ok(variables),
-            false => Err(CompileError::Code(errors)),
+            false => Err(CodeError::Code(errors)),
         }
     }
 

@@ -43,7 +43,7 @@ mod tokens;
 
 pub use abi::set_packet_number;
 pub use compile::{
-    CodeText, CompileError, CompileOptions, Compiled, DEFAULT_TIME_LIMIT, compile, header,
+    CodeError, CodeText, CompileOptions, Compiled, DEFAULT_TIME_LIMIT, compile, header,
 };
 pub use diagnostics::{CodeDiagnostic, CodePlace, Severity};
 pub use load::{LoadError, LoadOptions, load};

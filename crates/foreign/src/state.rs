@@ -171,12 +171,15 @@ impl HandlerState {
     }
 }
 
+/// Addresses of the variables of one worker.
+type Addresses = Box<[AtomicPtr<u8>]>;
+
 /// Variables of loaded code, by the index that the code uses.
 #[derive(Debug)]
 pub(crate) struct Variables {
     slots: Box<[Arc<Variable>]>,
     /// Addresses of the variables, by worker.
-    lanes: Box<[OnceLock<Box<[AtomicPtr<u8>]>>]>,
+    lanes: Box<[OnceLock<Addresses>]>,
 }
 
 impl Variables {

@@ -124,8 +124,8 @@ helpers! {
     CallToAsk = call_to_ask(which);
     /// Calls an extern that reads the packet's bytes. Returns 0, or the encoded outcome.
     CallWithBytes = call_with_bytes(which);
-    /// Calls a remote handler, which may write messages and the bytes after the parsed ones. Returns
-    /// 0, or the encoded outcome.
+    /// Calls a remote handler, which may write messages and the bytes after the parsed ones.
+    /// Returns 0, or the encoded outcome.
     CallRemote = call_remote(which);
 }
 

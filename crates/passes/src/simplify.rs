@@ -266,8 +266,8 @@ fn thread(stages: &mut IdVec<StageId, Stage>) {
     }
 }
 
-/// Merges an action stage into its only predecessor, if that is an action stage as well. The call of
-/// a remote handler stays a stage of its own.
+/// Merges an action stage into its only predecessor, if that is an action stage as well. The call
+/// of a remote handler stays a stage of its own.
 fn merge(stages: &mut IdVec<StageId, Stage>) {
     let mut into: IdVec<StageId, usize> = stages.values().map(|_| 0).collect();
     for (_, stage) in stages.iter_mut() {

@@ -148,7 +148,7 @@ macro_rules! tokens {
             Integer,
             /// A string literal.
             String,
-            /// Text in another language, between the braces of `extern "C" { .. }`, with the braces.
+            /// Text in another language: the braces of `extern "C" { .. }` and all between.
             Foreign,
             $(#[doc = $text] $punct,)*
             $(#[doc = $word] $keyword,)*

@@ -86,6 +86,7 @@ fn compile(text: &str) -> Examined {
     let Compiled {
         program,
         diagnostics,
+        ..
     } = checked.lower();
     if is_checked {
         placed(&diagnostics)?;

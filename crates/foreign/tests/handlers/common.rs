@@ -162,7 +162,7 @@ pub(crate) fn engines() -> [Arc<dyn Engine>; 2] {
     [Arc::new(interp::Interp), Arc::new(jit)]
 }
 
-/// Returns a device whose handlers are this C code, with this state.
+/// Returns a device with this C code for its handlers, and with this state.
 pub(crate) fn device_with(
     program: &Arc<Program>,
     compiled: &Compiled,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use foreign::{CompileError, CompileOptions, HandlerState, LoadError, LoadOptions, Severity};
+use foreign::{CodeError, CompileOptions, HandlerState, LoadError, LoadOptions, Severity};
 
 use crate::common::{cache, code, compile, compilers, options, program};
 
@@ -136,10 +136,7 @@ fn a_compiler_that_is_missing_slow_or_fails_is_reported() {
         ..CompileOptions::new(&cache())
     };
     let slow = foreign::compile(&one_handler(), &code(HANDLER), &options);
-    assert!(
-        matches!(slow, Err(CompileError::TimeLimit { .. })),
-        "{slow:?}"
-    );
+    assert!(matches!(slow, Err(CodeError::TimeLimit { .. })), "{slow:?}");
     let loud = folder.path().join("loud");
     std::fs::write(&loud, "#!/bin/sh\nwhile echo noise >&2; do :; done\n").unwrap();
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -149,7 +146,7 @@ fn a_compiler_that_is_missing_slow_or_fails_is_reported() {
         ..CompileOptions::new(&cache())
     };
     let loud = foreign::compile(&one_handler(), &code(HANDLER), &options);
-    assert!(matches!(loud, Err(CompileError::Failed { .. })));
+    assert!(matches!(loud, Err(CodeError::Failed { .. })));
 }
 
 #[test]

@@ -130,7 +130,7 @@ fn state_and_pools_stay_from_call_to_call() {
         assert_eq!(ask(2, 0), 0);
         assert_eq!(ask(1, 0), 2 << 32);
         for chunk in 2..1050 {
-            assert_eq!(ask(1, 0), 2 << 32 | 2 * chunk);
+            assert_eq!(ask(1, 0), (2 << 32) | (2 * chunk));
         }
         assert_eq!(ask(1, 0), 0);
     });

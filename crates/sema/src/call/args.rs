@@ -43,7 +43,7 @@ impl Checker<'_> {
         args.len() <= params.len() && params[args.len()..].iter().all(free)
     }
 
-    /// Returns the positions of the parameters, by name. Of several with one name, the first counts.
+    /// Returns the positions of the parameters by name: of several with one name, the first.
     fn places_by_name(&self, params: &[Param]) -> HashMap<&str, usize> {
         let named = params.iter().enumerate().rev();
         named
