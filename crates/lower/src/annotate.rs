@@ -1,6 +1,7 @@
 //! Converts annotations to the IR, and reads names from them.
 
 use ir::{Annotation, AnnotationBody, AnnotationValue};
+use passes::p4::quoted;
 use sema::hir;
 use syntax::ast::{AnnotationToken, AnnotationTokenKind};
 use syntax::source::SourceMap;
@@ -80,22 +81,6 @@ fn as_written(sources: &SourceMap, tokens: &[AnnotationToken]) -> bool {
         whole.lo == before.lo && whole.hi == after.hi && before.hi <= after.lo
     };
     tokens.iter().all(is_own) && tokens.windows(2).all(follows)
-}
-
-/// Returns a string as a literal.
-fn quoted(text: &str) -> String {
-    let mut literal = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => literal.extend(['\\', c]),
-            '\n' => literal.push_str("\\n"),
-            '\t' => literal.push_str("\\t"),
-            '\r' => literal.push_str("\\r"),
-            c => literal.push(c),
-        }
-    }
-    literal.push('"');
-    literal
 }
 
 /// Returns the only string or word in an annotation.

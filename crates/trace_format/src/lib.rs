@@ -6,8 +6,8 @@
 //! [`PacketTrace`] of steps with the program's names; its text and its JSON. **May import:**
 //! `switch`, `exec`, `table`, `syntax`, `ir`, `bits`, `support`.
 //!
-//! Events of the engine and the device become steps with the program's names (`tell`). Text and
-//! JSON are written from the steps.
+//! Module `tell` converts events of the engine and the device to steps with the program's names.
+//! Text and JSON are written from the steps.
 //!
 //! Invariants:
 //! - Text and JSON have the same steps.

@@ -269,22 +269,25 @@ impl Body<'_> {
         out: &mut Vec<Out>,
         call: impl FnOnce(&str) -> String,
     ) -> Result<(), PrintError> {
-        if let Some(path) = self.direct(place)? {
-            self.check_write(&path)?;
-            out.push(Out::Line(call(&path)));
-            return Ok(());
-        }
-        let ty = self.types.scalar(self.program.fields[place.base].ty);
-        let name = self.names.fresh("result");
-        out.push(Out::Line(format!("{ty} {name};")));
-        out.push(Out::Line(call(&name)));
-        self.write(place, Term::primary(name), out)
+        self.written_argument(place, false, out, call)
     }
 
     /// Appends a call with an `inout` argument.
     fn inout(
         &mut self,
         place: &Place,
+        out: &mut Vec<Out>,
+        call: impl FnOnce(&str) -> String,
+    ) -> Result<(), PrintError> {
+        self.written_argument(place, true, out, call)
+    }
+
+    /// Appends a call that writes its argument. A variable in place of it has the place's value
+    /// first if the call reads the argument, too.
+    fn written_argument(
+        &mut self,
+        place: &Place,
+        is_read: bool,
         out: &mut Vec<Out>,
         call: impl FnOnce(&str) -> String,
     ) -> Result<(), PrintError> {
@@ -295,8 +298,11 @@ impl Body<'_> {
         }
         let ty = self.types.scalar(self.program.fields[place.base].ty);
         let name = self.names.fresh("result");
-        let old = self.text(&Expr::Read(place.clone()))?;
-        out.push(Out::Line(format!("{ty} {name} = {old};")));
+        let declaration = match is_read {
+            true => format!("{ty} {name} = {};", self.text(&Expr::Read(place.clone()))?),
+            false => format!("{ty} {name};"),
+        };
+        out.push(Out::Line(declaration));
         out.push(Out::Line(call(&name)));
         self.write(place, Term::primary(name), out)
     }

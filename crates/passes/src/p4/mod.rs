@@ -33,6 +33,7 @@ use ir::{
 };
 
 pub use error::PrintError;
+pub use names::quoted;
 
 use crate::length;
 use crate::uses::Uses;

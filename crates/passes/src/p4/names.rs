@@ -185,8 +185,8 @@ fn identifier(name: &str) -> String {
     }
 }
 
-/// Returns a text as a string literal.
-pub(super) fn quoted(text: &str) -> String {
+/// Returns a text as a string literal of P4.
+pub fn quoted(text: &str) -> String {
     let mut literal = String::from("\"");
     for c in text.chars() {
         match c {
