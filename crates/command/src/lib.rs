@@ -18,6 +18,7 @@ pub mod compile;
 pub mod configure;
 pub mod engine;
 pub mod handlers;
+pub mod split_bed;
 pub mod switches;
 pub mod topology;
 

@@ -7,7 +7,9 @@ use packet::{Frame, FrameError, Nanos};
 use table::CounterShard;
 
 use crate::externs::checksum::ChecksumUnit;
-use crate::{BitBuffer, DropReason, Found, LogBuffer, RandomStream, Requests, State, WorkBudget};
+use crate::{
+    BitBuffer, DropReason, Found, FrameRequest, LogBuffer, RandomStream, Requests, State, WorkBudget,
+};
 
 /// Maximum number of buffer bytes of a context that is reused. Field lists, headers and checksums
 /// of a jumbo frame fit.
@@ -271,6 +273,20 @@ impl PacketContext {
         self.cursor = 0;
         self.emitted.clear();
         Ok(())
+    }
+
+    /// Replaces the first bytes of the packet by those of the requested frame.
+    ///
+    /// # Errors
+    /// [`FrameError::TooLong`]; the bytes are unchanged.
+    pub fn finish_frame(&mut self, frame: FrameRequest) -> Result<(), FrameError> {
+        let replaced = (frame.replaced as usize).min(self.bytes.len());
+        let longer = self.bytes.len() - replaced + self.data.bytes().len();
+        if longer > packet::MAX_FRAME {
+            return Err(FrameError::TooLong { len: longer });
+        }
+        self.bytes.pull_front(replaced)?;
+        self.bytes.push_front(self.data.bytes())
     }
 
     /// Returns true if the buffers have grown so large that the context should be freed, not

@@ -72,6 +72,8 @@ drop_reasons! {
     AssumeFailed = "assume_failed";
     /// The program made the packet longer than the maximum frame.
     FrameTooLong = "frame_too_long";
+    /// The packet is shorter than an Ethernet header and cannot be sent to a server.
+    FrameTooShort = "frame_too_short";
     /// No virtual data plane accepts the packet.
     Unclassified = "unclassified";
     /// The description header that selects the packet's virtual data plane fails a check.

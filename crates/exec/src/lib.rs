@@ -51,7 +51,7 @@ pub use log::LogBuffer;
 pub use native::{HandlerCall, NativeFunction, Natives, RemoteHandler};
 pub use random::RandomStream;
 pub use registers::Registers;
-pub use requests::{CloneRequest, Destination, MIRROR_SLOTS, Mark, Requests};
+pub use requests::{CloneRequest, Destination, FrameRequest, MIRROR_SLOTS, Mark, Requests};
 pub use state::{ExpireProfiles, ExternState, Found, State, TableState};
 pub use trace::{DropDetail, TraceEvent, Tracer};
 pub use work::WorkBudget;

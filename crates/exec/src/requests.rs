@@ -27,6 +27,8 @@ pub struct Requests {
     pub recirculate_packet: bool,
     /// XDP `BPF_PERF_EVENT_OUTPUT`: a copy for the control plane.
     pub perf_event: bool,
+    /// The packet leaves as a frame of a split program.
+    pub frame: Option<FrameRequest>,
 }
 
 impl Requests {
@@ -36,6 +38,16 @@ impl Requests {
     pub fn truncate_to(&mut self, bytes: u32) {
         self.truncate = Some(self.truncate.map_or(bytes, |before| before.min(bytes)));
     }
+}
+
+/// Request to send a packet as a frame of a split program. The frame's first bytes are in
+/// [`crate::PacketContext::data`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameRequest {
+    /// Egress port.
+    pub port: u32,
+    /// Number of received bytes that they replace.
+    pub replaced: u32,
 }
 
 /// Request for a v1model clone.

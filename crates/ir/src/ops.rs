@@ -199,6 +199,15 @@ ops! {
     /// Sends a request to a remote handler and continues with its response. It is the only
     /// statement of its stage, so that a packet can leave before the call and resume after it.
     Remote = "remote": Handler (request Data, response Outs);
+    /// Sends the received packet as a frame of a split program (CLIP, section IV-B): port, number
+    /// of bytes of such a frame's header in the received packet (0 if it has none), EtherType of
+    /// the frame, values of the frame's header. The frame has the received packet's first 12 bytes,
+    /// the EtherType, the packet's own EtherType, the values, and the received bytes after its
+    /// first 14 and that header. What the program did to the packet has no effect on the frame. The
+    /// packet is finished when its block ends.
+    SendFrame = "frame.send": None (port In, header_bytes In, ether_type Number, value Data);
+    /// Sets the packet's length in bytes, for counters, meters and egress.
+    SetPacketLength = "packet.set_length": None (length In);
 }
 
 impl Op {

@@ -363,7 +363,7 @@ impl Code<'_> {
                 text.saturating_add(digits.saturating_mul(8))
             }
             Op::DigestSend => 64 + bytes / 4,
-            Op::AddEntry | Op::Native | Op::Remote => 64 + bytes / 8,
+            Op::AddEntry | Op::Native | Op::Remote | Op::SendFrame => 64 + bytes / 8,
             Op::MeterExecute
             | Op::MeterExecuteColored
             | Op::MeterExecuteLength

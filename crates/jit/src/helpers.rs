@@ -109,6 +109,8 @@ helpers! {
     IsHostPort = is_host_port();
     /// Returns the current length of the frame in bytes.
     FrameLength = frame_length();
+    /// Returns the packet's length in bytes for counters.
+    CountedLength = counted_length();
     /// Returns 1 if the queues of a port are not free.
     IsBusy = is_busy(port);
     /// Applies a table.
@@ -453,6 +455,11 @@ extern "C" fn is_host_port(inv: &mut Invocation<'_>) -> u64 {
 
 extern "C" fn frame_length(inv: &mut Invocation<'_>) -> u64 {
     inv.frame().len() as u64
+}
+
+extern "C" fn counted_length(inv: &mut Invocation<'_>) -> u64 {
+    inv.begin();
+    u64::from(inv.packet.length)
 }
 
 extern "C" fn is_busy(inv: &mut Invocation<'_>, port: u64) -> u64 {

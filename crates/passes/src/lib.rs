@@ -23,5 +23,6 @@ pub mod p4;
 pub mod sequence;
 pub mod simplify;
 pub mod slots;
+pub mod split;
 mod uses;
 pub mod wrap;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use ir::{
     Action, ActionId, Call, Control, Dim, Expr, ExternId, FieldId, HeaderId, HeaderPlace, KeySet,
-    Keyset, Op, Operand, Parser, Place, Program, StackId, StageKind, Stmt, StmtKind, TableId,
+    Keyset, Op, Operand, Parser, Place, Program, Stage, StackId, StageKind, Stmt, StmtKind, TableId,
     Transition,
 };
 use support::work::checkpoint;
@@ -35,16 +35,30 @@ impl Uses {
             uses: &mut uses,
         };
         for stage in control.stages.values() {
-            match &stage.kind {
-                StageKind::Condition { cond, .. } => walk.expr(cond),
-                StageKind::Action { body, .. } => walk.body(body),
-                StageKind::Match { table, outcome, .. } => {
-                    walk.table(*table);
-                    let outcome = [outcome.hit, outcome.action_run];
-                    walk.uses.writes.extend(outcome.into_iter().flatten());
-                }
-            }
+            walk.stage(stage);
         }
+        uses
+    }
+
+    /// Returns the uses of a stage, with all actions that it runs.
+    pub(crate) fn of_stage(program: &Program, stage: &Stage) -> Uses {
+        let mut uses = Uses::default();
+        let mut walk = Walk {
+            program,
+            uses: &mut uses,
+        };
+        walk.stage(stage);
+        uses
+    }
+
+    /// Returns the uses of an action.
+    pub(crate) fn of_action(program: &Program, action: ActionId) -> Uses {
+        let mut uses = Uses::default();
+        let mut walk = Walk {
+            program,
+            uses: &mut uses,
+        };
+        walk.action(action);
         uses
     }
 
@@ -116,6 +130,18 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    fn stage(&mut self, stage: &Stage) {
+        match &stage.kind {
+            StageKind::Condition { cond, .. } => self.expr(cond),
+            StageKind::Action { body, .. } => self.body(body),
+            StageKind::Match { table, outcome, .. } => {
+                self.table(*table);
+                let outcome = [outcome.hit, outcome.action_run];
+                self.uses.writes.extend(outcome.into_iter().flatten());
+            }
+        }
+    }
+
     fn table(&mut self, id: TableId) {
         if !self.uses.tables.insert(id) {
             return;

@@ -2,7 +2,7 @@
 
 use entries::stf::{Mismatch, Pattern};
 use exec::DropReason;
-use switch::Device;
+use switch::Ledger;
 
 /// Number of packet bytes that a failure shows on one line.
 const BYTES_A_LINE: usize = 32;
@@ -35,8 +35,7 @@ const LIMITS: [(DropReason, &str); 3] = [
 ];
 
 /// Returns the lines of [`Report::unusual`] for a device.
-pub(crate) fn unusual(device: &Device) -> Vec<String> {
-    let ledger = device.ledger();
+pub(crate) fn unusual(ledger: &Ledger, lost_messages: u64) -> Vec<String> {
     let limits = LIMITS.iter().filter_map(|(reason, words)| {
         let name = reason.name();
         match ledger.dropped(*reason) {
@@ -51,7 +50,7 @@ pub(crate) fn unusual(device: &Device) -> Vec<String> {
             1 => format!("1 copy was refused ({reason})"),
             copies => format!("{copies} copies were refused ({reason})"),
         });
-    let lost = match device.lost_messages() {
+    let lost = match lost_messages {
         0 => None,
         1 => Some("1 message to the control plane was lost".to_owned()),
         number => Some(format!("{number} messages to the control plane were lost")),

@@ -12,7 +12,8 @@ use exec::Engine;
 use ir::{ExternId, ExternKind, Program, TableId, limbs_of};
 use packet::{Frame, Nanos, PortId};
 use switch::{
-    Change, CloneSession, Device, DeviceConfig, Digest, EntryId, LoadError, PacketProcessor,
+    Change, CloneSession, Device, DeviceConfig, Digest, EntryId, Ledger, LedgerError, LoadError,
+    PacketProcessor,
 };
 
 use crate::replication::Replication;
@@ -59,6 +60,42 @@ pub trait PacketPlane: PacketProcessor {
 
     /// Advances time, as [`Device::step`] does, and delivers all packets that have left by then.
     fn step(&mut self, now: Nanos, sent: &mut TakeSent<'_>);
+
+    /// Updates the device's counters and registers, if packets change those of other devices.
+    fn collect_cells(&mut self) {}
+
+    /// Takes the next digest.
+    fn take_digest(&mut self) -> Option<Digest> {
+        self.device_mut().take_digest()
+    }
+
+    /// Takes the next message of the log.
+    fn take_message(&mut self) -> Option<String> {
+        self.device_mut().take_message()
+    }
+
+    /// Takes the entries that have become idle.
+    fn take_idle(&mut self) -> Vec<(TableId, EntryId)> {
+        self.device_mut().take_idle()
+    }
+
+    /// Returns the number of packets inside.
+    fn held(&self) -> usize {
+        self.device().held()
+    }
+
+    /// Checks that all packets are accounted for.
+    ///
+    /// # Errors
+    /// They are not.
+    fn check_conservation(&self) -> Result<(), LedgerError> {
+        self.device().check_conservation()
+    }
+
+    /// Returns the counts of packets.
+    fn ledger(&self) -> Ledger {
+        self.device().ledger()
+    }
 }
 
 /// Callback for a transmitted packet: its egress port and its bytes.
@@ -210,7 +247,7 @@ impl<'a, P: PacketPlane> Test<'a, P> {
 
     /// Advances time until no packet is in flight.
     fn settle(&mut self) {
-        while self.device().held() > 0 {
+        while self.plane.held() > 0 {
             let Some(next) = self.plane.next_time() else {
                 break;
             };
@@ -236,14 +273,14 @@ impl<'a, P: PacketPlane> Test<'a, P> {
     }
 
     fn collect(&mut self) {
-        while let Some(digest) = self.device_mut().take_digest() {
+        while let Some(digest) = self.plane.take_digest() {
             let values = digest_values(&self.program, &digest);
             self.digests.entry(digest.digest).or_default().push(values);
         }
-        while let Some(message) = self.device_mut().take_message() {
+        while let Some(message) = self.plane.take_message() {
             self.log.push(message);
         }
-        let idle = self.device_mut().take_idle();
+        let idle = self.plane.take_idle();
         self.idle.extend(idle.into_iter().map(|(table, _)| table));
     }
 
@@ -354,6 +391,7 @@ impl<'a, P: PacketPlane> Test<'a, P> {
         else {
             return Ok(());
         };
+        self.plane.collect_cells();
         let reading = match counter {
             CounterRef::Cell(id, index) => self.device().read_counter(*id, *index),
             CounterRef::Entry(table, label) => {
@@ -384,6 +422,7 @@ impl<'a, P: PacketPlane> Test<'a, P> {
 
     /// Executes the commands that read state.
     fn show(&mut self, kind: &CommandKind, line: u32) -> Result<(), String> {
+        self.plane.collect_cells();
         let texts = match kind {
             CommandKind::RegisterRead(register, index) => self.registers(*register, *index)?,
             CommandKind::CounterRead(counter, index) => {
@@ -433,11 +472,11 @@ impl<'a, P: PacketPlane> Test<'a, P> {
         self.compare_digests(commands);
         self.compare_log(commands);
         self.compare_idle(commands);
-        if let Err(error) = self.device().check_conservation() {
+        if let Err(error) = self.plane.check_conservation() {
             let message = format!("packets are not conserved: {error}");
             self.report.failures.push(Failure::new(0, message));
         }
-        self.report.unusual = unusual(self.device());
+        self.report.unusual = unusual(&self.plane.ledger(), self.device().lost_messages());
         self.report
             .failures
             .sort_by_key(|failure| match failure.line {

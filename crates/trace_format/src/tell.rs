@@ -534,6 +534,7 @@ fn drop_words(reason: DropReason) -> Cow<'static, str> {
         DropReason::AssertFailed => "an assert failed",
         DropReason::AssumeFailed => "an assume failed",
         DropReason::FrameTooLong => "the program made it longer than a frame may be",
+        DropReason::FrameTooShort => "it is too short to be sent to a server",
         DropReason::Unclassified => "no virtual data plane takes it",
         DropReason::BadDescription => "the header that describes its virtual data plane is wrong",
         DropReason::NoProgram => "its virtual data plane has no program",

@@ -84,6 +84,7 @@ pub fn may_drop(op: Op) -> bool {
             | Op::UpdateChecksumWithPayload
             | Op::ChecksumGet
             | Op::Remote
+            | Op::SendFrame
     )
 }
 

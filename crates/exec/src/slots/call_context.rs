@@ -9,9 +9,13 @@ use super::call::{Called, ExternCall};
 use super::table::TableSite;
 use crate::externs::{checksum, hash, stateful};
 use crate::{
-    BitBuffer, CloneRequest, Destination, DropReason, HandlerCall, MIRROR_SLOTS, Mark,
-    PacketContext, State,
+    BitBuffer, CloneRequest, Destination, DropReason, FrameRequest, HandlerCall, MIRROR_SLOTS,
+    Mark, PacketContext, State,
 };
+
+/// Number of bytes of the MAC addresses, and of the whole Ethernet header.
+const MAC_ADDRESSES: usize = 12;
+const ETHERNET: usize = 14;
 
 impl ExternCall {
     /// Executes the call.
@@ -228,6 +232,10 @@ impl ExternCallContext<'_> {
             }
             Op::Native => self.native(call),
             Op::Remote => self.remote(call)?,
+            Op::SendFrame => self.send_frame(call)?,
+            Op::SetPacketLength => {
+                self.packet.length = self.small(call, 0).min(u64::from(u32::MAX)) as u32;
+            }
         }
         Ok(called)
     }
@@ -515,6 +523,31 @@ impl ExternCallContext<'_> {
             state: self.state,
         })?;
         self.truncate_results(call);
+        Ok(())
+    }
+
+    /// Builds the first bytes of a frame of a split program.
+    fn send_frame(&mut self, call: &ExternCall) -> Result<(), DropReason> {
+        let header = self.small(call, 1).min(packet::MAX_FRAME as u64) as usize;
+        let PacketContext { data, bytes, .. } = &mut *self.packet;
+        let bytes = bytes.bytes();
+        let addresses = bytes.get(..MAC_ADDRESSES);
+        // The header of a received frame starts with the packet's own EtherType.
+        let at = if header == 0 { MAC_ADDRESSES } else { ETHERNET };
+        let own_type = bytes.get(at..at + 2);
+        let (Some(addresses), Some(own_type)) = (addresses, own_type) else {
+            return Err(DropReason::FrameTooShort);
+        };
+        data.clear();
+        data.push_bytes(addresses);
+        data.push_u64(call.numbers[0], 16);
+        data.push_bytes(own_type);
+        self.append(call);
+        self.packet.data.pad_to_byte();
+        self.packet.requests.frame = Some(FrameRequest {
+            port: self.small(call, 0) as u32,
+            replaced: (ETHERNET + header) as u32,
+        });
         Ok(())
     }
 

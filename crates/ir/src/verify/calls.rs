@@ -148,7 +148,25 @@ impl Verifier<'_> {
                 | Op::MeterExecuteLength,
                 [Operand::In(index), ..],
             ) => self.unsigned_expr(index, action),
-            (Op::Truncate, [Operand::In(length)]) => self.unsigned_expr(length, action),
+            (Op::Truncate | Op::SetPacketLength, [Operand::In(length)]) => {
+                self.unsigned_expr(length, action)
+            }
+            (
+                Op::SendFrame,
+                [
+                    Operand::In(port),
+                    Operand::In(header_bytes),
+                    Operand::Number(ether_type),
+                    Operand::Data(_),
+                ],
+            ) => {
+                self.unsigned_expr(port, action)?;
+                self.unsigned_expr(header_bytes, action)?;
+                match u16::try_from(*ether_type) {
+                    Ok(_) => Ok(()),
+                    Err(_) => Err(format!("there is no EtherType {ether_type}")),
+                }
+            }
             (Op::Clone, [Operand::Number(kind), ..]) if *kind > 1 => {
                 Err(format!("there is no kind of clone {kind}"))
             }

@@ -24,6 +24,7 @@ impl Translator<'_> {
         if self.program.arch == Arch::V1model && call.op == Op::DirectCounterCount {
             return Ok(());
         }
+        self.set_length(call)?;
         if self.checksum_call(call)? || self.count(call)? {
             return Ok(());
         }
@@ -72,7 +73,7 @@ impl Translator<'_> {
         let which = self.code.calls.len() as u64 - 1;
         self.show_progress();
         let helper = match call.op {
-            Op::Remote => Helper::CallRemote,
+            Op::Remote | Op::SendFrame => Helper::CallRemote,
             op if asks_or_tells(op) => Helper::CallToAsk,
             Op::VerifyChecksumWithPayload | Op::UpdateChecksumWithPayload => Helper::CallWithBytes,
             _ => Helper::Call,

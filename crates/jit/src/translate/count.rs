@@ -4,11 +4,15 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
 use exec::Unsupported;
-use ir::{Call, CounterUnit, Expr, ExternId, ExternKind, Op, Operand, ScalarTy, TableId};
+use ir::{
+    Call, CounterUnit, Expr, ExternId, ExternKind, Op, Operand, Program, ScalarTy, Stage, StageKind,
+    Stmt, StmtKind, TableId,
+};
 use table::{COUNTER_WORDS, USAGE_WORDS};
 
 use super::{I64, Translator, in_limbs};
 use crate::abi::{flags, offset};
+use crate::helpers::Helper;
 use crate::view;
 
 /// Byte offsets in an entry's usage row, as defined by `table::Lookup::usage`.
@@ -30,6 +34,27 @@ pub(super) struct Applying {
     counted: Variable,
     /// True in v1model, where the hit has been counted.
     counts_hits: bool,
+}
+
+/// Returns true if the program sets the packet's length.
+pub(super) fn sets_length(program: &Program) -> bool {
+    let in_actions = program.actions.values().any(|action| is_set_in(&action.body));
+    let states = program.parsers.values().flat_map(|parser| parser.states.values());
+    let stages = program.controls.values().flat_map(|control| control.stages.values());
+    let stage_sets = |stage: &Stage| match &stage.kind {
+        StageKind::Action { body, .. } => is_set_in(body),
+        _ => false,
+    };
+    in_actions || states.into_iter().any(|state| is_set_in(&state.body)) || stages.into_iter().any(stage_sets)
+}
+
+fn is_set_in(body: &[Stmt]) -> bool {
+    body.iter().any(|stmt| match &stmt.kind {
+        StmtKind::Call(call) => call.op == Op::SetPacketLength,
+        StmtKind::If(_, then, otherwise) => is_set_in(then) || is_set_in(otherwise),
+        StmtKind::Block(_, body) | StmtKind::Loop(_, body) | StmtKind::Atomic(body) => is_set_in(body),
+        _ => false,
+    })
 }
 
 impl Translator<'_> {
@@ -112,8 +137,25 @@ impl Translator<'_> {
 
     /// Returns the packet length that counters add.
     fn counted_bytes(&mut self) -> Value {
+        if self.sets_length {
+            return match self.fused.is_some() {
+                true => self.received_length(),
+                false => self.help(Helper::CountedLength, &[]),
+            };
+        }
         let bits = self.packet_bits();
         self.b.ins().ushr_imm(bits, 3)
+    }
+
+    /// Translates the effect of [`Op::SetPacketLength`] on counters of the fast path.
+    pub(super) fn set_length(&mut self, call: &Call) -> Result<(), Unsupported> {
+        if let (Op::SetPacketLength, [Operand::In(length)]) = (call.op, &call.operands[..])
+            && let Some(received) = self.fused.as_ref().map(|fused| fused.received)
+        {
+            let length = self.small(length)?;
+            self.b.def_var(received, length);
+        }
+        Ok(())
     }
 
     pub(super) fn add_at(&mut self, cell: Value, at: i32, amount: Value) {

@@ -103,6 +103,7 @@ const ASKING: &[Op] = &[
     Op::PerfEventOutput,
     Op::Native,
     Op::Remote,
+    Op::SendFrame,
 ];
 
 /// Operations that notify the device. The device handles notifications after the packet is
@@ -581,7 +582,7 @@ impl Translator<'_> {
         self.store_slots(slot, &[value]);
     }
 
-    fn received_length(&mut self) -> Value {
+    pub(super) fn received_length(&mut self) -> Value {
         match self.fused.as_ref().map(|fusing| fusing.received) {
             Some(received) => self.b.use_var(received),
             None => self.number(0),

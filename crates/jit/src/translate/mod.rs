@@ -102,6 +102,8 @@ pub(crate) struct Shared<'p> {
     call_conv: CallConv,
     /// Number of instructions that may still be generated, over all functions.
     pub(crate) insts_left: usize,
+    /// True if the program sets the packet's length ([`Op::SetPacketLength`]).
+    sets_length: bool,
 }
 
 impl<'p> Shared<'p> {
@@ -167,6 +169,7 @@ impl<'p> Shared<'p> {
             wide_scratch_limbs: 0,
             call_conv,
             insts_left: MAX_INSTS_TOGETHER,
+            sets_length: count::sets_length(program),
         })
     }
 
@@ -300,6 +303,8 @@ struct Translator<'t> {
     variables: usize,
     /// Address of the current entry's parameters.
     entry_pointer: Option<Variable>,
+    /// True if the program sets the packet's length.
+    sets_length: bool,
 }
 
 /// Maximum number of variables that a function starts with.
@@ -423,6 +428,7 @@ impl<'t> Translator<'t> {
             insts_left: shared.insts_left,
             variables: FIRST_VARIABLES,
             entry_pointer: None,
+            sets_length: shared.sets_length,
         }
     }
 

@@ -15,7 +15,7 @@ mod chain;
 
 use std::collections::BTreeMap;
 
-use exec::{DropDetail, DropReason, ParserVerdict, PassInput, TraceEvent};
+use exec::{DropDetail, DropReason, FrameRequest, ParserVerdict, PassInput, TraceEvent};
 use ir::{BlockRole, Layout, Program};
 use packet::PortId;
 
@@ -135,6 +135,10 @@ impl V1model {
         mut job: InFlightPacket,
         trace: &mut Trace<'_>,
     ) -> Option<InFlightPacket> {
+        if let Some(frame) = job.packet.requests.frame.take() {
+            send_frame(core, job, frame, trace);
+            return None;
+        }
         if let Some(clone) = job.packet.requests.clone.take() {
             self.clone_ingress(core, &mut job, clone, trace);
         }
@@ -468,6 +472,10 @@ impl V1model {
         port: PortId,
         trace: &mut Trace<'_>,
     ) -> Option<InFlightPacket> {
+        if let Some(frame) = job.packet.requests.frame.take() {
+            send_frame(core, job, frame, trace);
+            return None;
+        }
         if let Some(clone) = job.packet.requests.clone.take() {
             self.clone_egress(core, &mut job, clone, trace);
         }
@@ -625,6 +633,19 @@ impl V1model {
             self.egress_spec,
         ];
         trace.given(job.packet.frame(), &told);
+    }
+}
+
+/// Sends a packet as a frame of a split program. It passes no further block and no queue.
+fn send_frame(
+    core: &mut Core,
+    mut job: InFlightPacket,
+    frame: FrameRequest,
+    trace: &mut Trace<'_>,
+) {
+    match job.packet.finish_frame(frame) {
+        Ok(()) => core.send(job, PortId(frame.port), trace),
+        Err(_) => core.drop(job, DropReason::FrameTooLong, DropDetail::None, trace),
     }
 }
 

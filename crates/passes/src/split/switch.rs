@@ -1,0 +1,384 @@
+//! The switch half: the whole program, which leaves at each cut and resumes behind it.
+//!
+//! ```text
+//! begin:    is it a response ? take : the first stage
+//! take:     values of the frame -> fields; on to the place where the packet resumes
+//! ...       the program's own stages; a mirrored table that misses, or a handler, leads to
+//! leave n:  flow = hash(..); send a request frame; end
+//! ```
+
+use bits::{Id, Value};
+use ir::{
+    Action, ActionCall, ActionId, ActionScope, AnnotationBody, BinOp, ControlId, Expr, Field,
+    HashAlgorithm, MatchNext, Next, Op, Operand, Place, Program, ScalarTy, Stage, StageId,
+    StageKind, Stmt, StmtKind, TableAction,
+};
+
+use super::SplitOptions;
+use super::cuts::{CutKind, Cuts, Resume, after_action, is_cached};
+use super::layout::{ADDED, CapturedStage, FrameHeader, FrameOption};
+use super::line::Line;
+use super::parser::{Half, Start, assign, call, constant, read, restore, statement};
+use crate::uses::Uses;
+
+const INSTANCE_TYPE: &str = "standard_metadata.instance_type";
+
+/// Builds the switch half from the program with the frame's header.
+pub(super) fn switch_half(
+    mut program: Program,
+    ingress: ControlId,
+    cuts: &Cuts,
+    frame: &FrameHeader,
+    start: &Start,
+    options: &SplitOptions,
+) -> Program {
+    start.extend(&mut program, frame, Half::Switch);
+    let miss = miss_action(&mut program);
+    cache_tables(&mut program, cuts, miss);
+    let flow = program.fields.push(Field {
+        name: format!("{ADDED}.flow"),
+        ty: ScalarTy::Bit(32),
+    });
+    let stages = std::mem::take(&mut program.controls[ingress].stages);
+    let name = program.controls[ingress].name.clone();
+    let mut line = Line::new(&name, stages.into_vec());
+    let begin = line.reserve();
+    let take = line.reserve();
+    let is_response = is_response(&mut program, ingress, frame);
+    let first = match line.own().is_empty() {
+        true => Next::End,
+        false => Next::Stage(StageId::new(0)),
+    };
+    line.before(
+        begin,
+        "begin",
+        StageKind::Condition {
+            cond: is_response,
+            then: Next::Stage(take),
+            otherwise: first,
+        },
+    );
+    let place = (frame.option(FrameOption::ResumePoint), 16);
+    let restored = frame.carried.iter();
+    let body: Vec<Stmt> = restored
+        .map(|carried| restore(&program, carried.field, carried.slot))
+        .collect();
+    line.before(
+        take,
+        "take",
+        StageKind::Action {
+            body,
+            next: Next::End,
+        },
+    );
+    let targets: Vec<(Next, Resume)> = cuts
+        .resumes
+        .iter()
+        .map(|&resume| match resume {
+            Resume::End => (Next::End, resume),
+            Resume::Stage(stage) => (Next::Stage(stage), resume),
+            Resume::Action(_) => (Next::Stage(line.reserve()), resume),
+        })
+        .collect();
+    let links: Vec<Next> = targets.iter().map(|(link, _)| *link).collect();
+    let next = line.choose("resume", place, 1, &links);
+    line.set_next_of(take, next);
+    for target in targets {
+        if let (Next::Stage(begin), Resume::Action(stage)) = target {
+            run_action(&program, &mut line, frame, (begin, stage));
+        }
+    }
+    for (index, cut) in cuts.cuts.iter().enumerate() {
+        let body = leave(&program, frame, index + 1, cut.kind, flow, &line.own()[cut.stage.index()], options);
+        let left = line.after(&format!("leave_{}", index + 1), body, Next::End);
+        let stage = &mut line.own()[cut.stage.index()];
+        stage.kind = cut_stage(&program, &stage.kind, left);
+    }
+    program.controls[ingress].stages = line.finish();
+    program
+}
+
+/// Adds the action of entries that make packets leave.
+fn miss_action(program: &mut Program) -> ActionId {
+    let mut name = "split_miss".to_owned();
+    while program
+        .actions
+        .values()
+        .any(|action| action.control_plane_name == name)
+    {
+        name.push('_');
+    }
+    program.actions.push(Action {
+        name: format!("{ADDED}.{name}"),
+        control_plane_name: name,
+        params: Vec::new(),
+        body: Vec::new(),
+        annotations: Vec::new(),
+        loc: None,
+    })
+}
+
+/// Makes each mirrored table a cache: packets that no entry matches leave, and the switch holds the
+/// declared number of entries.
+fn cache_tables(program: &mut Program, cuts: &Cuts, miss: ActionId) {
+    for cut in &cuts.cuts {
+        let CutKind::Table(id) = cut.kind else {
+            continue;
+        };
+        let table = &mut program.tables[id];
+        let Some(entries) = table.mirror.take() else {
+            // It is applied at several places.
+            continue;
+        };
+        table.entries.clear();
+        table.default = ActionCall {
+            action: table.actions.len(),
+            args: Vec::new(),
+        };
+        table.default_is_const = true;
+        table.size = entries;
+        table.size_is_declared = true;
+        table.actions.push(TableAction {
+            action: miss,
+            scope: ActionScope::TableAndDefault,
+            annotations: Vec::new(),
+        });
+    }
+}
+
+/// Returns the condition that the packet is a response, and not one that the program resubmits.
+fn is_response(program: &mut Program, ingress: ControlId, frame: &FrameHeader) -> Expr {
+    let valid = read(frame.valid(program));
+    let uses = Uses::of_control(program, &program.controls[ingress]);
+    if !uses.ops.contains(&Op::Resubmit) {
+        return valid;
+    }
+    let known = program.pipeline.intrinsics.get(INSTANCE_TYPE).copied();
+    let instance_type = known.unwrap_or_else(|| {
+        let field = program.fields.push(Field {
+            name: format!("{ADDED}.instance_type"),
+            ty: ScalarTy::Bit(32),
+        });
+        let intrinsics = &mut program.pipeline.intrinsics;
+        intrinsics.insert(INSTANCE_TYPE.to_owned(), field);
+        field
+    });
+    let is_new = Expr::Binary(
+        BinOp::Eq,
+        Box::new(read(instance_type)),
+        Box::new(constant(0, 32)),
+    );
+    Expr::Binary(BinOp::LogicalAnd, Box::new(valid), Box::new(is_new))
+}
+
+/// Adds the stages that run the action which a server has selected for a match stage. The first of
+/// them has the id `begin`.
+fn run_action(
+    program: &Program,
+    line: &mut Line<'_>,
+    frame: &FrameHeader,
+    (begin, stage): (StageId, StageId),
+) {
+    let mut known = frame.captured.iter();
+    let captured = known.find(|captured| captured.stage == stage);
+    let (
+        Some(captured),
+        StageKind::Match {
+            table,
+            outcome,
+            next,
+        },
+    ) = (captured, line.own()[stage.index()].kind.clone())
+    else {
+        return;
+    };
+    let CapturedStage {
+        hit,
+        action_run,
+        arguments,
+        ..
+    } = captured;
+    let number = stage.index();
+    let mut body = Vec::new();
+    body.extend(outcome.hit.map(|to| assign(to, read(*hit))));
+    body.extend(outcome.action_run.map(|to| assign(to, read(*action_run))));
+    line.before(
+        begin,
+        &format!("outcome_{number}"),
+        StageKind::Action {
+            body,
+            next: Next::End,
+        },
+    );
+    let runs: Vec<StageId> = arguments.iter().map(|_| line.reserve()).collect();
+    let links: Vec<Next> = runs.iter().map(|&run| Next::Stage(run)).collect();
+    let chosen = line.choose(&format!("which_{number}"), (*action_run, 32), 0, &links);
+    line.set_next_of(begin, chosen);
+    let test = match &next {
+        MatchNext::ByHit { hit: found, miss } if found != miss => Some((line.reserve(), *found, *miss)),
+        _ => None,
+    };
+    for (position, (arguments, run)) in arguments.iter().zip(runs).enumerate() {
+        let action = program.tables[table].actions[position].action;
+        let arguments = arguments.iter().map(|&field| read(field)).collect();
+        let body = vec![statement(StmtKind::CallAction(action, arguments))];
+        let next = match test {
+            Some((test, ..)) => Next::Stage(test),
+            None => after_action(&next, position),
+        };
+        line.before(
+            run,
+            &format!("action_{number}_{position}"),
+            StageKind::Action { body, next },
+        );
+    }
+    if let Some((test, then, otherwise)) = test {
+        let cond = read(*hit);
+        line.before(
+            test,
+            &format!("hit_{number}"),
+            StageKind::Condition {
+                cond,
+                then,
+                otherwise,
+            },
+        );
+    }
+}
+
+/// Returns the operation of a stage that is cut. `left` leads to the stage that sends the request.
+fn cut_stage(program: &Program, kind: &StageKind, left: Next) -> StageKind {
+    match kind {
+        StageKind::Match {
+            table,
+            outcome,
+            next,
+        } if is_cached(&program.tables[*table]) => {
+            let actions = program.tables[*table].actions.len();
+            let mut after: Vec<Next> = (0..actions - 1)
+                .map(|action| after_action(next, action))
+                .collect();
+            after.push(left);
+            StageKind::Match {
+                table: *table,
+                outcome: *outcome,
+                next: MatchNext::ByAction(after),
+            }
+        }
+        // The call of a handler, and a table that no switch caches.
+        _ => StageKind::Action {
+            body: Vec::new(),
+            next: left,
+        },
+    }
+}
+
+/// Returns the code that sends a request.
+fn leave(
+    program: &Program,
+    frame: &FrameHeader,
+    number: usize,
+    kind: CutKind,
+    flow: ir::FieldId,
+    stage: &Stage,
+    options: &SplitOptions,
+) -> Vec<Stmt> {
+    let mut values: Vec<Expr> = frame
+        .carried
+        .iter()
+        .map(|carried| read(carried.field))
+        .collect();
+    let key = key_of(program, kind, stage);
+    let mut missing = frame.layout.key_width;
+    if let CutKind::Table(table) = kind
+        && is_cached(&program.tables[table])
+    {
+        for value in &key {
+            missing -= value.ty(program, None).map_or(0, ScalarTy::width).min(missing);
+            values.push(value.clone());
+        }
+    }
+    let zeros = missing + frame.padding;
+    if zeros > 0 {
+        values.push(constant(0, zeros));
+    }
+    for (option, width) in frame.each_option() {
+        values.push(match option {
+            FrameOption::ResumePoint => constant(number as u64, width),
+            FrameOption::Flow => read(flow),
+            _ => constant(0, width),
+        });
+    }
+    let valid = frame.valid(program);
+    let header = Expr::Ternary(
+        Box::new(read(valid)),
+        Box::new(constant(u64::from(frame.layout.header_bytes), 32)),
+        Box::new(constant(0, 32)),
+    );
+    let mut body = Vec::new();
+    if !key.is_empty() {
+        body.push(call(
+            Op::Hash,
+            vec![
+                Operand::Number(HashAlgorithm::Crc32.number()),
+                Operand::In(constant(0, 32)),
+                Operand::In(Expr::Const(
+                    ScalarTy::Bit(33),
+                    Value::truncated(1 << 32, 33),
+                )),
+                Operand::Data(key),
+                Operand::Out(Place::from(flow)),
+            ],
+        ));
+    }
+    body.push(call(
+        Op::SendFrame,
+        vec![
+            Operand::In(constant(u64::from(options.request_port), 32)),
+            Operand::In(header),
+            Operand::Number(frame.layout.request_type.into()),
+            Operand::Data(values),
+        ],
+    ));
+    body
+}
+
+/// Returns the values that identify the flow of a packet at a cut: the table's key, or the fields
+/// of the request with `@affinity`, or the whole request.
+fn key_of(program: &Program, kind: CutKind, stage: &Stage) -> Vec<Expr> {
+    let handler = match kind {
+        CutKind::Table(table) => {
+            let keys = program.tables[table].keys.iter();
+            return keys.map(|key| key.expr.clone()).collect();
+        }
+        CutKind::Handler(handler) => handler,
+    };
+    let request = stage
+        .kind
+        .remote_call()
+        .and_then(|call| match &call.operands[..] {
+            [Operand::Data(request), ..] => Some(request.clone()),
+            _ => None,
+        });
+    let request = request.unwrap_or_default();
+    let ir::ExternKind::Handler { request: record, .. } = &program.externs[handler].kind else {
+        return request;
+    };
+    let mut is_marked = Vec::new();
+    record.each_scalar(&mut |field, _| {
+        let mut annotations = field.annotations.iter();
+        is_marked.push(annotations.any(|annotation| {
+            annotation.name == "affinity" && annotation.body == AnnotationBody::None
+        }));
+    });
+    let marked: Vec<Expr> = request
+        .iter()
+        .zip(&is_marked)
+        .filter(|(_, is_marked)| **is_marked)
+        .map(|(value, _)| value.clone())
+        .collect();
+    match marked.is_empty() {
+        true => request,
+        false => marked,
+    }
+}

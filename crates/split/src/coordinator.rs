@@ -1,0 +1,296 @@
+//! The coordinator: the whole program's tables, and the changes of the planes that follow from
+//! theirs.
+//!
+//! A change of a mirrored table goes to all servers, and before that to the switch, which drops a
+//! cached entry that the change makes wrong. All else goes to the switch. An entry that a handler
+//! has added goes from its server to the whole tables and to the other servers.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ir::{Program, TableId};
+use passes::split::{CutKind, SplitPlan};
+use switch::{
+    Change, ControlCode, ControlError, Device, DeviceConfig, EntryId, LoadError, Record, TableEntry,
+};
+
+use crate::cache::MirrorIndex;
+use crate::no_engine::NoEngine;
+use crate::plane::Plane;
+
+/// The coordinator of a switch and its servers.
+pub struct Coordinator {
+    whole: Device,
+    records: Arc<Mutex<Vec<Record>>>,
+    plan: Arc<SplitPlan>,
+    mirrors: Vec<MirrorIndex>,
+    /// Changes that a plane has refused.
+    refused: Vec<ControlError>,
+}
+
+impl Coordinator {
+    /// Creates the coordinator of a program.
+    ///
+    /// # Errors
+    /// The program cannot be loaded.
+    pub fn new(
+        whole: Arc<Program>,
+        plan: Arc<SplitPlan>,
+        config: &DeviceConfig,
+    ) -> Result<Coordinator, LoadError> {
+        let mut whole = Device::new(whole, &NoEngine, config)?;
+        let records: Arc<Mutex<Vec<Record>>> = Arc::default();
+        let noted = Arc::clone(&records);
+        whole.follow(move |record| {
+            let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
+            noted.push(record.clone());
+        });
+        let mut mirrors: Vec<MirrorIndex> = plan.mirrored.iter().map(MirrorIndex::new).collect();
+        for mirror in &mut mirrors {
+            let entries = whole.configuration().tables[mirror.table].iter();
+            for entry in entries {
+                let keys: Vec<_> = entry.matches.iter().map(switch::key_match).collect();
+                mirror.insert(&keys, entry.id);
+            }
+        }
+        Ok(Coordinator {
+            whole,
+            records,
+            plan,
+            mirrors,
+            refused: Vec::new(),
+        })
+    }
+
+    /// Returns the device with the whole tables.
+    pub fn whole(&self) -> &Device {
+        &self.whole
+    }
+
+    /// Returns the device with the whole tables, for changes. [`Coordinator::propagate`] sends them
+    /// to the planes.
+    pub fn whole_mut(&mut self) -> &mut Device {
+        &mut self.whole
+    }
+
+    /// Takes the changes that planes have refused since the last call.
+    pub fn take_refused(&mut self) -> Vec<ControlError> {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// Notes a change that a plane has refused.
+    pub(crate) fn refuse(&mut self, error: ControlError) {
+        self.refused.push(error);
+    }
+
+    fn take_records(&self) -> Vec<Record> {
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *records)
+    }
+
+    /// Sends all changes since the last call to the planes.
+    pub fn propagate(&mut self, switch: &mut dyn Plane, servers: &mut [&mut dyn Plane]) {
+        for record in self.take_records() {
+            if let Err(error) = self.spread(&record, switch, servers) {
+                self.refused.push(error);
+            }
+        }
+    }
+
+    fn spread(
+        &mut self,
+        record: &Record,
+        switch: &mut dyn Plane,
+        servers: &mut [&mut dyn Plane],
+    ) -> Result<(), ControlError> {
+        let change = &record.change;
+        let made = record.entry;
+        let mirror = table_of(change).and_then(|table| self.mirror_at(table));
+        let Some(mirror) = mirror else {
+            match change {
+                Change::SetNote(..) | Change::Program => return Ok(()),
+                Change::SetValueSet(..)
+                | Change::SetHashParameters(_)
+                | Change::SetHostPorts(_)
+                | Change::SetExpireProfile(..) => {
+                    each(servers, change, made)?;
+                }
+                _ => {}
+            }
+            return switch.apply(change, made);
+        };
+        for entry in self.outdated(mirror, change, made) {
+            let table = self.mirrors[mirror].table;
+            switch.apply(&Change::Delete(table, entry), None)?;
+        }
+        match change {
+            // The switch counts from zero what it counts later.
+            Change::WriteDirectCounter(table, entry, _) => {
+                let zero = Change::WriteDirectCounter(*table, *entry, Default::default());
+                switch.apply(&zero, None)?;
+                let Some((first, others)) = servers.split_first_mut() else {
+                    return Ok(());
+                };
+                first.apply(change, None)?;
+                each(others, &zero, None)
+            }
+            // These come from a server.
+            Change::Learn(..) | Change::Relearn(..) | Change::Forget(..) | Change::Expire(..) => {
+                Ok(())
+            }
+            change => each(servers, change, made),
+        }
+    }
+
+    fn mirror_at(&self, table: TableId) -> Option<usize> {
+        self.mirrors.iter().position(|mirror| mirror.table == table)
+    }
+
+    /// Updates the index of a mirrored table. Returns the entries that the switch must give up.
+    fn outdated(&mut self, at: usize, change: &Change, made: Option<EntryId>) -> Vec<EntryId> {
+        let mirror = &mut self.mirrors[at];
+        match change {
+            Change::Insert(_, TableEntry { keys, .. }) => match made {
+                Some(made) => mirror.insert(keys, made),
+                None => Vec::new(),
+            },
+            Change::Modify(_, entry, ..) => match mirror.evict(*entry) {
+                true => vec![*entry],
+                false => Vec::new(),
+            },
+            Change::Delete(_, entry) => match mirror.remove(*entry) {
+                true => vec![*entry],
+                false => Vec::new(),
+            },
+            Change::Clear(_) => mirror.clear(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Takes over what a handler of a server has done to its tables, and sends it to the other
+    /// servers.
+    pub fn learned(&mut self, change: &Change, others: &mut [&mut dyn Plane]) {
+        self.set_quietly(change.clone());
+        for other in others {
+            match other.apply(change, None) {
+                // The entry has expired there, too.
+                Err(error) if error.code == ControlCode::NotFound => {}
+                Err(error) => self.refused.push(error),
+                Ok(()) => {}
+            }
+        }
+    }
+
+    /// Puts the entry that a request's key finds into the switch, instead of the oldest one.
+    pub fn asked(&mut self, cut: u16, key: &[u8], switch: &mut dyn Plane) {
+        let number = usize::from(cut).checked_sub(1);
+        let kind = number.and_then(|at| self.plan.cuts.get(at)).map(|cut| cut.kind);
+        let Some(CutKind::Table(table)) = kind else {
+            return;
+        };
+        let Some(at) = self.mirror_at(table) else {
+            return;
+        };
+        let Some(id) = self.mirrors[at].candidate(key) else {
+            return;
+        };
+        let entry = self.whole.configuration().tables[table].get(id).cloned();
+        let Some(entry) = entry.and_then(|entry| self.whole.written(table, &entry)) else {
+            return;
+        };
+        // A hit in the switch does not restart the entry's timer at the servers.
+        if entry.idle_timeout.is_some() {
+            return;
+        }
+        let victim = self.mirrors[at].put(id);
+        let moved = match victim {
+            Some(victim) => switch.apply(&Change::Delete(table, victim), None),
+            None => Ok(()),
+        };
+        let moved = moved.and_then(|()| switch.apply(&Change::Insert(table, entry), Some(id)));
+        if let Err(error) = moved {
+            self.mirrors[at].evict(id);
+            self.refused.push(error);
+        }
+    }
+
+    /// Returns the width of the key of a cut in bits; 0 for the call of a handler.
+    pub fn key_width(&self, cut: u16) -> usize {
+        let number = usize::from(cut).checked_sub(1);
+        match number.and_then(|at| self.plan.cuts.get(at)).map(|cut| cut.kind) {
+            Some(CutKind::Table(table)) => {
+                let mirror = self.mirror_at(table);
+                mirror.map_or(0, |at| self.mirrors[at].width())
+            }
+            _ => 0,
+        }
+    }
+
+    /// Adds up what the planes have counted for each entry.
+    pub fn collect_counters(&mut self, switch: &dyn Plane, servers: &[&dyn Plane]) {
+        let tables: Vec<TableId> = self.whole.program().tables.ids().collect();
+        for table in tables {
+            let is_mirrored = self.mirror_at(table).is_some();
+            let entries = self.whole.configuration().tables[table].iter();
+            let entries: Vec<EntryId> = entries.map(|entry| entry.id).collect();
+            for entry in entries {
+                let of_servers = servers.iter().filter(|_| is_mirrored);
+                let readings = of_servers
+                    .filter_map(|server| server.direct_counter(table, entry))
+                    .chain(switch.direct_counter(table, entry));
+                let sum = readings.reduce(|mut sum, reading| {
+                    sum.packets += reading.packets;
+                    sum.bytes += reading.bytes;
+                    sum
+                });
+                if let Some(sum) = sum {
+                    self.set_quietly(Change::WriteDirectCounter(table, Some(entry), sum));
+                }
+            }
+        }
+    }
+
+    /// Changes the whole device's copy of what a plane has counted or written. It is not sent to
+    /// the planes.
+    pub fn set_quietly(&mut self, change: Change) {
+        let before = self.take_records();
+        if let Err(error) = self.whole.apply(change)
+            && error.code != ControlCode::NotFound
+        {
+            self.refused.push(error);
+        }
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        *records = before;
+    }
+}
+
+/// Applies a change on each plane.
+fn each(
+    planes: &mut [&mut dyn Plane],
+    change: &Change,
+    made: Option<EntryId>,
+) -> Result<(), ControlError> {
+    planes
+        .iter_mut()
+        .try_for_each(|plane| plane.apply(change, made))
+}
+
+/// Returns the table that a change is about.
+fn table_of(change: &Change) -> Option<TableId> {
+    match change {
+        Change::Insert(table, _)
+        | Change::Modify(table, ..)
+        | Change::SetMetadata(table, ..)
+        | Change::Delete(table, _)
+        | Change::Clear(table)
+        | Change::SetDefault(table, _)
+        | Change::ResetDefault(table)
+        | Change::SetDirectMeter(table, ..)
+        | Change::WriteDirectColorCounts(table, ..)
+        | Change::WriteDirectCounter(table, ..)
+        | Change::Learn(table, _)
+        | Change::Expire(table, _)
+        | Change::Relearn(table, _)
+        | Change::Forget(table, ..) => Some(*table),
+        _ => None,
+    }
+}

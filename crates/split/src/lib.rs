@@ -1,0 +1,36 @@
+//! Crate `split`: the halves of a cross-plane program at run time (CLIP, section IV).
+//!
+//! **In:** a split program ([`passes::split`]), frames, changes of the control plane, the time.
+//! **Out:** frames, the state of the planes, counts of dropped frames by reason.
+//!
+//! - [`SwitchHalf`] and [`ServerHalf`] are packet processors around the devices of the halves. They
+//!   check and complete the frames between switch and servers.
+//! - [`Coordinator`] has the whole tables: a device without packets, and each of its changes goes to
+//!   the planes that hold the changed item. It sees planes by the trait [`Plane`].
+//! - [`LocalSplit`] is a switch with its servers in one process, without links. It is the test bed.
+//!
+//! It may not import the crates of ports, threads and gRPC.
+//!
+//! Invariants:
+//! - A response counts only from a server's port, of the current epoch, with an outstanding number.
+//! - Each frame that is dropped has a named reason; requests = answered + outstanding + lost.
+//! - The switch drops or changes a cached entry before the servers' entries change.
+//!
+//! Tests: in the modules; `testkit/tests/split.rs` runs all v1model programs as split programs.
+
+mod cache;
+mod coordinator;
+mod local;
+mod no_engine;
+mod plane;
+mod server_half;
+mod switch_half;
+mod wire;
+
+pub use coordinator::Coordinator;
+pub use local::{LocalOptions, LocalSplit, StartError};
+pub use no_engine::NoEngine;
+pub use plane::{DevicePlane, EntryIds, Plane};
+pub use server_half::ServerHalf;
+pub use switch_half::{SeenRequest, ServerPort, SwitchHalf, SwitchOptions};
+pub use wire::Wire;

@@ -1,0 +1,86 @@
+//! Planes: where the coordinator sends changes.
+
+use std::collections::{HashMap, HashSet};
+
+use ir::TableId;
+use switch::{Change, ControlError, CounterReading, Device, EntryId};
+
+/// A plane that holds entries and other state: a switch or a server. Entries have the coordinator's
+/// ids.
+pub trait Plane {
+    /// Applies a change of the whole program's state. An entry that the plane does not hold is no
+    /// error.
+    ///
+    /// # Errors
+    /// The plane refuses the change.
+    fn apply(&mut self, change: &Change, made: Option<EntryId>) -> Result<(), ControlError>;
+
+    /// Returns the direct counter of an entry, if the plane holds the entry.
+    fn direct_counter(&self, table: TableId, entry: EntryId) -> Option<CounterReading>;
+}
+
+/// A plane that is a device of this process.
+pub struct DevicePlane<'d> {
+    /// The device.
+    pub device: &'d mut Device,
+    /// The ids of its entries.
+    pub ids: &'d mut EntryIds,
+}
+
+/// Ids of entries in a device, by the coordinator's ids.
+#[derive(Clone, Debug, Default)]
+pub struct EntryIds {
+    ids: HashMap<(TableId, EntryId), EntryId>,
+    /// Tables of which the device holds only the entries that the coordinator gave it. Entries of
+    /// other tables have the same ids at first.
+    given: HashSet<TableId>,
+}
+
+impl EntryIds {
+    /// Creates the ids of a device that holds only given entries of these tables.
+    pub fn new(given: impl IntoIterator<Item = TableId>) -> EntryIds {
+        EntryIds {
+            ids: HashMap::new(),
+            given: given.into_iter().collect(),
+        }
+    }
+
+    fn of(&self, table: TableId, entry: EntryId) -> Option<EntryId> {
+        let known = self.ids.get(&(table, entry)).copied();
+        known.or((!self.given.contains(&table)).then_some(entry))
+    }
+}
+
+impl Plane for DevicePlane<'_> {
+    fn apply(&mut self, change: &Change, made: Option<EntryId>) -> Result<(), ControlError> {
+        let mut change = change.clone();
+        match &mut change {
+            Change::Insert(table, _) => {
+                let table = *table;
+                let inserted = self.device.apply(change)?;
+                if let (Some(made), Some(inserted)) = (made, inserted) {
+                    self.ids.ids.insert((table, made), inserted);
+                }
+                return Ok(());
+            }
+            Change::Delete(table, entry)
+            | Change::Modify(table, entry, ..)
+            | Change::SetMetadata(table, entry, _)
+            | Change::SetDirectMeter(table, Some(entry), _)
+            | Change::WriteDirectColorCounts(table, Some(entry), _)
+            | Change::WriteDirectCounter(table, Some(entry), _) => {
+                let Some(own) = self.ids.of(*table, *entry) else {
+                    return Ok(());
+                };
+                *entry = own;
+            }
+            _ => {}
+        }
+        self.device.apply(change).map(|_| ())
+    }
+
+    fn direct_counter(&self, table: TableId, entry: EntryId) -> Option<CounterReading> {
+        let own = self.ids.of(table, entry)?;
+        self.device.read_direct_counter(table, own)
+    }
+}
