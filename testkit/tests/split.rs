@@ -10,7 +10,10 @@ use split::{LocalOptions, LocalSplit};
 use switch::DeviceConfig;
 
 /// Programs that cannot be split, and a part of the reason.
-const REFUSED: &[(&str, &str)] = &[];
+const REFUSED: &[(&str, &str)] = &[("shared_control", "in a loop")];
+
+/// Programs with a test of lengths, which an Ethernet header changes, and a part of the fault.
+const LONGER: &[(&str, &str)] = &[("counters", "the counter has 40 bytes")];
 
 #[derive(Default)]
 struct Outcome {
@@ -158,7 +161,7 @@ fn check_all(directory: &str, servers: u16, on: &str) -> Outcome {
         }
         let name = path.file_stem().expect("a file has a name");
         let name = name.to_string_lossy().into_owned();
-        let known = REFUSED.iter().find(|(refused, _)| *refused == name);
+        let known = REFUSED.iter().chain(LONGER).find(|(refused, _)| *refused == name);
         match (check(&path, &program, servers, on), known) {
             (Ok(()), None) => outcome.split += 1,
             (Err(fault), Some((_, reason))) if fault.contains(reason) => outcome.refused.push(name),

@@ -165,6 +165,7 @@ fn prepare(command: &Command) -> Result<ProcessSetup, String> {
         | Command::Serve(_)
         | Command::Host(_)
         | Command::Replay(_)
+        | Command::Split(_)
         | Command::Fabric(_) => Ok(ProcessSetup::catch_signals()?),
         #[cfg(feature = "lab")]
         Command::Experiment(_) => Ok(ProcessSetup::catch_signals()?),
@@ -190,7 +191,7 @@ fn dispatch(command: Command, early: ProcessSetup) -> Result<Ended, String> {
         Command::State(options) => state::run(&options),
         #[cfg(feature = "lab")]
         Command::Bench(options) => lab::bench::run(&options),
-        Command::Split(options) => split::run(&options),
+        Command::Split(options) => split::run(&options, &early),
         Command::Demo(options) => demo::run(&options, &early),
         Command::Compile(options) => artefacts::run(&options),
         Command::Ctl(options) => ctl::run(&options, &early),

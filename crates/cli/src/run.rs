@@ -17,7 +17,7 @@ use runtime::report::{self, DeviceReport, PortReport, WorkerReport};
 use runtime::trace_filter::{PacketFilter, SamplingRate};
 use runtime::{
     ChannelEnd, ControllerChannel, ControllerLink, Ending, Forwarder, ForwarderEvent,
-    ForwarderOptions, MetricsServer, MetricsSource, NotificationLevel, ProcessSetup, Served,
+    ForwarderOptions, MakeFilter, MetricsServer, MetricsSource, NotificationLevel, ProcessSetup, Served,
     StopSources, TraceSelection, WorkerConfig, compile_pool,
 };
 use serde::Serialize;
@@ -282,6 +282,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         device,
         ports: options.ports.clone(),
         control,
+        filter: None,
     };
     carry(vec![carried], habits, carrying, early)
 }
@@ -328,6 +329,8 @@ pub(crate) struct ForwardedFrames {
     pub(crate) ports: Vec<PortSpec>,
     /// Connection to the server, and a handle to the server.
     pub(crate) control: Option<(ChannelEnd, ControllerChannel)>,
+    /// Filter of the workers' frames.
+    pub(crate) filter: Option<MakeFilter>,
 }
 
 /// Forwards packets on devices, each with its worker configuration, until an event ends it. Then
@@ -474,6 +477,7 @@ impl Round {
             notifications: notifications(),
             tracing: options.trace.tracing(),
             inbox,
+            filter: carried.filter,
         };
         let name = is_one_of_several.then_some(carried.id);
         Ok(Round {

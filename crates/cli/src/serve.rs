@@ -242,6 +242,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
                 device,
                 ports,
                 control: Some((line, ControllerChannel::new(&server, spec.id))),
+                filter: None,
             },
         );
     run::carry(carried.collect(), habits, &options.carrying, early)

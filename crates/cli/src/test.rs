@@ -79,12 +79,12 @@ fn check_only(source: &Source) -> Result<Ended, String> {
     check::told(source, Format::Text)
 }
 
-fn read(path: &Path, limit: u64) -> Result<String, String> {
+pub(crate) fn read(path: &Path, limit: u64) -> Result<String, String> {
     let bytes = args::read(path, limit)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn tell(file: &str, report: &Report, quiet: bool) -> Ended {
+pub(crate) fn tell(file: &str, report: &Report, quiet: bool) -> Ended {
     for shown in &report.shown {
         out::line(shown);
     }

@@ -70,6 +70,15 @@ pub fn compile_with_handlers(source: &Source) -> Result<Option<(ir::Program, Nat
     Ok(handlers.map(|handlers| (program, handlers)))
 }
 
+/// Compiles a program, with its blocks of C code as text. Shows all errors, and returns `None` if
+/// there are any.
+pub fn compile_with_foreign(source: &Source) -> Option<(ir::Program, Vec<driver::ForeignBlock>)> {
+    let compiled = driver::compile(&source.program(&source.files()), &source.options());
+    show(&compiled.diagnostics, Format::Text);
+    let foreign = compiled.foreign;
+    compiled.program.map(|program| (program, foreign))
+}
+
 /// Compiles a program that is described to controllers and does not run here. Otherwise as
 /// [`compile`].
 pub fn describe(source: &Source) -> Option<ir::Program> {

@@ -91,16 +91,53 @@ pub fn texts(blocks: Vec<ForeignBlock>, file: Option<&Path>) -> Result<Vec<CodeT
     }])
 }
 
+/// Compiled handlers of a program, which each server loads for itself.
+#[derive(Default)]
+pub struct Handlers {
+    compiled: Option<foreign::Compiled>,
+    group: HandlerState,
+}
+
+impl Handlers {
+    /// Loads the handlers into the server with this number, or into the only device. The interface
+    /// of `program` is that of the compiled one. Shows errors, and returns `None` if there are any.
+    pub fn load(&self, program: &Program, server: u32) -> Option<Natives> {
+        let Some(compiled) = &self.compiled else {
+            return Some(Natives::default());
+        };
+        let options = LoadOptions {
+            server,
+            ..LoadOptions::default()
+        };
+        match foreign::load(compiled, program, &self.group.of_same_group(), &options) {
+            Ok(natives) => Some(natives),
+            Err(error) => {
+                out::error(&error.to_string());
+                None
+            }
+        }
+    }
+}
+
 /// Compiles and loads the handlers of a program. Shows the messages of the C compiler, and returns
 /// `None` if there are errors. A program without handlers and C code has no handlers to load.
 pub fn load(program: &Program, texts: &[CodeText]) -> Option<Natives> {
+    compile(program, texts)?.load(program, 0)
+}
+
+/// Compiles the handlers of a program, as [`load`] does.
+pub fn compile(program: &Program, texts: &[CodeText]) -> Option<Handlers> {
+    let group = HandlerState::default();
     let mut handlers = program
         .externs
         .values()
         .filter(|instance| matches!(instance.kind, ExternKind::Handler { .. }));
     let first = handlers.next();
     match (first, texts) {
-        (None, []) => return Some(Natives::default()),
+        (None, []) => {
+            let compiled = None;
+            return Some(Handlers { compiled, group });
+        }
         (Some(handler), []) => {
             let place = handler.loc.and_then(|loc| {
                 let file = program.files.get(loc.file as usize)?;
@@ -129,14 +166,8 @@ pub fn load(program: &Program, texts: &[CodeText]) -> Option<Natives> {
     for warning in compiled.warnings() {
         out::note(&warning.to_string());
     }
-    let state = HandlerState::default();
-    match foreign::load(&compiled, program, &state, &LoadOptions::default()) {
-        Ok(natives) => Some(natives),
-        Err(error) => {
-            out::error(&error.to_string());
-            None
-        }
-    }
+    let compiled = Some(compiled);
+    Some(Handlers { compiled, group })
 }
 
 /// Returns the directory of compiled C code: the user's cache, else a directory of this process.

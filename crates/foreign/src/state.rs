@@ -21,6 +21,8 @@ pub const MAX_VARIABLE_BYTES: u64 = 1 << 30;
 #[derive(Debug, Default)]
 pub struct HandlerState {
     variables: Mutex<BTreeMap<String, Arc<Variable>>>,
+    /// Pools that the servers of a group share.
+    pools: Arc<Mutex<BTreeMap<String, Arc<Variable>>>>,
 }
 
 /// Kind of a variable, as its descriptor in C has it.
@@ -106,6 +108,28 @@ impl Variable {
 }
 
 impl HandlerState {
+    /// Creates the state of another server of the group: its pools are the same, so no value is
+    /// leased twice.
+    pub fn of_same_group(&self) -> HandlerState {
+        HandlerState {
+            variables: Mutex::default(),
+            pools: Arc::clone(&self.pools),
+        }
+    }
+
+    /// Returns the group's pool of this form.
+    fn pool(&self, form: &VariableForm) -> Arc<Variable> {
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        match pools.get(&form.name) {
+            Some(pool) if pool.form == *form => Arc::clone(pool),
+            _ => {
+                let pool = Arc::new(Variable::new(form.clone()));
+                pools.insert(form.name.clone(), Arc::clone(&pool));
+                pool
+            }
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Variable>>> {
         self.variables
             .lock()
@@ -159,6 +183,7 @@ impl HandlerState {
             .iter()
             .map(|form| match known.get(&form.name) {
                 Some(variable) if variable.form == *form => Arc::clone(variable),
+                _ if form.kind == VariableKind::Pool => self.pool(form),
                 _ => Arc::new(Variable::new(form.clone())),
             })
             .collect();

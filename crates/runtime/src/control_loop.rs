@@ -12,7 +12,7 @@ use std::time::Duration;
 use p4rt::Inbox;
 use packet::{Nanos, PortId};
 use port::{OpenedPort, Poller, Signal};
-use switch::Device;
+use switch::{Device, FrameFilter};
 use tokio::sync::oneshot;
 
 use crate::RuntimeError;
@@ -83,7 +83,12 @@ pub struct ForwarderOptions {
     pub tracing: Option<TraceSelection>,
     /// Queue of the controllers' requests.
     pub inbox: Option<Inbox>,
+    /// Makes the filter of a worker's frames, if frames are filtered.
+    pub filter: Option<MakeFilter>,
 }
+
+/// Makes a filter of frames for one worker.
+pub type MakeFilter = Box<dyn Fn() -> Box<dyn FrameFilter>>;
 
 /// Request for a sample, with its reply channel.
 pub(crate) type SampleRequest = oneshot::Sender<DeviceSample>;
@@ -132,8 +137,12 @@ impl Forwarder {
             let (counts, watches) = watches(options.tracing, workers, events);
             tally = counts;
             let made = device.workers(workers).into_iter().zip(watches);
-            made.map(|(worker, watch)| Single { worker, watch })
-                .collect()
+            made.map(|(worker, watch)| Single {
+                worker,
+                watch,
+                filter: options.filter.as_ref().map(|make| make()),
+            })
+            .collect()
         })?;
         Ok(Forwarder {
             device,

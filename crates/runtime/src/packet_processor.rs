@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use exec::DropReason;
 use packet::{Batch, Frame, Nanos, PortId};
-use switch::{PacketProcessor, Worker};
+use switch::{FrameFilter, PacketProcessor, Worker, keep_frames};
 
 use crate::trace_filter::PacketTracer;
 
@@ -50,10 +50,26 @@ pub trait ThreadProcessor: PacketProcessor + Send {
     fn count_drop(&mut self, reason: DropReason);
 }
 
-/// The worker of a device, with its packet tracer.
+/// The worker of a device, with its packet tracer and the filter of its frames.
 pub(crate) struct Single {
     pub(crate) worker: Worker,
     pub(crate) watch: Option<PacketTracer>,
+    pub(crate) filter: Option<Box<dyn FrameFilter>>,
+}
+
+impl Single {
+    fn forward_unfiltered(
+        worker: &mut Worker,
+        watch: &mut Option<PacketTracer>,
+        frames: &mut [Frame],
+        now: Nanos,
+        mut sent: impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        match watch {
+            Some(watch) => watch.forward(worker, frames, now, &mut sent),
+            None => worker.forward(frames, now, sent),
+        }
+    }
 }
 
 impl PacketProcessor for Single {
@@ -63,10 +79,33 @@ impl PacketProcessor for Single {
         now: Nanos,
         mut sent: impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        match &mut self.watch {
-            Some(watch) => watch.forward(&mut self.worker, frames, now, &mut sent),
-            None => self.worker.forward(frames, now, sent),
-        }
+        let Single {
+            worker,
+            watch,
+            filter,
+        } = self;
+        let Some(filter) = filter else {
+            return Single::forward_unfiltered(worker, watch, frames, now, sent);
+        };
+        let kept = keep_frames(frames, |frame| match filter.receive(frame) {
+            Ok(()) => true,
+            Err(reason) => {
+                worker.refuse(1, reason);
+                false
+            }
+        });
+        // At most a few frames of a burst have no server.
+        let mut dropped = Vec::new();
+        let frames = &mut frames[..kept];
+        Single::forward_unfiltered(worker, watch, frames, now, |port, frame, time| {
+            match filter.send(port, frame) {
+                Ok(port) => sent(port, frame, time),
+                Err(reason) => dropped.push(reason),
+            }
+        });
+        dropped
+            .into_iter()
+            .for_each(|reason| worker.count_drop(reason));
     }
 
     fn next_time(&self) -> Option<Nanos> {

@@ -5,9 +5,11 @@
 //! cached entry that the change makes wrong. All else goes to the switch. An entry that a handler
 //! has added goes from its server to the whole tables and to the other servers.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ir::{Program, TableId};
+use packet::Nanos;
 use passes::split::{CutKind, SplitPlan};
 use switch::{
     Change, ControlCode, ControlError, Device, DeviceConfig, EntryId, LoadError, Record, TableEntry,
@@ -25,6 +27,10 @@ pub struct Coordinator {
     mirrors: Vec<MirrorIndex>,
     /// Changes that a plane has refused.
     refused: Vec<ControlError>,
+    /// Last uses in the switch of entries that it holds no more.
+    used: HashMap<(TableId, EntryId), u64>,
+    /// Last uses for which entries were reported as idle.
+    idle: HashMap<(TableId, EntryId), u64>,
 }
 
 impl Coordinator {
@@ -58,6 +64,8 @@ impl Coordinator {
             plan,
             mirrors,
             refused: Vec::new(),
+            used: HashMap::new(),
+            idle: HashMap::new(),
         })
     }
 
@@ -120,7 +128,7 @@ impl Coordinator {
         };
         for entry in self.outdated(mirror, change, made) {
             let table = self.mirrors[mirror].table;
-            switch.apply(&Change::Delete(table, entry), None)?;
+            self.withdraw(table, entry, switch)?;
         }
         match change {
             // The switch counts from zero what it counts later.
@@ -197,13 +205,9 @@ impl Coordinator {
         let Some(entry) = entry.and_then(|entry| self.whole.written(table, &entry)) else {
             return;
         };
-        // A hit in the switch does not restart the entry's timer at the servers.
-        if entry.idle_timeout.is_some() {
-            return;
-        }
         let victim = self.mirrors[at].put(id);
         let moved = match victim {
-            Some(victim) => switch.apply(&Change::Delete(table, victim), None),
+            Some(victim) => self.withdraw(table, victim, switch),
             None => Ok(()),
         };
         let moved = moved.and_then(|()| switch.apply(&Change::Insert(table, entry), Some(id)));
@@ -211,6 +215,55 @@ impl Coordinator {
             self.mirrors[at].evict(id);
             self.refused.push(error);
         }
+    }
+
+    /// Takes an entry out of the switch. Its last use there still counts.
+    fn withdraw(
+        &mut self,
+        table: TableId,
+        entry: EntryId,
+        switch: &mut dyn Plane,
+    ) -> Result<(), ControlError> {
+        if let Some(last) = switch.last_use(table, entry) {
+            let used = self.used.entry((table, entry)).or_default();
+            *used = last.max(*used);
+        }
+        switch.apply(&Change::Delete(table, entry), None)
+    }
+
+    /// Returns the entries that no packet has used on any plane for their time-outs. Each is
+    /// returned once until it is used again.
+    pub fn take_idle(
+        &mut self,
+        now: Nanos,
+        switch: &dyn Plane,
+        servers: &[&dyn Plane],
+    ) -> Vec<(TableId, EntryId)> {
+        let mut idle = Vec::new();
+        for (table, entries) in self.whole.configuration().tables.iter() {
+            let servers = match self.mirror_at(table) {
+                Some(_) => servers,
+                None => &[],
+            };
+            for entry in entries.iter() {
+                let Some(timeout) = entry.idle_timeout_ns else {
+                    continue;
+                };
+                let key = (table, entry.id);
+                let planes = servers.iter().copied().chain([switch]);
+                let uses = planes.filter_map(|plane| plane.last_use(table, entry.id));
+                let last = uses.chain(self.used.get(&key).copied()).max().unwrap_or(0);
+                let is_idle = now.0.saturating_sub(last) >= timeout;
+                if is_idle && self.idle.insert(key, last) != Some(last) {
+                    idle.push(key);
+                }
+            }
+        }
+        let tables = &self.whole.configuration().tables;
+        let exists = |(table, entry): &(TableId, EntryId)| tables[*table].get(*entry).is_some();
+        self.used.retain(|key, _| exists(key));
+        self.idle.retain(|key, _| exists(key));
+        idle
     }
 
     /// Returns the width of the key of a cut in bits; 0 for the call of a handler.

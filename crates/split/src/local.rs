@@ -14,8 +14,9 @@ use switch::{
 
 use crate::coordinator::Coordinator;
 use crate::plane::{DevicePlane, EntryIds, Plane};
-use crate::server_half::ServerHalf;
-use crate::switch_half::{ServerPort, SwitchHalf, SwitchOptions};
+use crate::requests::{Requests, ServerPort, SwitchOptions};
+use crate::server_half::{ServerFilter, ServerHalf};
+use crate::switch_half::SwitchHalf;
 
 /// First port of the switch for servers. v1model has no larger ports but the drop port and those
 /// that programs use for processors.
@@ -103,7 +104,7 @@ impl LocalSplit {
                 }
             });
             servers.push(LocalServer {
-                half: ServerHalf::new(device, &plan.frame),
+                half: ServerHalf::new(device, ServerFilter::new(&plan.frame)),
                 ids: EntryIds::default(),
                 learned,
                 waiting: Vec::new(),
@@ -118,11 +119,12 @@ impl LocalSplit {
             request_port: options.request_port,
             epoch: 0,
         };
+        let requests = Requests::new(&plan.frame, switch_options);
         let mirrored = plan.mirrored.iter().map(|mirrored| mirrored.table);
         Ok(LocalSplit {
             coordinator,
             switch_ids: EntryIds::new(mirrored),
-            switch: SwitchHalf::new(switch, &plan.frame, switch_options),
+            switch: SwitchHalf::new(switch, Arc::new(requests)),
             servers,
             plan,
         })
@@ -172,10 +174,10 @@ impl LocalSplit {
             dropped += ledger.received - ledger.sent;
             dropped += server.half.refused().received;
         }
-        match self.switch.unanswered() == dropped {
+        match self.switch.requests().unanswered() == dropped {
             true => Ok(()),
             false => Err(LedgerError {
-                came: self.switch.unanswered(),
+                came: self.switch.requests().unanswered(),
                 went: dropped,
             }),
         }
@@ -335,14 +337,23 @@ impl LocalSplit {
         }
     }
 
-    /// Takes the entries that no packet has used for their time-outs. Entries of mirrored tables
-    /// that have a time-out are only in servers.
+    /// Takes the entries that no packet has used on any plane for their time-outs.
     pub fn take_idle(&mut self) -> Vec<(TableId, EntryId)> {
-        let mut idle: Vec<(TableId, EntryId)> = self.switch.inner_mut().take_idle();
-        for server in &mut self.servers {
-            idle.extend(server.half.inner_mut().take_idle());
-        }
-        idle
+        let LocalSplit {
+            coordinator,
+            switch,
+            switch_ids,
+            servers,
+            ..
+        } = self;
+        let planes: Vec<DevicePlane<'_>> = servers.iter_mut().map(LocalServer::plane).collect();
+        let planes: Vec<&dyn Plane> = planes.iter().map(|plane| plane as &dyn Plane).collect();
+        let now = switch.inner().now();
+        let switch = DevicePlane {
+            device: switch.inner_mut(),
+            ids: switch_ids,
+        };
+        coordinator.take_idle(now, &switch, &planes)
     }
 
     /// Returns the description of the split.

@@ -17,6 +17,28 @@ pub trait Plane {
 
     /// Returns the direct counter of an entry, if the plane holds the entry.
     fn direct_counter(&self, table: TableId, entry: EntryId) -> Option<CounterReading>;
+
+    /// Returns the time in nanoseconds at which a packet last used an entry, if the plane holds the
+    /// entry.
+    fn last_use(&self, table: TableId, entry: EntryId) -> Option<u64>;
+}
+
+/// A plane that is elsewhere: changes for it are left out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoPlane;
+
+impl Plane for NoPlane {
+    fn apply(&mut self, _: &Change, _: Option<EntryId>) -> Result<(), ControlError> {
+        Ok(())
+    }
+
+    fn direct_counter(&self, _: TableId, _: EntryId) -> Option<CounterReading> {
+        None
+    }
+
+    fn last_use(&self, _: TableId, _: EntryId) -> Option<u64> {
+        None
+    }
 }
 
 /// A plane that is a device of this process.
@@ -82,5 +104,12 @@ impl Plane for DevicePlane<'_> {
     fn direct_counter(&self, table: TableId, entry: EntryId) -> Option<CounterReading> {
         let own = self.ids.of(table, entry)?;
         self.device.read_direct_counter(table, own)
+    }
+
+    fn last_use(&self, table: TableId, entry: EntryId) -> Option<u64> {
+        let own = self.ids.of(table, entry)?;
+        let entries = self.device.configuration().tables.get(table)?;
+        let usage = entries.usage_of(Some(own))?;
+        Some(usage.last_use_ns)
     }
 }

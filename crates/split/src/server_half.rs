@@ -5,28 +5,65 @@ use std::sync::Arc;
 use exec::DropReason;
 use packet::{Frame, Nanos, PortId};
 use passes::split::WireLayout;
-use switch::{Ledger, PacketProcessor};
+use switch::{FrameFilter, Ledger, PacketProcessor, keep_frames};
 
 use crate::wire::Wire;
 
-/// Packet processor of a server around the device of the server half.
-pub struct ServerHalf<P> {
-    inner: P,
+/// Filter of the frames of a worker of the server half.
+#[derive(Clone, Debug)]
+pub struct ServerFilter {
     wire: Arc<Wire>,
-    ledger: Ledger,
     not_a_request: DropReason,
     cut_short: DropReason,
 }
 
-impl<P: PacketProcessor> ServerHalf<P> {
-    /// Creates a server around its device.
-    pub fn new(inner: P, layout: &WireLayout) -> ServerHalf<P> {
-        ServerHalf {
-            inner,
+impl ServerFilter {
+    /// Creates the filter for frames of this layout.
+    pub fn new(layout: &WireLayout) -> ServerFilter {
+        ServerFilter {
             wire: Arc::new(Wire::new(layout)),
-            ledger: Ledger::default(),
             not_a_request: DropReason::named(b"not_a_request"),
             cut_short: DropReason::named(b"short_request"),
+        }
+    }
+
+    /// Checks a received frame.
+    ///
+    /// # Errors
+    /// The reason to drop it: it is no request, or too short for one.
+    pub fn check(&self, frame: &Frame) -> Result<(), DropReason> {
+        match (self.wire.is_request(frame), self.wire.is_whole(frame)) {
+            (true, true) => Ok(()),
+            (true, false) => Err(self.cut_short),
+            (false, _) => Err(self.not_a_request),
+        }
+    }
+}
+
+impl FrameFilter for ServerFilter {
+    fn receive(&mut self, frame: &Frame) -> Result<(), DropReason> {
+        self.check(frame)
+    }
+
+    fn send(&mut self, port: PortId, _: &mut Frame) -> Result<PortId, DropReason> {
+        Ok(port)
+    }
+}
+
+/// Packet processor of a server around the device of the server half.
+pub struct ServerHalf<P> {
+    inner: P,
+    filter: ServerFilter,
+    ledger: Ledger,
+}
+
+impl<P: PacketProcessor> ServerHalf<P> {
+    /// Creates a server around its device.
+    pub fn new(inner: P, filter: ServerFilter) -> ServerHalf<P> {
+        ServerHalf {
+            inner,
+            filter,
+            ledger: Ledger::default(),
         }
     }
 
@@ -44,17 +81,6 @@ impl<P: PacketProcessor> ServerHalf<P> {
     pub fn refused(&self) -> &Ledger {
         &self.ledger
     }
-
-    /// Returns true if the device may get the frame. Otherwise counts it as dropped.
-    fn accepts(&mut self, frame: &Frame) -> bool {
-        let reason = match (self.wire.is_request(frame), self.wire.is_whole(frame)) {
-            (true, true) => return true,
-            (true, false) => self.cut_short,
-            (false, _) => self.not_a_request,
-        };
-        self.ledger.refuse(1, reason);
-        false
-    }
 }
 
 impl<P: PacketProcessor> PacketProcessor for ServerHalf<P> {
@@ -64,24 +90,22 @@ impl<P: PacketProcessor> PacketProcessor for ServerHalf<P> {
         now: Nanos,
         sent: impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        let kept = keep(frames, |frame| self.accepts(frame));
-        self.inner.forward(&mut frames[..kept], now, sent);
+        let ServerHalf {
+            inner,
+            filter,
+            ledger,
+        } = self;
+        let kept = keep_frames(frames, |frame| match filter.check(frame) {
+            Ok(()) => true,
+            Err(reason) => {
+                ledger.refuse(1, reason);
+                false
+            }
+        });
+        inner.forward(&mut frames[..kept], now, sent);
     }
 
     fn next_time(&self) -> Option<Nanos> {
         self.inner.next_time()
     }
-}
-
-/// Moves the frames that `accepts` returns true for to the front, in their order. Returns their
-/// number.
-pub(crate) fn keep(frames: &mut [Frame], mut accepts: impl FnMut(&Frame) -> bool) -> usize {
-    let mut kept = 0;
-    for at in 0..frames.len() {
-        if accepts(&frames[at]) {
-            frames.swap(kept, at);
-            kept += 1;
-        }
-    }
-    kept
 }

@@ -81,10 +81,11 @@ pub(super) struct Cuts {
     pub(super) captured: IdSet<StageId>,
     /// The places at which packets resume. Their numbers start at 1.
     pub(super) resumes: Vec<Resume>,
-    /// Fields that may be written before each stage, by ingress.
+    /// Fields that ingress may have written before each stage.
     pub(super) written: IdVec<StageId, FieldSet>,
-    /// Fields that may be written when ingress ends.
-    pub(super) written_at_end: FieldSet,
+    /// Fields that ingress may have written where a server gives the packet back, for each of
+    /// `resumes`.
+    pub(super) written_at_resume: Vec<FieldSet>,
 }
 
 /// Returns true if a switch can hold entries of the table. Packets that meet another table always
@@ -161,14 +162,26 @@ impl Cuts {
         }
         let at_server = server_stages(stages, &cuts, &uses, &captured);
         let resumes = resumes(stages, &at_server, &captured);
-        let (written, written_at_end) = written(stages, &uses);
+        let written = written(stages, &uses);
+        let written_at_resume = resumes.iter().map(|resume| {
+            let mut fields = FieldSet::new();
+            for stage in at_server.iter() {
+                if gives_back(stages, &uses, &captured, stage, *resume) {
+                    fields.union_with(&written[stage]);
+                    for &field in &uses[stage].writes {
+                        fields.insert(field);
+                    }
+                }
+            }
+            fields
+        });
         Ok(Cuts {
+            written_at_resume: written_at_resume.collect(),
             cuts,
             at_server,
             captured,
             resumes,
             written,
-            written_at_end,
         })
     }
 
@@ -330,13 +343,45 @@ fn resumes(
     found.into_iter().collect()
 }
 
-/// Returns the fields that ingress may have written before each stage, and when it ends.
+/// Returns true if a server gives a packet back from this stage to this place.
+fn gives_back(
+    stages: &IdVec<StageId, Stage>,
+    uses: &IdVec<StageId, Uses>,
+    captured: &IdSet<StageId>,
+    stage: StageId,
+    resume: Resume,
+) -> bool {
+    let kind = &stages[stage].kind;
+    match resume {
+        Resume::Action(of) => of == stage,
+        _ if captured.contains(stage) => false,
+        Resume::Stage(to) => links(kind).contains(&to),
+        Resume::End => uses[stage].exits || ends(kind),
+    }
+}
+
+/// Returns true if a link of a stage leads to the end of the control.
+fn ends(kind: &StageKind) -> bool {
+    let is_end = |next: &Next| *next == Next::End;
+    match kind {
+        StageKind::Condition {
+            then, otherwise, ..
+        } => is_end(then) || is_end(otherwise),
+        StageKind::Action { next, .. } => is_end(next),
+        StageKind::Match { next, .. } => match next {
+            MatchNext::Always(next) => is_end(next),
+            MatchNext::ByHit { hit, miss } => is_end(hit) || is_end(miss),
+            MatchNext::ByAction(all) => all.iter().any(is_end),
+        },
+    }
+}
+
+/// Returns the fields that ingress may have written before each stage.
 fn written(
     stages: &IdVec<StageId, Stage>,
     uses: &IdVec<StageId, Uses>,
-) -> (IdVec<StageId, FieldSet>, FieldSet) {
+) -> IdVec<StageId, FieldSet> {
     let mut before: IdVec<StageId, FieldSet> = stages.ids().map(|_| FieldSet::new()).collect();
-    let mut at_end = FieldSet::new();
     loop {
         let mut has_grown = false;
         for (id, stage) in stages.iter() {
@@ -345,13 +390,12 @@ fn written(
             for &field in &uses[id].writes {
                 after.insert(field);
             }
-            at_end.union_with(&after);
             for to in links(&stage.kind) {
                 has_grown |= before[to].union_with(&after);
             }
         }
         if !has_grown {
-            return (before, at_end);
+            return before;
         }
     }
 }

@@ -363,28 +363,30 @@ fn travelling(
     for cut in &cuts.cuts {
         add(&live.before[cut.stage], &cuts.written[cut.stage]);
     }
-    for resume in &cuts.resumes {
+    for (resume, written) in cuts.resumes.iter().zip(&cuts.written_at_resume) {
         match *resume {
-            Resume::End => add(&live.at_end, &cuts.written_at_end),
-            Resume::Stage(stage) => add(&live.before[stage], &cuts.written[stage]),
-            Resume::Action(stage) => add(&live.before[stage], &cuts.written[stage]),
+            Resume::End => add(&live.at_end, written),
+            Resume::Stage(stage) | Resume::Action(stage) => add(&live.before[stage], written),
         }
     }
     travelling
 }
 
+/// Inputs that the architecture sets before it parses a packet.
+const ARRIVAL: [&str; 4] = [
+    "standard_metadata.ingress_port",
+    "standard_metadata.packet_length",
+    "standard_metadata.ingress_global_timestamp",
+    "standard_metadata.instance_type",
+];
+
 /// Returns the fields that have values before a packet is parsed: what the architecture says of the
-/// arrival, and what a resubmitted or recirculated packet keeps. The architecture computes the
-/// errors of parser and checksums again.
+/// arrival, and what a resubmitted or recirculated packet keeps.
 fn set_by_architecture(program: &Program) -> FieldSet {
-    let again = [
-        "standard_metadata.parser_error",
-        "standard_metadata.checksum_error",
-    ];
-    let intrinsics = program.pipeline.intrinsics.iter();
-    let mut set: FieldSet = intrinsics
-        .filter(|(name, _)| !again.contains(&name.as_str()))
-        .map(|(_, field)| *field)
+    let intrinsics = &program.pipeline.intrinsics;
+    let mut set: FieldSet = ARRIVAL
+        .iter()
+        .filter_map(|name| intrinsics.get(*name).copied())
         .collect();
     set.union_with(&listed_fields(program));
     set

@@ -1,0 +1,139 @@
+//! `polyplane split`: programs over a switch and servers, in P4 with C.
+
+mod plane;
+mod show;
+mod test;
+
+use std::path::Path;
+
+use clap::{Args, Subcommand};
+use command::handlers::{self, Handlers};
+use passes::split::{REQUEST_TYPE, RESPONSE_TYPE, SplitOptions, SplitProgram, split};
+use runtime::ProcessSetup;
+
+use crate::args::Source;
+use crate::{Ended, compile, out};
+
+#[derive(Args)]
+#[command(
+    after_help = "The program runs on one device by the other commands: `check`, `test`, `trace`, `replay` and `run` compile its C code with the system's C compiler (CC)."
+)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Print `clip.h`: the C side of the program's handlers and mirrored tables.
+    Header {
+        #[command(flatten)]
+        source: Source,
+    },
+    /// Show where the program is cut, what travels between switch and servers, and which half has
+    /// each table.
+    Show(show::Options),
+    /// Run an STF test of the program over a switch and servers in this process. All that it
+    /// expects from one device must come out.
+    Test(test::Options),
+    /// Run the switch half on real interfaces.
+    Switch(plane::SwitchPlane),
+    /// Run the server half on real interfaces.
+    Server(plane::ServerPlane),
+}
+
+pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
+    match &options.task {
+        Task::Header { source } => {
+            let Some(program) = compile::compile(source) else {
+                return Ok(Ended::WithErrors);
+            };
+            out::text(&foreign::header(&program));
+            Ok(Ended::Well)
+        }
+        Task::Show(options) => show::run(options),
+        Task::Test(options) => test::run(options),
+        Task::Switch(options) => options.run(early),
+        Task::Server(options) => options.run(early),
+    }
+}
+
+/// How a program is split.
+#[derive(Args)]
+struct Cut {
+    /// EtherType of frames to servers.
+    #[arg(long, value_name = "TYPE", value_parser = ether_type, default_value_t = REQUEST_TYPE)]
+    request_type: u16,
+    /// EtherType of frames from servers.
+    #[arg(long, value_name = "TYPE", value_parser = ether_type, default_value_t = RESPONSE_TYPE)]
+    response_type: u16,
+}
+
+fn ether_type(text: &str) -> Result<u16, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u16::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    // Smaller numbers are lengths (IEEE 802.3).
+    match number {
+        Ok(number) if number >= 0x600 => Ok(number),
+        _ => Err("an EtherType is a number from 0x600 to 0xffff".to_owned()),
+    }
+}
+
+impl Cut {
+    fn options(&self) -> SplitOptions {
+        SplitOptions {
+            request_type: self.request_type,
+            response_type: self.response_type,
+            ..SplitOptions::default()
+        }
+    }
+}
+
+/// A program, split, with its handlers.
+struct Prepared {
+    program: SplitProgram,
+    handlers: Handlers,
+}
+
+/// Compiles and splits a program. Shows errors, and returns `None` if there are any. `with_c` also
+/// compiles its handlers.
+fn prepare(
+    source: &Source,
+    options: &SplitOptions,
+    with_c: bool,
+) -> Result<Option<Prepared>, String> {
+    if source.is_chain() {
+        return Err("a chain of programs cannot be split: split its programs".to_owned());
+    }
+    let Some((program, blocks)) = compile::compile_with_foreign(source) else {
+        return Ok(None);
+    };
+    let program = match split(&program, options) {
+        Ok(program) => program,
+        Err(error) => {
+            out::note(&error.to_string());
+            return Ok(None);
+        }
+    };
+    if !with_c {
+        let handlers = Handlers::default();
+        return Ok(Some(Prepared { program, handlers }));
+    }
+    let texts = handlers::texts(blocks, source.c_file.as_deref())?;
+    let handlers = handlers::compile(&program.whole, &texts);
+    Ok(handlers.map(|handlers| Prepared { program, handlers }))
+}
+
+/// Adds the entries of a file to the whole tables. Shows its errors, and returns true if there are
+/// none.
+fn add_entries(
+    coordinator: &mut ::split::Coordinator,
+    entries: Option<&Path>,
+) -> Result<bool, String> {
+    match entries {
+        Some(path) => command::configure::add_file(coordinator.whole_mut(), path),
+        None => Ok(true),
+    }
+}

@@ -1,0 +1,255 @@
+//! `polyplane split switch` and `polyplane split server`: the halves on real interfaces.
+
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use clap::Args;
+use exec::Natives;
+use packet::{Nanos, PortId};
+use passes::split::SplitPlan;
+use port::PortSpec;
+use runtime::{MakeFilter, ProcessSetup};
+use split::{
+    Coordinator, DevicePlane, EntryIds, NoPlane, Plane, Requests, ServerFilter, ServerPort,
+    SwitchFilter,
+};
+use switch::{Device, FrameFilter};
+
+use super::{Cut, Prepared, add_entries, prepare};
+use crate::args::{Setup, Source};
+use crate::engine::Choice;
+use crate::handlers::engine_with;
+use crate::run::{DeviceProcessor, ForwardedFrames, carry};
+use crate::{Ended, configure, out};
+
+/// Options of the switch.
+#[derive(Args)]
+#[command(
+    after_help = "A frame to a server is longer than its packet (`split show` has the number of bytes): the links to servers need a larger MTU \
+                  than the others.\n\nStops on SIGINT (Ctrl-C), SIGTERM and SIGHUP with a final report."
+)]
+pub(super) struct SwitchPlane {
+    #[command(flatten)]
+    source: Source,
+    /// A switch port and its interface. Give one for each port, also for those to servers.
+    #[arg(long = "port", value_name = "NUMBER=INTERFACE", required = true)]
+    ports: Vec<PortSpec>,
+    /// A server and the switch port that leads to it. Give one for each server.
+    #[arg(long = "server", value_name = "ID=PORT", required = true)]
+    servers: Vec<ServerSpec>,
+    #[command(flatten)]
+    carrying: DeviceProcessor,
+    #[command(flatten)]
+    setup: Setup,
+    #[command(flatten)]
+    cut: Cut,
+    #[command(flatten)]
+    choice: Choice,
+}
+
+/// Options of a server.
+#[derive(Args)]
+#[command(
+    after_help = "The entries are those of the whole program: the server takes the ones of mirrored tables.\n\nStops on SIGINT (Ctrl-C), SIGTERM \
+                  and SIGHUP with a final report."
+)]
+pub(super) struct ServerPlane {
+    #[command(flatten)]
+    source: Source,
+    /// The number of this server.
+    #[arg(long, value_name = "ID", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    id: u16,
+    /// The interface at which requests arrive.
+    #[arg(long = "port", value_name = "NUMBER=INTERFACE", required = true)]
+    ports: Vec<PortSpec>,
+    #[command(flatten)]
+    carrying: DeviceProcessor,
+    #[command(flatten)]
+    setup: Setup,
+    #[command(flatten)]
+    cut: Cut,
+    #[command(flatten)]
+    choice: Choice,
+}
+
+/// A server and its port: `1=4`.
+#[derive(Clone, Copy, Debug)]
+struct ServerSpec {
+    server: u16,
+    port: u32,
+}
+
+impl FromStr for ServerSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ServerSpec, String> {
+        let wrong = || format!("`{text}` is not a server and a port, such as 1=4");
+        let (server, port) = text.split_once('=').ok_or_else(wrong)?;
+        Ok(ServerSpec {
+            server: server.parse().map_err(|_| wrong())?,
+            port: port.parse().map_err(|_| wrong())?,
+        })
+    }
+}
+
+/// A plane with the whole program's tables.
+struct Started {
+    device: Device,
+    plan: Arc<SplitPlan>,
+}
+
+impl SwitchPlane {
+    pub(super) fn run(&self, early: &ProcessSetup) -> Result<Ended, String> {
+        self.carrying.check()?;
+        let servers = self.server_ports()?;
+        let (habits, _) = self.carrying.begin(1);
+        let options = self.cut.options();
+        let Some(prepared) = prepare(&self.source, &options, false)? else {
+            return Ok(Ended::WithErrors);
+        };
+        let started = start(&prepared, &self.setup, self.choice, None)?;
+        let Some(Started { device, plan }) = started else {
+            return Ok(Ended::WithErrors);
+        };
+        let request_port = options.request_port;
+        let options = ::split::SwitchOptions {
+            servers,
+            request_port,
+            epoch: 0,
+        };
+        let requests = Arc::new(Requests::new(&plan.frame, options));
+        let filter: MakeFilter = Box::new(move || {
+            let filter: Box<dyn FrameFilter> = Box::new(SwitchFilter(Arc::clone(&requests)));
+            filter
+        });
+        let carried = forwarded(&self.source.program, "switch half", device, &self.ports, filter);
+        carry(vec![carried], habits, &self.carrying, early)
+    }
+
+    /// Returns the servers, in the order of their numbers.
+    ///
+    /// # Errors
+    /// A server or a port is named twice, or a port does not exist.
+    fn server_ports(&self) -> Result<Vec<ServerPort>, String> {
+        let mut servers = self.servers.clone();
+        servers.sort_by_key(|spec| spec.server);
+        for pair in servers.windows(2) {
+            if pair[0].server == pair[1].server {
+                return Err(format!(
+                    "the server {} is given twice: give each server its own number",
+                    pair[0].server
+                ));
+            }
+        }
+        let mut ports: Vec<u32> = servers.iter().map(|spec| spec.port).collect();
+        ports.sort_unstable();
+        if let Some(pair) = ports.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(format!("two servers are at port {}", pair[0]));
+        }
+        let is_port = |port: u32| self.ports.iter().any(|spec| spec.id == PortId(port));
+        if let Some(spec) = servers.iter().find(|spec| !is_port(spec.port)) {
+            return Err(format!(
+                "the server {} is at port {}, which has no interface: add --port {}=INTERFACE",
+                spec.server, spec.port, spec.port
+            ));
+        }
+        let port = |spec: &ServerSpec| ServerPort {
+            server: placement::ServerId(spec.server),
+            port: PortId(spec.port),
+        };
+        Ok(servers.iter().map(port).collect())
+    }
+}
+
+impl ServerPlane {
+    pub(super) fn run(&self, early: &ProcessSetup) -> Result<Ended, String> {
+        self.carrying.check()?;
+        let (habits, _) = self.carrying.begin(1);
+        let Some(prepared) = prepare(&self.source, &self.cut.options(), true)? else {
+            return Ok(Ended::WithErrors);
+        };
+        let server = &prepared.program.server;
+        let Some(natives) = prepared.handlers.load(server, self.id.into()) else {
+            return Ok(Ended::WithErrors);
+        };
+        let started = start(&prepared, &self.setup, self.choice, Some(natives))?;
+        let Some(Started { device, plan }) = started else {
+            return Ok(Ended::WithErrors);
+        };
+        let filter = ServerFilter::new(&plan.frame);
+        let filter: MakeFilter = Box::new(move || Box::new(filter.clone()));
+        let what = format!("server {}", self.id);
+        let carried = forwarded(&self.source.program, &what, device, &self.ports, filter);
+        carry(vec![carried], habits, &self.carrying, early)
+    }
+}
+
+fn forwarded(
+    program: &Path,
+    half: &str,
+    device: Device,
+    ports: &[PortSpec],
+    filter: MakeFilter,
+) -> ForwardedFrames {
+    ForwardedFrames {
+        id: 1,
+        what: format!("{} ({half})", program.display()),
+        device,
+        ports: ports.to_vec(),
+        control: None,
+        filter: Some(filter),
+    }
+}
+
+/// Loads a half with its part of the entries: a server with these handlers, or the switch. Shows
+/// errors, and returns `None` if there are any.
+fn start(
+    prepared: &Prepared,
+    setup: &Setup,
+    choice: Choice,
+    server: Option<Natives>,
+) -> Result<Option<Started>, String> {
+    let program = &prepared.program;
+    let config = configure::device_config(setup);
+    let plan = Arc::new(program.plan.clone());
+    let whole = Arc::new(program.whole.clone());
+    let mut coordinator = Coordinator::new(whole, Arc::clone(&plan), &config)
+        .map_err(|error| error.to_string())?;
+    if !add_entries(&mut coordinator, setup.entries.as_deref())? {
+        return Ok(None);
+    }
+    let is_server = server.is_some();
+    let half = match is_server {
+        true => &program.server,
+        false => &program.switch,
+    };
+    let engine = engine_with(
+        choice.engine_before_packets(),
+        server.unwrap_or_else(Natives::default),
+    );
+    let mut device = Device::new(Arc::new(half.clone()), engine.as_ref(), &config)
+        .map_err(|error| error.to_string())?;
+    device.step(Nanos::ZERO);
+    let mirrored = plan.mirrored.iter().map(|mirrored| mirrored.table);
+    let mut ids = match is_server {
+        true => EntryIds::default(),
+        false => EntryIds::new(mirrored),
+    };
+    let mut plane = DevicePlane {
+        device: &mut device,
+        ids: &mut ids,
+    };
+    match is_server {
+        true => {
+            let mut servers: [&mut dyn Plane; 1] = [&mut plane];
+            coordinator.propagate(&mut NoPlane, &mut servers);
+        }
+        false => coordinator.propagate(&mut plane, &mut []),
+    }
+    let refused = coordinator.take_refused();
+    for error in &refused {
+        out::error(&error.to_string());
+    }
+    Ok(refused.is_empty().then_some(Started { device, plan }))
+}

@@ -1,0 +1,214 @@
+//! `polyplane split show`: where a program is cut, and what travels.
+
+use clap::Args;
+use passes::split::{CutKind, FrameOption, SplitPlan, SplitProgram};
+use serde::Serialize;
+
+use super::Cut;
+use crate::args::Source;
+use crate::{Ended, out};
+
+#[derive(Args)]
+pub(super) struct Options {
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    cut: Cut,
+    /// Write JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Description of a split.
+#[derive(Serialize)]
+struct Shown<'p> {
+    cuts: Vec<ShownCut<'p>>,
+    /// Places at which packets resume, with their numbers from 1.
+    resumes: &'p [String],
+    server_stages: &'p [String],
+    frame: ShownFrame<'p>,
+    tables: Vec<ShownTable<'p>>,
+}
+
+#[derive(Serialize)]
+struct ShownCut<'p> {
+    number: usize,
+    stage: &'p str,
+    kind: &'static str,
+    name: &'p str,
+}
+
+#[derive(Serialize)]
+struct ShownFrame<'p> {
+    request_type: u16,
+    response_type: u16,
+    /// Bytes that a frame is longer than its packet.
+    header_bytes: u32,
+    parameter_bits: u32,
+    fields: Vec<ShownField<'p>>,
+}
+
+/// A field of frames: its first bit, counted from the frame's start.
+#[derive(Serialize)]
+struct ShownField<'p> {
+    name: &'p str,
+    offset: u32,
+    width: u32,
+}
+
+#[derive(Serialize)]
+struct ShownTable<'p> {
+    name: &'p str,
+    /// `switch`, `servers`, or `both`.
+    home: &'static str,
+    /// Maximum number of entries in the switch, for a mirrored table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entries_in_switch: Option<u32>,
+    /// The switch runs the actions, which have state of its own.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    actions_in_switch: bool,
+}
+
+/// The options of frames, with their names.
+const OPTIONS: [(FrameOption, &str); 7] = [
+    (FrameOption::PayloadIndex, "payload index"),
+    (FrameOption::PayloadLength, "payload length"),
+    (FrameOption::Epoch, "epoch"),
+    (FrameOption::ResumePoint, "cut or resume point"),
+    (FrameOption::Server, "server"),
+    (FrameOption::Flow, "flow"),
+    (FrameOption::Sequence, "sequence number"),
+];
+
+pub(super) fn run(options: &Options) -> Result<Ended, String> {
+    let prepared = super::prepare(&options.source, &options.cut.options(), false)?;
+    let Some(prepared) = prepared else {
+        return Ok(Ended::WithErrors);
+    };
+    let shown = shown(&prepared.program);
+    match options.json {
+        true => out::json(&shown),
+        false => out::text(&text(&shown)),
+    }
+    Ok(Ended::Well)
+}
+
+fn shown(program: &SplitProgram) -> Shown<'_> {
+    let SplitPlan {
+        cuts,
+        resumes,
+        mirrored,
+        server_stages,
+        frame,
+    } = &program.plan;
+    let cuts = cuts.iter().zip(1..).map(|(cut, number)| ShownCut {
+        number,
+        stage: &cut.stage,
+        kind: match cut.kind {
+            CutKind::Table(_) => "table",
+            CutKind::Handler(_) => "handler",
+        },
+        name: &cut.name,
+    });
+    let mut fields = vec![ShownField {
+        name: "load type",
+        offset: 112,
+        width: 16,
+    }];
+    fields.extend(frame.parameters.iter().map(|parameter| ShownField {
+        name: &parameter.name,
+        offset: parameter.offset,
+        width: parameter.width,
+    }));
+    if frame.key_width > 0 {
+        fields.push(ShownField {
+            name: "key of the table",
+            offset: frame.key_offset,
+            width: frame.key_width,
+        });
+    }
+    fields.extend(OPTIONS.iter().map(|(option, name)| {
+        let (at, bytes) = frame.option(*option);
+        ShownField {
+            name,
+            offset: at as u32 * 8,
+            width: bytes as u32 * 8,
+        }
+    }));
+    let tables = program.whole.tables.iter().map(|(id, table)| {
+        let mirror = mirrored.iter().find(|mirror| mirror.table == id);
+        ShownTable {
+            name: &table.name,
+            home: match mirror {
+                None => "switch",
+                Some(mirror) if mirror.entries == 0 => "servers",
+                Some(_) => "both",
+            },
+            entries_in_switch: mirror.map(|mirror| mirror.entries),
+            actions_in_switch: mirror.is_some_and(|mirror| mirror.is_captured),
+        }
+    });
+    Shown {
+        cuts: cuts.collect(),
+        resumes,
+        server_stages,
+        frame: ShownFrame {
+            request_type: frame.request_type,
+            response_type: frame.response_type,
+            header_bytes: frame.header_bytes,
+            parameter_bits: frame.parameter_bits(),
+            fields,
+        },
+        tables: tables.collect(),
+    }
+}
+
+fn text(shown: &Shown<'_>) -> String {
+    let mut lines = vec!["cuts: packets leave the switch at".to_owned()];
+    for cut in &shown.cuts {
+        let when = match cut.kind {
+            "table" => "if the switch has no entry",
+            _ => "always",
+        };
+        lines.push(format!(
+            "  {:3}  {} {} ({when})",
+            cut.number, cut.kind, cut.name
+        ));
+    }
+    lines.push("packets resume in the switch at".to_owned());
+    for (resume, number) in shown.resumes.iter().zip(1..) {
+        lines.push(format!("  {number:3}  {resume}"));
+    }
+    lines.push(format!("servers run {}", shown.server_stages.join(", ")));
+    let frame = &shown.frame;
+    lines.push(format!(
+        "frames have EtherType {:#06x} to servers and {:#06x} back, and {} bytes more than their \
+         packets, of which {} bits are values of the program:",
+        frame.request_type, frame.response_type, frame.header_bytes, frame.parameter_bits
+    ));
+    for field in &frame.fields {
+        let place = match field.offset % 8 {
+            0 => format!("{}", field.offset / 8),
+            bit => format!("{}.{bit}", field.offset / 8),
+        };
+        lines.push(format!(
+            "  byte {place:7} {:5} bits  {}",
+            field.width, field.name
+        ));
+    }
+    lines.push("tables".to_owned());
+    for table in &shown.tables {
+        let home = match (table.home, table.entries_in_switch) {
+            ("both", Some(entries)) => {
+                format!("servers; the switch holds at most {entries} of its entries")
+            }
+            (home, _) => home.to_owned(),
+        };
+        let actions = match table.actions_in_switch {
+            true => ", and runs its actions",
+            false => "",
+        };
+        lines.push(format!("  {}: {home}{actions}", table.name));
+    }
+    lines.join("\n") + "\n"
+}
